@@ -1,0 +1,1 @@
+//! Kernel families: manifests, typed knobs, constraints, shared-memory layouts and the sources they generate.

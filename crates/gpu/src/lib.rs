@@ -1,0 +1,1 @@
+//! CUDA toolchain without a toolkit, kernel builds and their cache.

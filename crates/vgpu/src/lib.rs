@@ -1,0 +1,1 @@
+//! The virtual GPU: runs PTX on the CPU, checks it as it runs and counts what hardware would count.
