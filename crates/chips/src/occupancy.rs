@@ -1,0 +1,390 @@
+//! How many blocks of a kernel fit on an SM, by the rules of NVIDIA's occupancy calculator
+//! (`cuda_occupancy.h` of the CUDA runtime, which is what `cuOccupancyMaxActiveBlocksPerMultiprocessor` answers by):
+//!
+//! - warps: a block takes whole warps; the SM has so many;
+//! - registers: a warp takes its threads' registers, rounded up to 256. Each of the four sub-partitions holds a
+//!   whole number of warps, so the SM holds four times that, and blocks share those warps. (Warps are rounded
+//!   per SM. A block of 3 warps takes 3, not 4.)
+//! - shared memory: a block takes what it asks for plus what the system reserves, rounded up to the unit; the
+//!   SM has its largest carve-out, which is the driver's default;
+//! - barriers: the blocks of an SM share its pool of `bar` numbers. Counted from compute capability 9.0 on, as
+//!   the calculator does; older SMs have such a pool too, but what it holds is not documented.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::target::Limits;
+
+/// What a launch takes: from the compiler's report, and the launch itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+pub struct Resources {
+    pub registers_per_thread: u32,
+    pub static_shared_bytes: u32,
+    pub dynamic_shared_bytes: u32,
+    pub threads_per_block: u32,
+    /// Barriers used, as `ptxas -v` says; up to 2 never limit.
+    #[serde(default)]
+    pub barriers: u32,
+}
+
+impl Resources {
+    /// Static and dynamic shared memory together, without what the system reserves.
+    pub fn shared_bytes(&self) -> u64 {
+        u64::from(self.static_shared_bytes) + u64::from(self.dynamic_shared_bytes)
+    }
+}
+
+/// A resource that can limit how many blocks an SM holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Limiter {
+    Registers,
+    SharedMemory,
+    /// Warps (that is, threads) per SM.
+    Warps,
+    /// Blocks per SM.
+    Blocks,
+    Barriers,
+}
+
+impl Limiter {
+    pub const ALL: [Self; 5] =
+        [Self::Registers, Self::SharedMemory, Self::Warps, Self::Blocks, Self::Barriers];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Registers => "registers",
+            Self::SharedMemory => "shared memory",
+            Self::Warps => "warps",
+            Self::Blocks => "blocks",
+            Self::Barriers => "barriers",
+        }
+    }
+}
+
+impl fmt::Display for Limiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// Blocks per SM that each resource would allow by itself; `None`: it does not count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BlockLimits {
+    pub registers: Option<u32>,
+    pub shared_memory: Option<u32>,
+    pub warps: u32,
+    pub blocks: u32,
+    pub barriers: Option<u32>,
+}
+
+impl BlockLimits {
+    pub const fn get(&self, limiter: Limiter) -> Option<u32> {
+        match limiter {
+            Limiter::Registers => self.registers,
+            Limiter::SharedMemory => self.shared_memory,
+            Limiter::Warps => Some(self.warps),
+            Limiter::Blocks => Some(self.blocks),
+            Limiter::Barriers => self.barriers,
+        }
+    }
+}
+
+/// How a kernel fills an SM.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Occupancy {
+    /// At least 1: a kernel that does not fit is a [`DoesNotFit`].
+    pub blocks_per_sm: u32,
+    pub warps_per_block: u32,
+    pub active_warps: u32,
+    pub max_warps: u32,
+    /// `active_warps / max_warps`.
+    pub fraction: f64,
+    /// What holds the number of blocks down: one resource, or several that tie.
+    pub limiters: Vec<Limiter>,
+    pub blocks_by: BlockLimits,
+    /// Registers a block takes, rounding included.
+    pub registers_per_block: u32,
+    /// Shared memory a block takes, what the system reserves and rounding included.
+    pub shared_per_block: u32,
+    /// The smallest carve-out that holds the shared memory of these blocks: the rest of the SM's L1 is cache.
+    pub shared_carveout: u32,
+    /// More than 48 KB: the launch must ask for it (`CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`).
+    pub needs_shared_opt_in: bool,
+}
+
+impl fmt::Display for Occupancy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let limiters: Vec<_> = self.limiters.iter().map(|limiter| limiter.name()).collect();
+        write!(
+            f,
+            "{}, {} of {} warps ({:.0}%), limited by {}",
+            count(self.blocks_per_sm, "block"),
+            self.active_warps,
+            self.max_warps,
+            self.fraction * 100.0,
+            limiters.join(" and ")
+        )
+    }
+}
+
+/// Not even one block fits: every reason, with the numbers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DoesNotFit {
+    /// Never empty.
+    pub misfits: Vec<Misfit>,
+}
+
+/// One reason why a block does not fit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+pub enum Misfit {
+    NoThreads,
+    ThreadsPerBlock {
+        asked: u32,
+        limit: u32,
+    },
+    RegistersPerThread {
+        asked: u32,
+        limit: u32,
+    },
+    /// `takes` counts whole warps in every sub-partition, as the hardware does.
+    RegistersPerBlock {
+        per_thread: u32,
+        threads: u32,
+        takes: u32,
+        limit: u32,
+    },
+    StaticShared {
+        asked: u32,
+        limit: u32,
+    },
+    SharedPerBlock {
+        static_bytes: u32,
+        dynamic_bytes: u32,
+        limit: u32,
+    },
+    Barriers {
+        asked: u32,
+        limit: u32,
+    },
+}
+
+impl fmt::Display for Misfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::NoThreads => write!(f, "a block has no threads"),
+            Self::ThreadsPerBlock { asked, limit } => {
+                write!(f, "{asked} threads per block, {limit} is the limit")
+            }
+            Self::RegistersPerThread { asked, limit } => {
+                write!(f, "{asked} registers per thread, {limit} is the limit")
+            }
+            Self::RegistersPerBlock { per_thread, threads, takes, limit } => write!(
+                f,
+                "{} x {} take {takes} registers, a block can have {limit}",
+                count(threads, "thread"),
+                count(per_thread, "register")
+            ),
+            Self::StaticShared { asked, limit } => {
+                write!(f, "{asked} B of static shared memory, {limit} is the limit")
+            }
+            Self::SharedPerBlock { static_bytes: 0, dynamic_bytes, limit } => {
+                write!(f, "{dynamic_bytes} B of shared memory per block, {limit} is the limit")
+            }
+            Self::SharedPerBlock { static_bytes, dynamic_bytes, limit } => write!(
+                f,
+                "{} B of shared memory per block ({static_bytes} static + {dynamic_bytes} dynamic), {limit} is the limit",
+                u64::from(static_bytes) + u64::from(dynamic_bytes)
+            ),
+            Self::Barriers { asked, limit } => write!(f, "{asked} barriers, {limit} is the limit"),
+        }
+    }
+}
+
+impl fmt::Display for DoesNotFit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the kernel does not fit: ")?;
+        for (i, misfit) in self.misfits.iter().enumerate() {
+            write!(f, "{}{misfit}", if i > 0 { "; " } else { "" })?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for DoesNotFit {}
+
+/// How many blocks of a kernel an SM holds at once, and what limits them.
+pub fn occupancy(limits: &Limits, kernel: &Resources) -> Result<Occupancy, DoesNotFit> {
+    let misfits = misfits(limits, kernel);
+    if !misfits.is_empty() {
+        return Err(DoesNotFit { misfits });
+    }
+    // From here on every figure is within its limit, so nothing overflows.
+
+    let warps_per_block = kernel.threads_per_block.div_ceil(limits.warp_size);
+    let registers_per_warp = registers_per_warp(limits, kernel.registers_per_thread);
+    let shared_per_block =
+        (kernel.static_shared_bytes + kernel.dynamic_shared_bytes + limits.shared_reserved_per_block)
+            .next_multiple_of(limits.shared_unit);
+
+    let warps_by_registers = (limits.registers_per_sm / limits.sub_partitions)
+        .checked_div(registers_per_warp)
+        .map(|per_sub_partition| per_sub_partition * limits.sub_partitions);
+    let blocks_by = BlockLimits {
+        registers: warps_by_registers.map(|warps| warps / warps_per_block),
+        shared_memory: limits.shared_per_sm.checked_div(shared_per_block),
+        warps: limits.max_warps_per_sm / warps_per_block,
+        blocks: limits.max_blocks_per_sm,
+        barriers: limits.barriers_per_sm.and_then(|barriers| barriers.checked_div(kernel.barriers)),
+    };
+    let blocks_per_sm =
+        Limiter::ALL.iter().filter_map(|&limiter| blocks_by.get(limiter)).min().unwrap_or_default();
+    let limiters =
+        Limiter::ALL.into_iter().filter(|&limiter| blocks_by.get(limiter) == Some(blocks_per_sm)).collect();
+
+    let shared_in_use = blocks_per_sm * shared_per_block;
+    let shared_carveout = limits.shared_carveouts.iter().copied().find(|&size| size >= shared_in_use);
+    let active_warps = blocks_per_sm * warps_per_block;
+    Ok(Occupancy {
+        blocks_per_sm,
+        warps_per_block,
+        active_warps,
+        max_warps: limits.max_warps_per_sm,
+        fraction: f64::from(active_warps) / f64::from(limits.max_warps_per_sm),
+        limiters,
+        blocks_by,
+        registers_per_block: registers_per_warp * warps_per_block,
+        shared_per_block,
+        shared_carveout: shared_carveout.unwrap_or(limits.shared_per_sm),
+        needs_shared_opt_in: kernel.shared_bytes() > u64::from(limits.shared_per_block_default),
+    })
+}
+
+/// What it takes to fit one more block per SM, or a first one where none fits.
+/// A field that is `None` needs no change; all the others together are needed, and suffice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NextStep {
+    /// Blocks per SM after the change.
+    pub blocks_per_sm: u32,
+    /// At most this many threads per block.
+    pub threads_per_block: Option<u32>,
+    /// At most this many registers per thread (with that many threads).
+    pub registers_per_thread: Option<u32>,
+    /// At most this much shared memory per block, static and dynamic together.
+    pub shared_bytes: Option<u32>,
+    /// At most this many barriers.
+    pub barriers: Option<u32>,
+}
+
+impl fmt::Display for NextStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let needs: Vec<String> = [
+            (self.threads_per_block, "threads per block"),
+            (self.registers_per_thread, "registers per thread"),
+            (self.shared_bytes, "B of shared memory per block"),
+            (self.barriers, "barriers"),
+        ]
+        .into_iter()
+        .filter_map(|(most, what)| Some(format!("at most {} {what}", most?)))
+        .collect();
+        write!(f, "{} per SM with {}", count(self.blocks_per_sm, "block"), needs.join(" and "))
+    }
+}
+
+/// What would let one more block fit. `None` where the SM holds no more blocks whatever the kernel uses, and
+/// where using less is no answer: a block with no threads, or static shared memory over 48 KB (make it dynamic).
+pub fn next_step(limits: &Limits, kernel: &Resources) -> Option<NextStep> {
+    if kernel.threads_per_block == 0 || kernel.static_shared_bytes > limits.shared_per_block_default {
+        return None;
+    }
+    let blocks = occupancy(limits, kernel).map_or(0, |now| now.blocks_per_sm) + 1;
+    if blocks > limits.max_blocks_per_sm {
+        return None;
+    }
+    let lowered = |now: u64, most: u32| (now > u64::from(most)).then_some(most);
+
+    let most_threads =
+        (limits.max_warps_per_sm / blocks * limits.warp_size).min(limits.max_threads_per_block);
+    let threads = kernel.threads_per_block.min(most_threads);
+
+    let warps_per_sub_partition =
+        (blocks * threads.div_ceil(limits.warp_size)).div_ceil(limits.sub_partitions);
+    let registers_per_warp =
+        limits.registers_per_sm / limits.sub_partitions / warps_per_sub_partition / limits.register_unit
+            * limits.register_unit;
+    let most_registers = (registers_per_warp / limits.warp_size).min(limits.max_registers_per_thread);
+
+    let shared_per_block = limits.shared_per_sm / blocks / limits.shared_unit * limits.shared_unit;
+    let most_shared =
+        shared_per_block.saturating_sub(limits.shared_reserved_per_block).min(limits.shared_per_block_opt_in);
+
+    let most_barriers = limits
+        .barriers_per_sm
+        .map_or(u32::MAX, |barriers| barriers / blocks)
+        .min(limits.max_barriers_per_block);
+
+    Some(NextStep {
+        blocks_per_sm: blocks,
+        threads_per_block: lowered(u64::from(kernel.threads_per_block), most_threads),
+        registers_per_thread: lowered(u64::from(kernel.registers_per_thread), most_registers),
+        shared_bytes: lowered(kernel.shared_bytes(), most_shared),
+        barriers: lowered(u64::from(kernel.barriers), most_barriers),
+    })
+}
+
+/// Why not even one block fits; empty if one does.
+fn misfits(limits: &Limits, kernel: &Resources) -> Vec<Misfit> {
+    let &Resources {
+        registers_per_thread: registers,
+        static_shared_bytes,
+        dynamic_shared_bytes,
+        threads_per_block: threads,
+        barriers,
+    } = kernel;
+    let mut misfits = Vec::new();
+
+    let threads_fit = threads <= limits.max_threads_per_block;
+    let registers_fit = registers <= limits.max_registers_per_thread;
+    if threads == 0 {
+        misfits.push(Misfit::NoThreads);
+    }
+    if !threads_fit {
+        misfits.push(Misfit::ThreadsPerBlock { asked: threads, limit: limits.max_threads_per_block });
+    }
+    if !registers_fit {
+        misfits.push(Misfit::RegistersPerThread { asked: registers, limit: limits.max_registers_per_thread });
+    }
+    if threads_fit && registers_fit {
+        let warps = threads.div_ceil(limits.warp_size).next_multiple_of(limits.sub_partitions);
+        let takes = registers_per_warp(limits, registers) * warps;
+        let limit = limits.max_registers_per_block;
+        if takes > limit {
+            misfits.push(Misfit::RegistersPerBlock { per_thread: registers, threads, takes, limit });
+        }
+    }
+    if static_shared_bytes > limits.shared_per_block_default {
+        let limit = limits.shared_per_block_default;
+        misfits.push(Misfit::StaticShared { asked: static_shared_bytes, limit });
+    }
+    if kernel.shared_bytes() > u64::from(limits.shared_per_block_opt_in) {
+        misfits.push(Misfit::SharedPerBlock {
+            static_bytes: static_shared_bytes,
+            dynamic_bytes: dynamic_shared_bytes,
+            limit: limits.shared_per_block_opt_in,
+        });
+    }
+    if barriers > limits.max_barriers_per_block {
+        misfits.push(Misfit::Barriers { asked: barriers, limit: limits.max_barriers_per_block });
+    }
+    misfits
+}
+
+fn registers_per_warp(limits: &Limits, registers_per_thread: u32) -> u32 {
+    (registers_per_thread * limits.warp_size).next_multiple_of(limits.register_unit)
+}
+
+fn count(n: u32, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}
