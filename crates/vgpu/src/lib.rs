@@ -1,1 +1,3 @@
 //! The virtual GPU: runs PTX on the CPU, checks it as it runs and counts what hardware would count.
+
+pub mod num;

@@ -1,0 +1,403 @@
+//! The `.approx` functions.
+//!
+//! Hardware's results are not specified beyond an error bound, and differ between generations; here each function
+//! is within one ulp (most are correctly rounded but for rare cases), hence inside every bound of [`bounds`], and
+//! the same on every host. Special values follow the manual's tables. f32 functions are branch-free and
+//! vectorise; the polynomials use `mul_add`, so callers want the `fma` target feature.
+
+use super::codec::{f32_to_bf16_rn, f32_to_f16_rn};
+use super::float::{canonical, ftz};
+use super::half::{HalfTy, widen};
+use super::simd::per_isa;
+use super::{Lanes, NAN_F32};
+
+/// How far hardware may be from the exact result.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Bound {
+    /// Units in the last place.
+    Ulp(f64),
+    /// `2^x`, relative.
+    Relative(f64),
+    /// `2^x`, absolute.
+    Absolute(f64),
+}
+
+/// One row of the fidelity report.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BoundRow {
+    pub instruction: &'static str,
+    /// Where it holds.
+    pub range: &'static str,
+    /// What the PTX manual promises of hardware.
+    pub hardware: Bound,
+    /// What this implementation keeps, by its tests.
+    pub here: Bound,
+}
+
+const fn row(instruction: &'static str, range: &'static str, hardware: Bound, here: Bound) -> BoundRow {
+    BoundRow { instruction, range, hardware, here }
+}
+
+/// Every approximate instruction with its documented error.
+pub const BOUNDS: &[BoundRow] = &[
+    row("ex2.approx.f32", "all", Bound::Ulp(2.0), Bound::Ulp(1.0)),
+    row("ex2.approx.f16", "all", Bound::Relative(-9.9), Bound::Ulp(0.51)),
+    row("ex2.approx.bf16", "all", Bound::Relative(-7.0), Bound::Ulp(0.51)),
+    row("lg2.approx.f32", "0.5 < a < 2", Bound::Absolute(-22.0), Bound::Absolute(-24.0)),
+    row("lg2.approx.f32", "elsewhere", Bound::Relative(-22.0), Bound::Relative(-23.9)),
+    row("rcp.approx.f32", "all", Bound::Ulp(1.0), Bound::Ulp(0.5)),
+    row("sqrt.approx.f32", "a > 0", Bound::Relative(-23.0), Bound::Ulp(0.5)),
+    row("rsqrt.approx.f32", "a > 0", Bound::Relative(-22.9), Bound::Ulp(0.5)),
+    row("sin.approx.f32", "|a| <= 2 pi", Bound::Absolute(-20.5), Bound::Ulp(0.51)),
+    row("sin.approx.f32", "|a| <= 100 pi", Bound::Absolute(-14.7), Bound::Ulp(0.51)),
+    row("cos.approx.f32", "|a| <= 2 pi", Bound::Absolute(-20.5), Bound::Ulp(0.51)),
+    row("cos.approx.f32", "|a| <= 100 pi", Bound::Absolute(-14.7), Bound::Ulp(0.51)),
+    row("tanh.approx.f32", "all", Bound::Relative(-11.0), Bound::Ulp(0.51)),
+    row("tanh.approx.f16", "all", Bound::Absolute(-10.987), Bound::Ulp(0.51)),
+    row("tanh.approx.bf16", "all", Bound::Absolute(-8.0), Bound::Ulp(0.51)),
+    row("div.approx.f32", "2^-126 <= |b| <= 2^126", Bound::Ulp(2.0), Bound::Ulp(1.5)),
+    row("div.full.f32", "all", Bound::Ulp(2.0), Bound::Ulp(0.5)),
+    row("rcp.approx.ftz.f64", "all", Bound::Relative(-20.0), Bound::Relative(-20.0)),
+    row("rsqrt.approx.ftz.f64", "a > 0", Bound::Relative(-20.0), Bound::Relative(-20.0)),
+];
+
+/// Adding and subtracting it rounds an f32 of modest size to the nearest integer.
+const ROUND_MAGIC: f32 = 12_582_912.0;
+
+/// `ex2.approx.f32`.
+#[inline(always)]
+pub fn ex2(x: f32) -> f32 {
+    // 2^x = 2^n · 2^f, |f| <= 1/2. Beyond the clamp the answer is 0 or infinity, which 2^n below provides.
+    let t = x.clamp(-160.0, 130.0);
+    let shifted = t + ROUND_MAGIC;
+    let n = shifted - ROUND_MAGIC;
+    let f = t - n;
+    // (2^f - 1) / f, interpolated at Chebyshev nodes: relative error below 2^-31.
+    let mut p = 1.529_732_4e-5f32;
+    p = p.mul_add(f, 0.000_154_614_45);
+    p = p.mul_add(f, 0.001_333_350_2);
+    p = p.mul_add(f, 0.009_618_057);
+    p = p.mul_add(f, 0.055_504_11);
+    p = p.mul_add(f, 0.240_226_51);
+    p = p.mul_add(f, std::f32::consts::LN_2);
+    let y = p.mul_add(f, 1.0);
+    // Two factors, since neither 2^-149 nor 2^128 is one normal f32.
+    let n = shifted.to_bits().wrapping_sub(ROUND_MAGIC.to_bits()) as i32;
+    let half = n >> 1;
+    let scale = |e: i32| f32::from_bits(((e + 127) << 23) as u32);
+    canonical(y * scale(half) * scale(n - half))
+}
+
+/// `ex2.approx.ftz.f32`.
+#[inline(always)]
+pub fn ex2_ftz(x: f32) -> f32 {
+    ftz(ex2(ftz(x)))
+}
+
+/// `lg2.approx.f32`.
+#[inline(always)]
+pub fn lg2(x: f32) -> f32 {
+    let wide = f64::from(x);
+    let bits = wide.to_bits();
+    // x = m · 2^e with m in [1/√2, √2); every f32 but zero is a normal f64.
+    const SQRT_HALF: u64 = 0x3fe6_a09e_667f_3bcd;
+    let offset = bits.wrapping_sub(SQRT_HALF);
+    let e = (offset as i64 >> 52) as i32;
+    let m = f64::from_bits((offset & 0x000f_ffff_ffff_ffff).wrapping_add(SQRT_HALF));
+    // log2 m = (2 / ln 2) atanh s, s = (m-1)/(m+1), |s| <= 0.1716: odd polynomial, relative error 2^-45.
+    let s = (m - 1.0) / (m + 1.0);
+    let z = s * s;
+    let mut p = 0.282_894_374_571_525_5f64;
+    p = p * z + 0.319_906_184_755_322_95;
+    p = p * z + 0.412_209_238_225_021_4;
+    p = p * z + 0.577_077_942_530_130_7;
+    p = p * z + 0.961_796_694_112_674_9;
+    p = p * z + 2.885_390_081_777_850_4;
+    let y = (p * s + f64::from(e)) as f32;
+    let y = if x == 0.0 { f32::NEG_INFINITY } else { y };
+    let y = if x == f32::INFINITY { f32::INFINITY } else { y };
+    if x < 0.0 || x.is_nan() { f32::from_bits(NAN_F32) } else { y }
+}
+
+/// `lg2.approx.ftz.f32`.
+#[inline(always)]
+pub fn lg2_ftz(x: f32) -> f32 {
+    ftz(lg2(ftz(x)))
+}
+
+/// `rcp.approx.f32`.
+#[inline(always)]
+pub fn rcp(x: f32) -> f32 {
+    canonical(1.0 / x)
+}
+
+/// `rcp.approx.ftz.f32`.
+#[inline(always)]
+pub fn rcp_ftz(x: f32) -> f32 {
+    ftz(rcp(ftz(x)))
+}
+
+/// `sqrt.approx.f32`.
+#[inline(always)]
+pub fn sqrt(x: f32) -> f32 {
+    canonical(x.sqrt())
+}
+
+#[inline(always)]
+pub fn sqrt_ftz(x: f32) -> f32 {
+    sqrt(ftz(x))
+}
+
+/// `rsqrt.approx.f32`; ±0 gives ±infinity.
+#[inline(always)]
+pub fn rsqrt(x: f32) -> f32 {
+    let r = (1.0 / f64::from(x).sqrt()) as f32;
+    canonical(r)
+}
+
+#[inline(always)]
+pub fn rsqrt_ftz(x: f32) -> f32 {
+    rsqrt(ftz(x))
+}
+
+/// Largest |x| the vectorised reduction of sine and cosine serves.
+const TRIG_REDUCED: f32 = 1_048_576.0;
+
+/// Sine if `quarter` is 0, cosine if 1, for |x| <= [`TRIG_REDUCED`].
+#[inline(always)]
+fn trig(x: f32, quarter: i64) -> f32 {
+    // r = x - n·π/2 with π/2 in two parts: n has 20 bits and the first part 33, so n·first is exact.
+    const MAGIC: f64 = 6_755_399_441_055_744.0;
+    const FIRST: f64 = 1.570_796_326_734_125_6;
+    const SECOND: f64 = 6.077_100_506_506_192e-11;
+    let wide = f64::from(x);
+    let shifted = wide * std::f64::consts::FRAC_2_PI + MAGIC;
+    let n = shifted - MAGIC;
+    let r = (wide - n * FIRST) - n * SECOND;
+    let z = r * r;
+    let mut s = -2.475_653_507_847_320_7e-8f64;
+    s = s * z + 2.755_527_156_450_44e-6;
+    s = s * z - 0.000_198_412_632_968_123_82;
+    s = s * z + 0.008_333_333_323_875_107;
+    s = s * z - 0.166_666_666_666_166_64;
+    s = s * z * r + r;
+    let mut c = -2.717_339_909_170_164_3e-7f64;
+    c = c * z + 2.479_892_832_849_235e-5;
+    c = c * z - 0.001_388_888_039_172_828;
+    c = c * z + 0.041_666_666_543_871_7;
+    c = c * z - 0.499_999_999_993_508_5;
+    c = c * z + 1.0;
+    let quadrant = (shifted.to_bits() as i64).wrapping_add(quarter);
+    let y = if quadrant & 1 == 0 { s } else { c };
+    let y = if quadrant & 2 == 0 { y } else { -y };
+    y as f32
+}
+
+/// `sin.approx.f32`, accurate for every argument.
+#[inline(always)]
+pub fn sin(x: f32) -> f32 {
+    if x.abs() <= TRIG_REDUCED {
+        // -0 must stay -0; the reduction makes it +0.
+        if x == 0.0 { x } else { trig(x, 0) }
+    } else {
+        canonical(f64::from(x).sin() as f32)
+    }
+}
+
+/// `cos.approx.f32`.
+#[inline(always)]
+pub fn cos(x: f32) -> f32 {
+    if x.abs() <= TRIG_REDUCED { trig(x, 1) } else { canonical(f64::from(x).cos() as f32) }
+}
+
+#[inline(always)]
+pub fn sin_ftz(x: f32) -> f32 {
+    ftz(sin(ftz(x)))
+}
+
+#[inline(always)]
+pub fn cos_ftz(x: f32) -> f32 {
+    cos(ftz(x))
+}
+
+/// `2^x` in f64 to 2^-43, |x| below 1000.
+#[inline(always)]
+fn ex2_f64(x: f64) -> f64 {
+    const MAGIC: f64 = 6_755_399_441_055_744.0;
+    let shifted = x + MAGIC;
+    let f = x - (shifted - MAGIC);
+    let mut p = 1.020_312_106_339_172_9e-7f64;
+    p = p * f + 1.325_522_487_866_881_7e-6;
+    p = p * f + 1.525_268_684_626_772e-5;
+    p = p * f + 0.000_154_034_558_524_538_38;
+    p = p * f + 0.001_333_355_817_904_311_2;
+    p = p * f + 0.009_618_129_159_402_558;
+    p = p * f + 0.055_504_108_664_760_424;
+    p = p * f + 0.240_226_506_958_129_9;
+    p = p * f + std::f64::consts::LN_2;
+    let scale = f64::from_bits(shifted.to_bits().wrapping_sub(MAGIC.to_bits()).wrapping_add(1023) << 52);
+    (p * f + 1.0) * scale
+}
+
+/// `tanh.approx.f32`.
+#[inline(always)]
+pub fn tanh(x: f32) -> f32 {
+    let magnitude = f64::from(x.abs()).min(20.0);
+    // tanh = (e - 1)/(e + 1) with e = exp(2x); near zero the difference cancels and the series takes over.
+    let e = ex2_f64(magnitude * (2.0 * std::f64::consts::LOG2_E));
+    let far = (e - 1.0) / (e + 1.0);
+    let z = magnitude * magnitude;
+    let near = magnitude - magnitude * z * (1.0 / 3.0 - z * (2.0 / 15.0 - z * (17.0 / 315.0)));
+    let y = if magnitude < 0.03 { near } else { far };
+    if x.is_nan() { f32::from_bits(NAN_F32) } else { (y as f32).copysign(x) }
+}
+
+/// `div.approx.f32`: `a · (1/b)`, with the hole of hardware: |b| above 2^126 gives 0, or NaN if `a` is infinite.
+#[inline(always)]
+pub fn div(a: f32, b: f32) -> f32 {
+    let r = if b.abs() > f32::from_bits(253 << 23) { 0f32.copysign(b) } else { 1.0 / b };
+    canonical(a * r)
+}
+
+#[inline(always)]
+pub fn div_ftz(a: f32, b: f32) -> f32 {
+    ftz(div(ftz(a), ftz(b)))
+}
+
+/// `div.full.f32`.
+#[inline(always)]
+pub fn div_full(a: f32, b: f32) -> f32 {
+    canonical(a / b)
+}
+
+#[inline(always)]
+pub fn div_full_ftz(a: f32, b: f32) -> f32 {
+    ftz(div_full(ftz(a), ftz(b)))
+}
+
+/// `rcp.approx.ftz.f64`: hardware reads and writes the upper word only.
+#[inline(always)]
+pub fn rcp_ftz_f64(x: f64) -> f64 {
+    upper_word(1.0 / ftz_f64(upper_word(x)))
+}
+
+/// `rsqrt.approx.ftz.f64`.
+#[inline(always)]
+pub fn rsqrt_ftz_f64(x: f64) -> f64 {
+    let x = ftz_f64(upper_word(x));
+    let r = 1.0 / x.sqrt();
+    upper_word(if r.is_nan() { f64::from_bits(0x7fff_ffff_0000_0000) } else { r })
+}
+
+#[inline(always)]
+fn upper_word(x: f64) -> f64 {
+    f64::from_bits(x.to_bits() & 0xffff_ffff_0000_0000)
+}
+
+#[inline(always)]
+fn ftz_f64(x: f64) -> f64 {
+    let bits = x.to_bits();
+    f64::from_bits(if bits & 0x7ff0_0000_0000_0000 == 0 { bits & 1 << 63 } else { bits })
+}
+
+/// `ex2.approx.{f16,bf16}` of one code; bf16 has `.ftz` always.
+#[inline(always)]
+pub fn ex2_half(ty: HalfTy, a: u32, flush: bool) -> u32 {
+    match ty {
+        HalfTy::F16 => {
+            let a = if flush { super::half::ftz_f16(a) } else { a };
+            let r = f32_to_f16_rn(ex2(widen(ty, a)));
+            if flush { super::half::ftz_f16(r) } else { r }
+        }
+        HalfTy::Bf16 => f32_to_bf16_rn(ex2_ftz(widen(ty, a))),
+    }
+}
+
+/// `tanh.approx.{f16,bf16}` of one code.
+#[inline(always)]
+pub fn tanh_half(ty: HalfTy, a: u32) -> u32 {
+    super::half::narrow(ty, tanh(widen(ty, a)))
+}
+
+/// f32 functions of one operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Unary {
+    Ex2,
+    Lg2,
+    Rcp,
+    Sqrt,
+    Rsqrt,
+    Sin,
+    Cos,
+    Tanh,
+}
+
+#[inline(always)]
+fn lanes_body<const F16C: bool>(f: Unary, flush: bool, a: &Lanes, out: &mut Lanes) {
+    macro_rules! each {
+        ($f:expr) => {
+            for lane in 0..32 {
+                out[lane] = $f(f32::from_bits(a[lane])).to_bits();
+            }
+        };
+    }
+    macro_rules! trig {
+        ($slow:path, $quarter:expr) => {{
+            let mut far = false;
+            for lane in 0..32 {
+                let x = f32::from_bits(a[lane]);
+                let x = if flush { ftz(x) } else { x };
+                let y = trig(x, $quarter);
+                far |= !(x.abs() <= TRIG_REDUCED);
+                let y = if x == 0.0 && $quarter == 0 { x } else { y };
+                out[lane] = (if flush { ftz(y) } else { y }).to_bits();
+            }
+            if far {
+                for lane in 0..32 {
+                    let x = f32::from_bits(a[lane]);
+                    if !(x.abs() <= TRIG_REDUCED) {
+                        out[lane] = $slow(x).to_bits();
+                    }
+                }
+            }
+        }};
+    }
+    match (f, flush) {
+        (Unary::Ex2, false) => each!(ex2),
+        (Unary::Ex2, true) => each!(ex2_ftz),
+        (Unary::Lg2, false) => each!(lg2),
+        (Unary::Lg2, true) => each!(lg2_ftz),
+        (Unary::Rcp, false) => each!(rcp),
+        (Unary::Rcp, true) => each!(rcp_ftz),
+        (Unary::Sqrt, false) => each!(sqrt),
+        (Unary::Sqrt, true) => each!(sqrt_ftz),
+        (Unary::Rsqrt, false) => each!(rsqrt),
+        (Unary::Rsqrt, true) => each!(rsqrt_ftz),
+        (Unary::Tanh, _) => each!(tanh),
+        (Unary::Sin, _) => trig!(sin, 0),
+        (Unary::Cos, _) => trig!(cos, 1),
+    }
+}
+
+#[inline(always)]
+fn ex2_half_body<const F16C: bool>(ty: HalfTy, flush: bool, a: &Lanes, out: &mut Lanes) {
+    for lane in 0..32 {
+        out[lane] = super::half::each_half(a[lane], |h| ex2_half(ty, h, flush));
+    }
+}
+
+#[inline(always)]
+fn tanh_half_body<const F16C: bool>(ty: HalfTy, a: &Lanes, out: &mut Lanes) {
+    for lane in 0..32 {
+        out[lane] = super::half::each_half(a[lane], |h| tanh_half(ty, h));
+    }
+}
+
+per_isa! {
+    /// An `.approx{.ftz}.f32` function over a register. The same bits as the scalar functions give.
+    pub fn lanes = lanes_body where (f: Unary, flush: bool, a: &Lanes, out: &mut Lanes);
+    /// `ex2.approx` of packed halves.
+    pub fn lanes_ex2_half = ex2_half_body where (ty: HalfTy, flush: bool, a: &Lanes, out: &mut Lanes);
+    /// `tanh.approx` of packed halves.
+    pub fn lanes_tanh_half = tanh_half_body where (ty: HalfTy, a: &Lanes, out: &mut Lanes);
+}

@@ -1,0 +1,311 @@
+//! The small floating-point formats: f16, bf16, tf32, E4M3, E5M2 and UE8M0, to f32 (always exact) and back.
+//!
+//! The `_rn` encoders and the decoders are branch-free integer code that LLVM vectorises; the bulk forms use the
+//! half-precision conversion instructions where the machine has them. Everything else goes through [`exact`].
+//! Encoders give the canonical NaN of the format; decoders give [`NAN_F32`].
+
+use super::exact::{self, Format};
+use super::simd::per_isa;
+use super::{Lanes, NAN_F16, NAN_F32, Round};
+
+/// f16 to f32, exactly.
+#[inline(always)]
+pub fn f16_to_f32(h: u32) -> f32 {
+    let magnitude = (h & 0x7fff) << 13;
+    let sign = (h & 0x8000) << 16;
+    // Normal: rebias. Subnormal: read as 2^-14 · 1.f and take the 2^-14 off again, so that the host never meets
+    // a subnormal f32, which costs it an assist. Top binade: canonical NaN or infinity.
+    let normal = magnitude + (112 << 23);
+    let subnormal = (f32::from_bits(magnitude + (113 << 23)) - f32::from_bits(113 << 23)).to_bits();
+    let top = if magnitude == 0x0f80_0000 { 0x7f80_0000 } else { NAN_F32 };
+    let bits = if magnitude < 0x0080_0000 { subnormal } else { normal };
+    let sign = if magnitude > 0x0f80_0000 { 0 } else { sign };
+    let bits = if magnitude >= 0x0f80_0000 { top } else { bits };
+    f32::from_bits(bits | sign)
+}
+
+/// f32 to f16, to nearest even; overflow to infinity.
+#[inline(always)]
+pub fn f32_to_f16_rn(x: f32) -> u32 {
+    let bits = x.to_bits();
+    let magnitude = bits & 0x7fff_ffff;
+    let sign = (bits >> 16) & 0x8000;
+    // Adding half an ulp less one, plus the lowest kept bit, carries exactly when the value rounds up.
+    let normal = magnitude.wrapping_add(0xc800_0fff).wrapping_add((magnitude >> 13) & 1) >> 13;
+    // 0.5 has the ulp of an f16 subnormal: the f32 adder rounds for us.
+    let subnormal = (f32::from_bits(magnitude) + 0.5).to_bits().wrapping_sub(0.5f32.to_bits());
+    let finite = if magnitude < 0x3880_0000 { subnormal } else { normal };
+    let code = if magnitude >= 0x4780_0000 { 0x7c00 } else { finite };
+    if magnitude > 0x7f80_0000 { NAN_F16 } else { code | sign }
+}
+
+/// bf16 to f32, exactly.
+#[inline(always)]
+pub fn bf16_to_f32(h: u32) -> f32 {
+    let bits = h << 16;
+    f32::from_bits(if bits & 0x7fff_ffff > 0x7f80_0000 { NAN_F32 } else { bits })
+}
+
+/// f32 to bf16, to nearest even; overflow to infinity.
+#[inline(always)]
+pub fn f32_to_bf16_rn(x: f32) -> u32 {
+    let bits = x.to_bits();
+    let rounded = bits.wrapping_add(0x7fff).wrapping_add((bits >> 16) & 1) >> 16;
+    if bits & 0x7fff_ffff > 0x7f80_0000 { NAN_F16 } else { rounded }
+}
+
+/// f32 to tf32, ties away from zero (`cvt.rna.tf32.f32`): an f32 whose low 13 bits are zero.
+#[inline(always)]
+pub fn f32_to_tf32_rna(x: f32) -> u32 {
+    let bits = x.to_bits();
+    let rounded = bits.wrapping_add(0x1000) & !0x1fff;
+    if bits & 0x7f80_0000 == 0x7f80_0000 {
+        // Infinity stays; the NaN of tf32 has its fraction bits set like the others'.
+        if bits & 0x007f_ffff != 0 { NAN_TF32 } else { bits }
+    } else {
+        rounded
+    }
+}
+
+/// The NaN that conversion to tf32 produces.
+pub const NAN_TF32: u32 = 0x7fff_e000;
+
+/// What the tensor core reads of an f32 register given as tf32: the low 13 bits do not count.
+#[inline(always)]
+pub fn tf32_to_f32(bits: u32) -> f32 {
+    f32::from_bits(bits & !0x1fff)
+}
+
+macro_rules! byte_decode_table {
+    ($name:ident, $format:expr) => {
+        static $name: [f32; 256] = {
+            let mut table = [0.0; 256];
+            let mut code = 0;
+            while code < 256 {
+                table[code] = byte_to_f32($format, code as u32);
+                code += 1;
+            }
+            table
+        };
+    };
+}
+byte_decode_table!(E4M3_TO_F32, exact::E4M3);
+byte_decode_table!(E5M2_TO_F32, exact::E5M2);
+
+/// One 8-bit code, by the definition of the format. All values of both formats are normal f32 numbers.
+const fn byte_to_f32(f: Format, code: u32) -> f32 {
+    let sign = (code & 0x80) << 24;
+    let magnitude = code & 0x7f;
+    let fraction = magnitude & ((1 << f.man) - 1);
+    let exponent = magnitude >> f.man;
+    if f.ieee && magnitude as u64 >= f.inf() {
+        return f32::from_bits(if fraction == 0 { sign | 0x7f80_0000 } else { NAN_F32 });
+    }
+    if !f.ieee && magnitude as u64 == f.nan {
+        return f32::from_bits(NAN_F32);
+    }
+    let rebias = 127 - f.bias() as u32;
+    let bits = if exponent != 0 {
+        (exponent + rebias) << 23 | fraction << (23 - f.man)
+    } else if fraction == 0 {
+        0
+    } else {
+        let up = f.man - (31 - fraction.leading_zeros());
+        (rebias + 1 - up) << 23 | (fraction << (up + 23 - f.man)) & 0x007f_ffff
+    };
+    f32::from_bits(sign | bits)
+}
+
+/// OCP E4M3 (`e4m3fn`: largest 448, NaN 0x7f and 0xff, no infinity) to f32.
+#[inline(always)]
+pub fn e4m3_to_f32(code: u8) -> f32 {
+    E4M3_TO_F32[code as usize]
+}
+
+/// E5M2 to f32.
+#[inline(always)]
+pub fn e5m2_to_f32(code: u8) -> f32 {
+    E5M2_TO_F32[code as usize]
+}
+
+/// f32 to E4M3, nearest even, beyond 448 to ±448, NaN to 0x7f: `cvt.rn.satfinite`.
+#[inline(always)]
+pub fn f32_to_e4m3(x: f32) -> u8 {
+    let bits = x.to_bits();
+    let magnitude = bits & 0x7fff_ffff;
+    // 120 = 127 - bias; 20 = fraction bits dropped. Subnormals have the ulp 2^-9, that of 2^14 in f32.
+    let normal =
+        magnitude.wrapping_sub(120 << 23).wrapping_add(0x7_ffff).wrapping_add((magnitude >> 20) & 1) >> 20;
+    let subnormal = (f32::from_bits(magnitude) + 16384.0).to_bits().wrapping_sub(16384f32.to_bits());
+    let finite = if magnitude < 121 << 23 { subnormal } else { normal };
+    let finite = if magnitude >= 0x43e0_0000 { 0x7e } else { finite };
+    if magnitude > 0x7f80_0000 { 0x7f } else { (finite | (bits >> 24) & 0x80) as u8 }
+}
+
+/// f32 to E5M2, nearest even, beyond 57344 to ±57344, NaN to 0x7f: `cvt.rn.satfinite`.
+#[inline(always)]
+pub fn f32_to_e5m2(x: f32) -> u8 {
+    let bits = x.to_bits();
+    let magnitude = bits & 0x7fff_ffff;
+    // 112 = 127 - bias; 21 fraction bits dropped. Subnormals have the ulp 2^-16, that of 2^7 in f32.
+    let normal =
+        magnitude.wrapping_sub(112 << 23).wrapping_add(0xf_ffff).wrapping_add((magnitude >> 21) & 1) >> 21;
+    let subnormal = (f32::from_bits(magnitude) + 128.0).to_bits().wrapping_sub(128f32.to_bits());
+    let finite = if magnitude < 113 << 23 { subnormal } else { normal };
+    let finite = if magnitude >= 0x4760_0000 { 0x7b } else { finite };
+    if magnitude > 0x7f80_0000 { 0x7f } else { (finite | (bits >> 24) & 0x80) as u8 }
+}
+
+/// UE8M0, a bare power of two: `2^(code - 127)`, 255 is NaN. 2^-127 is an f32 subnormal.
+#[inline(always)]
+pub fn ue8m0_to_f32(code: u8) -> f32 {
+    f32::from_bits(match code {
+        0 => 1 << 22,
+        255 => NAN_F32,
+        e => u32::from(e) << 23,
+    })
+}
+
+/// f32 to UE8M0, towards zero or up; the sign is dropped, NaN to 255, beyond 2^127 to 254 if `saturate`, else 255.
+pub fn f32_to_ue8m0(x: f32, up: bool, saturate: bool) -> u8 {
+    if x.is_nan() {
+        return 255;
+    }
+    let magnitude = x.to_bits() & 0x7fff_ffff;
+    if magnitude == 0x7f80_0000 {
+        return if saturate { 254 } else { 255 };
+    }
+    // Below the least normal, 2^-127 (half of it) is the only code between 0 and 2^-126; there is no zero code.
+    let floor = magnitude >> 23;
+    let exact = if floor == 0 { magnitude <= 1 << 22 } else { magnitude & 0x007f_ffff == 0 };
+    match (floor + u32::from(up && !exact)) as u8 {
+        255 if saturate => 254,
+        code => code,
+    }
+}
+
+/// f32 to f16, bf16 or tf32 ([`exact::F16`], …) in any rounding mode, as its code.
+#[inline]
+pub fn encode_f32(f: Format, x: f32, round: Round, satfinite: bool) -> u32 {
+    exact::convert(exact::F32, f, u64::from(x.to_bits()), round, satfinite) as u32
+}
+
+/// f64 to any small format, rounded once.
+#[inline]
+pub fn encode_f64(f: Format, x: f64, round: Round, satfinite: bool) -> u32 {
+    exact::convert(exact::F64, f, x.to_bits(), round, satfinite) as u32
+}
+
+/// 16 half-precision codes to f32.
+///
+/// The instructions keep NaN payloads; callers round or compare the result, which never shows them.
+#[inline(always)]
+pub(super) fn f16_to_f32_x16<const F16C: bool>(h: &[u16; 16], out: &mut [f32; 16]) {
+    #[cfg(target_arch = "x86_64")]
+    if F16C {
+        use std::arch::x86_64::{_mm_loadu_si128, _mm256_cvtph_ps, _mm256_storeu_ps};
+        // SAFETY: `F16C` is true only below `per_isa`'s wrappers, which enable f16c; both arrays hold 16 elements.
+        unsafe {
+            let src = h.as_ptr();
+            let dst = out.as_mut_ptr();
+            _mm256_storeu_ps(dst, _mm256_cvtph_ps(_mm_loadu_si128(src.cast())));
+            _mm256_storeu_ps(dst.add(8), _mm256_cvtph_ps(_mm_loadu_si128(src.add(8).cast())));
+        }
+        return;
+    }
+    for (o, &h) in out.iter_mut().zip(h) {
+        *o = f16_to_f32(u32::from(h));
+    }
+}
+
+/// 16 f32 to half precision, nearest even, NaN canonical.
+#[inline(always)]
+pub(super) fn f32_to_f16_x16<const F16C: bool>(x: &[f32; 16], out: &mut [u16; 16]) {
+    #[cfg(target_arch = "x86_64")]
+    if F16C {
+        use std::arch::x86_64::{
+            _MM_FROUND_TO_NEAREST_INT, _mm_storeu_si128, _mm256_cvtps_ph, _mm256_loadu_ps,
+        };
+        // SAFETY: as in `f16_to_f32_x16`.
+        unsafe {
+            let src = x.as_ptr();
+            let dst = out.as_mut_ptr();
+            let lo = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(_mm256_loadu_ps(src));
+            let hi = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(_mm256_loadu_ps(src.add(8)));
+            _mm_storeu_si128(dst.cast(), lo);
+            _mm_storeu_si128(dst.add(8).cast(), hi);
+        }
+        for o in out.iter_mut() {
+            if *o & 0x7fff > 0x7c00 {
+                *o = NAN_F16 as u16;
+            }
+        }
+        return;
+    }
+    for (o, &x) in out.iter_mut().zip(x) {
+        *o = f32_to_f16_rn(x) as u16;
+    }
+}
+
+/// Splits a register of 16-bit pairs into its low and its high halves.
+#[inline(always)]
+pub(super) fn unzip16(a: &Lanes) -> [[u16; 32]; 2] {
+    let mut halves = [[0; 32]; 2];
+    for lane in 0..32 {
+        halves[0][lane] = a[lane] as u16;
+        halves[1][lane] = (a[lane] >> 16) as u16;
+    }
+    halves
+}
+
+#[inline(always)]
+fn f16_to_f32_body<const F16C: bool>(a: &Lanes, out: &mut Lanes) {
+    let mut h = [0u16; 32];
+    for lane in 0..32 {
+        h[lane] = a[lane] as u16;
+    }
+    for half in 0..2 {
+        let mut x = [0f32; 16];
+        let mut src = [0u16; 16];
+        src.copy_from_slice(&h[half * 16..half * 16 + 16]);
+        f16_to_f32_x16::<F16C>(&src, &mut x);
+        for i in 0..16 {
+            out[half * 16 + i] = if x[i].is_nan() { NAN_F32 } else { x[i].to_bits() };
+        }
+    }
+}
+
+#[inline(always)]
+fn f32_to_f16_body<const F16C: bool>(a: &Lanes, out: &mut Lanes) {
+    for half in 0..2 {
+        let mut x = [0f32; 16];
+        for i in 0..16 {
+            x[i] = f32::from_bits(a[half * 16 + i]);
+        }
+        let mut h = [0u16; 16];
+        f32_to_f16_x16::<F16C>(&x, &mut h);
+        for i in 0..16 {
+            out[half * 16 + i] = u32::from(h[i]);
+        }
+    }
+}
+
+/// `cvt.rn.f16x2.f32`: `hi` to the upper half.
+#[inline(always)]
+fn f32_to_f16x2_body<const F16C: bool>(hi: &Lanes, lo: &Lanes, out: &mut Lanes) {
+    let mut h = [0; 32];
+    f32_to_f16_body::<F16C>(hi, &mut h);
+    f32_to_f16_body::<F16C>(lo, out);
+    for lane in 0..32 {
+        out[lane] |= h[lane] << 16;
+    }
+}
+
+per_isa! {
+    /// f16 in the low half of every lane to f32.
+    pub fn lanes_f16_to_f32 = f16_to_f32_body where (a: &Lanes, out: &mut Lanes);
+    /// f32 to f16, nearest even; the upper halves are zero.
+    pub fn lanes_f32_to_f16 = f32_to_f16_body where (a: &Lanes, out: &mut Lanes);
+    /// Two f32 registers to one of f16 pairs, nearest even.
+    pub fn lanes_f32_to_f16x2 = f32_to_f16x2_body where (hi: &Lanes, lo: &Lanes, out: &mut Lanes);
+}

@@ -1,0 +1,331 @@
+//! The slow, obviously right core: a finite value is an integer times a power of two, and is rounded once.
+//!
+//! Every rare conversion and every directed rounding of f64 goes through here; fast paths elsewhere are tested
+//! against independent arithmetic, and against this.
+
+use super::Round;
+
+/// A binary floating-point format of at most 64 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Format {
+    /// Fraction bits stored.
+    pub man: u32,
+    /// Exponent bits.
+    pub exp: u32,
+    /// False for E4M3: the top exponent holds numbers, only the all-ones code is NaN and there is no infinity.
+    pub ieee: bool,
+    /// What a NaN becomes.
+    pub nan: u64,
+}
+
+pub const F16: Format = Format { man: 10, exp: 5, ieee: true, nan: 0x7fff };
+pub const BF16: Format = Format { man: 7, exp: 8, ieee: true, nan: 0x7fff };
+/// tf32 as a 19-bit code: the high 19 bits of the f32 register.
+pub const TF32: Format = Format { man: 10, exp: 8, ieee: true, nan: 0x3_ffff };
+pub const E4M3: Format = Format { man: 3, exp: 4, ieee: false, nan: 0x7f };
+pub const E5M2: Format = Format { man: 2, exp: 5, ieee: true, nan: 0x7f };
+pub const F32: Format = Format { man: 23, exp: 8, ieee: true, nan: 0x7fff_ffff };
+pub const F64: Format = Format { man: 52, exp: 11, ieee: true, nan: 0xfff8_0000_0000_0000 };
+
+impl Format {
+    pub const fn bias(self) -> i32 {
+        (1 << (self.exp - 1)) - 1
+    }
+
+    pub const fn sign(self) -> u64 {
+        1 << (self.man + self.exp)
+    }
+
+    /// The code of infinity; of NaN for a format that has none.
+    pub const fn inf(self) -> u64 {
+        if self.ieee { ((1 << self.exp) - 1) << self.man } else { self.nan }
+    }
+
+    pub const fn max_finite(self) -> u64 {
+        self.inf() - 1
+    }
+
+    /// Exponent of the smallest normal.
+    pub const fn min_exp(self) -> i32 {
+        1 - self.bias()
+    }
+
+    const fn signed(self, neg: bool, code: u64) -> u64 {
+        if neg { code | self.sign() } else { code }
+    }
+}
+
+/// What a code stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Value {
+    Nan,
+    Inf { neg: bool },
+    Zero { neg: bool },
+    Finite(Exact),
+}
+
+/// `±mant · 2^exp`, `mant` not zero. Where a value was cut, its lowest bit is set instead (a sticky bit), which
+/// rounds the same as long as two more bits than the target's are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exact {
+    pub neg: bool,
+    pub mant: u128,
+    pub exp: i32,
+}
+
+/// Reads a code; bits above the format are ignored.
+#[inline]
+pub fn decode(f: Format, bits: u64) -> Value {
+    let neg = bits & f.sign() != 0;
+    let code = bits & (f.sign() - 1);
+    let frac = code & ((1 << f.man) - 1);
+    let e = (code >> f.man) as i32;
+    if f.ieee && code >= f.inf() {
+        return if frac == 0 { Value::Inf { neg } } else { Value::Nan };
+    }
+    if !f.ieee && code == f.nan {
+        return Value::Nan;
+    }
+    if code == 0 {
+        return Value::Zero { neg };
+    }
+    let (mant, e) = if e == 0 { (frac, 1) } else { (frac | 1 << f.man, e) };
+    Value::Finite(Exact { neg, mant: u128::from(mant), exp: e - f.bias() - f.man as i32 })
+}
+
+/// Rounds to the format. Beyond its range: infinity or the largest number as IEEE says for the mode, always the
+/// largest number if `saturate`.
+#[inline]
+pub fn encode(f: Format, x: Exact, round: Round, saturate: bool) -> u64 {
+    debug_assert!(x.mant != 0, "zero has no exponent");
+    let top = x.exp + 127 - x.mant.leading_zeros() as i32;
+    // Exponent of the binade the value lies in, subnormals sharing the lowest, and the weight of its last place.
+    let binade = top.max(f.min_exp());
+    let shift = binade - f.man as i32 - x.exp;
+    let (mut q, rest) = if shift <= 0 {
+        (x.mant << -shift, Rest::None)
+    } else if shift > 128 {
+        (0, Rest::BelowHalf)
+    } else {
+        let half = 1u128 << (shift - 1);
+        let below = x.mant & (half - 1) != 0;
+        let q = x.mant.checked_shr(shift as u32).unwrap_or(0);
+        (
+            q,
+            match (x.mant & half != 0, below) {
+                (false, false) => Rest::None,
+                (false, true) => Rest::BelowHalf,
+                (true, false) => Rest::Half,
+                (true, true) => Rest::AboveHalf,
+            },
+        )
+    };
+    let up = match round {
+        Round::Nearest => rest == Rest::AboveHalf || rest == Rest::Half && q & 1 == 1,
+        Round::NearestAway => rest >= Rest::Half,
+        Round::Zero => false,
+        Round::Down => x.neg && rest != Rest::None,
+        Round::Up => !x.neg && rest != Rest::None,
+    };
+    q += u128::from(up);
+    // The hidden bit of `q`, where there is one, adds the missing one to the exponent field; so does a carry.
+    let field = (binade - f.min_exp()) as u128;
+    let code = (field << f.man) + q;
+    let code = if code > u128::from(f.max_finite()) {
+        let to_inf = match round {
+            Round::Nearest | Round::NearestAway => true,
+            Round::Zero => false,
+            Round::Down => x.neg,
+            Round::Up => !x.neg,
+        };
+        if saturate || !to_inf { f.max_finite() } else { f.inf() }
+    } else {
+        code as u64
+    };
+    f.signed(x.neg, code)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Rest {
+    None,
+    BelowHalf,
+    Half,
+    AboveHalf,
+}
+
+/// One format to another.
+#[inline]
+pub fn convert(from: Format, to: Format, bits: u64, round: Round, saturate: bool) -> u64 {
+    match decode(from, bits) {
+        Value::Nan => to.nan,
+        Value::Inf { neg } => to.signed(neg, if saturate { to.max_finite() } else { to.inf() }),
+        Value::Zero { neg } => to.signed(neg, 0),
+        Value::Finite(x) => encode(to, x, round, saturate),
+    }
+}
+
+/// An integer, given as sign and magnitude, to a format.
+#[inline]
+pub fn from_int(f: Format, neg: bool, magnitude: u64, round: Round) -> u64 {
+    if magnitude == 0 {
+        return 0;
+    }
+    encode(f, Exact { neg, mant: u128::from(magnitude), exp: 0 }, round, false)
+}
+
+/// Rounds to an integer: sign and magnitude, the magnitude clamped to `u64::MAX`.
+#[inline]
+pub fn to_int(x: Exact, round: Round) -> (bool, u64) {
+    // A format whose last place weighs one and whose exponent never runs out.
+    if x.exp >= 0 {
+        let shifted = if x.exp as u32 > x.mant.leading_zeros() { u128::MAX } else { x.mant << x.exp };
+        return (x.neg, u64::try_from(shifted).unwrap_or(u64::MAX));
+    }
+    let shift = x.exp.unsigned_abs();
+    let q = x.mant.checked_shr(shift).unwrap_or(0);
+    let (half, below) = if shift > 128 {
+        (false, true)
+    } else {
+        let half = 1u128 << (shift - 1);
+        (x.mant & half != 0, x.mant & (half - 1) != 0)
+    };
+    let up = match round {
+        Round::Nearest => half && (below || q & 1 == 1),
+        Round::NearestAway => half,
+        Round::Zero => false,
+        Round::Down => x.neg && (half || below),
+        Round::Up => !x.neg && (half || below),
+    };
+    (x.neg, u64::try_from(q + u128::from(up)).unwrap_or(u64::MAX))
+}
+
+/// Exact product; both mantissas must fit 64 bits.
+#[inline]
+fn product(a: Exact, b: Exact) -> Exact {
+    Exact { neg: a.neg != b.neg, mant: a.mant * b.mant, exp: a.exp + b.exp }
+}
+
+/// Moves the leading bit to bit 125: room for one carry and a clear sign in `sum`.
+fn normalise(x: Exact) -> Exact {
+    let up = x.mant.leading_zeros() as i32 - 2;
+    debug_assert!(up >= 0, "mantissa too long to add");
+    Exact { neg: x.neg, mant: x.mant << up, exp: x.exp - up }
+}
+
+/// Sum, sticky below bit 0 of a 126-bit mantissa; `None` if it is exactly zero.
+#[inline]
+fn sum(a: Exact, b: Exact) -> Option<Exact> {
+    let (a, b) = (normalise(a), normalise(b));
+    let (big, small) = if a.exp >= b.exp { (a, b) } else { (b, a) };
+    let shift = (big.exp - small.exp) as u32;
+    // Bits are cut only when the operands are far apart; then cancellation takes one bit at most.
+    let low = if shift >= 128 {
+        1
+    } else {
+        small.mant >> shift | u128::from(small.mant & ((1u128 << shift) - 1) != 0)
+    };
+    if big.neg == small.neg {
+        return Some(Exact { neg: big.neg, mant: big.mant + low, exp: big.exp });
+    }
+    match big.mant.cmp(&low) {
+        std::cmp::Ordering::Equal => None,
+        std::cmp::Ordering::Greater => Some(Exact { neg: big.neg, mant: big.mant - low, exp: big.exp }),
+        std::cmp::Ordering::Less => Some(Exact { neg: small.neg, mant: low - big.mant, exp: big.exp }),
+    }
+}
+
+/// The sign of an exact zero that is the sum of two opposite values.
+const fn zero_sum_neg(round: Round) -> bool {
+    matches!(round, Round::Down)
+}
+
+/// `a · b + c`, rounded once, in one format. A NaN operand gives `f.nan`.
+#[inline]
+pub fn fma(f: Format, a: u64, b: u64, c: u64, round: Round) -> u64 {
+    let (va, vb, vc) = (decode(f, a), decode(f, b), decode(f, c));
+    let neg_p = (a ^ b) & f.sign() != 0;
+    let p = match (va, vb) {
+        (Value::Nan, _) | (_, Value::Nan) => return f.nan,
+        (Value::Inf { .. }, Value::Zero { .. }) | (Value::Zero { .. }, Value::Inf { .. }) => return f.nan,
+        (Value::Inf { .. }, _) | (_, Value::Inf { .. }) => Value::Inf { neg: neg_p },
+        (Value::Zero { .. }, _) | (_, Value::Zero { .. }) => Value::Zero { neg: neg_p },
+        (Value::Finite(x), Value::Finite(y)) => Value::Finite(product(x, y)),
+    };
+    add_values(f, p, vc, round)
+}
+
+fn add_values(f: Format, p: Value, c: Value, round: Round) -> u64 {
+    match (p, c) {
+        (Value::Nan, _) | (_, Value::Nan) => f.nan,
+        (Value::Inf { neg: x }, Value::Inf { neg: y }) if x != y => f.nan,
+        (Value::Inf { neg }, _) | (_, Value::Inf { neg }) => f.signed(neg, f.inf()),
+        (Value::Zero { neg: x }, Value::Zero { neg: y }) => {
+            f.signed(if x == y { x } else { zero_sum_neg(round) }, 0)
+        }
+        (Value::Zero { .. }, Value::Finite(x)) | (Value::Finite(x), Value::Zero { .. }) => {
+            encode(f, x, round, false)
+        }
+        (Value::Finite(x), Value::Finite(y)) => match sum(x, y) {
+            Some(s) => encode(f, s, round, false),
+            None => f.signed(zero_sum_neg(round), 0),
+        },
+    }
+}
+
+#[inline]
+pub fn add(f: Format, a: u64, b: u64, round: Round) -> u64 {
+    add_values(f, decode(f, a), decode(f, b), round)
+}
+
+#[inline]
+pub fn mul(f: Format, a: u64, b: u64, round: Round) -> u64 {
+    let neg = (a ^ b) & f.sign() != 0;
+    match (decode(f, a), decode(f, b)) {
+        (Value::Nan, _) | (_, Value::Nan) => f.nan,
+        (Value::Inf { .. }, Value::Zero { .. }) | (Value::Zero { .. }, Value::Inf { .. }) => f.nan,
+        (Value::Inf { .. }, _) | (_, Value::Inf { .. }) => f.signed(neg, f.inf()),
+        (Value::Zero { .. }, _) | (_, Value::Zero { .. }) => f.signed(neg, 0),
+        (Value::Finite(x), Value::Finite(y)) => encode(f, product(x, y), round, false),
+    }
+}
+
+#[inline]
+pub fn div(f: Format, a: u64, b: u64, round: Round) -> u64 {
+    let neg = (a ^ b) & f.sign() != 0;
+    match (decode(f, a), decode(f, b)) {
+        (Value::Nan, _) | (_, Value::Nan) => f.nan,
+        (Value::Inf { .. }, Value::Inf { .. }) | (Value::Zero { .. }, Value::Zero { .. }) => f.nan,
+        (Value::Inf { .. }, _) | (_, Value::Zero { .. }) => f.signed(neg, f.inf()),
+        (Value::Zero { .. }, _) | (_, Value::Inf { .. }) => f.signed(neg, 0),
+        (Value::Finite(x), Value::Finite(y)) => {
+            // At least 128 - 53 - 1 quotient bits, then a sticky one.
+            let up = x.mant.leading_zeros();
+            let n = x.mant << up;
+            let q = n / y.mant << 1 | u128::from(n % y.mant != 0);
+            // `q` has lost its top bit if the divisor is 1: keep one bit of room.
+            let (q, cut) =
+                if n / y.mant >> 127 != 0 { (n / y.mant | u128::from(n % y.mant != 0), 0) } else { (q, 1) };
+            encode(f, Exact { neg, mant: q, exp: x.exp - up as i32 - y.exp - cut }, round, false)
+        }
+    }
+}
+
+#[inline]
+pub fn sqrt(f: Format, a: u64, round: Round) -> u64 {
+    match decode(f, a) {
+        Value::Zero { neg } => f.signed(neg, 0),
+        Value::Inf { neg: false } => f.inf(),
+        Value::Nan | Value::Inf { neg: true } | Value::Finite(Exact { neg: true, .. }) => f.nan,
+        Value::Finite(x) => {
+            // An even exponent and a mantissa of 125 or 126 bits give a root of 63 bits, then a sticky one.
+            let mut up = x.mant.leading_zeros() as i32 - 2;
+            if (x.exp - up) & 1 != 0 {
+                up -= 1;
+            }
+            let n = x.mant << up;
+            let root = n.isqrt();
+            let mant = root << 1 | u128::from(root * root != n);
+            encode(f, Exact { neg: false, mant, exp: (x.exp - up) / 2 - 1 }, round, false)
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! f32 and f64 arithmetic where Rust's operators do not say it all: directed rounding, `.ftz`, `.sat`, min/max.
+//!
+//! f32 with a directed mode is computed exactly in f64 (sums as value and error), rounded to nearest and moved by
+//! one ulp where that went the wrong way: branch-free, since `fma.rm.f32` sits in every `expf`. f64 with a
+//! directed mode is rare and goes through [`exact`].
+
+use super::exact;
+use super::{NAN_F32, Round};
+
+/// `.ftz`: subnormals become zero of the same sign.
+#[inline(always)]
+pub fn ftz(x: f32) -> f32 {
+    let bits = x.to_bits();
+    f32::from_bits(if bits & 0x7f80_0000 == 0 { bits & 0x8000_0000 } else { bits })
+}
+
+/// Any NaN to the one hardware makes.
+#[inline(always)]
+pub fn canonical(x: f32) -> f32 {
+    if x.is_nan() { f32::from_bits(NAN_F32) } else { x }
+}
+
+/// `.sat`: clamps to [0, 1]; NaN and -0 become +0.
+#[inline(always)]
+pub fn saturate(x: f32) -> f32 {
+    if x > 0.0 { if x < 1.0 { x } else { 1.0 } } else { 0.0 }
+}
+
+/// `.sat` of f64.
+#[inline(always)]
+pub fn saturate_f64(x: f64) -> f64 {
+    if x > 0.0 { if x < 1.0 { x } else { 1.0 } } else { 0.0 }
+}
+
+#[inline(always)]
+fn next_up(x: f32) -> f32 {
+    let bits = x.to_bits();
+    let stepped = if bits >> 31 == 0 { bits.wrapping_add(1) } else { bits.wrapping_sub(1) };
+    f32::from_bits(if bits & 0x7fff_ffff == 0 { 1 } else { stepped })
+}
+
+#[inline(always)]
+fn next_down(x: f32) -> f32 {
+    -next_up(-x)
+}
+
+/// Moves `near`, the value rounded to nearest, so that it obeys the mode; `above`/`below` say whether it lies
+/// above or below the exact value.
+#[inline(always)]
+fn nudge(near: f32, above: bool, below: bool, round: Round) -> f32 {
+    let down = match round {
+        Round::Down => above,
+        Round::Zero => above && near > 0.0,
+        _ => false,
+    };
+    let up = match round {
+        Round::Up => below,
+        Round::Zero => below && near < 0.0,
+        _ => false,
+    };
+    // A value that rounds to zero is on the right side of it already when the mode is towards zero.
+    if down {
+        next_down(near)
+    } else if up {
+        next_up(near)
+    } else {
+        near
+    }
+}
+
+/// Rounds the exact `p + c` of two f64, each exact and of f32 range, with a directed mode.
+#[inline(always)]
+fn sum_directed(p: f64, c: f64, round: Round) -> f32 {
+    let s = p + c;
+    // Knuth's two-sum: the rounding error of `s`, exactly.
+    let t = s - p;
+    let err = (p - (s - t)) + (c - t);
+    let near = s as f32;
+    let wide = f64::from(near);
+    // Infinite or NaN operands make `err` NaN: every comparison is false, and `near` stands. A finite `s` beyond
+    // f32 makes `near` infinite, and the step down gives the largest number.
+    let above = wide > s || wide == s && err < 0.0;
+    let below = wide < s || wide == s && err > 0.0;
+    let r = nudge(near, above, below, round);
+    // Opposite terms cancel to +0, but to -0 when rounding down.
+    if round == Round::Down && s == 0.0 && err == 0.0 && (p.is_sign_negative() || c.is_sign_negative()) {
+        -0.0
+    } else {
+        r
+    }
+}
+
+#[inline(always)]
+pub fn add(a: f32, b: f32, round: Round) -> f32 {
+    canonical(match round {
+        Round::Nearest | Round::NearestAway => a + b,
+        _ => sum_directed(f64::from(a), f64::from(b), round),
+    })
+}
+
+#[inline(always)]
+pub fn sub(a: f32, b: f32, round: Round) -> f32 {
+    add(a, -b, round)
+}
+
+#[inline(always)]
+pub fn mul(a: f32, b: f32, round: Round) -> f32 {
+    canonical(match round {
+        Round::Nearest | Round::NearestAway => a * b,
+        _ => {
+            let p = f64::from(a) * f64::from(b);
+            let near = p as f32;
+            let wide = f64::from(near);
+            nudge(near, wide > p, wide < p, round)
+        }
+    })
+}
+
+/// `a · b + c`, rounded once. Under a caller without the `fma` feature, nearest goes through libm: right, slow.
+#[inline(always)]
+pub fn fma(a: f32, b: f32, c: f32, round: Round) -> f32 {
+    canonical(match round {
+        Round::Nearest | Round::NearestAway => a.mul_add(b, c),
+        _ => sum_directed(f64::from(a) * f64::from(b), f64::from(c), round),
+    })
+}
+
+#[inline(always)]
+pub fn div(a: f32, b: f32, round: Round) -> f32 {
+    canonical(match round {
+        Round::Nearest | Round::NearestAway => a / b,
+        _ => {
+            let q = a / b;
+            // q·b is exact in f64; comparing it with `a` compares q with the exact quotient, mirrored if b < 0.
+            let back = f64::from(q) * f64::from(b);
+            let a = f64::from(a);
+            let (over, under) = if b < 0.0 { (back < a, back > a) } else { (back > a, back < a) };
+            // Division by zero and infinite operands are exact; a finite quotient that overflowed is not.
+            let exact = b == 0.0 || b.is_infinite() || a.is_infinite();
+            nudge(q, over && !exact, under && !exact, round)
+        }
+    })
+}
+
+#[inline(always)]
+pub fn rcp(a: f32, round: Round) -> f32 {
+    div(1.0, a, round)
+}
+
+#[inline(always)]
+pub fn sqrt(a: f32, round: Round) -> f32 {
+    canonical(match round {
+        Round::Nearest | Round::NearestAway => a.sqrt(),
+        _ => {
+            let r = a.sqrt();
+            let square = f64::from(r) * f64::from(r);
+            let a = f64::from(a);
+            nudge(r, square > a, square < a, round)
+        }
+    })
+}
+
+macro_rules! f64_ops {
+    ($( $(#[$meta:meta])* $name:ident($($arg:ident),+) = $nearest:expr, $directed:path; )+) => { $(
+        $(#[$meta])*
+        #[inline(always)]
+        pub fn $name($($arg: f64),+, round: Round) -> f64 {
+            match round {
+                Round::Nearest | Round::NearestAway => $nearest,
+                _ => f64::from_bits($directed(exact::F64, $($arg.to_bits()),+, round)),
+            }
+        }
+    )+ };
+}
+f64_ops! {
+    add_f64(a, b) = a + b, exact::add;
+    mul_f64(a, b) = a * b, exact::mul;
+    fma_f64(a, b, c) = a.mul_add(b, c), exact::fma;
+    div_f64(a, b) = a / b, exact::div;
+    sqrt_f64(a) = a.sqrt(), exact::sqrt;
+}
+
+#[inline(always)]
+pub fn sub_f64(a: f64, b: f64, round: Round) -> f64 {
+    add_f64(a, -b, round)
+}
+
+#[inline(always)]
+pub fn rcp_f64(a: f64, round: Round) -> f64 {
+    div_f64(1.0, a, round)
+}
+
+/// `min.f32`/`max.f32` modifiers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MinMax {
+    /// `max` rather than `min`.
+    pub max: bool,
+    pub ftz: bool,
+    /// `.NaN`: a NaN operand gives NaN. Without it the other operand is taken.
+    pub nan: bool,
+    /// `.xorsign.abs`: magnitudes are compared, the sign is the xor of the operands' signs.
+    pub xorsign: bool,
+}
+
+macro_rules! min_max_core {
+    ($name:ident, $float:ty, $bits:ty, $nan:expr) => {
+        /// The lesser (greater) of two, -0 below +0.
+        #[inline(always)]
+        fn $name(a: $float, b: $float, max: bool, nan_wins: bool) -> $float {
+            let a_first = if max {
+                a > b || a == b && a.is_sign_positive()
+            } else {
+                a < b || a == b && a.is_sign_negative()
+            };
+            let picked = if a_first { a } else { b };
+            let picked = if b.is_nan() { a } else { picked };
+            if a.is_nan() && b.is_nan() || nan_wins && (a.is_nan() || b.is_nan()) {
+                <$float>::from_bits($nan)
+            } else {
+                picked
+            }
+        }
+    };
+}
+min_max_core!(pick_f32, f32, u32, NAN_F32);
+min_max_core!(pick_f64, f64, u64, 0x7fff_ffff_ffff_ffff);
+
+/// `min`/`max` of f32: of two NaNs, NaN; of one, the other operand unless `.NaN`; -0 is below +0.
+#[inline(always)]
+pub fn min_max(a: f32, b: f32, m: MinMax) -> f32 {
+    let (a, b) = if m.ftz { (ftz(a), ftz(b)) } else { (a, b) };
+    if m.xorsign {
+        let sign = (a.to_bits() ^ b.to_bits()) & 0x8000_0000;
+        let r = pick_f32(a.abs(), b.abs(), m.max, m.nan);
+        return f32::from_bits(if r.is_nan() { r.to_bits() } else { r.to_bits() | sign });
+    }
+    pick_f32(a, b, m.max, m.nan)
+}
+
+/// `min.f64`/`max.f64`.
+#[inline(always)]
+pub fn min_max_f64(a: f64, b: f64, max: bool) -> f64 {
+    pick_f64(a, b, max, false)
+}
+
+/// `copysign d, a, b`: the magnitude of `b` with the sign of `a`, in PTX's operand order.
+#[inline(always)]
+pub fn copysign(a: u32, b: u32) -> u32 {
+    a & 0x8000_0000 | b & 0x7fff_ffff
+}
+
+#[inline(always)]
+pub fn copysign_f64(a: u64, b: u64) -> u64 {
+    a & 1 << 63 | b & !(1 << 63)
+}
+
+/// Comparison operators of `set`, `setp` and `slct` on floats; the `u` ones also hold for NaN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FloatCmp {
+    Eq,
+    Ne,
+    Lt,
+    Le,
+    Gt,
+    Ge,
+    Equ,
+    Neu,
+    Ltu,
+    Leu,
+    Gtu,
+    Geu,
+    Num,
+    Nan,
+}
+
+/// Compares f64; f32, f16 and bf16 compare as f64 or f32 after decoding, both being exact.
+#[inline(always)]
+pub fn compare<T: PartialOrd + Copy>(op: FloatCmp, a: T, b: T) -> bool {
+    // A number equals itself, a NaN does not.
+    let unordered = a.partial_cmp(&b).is_none();
+    match op {
+        FloatCmp::Eq => a == b,
+        FloatCmp::Ne => a < b || a > b,
+        FloatCmp::Lt => a < b,
+        FloatCmp::Le => a <= b,
+        FloatCmp::Gt => a > b,
+        FloatCmp::Ge => a >= b,
+        FloatCmp::Equ => a == b || unordered,
+        FloatCmp::Neu => a != b,
+        FloatCmp::Ltu => a < b || unordered,
+        FloatCmp::Leu => a <= b || unordered,
+        FloatCmp::Gtu => a > b || unordered,
+        FloatCmp::Geu => a >= b || unordered,
+        FloatCmp::Num => !unordered,
+        FloatCmp::Nan => unordered,
+    }
+}
+
+/// `testp`: classification.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Class {
+    Finite,
+    Infinite,
+    Number,
+    NotANumber,
+    Normal,
+    Subnormal,
+}
+
+#[inline(always)]
+fn test(class: Class, x: f64, subnormal: bool) -> bool {
+    match class {
+        Class::Finite => x.is_finite(),
+        Class::Infinite => x.is_infinite(),
+        Class::Number => !x.is_nan(),
+        Class::NotANumber => x.is_nan(),
+        Class::Normal => x.is_finite() && !subnormal,
+        Class::Subnormal => subnormal,
+    }
+}
+
+/// `testp.f32`. Zero counts as normal.
+#[inline(always)]
+pub fn test_f32(class: Class, x: f32) -> bool {
+    test(class, f64::from(x), x.is_subnormal())
+}
+
+#[inline(always)]
+pub fn test_f64(class: Class, x: f64) -> bool {
+    test(class, x, x.is_subnormal())
+}

@@ -1,0 +1,322 @@
+//! f16 and bf16 arithmetic, packed in pairs or not, each result rounded once.
+//!
+//! Sums, differences and products of two f16 (or bf16) rounded to f32 first and then again come out as if rounded
+//! once, f32 being wide enough (24 >= 2·11 + 2). An fma does not: its f32 (bf16: f64) sum is rounded to odd, which
+//! keeps the second rounding honest.
+
+use super::codec::{self, bf16_to_f32, f16_to_f32, f32_to_bf16_rn, f32_to_f16_rn};
+use super::float::{self, MinMax};
+use super::simd::per_isa;
+use super::{Lanes, NAN_F16};
+
+/// The two 16-bit formats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum HalfTy {
+    F16,
+    Bf16,
+}
+
+/// Result modifiers of half arithmetic.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct HalfMods {
+    /// Subnormal operands and results are zero (f16 only).
+    pub ftz: bool,
+    /// Clamp to [0, 1], NaN to +0 (f16 only).
+    pub sat: bool,
+    /// Negative results become +0, NaN canonical (fma only).
+    pub relu: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum HalfOp {
+    Add,
+    Sub,
+    Mul,
+}
+
+/// f16 or bf16 code to f32, exactly.
+#[inline(always)]
+pub fn widen(ty: HalfTy, h: u32) -> f32 {
+    match ty {
+        HalfTy::F16 => f16_to_f32(h & 0xffff),
+        HalfTy::Bf16 => bf16_to_f32(h & 0xffff),
+    }
+}
+
+/// f32 to f16 or bf16, nearest even.
+#[inline(always)]
+pub fn narrow(ty: HalfTy, x: f32) -> u32 {
+    match ty {
+        HalfTy::F16 => f32_to_f16_rn(x),
+        HalfTy::Bf16 => f32_to_bf16_rn(x),
+    }
+}
+
+/// Both halves of a packed operand.
+#[inline(always)]
+pub fn each_half(a: u32, f: impl Fn(u32) -> u32) -> u32 {
+    f(a & 0xffff) | f(a >> 16) << 16
+}
+
+/// Both halves of two packed operands.
+#[inline(always)]
+pub fn each_half2(a: u32, b: u32, f: impl Fn(u32, u32) -> u32) -> u32 {
+    f(a & 0xffff, b & 0xffff) | f(a >> 16, b >> 16) << 16
+}
+
+/// `.ftz` of f16.
+#[inline(always)]
+pub fn ftz_f16(h: u32) -> u32 {
+    if h & 0x7c00 == 0 { h & 0x8000 } else { h }
+}
+
+#[inline(always)]
+fn input(ty: HalfTy, h: u32, mods: HalfMods) -> f32 {
+    widen(ty, if mods.ftz && ty == HalfTy::F16 { ftz_f16(h) } else { h })
+}
+
+#[inline(always)]
+fn output(ty: HalfTy, h: u32, mods: HalfMods) -> u32 {
+    let h = if mods.ftz && ty == HalfTy::F16 { ftz_f16(h) } else { h };
+    let (inf, one) = match ty {
+        HalfTy::F16 => (0x7c00, 0x3c00),
+        HalfTy::Bf16 => (0x7f80, 0x3f80),
+    };
+    let nan = h & 0x7fff > inf;
+    let neg = h & 0x8000 != 0;
+    let h = if mods.relu && neg && !nan { 0 } else { h };
+    if mods.sat { if nan || neg { 0 } else { h.min(one) } } else { h }
+}
+
+/// `add`, `sub`, `mul` of one f16 or bf16.
+#[inline(always)]
+pub fn binary(ty: HalfTy, op: HalfOp, mods: HalfMods, a: u32, b: u32) -> u32 {
+    let (x, y) = (input(ty, a, mods), input(ty, b, mods));
+    let r = match op {
+        HalfOp::Add => x + y,
+        HalfOp::Sub => x - y,
+        HalfOp::Mul => x * y,
+    };
+    output(ty, narrow(ty, r), mods)
+}
+
+/// Nearest f32 of `p + c`, forced odd where it is not exact, so that rounding it again to fewer bits is as good as
+/// rounding the exact sum.
+#[inline(always)]
+fn sum_to_odd(p: f32, c: f32) -> f32 {
+    let s = p + c;
+    let t = s - p;
+    let err = (p - (s - t)) + (c - t);
+    let bits = s.to_bits();
+    // An even `s` has an odd neighbour on the side of the error; an odd one is the answer already.
+    let towards = if (err < 0.0) == (bits >> 31 == 0) { bits.wrapping_sub(1) } else { bits.wrapping_add(1) };
+    let inexact = err < 0.0 || err > 0.0;
+    f32::from_bits(if inexact && bits & 1 == 0 { towards } else { bits })
+}
+
+#[inline(always)]
+fn sum_to_odd_f64(p: f64, c: f64) -> f64 {
+    let s = p + c;
+    let t = s - p;
+    let err = (p - (s - t)) + (c - t);
+    let bits = s.to_bits();
+    let towards = if (err < 0.0) == (bits >> 63 == 0) { bits.wrapping_sub(1) } else { bits.wrapping_add(1) };
+    let inexact = err < 0.0 || err > 0.0;
+    f64::from_bits(if inexact && bits & 1 == 0 { towards } else { bits })
+}
+
+/// f64 to f32, forced odd where it is not exact.
+#[inline(always)]
+fn narrow_to_odd(x: f64) -> f32 {
+    let near = x as f32;
+    let wide = f64::from(near);
+    let bits = near.to_bits();
+    let inexact = wide < x || wide > x;
+    // Away from zero means one code up, whatever the sign.
+    let towards = if wide.abs() > x.abs() { bits.wrapping_sub(1) } else { bits.wrapping_add(1) };
+    f32::from_bits(if inexact && bits & 1 == 0 { towards } else { bits })
+}
+
+/// `fma.rn` of one f16 or bf16.
+#[inline(always)]
+pub fn fma(ty: HalfTy, mods: HalfMods, a: u32, b: u32, c: u32) -> u32 {
+    let (x, y, z) = (input(ty, a, mods), input(ty, b, mods), input(ty, c, mods));
+    output(ty, fma_code(ty, x, y, z), mods)
+}
+
+#[inline(always)]
+fn fma_code(ty: HalfTy, x: f32, y: f32, z: f32) -> u32 {
+    match ty {
+        // 22-bit products down to 2^-48: exact in f32.
+        HalfTy::F16 => f32_to_f16_rn(sum_to_odd(x * y, z)),
+        // bf16 has f32's range, so products leave it.
+        HalfTy::Bf16 => {
+            f32_to_bf16_rn(narrow_to_odd(sum_to_odd_f64(f64::from(x) * f64::from(y), f64::from(z))))
+        }
+    }
+}
+
+/// `min`/`max` of one f16 or bf16, with the NaN rules of [`float::min_max`].
+#[inline(always)]
+pub fn min_max(ty: HalfTy, m: MinMax, a: u32, b: u32) -> u32 {
+    let mods = HalfMods { ftz: m.ftz, ..HalfMods::default() };
+    let (x, y) = (input(ty, a, mods), input(ty, b, mods));
+    let r = float::min_max(x, y, MinMax { ftz: false, ..m });
+    // Exact: the result is an operand.
+    if r.is_nan() { NAN_F16 } else { narrow(ty, r) }
+}
+
+/// `neg`: flips the sign; NaN becomes canonical.
+#[inline(always)]
+pub fn neg(ty: HalfTy, ftz: bool, a: u32) -> u32 {
+    let a = if ftz && ty == HalfTy::F16 { ftz_f16(a) } else { a };
+    if is_nan(ty, a) { NAN_F16 } else { a ^ 0x8000 }
+}
+
+/// `abs`.
+#[inline(always)]
+pub fn abs(ty: HalfTy, ftz: bool, a: u32) -> u32 {
+    let a = if ftz && ty == HalfTy::F16 { ftz_f16(a) } else { a };
+    if is_nan(ty, a) { NAN_F16 } else { a & 0x7fff }
+}
+
+#[inline(always)]
+pub fn is_nan(ty: HalfTy, a: u32) -> bool {
+    a & 0x7fff
+        > match ty {
+            HalfTy::F16 => 0x7c00,
+            HalfTy::Bf16 => 0x7f80,
+        }
+}
+
+/// The halves of a register as f32: `[low, high]`.
+#[inline(always)]
+fn widen_lanes<const F16C: bool>(ty: HalfTy, a: &Lanes, mods: HalfMods) -> [[f32; 32]; 2] {
+    let mut out = [[0f32; 32]; 2];
+    match ty {
+        HalfTy::F16 => {
+            let mut halves = codec::unzip16(a);
+            for half in 0..2 {
+                if mods.ftz {
+                    for h in &mut halves[half] {
+                        *h = ftz_f16(u32::from(*h)) as u16;
+                    }
+                }
+                let (src, dst) = (&halves[half], &mut out[half]);
+                for (s, d) in src.as_chunks::<16>().0.iter().zip(dst.as_chunks_mut::<16>().0) {
+                    codec::f16_to_f32_x16::<F16C>(s, d);
+                }
+            }
+        }
+        HalfTy::Bf16 => {
+            for lane in 0..32 {
+                out[0][lane] = f32::from_bits(a[lane] << 16);
+                out[1][lane] = f32::from_bits(a[lane] & 0xffff_0000);
+            }
+        }
+    }
+    out
+}
+
+/// Rounds to the type and packs `[low, high]`.
+#[inline(always)]
+fn narrow_lanes<const F16C: bool>(ty: HalfTy, x: &[[f32; 32]; 2], mods: HalfMods, out: &mut Lanes) {
+    let mut halves = [[0u16; 32]; 2];
+    for half in 0..2 {
+        let (src, dst) = (&x[half], &mut halves[half]);
+        match ty {
+            HalfTy::F16 => {
+                for (s, d) in src.as_chunks::<16>().0.iter().zip(dst.as_chunks_mut::<16>().0) {
+                    codec::f32_to_f16_x16::<F16C>(s, d);
+                }
+            }
+            HalfTy::Bf16 => {
+                for lane in 0..32 {
+                    dst[lane] = f32_to_bf16_rn(src[lane]) as u16;
+                }
+            }
+        }
+    }
+    if mods != HalfMods::default() {
+        for half in &mut halves {
+            for h in half {
+                *h = output(ty, u32::from(*h), mods) as u16;
+            }
+        }
+    }
+    for lane in 0..32 {
+        out[lane] = u32::from(halves[1][lane]) << 16 | u32::from(halves[0][lane]);
+    }
+}
+
+#[inline(always)]
+fn binary_body<const F16C: bool>(
+    ty: HalfTy,
+    op: HalfOp,
+    mods: HalfMods,
+    a: &Lanes,
+    b: &Lanes,
+    out: &mut Lanes,
+) {
+    let mut x = widen_lanes::<F16C>(ty, a, mods);
+    let y = widen_lanes::<F16C>(ty, b, mods);
+    for half in 0..2 {
+        match op {
+            HalfOp::Add => {
+                for lane in 0..32 {
+                    x[half][lane] += y[half][lane];
+                }
+            }
+            HalfOp::Sub => {
+                for lane in 0..32 {
+                    x[half][lane] -= y[half][lane];
+                }
+            }
+            HalfOp::Mul => {
+                for lane in 0..32 {
+                    x[half][lane] *= y[half][lane];
+                }
+            }
+        }
+    }
+    narrow_lanes::<F16C>(ty, &x, mods, out);
+}
+
+#[inline(always)]
+fn fma_body<const F16C: bool>(ty: HalfTy, mods: HalfMods, a: &Lanes, b: &Lanes, c: &Lanes, out: &mut Lanes) {
+    let mut x = widen_lanes::<F16C>(ty, a, mods);
+    let y = widen_lanes::<F16C>(ty, b, mods);
+    let z = widen_lanes::<F16C>(ty, c, mods);
+    for half in 0..2 {
+        match ty {
+            HalfTy::F16 => {
+                for lane in 0..32 {
+                    x[half][lane] = sum_to_odd(x[half][lane] * y[half][lane], z[half][lane]);
+                }
+            }
+            HalfTy::Bf16 => {
+                for lane in 0..32 {
+                    let p = f64::from(x[half][lane]) * f64::from(y[half][lane]);
+                    x[half][lane] = narrow_to_odd(sum_to_odd_f64(p, f64::from(z[half][lane])));
+                }
+            }
+        }
+    }
+    narrow_lanes::<F16C>(ty, &x, mods, out);
+}
+
+#[inline(always)]
+fn min_max_body<const F16C: bool>(ty: HalfTy, m: MinMax, a: &Lanes, b: &Lanes, out: &mut Lanes) {
+    for lane in 0..32 {
+        out[lane] = each_half2(a[lane], b[lane], |a, b| min_max(ty, m, a, b));
+    }
+}
+
+per_isa! {
+    /// `add/sub/mul.{f16x2,bf16x2}`. For the unpacked types, mask the result's low half.
+    pub fn lanes_binary = binary_body where (ty: HalfTy, op: HalfOp, mods: HalfMods, a: &Lanes, b: &Lanes, out: &mut Lanes);
+    /// `fma.rn.{f16x2,bf16x2}`.
+    pub fn lanes_fma = fma_body where (ty: HalfTy, mods: HalfMods, a: &Lanes, b: &Lanes, c: &Lanes, out: &mut Lanes);
+    /// `min/max.{f16x2,bf16x2}`.
+    pub fn lanes_min_max = min_max_body where (ty: HalfTy, m: MinMax, a: &Lanes, b: &Lanes, out: &mut Lanes);
+}

@@ -1,0 +1,50 @@
+//! `ldmatrix`, `stmatrix`, `movmatrix`: 8x8 blocks of 16-bit elements between rows of bytes and a register.
+//!
+//! A block is eight rows of 16 bytes. Plainly, lane `4g + t` holds elements `2t` and `2t + 1` of row `g`;
+//! with `.trans`, elements `g` of rows `2t` and `2t + 1`.
+
+use crate::num::Lanes;
+
+/// Eight rows of 16 bytes, as they lie in shared memory.
+pub type Block = [[u8; 16]; 8];
+
+/// One matrix of `ldmatrix.b16`.
+#[inline]
+pub fn load(block: &Block, trans: bool) -> Lanes {
+    let mut out = [0; 32];
+    for (lane, word) in out.iter_mut().enumerate() {
+        let (g, t) = (lane / 4, lane % 4);
+        *word = if trans {
+            u32::from(element(block, 2 * t, g)) | u32::from(element(block, 2 * t + 1, g)) << 16
+        } else {
+            u32::from(element(block, g, 2 * t)) | u32::from(element(block, g, 2 * t + 1)) << 16
+        };
+    }
+    out
+}
+
+/// One matrix of `stmatrix.b16`.
+#[inline]
+pub fn store(reg: &Lanes, trans: bool) -> Block {
+    let mut block = [[0; 16]; 8];
+    for (lane, &word) in reg.iter().enumerate() {
+        let (g, t) = (lane / 4, lane % 4);
+        for part in 0..2 {
+            let (row, col) = if trans { (2 * t + part, g) } else { (g, 2 * t + part) };
+            let bytes = ((word >> (16 * part)) as u16).to_le_bytes();
+            block[row][2 * col..2 * col + 2].copy_from_slice(&bytes);
+        }
+    }
+    block
+}
+
+/// `movmatrix.trans.b16`.
+#[inline]
+pub fn transpose(reg: &Lanes) -> Lanes {
+    load(&store(reg, false), true)
+}
+
+#[inline(always)]
+fn element(block: &Block, row: usize, col: usize) -> u16 {
+    u16::from_le_bytes([block[row][2 * col], block[row][2 * col + 1]])
+}
