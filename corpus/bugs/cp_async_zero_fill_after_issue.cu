@@ -1,0 +1,22 @@
+// The tile is copied with cp.async and its padding is cleared while the copies are in flight; the clearing covers the
+// last rows that are also copied.
+// warpsmith: --arch sm_80 --kernel padded --grid 1 --block 64 --shared 0
+// warpsmith: --arg x=f32[12,16]=normal(3) --arg y=out,f32[16,16] --arg rows=i32=12
+
+#include <cuda_pipeline_primitives.h>
+
+extern "C" __global__ void padded(const float* x, float* y, int rows)
+{
+    __shared__ __align__(16) float tile[16][16];
+    const int t = threadIdx.x, r = t / 4, c = t % 4 * 4;
+    if (r < rows)
+        __pipeline_memcpy_async(&tile[r][c], x + r * 16 + c, 16); //~ race
+    __pipeline_commit();
+    if (r >= rows - 4)
+        for (int k = 0; k < 4; ++k)
+            tile[r][c + k] = 0.0f; //~| race //~| async-not-waited
+    __pipeline_wait_prior(0);
+    __syncthreads();
+    for (int i = t; i < 256; i += 64)
+        y[i] = tile[i % 16][i / 16];
+}

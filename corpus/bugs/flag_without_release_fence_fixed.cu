@@ -1,0 +1,25 @@
+// Block 0 produces a table, fences, and raises a flag; the others fence after they have seen it.
+// warpsmith: --arch sm_80 --kernel handover --grid 4 --block 64 --shared 0
+// warpsmith: --arg x=f32[64]=normal(3) --arg table=scratch,f32[64]
+// warpsmith: --arg flag=inout,u32[1]=zeros --arg out=out,f32[3,64]
+
+extern "C" __global__ void handover(const float* x, float* table, volatile unsigned* flag, float* out)
+{
+    const int t = threadIdx.x;
+    if (blockIdx.x == 0) {
+        table[t] = x[t] * x[t];
+        __syncthreads();
+        if (t == 0) {
+            __threadfence();
+            *flag = 1;
+        }
+    } else {
+        if (t == 0) {
+            while (*flag == 0)
+                __nanosleep(50);
+            __threadfence();
+        }
+        __syncthreads();
+        out[(blockIdx.x - 1) * 64 + t] = table[63 - t] + (float)blockIdx.x;
+    }
+}

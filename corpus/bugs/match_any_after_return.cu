@@ -1,0 +1,14 @@
+// Warp-aggregated counting by key with __match_any_sync; lanes past the end have returned but are named in the mask.
+// warpsmith: --arch sm_80 --kernel count_keys --grid 1 --block 96 --shared 0
+// warpsmith: --arg keys=i32[80]=randint(3,0,7) --arg counts=inout,i32[7]=zeros --arg n=i32=80
+
+extern "C" __global__ void count_keys(const int* keys, int* counts, int n)
+{
+    const int i = threadIdx.x, lane = i & 31;
+    if (i >= n)
+        return;
+    const int key = keys[i];
+    const unsigned peers = __match_any_sync(0xffffffffu, key); //~ warp-mask
+    if (lane == __ffs(peers) - 1)
+        atomicAdd(&counts[key], __popc(peers));
+}

@@ -1,0 +1,18 @@
+// Ping-pong of two consumer groups over two named barriers, one per slot.
+// warpsmith: --arch sm_80 --kernel two_slots --grid 1 --block 96 --shared 0
+// warpsmith: --arg in=f32[64]=normal(3) --arg out=out,f32[64]
+
+extern "C" __global__ void two_slots(const float* in, float* out)
+{
+    __shared__ float slot[2][32];
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    if (warp == 0) {
+        for (int s = 0; s < 2; ++s) {
+            slot[s][lane] = in[s * 32 + lane];
+            asm volatile("bar.arrive %0, 64;" ::"r"(1 + s) : "memory");
+        }
+    } else {
+        asm volatile("bar.sync %0, 64;" ::"r"(warp) : "memory");
+        out[(warp - 1) * 32 + lane] = slot[warp - 1][31 - lane];
+    }
+}

@@ -1,0 +1,11 @@
+// Records of 7 bytes: a tag, a 16-bit size and a 32-bit value that is read as a word wherever it happens to lie.
+// warpsmith: --arch sm_80 --kernel parse --grid 1 --block 64 --shared 0
+// warpsmith: --arg bytes=u8[448]=randint(3,0,256) --arg values=out,u32[64] --arg tags=out,u8[64]
+
+extern "C" __global__ void parse(const unsigned char* bytes, unsigned* values, unsigned char* tags)
+{
+    const int i = threadIdx.x;
+    const unsigned char* record = bytes + i * 7;
+    tags[i] = record[0];
+    values[i] = *reinterpret_cast<const unsigned*>(record + 3); //~ misaligned //~? uninitialised
+}

@@ -1,0 +1,13 @@
+// Warp-reduced counts with __reduce_add_sync under a condition, naming all lanes.
+// warpsmith: --arch sm_80 --kernel totals --grid 2 --block 32 --shared 0
+// warpsmith: --arg x=u32[64]=randint(3,0,1000) --arg totals_out=inout,u32[2]=zeros
+
+extern "C" __global__ void totals(const unsigned* x, unsigned* totals_out)
+{
+    const unsigned v = x[blockIdx.x * 32 + threadIdx.x];
+    if (v & 1) {
+        const unsigned sum = __reduce_add_sync(0xffffffffu, v); //~ warp-mask
+        if (threadIdx.x == __ffs(__activemask()) - 1)
+            totals_out[blockIdx.x] = sum;
+    }
+}
