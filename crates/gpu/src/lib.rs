@@ -1,1 +1,14 @@
-//! CUDA toolchain without a toolkit, kernel builds and their cache.
+//! CUDA without a toolkit: finds or installs NVRTC, compiles kernels with it, keeps what it compiled,
+//! and says what this machine has.
+//!
+//! * [`toolchain`]: where NVRTC and the CUDA headers come from.
+//! * [`nvrtc`]: the compiler library itself, loaded at run time.
+//! * [`build`]: source + target -> PTX, cubin and resources, through a content-addressed cache.
+//! * [`machine`]: GPUs, driver, profiler and Python, as found or missing.
+
+pub mod build;
+pub mod machine;
+pub mod nvrtc;
+pub mod paths;
+pub mod python;
+pub mod toolchain;

@@ -1,0 +1,297 @@
+//! A candidate: a family with every knob and every compile-time axis set, allowed and consistent.
+
+use chips::Target;
+use gpu::build::{Request, Source};
+use indexmap::IndexMap;
+use serde::Serialize;
+
+use crate::expression::{EvalError, Expression, Scope};
+use crate::layout::{Layout, Wanted};
+use crate::manifest::{BufferRule, Family, list};
+use crate::suggest::nearest;
+use crate::{Value, header};
+
+/// A full typed setting of a family. It exists only if its names, values and constraints hold.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Candidate {
+    pub family: String,
+    /// The preset it started from.
+    pub preset: Option<String>,
+    pub knobs: IndexMap<String, Value>,
+    /// The specialised axes, in the manifest's order.
+    pub axes: IndexMap<String, Value>,
+}
+
+/// The problem's run-time sizes by name, as the manifest's `launch.sizes` lists them.
+pub type Sizes = IndexMap<String, i64>;
+
+/// Geometry of a launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Launch {
+    pub grid: [u64; 3],
+    pub block: [u32; 3],
+    pub cluster: [u32; 3],
+    pub shared_bytes: u64,
+}
+
+/// A setting that the family does not have, in words for the person who asked for it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SettingError {
+    #[error("{family} has no {what} `{name}`")]
+    Unknown { family: String, what: &'static str, name: String, known: Vec<String>, nearest: Option<String> },
+    #[error("{family}: {name} cannot be {value}")]
+    Value { family: String, name: String, value: String, allowed: String },
+    #[error("{family}: {name} is not a compile-time axis; it reaches the kernel as an argument")]
+    NotSpecialised { family: String, name: String, specialised: Vec<String> },
+    #[error("{family}: `{constraint}` does not hold ({numbers}): {because}")]
+    Constraint { family: String, constraint: String, numbers: String, because: String },
+    #[error("{family} needs {needed} bytes of shared memory per block ({buffers}); {target} has {available}")]
+    SharedMemory { family: String, needed: u64, available: u64, target: Target, buffers: String },
+    #[error("{family} needs {threads} threads per block; a block has 1024 at most")]
+    Threads { family: String, threads: u64 },
+    #[error("{family} is not made for {target}")]
+    Target { family: String, target: Target, targets: Vec<Target> },
+    #[error("{family}: {error}")]
+    Expression { family: String, error: EvalError },
+    #[error("{family}: the shared-memory layout overflows")]
+    Overflow { family: String },
+}
+
+impl SettingError {
+    /// What would be allowed instead, for a `hint:` line.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            SettingError::Unknown { what, known, nearest, .. } => {
+                let all = format!("{what}s: {}", known.join(", "));
+                Some(nearest.as_ref().map_or(all.clone(), |near| format!("did you mean `{near}`? {all}")))
+            }
+            SettingError::Value { name, allowed, .. } => Some(format!("{name} is one of {allowed}")),
+            SettingError::NotSpecialised { specialised, .. } => {
+                Some(format!("compile-time axes: {}", specialised.join(", ")))
+            }
+            SettingError::Target { targets, .. } => {
+                let names: Vec<_> = targets.iter().map(ToString::to_string).collect();
+                Some(format!("targets: {}", names.join(", ")))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Family {
+    /// The candidate of a preset (or of the defaults), with knobs and axes overridden as `(name, text)`.
+    pub fn candidate(
+        &self,
+        preset: Option<&str>,
+        knobs: &[(String, String)],
+        axes: &[(String, String)],
+    ) -> Result<Candidate, SettingError> {
+        let preset = preset
+            .map(|name| {
+                let known = || self.presets.iter().map(|preset| preset.name.as_str());
+                self.preset(name).ok_or_else(|| self.unknown("preset", name, known().collect()))
+            })
+            .transpose()?;
+        let mut candidate = Candidate {
+            family: self.full_name(),
+            preset: preset.map(|preset| preset.name.clone()),
+            knobs: self.knobs.iter().map(|knob| (knob.name.clone(), knob.default.clone())).collect(),
+            axes: IndexMap::new(),
+        };
+        for axis in self.axes.iter().filter(|axis| axis.specialised) {
+            candidate.axes.insert(axis.name.clone(), axis.values[0].clone());
+        }
+        for (name, value) in preset.iter().flat_map(|preset| &preset.knobs) {
+            candidate.knobs.insert(name.clone(), value.clone());
+        }
+        for (name, text) in knobs {
+            let names = || self.knobs.iter().map(|knob| knob.name.as_str()).collect();
+            let knob = self.knob(name).ok_or_else(|| self.unknown("knob", name, names()))?;
+            let value = self.allowed(&knob.name, text, &knob.values)?;
+            candidate.knobs.insert(knob.name.clone(), value);
+        }
+        for (name, text) in axes {
+            let names = || self.axes.iter().map(|axis| axis.name.as_str()).collect();
+            let axis = self.axis(name).ok_or_else(|| self.unknown("axis", name, names()))?;
+            let value = self.allowed(&axis.name, text, &axis.values)?;
+            if !axis.specialised {
+                return Err(SettingError::NotSpecialised {
+                    family: self.name.clone(),
+                    name: axis.name.clone(),
+                    specialised: candidate.axes.keys().cloned().collect(),
+                });
+            }
+            candidate.axes.insert(axis.name.clone(), value);
+        }
+        self.check_constraints(&candidate)?;
+        Ok(candidate)
+    }
+
+    fn allowed(&self, name: &str, text: &str, values: &[Value]) -> Result<Value, SettingError> {
+        Value::among(text, values).cloned().ok_or_else(|| SettingError::Value {
+            family: self.name.clone(),
+            name: name.to_owned(),
+            value: text.to_owned(),
+            allowed: list(values),
+        })
+    }
+
+    fn unknown(&self, what: &'static str, name: &str, known: Vec<&str>) -> SettingError {
+        SettingError::Unknown {
+            family: self.name.clone(),
+            what,
+            name: name.to_owned(),
+            nearest: nearest(name, known.iter().copied()).map(str::to_owned),
+            known: known.into_iter().map(str::to_owned).collect(),
+        }
+    }
+
+    fn check_constraints(&self, candidate: &Candidate) -> Result<(), SettingError> {
+        let scope = candidate.scope();
+        for constraint in &self.constraints {
+            let holds = constraint.require.boolean(&scope).map_err(|error| self.failed(error))?;
+            if !holds {
+                let value = |name: &String| candidate.knobs.get(name).or_else(|| candidate.axes.get(name));
+                let mut names = constraint.require.variables();
+                names.sort();
+                let numbers: Vec<String> =
+                    names.iter().filter_map(|name| Some(format!("{name} = {}", value(name)?))).collect();
+                return Err(SettingError::Constraint {
+                    family: self.name.clone(),
+                    constraint: constraint.text().to_owned(),
+                    numbers: numbers.join(", "),
+                    because: constraint.because.clone(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn failed(&self, error: EvalError) -> SettingError {
+        SettingError::Expression { family: self.name.clone(), error }
+    }
+
+    /// The candidate's shared-memory layout.
+    pub fn layout(&self, candidate: &Candidate) -> Result<Layout, SettingError> {
+        self.place(&self.shared, &candidate.scope())
+    }
+
+    /// The candidate's global workspace for a problem of these sizes.
+    pub fn workspace(&self, candidate: &Candidate, sizes: &Sizes) -> Result<Layout, SettingError> {
+        self.place(&self.workspace, &candidate.scope_with(sizes))
+    }
+
+    fn place(&self, rules: &[BufferRule], scope: &Scope) -> Result<Layout, SettingError> {
+        let wanted = rules
+            .iter()
+            .map(|rule| wanted(rule, scope))
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|error| self.failed(error))?;
+        Layout::place(wanted).ok_or_else(|| SettingError::Overflow { family: self.name.clone() })
+    }
+
+    /// Threads of a block.
+    pub fn block(&self, candidate: &Candidate) -> Result<[u32; 3], SettingError> {
+        let block = self.dimensions(&self.launch.block, &candidate.scope())?;
+        let threads = block.iter().product();
+        if threads > 1024 || threads == 0 {
+            return Err(SettingError::Threads { family: self.name.clone(), threads });
+        }
+        Ok(block.map(|extent| extent as u32))
+    }
+
+    /// How to launch the candidate on a problem of these sizes.
+    pub fn launch(&self, candidate: &Candidate, sizes: &Sizes) -> Result<Launch, SettingError> {
+        let cluster = self.dimensions(&self.launch.cluster, &candidate.scope())?;
+        Ok(Launch {
+            grid: self.dimensions(&self.launch.grid, &candidate.scope_with(sizes))?,
+            block: self.block(candidate)?,
+            cluster: cluster.map(|extent| extent as u32),
+            shared_bytes: self.layout(candidate)?.total_bytes,
+        })
+    }
+
+    /// The names of the sizes a launch needs.
+    pub fn size_names(&self) -> &[String] {
+        &self.launch.sizes
+    }
+
+    fn dimensions(&self, list: &[Expression], scope: &Scope) -> Result<[u64; 3], SettingError> {
+        let mut extents = [1; 3];
+        for (extent, expression) in extents.iter_mut().zip(list) {
+            *extent = expression.size(scope).map_err(|error| self.failed(error))?;
+        }
+        Ok(extents)
+    }
+
+    /// Refuses what cannot run on the target before anything is compiled.
+    pub fn check_target(&self, candidate: &Candidate, target: Target) -> Result<(), SettingError> {
+        if !self.targets.contains(&target) {
+            let targets = self.targets.clone();
+            return Err(SettingError::Target { family: self.name.clone(), target, targets });
+        }
+        self.block(candidate)?;
+        let layout = self.layout(candidate)?;
+        let available = u64::from(target.limits().shared_per_block_opt_in);
+        if layout.total_bytes > available {
+            let buffers: Vec<String> = layout
+                .buffers
+                .iter()
+                .filter(|buffer| buffer.bytes > 0)
+                .map(|buffer| format!("{} {}", buffer.name, buffer.bytes))
+                .collect();
+            return Err(SettingError::SharedMemory {
+                family: self.name.clone(),
+                needed: layout.total_bytes,
+                available,
+                target,
+                buffers: buffers.join(" + "),
+            });
+        }
+        Ok(())
+    }
+
+    /// What is compiled for the candidate: the family's source with its headers and the generated one.
+    pub fn request(&self, candidate: &Candidate, target: Target) -> Result<Request, SettingError> {
+        self.check_target(candidate, target)?;
+        let generated = header::generate(self, candidate, &self.layout(candidate)?);
+        let mut headers = self.headers.clone();
+        headers.push((header::NAME.to_owned(), generated));
+        let (name, text) = self.source.clone();
+        Ok(Request {
+            source: Source { name, text, headers, include_dirs: Vec::new() },
+            target,
+            options: Vec::new(),
+        })
+    }
+}
+
+impl Candidate {
+    fn scope(&self) -> Scope {
+        Family::scope(self.knobs.iter().chain(&self.axes))
+    }
+
+    fn scope_with(&self, sizes: &Sizes) -> Scope {
+        let mut scope = self.scope();
+        for (name, size) in sizes {
+            scope.add(name, &Value::Int(*size));
+        }
+        scope
+    }
+}
+
+fn wanted(rule: &BufferRule, scope: &Scope) -> Result<Wanted, EvalError> {
+    let present = rule.when.as_ref().map_or(Ok(true), |when| when.boolean(scope))?;
+    let mut shape = rule.shape.iter().map(|extent| extent.size(scope)).collect::<Result<Vec<_>, _>>()?;
+    if !present {
+        shape.fill(0);
+    }
+    Ok(Wanted {
+        name: rule.name.clone(),
+        element: rule.element.clone(),
+        shape,
+        align: rule.align,
+        overlays: rule.overlays.clone(),
+        about: rule.about.clone(),
+    })
+}

@@ -1,0 +1,196 @@
+//! The families there are: those embedded in the program, and those in a folder the user names.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::manifest::{self, Family, ManifestError, Place};
+use crate::suggest::nearest;
+
+mod embedded {
+    include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
+}
+
+/// All families, sorted by op and name. A family whose manifest is wrong is listed with its mistake, so that it
+/// spoils nothing but itself.
+#[derive(Debug)]
+pub struct Catalog {
+    entries: Vec<Entry>,
+}
+
+#[derive(Debug)]
+pub struct Entry {
+    pub op: String,
+    pub name: String,
+    pub family: Result<Family, ManifestError>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum CatalogError {
+    #[error("{}: {source}", path.display())]
+    Io { path: PathBuf, source: io::Error },
+    #[error("{} holds no families (looked for <op>/<family>/kernel.toml)", path.display())]
+    Empty { path: PathBuf },
+    #[error("there is no family `{name}`")]
+    UnknownFamily { name: String, known: Vec<String>, nearest: Option<String> },
+    #[error("`{name}` is a family of several ops: {}", candidates.join(", "))]
+    Ambiguous { name: String, candidates: Vec<String> },
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+}
+
+impl CatalogError {
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            CatalogError::UnknownFamily { known, nearest, .. } => {
+                let all = format!("families: {}", known.join(", "));
+                Some(nearest.as_ref().map_or(all.clone(), |near| format!("did you mean `{near}`? {all}")))
+            }
+            CatalogError::Ambiguous { .. } => Some("name the op too".to_owned()),
+            _ => None,
+        }
+    }
+}
+
+/// Files below a `kernels/` folder by their path in it, with how messages should call that folder.
+struct Tree {
+    label: String,
+    files: BTreeMap<String, String>,
+}
+
+impl Catalog {
+    /// The families embedded in the program, and over them those of `folder`: a family there replaces the one of
+    /// the same op and name, and finds headers there first.
+    pub fn load(folder: Option<&Path>) -> Result<Self, CatalogError> {
+        let own = Tree {
+            label: "kernels".to_owned(),
+            files: embedded::FILES.iter().map(|&(name, text)| (name.to_owned(), text.to_owned())).collect(),
+        };
+        let mut families: BTreeMap<(String, String), Entry> = BTreeMap::new();
+        if let Some(folder) = folder {
+            let theirs = Tree::read(folder)?;
+            if theirs.families().next().is_none() {
+                return Err(CatalogError::Empty { path: folder.to_owned() });
+            }
+            for (op, name) in theirs.families() {
+                families.insert((op.clone(), name.clone()), entry(op, name, &[&theirs, &own]));
+            }
+        }
+        for (op, name) in own.families() {
+            families.entry((op.clone(), name.clone())).or_insert_with(|| entry(op, name, &[&own]));
+        }
+        Ok(Catalog { entries: families.into_values().collect() })
+    }
+
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// The family of that name: `wmma`, or `attention/wmma`.
+    pub fn family(&self, name: &str) -> Result<&Family, CatalogError> {
+        let full = |entry: &Entry| format!("{}/{}", entry.op, entry.name);
+        let matching: Vec<&Entry> = self
+            .entries
+            .iter()
+            .filter(|entry| entry.name.eq_ignore_ascii_case(name) || full(entry).eq_ignore_ascii_case(name))
+            .collect();
+        match matching.as_slice() {
+            [] => {
+                let known: Vec<String> = self.entries.iter().map(|entry| entry.name.clone()).collect();
+                let near = nearest(name, known.iter().map(String::as_str)).map(str::to_owned);
+                Err(CatalogError::UnknownFamily { name: name.to_owned(), known, nearest: near })
+            }
+            [one] => one.family.as_ref().map_err(|error| CatalogError::Manifest(error.clone())),
+            several => Err(CatalogError::Ambiguous {
+                name: name.to_owned(),
+                candidates: several.iter().map(|entry| full(entry)).collect(),
+            }),
+        }
+    }
+}
+
+impl Tree {
+    fn read(folder: &Path) -> Result<Self, CatalogError> {
+        let mut files = BTreeMap::new();
+        collect(folder, folder, &mut files)
+            .map_err(|source| CatalogError::Io { path: folder.to_owned(), source })?;
+        Ok(Tree { label: folder.display().to_string(), files })
+    }
+
+    /// (op, family) of every manifest.
+    fn families(&self) -> impl Iterator<Item = (String, String)> + '_ {
+        self.files.keys().filter_map(|path| {
+            let mut parts = path.split('/');
+            let (op, name, file) = (parts.next()?, parts.next()?, parts.next()?);
+            (file == "kernel.toml" && parts.next().is_none()).then(|| (op.to_owned(), name.to_owned()))
+        })
+    }
+}
+
+fn collect(root: &Path, folder: &Path, files: &mut BTreeMap<String, String>) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            collect(root, &path, files)?;
+        } else if path.extension().is_some_and(|kind| kind == "cu" || kind == "cuh" || kind == "toml") {
+            let name = path.strip_prefix(root).unwrap_or(&path).to_string_lossy().into_owned();
+            files.insert(name, String::from_utf8_lossy(&fs::read(&path)?).into_owned());
+        }
+    }
+    Ok(())
+}
+
+/// Reads one family; files are looked up in the trees in order.
+fn entry(op: String, name: String, trees: &[&Tree]) -> Entry {
+    let find = |path: &str| trees.iter().find_map(|tree| Some((*tree, tree.files.get(path)?)));
+    let folder = format!("{op}/{name}");
+    let manifest = find(&format!("{folder}/kernel.toml"));
+    let source = find(&format!("{folder}/kernel.cu"));
+    let file = |tree: &Tree, path: &str| format!("{}/{folder}/{path}", tree.label);
+    let family = match (manifest, source) {
+        (Some((tree, text)), Some((source_tree, source))) => {
+            let source_name = file(source_tree, "kernel.cu");
+            let headers = included_headers(&op, source, &find);
+            let place = Place {
+                op: op.clone(),
+                name: name.clone(),
+                file: file(tree, "kernel.toml"),
+                source: (source_name, source.clone()),
+                headers,
+            };
+            manifest::read(text, place)
+        }
+        (tree, _) => Err(ManifestError {
+            file: tree.map_or_else(|| folder.clone(), |(tree, _)| file(tree, "kernel.toml")),
+            line: 1,
+            column: 1,
+            field: "kernel.cu".to_owned(),
+            message: "there is no kernel.cu beside the manifest".to_owned(),
+        }),
+    };
+    Entry { op, name, family }
+}
+
+/// The op's headers that a source includes, directly or through another: `common/x.cuh` is
+/// `<op>/common/x.cuh` in a tree. Others are CUDA's.
+fn included_headers<'a>(
+    op: &str,
+    source: &str,
+    find: &impl Fn(&str) -> Option<(&'a Tree, &'a String)>,
+) -> Vec<(String, String)> {
+    let mut headers: BTreeMap<String, String> = BTreeMap::new();
+    let mut open = vec![source.to_owned()];
+    while let Some(text) = open.pop() {
+        for name in gpu::build::included_names(&text) {
+            if headers.contains_key(name) {
+                continue;
+            }
+            if let Some((_, text)) = find(&format!("{op}/{name}")) {
+                headers.insert(name.to_owned(), text.clone());
+                open.push(text.clone());
+            }
+        }
+    }
+    headers.into_iter().collect()
+}

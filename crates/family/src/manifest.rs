@@ -1,0 +1,538 @@
+//! `kernel.toml`: what a family says about itself, read and checked. Every mistake names file, line and field.
+
+use std::collections::HashSet;
+use std::ops::Range;
+
+use chips::Target;
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+use toml::Spanned;
+
+use crate::Value;
+use crate::expression::{Expression, Scope};
+use crate::suggest::nearest;
+
+/// A CUDA source with everything its manifest declares. Made by [`crate::Catalog`], checked as a whole.
+#[derive(Debug)]
+pub struct Family {
+    /// The op it computes, the folder above: `attention`.
+    pub op: String,
+    pub name: String,
+    pub description: String,
+    /// The kernel's function name.
+    pub entry: String,
+    pub targets: Vec<Target>,
+    /// What problems it can take, axis by axis.
+    pub axes: Vec<Axis>,
+    pub knobs: Vec<Knob>,
+    pub constraints: Vec<Constraint>,
+    pub presets: Vec<Preset>,
+    pub limits: Limits,
+    pub(crate) launch: LaunchRule,
+    pub(crate) shared: Vec<BufferRule>,
+    pub(crate) workspace: Vec<BufferRule>,
+    /// The CUDA source, as (path below `kernels/`, text).
+    pub(crate) source: (String, String),
+    /// Headers of the op that the source includes, directly or not, as (name in `#include`, text).
+    pub(crate) headers: Vec<(String, String)>,
+}
+
+/// A property of a problem and the values the family supports; the first is the default.
+#[derive(Clone, Debug, Serialize)]
+pub struct Axis {
+    pub name: String,
+    pub values: Vec<Value>,
+    /// A compile-time constant of the kernel; the others reach it as run-time arguments.
+    pub specialised: bool,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Knob {
+    pub name: String,
+    pub values: Vec<Value>,
+    pub default: Value,
+    pub about: String,
+}
+
+#[derive(Debug)]
+pub struct Constraint {
+    pub(crate) require: Expression,
+    pub because: String,
+}
+
+impl Constraint {
+    pub fn text(&self) -> &str {
+        self.require.text()
+    }
+}
+
+/// A named setting; knobs it does not name keep their defaults.
+#[derive(Clone, Debug, Serialize)]
+pub struct Preset {
+    pub name: String,
+    pub about: String,
+    pub knobs: IndexMap<String, Value>,
+}
+
+/// What a build of the family may use at most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Limits {
+    pub registers: Option<u32>,
+    pub spill_bytes: Option<u32>,
+}
+
+#[derive(Debug)]
+pub(crate) struct LaunchRule {
+    pub sizes: Vec<String>,
+    pub grid: Vec<Expression>,
+    pub block: Vec<Expression>,
+    pub cluster: Vec<Expression>,
+}
+
+#[derive(Debug)]
+pub(crate) struct BufferRule {
+    pub name: String,
+    pub element: String,
+    pub shape: Vec<Expression>,
+    pub align: u64,
+    pub when: Option<Expression>,
+    pub overlays: Option<String>,
+    pub about: String,
+}
+
+/// A mistake in a manifest, with its place.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{file}:{line}:{column}: {field}: {message}")]
+pub struct ManifestError {
+    pub file: String,
+    pub line: usize,
+    pub column: usize,
+    pub field: String,
+    pub message: String,
+}
+
+/// The bytes of an element the manifests may name, by its C++ type.
+pub(crate) fn element_bytes(element: &str) -> Option<u64> {
+    Some(match element {
+        "u8" | "i8" | "fp8" | "e4m3" | "e5m2" | "char" => 1,
+        "half" | "bf16" | "u16" => 2,
+        "float" | "int" | "u32" | "unsigned" => 4,
+        "double" | "u64" | "mbarrier" => 8,
+        _ => return None,
+    })
+}
+
+const ELEMENTS: &str =
+    "u8, i8, fp8, e4m3, e5m2, char, half, bf16, u16, float, int, u32, unsigned, double, u64, mbarrier";
+
+// ---- The file as it is written ----
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    specialise: Vec<Spanned<String>>,
+    family: FamilyTable,
+    supports: Spanned<IndexMap<String, Spanned<Vec<Value>>>>,
+    #[serde(default)]
+    knobs: IndexMap<String, Spanned<KnobTable>>,
+    #[serde(default)]
+    constraints: Vec<ConstraintTable>,
+    presets: Spanned<IndexMap<String, Spanned<PresetTable>>>,
+    launch: LaunchTable,
+    #[serde(default)]
+    shared: Vec<Spanned<BufferTable>>,
+    #[serde(default)]
+    workspace: Vec<Spanned<BufferTable>>,
+    #[serde(default)]
+    limits: Limits,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FamilyTable {
+    description: String,
+    entry: Spanned<String>,
+    targets: Spanned<Vec<Spanned<String>>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct KnobTable {
+    values: Vec<Value>,
+    default: Value,
+    about: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ConstraintTable {
+    require: Spanned<String>,
+    because: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PresetTable {
+    about: String,
+    #[serde(default)]
+    knobs: IndexMap<String, Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LaunchTable {
+    /// Names of the problem's run-time sizes that `grid` and workspaces may use.
+    #[serde(default)]
+    sizes: Vec<String>,
+    grid: Spanned<Vec<Spanned<String>>>,
+    block: Spanned<Vec<Spanned<String>>>,
+    #[serde(default)]
+    cluster: Vec<Spanned<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BufferTable {
+    name: String,
+    element: Spanned<String>,
+    shape: Vec<Spanned<String>>,
+    align: Option<Spanned<u64>>,
+    when: Option<Spanned<String>>,
+    overlays: Option<Spanned<String>>,
+    #[serde(default)]
+    about: String,
+}
+
+// ---- From the file to a family ----
+
+/// What the catalog knows besides the manifest's text.
+pub(crate) struct Place {
+    pub op: String,
+    pub name: String,
+    /// The manifest's own path, for messages.
+    pub file: String,
+    pub source: (String, String),
+    pub headers: Vec<(String, String)>,
+}
+
+/// Reads a manifest and checks everything that can be checked without compiling.
+pub(crate) fn read(text: &str, place: Place) -> Result<Family, ManifestError> {
+    let reader = Reader { file: &place.file, text };
+    let file: File = toml::from_str(text).map_err(|error| {
+        let message = error.message().replace('\n', " ");
+        reader.error(error.span().unwrap_or(0..0), "kernel.toml", message)
+    })?;
+
+    let axes = reader.axes(&file)?;
+    let knobs = reader.knobs(&file.knobs)?;
+    let compile_time: Vec<String> = knobs
+        .iter()
+        .map(|knob| knob.name.clone())
+        .chain(axes.iter().filter(|axis| axis.specialised).map(|axis| axis.name.clone()))
+        .collect();
+    let with_sizes: Vec<String> = compile_time.iter().chain(&file.launch.sizes).cloned().collect();
+
+    let mut constraints = Vec::new();
+    for table in file.constraints {
+        let require = reader.expression(&table.require, "constraints.require", &compile_time)?;
+        constraints.push(Constraint { require, because: table.because });
+    }
+    let dimensions = |list: &[Spanned<String>], field: &str, names: &[String]| {
+        list.iter().map(|text| reader.expression(text, field, names)).collect::<Result<Vec<_>, _>>()
+    };
+    let launch = LaunchRule {
+        grid: dimensions(file.launch.grid.get_ref(), "launch.grid", &with_sizes)?,
+        block: dimensions(file.launch.block.get_ref(), "launch.block", &compile_time)?,
+        cluster: dimensions(&file.launch.cluster, "launch.cluster", &compile_time)?,
+        sizes: file.launch.sizes,
+    };
+    for (list, span, field) in [
+        (&launch.grid, file.launch.grid.span(), "launch.grid"),
+        (&launch.block, file.launch.block.span(), "launch.block"),
+    ] {
+        if !(1..=3).contains(&list.len()) {
+            return Err(reader.error(span, field, "needs one to three dimensions".to_owned()));
+        }
+    }
+
+    let targets = file
+        .family
+        .targets
+        .get_ref()
+        .iter()
+        .map(|name| reader.target(name))
+        .collect::<Result<Vec<_>, _>>()?;
+    if targets.is_empty() {
+        return Err(reader.error(file.family.targets.span(), "family.targets", "is empty".to_owned()));
+    }
+    let entry = file.family.entry.get_ref().clone();
+    if !place.source.1.contains(&entry) {
+        let message = format!("there is no `{entry}` in {}", place.source.0);
+        return Err(reader.error(file.family.entry.span(), "family.entry", message));
+    }
+    let shared = reader.buffers(&file.shared, "shared", &compile_time)?;
+    let workspace = reader.buffers(&file.workspace, "workspace", &with_sizes)?;
+    let presets = reader.presets(&file.presets, &knobs)?;
+    let family = Family {
+        op: place.op,
+        name: place.name,
+        description: file.family.description,
+        entry,
+        targets,
+        axes,
+        knobs,
+        constraints,
+        presets,
+        limits: file.limits,
+        launch,
+        shared,
+        workspace,
+        source: place.source,
+        headers: place.headers,
+    };
+    // A preset that breaks the family's own constraints is a mistake of the manifest, not of whoever uses it.
+    for (name, table) in file.presets.get_ref() {
+        family.candidate(Some(name), &[], &[]).map_err(|error| {
+            let field = format!("presets.{name}");
+            ManifestError {
+                file: place.file.clone(),
+                ..reader.error(table.span(), &field, error.to_string())
+            }
+        })?;
+    }
+    Ok(family)
+}
+
+/// The manifest's text, for turning spans into lines.
+struct Reader<'a> {
+    file: &'a str,
+    text: &'a str,
+}
+
+impl Reader<'_> {
+    fn error(&self, span: Range<usize>, field: &str, message: String) -> ManifestError {
+        let before = &self.text[..span.start.min(self.text.len())];
+        let line = before.matches('\n').count() + 1;
+        let column = before.len() - before.rfind('\n').map_or(0, |at| at + 1) + 1;
+        ManifestError { file: self.file.to_owned(), line, column, field: field.to_owned(), message }
+    }
+
+    fn target(&self, name: &Spanned<String>) -> Result<Target, ManifestError> {
+        name.get_ref().parse().map_err(|error: chips::UnknownTarget| {
+            self.error(name.span(), "family.targets", error.to_string())
+        })
+    }
+
+    fn axes(&self, file: &File) -> Result<Vec<Axis>, ManifestError> {
+        let table = file.supports.get_ref();
+        for name in &file.specialise {
+            if !table.contains_key(name.get_ref()) {
+                let message = format!("`{}` is not an axis of [supports]", name.get_ref());
+                return Err(self.error(name.span(), "specialise", message));
+            }
+        }
+        let mut axes = Vec::new();
+        for (name, values) in table {
+            let field = format!("supports.{name}");
+            if !is_identifier(name) || name.chars().any(|c| c.is_ascii_uppercase()) {
+                return Err(self.error(values.span(), &field, "axes are named in lower_case".to_owned()));
+            }
+            self.check_values(values.get_ref(), values.span(), &field)?;
+            let specialised = file.specialise.iter().any(|axis| axis.get_ref() == name);
+            axes.push(Axis { name: name.clone(), values: values.get_ref().clone(), specialised });
+        }
+        Ok(axes)
+    }
+
+    fn knobs(&self, tables: &IndexMap<String, Spanned<KnobTable>>) -> Result<Vec<Knob>, ManifestError> {
+        let mut knobs = Vec::new();
+        for (name, spanned) in tables {
+            let (field, table) = (format!("knobs.{name}"), spanned.get_ref());
+            if !is_identifier(name) || name.chars().any(|c| c.is_ascii_lowercase()) {
+                return Err(self.error(spanned.span(), &field, "knobs are named in UPPER_CASE".to_owned()));
+            }
+            self.check_values(&table.values, spanned.span(), &format!("{field}.values"))?;
+            if !table.values.contains(&table.default) {
+                let message = format!("{} is not one of {}", table.default, list(&table.values));
+                return Err(self.error(spanned.span(), &format!("{field}.default"), message));
+            }
+            knobs.push(Knob {
+                name: name.clone(),
+                values: table.values.clone(),
+                default: table.default.clone(),
+                about: table.about.clone(),
+            });
+        }
+        Ok(knobs)
+    }
+
+    fn check_values(&self, values: &[Value], span: Range<usize>, field: &str) -> Result<(), ManifestError> {
+        let Some(first) = values.first() else {
+            return Err(self.error(span, field, "is empty".to_owned()));
+        };
+        if let Some(other) = values.iter().find(|value| value.kind() != first.kind()) {
+            let message = format!("mixes {} ({first}) and {} ({other})", first.kind(), other.kind());
+            return Err(self.error(span, field, message));
+        }
+        let mut seen = HashSet::new();
+        if let Some(twice) = values.iter().find(|value| !seen.insert(*value)) {
+            return Err(self.error(span, field, format!("lists {twice} twice")));
+        }
+        Ok(())
+    }
+
+    fn presets(
+        &self,
+        tables: &Spanned<IndexMap<String, Spanned<PresetTable>>>,
+        knobs: &[Knob],
+    ) -> Result<Vec<Preset>, ManifestError> {
+        if tables.get_ref().is_empty() {
+            return Err(self.error(tables.span(), "presets", "a family needs at least one".to_owned()));
+        }
+        let mut presets = Vec::new();
+        for (name, spanned) in tables.get_ref() {
+            for (knob, value) in &spanned.get_ref().knobs {
+                let field = format!("presets.{name}.knobs.{knob}");
+                let Some(declared) = knobs.iter().find(|declared| declared.name == *knob) else {
+                    return Err(self.error(
+                        spanned.span(),
+                        &field,
+                        unknown(knob, knobs.iter().map(|k| k.name.as_str())),
+                    ));
+                };
+                if !declared.values.contains(value) {
+                    let message = format!("{value} is not one of {}", list(&declared.values));
+                    return Err(self.error(spanned.span(), &field, message));
+                }
+            }
+            let table = spanned.get_ref();
+            presets.push(Preset {
+                name: name.clone(),
+                about: table.about.clone(),
+                knobs: table.knobs.clone(),
+            });
+        }
+        Ok(presets)
+    }
+
+    fn buffers(
+        &self,
+        tables: &[Spanned<BufferTable>],
+        field: &str,
+        names: &[String],
+    ) -> Result<Vec<BufferRule>, ManifestError> {
+        let mut rules: Vec<BufferRule> = Vec::new();
+        for spanned in tables {
+            let table = spanned.get_ref();
+            let field = format!("{field}.{}", table.name);
+            if !is_identifier(&table.name) || rules.iter().any(|rule| rule.name == table.name) {
+                return Err(self.error(
+                    spanned.span(),
+                    &field,
+                    "needs a name of its own, a C++ identifier".to_owned(),
+                ));
+            }
+            if element_bytes(table.element.get_ref()).is_none() {
+                let message = format!("`{}` is not one of {ELEMENTS}", table.element.get_ref());
+                return Err(self.error(table.element.span(), &format!("{field}.element"), message));
+            }
+            let align = table.align.as_ref().map_or(16, |align| *align.get_ref());
+            if !align.is_power_of_two() {
+                let span = table.align.as_ref().map_or(spanned.span(), Spanned::span);
+                return Err(self.error(
+                    span,
+                    &format!("{field}.align"),
+                    format!("{align} is not a power of two"),
+                ));
+            }
+            if let Some(below) = &table.overlays {
+                if !rules.iter().any(|rule| rule.name == *below.get_ref()) {
+                    let message = format!("there is no buffer `{}` before it", below.get_ref());
+                    return Err(self.error(below.span(), &format!("{field}.overlays"), message));
+                }
+            }
+            let shape = table
+                .shape
+                .iter()
+                .map(|extent| self.expression(extent, &format!("{field}.shape"), names))
+                .collect::<Result<Vec<_>, _>>()?;
+            let when = table
+                .when
+                .as_ref()
+                .map(|text| self.expression(text, &format!("{field}.when"), names))
+                .transpose()?;
+            rules.push(BufferRule {
+                name: table.name.clone(),
+                element: table.element.get_ref().clone(),
+                shape,
+                align,
+                when,
+                overlays: table.overlays.as_ref().map(|name| name.get_ref().clone()),
+                about: table.about.clone(),
+            });
+        }
+        Ok(rules)
+    }
+
+    /// Parses an expression that may use `names` only.
+    fn expression(
+        &self,
+        text: &Spanned<String>,
+        field: &str,
+        names: &[String],
+    ) -> Result<Expression, ManifestError> {
+        let expression = Expression::parse(text.get_ref())
+            .map_err(|reason| self.error(text.span(), field, format!("`{}`: {reason}", text.get_ref())))?;
+        for name in expression.variables() {
+            if !names.contains(&name) {
+                let message =
+                    format!("`{}`: {}", text.get_ref(), unknown(&name, names.iter().map(String::as_str)));
+                return Err(self.error(text.span(), field, message));
+            }
+        }
+        Ok(expression)
+    }
+}
+
+impl Family {
+    /// The scope of compile-time expressions for one setting.
+    pub(crate) fn scope<'a>(values: impl IntoIterator<Item = (&'a String, &'a Value)>) -> Scope {
+        Scope::new(values.into_iter().map(|(name, value)| (name.as_str(), value)))
+    }
+
+    /// `attention/wmma`
+    pub fn full_name(&self) -> String {
+        format!("{}/{}", self.op, self.name)
+    }
+
+    pub fn knob(&self, name: &str) -> Option<&Knob> {
+        self.knobs.iter().find(|knob| knob.name.eq_ignore_ascii_case(name))
+    }
+
+    pub fn axis(&self, name: &str) -> Option<&Axis> {
+        self.axes.iter().find(|axis| axis.name.eq_ignore_ascii_case(name))
+    }
+
+    pub fn preset(&self, name: &str) -> Option<&Preset> {
+        self.presets.iter().find(|preset| preset.name.eq_ignore_ascii_case(name))
+    }
+}
+
+fn is_identifier(name: &str) -> bool {
+    let mut chars = name.chars();
+    chars.next().is_some_and(|c| c.is_ascii_alphabetic())
+        && chars.all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+/// `16, 32, 64`
+pub(crate) fn list(values: &[Value]) -> String {
+    values.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn unknown<'a>(name: &str, names: impl Iterator<Item = &'a str> + Clone) -> String {
+    let hint =
+        nearest(name, names.clone()).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+    format!("`{name}` is not known here (known: {}){hint}", names.collect::<Vec<_>>().join(", "))
+}

@@ -1,0 +1,26 @@
+//! "Did you mean": the nearest of the names there are.
+
+/// The name most like `wanted`, if any is near enough to have been meant.
+pub fn nearest<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let wanted = wanted.to_lowercase();
+    names
+        .into_iter()
+        .map(|name| (strsim::damerau_levenshtein(&wanted, &name.to_lowercase()), name))
+        .min_by_key(|&(distance, _)| distance)
+        .filter(|&(distance, name)| distance <= 1 + wanted.len().min(name.len()) / 3)
+        .map(|(_, name)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nearest;
+
+    #[test]
+    fn near_names_are_offered_and_far_ones_are_not() {
+        assert_eq!(nearest("wmna", ["reference", "wmma"]), Some("wmma"));
+        assert_eq!(nearest("block_n", ["BLOCK_M", "BLOCK_N"]), Some("BLOCK_N"));
+        assert_eq!(nearest("stage-d", ["stage-c", "stage-1"]), Some("stage-c"));
+        assert_eq!(nearest("hopper", ["reference", "wmma"]), None);
+        assert_eq!(nearest("x", []), None);
+    }
+}

@@ -1,0 +1,225 @@
+//! The compiler: a toolchain, its exact version, and the cache in front of it.
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Instant, UNIX_EPOCH};
+
+use super::cache::{Cache, FORMAT};
+use super::{Build, BuildError, Diagnostic, Request, Severity, includes, log, machine_code};
+use crate::nvrtc::{Nvrtc, NvrtcError};
+use crate::paths;
+use crate::toolchain::Toolchain;
+
+/// Compiles requests, or finds them compiled. NVRTC is loaded only when something must be compiled.
+#[derive(Debug)]
+pub struct Compiler {
+    toolchain: Toolchain,
+    identity: String,
+    nvrtc: OnceLock<Nvrtc>,
+    cache: Cache,
+}
+
+/// A build, and whether the compiler had to run for it.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    pub build: Build,
+    pub cached: bool,
+    /// From the request to the build in memory, whichever way it came.
+    pub elapsed_ms: f64,
+}
+
+impl Compiler {
+    /// `cache` is Warpsmith's cache folder.
+    pub fn new(toolchain: Toolchain, cache: &Path) -> Result<Self, BuildError> {
+        let nvrtc = OnceLock::new();
+        let identity = identify(&toolchain, cache, &nvrtc)?;
+        Ok(Compiler { toolchain, identity, nvrtc, cache: Cache::new(cache.join("builds")) })
+    }
+
+    /// The compiler's exact version with that of its headers, e.g. `13.0.88 (headers 13000, cccl 3000003)`.
+    pub fn identity(&self) -> &str {
+        &self.identity
+    }
+
+    /// The hash a request's build has, without building it.
+    pub fn hash(&self, request: &Request) -> String {
+        let mut hasher = blake3::Hasher::new();
+        // Each field goes in with its length, so that no two different requests read the same.
+        let mut field = |bytes: &[u8]| {
+            hasher.update(&(bytes.len() as u64).to_le_bytes()).update(bytes);
+        };
+        field(FORMAT.as_bytes());
+        field(self.identity.as_bytes());
+        for option in self.fixed_options(request).iter().chain(&request.options) {
+            field(option.as_bytes());
+        }
+        field(request.source.name.as_bytes());
+        field(request.source.text.as_bytes());
+        for (name, text) in &request.source.headers {
+            field(name.as_bytes());
+            field(text.as_bytes());
+        }
+        for (path, text) in includes::on_disk(&request.source.text, &request.source.include_dirs) {
+            field(path.as_os_str().as_encoded_bytes());
+            field(text.as_bytes());
+        }
+        hasher.finalize().to_hex()[..32].to_owned()
+    }
+
+    /// The build of a request: from the cache if it is there, else compiled and stored.
+    pub fn build(&self, request: &Request) -> Result<Outcome, BuildError> {
+        let start = Instant::now();
+        let hash = self.hash(request);
+        if let Some(build) = self.cache.load(&hash) {
+            return Ok(Outcome { build, cached: true, elapsed_ms: milliseconds(start) });
+        }
+        let build = self.compile(request, hash)?;
+        self.cache.store(&build).map_err(|(path, source)| BuildError::Io { path, source })?;
+        Ok(Outcome { build, cached: false, elapsed_ms: milliseconds(start) })
+    }
+
+    /// Builds many requests on `jobs` threads. `finished` is called from those threads as each one ends; the
+    /// results come back in the order of the requests.
+    pub fn build_many(
+        &self,
+        requests: &[Request],
+        jobs: usize,
+        finished: &(dyn Fn(usize, &Result<Outcome, BuildError>) + Sync),
+    ) -> Vec<Result<Outcome, BuildError>> {
+        let slots: Vec<OnceLock<Result<Outcome, BuildError>>> =
+            requests.iter().map(|_| OnceLock::new()).collect();
+        let next = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..jobs.clamp(1, requests.len().max(1)) {
+                scope.spawn(|| {
+                    loop {
+                        let index = next.fetch_add(1, Ordering::Relaxed);
+                        let Some(request) = requests.get(index) else { break };
+                        let result = slots[index].get_or_init(|| self.build(request));
+                        finished(index, result);
+                    }
+                });
+            }
+        });
+        // Every index below `requests.len()` was taken by a thread, and the scope waited for all of them.
+        slots.into_iter().filter_map(OnceLock::into_inner).collect()
+    }
+
+    fn fixed_options(&self, request: &Request) -> Vec<String> {
+        vec![
+            format!("--gpu-architecture={}", request.target),
+            "--std=c++17".to_owned(),
+            "-lineinfo".to_owned(),
+            "--device-as-default-execution-space".to_owned(),
+            "--ptxas-options=-v".to_owned(),
+        ]
+    }
+
+    fn compile(&self, request: &Request, hash: String) -> Result<Build, BuildError> {
+        let nvrtc = loaded(&self.nvrtc, &self.toolchain)?;
+        let source = &request.source;
+        let mut options = self.fixed_options(request);
+        let folders = source.include_dirs.iter().chain(&self.toolchain.includes);
+        options.extend(folders.map(|folder| format!("--include-path={}", folder.display())));
+        options.extend(request.options.iter().cloned());
+
+        let start = Instant::now();
+        let compiled = nvrtc.compile(&source.name, &source.text, &source.headers, &options);
+        let compile_ms = milliseconds(start);
+        let compiled = compiled.map_err(|error| match error {
+            NvrtcError::Compilation { log } => BuildError::Source {
+                name: source.name.clone(),
+                diagnostics: of_severity(&log, Severity::Error),
+                log,
+            },
+            other => BuildError::Nvrtc(other),
+        })?;
+        let entries = log::entries(&compiled.log);
+        if entries.is_empty() {
+            return Err(BuildError::NoKernel { name: source.name.clone() });
+        }
+        Ok(Build {
+            hash,
+            code_hash: machine_code::code_hash(&compiled.cubin),
+            target: request.target,
+            compiler: self.identity.clone(),
+            entries,
+            compile_ms,
+            warnings: of_severity(&compiled.log, Severity::Warning),
+            ptx: without_working_directory(&compiled.ptx),
+            cubin: compiled.cubin,
+        })
+    }
+}
+
+fn milliseconds(since: Instant) -> f64 {
+    since.elapsed().as_secs_f64() * 1e3
+}
+
+fn of_severity(text: &str, severity: Severity) -> Vec<Diagnostic> {
+    log::diagnostics(text).into_iter().filter(|diagnostic| diagnostic.severity == severity).collect()
+}
+
+/// Loads NVRTC at the first need, once.
+fn loaded<'a>(cell: &'a OnceLock<Nvrtc>, toolchain: &Toolchain) -> Result<&'a Nvrtc, NvrtcError> {
+    if let Some(nvrtc) = cell.get() {
+        return Ok(nvrtc);
+    }
+    // Two threads may both load it; loading is idempotent and the first to finish is kept.
+    let nvrtc = Nvrtc::load(toolchain)?;
+    Ok(cell.get_or_init(|| nvrtc))
+}
+
+/// NVRTC puts the working directory before relative file names. The PTX should not depend on where it was made.
+fn without_working_directory(ptx: &str) -> String {
+    match std::env::current_dir() {
+        Ok(folder) => ptx.replace(&format!("\"{}/", folder.display()), "\""),
+        Err(_) => ptx.to_owned(),
+    }
+}
+
+/// The compiler's exact version. Asking means loading it and compiling a line, so the answer is kept in the cache
+/// under the library's path, size and time.
+fn identify(toolchain: &Toolchain, cache: &Path, nvrtc: &OnceLock<Nvrtc>) -> Result<String, BuildError> {
+    let memo = memo_file(toolchain, cache);
+    if let Some(known) = memo.as_ref().and_then(|file| std::fs::read_to_string(file).ok()) {
+        if !known.is_empty() {
+            return Ok(known);
+        }
+    }
+    let probe = "extern \"C\" __global__ void probe() {}";
+    let options = ["--gpu-architecture=compute_80".to_owned()];
+    let compiled = loaded(nvrtc, toolchain)?.compile("probe.cu", probe, &[], &options)?;
+    let banner =
+        compiled.ptx.lines().find_map(|line| line.split_once(", V").map(|(_, version)| version.trim()));
+    let compiler = banner
+        .map_or_else(|| nvrtc.get().map_or_else(String::new, |n| n.version().to_string()), str::to_owned);
+    let headers = header_constant(toolchain, "cuda_runtime_api.h", "CUDART_VERSION");
+    let cccl = header_constant(toolchain, "cuda/std/__cccl/version.h", "CCCL_VERSION");
+    let identity = format!("{compiler} (headers {headers}, cccl {cccl})");
+    if let Some(file) = memo {
+        // Without the memo the next start is slower, nothing else.
+        let _ = paths::write_atomically(&file, identity.as_bytes());
+    }
+    Ok(identity)
+}
+
+fn memo_file(toolchain: &Toolchain, cache: &Path) -> Option<PathBuf> {
+    let meta = toolchain.nvrtc.metadata().ok()?;
+    let modified = meta.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
+    let key = format!("{}\n{}\n{}", toolchain.nvrtc.display(), meta.len(), modified.as_nanos());
+    Some(cache.join("compilers").join(&blake3::hash(key.as_bytes()).to_hex()[..32]))
+}
+
+/// The value of a `#define` in one of the toolchain's headers.
+fn header_constant(toolchain: &Toolchain, header: &str, name: &str) -> String {
+    let text = toolchain.includes.iter().find_map(|folder| std::fs::read_to_string(folder.join(header)).ok());
+    let value = text.as_deref().and_then(|text| {
+        text.lines().find_map(|line| {
+            let mut words = line.trim_start().strip_prefix("#define")?.split_whitespace();
+            (words.next()? == name).then(|| words.next().map(str::to_owned))?
+        })
+    });
+    value.unwrap_or_else(|| "unknown".to_owned())
+}

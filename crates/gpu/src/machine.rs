@@ -1,0 +1,204 @@
+//! What this machine has: GPUs and their driver, the profiler, PyTorch. Each fact is found or is missing for a
+//! stated reason; nothing here fails, and nothing takes longer than its time limit.
+
+use std::fs;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nvml_wrapper::Nvml;
+use nvml_wrapper::enum_wrappers::device::Clock;
+use serde::Serialize;
+
+use crate::python;
+
+/// One NVIDIA GPU as the driver describes it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Gpu {
+    pub index: u32,
+    pub name: String,
+    pub compute_capability: Option<(i32, i32)>,
+    pub memory_bytes: Option<u64>,
+    /// Current and highest SM clock in MHz.
+    pub sm_clock_mhz: Option<(u32, u32)>,
+    pub memory_clock_mhz: Option<(u32, u32)>,
+}
+
+/// The driver and its GPUs.
+#[derive(Clone, Debug, Serialize)]
+pub struct Driver {
+    pub version: String,
+    /// The newest CUDA version the driver runs, as (major, minor).
+    pub cuda: Option<(i32, i32)>,
+    pub gpus: Vec<Gpu>,
+}
+
+/// The driver, or why there is none.
+pub fn driver() -> Result<Driver, String> {
+    let nvml = Nvml::init().map_err(|error| error.to_string())?;
+    let count = nvml.device_count().map_err(|error| error.to_string())?;
+    let gpus = (0..count).filter_map(|index| describe(&nvml, index)).collect();
+    let cuda = nvml.sys_cuda_driver_version().ok().map(|version| (version / 1000, version % 1000 / 10));
+    Ok(Driver { version: nvml.sys_driver_version().unwrap_or_else(|_| "unknown".to_owned()), cuda, gpus })
+}
+
+fn describe(nvml: &Nvml, index: u32) -> Option<Gpu> {
+    let device = nvml.device_by_index(index).ok()?;
+    let clock =
+        |kind: Clock| Some((device.clock_info(kind.clone()).ok()?, device.max_clock_info(kind).ok()?));
+    Some(Gpu {
+        index,
+        name: device.name().ok()?,
+        compute_capability: device.cuda_compute_capability().ok().map(|cc| (cc.major, cc.minor)),
+        memory_bytes: device.memory_info().ok().map(|memory| memory.total),
+        sm_clock_mhz: clock(Clock::SM),
+        memory_clock_mhz: clock(Clock::Memory),
+    })
+}
+
+/// Nsight Compute's command line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Profiler {
+    pub path: PathBuf,
+    /// Year and release, e.g. (2025, 3).
+    pub version: Option<(u32, u32)>,
+}
+
+impl Profiler {
+    /// The CUDA major version this release was made with; it needs a driver at least as new.
+    pub fn cuda_major(&self) -> Option<i32> {
+        self.version.map(|version| if version >= (2025, 3) { 13 } else { 12 })
+    }
+}
+
+pub fn profiler() -> Option<Profiler> {
+    let path =
+        std::env::var_os("PATH").and_then(|path| python::find_on_path("ncu", &path)).or_else(|| {
+            let usual = Path::new("/usr/local/cuda/bin/ncu");
+            usual.is_file().then(|| usual.to_owned())
+        })?;
+    let version = output_of(Command::new(&path).arg("--version"), Duration::from_secs(20));
+    Some(Profiler { version: version.as_deref().and_then(ncu_version), path })
+}
+
+/// `Version 2025.3.1.0 (build ...)`.
+fn ncu_version(text: &str) -> Option<(u32, u32)> {
+    let version = text.lines().find_map(|line| line.trim().strip_prefix("Version "))?;
+    let mut numbers = version.split(['.', ' ']).map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
+/// Whether this user may read hardware counters: the driver can keep them for administrators. `None` without a
+/// driver to ask.
+pub fn counters_permitted() -> Option<bool> {
+    let parameters = fs::read_to_string("/proc/driver/nvidia/params").ok()?;
+    let admin_only = parameters.lines().any(|line| line.trim() == "RmProfilingAdminOnly: 1");
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let is_root =
+        status.lines().any(|line| line.starts_with("Uid:") && line.split_whitespace().nth(2) == Some("0"));
+    Some(!admin_only || is_root)
+}
+
+/// The CUDA compiler driver of a full toolkit. Nothing needs it; people want to know.
+pub fn nvcc() -> Option<(PathBuf, Option<String>)> {
+    let on_path = std::env::var_os("PATH").and_then(|path| python::find_on_path("nvcc", &path));
+    let path = on_path.or_else(|| {
+        let usual = Path::new("/usr/local/cuda/bin/nvcc");
+        usual.is_file().then(|| usual.to_owned())
+    })?;
+    let text = output_of(Command::new(&path).arg("--version"), Duration::from_secs(20));
+    let version = text.and_then(|text| {
+        text.lines().find_map(|line| line.split_once(", V").map(|(_, version)| version.trim().to_owned()))
+    });
+    Some((path, version))
+}
+
+/// The versions of the Python packages baselines use.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Python {
+    pub path: PathBuf,
+    pub version: String,
+    /// Package name and version, for those that are installed.
+    pub packages: Vec<(String, String)>,
+}
+
+impl Python {
+    pub fn package(&self, name: &str) -> Option<&str> {
+        self.packages.iter().find(|(package, _)| package == name).map(|(_, version)| version.as_str())
+    }
+}
+
+/// The interpreter with its packages, read from their metadata: importing PyTorch takes seconds, this does not.
+pub fn python() -> Option<Python> {
+    const SCRIPT: &str = "
+import sys, importlib.metadata as m
+print(sys.version.split()[0])
+for name in ('torch', 'triton', 'pip'):
+    try: print(name, m.version(name))
+    except m.PackageNotFoundError: pass
+";
+    let path = python::interpreter()?;
+    let text = output_of(Command::new(&path).args(["-c", SCRIPT]), Duration::from_secs(20))?;
+    let mut lines = text.lines();
+    let version = lines.next()?.to_owned();
+    let packages = lines
+        .filter_map(|line| line.split_once(' '))
+        .map(|(name, version)| (name.to_owned(), version.to_owned()))
+        .collect();
+    Some(Python { path, version, packages })
+}
+
+/// Standard output of a command that succeeds within the limit.
+fn output_of(command: &mut Command, limit: Duration) -> Option<String> {
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
+    let mut pipe = child.stdout.take()?;
+    let reader = std::thread::spawn(move || {
+        let mut text = String::new();
+        pipe.read_to_string(&mut text).ok().map(|_| text)
+    });
+    let start = Instant::now();
+    let status = loop {
+        match child.try_wait().ok()? {
+            Some(status) => break status,
+            None if start.elapsed() > limit => {
+                // The time is up: end it and reap it; what it printed does not count.
+                let _ = child.kill();
+                let _ = child.wait();
+                return None;
+            }
+            None => std::thread::sleep(Duration::from_millis(2)),
+        }
+    };
+    let text = reader.join().ok()??;
+    status.success().then_some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_profiler_s_version_is_read_from_its_banner() {
+        let banner = "NVIDIA (R) Nsight Compute Command Line Profiler\nVersion 2025.3.1.0 (build 36398880) (public-release)\n";
+        assert_eq!(ncu_version(banner), Some((2025, 3)));
+        assert_eq!(ncu_version("nothing here"), None);
+    }
+
+    #[test]
+    fn a_command_that_hangs_is_given_up() {
+        let start = Instant::now();
+        assert_eq!(output_of(Command::new("sleep").arg("60"), Duration::from_millis(50)), None);
+        assert!(start.elapsed() < Duration::from_secs(30));
+    }
+
+    #[test]
+    fn a_command_that_fails_or_is_missing_gives_nothing() {
+        assert_eq!(output_of(&mut Command::new("false"), Duration::from_secs(5)), None);
+        assert_eq!(output_of(&mut Command::new("/nowhere/at/all"), Duration::from_secs(5)), None);
+        assert_eq!(
+            output_of(Command::new("echo").arg("hello"), Duration::from_secs(5)).as_deref(),
+            Some("hello\n")
+        );
+    }
+}

@@ -1,0 +1,337 @@
+//! Installs the pinned wheels into the cache.
+//!
+//! Everything happens in a `.partial` folder under a lock and is renamed into place at the end, so a toolchain
+//! folder is either complete or not there. The lock is the operating system's: it ends with the process that
+//! holds it, however that ends, and the next holder sweeps up what a killed one left.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use super::{Origin, Wheel, pinned_wheels, pip_command, search};
+use crate::{paths, python};
+
+/// What the installer is doing, for whoever draws it.
+#[derive(Clone, Copy, Debug)]
+pub enum Progress {
+    /// Another process is installing; this one waits for it.
+    WaitingForOther,
+    Downloading {
+        package: &'static str,
+        /// Bytes of all wheels so far, and of all wheels.
+        done: u64,
+        total: u64,
+    },
+    Unpacking {
+        package: &'static str,
+    },
+    Finished,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum InstallError {
+    #[error("there is no Python to fetch the CUDA wheels with")]
+    NoPython,
+    #[error("{} has no pip", python.display())]
+    NoPip { python: PathBuf },
+    #[error("pip could not fetch {package}: {reason}")]
+    Fetch { package: &'static str, reason: String },
+    #[error("{} is not a wheel this program can unpack: {reason}", wheel.display())]
+    Unpack { wheel: PathBuf, reason: String },
+    #[error("the wheels do not make a working toolchain: {reason}")]
+    Incomplete { reason: String },
+    #[error("{}: {source}", path.display())]
+    Io { path: PathBuf, source: io::Error },
+}
+
+impl InstallError {
+    /// The command that would put it right, to be run by hand.
+    pub fn remedy(&self) -> String {
+        match self {
+            InstallError::NoPython => {
+                "install Python 3 with pip, or set WARPSMITH_CUDA to a CUDA toolkit".to_owned()
+            }
+            InstallError::NoPip { python } => {
+                format!("{} -m ensurepip --upgrade", python.display())
+            }
+            InstallError::Fetch { .. } => {
+                format!(
+                    "on a machine with a network run `{}`, unzip the wheels into one folder and set \
+                     WARPSMITH_CUDA to it",
+                    pip_command(Path::new("wheels"))
+                )
+            }
+            InstallError::Unpack { .. } | InstallError::Incomplete { .. } => {
+                "warpsmith toolchain clean && warpsmith toolchain install".to_owned()
+            }
+            InstallError::Io { path, .. } => {
+                format!("make {} writable, or set WARPSMITH_CACHE to a folder that is", path.display())
+            }
+        }
+    }
+}
+
+/// An I/O error with the path it happened on.
+fn at(path: &Path) -> impl FnOnce(io::Error) -> InstallError {
+    let path = path.to_owned();
+    move |source| InstallError::Io { path, source }
+}
+
+fn toolchains(cache: &Path) -> PathBuf {
+    cache.join("toolchains")
+}
+
+/// Where the pinned toolchain lies once it is installed; `None` while it is not.
+pub fn installed_root(cache: &Path) -> Option<PathBuf> {
+    Some(final_root(cache)).filter(|root| root.is_dir())
+}
+
+fn final_root(cache: &Path) -> PathBuf {
+    toolchains(cache).join(format!("nvrtc-{}", pinned_wheels()[0].version))
+}
+
+/// Installs the pinned toolchain unless it is there and usable, and returns its folder.
+pub fn install(cache: &Path, progress: &mut dyn FnMut(Progress)) -> Result<PathBuf, InstallError> {
+    let root = final_root(cache);
+    let usable = || search::from_root(Origin::Cache, &root).is_ok();
+    if usable() {
+        return Ok(root);
+    }
+    let folder = toolchains(cache);
+    fs::create_dir_all(&folder).map_err(at(&folder))?;
+    let _lock = lock(&folder, progress)?;
+    if usable() {
+        return Ok(root); // The process we waited for did the work.
+    }
+    sweep(&folder);
+    let partial = paths::beside(&root);
+    fs::create_dir_all(&partial).map_err(at(&partial))?;
+    let outcome = fill(&partial, progress).and_then(|()| move_into_place(&partial, &root));
+    sweep(&folder);
+    outcome?;
+    progress(Progress::Finished);
+    Ok(root)
+}
+
+/// Removes the installed toolchain. `Ok(false)` when there was none.
+pub fn clean(cache: &Path) -> Result<bool, InstallError> {
+    let folder = toolchains(cache);
+    if !folder.is_dir() {
+        return Ok(false);
+    }
+    let _lock = lock(&folder, &mut |_| ())?;
+    let root = final_root(cache);
+    let existed = root.is_dir();
+    if existed {
+        // Renamed first, so that a process that starts meanwhile sees none rather than half of one.
+        let doomed = paths::beside(&root);
+        fs::rename(&root, &doomed).map_err(at(&root))?;
+    }
+    sweep(&folder);
+    Ok(existed)
+}
+
+fn lock(folder: &Path, progress: &mut dyn FnMut(Progress)) -> Result<File, InstallError> {
+    let path = folder.join("install.lock");
+    let file = File::create(&path).map_err(at(&path))?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(fs::TryLockError::WouldBlock) => {
+            progress(Progress::WaitingForOther);
+            file.lock().map_err(at(&path))?;
+        }
+        Err(fs::TryLockError::Error(source)) => return Err(InstallError::Io { path, source }),
+    }
+    Ok(file)
+}
+
+/// Removes every `.partial` folder. Only under the lock: then none of them has a living owner.
+fn sweep(folder: &Path) {
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        if entry.file_name().to_string_lossy().ends_with(".partial") {
+            // What cannot be removed now is tried again at the next installation.
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// Downloads and unpacks every wheel into `partial/root`.
+fn fill(partial: &Path, progress: &mut dyn FnMut(Progress)) -> Result<(), InstallError> {
+    let python = python::interpreter().ok_or(InstallError::NoPython)?;
+    let pip = Command::new(&python).args(["-m", "pip", "--version"]).stdin(Stdio::null()).output();
+    match pip {
+        Ok(output) if output.status.success() => {}
+        Ok(_) => return Err(InstallError::NoPip { python }),
+        Err(_) => return Err(InstallError::NoPython),
+    }
+    let total = pinned_wheels().iter().map(|wheel| wheel.download_bytes).sum();
+    let mut before = 0;
+    for wheel in pinned_wheels() {
+        let mut report = |bytes: u64| {
+            let done = before + bytes.min(wheel.download_bytes);
+            progress(Progress::Downloading { package: wheel.package, done, total });
+        };
+        let file = download(&python, wheel, partial, &mut report)?;
+        before += wheel.download_bytes;
+        progress(Progress::Unpacking { package: wheel.package });
+        unpack(&file, &partial.join("root"))?;
+        fs::remove_file(&file).map_err(at(&file))?;
+    }
+    Ok(())
+}
+
+/// Runs pip for one wheel and returns the file. pip's temporary files go into our folder too: there they are
+/// swept with the rest if we are killed, and their size is the progress.
+fn download(
+    python: &Path,
+    wheel: &'static Wheel,
+    partial: &Path,
+    report: &mut dyn FnMut(u64),
+) -> Result<PathBuf, InstallError> {
+    let failed = |reason: String| InstallError::Fetch { package: wheel.package, reason };
+    let folder = partial.join(wheel.package);
+    let temporary = folder.join("tmp");
+    fs::create_dir_all(&temporary).map_err(at(&temporary))?;
+    let requirements = folder.join("requirements.txt");
+    fs::write(&requirements, wheel.requirement()).map_err(at(&requirements))?;
+    let log = folder.join("pip.log");
+    let log_file = File::create(&log).map_err(at(&log))?;
+
+    let mut child = Command::new(python)
+        .args(["-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--require-hashes", "--quiet"])
+        .args(["--no-input", "--disable-pip-version-check", "--no-cache-dir", "--dest"])
+        .arg(&folder)
+        .arg("--requirement")
+        .arg(&requirements)
+        .env("TMPDIR", &temporary)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log_file)
+        .spawn()
+        .map_err(|error| failed(error.to_string()))?;
+    let status = loop {
+        if let Some(status) = child.try_wait().map_err(|error| failed(error.to_string()))? {
+            break status;
+        }
+        report(size_of_folder(&folder));
+        std::thread::sleep(Duration::from_millis(100));
+    };
+    if !status.success() {
+        let text = fs::read_to_string(&log).unwrap_or_default();
+        return Err(failed(last_error(&text).unwrap_or_else(|| status.to_string())));
+    }
+    let entries = fs::read_dir(&folder).map_err(at(&folder))?;
+    entries
+        .flatten()
+        .map(|entry| entry.path())
+        .find(|path| path.extension().is_some_and(|extension| extension == "whl"))
+        .ok_or_else(|| failed("pip succeeded but left no wheel".to_owned()))
+}
+
+/// pip's own words: its last line that says ERROR.
+fn last_error(log: &str) -> Option<String> {
+    let line = log.lines().rev().find(|line| line.starts_with("ERROR:")).or(log.lines().last())?;
+    Some(line.trim_start_matches("ERROR:").trim().to_owned())
+}
+
+fn size_of_folder(folder: &Path) -> u64 {
+    let Ok(entries) = fs::read_dir(folder) else { return 0 };
+    let size = |entry: fs::DirEntry| match entry.metadata() {
+        Ok(meta) if meta.is_dir() => size_of_folder(&entry.path()),
+        Ok(meta) => meta.len(),
+        Err(_) => 0,
+    };
+    entries.flatten().map(size).sum()
+}
+
+/// Unzips a wheel, leaving out what a compiler has no use for.
+fn unpack(wheel: &Path, into: &Path) -> Result<(), InstallError> {
+    let broken = |error: zip::result::ZipError| InstallError::Unpack {
+        wheel: wheel.to_owned(),
+        reason: error.to_string(),
+    };
+    let file = File::open(wheel).map_err(at(wheel))?;
+    let mut archive = zip::ZipArchive::new(file).map_err(broken)?;
+    for index in 0..archive.len() {
+        let mut entry = archive.by_index(index).map_err(broken)?;
+        // `enclosed_name` refuses names that would leave the folder.
+        let Some(name) = entry.enclosed_name() else { continue };
+        if entry.is_dir() || !is_wanted(&name) {
+            continue;
+        }
+        let path = into.join(name);
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent).map_err(at(parent))?;
+        }
+        let mut out = File::create(&path).map_err(at(&path))?;
+        io::copy(&mut entry, &mut out).map_err(at(&path))?;
+    }
+    Ok(())
+}
+
+/// Libraries, headers and licences; not the static libraries, nor NVRTC's second build, nor packaging data.
+fn is_wanted(name: &Path) -> bool {
+    let text = name.to_string_lossy();
+    let skipped = text.ends_with(".a") || text.contains(".alt.") || text.contains("/cmake/");
+    let packaging = text.contains(".dist-info/") && !text.contains("icense");
+    !skipped && !packaging && !text.contains("/.metadata/")
+}
+
+fn move_into_place(partial: &Path, root: &Path) -> Result<(), InstallError> {
+    let unpacked = partial.join("root");
+    search::from_root(Origin::Cache, &unpacked).map_err(|reason| InstallError::Incomplete { reason })?;
+    if root.exists() {
+        // There, but not usable (or we would not be here): a folder someone damaged by hand.
+        fs::rename(root, partial.join("damaged")).map_err(at(root))?;
+    }
+    fs::rename(&unpacked, root).map_err(at(root))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pip_errors_are_reduced_to_what_pip_says() {
+        let log = "WARNING: Retrying\nERROR: Could not find a version that satisfies x\nERROR: No matching distribution found for x\n";
+        assert_eq!(last_error(log).unwrap(), "No matching distribution found for x");
+        assert_eq!(last_error("something else").unwrap(), "something else");
+        assert_eq!(last_error(""), None);
+    }
+
+    #[test]
+    fn only_what_compiles_is_unpacked() {
+        for wanted in [
+            "nvidia/cu13/lib/libnvrtc.so.13",
+            "nvidia/cu13/include/mma.h",
+            "x.dist-info/licenses/License.txt",
+        ] {
+            assert!(is_wanted(Path::new(wanted)), "{wanted}");
+        }
+        for unwanted in
+            ["nvidia/cu13/lib/libnvrtc.alt.so.13", "nvidia/cu13/lib/libcudadevrt.a", "x.dist-info/RECORD"]
+        {
+            assert!(!is_wanted(Path::new(unwanted)), "{unwanted}");
+        }
+    }
+
+    #[test]
+    fn sweeping_removes_only_what_was_left_half_done() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join(".nvrtc-1.1-0.partial")).unwrap();
+        fs::create_dir(dir.path().join("nvrtc-1")).unwrap();
+        sweep(dir.path());
+        assert!(!dir.path().join(".nvrtc-1.1-0.partial").exists());
+        assert!(dir.path().join("nvrtc-1").exists());
+    }
+
+    #[test]
+    fn every_failure_names_its_remedy() {
+        let fetch = InstallError::Fetch { package: "nvidia-cuda-nvrtc", reason: "offline".into() };
+        assert!(fetch.remedy().contains("nvidia-cuda-nvrtc==13.0.88"), "{}", fetch.remedy());
+        assert!(InstallError::NoPip { python: "/usr/bin/python3".into() }.remedy().contains("ensurepip"));
+    }
+}

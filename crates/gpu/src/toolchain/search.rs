@@ -1,0 +1,402 @@
+//! The search itself: a list of places in order, each looked at by reading folders only.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use super::{MINIMUM_MAJOR, Origin, Toolchain, install};
+use crate::{paths, python};
+
+/// Everything outside the program that the search depends on, so that a test can set up its own world.
+#[derive(Clone, Debug, Default)]
+pub struct Surroundings {
+    /// `--cuda`, or else `WARPSMITH_CUDA`.
+    pub named: Option<PathBuf>,
+    pub cuda_home: Option<PathBuf>,
+    /// Folders that hold toolkits, `/usr/local/cuda` and the like.
+    pub toolkit_folders: Vec<PathBuf>,
+    /// Folders the dynamic loader looks in.
+    pub loader_folders: Vec<PathBuf>,
+    /// `site-packages` folders of the Python environments in reach.
+    pub site_packages: Vec<PathBuf>,
+    /// Warpsmith's cache folder.
+    pub cache: PathBuf,
+}
+
+impl Surroundings {
+    pub fn from_environment(named: Option<&Path>) -> Self {
+        let var = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        let named = named.map(Path::to_owned).or_else(|| var("WARPSMITH_CUDA").map(PathBuf::from));
+        Surroundings {
+            named,
+            cuda_home: var("CUDA_HOME").or_else(|| var("CUDA_PATH")).map(PathBuf::from),
+            toolkit_folders: toolkit_folders(Path::new("/usr/local"), Path::new("/opt")),
+            loader_folders: loader_folders(var("LD_LIBRARY_PATH"), Path::new("/etc")),
+            site_packages: site_packages(),
+            cache: paths::cache_dir(),
+        }
+    }
+}
+
+/// One place the search looked at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Looked {
+    pub origin: Origin,
+    /// `None` where the place does not exist at all (no `CUDA_HOME` set, no Python environment).
+    pub place: Option<PathBuf>,
+    #[serde(flatten)]
+    pub verdict: Verdict,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "verdict", rename_all = "kebab-case")]
+pub enum Verdict {
+    Chosen,
+    /// Usable, but an earlier place was taken.
+    NotNeeded,
+    Unfit {
+        reason: String,
+    },
+    Absent,
+}
+
+/// What the search found, place by place.
+#[derive(Clone, Debug, Serialize)]
+pub struct Survey {
+    pub chosen: Option<Toolchain>,
+    pub looked: Vec<Looked>,
+}
+
+impl Survey {
+    /// The place the user named, if it could not be used. Such a search stops there: to take another
+    /// compiler than the one that was asked for would be worse than none.
+    pub fn named_refusal(&self) -> Option<(&Path, &str)> {
+        self.looked.iter().find_map(|looked| match (&looked.origin, &looked.place, &looked.verdict) {
+            (Origin::Named, Some(place), Verdict::Unfit { reason }) => {
+                Some((place.as_path(), reason.as_str()))
+            }
+            _ => None,
+        })
+    }
+}
+
+/// Looks at every place in order and chooses the first that is usable.
+pub fn survey(surroundings: &Surroundings) -> Survey {
+    let mut survey = Survey { chosen: None, looked: Vec::new() };
+
+    survey.look(Origin::Named, surroundings.named.as_slice(), from_root);
+    if survey.named_refusal().is_some() {
+        return survey;
+    }
+    survey.look(Origin::CudaHome, surroundings.cuda_home.as_slice(), from_root);
+    survey.look(Origin::ToolkitFolder, &surroundings.toolkit_folders, from_root);
+    let with_nvrtc = |folder: &&PathBuf| newest_nvrtc(folder).is_some();
+    let loader: Vec<PathBuf> = surroundings.loader_folders.iter().filter(with_nvrtc).cloned().collect();
+    survey.look(Origin::LoaderPath, &loader, from_library_folder);
+    let with_wheels = |folder: &PathBuf| Some(folder.join("nvidia")).filter(|nvidia| nvidia.is_dir());
+    let wheels: Vec<PathBuf> = surroundings.site_packages.iter().filter_map(with_wheels).collect();
+    survey.look(Origin::PythonWheels, &wheels, from_wheels);
+    let installed = install::installed_root(&surroundings.cache).filter(|root| root.is_dir());
+    survey.look(Origin::Cache, installed.as_slice(), from_root);
+    survey
+}
+
+impl Survey {
+    fn look(
+        &mut self,
+        origin: Origin,
+        places: &[PathBuf],
+        inspect: impl Fn(Origin, &Path) -> Result<Toolchain, String>,
+    ) {
+        if places.is_empty() {
+            self.looked.push(Looked { origin, place: None, verdict: Verdict::Absent });
+        }
+        for place in places {
+            let verdict = match inspect(origin, place) {
+                Err(reason) => Verdict::Unfit { reason },
+                Ok(_) if self.chosen.is_some() => Verdict::NotNeeded,
+                Ok(toolchain) => {
+                    self.chosen = Some(toolchain);
+                    Verdict::Chosen
+                }
+            };
+            self.looked.push(Looked { origin, place: Some(place.clone()), verdict });
+        }
+    }
+}
+
+/// A toolkit, a folder of unpacked wheels, or an environment's `nvidia` folder.
+pub(super) fn from_root(origin: Origin, root: &Path) -> Result<Toolchain, String> {
+    if !root.is_dir() {
+        return Err("no such folder".to_owned());
+    }
+    if root.join("nvidia").is_dir() {
+        return from_wheels(origin, &root.join("nvidia"));
+    }
+    let libraries = ["lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib"];
+    let includes = ["include", "targets/x86_64-linux/include", "targets/sbsa-linux/include"];
+    assemble(
+        origin,
+        root,
+        &libraries.map(|folder| root.join(folder)),
+        &includes.map(|folder| root.join(folder)),
+    )
+}
+
+/// The `nvidia` folder of a Python environment. CUDA 13 wheels share one tree (`cu13`), CUDA 12 wheels have
+/// a folder each.
+fn from_wheels(origin: Origin, nvidia: &Path) -> Result<Toolchain, String> {
+    let shared = nvidia.join("cu13");
+    if shared.join("lib").is_dir() {
+        return assemble(origin, nvidia, &[shared.join("lib")], &[shared.join("include")]);
+    }
+    let packages = ["cuda_runtime", "cuda_nvcc", "cuda_cccl", "cuda_crt"];
+    let includes = packages.map(|package| nvidia.join(package).join("include"));
+    assemble(origin, nvidia, &[nvidia.join("cuda_nvrtc/lib")], &includes)
+}
+
+/// A library on the loader's path, whose headers are where a system package puts them.
+fn from_library_folder(origin: Origin, folder: &Path) -> Result<Toolchain, String> {
+    let includes =
+        [folder.join("../include"), folder.join("../../include"), PathBuf::from("/usr/include/cuda")];
+    assemble(origin, folder, &[folder.to_owned()], &includes)
+}
+
+fn assemble(
+    origin: Origin,
+    root: &Path,
+    libraries: &[PathBuf],
+    includes: &[PathBuf],
+) -> Result<Toolchain, String> {
+    let newest = libraries.iter().find_map(|folder| newest_nvrtc(folder));
+    let Some((major, nvrtc)) = newest else {
+        return Err("no libnvrtc.so in it".to_owned());
+    };
+    if major < MINIMUM_MAJOR {
+        return Err(format!("NVRTC {major} is older than {MINIMUM_MAJOR}.0"));
+    }
+    let mut folders: Vec<PathBuf> = includes.iter().filter(|folder| folder.is_dir()).cloned().collect();
+    if !folders.iter().any(|folder| folder.join("cuda_fp16.h").is_file()) {
+        return Err("libnvrtc.so is there but the CUDA headers (cuda_fp16.h) are not".to_owned());
+    }
+    // CUDA 13 moved libcu++ and CUB one folder down.
+    let cccl: Vec<PathBuf> =
+        folders.iter().map(|folder| folder.join("cccl")).filter(|folder| folder.is_dir()).collect();
+    folders.extend(cccl);
+    let builtins = nvrtc.parent().and_then(|folder| matching_builtins(folder, major));
+    Ok(Toolchain { origin, root: root.to_owned(), nvrtc, builtins, includes: folders })
+}
+
+/// The highest `libnvrtc.so.N` of a folder, with N. Toolkits carry links from `libnvrtc.so.13` to the full
+/// version; the wheels have only the file with the major number.
+fn newest_nvrtc(folder: &Path) -> Option<(u32, PathBuf)> {
+    let mut found: Vec<(u32, usize, PathBuf)> = file_names(folder)
+        .into_iter()
+        .filter_map(|name| {
+            let version = name.strip_prefix("libnvrtc.so.")?;
+            let major = version.split('.').next()?.parse().ok()?;
+            Some((major, usize::MAX - version.len(), folder.join(&name)))
+        })
+        .collect();
+    found.sort();
+    found.pop().map(|(major, _, file)| (major, file))
+}
+
+fn matching_builtins(folder: &Path, major: u32) -> Option<PathBuf> {
+    let prefix = format!("libnvrtc-builtins.so.{major}.");
+    let mut names: Vec<String> =
+        file_names(folder).into_iter().filter(|name| name.starts_with(&prefix)).collect();
+    names.sort_by_key(String::len);
+    names.first().map(|name| folder.join(name))
+}
+
+fn file_names(folder: &Path) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect()
+}
+
+/// `cuda` first (the installation's own choice), then `cuda-13.0`, `cuda-12.9`, ... newest first.
+fn toolkit_folders(usr_local: &Path, opt: &Path) -> Vec<PathBuf> {
+    let version = |name: &str| -> Vec<u32> {
+        name.trim_start_matches("cuda-").split('.').filter_map(|part| part.parse().ok()).collect()
+    };
+    let mut versioned: Vec<String> =
+        file_names(usr_local).into_iter().filter(|name| name.starts_with("cuda-")).collect();
+    versioned.sort_by_key(|name| std::cmp::Reverse(version(name)));
+    let mut folders = vec![usr_local.join("cuda")];
+    folders.extend(versioned.iter().map(|name| usr_local.join(name)));
+    folders.push(opt.join("cuda"));
+    folders.retain(|folder| folder.is_dir());
+    folders
+}
+
+/// The loader's folders as its own configuration lists them: no process is started for this.
+fn loader_folders(ld_library_path: Option<OsString>, etc: &Path) -> Vec<PathBuf> {
+    let mut folders: Vec<PathBuf> =
+        ld_library_path.map(|path| std::env::split_paths(&path).collect()).unwrap_or_default();
+    let mut files = vec![etc.join("ld.so.conf")];
+    let mut drop_ins: Vec<PathBuf> = file_names(&etc.join("ld.so.conf.d"))
+        .iter()
+        .map(|name| etc.join("ld.so.conf.d").join(name))
+        .collect();
+    drop_ins.sort();
+    files.extend(drop_ins);
+    for text in files.iter().filter_map(|file| fs::read_to_string(file).ok()) {
+        folders.extend(text.lines().map(str::trim).filter(|line| line.starts_with('/')).map(PathBuf::from));
+    }
+    let multiarch = format!("{}-linux-gnu", std::env::consts::ARCH);
+    folders.extend(["/usr/lib64", "/usr/lib", "/usr/local/lib"].map(PathBuf::from));
+    folders.push(Path::new("/usr/lib").join(multiarch));
+    let mut seen = std::collections::HashSet::new();
+    folders.retain(|folder| seen.insert(folder.clone()));
+    folders
+}
+
+/// `site-packages` of the active environment, of the interpreter on the path, and of the user.
+fn site_packages() -> Vec<PathBuf> {
+    let var = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let mut prefixes: Vec<PathBuf> =
+        ["VIRTUAL_ENV", "CONDA_PREFIX"].iter().filter_map(|name| var(name)).collect();
+    if let Some(interpreter) = python::interpreter() {
+        // As named (a virtual environment's `bin/python3` is a link), then what it links to.
+        prefixes.extend(interpreter.ancestors().nth(2).map(Path::to_owned));
+        if let Ok(real) = interpreter.canonicalize() {
+            prefixes.extend(real.ancestors().nth(2).map(Path::to_owned));
+        }
+        if interpreter.parent().is_some_and(|folder| folder.ends_with("shims")) {
+            prefixes.extend(interpreter.ancestors().nth(2).and_then(pyenv_prefix));
+        }
+    }
+    prefixes.extend(std::env::home_dir().map(|home| home.join(".local")));
+
+    let mut folders: Vec<PathBuf> = Vec::new();
+    for library in prefixes.iter().flat_map(|prefix| [prefix.join("lib"), prefix.join("lib64")]) {
+        for name in file_names(&library).iter().filter(|name| name.starts_with("python3")) {
+            folders.extend(["site-packages", "dist-packages"].map(|kind| library.join(name).join(kind)));
+        }
+    }
+    let mut seen = std::collections::HashSet::new();
+    folders.retain(|folder| folder.is_dir() && seen.insert(folder.canonicalize().unwrap_or_default()));
+    folders
+}
+
+/// pyenv's `python3` is a script; the interpreter it would start is named in a file.
+fn pyenv_prefix(root: &Path) -> Option<PathBuf> {
+    let version =
+        std::env::var("PYENV_VERSION").ok().or_else(|| fs::read_to_string(root.join("version")).ok())?;
+    Some(root.join("versions").join(version.split_whitespace().next()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A folder that looks like a toolkit of the given NVRTC major version.
+    fn toolkit(at: &Path, major: u32, headers: bool) -> PathBuf {
+        fs::create_dir_all(at.join("lib64")).unwrap();
+        fs::create_dir_all(at.join("include")).unwrap();
+        fs::write(at.join(format!("lib64/libnvrtc.so.{major}")), "").unwrap();
+        fs::write(at.join(format!("lib64/libnvrtc-builtins.so.{major}.1")), "").unwrap();
+        if headers {
+            fs::write(at.join("include/cuda_fp16.h"), "").unwrap();
+        }
+        at.to_owned()
+    }
+
+    fn world(dir: &Path) -> Surroundings {
+        Surroundings { cache: dir.join("cache"), ..Surroundings::default() }
+    }
+
+    #[test]
+    fn the_first_usable_place_wins_and_later_ones_are_listed() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut around = world(dir.path());
+        around.cuda_home = Some(toolkit(&dir.path().join("home"), 13, true));
+        around.toolkit_folders = vec![toolkit(&dir.path().join("kit"), 12, true)];
+        let survey = survey(&around);
+        assert_eq!(survey.chosen.unwrap().origin, Origin::CudaHome);
+        let verdicts: Vec<_> = survey.looked.iter().map(|looked| (looked.origin, &looked.verdict)).collect();
+        assert!(verdicts.contains(&(Origin::ToolkitFolder, &Verdict::NotNeeded)));
+        assert!(verdicts.contains(&(Origin::Cache, &Verdict::Absent)));
+    }
+
+    #[test]
+    fn an_unfit_place_is_passed_over_with_its_reason() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut around = world(dir.path());
+        around.cuda_home = Some(toolkit(&dir.path().join("old"), 11, true));
+        around.toolkit_folders =
+            vec![toolkit(&dir.path().join("bare"), 13, false), toolkit(&dir.path().join("good"), 12, true)];
+        let survey = survey(&around);
+        assert!(survey.chosen.unwrap().root.ends_with("good"));
+        let reasons: Vec<String> = survey
+            .looked
+            .iter()
+            .filter_map(|looked| match &looked.verdict {
+                Verdict::Unfit { reason } => Some(reason.clone()),
+                _ => None,
+            })
+            .collect();
+        assert!(reasons[0].contains("NVRTC 11 is older than 12.0"), "{reasons:?}");
+        assert!(reasons[1].contains("cuda_fp16.h"), "{reasons:?}");
+    }
+
+    #[test]
+    fn a_named_place_that_does_not_work_ends_the_search() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut around = world(dir.path());
+        around.named = Some(dir.path().join("nowhere"));
+        around.cuda_home = Some(toolkit(&dir.path().join("home"), 13, true));
+        let survey = survey(&around);
+        assert!(survey.chosen.is_none());
+        assert_eq!(survey.named_refusal().unwrap().1, "no such folder");
+    }
+
+    #[test]
+    fn wheels_of_cuda_12_and_13_are_recognised() {
+        let dir = tempfile::tempdir().unwrap();
+        let thirteen = dir.path().join("a/nvidia/cu13");
+        fs::create_dir_all(thirteen.join("lib")).unwrap();
+        fs::create_dir_all(thirteen.join("include/cccl")).unwrap();
+        fs::write(thirteen.join("lib/libnvrtc.so.13"), "").unwrap();
+        fs::write(thirteen.join("include/cuda_fp16.h"), "").unwrap();
+        let twelve = dir.path().join("b/nvidia");
+        fs::create_dir_all(twelve.join("cuda_nvrtc/lib")).unwrap();
+        fs::create_dir_all(twelve.join("cuda_runtime/include")).unwrap();
+        fs::write(twelve.join("cuda_nvrtc/lib/libnvrtc.so.12"), "").unwrap();
+        fs::write(twelve.join("cuda_runtime/include/cuda_fp16.h"), "").unwrap();
+
+        let mut around = world(dir.path());
+        around.site_packages = vec![dir.path().join("a")];
+        let chosen = survey(&around).chosen.unwrap();
+        assert!(chosen.includes.iter().any(|folder| folder.ends_with("include/cccl")));
+        around.site_packages = vec![dir.path().join("b")];
+        assert!(survey(&around).chosen.unwrap().nvrtc.ends_with("cuda_nvrtc/lib/libnvrtc.so.12"));
+    }
+
+    #[test]
+    fn the_newest_of_several_libraries_is_taken() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in
+            ["libnvrtc.so", "libnvrtc.so.12", "libnvrtc.so.13", "libnvrtc.so.13.0.88", "libnvrtc.alt.so.13"]
+        {
+            fs::write(dir.path().join(name), "").unwrap();
+        }
+        assert_eq!(newest_nvrtc(dir.path()).unwrap(), (13, dir.path().join("libnvrtc.so.13")));
+    }
+
+    #[test]
+    fn toolkit_folders_are_newest_first() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["cuda-12.9", "cuda-13.0", "cuda-9.2", "other"] {
+            fs::create_dir(dir.path().join(name)).unwrap();
+        }
+        let names: Vec<String> = toolkit_folders(dir.path(), &dir.path().join("opt"))
+            .iter()
+            .map(|folder| folder.file_name().unwrap().to_string_lossy().into_owned())
+            .collect();
+        assert_eq!(names, ["cuda-13.0", "cuda-12.9", "cuda-9.2"]);
+    }
+}

@@ -1,0 +1,86 @@
+//! The wheels that make a compiler: pinned by version and by hash, fetched by the user's own pip.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use serde::Serialize;
+
+/// One wheel, with the SHA-256 of its x86-64 and its aarch64 build.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Wheel {
+    pub package: &'static str,
+    pub version: &'static str,
+    pub what: &'static str,
+    /// Size of the download in bytes (x86-64), for progress and for saying what is about to happen.
+    pub download_bytes: u64,
+    #[serde(skip)]
+    sha256: [&'static str; 2],
+}
+
+/// NVRTC 13.0 and the headers it needs. The versions belong together: change them together.
+pub const fn pinned_wheels() -> &'static [Wheel] {
+    &[
+        Wheel {
+            package: "nvidia-cuda-nvrtc",
+            version: "13.0.88",
+            what: "the run-time compiler",
+            download_bytes: 90_215_200,
+            sha256: [
+                "ad9b6d2ead2435f11cbb6868809d2adeeee302e9bb94bcf0539c7a40d80e8575",
+                "d27f20a0ca67a4bb34268a5e951033496c5b74870b868bacd046b1b8e0c3267b",
+            ],
+        },
+        Wheel {
+            package: "nvidia-cuda-runtime",
+            version: "13.0.96",
+            what: "CUDA headers",
+            download_bytes: 2_243_632,
+            sha256: [
+                "7f82250d7782aa23b6cfe765ecc7db554bd3c2870c43f3d1821f1d18aebf0548",
+                "ef9bcbe90493a2b9d810e43d249adb3d02e98dd30200d86607d8d02687c43f55",
+            ],
+        },
+        Wheel {
+            package: "nvidia-cuda-crt",
+            version: "13.0.88",
+            what: "compiler-internal headers",
+            download_bytes: 134_086,
+            sha256: [
+                "2c8043c7c9e02492716426e9919fc78d2c5b3b2a7a768a88e952676b08aa55a4",
+                "ee2ea2a97073e02ee62bb27841f437332be2c248e3eac013df07997ada39c003",
+            ],
+        },
+        Wheel {
+            package: "nvidia-cuda-cccl",
+            version: "13.0.85",
+            what: "libcu++, CUB and Thrust headers",
+            download_bytes: 3_120_526,
+            sha256: [
+                "e0da7ad981f3a8aff08241b5bfc1af868742a63e2762f53a5171c492ef242649",
+                "6f0203e29fed809ee2b7fe9b1344df66ecab990c37d6a2e0e189b26d6c97ed7c",
+            ],
+        },
+    ]
+}
+
+impl Wheel {
+    /// A line of a pip requirements file that accepts these builds and no others.
+    pub(super) fn requirement(&self) -> String {
+        let mut line = format!("{}=={}", self.package, self.version);
+        for hash in self.sha256 {
+            // Writing to a String cannot fail.
+            let _ = write!(line, " --hash=sha256:{hash}");
+        }
+        line
+    }
+}
+
+/// The command that fetches the wheels by hand into `folder`, for error messages.
+pub fn pip_command(folder: &Path) -> String {
+    let mut command = String::from("python3 -m pip download --no-deps --only-binary=:all:");
+    let _ = write!(command, " --dest {}", folder.display());
+    for wheel in pinned_wheels() {
+        let _ = write!(command, " {}=={}", wheel.package, wheel.version);
+    }
+    command
+}
