@@ -545,7 +545,8 @@ __device__ void for_each_work_tile(const Arguments& args, Visit visit) {
 
 }  // namespace ladder
 
-extern "C" __global__ void __launch_bounds__(ladder::COMPUTE_THREADS + ladder::PRODUCER_THREADS)
+// The 1: registers as needed. Left to itself the compiler aimed at more blocks per multiprocessor and spilled to get there.
+extern "C" __global__ void __launch_bounds__(ladder::COMPUTE_THREADS + ladder::PRODUCER_THREADS, 1)
 attention_wmma(const __grid_constant__ attention::Arguments args) {
     using namespace ladder;
     if constexpr (SPECIALISED) {
