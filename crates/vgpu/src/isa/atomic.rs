@@ -1,0 +1,110 @@
+//! `atom` and `red`.
+
+use super::decode::{Decoded, Decoder, Mods, Pipe, reject};
+use super::memory::{SCOPES, ignore_cache_hints, take_space};
+use super::op::{Access, AtomOp, Class, Op, Order};
+use super::types::{MemType, Space, Ty};
+use crate::ptx::ast::{Instruction, Operand};
+
+const OPERATIONS: &[(&str, AtomOp)] = &[
+    ("add", AtomOp::Add),
+    ("min", AtomOp::Min),
+    ("max", AtomOp::Max),
+    ("inc", AtomOp::Inc),
+    ("dec", AtomOp::Dec),
+    ("and", AtomOp::And),
+    ("or", AtomOp::Or),
+    ("xor", AtomOp::Xor),
+    ("exch", AtomOp::Exch),
+    ("cas", AtomOp::Cas),
+];
+
+fn allowed(op: AtomOp, ty: Ty) -> bool {
+    match op {
+        AtomOp::Add => matches!(
+            ty,
+            Ty::U32 | Ty::S32 | Ty::U64 | Ty::S64 | Ty::F32 | Ty::F64 | Ty::F16 | Ty::F16x2 | Ty::Bf16 | Ty::Bf16x2
+        ),
+        AtomOp::Min | AtomOp::Max => matches!(
+            ty,
+            Ty::U32 | Ty::S32 | Ty::U64 | Ty::S64 | Ty::F16 | Ty::F16x2 | Ty::Bf16 | Ty::Bf16x2
+        ),
+        AtomOp::Inc | AtomOp::Dec => ty == Ty::U32,
+        AtomOp::And | AtomOp::Or | AtomOp::Xor => matches!(ty, Ty::B32 | Ty::B64),
+        AtomOp::Exch => matches!(ty, Ty::B32 | Ty::B64 | Ty::U32 | Ty::U64 | Ty::S32 | Ty::S64 | Ty::F32),
+        AtomOp::Cas => matches!(ty, Ty::B16 | Ty::B32 | Ty::B64 | Ty::U32 | Ty::S32 | Ty::U64 | Ty::S64),
+    }
+}
+
+impl<'a> Decoder<'a, '_> {
+    pub(super) fn atomic(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded<bool> {
+        if !matches!(i.opcode, "atom" | "red") {
+            return Ok(false);
+        }
+        if m.has("async") {
+            return reject("asynchronous reductions are not supported");
+        }
+        self.pipe = Pipe::Atomic;
+        let order = m
+            .take_of(&[
+                ("relaxed", Order::Relaxed),
+                ("acquire", Order::Acquire),
+                ("release", Order::Release),
+                ("acq_rel", Order::AcqRel),
+            ])
+            .unwrap_or(Order::Relaxed);
+        let scope = m.take_of(SCOPES).unwrap_or(super::types::Scope::Gpu);
+        let space = take_space(m);
+        if matches!(space, Space::Local | Space::Param) {
+            return reject("atomics are for global and shared memory");
+        }
+        m.take("noftz");
+        ignore_cache_hints(m);
+        let Some(op) = m.take_of(OPERATIONS) else { return reject("operation is missing or unknown") };
+        let vector = m.take_of(&[("v2", 2u8), ("v4", 4), ("v8", 8)]).unwrap_or(1);
+        let ty = m.ty()?;
+        m.finish()?;
+        if !allowed(op, ty) {
+            return reject("operation does not exist for this type");
+        }
+        let atom = i.opcode == "atom";
+        let operands = if atom { &i.operands[..] } else { &i.operands[..] };
+        let at = usize::from(atom);
+        let wanted = at + 2 + usize::from(op == AtomOp::Cas);
+        if operands.len() != wanted && operands.len() != wanted + 1 {
+            return reject(format!("takes {wanted} operands, has {}", operands.len()));
+        }
+        let (address, offset, _) = self.address(&operands[at])?;
+        let access = Access { space, ty: MemType::of(ty), vector, order, scope, non_coherent: false, offset };
+        let mut results = Vec::new();
+        let mut sources = vec![address];
+        if vector > 1 {
+            let Operand::Vector(values) = &operands[at + 1] else { return reject("vector operand expected") };
+            if values.len() != vector as usize || !matches!(op, AtomOp::Add | AtomOp::Min | AtomOp::Max) {
+                return reject("vector form is not supported");
+            }
+            for v in values {
+                sources.push(self.src(v, ty)?);
+            }
+            if atom {
+                let Operand::Vector(ds) = &operands[0] else { return reject("vector result expected") };
+                if ds.len() != vector as usize {
+                    return reject("vector has the wrong number of elements");
+                }
+                for d in ds {
+                    results.push(self.dst(d, ty)?);
+                }
+            }
+        } else {
+            if atom {
+                results.push(self.dst(&operands[0], ty)?);
+            }
+            for value in &operands[at + 1..wanted] {
+                sources.push(self.src(value, ty)?);
+            }
+        }
+        debug_assert!(sources.iter().all(|s| s.class() != Class::Pred));
+        self.emit(Op::Atom { op, access }, &results, &sources);
+        Ok(true)
+    }
+}

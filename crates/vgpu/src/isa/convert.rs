@@ -1,0 +1,178 @@
+//! `cvt`, `cvt.pack`, `cvta`.
+
+use super::decode::{Decoded, Decoder, Fidelity, Mods, Pipe, arity, reject};
+use super::lane::lane;
+use super::op::{Class, Flow, Op};
+use super::types::{Space, Ty};
+use crate::mem::window;
+use crate::num::Round;
+use crate::num::cvt::{Cvt, Ty as CvtTy};
+use crate::ptx::ast::Instruction;
+
+fn cvt_type(ty: Ty) -> Decoded<CvtTy> {
+    Ok(match ty {
+        Ty::U8 | Ty::B8 => CvtTy::U8,
+        Ty::S8 => CvtTy::S8,
+        Ty::U16 | Ty::B16 => CvtTy::U16,
+        Ty::S16 => CvtTy::S16,
+        Ty::U32 | Ty::B32 => CvtTy::U32,
+        Ty::S32 => CvtTy::S32,
+        Ty::U64 | Ty::B64 => CvtTy::U64,
+        Ty::S64 => CvtTy::S64,
+        Ty::F16 => CvtTy::F16,
+        Ty::Bf16 => CvtTy::Bf16,
+        Ty::F32 => CvtTy::F32,
+        Ty::F64 => CvtTy::F64,
+        Ty::Tf32 => CvtTy::Tf32,
+        Ty::F16x2 => CvtTy::F16x2,
+        Ty::Bf16x2 => CvtTy::Bf16x2,
+        Ty::E4m3x2 => CvtTy::E4m3x2,
+        Ty::E5m2x2 => CvtTy::E5m2x2,
+        Ty::Ue8m0x2 => CvtTy::Ue8m0x2,
+        _ => return reject("cvt does not know this type"),
+    })
+}
+
+impl<'a> Decoder<'a, '_> {
+    pub(super) fn convert(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded<bool> {
+        match i.opcode {
+            "cvt" => self.cvt(i, m)?,
+            "cvta" => self.cvta(i, m)?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn cvt(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+        self.pipe = Pipe::Conversion;
+        self.fidelity = Fidelity::Exact;
+        if m.has("pack") {
+            return self.cvt_pack(i, m);
+        }
+        let integral = m.take_of(&[
+            ("rni", Round::Nearest),
+            ("rzi", Round::Zero),
+            ("rmi", Round::Down),
+            ("rpi", Round::Up),
+        ]);
+        let round = m.round();
+        let (ftz, sat) = (m.take("ftz"), m.take("sat"));
+        let (satfinite, relu) = (m.take("satfinite"), m.take("relu"));
+        let (to, from) = (m.ty()?, m.ty()?);
+        m.finish()?;
+        let mut cvt = Cvt::new(cvt_type(to)?, cvt_type(from)?);
+        cvt.round = integral.or(round).unwrap_or(Round::Nearest);
+        cvt.integral = integral.is_some();
+        cvt.ftz = ftz;
+        cvt.sat = sat;
+        cvt.satfinite = satfinite;
+        cvt.relu = relu;
+        // Registers may be wider than the types (`cvt.u8.u32 %rs`); the classes come from the registers.
+        let (d, _) = self.any_register(&i.operands.first().cloned().unwrap_or(crate::ptx::ast::Operand::Sink))?;
+        if d.class() == Class::Pred || (to.class() == Class::R64 && !d.is_wide()) {
+            return reject("result register is too narrow");
+        }
+        match i.operands.len() {
+            2 => {
+                let a = match self.any_register(&i.operands[1]) {
+                    Ok((slot, _)) if slot.class() != Class::Pred => slot,
+                    _ => self.src(&i.operands[1], from)?,
+                };
+                if from.class() == Class::R64 && !a.is_wide() {
+                    return reject("source register is too narrow");
+                }
+                // Plain integer moves between widths are by far the most common; they vectorise as lane functions.
+                let plain = !sat && !cvt.integral;
+                let spec = match (to, from) {
+                    (Ty::U64 | Ty::S64 | Ty::B64, Ty::U32) if plain && !a.is_wide() => Some(lane!(|a: u32| -> u64 { a as u64 })),
+                    (Ty::U64 | Ty::S64 | Ty::B64, Ty::S32) if plain && !a.is_wide() => Some(lane!(|a: i32| -> i64 { a as i64 })),
+                    (Ty::U32 | Ty::S32 | Ty::B32, Ty::U64 | Ty::S64) if plain && !d.is_wide() => {
+                        Some(lane!(|a: u64| -> u32 { a as u32 }))
+                    }
+                    (Ty::U32 | Ty::S32, Ty::U16) if plain && !d.is_wide() && !a.is_wide() => Some(lane!(|a: u16| -> u32 { a as u32 })),
+                    (Ty::U16 | Ty::S16, Ty::U32 | Ty::S32) if plain && !d.is_wide() && !a.is_wide() => {
+                        Some(lane!(|a: u32| -> u32 { a & 0xffff }))
+                    }
+                    (Ty::F32, Ty::S32) if cvt.round == Round::Nearest && !sat => Some(lane!(|a: i32| -> f32 { a as f32 })),
+                    (Ty::F32, Ty::U32) if cvt.round == Round::Nearest && !sat => Some(lane!(|a: u32| -> f32 { a as f32 })),
+                    _ => None,
+                };
+                if let Some(spec) = spec {
+                    let flow = if from.is_signed() || to.is_float() { Flow::Any } else { Flow::Resize };
+                    return self.lane(spec, flow, 0, d, &[a]);
+                }
+                self.emit(Op::Convert { cvt, pair: false }, &[d], &[a]);
+            }
+            3 => {
+                if !matches!(to, Ty::F16x2 | Ty::Bf16x2 | Ty::E4m3x2 | Ty::E5m2x2 | Ty::Ue8m0x2) || from != Ty::F32 {
+                    return reject("cvt with two sources packs two f32");
+                }
+                let (a, b) = (self.src(&i.operands[1], from)?, self.src(&i.operands[2], from)?);
+                if d.is_wide() {
+                    return reject("result register has the wrong width");
+                }
+                self.emit(Op::Convert { cvt, pair: true }, &[d], &[a, b]);
+            }
+            _ => return reject("cvt takes one or two sources"),
+        }
+        Ok(())
+    }
+
+    /// `cvt.pack.sat.u8.s32.b32 d, a, b, c`: saturates a and b and shifts them in above the low half of c.
+    fn cvt_pack(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+        m.take("pack");
+        m.take("sat");
+        let to = m.ty()?;
+        let from = m.ty()?;
+        let third = m.maybe_ty();
+        m.finish()?;
+        if from != Ty::S32 {
+            return reject("cvt.pack converts from .s32");
+        }
+        let spec = match (to, third.is_some()) {
+            (Ty::U16, false) => lane!(|a: i32, b: i32| -> u32 {
+                (a.clamp(0, 65535) as u32) << 16 | b.clamp(0, 65535) as u32
+            }),
+            (Ty::S16, false) => lane!(|a: i32, b: i32| -> u32 {
+                (a.clamp(-32768, 32767) as u32) << 16 | b.clamp(-32768, 32767) as u32 & 0xffff
+            }),
+            (Ty::U8, true) => lane!(|a: i32, b: i32, c: u32| -> u32 {
+                c << 16 | (a.clamp(0, 255) as u32) << 8 | b.clamp(0, 255) as u32
+            }),
+            (Ty::S8, true) => lane!(|a: i32, b: i32, c: u32| -> u32 {
+                c << 16 | (a.clamp(-128, 127) as u32 & 0xff) << 8 | b.clamp(-128, 127) as u32 & 0xff
+            }),
+            _ => return reject("form of cvt.pack is not supported"),
+        };
+        let sources = vec![Ty::B32; if third.is_some() { 3 } else { 2 }];
+        self.typed(i, Ty::B32, &sources, spec, Flow::Any, 0)
+    }
+
+    fn cvta(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+        let to = m.take("to");
+        let space = m.take_of(&[
+            ("global", Space::Global),
+            ("const", Space::Global),
+            ("shared", Space::Shared),
+            ("shared::cta", Space::Shared),
+            ("local", Space::Local),
+            ("param", Space::Param),
+            ("param::entry", Space::Param),
+        ]);
+        let ty = m.ty()?;
+        m.finish()?;
+        arity(i, 2)?;
+        let Some(space) = space else { return reject("cvta needs a state space") };
+        if ty.bits() != 64 {
+            return reject("generic addresses are 64 bits wide");
+        }
+        let d = self.dst(&i.operands[0], ty)?;
+        let s = self.address_value(&i.operands[1], ty)?;
+        let base = window::base(space);
+        if base == 0 {
+            return self.copy(d, s);
+        }
+        let base = self.constant(Class::R64, if to { base.wrapping_neg() } else { base });
+        self.lane(lane!(|a: u64, b: u64| -> u64 { a.wrapping_add(b) }), Flow::Any, 0, d, &[s, base])
+    }
+}

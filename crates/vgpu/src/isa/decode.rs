@@ -1,0 +1,613 @@
+//! What the rows of the table work with: modifiers, operands, the constant pool, and the function under way.
+
+use std::collections::HashMap;
+
+use super::lane::{LaneFn, LaneSpec};
+use super::op::{Base, Class, Flow, Guard, Inst, Op, Slot};
+use super::types::{Space, Ty};
+use crate::num::Round;
+use crate::ptx::ast::{self, Instruction, Operand, Pos};
+
+/// Why an instruction was refused.
+#[derive(Debug)]
+pub struct Reject(pub String);
+
+pub type Decoded<T = ()> = Result<T, Reject>;
+
+pub fn reject<T>(message: impl Into<String>) -> Decoded<T> {
+    Err(Reject(message.into()))
+}
+
+/// Whether the machine does bit for bit what hardware does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Fidelity {
+    Exact,
+    /// Within a documented bound: `.approx` functions, tensor accumulation order.
+    Approximate,
+}
+
+/// The execution unit that would have run it; what the counters count by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Pipe {
+    Integer,
+    Fp32,
+    Fp16,
+    Fp64,
+    /// Reciprocals, square roots, transcendental functions.
+    Special,
+    Conversion,
+    Tensor,
+    LoadStore,
+    Atomic,
+    Async,
+    Control,
+    Sync,
+    Move,
+}
+
+/// What is known of an instruction beside what it does.
+#[derive(Clone, Debug)]
+pub struct Meta {
+    /// Line in the PTX text.
+    pub line: u32,
+    /// Index into the program's source locations; 0 is "unknown".
+    pub loc: u32,
+    pub pipe: Pipe,
+    /// Floating-point operations per lane (an fma is two), or per warp for tensor instructions.
+    pub flops: u32,
+}
+
+/// The dotted modifiers of one instruction; each must be taken by the row that understands it.
+#[derive(Debug)]
+pub struct Mods<'a> {
+    parts: Vec<&'a str>,
+    used: Vec<bool>,
+}
+
+impl<'a> Mods<'a> {
+    pub fn new(modifiers: &'a str) -> Mods<'a> {
+        let parts: Vec<&str> = modifiers.split('.').filter(|p| !p.is_empty()).collect();
+        Mods { used: vec![false; parts.len()], parts }
+    }
+
+    pub fn has(&self, name: &str) -> bool {
+        self.parts.contains(&name)
+    }
+
+    /// Takes a modifier if it is there.
+    pub fn take(&mut self, name: &str) -> bool {
+        for (part, used) in self.parts.iter().zip(&mut self.used) {
+            if *part == name && !*used {
+                *used = true;
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Takes the first modifier that the table knows.
+    pub fn take_of<T: Copy>(&mut self, table: &[(&str, T)]) -> Option<T> {
+        for (part, used) in self.parts.iter().zip(&mut self.used) {
+            if let (false, Some((_, value))) = (*used, table.iter().find(|(name, _)| name == part)) {
+                *used = true;
+                return Some(*value);
+            }
+        }
+        None
+    }
+
+    /// Takes modifiers that have no effect here (cache hints and the like).
+    pub fn ignore(&mut self, names: &[&str]) {
+        for (part, used) in self.parts.iter().zip(&mut self.used) {
+            *used |= names.contains(part);
+        }
+    }
+
+    pub fn ignore_prefix(&mut self, prefix: &str) {
+        for (part, used) in self.parts.iter().zip(&mut self.used) {
+            *used |= part.starts_with(prefix);
+        }
+    }
+
+    /// Takes the next type, in order.
+    pub fn ty(&mut self) -> Decoded<Ty> {
+        self.maybe_ty().ok_or_else(|| Reject("instruction has no type the machine knows".into()))
+    }
+
+    pub fn maybe_ty(&mut self) -> Option<Ty> {
+        for (part, used) in self.parts.iter().zip(&mut self.used) {
+            if let (false, Some(ty)) = (*used, Ty::parse(part)) {
+                *used = true;
+                return Some(ty);
+            }
+        }
+        None
+    }
+
+    pub fn round(&mut self) -> Option<Round> {
+        self.take_of(&[
+            ("rn", Round::Nearest),
+            ("rz", Round::Zero),
+            ("rm", Round::Down),
+            ("rp", Round::Up),
+            ("rna", Round::NearestAway),
+        ])
+    }
+
+    pub fn finish(&self) -> Decoded {
+        match self.parts.iter().zip(&self.used).find(|(_, used)| !**used) {
+            Some((part, _)) => reject(format!("modifier `.{part}` is not supported here")),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A value of the constant table; addresses are only known at launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Constant {
+    Bits(u64),
+    /// Address of a module variable, by its index, plus an offset.
+    Variable(u32, i64),
+    /// Start of dynamic shared memory plus an offset; `generic` adds the shared window.
+    DynamicShared { offset: i64 },
+}
+
+/// The constants of one kernel, shared by its functions.
+#[derive(Debug, Default)]
+pub struct ConstantPool {
+    pub entries: Vec<(Class, Constant, u32)>,
+    known: HashMap<(Class, Constant), u32>,
+    pub units: u32,
+}
+
+impl ConstantPool {
+    pub fn slot(&mut self, class: Class, value: Constant) -> Slot {
+        let index = *self.known.entry((class, value)).or_insert_with(|| {
+            let index = self.units;
+            self.units += if class == Class::R64 { 2 } else { 1 };
+            self.entries.push((class, value, index));
+            index
+        });
+        Slot::new(class, Base::Const, index)
+    }
+}
+
+/// What a name stands for.
+#[derive(Clone, Debug)]
+pub enum Entity {
+    Reg { slot: Slot, bits: u32 },
+    /// Module-level or function-level variable in global or constant memory.
+    Memory { variable: u32 },
+    /// Shared variable at an offset of the block's shared memory.
+    Shared { offset: u32 },
+    DynamicShared,
+    /// At an offset of the function's local frame.
+    Local { offset: u32 },
+    /// Kernel parameter at an offset of the parameter block.
+    KernelParam { offset: u32 },
+    /// `.param` variable of a call or of a device function: 32-bit registers, one per word.
+    ParamWords { words: Vec<Slot>, bytes: u32 },
+}
+
+/// Registers declared as a range: `%r<32>`.
+#[derive(Clone, Copy, Debug)]
+pub struct RegRange {
+    pub first: u32,
+    pub count: u32,
+    pub class: Class,
+    pub bits: u32,
+}
+
+/// Special registers the core fills in per warp; the index is the slot.
+pub const SPECIALS: &[&str] = &[
+    "%tid.x", "%tid.y", "%tid.z", "%ntid.x", "%ntid.y", "%ntid.z", "%ctaid.x", "%ctaid.y", "%ctaid.z",
+    "%nctaid.x", "%nctaid.y", "%nctaid.z", "%laneid", "%warpid", "%nwarpid", "%smid", "%nsmid",
+    "%lanemask_eq", "%lanemask_le", "%lanemask_lt", "%lanemask_ge", "%lanemask_gt",
+    "%dynamic_smem_size", "%total_smem_size", "%clusterid.x", "%clusterid.y", "%clusterid.z",
+    "%nclusterid.x", "%nclusterid.y", "%nclusterid.z", "%cluster_ctaid.x", "%cluster_ctaid.y", "%cluster_ctaid.z",
+    "%cluster_nctaid.x", "%cluster_nctaid.y", "%cluster_nctaid.z", "%cluster_ctarank", "%cluster_nctarank",
+];
+
+#[derive(Debug, Default)]
+struct SymbolScope<'a> {
+    names: HashMap<&'a str, Entity>,
+    ranges: HashMap<&'a str, RegRange>,
+}
+
+/// A function of the module as a call sees it.
+#[derive(Clone, Debug)]
+pub struct Callee {
+    pub index: u32,
+    /// Bytes of each parameter and result.
+    pub params: Vec<u32>,
+    pub returns: Vec<u32>,
+}
+
+/// The function under decoding, and what its kernel has gathered so far.
+pub struct Decoder<'a, 'k> {
+    scopes: Vec<SymbolScope<'a>>,
+    pub constants: &'k mut ConstantPool,
+    pub callees: &'k mut dyn FnMut(&str) -> Option<Callee>,
+    pub entry: bool,
+    pub registers: Vec<(Class, u32)>,
+    pub insts: Vec<Inst>,
+    pub metas: Vec<Meta>,
+    /// Label of each pending branch: instruction, operand position, label, where.
+    pub branch_targets: HashMap<&'a str, Vec<&'a str>>,
+    pub labels: HashMap<&'a str, u32>,
+    pub pending: Vec<(usize, Vec<&'a str>, Pos)>,
+    pub returns: Vec<Slot>,
+    /// Set by the row of the instruction being decoded.
+    pub pipe: Pipe,
+    pub flops: u32,
+    pub fidelity: Fidelity,
+    pub loc: u32,
+    line: u32,
+    guard: Guard,
+    /// Register that holds the carry flag of `add.cc` and its kin.
+    carry: Option<Slot>,
+}
+
+impl std::fmt::Debug for Decoder<'_, '_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Decoder").field("insts", &self.insts.len()).finish_non_exhaustive()
+    }
+}
+
+/// More registers than any real function declares; keeps a hostile `.reg .b32 %r<4000000000>` from costing memory.
+pub const MAX_REGISTERS: usize = 1 << 20;
+
+impl<'a, 'k> Decoder<'a, 'k> {
+    pub fn new(
+        entry: bool,
+        constants: &'k mut ConstantPool,
+        callees: &'k mut dyn FnMut(&str) -> Option<Callee>,
+    ) -> Self {
+        let mut decoder = Decoder {
+            scopes: vec![SymbolScope::default()],
+            constants,
+            callees,
+            entry,
+            registers: Vec::new(),
+            insts: Vec::new(),
+            metas: Vec::new(),
+            branch_targets: HashMap::new(),
+            labels: HashMap::new(),
+            pending: Vec::new(),
+            returns: Vec::new(),
+            pipe: Pipe::Integer,
+            flops: 0,
+            fidelity: Fidelity::Exact,
+            loc: 0,
+            line: 0,
+            guard: Guard::ALWAYS,
+            carry: None,
+        };
+        decoder.scopes.push(SymbolScope::default());
+        decoder
+    }
+
+    // Names
+
+    pub fn open_scope(&mut self) {
+        self.scopes.push(SymbolScope::default());
+    }
+
+    pub fn close_scope(&mut self) {
+        if self.scopes.len() > 2 {
+            self.scopes.pop();
+        }
+    }
+
+    pub fn declare(&mut self, name: &'a str, entity: Entity) {
+        if let Some(scope) = self.scopes.last_mut() {
+            scope.names.insert(name, entity);
+        }
+    }
+
+    pub fn declare_outer(&mut self, name: &'a str, entity: Entity) {
+        self.scopes[0].names.insert(name, entity);
+    }
+
+    pub fn declare_registers(&mut self, v: &ast::Variable<'a>) -> Decoded {
+        let Some(ty) = Ty::parse(v.ty) else { return reject(format!("register type `.{}`", v.ty)) };
+        if ty.bits() > 64 {
+            // Legal, and common in declarations nobody uses; a use is refused as an unknown register.
+            return Ok(());
+        }
+        let count = v.range.unwrap_or(1);
+        if self.registers.len() + count as usize > MAX_REGISTERS {
+            return reject("too many registers");
+        }
+        let first = self.registers.len() as u32;
+        let class = ty.class();
+        self.registers.resize(self.registers.len() + count as usize, (class, ty.bits()));
+        let range = RegRange { first, count, class, bits: ty.bits() };
+        let Some(scope) = self.scopes.last_mut() else { return Ok(()) };
+        if v.range.is_some() {
+            scope.ranges.insert(v.name, range);
+        } else {
+            let slot = Slot::new(class, Base::Frame, first);
+            scope.names.insert(v.name, Entity::Reg { slot, bits: ty.bits() });
+        }
+        Ok(())
+    }
+
+    pub fn fresh(&mut self, class: Class) -> Slot {
+        self.registers.push((class, if class == Class::R64 { 64 } else { 32 }));
+        Slot::new(class, Base::Frame, self.registers.len() as u32 - 1)
+    }
+
+    pub fn carry(&mut self) -> Slot {
+        match self.carry {
+            Some(slot) => slot,
+            None => {
+                let slot = self.fresh(Class::Pred);
+                self.carry = Some(slot);
+                slot
+            }
+        }
+    }
+
+    pub fn lookup(&self, name: &str) -> Option<Entity> {
+        let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
+        let number = name[stem.len()..].parse::<u32>().ok();
+        for scope in self.scopes.iter().rev() {
+            if let Some(entity) = scope.names.get(name) {
+                return Some(entity.clone());
+            }
+            if let (Some(n), Some(range)) = (number, scope.ranges.get(stem))
+                && n < range.count
+            {
+                let slot = Slot::new(range.class, Base::Frame, range.first + n);
+                return Some(Entity::Reg { slot, bits: range.bits });
+            }
+        }
+        None
+    }
+
+    // Emission
+
+    pub fn begin(&mut self, line: u32) {
+        self.line = line;
+        self.pipe = Pipe::Integer;
+        self.flops = 0;
+        self.fidelity = Fidelity::Exact;
+        self.guard = Guard::ALWAYS;
+    }
+
+    pub fn set_guard(&mut self, guard: Option<(&'a str, bool)>) -> Decoded {
+        let Some((name, negated)) = guard else { return Ok(()) };
+        match self.lookup(name) {
+            Some(Entity::Reg { slot, .. }) if slot.class() == Class::Pred => {
+                self.guard = Guard::new(slot.index() as u32, negated);
+                Ok(())
+            }
+            _ => reject(format!("guard `{name}` is not a predicate")),
+        }
+    }
+
+    pub fn emit(&mut self, op: Op, results: &[Slot], sources: &[Slot]) -> usize {
+        let mut inst = Inst::new(op, results, sources);
+        inst.guard = self.guard;
+        self.insts.push(inst);
+        self.metas.push(Meta { line: self.line, loc: self.loc, pipe: self.pipe, flops: self.flops });
+        self.insts.len() - 1
+    }
+
+    /// Emits a lane-wise operation after checking that every register has the width the function will touch: the
+    /// one place that makes the raw pointers of the core sound.
+    pub fn lane(&mut self, spec: LaneSpec, flow: Flow, imm: u32, d: Slot, sources: &[Slot]) -> Decoded {
+        if d.class() == Class::Pred || d.is_wide() != spec.wide[0] || !d.is_frame() {
+            return reject("result register has the wrong width");
+        }
+        for (i, wide) in spec.wide[1..].iter().enumerate() {
+            match (sources.get(i), wide) {
+                (None, false) => {}
+                (None, true) => return reject("missing operand"),
+                (Some(s), wide) => {
+                    if s.is_none() || s.class() == Class::Pred || s.is_wide() != *wide {
+                        return reject("operand register has the wrong width");
+                    }
+                }
+            }
+        }
+        let f: LaneFn = spec.f;
+        self.emit(Op::Lane { f, imm, flow }, &[d], sources);
+        Ok(())
+    }
+
+    // Operands
+
+    pub fn constant(&mut self, class: Class, bits: u64) -> Slot {
+        self.constants.slot(class, Constant::Bits(bits))
+    }
+
+    pub fn imm32(&mut self, value: u32) -> Slot {
+        self.constant(Class::R32, u64::from(value))
+    }
+
+    /// A source of the given type: register, immediate or special register.
+    pub fn src(&mut self, operand: &Operand<'a>, ty: Ty) -> Decoded<Slot> {
+        let class = ty.class();
+        if class == Class::Pred {
+            return self.pred(operand).and_then(|(slot, negated)| {
+                if negated { reject("negated predicate is not allowed here") } else { Ok(slot) }
+            });
+        }
+        match operand {
+            Operand::Name { name, negated: false } => {
+                if let Some(entity) = self.lookup(name) {
+                    return match entity {
+                        Entity::Reg { slot, .. } if slot.class() == class => Ok(slot),
+                        Entity::Reg { .. } => {
+                            reject(format!("register `{name}` does not have the width of the instruction"))
+                        }
+                        _ => reject(format!("`{name}` is a variable, not a value; only mov may take its address")),
+                    };
+                }
+                self.special(name, class)
+            }
+            Operand::Int(v) => Ok(self.immediate_int(*v, ty)),
+            Operand::F32(bits) => Ok(match ty {
+                Ty::F64 => self.constant(class, f64::from(f32::from_bits(*bits)).to_bits()),
+                _ => self.constant(class, u64::from(*bits)),
+            }),
+            Operand::F64(bits) => Ok(match ty {
+                Ty::F32 => {
+                    let narrowed = (f64::from_bits(*bits) as f32).to_bits();
+                    self.constant(class, u64::from(narrowed))
+                }
+                _ => self.constant(class, *bits),
+            }),
+            _ => reject("operand is not a value"),
+        }
+    }
+
+    fn immediate_int(&mut self, value: u64, ty: Ty) -> Slot {
+        let value = match ty {
+            Ty::F32 => u64::from((value as i64 as f32).to_bits()),
+            Ty::F64 => (value as i64 as f64).to_bits(),
+            _ => match ty.bits() {
+                8 => value & 0xff,
+                16 => value & 0xffff,
+                64 => value,
+                _ => value & 0xffff_ffff,
+            },
+        };
+        self.constant(ty.class(), value)
+    }
+
+    fn special(&mut self, name: &str, class: Class) -> Decoded<Slot> {
+        if name == "WARP_SZ" {
+            return Ok(self.constant(class, 32));
+        }
+        let stripped = name.strip_suffix(".x");
+        let index = SPECIALS.iter().position(|s| *s == name || Some(*s) == stripped);
+        match index {
+            Some(i) if class == Class::R32 => Ok(Slot::new(Class::R32, Base::Special, i as u32)),
+            Some(_) => reject(format!("special register `{name}` is 32 bits wide")),
+            None if name.starts_with('%') => reject(format!("unknown register `{name}`")),
+            None => reject(format!("unknown name `{name}`")),
+        }
+    }
+
+    pub fn dst(&mut self, operand: &Operand<'a>, ty: Ty) -> Decoded<Slot> {
+        match operand {
+            Operand::Name { name, negated: false } => match self.lookup(name) {
+                Some(Entity::Reg { slot, .. }) if slot.class() == ty.class() => Ok(slot),
+                Some(Entity::Reg { .. }) => {
+                    reject(format!("register `{name}` does not have the width of the instruction"))
+                }
+                _ => reject(format!("`{name}` is not a register")),
+            },
+            Operand::Sink => Ok(self.fresh(ty.class())),
+            _ => reject("result is not a register"),
+        }
+    }
+
+    /// Any register, whatever its width.
+    pub fn any_register(&mut self, operand: &Operand<'a>) -> Decoded<(Slot, u32)> {
+        match operand {
+            Operand::Name { name, negated: false } => match self.lookup(name) {
+                Some(Entity::Reg { slot, bits }) => Ok((slot, bits)),
+                _ => reject(format!("`{name}` is not a register")),
+            },
+            _ => reject("operand is not a register"),
+        }
+    }
+
+    pub fn pred(&mut self, operand: &Operand<'a>) -> Decoded<(Slot, bool)> {
+        match operand {
+            Operand::Name { name, negated } => match self.lookup(name) {
+                Some(Entity::Reg { slot, .. }) if slot.class() == Class::Pred => Ok((slot, *negated)),
+                _ => reject(format!("`{name}` is not a predicate")),
+            },
+            Operand::Int(v) => {
+                let slot = self.fresh(Class::Pred);
+                self.emit(Op::PredSet { value: *v != 0 }, &[slot], &[]);
+                Ok((slot, false))
+            }
+            _ => reject("operand is not a predicate"),
+        }
+    }
+
+    pub fn pred_dst(&mut self, operand: &Operand<'a>) -> Decoded<Slot> {
+        self.dst(operand, Ty::Pred)
+    }
+
+    /// Address of a named variable as a constant or, for locals, a computed register.
+    pub fn address_of(&mut self, entity: &Entity, offset: i64, class: Class) -> Decoded<Slot> {
+        match entity {
+            Entity::Memory { variable } => {
+                if class != Class::R64 {
+                    return reject("address of a global variable needs a 64-bit register");
+                }
+                Ok(self.constants.slot(class, Constant::Variable(*variable, offset)))
+            }
+            Entity::Shared { offset: base } => {
+                Ok(self.constant(class, (i64::from(*base) + offset) as u64 & mask_of(class)))
+            }
+            Entity::DynamicShared => Ok(self.constants.slot(class, Constant::DynamicShared { offset })),
+            Entity::Local { offset: base } => {
+                let d = self.fresh(class);
+                let at = (i64::from(*base) + offset) as u32;
+                self.emit(Op::LocalAddress { offset: at, generic: false }, &[d], &[]);
+                Ok(d)
+            }
+            Entity::KernelParam { offset: base } => {
+                Ok(self.constant(class, (i64::from(*base) + offset) as u64 & mask_of(class)))
+            }
+            Entity::ParamWords { .. } => reject("address of a call parameter cannot be taken"),
+            Entity::Reg { .. } => reject("a register has no address"),
+        }
+    }
+
+    /// `[reg+offset]`, `[variable+offset]` or `[constant]`: a register or constant, and an offset to add.
+    pub fn address(&mut self, operand: &Operand<'a>) -> Decoded<(Slot, i32, Option<Entity>)> {
+        let Operand::Address { parts, offset } = operand else { return reject("operand is not an address") };
+        let [part] = &parts[..] else { return reject("address has more than one part") };
+        match part {
+            Operand::Name { name, .. } => match self.lookup(name) {
+                Some(Entity::Reg { slot, .. }) if slot.class() != Class::Pred => {
+                    let Ok(offset) = i32::try_from(*offset) else { return reject("address offset is too large") };
+                    Ok((slot, offset, None))
+                }
+                Some(entity @ Entity::ParamWords { .. }) => {
+                    let Ok(offset) = i32::try_from(*offset) else { return reject("address offset is too large") };
+                    Ok((Slot::NONE, offset, Some(entity)))
+                }
+                Some(entity) => {
+                    let slot = self.address_of(&entity, *offset, Class::R64)?;
+                    Ok((slot, 0, Some(entity)))
+                }
+                None => reject(format!("unknown name `{name}`")),
+            },
+            Operand::Int(v) => Ok((self.constant(Class::R64, *v), 0, None)),
+            _ => reject("address is neither a register nor a variable"),
+        }
+    }
+
+    pub fn space_of(entity: &Entity) -> Space {
+        match entity {
+            Entity::Memory { .. } | Entity::Reg { .. } => Space::Global,
+            Entity::Shared { .. } | Entity::DynamicShared => Space::Shared,
+            Entity::Local { .. } => Space::Local,
+            Entity::KernelParam { .. } | Entity::ParamWords { .. } => Space::Param,
+        }
+    }
+}
+
+fn mask_of(class: Class) -> u64 {
+    if class == Class::R64 { u64::MAX } else { 0xffff_ffff }
+}
+
+/// Checks the number of operands.
+pub fn arity(i: &Instruction<'_>, wanted: usize) -> Decoded {
+    if i.operands.len() == wanted {
+        return Ok(());
+    }
+    reject(format!("takes {wanted} operands, has {}", i.operands.len()))
+}

@@ -1,0 +1,236 @@
+//! f32 and f64 arithmetic and the special functions.
+
+use super::decode::{Decoded, Decoder, Fidelity, Mods, Pipe, reject};
+use super::lane::lane;
+use super::op::Flow;
+use super::types::Ty;
+use crate::num::float::{self, MinMax};
+use crate::num::{Round, approx};
+use crate::ptx::ast::Instruction;
+
+/// A rounding mode, `.ftz` and `.sat` packed into an instruction's constant.
+fn pack(round: Round, ftz: bool, sat: bool) -> u32 {
+    round as u32 | u32::from(ftz) << 4 | u32::from(sat) << 5
+}
+
+#[inline(always)]
+fn round_of(imm: u32) -> Round {
+    match imm & 15 {
+        0 => Round::Nearest,
+        1 => Round::Zero,
+        2 => Round::Down,
+        _ => Round::Up,
+    }
+}
+
+#[inline(always)]
+fn in32(x: f32, imm: u32) -> f32 {
+    if imm & 16 != 0 { float::ftz(x) } else { x }
+}
+
+#[inline(always)]
+fn out32(x: f32, imm: u32) -> f32 {
+    let x = if imm & 16 != 0 { float::ftz(x) } else { x };
+    if imm & 32 != 0 { float::saturate(x) } else { x }
+}
+
+#[inline(always)]
+fn out64(x: f64, imm: u32) -> f64 {
+    if imm & 32 != 0 { float::saturate_f64(x) } else { x }
+}
+
+const FTZ: u32 = 16;
+
+/// The plain form (nearest, no flush, no saturation), the flushing form, and the one that looks at its constant.
+macro_rules! arith32 {
+    ($imm:expr, |$($a:ident),+| $f:path) => {
+        match $imm {
+            0 => arith32!(@ |$($a),+| $f, |_imm| 0),
+            FTZ => arith32!(@ |$($a),+| $f, |_imm| FTZ),
+            _ => arith32!(@ |$($a),+| $f, |imm| imm),
+        }
+    };
+    (@ |$a:ident| $f:path, |$imm:ident| $bits:expr) => {
+        lane!(|$a: f32; $imm| -> f32 { let m = $bits; out32($f(in32($a, m), round_of(m)), m) })
+    };
+    (@ |$a:ident, $b:ident| $f:path, |$imm:ident| $bits:expr) => {
+        lane!(|$a: f32, $b: f32; $imm| -> f32 {
+            let m = $bits;
+            out32($f(in32($a, m), in32($b, m), round_of(m)), m)
+        })
+    };
+    (@ |$a:ident, $b:ident, $c:ident| $f:path, |$imm:ident| $bits:expr) => {
+        lane!(|$a: f32, $b: f32, $c: f32; $imm| -> f32 {
+            let m = $bits;
+            out32($f(in32($a, m), in32($b, m), in32($c, m), round_of(m)), m)
+        })
+    };
+}
+
+macro_rules! arith64 {
+    ($imm:expr, |$($a:ident),+| $f:path) => {
+        match $imm {
+            0 => arith64!(@ |$($a),+| $f, |_imm| 0),
+            _ => arith64!(@ |$($a),+| $f, |imm| imm),
+        }
+    };
+    (@ |$a:ident| $f:path, |$imm:ident| $bits:expr) => {
+        lane!(|$a: f64; $imm| -> f64 { let m = $bits; out64($f($a, round_of(m)), m) })
+    };
+    (@ |$a:ident, $b:ident| $f:path, |$imm:ident| $bits:expr) => {
+        lane!(|$a: f64, $b: f64; $imm| -> f64 { let m = $bits; out64($f($a, $b, round_of(m)), m) })
+    };
+    (@ |$a:ident, $b:ident, $c:ident| $f:path, |$imm:ident| $bits:expr) => {
+        lane!(|$a: f64, $b: f64, $c: f64; $imm| -> f64 { let m = $bits; out64($f($a, $b, $c, round_of(m)), m) })
+    };
+}
+
+macro_rules! approx32 {
+    ($ftz:expr, $plain:path, $flush:path) => {
+        if $ftz { lane!(|a: f32| -> f32 { $flush(a) }) } else { lane!(|a: f32| -> f32 { $plain(a) }) }
+    };
+}
+
+impl<'a> Decoder<'a, '_> {
+    /// True if the row is one of this file's: a known opcode on f32 or f64.
+    pub(super) fn float(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded<bool> {
+        let wide = m.has("f64");
+        if !wide && !m.has("f32") {
+            return Ok(false);
+        }
+        if !matches!(
+            i.opcode,
+            "add" | "sub" | "mul" | "fma" | "mad" | "div" | "rcp" | "sqrt" | "rsqrt" | "min" | "max" | "abs"
+                | "neg" | "sin" | "cos" | "lg2" | "ex2" | "tanh" | "copysign"
+        ) {
+            return Ok(false);
+        }
+        self.pipe = if wide { Pipe::Fp64 } else { Pipe::Fp32 };
+        self.flops = 1;
+        let (approx_, full) = (m.take("approx"), m.take("full"));
+        let ftz = m.take("ftz");
+        let sat = m.take("sat");
+        let round = m.round().unwrap_or(Round::Nearest);
+        if round == Round::NearestAway {
+            return reject("rounding mode .rna is not for arithmetic");
+        }
+        let imm = pack(round, ftz, sat);
+        if matches!(i.opcode, "min" | "max") {
+            return self.float_min_max(i, m, ftz).map(|()| true);
+        }
+        let ty = m.ty()?;
+        m.finish()?;
+        let spec = match (i.opcode, wide) {
+            ("add", false) => arith32!(imm, |a, b| float::add),
+            ("add", true) => arith64!(imm, |a, b| float::add_f64),
+            ("sub", false) => arith32!(imm, |a, b| float::sub),
+            ("sub", true) => arith64!(imm, |a, b| float::sub_f64),
+            ("mul", false) => arith32!(imm, |a, b| float::mul),
+            ("mul", true) => arith64!(imm, |a, b| float::mul_f64),
+            ("fma" | "mad", _) => {
+                self.flops = 2;
+                if wide { arith64!(imm, |a, b, c| float::fma_f64) } else { arith32!(imm, |a, b, c| float::fma) }
+            }
+            ("abs", false) => {
+                lane!(|a: u32; imm| -> u32 { in32(f32::from_bits(a & 0x7fff_ffff), imm).to_bits() })
+            }
+            ("abs", true) => lane!(|a: u64| -> u64 { a & !(1 << 63) }),
+            ("neg", false) => {
+                lane!(|a: u32; imm| -> u32 { in32(f32::from_bits(a ^ 0x8000_0000), imm).to_bits() })
+            }
+            ("neg", true) => lane!(|a: u64| -> u64 { a ^ (1 << 63) }),
+            ("copysign", false) => lane!(|a: u32, b: u32| -> u32 { float::copysign(a, b) }),
+            ("copysign", true) => lane!(|a: u64, b: u64| -> u64 { float::copysign_f64(a, b) }),
+            (_, true) => {
+                self.pipe = Pipe::Fp64;
+                match (i.opcode, approx_ && ftz) {
+                    ("div", _) => arith64!(imm, |a, b| float::div_f64),
+                    ("rcp", true) => {
+                        self.fidelity = Fidelity::Approximate;
+                        lane!(|a: f64| -> f64 { approx::rcp_ftz_f64(a) })
+                    }
+                    ("rcp", _) => arith64!(imm, |a| float::rcp_f64),
+                    ("sqrt", _) => arith64!(imm, |a| float::sqrt_f64),
+                    ("rsqrt", _) => {
+                        self.fidelity = Fidelity::Approximate;
+                        if ftz {
+                            lane!(|a: f64| -> f64 { approx::rsqrt_ftz_f64(a) })
+                        } else {
+                            lane!(|a: f64| -> f64 { 1.0 / a.sqrt() })
+                        }
+                    }
+                    _ => return reject("function has no f64 form"),
+                }
+            }
+            (_, false) => {
+                self.pipe = Pipe::Special;
+                if approx_ || full || matches!(i.opcode, "sin" | "cos" | "lg2" | "ex2" | "tanh" | "rsqrt") {
+                    self.fidelity = Fidelity::Approximate;
+                    match i.opcode {
+                        "div" if full && ftz => lane!(|a: f32, b: f32| -> f32 { approx::div_full_ftz(a, b) }),
+                        "div" if full => lane!(|a: f32, b: f32| -> f32 { approx::div_full(a, b) }),
+                        "div" if ftz => lane!(|a: f32, b: f32| -> f32 { approx::div_ftz(a, b) }),
+                        "div" => lane!(|a: f32, b: f32| -> f32 { approx::div(a, b) }),
+                        "rcp" => approx32!(ftz, approx::rcp, approx::rcp_ftz),
+                        "sqrt" => approx32!(ftz, approx::sqrt, approx::sqrt_ftz),
+                        "rsqrt" => approx32!(ftz, approx::rsqrt, approx::rsqrt_ftz),
+                        "sin" => approx32!(ftz, approx::sin, approx::sin_ftz),
+                        "cos" => approx32!(ftz, approx::cos, approx::cos_ftz),
+                        "lg2" => approx32!(ftz, approx::lg2, approx::lg2_ftz),
+                        "ex2" => approx32!(ftz, approx::ex2, approx::ex2_ftz),
+                        _ => lane!(|a: f32| -> f32 { approx::tanh(a) }),
+                    }
+                } else {
+                    match i.opcode {
+                        "div" => arith32!(imm, |a, b| float::div),
+                        "rcp" => arith32!(imm, |a| float::rcp),
+                        _ => arith32!(imm, |a| float::sqrt),
+                    }
+                }
+            }
+        };
+        let sources = vec![ty; i.operands.len().saturating_sub(1)];
+        let imm = if matches!(i.opcode, "abs" | "neg") { imm & FTZ } else { imm };
+        self.typed(i, ty, &sources, spec, Flow::Any, imm)?;
+        Ok(true)
+    }
+
+    fn float_min_max(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>, ftz: bool) -> Decoded {
+        let max = i.opcode == "max";
+        let (nan, xorsign) = (m.take("NaN"), m.take("xorsign"));
+        if xorsign && !m.take("abs") {
+            return reject(".xorsign needs .abs");
+        }
+        let ty = m.ty()?;
+        m.finish()?;
+        if ty == Ty::F64 {
+            let spec = if max {
+                lane!(|a: f64, b: f64| -> f64 { float::min_max_f64(a, b, true) })
+            } else {
+                lane!(|a: f64, b: f64| -> f64 { float::min_max_f64(a, b, false) })
+            };
+            return self.same_type(i, ty, spec, Flow::Any);
+        }
+        let imm = u32::from(ftz) | u32::from(nan) << 1 | u32::from(xorsign) << 2;
+        macro_rules! pick {
+            ($max:expr) => {
+                if imm == 0 {
+                    lane!(|a: f32, b: f32| -> f32 {
+                        float::min_max(a, b, MinMax { max: $max, ftz: false, nan: false, xorsign: false })
+                    })
+                } else {
+                    lane!(|a: f32, b: f32; imm| -> f32 {
+                        float::min_max(a, b, MinMax {
+                            max: $max, ftz: imm & 1 != 0, nan: imm & 2 != 0, xorsign: imm & 4 != 0,
+                        })
+                    })
+                }
+            };
+        }
+        let spec = if max { pick!(true) } else { pick!(false) };
+        match i.operands.len() {
+            3 => self.typed(i, ty, &[ty, ty], spec, Flow::Any, imm),
+            _ => reject("three-operand min/max is not supported"),
+        }
+    }
+}

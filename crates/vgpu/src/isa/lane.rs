@@ -1,0 +1,250 @@
+//! Lane-wise operations: a scalar function applied to the 32 lanes of up to three registers.
+//!
+//! Every operation is compiled three times (baseline x86-64, AVX2 + FMA, AVX-512) from one inlined body, and the
+//! instruction stores the pointer that fits this machine: no dispatch per lane, none per instruction set.
+
+use std::sync::OnceLock;
+
+/// Writes lane results of `f(a, b, c)` to `d` where `mask` has the lane's bit. Pointers are to `[u32; 32]` or
+/// `[u64; 32]` registers; unused ones are not read. `imm` is the instruction's own constant.
+pub type LaneFn = unsafe fn(d: *mut u32, a: *const u32, b: *const u32, c: *const u32, mask: u32, imm: u32);
+
+/// A lane-wise predicate: the mask of lanes for which it holds (inactive lanes are garbage).
+pub type TestFn = unsafe fn(a: *const u32, b: *const u32) -> u32;
+
+/// A type a lane may hold; `Store` is what its register holds.
+pub trait Lane: Copy {
+    type Store: Copy + Default;
+    const WIDE: bool;
+    fn get(s: Self::Store) -> Self;
+    fn put(self) -> Self::Store;
+}
+
+macro_rules! lanes {
+    ($($ty:ty, $store:ty, $wide:expr, |$g:ident| $get:expr, |$p:ident| $put:expr;)+) => { $(
+        impl Lane for $ty {
+            type Store = $store;
+            const WIDE: bool = $wide;
+            #[inline(always)]
+            fn get($g: $store) -> Self { $get }
+            #[inline(always)]
+            fn put(self) -> $store { let $p = self; $put }
+        }
+    )+ };
+}
+lanes! {
+    u8, u32, false, |s| s as u8, |v| v as u32;
+    i8, u32, false, |s| s as i8, |v| v as u32;
+    u16, u32, false, |s| s as u16, |v| v as u32;
+    i16, u32, false, |s| s as i16, |v| v as u16 as u32;
+    u32, u32, false, |s| s, |v| v;
+    i32, u32, false, |s| s as i32, |v| v as u32;
+    u64, u64, true, |s| s, |v| v;
+    i64, u64, true, |s| s as i64, |v| v as u64;
+    f32, u32, false, |s| f32::from_bits(s), |v| v.to_bits();
+    f64, u64, true, |s| f64::from_bits(s), |v| v.to_bits();
+}
+
+/// Stands for an operand the operation does not have.
+impl Lane for () {
+    type Store = ();
+    const WIDE: bool = false;
+    #[inline(always)]
+    fn get((): ()) {}
+    #[inline(always)]
+    fn put(self) {}
+}
+
+pub trait LaneOp {
+    type D: Lane;
+    type A: Lane;
+    type B: Lane;
+    type C: Lane;
+    fn f(a: Self::A, b: Self::B, c: Self::C, imm: u32) -> Self::D;
+}
+
+pub trait TestOp {
+    type T: Lane;
+    fn f(a: Self::T, b: Self::T) -> bool;
+}
+
+#[inline(always)]
+unsafe fn lane_body<O: LaneOp>(
+    d: *mut u32,
+    a: *const u32,
+    b: *const u32,
+    c: *const u32,
+    mask: u32,
+    imm: u32,
+) {
+    type Reg<L> = [<L as Lane>::Store; 32];
+    // SAFETY: the caller passes registers of the widths `O` names (see `Op::Lane`); `()` has no bytes to read.
+    // Operands are copied out before the result is stored, so `d` may be one of them.
+    unsafe {
+        let (a, b, c) =
+            (*a.cast::<Reg<O::A>>(), *b.cast::<Reg<O::B>>(), *c.cast::<Reg<O::C>>());
+        let mut out = [<O::D as Lane>::Store::default(); 32];
+        for l in 0..32 {
+            out[l] = O::f(O::A::get(a[l]), O::B::get(b[l]), O::C::get(c[l]), imm).put();
+        }
+        let d = d.cast::<Reg<O::D>>();
+        if mask == u32::MAX {
+            *d = out;
+        } else {
+            let old = *d;
+            for l in 0..32 {
+                out[l] = if mask >> l & 1 == 1 { out[l] } else { old[l] };
+            }
+            *d = out;
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn test_body<O: TestOp>(a: *const u32, b: *const u32) -> u32 {
+    type Reg<L> = [<L as Lane>::Store; 32];
+    // SAFETY: as in `lane_body`.
+    unsafe {
+        let (a, b) = (*a.cast::<Reg<O::T>>(), *b.cast::<Reg<O::T>>());
+        let mut hit = [0u32; 32];
+        for l in 0..32 {
+            hit[l] = u32::from(O::f(O::T::get(a[l]), O::T::get(b[l]))) << l;
+        }
+        hit.iter().fold(0, |m, h| m | h)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Level {
+    Baseline,
+    Avx2,
+    Avx512,
+}
+
+/// The best instruction set of this machine.
+pub fn level() -> Level {
+    static LEVEL: OnceLock<Level> = OnceLock::new();
+    *LEVEL.get_or_init(|| {
+        #[cfg(target_arch = "x86_64")]
+        {
+            let avx2 = is_x86_feature_detected!("avx2")
+                && is_x86_feature_detected!("fma")
+                && is_x86_feature_detected!("f16c")
+                && is_x86_feature_detected!("bmi2");
+            let avx512 = is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("avx512bw")
+                && is_x86_feature_detected!("avx512dq")
+                && is_x86_feature_detected!("avx512vl");
+            if avx2 && avx512 {
+                return Level::Avx512;
+            }
+            if avx2 {
+                return Level::Avx2;
+            }
+        }
+        Level::Baseline
+    })
+}
+
+/// Defines a function that picks, for the type parameter, the instance compiled for this machine.
+macro_rules! pick_level {
+    ($pick:ident, $bound:ident, $body:ident, $ty:ty, ($($arg:ident: $t:ty),*) $(-> $ret:ty)?) => {
+        #[allow(clippy::missing_safety_doc)]
+        pub fn $pick<O: $bound>() -> $ty {
+            unsafe fn baseline<O: $bound>($($arg: $t),*) $(-> $ret)? {
+                // SAFETY: the caller's promise, passed on.
+                unsafe { $body::<O>($($arg),*) }
+            }
+            #[cfg(target_arch = "x86_64")]
+            {
+                #[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
+                unsafe fn avx2<O: $bound>($($arg: $t),*) $(-> $ret)? {
+                    // SAFETY: the caller's promise, passed on.
+                    unsafe { $body::<O>($($arg),*) }
+                }
+                #[target_feature(
+                    enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt"
+                )]
+                unsafe fn avx512<O: $bound>($($arg: $t),*) $(-> $ret)? {
+                    // SAFETY: the caller's promise, passed on.
+                    unsafe { $body::<O>($($arg),*) }
+                }
+                match level() {
+                    Level::Avx512 => return avx512::<O>,
+                    Level::Avx2 => return avx2::<O>,
+                    Level::Baseline => {}
+                }
+            }
+            baseline::<O>
+        }
+    };
+}
+pick_level!(lane_fn, LaneOp, lane_body, LaneFn,
+    (d: *mut u32, a: *const u32, b: *const u32, c: *const u32, mask: u32, imm: u32));
+pick_level!(test_fn, TestOp, test_body, TestFn, (a: *const u32, b: *const u32) -> u32);
+
+/// A lane function and the widths of its registers: result, then sources.
+#[derive(Clone, Copy, Debug)]
+pub struct LaneSpec {
+    pub f: LaneFn,
+    pub wide: [bool; 4],
+}
+
+pub fn lane_spec<O: LaneOp>() -> LaneSpec {
+    LaneSpec { f: lane_fn::<O>(), wide: [O::D::WIDE, O::A::WIDE, O::B::WIDE, O::C::WIDE] }
+}
+
+/// A test and whether it compares 64-bit registers.
+#[derive(Clone, Copy, Debug)]
+pub struct TestSpec {
+    pub f: TestFn,
+    pub wide: bool,
+}
+
+pub fn test_spec<O: TestOp>() -> TestSpec {
+    TestSpec { f: test_fn::<O>(), wide: O::T::WIDE }
+}
+
+/// `lane!(|a: u32, b: u32| -> u32 { a & b })` is the [`LaneSpec`] of that function; a fourth parameter after `;` is
+/// the instruction's constant.
+macro_rules! lane {
+    (|$a:ident : $ta:ty $(; $imm:ident)?| -> $td:ty $body:block) => {
+        $crate::isa::lane::lane!(@ ($a: $ta, _b: (), _c: ()) ($($imm)?) -> $td $body)
+    };
+    (|$a:ident : $ta:ty, $b:ident : $tb:ty $(; $imm:ident)?| -> $td:ty $body:block) => {
+        $crate::isa::lane::lane!(@ ($a: $ta, $b: $tb, _c: ()) ($($imm)?) -> $td $body)
+    };
+    (|$a:ident : $ta:ty, $b:ident : $tb:ty, $c:ident : $tc:ty $(; $imm:ident)?| -> $td:ty $body:block) => {
+        $crate::isa::lane::lane!(@ ($a: $ta, $b: $tb, $c: $tc) ($($imm)?) -> $td $body)
+    };
+    (@ ($a:ident : $ta:ty, $b:ident : $tb:ty, $c:ident : $tc:ty) () -> $td:ty $body:block) => {
+        $crate::isa::lane::lane!(@ ($a: $ta, $b: $tb, $c: $tc) (_imm) -> $td $body)
+    };
+    (@ ($a:ident : $ta:ty, $b:ident : $tb:ty, $c:ident : $tc:ty) ($imm:ident) -> $td:ty $body:block) => {{
+        struct F;
+        impl $crate::isa::lane::LaneOp for F {
+            type D = $td;
+            type A = $ta;
+            type B = $tb;
+            type C = $tc;
+            #[inline(always)]
+            fn f($a: $ta, $b: $tb, $c: $tc, $imm: u32) -> $td { $body }
+        }
+        $crate::isa::lane::lane_spec::<F>()
+    }};
+}
+pub(crate) use lane;
+
+/// `test!(|a: i32, b| a < b)` is the [`TestSpec`] of that predicate.
+macro_rules! test {
+    (|$a:ident : $t:ty, $b:ident| $body:expr) => {{
+        struct F;
+        impl $crate::isa::lane::TestOp for F {
+            type T = $t;
+            #[inline(always)]
+            fn f($a: $t, $b: $t) -> bool { $body }
+        }
+        $crate::isa::lane::test_spec::<F>()
+    }};
+}
+pub(crate) use test;

@@ -1,0 +1,280 @@
+//! Loads, stores, prefetches, fences, address-space queries.
+
+use super::decode::{Decoded, Decoder, Entity, Mods, Pipe, arity, reject};
+use super::lane::lane;
+use super::op::{Access, Class, Flow, Op, Order, Slot};
+use super::types::{MemType, Scope, Space, Ty};
+use crate::ptx::ast::{Instruction, Operand};
+
+const SPACES: &[(&str, Space)] = &[
+    ("global", Space::Global),
+    ("const", Space::Global),
+    ("shared", Space::Shared),
+    ("shared::cta", Space::Shared),
+    ("local", Space::Local),
+    ("param", Space::Param),
+    ("param::entry", Space::Param),
+    ("param::func", Space::Param),
+];
+
+pub(super) const SCOPES: &[(&str, Scope)] =
+    &[("cta", Scope::Cta), ("cluster", Scope::Cluster), ("gpu", Scope::Gpu), ("sys", Scope::Sys)];
+
+pub(super) fn take_space(m: &mut Mods<'_>) -> Space {
+    m.take_of(SPACES).unwrap_or(Space::Generic)
+}
+
+/// Hints that change speed and nothing else.
+pub(super) fn ignore_cache_hints(m: &mut Mods<'_>) {
+    m.ignore(&["ca", "cg", "cs", "lu", "cv", "wb", "wt", "unified"]);
+    m.ignore_prefix("L1::");
+    m.ignore_prefix("L2::");
+}
+
+impl<'a> Decoder<'a, '_> {
+    pub(super) fn memory(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded<bool> {
+        self.pipe = Pipe::LoadStore;
+        match i.opcode {
+            "ld" | "ldu" => self.load(i, m)?,
+            "st" => self.store(i, m)?,
+            "prefetch" | "prefetchu" | "applypriority" | "discard" | "createpolicy" => {
+                if i.opcode == "discard" || i.opcode == "createpolicy" {
+                    return reject("instruction is not supported");
+                }
+                self.emit(Op::Prefetch, &[], &[]);
+            }
+            "membar" | "fence" => self.fence(i, m)?,
+            "isspacep" => {
+                let space = take_space(m);
+                if space == Space::Generic {
+                    return reject("state space is not supported");
+                }
+                m.finish()?;
+                arity(i, 2)?;
+                let p = self.pred_dst(&i.operands[0])?;
+                let a = self.src(&i.operands[1], Ty::U64)?;
+                self.emit(Op::IsSpace { space }, &[p], &[a]);
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn order(m: &mut Mods<'a>) -> (Order, Scope) {
+        let order = m
+            .take_of(&[
+                ("weak", Order::Weak),
+                ("volatile", Order::Volatile),
+                ("mmio", Order::Volatile),
+                ("relaxed", Order::Relaxed),
+                ("acquire", Order::Acquire),
+                ("release", Order::Release),
+            ])
+            .unwrap_or_default();
+        (order, m.take_of(SCOPES).unwrap_or_default())
+    }
+
+    fn access(&mut self, m: &mut Mods<'a>) -> Decoded<Access> {
+        let (order, scope) = Self::order(m);
+        let space = take_space(m);
+        let non_coherent = m.take("nc");
+        ignore_cache_hints(m);
+        let vector = m.take_of(&[("v2", 2), ("v4", 4), ("v8", 8)]).unwrap_or(1);
+        let ty = m.ty()?;
+        m.finish()?;
+        if ty.bits() > 64 || ty.bits() < 8 {
+            return reject("element type is not supported in memory");
+        }
+        Ok(Access { space, ty: MemType::of(ty), vector, order, scope, non_coherent, offset: 0 })
+    }
+
+    /// The registers of `{a, b}` or of a single operand.
+    fn elements(&self, operand: &Operand<'a>, vector: u8) -> Decoded<Vec<Operand<'a>>> {
+        match (operand, vector) {
+            (Operand::Vector(parts), n) if parts.len() == n as usize => Ok(parts.clone()),
+            (Operand::Vector(_), _) => reject("vector has the wrong number of elements"),
+            (one, 1) => Ok(vec![one.clone()]),
+            _ => reject("vector operand expected"),
+        }
+    }
+
+    /// A register that may be wider than the element, as loads and stores allow.
+    fn element_register(&mut self, operand: &Operand<'a>, ty: MemType, result: bool) -> Decoded<Slot> {
+        if matches!(operand, Operand::Sink) && result {
+            return Ok(self.fresh(ty.ty.class()));
+        }
+        let slot = match self.any_register(operand) {
+            Ok((slot, _)) => slot,
+            Err(e) if result => return Err(e),
+            Err(_) => self.src(operand, ty.ty)?,
+        };
+        if slot.class() == Class::Pred || (ty.bytes == 8 && !slot.is_wide()) {
+            return reject("register is too narrow for the element");
+        }
+        Ok(slot)
+    }
+
+    fn load(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+        let mut access = self.access(m)?;
+        // A cache-policy operand may follow.
+        if !(2..=3).contains(&i.operands.len()) {
+            return reject("takes 2 operands");
+        }
+        let elements = self.elements(&i.operands[0], access.vector)?;
+        let mut results = Vec::new();
+        for e in &elements {
+            results.push(self.element_register(e, access.ty, true)?);
+        }
+        if access.space == Space::Param {
+            if let Some((entity, offset)) = self.param_operand(&i.operands[1]) {
+                return self.load_param(&entity, offset, &results, access);
+            }
+            if !self.entry {
+                return reject("ld.param through a register is for kernel parameters only");
+            }
+        }
+        let (address, offset, _) = self.address(&i.operands[1])?;
+        access.offset = offset;
+        self.emit(Op::Load(access), &results, &[address]);
+        Ok(())
+    }
+
+    fn param_operand(&self, operand: &Operand<'a>) -> Option<(Entity, i64)> {
+        let Operand::Address { parts, offset } = operand else { return None };
+        let [Operand::Name { name, .. }] = &parts[..] else { return None };
+        match self.lookup(name)? {
+            Entity::Reg { .. } => None,
+            entity => Some((entity, *offset)),
+        }
+    }
+
+    fn load_param(&mut self, entity: &Entity, offset: i64, results: &[Slot], access: Access) -> Decoded {
+        let ty = access.ty;
+        match entity {
+            Entity::KernelParam { offset: base } => {
+                self.pipe = Pipe::Move;
+                let Ok(at) = u32::try_from(i64::from(*base) + offset) else {
+                    return reject("parameter offset is out of range");
+                };
+                self.emit(Op::LoadParam { ty, vector: access.vector, offset: at }, results, &[]);
+                Ok(())
+            }
+            Entity::ParamWords { words, bytes } => {
+                self.pipe = Pipe::Move;
+                for (n, d) in results.iter().enumerate() {
+                    let at = offset + n as i64 * i64::from(ty.bytes);
+                    let (word, shift) = word_of(at, ty, *bytes)?;
+                    match (ty.bytes, d.is_wide()) {
+                        (8, _) => {
+                            self.emit(Op::Pack { bits: 32 }, &[*d], &[words[word], words[word + 1]]);
+                        }
+                        (4, false) => self.copy(*d, words[word])?,
+                        (_, false) => {
+                            let imm = shift | u32::from(ty.bytes) << 8 | u32::from(ty.signed) << 16;
+                            let spec = lane!(|a: u32; imm| -> u32 {
+                                let bits = (imm >> 8 & 0xff) * 8;
+                                let v = (a >> (imm & 0xff)) << (32 - bits);
+                                if imm >> 16 == 1 { ((v as i32) >> (32 - bits)) as u32 } else { v >> (32 - bits) }
+                            });
+                            self.lane(spec, Flow::Any, imm, *d, &[words[word]])?;
+                        }
+                        (_, true) => return reject("ld.param into a wider register is not supported"),
+                    }
+                }
+                Ok(())
+            }
+            _ => reject("ld.param of something that is not a parameter"),
+        }
+    }
+
+    fn store(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+        let mut access = self.access(m)?;
+        if !(2..=3).contains(&i.operands.len()) {
+            return reject("takes 2 operands");
+        }
+        let elements = self.elements(&i.operands[1], access.vector)?;
+        let mut values = Vec::new();
+        for e in &elements {
+            values.push(self.element_register(e, access.ty, false)?);
+        }
+        if access.space == Space::Param {
+            return match self.param_operand(&i.operands[0]) {
+                Some((Entity::ParamWords { words, bytes }, offset)) => {
+                    self.store_param(&words, bytes, offset, &values, access.ty)
+                }
+                _ => reject("st.param needs a call parameter or a return value"),
+            };
+        }
+        let (address, offset, _) = self.address(&i.operands[0])?;
+        access.offset = offset;
+        let sources = [&[address], &values[..]].concat();
+        self.emit(Op::Store(access), &[], &sources);
+        Ok(())
+    }
+
+    fn store_param(&mut self, words: &[Slot], bytes: u32, offset: i64, values: &[Slot], ty: MemType) -> Decoded {
+        self.pipe = Pipe::Move;
+        for (n, v) in values.iter().enumerate() {
+            let at = offset + n as i64 * i64::from(ty.bytes);
+            let (word, shift) = word_of(at, ty, bytes)?;
+            match (ty.bytes, v.is_wide()) {
+                (8, _) => {
+                    self.emit(Op::Unpack { bits: 32 }, &[words[word], words[word + 1]], &[*v]);
+                }
+                (4, false) => self.copy(words[word], *v)?,
+                (_, false) => {
+                    let imm = shift | u32::from(ty.bytes) << 8;
+                    let spec = lane!(|a: u32, old: u32; imm| -> u32 {
+                        let mask = (u32::MAX >> (32 - (imm >> 8) * 8)) << (imm & 0xff);
+                        old & !mask | (a << (imm & 0xff)) & mask
+                    });
+                    // The first part of a word need not keep what nobody has written.
+                    if shift == 0 {
+                        let whole = lane!(|a: u32; imm| -> u32 { a & (u32::MAX >> (32 - (imm >> 8) * 8)) });
+                        self.lane(whole, Flow::Any, imm, words[word], &[*v])?;
+                    } else {
+                        self.lane(spec, Flow::Any, imm, words[word], &[*v, words[word]])?;
+                    }
+                }
+                (_, true) => return reject("st.param from a wider register is not supported"),
+            }
+        }
+        Ok(())
+    }
+
+    fn fence(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+        self.pipe = Pipe::Sync;
+        let (order, scope) = if i.opcode == "membar" {
+            let scope = m.take_of(&[("cta", Scope::Cta), ("gl", Scope::Gpu), ("sys", Scope::Sys)]);
+            if m.has("proxy") || scope.is_none() {
+                return reject("form of membar is not supported");
+            }
+            (Order::SeqCst, scope.unwrap_or_default())
+        } else {
+            if m.take("mbarrier_init") {
+                m.take("release");
+            } else if m.has("proxy") {
+                return reject("proxy fences are not supported");
+            }
+            let order = m.take_of(&[
+                ("sc", Order::SeqCst),
+                ("acq_rel", Order::AcqRel),
+                ("acquire", Order::Acquire),
+                ("release", Order::Release),
+            ]);
+            (order.unwrap_or(Order::AcqRel), m.take_of(SCOPES).unwrap_or_default())
+        };
+        m.finish()?;
+        self.emit(Op::Fence { scope, order }, &[], &[]);
+        Ok(())
+    }
+}
+
+/// Word and bit shift of a parameter access; it may not straddle words unless it is one of eight bytes.
+fn word_of(at: i64, ty: MemType, bytes: u32) -> Decoded<(usize, u32)> {
+    let size = i64::from(ty.bytes);
+    if at < 0 || at + size > i64::from(bytes.next_multiple_of(4)) || at % size.min(4) != 0 {
+        return reject("parameter access is out of range or misaligned");
+    }
+    Ok(((at / 4) as usize, (at % 4) as u32 * 8))
+}

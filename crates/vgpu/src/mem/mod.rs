@@ -1,0 +1,3 @@
+//! Memory of the virtual GPU.
+
+pub mod window;

@@ -1,0 +1,505 @@
+//! PTX text to [`Module`].
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::source::{SourceMap, SourceReader};
+use super::{Diagnostic, FidelityReport, FidelityRow, Function, Kernel, LoadError, Module, ModuleVariable, Param};
+use super::{flow, registers};
+use crate::isa::decode::{Callee, ConstantPool, Decoder, Entity, Fidelity, Meta, Pipe};
+use crate::isa::op::{Class, Inst, Op, Slot};
+use crate::isa::types::Ty;
+use crate::ptx::ast::{self, Init, Space, Statement, Variable};
+
+/// Limits that keep a hostile file from costing memory; far above what hardware has.
+const MAX_LOCAL_BYTES: u64 = 1 << 20;
+const MAX_SHARED_BYTES: u64 = 1 << 30;
+const MAX_VARIABLE_BYTES: u64 = 1 << 32;
+const MAX_FUNCTIONS: usize = 4096;
+const MAX_DIAGNOSTICS: usize = 1000;
+
+/// Reads and decodes a module, or lists everything that stands against it.
+pub fn load(text: &str) -> Result<Module, LoadError> {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    let ast = crate::ptx::parse(text).map_err(|e| LoadError {
+        diagnostics: vec![Diagnostic {
+            line: e.pos.line,
+            column: e.pos.column,
+            message: e.message,
+            instruction: None,
+            function: None,
+            source: Vec::new(),
+        }],
+    })?;
+    let mut loader = Loader::new(&ast);
+    loader.variables();
+    let mut kernels = Vec::new();
+    for f in &ast.functions {
+        if f.entry && f.body.is_some() {
+            kernels.extend(loader.kernel(f));
+        }
+    }
+    if kernels.is_empty() && loader.diagnostics.is_empty() {
+        loader.report(ast::Pos { line: 1, column: 1 }, "module has no kernel (.entry)");
+    }
+    if !loader.diagnostics.is_empty() {
+        let mut diagnostics = loader.diagnostics;
+        diagnostics.sort_by_key(|d| (d.line, d.column));
+        diagnostics.dedup();
+        return Err(LoadError { diagnostics });
+    }
+    let mut ignored: Vec<String> = ast.ignored.iter().map(|(w, _)| (*w).to_string()).collect();
+    ignored.sort_unstable();
+    ignored.dedup();
+    loader.fidelity.ignored_directives = ignored;
+    Ok(Module {
+        id: NEXT.fetch_add(1, Ordering::Relaxed),
+        target: ast.target.to_string(),
+        version: ast.version,
+        kernels,
+        variables: loader.module_variables,
+        sources: loader.sources,
+        fidelity: loader.fidelity,
+    })
+}
+
+struct Loader<'m, 'a> {
+    ast: &'m ast::Module<'a>,
+    by_name: HashMap<&'a str, &'m ast::Function<'a>>,
+    labels: HashMap<&'a str, String>,
+    module_variables: Vec<ModuleVariable>,
+    sources: SourceMap,
+    fidelity: FidelityReport,
+    /// Instructions already counted for the fidelity report, by PTX position.
+    counted: std::collections::HashSet<(u32, u32)>,
+    diagnostics: Vec<Diagnostic>,
+}
+
+/// Shared memory of one kernel, growing as its functions are read.
+#[derive(Default)]
+struct SharedLayout<'a> {
+    offsets: HashMap<&'a str, u32>,
+    named: Vec<(u32, u32, String)>,
+    bytes: u64,
+    dynamic_align: u32,
+}
+
+impl<'m, 'a> Loader<'m, 'a> {
+    fn new(ast: &'m ast::Module<'a>) -> Self {
+        let mut by_name: HashMap<&'a str, &'m ast::Function<'a>> = HashMap::new();
+        for f in &ast.functions {
+            // A definition wins over a declaration of the same name.
+            if f.body.is_some() || !by_name.contains_key(f.name) {
+                by_name.insert(f.name, f);
+            }
+        }
+        Loader {
+            ast,
+            by_name,
+            labels: ast.debug_strings.iter().map(|(l, s)| (*l, s.clone())).collect(),
+            module_variables: Vec::new(),
+            sources: SourceMap::new(ast),
+            fidelity: FidelityReport::default(),
+            counted: std::collections::HashSet::new(),
+            diagnostics: Vec::new(),
+        }
+    }
+
+    fn report(&mut self, pos: ast::Pos, message: impl Into<String>) {
+        self.report_at(pos, message, None, None, 0);
+    }
+
+    fn report_at(
+        &mut self,
+        pos: ast::Pos,
+        message: impl Into<String>,
+        instruction: Option<String>,
+        function: Option<&str>,
+        loc: u32,
+    ) {
+        if self.diagnostics.len() < MAX_DIAGNOSTICS {
+            self.diagnostics.push(Diagnostic {
+                line: pos.line,
+                column: pos.column,
+                message: message.into(),
+                instruction,
+                function: function.map(str::to_string),
+                source: self.sources.stack(loc),
+            });
+        }
+    }
+
+    /// Size in bytes of a variable, if it has one that fits.
+    fn size_of(v: &Variable<'_>) -> Option<u64> {
+        let element = u64::from(Ty::parse(v.ty)?.bytes()).checked_mul(u64::from(v.vector))?;
+        v.dims.iter().try_fold(element, |n, d| n.checked_mul(*d))
+    }
+
+    fn align_of(v: &Variable<'_>) -> u32 {
+        let natural = Ty::parse(v.ty).map_or(1, Ty::bytes) * v.vector;
+        let align = v.align.unwrap_or(natural).max(1);
+        if align.is_power_of_two() && align <= 4096 { align } else { natural.max(1) }
+    }
+
+    /// Module-level `.global` and `.const` variables, all of them: they may point to each other.
+    fn variables(&mut self) {
+        let mut index = HashMap::new();
+        for v in &self.ast.variables {
+            if !matches!(v.space, Space::Global | Space::Const) {
+                continue;
+            }
+            let Some(declared) = Self::size_of(v) else {
+                self.report(v.pos, format!("variable `{}` has an unknown type or size", v.name));
+                continue;
+            };
+            let element = Ty::parse(v.ty).map_or(1, Ty::bytes);
+            let bytes = declared.max(u64::from(element) * v.init.len() as u64);
+            if bytes > MAX_VARIABLE_BYTES {
+                self.report(v.pos, format!("variable `{}` is too large", v.name));
+                continue;
+            }
+            index.insert(v.name, self.module_variables.len() as u32);
+            self.module_variables.push(ModuleVariable {
+                name: v.name.to_string(),
+                align: Self::align_of(v),
+                bytes,
+                init: Vec::new(),
+                relocations: Vec::new(),
+                constant: v.space == Space::Const,
+            });
+        }
+        for v in &self.ast.variables {
+            let Some(&at) = index.get(v.name) else { continue };
+            let element = Ty::parse(v.ty).map_or(1, Ty::bytes) as usize;
+            let mut init = Vec::with_capacity(v.init.len() * element);
+            let mut relocations = Vec::new();
+            for value in &v.init {
+                let bits = match value {
+                    Init::Int(x) => *x,
+                    Init::F32(x) if element == 8 => f64::from(f32::from_bits(*x)).to_bits(),
+                    Init::F32(x) => u64::from(*x),
+                    Init::F64(x) if element == 4 => u64::from((f64::from_bits(*x) as f32).to_bits()),
+                    Init::F64(x) => *x,
+                    Init::Address { name, offset, .. } => {
+                        match index.get(name) {
+                            Some(target) if element == 8 => {
+                                relocations.push((init.len() as u64, *target, *offset));
+                            }
+                            _ => self.report(v.pos, format!("initialiser refers to `{name}`, which has no address")),
+                        }
+                        0
+                    }
+                };
+                init.extend_from_slice(&bits.to_le_bytes()[..element.min(8)]);
+            }
+            self.module_variables[at as usize].init = init;
+            self.module_variables[at as usize].relocations = relocations;
+        }
+    }
+
+    fn kernel(&mut self, entry: &'m ast::Function<'a>) -> Option<Kernel> {
+        let before = self.diagnostics.len();
+        let mut constants = ConstantPool::default();
+        let mut shared = SharedLayout::default();
+        // Functions reachable from the entry, in order of first call.
+        let mut order: Vec<&'m ast::Function<'a>> = vec![entry];
+        let mut functions: Vec<Function> = Vec::new();
+        let mut next = 0;
+        while next < order.len() {
+            let f = order[next];
+            if order.len() > MAX_FUNCTIONS {
+                self.report(f.pos, "too many functions");
+                return None;
+            }
+            functions.push(self.function(f, next == 0, &mut constants, &mut shared, &mut order)?);
+            next += 1;
+        }
+        let mut first = 0;
+        for f in &mut functions {
+            f.first = first;
+            first += f.insts.len() as u32;
+        }
+        let (params, param_bytes) = kernel_params(entry)?;
+        let dynamic = shared.bytes.next_multiple_of(u64::from(shared.dynamic_align.max(16)));
+        if shared.bytes > MAX_SHARED_BYTES {
+            self.report(entry.pos, "static shared memory is larger than any GPU has");
+        }
+        if self.diagnostics.len() > before {
+            return None;
+        }
+        let directive = |name: &str| entry.directives.iter().find(|(d, _)| *d == name).map(|(_, n)| n);
+        let dims = |n: &Vec<u64>| {
+            let d = |i: usize| n.get(i).copied().unwrap_or(1).min(u64::from(u32::MAX)) as u32;
+            [d(0), d(1), d(2)]
+        };
+        let required_threads = directive(".reqntid").map(dims);
+        let max_threads = directive(".maxntid").map(dims).map(|d| d.iter().fold(1u32, |a, b| a.saturating_mul(*b)));
+        Some(Kernel {
+            name: entry.name.to_string(),
+            params,
+            param_bytes,
+            shared_bytes: shared.bytes as u32,
+            max_threads,
+            required_threads,
+            functions,
+            constants: constants.entries,
+            constant_units: constants.units,
+            dynamic_shared: dynamic as u32,
+            shared_variables: shared.named,
+        })
+    }
+
+    fn function(
+        &mut self,
+        f: &'m ast::Function<'a>,
+        entry: bool,
+        constants: &mut ConstantPool,
+        shared: &mut SharedLayout<'a>,
+        order: &mut Vec<&'m ast::Function<'a>>,
+    ) -> Option<Function> {
+        let labels = std::mem::take(&mut self.labels);
+        let mut sources = std::mem::take(&mut self.sources);
+        let label_refs: HashMap<&'a str, &str> = labels.iter().map(|(l, s)| (*l, s.as_str())).collect();
+        let mut reader = SourceReader::new(&mut sources, &label_refs, f.name);
+        let by_name = &self.by_name;
+        let mut callees = |name: &str| {
+            let target = *by_name.get(name)?;
+            target.body.as_ref()?;
+            let index = order.iter().position(|o| o.name == target.name).unwrap_or_else(|| {
+                order.push(target);
+                order.len() - 1
+            });
+            let bytes = |vs: &[Variable<'_>]| vs.iter().map(|v| Self::size_of(v).unwrap_or(0) as u32).collect();
+            Some(Callee { index: index as u32, params: bytes(&target.params), returns: bytes(&target.returns) })
+        };
+        let mut decoder = Decoder::new(entry, constants, &mut callees);
+        let mut problems: Vec<(ast::Pos, String, Option<String>, u32)> = Vec::new();
+        let mut local = LocalLayout::default();
+
+        // Names of the module, then the function's own.
+        let mut memory = 0u32;
+        for v in &self.ast.variables {
+            match v.space {
+                Space::Global | Space::Const => {
+                    if Self::size_of(v).is_some_and(|n| n <= MAX_VARIABLE_BYTES) {
+                        decoder.declare_outer(v.name, Entity::Memory { variable: memory });
+                        memory += 1;
+                    }
+                }
+                Space::Shared => match declare_shared(v, shared) {
+                    Ok(entity) => decoder.declare_outer(v.name, entity),
+                    Err(message) => problems.push((v.pos, message, None, 0)),
+                },
+                _ => {}
+            }
+        }
+        let mut parameters: Vec<Slot> = Vec::new();
+        if entry {
+            if let Some((params, _)) = kernel_params(f) {
+                for (v, p) in f.params.iter().zip(params) {
+                    decoder.declare(v.name, Entity::KernelParam { offset: p.offset });
+                }
+            } else {
+                problems.push((f.pos, "kernel parameter has an unknown type or is too large".into(), None, 0));
+            }
+        } else {
+            for (vs, is_return) in [(&f.params, false), (&f.returns, true)] {
+                for v in vs {
+                    match param_words(&mut decoder, v) {
+                        Some((words, bytes)) => {
+                            if is_return {
+                                decoder.returns.extend(&words);
+                            } else {
+                                parameters.extend(&words);
+                            }
+                            decoder.declare(v.name, Entity::ParamWords { words, bytes });
+                        }
+                        None => problems.push((v.pos, "parameter has an unknown type or is too large".into(), None, 0)),
+                    }
+                }
+            }
+        }
+        // Branch tables are named before or after their use.
+        for s in f.body.iter().flatten() {
+            if let Statement::BranchTargets(name, targets) = s {
+                decoder.branch_targets.insert(name, targets.clone());
+            }
+        }
+        let mut report = std::mem::take(&mut self.fidelity);
+        for s in f.body.iter().flatten() {
+            match s {
+                Statement::Open => decoder.open_scope(),
+                Statement::Close => decoder.close_scope(),
+                Statement::Label(name, pos) => {
+                    let at = decoder.insts.len() as u32;
+                    if decoder.labels.insert(name, at).is_some() {
+                        problems.push((*pos, format!("label `{name}` is defined twice"), None, decoder.loc));
+                    }
+                }
+                Statement::Declare(v) => {
+                    let result = match v.space {
+                        Space::Reg => decoder.declare_registers(v).map_err(|e| e.0),
+                        Space::Param => match param_words(&mut decoder, v) {
+                            Some((words, bytes)) => {
+                                decoder.declare(v.name, Entity::ParamWords { words, bytes });
+                                Ok(())
+                            }
+                            None => Err("parameter has an unknown type or is too large".to_string()),
+                        },
+                        Space::Local => local.add(v).map(|offset| decoder.declare(v.name, Entity::Local { offset })),
+                        Space::Shared => declare_shared(v, shared).map(|e| decoder.declare(v.name, e)),
+                        Space::Global | Space::Const => Err("global variable inside a function".to_string()),
+                    };
+                    if let Err(message) = result {
+                        problems.push((v.pos, message, None, decoder.loc));
+                    }
+                }
+                Statement::Loc(loc) => decoder.loc = reader.directive(loc),
+                Statement::Instruction(i) => {
+                    let mnemonic = || if i.modifiers.is_empty() { i.opcode.to_string() } else { format!("{}.{}", i.opcode, i.modifiers) };
+                    match decoder.instruction(i) {
+                        Ok(()) => {
+                            if self.counted.insert((i.pos.line, i.pos.column)) {
+                                let row = report
+                                    .instructions
+                                    .entry(mnemonic())
+                                    .or_insert(FidelityRow { fidelity: Fidelity::Exact, count: 0 });
+                                row.count += 1;
+                                row.fidelity = row.fidelity.max(decoder.fidelity);
+                            }
+                        }
+                        Err(e) => problems.push((i.pos, e.0, Some(mnemonic()), decoder.loc)),
+                    }
+                }
+                Statement::BranchTargets(..) | Statement::CallPrototype(_) => {}
+            }
+        }
+        self.fidelity = report;
+        // Falling off the end is a return.
+        let returns = decoder.returns.clone();
+        decoder.begin(f.pos.line);
+        decoder.pipe = Pipe::Control;
+        if entry {
+            decoder.emit(Op::Exit, &[], &[]);
+        } else {
+            decoder.emit(Op::Return, &[], &returns);
+        }
+        let pending = std::mem::take(&mut decoder.pending);
+        for (at, names, pos) in pending {
+            let mut targets = Vec::new();
+            for name in names {
+                match decoder.labels.get(name) {
+                    Some(t) => targets.push(*t),
+                    None => problems.push((pos, format!("unknown label `{name}`"), None, 0)),
+                }
+            }
+            match &mut decoder.insts[at].op {
+                Op::Branch { target } => *target = targets.first().copied().unwrap_or(0),
+                Op::BranchIndexed { targets: t } => *t = targets.into(),
+                _ => {}
+            }
+        }
+        let Decoder { mut insts, metas, registers, .. } = decoder;
+        let failed = !problems.is_empty();
+        self.labels = labels;
+        self.sources = sources;
+        for (pos, message, instruction, loc) in problems {
+            self.report_at(pos, message, instruction, Some(f.name), loc);
+        }
+        if failed {
+            // Go on with an empty body: other functions may have something to say as well.
+            insts.clear();
+            return Some(Function {
+                name: f.name.to_string(),
+                insts: vec![Inst::new(Op::Exit, &[], &[])],
+                metas: vec![Meta { line: 0, loc: 0, pipe: Pipe::Control, flops: 0 }],
+                blocks: Vec::new(),
+                block_of: vec![0],
+                frame: registers::Frame::default(),
+                params: Vec::new(),
+                local_bytes: 0,
+                local_variables: Vec::new(),
+                first: 0,
+            });
+        }
+        let blocks = flow::split(&mut insts);
+        let frame = registers::allocate(&mut insts, &blocks, &registers, &mut parameters);
+        let mut block_of = vec![0u32; insts.len()];
+        for (b, block) in blocks.iter().enumerate() {
+            block_of[block.start as usize..block.end as usize].fill(b as u32);
+        }
+        Some(Function {
+            name: f.name.to_string(),
+            insts,
+            metas,
+            blocks,
+            block_of,
+            frame,
+            params: parameters,
+            local_bytes: (local.bytes as u32).next_multiple_of(16),
+            local_variables: local.named,
+            first: 0,
+        })
+    }
+}
+
+#[derive(Default)]
+struct LocalLayout {
+    bytes: u64,
+    named: Vec<(u32, u32, String)>,
+}
+
+impl LocalLayout {
+    fn add(&mut self, v: &Variable<'_>) -> Result<u32, String> {
+        let size = Loader::size_of(v).ok_or_else(|| format!("variable `{}` has an unknown type", v.name))?;
+        let at = self.bytes.next_multiple_of(u64::from(Loader::align_of(v)));
+        if at + size > MAX_LOCAL_BYTES {
+            return Err(format!("local variable `{}` is too large", v.name));
+        }
+        self.bytes = at + size;
+        self.named.push((at as u32, size as u32, v.name.to_string()));
+        Ok(at as u32)
+    }
+}
+
+fn declare_shared<'a>(v: &Variable<'a>, shared: &mut SharedLayout<'a>) -> Result<Entity, String> {
+    if v.external || v.dims.first() == Some(&0) {
+        shared.dynamic_align = shared.dynamic_align.max(Loader::align_of(v));
+        return Ok(Entity::DynamicShared);
+    }
+    if let Some(offset) = shared.offsets.get(v.name) {
+        return Ok(Entity::Shared { offset: *offset });
+    }
+    let size = Loader::size_of(v).ok_or_else(|| format!("variable `{}` has an unknown type", v.name))?;
+    let at = shared.bytes.next_multiple_of(u64::from(Loader::align_of(v)));
+    if size > MAX_SHARED_BYTES || at + size > MAX_SHARED_BYTES {
+        return Err(format!("shared variable `{}` is larger than any GPU's shared memory", v.name));
+    }
+    shared.bytes = at + size;
+    shared.offsets.insert(v.name, at as u32);
+    shared.named.push((at as u32, size as u32, v.name.to_string()));
+    Ok(Entity::Shared { offset: at as u32 })
+}
+
+/// Registers for the words of a parameter; limited, since hardware limits parameters to a few KiB.
+fn param_words(decoder: &mut Decoder<'_, '_>, v: &Variable<'_>) -> Option<(Vec<Slot>, u32)> {
+    let bytes = Loader::size_of(v).filter(|n| *n <= 4096)? as u32;
+    let words = (0..bytes.div_ceil(4)).map(|_| decoder.fresh(Class::R32)).collect();
+    Some((words, bytes))
+}
+
+fn kernel_params(f: &ast::Function<'_>) -> Option<(Vec<Param>, u32)> {
+    let mut at = 0u64;
+    let mut params = Vec::new();
+    for v in &f.params {
+        let bytes = Loader::size_of(v).filter(|n| *n <= 32768)?;
+        let align = Loader::align_of(v);
+        at = at.next_multiple_of(u64::from(align));
+        params.push(Param { name: v.name.to_string(), offset: at as u32, bytes: bytes as u32, align });
+        at += bytes;
+        if at > 65536 {
+            return None;
+        }
+    }
+    Some((params, at as u32))
+}

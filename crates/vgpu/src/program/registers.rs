@@ -1,0 +1,227 @@
+//! Liveness, and places in the frame for virtual registers.
+//!
+//! PTX is in near-SSA form: thousands of registers, few alive at once. Registers whose lifetimes do not overlap
+//! share a place, which keeps the register file of a warp in the cache. Lanes are independent columns and each
+//! follows one path of the flow graph, so sharing is as safe under divergence as in a scalar machine.
+//!
+//! A register that may be read before it is written keeps a place of its own: its "never written" state must stay
+//! visible to the checks.
+
+use super::flow::Block;
+use crate::isa::op::{Base, Class, Guard, Inst, Op, Slot};
+
+/// The frame of a function.
+#[derive(Debug, Default)]
+pub struct Frame {
+    /// 128-byte units.
+    pub units: u32,
+    pub preds: u32,
+    /// Registers some path reads before any write.
+    pub undefined: Vec<Slot>,
+}
+
+/// A dense bit set per block.
+struct Sets {
+    words: usize,
+    bits: Vec<u64>,
+}
+
+impl Sets {
+    fn new(blocks: usize, registers: usize) -> Sets {
+        let words = registers.div_ceil(64).max(1);
+        Sets { words, bits: vec![0; words * blocks] }
+    }
+
+    fn row(&self, b: usize) -> &[u64] {
+        &self.bits[b * self.words..(b + 1) * self.words]
+    }
+
+    fn row_mut(&mut self, b: usize) -> &mut [u64] {
+        &mut self.bits[b * self.words..(b + 1) * self.words]
+    }
+}
+
+fn contains(row: &[u64], r: usize) -> bool {
+    row[r / 64] >> (r % 64) & 1 == 1
+}
+
+fn insert(row: &mut [u64], r: usize) {
+    row[r / 64] |= 1 << (r % 64);
+}
+
+/// Uses and definitions of an instruction: `visit(register, is_definition)`. A guarded definition is also a use:
+/// lanes it skips keep the old value.
+fn visit(inst: &Inst, guard_slot: Option<usize>, mut f: impl FnMut(usize, bool)) {
+    if let Some(p) = guard_slot {
+        f(p, false);
+    }
+    for s in inst.sources() {
+        if s.is_frame() {
+            f(s.index(), false);
+        }
+    }
+    for d in inst.results() {
+        if d.is_frame() {
+            if guard_slot.is_some() {
+                f(d.index(), false);
+            }
+            f(d.index(), true);
+        }
+    }
+}
+
+fn guard_of(inst: &Inst) -> Option<usize> {
+    (!inst.guard.is_always()).then(|| inst.guard.pred())
+}
+
+/// Blocks × registers beyond which liveness is not computed and every register keeps its own place.
+const MAX_SET_BITS: usize = 1 << 28;
+
+/// Gives every register a place and rewrites the instructions. `parameters` are written by the caller.
+pub fn allocate(
+    insts: &mut [Inst],
+    blocks: &[Block],
+    registers: &[(Class, u32)],
+    parameters: &mut [Slot],
+) -> Frame {
+    let n = registers.len();
+    let small = n.saturating_mul(blocks.len()) <= MAX_SET_BITS;
+    let (live_in, live_out) = if small { liveness(insts, blocks, n) } else { (Sets::new(1, n), Sets::new(1, n)) };
+    let mut interval = vec![(u32::MAX, 0u32); n];
+    let mut widen = |r: usize, at: u32| {
+        let (start, end) = &mut interval[r];
+        *start = (*start).min(at);
+        *end = (*end).max(at);
+    };
+    for (b, block) in blocks.iter().enumerate() {
+        for i in block.start..block.end {
+            let inst = &insts[i as usize];
+            // Results of a lane function may take the place of its sources; others write before they have read all.
+            let late = u32::from(!matches!(inst.op, Op::Lane { .. }));
+            visit(inst, guard_of(inst), |r, is_def| widen(r, i * 2 + if is_def { 1 } else { late }));
+        }
+        if small {
+            for (r, _) in registers.iter().enumerate() {
+                if contains(live_in.row(b), r) {
+                    widen(r, block.start * 2);
+                }
+                if contains(live_out.row(b), r) {
+                    widen(r, block.end * 2);
+                }
+            }
+        }
+    }
+    let end = insts.len() as u32 * 2 + 1;
+    let entry_live = |r: usize| small && contains(live_in.row(0), r);
+    let mut undefined: Vec<usize> = (0..n).filter(|r| entry_live(*r) || (!small && interval[*r].0 != u32::MAX)).collect();
+    for r in undefined.iter().copied().chain(parameters.iter().map(|p| p.index())) {
+        interval[r] = (0, end);
+    }
+    undefined.retain(|r| !parameters.iter().any(|p| p.index() == *r));
+
+    let place = assign(registers, &interval);
+    let slot_of = |s: Slot| if s.is_frame() { s.with_index(place.index[s.index()]) } else { s };
+    for inst in insts.iter_mut() {
+        inst.map_registers(slot_of);
+        if !inst.guard.is_always() {
+            inst.guard = Guard::new(place.index[inst.guard.pred()], inst.guard.negated());
+        }
+    }
+    for p in parameters.iter_mut() {
+        *p = slot_of(*p);
+    }
+    let undefined = undefined
+        .into_iter()
+        .map(|r| Slot::new(registers[r].0, Base::Frame, place.index[r]))
+        .collect();
+    Frame { units: place.units, preds: place.preds, undefined }
+}
+
+fn liveness(insts: &[Inst], blocks: &[Block], n: usize) -> (Sets, Sets) {
+    let mut uses = Sets::new(blocks.len(), n);
+    let mut defs = Sets::new(blocks.len(), n);
+    for (b, block) in blocks.iter().enumerate() {
+        for inst in &insts[block.start as usize..block.end as usize] {
+            visit(inst, guard_of(inst), |r, is_def| {
+                if is_def {
+                    insert(defs.row_mut(b), r);
+                } else if !contains(defs.row(b), r) {
+                    insert(uses.row_mut(b), r);
+                }
+            });
+        }
+    }
+    let mut live_in = Sets::new(blocks.len(), n);
+    let mut live_out = Sets::new(blocks.len(), n);
+    let mut by_priority: Vec<usize> = (0..blocks.len()).collect();
+    by_priority.sort_unstable_by_key(|b| std::cmp::Reverse(blocks[*b].priority));
+    let mut changed = true;
+    while changed {
+        changed = false;
+        for &b in &by_priority {
+            for s in &blocks[b].successors {
+                for w in 0..live_out.words {
+                    let incoming = live_in.row(*s as usize)[w];
+                    live_out.row_mut(b)[w] |= incoming;
+                }
+            }
+            for w in 0..live_in.words {
+                let new = uses.row(b)[w] | (live_out.row(b)[w] & !defs.row(b)[w]);
+                if new != live_in.row(b)[w] {
+                    live_in.row_mut(b)[w] = new;
+                    changed = true;
+                }
+            }
+        }
+    }
+    (live_in, live_out)
+}
+
+struct Places {
+    index: Vec<u32>,
+    units: u32,
+    preds: u32,
+}
+
+/// Linear scan: registers in order of birth take the lowest place whose last holder is dead. 64-bit ones lie
+/// below the 32-bit ones, so that each is aligned.
+fn assign(registers: &[(Class, u32)], interval: &[(u32, u32)]) -> Places {
+    let mut index = vec![0u32; registers.len()];
+    let mut order: Vec<usize> = (0..registers.len()).filter(|r| interval[*r].0 != u32::MAX).collect();
+    order.sort_unstable_by_key(|r| interval[*r]);
+    // Per class: free places, and busy ones by their end.
+    let mut counts = [0u32; 3];
+    let mut free: [std::collections::BTreeSet<u32>; 3] = Default::default();
+    let mut busy: [std::collections::BinaryHeap<std::cmp::Reverse<(u32, u32)>>; 3] = Default::default();
+    for r in order {
+        let class = registers[r].0 as usize;
+        let (start, end) = interval[r];
+        while let Some(std::cmp::Reverse((dead, place))) = busy[class].peek().copied() {
+            if dead >= start {
+                break;
+            }
+            busy[class].pop();
+            free[class].insert(place);
+        }
+        let place = free[class].pop_first().unwrap_or_else(|| {
+            counts[class] += 1;
+            counts[class] - 1
+        });
+        busy[class].push(std::cmp::Reverse((end, place)));
+        index[r] = place;
+    }
+    let wide_units = counts[Class::R64 as usize] * 2;
+    for (r, (class, _)) in registers.iter().enumerate() {
+        match class {
+            Class::R64 => index[r] *= 2,
+            Class::R32 => index[r] += wide_units,
+            Class::Pred => {}
+        }
+    }
+    // An unused register still needs a valid index, in case an instruction names it as a result only.
+    Places {
+        index,
+        units: wide_units + counts[Class::R32 as usize].max(1),
+        preds: counts[Class::Pred as usize].max(1),
+    }
+}
