@@ -5,6 +5,11 @@
 
 constexpr int T = 12; // interior; the block carries T + 4 cells a side
 
+__device__ float step(const float (&a)[16][16], int y, int x, float k)
+{
+    return a[y][x] + k * (a[y - 1][x] + a[y + 1][x] + a[y][x - 1] + a[y][x + 1] - 4.0f * a[y][x]);
+}
+
 extern "C" __global__ void heat2(const float* __restrict__ u, float* __restrict__ v, int h, int w, float k)
 {
     __shared__ float a[16][16], b[16][16];
@@ -17,9 +22,9 @@ extern "C" __global__ void heat2(const float* __restrict__ u, float* __restrict_
     __syncthreads();
 
     if (inside && tx >= 1 && tx < 15 && ty >= 1 && ty < 15)
-        b[ty][tx] = a[ty][tx] + k * (a[ty - 1][tx] + a[ty + 1][tx] + a[ty][tx - 1] + a[ty][tx + 1] - 4.0f * a[ty][tx]);
+        b[ty][tx] = step(a, ty, tx, k);
     __syncthreads();
 
     if (inside && tx >= 2 && tx < 14 && ty >= 2 && ty < 14)
-        v[y * w + x] = b[ty][tx] + k * (b[ty - 1][tx] + b[ty + 1][tx] + b[ty][tx - 1] + b[ty][tx + 1] - 4.0f * b[ty][tx]);
+        v[y * w + x] = step(b, ty, tx, k);
 }
