@@ -2,7 +2,8 @@
 // Expected: the order-independent result of each.
 // warpsmith: --arch sm_80 --kernel atomics --grid 3 --block 64 --shared 0
 // warpsmith: --arg x=f32[192]=normal(178) --arg k=u32[192]=randint(179,0,4294967296)
-// warpsmith: --arg fmax_out=inout,f32[1]=const(-100) --arg ints=inout,i32[2]=zeros --arg bits=inout,u32[5]=const(4294967295)
+// warpsmith: --arg fmax_out=inout,f32[1]=const(-100) --arg ints=inout,i32[2]=zeros
+// warpsmith: --arg bits=inout,u32[5]=const(4294967295)
 // warpsmith: --arg wide=inout,u64[2]=zeros --arg dsum=inout,f64[1]=zeros --arg hsum=inout,f16[2]=zeros
 
 #include <cuda_fp16.h>

@@ -1,4 +1,5 @@
-// Tiles of 8 lanes by cooperative groups: float reduction by shuffles, exclusive scan, shfl and any/all votes per tile.
+// Tiles of 8 lanes by cooperative groups: float reduction by shuffles, exclusive scan, shfl and any/all votes per
+// tile.
 // Expected per group of 8: sum, exclusive prefix sums, and flags (bit 0 any negative, bit 1 all below 2).
 // warpsmith: --arch sm_80 --kernel tiles8 --grid 2 --block 64 --shared 0
 // warpsmith: --arg in=f32[128]=normal(8) --arg sum=out,f32[16] --arg prefix=out,f32[128] --arg flags=out,i32[16]

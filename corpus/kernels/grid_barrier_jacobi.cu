@@ -1,5 +1,6 @@
 // Jacobi sweeps over a rod in one launch, blocks kept in step by a sense-reversing grid barrier.
-// Expected: u after 6 sweeps of (left + right) / 2 with fixed ends; the two buffers swap roles, so the result is in u.
+// Expected: u after 6 sweeps of (left + right) / 2 with fixed ends; the two buffers swap roles, so the result is in
+// u.
 // warpsmith: --arch sm_80 --kernel jacobi --grid 4 --block 64 --shared 0
 // warpsmith: --arg u=inout,f32[256]=uniform(154) --arg v=scratch,f32[256] --arg barrier=inout,u32[2]=zeros
 // warpsmith: --arg sweeps=i32=6

@@ -1,4 +1,5 @@
-// 64-bit integers: modular power with 128-bit products, division and remainder, shifts by run-time amounts, high products.
+// 64-bit integers: modular power with 128-bit products, division and remainder, shifts by run-time amounts, high
+// products.
 // Expected: exact.
 // warpsmith: --arch sm_80 --kernel int64 --grid 1 --block 64 --shared 0
 // warpsmith: --arg a=u64[64]=randint(181,1,9000000000000000000) --arg b=u64[64]=randint(182,1,1000000000000)

@@ -1,4 +1,5 @@
-// Real calls: a recursive function with a growing stack, mutual recursion, and a call through a function pointer table.
+// Real calls: a recursive function with a growing stack, mutual recursion, and a call through a function pointer
+// table.
 // Expected: gcd, binomial(n, k) by recursion, parity by mutual recursion, and op[i mod 4](x, y).
 // warpsmith: --arch sm_80 --kernel calls --grid 1 --block 64 --shared 0
 // warpsmith: --arg x=i32[64]=randint(171,1,500) --arg y=i32[64]=randint(172,1,500) --arg out=out,i32[64,4]

@@ -1,4 +1,5 @@
-// Single-pass prefix sum by decoupled look-back: blocks draw tickets, publish aggregate then prefix in one 64-bit word.
+// Single-pass prefix sum by decoupled look-back: blocks draw tickets, publish aggregate then prefix in one 64-bit
+// word.
 // Expected: out[i] = in[0] + ... + in[i] over the whole vector (int, exact).
 // warpsmith: --arch sm_80 --kernel lookback --grid 7 --block 64 --shared 0
 // warpsmith: --arg in=i32[880]=randint(151,-9,10) --arg out=out,i32[880] --arg state=inout,u64[7]=zeros

@@ -1,4 +1,5 @@
-// A struct passed by value, with padding, a small array indexed at run time, and a copy of the whole struct to global memory.
+// A struct passed by value, with padding, a small array indexed at run time, and a copy of the whole struct to
+// global memory.
 // Expected: out[i] = x[i] * taps[i mod 3] + bias; echo = the 24 bytes of the parameter (padding included).
 // The parameter is {u8 mode = 2, pad 3, f32 bias = 1.5, f32 taps[3] = {1, 2, 4}, i32 n = 70}.
 // warpsmith: --arch sm_80 --kernel by_value --grid 2 --block 64 --shared 0

@@ -1,7 +1,8 @@
 // One templated reduction instantiated for four operators and types, chosen per block.
 // Expected: i_out = {sum, max} of ints, d_out = {sum, product of (1 + x/64)} of doubles, over 160 elements.
 // warpsmith: --arch sm_80 --kernel dispatch --grid 4 --block 64 --shared 0
-// warpsmith: --arg i_in=i32[160]=randint(185,-40,40) --arg d_in=f64[160]=normal(186) --arg i_out=out,i32[2] --arg d_out=out,f64[2]
+// warpsmith: --arg i_in=i32[160]=randint(185,-40,40) --arg d_in=f64[160]=normal(186) --arg i_out=out,i32[2]
+// warpsmith: --arg d_out=out,f64[2]
 
 struct Sum {
     template <typename T>

@@ -1,0 +1,38 @@
+// Uninitialised values that never matter: struct padding is copied with its struct through shared and global memory,
+// a
+// pad column is shuffled around, and a lane without data computes on a garbage register and throws the result away.
+// Expected: fields of out match in; sums[w] = the sum of the warp's first count[w] elements.
+// warpsmith: --arch sm_80 --kernel padded --grid 2 --block 64 --shared 0
+// warpsmith: --arg in=f32[128]=normal(209) --arg tag=u8[128]=randint(210,0,200) --arg count=i32[4]=randint(211,1,32)
+// warpsmith: --arg out=scratch,u8[128,8] --arg value=out,f32[128] --arg label=out,u8[128] --arg sums=out,f32[4]
+
+struct Item {
+    unsigned char tag; // three bytes of padding follow
+    float value;
+};
+
+extern "C" __global__ void padded(const float* in, const unsigned char* tag, const int* count, Item* out, float* value,
+                                  unsigned char* label, float* sums)
+{
+    __shared__ Item items[64];
+    __shared__ float tile[2][33]; // the last column is padding nobody writes
+    const int t = threadIdx.x, i = blockIdx.x * 64 + t, lane = t & 31, warp = t >> 5;
+    items[t].tag = tag[i];
+    items[t].value = in[i];
+    tile[warp][lane] = in[i];
+    __syncthreads();
+    out[i] = items[63 - t]; // copied whole, padding and all
+    value[i] = out[i].value;
+    label[i] = out[i].tag;
+
+    const int n = count[i / 32];
+    float v = tile[warp][lane + 1]; // lane 31 reads the padding
+    v = __shfl_up_sync(0xffffffffu, v, 1);
+    if (lane == 0)
+        v = tile[warp][0];
+    float sum = lane < n ? v : 0.0f;
+    for (int o = 16; o > 0; o >>= 1)
+        sum += __shfl_xor_sync(0xffffffffu, sum, o);
+    if (lane == 0)
+        sums[i / 32] = sum;
+}
