@@ -2,7 +2,7 @@
 //!
 //! The `_rn` encoders and the decoders are branch-free integer code that LLVM vectorises; the bulk forms use the
 //! half-precision conversion instructions where the machine has them. Everything else goes through [`exact`].
-//! Encoders give the canonical NaN of the format; decoders give [`NAN_F32`].
+//! Encoders give the canonical NaN of the format; decoders give [`NAN_F32`], except bf16's.
 
 use super::exact::{self, Format};
 use super::simd::per_isa;
@@ -39,11 +39,10 @@ pub fn f32_to_f16_rn(x: f32) -> u32 {
     if magnitude > 0x7f80_0000 { NAN_F16 } else { code | sign }
 }
 
-/// bf16 to f32, exactly.
+/// bf16 to f32, exactly; hardware shifts, so even a NaN keeps its bits.
 #[inline(always)]
 pub fn bf16_to_f32(h: u32) -> f32 {
-    let bits = h << 16;
-    f32::from_bits(if bits & 0x7fff_ffff > 0x7f80_0000 { NAN_F32 } else { bits })
+    f32::from_bits(h << 16)
 }
 
 /// f32 to bf16, to nearest even; overflow to infinity.
@@ -55,20 +54,21 @@ pub fn f32_to_bf16_rn(x: f32) -> u32 {
 }
 
 /// f32 to tf32, ties away from zero (`cvt.rna.tf32.f32`): an f32 whose low 13 bits are zero.
+///
+/// Infinities and NaNs are cut, not rounded, so a NaN with a small payload becomes infinity, as on hardware.
 #[inline(always)]
 pub fn f32_to_tf32_rna(x: f32) -> u32 {
     let bits = x.to_bits();
-    let rounded = bits.wrapping_add(0x1000) & !0x1fff;
-    if bits & 0x7f80_0000 == 0x7f80_0000 {
-        // Infinity stays; the NaN of tf32 has its fraction bits set like the others'.
-        if bits & 0x007f_ffff != 0 { NAN_TF32 } else { bits }
-    } else {
-        rounded
-    }
+    let half = if bits & 0x7f80_0000 == 0x7f80_0000 { 0 } else { 0x1000 };
+    bits.wrapping_add(half) & !0x1fff
 }
 
-/// The NaN that conversion to tf32 produces.
-pub const NAN_TF32: u32 = 0x7fff_e000;
+/// With `.satfinite`: one step back from infinity (and, on hardware, from any NaN).
+#[inline(always)]
+pub fn f32_to_tf32_rna_satfinite(x: f32) -> u32 {
+    let bits = f32_to_tf32_rna(x);
+    if bits & 0x7f80_0000 == 0x7f80_0000 { bits - 0x2000 } else { bits }
+}
 
 /// What the tensor core reads of an f32 register given as tf32: the low 13 bits do not count.
 #[inline(always)]

@@ -208,6 +208,14 @@ impl Cvt {
     }
 
     fn float_to_float(self, from: Format, to: Format, a: u64) -> u64 {
+        if exact::decode(from, a) == Value::Nan {
+            return self.nan_to_float(from, to, a);
+        }
+        if self.dst == Ty::Tf32 && self.round == Round::NearestAway && !self.relu {
+            let x = f32::from_bits(a as u32);
+            let rna = if self.satfinite { codec::f32_to_tf32_rna_satfinite } else { codec::f32_to_tf32_rna };
+            return u64::from(rna(x));
+        }
         if self.integral {
             let bits = match decode_ftz(from, a, self.ftz) {
                 Value::Finite(x) => {
@@ -223,12 +231,34 @@ impl Cvt {
             };
             return self.finish(to, bits);
         }
-        let bits = match decode_ftz(from, a, self.ftz) {
+        // Hardware does not flush the source of f16 results, though the manual says so; only .rm and .rp show it.
+        let bits = match decode_ftz(from, a, self.ftz && to != exact::F16) {
             Value::Finite(x) => exact::encode(to, x, self.round, self.satfinite),
             Value::Inf { neg } if self.satfinite => to.max_finite() | if neg { to.sign() } else { 0 },
             special => encode_special(to, special),
         };
         self.finish(to, bits)
+    }
+
+    /// What hardware makes of a NaN. The manual leaves most of it open.
+    fn nan_to_float(self, from: Format, to: Format, a: u64) -> u64 {
+        if self.sat {
+            return 0;
+        }
+        match (self.dst, self.src) {
+            // Plain moves and shifts.
+            (Ty::F32, Ty::F32) if !self.integral && !self.ftz => a & 0xffff_ffff,
+            (Ty::F64, Ty::F64) if !self.integral => a,
+            (Ty::F32, Ty::Bf16) if !self.ftz => (a & 0xffff) << 16,
+            (Ty::Tf32, _) if self.round == Round::NearestAway && !self.relu => {
+                let cut = a & 0xffff_e000;
+                if self.satfinite { cut - 0x2000 } else { cut }
+            }
+            (Ty::Tf32, _) => to.nan << 13,
+            // Flushed first by an f32 operation, which forgets the payload.
+            (Ty::F64, Ty::F32) if self.ftz => exact::convert_nan(from, to, from.nan),
+            _ => exact::convert_nan(from, to, a),
+        }
     }
 
     /// Result modifiers: ftz, sat, relu, and tf32's place in its register.
@@ -333,7 +363,7 @@ fn body_32_32<const F16C: bool>(op: Cvt, a: &Lanes, out: &mut Lanes) {
     if !(op.sat || op.satfinite || op.relu) {
         let nearest = round == Round::Nearest && !op.integral;
         match (op.dst, op.src) {
-            (F32, F16) if !op.integral => return codec::lanes_f16_to_f32(a, out),
+            (F32, F16) if !op.integral && !ftz => return codec::lanes_f16_to_f32(a, out),
             (F16, F32) if nearest && !ftz => return codec::lanes_f32_to_f16(a, out),
             (Bf16, F32) if nearest && !ftz => {
                 return each_lane!(a, out, |x| codec::f32_to_bf16_rn(f32::from_bits(x)));
@@ -411,8 +441,8 @@ fn body_32_64<const F16C: bool>(op: Cvt, a: &Lanes, out: &mut Lanes64) {
             (F64, F32) if !op.integral => {
                 let ftz = op.ftz;
                 return each_lane!(a, out, |x| {
-                    let wide = f64::from(in_f32(x, ftz));
-                    if wide.is_nan() { exact::F64.nan } else { wide.to_bits() }
+                    let x = in_f32(x, ftz);
+                    f64::from(if ftz { float::canonical(x) } else { x }).to_bits()
                 });
             }
             _ => {}
@@ -435,7 +465,7 @@ fn body_64_32<const F16C: bool>(op: Cvt, a: &Lanes64, out: &mut Lanes) {
                 let ftz = op.ftz;
                 return each_lane!(a, out, |x| {
                     let x = f64::from_bits(x) as f32;
-                    float::canonical(if ftz { float::ftz(x) } else { x }).to_bits()
+                    (if ftz { float::ftz(x) } else { x }).to_bits()
                 });
             }
             (F32, S64) if op.round == Round::Nearest => {

@@ -14,7 +14,7 @@ pub struct Format {
     pub exp: u32,
     /// False for E4M3: the top exponent holds numbers, only the all-ones code is NaN and there is no infinity.
     pub ieee: bool,
-    /// What a NaN becomes.
+    /// The NaN operations produce.
     pub nan: u64,
 }
 
@@ -53,6 +53,24 @@ impl Format {
     const fn signed(self, neg: bool, code: u64) -> u64 {
         if neg { code | self.sign() } else { code }
     }
+
+    const fn is_nan(self, bits: u64) -> bool {
+        let code = bits & (self.sign() - 1);
+        if self.ieee { code > self.inf() } else { code == self.nan }
+    }
+
+    /// The NaN that comes of these operands: f64 keeps the first one's payload and makes it quiet.
+    fn nan_of(self, operands: &[u64]) -> u64 {
+        match operands.iter().find(|&&bits| self.is_nan(bits)) {
+            Some(bits) if self == F64 => quiet_f64(*bits),
+            _ => self.nan,
+        }
+    }
+}
+
+/// An f64 NaN with its quiet bit set.
+pub const fn quiet_f64(bits: u64) -> u64 {
+    bits | 1 << 51
 }
 
 /// What a code stands for.
@@ -153,11 +171,22 @@ enum Rest {
     AboveHalf,
 }
 
+/// A NaN converted: to and from f64 the sign and the payload's upper bits stay, elsewhere they are lost.
+pub fn convert_nan(from: Format, to: Format, bits: u64) -> u64 {
+    if from != F64 && to != F64 {
+        return to.nan;
+    }
+    let payload = bits & ((1 << from.man) - 1);
+    let payload =
+        if to.man >= from.man { payload << (to.man - from.man) } else { payload >> (from.man - to.man) };
+    to.signed(bits & from.sign() != 0, to.inf() | payload | 1 << (to.man - 1))
+}
+
 /// One format to another.
 #[inline]
 pub fn convert(from: Format, to: Format, bits: u64, round: Round, saturate: bool) -> u64 {
     match decode(from, bits) {
-        Value::Nan => to.nan,
+        Value::Nan => convert_nan(from, to, bits),
         Value::Inf { neg } => to.signed(neg, if saturate { to.max_finite() } else { to.inf() }),
         Value::Zero { neg } => to.signed(neg, 0),
         Value::Finite(x) => encode(to, x, round, saturate),
@@ -239,18 +268,23 @@ const fn zero_sum_neg(round: Round) -> bool {
     matches!(round, Round::Down)
 }
 
-/// `a · b + c`, rounded once, in one format. A NaN operand gives `f.nan`.
+/// `a · b + c`, rounded once, in one format.
 #[inline]
 pub fn fma(f: Format, a: u64, b: u64, c: u64, round: Round) -> u64 {
     let (va, vb, vc) = (decode(f, a), decode(f, b), decode(f, c));
     let neg_p = (a ^ b) & f.sign() != 0;
     let p = match (va, vb) {
-        (Value::Nan, _) | (_, Value::Nan) => return f.nan,
-        (Value::Inf { .. }, Value::Zero { .. }) | (Value::Zero { .. }, Value::Inf { .. }) => return f.nan,
+        (Value::Nan, _) | (_, Value::Nan) => return f.nan_of(&[a, b]),
+        (Value::Inf { .. }, Value::Zero { .. }) | (Value::Zero { .. }, Value::Inf { .. }) => {
+            return f.nan_of(&[c]);
+        }
         (Value::Inf { .. }, _) | (_, Value::Inf { .. }) => Value::Inf { neg: neg_p },
         (Value::Zero { .. }, _) | (_, Value::Zero { .. }) => Value::Zero { neg: neg_p },
         (Value::Finite(x), Value::Finite(y)) => Value::Finite(product(x, y)),
     };
+    if matches!(vc, Value::Nan) {
+        return f.nan_of(&[c]);
+    }
     add_values(f, p, vc, round)
 }
 
@@ -274,14 +308,17 @@ fn add_values(f: Format, p: Value, c: Value, round: Round) -> u64 {
 
 #[inline]
 pub fn add(f: Format, a: u64, b: u64, round: Round) -> u64 {
-    add_values(f, decode(f, a), decode(f, b), round)
+    match (decode(f, a), decode(f, b)) {
+        (Value::Nan, _) | (_, Value::Nan) => f.nan_of(&[a, b]),
+        (x, y) => add_values(f, x, y, round),
+    }
 }
 
 #[inline]
 pub fn mul(f: Format, a: u64, b: u64, round: Round) -> u64 {
     let neg = (a ^ b) & f.sign() != 0;
     match (decode(f, a), decode(f, b)) {
-        (Value::Nan, _) | (_, Value::Nan) => f.nan,
+        (Value::Nan, _) | (_, Value::Nan) => f.nan_of(&[a, b]),
         (Value::Inf { .. }, Value::Zero { .. }) | (Value::Zero { .. }, Value::Inf { .. }) => f.nan,
         (Value::Inf { .. }, _) | (_, Value::Inf { .. }) => f.signed(neg, f.inf()),
         (Value::Zero { .. }, _) | (_, Value::Zero { .. }) => f.signed(neg, 0),
@@ -293,7 +330,7 @@ pub fn mul(f: Format, a: u64, b: u64, round: Round) -> u64 {
 pub fn div(f: Format, a: u64, b: u64, round: Round) -> u64 {
     let neg = (a ^ b) & f.sign() != 0;
     match (decode(f, a), decode(f, b)) {
-        (Value::Nan, _) | (_, Value::Nan) => f.nan,
+        (Value::Nan, _) | (_, Value::Nan) => f.nan_of(&[a, b]),
         (Value::Inf { .. }, Value::Inf { .. }) | (Value::Zero { .. }, Value::Zero { .. }) => f.nan,
         (Value::Inf { .. }, _) | (_, Value::Zero { .. }) => f.signed(neg, f.inf()),
         (Value::Zero { .. }, _) | (_, Value::Inf { .. }) => f.signed(neg, 0),
@@ -315,7 +352,8 @@ pub fn sqrt(f: Format, a: u64, round: Round) -> u64 {
     match decode(f, a) {
         Value::Zero { neg } => f.signed(neg, 0),
         Value::Inf { neg: false } => f.inf(),
-        Value::Nan | Value::Inf { neg: true } | Value::Finite(Exact { neg: true, .. }) => f.nan,
+        Value::Nan => f.nan_of(&[a]),
+        Value::Inf { neg: true } | Value::Finite(Exact { neg: true, .. }) => f.nan,
         Value::Finite(x) => {
             // An even exponent and a mantissa of 125 or 126 bits give a root of 63 bits, then a sticky one.
             let mut up = x.mant.leading_zeros() as i32 - 2;

@@ -15,9 +15,12 @@ pub fn ftz(x: f32) -> f32 {
 }
 
 /// Any NaN to the one hardware makes.
+///
+/// On bits, since a NaN's bits mean nothing to the optimiser while it is a float: it may drop the replacement.
 #[inline(always)]
 pub fn canonical(x: f32) -> f32 {
-    if x.is_nan() { f32::from_bits(NAN_F32) } else { x }
+    let bits = x.to_bits();
+    f32::from_bits(if bits & 0x7fff_ffff > 0x7f80_0000 { NAN_F32 } else { bits })
 }
 
 /// `.sat`: clamps to [0, 1]; NaN and -0 become +0.
@@ -182,7 +185,12 @@ f64_ops! {
 
 #[inline(always)]
 pub fn sub_f64(a: f64, b: f64, round: Round) -> f64 {
-    add_f64(a, -b, round)
+    match round {
+        Round::Nearest | Round::NearestAway => a - b,
+        // A NaN must keep its sign.
+        _ if b.is_nan() => add_f64(a, b, round),
+        _ => add_f64(a, -b, round),
+    }
 }
 
 #[inline(always)]
@@ -241,6 +249,35 @@ pub fn min_max(a: f32, b: f32, m: MinMax) -> f32 {
 #[inline(always)]
 pub fn min_max_f64(a: f64, b: f64, max: bool) -> f64 {
     pick_f64(a, b, max, false)
+}
+
+/// `neg.f32`: flips the sign; NaN becomes canonical.
+#[inline(always)]
+pub fn neg(x: f32, flush: bool) -> f32 {
+    canonical(-if flush { ftz(x) } else { x })
+}
+
+/// `abs.f32`.
+#[inline(always)]
+pub fn abs(x: f32, flush: bool) -> f32 {
+    canonical((if flush { ftz(x) } else { x }).abs())
+}
+
+/// `neg.f64`; a NaN keeps its sign and becomes quiet.
+#[inline(always)]
+pub fn neg_f64(x: u64) -> u64 {
+    if is_nan_f64(x) { exact::quiet_f64(x) } else { x ^ 1 << 63 }
+}
+
+/// `abs.f64`; a NaN keeps its sign and becomes quiet.
+#[inline(always)]
+pub fn abs_f64(x: u64) -> u64 {
+    if is_nan_f64(x) { exact::quiet_f64(x) } else { x & !(1 << 63) }
+}
+
+#[inline(always)]
+fn is_nan_f64(x: u64) -> bool {
+    x & !(1 << 63) > 0x7ff0_0000_0000_0000
 }
 
 /// `copysign d, a, b`: the magnitude of `b` with the sign of `a`, in PTX's operand order.

@@ -160,10 +160,14 @@ fn fma_code(ty: HalfTy, x: f32, y: f32, z: f32) -> u32 {
 #[inline(always)]
 pub fn min_max(ty: HalfTy, m: MinMax, a: u32, b: u32) -> u32 {
     let mods = HalfMods { ftz: m.ftz, ..HalfMods::default() };
-    let (x, y) = (input(ty, a, mods), input(ty, b, mods));
-    let r = float::min_max(x, y, MinMax { ftz: false, ..m });
+    // Magnitudes here rather than below: widening a NaN may lose the sign that `.xorsign` wants.
+    let keep = if m.xorsign { 0x7fff } else { 0xffff };
+    let (x, y) = (input(ty, a & keep, mods), input(ty, b & keep, mods));
+    let r = float::min_max(x, y, MinMax { ftz: false, xorsign: false, ..m });
+    let sign = if m.xorsign { (a ^ b) & 0x8000 } else { 0 };
     // Exact: the result is an operand.
-    if r.is_nan() { NAN_F16 } else { narrow(ty, r) }
+    let r = narrow(ty, r);
+    if is_nan(ty, r) { NAN_F16 } else { r | sign }
 }
 
 /// `neg`: flips the sign; NaN becomes canonical.

@@ -90,15 +90,38 @@ pub fn div_s32(a: u32, b: u32) -> u32 {
     if b == 0 { u32::MAX } else { (a as i32).wrapping_div(b as i32) as u32 }
 }
 
-/// `rem.u32`; by zero, hardware gives the dividend.
+/// `rem.u32`; by zero, hardware gives all ones.
 #[inline(always)]
 pub fn rem_u32(a: u32, b: u32) -> u32 {
-    a.checked_rem(b).unwrap_or(a)
+    a.checked_rem(b).unwrap_or(u32::MAX)
 }
 
 #[inline(always)]
 pub fn rem_s32(a: u32, b: u32) -> u32 {
-    if b == 0 { a } else { (a as i32).wrapping_rem(b as i32) as u32 }
+    if b == 0 { u32::MAX } else { (a as i32).wrapping_rem(b as i32) as u32 }
+}
+
+/// `div.u16`; by zero all ones, as in 32 bits.
+#[inline(always)]
+pub fn div_u16(a: u32, b: u32) -> u32 {
+    div_u32(a & 0xffff, b & 0xffff) & 0xffff
+}
+
+/// `div.s16`, sign-extended.
+#[inline(always)]
+pub fn div_s16(a: u32, b: u32) -> u32 {
+    div_s32(a as i16 as u32, b as i16 as u32) as i16 as u32
+}
+
+#[inline(always)]
+pub fn rem_u16(a: u32, b: u32) -> u32 {
+    rem_u32(a & 0xffff, b & 0xffff) & 0xffff
+}
+
+/// `rem.s16`, sign-extended.
+#[inline(always)]
+pub fn rem_s16(a: u32, b: u32) -> u32 {
+    rem_s32(a as i16 as u32, b as i16 as u32) as i16 as u32
 }
 
 #[inline(always)]
@@ -113,12 +136,12 @@ pub fn div_s64(a: u64, b: u64) -> u64 {
 
 #[inline(always)]
 pub fn rem_u64(a: u64, b: u64) -> u64 {
-    a.checked_rem(b).unwrap_or(a)
+    a.checked_rem(b).unwrap_or(u64::MAX)
 }
 
 #[inline(always)]
 pub fn rem_s64(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { (a as i64).wrapping_rem(b as i64) as u64 }
+    if b == 0 { u64::MAX } else { (a as i64).wrapping_rem(b as i64) as u64 }
 }
 
 /// `shl.b32`: amounts beyond the width give zero.
@@ -208,16 +231,15 @@ pub fn bfe_s32(a: u32, b: u32, c: u32) -> u32 {
     ((field << up) as i32 >> up) as u32
 }
 
+/// `bfe.u64`. Hardware takes position and length whole here, not their low bytes as the manual has it.
 #[inline(always)]
-pub fn bfe_u64(a: u64, b: u32, c: u32) -> u64 {
-    let (pos, len) = (b & 0xff, c & 0xff);
+pub fn bfe_u64(a: u64, pos: u32, len: u32) -> u64 {
     let field = shr_u64(a, pos);
     if len > 63 { field } else { field & ((1 << len) - 1) }
 }
 
 #[inline(always)]
-pub fn bfe_s64(a: u64, b: u32, c: u32) -> u64 {
-    let (pos, len) = (b & 0xff, c & 0xff);
+pub fn bfe_s64(a: u64, pos: u32, len: u32) -> u64 {
     if len == 0 {
         return 0;
     }

@@ -20,8 +20,11 @@
 //! | [`tile`] | mma, wmma, ldmatrix: fragment layouts and products |
 //! | [`exact`] | the slow, obviously right core: a value as integer times power of two, rounded once |
 //!
-//! NaN: hardware does not keep payloads. Every f32 operation that makes a NaN makes [`NAN_F32`], every f16 or
-//! bf16 one [`NAN_F16`]; f64 arithmetic keeps the payload of its operand like x86 does.
+//! Where the PTX manual leaves a result open (NaN payloads, division by zero, fragments of wmma) or hardware
+//! departs from it, these functions do what an H200 was seen to do; a comment says so.
+//!
+//! NaN: f32 operations that make a NaN make [`NAN_F32`], f16 and bf16 ones [`NAN_F16`], whatever the operands;
+//! f64 ones keep the first NaN operand's payload, and make 0xfff8000000000000 of none, just as x86 does.
 
 pub mod approx;
 pub mod codec;
