@@ -22,13 +22,39 @@ pub struct Fragment {
     pub regs: usize,
     /// Distinct registers; the rest repeat them (wmma's f16 operands, whose fragments are larger than the tile).
     pub distinct: usize,
-    /// Blocks along the block rows (m of A and C, n of B) before the run (k, or n of C) advances.
-    stacked: usize,
-    /// wmma with m = 8 computes the transposed product: blocks of A and C have their rows along the other side.
-    transposed: bool,
+    /// The blocks' rows run down the matrix (A, C) or across it (B); the other way round where the product is
+    /// computed transposed.
+    across: bool,
+    /// Block rows that are filled before the run advances; then the next ones.
+    tall: usize,
+    /// Extent along the runs.
+    deep: usize,
 }
 
 impl Fragment {
+    /// Lays out a matrix with no copies. `wide_b`: the transposed product of wmma's m8n32k16, where B takes the
+    /// place of A and D is computed column by column.
+    fn new(operand: Operand, elem: Elem, shape: Shape, wide_b: bool) -> Self {
+        let (m, n, k) = (usize::from(shape.m), usize::from(shape.n), usize::from(shape.k));
+        let (rows, cols) = match operand {
+            Operand::A => (m, k),
+            Operand::B => (k, n),
+            Operand::C => (m, n),
+        };
+        let across = match operand {
+            Operand::A => false,
+            Operand::B => true,
+            Operand::C => wide_b,
+        };
+        let (high, deep) = if across { (cols, rows) } else { (rows, cols) };
+        let tall = match operand {
+            Operand::B if !wide_b => 8,
+            _ => high.min(16),
+        };
+        let regs = rows * cols * elem.bits() / 32 / elem.bits().max(32);
+        Self { operand, elem, rows, cols, regs, distinct: regs, across, tall, deep }
+    }
+
     /// Elements in one lane of one register.
     pub const fn per_reg(&self) -> usize {
         let bits = self.elem.bits();
@@ -40,8 +66,8 @@ impl Fragment {
         self.regs * self.per_reg()
     }
 
-    /// Columns of one block.
-    const fn run(&self) -> usize {
+    /// Elements in one row of a block.
+    pub(super) const fn run(&self) -> usize {
         match (self.operand, self.elem.bits()) {
             (Operand::C, _) => 8,
             (_, 64) => 4,
@@ -54,61 +80,46 @@ impl Fragment {
         if matches!(self.operand, Operand::C) && self.elem.bits() >= 32 { 2 } else { 1 }
     }
 
-    /// Block row and run offset of block `i`: (m, k) of A, (n, k) of B, (m, n) of C.
+    /// First row and first element along the run of block `i`.
+    #[inline(always)]
     pub(super) const fn block(&self, i: usize) -> (usize, usize) {
-        (8 * (i % self.stacked), self.run() * (i / self.stacked))
+        let stack = self.tall / 8;
+        let per_stack = stack * (self.deep / self.run());
+        let (group, i) = (i / per_stack, i % per_stack);
+        (group * self.tall + 8 * (i % stack), self.run() * (i / stack))
     }
 
-    /// Row and column, in the matrix, of element `i` of a lane.
+    /// Row and column, in the matrix, of element `i` of a lane. Elements count from the low bits of the first
+    /// register up.
     #[inline]
-    pub fn position(&self, lane: usize, i: usize) -> (usize, usize) {
+    pub const fn position(&self, lane: usize, i: usize) -> (usize, usize) {
         let (group, thread) = (lane / 4, lane % 4);
         let reg = i / self.per_reg() % self.distinct;
         let part = i % self.per_reg();
-        let (row0, col0) = self.block(reg / self.regs_per_block());
-        let along = match (self.operand, self.regs_per_block()) {
-            (Operand::C, 2) => 2 * thread + reg % 2,
-            _ => thread * self.per_reg() + part,
-        };
-        let (row, col) = (row0 + group, col0 + along);
-        if matches!(self.operand, Operand::B) != self.transposed { (col, row) } else { (row, col) }
+        let (row0, run0) = self.block(reg / self.regs_per_block());
+        let along =
+            if self.regs_per_block() == 2 { 2 * thread + reg % 2 } else { thread * self.per_reg() + part };
+        let (row, along) = (row0 + group, run0 + along);
+        if self.across { (along, row) } else { (row, along) }
     }
 }
 
-/// Fragments of `mma.sync`.
+/// Fragments of `mma.sync`, from the manual's tables. Which element types a shape has is not checked here.
 pub fn mma(shape: Shape, operand: Operand, elem: Elem) -> Option<Fragment> {
-    let (m, n, k) = (usize::from(shape.m), usize::from(shape.n), usize::from(shape.k));
-    if n != 8 || m != 8 && m != 16 {
-        return None;
-    }
-    Some(fragment(operand, elem, m, n, k, false))
+    (shape.n == 8 && (shape.m == 8 || shape.m == 16)).then(|| Fragment::new(operand, elem, shape, false))
 }
 
-/// A fragment with no copies: block rows first, then along the run.
-fn fragment(operand: Operand, elem: Elem, m: usize, n: usize, k: usize, transposed: bool) -> Fragment {
-    let (rows, cols) = match operand {
-        Operand::A => (m, k),
-        Operand::B => (k, n),
-        Operand::C => (m, n),
-    };
-    let stacked = match operand {
-        Operand::A => {
-            if transposed {
-                n
-            } else {
-                m
-            }
-        }
-        Operand::B => n,
-        Operand::C => m,
-    } / 8;
-    let bits = rows * cols * elem.bits();
-    let regs = bits / 32 / if elem.bits() == 64 { 64 } else { 32 };
-    Fragment { operand, elem, rows, cols, regs, distinct: regs, stacked, transposed }
-}
-
-/// Fragments of `wmma`, the same for row- and column-major matrices.
+/// Fragments of `wmma`, the same for row- and column-major matrices. The manual leaves them open; these are what
+/// sm_80 to sm_90 use (read off an H200).
 pub fn wmma(shape: Shape, operand: Operand, elem: Elem) -> Option<Fragment> {
-    let _ = (shape, operand, elem);
-    None
+    let wide_b = match (shape.m, shape.n) {
+        (16, 16) | (32, 8) | (8, 8) => false,
+        (8, 32) => true,
+        _ => return None,
+    };
+    let mut fragment = Fragment::new(operand, elem, shape, wide_b);
+    if elem == Elem::F16 && operand != Operand::C {
+        fragment.regs = 8;
+    }
+    Some(fragment)
 }

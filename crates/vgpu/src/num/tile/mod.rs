@@ -17,6 +17,7 @@
 //!
 //! Integer products and f64 products (fused, k ascending) are exact as on hardware.
 
+mod aligned;
 pub mod layout;
 pub mod matrix;
 mod product;
