@@ -211,6 +211,23 @@ impl Family {
         })
     }
 
+    /// Every combination of values of the compile-time axes, as `candidate` takes them.
+    pub fn axis_settings(&self) -> Vec<Vec<(String, String)>> {
+        let mut settings = vec![Vec::new()];
+        for axis in self.axes.iter().filter(|axis| axis.specialised) {
+            let extended = |setting: &Vec<(String, String)>| {
+                let setting = setting.clone();
+                axis.values.iter().map(move |value| {
+                    let mut longer = setting.clone();
+                    longer.push((axis.name.clone(), value.to_string()));
+                    longer
+                })
+            };
+            settings = settings.iter().flat_map(extended).collect();
+        }
+        settings
+    }
+
     /// The names of the sizes a launch needs.
     pub fn size_names(&self) -> &[String] {
         &self.launch.sizes

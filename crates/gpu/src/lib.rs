@@ -4,11 +4,15 @@
 //! * [`toolchain`]: where NVRTC and the CUDA headers come from.
 //! * [`nvrtc`]: the compiler library itself, loaded at run time.
 //! * [`build`]: source + target -> PTX, cubin and resources, through a content-addressed cache.
+//! * [`device`]: which device is meant, and whether it is there.
 //! * [`machine`]: GPUs, driver, profiler and Python, as found or missing.
 
 pub mod build;
+pub mod device;
 pub mod machine;
 pub mod nvrtc;
 pub mod paths;
 pub mod python;
+#[doc(hidden)]
+pub mod testing;
 pub mod toolchain;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use nvml_wrapper::Nvml;
 use nvml_wrapper::enum_wrappers::device::Clock;
+use nvml_wrapper::error::NvmlError;
 use serde::Serialize;
 
 use crate::python;
@@ -36,7 +37,10 @@ pub struct Driver {
 
 /// The driver, or why there is none.
 pub fn driver() -> Result<Driver, String> {
-    let nvml = Nvml::init().map_err(|error| error.to_string())?;
+    let nvml = Nvml::init().map_err(|error| match error {
+        NvmlError::LibloadingError(_) => "libnvidia-ml.so.1 is not installed".to_owned(),
+        other => other.to_string(),
+    })?;
     let count = nvml.device_count().map_err(|error| error.to_string())?;
     let gpus = (0..count).filter_map(|index| describe(&nvml, index)).collect();
     let cuda = nvml.sys_cuda_driver_version().ok().map(|version| (version / 1000, version % 1000 / 10));

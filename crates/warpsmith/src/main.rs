@@ -1,1 +1,45 @@
-fn main() {}
+//! The command line: one file per command under `commands/`; this file only dispatches.
+
+mod cli;
+mod commands;
+mod exit;
+mod failure;
+mod printer;
+mod progress;
+mod snippet;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::cli::{Cli, Command};
+use crate::exit::Exit;
+use crate::printer::Printer;
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // clap prints help and version to stdout with code 0, and mistakes to stderr.
+            let code = if error.use_stderr() { Exit::Usage } else { Exit::Holds };
+            let _ = error.print();
+            return code.into();
+        }
+    };
+    let printer = Printer::new(cli.global.json);
+    let outcome = match &cli.command {
+        Command::Doctor => commands::doctor::run(&cli.global, &printer),
+        Command::Toolchain(options) => commands::toolchain::run(options, &cli.global, &printer),
+        Command::Kernels(options) => commands::kernels::run(options, &cli.global, &printer),
+        Command::Build(options) => commands::build::run(options, &cli.global, &printer),
+        Command::Completions { shell } => commands::shell::completions(*shell, &printer),
+        Command::Man { folder } => commands::shell::man(folder, &printer),
+    };
+    match outcome {
+        Ok(exit) => exit.into(),
+        Err(failure) => {
+            printer.failure(&failure);
+            failure.exit.into()
+        }
+    }
+}

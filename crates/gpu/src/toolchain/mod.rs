@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 pub use install::{InstallError, Progress, clean, install, installed_root};
+pub(crate) use search::from_root;
 pub use search::{Looked, Surroundings, Survey, Verdict, survey};
 pub use wheels::{Wheel, pinned_wheels, pip_command};
 
@@ -77,6 +78,6 @@ pub fn ensure(named: Option<&Path>, progress: &mut dyn FnMut(Progress)) -> Resul
         return Err(ToolchainError::NamedUnfit { place: place.to_owned(), reason: reason.to_owned() });
     }
     let root = install(&surroundings.cache, progress)?;
-    search::from_root(Origin::Cache, &root)
+    from_root(Origin::Cache, &root)
         .map_err(|reason| ToolchainError::Install(InstallError::Incomplete { reason }))
 }

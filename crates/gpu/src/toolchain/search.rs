@@ -128,7 +128,7 @@ impl Survey {
 }
 
 /// A toolkit, a folder of unpacked wheels, or an environment's `nvidia` folder.
-pub(super) fn from_root(origin: Origin, root: &Path) -> Result<Toolchain, String> {
+pub(crate) fn from_root(origin: Origin, root: &Path) -> Result<Toolchain, String> {
     if !root.is_dir() {
         return Err("no such folder".to_owned());
     }

@@ -1,0 +1,172 @@
+//! `kernels`: the families, or one of them in full.
+
+use chips::Target;
+use family::{Axis, Catalog, Family, Knob, Layout, Limits, Preset};
+use serde::Serialize;
+
+use crate::cli::{Global, KernelsOptions};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::printer::{BAD, FAINT, Printer, STRONG, styled};
+
+/// A family as JSON shows it.
+#[derive(Serialize)]
+struct Described<'a> {
+    op: &'a str,
+    name: &'a str,
+    description: &'a str,
+    entry: &'a str,
+    targets: &'a [Target],
+    supports: &'a [Axis],
+    knobs: &'a [Knob],
+    constraints: Vec<Required<'a>>,
+    presets: &'a [Preset],
+    limits: Limits,
+    /// Of the defaults.
+    shared_memory: Layout,
+    /// Picks of the tuned table. Nothing has been tuned yet.
+    tuned: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Required<'a> {
+    require: &'a str,
+    because: &'a str,
+}
+
+#[derive(Serialize)]
+struct Broken<'a> {
+    op: &'a str,
+    name: &'a str,
+    error: String,
+}
+
+pub fn run(options: &KernelsOptions, global: &Global, printer: &Printer) -> Result<Exit, Failure> {
+    let catalog = Catalog::load(global.kernels.as_deref())?;
+    if let Some(name) = &options.family {
+        let family = catalog.family(name)?;
+        if printer.is_json() {
+            printer.json("kernel", &describe(family)?);
+        } else {
+            printer.data(&in_full(family)?);
+        }
+        return Ok(Exit::Holds);
+    }
+
+    let broken: Vec<Broken> = catalog
+        .entries()
+        .iter()
+        .filter_map(|entry| {
+            let error = entry.family.as_ref().err()?.to_string();
+            Some(Broken { op: &entry.op, name: &entry.name, error })
+        })
+        .collect();
+    let families: Vec<&Family> =
+        catalog.entries().iter().filter_map(|entry| entry.family.as_ref().ok()).collect();
+    if printer.is_json() {
+        #[derive(Serialize)]
+        struct Document<'a> {
+            families: Vec<Described<'a>>,
+            broken: &'a [Broken<'a>],
+        }
+        let families = families.iter().map(|family| describe(family)).collect::<Result<_, _>>()?;
+        printer.json("kernels", &Document { families, broken: &broken });
+    } else {
+        let lines: Vec<String> = families.iter().map(|family| in_brief(family)).collect();
+        printer.data(&lines.join("\n\n"));
+    }
+    for family in &broken {
+        printer.message(&format!("{}: {}", styled(BAD, "error"), family.error));
+    }
+    Ok(if broken.is_empty() { Exit::Holds } else { Exit::Usage })
+}
+
+fn describe(family: &Family) -> Result<Described<'_>, Failure> {
+    let defaults = family.candidate(None, &[], &[])?;
+    Ok(Described {
+        op: &family.op,
+        name: &family.name,
+        description: &family.description,
+        entry: &family.entry,
+        targets: &family.targets,
+        supports: &family.axes,
+        knobs: &family.knobs,
+        constraints: family
+            .constraints
+            .iter()
+            .map(|constraint| Required { require: constraint.text(), because: &constraint.because })
+            .collect(),
+        presets: &family.presets,
+        limits: family.limits,
+        shared_memory: family.layout(&defaults)?,
+        tuned: Vec::new(),
+    })
+}
+
+fn words<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
+    items.into_iter().map(|item| item.to_string()).collect::<Vec<_>>().join(", ")
+}
+
+fn in_brief(family: &Family) -> String {
+    let presets = words(family.presets.iter().map(|preset| &preset.name));
+    let knobs = words(family.knobs.iter().map(|knob| &knob.name));
+    format!(
+        "{}  {}\n  presets   {presets}\n  knobs     {knobs}\n  targets   {}",
+        styled(STRONG, family.full_name()),
+        family.description,
+        words(&family.targets)
+    )
+}
+
+fn in_full(family: &Family) -> Result<String, Failure> {
+    let mut lines = vec![format!("{}  {}", styled(STRONG, family.full_name()), family.description)];
+    let mut section = |title: &str, rows: Vec<String>| {
+        if !rows.is_empty() {
+            lines.push(format!("\n{}", styled(STRONG, title)));
+            lines.extend(rows.into_iter().map(|row| format!("  {row}")));
+        }
+    };
+    let axis = |axis: &Axis| {
+        let note = if axis.specialised { styled(FAINT, "  (compile-time)") } else { String::new() };
+        format!("{:<10} {}{note}", axis.name, words(&axis.values))
+    };
+    section("Supports", family.axes.iter().map(axis).collect());
+    section("Targets", vec![words(&family.targets)]);
+    let knob = |knob: &Knob| {
+        let values: Vec<String> = knob
+            .values
+            .iter()
+            .map(|value| if *value == knob.default { format!("[{value}]") } else { value.to_string() })
+            .collect();
+        format!("{:<15} {:<28} {}", knob.name, values.join(" "), knob.about)
+    };
+    section("Knobs, [default]", family.knobs.iter().map(knob).collect());
+    let constraint =
+        |constraint: &family::Constraint| format!("{}  ({})", constraint.text(), constraint.because);
+    section("Constraints", family.constraints.iter().map(constraint).collect());
+    let preset = |preset: &Preset| {
+        let knobs = words(preset.knobs.iter().map(|(name, value)| format!("{name}={value}")));
+        let knobs = if knobs.is_empty() { "defaults".to_owned() } else { knobs };
+        format!("{:<20} {}\n  {:<20} {}", preset.name, preset.about, "", styled(FAINT, knobs))
+    };
+    section("Presets", family.presets.iter().map(preset).collect());
+    let layout = family.layout(&family.candidate(None, &[], &[])?)?;
+    let buffer = |buffer: &family::Buffer| {
+        let shape = buffer.shape.iter().map(ToString::to_string).collect::<Vec<_>>().join("x");
+        format!(
+            "{:>7} {:<12} {:>6} B  {:<16} {}",
+            buffer.offset,
+            buffer.name,
+            buffer.bytes,
+            format!("{} {shape}", buffer.element),
+            buffer.about
+        )
+    };
+    let mut buffers: Vec<String> = layout.buffers.iter().filter(|b| b.bytes > 0).map(buffer).collect();
+    if !buffers.is_empty() {
+        buffers.push(format!("{:>7} total", layout.total_bytes));
+    }
+    section("Shared memory of the defaults (offset, buffer, bytes)", buffers);
+    section("Tuned picks", vec!["none: nothing has been tuned yet".to_owned()]);
+    Ok(lines.join("\n"))
+}

@@ -1,0 +1,116 @@
+//! `toolchain`: where the compiler comes from, and installing our own.
+
+use gpu::toolchain::{self, Surroundings, Survey, Verdict};
+use serde::Serialize;
+
+use crate::cli::{Global, ToolchainAction, ToolchainOptions};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::printer::{BAD, FAINT, GOOD, Printer, STRONG, styled};
+use crate::progress::Installation;
+
+pub fn run(options: &ToolchainOptions, global: &Global, printer: &Printer) -> Result<Exit, Failure> {
+    match options.action.unwrap_or(ToolchainAction::Show) {
+        ToolchainAction::Show => show(global, printer),
+        ToolchainAction::Install => install(printer),
+        ToolchainAction::Clean => clean(printer),
+    }
+}
+
+fn show(global: &Global, printer: &Printer) -> Result<Exit, Failure> {
+    let surroundings = Surroundings::from_environment(global.cuda.as_deref());
+    let survey = toolchain::survey(&surroundings);
+    // Asked of the library itself: a file of the right name need not be one that works.
+    let version = survey.chosen.clone().map(|chosen| gpu::build::Compiler::new(chosen, &surroundings.cache));
+    let version = version.transpose()?.map(|compiler| compiler.identity().to_owned());
+    if printer.is_json() {
+        #[derive(Serialize)]
+        struct Document<'a> {
+            version: Option<&'a str>,
+            #[serde(flatten)]
+            survey: &'a Survey,
+            cache: &'a std::path::Path,
+        }
+        printer.json(
+            "toolchain",
+            &Document { version: version.as_deref(), survey: &survey, cache: &surroundings.cache },
+        );
+    } else {
+        printer.data(&text(&survey, version.as_deref()));
+    }
+    if let Some((place, reason)) = survey.named_refusal() {
+        let message = format!("no usable CUDA compiler in {}: {reason}", place.display());
+        return Err(
+            Failure::lacking(message).hint("name another with --cuda or WARPSMITH_CUDA, or leave it out")
+        );
+    }
+    if survey.chosen.is_none() {
+        return Err(Failure::lacking("no CUDA compiler found").hint("warpsmith toolchain install"));
+    }
+    Ok(Exit::Holds)
+}
+
+fn text(survey: &Survey, version: Option<&str>) -> String {
+    let mut lines = Vec::new();
+    if let (Some(chosen), Some(version)) = (&survey.chosen, version) {
+        lines.push(format!("{} {version}", styled(STRONG, "NVRTC")));
+        lines.push(format!("  library   {}", chosen.nvrtc.display()));
+        for (index, folder) in chosen.includes.iter().enumerate() {
+            let label = if index == 0 { "headers" } else { "" };
+            lines.push(format!("  {label:<9} {}", folder.display()));
+        }
+        lines.push(String::new());
+    }
+    lines.push(styled(STRONG, "Looked at, in this order"));
+    for looked in &survey.looked {
+        let place = looked.place.as_ref().map_or("-".to_owned(), |place| place.display().to_string());
+        let origin = looked.origin.to_string();
+        let verdict = match &looked.verdict {
+            Verdict::Chosen => styled(GOOD, "chosen"),
+            Verdict::NotNeeded => styled(FAINT, "usable, not needed"),
+            Verdict::Absent => styled(FAINT, "none"),
+            Verdict::Unfit { reason } => format!("{}: {reason}", styled(BAD, "unfit")),
+        };
+        lines.push(format!("  {origin:<24} {place}  {verdict}"));
+    }
+    lines.join("\n")
+}
+
+fn install(printer: &Printer) -> Result<Exit, Failure> {
+    #[derive(Serialize)]
+    struct Installed {
+        root: std::path::PathBuf,
+        newly: bool,
+        wheels: Vec<String>,
+    }
+    let cache = gpu::paths::cache_dir();
+    let before = toolchain::installed_root(&cache).is_some();
+    let mut drawing = Installation::new(printer);
+    let root = toolchain::install(&cache, &mut |progress| drawing.show(progress))
+        .map_err(gpu::toolchain::ToolchainError::from)?;
+    let wheels =
+        toolchain::pinned_wheels().iter().map(|wheel| format!("{} {}", wheel.package, wheel.version));
+    let installed = Installed { root, newly: !before, wheels: wheels.collect() };
+    if printer.is_json() {
+        printer.json("toolchain-install", &installed);
+    } else {
+        let verb = if installed.newly { "installed" } else { "already installed:" };
+        printer.data(&format!("{verb} {} in {}", installed.wheels.join(", "), installed.root.display()));
+    }
+    Ok(Exit::Holds)
+}
+
+fn clean(printer: &Printer) -> Result<Exit, Failure> {
+    let cache = gpu::paths::cache_dir();
+    let removed = toolchain::clean(&cache).map_err(gpu::toolchain::ToolchainError::from)?;
+    if printer.is_json() {
+        #[derive(Serialize)]
+        struct Cleaned {
+            removed: bool,
+        }
+        printer.json("toolchain-clean", &Cleaned { removed });
+    } else {
+        printer.data(if removed { "removed the installed CUDA compiler" } else { "nothing was installed" });
+    }
+    Ok(Exit::Holds)
+}

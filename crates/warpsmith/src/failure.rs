@@ -1,0 +1,68 @@
+//! Why a command could not do what was asked: what to say, what to hint at, and the exit code.
+
+use family::{CatalogError, SettingError};
+use gpu::build::BuildError;
+use gpu::toolchain::ToolchainError;
+
+use crate::exit::Exit;
+
+#[derive(Clone, Debug)]
+pub struct Failure {
+    pub exit: Exit,
+    pub message: String,
+    pub hint: Option<String>,
+}
+
+impl Failure {
+    pub fn usage(message: impl Into<String>) -> Self {
+        Failure { exit: Exit::Usage, message: message.into(), hint: None }
+    }
+
+    pub fn lacking(message: impl Into<String>) -> Self {
+        Failure { exit: Exit::Lacking, message: message.into(), hint: None }
+    }
+
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+impl From<SettingError> for Failure {
+    fn from(error: SettingError) -> Self {
+        Failure { hint: error.hint(), ..Failure::usage(error.to_string()) }
+    }
+}
+
+impl From<CatalogError> for Failure {
+    fn from(error: CatalogError) -> Self {
+        Failure { hint: error.hint(), ..Failure::usage(error.to_string()) }
+    }
+}
+
+impl From<ToolchainError> for Failure {
+    fn from(error: ToolchainError) -> Self {
+        let hint = match &error {
+            ToolchainError::NamedUnfit { .. } => {
+                "name a CUDA toolkit of version 12 or newer, or leave it out to have one found or installed"
+                    .to_owned()
+            }
+            ToolchainError::Install(cause) => cause.remedy(),
+        };
+        Failure::lacking(error.to_string()).hint(hint)
+    }
+}
+
+impl From<BuildError> for Failure {
+    fn from(error: BuildError) -> Self {
+        match &error {
+            BuildError::Source { .. } | BuildError::NoKernel { .. } => {
+                Failure { exit: Exit::Finding, message: error.to_string(), hint: None }
+            }
+            BuildError::Nvrtc(_) => Failure::lacking(error.to_string())
+                .hint("`warpsmith toolchain` shows where the compiler comes from"),
+            BuildError::Io { .. } => Failure::lacking(error.to_string())
+                .hint("set WARPSMITH_CACHE to a folder that can be written"),
+        }
+    }
+}
