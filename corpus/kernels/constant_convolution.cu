@@ -3,7 +3,7 @@
 // warpsmith: --arch sm_80 --kernel conv5 --grid 3,2 --block 16,8 --shared 0
 // warpsmith: --arg in=f32[15,40]=uniform(175) --arg out=out,f32[15,40] --arg h=i32=15 --arg w=i32=40
 
-__constant__ float filter[5][5] = {{1, 4, 6, 4, 1}, {4, 16, 24, 16, 4}, 
+__constant__ float filter[5][5] = {{1, 4, 6, 4, 1}, {4, 16, 24, 16, 4},
                                      {6, 24, 36, 24, 6}, {4, 16, 24, 16, 4}, {1, 4, 6, 4, 1}};
 
 extern "C" __global__ void conv5(const float* in, float* out, int h, int w)
