@@ -15,7 +15,7 @@ use crate::{Value, header};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Candidate {
     pub family: String,
-    /// The preset it started from.
+    /// The preset it started from; `None` for the defaults.
     pub preset: Option<String>,
     pub knobs: IndexMap<String, Value>,
     /// The specialised axes, in the manifest's order.
@@ -284,6 +284,17 @@ impl Family {
 }
 
 impl Candidate {
+    /// A short name for people: the preset, and the knobs that were set differently from it.
+    pub fn label(&self, family: &Family) -> String {
+        let preset = self.preset.as_deref().and_then(|name| family.preset(name));
+        let changed = family.knobs.iter().filter_map(|knob| {
+            let before = preset.and_then(|preset| preset.knobs.get(&knob.name)).unwrap_or(&knob.default);
+            let now = &self.knobs[&knob.name];
+            (now != before).then(|| format!("+{}={now}", knob.name))
+        });
+        preset.map_or("defaults", |preset| preset.name.as_str()).to_owned() + &changed.collect::<String>()
+    }
+
     fn scope(&self) -> Scope {
         Family::scope(self.knobs.iter().chain(&self.axes))
     }

@@ -447,11 +447,11 @@ impl Reader<'_> {
                     format!("{align} is not a power of two"),
                 ));
             }
-            if let Some(below) = &table.overlays {
-                if !rules.iter().any(|rule| rule.name == *below.get_ref()) {
-                    let message = format!("there is no buffer `{}` before it", below.get_ref());
-                    return Err(self.error(below.span(), &format!("{field}.overlays"), message));
-                }
+            if let Some(below) = &table.overlays
+                && !rules.iter().any(|rule| rule.name == *below.get_ref())
+            {
+                let message = format!("there is no buffer `{}` before it", below.get_ref());
+                return Err(self.error(below.span(), &format!("{field}.overlays"), message));
             }
             let shape = table
                 .shape

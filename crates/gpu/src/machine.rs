@@ -49,8 +49,7 @@ pub fn driver() -> Result<Driver, String> {
 
 fn describe(nvml: &Nvml, index: u32) -> Option<Gpu> {
     let device = nvml.device_by_index(index).ok()?;
-    let clock =
-        |kind: Clock| Some((device.clock_info(kind.clone()).ok()?, device.max_clock_info(kind).ok()?));
+    let clock = |kind: Clock| Some((device.clock_info(kind).ok()?, device.max_clock_info(kind).ok()?));
     Some(Gpu {
         index,
         name: device.name().ok()?,

@@ -61,17 +61,17 @@ impl Printer {
     pub fn failure(&self, failure: &Failure) {
         if self.json {
             #[derive(Serialize)]
-            struct Error<'a> {
+            struct Told<'a> {
                 error: &'a str,
                 hint: Option<&'a str>,
                 exit_code: u8,
             }
-            let error = Error {
+            let told = Told {
                 error: &failure.message,
                 hint: failure.hint.as_deref(),
                 exit_code: failure.exit as u8,
             };
-            self.json("error", &error);
+            self.json("error", &told);
         }
         self.message(&format!("{}: {}", styled(BAD, "error"), failure.message));
         if let Some(hint) = &failure.hint {

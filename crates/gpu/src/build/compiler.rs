@@ -51,7 +51,7 @@ impl Compiler {
         };
         field(FORMAT.as_bytes());
         field(self.identity.as_bytes());
-        for option in self.fixed_options(request).iter().chain(&request.options) {
+        for option in fixed_options(request).iter().chain(&request.options) {
             field(option.as_bytes());
         }
         field(request.source.name.as_bytes());
@@ -106,20 +106,10 @@ impl Compiler {
         slots.into_iter().filter_map(OnceLock::into_inner).collect()
     }
 
-    fn fixed_options(&self, request: &Request) -> Vec<String> {
-        vec![
-            format!("--gpu-architecture={}", request.target),
-            "--std=c++17".to_owned(),
-            "-lineinfo".to_owned(),
-            "--device-as-default-execution-space".to_owned(),
-            "--ptxas-options=-v".to_owned(),
-        ]
-    }
-
     fn compile(&self, request: &Request, hash: String) -> Result<Build, BuildError> {
         let nvrtc = loaded(&self.nvrtc, &self.toolchain)?;
         let source = &request.source;
-        let mut options = self.fixed_options(request);
+        let mut options = fixed_options(request);
         let folders = source.include_dirs.iter().chain(&self.toolchain.includes);
         options.extend(folders.map(|folder| format!("--include-path={}", folder.display())));
         options.extend(request.options.iter().cloned());
@@ -153,6 +143,17 @@ impl Compiler {
     }
 }
 
+/// What every build is compiled with.
+fn fixed_options(request: &Request) -> Vec<String> {
+    vec![
+        format!("--gpu-architecture={}", request.target),
+        "--std=c++17".to_owned(),
+        "-lineinfo".to_owned(),
+        "--device-as-default-execution-space".to_owned(),
+        "--ptxas-options=-v".to_owned(),
+    ]
+}
+
 fn milliseconds(since: Instant) -> f64 {
     since.elapsed().as_secs_f64() * 1e3
 }
@@ -183,10 +184,9 @@ fn without_working_directory(ptx: &str) -> String {
 /// under the library's path, size and time.
 fn identify(toolchain: &Toolchain, cache: &Path, nvrtc: &OnceLock<Nvrtc>) -> Result<String, BuildError> {
     let memo = memo_file(toolchain, cache);
-    if let Some(known) = memo.as_ref().and_then(|file| std::fs::read_to_string(file).ok()) {
-        if !known.is_empty() {
-            return Ok(known);
-        }
+    let known = memo.as_ref().and_then(|file| std::fs::read_to_string(file).ok());
+    if let Some(known) = known.filter(|text| !text.is_empty()) {
+        return Ok(known);
     }
     let probe = "extern \"C\" __global__ void probe() {}";
     let options = ["--gpu-architecture=compute_80".to_owned()];

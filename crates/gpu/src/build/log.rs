@@ -105,13 +105,14 @@ pub fn entries(log: &str) -> Vec<Entry> {
                 entry.spill_store_bytes = number_before(line, "bytes spill stores");
                 entry.spill_load_bytes = number_before(line, "bytes spill loads");
             }
-        } else if line.contains("Used ") && line.contains(" registers") {
-            if let Some(entry) = entries.last_mut() {
-                entry.registers = number_before(line, "registers");
-                entry.barriers = number_before(line, "barriers");
-                entry.static_shared_bytes = number_before(line, "bytes smem");
-                entry.constant_bytes = number_before(line, "bytes cmem[0]");
-            }
+        } else if line.contains("Used ")
+            && line.contains(" registers")
+            && let Some(entry) = entries.last_mut()
+        {
+            entry.registers = number_before(line, "registers");
+            entry.barriers = number_before(line, "barriers");
+            entry.static_shared_bytes = number_before(line, "bytes smem");
+            entry.constant_bytes = number_before(line, "bytes cmem[0]");
         }
     }
     entries

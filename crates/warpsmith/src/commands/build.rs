@@ -28,7 +28,8 @@ struct Job<'a> {
 #[derive(Serialize)]
 struct Row {
     family: String,
-    preset: Option<String>,
+    /// The preset with what was changed of it.
+    setting: String,
     knobs: indexmap::IndexMap<String, family::Value>,
     axes: indexmap::IndexMap<String, family::Value>,
     target: Target,
@@ -236,7 +237,7 @@ fn execute(
         };
         rows.push(Row {
             family: job.family.full_name(),
-            preset: job.candidate.preset.clone(),
+            setting: job.candidate.label(job.family),
             knobs: job.candidate.knobs.clone(),
             axes: job.candidate.axes.clone(),
             target: job.target,
@@ -331,8 +332,9 @@ fn emit(
     printer: &Printer,
 ) -> Result<(), Failure> {
     let setting: Vec<String> = job.candidate.axes.values().map(ToString::to_string).collect();
-    let preset = job.candidate.preset.as_deref().unwrap_or("custom");
-    let stem = format!("{}-{preset}-{}-{}", job.family.name, setting.join("-"), job.target);
+    let label = job.candidate.label(job.family);
+    let parts = [vec![job.family.name.clone(), label], setting, vec![job.target.to_string()]].concat();
+    let stem = parts.join("-");
     let generated = request.source.headers.iter().find(|(name, _)| name == "generated.cuh");
     let files = [
         (format!("{stem}.ptx"), outcome.build.ptx.as_bytes()),
@@ -379,9 +381,8 @@ fn spills(entry: &Entry) -> String {
 }
 
 fn setting(row: &Row) -> String {
-    let preset = row.preset.as_deref().unwrap_or("custom");
-    let axes: Vec<String> = row.axes.iter().map(|(name, value)| format!("{name}={value}")).collect();
-    format!("{preset} {}", axes.join(" "))
+    let axes = row.axes.iter().map(|(name, value)| format!(" {name}={value}"));
+    row.setting.clone() + &axes.collect::<String>()
 }
 
 /// The report on one build; nothing for one that failed, which is explained on stderr.
@@ -445,15 +446,14 @@ fn table(rows: &[Row]) -> String {
         "time",
         "status",
     ]);
-    for index in [3, 4, 8] {
+    for index in [4, 5, 9] {
         if let Some(column) = table.column_mut(index) {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
     for row in rows {
         let axes: Vec<String> = row.axes.values().map(ToString::to_string).collect();
-        let preset = format!("{} {}", row.preset.as_deref().unwrap_or("custom"), axes.join(" "));
-        let mut cells = vec![row.family.clone(), preset, row.target.to_string()];
+        let mut cells = vec![row.family.clone(), row.setting.clone(), axes.join(" "), row.target.to_string()];
         match &row.result {
             RowResult::Built(built) => {
                 let shared = built.dynamic_shared_bytes + u64::from(built.entry.static_shared_bytes);
