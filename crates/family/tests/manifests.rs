@@ -1,5 +1,7 @@
 //! Manifests: what they give when they are right, and what they say when they are not.
 
+#![allow(clippy::unwrap_used)] // A test that cannot set itself up fails, which is what unwrap does.
+
 use std::fs;
 use std::path::Path;
 

@@ -1,5 +1,7 @@
 //! Text, JSON and errors of every command, as a user sees them.
 
+#![allow(clippy::unwrap_used)] // A test that cannot set itself up fails, which is what unwrap does.
+
 mod common;
 
 use common::{SCALE, family_folder, run, settings, warpsmith, write_family};
