@@ -178,7 +178,7 @@ __device__ GlobalRows<Element> v_rows(const Arguments& args, const WorkTile& wor
 // q_tile [BLOCK_M x HEAD_DIM], k [BLOCK_N x HEAD_DIM] -> scores [BLOCK_M x BLOCK_N], unscaled
 __device__ void scores_from_tile(KvTile k) {
     constexpr int COLUMN_BLOCKS = BLOCK_N / 16;
-#pragma unroll
+#pragma unroll 2
     for (int i = 0; i < SCORE_BLOCKS; ++i) {
         const int block = warp() * SCORE_BLOCKS + i;
         const int row = block / COLUMN_BLOCKS * 16, column = block % COLUMN_BLOCKS * 16;
