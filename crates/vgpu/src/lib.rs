@@ -1,7 +1,33 @@
 //! The virtual GPU: runs PTX on the CPU, checks it as it runs and counts what hardware would count.
+//!
+//! ```no_run
+//! use warpsmith_vgpu::{Device, Launch, Options, load};
+//!
+//! let module = load(&std::fs::read_to_string("saxpy.ptx")?)?;
+//! let mut device = Device::default();
+//! let x = device.alloc(4 * 1024, "x")?;
+//! device.write(x, &[0; 4 * 1024])?;
+//! let launch = Launch {
+//!     module: &module, kernel: "saxpy", grid: [4, 1, 1], block: [256, 1, 1], shared: 0, args: &x.0.to_le_bytes(),
+//! };
+//! let report = device.launch(&launch, &Options { outputs: vec![x], ..Options::default() })?;
+//! for finding in &report.findings {
+//!     println!("{}: {}", finding.kind, finding.message);
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
+pub mod check;
+pub mod count;
+mod exec;
 pub mod isa;
 pub mod mem;
 pub mod num;
 pub mod program;
 pub mod ptx;
+
+pub use check::{Finding, Kind, Place, Related, Severity};
+pub use count::Counters;
+pub use exec::{Checks, Dim3, Launch, LaunchError, LaunchReport, Options, Stats};
+pub use mem::{Buffer, Device, MemoryError};
+pub use program::{Diagnostic, FidelityReport, Kernel, LoadError, Module, Param, SourceFrame, load};

@@ -270,7 +270,7 @@ pub enum BarMode {
 }
 
 /// How a load or store is ordered and cached; what the race checker needs to know.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Order {
     #[default]
     Weak,

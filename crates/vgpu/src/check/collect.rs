@@ -1,0 +1,96 @@
+//! Folding: a finding at one place is kept once, with a count, whatever the number of lanes and blocks that hit it.
+
+use std::collections::HashMap;
+
+use super::finding::{Kind, Severity};
+use crate::isa::types::Space;
+
+/// A finding before its places are looked up: instructions are numbers.
+#[derive(Clone, Debug)]
+pub struct Raw {
+    pub kind: Kind,
+    pub severity: Severity,
+    pub message: String,
+    /// Instruction, counted through all functions of the kernel.
+    pub at: u32,
+    pub block: u64,
+    pub warp: u32,
+    pub lanes: u32,
+    pub address: Option<u64>,
+    pub space: Option<Space>,
+    pub allocation: Option<String>,
+    pub related: Vec<(String, u32)>,
+    pub count: u64,
+    /// False for a finding about the launch as a whole.
+    pub located: bool,
+}
+
+/// Findings are one if kind, instruction and the other instruction agree.
+type Key = (Kind, u32, u32);
+
+#[derive(Debug, Default)]
+pub struct Collector {
+    found: HashMap<Key, Raw>,
+    /// Findings dropped because there were too many different ones.
+    pub dropped: u64,
+}
+
+/// Different findings beyond which nobody reads on.
+const MAX_FINDINGS: usize = 1000;
+
+impl Collector {
+    /// Counts a finding; `make` is asked only for the first of its kind and place (by block and warp number, so
+    /// that the report does not depend on which worker was faster).
+    pub fn add(&mut self, kind: Kind, at: u32, other: u32, block: u64, warp: u32, make: impl FnOnce() -> Raw) {
+        let full = self.found.len() >= MAX_FINDINGS;
+        match self.found.entry((kind, at, other)) {
+            std::collections::hash_map::Entry::Occupied(mut e) => {
+                let old = e.get_mut();
+                let count = old.count + 1;
+                if (block, warp) < (old.block, old.warp) {
+                    *old = make();
+                }
+                old.count = count;
+            }
+            std::collections::hash_map::Entry::Vacant(e) => {
+                if full {
+                    self.dropped += 1;
+                } else {
+                    e.insert(make());
+                }
+            }
+        }
+    }
+
+    pub fn merge(&mut self, other: Collector) {
+        self.dropped += other.dropped;
+        for (key, raw) in other.found {
+            match self.found.entry(key) {
+                std::collections::hash_map::Entry::Occupied(mut e) => {
+                    let old = e.get_mut();
+                    let count = old.count + raw.count;
+                    if (raw.block, raw.warp) < (old.block, old.warp) {
+                        *old = raw;
+                    }
+                    old.count = count;
+                }
+                std::collections::hash_map::Entry::Vacant(e) => {
+                    e.insert(raw);
+                }
+            }
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.found.is_empty()
+    }
+
+    /// Errors before warnings before notes; then by place.
+    pub fn into_sorted(self) -> Vec<Raw> {
+        let mut all: Vec<Raw> = self.found.into_values().collect();
+        all.sort_by(|a, b| {
+            (a.severity, a.kind, a.at, a.block, a.warp).cmp(&(b.severity, b.kind, b.at, b.block, b.warp))
+        });
+        all
+    }
+}

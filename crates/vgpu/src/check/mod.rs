@@ -1,0 +1,6 @@
+//! What is wrong with a launch: findings as values.
+
+pub mod collect;
+pub mod finding;
+
+pub use finding::{Finding, Kind, Place, Related, Severity};

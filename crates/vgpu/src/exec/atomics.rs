@@ -1,0 +1,216 @@
+//! `atom` and `red`.
+
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
+
+use super::Policy;
+use super::memory::{Addresses, Span, Use};
+use super::step::{Cx, Next};
+use super::taint::{Origin, spread};
+use crate::isa::op::{Access, AtomOp, Inst};
+use crate::isa::types::{Space, Ty};
+use crate::mem::{shadow, window};
+use crate::num::float::MinMax;
+use crate::num::half::{self, HalfMods, HalfOp, HalfTy};
+
+/// The new value of a location; `b` is the operand, `c` the swap value of a compare-and-swap.
+fn combine(op: AtomOp, ty: Ty, old: u64, b: u64, c: u64) -> u64 {
+    let half = |t: HalfTy| {
+        let (x, y) = (old as u32, b as u32);
+        let one = |x: u32, y: u32| match op {
+            AtomOp::Add => half::binary(t, HalfOp::Add, HalfMods::default(), x, y),
+            _ => half::min_max(t, MinMax { max: op == AtomOp::Max, ..MinMax::default() }, x, y),
+        };
+        u64::from(if ty.bits() == 32 { half::each_half2(x, y, one) } else { one(x & 0xffff, y & 0xffff) & 0xffff })
+    };
+    match (op, ty) {
+        (AtomOp::Exch, _) => b,
+        (AtomOp::Cas, _) => if old == b { c } else { old },
+        (AtomOp::And, _) => old & b,
+        (AtomOp::Or, _) => old | b,
+        (AtomOp::Xor, _) => old ^ b,
+        (_, Ty::F16 | Ty::F16x2) => half(HalfTy::F16),
+        (_, Ty::Bf16 | Ty::Bf16x2) => half(HalfTy::Bf16),
+        (AtomOp::Add, Ty::F32) => {
+            // Subnormals are kept in shared memory and flushed in global memory by some hardware; kept here.
+            u64::from(crate::num::float::add(f32::from_bits(old as u32), f32::from_bits(b as u32), crate::num::Round::Nearest).to_bits())
+        }
+        (AtomOp::Add, Ty::F64) => (f64::from_bits(old) + f64::from_bits(b)).to_bits(),
+        (AtomOp::Add, Ty::U32 | Ty::S32) => u64::from((old as u32).wrapping_add(b as u32)),
+        (AtomOp::Add, _) => old.wrapping_add(b),
+        (AtomOp::Inc, _) => if old >= b { 0 } else { old + 1 },
+        (AtomOp::Dec, _) => if old == 0 || old > b { b } else { old - 1 },
+        (AtomOp::Min, Ty::U32 | Ty::U64) => old.min(b),
+        (AtomOp::Max, Ty::U32 | Ty::U64) => old.max(b),
+        (AtomOp::Min, Ty::S32) => u64::from((old as i32).min(b as i32) as u32),
+        (AtomOp::Max, Ty::S32) => u64::from((old as i32).max(b as i32) as u32),
+        (AtomOp::Min, _) => (old as i64).min(b as i64) as u64,
+        (AtomOp::Max, _) => (old as i64).max(b as i64) as u64,
+    }
+}
+
+/// Replaces a location by `f` of it, atomically, and returns the old value.
+///
+/// # Safety
+/// `at` points to an aligned location of `bytes` bytes that other threads access atomically or not at all.
+unsafe fn update(at: *mut u8, bytes: u8, f: impl Fn(u64) -> u64) -> u64 {
+    macro_rules! by {
+        ($atomic:ty, $t:ty) => {{
+            // SAFETY: the caller's promise.
+            let cell = unsafe { <$atomic>::from_ptr(at.cast::<$t>()) };
+            let mut old = cell.load(Ordering::SeqCst);
+            loop {
+                let new = f(u64::from(old)) as $t;
+                match cell.compare_exchange_weak(old, new, Ordering::SeqCst, Ordering::SeqCst) {
+                    Ok(_) => break u64::from(old),
+                    Err(now) => old = now,
+                }
+            }
+        }};
+    }
+    match bytes {
+        2 => by!(AtomicU16, u16),
+        4 => by!(AtomicU32, u32),
+        _ => by!(AtomicU64, u64),
+    }
+}
+
+impl<P: Policy> Cx<'_, '_, P> {
+    pub fn atom(&mut self, inst: &Inst, op: AtomOp, access: &Access, mask: u32) -> Next {
+        let size = u32::from(access.ty.bytes) * u32::from(access.vector);
+        let mut ad = self.addresses(inst.sources()[0], access.offset, mask, size);
+        let mut space = access.space;
+        if space == Space::Generic {
+            // Atomics on generic addresses go to shared or global memory, lanes alike in all real code; lanes that
+            // differ are handled group by group.
+            let first = ad.at[mask.trailing_zeros() as usize];
+            space = window::space_of(first);
+            let same = super::lanes(mask).filter(|l| window::space_of(ad.at[*l]) == space).fold(0u32, |m, l| m | 1 << l);
+            if same != mask {
+                let next = self.atom_in(inst, op, access, space, &mut relative(&ad, same, space), size, same);
+                if next != Next::Continue {
+                    return next;
+                }
+                let rest = mask & !same;
+                let other = window::space_of(ad.at[rest.trailing_zeros() as usize]);
+                return self.atom_in(inst, op, access, other, &mut relative(&ad, rest, other), size, rest);
+            }
+            ad = relative(&ad, mask, space);
+        }
+        self.atom_in(inst, op, access, space, &mut ad, size, mask)
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn atom_in(&mut self, inst: &Inst, op: AtomOp, access: &Access, space: Space, ad: &mut Addresses, size: u32, mask: u32) -> Next {
+        let mut left = mask;
+        let mut failed = mask;
+        if P::COUNT {
+            self.count_access(space, ad, size, mask, Use::Atomic);
+        }
+        while left != 0 {
+            let Some((group, span)) = self.span(space, ad, size, &mut left, Use::Atomic) else { break };
+            left &= !group;
+            failed &= !group;
+            if P::CHECK {
+                self.on_access(space, ad, size, group, Use::Atomic, access);
+            }
+            self.atom_group(inst, op, access, &span, ad, group);
+        }
+        self.block.stored |= space == Space::Global;
+        if failed != 0 {
+            if !P::CHECK {
+                return Next::Halt;
+            }
+            let origin = Origin::new(super::taint::Source::Reported, self.at());
+            for d in inst.results() {
+                self.mark_undefined(*d, failed, origin);
+            }
+        }
+        Next::Continue
+    }
+
+    fn atom_group(&mut self, inst: &Inst, op: AtomOp, access: &Access, span: &Span, ad: &Addresses, group: u32) {
+        let sources = inst.sources();
+        let bytes = access.ty.bytes;
+        let mut changed = false;
+        let mut undefined = 0u32;
+        for e in 0..usize::from(access.vector) {
+            let b = self.wide(sources[1 + e]);
+            let c = if op == AtomOp::Cas { self.wide(sources[2]) } else { [0; 32] };
+            let mut out = [0u64; 32];
+            for l in super::lanes(group) {
+                let address = ad.at[l] + e as u64 * u64::from(bytes);
+                // SAFETY: the span holds the location, which is aligned.
+                let old = unsafe { update(span.host(address), bytes, |old| combine(op, access.ty.ty, old, b[l], c[l])) };
+                changed |= combine(op, access.ty.ty, old, b[l], c[l]) != old;
+                out[l] = old;
+                if P::CHECK {
+                    undefined |= self.atom_state(op, span, address, bytes, l, sources, e) << l;
+                }
+            }
+            if let Some(d) = inst.results().get(e).copied() {
+                if d.is_wide() {
+                    self.set64(d, &out, group);
+                } else {
+                    self.set32(d, &out.map(|v| v as u32), group);
+                }
+                if P::CHECK && (self.w.tracking || undefined != 0) {
+                    let origin = Origin::new(span.source, self.at());
+                    self.set_undef(d, spread(undefined), spread(undefined), group, origin);
+                }
+            }
+        }
+        if changed {
+            self.block.progress += 1;
+        }
+    }
+
+    /// Updates the state of an atomic's location; 1 if the old value was undefined.
+    #[allow(clippy::too_many_arguments)]
+    fn atom_state(&mut self, op: AtomOp, span: &Span, address: u64, bytes: u8, l: usize, sources: &[crate::isa::op::Slot], e: usize) -> u32 {
+        let states = span.state(address);
+        // SAFETY: the span holds the location.
+        let old_defined = unsafe { (0..bytes as usize).all(|b| *states.add(b) & 1 == 1) };
+        let operand_undefined = self.w.tracking
+            && (self.undefined_lanes(sources[1 + e]) >> l & 1 == 1
+                || op == AtomOp::Cas && self.undefined_lanes(sources[2]) >> l & 1 == 1);
+        let defined = (old_defined || op == AtomOp::Exch) && !operand_undefined;
+        let state = if defined { shadow::WRITTEN } else { shadow::TAINTED };
+        // SAFETY: as above.
+        unsafe { states.write_bytes(state, bytes as usize) };
+        if !defined && span.source == super::taint::Source::Global {
+            let origin = if old_defined {
+                self.origin_of(sources[1 + e]).used_at(self.at())
+            } else {
+                Origin::new(span.source, self.at())
+            };
+            let (at, block, warp) = (self.at(), self.block.index, self.w.id);
+            for b in 0..u64::from(bytes) {
+                self.worker.taint(address + b, origin, at, block, warp, l as u32);
+            }
+        }
+        u32::from(!old_defined)
+    }
+}
+
+/// Addresses of a group made relative to its space's window.
+pub fn relative(ad: &Addresses, group: u32, space: Space) -> Addresses {
+    let base = window::base(space);
+    let mut at = ad.at;
+    let mut survey = ad.survey;
+    (survey.min, survey.max, survey.or) = (u64::MAX, 0, 0);
+    survey.contiguous = false;
+    survey.uniform = false;
+    for l in super::lanes(group) {
+        at[l] = at[l].wrapping_sub(base);
+        survey.min = survey.min.min(at[l]);
+        survey.max = survey.max.max(at[l]);
+        survey.or |= at[l];
+    }
+    let fill = at[group.trailing_zeros() as usize & 31];
+    for l in 0..32 {
+        if group >> l & 1 == 0 {
+            at[l] = fill;
+        }
+    }
+    Addresses { at, survey }
+}

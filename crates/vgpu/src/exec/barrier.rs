@@ -1,0 +1,190 @@
+//! Barriers of the block.
+
+use super::Policy;
+use super::block::Block;
+use super::grid::WorkerState;
+use super::step::{Cx, Next};
+use super::warp::{State, Warp};
+use crate::check::Kind;
+use crate::isa::op::{BarMode, Class, Inst, Op};
+use crate::program::Function;
+
+/// One of the sixteen barriers of a block.
+#[derive(Clone, Debug, Default)]
+pub struct BlockBarrier {
+    /// Threads that have arrived in this phase.
+    pub arrived: u32,
+    /// Thread count given by the participants; absent means all threads of the block.
+    pub expected: Option<u32>,
+    /// Who has arrived: warp and lanes.
+    pub members: Vec<(u32, u32)>,
+    popc: u32,
+    any: bool,
+    all: bool,
+}
+
+impl<P: Policy> Cx<'_, '_, P> {
+    /// Lanes the guard leaves out go on; the fragment is then the lanes that execute the instruction.
+    pub fn split_guarded(&mut self, mask: u32) {
+        if mask == self.frag.mask {
+            return;
+        }
+        let mut rest = self.frag.clone();
+        rest.mask &= !mask;
+        rest.pc += 1;
+        rest.state = State::Ready;
+        self.w.fragments.push(rest);
+        self.frag.mask = mask;
+    }
+
+    pub fn barrier(&mut self, inst: &Inst, mask: u32) -> Next {
+        let Op::Barrier { mode, aligned, has_count, negate } = inst.op else { return Next::Continue };
+        self.split_guarded(mask);
+        let forced = self.frag.state == State::Forced;
+        if aligned && mask != self.w.live && !forced {
+            self.frag.state = State::Gathering;
+            return Next::Park;
+        }
+        self.frag.state = State::Ready;
+        let sources = inst.sources();
+        let first = mask.trailing_zeros() as usize;
+        let ids = *self.r32(sources[0]);
+        let id = ids[first];
+        let uniform = super::lanes(mask).all(|l| ids[l] == id);
+        if id >= 16 || !uniform {
+            let text = if uniform { format!("barrier {id} does not exist: there are 16") } else { "lanes of a warp name different barriers".to_string() };
+            self.halt(Kind::BarrierCount, mask, || text);
+            return Next::Halt;
+        }
+        let count = has_count.then(|| self.r32(sources[1])[first]);
+        if P::CHECK {
+            self.check_barrier(aligned, forced, mask, count);
+        }
+        let (threads, live) = (self.block.threads, self.block.live_threads);
+        let predicate = match mode {
+            BarMode::RedPopc | BarMode::RedAnd | BarMode::RedOr => {
+                let p = sources[sources.len() - 1];
+                if P::CHECK && self.w.tracking {
+                    self.check_use(p, mask, "is reduced over a barrier");
+                }
+                self.pred(p) ^ if negate { u32::MAX } else { 0 }
+            }
+            _ => 0,
+        };
+        let warp = self.w.id;
+        let b = &mut self.block.barriers[id as usize];
+        if b.arrived == 0 {
+            b.expected = count;
+            b.members.clear();
+            (b.popc, b.any, b.all) = (0, false, true);
+        }
+        let (known, arrived) = (b.expected, b.arrived + mask.count_ones());
+        b.arrived = arrived;
+        b.members.push((warp, mask));
+        b.popc += (predicate & mask).count_ones();
+        b.any |= predicate & mask != 0;
+        b.all &= predicate & mask == mask;
+        self.block.progress += 1;
+        if P::CHECK {
+            if known != count {
+                let (a, b) = (known.unwrap_or(threads), count.unwrap_or(threads));
+                self.finding(Kind::BarrierCount, mask, || {
+                    format!("threads wait at barrier {id} with different counts: {a} and {b}")
+                });
+            } else if arrived > known.unwrap_or(live) {
+                let expected = known.unwrap_or(live);
+                self.finding(Kind::BarrierCount, mask, || {
+                    format!("{arrived} threads have arrived at barrier {id}, which is for {expected}")
+                });
+            }
+        }
+        if P::COUNT {
+            self.worker.counts.barriers += 1;
+        }
+        if mode == BarMode::Arrive {
+            return Next::Continue;
+        }
+        self.frag.state = State::Barrier(id as u8);
+        Next::Park
+    }
+
+    fn check_barrier(&mut self, aligned: bool, forced: bool, mask: u32, count: Option<u32>) {
+        if aligned && forced {
+            let elsewhere = self.w.live & !mask;
+            self.finding(Kind::BarrierDivergence, mask, || {
+                format!("barrier in divergent code: lanes {elsewhere:#010x} of the warp do not reach it with the others")
+            });
+        } else if aligned && self.w.live != self.w.present {
+            let gone = self.w.present & !self.w.live;
+            self.finding(Kind::BarrierDivergence, mask, || {
+                format!("barrier after lanes {gone:#010x} of the warp have exited")
+            });
+        } else if count.is_none() && self.block.live_threads != self.block.threads {
+            let gone = self.block.threads - self.block.live_threads;
+            self.finding(Kind::BarrierDivergence, mask, || {
+                format!("barrier for the whole block after {gone} of its threads have exited")
+            });
+        }
+        if let Some(n) = count
+            && (n == 0 || n % 32 != 0)
+        {
+            self.finding(Kind::BarrierCount, mask, || {
+                format!("barrier for {n} threads: the count must be a positive multiple of the warp size")
+            });
+        }
+    }
+}
+
+impl Block {
+    /// Releases barriers all of whose participants have arrived.
+    pub fn complete_barriers<P: Policy>(&mut self, worker: &mut WorkerState) {
+        for id in 0..16 {
+            let b = &self.core.barriers[id];
+            if b.arrived == 0 || b.arrived < b.expected.unwrap_or(self.core.live_threads) {
+                continue;
+            }
+            let (popc, any, all) = (b.popc, b.any, b.all);
+            let members = std::mem::take(&mut self.core.barriers[id].members);
+            self.core.barriers[id].arrived = 0;
+            self.core.progress += 1;
+            if P::CHECK {
+                worker.on_block_barrier(&self.core, &members);
+            }
+            self.core.barriers[id].members = members;
+            let functions = worker.functions();
+            for w in &mut self.warps {
+                for i in 0..w.fragments.len() {
+                    if w.fragments[i].state == State::Barrier(id as u8) {
+                        release::<P>(w, i, functions, popc, any, all);
+                    }
+                }
+                w.merge_ready();
+            }
+        }
+    }
+}
+
+/// Writes the reduction's result, if there is one, and moves the fragment past its barrier.
+fn release<P: Policy>(w: &mut Warp, i: usize, functions: &[Function], popc: u32, any: bool, all: bool) {
+    let f = &mut w.fragments[i];
+    let inst = &functions[f.function as usize].insts[f.pc as usize];
+    f.state = State::Ready;
+    f.pc += 1;
+    let (mask, reg_base, pred_base) = (f.mask, f.reg_base as usize, f.pred_base as usize);
+    let (Op::Barrier { mode, .. }, Some(d)) = (&inst.op, inst.results().first()) else { return };
+    if d.class() == Class::Pred {
+        let value = if *mode == BarMode::RedAnd { all } else { any };
+        let p = &mut w.preds[pred_base + d.index()];
+        *p = if value { *p | mask } else { *p & !mask };
+        if P::CHECK {
+            w.pred_undef[pred_base + d.index()] &= !mask;
+        }
+    } else {
+        for l in super::lanes(mask) {
+            w.regs[reg_base + d.index()].0[l] = popc;
+        }
+        if P::CHECK {
+            w.undef[reg_base + d.index()] &= !super::taint::spread(mask);
+        }
+    }
+}

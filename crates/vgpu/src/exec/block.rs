@@ -1,0 +1,307 @@
+//! One block: its warps in turn, its shared memory and barriers.
+
+use std::marker::PhantomData;
+
+use super::Policy;
+use super::barrier::BlockBarrier;
+use super::grid::{Grid, WorkerState};
+use super::step::{Cx, Stop, first_fragment};
+use super::warp::{State, Unit, Warp, ZERO, special};
+use crate::check::Kind;
+use crate::mem::shadow;
+
+/// Instructions a warp runs before its neighbour gets a turn.
+const SLICE: u32 = 20_000;
+
+/// What the warps of a block share.
+#[derive(Debug, Default)]
+pub struct BlockCore {
+    /// Number of the block in the grid, x fastest.
+    pub index: u64,
+    pub ctaid: [u32; 3],
+    /// Shared memory, in units so that it is aligned like hardware's.
+    pub shared: Vec<Unit>,
+    pub shared_shadow: Vec<u8>,
+    pub shared_bytes: u32,
+    pub barriers: Vec<BlockBarrier>,
+    pub threads: u32,
+    pub live_threads: u32,
+    /// Grows whenever something happens that another warp could be waiting for.
+    pub progress: u64,
+    pub stored: bool,
+    /// Asynchronous copies that have not landed, oldest first.
+    pub copies: Vec<super::copies::PendingCopy>,
+    pub owed: Vec<super::copies::OwedArrival>,
+}
+
+/// A block under way. Kept and reused by its worker.
+#[derive(Debug, Default)]
+pub struct Block {
+    pub core: BlockCore,
+    pub warps: Vec<Warp>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    Finished,
+    /// Warps still run but the block has used up its turn.
+    Unfinished { moved: bool },
+    Halted,
+}
+
+impl Block {
+    /// Makes the block ready to start as number `index` of the grid.
+    pub fn start<P: Policy>(&mut self, grid: &Grid<'_>, index: u64) {
+        let [gx, gy, _] = grid.grid_dim;
+        let ctaid = [
+            (index % u64::from(gx)) as u32,
+            (index / u64::from(gx) % u64::from(gy)) as u32,
+            (index / u64::from(gx) / u64::from(gy)) as u32,
+        ];
+        let entry = &grid.kernel.functions[0];
+        let core = &mut self.core;
+        core.index = index;
+        core.ctaid = ctaid;
+        core.threads = grid.block_threads;
+        core.live_threads = grid.block_threads;
+        core.shared_bytes = grid.shared_bytes;
+        core.stored = false;
+        core.progress = 0;
+        core.copies.clear();
+        core.owed.clear();
+        let units = (grid.shared_bytes as usize).div_ceil(128);
+        core.shared.clear();
+        core.shared.resize(units, ZERO);
+        if P::CHECK {
+            core.shared_shadow.clear();
+            core.shared_shadow.resize(units * 128, shadow::NEVER);
+        }
+        core.barriers.clear();
+        core.barriers.resize_with(16, BlockBarrier::default);
+        let warps = grid.block_threads.div_ceil(32);
+        self.warps.resize_with(warps as usize, Warp::default);
+        for (id, w) in self.warps.iter_mut().enumerate() {
+            let id = id as u32;
+            let first = id * 32;
+            let count = (grid.block_threads - first).min(32);
+            w.id = id;
+            w.present = if count == 32 { u32::MAX } else { (1 << count) - 1 };
+            w.live = w.present;
+            w.tracking = false;
+            w.worked = false;
+            w.committed = [0; 32];
+            w.fragments.clear();
+            w.passed_over = 0;
+            w.switches = 0;
+            w.reserve(entry.frame.units as usize, entry.frame.preds as usize, P::CHECK);
+            if P::CHECK {
+                w.undef.fill(0);
+                w.pred_undef.fill(0);
+                w.local_shadow.fill([shadow::NEVER; 128]);
+            }
+            fill_specials(w, grid, ctaid, index);
+            w.fragments.push(first_fragment(w.present));
+        }
+    }
+
+    /// Runs every warp once round, over and over, for about `rounds` slices of each warp.
+    pub fn run<P: Policy>(&mut self, grid: &Grid<'_>, worker: &mut WorkerState, rounds: u32) -> Progress {
+        let mut moved = false;
+        for _ in 0..rounds {
+            let (before, executed) = (self.core.progress, worker.executed);
+            let mut alive = false;
+            for i in 0..self.warps.len() {
+                let w = &mut self.warps[i];
+                if w.is_done() || !w.has_ready() {
+                    alive |= !w.is_done();
+                    continue;
+                }
+                let fresh = w.switches == 0 && w.fragments.len() == 1;
+                let mut cx = Cx::<P> {
+                    grid,
+                    block: &mut self.core,
+                    w,
+                    worker,
+                    frag: first_fragment(0),
+                    bases: [std::ptr::null_mut(); 4],
+                    policy: PhantomData,
+                };
+                if fresh {
+                    cx.begin();
+                }
+                let stop = cx.run(SLICE);
+                if stop == Stop::Halt {
+                    return Progress::Halted;
+                }
+                alive |= stop != Stop::Done;
+                self.complete_barriers::<P>(worker);
+            }
+            if worker.spend(grid) {
+                self.report_budget(grid, worker);
+                return Progress::Halted;
+            }
+            if grid.stopped() {
+                return Progress::Halted;
+            }
+            if !alive {
+                self.finish::<P>(grid, worker);
+                return Progress::Finished;
+            }
+            moved |= self.core.progress != before;
+            if worker.executed == executed && !self.unblock::<P>(grid, worker) {
+                self.report_deadlock(grid, worker);
+                return Progress::Halted;
+            }
+        }
+        Progress::Unfinished { moved }
+    }
+
+    fn finish<P: Policy>(&mut self, grid: &Grid<'_>, worker: &mut WorkerState) {
+        if P::CHECK && !self.core.stored {
+            worker.idle_blocks += 1;
+            worker.first_idle = worker.first_idle.min(self.core.index);
+        }
+        let _ = grid;
+    }
+
+    /// When nothing runs: warp operations and aligned barriers that wait for lanes which will not come go ahead
+    /// with those that are there, and the step loop reports what is wrong. False if there are none.
+    fn unblock<P: Policy>(&mut self, grid: &Grid<'_>, worker: &mut WorkerState) -> bool {
+        for w in &mut self.warps {
+            // The earliest first: once it is past, the others may find their lanes.
+            let earliest = w
+                .fragments
+                .iter_mut()
+                .filter(|f| f.state == State::Gathering)
+                .min_by_key(|f| {
+                    let function = &grid.kernel.functions[f.function as usize];
+                    (std::cmp::Reverse(f.stack.len()), function.blocks[function.block_of[f.pc as usize] as usize].priority, f.pc)
+                });
+            if let Some(f) = earliest {
+                f.state = State::Forced;
+                return true;
+            }
+        }
+        let _ = worker;
+        false
+    }
+
+    fn report_budget(&mut self, grid: &Grid<'_>, worker: &mut WorkerState) {
+        let Some((w, f)) = self
+            .warps
+            .iter()
+            .find_map(|w| w.fragments.iter().find(|f| f.state == State::Ready).or(w.fragments.first()).map(|f| (w, f)))
+        else {
+            return;
+        };
+        let at = grid.kernel.functions[f.function as usize].first + f.pc;
+        let (warp, lanes) = (w.id, f.mask);
+        let budget = grid.budget;
+        worker.report(grid, Kind::Runaway, at, self.core.index, warp, lanes, || {
+            format!("the launch has run its budget of {budget} warp instructions and this warp still runs")
+        });
+        grid.stop();
+    }
+
+    /// Every warp that has not exited waits: says who waits on what.
+    fn report_deadlock(&mut self, grid: &Grid<'_>, worker: &mut WorkerState) {
+        let mut waiting: Vec<(u32, u32, u32, u8)> = Vec::new();
+        for w in &self.warps {
+            for f in &w.fragments {
+                if let State::Barrier(id) = f.state {
+                    let at = grid.kernel.functions[f.function as usize].first + f.pc;
+                    waiting.push((at, w.id, f.mask, id));
+                }
+            }
+        }
+        waiting.sort_unstable();
+        let Some(&(at, warp, lanes, id)) = waiting.first() else {
+            grid.stop();
+            return;
+        };
+        let mut text = String::from("no thread of the block can run:");
+        for b in 0..16u8 {
+            let here: Vec<_> = waiting.iter().filter(|w| w.3 == b).collect();
+            if here.is_empty() {
+                continue;
+            }
+            let threads: u32 = here.iter().map(|w| w.2.count_ones()).sum();
+            let mut warps: Vec<u32> = here.iter().map(|w| w.1).collect();
+            warps.dedup();
+            let state = &self.core.barriers[b as usize];
+            let expected = state.expected.unwrap_or(self.core.live_threads);
+            text.push_str(&format!(
+                " {threads} threads of warps {warps:?} wait at barrier {b}, which has {} of {expected} arrivals;",
+                state.arrived
+            ));
+        }
+        let gone = self.core.threads - self.core.live_threads;
+        if gone > 0 {
+            text.push_str(&format!(" {gone} threads have exited;"));
+        }
+        text.pop();
+        let others: Vec<(String, u32)> = waiting
+            .iter()
+            .filter(|w| w.0 != at)
+            .map(|w| (format!("warp {} waits here at barrier {}", w.1, w.3), w.0))
+            .take(8)
+            .collect();
+        let _ = id;
+        worker.report_with(grid, Kind::Deadlock, at, self.core.index, warp, lanes, others, || text);
+        grid.stop();
+    }
+}
+
+impl<P: Policy> Cx<'_, '_, P> {
+    /// First entry of a warp into its kernel.
+    fn begin(&mut self) {
+        self.frag = first_fragment(self.w.present);
+        self.bases[0] = self.w.regs.as_mut_ptr();
+        let local = self.grid.kernel.functions[0].local_bytes as usize;
+        self.reserve_local(local);
+        self.enter_frame(u32::MAX);
+        self.frag = first_fragment(0);
+    }
+}
+
+fn fill_specials(w: &mut Warp, grid: &Grid<'_>, ctaid: [u32; 3], index: u64) {
+    let fresh = w.specials.is_empty() || w.specials_of != (grid.launch_id, w.id);
+    if fresh {
+        w.specials.clear();
+        w.specials.resize(crate::isa::decode::SPECIALS.len(), ZERO);
+        w.specials_of = (grid.launch_id, w.id);
+        let [bx, by, bz] = grid.block_dim;
+        let mut set = |name: &str, f: &dyn Fn(u32) -> u32| {
+            let unit = &mut w.specials[special(name)].0;
+            for (l, v) in unit.iter_mut().enumerate() {
+                *v = f(l as u32);
+            }
+        };
+        let id = w.id;
+        let linear = move |l: u32| id * 32 + l;
+        set("%tid.x", &|l| linear(l) % bx);
+        set("%tid.y", &|l| linear(l) / bx % by);
+        set("%tid.z", &|l| linear(l) / bx / by);
+        let [gx, gy, gz] = grid.grid_dim;
+        for (name, v) in [
+            ("%ntid.x", bx), ("%ntid.y", by), ("%ntid.z", bz), ("%nctaid.x", gx), ("%nctaid.y", gy), ("%nctaid.z", gz),
+            ("%warpid", id), ("%nwarpid", grid.block_threads.div_ceil(32)), ("%nsmid", grid.sms),
+            ("%dynamic_smem_size", grid.dynamic_shared), ("%total_smem_size", grid.shared_bytes),
+            ("%nclusterid.x", gx), ("%nclusterid.y", gy), ("%nclusterid.z", gz),
+            ("%cluster_nctaid.x", 1), ("%cluster_nctaid.y", 1), ("%cluster_nctaid.z", 1), ("%cluster_nctarank", 1),
+        ] {
+            set(name, &|_| v);
+        }
+        set("%laneid", &|l| l);
+        set("%lanemask_eq", &|l| 1 << l);
+        set("%lanemask_lt", &|l| (1 << l) - 1);
+        set("%lanemask_le", &|l| ((1u64 << (l + 1)) - 1) as u32);
+        set("%lanemask_ge", &|l| !((1 << l) - 1));
+        set("%lanemask_gt", &|l| !(((1u64 << (l + 1)) - 1) as u32));
+    }
+    for (i, axis) in ["x", "y", "z"].into_iter().enumerate() {
+        w.specials[special(&format!("%ctaid.{axis}"))].0.fill(ctaid[i]);
+        w.specials[special(&format!("%clusterid.{axis}"))].0.fill(ctaid[i]);
+    }
+    w.specials[special("%smid")].0.fill((index % u64::from(grid.sms)) as u32);
+}

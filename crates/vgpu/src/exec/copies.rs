@@ -1,0 +1,299 @@
+//! Asynchronous copies: agents of their own.
+//!
+//! Unchecked, a copy happens when it is issued, which is one of the times the hardware may choose. Under checks it
+//! is pending until a wait of its thread (or a barrier object it reports to) forces it, so that a kernel which does
+//! not wait sees old data, every time.
+
+use super::Policy;
+use super::memory::{Addresses, Span, Use};
+use super::step::{Cx, Next};
+use super::taint::Source;
+use crate::isa::op::{Inst, Op};
+use crate::isa::types::Space;
+use crate::mem::shadow;
+
+/// Lanes' copies of one instruction that have not landed.
+#[derive(Clone, Debug)]
+pub struct PendingCopy {
+    pub warp: u32,
+    /// Instruction that issued it.
+    pub at: u32,
+    pub lanes: u32,
+    pub bytes: u8,
+    /// Offsets in shared memory.
+    pub to: [u32; 32],
+    pub from: [u64; 32],
+    /// Bytes to read; the rest of the destination becomes zero.
+    pub read: [u8; 32],
+    /// The thread's group it belongs to, counted from 0.
+    pub group: [u32; 32],
+    /// Barrier object that hears of its end: offset in shared memory.
+    pub reports_to: Option<u32>,
+    /// Position in the order of issue, for the race checker.
+    pub serial: u64,
+}
+
+/// An arrival owed to a barrier object when a thread's earlier copies are done.
+#[derive(Clone, Copy, Debug)]
+pub struct OwedArrival {
+    pub warp: u32,
+    pub lane: u32,
+    pub barrier: u32,
+    pub at: u32,
+}
+
+impl<P: Policy> Cx<'_, '_, P> {
+    pub fn copy_async(&mut self, inst: &Inst, mask: u32) -> Next {
+        let Op::CopyAsync { bytes, has_size, ignore, negate, dst_offset, src_offset } = inst.op else {
+            return Next::Continue;
+        };
+        let sources = inst.sources();
+        let size = u32::from(bytes);
+        let mut read = [bytes; 32];
+        if has_size {
+            let sizes = self.r32(sources[2]);
+            for l in 0..32 {
+                read[l] = sizes[l].min(size) as u8;
+            }
+        }
+        if ignore {
+            let p = self.pred(sources[2]) ^ if negate { u32::MAX } else { 0 };
+            for (l, r) in read.iter_mut().enumerate() {
+                if p >> l & 1 == 1 {
+                    *r = 0;
+                }
+            }
+        }
+        let to = self.addresses(sources[0], dst_offset, mask, size);
+        let from = self.addresses(sources[1], src_offset, mask, size);
+        if P::COUNT {
+            self.worker.counts.async_bytes += u64::from(mask.count_ones()) * u64::from(bytes);
+            self.count_access(Space::Global, &from, size, mask, Use::Load);
+            self.count_access(Space::Shared, &to, size, mask, Use::Store);
+        }
+        // Both ends are checked at issue: the line that issues the copy is the line to blame.
+        let mut good = mask;
+        let Some((_, shared)) = self.span(Space::Shared, &to, size, &mut good, Use::Store) else {
+            return if P::CHECK { Next::Continue } else { Next::Halt };
+        };
+        let reading = super::lanes(good).filter(|l| read[*l] > 0).fold(0u32, |m, l| m | 1 << l);
+        let mut left = reading;
+        let mut readable = 0;
+        let mut spans: Vec<(u32, Span)> = Vec::new();
+        while left != 0 {
+            // Alignment is of the full copy even where fewer bytes are read.
+            let least = super::lanes(left).map(|l| u32::from(read[l])).min().unwrap_or(size);
+            let before = left;
+            match self.span_for_copy(&from, size, least, &mut left) {
+                Some((group, span)) => {
+                    left &= !group;
+                    let whole = |l: &usize| self.grid.region_of(from.at[*l]).holds(from.at[*l], u64::from(read[*l]));
+                    let inside = super::lanes(group).filter(whole).fold(0u32, |m, l| m | 1 << l);
+                    readable |= inside;
+                    spans.push((inside, span));
+                    if inside != group {
+                        self.copy_source_ends(&from, size, group & !inside);
+                    }
+                }
+                None => {
+                    if left == before {
+                        break;
+                    }
+                }
+            }
+        }
+        if readable != reading && !P::CHECK {
+            return Next::Halt;
+        }
+        good &= readable | !reading;
+        if P::CHECK {
+            let mut copy = PendingCopy {
+                warp: self.w.id,
+                at: self.at(),
+                lanes: good,
+                bytes,
+                to: to.at.map(|a| a as u32),
+                from: from.at,
+                read,
+                group: self.w.committed,
+                reports_to: None,
+                serial: 0,
+            };
+            self.on_copy_issue(&mut copy);
+            self.block.copies.push(copy);
+        } else {
+            for l in super::lanes(good) {
+                let n = read[l] as usize;
+                let d = shared.host(to.at[l]);
+                let s = spans.iter().find(|(g, _)| g >> l & 1 == 1).map(|(_, s)| s.host(from.at[l]));
+                // SAFETY: both spans hold their ends.
+                unsafe {
+                    if let Some(s) = s {
+                        std::ptr::copy_nonoverlapping(s, d, n);
+                    }
+                    d.add(n).write_bytes(0, bytes as usize - n);
+                }
+            }
+        }
+        self.block.progress += 1;
+        Next::Continue
+    }
+
+    /// A copy starts inside an allocation and reads past its end.
+    fn copy_source_ends(&mut self, from: &Addresses, size: u32, bad: u32) {
+        let mut only = bad;
+        self.span(Space::Global, from, size, &mut only, Use::Load);
+    }
+
+    /// The source of a copy: aligned to its full size, present for what is read.
+    fn span_for_copy(&mut self, from: &Addresses, size: u32, least: u32, left: &mut u32) -> Option<(u32, Span)> {
+        let bad = super::lanes(*left).filter(|l| from.at[*l] % u64::from(size) != 0).fold(0u32, |m, l| m | 1 << l);
+        if bad != 0 {
+            // Reported as misaligned by `span` with the full size.
+            let mut only = bad;
+            self.span(Space::Global, from, size, &mut only, Use::Load);
+            *left &= !bad;
+            if *left == 0 {
+                return None;
+            }
+        }
+        // Lanes read different amounts only at the tail of a buffer: ask lane by lane what each needs.
+        self.span(Space::Global, from, if least == size { size } else { 1 }, left, Use::Load)
+    }
+
+    pub fn copy_commit(&mut self, mask: u32) {
+        for l in super::lanes(mask) {
+            self.w.committed[l] += 1;
+        }
+    }
+
+    pub fn copy_wait(&mut self, keep: u32, all: bool, mask: u32) -> Next {
+        if P::CHECK {
+            let committed = self.w.committed;
+            let warp = self.w.id;
+            let due = |copy: &PendingCopy| {
+                if copy.warp != warp {
+                    return 0;
+                }
+                super::lanes(copy.lanes & mask)
+                    .filter(|l| all || copy.group[*l] + keep < committed[*l])
+                    .fold(0u32, |m, l| m | 1 << l)
+            };
+            self.land(due, true);
+        }
+        Next::Continue
+    }
+
+    /// Lands what is pending for lanes that exit: nobody can wait for it any more.
+    pub fn copies_at_exit(&mut self, mask: u32) {
+        if P::CHECK && !self.block.copies.is_empty() {
+            let warp = self.w.id;
+            self.land(|copy| if copy.warp == warp { copy.lanes & mask } else { 0 }, false);
+            self.settle_arrivals();
+        }
+    }
+
+    /// Performs the copies whose lanes `due` gives; `waited` if their own threads waited for them.
+    pub fn land(&mut self, due: impl Fn(&PendingCopy) -> u32, waited: bool) {
+        let mut copies = std::mem::take(&mut self.block.copies);
+        for copy in &mut copies {
+            let lanes = due(copy);
+            if lanes != 0 {
+                self.perform(copy, lanes);
+                self.on_copy_land(copy, lanes, waited);
+                copy.lanes &= !lanes;
+            }
+        }
+        copies.retain(|c| c.lanes != 0);
+        self.block.copies = copies;
+        self.block.progress += 1;
+    }
+
+    fn perform(&mut self, copy: &PendingCopy, lanes: u32) {
+        let shared = self.block.shared.as_mut_ptr().cast::<u8>();
+        let states = self.block.shared_shadow.as_mut_ptr();
+        for l in super::lanes(lanes) {
+            let n = copy.read[l] as usize;
+            let region = self.grid.region_of(copy.from[l]);
+            // SAFETY: issue has checked both ends; allocations do not move during a launch.
+            unsafe {
+                let (d, ds) = (shared.add(copy.to[l] as usize), states.add(copy.to[l] as usize));
+                if n > 0 {
+                    let at = (copy.from[l] - region.address) as usize;
+                    std::ptr::copy_nonoverlapping(region.data.add(at), d, n);
+                    for b in 0..n {
+                        let defined = *region.shadow.add(at + b) & 1 == 1;
+                        *ds.add(b) = if defined { shadow::WRITTEN } else { shadow::TAINTED };
+                    }
+                }
+                d.add(n).write_bytes(0, copy.bytes as usize - n);
+                ds.add(n).write_bytes(shadow::WRITTEN, copy.bytes as usize - n);
+            }
+        }
+    }
+
+    /// `cp.async.mbarrier.arrive`: the barrier object hears when the thread's copies so far are done.
+    pub fn copy_mbarrier_arrive(&mut self, inst: &Inst, mask: u32) -> Next {
+        let Op::CopyMbarrierArrive { no_inc, space, offset } = inst.op else { return Next::Continue };
+        let mut ad = self.addresses(inst.sources()[0], offset, mask, 8);
+        if space == Space::Generic {
+            ad = super::atomics::relative(&ad, mask, Space::Shared);
+        }
+        let mut left = mask;
+        let Some((group, span)) = self.span(Space::Shared, &ad, 8, &mut left, Use::Atomic) else {
+            return if P::CHECK { Next::Continue } else { Next::Halt };
+        };
+        for l in super::lanes(group) {
+            let barrier = ad.at[l] as u32;
+            if !no_inc {
+                self.mbarrier_update(&span, ad.at[l], l, |b| b.pending += 1);
+            }
+            if P::CHECK {
+                for copy in &mut self.block.copies {
+                    if copy.warp == self.w.id && copy.lanes >> l & 1 == 1 {
+                        copy.reports_to = Some(barrier);
+                    }
+                }
+                let owed = OwedArrival { warp: self.w.id, lane: l as u32, barrier, at: self.at() };
+                self.block.owed.push(owed);
+            } else {
+                self.mbarrier_update(&span, ad.at[l], l, |b| b.arrive(1));
+            }
+        }
+        self.block.progress += 1;
+        Next::Continue
+    }
+
+    /// A wait on a barrier object needs its copies: they land now, and the arrivals they owe are paid.
+    pub fn copies_for_barrier(&mut self, barrier: u32) {
+        if self.block.owed.iter().any(|o| o.barrier == barrier) {
+            self.land(|copy| if copy.reports_to == Some(barrier) { copy.lanes } else { 0 }, true);
+            self.settle_arrivals();
+        }
+    }
+
+    /// Pays the arrivals whose threads have no copies left that report to the same object.
+    fn settle_arrivals(&mut self) {
+        let owed = std::mem::take(&mut self.block.owed);
+        let span = Span {
+            base: self.block.shared.as_mut_ptr().cast(),
+            shadow: self.block.shared_shadow.as_mut_ptr(),
+            low: 0,
+            source: Source::Shared,
+        };
+        for o in owed {
+            let pending = self
+                .block
+                .copies
+                .iter()
+                .any(|c| c.warp == o.warp && c.lanes >> o.lane & 1 == 1 && c.reports_to == Some(o.barrier));
+            if pending {
+                self.block.owed.push(o);
+                continue;
+            }
+            self.mbarrier_update(&span, u64::from(o.barrier), o.lane as usize, |b| b.arrive(1));
+            self.on_owed_arrival(&o);
+        }
+    }
+}
+

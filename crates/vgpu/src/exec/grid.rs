@@ -1,0 +1,684 @@
+//! A launch: its options, the grid over worker threads, and the report.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use serde::{Deserialize, Serialize};
+
+use super::block::{Block, Progress};
+use super::taint::{self, Origin, Source};
+use super::warp::{Unit, ZERO};
+use super::{Checked, CheckedCounted, Counted, Plain, Policy};
+use crate::check::collect::{Collector, Raw};
+use crate::check::{Finding, Kind, Place, Related, Severity};
+use crate::count::{Counters, Counts, InstCount, summarise};
+use crate::isa::decode::Constant;
+use crate::isa::op::Class;
+use crate::isa::types::Space;
+use crate::mem::device::Region;
+use crate::mem::{Buffer, Device, MemoryError, shadow};
+use crate::program::{Function, Kernel, Module};
+
+/// Extents of a grid or block.
+pub type Dim3 = [u32; 3];
+
+/// Which checks run. `None` is the plain machine: faults still end the launch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Checks {
+    None,
+    #[default]
+    All,
+}
+
+/// How to run a launch.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub checks: Checks,
+    /// Count instructions, sectors and the like.
+    pub counters: bool,
+    /// Warp instructions of the whole launch before it is called run-away.
+    pub budget: u64,
+    /// Worker threads; 0 takes all cores. Results depend on it only where the kernel's own results depend on the
+    /// order of its blocks.
+    pub threads: usize,
+    /// Buffers that are results: every byte must be written, with defined values.
+    pub outputs: Vec<Buffer>,
+    /// Streaming multiprocessors, for `%nsmid` and for how many blocks can be resident.
+    pub sms: u32,
+    /// Blocks that fit on one of them at a time.
+    pub blocks_per_sm: u32,
+    /// Most shared memory a block may have.
+    pub max_shared: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            checks: Checks::All,
+            counters: false,
+            budget: 2_000_000_000,
+            threads: 0,
+            outputs: Vec::new(),
+            sms: 132,
+            blocks_per_sm: 16,
+            max_shared: 227 * 1024,
+        }
+    }
+}
+
+/// What to launch.
+#[derive(Clone, Copy, Debug)]
+pub struct Launch<'a> {
+    pub module: &'a Module,
+    pub kernel: &'a str,
+    pub grid: Dim3,
+    pub block: Dim3,
+    /// Dynamic shared memory in bytes.
+    pub shared: u32,
+    /// The argument block: parameters at their offsets ([`Kernel::params`]).
+    pub args: &'a [u8],
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LaunchError {
+    #[error("module has no kernel `{0}`")]
+    UnknownKernel(String),
+    #[error("kernel `{kernel}` takes {wanted} bytes of arguments, {given} given")]
+    Arguments { kernel: String, wanted: u32, given: usize },
+    #[error("block of {0:?} threads: each extent must be at least 1 and the product at most 1024")]
+    BlockShape(Dim3),
+    #[error("grid of {0:?} blocks: x must be 1 to 2147483647, y and z 1 to 65535")]
+    GridShape(Dim3),
+    #[error("block of {given} threads, but the kernel was compiled for {wanted}")]
+    ThreadBounds { given: u32, wanted: String },
+    #[error("{wanted} bytes of shared memory asked, a block has at most {limit}")]
+    SharedMemory { wanted: u64, limit: u32 },
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stats {
+    /// Warp instructions executed.
+    pub warp_instructions: u64,
+    pub blocks: u64,
+    /// False if a fault, a trap or the budget ended the launch.
+    pub completed: bool,
+}
+
+/// What a launch has to say.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LaunchReport {
+    /// Most important first.
+    pub findings: Vec<Finding>,
+    pub counters: Option<Counters>,
+    /// Output of `printf`.
+    pub printed: String,
+    pub stats: Stats,
+}
+
+impl LaunchReport {
+    /// No finding above a note.
+    pub fn is_clean(&self) -> bool {
+        self.findings.iter().all(|f| f.severity == Severity::Note)
+    }
+}
+
+/// What all workers of a launch share.
+pub struct Grid<'g> {
+    pub kernel: &'g Kernel,
+    pub device: &'g Device,
+    pub grid_dim: Dim3,
+    pub block_dim: Dim3,
+    pub block_threads: u32,
+    pub blocks: u64,
+    pub shared_bytes: u32,
+    pub dynamic_shared: u32,
+    pub params: Vec<u8>,
+    pub param_shadow: Vec<u8>,
+    pub constants: Vec<Unit>,
+    pub budget: u64,
+    pub sms: u32,
+    pub launch_id: u64,
+    regions: Vec<Region>,
+    spent: AtomicU64,
+    next_block: AtomicU64,
+    stop: AtomicBool,
+    printed: Mutex<Vec<u8>>,
+    /// Blocks under way in all workers.
+    resident: AtomicU64,
+    resident_limit: u64,
+    moves: AtomicU64,
+}
+
+impl std::fmt::Debug for Grid<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Grid").field("kernel", &self.kernel.name).finish_non_exhaustive()
+    }
+}
+
+impl Grid<'_> {
+    /// The allocation an address lies in or follows.
+    pub fn region_of(&self, address: u64) -> Region {
+        let after = self.regions.partition_point(|r| r.address <= address);
+        after.checked_sub(1).map_or(Region::NONE, |i| self.regions[i])
+    }
+
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    pub fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    pub fn print(&self, text: &[u8], limit: usize) {
+        if let Ok(mut printed) = self.printed.lock() {
+            let room = limit.saturating_sub(printed.len());
+            printed.extend_from_slice(&text[..text.len().min(room)]);
+        }
+    }
+}
+
+/// Global bytes that hold undefined values: where the value came from and who stored it.
+#[derive(Clone, Copy, Debug)]
+struct Taint {
+    origin: Origin,
+    store: u32,
+    block: u64,
+    warp: u32,
+    lane: u32,
+}
+
+const MAX_TAINTS: usize = 1 << 16;
+
+/// What one worker has of its own.
+pub struct WorkerState {
+    pub executed: u64,
+    charged: u64,
+    pub region: Region,
+    pub counts: Counts,
+    pub findings: Collector,
+    pub idle_blocks: u64,
+    pub first_idle: u64,
+    taints: HashMap<u64, Taint>,
+    functions: *const [Function],
+}
+
+impl std::fmt::Debug for WorkerState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WorkerState").field("executed", &self.executed).finish_non_exhaustive()
+    }
+}
+
+impl WorkerState {
+    fn new(grid: &Grid<'_>, count: bool) -> WorkerState {
+        let insts = grid.kernel.functions.iter().map(|f| f.insts.len()).sum();
+        WorkerState {
+            executed: 0,
+            charged: 0,
+            region: Region::NONE,
+            counts: Counts { insts: vec![InstCount::default(); if count { insts } else { 0 }], ..Counts::default() },
+            findings: Collector::default(),
+            idle_blocks: 0,
+            first_idle: u64::MAX,
+            taints: HashMap::new(),
+            functions: &raw const grid.kernel.functions[..],
+        }
+    }
+
+    pub fn functions(&self) -> &[Function] {
+        // SAFETY: the worker lives no longer than the grid, which borrows the kernel.
+        unsafe { &*self.functions }
+    }
+
+    /// Charges what was executed to the launch's budget; true if that is spent.
+    pub fn spend(&mut self, grid: &Grid<'_>) -> bool {
+        let fresh = self.executed - self.charged;
+        self.charged = self.executed;
+        grid.spent.fetch_add(fresh, Ordering::Relaxed) + fresh > grid.budget
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    pub fn report(&mut self, grid: &Grid<'_>, kind: Kind, at: u32, block: u64, warp: u32, lanes: u32, message: impl FnOnce() -> String) {
+        self.report_with(grid, kind, at, block, warp, lanes, Vec::new(), message);
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    pub fn report_with(
+        &mut self,
+        _grid: &Grid<'_>,
+        kind: Kind,
+        at: u32,
+        block: u64,
+        warp: u32,
+        lanes: u32,
+        related: Vec<(String, u32)>,
+        message: impl FnOnce() -> String,
+    ) {
+        self.findings.add(kind, at, 0, block, warp, || Raw {
+            kind,
+            severity: Severity::Error,
+            message: message(),
+            at,
+            block,
+            warp,
+            lanes,
+            address: None,
+            space: None,
+            allocation: None,
+            related,
+            count: 1,
+            located: true,
+        });
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    pub fn report_access(
+        &mut self,
+        grid: &Grid<'_>,
+        kind: Kind,
+        at: u32,
+        block: u64,
+        warp: u32,
+        lanes: u32,
+        space: Space,
+        address: u64,
+        message: impl FnOnce() -> String,
+    ) {
+        self.findings.add(kind, at, 0, block, warp, || Raw {
+            kind,
+            severity: Severity::Error,
+            message: message(),
+            at,
+            block,
+            warp,
+            lanes,
+            address: Some(address),
+            space: Some(space),
+            allocation: allocation_of(grid, space, address),
+            related: Vec::new(),
+            count: 1,
+            located: true,
+        });
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    pub fn report_undefined(&mut self, _grid: &Grid<'_>, block: u64, warp: u32, here: u32, origin: Origin, lanes: u32, how: &str) {
+        if origin.source() == Source::Reported {
+            return;
+        }
+        let (kind, at, message, related) = taint::describe(origin, here, how);
+        self.findings.add(kind, at, 0, block, warp, || Raw {
+            kind,
+            severity: Severity::Error,
+            message,
+            at,
+            block,
+            warp,
+            lanes,
+            address: None,
+            space: None,
+            allocation: None,
+            related,
+            count: 1,
+            located: true,
+        });
+    }
+
+    /// Remembers that an undefined value was stored to global memory.
+    pub fn taint(&mut self, address: u64, origin: Origin, store: u32, block: u64, warp: u32, lane: u32) {
+        if self.taints.len() < MAX_TAINTS {
+            self.taints.insert(address, Taint { origin, store, block, warp, lane });
+        }
+    }
+}
+
+fn allocation_of(grid: &Grid<'_>, space: Space, address: u64) -> Option<String> {
+    match space {
+        Space::Global | Space::Generic => {
+            grid.device.label_at(address).map(|(l, _)| l.to_string()).or_else(|| grid.device.describe(address).0)
+        }
+        Space::Shared => {
+            let named = grid.kernel.shared_variables.iter().rev().find(|(at, ..)| u64::from(*at) <= address)?;
+            Some(named.2.clone())
+        }
+        _ => None,
+    }
+}
+
+impl Device {
+    /// Runs a kernel to its end (or to the fault, trap or budget that ends it) and reports.
+    pub fn launch(&mut self, launch: &Launch<'_>, options: &Options) -> Result<LaunchReport, LaunchError> {
+        let kernel =
+            launch.module.kernel(launch.kernel).ok_or_else(|| LaunchError::UnknownKernel(launch.kernel.to_string()))?;
+        let threads = validate(kernel, launch, options)?;
+        let addresses = self.place(launch.module)?;
+        let mut params = launch.args.to_vec();
+        params.resize((kernel.param_bytes as usize).next_multiple_of(16), 0);
+        let regions = self.regions();
+        let checked = options.checks == Checks::All;
+        if checked {
+            begin_outputs(&regions, &options.outputs);
+        }
+        static LAUNCHES: AtomicU64 = AtomicU64::new(1);
+        let blocks = launch.grid.iter().map(|d| u64::from(*d)).product();
+        let grid = Grid {
+            kernel,
+            device: self,
+            grid_dim: launch.grid,
+            block_dim: launch.block,
+            block_threads: threads,
+            blocks,
+            shared_bytes: if launch.shared == 0 { kernel.shared_bytes } else { kernel.dynamic_shared + launch.shared },
+            dynamic_shared: launch.shared,
+            param_shadow: vec![shadow::DEFINED; params.len()],
+            params,
+            constants: constants(kernel, &addresses),
+            budget: options.budget,
+            sms: options.sms.max(1),
+            launch_id: LAUNCHES.fetch_add(1, Ordering::Relaxed),
+            regions,
+            spent: AtomicU64::new(0),
+            next_block: AtomicU64::new(0),
+            stop: AtomicBool::new(false),
+            printed: Mutex::new(Vec::new()),
+            resident: AtomicU64::new(0),
+            resident_limit: u64::from(options.sms.max(1)) * u64::from(options.blocks_per_sm.max(1)),
+            moves: AtomicU64::new(0),
+        };
+        let workers = match options.threads {
+            0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            n => n,
+        }
+        .min(blocks.min(1024) as usize)
+        .max(1);
+        let states = match (checked, options.counters) {
+            (false, false) => run_workers::<Plain>(&grid, workers),
+            (false, true) => run_workers::<Counted>(&grid, workers),
+            (true, false) => run_workers::<Checked>(&grid, workers),
+            (true, true) => run_workers::<CheckedCounted>(&grid, workers),
+        };
+        Ok(report(&grid, launch.module, options, states))
+    }
+}
+
+fn validate(kernel: &Kernel, launch: &Launch<'_>, options: &Options) -> Result<u32, LaunchError> {
+    if launch.args.len() < kernel.param_bytes as usize {
+        return Err(LaunchError::Arguments {
+            kernel: kernel.name.clone(),
+            wanted: kernel.param_bytes,
+            given: launch.args.len(),
+        });
+    }
+    let [gx, gy, gz] = launch.grid;
+    if gx == 0 || gx > i32::MAX as u32 || gy == 0 || gy > 65535 || gz == 0 || gz > 65535 {
+        return Err(LaunchError::GridShape(launch.grid));
+    }
+    let threads = launch.block.iter().try_fold(1u32, |n, d| n.checked_mul(*d)).unwrap_or(0);
+    if threads == 0 || threads > 1024 || launch.block[2] > 64 {
+        return Err(LaunchError::BlockShape(launch.block));
+    }
+    if let Some(required) = kernel.required_threads
+        && required != launch.block
+    {
+        return Err(LaunchError::ThreadBounds { given: threads, wanted: format!("exactly {required:?}") });
+    }
+    if let Some(most) = kernel.max_threads
+        && threads > most
+    {
+        return Err(LaunchError::ThreadBounds { given: threads, wanted: format!("at most {most}") });
+    }
+    let shared = u64::from(kernel.dynamic_shared) + u64::from(launch.shared);
+    if shared > u64::from(options.max_shared) {
+        return Err(LaunchError::SharedMemory { wanted: shared, limit: options.max_shared });
+    }
+    Ok(threads)
+}
+
+/// The constant table with every address filled in, each value 32 times.
+fn constants(kernel: &Kernel, addresses: &[u64]) -> Vec<Unit> {
+    let mut table = vec![ZERO; kernel.constant_units as usize + 2];
+    for (class, value, index) in &kernel.constants {
+        let bits = match value {
+            Constant::Bits(b) => *b,
+            Constant::Variable(v, offset) => addresses.get(*v as usize).map_or(0, |a| a.wrapping_add_signed(*offset)),
+            Constant::DynamicShared { offset } => u64::from(kernel.dynamic_shared).wrapping_add_signed(*offset),
+        };
+        let at = *index as usize;
+        if *class == Class::R64 {
+            for l in 0..32usize {
+                let unit = at + l / 16;
+                table[unit].0[l % 16 * 2] = bits as u32;
+                table[unit].0[l % 16 * 2 + 1] = (bits >> 32) as u32;
+            }
+        } else {
+            table[at].0.fill(bits as u32);
+        }
+    }
+    table
+}
+
+fn run_workers<P: Policy>(grid: &Grid<'_>, workers: usize) -> Vec<WorkerState> {
+    if workers == 1 {
+        return vec![work::<P>(grid)];
+    }
+    std::thread::scope(|scope| {
+        let handles: Vec<_> = (0..workers)
+            .map(|_| {
+                scope.spawn(|| {
+                    // The pointer inside stays in this thread until the scope ends.
+                    SendState(work::<P>(grid))
+                })
+            })
+            .collect();
+        handles.into_iter().filter_map(|h| h.join().ok()).map(|s| s.0).collect()
+    })
+}
+
+struct SendState(WorkerState);
+// SAFETY: the raw pointer points into the kernel, which is shared and immutable.
+unsafe impl Send for SendState {}
+
+/// Rounds a block gets before its worker lets another one start beside it: only blocks that wait for others are
+/// still unfinished then.
+const ROUNDS: u32 = 16;
+
+fn work<P: Policy>(grid: &Grid<'_>) -> WorkerState {
+    let mut worker = WorkerState::new(grid, P::COUNT);
+    let mut active: Vec<Block> = Vec::new();
+    let mut spare: Vec<Block> = Vec::new();
+    let mut turn = 0;
+    // Idle rounds over all active blocks since something moved.
+    let mut quiet = 0u32;
+    loop {
+        if grid.stopped() {
+            break;
+        }
+        // Start a block when none is active, or when those active have not finished in their turn.
+        if turn >= active.len() {
+            turn = 0;
+            let may_start = active.is_empty() || grid.resident.load(Ordering::Relaxed) < grid.resident_limit;
+            if may_start {
+                let index = grid.next_block.fetch_add(1, Ordering::Relaxed);
+                if index < grid.blocks {
+                    grid.resident.fetch_add(1, Ordering::Relaxed);
+                    let mut block = spare.pop().unwrap_or_default();
+                    block.start::<P>(grid, index);
+                    active.push(block);
+                    turn = active.len() - 1;
+                }
+            }
+            if active.is_empty() {
+                break;
+            }
+        }
+        match active[turn].run::<P>(grid, &mut worker, ROUNDS) {
+            Progress::Finished => {
+                grid.resident.fetch_sub(1, Ordering::Relaxed);
+                grid.moves.fetch_add(1, Ordering::Relaxed);
+                spare.push(active.swap_remove(turn));
+                quiet = 0;
+                turn = usize::MAX;
+            }
+            Progress::Unfinished { moved } => {
+                if moved {
+                    grid.moves.fetch_add(1, Ordering::Relaxed);
+                    quiet = 0;
+                } else {
+                    quiet += 1;
+                }
+                turn += 1;
+            }
+            Progress::Halted => {
+                grid.stop();
+                break;
+            }
+        }
+    }
+    let _ = quiet;
+    worker
+}
+
+fn report(grid: &Grid<'_>, module: &Module, options: &Options, states: Vec<WorkerState>) -> LaunchReport {
+    let mut findings = Collector::default();
+    let mut counts = Counts::default();
+    let mut executed = 0;
+    let (mut idle, mut first_idle) = (0, u64::MAX);
+    let mut taints: HashMap<u64, Taint> = HashMap::new();
+    for s in states {
+        executed += s.executed;
+        idle += s.idle_blocks;
+        first_idle = first_idle.min(s.first_idle);
+        counts.merge(&s.counts);
+        findings.merge(s.findings);
+        taints.extend(s.taints);
+    }
+    let completed = !grid.stopped();
+    if options.checks == Checks::All && completed {
+        check_outputs(grid, options, &taints, &mut findings);
+        if idle > 0 && grid.blocks > 1 {
+            let blocks = grid.blocks;
+            findings.add(Kind::IdleBlocks, 0, 0, first_idle, 0, || Raw {
+                kind: Kind::IdleBlocks,
+                severity: Severity::Warning,
+                message: format!("{idle} of {blocks} blocks stored nothing to global memory"),
+                at: 0,
+                block: first_idle,
+                warp: 0,
+                lanes: 0,
+                address: None,
+                space: None,
+                allocation: None,
+                related: Vec::new(),
+                count: 1,
+                located: false,
+            });
+        }
+    }
+    let place = |at: u32| {
+        let f = grid.kernel.functions.iter().rev().find(|f| f.first <= at);
+        let meta = f.and_then(|f| f.metas.get((at - f.first) as usize));
+        meta.map_or(Place::default(), |m| Place { ptx_line: m.line, frames: module.sources.stack(m.loc) })
+    };
+    let dims = |index: u64| {
+        let [gx, gy, _] = grid.grid_dim.map(u64::from);
+        [(index % gx) as u32, (index / gx % gy) as u32, (index / gx / gy) as u32]
+    };
+    let findings = findings
+        .into_sorted()
+        .into_iter()
+        .map(|r| Finding {
+            kind: r.kind,
+            severity: r.severity,
+            message: r.message,
+            kernel: grid.kernel.name.clone(),
+            block: (r.located || r.kind == Kind::IdleBlocks).then(|| dims(r.block)),
+            warp: r.located.then_some(r.warp),
+            lanes: r.lanes,
+            address: r.address,
+            space: r.space,
+            allocation: r.allocation,
+            place: if r.located { place(r.at) } else { Place::default() },
+            related: r.related.into_iter().map(|(label, at)| Related { label, place: place(at) }).collect(),
+            count: r.count,
+        })
+        .collect();
+    let printed = grid.printed.lock().map(|p| String::from_utf8_lossy(&p).into_owned()).unwrap_or_default();
+    LaunchReport {
+        findings,
+        counters: options.counters.then(|| summarise(grid.kernel, &module.sources, &counts)),
+        printed,
+        stats: Stats { warp_instructions: executed, blocks: grid.blocks, completed },
+    }
+}
+
+/// Outputs start as not written by this launch.
+fn begin_outputs(regions: &[Region], outputs: &[Buffer]) {
+    for o in outputs {
+        if let Some(r) = regions.iter().find(|r| r.address == o.0) {
+            for i in 0..r.bytes as usize {
+                // SAFETY: inside the region's shadow; nothing else runs.
+                unsafe { *r.shadow.add(i) &= !shadow::TAINTED };
+            }
+        }
+    }
+}
+
+/// Bytes of outputs that nothing wrote, or that hold undefined values.
+fn check_outputs(grid: &Grid<'_>, options: &Options, taints: &HashMap<u64, Taint>, findings: &mut Collector) {
+    for o in &options.outputs {
+        let Some(r) = grid.regions.iter().find(|r| r.address == o.0) else { continue };
+        // SAFETY: the region's shadow; all workers have ended.
+        let states = unsafe { std::slice::from_raw_parts(r.shadow, r.bytes as usize) };
+        let label = grid.device.label_at(r.address).map_or(String::new(), |(l, _)| l.to_string());
+        let unwritten = states.iter().filter(|s| **s & shadow::TAINTED == 0).count();
+        if unwritten > 0 {
+            let first = states.iter().position(|s| *s & shadow::TAINTED == 0).unwrap_or(0) as u64;
+            let total = r.bytes;
+            findings.add(Kind::UnwrittenOutput, 0, first as u32, 0, 0, || Raw {
+                kind: Kind::UnwrittenOutput,
+                severity: Severity::Error,
+                message: format!("{unwritten} of {total} bytes of output `{label}` were never written, the first at offset {first}"),
+                at: 0,
+                block: 0,
+                warp: 0,
+                lanes: 0,
+                address: Some(r.address + first),
+                space: Some(Space::Global),
+                allocation: Some(label.clone()),
+                related: Vec::new(),
+                count: unwritten as u64,
+                located: false,
+            });
+        }
+        for (i, state) in states.iter().enumerate() {
+            if *state != shadow::TAINTED {
+                continue;
+            }
+            let address = r.address + i as u64;
+            let Some(t) = taints.get(&address) else { continue };
+            if t.origin.source() == Source::Reported {
+                continue;
+            }
+            let (kind, at, message, related) = taint::describe(t.origin, t.store, "is stored to an output");
+            findings.add(kind, at, 0, t.block, t.warp, || Raw {
+                kind,
+                severity: Severity::Error,
+                message,
+                at,
+                block: t.block,
+                warp: t.warp,
+                lanes: 1 << t.lane,
+                address: Some(address),
+                space: Some(Space::Global),
+                allocation: Some(label.clone()),
+                related,
+                count: 1,
+                located: true,
+            });
+        }
+    }
+}

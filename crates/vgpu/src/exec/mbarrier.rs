@@ -1,0 +1,231 @@
+//! `mbarrier` objects: eight bytes of shared memory that hold a phase, arrivals outstanding and bytes outstanding.
+//!
+//! Bits 0-19 arrivals pending in this phase, 20-39 arrivals of a phase, 40-61 transaction bytes outstanding (two's
+//! complement), 62 set in a valid object, 63 parity of the current phase. Hardware's layout is opaque; so is this.
+
+use super::Policy;
+use super::memory::{Span, Use};
+use super::step::{Cx, Next};
+use crate::check::Kind;
+use crate::isa::op::{Inst, MbarrierOp};
+use crate::isa::types::Space;
+use crate::mem::shadow;
+
+const MAX_COUNT: u32 = (1 << 20) - 1;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mbarrier {
+    pub pending: i64,
+    pub expected: u32,
+    pub tx: i64,
+    pub phase: bool,
+    pub valid: bool,
+}
+
+impl Mbarrier {
+    pub fn decode(bits: u64) -> Mbarrier {
+        Mbarrier {
+            pending: (bits & 0xf_ffff) as i64,
+            expected: (bits >> 20 & 0xf_ffff) as u32,
+            tx: ((bits << 2) as i64) >> 42,
+            phase: bits >> 63 == 1,
+            valid: bits >> 62 & 1 == 1,
+        }
+    }
+
+    pub fn encode(self) -> u64 {
+        (self.pending as u64 & 0xf_ffff)
+            | u64::from(self.expected) << 20
+            | (self.tx as u64 & 0x3f_ffff) << 40
+            | u64::from(self.valid) << 62
+            | u64::from(self.phase) << 63
+    }
+
+    pub fn arrive(&mut self, count: u32) {
+        self.pending -= i64::from(count);
+    }
+
+    /// Goes on to the next phase if nothing is outstanding.
+    fn complete(&mut self) -> bool {
+        if self.pending != 0 || self.tx != 0 {
+            return false;
+        }
+        self.phase = !self.phase;
+        self.pending = i64::from(self.expected);
+        true
+    }
+}
+
+impl<P: Policy> Cx<'_, '_, P> {
+    /// Changes an object and completes its phase if that is what the change does; returns the state before.
+    pub fn mbarrier_update(&mut self, span: &Span, address: u64, lane: usize, f: impl FnOnce(&mut Mbarrier)) -> u64 {
+        let at = span.host(address).cast::<u64>();
+        // SAFETY: the span holds the object; shared memory belongs to this worker.
+        let old = unsafe { at.read_unaligned() };
+        let mut b = Mbarrier::decode(old);
+        if !b.valid {
+            if P::CHECK {
+                self.finding(Kind::Uninitialised, 1 << lane, || "the mbarrier object has not been initialised".to_string());
+            }
+            return old;
+        }
+        f(&mut b);
+        if b.pending < 0 {
+            if P::CHECK {
+                let over = -b.pending;
+                self.finding(Kind::BarrierCount, 1 << lane, || {
+                    format!("{over} arrivals more than the mbarrier object was initialised for")
+                });
+            }
+            b.pending = 0;
+        }
+        b.complete();
+        // SAFETY: as above.
+        unsafe { at.write_unaligned(b.encode()) };
+        self.block.progress += 1;
+        old
+    }
+
+    pub fn mbarrier(&mut self, inst: &Inst, op: MbarrierOp, space: Space, offset: i32, mask: u32) -> Next {
+        let sources = inst.sources();
+        if op == MbarrierOp::PendingCount {
+            let tokens = *self.r64(sources[0]);
+            self.set32(inst.r(0), &tokens.map(|t| Mbarrier::decode(t).pending as u32), mask);
+            self.flow_any(inst, mask);
+            return Next::Continue;
+        }
+        let mut ad = self.addresses(sources[0], offset, mask, 8);
+        if space == Space::Generic {
+            ad = super::atomics::relative(&ad, mask, Space::Shared);
+        }
+        let operand = sources.get(1).map_or([0; 32], |s| self.wide(*s));
+        if P::CHECK
+            && self.w.tracking
+            && let Some(s) = sources.get(1)
+        {
+            self.check_use(*s, mask, "is used by a barrier");
+        }
+        let mut left = mask;
+        let Some((group, span)) = self.span(Space::Shared, &ad, 8, &mut left, Use::Atomic) else {
+            return if P::CHECK { Next::Continue } else { Next::Halt };
+        };
+        let mut tokens = [0u64; 32];
+        let mut done = 0u32;
+        for l in super::lanes(group) {
+            let address = ad.at[l];
+            let count = operand[l] as u32;
+            match op {
+                MbarrierOp::Init => self.mbarrier_init(&span, address, l, count),
+                MbarrierOp::Inval => {
+                    // SAFETY: the span holds the object.
+                    unsafe { span.host(address).cast::<u64>().write_unaligned(0) };
+                    if P::CHECK {
+                        // SAFETY: as above.
+                        unsafe { span.state(address).write_bytes(shadow::NEVER, 8) };
+                    }
+                }
+                MbarrierOp::Arrive { drop, expect, .. } => {
+                    let (arrivals, bytes) =
+                        if expect { (1, i64::from(count)) } else { (if sources.len() > 1 { count } else { 1 }, 0) };
+                    if P::CHECK {
+                        self.on_mbarrier_arrive(address, l);
+                    }
+                    tokens[l] = self.mbarrier_update(&span, address, l, |b| {
+                        b.tx += bytes;
+                        if drop {
+                            b.expected = b.expected.saturating_sub(arrivals);
+                        }
+                        b.arrive(arrivals);
+                    });
+                }
+                MbarrierOp::ExpectTx => {
+                    self.mbarrier_update(&span, address, l, |b| b.tx += i64::from(count));
+                }
+                MbarrierOp::CompleteTx => {
+                    self.mbarrier_update(&span, address, l, |b| b.tx -= i64::from(count));
+                }
+                MbarrierOp::TestWait { parity, .. } => {
+                    if P::CHECK {
+                        self.copies_for_barrier(address as u32);
+                    }
+                    // SAFETY: the span holds the object.
+                    let now = Mbarrier::decode(unsafe { span.host(address).cast::<u64>().read_unaligned() });
+                    if P::CHECK && !now.valid {
+                        self.finding(Kind::Uninitialised, 1 << l, || "the mbarrier object has not been initialised".to_string());
+                    }
+                    let waited_for = if parity { operand[l] & 1 == 1 } else { operand[l] >> 63 == 1 };
+                    let passed = now.phase != waited_for;
+                    done |= u32::from(passed) << l;
+                    if P::CHECK && passed {
+                        self.on_mbarrier_pass(address, l);
+                    }
+                }
+                MbarrierOp::PendingCount => {}
+            }
+        }
+        if P::CHECK && matches!(op, MbarrierOp::Init) {
+            for l in super::lanes(group) {
+                // SAFETY: the span holds the object.
+                unsafe { span.state(ad.at[l]).write_bytes(shadow::WRITTEN, 8) };
+            }
+        }
+        match op {
+            MbarrierOp::TestWait { .. } => {
+                self.set_pred(inst.r(0), done, group);
+                self.define(inst, mask);
+                // Polling: let others go first.
+                if done & group != group {
+                    return Next::YieldAfter;
+                }
+            }
+            MbarrierOp::Arrive { .. } if inst.results > 0 => {
+                self.set64(inst.r(0), &tokens, group);
+                self.define(inst, mask);
+            }
+            _ => {}
+        }
+        Next::Continue
+    }
+
+    fn mbarrier_init(&mut self, span: &Span, address: u64, lane: usize, count: u32) {
+        if P::CHECK && (count == 0 || count > MAX_COUNT) {
+            self.finding(Kind::BarrierCount, 1 << lane, || {
+                format!("mbarrier object initialised for {count} arrivals: 1 to {MAX_COUNT} are allowed")
+            });
+        }
+        let count = count.clamp(1, MAX_COUNT);
+        let b = Mbarrier { pending: i64::from(count), expected: count, tx: 0, phase: false, valid: true };
+        // SAFETY: the span holds the object.
+        unsafe { span.host(address).cast::<u64>().write_unaligned(b.encode()) };
+        self.block.progress += 1;
+        if P::CHECK {
+            self.on_mbarrier_init(address, lane);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Mbarrier;
+
+    #[test]
+    fn an_object_survives_its_eight_bytes() {
+        for tx in [-70_000i64, -1, 0, 1, 1 << 20] {
+            let b = Mbarrier { pending: 5, expected: 1_000_000, tx, phase: true, valid: true };
+            assert_eq!(Mbarrier::decode(b.encode()), b);
+        }
+    }
+
+    #[test]
+    fn a_phase_ends_when_arrivals_and_bytes_are_in() {
+        let mut b = Mbarrier { pending: 2, expected: 2, tx: 0, phase: false, valid: true };
+        b.arrive(1);
+        b.tx += 16;
+        assert!(!b.complete());
+        b.arrive(1);
+        assert!(!b.complete());
+        b.tx -= 16;
+        assert!(b.complete());
+        assert_eq!((b.pending, b.phase), (2, true));
+    }
+}

@@ -1,0 +1,660 @@
+//! Loads and stores.
+//!
+//! Soundness of global memory: worker threads read and write it through raw pointers, plainly, without locks.
+//! Every address is checked against the table of allocations first, so no access leaves an allocation, and no
+//! reference to the bytes ever exists. Two blocks may race on a byte exactly as they may on hardware; the host then
+//! sees one of the values, since bytes are copied by machine moves and nothing assumes that they stay the same.
+//! Atomic instructions use atomic operations of the host.
+
+use super::Policy;
+use super::atomics::relative;
+use super::step::{Cx, Next};
+use super::survey::{Survey, kernels};
+use super::taint::{Origin, Source};
+use super::warp::{Undef, ZERO};
+use crate::check::Kind;
+use crate::isa::op::{Access, Class, Inst, Order, Slot};
+use crate::isa::types::{MemType, Space};
+use crate::mem::device::Region;
+use crate::mem::{shadow, window};
+
+/// Addresses of the lanes of one instruction.
+#[derive(Debug)]
+pub struct Addresses {
+    pub at: [u64; 32],
+    pub survey: Survey,
+}
+
+/// A range of host memory that a group of lanes points into.
+#[derive(Clone, Copy, Debug)]
+pub struct Span {
+    /// Host memory of address `low`.
+    pub base: *mut u8,
+    pub shadow: *mut u8,
+    pub low: u64,
+    pub source: Source,
+}
+
+impl Span {
+    #[inline(always)]
+    pub fn host(&self, address: u64) -> *mut u8 {
+        self.base.wrapping_add((address - self.low) as usize)
+    }
+
+    #[inline(always)]
+    pub fn state(&self, address: u64) -> *mut u8 {
+        self.shadow.wrapping_add((address - self.low) as usize)
+    }
+}
+
+/// What an access is for, in findings and counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    Load,
+    Store,
+    Atomic,
+}
+
+impl<P: Policy> Cx<'_, '_, P> {
+    pub fn addresses(&mut self, slot: Slot, offset: i32, mask: u32, size: u32) -> Addresses {
+        let mut at = [0; 32];
+        // SAFETY: `slot` is a register of the width it says.
+        let survey = unsafe {
+            (kernels().survey)(self.reg(slot), slot.is_wide(), i64::from(offset), mask, u64::from(size), &mut at)
+        };
+        if P::CHECK && self.w.tracking {
+            self.check_use(slot, mask, "is used as an address");
+        }
+        Addresses { at, survey }
+    }
+
+    /// Splits lanes by the space their generic addresses lie in, makes the addresses relative to it, and calls
+    /// `each` with every group.
+    fn by_space(
+        &mut self,
+        space: Space,
+        ad: &mut Addresses,
+        mask: u32,
+        mut each: impl FnMut(&mut Self, Space, &Addresses, u32) -> Next,
+    ) -> Next {
+        if space != Space::Generic {
+            return each(self, space, ad, mask);
+        }
+        let mut left = mask;
+        while left != 0 {
+            let first = left.trailing_zeros() as usize;
+            let space = window::space_of(ad.at[first]);
+            let group = if window::space_of(ad.survey.min) == window::space_of(ad.survey.max) {
+                left
+            } else {
+                super::lanes(left).filter(|l| window::space_of(ad.at[*l]) == space).fold(0, |m, l| m | 1 << l)
+            };
+            left &= !group;
+            let next = if space == Space::Global && group == mask {
+                each(self, space, ad, group)
+            } else {
+                let mut relative = relative(ad, group, space);
+                if group == mask {
+                    relative.survey.contiguous = ad.survey.contiguous;
+                    relative.survey.uniform = ad.survey.uniform;
+                }
+                each(self, space, &relative, group)
+            };
+            if next != Next::Continue {
+                return next;
+            }
+        }
+        Next::Continue
+    }
+
+    /// The memory a group of lanes points into: the largest group of `left` that shares one range, without the
+    /// lanes that point nowhere, which are reported. `None`: no lane is left, or (unchecked) the launch is over.
+    pub fn span(&mut self, space: Space, ad: &Addresses, size: u32, left: &mut u32, what: Use) -> Option<(u32, Span)> {
+        let align = u64::from(size.next_power_of_two());
+        if ad.survey.or & (align - 1) != 0 {
+            let bad = super::lanes(*left).filter(|l| ad.at[*l] & (align - 1) != 0).fold(0, |m, l| m | 1 << l);
+            if bad != 0 {
+                *left &= !bad;
+                self.misaligned(space, ad, size, bad, what);
+            }
+        }
+        if *left == 0 {
+            return None;
+        }
+        let reach = ad.survey.max - ad.survey.min + u64::from(size);
+        match space {
+            Space::Shared => {
+                let limit = u64::from(self.block.shared_bytes);
+                let span = Span {
+                    base: self.block.shared.as_mut_ptr().cast(),
+                    shadow: self.block.shared_shadow.as_mut_ptr(),
+                    low: 0,
+                    source: Source::Shared,
+                };
+                self.limited(space, ad, size, left, what, limit).map(|g| (g, span))
+            }
+            Space::Param => {
+                let limit = self.grid.params.len() as u64;
+                let span = Span {
+                    base: self.grid.params.as_ptr().cast_mut(),
+                    shadow: self.grid.param_shadow.as_ptr().cast_mut(),
+                    low: 0,
+                    source: Source::Global,
+                };
+                if what != Use::Load {
+                    let bad = std::mem::take(left);
+                    self.out_of_bounds(space, ad, size, bad, what, "kernel parameters cannot be written".to_string());
+                    return None;
+                }
+                self.limited(space, ad, size, left, what, limit).map(|g| (g, span))
+            }
+            _ => {
+                let region = self.worker.region;
+                if region.holds(ad.survey.min, reach) && !(region.constant && what != Use::Load) {
+                    return Some((*left, self.region_span(&region)));
+                }
+                self.find_region(ad, size, left, what)
+            }
+        }
+    }
+
+    fn region_span(&self, region: &Region) -> Span {
+        Span { base: region.data, shadow: region.shadow, low: region.address, source: Source::Global }
+    }
+
+    /// Lanes inside `0..limit`; the others are reported and removed.
+    fn limited(&mut self, space: Space, ad: &Addresses, size: u32, left: &mut u32, what: Use, limit: u64) -> Option<u32> {
+        let size64 = u64::from(size);
+        if ad.survey.max.checked_add(size64).is_none_or(|end| end > limit) {
+            let bad = super::lanes(*left)
+                .filter(|l| ad.at[*l].checked_add(size64).is_none_or(|end| end > limit))
+                .fold(0u32, |m, l| m | 1 << l);
+            if bad != 0 {
+                *left &= !bad;
+                let worst = super::lanes(bad).map(|l| ad.at[l]).max().unwrap_or(0);
+                let text = match space {
+                    Space::Shared => self.describe_shared(worst, limit),
+                    _ => format!("the kernel has {limit} bytes of parameters"),
+                };
+                self.out_of_bounds(space, ad, size, bad, what, text);
+            }
+        }
+        (*left != 0).then_some(*left)
+    }
+
+    fn describe_shared(&self, address: u64, limit: u64) -> String {
+        let named = self.grid.kernel.shared_variables.iter().rev().find(|(at, ..)| u64::from(*at) <= address);
+        match named {
+            Some((at, bytes, name)) if address < u64::from(*at) + u64::from(*bytes) * 4 => format!(
+                "{} bytes into `{name}` ({bytes} bytes); the block has {limit} bytes of shared memory",
+                address - u64::from(*at)
+            ),
+            _ => format!("the block has {limit} bytes of shared memory"),
+        }
+    }
+
+    #[inline(never)]
+    fn find_region(&mut self, ad: &Addresses, size: u32, left: &mut u32, what: Use) -> Option<(u32, Span)> {
+        let mut bad = 0;
+        for l in super::lanes(*left) {
+            let region = self.grid.region_of(ad.at[l]);
+            if !region.holds(ad.at[l], u64::from(size)) || (region.constant && what != Use::Load) {
+                bad |= 1 << l;
+            }
+        }
+        if bad != 0 {
+            *left &= !bad;
+            let first = ad.at[bad.trailing_zeros() as usize];
+            let region = self.grid.region_of(first);
+            let text = if region.holds(first, u64::from(size)) {
+                "constant memory cannot be written".to_string()
+            } else {
+                String::new()
+            };
+            self.out_of_bounds(Space::Global, ad, size, bad, what, text);
+        }
+        if *left == 0 {
+            return None;
+        }
+        let region = self.grid.region_of(ad.at[left.trailing_zeros() as usize]);
+        self.worker.region = region;
+        let group = super::lanes(*left)
+            .filter(|l| region.holds(ad.at[*l], u64::from(size)))
+            .fold(0, |m, l| m | 1 << l);
+        Some((group, self.region_span(&region)))
+    }
+
+    fn misaligned(&mut self, space: Space, ad: &Addresses, size: u32, bad: u32, what: Use) {
+        let address = ad.at[bad.trailing_zeros() as usize];
+        let at = self.at();
+        self.worker.report_access(self.grid, Kind::Misaligned, at, self.block.index, self.w.id, bad, space, address, || {
+            format!("{} of {size} bytes at an address that is not a multiple of {size}", name_of(what))
+        });
+        if !P::CHECK {
+            self.grid.stop();
+        }
+    }
+
+    fn out_of_bounds(&mut self, space: Space, ad: &Addresses, size: u32, bad: u32, what: Use, text: String) {
+        let address = ad.at[bad.trailing_zeros() as usize];
+        let grid = self.grid;
+        let at = self.at();
+        self.worker.report_access(grid, Kind::OutOfBounds, at, self.block.index, self.w.id, bad, space, address, || {
+            let (_, near) = if text.is_empty() { grid.device.describe(address) } else { (None, text) };
+            format!("{} of {size} bytes out of bounds: {near}", name_of(what))
+        });
+        if !P::CHECK {
+            self.grid.stop();
+        }
+    }
+
+    // Loads
+
+    pub fn load(&mut self, inst: &Inst, access: &Access, mask: u32) -> Next {
+        let size = u32::from(access.ty.bytes) * u32::from(access.vector);
+        let address = inst.sources()[0];
+        if access.space == Space::Local {
+            let ad = self.addresses(address, access.offset, mask, size);
+            return self.local_access(inst, access.ty, &ad, size, mask, false);
+        }
+        let mut ad = self.addresses(address, access.offset, mask, size);
+        let access = *access;
+        self.by_space(access.space, &mut ad, mask, |cx, space, ad, group| {
+            if space == Space::Local {
+                return cx.local_access(inst, access.ty, ad, size, group, false);
+            }
+            cx.load_from(inst, &access, space, ad, size, group)
+        })
+    }
+
+    #[inline(always)]
+    fn load_from(&mut self, inst: &Inst, access: &Access, space: Space, ad: &Addresses, size: u32, mask: u32) -> Next {
+        let mut left = mask;
+        if P::COUNT {
+            self.count_access(space, ad, size, mask, Use::Load);
+        }
+        let mut failed = mask;
+        while left != 0 {
+            let Some((group, span)) = self.span(space, ad, size, &mut left, Use::Load) else { break };
+            left &= !group;
+            failed &= !group;
+            let simple = access.vector == 1 && access.ty.bytes == 4 && group == u32::MAX && !inst.r(0).is_wide();
+            if simple {
+                let d = self.reg(inst.r(0));
+                // SAFETY: the span holds all addresses of the group.
+                unsafe {
+                    if ad.survey.contiguous {
+                        std::ptr::copy_nonoverlapping(span.host(ad.survey.min), d.cast::<u8>(), 128);
+                    } else if ad.survey.uniform {
+                        *d.cast::<[u32; 32]>() = [span.host(ad.survey.min).cast::<u32>().read_unaligned(); 32];
+                    } else {
+                        (kernels().gather4)(span.base, span.low, &ad.at, d);
+                    }
+                }
+            } else {
+                for (e, d) in inst.results().iter().enumerate() {
+                    self.gather(*d, access.ty, &span, ad, e as u64 * u64::from(access.ty.bytes), group);
+                }
+            }
+            if P::CHECK {
+                self.check_loaded(inst, access, &span, ad, size, group);
+                self.on_access(space, ad, size, group, Use::Load, access);
+            }
+        }
+        if access.order >= Order::Acquire {
+            std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+        }
+        if failed != 0 {
+            if !P::CHECK {
+                return Next::Halt;
+            }
+            self.load_failed(inst, failed);
+        }
+        Next::Continue
+    }
+
+    /// Lanes whose access failed read zero, and the value is not reported again.
+    fn load_failed(&mut self, inst: &Inst, failed: u32) {
+        let origin = Origin::new(Source::Reported, self.at());
+        for d in inst.results() {
+            match d.class() {
+                Class::R64 => self.set64(*d, &[0; 32], failed),
+                Class::R32 => self.set32(*d, &[0; 32], failed),
+                Class::Pred => {}
+            }
+            self.mark_undefined(*d, failed, origin);
+        }
+    }
+
+    /// One element of every lane into a register, extended to its width.
+    fn gather(&mut self, d: Slot, ty: MemType, span: &Span, ad: &Addresses, plus: u64, mask: u32) {
+        let mut out = if d.is_wide() { *self.r64(d) } else { [0; 32] };
+        macro_rules! each {
+            ($t:ty, $signed:ty) => {
+                for l in super::lanes(mask) {
+                    // SAFETY: the span holds the whole element of every lane of the mask.
+                    let v = unsafe { span.host(ad.at[l] + plus).cast::<$t>().read_unaligned() };
+                    out[l] = if ty.signed { i64::from(v as $signed) as u64 } else { u64::from(v) };
+                }
+            };
+        }
+        match ty.bytes {
+            1 => each!(u8, i8),
+            2 => each!(u16, i16),
+            4 => each!(u32, i32),
+            _ => each!(u64, i64),
+        }
+        if d.is_wide() {
+            self.set64(d, &out, mask);
+        } else {
+            self.set32(d, &out.map(|v| v as u32), mask);
+        }
+    }
+
+    /// Carries the state of the bytes read over to the registers.
+    fn check_loaded(&mut self, inst: &Inst, access: &Access, span: &Span, ad: &Addresses, size: u32, group: u32) {
+        let all = if ad.survey.contiguous && group == u32::MAX {
+            // SAFETY: the span holds the range.
+            unsafe { (kernels().all_defined)(span.state(ad.survey.min), size as usize * 32) }
+        } else if ad.survey.uniform {
+            // SAFETY: as above.
+            unsafe { (kernels().all_defined)(span.state(ad.survey.min), size as usize) }
+        } else {
+            // SAFETY: as above.
+            super::lanes(group).all(|l| unsafe { all_defined(span.state(ad.at[l]), size) })
+        };
+        if all {
+            if self.w.tracking {
+                for d in inst.results() {
+                    self.set_undef(*d, 0, 0, group, Origin(0));
+                }
+            }
+            return;
+        }
+        let at = self.at();
+        for (e, d) in inst.results().iter().enumerate() {
+            let (mut lo, mut hi): (Undef, Undef) = (0, 0);
+            let bytes = u64::from(access.ty.bytes);
+            for l in super::lanes(group) {
+                for b in 0..bytes {
+                    // SAFETY: as above.
+                    let state = unsafe { *span.state(ad.at[l] + e as u64 * bytes + b) };
+                    if state & 1 == 0 {
+                        let plane = if b < 4 { &mut lo } else { &mut hi };
+                        *plane |= 1u128 << ((b % 4) * 32 + l as u64);
+                    }
+                }
+            }
+            self.set_undef(*d, lo, hi, group, Origin::new(span.source, at));
+        }
+    }
+
+    pub fn load_param(&mut self, inst: &Inst, ty: MemType, vector: u8, offset: u32, mask: u32) {
+        let bytes = ty.bytes as usize;
+        for (e, d) in inst.results().iter().enumerate().take(vector as usize) {
+            let at = offset as usize + e * bytes;
+            let mut raw = [0u8; 8];
+            // The launch has checked that the argument block is as large as the parameters.
+            if let Some(source) = self.grid.params.get(at..at + bytes) {
+                raw[..bytes].copy_from_slice(source);
+            }
+            let value = extend(u64::from_le_bytes(raw), ty);
+            if d.is_wide() {
+                self.set64(*d, &[value; 32], mask);
+            } else {
+                self.set32(*d, &[value as u32; 32], mask);
+            }
+        }
+        self.define(inst, mask);
+    }
+
+    // Stores
+
+    pub fn store(&mut self, inst: &Inst, access: &Access, mask: u32) -> Next {
+        let size = u32::from(access.ty.bytes) * u32::from(access.vector);
+        let address = inst.sources()[0];
+        let mut ad = self.addresses(address, access.offset, mask, size);
+        let access = *access;
+        self.by_space(access.space, &mut ad, mask, |cx, space, ad, group| {
+            if space == Space::Local {
+                return cx.local_access(inst, access.ty, ad, size, group, true);
+            }
+            cx.store_to(inst, &access, space, ad, size, group)
+        })
+    }
+
+    #[inline(always)]
+    fn store_to(&mut self, inst: &Inst, access: &Access, space: Space, ad: &Addresses, size: u32, mask: u32) -> Next {
+        let mut left = mask;
+        if P::COUNT {
+            self.count_access(space, ad, size, mask, Use::Store);
+        }
+        if access.order >= Order::Release {
+            std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+        }
+        let mut failed = mask;
+        while left != 0 {
+            let Some((group, span)) = self.span(space, ad, size, &mut left, Use::Store) else { break };
+            left &= !group;
+            failed &= !group;
+            if P::CHECK {
+                self.on_access(space, ad, size, group, Use::Store, access);
+            }
+            let values = inst.sources();
+            if access.vector == 1 && access.ty.bytes == 4 && ad.survey.contiguous && group == u32::MAX && !values[1].is_wide() {
+                // SAFETY: the span holds the range.
+                unsafe { std::ptr::copy_nonoverlapping(self.reg(values[1]).cast::<u8>(), span.host(ad.survey.min), 128) };
+            } else {
+                for (e, v) in values[1..].iter().enumerate() {
+                    self.scatter(*v, access.ty, &span, ad, e as u64 * u64::from(access.ty.bytes), group);
+                }
+            }
+            if P::CHECK {
+                self.mark_stored(inst, access, &span, ad, size, group);
+            }
+        }
+        self.block.progress += 1;
+        self.block.stored |= space == Space::Global;
+        if failed != 0 && !P::CHECK {
+            return Next::Halt;
+        }
+        Next::Continue
+    }
+
+    fn scatter(&mut self, s: Slot, ty: MemType, span: &Span, ad: &Addresses, plus: u64, mask: u32) {
+        macro_rules! each {
+            ($t:ty, $values:expr) => {{
+                let values = $values;
+                for l in super::lanes(mask) {
+                    // SAFETY: the span holds the whole element of every lane of the mask.
+                    unsafe { span.host(ad.at[l] + plus).cast::<$t>().write_unaligned(values[l] as $t) };
+                }
+            }};
+        }
+        match (ty.bytes, s.is_wide()) {
+            (1, false) => each!(u8, self.r32(s)),
+            (2, false) => each!(u16, self.r32(s)),
+            (4, false) => each!(u32, self.r32(s)),
+            (1, true) => each!(u8, self.r64(s)),
+            (2, true) => each!(u16, self.r64(s)),
+            (4, true) => each!(u32, self.r64(s)),
+            _ => each!(u64, self.r64(s)),
+        }
+    }
+
+    /// The bytes are written now; with undefined values they are tainted, and the store is remembered.
+    fn mark_stored(&mut self, inst: &Inst, access: &Access, span: &Span, ad: &Addresses, size: u32, group: u32) {
+        let values = &inst.sources()[1..];
+        let undefined = self.w.tracking && values.iter().any(|v| self.undefined_lanes(*v) & group != 0);
+        if !undefined {
+            // SAFETY: the span holds the range.
+            unsafe {
+                if ad.survey.contiguous && group == u32::MAX {
+                    span.state(ad.survey.min).write_bytes(shadow::WRITTEN, size as usize * 32);
+                } else if size == 4 {
+                    for l in super::lanes(group) {
+                        span.state(ad.at[l]).cast::<u32>().write_unaligned(0x0303_0303);
+                    }
+                } else {
+                    for l in super::lanes(group) {
+                        span.state(ad.at[l]).write_bytes(shadow::WRITTEN, size as usize);
+                    }
+                }
+            }
+            return;
+        }
+        let bytes = u64::from(access.ty.bytes);
+        for (e, v) in values.iter().enumerate() {
+            let (lo, hi) = self.undef_of(*v);
+            let origin = self.origin_of(*v).used_at(self.at());
+            for l in super::lanes(group) {
+                for b in 0..bytes {
+                    let plane = if b < 4 { lo } else { hi };
+                    let bad = plane >> ((b % 4) * 32 + l as u64) & 1 == 1;
+                    let address = ad.at[l] + e as u64 * bytes + b;
+                    let state = if bad { shadow::TAINTED } else { shadow::WRITTEN };
+                    // SAFETY: as above.
+                    unsafe { *span.state(address) = state };
+                    if bad && span.source == Source::Global {
+                        self.worker.taint(address, origin, self.at(), self.block.index, self.w.id, l as u32);
+                    }
+                }
+            }
+        }
+    }
+
+    // Local memory
+
+    /// Room for local memory up to `bytes` per lane.
+    pub fn reserve_local(&mut self, bytes: usize) -> bool {
+        const MAX_LOCAL: usize = 1 << 22;
+        let words = bytes.div_ceil(4);
+        if bytes > MAX_LOCAL {
+            return false;
+        }
+        if self.w.local.len() < words {
+            self.w.local.resize(words, ZERO);
+        }
+        if P::CHECK && self.w.local_shadow.len() < words {
+            self.w.local_shadow.resize(words, [shadow::NEVER; 128]);
+        }
+        true
+    }
+
+    /// Loads and stores of local memory, which is interleaved by words: one unit holds a word of every lane.
+    fn local_access(&mut self, inst: &Inst, ty: MemType, ad: &Addresses, size: u32, mask: u32, store: bool) -> Next {
+        let what = if store { Use::Store } else { Use::Load };
+        if P::COUNT {
+            self.count_access(Space::Local, ad, size, mask, what);
+        }
+        let mut left = mask;
+        // The frame in use, callees' frames above it excluded: beyond is out of bounds even if a deeper call has
+        // left memory there.
+        let limit = u64::from(self.frag.local_base) + u64::from(self.function().local_bytes);
+        let align = u64::from(size.next_power_of_two());
+        if ad.survey.or & (align - 1) != 0 {
+            let bad = super::lanes(left).filter(|l| ad.at[*l] & (align - 1) != 0).fold(0, |m, l| m | 1 << l);
+            if bad != 0 {
+                left &= !bad;
+                self.misaligned(Space::Local, ad, size, bad, what);
+            }
+        }
+        let size64 = u64::from(size);
+        let bad = super::lanes(left)
+            .filter(|l| ad.at[*l].checked_add(size64).is_none_or(|end| end > limit))
+            .fold(0u32, |m, l| m | 1 << l);
+        if bad != 0 {
+            left &= !bad;
+            let bytes = self.function().local_bytes;
+            self.out_of_bounds(Space::Local, ad, size, bad, what, format!("the function has {bytes} bytes of local memory"));
+        }
+        let failed = mask & !left;
+        let registers = if store { &inst.sources()[1..] } else { inst.results() };
+        let bytes = u64::from(ty.bytes);
+        let at = self.at();
+        for (e, r) in registers.iter().enumerate() {
+            let (reg_lo, reg_hi) = if P::CHECK && store { self.undef_of(*r) } else { (0, 0) };
+            let (mut lo, mut hi): (Undef, Undef) = (0, 0);
+            let mut values = self.wide(*r);
+            for l in super::lanes(left) {
+                let mut raw = values[l].to_le_bytes();
+                if !store {
+                    raw = [0; 8];
+                }
+                for b in 0..bytes {
+                    let a = ad.at[l] + e as u64 * bytes + b;
+                    let (word, byte) = ((a / 4) as usize, (a % 4) as usize);
+                    let cell = &mut self.w.local[word].0[l];
+                    let mut cell_bytes = cell.to_le_bytes();
+                    if store {
+                        cell_bytes[byte] = raw[b as usize];
+                        *cell = u32::from_le_bytes(cell_bytes);
+                    } else {
+                        raw[b as usize] = cell_bytes[byte];
+                    }
+                    if P::CHECK {
+                        let state = &mut self.w.local_shadow[word][l * 4 + byte];
+                        let bit = 1u128 << ((b % 4) * 32 + l as u64);
+                        if store {
+                            let plane = if b < 4 { reg_lo } else { reg_hi };
+                            *state = if plane & bit != 0 { shadow::TAINTED } else { shadow::WRITTEN };
+                        } else if *state & 1 == 0 {
+                            *(if b < 4 { &mut lo } else { &mut hi }) |= bit;
+                        }
+                    }
+                }
+                values[l] = extend(u64::from_le_bytes(raw), ty);
+            }
+            if !store {
+                if r.is_wide() {
+                    self.set64(*r, &values, left);
+                } else {
+                    self.set32(*r, &values.map(|v| v as u32), left);
+                }
+                if P::CHECK && (self.w.tracking || lo | hi != 0) {
+                    self.set_undef(*r, lo, hi, left, Origin::new(Source::Local, at));
+                }
+            }
+        }
+        if failed != 0 {
+            if !P::CHECK {
+                return Next::Halt;
+            }
+            if !store {
+                self.load_failed(inst, failed);
+            }
+        }
+        Next::Continue
+    }
+}
+
+/// Whether all of a lane's bytes are defined.
+///
+/// # Safety
+/// `size` bytes of shadow must lie at `states`.
+unsafe fn all_defined(states: *const u8, size: u32) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if size == 4 {
+            return states.cast::<u32>().read_unaligned() & 0x0101_0101 == 0x0101_0101;
+        }
+        (0..size as usize).all(|b| *states.add(b) & 1 == 1)
+    }
+}
+
+fn extend(value: u64, ty: MemType) -> u64 {
+    match (ty.signed, ty.bytes) {
+        (true, 1) => i64::from(value as i8) as u64,
+        (true, 2) => i64::from(value as i16) as u64,
+        (true, 4) => i64::from(value as i32) as u64,
+        _ => value,
+    }
+}
+
+fn name_of(what: Use) -> &'static str {
+    match what {
+        Use::Load => "read",
+        Use::Store => "write",
+        Use::Atomic => "atomic operation",
+    }
+}

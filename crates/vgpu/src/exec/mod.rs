@@ -1,0 +1,57 @@
+//! Execution: a grid of blocks over worker threads, warps of a block in turn, fragments of a warp by priority.
+
+mod atomics;
+mod barrier;
+mod block;
+mod copies;
+mod grid;
+mod hooks;
+mod memory;
+mod mbarrier;
+mod printf;
+mod step;
+mod survey;
+mod taint;
+mod warp;
+mod warp_ops;
+
+pub use grid::{Checks, Dim3, Launch, LaunchError, LaunchReport, Options, Stats};
+
+/// Compile-time choice of what a run pays for. One core, four instances.
+pub(crate) trait Policy {
+    const CHECK: bool;
+    const COUNT: bool;
+}
+
+pub(crate) struct Plain;
+pub(crate) struct Counted;
+pub(crate) struct Checked;
+pub(crate) struct CheckedCounted;
+
+impl Policy for Plain {
+    const CHECK: bool = false;
+    const COUNT: bool = false;
+}
+impl Policy for Counted {
+    const CHECK: bool = false;
+    const COUNT: bool = true;
+}
+impl Policy for Checked {
+    const CHECK: bool = true;
+    const COUNT: bool = false;
+}
+impl Policy for CheckedCounted {
+    const CHECK: bool = true;
+    const COUNT: bool = true;
+}
+
+/// The lanes of a mask, lowest first.
+pub(crate) fn lanes(mut mask: u32) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        (mask != 0).then(|| {
+            let l = mask.trailing_zeros();
+            mask &= mask - 1;
+            l as usize
+        })
+    })
+}

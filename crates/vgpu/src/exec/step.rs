@@ -1,0 +1,797 @@
+//! The step loop: runs the fragments of one warp.
+
+use std::marker::PhantomData;
+
+use super::Policy;
+use super::block::BlockCore;
+use super::grid::{Grid, WorkerState};
+use super::warp::{Fragment, Frame, State, Unit, Warp};
+use crate::check::Kind;
+use crate::isa::op::{BoolOp, CarryKind, Class, Inst, Op, Slot};
+use crate::num::cvt;
+use crate::program::Function;
+
+/// Why a warp stopped running.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// All lanes have exited.
+    Done,
+    /// No fragment can run until something outside the warp happens.
+    Blocked,
+    /// Its slice is over, or it polls and lets others go first.
+    Yield,
+    /// The launch is over: a fault, a trap or the budget.
+    Halt,
+}
+
+/// What the step loop does after an instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// On to the next instruction.
+    Continue,
+    /// The fragment stays where it is (state set) and another may run.
+    Park,
+    /// The fragment goes on after this instruction, but in another slice.
+    YieldAfter,
+    Halt,
+}
+
+/// Call frames beyond which recursion is called run-away.
+const MAX_DEPTH: usize = 1024;
+/// Register units of a warp, all frames together: 64 MiB.
+const MAX_UNITS: usize = 1 << 19;
+/// Blocks one fragment may run while another is ready, before the longest waiting one gets a turn.
+const FAIR_BLOCKS: u32 = 2048;
+
+/// Everything an instruction may touch.
+pub struct Cx<'c, 'g, P> {
+    pub grid: &'c Grid<'g>,
+    pub block: &'c mut BlockCore,
+    pub w: &'c mut Warp,
+    pub worker: &'c mut WorkerState,
+    /// The running fragment; the others are in `w.fragments`.
+    pub frag: Fragment,
+    /// Frame, constants, specials (twice, so that an absent register resolves to something).
+    pub bases: [*mut Unit; 4],
+    pub policy: PhantomData<P>,
+}
+
+impl<P: Policy> Cx<'_, '_, P> {
+    #[inline(always)]
+    pub fn reg(&self, slot: Slot) -> *mut u32 {
+        self.bases[slot.base()].wrapping_add(slot.index()).cast()
+    }
+
+    #[inline(always)]
+    pub fn r32(&self, slot: Slot) -> &[u32; 32] {
+        // SAFETY: slots come from the allocator, which keeps them inside the frame; the table of constants and
+        // specials are as large as the loader's indices.
+        unsafe { &*self.reg(slot).cast() }
+    }
+
+    #[inline(always)]
+    pub fn r64(&self, slot: Slot) -> &[u64; 32] {
+        // SAFETY: as in `r32`; 64-bit registers are two units, aligned.
+        unsafe { &*self.reg(slot).cast() }
+    }
+
+    /// A copy of a source of either width, widened.
+    pub fn wide(&self, slot: Slot) -> [u64; 32] {
+        if slot.is_wide() { *self.r64(slot) } else { self.r32(slot).map(u64::from) }
+    }
+
+    #[inline(always)]
+    pub fn pred(&self, slot: Slot) -> u32 {
+        self.w.preds[self.frag.pred_base as usize + slot.index()]
+    }
+
+    #[inline(always)]
+    pub fn set_pred(&mut self, slot: Slot, value: u32, mask: u32) {
+        let p = &mut self.w.preds[self.frag.pred_base as usize + slot.index()];
+        *p = *p & !mask | value & mask;
+    }
+
+    pub fn set32(&mut self, slot: Slot, value: &[u32; 32], mask: u32) {
+        // SAFETY: as in `r32`; results are always in the frame.
+        let d = unsafe { &mut *self.reg(slot).cast::<[u32; 32]>() };
+        if mask == u32::MAX {
+            *d = *value;
+        } else {
+            for l in 0..32 {
+                d[l] = if mask >> l & 1 == 1 { value[l] } else { d[l] };
+            }
+        }
+    }
+
+    pub fn set64(&mut self, slot: Slot, value: &[u64; 32], mask: u32) {
+        // SAFETY: as in `r64`.
+        let d = unsafe { &mut *self.reg(slot).cast::<[u64; 32]>() };
+        if mask == u32::MAX {
+            *d = *value;
+        } else {
+            for l in 0..32 {
+                d[l] = if mask >> l & 1 == 1 { value[l] } else { d[l] };
+            }
+        }
+    }
+
+    pub fn function(&self) -> &'_ Function {
+        &self.grid.kernel.functions[self.frag.function as usize]
+    }
+
+    /// Number of the current instruction, counted through all functions.
+    pub fn at(&self) -> u32 {
+        self.function().first + self.frag.pc
+    }
+
+    fn rebase(&mut self) {
+        let frame = self.w.regs.as_mut_ptr().wrapping_add(self.frag.reg_base as usize);
+        let specials = self.w.specials.as_mut_ptr();
+        self.bases = [frame, self.grid.constants.as_ptr().cast_mut(), specials, specials];
+    }
+
+    /// Priority of a fragment: deeper calls first, then earlier blocks.
+    fn key(&self, f: &Fragment) -> (std::cmp::Reverse<usize>, u32, u32) {
+        let function = &self.grid.kernel.functions[f.function as usize];
+        let block = function.block_of[f.pc as usize];
+        (std::cmp::Reverse(f.stack.len()), function.blocks[block as usize].priority, f.pc)
+    }
+
+    /// Takes in fragments that stand where this one does.
+    fn absorb(&mut self) {
+        let mut i = 0;
+        while i < self.w.fragments.len() {
+            let other = &self.w.fragments[i];
+            if matches!(other.state, State::Ready | State::Gathering) && self.frag.same_place(other) {
+                self.frag.mask |= other.mask;
+                self.w.fragments.swap_remove(i);
+            } else {
+                i += 1;
+            }
+        }
+    }
+
+    /// Whether another fragment should run before this one, which is ready.
+    fn outranked(&self) -> bool {
+        let own = self.key(&self.frag);
+        self.w.fragments.iter().any(|f| matches!(f.state, State::Ready | State::Forced) && self.key(f) < own)
+    }
+
+    /// Puts a fragment back, joining one that stands at the same place.
+    fn put_back(&mut self, fragment: Fragment) {
+        if fragment.mask == 0 {
+            return;
+        }
+        if fragment.state == State::Ready || fragment.state == State::Gathering {
+            for other in &mut self.w.fragments {
+                if other.state == fragment.state && other.same_place(&fragment) {
+                    other.mask |= fragment.mask;
+                    return;
+                }
+            }
+        }
+        self.w.fragments.push(fragment);
+    }
+
+    /// Picks the fragment to run: by priority, or the longest waiting one when `fair`.
+    fn pick(&mut self, fair: bool) -> bool {
+        let ready = self
+            .w
+            .fragments
+            .iter()
+            .enumerate()
+            .filter(|(_, f)| matches!(f.state, State::Ready | State::Forced));
+        let best = if fair {
+            ready.min_by_key(|(_, f)| f.ran).map(|(i, _)| i)
+        } else {
+            ready.min_by_key(|(_, f)| self.key(f)).map(|(i, _)| i)
+        };
+        let Some(i) = best else { return false };
+        self.frag = self.w.fragments.swap_remove(i);
+        self.w.switches += 1;
+        self.frag.ran = self.w.switches;
+        self.rebase();
+        true
+    }
+
+    /// Runs the warp until it is done, blocked, out of fuel or out of its slice.
+    pub fn run(&mut self, mut fuel: u32) -> Stop {
+        let mut fair = false;
+        loop {
+            if !self.pick(fair) {
+                return if self.w.live == 0 { Stop::Done } else { Stop::Blocked };
+            }
+            let mut turn = FAIR_BLOCKS;
+            let outcome = self.run_fragment(&mut fuel, &mut turn, fair);
+            let fragment = std::mem::replace(&mut self.frag, empty_fragment());
+            self.put_back(fragment);
+            match outcome {
+                Outcome::Switch => fair = false,
+                Outcome::Unfair => fair = true,
+                Outcome::Yield => return if self.w.live == 0 { Stop::Done } else { Stop::Yield },
+                Outcome::Halt => return Stop::Halt,
+            }
+        }
+    }
+
+    fn run_fragment(&mut self, fuel: &mut u32, turn: &mut u32, fair: bool) -> Outcome {
+        let kernel = self.grid.kernel;
+        'blocks: loop {
+            if self.frag.mask == 0 {
+                return Outcome::Switch;
+            }
+            if !self.w.fragments.is_empty() {
+                if self.frag.state == State::Ready {
+                    self.absorb();
+                }
+                if fair {
+                    // A turn out of order: it lasts a while, then rank counts again.
+                    *turn = turn.saturating_sub(1);
+                    if *turn == 0 {
+                        return Outcome::Switch;
+                    }
+                } else {
+                    if self.outranked() {
+                        return Outcome::Switch;
+                    }
+                    self.w.passed_over += 1;
+                    if self.w.passed_over >= FAIR_BLOCKS {
+                        self.w.passed_over = 0;
+                        return Outcome::Unfair;
+                    }
+                }
+            }
+            let function = &kernel.functions[self.frag.function as usize];
+            let block_number = function.block_of[self.frag.pc as usize];
+            let end = function.blocks[block_number as usize].end;
+            let length = end - self.frag.pc;
+            if *fuel < length {
+                *fuel = 0;
+                return Outcome::Yield;
+            }
+            *fuel -= length;
+            self.worker.executed += u64::from(length);
+            if P::COUNT {
+                self.worker.counts.enter(function.first + self.frag.pc, length, self.frag.mask);
+            }
+            while self.frag.pc < end {
+                let inst = &function.insts[self.frag.pc as usize];
+                let mut mask = self.frag.mask;
+                if !inst.guard.is_always() {
+                    let p = self.w.preds[self.frag.pred_base as usize + inst.guard.pred()];
+                    mask &= if inst.guard.negated() { !p } else { p };
+                    if P::CHECK && self.w.tracking {
+                        self.check_guard(inst);
+                    }
+                    if mask == 0 {
+                        self.frag.pc += 1;
+                        continue;
+                    }
+                }
+                match &inst.op {
+                    Op::Lane { f, imm, flow } => {
+                        // SAFETY: the decoder has checked that registers have the widths of the function.
+                        unsafe {
+                            f(self.reg(inst.r(0)), self.reg(inst.r(1)), self.reg(inst.r(2)), self.reg(inst.r(3)), mask, *imm);
+                        }
+                        if P::CHECK && self.w.tracking {
+                            self.flow_lane(inst, *flow, *imm, mask);
+                        }
+                    }
+                    Op::Test { f, combine, negate } => {
+                        let sources = inst.results as usize;
+                        // SAFETY: as above.
+                        let mut hit = unsafe { f(self.reg(inst.r(sources)), self.reg(inst.r(sources + 1))) };
+                        let mut miss = !hit;
+                        if let Some(op) = combine {
+                            let c = self.pred(inst.r(sources + 2)) ^ if *negate { u32::MAX } else { 0 };
+                            (hit, miss) = (op.apply(hit, c), op.apply(miss, c));
+                        }
+                        if P::CHECK && self.w.tracking {
+                            self.flow_test(inst, *combine, *negate, mask);
+                        }
+                        self.set_pred(inst.r(0), hit, mask);
+                        if sources == 2 {
+                            self.set_pred(inst.r(1), miss, mask);
+                        }
+                    }
+                    Op::Branch { target } => {
+                        let taken = function.blocks[*target as usize].start;
+                        if mask == self.frag.mask {
+                            self.frag.pc = taken;
+                        } else {
+                            self.diverge(mask, taken);
+                            return Outcome::Switch;
+                        }
+                        continue 'blocks;
+                    }
+                    _ => match self.execute(inst, mask) {
+                        Step::Next => {}
+                        Step::Jumped => continue 'blocks,
+                        Step::Stop(outcome) => return outcome,
+                    },
+                }
+                self.frag.pc += 1;
+            }
+        }
+    }
+
+    /// Some lanes branch, the rest falls through; the earlier of the two is picked next.
+    fn diverge(&mut self, taken: u32, target: u32) {
+        let mut other = self.frag.clone();
+        other.mask = taken;
+        other.pc = target;
+        other.state = State::Ready;
+        self.frag.mask &= !taken;
+        self.frag.pc += 1;
+        self.frag.state = State::Ready;
+        if P::COUNT {
+            self.worker.counts.divergent += 1;
+        }
+        self.put_back(other);
+    }
+
+    /// Everything but the most common arithmetic and branches.
+    #[inline(never)]
+    fn execute(&mut self, inst: &Inst, mask: u32) -> Step {
+        let next = match &inst.op {
+            Op::Lane { .. } | Op::Test { .. } | Op::Branch { .. } => Next::Continue,
+            Op::Load(access) => self.load(inst, access, mask),
+            Op::Store(access) => self.store(inst, access, mask),
+            Op::LoadParam { ty, vector, offset } => {
+                self.load_param(inst, *ty, *vector, *offset, mask);
+                Next::Continue
+            }
+            Op::Atom { op, access } => self.atom(inst, *op, access, mask),
+            Op::Set { .. }
+            | Op::Select { .. }
+            | Op::PredLogic { .. }
+            | Op::PredMove { .. }
+            | Op::PredSet { .. }
+            | Op::Convert { .. }
+            | Op::Pack { .. }
+            | Op::Unpack { .. }
+            | Op::Carry { .. } => {
+                self.arithmetic(inst, mask);
+                Next::Continue
+            }
+            Op::LocalAddress { offset, generic } => {
+                let base = u64::from(self.frag.local_base) + u64::from(*offset);
+                let value = if *generic { base + crate::mem::window::LOCAL } else { base };
+                let d = inst.r(0);
+                if d.is_wide() {
+                    self.set64(d, &[value; 32], mask);
+                } else {
+                    self.set32(d, &[value as u32; 32], mask);
+                }
+                self.define(inst, mask);
+                Next::Continue
+            }
+            Op::IsSpace { space } => {
+                let a = self.r64(inst.r(1));
+                let mut hit = 0;
+                for l in 0..32 {
+                    hit |= u32::from(crate::mem::window::space_of(a[l]) == *space) << l;
+                }
+                self.set_pred(inst.r(0), hit, mask);
+                self.define(inst, mask);
+                Next::Continue
+            }
+            Op::Prefetch => Next::Continue,
+            Op::Fence { scope, order } => {
+                std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+                self.on_fence(*scope, *order, mask);
+                Next::Continue
+            }
+            Op::CopyAsync { .. } => self.copy_async(inst, mask),
+            Op::CopyCommit => {
+                self.copy_commit(mask);
+                Next::Continue
+            }
+            Op::CopyWait { keep, all } => self.copy_wait(*keep, *all, mask),
+            Op::CopyMbarrierArrive { .. } => self.copy_mbarrier_arrive(inst, mask),
+            Op::Mbarrier { op, space, offset } => self.mbarrier(inst, *op, *space, *offset, mask),
+            Op::BranchIndexed { targets } => return self.branch_indexed(inst, targets, mask),
+            Op::Call { function } => return self.call(inst, *function, mask),
+            Op::Return => return self.ret(inst, mask),
+            Op::Exit => {
+                self.exit(mask);
+                if self.frag.mask == 0 {
+                    return Step::Stop(Outcome::Switch);
+                }
+                Next::Continue
+            }
+            Op::Trap { what } => {
+                self.halt(Kind::Trap, mask, || format!("the kernel executed `{what}`"));
+                Next::Halt
+            }
+            Op::Printf => {
+                self.printf(inst, mask);
+                Next::Continue
+            }
+            Op::AssertFail => {
+                let text = self.assert_text(inst, mask);
+                self.halt(Kind::Trap, mask, || text);
+                Next::Halt
+            }
+            Op::Nanosleep => Next::YieldAfter,
+            Op::Barrier { .. } => self.barrier(inst, mask),
+            Op::WarpSync => self.warp_sync(inst, mask),
+            Op::Shuffle { .. } | Op::Vote { .. } | Op::Match { .. } | Op::Redux { .. } | Op::Elect => {
+                self.warp_op(inst, mask)
+            }
+            Op::ActiveMask => {
+                self.set32(inst.r(0), &[mask; 32], mask);
+                self.define(inst, mask);
+                Next::Continue
+            }
+            Op::Clock { global, high } => {
+                let now = if *global { self.worker.executed * 2 } else { self.worker.executed * 4 };
+                let d = inst.r(0);
+                if d.is_wide() {
+                    self.set64(d, &[now; 32], mask);
+                } else {
+                    self.set32(d, &[if *high { (now >> 32) as u32 } else { now as u32 }; 32], mask);
+                }
+                self.define(inst, mask);
+                Next::Continue
+            }
+        };
+        match next {
+            Next::Continue => Step::Next,
+            Next::Park => Step::Stop(Outcome::Switch),
+            Next::YieldAfter => {
+                self.frag.pc += 1;
+                Step::Stop(Outcome::Yield)
+            }
+            Next::Halt => Step::Stop(Outcome::Halt),
+        }
+    }
+
+    fn arithmetic(&mut self, inst: &Inst, mask: u32) {
+        match &inst.op {
+            Op::Set { f, combine, negate, truth } => {
+                // SAFETY: the decoder has checked the widths.
+                let mut hit = unsafe { f(self.reg(inst.r(1)), self.reg(inst.r(2))) };
+                if let Some(op) = combine {
+                    hit = op.apply(hit, self.pred(inst.r(3)) ^ if *negate { u32::MAX } else { 0 });
+                }
+                let mut out = [0; 32];
+                for l in 0..32 {
+                    out[l] = if hit >> l & 1 == 1 { *truth } else { 0 };
+                }
+                self.set32(inst.r(0), &out, mask);
+                self.flow_any(inst, mask);
+            }
+            Op::Select { negate } => {
+                let p = self.pred(inst.r(3)) ^ if *negate { u32::MAX } else { 0 };
+                if P::CHECK && self.w.tracking {
+                    self.flow_select(inst, p, mask);
+                }
+                let (d, a, b) = (inst.r(0), inst.r(1), inst.r(2));
+                if d.is_wide() {
+                    let (a, b) = (*self.r64(a), *self.r64(b));
+                    let mut out = [0; 32];
+                    for l in 0..32 {
+                        out[l] = if p >> l & 1 == 1 { a[l] } else { b[l] };
+                    }
+                    self.set64(d, &out, mask);
+                } else {
+                    let (a, b) = (*self.r32(a), *self.r32(b));
+                    let mut out = [0; 32];
+                    for l in 0..32 {
+                        out[l] = if p >> l & 1 == 1 { a[l] } else { b[l] };
+                    }
+                    self.set32(d, &out, mask);
+                }
+            }
+            Op::PredLogic { op, negate } => {
+                let flip = |n: bool| if n { u32::MAX } else { 0 };
+                let (a, b) = (self.pred(inst.r(1)) ^ flip(negate[0]), self.pred(inst.r(2)) ^ flip(negate[1]));
+                if P::CHECK && self.w.tracking {
+                    self.flow_pred(inst, *op, a, b, mask);
+                }
+                self.set_pred(inst.r(0), op.apply(a, b), mask);
+            }
+            Op::PredMove { negate } => {
+                let a = self.pred(inst.r(1)) ^ if *negate { u32::MAX } else { 0 };
+                if P::CHECK && self.w.tracking {
+                    self.flow_pred(inst, BoolOp::Xor, a, 0, mask);
+                }
+                self.set_pred(inst.r(0), a, mask);
+            }
+            Op::PredSet { value } => {
+                self.set_pred(inst.r(0), if *value { u32::MAX } else { 0 }, mask);
+                self.define(inst, mask);
+            }
+            Op::Convert { cvt, pair } => {
+                self.convert(inst, *cvt, *pair, mask);
+                self.flow_any(inst, mask);
+            }
+            Op::Pack { bits } => {
+                let bits = u32::from(*bits);
+                let low = if bits == 32 { u64::from(u32::MAX) } else { (1 << bits) - 1 };
+                let mut out = [0u64; 32];
+                for (n, s) in inst.sources().iter().enumerate() {
+                    let part = self.r32(*s);
+                    for l in 0..32 {
+                        out[l] |= (u64::from(part[l]) & low) << (n as u32 * bits);
+                    }
+                }
+                if P::CHECK && self.w.tracking {
+                    self.flow_pack(inst, bits, mask);
+                }
+                if inst.r(0).is_wide() {
+                    self.set64(inst.r(0), &out, mask);
+                } else {
+                    self.set32(inst.r(0), &out.map(|v| v as u32), mask);
+                }
+            }
+            Op::Unpack { bits } => {
+                let bits = u32::from(*bits);
+                let low = if bits == 32 { u64::from(u32::MAX) } else { (1 << bits) - 1 };
+                let source = self.wide(inst.sources()[0]);
+                if P::CHECK && self.w.tracking {
+                    self.flow_unpack(inst, bits, mask);
+                }
+                for (n, d) in inst.results().iter().enumerate() {
+                    let part = source.map(|v| (v >> (n as u32 * bits) & low) as u32);
+                    self.set32(*d, &part, mask);
+                }
+            }
+            Op::Carry { kind, carry_in, carry_out, signed } => {
+                self.carry(inst, *kind, *carry_in, *carry_out, *signed, mask);
+                self.flow_any(inst, mask);
+            }
+            _ => {}
+        }
+    }
+
+    fn convert(&mut self, inst: &Inst, op: cvt::Cvt, pair: bool, mask: u32) {
+        let d = inst.r(0);
+        let mut narrow = [0u32; 32];
+        let mut wide = [0u64; 32];
+        if pair {
+            cvt::lanes_pair(op, self.r32(inst.r(1)), self.r32(inst.r(2)), &mut narrow);
+            self.set32(d, &narrow, mask);
+            return;
+        }
+        let a = inst.r(1);
+        match (a.is_wide(), d.is_wide()) {
+            (false, false) => cvt::lanes_32_32(op, self.r32(a), &mut narrow),
+            (false, true) => cvt::lanes_32_64(op, self.r32(a), &mut wide),
+            (true, false) => cvt::lanes_64_32(op, self.r64(a), &mut narrow),
+            (true, true) => cvt::lanes_64_64(op, self.r64(a), &mut wide),
+        }
+        if d.is_wide() {
+            self.set64(d, &wide, mask);
+        } else {
+            self.set32(d, &narrow, mask);
+        }
+    }
+
+    fn carry(&mut self, inst: &Inst, kind: CarryKind, carry_in: bool, carry_out: bool, signed: bool, mask: u32) {
+        let sources = inst.sources();
+        let d = inst.r(0);
+        let bits = if d.is_wide() { 64 } else { 32 };
+        let full = if bits == 64 { u128::from(u64::MAX) } else { u128::from(u32::MAX) };
+        let flags = if carry_in { self.pred(sources[sources.len() - 1]) } else { 0 };
+        let (a, b) = (self.wide(sources[0]), self.wide(sources[1]));
+        let c = if matches!(kind, CarryKind::MadLo | CarryKind::MadHi) { self.wide(sources[2]) } else { [0; 32] };
+        let mut out = [0u64; 32];
+        let mut flag = 0u32;
+        for l in 0..32 {
+            let carry = u128::from(flags >> l & 1);
+            let (x, y) = (u128::from(a[l]), u128::from(b[l]));
+            let sum = match kind {
+                CarryKind::Add => x + y + carry,
+                // Borrow: the flag is set when the difference is negative.
+                CarryKind::Sub => x.wrapping_sub(y).wrapping_sub(carry) & (full << 1 | 1),
+                CarryKind::MadLo => (x.wrapping_mul(y) & full) + u128::from(c[l]) + carry,
+                CarryKind::MadHi => {
+                    let product = match (signed, bits) {
+                        (false, _) => x.wrapping_mul(y),
+                        (true, 32) => (i128::from(a[l] as u32 as i32) * i128::from(b[l] as u32 as i32)) as u128,
+                        (true, _) => (i128::from(a[l] as i64) * i128::from(b[l] as i64)) as u128,
+                    };
+                    (product >> bits & full) + u128::from(c[l]) + carry
+                }
+            };
+            out[l] = (sum & full) as u64;
+            flag |= u32::from(sum >> bits & 1 == 1) << l;
+        }
+        if bits == 64 {
+            self.set64(d, &out, mask);
+        } else {
+            self.set32(d, &out.map(|v| v as u32), mask);
+        }
+        if carry_out {
+            self.set_pred(inst.r(1), flag, mask);
+        }
+    }
+
+    fn branch_indexed(&mut self, inst: &Inst, targets: &[u32], mask: u32) -> Step {
+        if P::CHECK && self.w.tracking {
+            self.check_use(inst.r(0), mask, "decides a branch");
+        }
+        let index = *self.r32(inst.r(0));
+        let pc = self.frag.pc;
+        let lanes_out = super::lanes(mask).filter(|l| index[*l] as usize >= targets.len()).fold(0, |m, l| m | 1 << l);
+        if lanes_out != 0 {
+            self.halt(Kind::Trap, lanes_out, || "branch table index is out of range".to_string());
+            return Step::Stop(Outcome::Halt);
+        }
+        let function = &self.grid.kernel.functions[self.frag.function as usize];
+        let mut left = mask;
+        while left != 0 {
+            let first = left.trailing_zeros() as usize;
+            let target = function.blocks[targets[index[first] as usize] as usize].start;
+            let group = super::lanes(left)
+                .filter(|l| function.blocks[targets[index[*l] as usize] as usize].start == target)
+                .fold(0u32, |m, l| m | 1 << l);
+            left &= !group;
+            if group == self.frag.mask {
+                self.frag.pc = target;
+                return Step::Jumped;
+            }
+            let mut other = self.frag.clone();
+            other.mask = group;
+            other.pc = target;
+            other.state = State::Ready;
+            self.put_back(other);
+        }
+        self.frag.mask &= !mask;
+        self.frag.pc = pc + 1;
+        Step::Stop(Outcome::Switch)
+    }
+
+    fn call(&mut self, inst: &Inst, function: u32, mask: u32) -> Step {
+        let caller = &self.grid.kernel.functions[self.frag.function as usize];
+        let callee = &self.grid.kernel.functions[function as usize];
+        let reg_base = self.frag.reg_base + caller.frame.units;
+        // 64-bit registers must stay aligned to two units.
+        let reg_base = reg_base.next_multiple_of(2);
+        let pred_base = self.frag.pred_base + caller.frame.preds;
+        let local_base = self.frag.local_base + caller.local_bytes;
+        let units = (reg_base + callee.frame.units) as usize;
+        if self.frag.stack.len() >= MAX_DEPTH || units > MAX_UNITS {
+            let depth = self.frag.stack.len();
+            self.halt(Kind::Runaway, mask, || format!("recursion is {depth} calls deep"));
+            return Step::Stop(Outcome::Halt);
+        }
+        self.w.reserve(units, (pred_base + callee.frame.preds) as usize, P::CHECK);
+        if !self.reserve_local((local_base + callee.local_bytes) as usize) {
+            self.halt(Kind::Runaway, mask, || "the stack of local memory is exhausted".to_string());
+            return Step::Stop(Outcome::Halt);
+        }
+        if mask != self.frag.mask {
+            let mut rest = self.frag.clone();
+            rest.mask &= !mask;
+            rest.pc += 1;
+            rest.state = State::Ready;
+            self.put_back(rest);
+            self.frag.mask = mask;
+        }
+        let old_base = self.frag.reg_base as usize;
+        for (from, to) in inst.sources().iter().zip(&callee.params) {
+            self.copy_between(old_base + from.index(), reg_base as usize + to.index(), mask);
+        }
+        self.frag.stack.push(Frame {
+            function: self.frag.function,
+            pc: self.frag.pc,
+            reg_base: self.frag.reg_base,
+            pred_base: self.frag.pred_base,
+            local_base: self.frag.local_base,
+        });
+        self.frag.function = function;
+        self.frag.pc = 0;
+        self.frag.reg_base = reg_base;
+        self.frag.pred_base = pred_base;
+        self.frag.local_base = local_base;
+        self.rebase();
+        self.enter_frame(mask);
+        Step::Jumped
+    }
+
+    /// Marks registers that may be read before they are written.
+    pub fn enter_frame(&mut self, mask: u32) {
+        let function = &self.grid.kernel.functions[self.frag.function as usize];
+        for slot in &function.frame.undefined {
+            match slot.class() {
+                Class::Pred => self.set_pred(*slot, 0, mask),
+                Class::R32 => self.set32(*slot, &[0; 32], mask),
+                Class::R64 => self.set64(*slot, &[0; 32], mask),
+            }
+            if P::CHECK {
+                self.mark_undefined(*slot, mask, super::taint::Origin::register());
+            }
+        }
+    }
+
+    fn copy_between(&mut self, from: usize, to: usize, mask: u32) {
+        let source = self.w.regs[from].0;
+        let d = &mut self.w.regs[to].0;
+        for l in super::lanes(mask) {
+            d[l] = source[l];
+        }
+        if P::CHECK {
+            let planes = super::taint::spread(mask);
+            self.w.undef[to] = self.w.undef[to] & !planes | self.w.undef[from] & planes;
+            self.w.origin[to] = self.w.origin[from];
+        }
+    }
+
+    fn ret(&mut self, inst: &Inst, mask: u32) -> Step {
+        let Some(frame) = self.frag.stack.last().copied() else {
+            self.exit(mask);
+            return Step::Stop(Outcome::Switch);
+        };
+        let caller = &self.grid.kernel.functions[frame.function as usize];
+        let call = &caller.insts[frame.pc as usize];
+        for (from, to) in inst.sources().iter().zip(call.results()) {
+            self.copy_between(
+                self.frag.reg_base as usize + from.index(),
+                frame.reg_base as usize + to.index(),
+                mask,
+            );
+        }
+        if mask != self.frag.mask {
+            let mut rest = self.frag.clone();
+            rest.mask &= !mask;
+            rest.pc += 1;
+            rest.state = State::Ready;
+            self.put_back(rest);
+            self.frag.mask = mask;
+        }
+        self.frag.stack.pop();
+        self.frag.function = frame.function;
+        self.frag.pc = frame.pc + 1;
+        self.frag.reg_base = frame.reg_base;
+        self.frag.pred_base = frame.pred_base;
+        self.frag.local_base = frame.local_base;
+        self.rebase();
+        Step::Jumped
+    }
+
+    fn exit(&mut self, mask: u32) {
+        self.copies_at_exit(mask);
+        self.frag.mask &= !mask;
+        self.w.live &= !mask;
+        self.block.live_threads -= mask.count_ones();
+        self.block.progress += 1;
+    }
+}
+
+fn empty_fragment() -> Fragment {
+    Fragment {
+        mask: 0,
+        pc: 0,
+        function: 0,
+        reg_base: 0,
+        pred_base: 0,
+        local_base: 0,
+        state: State::Ready,
+        stack: Vec::new(),
+        ran: 0,
+    }
+}
+
+/// A fragment at the start of the kernel.
+pub fn first_fragment(mask: u32) -> Fragment {
+    Fragment { mask, ..empty_fragment() }
+}
+
+enum Outcome {
+    /// Another fragment may run.
+    Switch,
+    /// Another fragment has waited long enough.
+    Unfair,
+    Yield,
+    Halt,
+}
+
+enum Step {
+    Next,
+    Jumped,
+    Stop(Outcome),
+}

@@ -1,0 +1,392 @@
+//! Undefined values: registers carry one bit per byte and lane, which moves with the value.
+//!
+//! A value may be undefined as long as nobody cares: copied, computed with, discarded. It is a finding when it
+//! decides a branch or an address; a stored one taints memory, and tainted memory in an output is a finding at the
+//! end of the launch. Nothing here runs while no register of the warp has been undefined (`Warp::tracking`).
+
+use super::Policy;
+use super::step::Cx;
+use super::warp::Undef;
+use crate::check::Kind;
+use crate::isa::op::{BoolOp, Class, Flow, Inst, Slot};
+
+/// Where undefined bytes come from: a kind and the instruction that brought them in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Origin(pub u32);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A register no instruction wrote on this path.
+    Register,
+    Shared,
+    Global,
+    Local,
+    /// A shuffle from a lane that takes no part.
+    Shuffle,
+    /// Already reported: an access that failed.
+    Reported,
+}
+
+impl Origin {
+    pub fn new(source: Source, at: u32) -> Origin {
+        Origin((at + 1) << 3 | source as u32)
+    }
+
+    /// Not yet used by any instruction.
+    pub fn register() -> Origin {
+        Origin(Source::Register as u32)
+    }
+
+    pub fn source(self) -> Source {
+        match self.0 & 7 {
+            0 => Source::Register,
+            1 => Source::Shared,
+            2 => Source::Global,
+            3 => Source::Local,
+            4 => Source::Shuffle,
+            _ => Source::Reported,
+        }
+    }
+
+    pub fn at(self) -> Option<u32> {
+        (self.0 >> 3).checked_sub(1)
+    }
+
+    /// A never-written register counts from its first use.
+    pub fn used_at(self, at: u32) -> Origin {
+        if self.at().is_none() { Origin::new(self.source(), at) } else { self }
+    }
+}
+
+/// A lane mask on all four byte planes.
+pub fn spread(mask: u32) -> Undef {
+    let m = u128::from(mask);
+    m | m << 32 | m << 64 | m << 96
+}
+
+/// Lanes with any undefined byte.
+pub fn collapse(u: Undef) -> u32 {
+    (u | u >> 32 | u >> 64 | u >> 96) as u32
+}
+
+impl<P: Policy> Cx<'_, '_, P> {
+    fn unit(&self, slot: Slot) -> usize {
+        self.frag.reg_base as usize + slot.index()
+    }
+
+    /// Undefined bytes of a register: low and high unit.
+    pub fn undef_of(&self, slot: Slot) -> (Undef, Undef) {
+        if !slot.is_frame() {
+            return (0, 0);
+        }
+        match slot.class() {
+            Class::Pred => {
+                let m = self.w.pred_undef[self.frag.pred_base as usize + slot.index()];
+                (spread(m), 0)
+            }
+            Class::R32 => (self.w.undef[self.unit(slot)], 0),
+            Class::R64 => (self.w.undef[self.unit(slot)], self.w.undef[self.unit(slot) + 1]),
+        }
+    }
+
+    /// Lanes in which a register is not wholly defined.
+    pub fn undefined_lanes(&self, slot: Slot) -> u32 {
+        let (lo, hi) = self.undef_of(slot);
+        collapse(lo | hi)
+    }
+
+    pub fn origin_of(&self, slot: Slot) -> Origin {
+        if !slot.is_frame() {
+            return Origin(0);
+        }
+        Origin(match slot.class() {
+            Class::Pred => self.w.pred_origin[self.frag.pred_base as usize + slot.index()],
+            _ => self.w.origin[self.unit(slot)],
+        })
+    }
+
+    /// Replaces the undefined bytes of a result in the lanes of the mask.
+    pub fn set_undef(&mut self, slot: Slot, lo: Undef, hi: Undef, mask: u32, origin: Origin) {
+        if !slot.is_frame() {
+            return;
+        }
+        let lanes = spread(mask);
+        let some = (lo | hi) & lanes != 0;
+        match slot.class() {
+            Class::Pred => {
+                let p = self.frag.pred_base as usize + slot.index();
+                let u = &mut self.w.pred_undef[p];
+                *u = *u & !mask | collapse(lo) & mask;
+                if some {
+                    self.w.pred_origin[p] = origin.0;
+                }
+            }
+            class => {
+                let i = self.unit(slot);
+                self.w.undef[i] = self.w.undef[i] & !lanes | lo & lanes;
+                if class == Class::R64 {
+                    self.w.undef[i + 1] = self.w.undef[i + 1] & !lanes | hi & lanes;
+                }
+                if some {
+                    self.w.origin[i] = origin.0;
+                }
+            }
+        }
+        self.w.tracking |= some;
+    }
+
+    pub fn mark_undefined(&mut self, slot: Slot, mask: u32, origin: Origin) {
+        self.set_undef(slot, spread(mask), spread(mask), mask, origin);
+    }
+
+    /// The results are defined, whatever the sources.
+    pub fn define(&mut self, inst: &Inst, mask: u32) {
+        if P::CHECK && self.w.tracking {
+            for d in inst.results() {
+                self.set_undef(*d, 0, 0, mask, Origin(0));
+            }
+        }
+    }
+
+    /// The sources' undefined lanes, and the origin of one of them.
+    fn undefined_among(&self, sources: &[Slot]) -> (u32, Origin) {
+        let mut lanes = 0;
+        let mut origin = Origin(0);
+        for s in sources {
+            let u = self.undefined_lanes(*s);
+            if u != 0 {
+                lanes |= u;
+                origin = self.origin_of(*s).used_at(self.at());
+            }
+        }
+        (lanes, origin)
+    }
+
+    /// Any undefined source byte makes all results undefined, in its lane.
+    pub fn flow_any(&mut self, inst: &Inst, mask: u32) {
+        if !P::CHECK || !self.w.tracking {
+            return;
+        }
+        let (lanes, origin) = self.undefined_among(inst.sources());
+        for d in inst.results() {
+            self.set_undef(*d, spread(lanes), spread(lanes), mask, origin);
+        }
+    }
+
+    /// As `flow_any`, but undefined lanes reach every lane: reductions, tensor products.
+    pub fn flow_across(&mut self, inst: &Inst, mask: u32) {
+        if !P::CHECK || !self.w.tracking {
+            return;
+        }
+        let (lanes, origin) = self.undefined_among(inst.sources());
+        let all = if lanes & mask != 0 { u32::MAX } else { 0 };
+        for d in inst.results() {
+            self.set_undef(*d, spread(all), spread(all), mask, origin);
+        }
+    }
+
+    #[inline(never)]
+    pub fn flow_lane(&mut self, inst: &Inst, flow: Flow, imm: u32, mask: u32) {
+        let d = inst.r(0);
+        let sources = inst.sources();
+        let (lanes, origin) = self.undefined_among(sources);
+        if lanes == 0 {
+            self.set_undef(d, 0, 0, mask, origin);
+            return;
+        }
+        let (mut lo, mut hi) = (0, 0);
+        match flow {
+            Flow::Any => {
+                lo = spread(lanes);
+                hi = lo;
+            }
+            Flow::Copy | Flow::Bytes | Flow::Resize => {
+                for s in sources {
+                    let (l, h) = self.undef_of(*s);
+                    lo |= l;
+                    hi |= h;
+                }
+            }
+            Flow::And | Flow::Or => {
+                // The value of a source was possibly overwritten by the result; deciding bytes are then missed,
+                // which can only make more undefined, so sources are asked before: see `deciding`.
+                let (la, ha) = self.undef_of(sources[0]);
+                let (lb, hb) = self.undef_of(sources[1]);
+                let (da, dha) = self.deciding(sources[0], d, flow);
+                let (db, dhb) = self.deciding(sources[1], d, flow);
+                lo = (la & !(db & !lb)) | (lb & !(da & !la));
+                hi = (ha & !(dhb & !hb)) | (hb & !(dha & !ha));
+            }
+            Flow::Shl | Flow::Shr => {
+                let (l, h) = self.undef_of(sources[0]);
+                if imm % 8 == 0 {
+                    // Bytes are planes of 32 lanes: shifting by bytes is shifting by planes.
+                    let wide = d.is_wide();
+                    let by = imm / 8 * 32;
+                    if flow == Flow::Shl {
+                        lo = l.checked_shl(by).unwrap_or(0);
+                        if wide {
+                            hi = h.checked_shl(by).unwrap_or(0)
+                                | if by == 0 { 0 } else if by < 128 { l >> (128 - by) } else { l.checked_shl(by - 128).unwrap_or(0) };
+                        }
+                    } else {
+                        lo = l.checked_shr(by).unwrap_or(0);
+                        if wide {
+                            lo |= if by == 0 { 0 } else if by < 128 { h << (128 - by) } else { h.checked_shr(by - 128).unwrap_or(0) };
+                            hi = h.checked_shr(by).unwrap_or(0);
+                        }
+                    }
+                } else {
+                    lo = spread(lanes);
+                    hi = lo;
+                }
+            }
+        }
+        self.set_undef(d, lo, hi, mask, origin);
+    }
+
+    /// Bytes of a source that decide the result alone: zero for `and`, all ones for `or`. A source that is also the
+    /// result has been overwritten by now and is taken as undeciding.
+    fn deciding(&self, s: Slot, d: Slot, flow: Flow) -> (Undef, Undef) {
+        if s == d {
+            return (0, 0);
+        }
+        let values = self.wide(s);
+        let wanted = if flow == Flow::And { 0 } else { 0xff };
+        let (mut lo, mut hi) = (0, 0);
+        for (l, v) in values.iter().enumerate() {
+            for (b, byte) in v.to_le_bytes().into_iter().enumerate() {
+                if byte == wanted {
+                    let plane = if b < 4 { &mut lo } else { &mut hi };
+                    *plane |= 1u128 << (b % 4 * 32 + l);
+                }
+            }
+        }
+        (lo, hi)
+    }
+
+    pub fn flow_test(&mut self, inst: &Inst, combine: Option<BoolOp>, negate: bool, mask: u32) {
+        let n = inst.results as usize;
+        let sources = inst.sources();
+        let (mut lanes, origin) = self.undefined_among(sources);
+        if let (Some(op), [_, _, c]) = (combine, sources) {
+            // A defined combining predicate may decide alone.
+            let value = self.pred(*c) ^ if negate { u32::MAX } else { 0 };
+            let defined = !self.undefined_lanes(*c);
+            lanes &= !match op {
+                BoolOp::And => defined & !value,
+                BoolOp::Or => defined & value,
+                BoolOp::Xor => 0,
+            };
+        }
+        for i in 0..n {
+            self.set_undef(inst.r(i), spread(lanes), 0, mask, origin);
+        }
+    }
+
+    pub fn flow_select(&mut self, inst: &Inst, p: u32, mask: u32) {
+        let (d, a, b, c) = (inst.r(0), inst.r(1), inst.r(2), inst.r(3));
+        let ((la, ha), (lb, hb)) = (self.undef_of(a), self.undef_of(b));
+        let by_pred = spread(self.undefined_lanes(c));
+        let chosen = spread(p);
+        let lo = la & chosen | lb & !chosen | by_pred;
+        let hi = ha & chosen | hb & !chosen | by_pred;
+        let at = self.at();
+        let origin = [a, b, c]
+            .into_iter()
+            .filter(|s| self.undefined_lanes(*s) & mask != 0)
+            .map(|s| self.origin_of(s).used_at(at))
+            .last()
+            .unwrap_or(Origin(0));
+        self.set_undef(d, lo, hi, mask, origin);
+    }
+
+    /// Predicate logic; `a` and `b` are the values after negation. A move is a xor with false.
+    pub fn flow_pred(&mut self, inst: &Inst, op: BoolOp, a: u32, b: u32, mask: u32) {
+        let sources = inst.sources();
+        let (_, origin) = self.undefined_among(sources);
+        let ua = self.undefined_lanes(sources[0]);
+        let ub = sources.get(1).map_or(0, |s| self.undefined_lanes(*s));
+        let decided = match op {
+            BoolOp::And => (!ua & !a) | (!ub & !b),
+            BoolOp::Or => (!ua & a) | (!ub & b),
+            BoolOp::Xor => 0,
+        };
+        self.set_undef(inst.r(0), spread((ua | ub) & !decided), 0, mask, origin);
+    }
+
+    pub fn flow_pack(&mut self, inst: &Inst, bits: u32, mask: u32) {
+        let (_, origin) = self.undefined_among(inst.sources());
+        let (mut lo, mut hi) = (0u128, 0u128);
+        let bytes = bits / 8;
+        for (n, s) in inst.sources().iter().enumerate() {
+            let (u, _) = self.undef_of(*s);
+            let u = if bytes < 4 { u & ((1u128 << (bytes * 32)) - 1) } else { u };
+            let at = n as u32 * bytes;
+            if at < 4 {
+                lo |= u << (at * 32);
+            } else {
+                hi |= u << ((at - 4) * 32);
+            }
+        }
+        self.set_undef(inst.r(0), lo, hi, mask, origin);
+    }
+
+    pub fn flow_unpack(&mut self, inst: &Inst, bits: u32, mask: u32) {
+        let source = inst.sources()[0];
+        let (_, origin) = self.undefined_among(&[source]);
+        let (lo, hi) = self.undef_of(source);
+        let bytes = bits / 8;
+        let results: Vec<Slot> = inst.results().to_vec();
+        for (n, d) in results.into_iter().enumerate() {
+            let at = n as u32 * bytes;
+            let u = if at < 4 { lo >> (at * 32) } else { hi >> ((at - 4) * 32) };
+            let u = if bytes < 4 { u & ((1u128 << (bytes * 32)) - 1) } else { u };
+            self.set_undef(d, u, 0, mask, origin);
+        }
+    }
+
+    /// A guard decides: an undefined one is a finding.
+    #[inline(never)]
+    pub fn check_guard(&mut self, inst: &Inst) {
+        let p = self.frag.pred_base as usize + inst.guard.pred();
+        let lanes = self.w.pred_undef[p] & self.frag.mask;
+        if lanes != 0 {
+            let origin = Origin(self.w.pred_origin[p]);
+            self.report_undefined(origin, lanes, "decides what the kernel does");
+            // Once is enough: the value is taken as it is from here on.
+            self.w.pred_undef[p] &= !lanes;
+        }
+    }
+
+    /// A register is used for something that matters.
+    #[inline(never)]
+    pub fn check_use(&mut self, slot: Slot, mask: u32, how: &str) {
+        let lanes = self.undefined_lanes(slot) & mask;
+        if lanes != 0 {
+            let origin = self.origin_of(slot);
+            self.report_undefined(origin, lanes, how);
+            self.set_undef(slot, 0, 0, lanes, Origin(0));
+        }
+    }
+
+    pub fn report_undefined(&mut self, origin: Origin, lanes: u32, how: &str) {
+        let here = self.at();
+        self.worker.report_undefined(self.grid, self.block.index, self.w.id, here, origin, lanes, how);
+    }
+}
+
+/// The finding for an undefined value: at the instruction that read what nothing wrote, if there is one.
+pub fn describe(origin: Origin, here: u32, how: &str) -> (Kind, u32, String, Vec<(String, u32)>) {
+    let (kind, what) = match origin.source() {
+        Source::Register => (Kind::Uninitialised, "a variable is used before it is given a value, and the value"),
+        Source::Shared => (Kind::Uninitialised, "shared memory is read that nothing wrote, and the value"),
+        Source::Global => (Kind::Uninitialised, "global memory is read that nothing wrote, and the value"),
+        Source::Local => (Kind::Uninitialised, "a local array is read where nothing wrote it, and the value"),
+        Source::Shuffle => (Kind::WarpMask, "a shuffle reads from a lane that does not take part, and the value"),
+        Source::Reported => (Kind::Uninitialised, "the value of an access that failed"),
+    };
+    let at = origin.at().unwrap_or(here);
+    let related = if at == here { Vec::new() } else { vec![(format!("here it {how}"), here)] };
+    (kind, at, format!("{what} {how}"), related)
+}

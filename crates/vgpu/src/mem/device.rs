@@ -1,0 +1,299 @@
+//! Device memory: labelled allocations with guard zones, on their own range of addresses.
+
+use std::collections::HashMap;
+use std::ptr::NonNull;
+
+use super::{shadow, window};
+use crate::program::Module;
+
+/// A device address, as a kernel argument holds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Buffer(pub u64);
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MemoryError {
+    #[error("out of memory: {wanted} bytes asked, {free} free")]
+    OutOfMemory { wanted: u64, free: u64 },
+    #[error("address {0:#x} is not the start of an allocation")]
+    NotAllocated(u64),
+    #[error("range of {bytes} bytes at {address:#x} is not inside one allocation")]
+    OutOfRange { address: u64, bytes: u64 },
+}
+
+/// Addresses between two allocations that belong to neither: an access there is a finding, whichever side it came
+/// from.
+const GUARD: u64 = 4096;
+const ALIGN: u64 = 256;
+
+/// Zeroed bytes with a stable address that several worker threads write through raw pointers.
+#[derive(Debug)]
+struct Bytes {
+    data: NonNull<u8>,
+    layout: std::alloc::Layout,
+}
+
+// SAFETY: plain memory; who may touch it when is settled by `Device::launch` taking the device mutably.
+unsafe impl Send for Bytes {}
+// SAFETY: as above.
+unsafe impl Sync for Bytes {}
+
+impl Bytes {
+    fn zeroed(len: usize) -> Option<Bytes> {
+        let layout = std::alloc::Layout::from_size_align(len.max(1), ALIGN as usize).ok()?;
+        // SAFETY: the layout has a size that is not zero.
+        let data = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) })?;
+        Some(Bytes { data, layout })
+    }
+
+    fn as_ptr(&self) -> *mut u8 {
+        self.data.as_ptr()
+    }
+}
+
+impl Drop for Bytes {
+    fn drop(&mut self) {
+        // SAFETY: allocated with this layout, dropped once.
+        unsafe { std::alloc::dealloc(self.data.as_ptr(), self.layout) }
+    }
+}
+
+#[derive(Debug)]
+struct Allocation {
+    address: u64,
+    bytes: u64,
+    label: String,
+    data: Bytes,
+    /// One state byte per byte, see [`shadow`].
+    shadow: Bytes,
+    /// A module's constant memory.
+    constant: bool,
+}
+
+/// What a launch sees of an allocation.
+#[derive(Clone, Copy, Debug)]
+pub struct Region {
+    pub address: u64,
+    pub bytes: u64,
+    pub data: *mut u8,
+    pub shadow: *mut u8,
+    pub constant: bool,
+}
+
+// SAFETY: pointers into allocations that outlive the launch; see `Device::launch`.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
+
+impl Region {
+    pub const NONE: Region = Region {
+        address: u64::MAX,
+        bytes: 0,
+        data: std::ptr::null_mut(),
+        shadow: std::ptr::null_mut(),
+        constant: true,
+    };
+
+    /// Whether `bytes` bytes at `address` lie inside.
+    #[inline(always)]
+    pub fn holds(&self, address: u64, bytes: u64) -> bool {
+        let at = address.wrapping_sub(self.address);
+        at <= self.bytes && bytes <= self.bytes - at
+    }
+}
+
+/// A virtual GPU's memory and the modules placed in it.
+#[derive(Debug)]
+pub struct Device {
+    /// Sorted by address.
+    allocations: Vec<Allocation>,
+    next: u64,
+    used: u64,
+    limit: u64,
+    /// Addresses of each module's variables.
+    modules: HashMap<u64, Vec<u64>>,
+    /// Freed ranges, newest last, so that a use after free can be named.
+    freed: Vec<(u64, u64, String)>,
+}
+
+impl Default for Device {
+    fn default() -> Self {
+        Device::new(16 << 30)
+    }
+}
+
+impl Device {
+    /// A device with that many bytes of memory.
+    pub fn new(memory: u64) -> Device {
+        Device {
+            allocations: Vec::new(),
+            next: window::GLOBAL,
+            used: 0,
+            limit: memory,
+            modules: HashMap::new(),
+            freed: Vec::new(),
+        }
+    }
+
+    /// Allocates memory, uninitialised as far as the checks are concerned. The label names it in findings.
+    pub fn alloc(&mut self, bytes: u64, label: &str) -> Result<Buffer, MemoryError> {
+        self.allocate(bytes, label, ALIGN, false)
+    }
+
+    fn allocate(&mut self, bytes: u64, label: &str, align: u64, constant: bool) -> Result<Buffer, MemoryError> {
+        let free = self.limit - self.used;
+        let out_of_memory = MemoryError::OutOfMemory { wanted: bytes, free };
+        if bytes > free {
+            return Err(out_of_memory);
+        }
+        let (Some(data), Some(shadow)) = (Bytes::zeroed(bytes as usize), Bytes::zeroed(bytes as usize)) else {
+            return Err(out_of_memory);
+        };
+        let address = self.next.next_multiple_of(align.max(ALIGN));
+        self.next = (address + bytes).next_multiple_of(ALIGN) + GUARD;
+        self.used += bytes;
+        self.allocations.push(Allocation { address, bytes, label: label.to_string(), data, shadow, constant });
+        Ok(Buffer(address))
+    }
+
+    pub fn free(&mut self, buffer: Buffer) -> Result<(), MemoryError> {
+        let at = self
+            .allocations
+            .binary_search_by_key(&buffer.0, |a| a.address)
+            .map_err(|_| MemoryError::NotAllocated(buffer.0))?;
+        let gone = self.allocations.remove(at);
+        self.used -= gone.bytes;
+        if self.freed.len() >= 1024 {
+            self.freed.remove(0);
+        }
+        self.freed.push((gone.address, gone.bytes, gone.label));
+        Ok(())
+    }
+
+    fn find(&self, address: u64, bytes: u64) -> Result<&Allocation, MemoryError> {
+        let after = self.allocations.partition_point(|a| a.address <= address);
+        match after.checked_sub(1).map(|i| &self.allocations[i]) {
+            Some(a) if address - a.address <= a.bytes && bytes <= a.bytes - (address - a.address) => Ok(a),
+            _ => Err(MemoryError::OutOfRange { address, bytes }),
+        }
+    }
+
+    /// Host to device. The bytes count as initialised from then on.
+    pub fn write(&mut self, at: Buffer, data: &[u8]) -> Result<(), MemoryError> {
+        let a = self.find(at.0, data.len() as u64)?;
+        let offset = (at.0 - a.address) as usize;
+        // SAFETY: `find` has checked the range; `&mut self` means no launch is under way.
+        unsafe {
+            a.data.as_ptr().add(offset).copy_from_nonoverlapping(data.as_ptr(), data.len());
+            a.shadow.as_ptr().add(offset).write_bytes(shadow::DEFINED, data.len());
+        }
+        Ok(())
+    }
+
+    /// Device to host.
+    pub fn read(&self, at: Buffer, into: &mut [u8]) -> Result<(), MemoryError> {
+        let a = self.find(at.0, into.len() as u64)?;
+        let offset = (at.0 - a.address) as usize;
+        // SAFETY: `find` has checked the range; launches need `&mut self`.
+        unsafe { into.as_mut_ptr().copy_from_nonoverlapping(a.data.as_ptr().add(offset), into.len()) };
+        Ok(())
+    }
+
+    /// Sets bytes, like `cudaMemset`.
+    pub fn fill(&mut self, at: Buffer, value: u8, bytes: u64) -> Result<(), MemoryError> {
+        let a = self.find(at.0, bytes)?;
+        let offset = (at.0 - a.address) as usize;
+        // SAFETY: as in `write`.
+        unsafe {
+            a.data.as_ptr().add(offset).write_bytes(value, bytes as usize);
+            a.shadow.as_ptr().add(offset).write_bytes(shadow::DEFINED, bytes as usize);
+        }
+        Ok(())
+    }
+
+    /// Makes the contents count as uninitialised again, without changing them (an output about to be poisoned).
+    pub fn forget(&mut self, at: Buffer) -> Result<(), MemoryError> {
+        let a = self.find(at.0, 0)?;
+        // SAFETY: as in `write`.
+        unsafe { a.shadow.as_ptr().write_bytes(shadow::NEVER, a.bytes as usize) };
+        Ok(())
+    }
+
+    pub fn size_of(&self, buffer: Buffer) -> Result<u64, MemoryError> {
+        self.find(buffer.0, 0).map(|a| a.bytes)
+    }
+
+    /// The address of a module's global variable, placing the module if it is not there yet.
+    pub fn symbol(&mut self, module: &Module, name: &str) -> Result<Option<(Buffer, u64)>, MemoryError> {
+        let addresses = self.place(module)?;
+        let found = module.variables.iter().position(|v| v.name == name);
+        Ok(found.map(|i| (Buffer(addresses[i]), module.variables[i].bytes)))
+    }
+
+    /// Gives the module's variables memory and their initial values, once per device.
+    pub(crate) fn place(&mut self, module: &Module) -> Result<Vec<u64>, MemoryError> {
+        if let Some(addresses) = self.modules.get(&module.id) {
+            return Ok(addresses.clone());
+        }
+        let mut addresses = Vec::with_capacity(module.variables.len());
+        for v in &module.variables {
+            let buffer = self.allocate(v.bytes, &v.name, u64::from(v.align), v.constant)?;
+            // Static storage without an initialiser is zero.
+            self.fill(buffer, 0, v.bytes)?;
+            let fits = v.init.len().min(v.bytes as usize);
+            self.write(buffer, &v.init[..fits])?;
+            addresses.push(buffer.0);
+        }
+        for (v, base) in module.variables.iter().zip(&addresses) {
+            for (offset, target, addend) in &v.relocations {
+                if let Some(address) = addresses.get(*target as usize) {
+                    let value = address.wrapping_add_signed(*addend);
+                    self.write(Buffer(base + offset), &value.to_le_bytes())?;
+                }
+            }
+        }
+        self.modules.insert(module.id, addresses.clone());
+        Ok(addresses)
+    }
+
+    /// All allocations as a launch sees them, sorted by address.
+    pub(crate) fn regions(&self) -> Vec<Region> {
+        self.allocations
+            .iter()
+            .map(|a| Region {
+                address: a.address,
+                bytes: a.bytes,
+                data: a.data.as_ptr(),
+                shadow: a.shadow.as_ptr(),
+                constant: a.constant,
+            })
+            .collect()
+    }
+
+    /// Says what is at or near an address, for a finding.
+    pub(crate) fn describe(&self, address: u64) -> (Option<String>, String) {
+        if let Some((base, bytes, label)) =
+            self.freed.iter().rev().find(|(base, bytes, _)| (*base..base + bytes.max(&1)).contains(&address))
+        {
+            let text = format!("{} bytes into `{label}` ({bytes} bytes), which was freed", address - base);
+            return (Some(label.clone()), text);
+        }
+        let after = self.allocations.partition_point(|a| a.address <= address);
+        let below = after.checked_sub(1).map(|i| &self.allocations[i]);
+        let above = self.allocations.get(after);
+        let past = below.map(|a| (address - a.address).saturating_sub(a.bytes));
+        let before = above.map(|a| a.address - address);
+        match (below, past, above, before) {
+            (Some(a), Some(past), _, before) if before.is_none_or(|b| past < b) && past < 1 << 32 => {
+                (Some(a.label.clone()), format!("{past} bytes past the end of `{}` ({} bytes)", a.label, a.bytes))
+            }
+            (_, _, Some(a), Some(before)) if before < 1 << 32 => {
+                (Some(a.label.clone()), format!("{before} bytes before the start of `{}` ({} bytes)", a.label, a.bytes))
+            }
+            _ => (None, "no allocation is near".to_string()),
+        }
+    }
+
+    pub(crate) fn label_at(&self, address: u64) -> Option<(&str, u64)> {
+        self.find(address, 0).ok().map(|a| (a.label.as_str(), address - a.address))
+    }
+}
