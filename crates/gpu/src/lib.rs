@@ -4,11 +4,15 @@
 //! * [`toolchain`]: where NVRTC and the CUDA headers come from.
 //! * [`nvrtc`]: the compiler library itself, loaded at run time.
 //! * [`build`]: source + target -> PTX, cubin and resources, through a content-addressed cache.
+//! * [`accelerator`]: what runs kernels, one interface over the CUDA driver and the virtual GPU.
 //! * [`device`]: which device is meant, and whether it is there.
+//! * [`launch`]: kernel arguments as users write them, and what they hold.
 //! * [`machine`]: GPUs, driver, profiler and Python, as found or missing.
 
+pub mod accelerator;
 pub mod build;
 pub mod device;
+pub mod launch;
 pub mod machine;
 pub mod nvrtc;
 pub mod paths;

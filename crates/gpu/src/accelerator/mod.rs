@@ -1,0 +1,87 @@
+//! One interface to whatever runs kernels: allocate, copy, load, launch. The CUDA driver and the virtual GPU both
+//! implement it, so that what is written against it runs on either unchanged.
+
+mod cuda;
+
+use std::fmt;
+
+pub use cuda::CudaDevice;
+
+/// Memory on a device. Plain data: it says where, the device keeps it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Buffer {
+    pub address: u64,
+    pub bytes: u64,
+}
+
+/// A loaded module, by its number on the device it was loaded on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ModuleId(pub(crate) usize);
+
+/// What a module is loaded from.
+#[derive(Clone, Copy, Debug)]
+pub enum Image<'a> {
+    /// Machine code, for the CUDA driver.
+    Cubin(&'a [u8]),
+    /// Text: run as it is by the virtual GPU, compiled once more by the CUDA driver.
+    Ptx(&'a str),
+}
+
+/// A kernel's launch, but for its arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    pub grid: [u32; 3],
+    pub block: [u32; 3],
+    /// Dynamic shared memory.
+    pub shared_bytes: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AcceleratorError {
+    #[error("no CUDA driver: {0}")]
+    NoDriver(String),
+    #[error("there is no device {0}")]
+    NoDevice(u32),
+    #[error("{call}: {reason}")]
+    Driver { call: &'static str, reason: String },
+    #[error("out of memory: {0}")]
+    Memory(String),
+    #[error("cannot load the module: {0}")]
+    Load(String),
+    #[error("there is no kernel `{0}` in the module")]
+    NoKernel(String),
+    #[error("cannot launch `{kernel}`: {reason}")]
+    Launch { kernel: String, reason: String },
+}
+
+/// A device that runs kernels.
+pub trait Accelerator: fmt::Debug {
+    /// What it is, for people: `cuda:0 (NVIDIA H200)`.
+    fn describe(&self) -> String;
+
+    fn allocate(&mut self, label: &str, bytes: u64) -> Result<Buffer, AcceleratorError>;
+
+    fn free(&mut self, buffer: Buffer) -> Result<(), AcceleratorError>;
+
+    fn write(&mut self, buffer: Buffer, bytes: &[u8]) -> Result<(), AcceleratorError>;
+
+    fn read(&mut self, buffer: Buffer) -> Result<Vec<u8>, AcceleratorError>;
+
+    fn load(&mut self, image: Image<'_>) -> Result<ModuleId, AcceleratorError>;
+
+    /// Runs a kernel to its end. `parameters` are the bytes of each parameter, in order.
+    fn launch(
+        &mut self,
+        module: ModuleId,
+        kernel: &str,
+        geometry: Geometry,
+        parameters: &[Vec<u8>],
+    ) -> Result<(), AcceleratorError>;
+}
+
+impl Buffer {
+    /// The buffer's address as a kernel parameter.
+    pub fn parameter(self) -> Vec<u8> {
+        self.address.to_le_bytes().to_vec()
+    }
+}

@@ -1,0 +1,312 @@
+//! One kernel parameter as a user writes it.
+//!
+//! ```text
+//! [NAME=]DTYPE[dims]=INIT          input buffer
+//! [NAME=]inout,DTYPE[dims]=INIT    buffer with contents, read and written
+//! [NAME=]out,DTYPE[dims]           output: starts uninitialised, every element must be written
+//! [NAME=]scratch,DTYPE[dims]       work space: starts uninitialised, need not be written
+//! [NAME=]DTYPE=VALUE               scalar
+//! [NAME=]bytes=HEX                 a parameter by value, as raw little-endian bytes
+//! ```
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::Serialize;
+
+use super::{Dtype, Random};
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Argument {
+    pub name: Option<String>,
+    pub role: Role,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Role {
+    Input { dtype: Dtype, dims: Vec<usize>, init: Init },
+    InOut { dtype: Dtype, dims: Vec<usize>, init: Init },
+    Out { dtype: Dtype, dims: Vec<usize> },
+    Scratch { dtype: Dtype, dims: Vec<usize> },
+    Scalar { dtype: Dtype, bytes: Vec<u8> },
+    Bytes(Vec<u8>),
+}
+
+/// What a buffer holds before the launch.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Init {
+    Zeros,
+    Ones,
+    Const(f64),
+    Iota,
+    Normal(u64),
+    Uniform(u64),
+    RandInt { seed: u64, low: i64, high: i64 },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("argument `{text}`: {reason}")]
+pub struct ArgumentError {
+    pub text: String,
+    pub reason: String,
+}
+
+/// More than any kernel under test needs; what is asked for by a slip of the finger is refused, not allocated.
+const MOST_ELEMENTS: usize = 1 << 31;
+
+impl FromStr for Argument {
+    type Err = ArgumentError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        parse(text).map_err(|reason| ArgumentError { text: text.to_owned(), reason })
+    }
+}
+
+fn parse(text: &str) -> Result<Argument, String> {
+    // A name is an identifier before the first `=` that is not itself the beginning of a specification.
+    let (name, spec) = match text.split_once('=') {
+        Some((name, rest)) if is_name(name) => (Some(name.to_owned()), rest),
+        _ => (None, text),
+    };
+    if let Some(hex) = spec.strip_prefix("bytes=") {
+        return Ok(Argument { name, role: Role::Bytes(from_hex(hex)?) });
+    }
+    let (kind, rest) = match spec.split_once(',') {
+        Some((kind @ ("out" | "inout" | "scratch"), rest)) => (kind, rest),
+        _ => ("in", spec),
+    };
+    let Some((dtype, shape)) = rest.split_once('[') else {
+        let scalar = rest.split_once('=').filter(|_| kind == "in");
+        let (dtype, value) = scalar.ok_or("expected DTYPE[dims]=INIT, out,DTYPE[dims] or DTYPE=VALUE")?;
+        let dtype: Dtype = dtype.parse()?;
+        return Ok(Argument { name, role: Role::Scalar { dtype, bytes: scalar_bytes(dtype, value)? } });
+    };
+    let dtype: Dtype = dtype.parse()?;
+    let (dims, rest) = shape.split_once(']').ok_or("the `[` has no `]`")?;
+    let dims = dims
+        .split(',')
+        .map(|extent| extent.trim().parse().map_err(|_| format!("`{extent}` is not a size")))
+        .collect::<Result<Vec<usize>, String>>()?;
+    let elements = dims.iter().try_fold(1_usize, |product, &extent| product.checked_mul(extent));
+    if elements.is_none_or(|elements| elements > MOST_ELEMENTS) {
+        return Err(format!("more than {MOST_ELEMENTS} elements"));
+    }
+    let init = match rest {
+        "" => None,
+        rest => Some(rest.strip_prefix('=').ok_or_else(|| format!("`{rest}` after the shape"))?.parse()?),
+    };
+    let role = match (kind, init) {
+        ("out", None) => Role::Out { dtype, dims },
+        ("scratch", None) => Role::Scratch { dtype, dims },
+        ("inout", Some(init)) => Role::InOut { dtype, dims, init },
+        ("in", Some(init)) => Role::Input { dtype, dims, init },
+        ("out" | "scratch", Some(_)) => {
+            return Err(format!("`{kind}` starts uninitialised; use inout for contents"));
+        }
+        _ => return Err("what does it hold? Add =zeros, =iota, =normal(SEED) ...".to_owned()),
+    };
+    Ok(Argument { name, role })
+}
+
+fn is_name(text: &str) -> bool {
+    let identifier = text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+        && text.chars().next().is_some_and(|c| !c.is_ascii_digit());
+    identifier && text != "bytes" && text.parse::<Dtype>().is_err()
+}
+
+fn from_hex(text: &str) -> Result<Vec<u8>, String> {
+    let digits: Vec<u8> = text
+        .chars()
+        .map(|c| c.to_digit(16).map(|d| d as u8))
+        .collect::<Option<_>>()
+        .ok_or("not hexadecimal")?;
+    if digits.is_empty() || digits.len() % 2 != 0 {
+        return Err("needs two hexadecimal digits per byte".to_owned());
+    }
+    Ok(digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect())
+}
+
+fn scalar_bytes(dtype: Dtype, text: &str) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    if dtype.is_float() {
+        let value: f64 = text.parse().map_err(|_| format!("`{text}` is not a number"))?;
+        dtype.push_float(value, &mut bytes);
+        return Ok(bytes);
+    }
+    let value: i128 = match text.strip_prefix("0x") {
+        Some(hex) => i128::from_str_radix(hex, 16).map_err(|_| format!("`{text}` is not a number"))?,
+        None => text.parse().map_err(|_| format!("`{text}` is not a whole number"))?,
+    };
+    let bits = dtype.bytes() * 8;
+    // Both ways of writing a pattern are accepted: -1 and 4294967295 are the same 32 bits.
+    if value < -(1_i128 << (bits - 1)) || value >= 1_i128 << bits {
+        return Err(format!("{value} does not fit {dtype}"));
+    }
+    dtype.push_integer(value as i64, &mut bytes);
+    Ok(bytes)
+}
+
+impl FromStr for Init {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let unknown = || {
+            format!(
+                "`{text}` is no contents; zeros, ones, const(V), iota, normal(SEED), uniform(SEED), randint(SEED,LO,HI)"
+            )
+        };
+        let (word, numbers) = match text.split_once('(') {
+            None => (text, Vec::new()),
+            Some((word, rest)) => {
+                let inside = rest.strip_suffix(')').ok_or_else(unknown)?;
+                (word, inside.split(',').map(str::trim).collect())
+            }
+        };
+        let number = |text: &str| text.parse::<u64>().map_err(|_| format!("`{text}` is not a seed"));
+        let integer = |text: &str| text.parse::<i64>().map_err(|_| format!("`{text}` is not a whole number"));
+        match (word, numbers.as_slice()) {
+            ("zeros", []) => Ok(Init::Zeros),
+            ("ones", []) => Ok(Init::Ones),
+            ("iota", []) => Ok(Init::Iota),
+            ("const", [value]) => {
+                value.parse().map(Init::Const).map_err(|_| format!("`{value}` is not a number"))
+            }
+            ("normal", [seed]) => Ok(Init::Normal(number(seed)?)),
+            ("uniform", [seed]) => Ok(Init::Uniform(number(seed)?)),
+            ("randint", [seed, low, high]) => {
+                let (low, high) = (integer(low)?, integer(high)?);
+                if low >= high {
+                    return Err(format!("randint has no number in [{low}, {high})"));
+                }
+                Ok(Init::RandInt { seed: number(seed)?, low, high })
+            }
+            _ => Err(unknown()),
+        }
+    }
+}
+
+impl Init {
+    /// `count` elements of contents.
+    pub fn bytes(self, dtype: Dtype, count: usize) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(count * dtype.bytes());
+        let seed = match self {
+            Init::Normal(seed) | Init::Uniform(seed) | Init::RandInt { seed, .. } => seed,
+            _ => 0,
+        };
+        let mut random = Random::new(seed);
+        for index in 0..count {
+            match self {
+                Init::Zeros => dtype.push_integer(0, &mut bytes),
+                Init::Ones => dtype.push_integer(1, &mut bytes),
+                Init::Iota => dtype.push_integer(index as i64, &mut bytes),
+                Init::Const(value) => dtype.push_float(value, &mut bytes),
+                Init::Normal(_) => dtype.push_float(random.normal(), &mut bytes),
+                Init::Uniform(_) => dtype.push_float(random.uniform(), &mut bytes),
+                Init::RandInt { low, high, .. } => dtype.push_integer(random.integer(low, high), &mut bytes),
+            }
+        }
+        bytes
+    }
+}
+
+impl Argument {
+    /// The buffer's element type and shape; `None` for what is passed by value.
+    pub fn buffer(&self) -> Option<(Dtype, &[usize])> {
+        match &self.role {
+            Role::Input { dtype, dims, .. }
+            | Role::InOut { dtype, dims, .. }
+            | Role::Out { dtype, dims }
+            | Role::Scratch { dtype, dims } => Some((*dtype, dims)),
+            Role::Scalar { .. } | Role::Bytes(_) => None,
+        }
+    }
+
+    /// What the buffer, or the parameter, holds before the launch. `None` for buffers that start uninitialised.
+    pub fn contents(&self) -> Option<Vec<u8>> {
+        match &self.role {
+            Role::Input { dtype, dims, init } | Role::InOut { dtype, dims, init } => {
+                Some(init.bytes(*dtype, dims.iter().product()))
+            }
+            Role::Scalar { bytes, .. } | Role::Bytes(bytes) => Some(bytes.clone()),
+            Role::Out { .. } | Role::Scratch { .. } => None,
+        }
+    }
+}
+
+impl fmt::Display for Argument {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(name) = &self.name {
+            write!(f, "{name}: ")?;
+        }
+        match &self.role {
+            Role::Scalar { dtype, bytes } if dtype.is_float() => {
+                write!(f, "{dtype} {}", dtype.floats(bytes)[0])
+            }
+            Role::Scalar { dtype, bytes } => write!(f, "{dtype} {}", dtype.integers(bytes)[0]),
+            Role::Bytes(bytes) => write!(f, "{} bytes", bytes.len()),
+            Role::Input { dtype, dims, .. } => write!(f, "{dtype}{dims:?}"),
+            Role::InOut { dtype, dims, .. } => write!(f, "inout {dtype}{dims:?}"),
+            Role::Out { dtype, dims } => write!(f, "out {dtype}{dims:?}"),
+            Role::Scratch { dtype, dims } => write!(f, "scratch {dtype}{dims:?}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn argument(text: &str) -> Argument {
+        text.parse().unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    #[test]
+    fn every_form_is_read() {
+        assert_eq!(
+            argument("in=f32[4,2]=normal(7)"),
+            Argument {
+                name: Some("in".into()),
+                role: Role::Input { dtype: Dtype::F32, dims: vec![4, 2], init: Init::Normal(7) }
+            }
+        );
+        assert_eq!(argument("f32[4]=zeros").name, None);
+        assert_eq!(argument("o=out,f16[64,64]").role, Role::Out { dtype: Dtype::F16, dims: vec![64, 64] });
+        assert!(matches!(argument("scratch,u8[3]").role, Role::Scratch { .. }));
+        assert!(matches!(argument("x=inout,i64[3]=randint(1,-5,5)").role, Role::InOut { .. }));
+        assert_eq!(argument("n=i32=-3").contents().unwrap(), (-3_i32).to_le_bytes());
+        assert_eq!(argument("u32=0xffffffff").contents().unwrap(), [255; 4]);
+        assert_eq!(argument("f32=0.5").contents().unwrap(), 0.5_f32.to_le_bytes());
+        assert_eq!(argument("s=bytes=01ff").contents().unwrap(), [1, 255]);
+        assert_eq!(argument("i16[3]=iota").contents().unwrap(), [0, 0, 1, 0, 2, 0]);
+        assert_eq!(
+            argument("f64[2]=const(-2.5)").contents().unwrap(),
+            [(-2.5_f64).to_le_bytes(); 2].concat()
+        );
+        assert_eq!(argument("out,f32[4]").contents(), None);
+    }
+
+    #[test]
+    fn what_cannot_be_read_says_why() {
+        for (text, words) in [
+            ("", "expected"),
+            ("x=f31[3]=zeros", "is not a type"),
+            ("x=f32[3", "no `]`"),
+            ("x=f32[a]=zeros", "not a size"),
+            ("x=f32[3]", "what does it hold"),
+            ("x=f32[3]=normal", "no contents"),
+            ("x=f32[3]=normal(x)", "not a seed"),
+            ("x=f32[3]=randint(1,5,5)", "no number"),
+            ("x=out,f32[3]=zeros", "starts uninitialised"),
+            ("x=f32[9999999999,9999999999]=zeros", "more than"),
+            ("x=i8=300", "does not fit"),
+            ("x=i32=1.5", "not a whole number"),
+            ("x=bytes=0", "two hexadecimal"),
+            ("x=bytes=zz", "not hexadecimal"),
+            ("x=f32[3]zeros", "after the shape"),
+        ] {
+            let error = text.parse::<Argument>().expect_err(text);
+            assert!(error.to_string().contains(words), "{error}");
+        }
+    }
+}
