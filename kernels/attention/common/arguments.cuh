@@ -1,9 +1,10 @@
 // The one parameter of every attention kernel, and the index arithmetic that goes with it.
 //
-//   O[b,h,i,:] = sum_j softmax_j(softmax_scale * <Q[b,h,i,:], K[b,g,j,:]>) V[b,g,j,:],   g = h / (heads / kv_heads)
+//   O[b,h,i,:] = sum_j softmax_j(softmax_scale * <Q[b,h,i,:], K[b,g,j,:]>) V[b,g,j,:]
+//   where g = h / (heads / kv_heads)
 //
-// The struct is passed by value and mirrored on the host by a `#[repr(C)]` struct: only 8-byte and 4-byte scalars,
-// 8-byte ones first, no padding.
+// The struct is passed by value and mirrored on the host by a `#[repr(C)]` struct: only 8-byte and 4-byte
+// scalars, 8-byte ones first, no padding.
 #pragma once
 
 namespace attention {
@@ -46,7 +47,8 @@ struct Arguments {
     float softmax_scale;         // 196  usually 1 / sqrt(head_dim)
 };                               // 200 bytes, aligned to 8
 
-// Nine pointers, twelve strides, eight 4-byte scalars and nothing between them: the offsets above follow from the order.
+// Nine pointers, twelve strides, eight 4-byte scalars and nothing between them: the offsets above follow from
+// the order.
 static_assert(sizeof(Arguments) == 9 * 8 + 12 * 8 + 8 * 4 && alignof(Arguments) == 8, "mirrored on the host");
 
 // Query i sees the keys [0, visible_keys): none (<= 0 is possible), some, or all of them.
@@ -56,7 +58,9 @@ __device__ inline int visible_keys(const Arguments& args, int query) {
 }
 
 // The key/value head that query head `head` attends to.
-__device__ inline int kv_head_of(const Arguments& args, int head) { return head / (args.heads / args.kv_heads); }
+__device__ inline int kv_head_of(const Arguments& args, int head) {
+    return head / (args.heads / args.kv_heads);
+}
 
 // First element of one head of one batch entry.
 template <typename Element>
@@ -69,8 +73,8 @@ __device__ inline float head_scale(const float* scales, int heads, int batch, in
     return scales == nullptr ? 1.0f : scales[batch * heads + head];
 }
 
-// Where row statistics of (batch, head, query) go.
-__device__ inline long long lse_index(const Arguments& args, int batch, int head, int query) {
+// The row (batch, head, query) among all rows: the layout of the statistics.
+__device__ inline long long row_index(const Arguments& args, int batch, int head, int query) {
     return (static_cast<long long>(batch) * args.heads + head) * args.seq_q + query;
 }
 

@@ -1,10 +1,12 @@
-// FP8 E4M3 (the "fn" flavour: no infinities, S.1111.111 is NaN, largest finite value 448), decoded to half and encoded from float.
+// FP8 E4M3 (the "fn" flavour: no infinities, S.1111.111 is NaN, largest finite value 448), decoded to half
+// and encoded from float.
 //
 //   code   s eeee mmm      (-1)^s 2^(e-7) 1.mmm, e = 0: 2^-6 0.mmm
 //   half   s eeeee mmmmmmmmmm, bias 15
 //
-// Every finite code is exactly a half. From sm_89 on the hardware converts; before that the integer form below gives the same
-// bits, NaN payloads aside. Host, kernels and oracle share one definition: round to nearest even, saturate to +-448.
+// Every finite code is exactly a half. From sm_89 on the hardware converts; before that the integer form
+// below gives the same bits, NaN payloads aside. Host, kernels and oracle share one definition: round to
+// nearest even, saturate to +-448.
 #pragma once
 
 #include <cuda_fp16.h>
@@ -22,8 +24,8 @@ constexpr bool HARDWARE_CONVERTS = true;
 constexpr bool HARDWARE_CONVERTS = false;
 #endif
 
-// Two codes, each in the high byte of a 16-bit lane, to two halves. Shifted into place the code is a half whose exponent is
-// 8 too small (7 against 15), subnormals included; the multiplication by 2^8 is exact.
+// Two codes, each in the high byte of a 16-bit lane, to two halves. Shifted into place the code is a half
+// whose exponent is 8 too small (7 against 15), subnormals included; the multiplication by 2^8 is exact.
 __device__ inline __half2 decode_spread(unsigned spread) {
     constexpr unsigned MAGNITUDE = 0x7f007f00u;
     unsigned halves = (spread & 0x80008000u) | ((spread & MAGNITUDE) >> 1);

@@ -1,4 +1,5 @@
-// The element types by name: how each becomes a float, and what the output of a kernel that reads it is made of.
+// The element types by name: how each becomes a float, and what the output of a kernel that reads it is made
+// of.
 #pragma once
 
 #include <cuda_bf16.h>

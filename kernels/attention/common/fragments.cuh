@@ -1,9 +1,9 @@
 // The 16x16x16 tensor-core step in two spellings with one interface.
 //
-//   Fragments<false>  nvcuda::wmma. Its loads take a base and a pitch, so its tiles are padded. Which lane holds which element
-//                     is nobody's business.
-//   Fragments<true>   ldmatrix and two mma.m16n8k16. A WMMA load cannot follow an XOR swizzle, where neighbouring rows
-//                     begin at different chunks; ldmatrix takes an address per row and can.
+//   Fragments<false>  nvcuda::wmma. Its loads take a base and a pitch, so its tiles are padded. Which lane holds
+//                     which element is nobody's business.
+//   Fragments<true>   ldmatrix and two mma.m16n8k16. A WMMA load cannot follow an XOR swizzle, where neighbouring
+//                     rows begin at different chunks; ldmatrix takes an address per row and can.
 //
 // Both spellings become the same HMMA instructions on sm_80 and later, with fp16 inputs and fp32 sums.
 // All 32 lanes of a warp call together.
@@ -15,42 +15,48 @@
 #include "common/ptx.cuh"
 #include "common/tiles.cuh"
 
+namespace wmma = nvcuda::wmma;
+
 template <bool SWIZZLED>
 struct Fragments;
 
 template <>
 struct Fragments<false> {
-    using Left = nvcuda::wmma::fragment<nvcuda::wmma::matrix_a, 16, 16, 16, __half, nvcuda::wmma::row_major>;
-    using RightTransposed = nvcuda::wmma::fragment<nvcuda::wmma::matrix_b, 16, 16, 16, __half, nvcuda::wmma::col_major>;
-    using Right = nvcuda::wmma::fragment<nvcuda::wmma::matrix_b, 16, 16, 16, __half, nvcuda::wmma::row_major>;
-    using Sum = nvcuda::wmma::fragment<nvcuda::wmma::accumulator, 16, 16, 16, float>;
+    using Left = wmma::fragment<wmma::matrix_a, 16, 16, 16, __half, wmma::row_major>;
+    using RightTransposed = wmma::fragment<wmma::matrix_b, 16, 16, 16, __half, wmma::col_major>;
+    using Right = wmma::fragment<wmma::matrix_b, 16, 16, 16, __half, wmma::row_major>;
+    using Sum = wmma::fragment<wmma::accumulator, 16, 16, 16, float>;
 
-    __device__ static void clear(Sum& sum) { nvcuda::wmma::fill_fragment(sum, 0.0f); }
+    __device__ static void clear(Sum& sum) { wmma::fill_fragment(sum, 0.0f); }
 
-    // tile[row .. row+16, 8*chunk .. 8*chunk+16) as the left factor, the right factor, or the right factor transposed.
+    // tile[row .. row+16, 8*chunk .. 8*chunk+16) as the left factor, the right factor, or the right factor
+    // transposed.
     template <typename Factor, int PITCH>
     __device__ static void load(Factor& factor, Tile<PITCH, false> tile, int row, int chunk) {
-        nvcuda::wmma::load_matrix_sync(factor, tile.chunk(row, chunk), PITCH);
+        wmma::load_matrix_sync(factor, tile.chunk(row, chunk), PITCH);
     }
 
     template <typename RightFactor>
     __device__ static void multiply_add(Sum& sum, const Left& left, const RightFactor& right) {
-        nvcuda::wmma::mma_sync(sum, left, right, sum);
+        wmma::mma_sync(sum, left, right, sum);
     }
 
     // sum -> shared[16 x 16], rows PITCH floats apart
     template <int PITCH>
     __device__ static void store(float* shared, const Sum& sum) {
-        nvcuda::wmma::store_matrix_sync(shared, sum, PITCH, nvcuda::wmma::mem_row_major);
+        wmma::store_matrix_sync(shared, sum, PITCH, wmma::mem_row_major);
     }
 
-    // Multiplies row r by factors[r]. Read column-major with columns 0 floats apart, the 16 factors become a fragment that
-    // holds factors[r] wherever `sum` holds an element of row r.
-    __device__ static void scale_rows(Sum& sum, const float* factors) {
-        Sum broadcast;
-        nvcuda::wmma::load_matrix_sync(broadcast, factors, 0, nvcuda::wmma::mem_col_major);
+    // One factor per row, shared[16]. Read column-major with columns 0 floats apart they become a fragment
+    // that holds the factor of row r wherever a sum holds an element of row r.
+    using RowFactors = Sum;
+    __device__ static void load(RowFactors& factors, const float* shared) {
+        wmma::load_matrix_sync(factors, shared, 0, wmma::mem_col_major);
+    }
+
+    __device__ static void scale_rows(Sum& sum, const RowFactors& factors) {
 #pragma unroll
-        for (int i = 0; i < sum.num_elements; ++i) sum.x[i] *= broadcast.x[i];
+        for (int i = 0; i < sum.num_elements; ++i) sum.x[i] *= factors.x[i];
     }
 };
 
@@ -109,14 +115,20 @@ struct Fragments<true> {
         }
     }
 
-    __device__ static void scale_rows(Sum& sum, const float* factors) {
-        const float top = factors[lane() / 4], bottom = factors[lane() / 4 + 8];
+    struct RowFactors {
+        float top, bottom;  // of rows l / 4 and l / 4 + 8
+    };
+    __device__ static void load(RowFactors& factors, const float* shared) {
+        factors = {shared[lane() / 4], shared[lane() / 4 + 8]};
+    }
+
+    __device__ static void scale_rows(Sum& sum, const RowFactors& factors) {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-            sum.columns[half][0] *= top;
-            sum.columns[half][1] *= top;
-            sum.columns[half][2] *= bottom;
-            sum.columns[half][3] *= bottom;
+            sum.columns[half][0] *= factors.top;
+            sum.columns[half][1] *= factors.top;
+            sum.columns[half][2] *= factors.bottom;
+            sum.columns[half][3] *= factors.bottom;
         }
     }
 };

@@ -51,16 +51,18 @@ __device__ inline void mbarrier_init(unsigned long long* barrier, unsigned arriv
 
 // Everything this thread did before is visible to who sees the phase complete.
 __device__ inline void mbarrier_arrive(unsigned long long* barrier) {
-    asm volatile("{ .reg .b64 state; mbarrier.arrive.shared.b64 state, [%0]; }" :: "r"(shared_address(barrier)) : "memory");
+    asm volatile("{ .reg .b64 state; mbarrier.arrive.shared.b64 state, [%0]; }"
+                 :: "r"(shared_address(barrier)) : "memory");
 }
 
-// Arrives on this thread's behalf once all its copies so far have landed. One of the `arrivals` the barrier was made for.
+// Arrives on this thread's behalf once all its copies so far have landed. One of the `arrivals` the barrier
+// was made for.
 __device__ inline void mbarrier_arrive_after_copies(unsigned long long* barrier) {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" :: "r"(shared_address(barrier)) : "memory");
 }
 
-// Has the phase of this parity completed? A fresh barrier counts the phase before its first (parity 1) as completed.
-// From sm_90 on the hardware suspends the thread for a while before it says no.
+// Has the phase of this parity completed? A fresh barrier counts the phase before its first (parity 1) as
+// completed. From sm_90 on the hardware suspends the thread for a while before it says no.
 __device__ inline bool mbarrier_phase_done(unsigned long long* barrier, unsigned parity) {
     unsigned done;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -79,8 +81,8 @@ __device__ inline void mbarrier_wait(unsigned long long* barrier, unsigned parit
 
 // ---- tensor cores by their documented register layout ----
 
-// Four 8x8 matrices of halves. Lane l names a row (16 bytes): lanes 0-7 the first matrix, 8-15 the second, ...
-// Register i of lane l holds elements (l / 4, 2 * (l % 4)) and the one right of it, of matrix i.
+// Four 8x8 matrices of halves. Lane l names a row (16 bytes): lanes 0-7 the first matrix, 8-15 the second,
+// ... Register i of lane l holds elements (l / 4, 2 * (l % 4)) and the one right of it, of matrix i.
 __device__ inline void load_matrix_x4(unsigned (&r)[4], const void* row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(shared_address(row)) : "memory");
@@ -94,9 +96,10 @@ __device__ inline void load_matrix_x4_transposed(unsigned (&r)[4], const void* r
 
 // d[16x8] += a[16x16] b[16x8]. d: rows l / 4 and l / 4 + 8, columns 2 * (l % 4) and the next.
 __device__ inline void mma_16x8x16(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
 }  // namespace ptx

@@ -1,4 +1,5 @@
-// Constants and small steps of a softmax taken in base 2: exp(x) = 2^(x * log2 e), with log2 e folded into the score scale.
+// Constants and small steps of a softmax taken in base 2: exp(x) = 2^(x * log2 e), with log2 e folded into
+// the score scale.
 #pragma once
 
 constexpr float LOG2_E = 1.4426950408889634f;
@@ -6,26 +7,30 @@ constexpr float LN_2 = 0.6931471805599453f;
 
 __device__ inline float negative_infinity() { return __int_as_float(0xff800000); }
 
-// What to subtract from a row's scores before 2^x. A row with no visible key so far has maximum -inf, and -inf - -inf is NaN:
-// subtracting 0 instead leaves every weight at 2^-inf = 0.
+// What to subtract from a row's scores before 2^x. A row with no visible key so far has maximum -inf, and
+// -inf - -inf is NaN: subtracting 0 instead leaves every weight at 2^-inf = 0.
 __device__ inline float exponent_origin(float row_maximum) {
     return row_maximum == negative_infinity() ? 0.0f : row_maximum;
 }
 
-// A row's log-sum-exp in natural logarithm, from its maximum (base 2) and its sum of 2^(score - maximum). No visible key: -inf.
+// A row's log-sum-exp in natural logarithm, from its maximum (base 2) and its sum of 2^(score - maximum). No
+// visible key: -inf.
 __device__ inline float log_sum_exp(float row_maximum, float row_sum) {
     return row_sum > 0.0f ? (row_maximum + log2f(row_sum)) * LN_2 : negative_infinity();
 }
 
 // What the unnormalised output of a row is multiplied by. No visible key: 0, so that the row is zeros.
-__device__ inline float normaliser(float row_sum, float v_scale) { return row_sum > 0.0f ? v_scale / row_sum : 0.0f; }
+__device__ inline float normaliser(float row_sum, float v_scale) {
+    return row_sum > 0.0f ? v_scale / row_sum : 0.0f;
+}
 
 // Over aligned groups of LANES lanes; every lane gets the result. All lanes of the warp call together.
 template <int LANES>
 __device__ float group_max(float x) {
     static_assert(LANES >= 1 && LANES <= 32 && (LANES & (LANES - 1)) == 0, "a power of two within a warp");
 #pragma unroll
-    for (int distance = LANES / 2; distance > 0; distance /= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, distance));
+    for (int distance = LANES / 2; distance > 0; distance /= 2)
+        x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, distance));
     return x;
 }
 
@@ -33,6 +38,7 @@ template <int LANES>
 __device__ float group_sum(float x) {
     static_assert(LANES >= 1 && LANES <= 32 && (LANES & (LANES - 1)) == 0, "a power of two within a warp");
 #pragma unroll
-    for (int distance = LANES / 2; distance > 0; distance /= 2) x += __shfl_xor_sync(0xffffffffu, x, distance);
+    for (int distance = LANES / 2; distance > 0; distance /= 2)
+        x += __shfl_xor_sync(0xffffffffu, x, distance);
     return x;
 }

@@ -1,15 +1,16 @@
 // Tiles of K, V and Q rows in shared memory, and the ways rows get there from global memory.
 //
-// The unit of every movement is a piece of 16 bytes: eight halves in a tile, eight halves or sixteen E4M3 codes in global
-// memory. Rows beyond the end of the sequence become zeros, never garbage: a masked score has weight 0, and 0 * NaN is NaN.
+// The unit of every movement is a piece of 16 bytes: eight halves in a tile, eight halves or sixteen E4M3
+// codes in global memory. Rows beyond the end of the sequence become zeros, never garbage: a masked score has
+// weight 0, and 0 * NaN is NaN.
 //
 //   global fp16  --global_to_tile--------->  tile        through registers; the thread waits for its loads
 //   global fp16  --global_to_tile_async--->  tile        cp.async
 //   global e4m3  --global_to_tile--------->  tile        through registers, decoded on the way
 //   global e4m3  --global_to_codes_async-->  codes  --codes_to_tile-->  tile        cp.async, decoded later
 //
-// Every function takes the index of the calling thread among the THREADS threads that share the movement (its index within
-// its role, not within the block).
+// Every function takes the index of the calling thread among the THREADS threads that share the movement (its
+// index within its role, not within the block).
 #pragma once
 
 #include <cuda_fp16.h>
@@ -27,9 +28,9 @@ struct GlobalRows {
     __device__ const Element* row(int index) const { return first + index * stride; }
 };
 
-// Rows of halves in shared memory, PITCH halves apart, addressed by 16-byte chunks.
-// Eight consecutive rows at one chunk index must fall on different banks, because the tensor cores' loads read such columns.
-// Two ways: PITCH = width + 8 moves each row on by one chunk; or, unpadded, chunk c of row r lies at c XOR (r mod 8).
+// Rows of halves in shared memory, PITCH halves apart, addressed by 16-byte chunks. Eight consecutive rows at
+// one chunk index must fall on different banks, because the tensor cores' loads read such columns. Two ways:
+// PITCH = width + 8 moves each row on by one chunk; or, unpadded, chunk c of row r lies at c XOR (r mod 8).
 template <int PITCH, bool SWIZZLED>
 struct Tile {
     static_assert(PITCH % 8 == 0, "rows start on 16-byte boundaries");
@@ -74,7 +75,8 @@ __device__ void global_to_tile(const GlobalRows<Element>& rows, int first_row, T
     }
 }
 
-// rows[first_row .. first_row + ROWS) -> tile [ROWS x WIDTH] by cp.async; the caller closes the group and waits.
+// rows[first_row .. first_row + ROWS) -> tile [ROWS x WIDTH] by cp.async; the caller closes the group and
+// waits.
 template <int ROWS, int WIDTH, int THREADS, typename TileT>
 __device__ void global_to_tile_async(const GlobalRows<__half>& rows, int first_row, TileT tile, int thread) {
     constexpr int PIECES = WIDTH / ELEMENTS_PER_PIECE<__half>;
@@ -87,9 +89,11 @@ __device__ void global_to_tile_async(const GlobalRows<__half>& rows, int first_r
     }
 }
 
-// rows[first_row .. first_row + ROWS) -> codes [ROWS x WIDTH] bytes by cp.async; the caller closes the group and waits.
+// rows[first_row .. first_row + ROWS) -> codes [ROWS x WIDTH] bytes by cp.async; the caller closes the group
+// and waits.
 template <int ROWS, int WIDTH, int THREADS>
-__device__ void global_to_codes_async(const GlobalRows<e4m3::Code>& rows, int first_row, unsigned char* codes, int thread) {
+__device__ void global_to_codes_async(const GlobalRows<e4m3::Code>& rows, int first_row, unsigned char* codes,
+                                      int thread) {
     constexpr int PIECES = WIDTH / ELEMENTS_PER_PIECE<e4m3::Code>;
 #pragma unroll
     for (int i = thread; i < ROWS * PIECES; i += THREADS) {

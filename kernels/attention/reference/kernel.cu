@@ -3,15 +3,15 @@
 // One block computes one query row of one head, in the three steps of the formula:
 //
 //   scores   s[j] = scale * <q, k_j>                 thread t takes keys t, t + T, t + 2T, ...   -> workspace
-//   softmax  p[j] = 2^(s[j] - max s)                 the same keys; maximum and sum over the block -> workspace, in place
+//   softmax  p[j] = 2^(s[j] - max s)                 the same keys; maximum and sum over the block -> in place
 //   product  o[d] = (sum_j p[j] * v_j[d]) / sum p    thread t takes columns t, t + T, ...
 //
-// Keys the mask hides are never touched. Everything is fp32 between the loads and the final rounding, every sum has one fixed
-// order, so equal inputs give equal bits.
+// Keys the mask hides are never touched. Everything is fp32 between the loads and the final rounding, every
+// sum has one fixed order, so equal inputs give equal bits.
 //
-// Memory: the scores take batch * heads * seq_q * seq_k floats of global memory; shared memory holds the query row
-// and one float per warp. It is the yardstick the fused families are measured against, so it stays this simple: tuning it would
-// make the yardstick a moving one.
+// Memory: the scores take batch * heads * seq_q * seq_k floats of global memory; shared memory holds the
+// query row and one float per warp. It is the yardstick the fused families are measured against, so it stays
+// this simple: tuning it would make the yardstick a moving one.
 
 #include "generated.cuh"
 
@@ -42,7 +42,8 @@ using Output = OutputOf<Element>::Type;
 constexpr int HEAD_DIM = axis::head_dim;
 constexpr int THREADS = knob::BLOCK_THREADS;
 constexpr int WARPS = THREADS / 32;
-static_assert(THREADS % 32 == 0 && smem::partials::dim0 == WARPS && smem::query::dim0 == HEAD_DIM, "as the manifest lays it out");
+static_assert(THREADS % 32 == 0 && smem::partials::dim0 == WARPS, "a partial result per warp");
+static_assert(smem::query::dim0 == HEAD_DIM, "as the manifest lays it out");
 
 // Combines one value per thread over the block, in a fixed order; every thread gets the result.
 // The barriers also make everything the threads wrote before visible to all of them.
@@ -73,25 +74,29 @@ __device__ float dot(const float* query, const Element* key) {
 
 }  // namespace reference
 
-extern "C" __global__ void __launch_bounds__(reference::THREADS) attention_reference(const __grid_constant__ attention::Arguments args) {
+extern "C" __global__ void __launch_bounds__(reference::THREADS)
+attention_reference(const __grid_constant__ attention::Arguments args) {
+    using namespace attention;
     using namespace reference;
     extern __shared__ __align__(16) unsigned char shared[];
     float* query = reinterpret_cast<float*>(shared + smem::query::offset);        // [HEAD_DIM]
     float* partials = reinterpret_cast<float*>(shared + smem::partials::offset);  // [WARPS]
 
     const int row = blockIdx.x, head = blockIdx.y, batch = blockIdx.z, thread = threadIdx.x;
-    const int kv_head = attention::kv_head_of(args, head);
-    const int keys = attention::visible_keys(args, row);
+    const int kv_head = kv_head_of(args, head);
+    const int keys = visible_keys(args, row);
 
-    const Element* q = attention::head_start(static_cast<const Element*>(args.q), args.q_strides, batch, head) + row * args.q_strides.sequence;
-    const Element* k = attention::head_start(static_cast<const Element*>(args.k), args.k_strides, batch, kv_head);
-    const Element* v = attention::head_start(static_cast<const Element*>(args.v), args.v_strides, batch, kv_head);
-    Output* o = attention::head_start(static_cast<Output*>(args.o), args.o_strides, batch, head) + row * args.o_strides.sequence;
-    float* scores = static_cast<float*>(args.workspace) + attention::lse_index(args, batch, head, row) * args.seq_k;  // [seq_k]
+    const Element* q = head_start(static_cast<const Element*>(args.q), args.q_strides, batch, head) +
+                       row * args.q_strides.sequence;
+    const Element* k = head_start(static_cast<const Element*>(args.k), args.k_strides, batch, kv_head);
+    const Element* v = head_start(static_cast<const Element*>(args.v), args.v_strides, batch, kv_head);
+    Output* o = head_start(static_cast<Output*>(args.o), args.o_strides, batch, head) +
+                row * args.o_strides.sequence;
+    float* scores = static_cast<float*>(args.workspace) + row_index(args, batch, head, row) * args.seq_k;  // [seq_k]
 
-    const float q_scale = attention::head_scale(args.q_scale, args.heads, batch, head);
-    const float k_scale = attention::head_scale(args.k_scale, args.kv_heads, batch, kv_head);
-    const float v_scale = attention::head_scale(args.v_scale, args.kv_heads, batch, kv_head);
+    const float q_scale = head_scale(args.q_scale, args.heads, batch, head);
+    const float k_scale = head_scale(args.k_scale, args.kv_heads, batch, kv_head);
+    const float v_scale = head_scale(args.v_scale, args.kv_heads, batch, kv_head);
     const float scale = args.softmax_scale * LOG2_E * q_scale * k_scale;
 
     for (int d = thread; d < HEAD_DIM; d += THREADS) query[d] = to_float(q[d]);
@@ -118,8 +123,10 @@ extern "C" __global__ void __launch_bounds__(reference::THREADS) attention_refer
     const float scale_out = normaliser(row_sum, v_scale);
     for (int d = thread; d < HEAD_DIM; d += THREADS) {
         float out = 0.0f;
-        for (int key = 0; key < keys; ++key) out = fmaf(scores[key], to_float(v[key * args.v_strides.sequence + d]), out);
+        for (int key = 0; key < keys; ++key)
+            out = fmaf(scores[key], to_float(v[key * args.v_strides.sequence + d]), out);
         from_float(o[d], out * scale_out);
     }
-    if (args.lse != nullptr && thread == 0) args.lse[attention::lse_index(args, batch, head, row)] = log_sum_exp(row_maximum, row_sum);
+    if (args.lse != nullptr && thread == 0)
+        args.lse[row_index(args, batch, head, row)] = log_sum_exp(row_maximum, row_sum);
 }

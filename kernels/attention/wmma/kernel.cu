@@ -1,34 +1,37 @@
-// Fused attention on 16x16x16 tensor-core tiles: the staged ladder, every stage a setting of the knobs of this one source.
+// Fused attention on 16x16x16 tensor-core tiles: the staged ladder, every stage a setting of the knobs of
+// this one source.
 //
-// Algorithm (online softmax). A work tile is BLOCK_M query rows of one head. Its keys come in steps of BLOCK_N:
+// Algorithm (online softmax). A work tile is BLOCK_M query rows of one head. Its keys come in steps of
+// BLOCK_N:
 //
-//   S = Q K^T                       tensor cores, fp16 in, fp32 out        -> shared memory
-//   m' = max(m, max S), c = 2^(m-m')                                        registers, fp32, base 2 with the scale folded in
-//   P = 2^(S-m'), l = c l + sum P                                           -> shared memory
-//   O = c O + P V                   fp32 arithmetic or tensor cores         registers, fp32
+//   S = Q K^T                           tensor cores, fp16 in, fp32 out            -> shared memory
+//   m' = max(m, max S), c = 2^(m-m')    fp32, base 2 with the scale folded in      in registers
+//   P = 2^(S-m'), l = c l + sum P       fp32                                       -> shared memory
+//   O = c O + P V                       fp32 arithmetic, or tensor cores           in registers
 //
-// and at the end O / l. FP8 inputs are decoded to FP16 on their way into the tiles (exact); the scales of Q and K fold
-// into the softmax scale, that of V into the final division.
+// and at the end O / l. FP8 inputs are decoded to FP16 on their way into the tiles (exact); the scales of Q
+// and K fold into the softmax scale, that of V into the final division.
 //
-//                 head_dim                 BLOCK_N               The computing warps share S and O by 16x16 blocks,
-//              +-----------+             +---------+             in row-major order. The softmax is by rows:
-//     BLOCK_M  |     Q     |    K^T ->   |  S, P   |             COMPUTE_THREADS / BLOCK_M neighbouring lanes per row.
-//              +-----------+             +---------+             So S and P change hands through shared memory; O stays
-//                                        |    V    |  BLOCK_N    in the registers of the warps (tensor cores) or of the
-//              +-----------+             |         |             lanes (scalar) that own it.
-//              |     O     |     <-      |         |
-//              +-----------+             +---------+
+//              head_dim              BLOCK_N
+//           +-----------+          +---------+           The computing warps share S and O by 16x16 blocks, in
+//  BLOCK_M  |     Q     |  K^T ->  |  S, P   |           row-major order; the softmax goes by rows, with
+//           +-----------+          +---------+           COMPUTE_THREADS / BLOCK_M neighbouring lanes each. So S
+//                                     head_dim           and P change hands through shared memory, and O stays in
+//           +-----------+          +-----------+         the registers of the warps (tensor cores) or of the
+//           |     O     |   <-     |     V     |         lanes (scalar) that own it.
+//           +-----------+          +-----------+ BLOCK_N
 //
 // Stages of the ladder, each the one before and
 //   stage-c             loads a K/V tile, waits, computes; P V in fp32 arithmetic
-//   stage-1             STAGES = 2: cp.async fills the next tile meanwhile; FP8 arrives as codes, decoded when its turn comes
+//   stage-1             STAGES = 2: cp.async fills the next tile meanwhile; FP8 comes as codes, decoded in its turn
 //   stage-2             PV = wmma: P rounded to fp16, P V on the tensor cores
 //   stage-3             SWIZZLE: rows XOR-swizzled instead of padded
 //   stage-4             STAGES = 3
 //   stage-5-p1, -p2     PRODUCER_WARPS: warps that only fill tiles, handed over by mbarriers; the rest only compute
 //   stage-5-persistent  PERSISTENT: a fixed number of blocks, each taking work tile after work tile
 //
-// Shared memory at 32x32, head_dim 64, fp16 (the manifest is the only formula; `warpsmith build` prints the total):
+// Shared memory at 32x32, head_dim 64, fp16 (the manifest is the only formula; `warpsmith build` prints the
+// total):
 //   Q 4.5 KiB, K and V 4.5 KiB each per stage, S 5 KiB, P 2.5 KiB; the output leaves through S.
 //
 // What was tried and what came of it: NOTES.md.
@@ -36,7 +39,6 @@
 #include "generated.cuh"
 
 #include "common/arguments.cuh"
-#include "common/elements.cuh"
 #include "common/fragments.cuh"
 #include "common/ptx.cuh"
 #include "common/softmax.cuh"
@@ -70,17 +72,17 @@ constexpr int STAGES = knob::STAGES;
 constexpr int COMPUTE_WARPS = knob::NUM_WARPS;
 constexpr int COMPUTE_THREADS = COMPUTE_WARPS * 32;
 constexpr int PRODUCER_THREADS = knob::PRODUCER_WARPS * 32;
-constexpr bool SPECIALISED = PRODUCER_THREADS > 0;  // some warps copy, the others compute
+constexpr bool SPECIALISED = PRODUCER_THREADS > 0;      // some warps copy, the others compute
 constexpr bool PIPELINED = !SPECIALISED && STAGES > 1;  // all warps copy ahead and compute
 constexpr bool PERSISTENT = knob::PERSISTENT > 0;
 constexpr bool TENSOR_PV = knob::PV == decltype(knob::PV)::wmma;
 constexpr bool SWIZZLED = knob::SWIZZLE;
 
-constexpr int ROW_THREADS = COMPUTE_THREADS / BLOCK_M;            // lanes that share a row's softmax
-constexpr int SCORE_PAIRS = BLOCK_N / (2 * ROW_THREADS);          // of scores, per lane
-constexpr int SCORE_BLOCKS = BLOCK_M * BLOCK_N / 256 / COMPUTE_WARPS;  // 16x16, per warp
-constexpr int DIM_BLOCKS = HEAD_DIM / 16;                         // 16x16 output blocks side by side
-constexpr int OUTPUT_BLOCKS = BLOCK_M / 16 * DIM_BLOCKS / COMPUTE_WARPS;  // per warp
+constexpr int ROW_THREADS = COMPUTE_THREADS / BLOCK_M;                     // lanes that share a row's softmax
+constexpr int SCORE_PAIRS = BLOCK_N / (2 * ROW_THREADS);                   // of scores, per lane
+constexpr int SCORE_BLOCKS = BLOCK_M * BLOCK_N / 256 / COMPUTE_WARPS;      // 16x16, per warp
+constexpr int DIM_BLOCKS = HEAD_DIM / 16;                                  // 16x16 output blocks side by side
+constexpr int OUTPUT_BLOCKS = BLOCK_M / 16 * DIM_BLOCKS / COMPUTE_WARPS;   // per warp
 
 static_assert(BLOCK_M % 16 == 0 && BLOCK_N % 16 == 0 && HEAD_DIM % 16 == 0, "whole 16x16x16 steps");
 static_assert(ROW_THREADS >= 1 && ROW_THREADS * BLOCK_M == COMPUTE_THREADS, "every row has its lanes");
@@ -90,16 +92,21 @@ static_assert(OUTPUT_BLOCKS * COMPUTE_WARPS * 256 == BLOCK_M * HEAD_DIM, "every 
 static_assert(!SPECIALISED || STAGES >= 2, "producers need a slot to run ahead into");
 
 using Fragment = Fragments<SWIZZLED>;
-using QTile = Tile<smem::q_tile::dim1, SWIZZLED>;   // [BLOCK_M x HEAD_DIM]
-using KvTile = Tile<smem::k_tile::dim2, SWIZZLED>;  // [BLOCK_N x HEAD_DIM]
+using QTile = Tile<smem::q_tile::dim1, SWIZZLED>;     // [BLOCK_M x HEAD_DIM]
+using KvTile = Tile<smem::k_tile::dim2, SWIZZLED>;    // [BLOCK_N x HEAD_DIM]
 using WeightTile = Tile<smem::weights::dim1, false>;  // [BLOCK_M x BLOCK_N]
 constexpr int SCORE_PITCH = smem::scores::dim1;
 
 static_assert(smem::q_tile::dim0 == BLOCK_M && smem::k_tile::dim1 == BLOCK_N, "as the manifest lays it out");
-static_assert(smem::v_tile::bytes == smem::k_tile::bytes && smem::v_tile::dim2 == smem::k_tile::dim2, "K and V tiles are alike");
+static_assert(smem::v_tile::dim0 == smem::k_tile::dim0 && smem::v_tile::dim2 == smem::k_tile::dim2, "V's like K's");
 static_assert(smem::k_tile::dim0 == (FP8 && PIPELINED ? 1 : STAGES), "a ring of tiles, unless the ring holds codes");
 
 // ---- where things are ----
+
+using Byte = unsigned char;
+using Mbarrier = unsigned long long;
+constexpr int TILE_HALVES = smem::k_tile::dim1 * smem::k_tile::dim2;  // of one slot
+constexpr int TILE_CODES = BLOCK_N * HEAD_DIM;                       // of one slot, [BLOCK_N x HEAD_DIM]
 
 template <typename Buffer, typename T>
 __device__ T* in_shared() {
@@ -107,16 +114,16 @@ __device__ T* in_shared() {
 }
 
 __device__ QTile q_tile() { return {in_shared<smem::q_tile, __half>()}; }
-__device__ KvTile k_tile(int slot) { return {in_shared<smem::k_tile, __half>() + slot * (BLOCK_N * smem::k_tile::dim2)}; }
-__device__ KvTile v_tile(int slot) { return {in_shared<smem::v_tile, __half>() + slot * (BLOCK_N * smem::v_tile::dim2)}; }
-__device__ unsigned char* k_codes(int slot) { return in_shared<smem::k_codes, unsigned char>() + slot * (BLOCK_N * HEAD_DIM); }
-__device__ unsigned char* v_codes(int slot) { return in_shared<smem::v_codes, unsigned char>() + slot * (BLOCK_N * HEAD_DIM); }
+__device__ KvTile k_tile(int slot) { return {in_shared<smem::k_tile, __half>() + slot * TILE_HALVES}; }
+__device__ KvTile v_tile(int slot) { return {in_shared<smem::v_tile, __half>() + slot * TILE_HALVES}; }
+__device__ Byte* k_codes(int slot) { return in_shared<smem::k_codes, Byte>() + slot * TILE_CODES; }
+__device__ Byte* v_codes(int slot) { return in_shared<smem::v_codes, Byte>() + slot * TILE_CODES; }
 __device__ WeightTile weights() { return {in_shared<smem::weights, __half>()}; }
 __device__ float* scores() { return in_shared<smem::scores, float>(); }  // [BLOCK_M x SCORE_PITCH]
 __device__ float* row_correction() { return in_shared<smem::row_correction, float>(); }  // [BLOCK_M]
 __device__ float* row_normaliser() { return in_shared<smem::row_normaliser, float>(); }  // [BLOCK_M]
-__device__ unsigned long long* filled(int slot) { return in_shared<smem::filled, unsigned long long>() + slot; }
-__device__ unsigned long long* emptied(int slot) { return in_shared<smem::emptied, unsigned long long>() + slot; }
+__device__ Mbarrier* filled(int slot) { return in_shared<smem::filled, Mbarrier>() + slot; }
+__device__ Mbarrier* emptied(int slot) { return in_shared<smem::emptied, Mbarrier>() + slot; }
 
 // A computing thread's place: its warp and lane, and the row whose softmax it shares.
 __device__ int warp() { return threadIdx.x / 32; }
@@ -147,7 +154,8 @@ struct WorkTile {
 __device__ int query_blocks(const Arguments& args) { return (args.seq_q + BLOCK_M - 1) / BLOCK_M; }
 __device__ int work_tiles(const Arguments& args) { return query_blocks(args) * args.heads * args.batch; }
 
-// Neighbouring indices share a head, so its K and V stay in L2; the last query block, the longest under a causal mask, comes first.
+// Neighbouring indices share a head, so its K and V stay in L2; the last query block, the longest under a
+// causal mask, comes first.
 __device__ WorkTile work_tile(const Arguments& args, int index) {
     const int blocks = query_blocks(args);
     WorkTile work;
@@ -198,7 +206,8 @@ __device__ void scores_from_tile(KvTile k) {
 
 // ---- softmax ----
 
-// One row so far, in the base-2 exponent's units. Its ROW_THREADS lanes agree on `maximum`; each sums its own columns.
+// One row so far, in the base-2 exponent's units. Its ROW_THREADS lanes agree on `maximum`; each sums its own
+// columns.
 struct RowState {
     float maximum;
     float sum;
@@ -249,7 +258,8 @@ __device__ void store_output(__half* to, const float (&x)[8]) {
 
 // ---- O = c O + P V, in fp32 arithmetic ----
 
-// Part p of a row's lanes owns the chunks of eight columns p, p + ROW_THREADS, ...: neighbours read neighbouring chunks of V.
+// Part p of a row's lanes owns the chunks of eight columns p, p + ROW_THREADS, ...: neighbours read
+// neighbouring chunks of V.
 struct ScalarOutput {
     static constexpr int CHUNKS = TENSOR_PV ? 1 : HEAD_DIM / 8 / ROW_THREADS;
     float value[CHUNKS][8];
@@ -284,14 +294,16 @@ struct ScalarOutput {
                 }
             }
         }
-        if constexpr (SPECIALISED) compute_sync();  // the next step writes scores; without producers the copies' barrier comes first
+        // The next step writes scores. Without producers, the barrier around its copies is between.
+        if constexpr (SPECIALISED) compute_sync();
     }
 
     __device__ void store(float factor, __half* o, long long stride, int rows) {
         multiply(factor);
         if (own_row() >= rows) return;
 #pragma unroll
-        for (int c = 0; c < CHUNKS; ++c) store_output(o + own_row() * stride + 8 * (own_part() + c * ROW_THREADS), value[c]);
+        for (int c = 0; c < CHUNKS; ++c)
+            store_output(o + own_row() * stride + 8 * (own_part() + c * ROW_THREADS), value[c]);
     }
 };
 
@@ -312,10 +324,15 @@ struct TensorOutput {
         for (int i = 0; i < OUTPUT_BLOCKS; ++i) Fragment::clear(block[i / COLUMNS][i % COLUMNS]);
     }
 
+    // row_factors [BLOCK_M]
     __device__ void multiply(const float* row_factors) {
 #pragma unroll
-        for (int i = 0; i < OUTPUT_BLOCKS; ++i)
-            Fragment::scale_rows(block[i / COLUMNS][i % COLUMNS], row_factors + first_row(i / COLUMNS));
+        for (int s = 0; s < STRIPS; ++s) {
+            Fragment::RowFactors factors;
+            Fragment::load(factors, row_factors + first_row(s));
+#pragma unroll
+            for (int c = 0; c < COLUMNS; ++c) Fragment::scale_rows(block[s][c], factors);
+        }
     }
 
     // Rows and columns change owners here: the weights and corrections of all warps are awaited first.
@@ -338,7 +355,8 @@ struct TensorOutput {
         }
     }
 
-    // Block by block through the warp's patch: fragment -> patch [16 x 16] -> two lanes per row, eight columns each.
+    // Block by block through the warp's patch: fragment -> patch [16 x 16] -> two lanes per row, eight
+    // columns each.
     __device__ void store(float factor, __half* o, long long stride, int rows) {
         if (own_part() == 0) row_normaliser()[own_row()] = factor;
         compute_sync();  // and all warps are done with the scores, which the patches overlay
@@ -407,7 +425,8 @@ struct Attention {
                     work.first_query * args.o_strides.sequence;
         output.store(normaliser(row_sum, v_scale), o, args.o_strides.sequence, rows);
         if (args.lse != nullptr && own_part() == 0 && own_row() < rows)
-            args.lse[attention::lse_index(args, work.batch, work.head, work.first_query + own_row())] = log_sum_exp(state.maximum, row_sum);
+            args.lse[attention::row_index(args, work.batch, work.head, work.first_query + own_row())] =
+                log_sum_exp(state.maximum, row_sum);
     }
 };
 
@@ -440,8 +459,8 @@ __device__ void compute_in_turn(const Arguments& args, const WorkTile& work) {
     tile.finish();
 }
 
-// STAGES > 1: while step s is computed, the copies of steps s+1 .. s+STAGES-1 are under way.
-// One group of copies per step, empty ones past the end, so that "all but the newest STAGES-2" is always the step at hand.
+// STAGES > 1: while step s is computed, the copies of steps s+1 .. s+STAGES-1 are under way. One group of
+// copies per step, empty ones past the end, so that "all but the newest STAGES-2" is always the step at hand.
 __device__ void compute_pipelined(const Arguments& args, const WorkTile& work) {
     const GlobalRows<Element> k = k_rows(args, work), v = v_rows(args, work);
 #pragma unroll
@@ -485,8 +504,8 @@ struct RingPosition {
     }
 };
 
-// Fills a slot and has every producer thread arrive at its barrier. FP16 copies run on by themselves and arrive when they
-// land; FP8 passes through registers, where it is decoded.
+// Fills a slot and has every producer thread arrive at its barrier. FP16 copies run on by themselves and
+// arrive when they land; FP8 passes through registers, where it is decoded.
 template <typename Rows>
 __device__ void fill_slot(const Rows& k, const Rows& v, int step, int slot) {
     const int thread = threadIdx.x - COMPUTE_THREADS;  // among the producers
@@ -537,7 +556,8 @@ __device__ void init_barriers() {
 template <typename Visit>
 __device__ void for_each_work_tile(const Arguments& args, Visit visit) {
     if constexpr (PERSISTENT) {
-        for (int index = blockIdx.x; index < work_tiles(args); index += knob::PERSISTENT) visit(work_tile(args, index));
+        for (int index = blockIdx.x; index < work_tiles(args); index += knob::PERSISTENT)
+            visit(work_tile(args, index));
     } else {
         visit(work_tile(args, blockIdx.x));
     }
@@ -545,7 +565,8 @@ __device__ void for_each_work_tile(const Arguments& args, Visit visit) {
 
 }  // namespace ladder
 
-// The 1: registers as needed. Left to itself the compiler aimed at more blocks per multiprocessor and spilled to get there.
+// The 1: registers as needed. Left to itself the compiler aimed at more blocks per multiprocessor and spilled
+// to get there.
 extern "C" __global__ void __launch_bounds__(ladder::COMPUTE_THREADS + ladder::PRODUCER_THREADS, 1)
 attention_wmma(const __grid_constant__ attention::Arguments args) {
     using namespace ladder;
