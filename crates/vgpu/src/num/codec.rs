@@ -76,56 +76,22 @@ pub fn tf32_to_f32(bits: u32) -> f32 {
     f32::from_bits(bits & !0x1fff)
 }
 
-macro_rules! byte_decode_table {
-    ($name:ident, $format:expr) => {
-        static $name: [f32; 256] = {
-            let mut table = [0.0; 256];
-            let mut code = 0;
-            while code < 256 {
-                table[code] = byte_to_f32($format, code as u32);
-                code += 1;
-            }
-            table
-        };
-    };
-}
-byte_decode_table!(E4M3_TO_F32, exact::E4M3);
-byte_decode_table!(E5M2_TO_F32, exact::E5M2);
-
-/// One 8-bit code, by the definition of the format. All values of both formats are normal f32 numbers.
-const fn byte_to_f32(f: Format, code: u32) -> f32 {
-    let sign = (code & 0x80) << 24;
-    let magnitude = code & 0x7f;
-    let fraction = magnitude & ((1 << f.man) - 1);
-    let exponent = magnitude >> f.man;
-    if f.ieee && magnitude as u64 >= f.inf() {
-        return f32::from_bits(if fraction == 0 { sign | 0x7f80_0000 } else { NAN_F32 });
-    }
-    if !f.ieee && magnitude as u64 == f.nan {
-        return f32::from_bits(NAN_F32);
-    }
-    let rebias = 127 - f.bias() as u32;
-    let bits = if exponent != 0 {
-        (exponent + rebias) << 23 | fraction << (23 - f.man)
-    } else if fraction == 0 {
-        0
-    } else {
-        let up = f.man - (31 - fraction.leading_zeros());
-        (rebias + 1 - up) << 23 | (fraction << (up + 23 - f.man)) & 0x007f_ffff
-    };
-    f32::from_bits(sign | bits)
-}
-
 /// OCP E4M3 (`e4m3fn`: largest 448, NaN 0x7f and 0xff, no infinity) to f32.
 #[inline(always)]
 pub fn e4m3_to_f32(code: u8) -> f32 {
-    E4M3_TO_F32[code as usize]
+    let magnitude = u32::from(code & 0x7f) << 20;
+    // As in `f16_to_f32`; the least normal is 2^-6.
+    let normal = magnitude + (120 << 23);
+    let subnormal = (f32::from_bits(magnitude + (121 << 23)) - f32::from_bits(121 << 23)).to_bits();
+    let bits = if code & 0x78 == 0 { subnormal } else { normal };
+    let bits = bits | u32::from(code & 0x80) << 24;
+    f32::from_bits(if code & 0x7f == 0x7f { NAN_F32 } else { bits })
 }
 
-/// E5M2 to f32.
+/// E5M2 to f32: the upper half of an f16.
 #[inline(always)]
 pub fn e5m2_to_f32(code: u8) -> f32 {
-    E5M2_TO_F32[code as usize]
+    f16_to_f32(u32::from(code) << 8)
 }
 
 /// f32 to E4M3, nearest even, beyond 448 to ±448, NaN to 0x7f: `cvt.rn.satfinite`.
@@ -196,25 +162,28 @@ pub fn encode_f64(f: Format, x: f64, round: Round, satfinite: bool) -> u32 {
     exact::convert(exact::F64, f, x.to_bits(), round, satfinite) as u32
 }
 
-/// 16 half-precision codes to f32.
+/// Eight half-precision codes to f32.
 ///
 /// The instructions keep NaN payloads; callers round or compare the result, which never shows them.
 #[inline(always)]
-pub(super) fn f16_to_f32_x16<const F16C: bool>(h: &[u16; 16], out: &mut [f32; 16]) {
+pub(super) fn f16_to_f32_x8<const F16C: bool>(h: [u16; 8], out: &mut [f32; 8]) {
     #[cfg(target_arch = "x86_64")]
     if F16C {
         use std::arch::x86_64::{_mm_loadu_si128, _mm256_cvtph_ps, _mm256_storeu_ps};
-        // SAFETY: `F16C` is true only below `per_isa`'s wrappers, which enable f16c; both arrays hold 16 elements.
-        unsafe {
-            let src = h.as_ptr();
-            let dst = out.as_mut_ptr();
-            _mm256_storeu_ps(dst, _mm256_cvtph_ps(_mm_loadu_si128(src.cast())));
-            _mm256_storeu_ps(dst.add(8), _mm256_cvtph_ps(_mm_loadu_si128(src.add(8).cast())));
-        }
+        // SAFETY: `F16C` is true only below `per_isa`'s wrappers, which enable f16c; both arrays hold eight.
+        unsafe { _mm256_storeu_ps(out.as_mut_ptr(), _mm256_cvtph_ps(_mm_loadu_si128(h.as_ptr().cast()))) }
         return;
     }
-    for (o, &h) in out.iter_mut().zip(h) {
+    for (o, h) in out.iter_mut().zip(h) {
         *o = f16_to_f32(u32::from(h));
+    }
+}
+
+/// 16 of them.
+#[inline(always)]
+pub(super) fn f16_to_f32_x16<const F16C: bool>(h: &[u16; 16], out: &mut [f32; 16]) {
+    for (h, out) in h.as_chunks::<8>().0.iter().zip(out.as_chunks_mut::<8>().0) {
+        f16_to_f32_x8::<F16C>(*h, out);
     }
 }
 

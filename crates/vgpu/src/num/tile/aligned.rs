@@ -1,21 +1,27 @@
 //! Accumulation as the tensor cores do it: groups of products added as integers on a common exponent.
 
-use super::Mma;
-use super::product::Tile;
+use super::{Accumulation, Mma};
 use crate::num::Round;
 use crate::num::exact::{self, Exact};
 
-/// `sums += p · q` in groups of `group` products, the terms cut `bits` bits below the largest exponent.
-pub(super) fn multiply(tile: &mut Tile, _op: &Mma, group: u16, bits: u8) {
-    for row in 0..tile.rows {
-        for col in 0..tile.cols {
-            let mut sum = tile.sums[row * tile.cols + col];
-            for start in (0..tile.depth).step_by(usize::from(group)) {
-                let end = (start + usize::from(group)).min(tile.depth);
-                let pairs = (start..end).map(|k| (tile.p[row * tile.depth + k], tile.q[k * tile.cols + col]));
-                sum = add_group(sum, pairs, i32::from(bits));
+/// `sums += p · q` by the model.
+pub(super) fn multiply<const R: usize, const C: usize, const K: usize>(
+    model: Accumulation,
+    _op: &Mma,
+    p: &[[f32; K]; R],
+    q: &[[f32; C]; K],
+    sums: &mut [[f32; C]; R],
+) {
+    let Accumulation::Aligned { group, bits } = model else { return };
+    let (group, bits) = (usize::from(group), i32::from(bits));
+    for row in 0..R {
+        for col in 0..C {
+            let mut sum = sums[row][col];
+            for start in (0..K).step_by(group) {
+                let end = (start + group).min(K);
+                sum = add_group(sum, (start..end).map(|k| (p[row][k], q[k][col])), bits);
             }
-            tile.sums[row * tile.cols + col] = sum;
+            sums[row][col] = sum;
         }
     }
 }

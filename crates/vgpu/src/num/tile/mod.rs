@@ -18,6 +18,7 @@
 //! Integer products and f64 products (fused, k ascending) are exact as on hardware.
 
 mod aligned;
+mod decode;
 pub mod layout;
 pub mod matrix;
 mod product;

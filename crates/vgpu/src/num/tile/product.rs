@@ -1,30 +1,14 @@
 //! Tile products.
 //!
-//! Operands are decoded to f32 once, the stacked one to rows along k, the other transposed to rows along its other
-//! side, so that the row of D is the vector; everything the loops touch stays in L1 and in vector registers.
-//! Integer tiles go the same way: their sums of products stay below 2^24, so f32 holds them exactly.
+//! Operands are decoded to f32 once: the stacked one to rows along k, the other transposed, so that a row of D is
+//! the vector. Everything is sized at compile time and stays in L1 and in vector registers. Integer tiles go the
+//! same way: their sums of products stay below 2^24, so f32 holds them exactly.
 
-use super::{Accumulation, BitOp, Elem, Fragment, Mma, aligned};
+use super::decode::{self, stacked_block};
+use super::{Accumulation, BitOp, Elem, Mma, aligned};
 use crate::num::codec;
 use crate::num::simd::per_isa;
 use crate::num::{Lanes, Lanes64, NAN_F32};
-
-/// Most rows, columns and products per element of a tile held in f32 (single-bit ones are not).
-const ROWS: usize = 32;
-const COLS: usize = 16;
-const DEPTH: usize = 64;
-
-/// Decoded operands and sums.
-pub(super) struct Tile {
-    /// The stacked operand, a row of `depth` after the other.
-    pub p: [f32; ROWS * DEPTH],
-    /// The other, a row of `cols` for every step along k.
-    pub q: [f32; DEPTH * COLS],
-    pub sums: [f32; ROWS * COLS],
-    pub rows: usize,
-    pub cols: usize,
-    pub depth: usize,
-}
 
 pub(super) fn is_supported(op: &Mma) -> bool {
     use Elem::{B1, Bf16, E4m3, E5m2, F16, F32, F64, S4, S8, S32, Tf32, U4, U8};
@@ -69,143 +53,52 @@ pub(super) fn is_supported(op: &Mma) -> bool {
     }
 }
 
-/// Decodes one register: a block of eight rows.
+/// 32-bit accumulators: row `g` of a block is in lanes `4g..4g+4`, even and odd columns in two registers.
 #[inline(always)]
-fn decode_block<const F16C: bool>(elem: Elem, reg: &Lanes, mut put: impl FnMut(usize, usize, f32)) {
-    match elem {
-        Elem::F16 => {
-            let halves = as_halves(reg);
-            for (pair, rows) in halves.as_chunks::<16>().0.iter().enumerate() {
-                let mut x = [0f32; 16];
-                codec::f16_to_f32_x16::<F16C>(rows, &mut x);
-                for (i, &x) in x.iter().enumerate() {
-                    put(2 * pair + i / 8, i % 8, x);
-                }
+fn load_words<const R: usize, const C: usize>(regs: &[&Lanes]) -> [[u32; C]; R] {
+    let mut out = [[0; C]; R];
+    for (i, [even, odd]) in regs.as_chunks::<2>().0.iter().take(R * C / 64).enumerate() {
+        let (row0, col0) = stacked_block(i, R, 8, C);
+        for row in 0..8 {
+            let to = &mut out[row0 + row];
+            for t in 0..4 {
+                to[col0 + 2 * t] = even[4 * row + t];
+                to[col0 + 2 * t + 1] = odd[4 * row + t];
             }
         }
-        Elem::Bf16 => {
-            for (i, &h) in as_halves(reg).iter().enumerate() {
-                put(i / 8, i % 8, codec::bf16_to_f32(u32::from(h)));
-            }
-        }
-        Elem::E4m3 => {
-            for (i, &b) in as_bytes(reg).iter().enumerate() {
-                put(i / 16, i % 16, codec::e4m3_to_f32(b));
-            }
-        }
-        Elem::E5m2 => {
-            for (i, &b) in as_bytes(reg).iter().enumerate() {
-                put(i / 16, i % 16, codec::e5m2_to_f32(b));
-            }
-        }
-        Elem::S8 => {
-            for (i, &b) in as_bytes(reg).iter().enumerate() {
-                put(i / 16, i % 16, f32::from(b as i8));
-            }
-        }
-        Elem::U8 => {
-            for (i, &b) in as_bytes(reg).iter().enumerate() {
-                put(i / 16, i % 16, f32::from(b));
-            }
-        }
-        Elem::S4 | Elem::U4 => {
-            for (i, &b) in as_bytes(reg).iter().enumerate() {
-                for part in 0..2 {
-                    let code = b >> (4 * part) & 0xf;
-                    let x = if elem == Elem::S4 { (code << 4) as i8 >> 4 } else { code as i8 };
-                    put(i / 16, i % 16 * 2 + part, f32::from(x));
-                }
-            }
-        }
-        Elem::Tf32 => {
-            for (i, &w) in reg.iter().enumerate() {
-                put(i / 4, i % 4, codec::tf32_to_f32(w));
-            }
-        }
-        Elem::F32 | Elem::F64 | Elem::S32 | Elem::B1 => {}
-    }
-}
-
-/// The register lane by lane, low half first.
-#[inline(always)]
-fn as_halves(reg: &Lanes) -> [u16; 64] {
-    let mut out = [0; 64];
-    for (pair, word) in out.as_chunks_mut::<2>().0.iter_mut().zip(reg) {
-        *pair = [*word as u16, (*word >> 16) as u16];
     }
     out
 }
 
 #[inline(always)]
-fn as_bytes(reg: &Lanes) -> [u8; 128] {
-    let mut out = [0; 128];
-    for (bytes, word) in out.as_chunks_mut::<4>().0.iter_mut().zip(reg) {
-        *bytes = word.to_le_bytes();
-    }
-    out
-}
-
-#[inline(always)]
-fn load_stacked<const F16C: bool>(f: &Fragment, regs: &[&Lanes], depth: usize, p: &mut [f32; ROWS * DEPTH]) {
-    for (i, reg) in regs[..f.distinct].iter().enumerate() {
-        let (row0, k0) = f.block(i);
-        decode_block::<F16C>(f.elem, reg, |row, k, x| p[(row0 + row) * depth + k0 + k] = x);
-    }
-}
-
-#[inline(always)]
-fn load_across<const F16C: bool>(f: &Fragment, regs: &[&Lanes], cols: usize, q: &mut [f32; DEPTH * COLS]) {
-    for (i, reg) in regs[..f.distinct].iter().enumerate() {
-        let (col0, k0) = f.block(i);
-        decode_block::<F16C>(f.elem, reg, |col, k, x| q[(k0 + k) * cols + col0 + col] = x);
-    }
-}
-
-/// Accumulators to f32: row `g` of a block is in lanes `4g..4g+4`.
-#[inline(always)]
-fn load_sums<const F16C: bool>(f: &Fragment, regs: &[&Lanes], cols: usize, sums: &mut [f32; ROWS * COLS]) {
-    if f.elem == Elem::F16 {
-        for (i, reg) in regs.iter().enumerate() {
-            let (row0, col0) = f.block(i);
-            decode_block::<F16C>(Elem::F16, reg, |row, col, x| sums[(row0 + row) * cols + col0 + col] = x);
-        }
-        return;
-    }
-    for (i, [even, odd]) in regs.as_chunks::<2>().0.iter().enumerate() {
-        let (row0, col0) = f.block(i);
-        for lane in 0..32 {
-            let at = (row0 + lane / 4) * cols + col0 + lane % 4 * 2;
-            sums[at] = f32::from_bits(even[lane]);
-            sums[at + 1] = f32::from_bits(odd[lane]);
-        }
-    }
-}
-
-#[inline(always)]
-fn store_sums<const F16C: bool>(f: &Fragment, sums: &[f32; ROWS * COLS], cols: usize, regs: &mut [Lanes]) {
-    if f.elem == Elem::F16 {
-        for (i, reg) in regs.iter_mut().enumerate() {
-            let (row0, col0) = f.block(i);
-            for pair in 0..4 {
-                let mut x = [0f32; 16];
-                for (j, x) in x.iter_mut().enumerate() {
-                    *x = sums[(row0 + 2 * pair + j / 8) * cols + col0 + j % 8];
-                }
-                let mut h = [0u16; 16];
-                codec::f32_to_f16_x16::<F16C>(&x, &mut h);
-                for (lane, h) in h.as_chunks::<2>().0.iter().enumerate() {
-                    reg[8 * pair + lane] = u32::from(h[1]) << 16 | u32::from(h[0]);
-                }
+fn store_words<const R: usize, const C: usize>(words: &[[u32; C]; R], regs: &mut [Lanes]) {
+    for (i, [even, odd]) in regs.as_chunks_mut::<2>().0.iter_mut().take(R * C / 64).enumerate() {
+        let (row0, col0) = stacked_block(i, R, 8, C);
+        for row in 0..8 {
+            let from = &words[row0 + row];
+            for t in 0..4 {
+                even[4 * row + t] = from[col0 + 2 * t];
+                odd[4 * row + t] = from[col0 + 2 * t + 1];
             }
         }
-        return;
     }
-    for (i, [even, odd]) in regs.as_chunks_mut::<2>().0.iter_mut().enumerate() {
-        let (row0, col0) = f.block(i);
-        for lane in 0..32 {
-            let at = (row0 + lane / 4) * cols + col0 + lane % 4 * 2;
-            even[lane] = canonical(sums[at]);
-            odd[lane] = canonical(sums[at + 1]);
+}
+
+/// f16 accumulators lie like an operand.
+#[inline(always)]
+fn store_halves<const F16C: bool, const R: usize, const C: usize>(sums: &[[f32; C]; R], regs: &mut [Lanes]) {
+    for (i, reg) in regs.iter_mut().take(R * C / 64).enumerate() {
+        let (row0, col0) = stacked_block(i, R, 8, C);
+        for pair in 0..4 {
+            let mut x = [0.0; 16];
+            for (j, x) in x.iter_mut().enumerate() {
+                *x = sums[row0 + 2 * pair + j / 8][col0 + j % 8];
+            }
+            let mut h = [0; 16];
+            codec::f32_to_f16_x16::<F16C>(&x, &mut h);
+            for lane in 0..8 {
+                reg[8 * pair + lane] = u32::from(h[2 * lane + 1]) << 16 | u32::from(h[2 * lane]);
+            }
         }
     }
 }
@@ -219,56 +112,96 @@ fn canonical(x: f32) -> u32 {
 /// `sums += p · q`, k ascending. Products of two 11-bit significands are exact, so where there is no fused
 /// instruction a product and a sum give the same bits (but for tf32 and bf16 products outside f32's range).
 #[inline(always)]
-fn multiply<const FUSED: bool, const N: usize>(tile: &mut Tile) {
-    let Tile { p, q, sums, rows, depth, .. } = tile;
-    for row in 0..*rows {
-        let Some(out) = sums[row * N..].first_chunk_mut::<N>() else { return };
-        let mut acc = *out;
-        for k in 0..*depth {
-            let x = p[row * *depth + k];
-            let Some(y) = q[k * N..].first_chunk::<N>() else { return };
-            for j in 0..N {
-                acc[j] = if FUSED { x.mul_add(y[j], acc[j]) } else { x * y[j] + acc[j] };
+fn multiply<const FUSED: bool, const R: usize, const C: usize, const K: usize>(
+    p: &[[f32; K]; R],
+    q: &[[f32; C]; K],
+    sums: &mut [[f32; C]; R],
+) {
+    // Four rows at a time: enough independent sums to hide the latency of the adder, few enough for registers.
+    for (p, sums) in p.as_chunks::<4>().0.iter().zip(sums.as_chunks_mut::<4>().0) {
+        let mut acc = *sums;
+        for k in 0..K {
+            for row in 0..4 {
+                for col in 0..C {
+                    let (x, y, z) = (p[row][k], q[k][col], acc[row][col]);
+                    acc[row][col] = if FUSED { x.mul_add(y, z) } else { x * y + z };
+                }
             }
         }
-        *out = acc;
+        *sums = acc;
     }
+}
+
+/// One shape: `R` by `C` results, `K` products each. `R` counts rows of D, or columns where the product is
+/// computed transposed; then p is B.
+#[inline(always)]
+fn tile<const F16C: bool, const R: usize, const C: usize, const K: usize>(
+    op: &Mma,
+    (p_elem, p_regs): (Elem, &[&Lanes]),
+    (q_elem, q_regs): (Elem, &[&Lanes]),
+    c: &[&Lanes],
+    d: &mut [Lanes],
+) {
+    let mut p = [[0.0; K]; R];
+    let mut q = [[0.0; C]; K];
+    let mut sums = [[0.0; C]; R];
+    decode::stacked(p_elem, p_regs, R, K, p.as_flattened_mut());
+    decode::transposed(q_elem, q_regs, C, K, q.as_flattened_mut());
+    if p_elem.is_integer() {
+        multiply::<F16C, R, C, K>(&p, &q, &mut sums);
+        let mut words = load_words::<R, C>(c);
+        for (word, sum) in words.as_flattened_mut().iter_mut().zip(sums.as_flattened()) {
+            // The sum is a small integer: no need to clamp.
+            // SAFETY: it is finite and below 2^24.
+            *word = add_integer(*word, unsafe { sum.to_int_unchecked() }, op.satfinite);
+        }
+        return store_words(&words, d);
+    }
+    if op.c == Elem::F16 {
+        decode::stacked(Elem::F16, c, R, C, sums.as_flattened_mut());
+    } else {
+        let words = load_words::<R, C>(c);
+        for (sum, word) in sums.as_flattened_mut().iter_mut().zip(words.as_flattened()) {
+            *sum = f32::from_bits(*word);
+        }
+    }
+    match op.accumulation {
+        Accumulation::F32 => multiply::<F16C, R, C, K>(&p, &q, &mut sums),
+        model => aligned::multiply(model, op, &p, &q, &mut sums),
+    }
+    if op.d == Elem::F16 {
+        return store_halves::<F16C, R, C>(&sums, d);
+    }
+    let mut words = [[0; C]; R];
+    for (word, sum) in words.as_flattened_mut().iter_mut().zip(sums.as_flattened()) {
+        *word = canonical(*sum);
+    }
+    store_words(&words, d);
 }
 
 #[inline(always)]
 fn body<const F16C: bool>(op: &Mma, a: &[&Lanes], b: &[&Lanes], c: &[&Lanes], d: &mut [Lanes]) {
-    let Some([fa, fb, fc, fd]) = op.fragments() else { return };
-    if op.a == Elem::B1 {
-        return single_bits(op, &fa, &fd, a, b, c, d);
-    }
-    // The transposed product of m8n32k16 stacks B.
-    let stack_b = fb.cols == 32;
-    let (fp, p, fq, q) = if stack_b { (fb, b, fa, a) } else { (fa, a, fb, b) };
-    let (rows, cols) = if stack_b { (32, 8) } else { (fa.rows, fb.cols) };
-    let depth = fa.cols;
-    let mut tile =
-        Tile { p: [0.0; ROWS * DEPTH], q: [0.0; DEPTH * COLS], sums: [0.0; ROWS * COLS], rows, cols, depth };
-    load_stacked::<F16C>(&fp, p, depth, &mut tile.p);
-    load_across::<F16C>(&fq, q, cols, &mut tile.q);
-    let integer = op.a.is_integer();
-    if !integer {
-        load_sums::<F16C>(&fc, c, cols, &mut tile.sums);
-    }
-    match op.accumulation {
-        Accumulation::Aligned { group, bits } if !integer => aligned::multiply(&mut tile, op, group, bits),
-        _ if cols == 16 => multiply::<F16C, 16>(&mut tile),
-        _ => multiply::<F16C, 8>(&mut tile),
-    }
-    if !integer {
-        return store_sums::<F16C>(&fd, &tile.sums, cols, d);
-    }
-    for (i, ([even, odd], c)) in d.as_chunks_mut::<2>().0.iter_mut().zip(c.as_chunks::<2>().0).enumerate() {
-        let (row0, col0) = fd.block(i);
-        for lane in 0..32 {
-            let at = (row0 + lane / 4) * cols + col0 + lane % 4 * 2;
-            even[lane] = add_integer(c[0][lane], tile.sums[at] as i32, op.satfinite);
-            odd[lane] = add_integer(c[1][lane], tile.sums[at + 1] as i32, op.satfinite);
-        }
+    let (p, q) = ((op.a, a), (op.b, b));
+    match (op.a.bits(), op.shape.m, op.shape.n, op.shape.k) {
+        (16, 16, 8, 8) => tile::<F16C, 16, 8, 8>(op, p, q, c, d),
+        (16, 16, 8, 16) => tile::<F16C, 16, 8, 16>(op, p, q, c, d),
+        (16, 16, 16, 16) => tile::<F16C, 16, 16, 16>(op, p, q, c, d),
+        (16, 32, 8, 16) => tile::<F16C, 32, 8, 16>(op, p, q, c, d),
+        (16, 8, 32, 16) => tile::<F16C, 32, 8, 16>(op, q, p, c, d),
+        (8, 8, 8, 16) => tile::<F16C, 8, 8, 16>(op, p, q, c, d),
+        (8, 16, 8, 16) => tile::<F16C, 16, 8, 16>(op, p, q, c, d),
+        (8, 16, 8, 32) => tile::<F16C, 16, 8, 32>(op, p, q, c, d),
+        (8, 16, 16, 16) => tile::<F16C, 16, 16, 16>(op, p, q, c, d),
+        (8, 32, 8, 16) => tile::<F16C, 32, 8, 16>(op, p, q, c, d),
+        (8, 8, 32, 16) => tile::<F16C, 32, 8, 16>(op, q, p, c, d),
+        (32, 16, 8, 4) => tile::<F16C, 16, 8, 4>(op, p, q, c, d),
+        (32, 16, 8, 8) => tile::<F16C, 16, 8, 8>(op, p, q, c, d),
+        (32, 16, 16, 8) => tile::<F16C, 16, 16, 8>(op, p, q, c, d),
+        (4, 8, 8, 32) => tile::<F16C, 8, 8, 32>(op, p, q, c, d),
+        (4, 16, 8, 32) => tile::<F16C, 16, 8, 32>(op, p, q, c, d),
+        (4, 16, 8, 64) => tile::<F16C, 16, 8, 64>(op, p, q, c, d),
+        (1, ..) => single_bits(op, a, b, c, d),
+        _ => debug_assert!(false, "no such tile: {op:?}"),
     }
 }
 
@@ -279,15 +212,8 @@ fn add_integer(c: u32, products: i32, satfinite: bool) -> u32 {
 }
 
 /// Single-bit products: words of 32 bits, counted.
-fn single_bits(
-    op: &Mma,
-    fa: &Fragment,
-    fd: &Fragment,
-    a: &[&Lanes],
-    b: &[&Lanes],
-    c: &[&Lanes],
-    d: &mut [Lanes],
-) {
+fn single_bits(op: &Mma, a: &[&Lanes], b: &[&Lanes], c: &[&Lanes], d: &mut [Lanes]) {
+    let Some([fa, _, _, fd]) = op.fragments() else { return };
     // Lane 4g + t of block i holds word t of the four along the run of row g.
     let stack = fa.rows / 8;
     for lane in 0..32 {

@@ -1,0 +1,217 @@
+//! Registers of operands to f32 matrices.
+//!
+//! One register is eight rows of 16 bytes, so each element type need only say what 16 bytes are.
+
+use super::Elem;
+use crate::num::Lanes;
+use crate::num::codec;
+use crate::num::simd::per_isa;
+
+/// Decodes 16 bytes, `W` elements.
+trait Code<const W: usize> {
+    fn row<const F16C: bool>(bytes: &[u8; 16]) -> [f32; W];
+}
+
+macro_rules! codes {
+    ($( $name:ident: $n:literal, |$bytes:ident, $i:ident| $value:expr; )+) => { $(
+        struct $name;
+        impl Code<$n> for $name {
+            #[inline(always)]
+            fn row<const F16C: bool>($bytes: &[u8; 16]) -> [f32; $n] {
+                let mut out = [0.0; $n];
+                for ($i, out) in out.iter_mut().enumerate() {
+                    *out = $value;
+                }
+                out
+            }
+        }
+    )+ };
+}
+codes! {
+    Bf16: 8, |b, i| codec::bf16_to_f32(u32::from(u16::from_le_bytes([b[2 * i], b[2 * i + 1]])));
+    E4m3: 16, |b, i| codec::e4m3_to_f32(b[i]);
+    E5m2: 16, |b, i| codec::e5m2_to_f32(b[i]);
+    S8: 16, |b, i| f32::from(b[i] as i8);
+    U8: 16, |b, i| f32::from(b[i]);
+    S4: 32, |b, i| f32::from((b[i / 2] >> (4 * (i % 2)) << 4) as i8 >> 4);
+    U4: 32, |b, i| f32::from(b[i / 2] >> (4 * (i % 2)) & 0xf);
+    Tf32: 4, |b, i| codec::tf32_to_f32(u32::from_le_bytes([b[4 * i], b[4 * i + 1], b[4 * i + 2], b[4 * i + 3]]));
+}
+
+struct F16;
+impl Code<8> for F16 {
+    #[inline(always)]
+    fn row<const F16C: bool>(bytes: &[u8; 16]) -> [f32; 8] {
+        let mut halves = [0; 8];
+        for (half, b) in halves.iter_mut().zip(bytes.as_chunks::<2>().0) {
+            *half = u16::from_le_bytes(*b);
+        }
+        let mut out = [0.0; 8];
+        codec::f16_to_f32_x8::<F16C>(halves, &mut out);
+        out
+    }
+}
+
+/// First row and first step along the run of block `i`: 16 rows (or all eight), then along the run, then the next
+/// 16 rows. `Fragment::block` says the same of every fragment.
+#[inline(always)]
+pub(super) const fn stacked_block(i: usize, rows: usize, run: usize, deep: usize) -> (usize, usize) {
+    let stack = if rows < 16 { 1 } else { 2 };
+    let per_stack = stack * (deep / run);
+    (i / per_stack * 16 + 8 * (i % per_stack % stack), run * (i % per_stack / stack))
+}
+
+#[inline(always)]
+fn stack<C: Code<W>, const F16C: bool, const W: usize>(
+    regs: &[&Lanes],
+    rows: usize,
+    deep: usize,
+    out: &mut [f32],
+) {
+    for (i, reg) in regs.iter().take(rows * deep / (8 * W)).enumerate() {
+        let (row0, k0) = stacked_block(i, rows, W, deep);
+        for (row, bytes) in as_rows(reg).iter().enumerate() {
+            let at = (row0 + row) * deep + k0;
+            out[at..at + W].copy_from_slice(&C::row::<F16C>(bytes));
+        }
+    }
+}
+
+/// Along k first, then the next eight columns.
+#[inline(always)]
+fn across<C: Code<W>, const F16C: bool, const W: usize>(
+    regs: &[&Lanes],
+    cols: usize,
+    deep: usize,
+    out: &mut [f32],
+) {
+    let per_stack = deep / W;
+    for (i, reg) in regs.iter().take(cols / 8 * per_stack).enumerate() {
+        let (col0, k0) = (8 * (i / per_stack), W * (i % per_stack));
+        let mut block = [[0.0; W]; 8];
+        for (row, bytes) in block.iter_mut().zip(as_rows(reg)) {
+            *row = C::row::<F16C>(&bytes);
+        }
+        // Squares of eight; tf32 has four along k, whose upper half is padding.
+        for part in 0..W.div_ceil(8) {
+            let mut square = [[0.0; 8]; 8];
+            for (to, from) in square.iter_mut().zip(&block) {
+                for (to, from) in to.iter_mut().zip(&from[8 * part..]) {
+                    *to = *from;
+                }
+            }
+            for (k, row) in transpose::<F16C>(square).iter().enumerate().take(W) {
+                let at = (k0 + 8 * part + k) * cols + col0;
+                out[at..at + 8].copy_from_slice(row);
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn stacked_body<const F16C: bool>(elem: Elem, regs: &[&Lanes], rows: usize, deep: usize, out: &mut [f32]) {
+    match elem {
+        Elem::F16 => stack::<F16, F16C, 8>(regs, rows, deep, out),
+        Elem::Bf16 => stack::<Bf16, F16C, 8>(regs, rows, deep, out),
+        Elem::Tf32 => stack::<Tf32, F16C, 4>(regs, rows, deep, out),
+        Elem::E4m3 => stack::<E4m3, F16C, 16>(regs, rows, deep, out),
+        Elem::E5m2 => stack::<E5m2, F16C, 16>(regs, rows, deep, out),
+        Elem::S8 => stack::<S8, F16C, 16>(regs, rows, deep, out),
+        Elem::U8 => stack::<U8, F16C, 16>(regs, rows, deep, out),
+        Elem::S4 => stack::<S4, F16C, 32>(regs, rows, deep, out),
+        Elem::U4 => stack::<U4, F16C, 32>(regs, rows, deep, out),
+        Elem::B1 | Elem::F32 | Elem::F64 | Elem::S32 => {}
+    }
+}
+
+#[inline(always)]
+fn across_body<const F16C: bool>(elem: Elem, regs: &[&Lanes], cols: usize, deep: usize, out: &mut [f32]) {
+    match elem {
+        Elem::F16 => across::<F16, F16C, 8>(regs, cols, deep, out),
+        Elem::Bf16 => across::<Bf16, F16C, 8>(regs, cols, deep, out),
+        Elem::Tf32 => across::<Tf32, F16C, 4>(regs, cols, deep, out),
+        Elem::E4m3 => across::<E4m3, F16C, 16>(regs, cols, deep, out),
+        Elem::E5m2 => across::<E5m2, F16C, 16>(regs, cols, deep, out),
+        Elem::S8 => across::<S8, F16C, 16>(regs, cols, deep, out),
+        Elem::U8 => across::<U8, F16C, 16>(regs, cols, deep, out),
+        Elem::S4 => across::<S4, F16C, 32>(regs, cols, deep, out),
+        Elem::U4 => across::<U4, F16C, 32>(regs, cols, deep, out),
+        Elem::B1 | Elem::F32 | Elem::F64 | Elem::S32 => {}
+    }
+}
+
+per_isa! {
+    /// The operand whose blocks are stacked, as `rows` rows of `deep`.
+    pub(super) fn stacked = stacked_body where (elem: Elem, regs: &[&Lanes], rows: usize, deep: usize, out: &mut [f32]);
+    /// The other operand, transposed: `deep` rows of `cols`.
+    pub(super) fn transposed = across_body where (elem: Elem, regs: &[&Lanes], cols: usize, deep: usize, out: &mut [f32]);
+}
+
+/// The register as eight rows of bytes.
+#[inline(always)]
+fn as_rows(reg: &Lanes) -> [[u8; 16]; 8] {
+    const { assert!(cfg!(target_endian = "little")) };
+    // SAFETY: the sizes are equal and any bits are bytes.
+    unsafe { std::mem::transmute::<Lanes, [[u8; 16]; 8]>(*reg) }
+}
+
+/// Columns to rows.
+#[inline(always)]
+fn transpose<const F16C: bool>(x: [[f32; 8]; 8]) -> [[f32; 8]; 8] {
+    #[cfg(target_arch = "x86_64")]
+    if F16C {
+        // SAFETY: `F16C` is true only below `per_isa`'s wrappers, which enable avx as well.
+        return unsafe { transpose_avx(x) };
+    }
+    let mut out = [[0.0; 8]; 8];
+    for (i, row) in x.iter().enumerate() {
+        for (j, &x) in row.iter().enumerate() {
+            out[j][i] = x;
+        }
+    }
+    out
+}
+
+/// Three rounds of interleaving: pairs of lanes, pairs of pairs, halves.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx")]
+#[inline]
+fn transpose_avx(x: [[f32; 8]; 8]) -> [[f32; 8]; 8] {
+    use std::arch::x86_64::{
+        __m256, _mm256_permute2f128_ps, _mm256_shuffle_ps, _mm256_unpackhi_ps, _mm256_unpacklo_ps,
+    };
+    // SAFETY: eight arrays of eight f32 and eight vectors of eight f32 are the same bytes.
+    let r: [__m256; 8] = unsafe { std::mem::transmute(x) };
+    let t = [
+        _mm256_unpacklo_ps(r[0], r[1]),
+        _mm256_unpackhi_ps(r[0], r[1]),
+        _mm256_unpacklo_ps(r[2], r[3]),
+        _mm256_unpackhi_ps(r[2], r[3]),
+        _mm256_unpacklo_ps(r[4], r[5]),
+        _mm256_unpackhi_ps(r[4], r[5]),
+        _mm256_unpacklo_ps(r[6], r[7]),
+        _mm256_unpackhi_ps(r[6], r[7]),
+    ];
+    let u = [
+        _mm256_shuffle_ps::<0x44>(t[0], t[2]),
+        _mm256_shuffle_ps::<0xee>(t[0], t[2]),
+        _mm256_shuffle_ps::<0x44>(t[1], t[3]),
+        _mm256_shuffle_ps::<0xee>(t[1], t[3]),
+        _mm256_shuffle_ps::<0x44>(t[4], t[6]),
+        _mm256_shuffle_ps::<0xee>(t[4], t[6]),
+        _mm256_shuffle_ps::<0x44>(t[5], t[7]),
+        _mm256_shuffle_ps::<0xee>(t[5], t[7]),
+    ];
+    let v = [
+        _mm256_permute2f128_ps::<0x20>(u[0], u[4]),
+        _mm256_permute2f128_ps::<0x20>(u[1], u[5]),
+        _mm256_permute2f128_ps::<0x20>(u[2], u[6]),
+        _mm256_permute2f128_ps::<0x20>(u[3], u[7]),
+        _mm256_permute2f128_ps::<0x31>(u[0], u[4]),
+        _mm256_permute2f128_ps::<0x31>(u[1], u[5]),
+        _mm256_permute2f128_ps::<0x31>(u[2], u[6]),
+        _mm256_permute2f128_ps::<0x31>(u[3], u[7]),
+    ];
+    // SAFETY: as above.
+    unsafe { std::mem::transmute(v) }
+}
