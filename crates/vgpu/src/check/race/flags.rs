@@ -1,0 +1,89 @@
+//! Synchronisation through memory: what strong writes have published at an address.
+//!
+//! A release pattern is a releasing write, or a fence followed by a strong write; an acquire pattern mirrors it. The
+//! second takes over what the first published when it reads that write, or a read-modify-write later in the chain
+//! that began with it. A plain strong write ends the chain.
+
+use std::collections::HashMap;
+
+use super::clock::Blocks;
+
+/// Publications of one word.
+#[derive(Clone, Debug, Default)]
+pub struct Flag {
+    /// For every thread of the device.
+    pub device: Blocks,
+    /// For the threads of one block only, by block.
+    pub block: Vec<(u32, Blocks)>,
+}
+
+/// Blocks remembered per word for publications of block scope. More than a few blocks handing over to themselves
+/// through one word is not a pattern anybody uses.
+const MAX_BLOCKS: usize = 8;
+
+impl Flag {
+    fn write(&mut self, from: u32, chain: bool, block: &Blocks, device: &Blocks) {
+        if !chain {
+            self.device = device.clone();
+            self.block.clear();
+        } else {
+            self.device.join(device);
+        }
+        if block.is_empty() {
+            return;
+        }
+        if let Some((_, known)) = self.block.iter_mut().find(|(b, _)| *b == from) {
+            known.join(block);
+        } else {
+            if self.block.len() == MAX_BLOCKS {
+                self.block.remove(0);
+            }
+            self.block.push((from, block.clone()));
+        }
+    }
+
+    pub fn for_block(&self, block: u32) -> Option<&Blocks> {
+        self.block.iter().find(|(b, _)| *b == block).map(|(_, known)| known)
+    }
+
+    /// What blocks other than `block` published among themselves.
+    pub fn for_others(&self, block: u32) -> Option<&Blocks> {
+        self.block.iter().rev().find(|(b, _)| *b != block).map(|(_, known)| known)
+    }
+}
+
+/// The words anything was published at.
+#[derive(Debug, Default)]
+pub struct Flags {
+    words: HashMap<u64, Flag>,
+}
+
+/// Publications are kept per word of four bytes; wider accesses touch several.
+pub fn words(address: u64, bytes: u32) -> impl Iterator<Item = u64> {
+    (address >> 2..=(address + u64::from(bytes.max(1)) - 1) >> 2).map(|w| w << 2)
+}
+
+impl Flags {
+    pub fn clear(&mut self) {
+        self.words.clear();
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.words.is_empty()
+    }
+
+    pub fn get(&self, word: u64) -> Option<&Flag> {
+        self.words.get(&word)
+    }
+
+    /// A strong write by block `from`; `chain` for a read-modify-write.
+    pub fn write(&mut self, word: u64, from: u32, chain: bool, block: &Blocks, device: &Blocks) {
+        if block.is_empty() && device.is_empty() {
+            if !chain {
+                self.words.remove(&word);
+            }
+        } else {
+            self.words.entry(word).or_default().write(from, chain, block, device);
+        }
+    }
+}

@@ -1,0 +1,463 @@
+//! Races: conflicting accesses that nothing orders, thread by thread, after the PTX memory model.
+//!
+//! # The relation
+//! Two accesses conflict if they touch a common byte, at least one writes, and they are not both strong with scopes
+//! that reach each other. They race unless one happens before the other. Happens-before is program order plus what
+//! synchronises: block barriers (waiting or only arriving), `bar.warp.sync` over its mask, mbarrier phases, and
+//! release and acquire patterns through memory: a releasing write, or a fence and then a strong write, read by an
+//! acquiring read, or by a strong read and then a fence; read-modify-writes pass a release on. Scopes count: a fence
+//! or flag of block scope synchronises nobody outside the block. `shfl`, `vote` and their like order nothing.
+//! Lanes of a warp are threads like any other.
+//!
+//! An asynchronous copy is an agent of its own. It starts after what its thread did before; its thread sees the data
+//! after a wait, others after they synchronise with that thread after its wait, or through the mbarrier the copy
+//! signals.
+//!
+//! # How it is decided
+//! - [`threads`] holds what each thread knows of the others: a vector clock, kept once per block and once per warp as
+//!   long as its lanes agree. A block-wide barrier costs one pass over the warps.
+//! - [`stamp`] is one access in 64 bits, [`shared`] and [`global`] keep the last accesses of each granule.
+//! - [`flags`] holds what strong writes published where.
+//!
+//! Invariants:
+//! 1. A warp's time grows whenever a lane publishes; two accesses of a thread with one time have no release between.
+//! 2. A stamp at or below the block's floor, and not an agent's, is ordered before everything its block does.
+//! 3. Whether a race is reported follows from the synchronisation that took place, not from when warps ran; which of
+//!    the two accesses is called the first may differ.
+//! 4. What is dropped (samples, see [`global`] and `also` in [`shared`]) can silence, never accuse.
+//!
+//! # Order of calls
+//! The engine hears of an access before it takes effect: then a flag's publication is there before anybody can read
+//! the flag, and [`SameValue`] can still compare. After a strong global read or atomic has taken effect comes
+//! [`BlockRaces::global_observed`], which takes over what was published up to the value read; in shared memory, whose
+//! block runs on one worker, one call does both. Leave out accesses found out of bounds.
+
+mod clock;
+mod conflict;
+mod event;
+mod flags;
+mod global;
+mod shared;
+mod stamp;
+mod threads;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+
+use clock::{Known, lanes};
+use conflict::Conflict;
+pub use event::{Access, Differs, Op, Order, RaceKind, RaceReport, SameValue, Scope, Side, Strength};
+use flags::{Flags, words};
+pub use global::GlobalRaces;
+use shared::SharedShadow;
+use stamp::Stamp;
+use threads::{Gap, Threads};
+
+/// An mbarrier: what arrived in the phase under way, and in all completed ones.
+#[derive(Debug, Default)]
+struct Mbarrier {
+    arrived: Known,
+    completed: Known,
+}
+
+/// Reports are one if these agree.
+type Key = (RaceKind, bool, u32, u32, bool);
+
+/// The race checker of one running block. A worker keeps it and starts it anew for each block.
+#[derive(Debug, Default)]
+pub struct BlockRaces {
+    threads: Threads,
+    shared: SharedShadow,
+    shared_flags: Flags,
+    mbarriers: HashMap<u32, Mbarrier>,
+    reports: HashMap<Key, RaceReport>,
+    /// Which allocation the last global access fell into.
+    hint: usize,
+    found: Vec<Conflict>,
+    observed: Vec<(u32, Stamp)>,
+}
+
+impl BlockRaces {
+    /// Begins block number `block` with `threads` threads and `shared_bytes` bytes of shared memory, static and
+    /// dynamic. Reports of the block before must have been taken.
+    pub fn start(&mut self, block: u32, threads: u32, shared_bytes: u32) {
+        self.threads.start(block, threads);
+        self.shared.start(shared_bytes);
+        self.shared_flags.clear();
+        self.mbarriers.clear();
+        self.reports.clear();
+    }
+
+    /// What was found, in a stable order.
+    pub fn take_reports(&mut self) -> Vec<RaceReport> {
+        let mut all: Vec<RaceReport> = self.reports.drain().map(|(_, report)| report).collect();
+        all.sort_by_key(|r| (r.kind, r.first.pc, r.second.pc, r.shared, r.address));
+        all
+    }
+
+    pub fn has_reports(&self) -> bool {
+        !self.reports.is_empty()
+    }
+
+    /// Lanes have exited.
+    pub fn exit(&mut self, warp: u32, mask: u32) {
+        self.threads.exit(warp as usize, mask);
+    }
+
+    // Accesses ------------------------------------------------------------------------------------------------------
+
+    /// An access to shared memory: offsets, and bytes per lane.
+    #[inline]
+    pub fn shared(
+        &mut self,
+        warp: u32,
+        mask: u32,
+        access: &Access,
+        address: &[u32; 32],
+        bytes: u32,
+        values: &dyn SameValue,
+    ) {
+        let stamp = Stamp::new(access, warp, self.threads.time(warp as usize), false);
+        if mask == 0 {
+            return;
+        }
+        if access.op == Op::Read {
+            self.shared.read(&self.threads, mask, stamp, address, bytes, &mut self.found);
+        } else {
+            self.shared.write(&self.threads, mask, stamp, address, bytes, values, &mut self.found);
+        }
+        if access.strength() != Strength::Weak {
+            self.shared_strong(warp as usize, mask, access, address, bytes);
+        }
+        if !self.found.is_empty() {
+            self.report(true);
+        }
+    }
+
+    /// Publishes and takes over what a strong access to shared memory does.
+    fn shared_strong(&mut self, warp: usize, mask: u32, access: &Access, address: &[u32; 32], bytes: u32) {
+        for l in lanes(mask) {
+            if access.op != Op::Write && !self.shared_flags.is_empty() {
+                for word in words(u64::from(address[l]), bytes) {
+                    if let Some(flag) = self.shared_flags.get(word)
+                        && let Some(published) = flag.for_block(self.threads.block)
+                    {
+                        self.threads.observe(warp, l, access.acquires(), published, published);
+                    }
+                }
+            }
+            if access.op != Op::Read {
+                // Nobody outside the block can read it: block scope is all there is.
+                let (block, _) = self.threads.publish(warp, l, access.releases(), Strength::Block);
+                if !block.is_empty() || !self.shared_flags.is_empty() {
+                    for word in words(u64::from(address[l]), bytes) {
+                        let chain = access.op == Op::Atomic;
+                        self.shared_flags.write(word, self.threads.block, chain, &block, &clock::Blocks::default());
+                    }
+                }
+            }
+        }
+    }
+
+    /// An access to global memory, before it takes effect.
+    #[inline]
+    pub fn global(
+        &mut self,
+        memory: &GlobalRaces,
+        warp: u32,
+        mask: u32,
+        access: &Access,
+        address: &[u64; 32],
+        bytes: u32,
+        values: &dyn SameValue,
+    ) {
+        let w = warp as usize;
+        let stamp = Stamp::new(access, warp, self.threads.time(w), false);
+        let strong = access.strength() != Strength::Weak;
+        if mask == u32::MAX && !strong && memory.access_row(&self.threads, &mut self.hint, stamp, address, bytes) {
+            return;
+        }
+        self.global_slow(memory, stamp, mask, address, &|_| bytes, values);
+        if strong && access.op != Op::Read {
+            for l in lanes(mask) {
+                let (block, device) = self.threads.publish(w, l, access.releases(), access.strength());
+                let empty = block.is_empty() && device.is_empty();
+                let chain = access.op == Op::Atomic;
+                if empty && chain {
+                    continue;
+                }
+                for word in words(address[l], bytes) {
+                    if let Some(mut flags) = memory.flags(word, !empty) {
+                        flags.write(word, self.threads.block, chain, &block, &device);
+                    }
+                }
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn global_slow(
+        &mut self,
+        memory: &GlobalRaces,
+        stamp: Stamp,
+        mask: u32,
+        address: &[u64; 32],
+        bytes: &dyn Fn(usize) -> u32,
+        values: &dyn SameValue,
+    ) {
+        memory.access(
+            &self.threads,
+            &mut self.hint,
+            mask,
+            stamp,
+            address,
+            bytes,
+            values,
+            &mut self.found,
+            &mut self.observed,
+        );
+        for (block, flag) in self.observed.drain(..) {
+            self.threads.note_observed(stamp.warp(), block, flag);
+        }
+        if !self.found.is_empty() {
+            self.report(false);
+        }
+    }
+
+    /// After a strong global read or an atomic with a result has taken effect (and with a weak one, does nothing).
+    pub fn global_observed(
+        &mut self,
+        memory: &GlobalRaces,
+        warp: u32,
+        mask: u32,
+        access: &Access,
+        address: &[u64; 32],
+        bytes: u32,
+    ) {
+        let strength = access.strength();
+        if strength == Strength::Weak || access.op == Op::Write {
+            return;
+        }
+        let own = self.threads.block;
+        for l in lanes(mask) {
+            for word in words(address[l], bytes) {
+                let Some(flags) = memory.flags(word, false) else { return };
+                let Some(flag) = flags.get(word).cloned() else { continue };
+                drop(flags);
+                let here = flag.for_block(own).cloned().unwrap_or_default();
+                let mut device = here.clone();
+                if strength == Strength::Device {
+                    device.join(&flag.device);
+                }
+                if let Some(narrow) = flag.for_others(own) {
+                    self.threads.note_narrow(warp as usize, narrow);
+                }
+                let taken = if access.acquires() { &device } else { &here };
+                self.threads.observe(warp as usize, l, access.acquires(), taken, &device);
+            }
+        }
+    }
+
+    // Synchronisation -----------------------------------------------------------------------------------------------
+
+    /// `fence` and `membar`. A fence that only releases or only acquires is taken as both.
+    pub fn fence(&mut self, warp: u32, mask: u32, scope: Scope) {
+        self.threads.fence(warp as usize, mask, Strength::at(scope));
+    }
+
+    /// `bar.warp.sync`, once all lanes of the mask are there.
+    pub fn warp_sync(&mut self, warp: u32, mask: u32) {
+        self.threads.sync_warp(warp as usize, mask);
+    }
+
+    /// Lanes arrive at a block barrier; `waits` for `bar.sync` and `bar.red`, not for `bar.arrive`.
+    pub fn bar_arrive(&mut self, barrier: u32, warp: u32, mask: u32, waits: bool) {
+        self.threads.arrive(barrier as usize, warp as usize, mask, waits);
+    }
+
+    /// A block barrier has all its arrivals; call before anybody it held runs on.
+    pub fn bar_complete(&mut self, barrier: u32) {
+        if self.threads.complete(barrier as usize) {
+            self.shared.on_block_barrier(self.threads.floor());
+        }
+    }
+
+    // Asynchronous copies -------------------------------------------------------------------------------------------
+
+    /// `cp.async` is issued: `bytes` are written to shared memory, `read[lane]` of them (fewer with zero fill) come
+    /// from global memory.
+    pub fn copy_issue(
+        &mut self,
+        memory: &GlobalRaces,
+        warp: u32,
+        mask: u32,
+        pc: u32,
+        to: &[u32; 32],
+        bytes: u32,
+        from: &[u64; 32],
+        read: &[u32; 32],
+    ) {
+        let time = self.threads.agent_time(warp as usize);
+        let stamp = Stamp::new(&Access::weak(pc, Op::Write), warp, time, true);
+        self.shared.write(&self.threads, mask, stamp, to, bytes, &Differs, &mut self.found);
+        if !self.found.is_empty() {
+            self.report(true);
+        }
+        let stamp = Stamp::new(&Access::weak(pc, Op::Read), warp, time, true);
+        self.global_slow(memory, stamp, mask, from, &|l| read[l], &Differs);
+    }
+
+    /// `cp.async.commit_group`
+    pub fn copy_commit(&mut self, warp: u32, mask: u32) {
+        self.threads.commit(warp as usize, mask);
+    }
+
+    /// `cp.async.wait_group keep`
+    pub fn copy_wait(&mut self, warp: u32, mask: u32, keep: u32) {
+        self.threads.wait(warp as usize, mask, keep);
+    }
+
+    /// `cp.async.wait_all`
+    pub fn copy_wait_all(&mut self, warp: u32, mask: u32) {
+        self.threads.wait_all(warp as usize, mask);
+    }
+
+    /// `cp.async.mbarrier.arrive` is issued. The value goes to [`BlockRaces::mbarrier_arrive_copies`] when the copies
+    /// have landed.
+    pub fn copy_mark(&mut self, warp: u32) -> u32 {
+        self.threads.mark(warp as usize)
+    }
+
+    // mbarrier ------------------------------------------------------------------------------------------------------
+
+    /// `mbarrier.init` and `mbarrier.inval`: plain writes of the eight bytes.
+    pub fn mbarrier_init(&mut self, warp: u32, mask: u32, pc: u32, address: &[u32; 32]) {
+        for l in lanes(mask) {
+            self.mbarriers.remove(&address[l]);
+        }
+        self.shared(warp, mask, &Access::weak(pc, Op::Write), address, 8, &Differs);
+    }
+
+    /// Arrivals of threads, before they can complete the phase. `release` is false for `.relaxed` arrivals and for
+    /// `expect_tx` alone.
+    pub fn mbarrier_arrive(&mut self, warp: u32, mask: u32, pc: u32, address: &[u32; 32], release: bool) {
+        self.mbarrier_touch(warp, mask, pc, address, Op::Atomic);
+        if !release {
+            return;
+        }
+        // Lanes at one barrier hand over together.
+        let mut left = mask;
+        while left != 0 {
+            let at = address[left.trailing_zeros() as usize];
+            let group = lanes(left).filter(|&l| address[l] == at).fold(0, |m, l| m | 1 << l);
+            left &= !group;
+            self.threads.hand_over(warp as usize, group, &mut self.mbarriers.entry(at).or_default().arrived);
+        }
+    }
+
+    /// The arrival a lane's copies make by themselves once landed. `mark` is from [`BlockRaces::copy_mark`].
+    pub fn mbarrier_arrive_copies(&mut self, warp: u32, lane: u32, address: u32, mark: u32) {
+        let arrived = &mut self.mbarriers.entry(address).or_default().arrived;
+        arrived.own.learn_actor(clock::AGENTS + warp as usize, lane as usize, mark);
+    }
+
+    /// A phase is complete: what arrived in it can be acquired.
+    pub fn mbarrier_complete(&mut self, address: u32) {
+        if let Some(barrier) = self.mbarriers.get_mut(&address) {
+            let arrived = std::mem::take(&mut barrier.arrived);
+            barrier.completed.join(&arrived);
+        }
+    }
+
+    /// `test_wait` or `try_wait` by the lanes of `mask`; those of `success` found the phase complete. `acquire` is
+    /// false for `.relaxed`.
+    pub fn mbarrier_wait(&mut self, warp: u32, mask: u32, success: u32, pc: u32, address: &[u32; 32], acquire: bool) {
+        self.mbarrier_touch(warp, mask, pc, address, Op::Read);
+        let mut left = if acquire { success } else { 0 };
+        while left != 0 {
+            let at = address[left.trailing_zeros() as usize];
+            let group = lanes(left).filter(|&l| address[l] == at).fold(0, |m, l| m | 1 << l);
+            left &= !group;
+            if let Some(barrier) = self.mbarriers.get(&at) {
+                self.threads.receive(warp as usize, group, &barrier.completed);
+            }
+        }
+    }
+
+    /// An operation on the barrier object itself: strong, but not ordered with its initialisation by that.
+    fn mbarrier_touch(&mut self, warp: u32, mask: u32, pc: u32, address: &[u32; 32], op: Op) {
+        let access = Access { pc, op, order: Order::Relaxed, scope: Scope::Cta };
+        let stamp = Stamp::new(&access, warp, self.threads.time(warp as usize), false);
+        if op == Op::Read {
+            self.shared.read(&self.threads, mask, stamp, address, 8, &mut self.found);
+        } else {
+            self.shared.write(&self.threads, mask, stamp, address, 8, &Differs, &mut self.found);
+        }
+        if !self.found.is_empty() {
+            self.report(true);
+        }
+    }
+
+    // Reports -------------------------------------------------------------------------------------------------------
+
+    #[cold]
+    fn report(&mut self, shared: bool) {
+        let found = std::mem::take(&mut self.found);
+        if !self.threads.exhausted {
+            for conflict in &found {
+                self.add(shared, conflict);
+            }
+        }
+        self.found = found;
+        self.found.clear();
+    }
+
+    fn add(&mut self, shared: bool, c: &Conflict) {
+        let kind = self.explain(shared, c);
+        let (first, second) = (c.first.side(c.first_block), c.second.side(self.threads.block));
+        let (low, high) = (first.pc.min(second.pc), first.pc.max(second.pc));
+        self.reports
+            .entry((kind, shared, low, high, c.same_value))
+            .and_modify(|r| {
+                r.count += 1;
+                if r.first.pc == first.pc && r.second.warp == second.warp {
+                    r.lanes |= 1 << second.lane;
+                }
+            })
+            .or_insert(RaceReport {
+                kind,
+                shared,
+                address: c.address,
+                first,
+                second,
+                same_value: c.same_value,
+                lanes: 1 << second.lane,
+                count: 1,
+            });
+    }
+
+    fn explain(&self, shared: bool, c: &Conflict) -> RaceKind {
+        let here = c.first_block == self.threads.block;
+        if c.first.is_agent() && here && !self.threads.waited_for(c.first) {
+            return RaceKind::AsyncNotWaited;
+        }
+        if c.first.strength() != Strength::Weak && c.second.strength() != Strength::Weak {
+            return RaceKind::ScopeTooNarrow;
+        }
+        match self.threads.gap(c.first_block, c.first) {
+            Gap::Release => return RaceKind::MissingRelease,
+            Gap::Acquire => return RaceKind::MissingAcquire,
+            Gap::Scope => return RaceKind::ScopeTooNarrow,
+            Gap::None => {}
+        }
+        if here && c.first.warp() == c.second.warp() {
+            RaceKind::IntraWarp
+        } else if shared {
+            RaceKind::Shared
+        } else {
+            RaceKind::Global
+        }
+    }
+}

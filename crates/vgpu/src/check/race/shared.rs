@@ -1,0 +1,549 @@
+//! Shadow of a block's shared memory. Exact: no access that could still race is forgotten (but see `also`).
+//!
+//! A granule (four bytes, finer once the kernel makes a finer access) holds the stamp of its last write. Reads are
+//! not entered granule by granule as they happen: they go into a log, and only mark their 128-byte lines. A write
+//! to a line marked since the last block-wide barrier first enters the log into the granules; a block-wide barrier
+//! throws the log away, for it orders all of it. So the usual kernel (fill, barrier, read often, barrier) pays a
+//! line check and a log entry per read, and any other kernel pays the exact price once per read.
+
+use super::clock::lanes;
+use super::conflict::{Conflict, Shape, races};
+use super::event::{Op, SameValue, Strength};
+use super::stamp::{Stamp, TIME};
+use super::threads::Threads;
+
+const LINE: u32 = 7;
+/// Marks a line with an asynchronous write in it, whose time says nothing about barriers.
+const LOOK: u32 = u32::MAX;
+/// Reads logged before they are entered all the same.
+const MAX_LOG: usize = 1 << 14;
+
+#[derive(Clone, Copy, Debug)]
+struct LoggedRead {
+    stamp: Stamp,
+    mask: u32,
+    bytes: u32,
+    shape: Shape,
+    /// Address of the first lane, or which entry of `scattered`.
+    at: u32,
+}
+
+/// Readers of a granule: lanes of one warp at one time, the rest in `more`.
+#[derive(Clone, Copy, Debug, Default)]
+struct Readers {
+    stamp: Stamp,
+    lanes: u32,
+    /// One more than an index into `SharedShadow::more`; 0 for none.
+    more: u32,
+}
+
+#[derive(Debug)]
+pub struct SharedShadow {
+    /// Granules are `1 << shift` bytes.
+    shift: u32,
+    bytes: u32,
+    writes: Vec<Stamp>,
+    /// A second write per granule, not ordered with the last and of another warp if possible: strong writes and
+    /// writes of the same value do not race with each other but may with a later access. Two of them are kept; a
+    /// later access that is ordered after both but not after a third goes unseen.
+    also: Vec<Stamp>,
+    line_writes: Vec<u32>,
+    line_reads: Vec<u32>,
+    /// Floor at which a line marked `LOOK` was last looked through.
+    line_looked: Vec<u32>,
+    log: Vec<LoggedRead>,
+    scattered: Vec<[u32; 32]>,
+    readers: Vec<Readers>,
+    /// Lists live until the next block-wide barrier; indices in `readers` at or below the floor are stale.
+    more: Vec<Vec<(Stamp, u32)>>,
+    agent_reads: bool,
+}
+
+impl Default for SharedShadow {
+    fn default() -> Self {
+        SharedShadow {
+            shift: 2,
+            bytes: 0,
+            writes: Vec::new(),
+            also: Vec::new(),
+            line_writes: Vec::new(),
+            line_reads: Vec::new(),
+            line_looked: Vec::new(),
+            log: Vec::new(),
+            scattered: Vec::new(),
+            readers: Vec::new(),
+            more: Vec::new(),
+            agent_reads: false,
+        }
+    }
+}
+
+impl SharedShadow {
+    /// Forgets everything. The granule stays: the next block runs the same kernel.
+    pub fn start(&mut self, bytes: u32) {
+        self.bytes = bytes;
+        let granules = (bytes as usize).div_ceil(1 << self.shift);
+        let lines = (bytes as usize).div_ceil(1 << LINE);
+        self.writes.clear();
+        self.writes.resize(granules, Stamp::NONE);
+        self.also.clear();
+        for line in [&mut self.line_writes, &mut self.line_reads, &mut self.line_looked] {
+            line.clear();
+            line.resize(lines, 0);
+        }
+        self.log.clear();
+        self.scattered.clear();
+        self.readers.clear();
+        self.more.clear();
+        self.agent_reads = false;
+    }
+
+    /// A block-wide barrier: whatever was read before is ordered before whatever comes.
+    pub fn on_block_barrier(&mut self, floor: u32) {
+        if self.agent_reads {
+            // A barrier does not order an agent's reads: keep them, and with them all lists.
+            self.enter_log(floor);
+            return;
+        }
+        self.log.clear();
+        self.scattered.clear();
+        self.more.clear();
+    }
+
+    fn refine(&mut self, shift: u32, floor: u32) {
+        self.enter_log(floor);
+        let limit = u64::from(floor + 1) << TIME;
+        let factor = 1usize << (self.shift - shift);
+        let spread = |v: &Vec<Stamp>| v.iter().flat_map(|s| std::iter::repeat_n(*s, factor)).collect::<Vec<_>>();
+        self.writes = spread(&self.writes);
+        self.also = spread(&self.also);
+        let mut readers = Vec::with_capacity(self.readers.len() * factor);
+        for r in std::mem::take(&mut self.readers) {
+            let r = if r.stamp.0 < limit { Readers::default() } else { r };
+            for i in 0..factor {
+                let mut copy = r;
+                if r.more != 0 && i > 0 {
+                    self.more.push(self.more[r.more as usize - 1].clone());
+                    copy.more = self.more.len() as u32;
+                }
+                readers.push(copy);
+            }
+        }
+        self.readers = readers;
+        self.shift = shift;
+    }
+
+    /// Granules of an access, clipped to the memory there is.
+    #[inline(always)]
+    fn granules(&self, address: u32, bytes: u32) -> std::ops::Range<usize> {
+        let end = address.saturating_add(bytes).min(self.bytes);
+        let start = address.min(end);
+        (start >> self.shift) as usize..(end as usize).div_ceil(1 << self.shift).max((start >> self.shift) as usize)
+    }
+
+    #[inline(always)]
+    fn lines(&self, address: u32, bytes: u32) -> std::ops::RangeInclusive<usize> {
+        let last = address.saturating_add(bytes.max(1) - 1).min(self.bytes.saturating_sub(1));
+        (address.min(last) >> LINE) as usize..=(last >> LINE) as usize
+    }
+
+    #[inline(always)]
+    fn fit_granule(&mut self, shape: Shape, mask: u32, address: &[u32; 32], bytes: u32, floor: u32) {
+        if self.shift == 0 {
+            return;
+        }
+        let mut bits = bytes;
+        if shape == Shape::Scattered {
+            for l in lanes(mask) {
+                bits |= address[l];
+            }
+        } else {
+            bits |= address[0];
+        }
+        let fits = bits.trailing_zeros().min(2);
+        if fits < self.shift {
+            self.refine(fits, floor);
+        }
+    }
+
+    /// Reads by the lanes of `mask`. `stamp` is that of lane 0.
+    pub fn read(
+        &mut self,
+        threads: &Threads,
+        mask: u32,
+        stamp: Stamp,
+        address: &[u32; 32],
+        bytes: u32,
+        out: &mut Vec<Conflict>,
+    ) {
+        if self.bytes == 0 {
+            return;
+        }
+        let shape = Shape::of32(mask, address, bytes);
+        let floor = threads.floor();
+        self.fit_granule(shape, mask, address, bytes, floor);
+        let time = if stamp.is_agent() { LOOK } else { stamp.time() };
+        self.agent_reads |= stamp.is_agent();
+        let mut look = false;
+        match shape {
+            Shape::Row | Shape::Point => {
+                let extent = if shape == Shape::Row { bytes * 32 } else { bytes };
+                for line in self.lines(address[0], extent) {
+                    look |= self.line_writes[line] > floor;
+                    self.line_reads[line] = self.line_reads[line].max(time);
+                }
+            }
+            Shape::Scattered => {
+                for l in lanes(mask) {
+                    for line in self.lines(address[l], bytes) {
+                        look |= self.line_writes[line] > floor;
+                        self.line_reads[line] = self.line_reads[line].max(time);
+                    }
+                }
+            }
+        }
+        if look {
+            self.check_reads(threads, shape, mask, stamp, address, bytes, out);
+        }
+        let at = match shape {
+            Shape::Scattered if mask & (mask - 1) != 0 => {
+                self.scattered.push(*address);
+                self.scattered.len() as u32 - 1
+            }
+            Shape::Scattered => address[mask.trailing_zeros() as usize],
+            _ => address[0],
+        };
+        // A single lane is a point.
+        let logged = if shape == Shape::Scattered && mask & (mask - 1) == 0 { Shape::Point } else { shape };
+        self.log.push(LoggedRead { stamp, mask, bytes, shape: logged, at });
+        if self.log.len() >= MAX_LOG {
+            self.enter_log(floor);
+        }
+    }
+
+    #[inline(never)]
+    fn check_reads(
+        &mut self,
+        threads: &Threads,
+        shape: Shape,
+        mask: u32,
+        stamp: Stamp,
+        address: &[u32; 32],
+        bytes: u32,
+        out: &mut Vec<Conflict>,
+    ) {
+        let floor = threads.floor();
+        let (block, warp, limit) = (threads.block, stamp.warp(), u64::from(floor + 1) << TIME);
+        for l in lanes(mask) {
+            let own = stamp.with_lane(l);
+            let mut last = Stamp::NONE;
+            for g in self.granules(address[l], bytes) {
+                for first in [self.writes[g], self.also.get(g).copied().unwrap_or_default()] {
+                    if first.0 < limit || first == last {
+                        continue;
+                    }
+                    if races(first, block, own, block) && !threads.ordered_here(first, warp, l) {
+                        out.push(Conflict {
+                            first_block: block,
+                            first,
+                            second: own,
+                            address: (g as u64) << self.shift,
+                            same_value: false,
+                        });
+                    }
+                    last = first;
+                }
+            }
+        }
+        let first = mask.trailing_zeros() as usize;
+        if shape == Shape::Scattered {
+            for l in lanes(mask) {
+                self.settle(threads, self.lines(address[l], bytes));
+            }
+        } else {
+            let extent = if shape == Shape::Row { bytes * 32 } else { bytes };
+            self.settle(threads, self.lines(address[first], extent));
+        }
+    }
+
+    /// Unmarks lines whose asynchronous writes are behind a block-wide barrier.
+    fn settle(&mut self, threads: &Threads, range: std::ops::RangeInclusive<usize>) {
+        for line in range {
+            if self.line_writes[line] != LOOK || self.line_looked[line] == threads.floor() {
+                continue;
+            }
+            self.line_looked[line] = threads.floor();
+            let mut latest = 0;
+            for g in self.granules((line as u32) << LINE, 1 << LINE) {
+                for s in [self.writes[g], self.also.get(g).copied().unwrap_or_default()] {
+                    if s.is_agent() {
+                        latest = if threads.known_to_all(s) { latest } else { LOOK };
+                    } else {
+                        latest = latest.max(s.time());
+                    }
+                }
+            }
+            self.line_writes[line] = latest;
+        }
+    }
+
+    /// Writes or atomics by the lanes of `mask`.
+    pub fn write(
+        &mut self,
+        threads: &Threads,
+        mask: u32,
+        stamp: Stamp,
+        address: &[u32; 32],
+        bytes: u32,
+        values: &dyn SameValue,
+        out: &mut Vec<Conflict>,
+    ) {
+        if self.bytes == 0 {
+            return;
+        }
+        let shape = Shape::of32(mask, address, bytes);
+        let floor = threads.floor();
+        self.fit_granule(shape, mask, address, bytes, floor);
+        let time = if stamp.is_agent() { LOOK } else { stamp.time() };
+        let mut look = (false, false);
+        let mut mark = |shadow: &mut SharedShadow, address: u32, extent: u32| {
+            for line in shadow.lines(address, extent) {
+                look.0 |= shadow.line_writes[line] > floor;
+                look.1 |= shadow.line_reads[line] > floor;
+                shadow.line_writes[line] = shadow.line_writes[line].max(time);
+                if time == LOOK {
+                    shadow.line_looked[line] = floor;
+                }
+            }
+        };
+        if shape == Shape::Row {
+            mark(self, address[0], bytes * 32);
+        } else {
+            for l in lanes(mask) {
+                mark(self, address[l], bytes);
+            }
+        }
+        if look.1 {
+            self.enter_log(floor);
+        }
+        if shape == Shape::Row && look == (false, false) && address[0].saturating_add(bytes * 32) <= self.bytes {
+            let per_lane = (bytes >> self.shift) as usize;
+            let start = (address[0] >> self.shift) as usize;
+            let row = &mut self.writes[start..start + 32 * per_lane];
+            for (l, lane) in row.chunks_exact_mut(per_lane).enumerate() {
+                lane.fill(stamp.with_lane(l));
+            }
+            return;
+        }
+        for l in lanes(mask) {
+            let mut told = Stamp::NONE;
+            for g in self.granules(address[l], bytes) {
+                self.write_granule(threads, g, stamp.with_lane(l), look.1, floor, values, &mut told, out);
+            }
+        }
+    }
+
+    fn write_granule(
+        &mut self,
+        threads: &Threads,
+        g: usize,
+        own: Stamp,
+        check_readers: bool,
+        floor: u32,
+        values: &dyn SameValue,
+        told: &mut Stamp,
+        out: &mut Vec<Conflict>,
+    ) {
+        let (block, warp, lane, limit) = (threads.block, own.warp(), own.lane(), u64::from(floor + 1) << TIME);
+        let last = self.writes[g];
+        if last.0 >= limit {
+            let also = self.also.get(g).copied().unwrap_or_default();
+            let mut kept = Stamp::NONE;
+            for first in [also, last] {
+                if first.0 < limit || threads.ordered_here(first, warp, lane) {
+                    continue;
+                }
+                let mut harmless = true;
+                if races(first, block, own, block) {
+                    let same_instruction = first.0 & !31 == own.0 & !31;
+                    let plain = first.op() == Op::Write && own.op() == Op::Write && !own.is_agent();
+                    harmless = plain
+                        && !first.is_agent()
+                        && if same_instruction { values.as_lane(lane, first.lane()) } else { values.as_memory(lane) };
+                    if *told != first {
+                        out.push(Conflict {
+                            first_block: block,
+                            first,
+                            second: own,
+                            address: (g as u64) << self.shift,
+                            same_value: harmless,
+                        });
+                        *told = first;
+                    }
+                }
+                // Prefer to keep a write of another warp: it is the one that a warp-wide sync does not order.
+                if harmless && (kept.is_none() || first.warp() != warp) {
+                    kept = first;
+                }
+            }
+            if !kept.is_none() || !also.is_none() {
+                if self.also.is_empty() {
+                    self.also.resize(self.writes.len(), Stamp::NONE);
+                }
+                self.also[g] = kept;
+            }
+        } else if let Some(also) = self.also.get_mut(g) {
+            *also = Stamp::NONE;
+        }
+        if check_readers && !self.readers.is_empty() {
+            self.check_readers(threads, g, own, floor, out);
+        }
+        self.writes[g] = own;
+    }
+
+    /// Checks the readers of a granule against a write, and forgets those that are ordered before it.
+    fn check_readers(&mut self, threads: &Threads, g: usize, own: Stamp, floor: u32, out: &mut Vec<Conflict>) {
+        let (block, warp, lane, limit) = (threads.block, own.warp(), own.lane(), u64::from(floor + 1) << TIME);
+        let readers = self.readers[g];
+        if readers.stamp.0 < limit {
+            return;
+        }
+        let shift = self.shift;
+        let mut check = |stamp: Stamp, mask: u32| -> u32 {
+            let mut kept = 0;
+            for l in lanes(mask) {
+                let first = stamp.with_lane(l);
+                if threads.ordered_here(first, warp, lane) {
+                    continue;
+                }
+                if races(first, block, own, block) {
+                    out.push(Conflict {
+                        first_block: block,
+                        first,
+                        second: own,
+                        address: (g as u64) << shift,
+                        same_value: false,
+                    });
+                } else {
+                    kept |= 1 << l;
+                }
+            }
+            kept
+        };
+        let kept = check(readers.stamp, readers.lanes);
+        let mut rest = Vec::new();
+        if readers.more != 0
+            && let Some(more) = self.more.get_mut(readers.more as usize - 1)
+        {
+            rest = std::mem::take(more);
+            rest.retain_mut(|(stamp, mask)| {
+                if stamp.0 < limit {
+                    return false;
+                }
+                *mask = check(*stamp, *mask);
+                *mask != 0
+            });
+        }
+        if kept == 0 && rest.is_empty() {
+            self.readers[g] = Readers::default();
+            return;
+        }
+        let (stamp, lanes) = if kept != 0 { (readers.stamp, kept) } else { rest.remove(0) };
+        self.readers[g] = Readers { stamp, lanes, more: readers.more };
+        if readers.more != 0
+            && let Some(more) = self.more.get_mut(readers.more as usize - 1)
+        {
+            *more = rest;
+        }
+    }
+
+    #[inline(never)]
+    fn enter_log(&mut self, floor: u32) {
+        if self.log.is_empty() {
+            return;
+        }
+        if self.readers.is_empty() {
+            self.readers.resize(self.writes.len(), Readers::default());
+        }
+        let limit = u64::from(floor + 1) << TIME;
+        let log = std::mem::take(&mut self.log);
+        let scattered = std::mem::take(&mut self.scattered);
+        for read in &log {
+            if read.stamp.0 < limit {
+                continue;
+            }
+            match read.shape {
+                Shape::Point => {
+                    for g in self.granules(read.at, read.bytes) {
+                        self.enter(g, read.stamp, read.mask, limit);
+                    }
+                }
+                Shape::Row => {
+                    for l in lanes(read.mask) {
+                        for g in self.granules(read.at + l as u32 * read.bytes, read.bytes) {
+                            self.enter(g, read.stamp, 1 << l, limit);
+                        }
+                    }
+                }
+                Shape::Scattered => {
+                    for l in lanes(read.mask) {
+                        for g in self.granules(scattered[read.at as usize][l], read.bytes) {
+                            self.enter(g, read.stamp, 1 << l, limit);
+                        }
+                    }
+                }
+            }
+        }
+        self.log = log;
+        self.log.clear();
+        self.scattered = scattered;
+        self.scattered.clear();
+    }
+
+    /// Adds readers to a granule. A lane's later read takes the place of its earlier one, unless it is strong and
+    /// the earlier one weak.
+    fn enter(&mut self, g: usize, stamp: Stamp, mask: u32, limit: u64) {
+        // Two reads are alike if all but the instruction agree.
+        const INSTRUCTION: u64 = (1 << 30) - (1 << 10);
+        let alike = |a: Stamp, b: Stamp| (a.0 | INSTRUCTION | 31) == (b.0 | INSTRUCTION | 31);
+        let replaces = |old: Stamp| {
+            old.warp() == stamp.warp()
+                && old.is_agent() == stamp.is_agent()
+                && (stamp.strength() == Strength::Weak || old.strength() != Strength::Weak)
+        };
+        let slot = &mut self.readers[g];
+        if slot.stamp.0 < limit {
+            *slot = Readers { stamp, lanes: mask, more: 0 };
+            return;
+        }
+        if alike(slot.stamp, stamp) {
+            slot.lanes |= mask;
+            return;
+        }
+        if replaces(slot.stamp) {
+            slot.lanes &= !mask;
+            if slot.lanes == 0 && slot.more == 0 {
+                *slot = Readers { stamp, lanes: mask, more: 0 };
+                return;
+            }
+        }
+        if slot.more == 0 {
+            self.more.push(Vec::new());
+            slot.more = self.more.len() as u32;
+        }
+        let list = &mut self.more[slot.more as usize - 1];
+        let mut merged = false;
+        list.retain_mut(|(old, lanes)| {
+            if alike(*old, stamp) {
+                *lanes |= mask;
+                merged = true;
+            } else if replaces(*old) {
+                *lanes &= !mask;
+            }
+            *lanes != 0
+        });
+        if !merged {
+            list.push((stamp, mask));
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! One access in a shadow word: who, when, where, how.
+//!
+//! | bits | field |
+//! |---|---|
+//! | 63 | made by the thread's asynchronous agent |
+//! | 34-62 | time of the warp (or of its agent) at the access; 0 in an empty word |
+//! | 32-33 | strength |
+//! | 30-31 | operation |
+//! | 10-29 | instruction |
+//! | 5-9, 0-4 | warp, lane |
+//!
+//! The time is high, so `stamp < (floor + 1) << TIME` is "before the last block-wide barrier, or empty", and the
+//! agent's bit is highest, so that an agent's stamp always fails that test and is looked at properly.
+
+use super::event::{Access, Op, Side, Strength};
+
+pub const TIME: u32 = 34;
+pub const MAX_TIME: u32 = (1 << 29) - 1;
+const MAX_PC: u32 = (1 << 20) - 1;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Stamp(pub u64);
+
+impl Stamp {
+    pub const NONE: Stamp = Stamp(0);
+
+    /// The stamp of lane 0; the other lanes' are this plus the lane.
+    #[inline(always)]
+    pub fn new(access: &Access, warp: u32, time: u32, agent: bool) -> Stamp {
+        debug_assert!(warp < 32 && time <= MAX_TIME);
+        Stamp(
+            (agent as u64) << 63
+                | (time as u64) << TIME
+                | (access.strength() as u64) << 32
+                | (access.op as u64) << 30
+                | (access.pc.min(MAX_PC) as u64) << 10
+                | (warp as u64) << 5,
+        )
+    }
+
+    #[inline(always)]
+    pub fn with_lane(self, lane: usize) -> Stamp {
+        Stamp(self.0 & !31 | lane as u64)
+    }
+
+    #[inline(always)]
+    pub fn is_none(self) -> bool {
+        self.0 == 0
+    }
+
+    #[inline(always)]
+    pub fn lane(self) -> usize {
+        (self.0 & 31) as usize
+    }
+
+    #[inline(always)]
+    pub fn warp(self) -> usize {
+        (self.0 >> 5 & 31) as usize
+    }
+
+    #[inline(always)]
+    pub fn time(self) -> u32 {
+        (self.0 >> TIME) as u32 & MAX_TIME
+    }
+
+    #[inline(always)]
+    pub fn is_agent(self) -> bool {
+        self.0 >> 63 == 1
+    }
+
+    pub fn pc(self) -> u32 {
+        (self.0 >> 10) as u32 & MAX_PC
+    }
+
+    #[inline(always)]
+    pub fn op(self) -> Op {
+        match self.0 >> 30 & 3 {
+            0 => Op::Read,
+            1 => Op::Write,
+            _ => Op::Atomic,
+        }
+    }
+
+    #[inline(always)]
+    pub fn strength(self) -> Strength {
+        match self.0 >> 32 & 3 {
+            0 => Strength::Weak,
+            1 => Strength::Block,
+            _ => Strength::Device,
+        }
+    }
+
+    pub fn side(self, block: u32) -> Side {
+        Side {
+            block,
+            warp: self.warp() as u32,
+            lane: self.lane() as u32,
+            pc: self.pc(),
+            op: self.op(),
+            asynchronous: self.is_agent(),
+            strength: self.strength(),
+        }
+    }
+}

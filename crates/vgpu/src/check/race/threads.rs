@@ -1,0 +1,656 @@
+//! What every thread of a block knows of every other access: the happens-before relation.
+//!
+//! Knowledge is kept where most threads share it: once for the block, once per warp, and per lane only while lanes
+//! of a warp differ. A warp has one time for all its lanes; it moves on whenever one of them publishes something, so
+//! accesses before and after carry different times. A block-wide barrier sets all times to one value and raises the
+//! block's floor to what they were: everything stamped at or below the floor is ordered before everything to come.
+
+use super::clock::{AGENTS, Blocks, Known, lanes};
+use super::event::Strength;
+use super::stamp::{MAX_TIME, Stamp};
+
+/// One kind of knowledge in three layers; a thread has the union of its block's, its warp's and its own.
+#[derive(Debug, Default)]
+struct Layers {
+    block: Known,
+    warps: Vec<WarpLayer>,
+}
+
+#[derive(Debug, Default)]
+struct WarpLayer {
+    all: Known,
+    lanes: Option<Box<[Known; 32]>>,
+    /// Something is here that the block's layer may lack.
+    used: bool,
+}
+
+impl Layers {
+    fn start(&mut self, warps: usize) {
+        self.block.clear();
+        self.warps.truncate(warps);
+        for warp in &mut self.warps {
+            warp.clear();
+        }
+        self.warps.resize_with(warps, WarpLayer::default);
+    }
+
+    /// Gives `news` to the lanes of `mask`; `live` are all the lanes there are.
+    fn learn(&mut self, warp: usize, mask: u32, live: u32, news: &Known) {
+        let layer = &mut self.warps[warp];
+        layer.used = true;
+        if mask & live == live {
+            layer.all.join(news);
+        } else {
+            let own = layer.lanes.get_or_insert_with(Box::default);
+            for l in lanes(mask) {
+                own[l].join(news);
+            }
+        }
+    }
+
+    /// What the lanes of `mask` know between them.
+    fn view(&self, warp: usize, mask: u32) -> Known {
+        let mut known = self.block.clone();
+        let layer = &self.warps[warp];
+        if layer.used {
+            known.join(&layer.all);
+            if let Some(own) = &layer.lanes {
+                for l in lanes(mask) {
+                    known.join(&own[l]);
+                }
+            }
+        }
+        known
+    }
+
+    fn sync_warp(&mut self, warp: usize, mask: u32, live: u32) {
+        let layer = &mut self.warps[warp];
+        let Some(own) = &mut layer.lanes else { return };
+        let mut joint = Known::default();
+        for l in lanes(mask) {
+            joint.join(&own[l]);
+        }
+        if mask & live == live {
+            layer.all.join(&joint);
+            layer.lanes = None;
+        } else {
+            for l in lanes(mask) {
+                own[l] = joint.clone();
+            }
+        }
+    }
+
+    fn sync_block(&mut self) {
+        for layer in self.warps.iter_mut().filter(|layer| layer.used) {
+            self.block.join(&layer.all);
+            for own in layer.lanes.iter().flat_map(|own| own.iter()) {
+                self.block.join(own);
+            }
+            layer.clear();
+        }
+    }
+
+    fn any(&self, warp: usize, lane: usize, test: impl Fn(&Known) -> bool) -> bool {
+        let layer = &self.warps[warp];
+        test(&self.block)
+            || layer.used && (test(&layer.all) || layer.lanes.as_ref().is_some_and(|own| test(&own[lane])))
+    }
+}
+
+impl WarpLayer {
+    fn clear(&mut self) {
+        if self.used {
+            self.all.clear();
+            self.lanes = None;
+            self.used = false;
+        }
+    }
+}
+
+/// What a lane has read from flags but not yet taken over, for want of an acquire.
+#[derive(Clone, Debug, Default)]
+struct Pending {
+    /// Taken over by a fence of block scope or wider.
+    block: Blocks,
+    /// Taken over by a fence of device scope.
+    device: Blocks,
+    /// A fence came, but too narrow for some of it.
+    narrow_fence: bool,
+}
+
+#[derive(Debug)]
+struct Warp {
+    live: u32,
+    time: u32,
+    /// All lanes know each other up to here (a `__syncwarp` of the whole warp).
+    synced: u32,
+    /// Beyond that: what each lane (row) knows of each other, once parts of the warp have synchronised.
+    pairs: Option<Box<[[u32; 32]; 32]>>,
+    /// Time of the asynchronous agents: moves on with every commit.
+    agent_time: u32,
+    /// Up to which time of its own agent each lane has waited.
+    waited: [u32; 32],
+    waited_news: bool,
+    /// Groups not yet waited for by all their lanes: time and lanes.
+    groups: Vec<(u32, u32)>,
+    /// Time of each lane's last fence, of block and of device scope.
+    fenced: [[u32; 32]; 2],
+    fenced_news: bool,
+    pending: Option<Box<[Pending; 32]>>,
+    /// Strong writes of other threads these lanes have read, newest last: to tell why a race is one.
+    observed: Vec<(u32, Stamp)>,
+    /// What was published to them with a scope that does not reach them.
+    too_narrow: Blocks,
+}
+
+impl Warp {
+    fn new(live: u32) -> Warp {
+        Warp {
+            live,
+            time: 1,
+            synced: 0,
+            pairs: None,
+            agent_time: 1,
+            waited: [0; 32],
+            waited_news: false,
+            groups: Vec::new(),
+            fenced: [[0; 32]; 2],
+            fenced_news: false,
+            pending: None,
+            observed: Vec::new(),
+            too_narrow: Blocks::default(),
+        }
+    }
+}
+
+/// A named barrier between its first arrival and its completion.
+#[derive(Debug, Default)]
+struct Named {
+    waiting: Vec<(usize, u32)>,
+    /// From those that arrived without waiting.
+    early: bool,
+    known: Known,
+    fenced: [Known; 2],
+}
+
+/// Why a lane lacks knowledge it nearly had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gap {
+    None,
+    Release,
+    Acquire,
+    Scope,
+}
+
+/// Number of strong writes remembered per warp, for explanations only.
+const OBSERVED: usize = 16;
+
+#[derive(Debug, Default)]
+pub struct Threads {
+    pub block: u32,
+    warps: Vec<Warp>,
+    known: Layers,
+    /// What a strong write publishes: knowledge at the last fence of block scope, and of device scope. It travels
+    /// through barriers too: "all write, all fence, barrier, one raises the flag" is sound on hardware.
+    fenced: [Layers; 2],
+    fences_used: bool,
+    barriers: Vec<Named>,
+    /// Whether any thread knows anything of another block.
+    knows_others: bool,
+    /// Times are used up: nothing is ordered or unordered any more, and nothing is reported.
+    pub exhausted: bool,
+}
+
+impl Threads {
+    pub fn start(&mut self, block: u32, threads: u32) {
+        let count = threads.div_ceil(32).clamp(1, 32) as usize;
+        self.block = block;
+        self.warps.clear();
+        for w in 0..count {
+            let lanes = threads.saturating_sub(w as u32 * 32).min(32);
+            self.warps.push(Warp::new(if lanes == 32 { u32::MAX } else { (1 << lanes) - 1 }));
+        }
+        self.known.start(count);
+        for layers in &mut self.fenced {
+            layers.start(count);
+        }
+        self.fences_used = false;
+        self.knows_others = false;
+        self.barriers.clear();
+        self.exhausted = false;
+    }
+
+    pub fn exit(&mut self, warp: usize, mask: u32) {
+        self.warps[warp].live &= !mask;
+    }
+
+    #[inline(always)]
+    pub fn time(&self, warp: usize) -> u32 {
+        self.warps[warp].time
+    }
+
+    #[inline(always)]
+    pub fn agent_time(&self, warp: usize) -> u32 {
+        self.warps[warp].agent_time
+    }
+
+    #[inline(always)]
+    pub fn floor(&self) -> u32 {
+        self.known.block.own.floor
+    }
+
+    #[inline(always)]
+    pub fn knows_other_blocks(&self) -> bool {
+        self.knows_others
+    }
+
+    fn tick(&mut self, warp: usize) {
+        let time = &mut self.warps[warp].time;
+        if *time == MAX_TIME {
+            self.exhausted = true;
+        } else {
+            *time += 1;
+        }
+    }
+
+    fn tick_agent(&mut self, warp: usize) {
+        let time = &mut self.warps[warp].agent_time;
+        if *time == MAX_TIME {
+            self.exhausted = true;
+        } else {
+            *time += 1;
+        }
+    }
+
+    /// Whether an access of this block happens before what `lane` of `warp` does now.
+    #[inline]
+    pub fn ordered_here(&self, stamp: Stamp, warp: usize, lane: usize) -> bool {
+        let (from, at, time) = (stamp.warp(), stamp.lane(), stamp.time());
+        if stamp.is_agent() {
+            if from == warp && at == lane && self.warps[warp].waited[lane] >= time {
+                return true;
+            }
+            return self.known.any(warp, lane, |k| k.own.knows(AGENTS + from, at, time));
+        }
+        if time <= self.floor() {
+            return true;
+        }
+        if from == warp {
+            let w = &self.warps[warp];
+            if at == lane || w.synced >= time || w.pairs.as_ref().is_some_and(|p| p[lane][at] >= time) {
+                return true;
+            }
+        }
+        self.known.any(warp, lane, |k| k.own.knows(from, at, time))
+    }
+
+    /// The same for an access of any block.
+    #[inline]
+    pub fn ordered(&self, block: u32, stamp: Stamp, warp: usize, lane: usize) -> bool {
+        if block == self.block {
+            return self.ordered_here(stamp, warp, lane);
+        }
+        let entity = stamp.warp() + if stamp.is_agent() { AGENTS } else { 0 };
+        self.known.any(warp, lane, |k| {
+            k.others.get(block).is_some_and(|clock| clock.knows(entity, stamp.lane(), stamp.time()))
+        })
+    }
+
+    /// Whether every thread of the block has the access behind it.
+    pub fn known_to_all(&self, stamp: Stamp) -> bool {
+        let entity = stamp.warp() + if stamp.is_agent() { AGENTS } else { 0 };
+        self.known.block.own.knows(entity, stamp.lane(), stamp.time())
+    }
+
+    /// Whether the thread that started an asynchronous access of this block has waited for it.
+    pub fn waited_for(&self, stamp: Stamp) -> bool {
+        self.warps[stamp.warp()].waited[stamp.lane()] >= stamp.time()
+    }
+
+    /// Everything that happens before the next step of any lane of `mask`, their own accesses included.
+    fn release(&self, warp: usize, mask: u32) -> Known {
+        let mut known = self.known.view(warp, mask);
+        let w = &self.warps[warp];
+        if w.synced > known.own.floor {
+            known.own.learn_entity(warp, w.synced);
+        }
+        if let Some(pairs) = &w.pairs {
+            for l in lanes(mask) {
+                known.own.learn_lanes(warp, u32::MAX, w.live, &pairs[l]);
+            }
+        }
+        known.own.learn_lanes(warp, mask, w.live, &[w.time; 32]);
+        if w.waited_news {
+            known.own.learn_lanes(AGENTS + warp, mask, w.live, &w.waited);
+        }
+        known
+    }
+
+    /// What the lanes of `mask` have fenced at a scope, each its own accesses.
+    fn fenced_view(&self, scope: usize, warp: usize, mask: u32) -> Known {
+        let mut known = self.fenced[scope].view(warp, mask);
+        let w = &self.warps[warp];
+        known.own.learn_lanes(warp, mask, w.live, &w.fenced[scope]);
+        known
+    }
+
+    pub fn sync_warp(&mut self, warp: usize, mask: u32) {
+        let w = &mut self.warps[warp];
+        let live = w.live;
+        if w.waited_news {
+            let mut news = Known::default();
+            news.own.learn_lanes(AGENTS + warp, mask, live, &w.waited);
+            self.known.learn(warp, mask, live, &news);
+        }
+        if w.fenced_news {
+            for scope in 0..2 {
+                let mut news = Known::default();
+                news.own.learn_lanes(warp, mask, live, &w.fenced[scope]);
+                self.fenced[scope].learn(warp, mask, live, &news);
+            }
+        }
+        if mask & live == live {
+            w.synced = w.time;
+            w.pairs = None;
+        } else {
+            let known = w.synced;
+            let pairs = w.pairs.get_or_insert_with(|| Box::new([[known; 32]; 32]));
+            let mut joint = [0; 32];
+            for l in lanes(mask) {
+                for (to, from) in joint.iter_mut().zip(&pairs[l]) {
+                    *to = (*to).max(*from);
+                }
+            }
+            for l in lanes(mask) {
+                joint[l] = w.time;
+            }
+            for l in lanes(mask) {
+                pairs[l] = joint;
+            }
+        }
+        self.known.sync_warp(warp, mask, live);
+        if self.fences_used {
+            for layers in &mut self.fenced {
+                layers.sync_warp(warp, mask, live);
+            }
+        }
+        self.tick(warp);
+    }
+
+    fn sync_block(&mut self) {
+        let mut floor = 0;
+        for (i, w) in self.warps.iter_mut().enumerate() {
+            floor = floor.max(w.time);
+            if w.waited_news {
+                self.known.block.own.learn_lanes(AGENTS + i, w.live, w.live, &w.waited);
+            }
+            if w.fenced_news {
+                for scope in 0..2 {
+                    self.fenced[scope].block.own.learn_lanes(i, w.live, w.live, &w.fenced[scope]);
+                }
+            }
+            w.waited_news = false;
+            w.fenced_news = false;
+            w.pairs = None;
+        }
+        self.known.block.own.floor = floor;
+        self.known.sync_block();
+        if self.fences_used {
+            for layers in &mut self.fenced {
+                layers.sync_block();
+            }
+        }
+        if floor == MAX_TIME {
+            self.exhausted = true;
+            return;
+        }
+        for w in &mut self.warps {
+            w.time = floor + 1;
+        }
+    }
+
+    /// Lanes reach a named barrier, to wait there or only to be counted.
+    pub fn arrive(&mut self, barrier: usize, warp: usize, mask: u32, waits: bool) {
+        if self.barriers.len() <= barrier {
+            self.barriers.resize_with(barrier + 1, Named::default);
+        }
+        if waits {
+            // A waiting lane does nothing more, so what it knows can be taken when the barrier completes.
+            self.barriers[barrier].waiting.push((warp, mask));
+            return;
+        }
+        let known = self.release(warp, mask);
+        let fenced = if self.fences_used { [0, 1].map(|s| self.fenced_view(s, warp, mask)) } else { Default::default() };
+        let named = &mut self.barriers[barrier];
+        named.early = true;
+        named.known.join(&known);
+        for (to, from) in named.fenced.iter_mut().zip(&fenced) {
+            to.join(from);
+        }
+        self.tick(warp);
+    }
+
+    /// The barrier has all its arrivals and lets go whoever waits. True if it held every live thread of the block.
+    pub fn complete(&mut self, barrier: usize) -> bool {
+        let Some(named) = self.barriers.get_mut(barrier) else { return false };
+        let mut named = std::mem::take(named);
+        let mut arrived = [0u32; 32];
+        for &(warp, mask) in &named.waiting {
+            arrived[warp] |= mask;
+        }
+        if !named.early && self.warps.iter().zip(arrived).all(|(w, arrived)| arrived & w.live == w.live) {
+            self.sync_block();
+            named.waiting.clear();
+            self.barriers[barrier] = named;
+            return true;
+        }
+        for (warp, mask) in arrived.into_iter().enumerate().filter(|(_, mask)| *mask != 0) {
+            named.known.join(&self.release(warp, mask));
+            if self.fences_used {
+                for scope in 0..2 {
+                    named.fenced[scope].join(&self.fenced_view(scope, warp, mask));
+                }
+            }
+            self.tick(warp);
+        }
+        for (warp, mask) in arrived.into_iter().enumerate().filter(|(_, mask)| *mask != 0) {
+            let live = self.warps[warp].live;
+            self.known.learn(warp, mask, live, &named.known);
+            if self.fences_used {
+                for scope in 0..2 {
+                    self.fenced[scope].learn(warp, mask, live, &named.fenced[scope]);
+                }
+            }
+        }
+        false
+    }
+
+    pub fn fence(&mut self, warp: usize, mask: u32, reach: Strength) {
+        self.acquire_pending(warp, mask, reach);
+        self.fences_used = true;
+        let live = self.warps[warp].live;
+        let uniform =
+            mask & live == live && self.warps[warp].pairs.is_none() && self.known.warps[warp].lanes.is_none();
+        let scopes = if reach == Strength::Device { 0..2 } else { 0..1 };
+        for scope in scopes {
+            if uniform {
+                let mut known = self.known.view(warp, 0);
+                known.own.learn_entity(warp, self.warps[warp].synced);
+                self.fenced[scope].learn(warp, mask, live, &known);
+            } else {
+                for l in lanes(mask) {
+                    let known = self.release(warp, 1 << l);
+                    self.fenced[scope].learn(warp, 1 << l, live, &known);
+                }
+            }
+            let w = &mut self.warps[warp];
+            w.fenced_news = true;
+            for l in lanes(mask) {
+                w.fenced[scope][l] = w.time;
+            }
+        }
+        self.tick(warp);
+    }
+
+    /// What a strong write of the lane publishes to its block and to the device: what it has fenced, or all it
+    /// knows where the write itself releases. `reach` is the write's own scope.
+    pub fn publish(&mut self, warp: usize, lane: usize, releases: bool, reach: Strength) -> (Blocks, Blocks) {
+        if releases {
+            let all = self.release(warp, 1 << lane).published(self.block);
+            self.tick(warp);
+            return if reach == Strength::Device { (all.clone(), all) } else { (all, Blocks::default()) };
+        }
+        if !self.fences_used {
+            return Default::default();
+        }
+        let block = self.fenced_view(0, warp, 1 << lane).published(self.block);
+        let device = if reach == Strength::Device {
+            self.fenced_view(1, warp, 1 << lane).published(self.block)
+        } else {
+            Blocks::default()
+        };
+        (block, device)
+    }
+
+    /// Everything the lanes of `mask` know, handed on through an object of the block such as an mbarrier.
+    pub fn hand_over(&mut self, warp: usize, mask: u32, to: &mut Known) {
+        to.join(&self.release(warp, mask));
+        self.tick(warp);
+    }
+
+    pub fn receive(&mut self, warp: usize, mask: u32, news: &Known) {
+        if !news.is_empty() {
+            let live = self.warps[warp].live;
+            self.known.learn(warp, mask, live, news);
+        }
+    }
+
+    /// A lane has read a flag with these publications; `acquires` if the read itself is an acquire.
+    pub fn observe(&mut self, warp: usize, lane: usize, acquires: bool, block: &Blocks, device: &Blocks) {
+        if block.is_empty() && device.is_empty() {
+            return;
+        }
+        self.knows_others = true;
+        let own = self.block;
+        if acquires {
+            let mut news = Known::default();
+            news.receive(own, block);
+            news.receive(own, device);
+            let live = self.warps[warp].live;
+            self.known.learn(warp, 1 << lane, live, &news);
+        } else {
+            let pending = &mut self.warps[warp].pending.get_or_insert_with(Box::default)[lane];
+            pending.block.join(block);
+            pending.device.join(device);
+        }
+    }
+
+    fn acquire_pending(&mut self, warp: usize, mask: u32, reach: Strength) {
+        let live = self.warps[warp].live;
+        let Some(pending) = &mut self.warps[warp].pending else { return };
+        for l in lanes(mask) {
+            let mut news = Known::default();
+            news.receive(self.block, &pending[l].block);
+            if reach == Strength::Device {
+                news.receive(self.block, &pending[l].device);
+                pending[l] = Pending::default();
+            } else {
+                pending[l].narrow_fence |= !pending[l].device.is_empty();
+            }
+            if !news.is_empty() {
+                self.known.learn(warp, 1 << l, live, &news);
+            }
+        }
+        if pending.iter().all(|p| p.block.is_empty() && p.device.is_empty()) {
+            self.warps[warp].pending = None;
+        }
+    }
+
+    /// Remembers, for explanations, a strong write that a lane of `warp` has read.
+    pub fn note_observed(&mut self, warp: usize, block: u32, stamp: Stamp) {
+        let w = &mut self.warps[warp];
+        if w.observed.last() == Some(&(block, stamp)) {
+            return;
+        }
+        if w.observed.len() >= OBSERVED {
+            w.observed.remove(0);
+        }
+        w.observed.push((block, stamp));
+    }
+
+    /// Remembers, for explanations, what a flag told to threads of another block only.
+    pub fn note_narrow(&mut self, warp: usize, published: &Blocks) {
+        self.warps[warp].too_narrow.join(published);
+    }
+
+    /// Whether flags the block has read would have ordered the access, had they been fenced properly.
+    pub fn gap(&self, block: u32, stamp: Stamp) -> Gap {
+        let entity = stamp.warp() + if stamp.is_agent() { AGENTS } else { 0 };
+        let told = |b: &Blocks| b.get(block).is_some_and(|c| c.knows(entity, stamp.lane(), stamp.time()));
+        let mut gap = Gap::None;
+        for w in &self.warps {
+            if told(&w.too_narrow) {
+                return Gap::Scope;
+            }
+            for p in w.pending.iter().flat_map(|p| p.iter()) {
+                if told(&p.device) || told(&p.block) {
+                    return if p.narrow_fence { Gap::Scope } else { Gap::Acquire };
+                }
+            }
+            let announced = |&(b, flag): &(u32, Stamp)| {
+                let same = flag.warp() == stamp.warp() && flag.lane() == stamp.lane();
+                b == block && (flag.time() > stamp.time() || same && flag.time() == stamp.time())
+            };
+            if w.observed.iter().any(announced) {
+                gap = Gap::Release;
+            }
+        }
+        gap
+    }
+
+    pub fn commit(&mut self, warp: usize, mask: u32) {
+        let w = &mut self.warps[warp];
+        w.groups.push((w.agent_time, mask));
+        self.tick_agent(warp);
+    }
+
+    /// Lanes wait until at most `keep` of their newest groups are under way.
+    pub fn wait(&mut self, warp: usize, mask: u32, keep: u32) {
+        let w = &mut self.warps[warp];
+        for l in lanes(mask) {
+            let mut kept = 0;
+            for &(time, of) in w.groups.iter().rev() {
+                if of >> l & 1 == 0 {
+                    continue;
+                }
+                if kept == keep {
+                    w.waited[l] = w.waited[l].max(time);
+                    break;
+                }
+                kept += 1;
+            }
+        }
+        w.waited_news = true;
+        let waited = &w.waited;
+        w.groups.retain(|&(time, of)| lanes(of).any(|l| waited[l] < time));
+    }
+
+    /// Lanes wait for everything they have started.
+    pub fn wait_all(&mut self, warp: usize, mask: u32) {
+        let w = &mut self.warps[warp];
+        for l in lanes(mask) {
+            w.waited[l] = w.agent_time;
+        }
+        w.waited_news = true;
+        let waited = &w.waited;
+        w.groups.retain(|&(time, of)| lanes(of).any(|l| waited[l] < time));
+        self.tick_agent(warp);
+    }
+
+    /// Closes what the agents of the warp have started so far under one time, without making it a group.
+    pub fn mark(&mut self, warp: usize) -> u32 {
+        let time = self.warps[warp].agent_time;
+        self.tick_agent(warp);
+        time
+    }
+}
