@@ -92,26 +92,33 @@ impl Output {
 pub fn reference(name: &str, args: &[Arg]) -> Option<Vec<Output>> {
     let a = Args(args);
     let answer: fn(&Args) -> Vec<Output> = match name {
+        "assert_passing" => assert_passing,
         "atomics_all" => atomics_all,
         "ballot_compaction" => ballot_compaction,
         "benign_same_value" => benign_same_value,
+        "bf16x2_math" => bf16x2_math,
         "bfs_frontier" => bfs_frontier,
         "bignum_carry" => bignum_carry,
         "bit_tricks" => bit_tricks,
         "bitonic_sort" => bitonic_sort,
+        "block_scope_counters" => block_scope_counters,
         "block_sum_shuffle" => block_sum_shuffle,
         "branch_table" => branch_table,
+        "byte_neighbours" => byte_neighbours,
         "cg_block_reduce" => cg_block_reduce,
         "cg_coalesced_filter" => cg_coalesced_filter,
         "cg_memcpy_async" => cg_memcpy_async,
+        "cg_partitions" => cg_partitions,
         "cg_tile_scan_f32" => cg_tile_scan_f32,
         "chacha20_blocks" => chacha20_blocks,
         "cholesky_f64" => cholesky_f64,
+        "clock_and_ids" => clock_and_ids,
         "constant_convolution" => constant_convolution,
         "copy_vector_prefetch" => copy_vector_prefetch,
         "cp_async_double_buffer" => |a| vec![gemm(a, "A", "B", "C", 1e-4, 1e-5)],
         "cp_async_three_stages" => cp_async_three_stages,
         "cub_block_load_exchange" => cub_block_load_exchange,
+        "cub_block_misc" => cub_block_misc,
         "cub_block_radix_sort" => cub_block_radix_sort,
         "cub_block_reduce" => cub_block_reduce,
         "cub_block_scan" => cub_block_scan,
@@ -119,6 +126,7 @@ pub fn reference(name: &str, args: &[Arg]) -> Option<Vec<Output>> {
         "cuda_barrier_handover" => cuda_barrier_handover,
         "cuda_pipeline_stages" => cuda_pipeline_stages,
         "embedding_gather" => embedding_gather,
+        "fence_relaxed_flag" => fence_relaxed_flag,
         "fft_shared" => fft_shared,
         "flash_attention_mma" => flash_attention_mma,
         "flash_attention_wmma" => flash_attention_wmma,
@@ -127,12 +135,15 @@ pub fn reference(name: &str, args: &[Arg]) -> Option<Vec<Output>> {
         "gemm_bf16_scalar" => gemm_bf16_scalar,
         "gemm_int8_dp4a" => gemm_int8_dp4a,
         "gemv_int4" => gemv_int4,
+        "global_exchange_in_block" => global_exchange_in_block,
         "grid3d_indices" => grid3d_indices,
         "grid_barrier_jacobi" => grid_barrier_jacobi,
         "half2_math" => half2_math,
+        "half_warp_branches" => half_warp_branches,
         "hgemm_half2" => |a| vec![gemm(a, "A", "B", "C", 0.06, 0.0)],
         "histogram_match_any" => histogram_match_any,
         "histogram_shared" => histogram_shared,
+        "inline_ptx_forms" => inline_ptx_forms,
         "int64_arithmetic" => int64_arithmetic,
         "kmeans_assign" => kmeans_assign,
         "layernorm_rows" => layernorm_rows,
@@ -158,7 +169,9 @@ pub fn reference(name: &str, args: &[Arg]) -> Option<Vec<Output>> {
                 gemm_t(a, "A4", "B5", "C45", 0.03, 2e-3),
             ]
         },
-        "mma_gemm_k8" => |a| vec![gemm_t(a, "Ah", "Bh", "H", 1e-4, 1e-5), gemm_t(a, "Af", "Bf", "F", 1e-4, 1e-5)],
+        "mma_gemm_k8" => {
+            |a| vec![gemm_t(a, "Ah", "Bh", "H", 1e-4, 1e-5), gemm_t(a, "Af", "Bf", "F", 1e-4, 1e-5)]
+        }
         "mma_gemm_s8" => mma_gemm_s8,
         "mma_gemm_tf32" => mma_gemm_tf32,
         "monte_carlo_pi" => monte_carlo_pi,
@@ -174,6 +187,7 @@ pub fn reference(name: &str, args: &[Arg]) -> Option<Vec<Output>> {
         "saxpy_grid_stride" => saxpy_grid_stride,
         "scan_block_warps" => scan_block_warps,
         "scan_decoupled_lookback" => scan_decoupled_lookback,
+        "settle_syncthreads_or" => settle_syncthreads_or,
         "sgemm_tiled" => |a| vec![gemm(a, "A", "B", "C", 1e-4, 1e-5)],
         "softmax_rows" => softmax_rows,
         "spin_lock_lists" => spin_lock_lists,
@@ -184,6 +198,7 @@ pub fn reference(name: &str, args: &[Arg]) -> Option<Vec<Output>> {
         "template_reduce" => template_reduce,
         "ticket_lock_backoff" => ticket_lock_backoff,
         "transpose_tiled" => transpose_tiled,
+        "virtual_shapes" => virtual_shapes,
         "warp_synchronous_sum" => warp_synchronous_sum,
         "warp_vote_redux" => warp_vote_redux,
         "welford_channels" => welford_channels,
@@ -401,6 +416,10 @@ fn gamma(x: f64) -> f64 {
 // ---------------------------------------------------------------------------------------------
 // One function per kernel, in alphabetical order
 
+fn assert_passing(a: &Args) -> Vec<Output> {
+    vec![exact("out", a.i("divisor").iter().map(|d| 100 / d).collect())]
+}
+
 fn atomics_all(a: &Args) -> Vec<Output> {
     let (x, k) = (a.f("x"), a.i("k"));
     let n = k.len() as i64;
@@ -442,6 +461,27 @@ fn benign_same_value(a: &Args) -> Vec<Output> {
         seen[k as usize] = 1;
     }
     vec![exact("seen", seen), exact("any", vec![1])]
+}
+
+fn bf16x2_math(a: &Args) -> Vec<Output> {
+    let columns: [fn(f64, f64) -> f64; 5] = [
+        |x, y| bf16(x * y + x),
+        |x, y| bf16(x * y + y).max(0.0),
+        f64::min,
+        |x, y| f64::max(-x, y),
+        |x, _| x.abs(),
+    ];
+    let (x, y) = (a.f("x"), a.f("y"));
+    let mut out: Vec<f64> = columns.iter().flat_map(|f| x.iter().zip(y).map(|(&x, &y)| f(x, y))).collect();
+    for i in (0..128).step_by(2) {
+        out.extend([bf16(x[i] * y[i + 1]), bf16(x[i + 1] - y[i])]);
+    }
+    let mut tolerance = vec![0.0; out.len()];
+    for x in x {
+        out.push(x.exp2());
+        tolerance.push(x.exp2() / 128.0);
+    }
+    vec![Output { name: "out", values: Values::Float(out), compare: Compare::Within(tolerance) }]
 }
 
 fn bfs_frontier(a: &Args) -> Vec<Output> {
@@ -506,7 +546,8 @@ fn bit_tricks(a: &Args) -> Vec<Output> {
         let merged = y & !mask | x << 5 & mask;
         let ffs = |v: u32| if v == 0 { 0 } else { v.trailing_zeros() + 1 };
         let pool = u64::from(y) << 32 | u64::from(x);
-        let permuted = (0..4).map(|k| ((pool >> (8 * (y >> (4 * k) & 7))) as u32 & 0xff) << (8 * k)).sum::<u32>();
+        let permuted =
+            (0..4).map(|k| ((pool >> (8 * (y >> (4 * k) & 7))) as u32 & 0xff) << (8 * k)).sum::<u32>();
         let high = (u64::from(x) * u64::from(y) >> 32) as u32;
         let high_signed = (i64::from(x as i32) * i64::from(y as i32) >> 32) as u32;
         let low24 = (x & 0xff_ffff).wrapping_mul(y & 0xff_ffff);
@@ -541,6 +582,22 @@ fn bitonic_sort(a: &Args) -> Vec<Output> {
     vec![exact("keys", keys)]
 }
 
+fn block_scope_counters(a: &Args) -> Vec<Output> {
+    let (mut evens, mut sum) = (Vec::new(), Vec::new());
+    for block in a.i("x").chunks(64) {
+        let even = || block.iter().filter(|v| *v % 2 == 0);
+        evens.push(even().count() as i64);
+        sum.push(even().sum::<i64>() + even().count() as i64);
+    }
+    let mut log: Vec<i64> = a.i("x").iter().copied().filter(|v| v % 2 == 0).collect();
+    log.resize(256, 0);
+    vec![
+        exact("evens", evens),
+        Output { name: "log", values: Values::Int(log), compare: Compare::AnyOrder },
+        exact("sum", sum),
+    ]
+}
+
 fn block_sum_shuffle(a: &Args) -> Vec<Output> {
     vec![close("sums", a.f("in").chunks(1024).map(|c| c.iter().sum()).collect(), 1e-3, 0.0)]
 }
@@ -553,6 +610,13 @@ fn branch_table(a: &Args) -> Vec<Output> {
         _ => -x,
     });
     vec![exact("out", out.collect())]
+}
+
+fn byte_neighbours(a: &Args) -> Vec<Output> {
+    vec![
+        exact("packed", a.i("x").iter().map(|v| v & 255).collect()),
+        exact("halves", a.i("x").iter().map(|v| v & 65535).collect()),
+    ]
 }
 
 fn cg_block_reduce(a: &Args) -> Vec<Output> {
@@ -575,6 +639,18 @@ fn cg_coalesced_filter(a: &Args) -> Vec<Output> {
 
 fn cg_memcpy_async(a: &Args) -> Vec<Output> {
     vec![exact("out", a.i("in").chunks(50).flat_map(|c| c.iter().rev().copied()).collect())]
+}
+
+fn cg_partitions(a: &Args) -> Vec<Output> {
+    let (mut size, mut rank, mut sum) = (Vec::new(), Vec::new(), Vec::new());
+    for warp in a.i("label").chunks(32) {
+        for (lane, l) in warp.iter().enumerate() {
+            size.push(warp.iter().filter(|m| *m == l).count() as i64);
+            rank.push(warp[..lane].iter().filter(|m| *m == l).count() as i64);
+            sum.push(warp.iter().filter(|m| (*m ^ l) & 1 == 0).sum());
+        }
+    }
+    vec![exact("size", size), exact("rank", rank), exact("sum", sum)]
 }
 
 fn cg_tile_scan_f32(a: &Args) -> Vec<Output> {
@@ -653,6 +729,10 @@ fn cholesky_f64(a: &Args) -> Vec<Output> {
     vec![close("L", out, 1e-12, 1e-12)]
 }
 
+fn clock_and_ids(a: &Args) -> Vec<Output> {
+    vec![exact("ok", vec![1; a.dims("ok")[0]])]
+}
+
 fn constant_convolution(a: &Args) -> Vec<Output> {
     let (h, w, x) = (a.n("h"), a.n("w"), a.f("in"));
     let binomial = [1.0, 4.0, 6.0, 4.0, 1.0];
@@ -686,6 +766,29 @@ fn cub_block_load_exchange(a: &Args) -> Vec<Output> {
     vec![
         exact("out", a.i("in").iter().map(|v| 3 * v - 1).collect()),
         exact("partial", a.i("in").chunks(256).map(|c| c.iter().sum()).collect()),
+    ]
+}
+
+fn cub_block_misc(a: &Args) -> Vec<Output> {
+    let (mut heads, mut diff, mut bins) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut sorted, mut below) = (Vec::new(), Vec::new());
+    for block in a.i("keys").chunks(128) {
+        for (i, v) in block.iter().enumerate() {
+            heads.push(i64::from(i == 0 || block[i - 1] != *v));
+            diff.push(if i == 0 { *v } else { v - block[i - 1] });
+        }
+        bins.extend((0..16).map(|b| block.iter().filter(|v| **v == b).count() as i64));
+        let mut keys = block.to_vec();
+        keys.sort_unstable();
+        sorted.extend(keys);
+        below.extend((0..64).map(|t| block[2 * if t < 5 { t } else { t - 5 }]));
+    }
+    vec![
+        exact("heads", heads),
+        exact("diff", diff),
+        exact("bins", bins),
+        exact("sorted", sorted),
+        exact("below", below),
     ]
 }
 
@@ -756,6 +859,12 @@ fn embedding_gather(a: &Args) -> Vec<Output> {
         }
     }
     vec![close("out", out, 1e-6, 1e-6)]
+}
+
+fn fence_relaxed_flag(a: &Args) -> Vec<Output> {
+    let x = a.i("x");
+    let doubled = (0..128).map(|i| 2 * x[if i < 32 { i } else { i - 32 }]).collect();
+    vec![exact("doubled", doubled), exact("total", vec![x.iter().map(|v| 2 * v).sum()])]
 }
 
 fn fft_shared(a: &Args) -> Vec<Output> {
@@ -868,6 +977,11 @@ fn gemv_int4(a: &Args) -> Vec<Output> {
     vec![close("y", y.collect(), 1e-3, 1e-5)]
 }
 
+fn global_exchange_in_block(a: &Args) -> Vec<Output> {
+    let rows = a.i("x").chunks(64);
+    vec![exact("out", rows.flat_map(|r| (0..64).map(|t| r[63 - t] + r[(t + 32) % 64])).collect())]
+}
+
 fn grid3d_indices(_: &Args) -> Vec<Output> {
     let mut id = Vec::new();
     for z in 0..4 {
@@ -912,6 +1026,20 @@ fn half2_math(a: &Args) -> Vec<Output> {
     vec![Output { name: "out", values: Values::Float(want), compare: Compare::Within(tolerance) }]
 }
 
+fn half_warp_branches(a: &Args) -> Vec<Output> {
+    let (mut out, mut both) = (Vec::new(), Vec::new());
+    for block in a.i("x").chunks(96) {
+        let results = [0, 1, 2, 3].map(|h| {
+            let half = &block[h * 16..h * 16 + 16];
+            if h % 2 == 0 { half.iter().sum::<i64>() } else { *half.iter().max().expect("lanes") }
+        });
+        both.push(results.iter().sum());
+        out.extend(results);
+        out.extend([-1, -1]);
+    }
+    vec![exact("out", out), exact("both", both)]
+}
+
 fn histogram_match_any(a: &Args) -> Vec<Output> {
     let mut bins = a.i("bins").to_vec();
     for &k in a.i("keys") {
@@ -928,6 +1056,37 @@ fn histogram_shared(a: &Args) -> Vec<Output> {
         }
     }
     vec![exact("bins", bins)]
+}
+
+fn inline_ptx_forms(a: &Args) -> Vec<Output> {
+    let (x, y) = (a.i("x"), a.f32s("y"));
+    let mut out = Vec::new();
+    for t in 0..64 {
+        if t & 1 == 1 && t >= 32 {
+            out.extend([0; 10]);
+            continue;
+        }
+        let (p, q, r) = (x[t] as u32, x[t ^ 1] as u32, x[t ^ 2] as u32);
+        let top = p >> (q & 31);
+        let dot =
+            |half: u32, byte: u32| i64::from((p >> (16 * half)) as i16) * i64::from(q >> (8 * byte) & 0xff);
+        let pair = u64::from(q) << 32 | u64::from(p);
+        let borrow = u32::from(p < q);
+        out.extend(ints([
+            p & q | p & r | q & r,
+            if (r as i32) >= 0 { p } else { q },
+            u32::from(p & 7 == 0),
+            if (y[t] * 1e-38_f32).is_subnormal() { 1 } else { 2 },
+            if top == 0 { u32::MAX } else { 31 - top.leading_zeros() },
+            r.wrapping_add((dot(0, 0) + dot(1, 1)) as u32),
+            (pair >> (8 * (r & 3))) as u32,
+            p.wrapping_sub(q) ^ q.wrapping_sub(p).wrapping_sub(borrow),
+            if y[t] > 0.5 { u32::MAX } else { 0 },
+            0b011,
+        ]));
+    }
+    let acc = x.iter().fold(0_u32, |s, v| s.wrapping_add(*v as u32));
+    vec![exact("out", out), exact("acc", vec![i64::from(acc)])]
 }
 
 fn int64_arithmetic(a: &Args) -> Vec<Output> {
@@ -1260,7 +1419,11 @@ fn philox_normal(a: &Args) -> Vec<Output> {
 fn printf_report(a: &Args) -> Vec<Output> {
     let sums: Vec<i64> = a.i("in").chunks(32).map(|c| c.iter().sum()).collect();
     let lines = sums.iter().zip(["first", "middle", "last"]).enumerate().map(|(b, (&s, name))| {
-        format!("block {b} of 3: sum={s} mean={:.3} name={name} big={} 100%", s as f64 / 32.0, (s as u64) << 33)
+        format!(
+            "block {b} of 3: sum={s} mean={:.3} name={name} big={} 100%",
+            s as f64 / 32.0,
+            (s as u64) << 33
+        )
     });
     let lines = Values::Text(lines.collect());
     vec![exact("out", sums), Output { name: "stdout", values: lines, compare: Compare::AnyOrder }]
@@ -1322,6 +1485,28 @@ fn scan_decoupled_lookback(a: &Args) -> Vec<Output> {
     vec![exact("out", prefix_sums(a.i("in")))]
 }
 
+fn settle_syncthreads_or(a: &Args) -> Vec<Output> {
+    let (mut y, mut trips, mut high) = (Vec::new(), Vec::new(), Vec::new());
+    for block in a.i("x").chunks(64) {
+        let mut s = block.to_vec();
+        let mut n = 0;
+        loop {
+            let at = |i: usize| s.get(i).copied().unwrap_or(-1000);
+            let next: Vec<i64> =
+                (0..64).map(|i| s[i].max(at(i.wrapping_sub(1)).max(at(i + 1)) - 5)).collect();
+            if next == s {
+                break;
+            }
+            s = next;
+            n += 1;
+        }
+        trips.push(n);
+        high.push(s.iter().filter(|v| **v > 20).count() as i64);
+        y.extend(s);
+    }
+    vec![exact("y", y), exact("trips", trips), exact("high", high)]
+}
+
 fn softmax_rows(a: &Args) -> Vec<Output> {
     let mut y = Vec::new();
     for row in a.f("x").chunks(a.n("cols")) {
@@ -1359,7 +1544,8 @@ fn stencil_heat2d(a: &Args) -> Vec<Output> {
         for y in 0..h {
             for x in 0..w {
                 // Below zero wraps past the edge, where the plate is zero too.
-                let around = at(y.wrapping_sub(1), x) + at(y + 1, x) + at(y, x.wrapping_sub(1)) + at(y, x + 1);
+                let around =
+                    at(y.wrapping_sub(1), x) + at(y + 1, x) + at(y, x.wrapping_sub(1)) + at(y, x + 1);
                 v.push(at(y, x) + k * (around - 4.0 * at(y, x)));
             }
         }
@@ -1430,6 +1616,11 @@ fn ticket_lock_backoff(_: &Args) -> Vec<Output> {
 fn transpose_tiled(a: &Args) -> Vec<Output> {
     let (rows, cols, x) = (a.n("rows"), a.n("cols"), a.f("in"));
     vec![exact_floats("out", (0..rows * cols).map(|e| x[e % rows * cols + e / rows]).collect())]
+}
+
+fn virtual_shapes(a: &Args) -> Vec<Output> {
+    let area = |i: usize| [2.25, 4.0 * PI, 9.0 * 3_f64.sqrt() / 4.0][i % 3];
+    vec![close("area", a.f("x").iter().enumerate().map(|(i, x)| area(i) * x).collect(), 1e-6, 1e-6)]
 }
 
 fn warp_synchronous_sum(a: &Args) -> Vec<Output> {
@@ -1525,7 +1716,8 @@ mod tests {
     #[test]
     fn the_block_function_of_rfc_8439() {
         let key = (0..8_i64).map(|k| 0x0302_0100 + k * 0x0404_0404).collect();
-        let arg = |name: &str, v: Vec<i64>| Arg { name: name.into(), dims: vec![v.len()], values: Values::Int(v) };
+        let arg =
+            |name: &str, v: Vec<i64>| Arg { name: name.into(), dims: vec![v.len()], values: Values::Int(v) };
         let args = [arg("key", key), arg("nonce", vec![0x0900_0000, 0x4a00_0000, 0]), arg("first", vec![1])];
         let Values::Int(stream) = &reference("chacha20_blocks", &args).unwrap()[0].values else { panic!() };
         assert_eq!(stream[..4], [0xe4e7_f110, 0x1559_3bd1, 0x1fdd_0f50, 0xc471_20a3]);

@@ -1,5 +1,4 @@
-// Attention-like tile loop. Scores of keys past the end are masked to probability zero, but the rows of V past the
-// end
+// Attention-like tile loop. Scores of keys past the end are masked to probability zero, but the rows of V past the end
 // are left uninitialised in shared memory, and zero times garbage may be NaN.
 // warpsmith: --arch sm_80 --kernel attend --grid 2 --block 32 --shared 0
 // warpsmith: --arg q=f32[2,32]=normal(3) --arg k=f32[20,32]=normal(4) --arg v=f32[20,32]=normal(5)

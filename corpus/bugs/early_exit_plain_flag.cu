@@ -10,5 +10,6 @@ extern "C" __global__ void search(const int* x, int key, int* found)
             break;
         if (mine[i] == key)
             atomicExch(found, blockIdx.x * 512 + i); //~| race
+        //~? idle-blocks
     }
 }

@@ -1,5 +1,4 @@
-// Insertion into a per-thread list of the 8 smallest values. The shift moves one element too many, past the end of
-// the
+// Insertion into a per-thread list of the 8 smallest values. The shift moves one element too many, past the end of the
 // local array.
 // warpsmith: --arch sm_80 --kernel smallest8 --grid 1 --block 64 --shared 0
 // warpsmith: --arg x=f32[64,32]=normal(3) --arg out=out,f32[64,8] --arg n=i32=32

@@ -1,5 +1,4 @@
-// A spin lock guards a shared record. Taking and leaving the lock are atomic, but nothing orders the record's loads
-// and
+// A spin lock guards a shared record. Taking and leaving the lock are atomic, but nothing orders the record's loads and
 // stores with them.
 // warpsmith: --arch sm_80 --kernel record --grid 4 --block 32 --shared 0
 // warpsmith: --arg x=f32[128]=normal(3) --arg lock=inout,i32[1]=zeros

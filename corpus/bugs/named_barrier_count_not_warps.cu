@@ -6,7 +6,7 @@ extern "C" __global__ void pair_swap(const int* in, int* out)
 {
     __shared__ int s[128];
     const int t = threadIdx.x, pair = t / 64;
-    s[t] = in[t];
+    s[t] = in[t]; //~? race
     const int parties = blockDim.x - 80;
     asm volatile("bar.sync %0, %1;" ::"r"(pair + 1), "r"(parties) : "memory"); //~ barrier-count //~| deadlock
     out[t] = s[t ^ 63]; //~? race //~? uninitialised

@@ -9,7 +9,7 @@ extern "C" __global__ void two_slots(const float* in, float* out)
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     if (warp == 0) {
         for (int s = 0; s < 2; ++s) {
-            slot[s][lane] = in[s * 32 + lane];
+            slot[s][lane] = in[s * 32 + lane]; //~? race
             asm volatile("bar.arrive 1, 64;" ::: "memory"); //~? barrier-count
         }
     } else {

@@ -8,7 +8,7 @@ extern "C" __global__ void half_warp_max(const float* x, float* out)
     __shared__ float s[2][16];
     const int half = threadIdx.x / 16, lane = threadIdx.x % 16;
     const unsigned mask = 0x0000ffffu;
-    s[half][lane] = x[(blockIdx.x * 2 + half) * 16 + lane];
+    s[half][lane] = x[(blockIdx.x * 2 + half) * 16 + lane]; //~? race
     for (int stride = 8; stride > 0; stride >>= 1) {
         __syncwarp(mask); //~ warp-mask
         float v = s[half][lane]; //~? race
@@ -18,5 +18,5 @@ extern "C" __global__ void half_warp_max(const float* x, float* out)
         s[half][lane] = v; //~? race
     }
     if (lane == 0)
-        out[blockIdx.x * 2 + half] = s[half][0];
+        out[blockIdx.x * 2 + half] = s[half][0]; //~? race
 }

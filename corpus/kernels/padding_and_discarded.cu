@@ -1,7 +1,8 @@
 // Uninitialised values that never matter: struct padding is copied with its struct through shared and global memory,
 // a
 // pad column is shuffled around, and a lane without data computes on a garbage register and throws the result away.
-// Expected: value and label hold the fields of the opposite item of the block; sums[w] = the sum of the warp's first count[w] elements.
+// Expected: value and label hold the fields of the opposite item of the block; sums[w] = the sum of the warp's first
+// count[w] elements.
 // warpsmith: --arch sm_80 --kernel padded --grid 2 --block 64 --shared 0
 // warpsmith: --arg in=f32[128]=normal(209) --arg tag=u8[128]=randint(210,0,200) --arg count=i32[4]=randint(211,1,32)
 // warpsmith: --arg out=scratch,u8[128,8] --arg value=out,f32[128] --arg label=out,u8[128] --arg sums=out,f32[4]
