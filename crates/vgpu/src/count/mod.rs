@@ -152,6 +152,8 @@ pub fn summarise(kernel: &Kernel, sources: &SourceMap, counts: &Counts) -> Count
             let space = match &f.insts[i].op {
                 Op::Load(a) | Op::Store(a) | Op::Atom { access: a, .. } => Some(a.space),
                 Op::CopyAsync { .. } => Some(Space::Global),
+                Op::LoadMatrix { .. } | Op::StoreMatrix { .. } => Some(Space::Shared),
+                Op::WmmaLoad(m) | Op::WmmaStore(m) => Some(m.space),
                 _ => None,
             };
             match space {

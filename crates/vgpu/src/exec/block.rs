@@ -32,6 +32,8 @@ pub struct BlockCore {
     /// Asynchronous copies that have not landed, oldest first.
     pub copies: Vec<super::copies::PendingCopy>,
     pub owed: Vec<super::copies::OwedArrival>,
+    /// Origins of undefined values stored in shared memory, by byte.
+    pub taints: std::collections::HashMap<u32, super::taint::Origin>,
 }
 
 /// A block under way. Kept and reused by its worker.
@@ -69,6 +71,7 @@ impl Block {
         core.progress = 0;
         core.copies.clear();
         core.owed.clear();
+        core.taints.clear();
         let units = (grid.shared_bytes as usize).div_ceil(128);
         core.shared.clear();
         core.shared.resize(units, ZERO);

@@ -328,6 +328,10 @@ impl WorkerState {
         });
     }
 
+    pub fn tainted(&self, address: u64) -> Option<Origin> {
+        self.taints.get(&address).map(|t| t.origin)
+    }
+
     /// Remembers that an undefined value was stored to global memory.
     pub fn taint(&mut self, address: u64, origin: Origin, store: u32, block: u64, warp: u32, lane: u32) {
         if self.taints.len() < MAX_TAINTS {
@@ -660,7 +664,7 @@ fn check_outputs(grid: &Grid<'_>, options: &Options, taints: &HashMap<u64, Taint
             }
             let address = r.address + i as u64;
             let Some(t) = taints.get(&address) else { continue };
-            if t.origin.source() == Source::Reported {
+            if t.origin.source() == Source::Reported || is_padding(states, i) {
                 continue;
             }
             let (kind, at, message, related) = taint::describe(t.origin, t.store, "is stored to an output");
@@ -681,4 +685,12 @@ fn check_outputs(grid: &Grid<'_>, options: &Options, taints: &HashMap<u64, Taint
             });
         }
     }
+}
+
+/// One to three undefined bytes in a word whose other bytes are defined: the padding of a structure that was copied.
+fn is_padding(states: &[u8], i: usize) -> bool {
+    let word = &states[i / 4 * 4..(i / 4 * 4 + 4).min(states.len())];
+    let undefined = word.iter().filter(|s| **s == shadow::TAINTED).count();
+    // Two bytes may as well be a 16-bit element: those are reported.
+    word.iter().any(|s| *s == shadow::WRITTEN) && matches!(undefined, 1 | 3)
 }

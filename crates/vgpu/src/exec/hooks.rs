@@ -25,6 +25,13 @@ impl<P: Policy> Cx<'_, '_, P> {
 
     pub fn on_access(&mut self, _space: Space, _ad: &Addresses, _size: u32, _lanes: u32, _what: Use, _access: &Access) {}
 
+    /// Rows of one matrix: row `r` of matrix `n` was named by lane `8 n + r`.
+    pub fn on_matrix(&mut self, at: &[u64; 32], n: usize, rows: u32, what: Use, access: &Access) {
+        let survey = super::survey::Survey { min: 0, max: 0, or: 0, contiguous: false, uniform: false };
+        let ad = Addresses { at: *at, survey };
+        self.on_access(Space::Shared, &ad, 16, rows << (n * 8), what, access);
+    }
+
     pub fn on_fence(&mut self, _scope: Scope, _order: Order, _lanes: u32) {}
 
     pub fn on_warp_sync(&mut self, _lanes: u32) {}

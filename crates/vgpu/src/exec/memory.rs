@@ -374,18 +374,32 @@ impl<P: Policy> Cx<'_, '_, P> {
         let at = self.at();
         for (e, d) in inst.results().iter().enumerate() {
             let (mut lo, mut hi): (Undef, Undef) = (0, 0);
+            let mut origin = Origin::new(span.source, at);
             let bytes = u64::from(access.ty.bytes);
             for l in super::lanes(group) {
                 for b in 0..bytes {
+                    let address = ad.at[l] + e as u64 * bytes + b;
                     // SAFETY: as above.
-                    let state = unsafe { *span.state(ad.at[l] + e as u64 * bytes + b) };
+                    let state = unsafe { *span.state(address) };
                     if state & 1 == 0 {
                         let plane = if b < 4 { &mut lo } else { &mut hi };
                         *plane |= 1u128 << ((b % 4) * 32 + l as u64);
+                        // An undefined value that was stored keeps the origin it had.
+                        if state == shadow::TAINTED {
+                            origin = self.stored_origin(span.source, address).unwrap_or(origin);
+                        }
                     }
                 }
             }
-            self.set_undef(*d, lo, hi, group, Origin::new(span.source, at));
+            self.set_undef(*d, lo, hi, group, origin);
+        }
+    }
+
+    /// Where the undefined value at an address came from, if it was stored there.
+    pub fn stored_origin(&self, source: Source, address: u64) -> Option<Origin> {
+        match source {
+            Source::Shared => self.block.taints.get(&(address as u32)).copied(),
+            _ => self.worker.tainted(address),
         }
     }
 
@@ -517,6 +531,8 @@ impl<P: Policy> Cx<'_, '_, P> {
                     unsafe { *span.state(address) = state };
                     if bad && span.source == Source::Global {
                         self.worker.taint(address, origin, self.at(), self.block.index, self.w.id, l as u32);
+                    } else if bad {
+                        self.block.taints.insert(address as u32, origin);
                     }
                 }
             }

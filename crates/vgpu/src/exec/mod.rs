@@ -12,6 +12,7 @@ mod printf;
 mod step;
 mod survey;
 mod taint;
+mod tensor;
 mod warp;
 mod warp_ops;
 

@@ -420,6 +420,9 @@ impl<P: Policy> Cx<'_, '_, P> {
             Op::Shuffle { .. } | Op::Vote { .. } | Op::Match { .. } | Op::Redux { .. } | Op::Elect => {
                 self.warp_op(inst, mask)
             }
+            Op::LoadMatrix { .. } | Op::StoreMatrix { .. } | Op::MoveMatrix | Op::WmmaLoad(_) | Op::WmmaStore(_) | Op::Mma(_) => {
+                self.tensor(inst, mask)
+            }
             Op::ActiveMask => {
                 self.set32(inst.r(0), &[mask; 32], mask);
                 self.define(inst, mask);

@@ -67,7 +67,7 @@ impl<'a> Decoder<'a, '_> {
         let mut sources = vec![d, s];
         let (mut has_size, mut ignore, mut negate) = (false, false, false);
         if let Some(extra) = rest.first() {
-            if let Ok((p, n)) = self.pred(extra) {
+            if let (Operand::Name { .. }, Ok((p, n))) = (extra, self.pred(extra)) {
                 ignore = true;
                 negate = n;
                 sources.push(p);

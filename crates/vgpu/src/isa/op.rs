@@ -3,6 +3,7 @@
 use super::lane::{LaneFn, TestFn};
 use super::types::{MemType, Scope, Space};
 use crate::num::cvt::Cvt;
+use crate::num::tile;
 
 /// Names a register (or a constant or special value) by class, base and index; one `u32` so that an instruction
 /// stays small and resolving it is a mask and an add.
@@ -384,6 +385,19 @@ pub enum Op {
     /// Results: (leader), predicate; source: mask.
     Elect,
     Clock { global: bool, high: bool },
+
+    // Tensor
+    /// `ldmatrix`: one result per matrix, 8x8 of 16 bits; the source is a row address per lane.
+    LoadMatrix { trans: bool, space: Space, offset: i32 },
+    /// `stmatrix`: sources are the row address, then one register per matrix.
+    StoreMatrix { trans: bool, space: Space, offset: i32 },
+    MoveMatrix,
+    /// Results: the fragment; sources: address and, if there is one, the stride.
+    WmmaLoad(Box<WmmaMemory>),
+    /// Sources: address, the fragment, then the stride.
+    WmmaStore(Box<WmmaMemory>),
+    /// Results: d; sources: a, b, c.
+    Mma(Box<Mma>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -392,4 +406,28 @@ pub enum CarryKind {
     Sub,
     MadLo,
     MadHi,
+}
+
+/// A fragment in memory.
+#[derive(Debug)]
+pub struct WmmaMemory {
+    pub fragment: tile::Fragment,
+    pub column_major: bool,
+    pub space: Space,
+    pub offset: i32,
+    pub has_stride: bool,
+    /// Row and column of what each lane holds, piece by piece: `pieces[p][lane]`.
+    pub pieces: Vec<[(u16, u16); 32]>,
+    /// Bytes per piece: one element, or a whole register where its elements are neighbours in memory.
+    pub piece_bytes: u8,
+}
+
+/// `mma` and `wmma.mma`, with the number of registers of each operand.
+#[derive(Debug)]
+pub struct Mma {
+    pub op: tile::Mma,
+    pub a: u8,
+    pub b: u8,
+    pub c: u8,
+    pub wide: bool,
 }

@@ -1,10 +1,257 @@
 //! Tensor instructions: `ldmatrix`, `stmatrix`, `movmatrix`, `wmma`, `mma`.
 
-use super::decode::{Decoded, Decoder, Mods};
-use crate::ptx::ast::Instruction;
+use super::decode::{Decoded, Decoder, Fidelity, Mods, Pipe, arity, reject};
+use super::memory::take_space;
+use super::op::{Class, Mma, Op, Slot, WmmaMemory};
+use super::types::{Space, Ty};
+use crate::num::tile::{self, BitOp, Elem, Operand as Part, Shape};
+use crate::ptx::ast::{Instruction, Operand};
+
+const SHAPES: &[(&str, Shape)] = &[
+    ("m16n16k16", Shape::new(16, 16, 16)),
+    ("m32n8k16", Shape::new(32, 8, 16)),
+    ("m8n32k16", Shape::new(8, 32, 16)),
+    ("m16n16k8", Shape::new(16, 16, 8)),
+    ("m8n8k4", Shape::new(8, 8, 4)),
+    ("m8n8k16", Shape::new(8, 8, 16)),
+    ("m8n8k32", Shape::new(8, 8, 32)),
+    ("m8n8k128", Shape::new(8, 8, 128)),
+    ("m16n8k4", Shape::new(16, 8, 4)),
+    ("m16n8k8", Shape::new(16, 8, 8)),
+    ("m16n8k16", Shape::new(16, 8, 16)),
+    ("m16n8k32", Shape::new(16, 8, 32)),
+    ("m16n8k64", Shape::new(16, 8, 64)),
+    ("m16n8k128", Shape::new(16, 8, 128)),
+    ("m16n8k256", Shape::new(16, 8, 256)),
+];
+
+fn elem(ty: Ty) -> Decoded<Elem> {
+    Ok(match ty {
+        Ty::F16 => Elem::F16,
+        Ty::Bf16 => Elem::Bf16,
+        Ty::Tf32 => Elem::Tf32,
+        Ty::E4m3 => Elem::E4m3,
+        Ty::E5m2 => Elem::E5m2,
+        Ty::F32 => Elem::F32,
+        Ty::F64 => Elem::F64,
+        Ty::S8 => Elem::S8,
+        Ty::U8 => Elem::U8,
+        Ty::S4 => Elem::S4,
+        Ty::U4 => Elem::U4,
+        Ty::B1 => Elem::B1,
+        Ty::S32 => Elem::S32,
+        _ => return reject("element type is not supported in a tile"),
+    })
+}
 
 impl<'a> Decoder<'a, '_> {
-    pub(super) fn tensor(&mut self, _i: &Instruction<'a>, _m: &mut Mods<'a>) -> Decoded<bool> {
-        Ok(false)
+    pub(super) fn tensor(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded<bool> {
+        match i.opcode {
+            "ldmatrix" | "stmatrix" => self.matrix(i, m)?,
+            "movmatrix" => {
+                m.ignore(&["sync", "aligned", "m8n8", "trans", "b16"]);
+                m.finish()?;
+                arity(i, 2)?;
+                self.pipe = Pipe::Tensor;
+                let d = self.dst(&i.operands[0], Ty::B32)?;
+                let a = self.src(&i.operands[1], Ty::B32)?;
+                self.emit(Op::MoveMatrix, &[d], &[a]);
+            }
+            "wmma" => {
+                if !m.take("sync") {
+                    return reject("only .sync is supported");
+                }
+                m.take("aligned");
+                if m.take("load") {
+                    self.wmma_memory(i, m, false)?;
+                } else if m.take("store") {
+                    self.wmma_memory(i, m, true)?;
+                } else if m.take("mma") {
+                    self.mma(i, m, true)?;
+                } else {
+                    return reject("operation is missing or unknown");
+                }
+            }
+            "mma" => {
+                if m.has("sp") || m.has("sp::ordered_metadata") || m.has("block_scale") {
+                    return reject("sparse and block-scaled products are not supported");
+                }
+                m.take("sync");
+                m.take("aligned");
+                self.mma(i, m, false)?;
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Registers of `{..}` or a single one, of the given class.
+    fn registers(&mut self, operand: &Operand<'a>, class: Class, result: bool) -> Decoded<Vec<Slot>> {
+        let parts = match operand {
+            Operand::Vector(parts) => &parts[..],
+            one => std::slice::from_ref(one),
+        };
+        let ty = if class == Class::R64 { Ty::B64 } else { Ty::B32 };
+        let mut slots = Vec::new();
+        for p in parts {
+            slots.push(if result { self.dst(p, ty)? } else { self.src(p, ty)? });
+        }
+        Ok(slots)
+    }
+
+    fn matrix(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+        self.pipe = Pipe::LoadStore;
+        let load = i.opcode == "ldmatrix";
+        m.take("sync");
+        m.take("aligned");
+        if !m.take("m8n8") {
+            return reject("only the m8n8 shape is supported");
+        }
+        let count = m.take_of(&[("x1", 1usize), ("x2", 2), ("x4", 4)]).unwrap_or(1);
+        let trans = m.take("trans");
+        let space = take_space(m);
+        if m.ty()? != Ty::B16 {
+            return reject("only .b16 elements are supported");
+        }
+        m.finish()?;
+        arity(i, 2)?;
+        let (address, registers) = if load { (1, 0) } else { (0, 1) };
+        let regs = self.registers(&i.operands[registers], Class::R32, load)?;
+        if regs.len() != count {
+            return reject("wrong number of registers");
+        }
+        let (a, offset, _) = self.address(&i.operands[address])?;
+        if !matches!(space, Space::Shared | Space::Generic) {
+            return reject("matrices are loaded from shared memory");
+        }
+        if load {
+            self.emit(Op::LoadMatrix { trans, space, offset }, &regs, &[a]);
+        } else {
+            let sources = [&[a], &regs[..]].concat();
+            self.emit(Op::StoreMatrix { trans, space, offset }, &[], &sources);
+        }
+        Ok(())
+    }
+
+    fn wmma_memory(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>, store: bool) -> Decoded {
+        self.pipe = Pipe::LoadStore;
+        let part = m.take_of(&[("a", Part::A), ("b", Part::B), ("c", Part::C), ("d", Part::C)]);
+        let column = m.take("col");
+        m.take("row");
+        let shape = m.take_of(SHAPES);
+        let space = take_space(m);
+        let ty = m.ty()?;
+        m.finish()?;
+        let (Some(part), Some(shape)) = (part, shape) else { return reject("matrix or shape is missing or unknown") };
+        let Some(fragment) = tile::layout::wmma(shape, part, elem(ty)?) else {
+            return reject("no such fragment");
+        };
+        let class = if ty == Ty::F64 { Class::R64 } else { Class::R32 };
+        let (address, registers) = if store { (0, 1) } else { (1, 0) };
+        if !(2..=3).contains(&i.operands.len()) {
+            return reject("takes a fragment, an address and a stride");
+        }
+        let regs = self.registers(&i.operands[registers], class, !store)?;
+        if regs.len() != fragment.regs {
+            return reject(format!("fragment has {} registers, not {}", fragment.regs, regs.len()));
+        }
+        let (a, offset, _) = self.address(&i.operands[address])?;
+        let stride = match i.operands.get(2) {
+            Some(s) => Some(self.src(s, Ty::U32)?),
+            None => None,
+        };
+        let bits = fragment.elem.bits();
+        if bits < 8 {
+            return reject("sub-byte fragments in memory are not supported");
+        }
+        // A register whose elements lie side by side in memory moves as one piece.
+        let per = fragment.per_reg();
+        let joined = per > 1
+            && (0..fragment.regs).all(|r| {
+                (0..32).all(|lane| {
+                    let (row, col) = fragment.position(lane, r * per);
+                    (1..per).all(|e| {
+                        let (r2, c2) = fragment.position(lane, r * per + e);
+                        if column { (r2, c2) == (row + e, col) } else { (r2, c2) == (row, col + e) }
+                    })
+                })
+            });
+        let step = if joined { per } else { 1 };
+        let pieces = (0..fragment.elems())
+            .step_by(step)
+            .map(|e| {
+                std::array::from_fn(|lane| {
+                    let (r, c) = fragment.position(lane, e);
+                    (r as u16, c as u16)
+                })
+            })
+            .collect();
+        let memory = Box::new(WmmaMemory {
+            fragment,
+            column_major: column,
+            space,
+            offset,
+            has_stride: stride.is_some(),
+            pieces,
+            piece_bytes: (bits / 8 * step) as u8,
+        });
+        if store {
+            let mut sources = vec![a];
+            sources.extend(&regs);
+            sources.extend(stride);
+            self.emit(Op::WmmaStore(memory), &[], &sources);
+        } else {
+            let mut sources = vec![a];
+            sources.extend(stride);
+            self.emit(Op::WmmaLoad(memory), &regs, &sources);
+        }
+        Ok(())
+    }
+
+    fn mma(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>, wmma: bool) -> Decoded {
+        self.pipe = Pipe::Tensor;
+        let Some(shape) = m.take_of(SHAPES) else { return reject("shape is missing or unknown") };
+        // The order of elements in registers does not depend on the layout words.
+        m.ignore(&["row", "col"]);
+        let satfinite = m.take("satfinite");
+        let bit_op = m.take_of(&[("xor", BitOp::Xor), ("and", BitOp::And)]).unwrap_or_default();
+        m.take("popc");
+        m.take("rn");
+        let mut types = Vec::new();
+        while let Some(ty) = m.maybe_ty() {
+            types.push(elem(ty)?);
+        }
+        m.finish()?;
+        let (d, a, b, c) = match types[..] {
+            [d, a, b, c] => (d, a, b, c),
+            // wmma on f16 names the accumulators only.
+            [d, c] if wmma => (d, Elem::F16, Elem::F16, c),
+            _ => return reject("takes four types"),
+        };
+        let mut op = tile::Mma::new(shape, a, b, c, d);
+        op.satfinite = satfinite;
+        op.bit_op = bit_op;
+        op.wmma = wmma;
+        let Some([fa, fb, fc, fd]) = op.fragments() else { return reject("form of the product is not supported") };
+        arity(i, 4)?;
+        let wide = a == Elem::F64;
+        let class = if wide { Class::R64 } else { Class::R32 };
+        let rd = self.registers(&i.operands[0], class, true)?;
+        let ra = self.registers(&i.operands[1], class, false)?;
+        let rb = self.registers(&i.operands[2], class, false)?;
+        let rc = self.registers(&i.operands[3], class, false)?;
+        for (regs, fragment) in [(&ra, fa), (&rb, fb), (&rc, fc), (&rd, fd)] {
+            if regs.len() != fragment.regs {
+                return reject(format!("fragment has {} registers, not {}", fragment.regs, regs.len()));
+            }
+        }
+        self.flops = 2 * u32::from(shape.m) * u32::from(shape.n) * u32::from(shape.k);
+        if !a.is_integer() && !wide {
+            self.fidelity = Fidelity::Approximate;
+        }
+        let counts = Mma { op, a: ra.len() as u8, b: rb.len() as u8, c: rc.len() as u8, wide };
+        let sources = [ra, rb, rc].concat();
+        self.emit(Op::Mma(Box::new(counts)), &rd, &sources);
+        Ok(())
     }
 }

@@ -21,8 +21,9 @@ pub enum MemoryError {
 }
 
 /// Addresses between two allocations that belong to neither: an access there is a finding, whichever side it came
-/// from.
-const GUARD: u64 = 4096;
+/// from. Addresses cost nothing, so the gap is wider than most buffers: a wild index rarely reaches the next one.
+const GUARD: u64 = 1 << 28;
+const GUARD_OF_VARIABLES: u64 = 1 << 20;
 const ALIGN: u64 = 256;
 
 /// Zeroed bytes with a stable address that several worker threads write through raw pointers.
@@ -136,10 +137,10 @@ impl Device {
 
     /// Allocates memory, uninitialised as far as the checks are concerned. The label names it in findings.
     pub fn alloc(&mut self, bytes: u64, label: &str) -> Result<Buffer, MemoryError> {
-        self.allocate(bytes, label, ALIGN, false)
+        self.allocate(bytes, label, ALIGN, false, GUARD)
     }
 
-    fn allocate(&mut self, bytes: u64, label: &str, align: u64, constant: bool) -> Result<Buffer, MemoryError> {
+    fn allocate(&mut self, bytes: u64, label: &str, align: u64, constant: bool, guard: u64) -> Result<Buffer, MemoryError> {
         let free = self.limit - self.used;
         let out_of_memory = MemoryError::OutOfMemory { wanted: bytes, free };
         if bytes > free {
@@ -149,7 +150,7 @@ impl Device {
             return Err(out_of_memory);
         };
         let address = self.next.next_multiple_of(align.max(ALIGN));
-        self.next = (address + bytes).next_multiple_of(ALIGN) + GUARD;
+        self.next = (address + bytes).next_multiple_of(ALIGN) + guard;
         self.used += bytes;
         self.allocations.push(Allocation { address, bytes, label: label.to_string(), data, shadow, constant });
         Ok(Buffer(address))
@@ -236,7 +237,7 @@ impl Device {
         }
         let mut addresses = Vec::with_capacity(module.variables.len());
         for v in &module.variables {
-            let buffer = self.allocate(v.bytes, &v.name, u64::from(v.align), v.constant)?;
+            let buffer = self.allocate(v.bytes, &v.name, u64::from(v.align), v.constant, GUARD_OF_VARIABLES)?;
             // Static storage without an initialiser is zero.
             self.fill(buffer, 0, v.bytes)?;
             let fits = v.init.len().min(v.bytes as usize);

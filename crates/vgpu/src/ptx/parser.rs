@@ -368,33 +368,41 @@ impl<'a> Parser<'a> {
                 break;
             }
             self.advance()?;
-            match word {
-                ".reg" => variable.space = Space::Reg,
-                ".const" => variable.space = Space::Const,
-                ".global" => variable.space = Space::Global,
-                ".local" => variable.space = Space::Local,
-                ".param" => variable.space = Space::Param,
-                ".shared" | ".shared::cta" => variable.space = Space::Shared,
-                ".align" => variable.align = Some(self.int32()?),
-                ".v2" => variable.vector = 2,
-                ".v4" => variable.vector = 4,
-                // The space a pointer parameter points to says nothing about the parameter itself.
-                ".ptr" => {
-                    if matches!(self.token, Token::Word(".global" | ".const" | ".local" | ".shared")) {
-                        self.advance()?;
-                    }
-                    if self.eat_word(".align")? {
-                        self.int()?;
-                    }
-                }
-                ".attribute" => self.skip_parens()?,
-                _ => variable.ty = &word[1..],
+            for part in word[1..].split('.') {
+                self.attribute(part, &mut variable)?;
             }
         }
         if variable.ty.is_empty() {
             return self.fail("declaration without a type");
         }
         self.declarator(variable)
+    }
+
+    /// One dotted word before the name of a variable: its space, type, alignment or vector width.
+    fn attribute(&mut self, part: &'a str, variable: &mut Variable<'a>) -> Result<()> {
+        match part {
+            "reg" => variable.space = Space::Reg,
+            "const" => variable.space = Space::Const,
+            "global" => variable.space = Space::Global,
+            "local" => variable.space = Space::Local,
+            "param" => variable.space = Space::Param,
+            "shared" | "shared::cta" => variable.space = Space::Shared,
+            "align" => variable.align = Some(self.int32()?),
+            "v2" => variable.vector = 2,
+            "v4" => variable.vector = 4,
+            // The space a pointer parameter points to says nothing about the parameter itself.
+            "ptr" => {
+                if matches!(self.token, Token::Word(".global" | ".const" | ".local" | ".shared")) {
+                    self.advance()?;
+                }
+                if self.eat_word(".align")? {
+                    self.int()?;
+                }
+            }
+            "attribute" => self.skip_parens()?,
+            _ => variable.ty = part,
+        }
+        Ok(())
     }
 
     fn declarator(&mut self, mut variable: Variable<'a>) -> Result<Variable<'a>> {
@@ -532,7 +540,9 @@ impl<'a> Parser<'a> {
     }
 
     fn body_directive(&mut self, word: &'a str, out: &mut Vec<Statement<'a>>) -> Result<()> {
-        match word {
+        // `.reg.b16` may be written in one word.
+        let head = word[1..].find('.').map_or(word, |at| &word[..=at]);
+        match head {
             ".reg" | ".param" | ".local" | ".shared" | ".global" | ".const" | ".extern" => {
                 let external = self.eat_word(".extern")?;
                 out.extend(self.variable(external)?.into_iter().map(Statement::Declare));
