@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::conflict::{Conflict, races};
-use super::event::{Op, SameValue};
+use super::event::{Op, SameValue, Strength};
 use super::flags::Flags;
 use super::stamp::{Stamp, TIME};
 use super::threads::Threads;
@@ -483,7 +483,14 @@ impl PageData {
         let granules = self.granules;
         let mut kept = (Stamp::NONE, 0);
         for (first, block) in [self.also.get(g), self.writes.get(g)] {
-            if first.is_none() || threads.ordered(block, first, warp, lane) {
+            if first.is_none() {
+                continue;
+            }
+            if threads.ordered(block, first, warp, lane) {
+                // A strong write does not stand for a weaker one before it, see `SharedShadow::write_granule`.
+                if first.strength() < own.strength() {
+                    kept = (first, block);
+                }
                 continue;
             }
             let mut harmless = true;
@@ -500,7 +507,8 @@ impl PageData {
                 observed.push((block, first));
             }
             let far = block != threads.block || first.warp() != warp;
-            if harmless && (kept.0.is_none() || far) {
+            let weak_kept = !kept.0.is_none() && kept.0.strength() == Strength::Weak;
+            if harmless && !weak_kept && (kept.0.is_none() || far) {
                 kept = (first, block);
             }
         }
@@ -520,7 +528,7 @@ impl PageData {
                     *told = first;
                 }
                 reads.set(g, Stamp::NONE, 0);
-            } else if ordered {
+            } else if ordered && first.strength() >= own.strength() {
                 reads.set(g, Stamp::NONE, 0);
             }
         }

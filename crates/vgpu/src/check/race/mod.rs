@@ -129,6 +129,9 @@ impl BlockRaces {
             self.shared.write(&self.threads, mask, stamp, address, bytes, values, &mut self.found);
         }
         if access.strength() != Strength::Weak {
+            for flag in self.shared.seen.drain(..) {
+                self.threads.note_observed(warp as usize, self.threads.block, flag);
+            }
             self.shared_strong(warp as usize, mask, access, address, bytes);
         }
         if !self.found.is_empty() {
@@ -395,6 +398,7 @@ impl BlockRaces {
         } else {
             self.shared.write(&self.threads, mask, stamp, address, 8, &Differs, &mut self.found);
         }
+        self.shared.seen.clear();
         if !self.found.is_empty() {
             self.report(true);
         }

@@ -57,6 +57,8 @@ pub struct SharedShadow {
     /// Lists live until the next block-wide barrier; indices in `readers` at or below the floor are stale.
     more: Vec<Vec<(Stamp, u32)>>,
     agent_reads: bool,
+    /// Strong writes of other threads that the last access found, not ordered before it.
+    pub seen: Vec<Stamp>,
 }
 
 impl Default for SharedShadow {
@@ -74,6 +76,7 @@ impl Default for SharedShadow {
             readers: Vec::new(),
             more: Vec::new(),
             agent_reads: false,
+            seen: Vec::new(),
         }
     }
 }
@@ -242,7 +245,11 @@ impl SharedShadow {
                     if first.0 < limit || first == last {
                         continue;
                     }
-                    if races(first, block, own, block) && !threads.ordered_here(first, warp, l) {
+                    last = first;
+                    if threads.ordered_here(first, warp, l) {
+                        continue;
+                    }
+                    if races(first, block, own, block) {
                         out.push(Conflict {
                             first_block: block,
                             first,
@@ -250,8 +257,9 @@ impl SharedShadow {
                             address: (g as u64) << self.shift,
                             same_value: false,
                         });
+                    } else if self.seen.last() != Some(&first) {
+                        self.seen.push(first);
                     }
-                    last = first;
                 }
             }
         }
@@ -360,7 +368,15 @@ impl SharedShadow {
             let also = self.also.get(g).copied().unwrap_or_default();
             let mut kept = Stamp::NONE;
             for first in [also, last] {
-                if first.0 < limit || threads.ordered_here(first, warp, lane) {
+                if first.0 < limit {
+                    continue;
+                }
+                if threads.ordered_here(first, warp, lane) {
+                    // A strong write does not stand for a weaker one before it: a later strong access may race
+                    // with the weaker one only.
+                    if first.strength() < own.strength() {
+                        kept = first;
+                    }
                     continue;
                 }
                 let mut harmless = true;
@@ -380,9 +396,12 @@ impl SharedShadow {
                         });
                         *told = first;
                     }
+                } else if own.op() == Op::Atomic && self.seen.last() != Some(&first) {
+                    self.seen.push(first);
                 }
                 // Prefer to keep a write of another warp: it is the one that a warp-wide sync does not order.
-                if harmless && (kept.is_none() || first.warp() != warp) {
+                let weak_kept = !kept.is_none() && kept.strength() == Strength::Weak;
+                if harmless && !weak_kept && (kept.is_none() || first.warp() != warp) {
                     kept = first;
                 }
             }
@@ -401,7 +420,8 @@ impl SharedShadow {
         self.writes[g] = own;
     }
 
-    /// Checks the readers of a granule against a write, and forgets those that are ordered before it.
+    /// Checks the readers of a granule against a write, and forgets those that are ordered before it and that it can
+    /// stand for.
     fn check_readers(&mut self, threads: &Threads, g: usize, own: Stamp, floor: u32, out: &mut Vec<Conflict>) {
         let (block, warp, lane, limit) = (threads.block, own.warp(), own.lane(), u64::from(floor + 1) << TIME);
         let readers = self.readers[g];
@@ -414,6 +434,9 @@ impl SharedShadow {
             for l in lanes(mask) {
                 let first = stamp.with_lane(l);
                 if threads.ordered_here(first, warp, lane) {
+                    if first.strength() < own.strength() {
+                        kept |= 1 << l;
+                    }
                     continue;
                 }
                 if races(first, block, own, block) {

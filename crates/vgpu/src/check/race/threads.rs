@@ -587,25 +587,18 @@ impl Threads {
     pub fn gap(&self, block: u32, stamp: Stamp) -> Gap {
         let entity = stamp.warp() + if stamp.is_agent() { AGENTS } else { 0 };
         let told = |b: &Blocks| b.get(block).is_some_and(|c| c.knows(entity, stamp.lane(), stamp.time()));
-        let mut gap = Gap::None;
-        for w in &self.warps {
-            if told(&w.too_narrow) {
-                return Gap::Scope;
-            }
-            for p in w.pending.iter().flat_map(|p| p.iter()) {
-                if told(&p.device) || told(&p.block) {
-                    return if p.narrow_fence { Gap::Scope } else { Gap::Acquire };
-                }
-            }
-            let announced = |&(b, flag): &(u32, Stamp)| {
-                let same = flag.warp() == stamp.warp() && flag.lane() == stamp.lane();
-                b == block && (flag.time() > stamp.time() || same && flag.time() == stamp.time())
-            };
-            if w.observed.iter().any(announced) {
-                gap = Gap::Release;
-            }
+        let mut all = self.warps.iter().flat_map(|w| &w.pending).flat_map(|p| p.iter());
+        if let Some(p) = all.find(|p| told(&p.device) || told(&p.block)) {
+            return if p.narrow_fence { Gap::Scope } else { Gap::Acquire };
         }
-        gap
+        if self.warps.iter().any(|w| told(&w.too_narrow)) {
+            return Gap::Scope;
+        }
+        let announced = |&(b, flag): &(u32, Stamp)| {
+            let same = flag.warp() == stamp.warp() && flag.lane() == stamp.lane();
+            b == block && flag != stamp && (flag.time() > stamp.time() || same && flag.time() == stamp.time())
+        };
+        if self.warps.iter().any(|w| w.observed.iter().any(announced)) { Gap::Release } else { Gap::None }
     }
 
     pub fn commit(&mut self, warp: usize, mask: u32) {

@@ -1,1 +1,4 @@
+mod cost;
+mod machine;
+mod model;
 mod patterns;

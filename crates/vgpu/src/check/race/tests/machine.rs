@@ -1,0 +1,141 @@
+//! A few blocks driven by hand: threads by number, addresses in words.
+
+use super::super::*;
+
+/// Where global words live.
+const GLOBAL: u64 = 0x10_0000;
+
+pub struct Machine {
+    pub memory: GlobalRaces,
+    pub blocks: Vec<BlockRaces>,
+    threads: u32,
+    value: u32,
+    pc: u32,
+    /// What was done, for failures.
+    pub trace: Vec<String>,
+}
+
+struct Fixed(bool);
+
+impl SameValue for Fixed {
+    fn as_memory(&self, _: usize) -> bool {
+        self.0
+    }
+    fn as_lane(&self, _: usize, _: usize) -> bool {
+        self.0
+    }
+}
+
+pub const WEAK: (Order, Scope) = (Order::Weak, Scope::Cta);
+pub const VOLATILE: (Order, Scope) = (Order::Volatile, Scope::Sys);
+pub const RELAXED: (Order, Scope) = (Order::Relaxed, Scope::Gpu);
+pub const BLOCK: (Order, Scope) = (Order::Relaxed, Scope::Cta);
+pub const ACQUIRE: (Order, Scope) = (Order::Acquire, Scope::Gpu);
+pub const RELEASE: (Order, Scope) = (Order::Release, Scope::Gpu);
+
+impl Machine {
+    pub fn new(blocks: u32, threads: u32) -> Machine {
+        let blocks = (0..blocks)
+            .map(|b| {
+                let mut block = BlockRaces::default();
+                block.start(b, threads, 4096);
+                block
+            })
+            .collect();
+        Machine { memory: GlobalRaces::new([(GLOBAL, 1 << 16)]), blocks, threads, value: 0, pc: 0, trace: Vec::new() }
+    }
+
+    /// One block.
+    pub fn block(threads: u32) -> Machine {
+        Machine::new(1, threads)
+    }
+
+    fn access(&mut self, op: Op, how: (Order, Scope)) -> Access {
+        self.pc += 1;
+        Access { pc: self.pc, op, order: how.0, scope: how.1 }
+    }
+
+    /// One thread's access to a word of shared memory.
+    pub fn sh(&mut self, block: u32, thread: u32, op: Op, how: (Order, Scope), word: u32) {
+        self.sh_bytes(block, thread, op, how, word * 4, 4);
+    }
+
+    pub fn sh_bytes(&mut self, block: u32, thread: u32, op: Op, how: (Order, Scope), at: u32, bytes: u32) {
+        let access = self.access(op, how);
+        self.trace.push(format!("{}: block {block} thread {thread} shared {at}+{bytes} {op:?} {how:?}", self.pc));
+        let same = Fixed(self.value != 0);
+        self.blocks[block as usize].shared(thread / 32, 1 << (thread % 32), &access, &[at; 32], bytes, &same);
+    }
+
+    /// One thread's access to a word of global memory, acquire side included.
+    pub fn gl(&mut self, block: u32, thread: u32, op: Op, how: (Order, Scope), word: u64) {
+        self.gl_bytes(block, thread, op, how, word * 4, 4);
+    }
+
+    pub fn gl_bytes(&mut self, block: u32, thread: u32, op: Op, how: (Order, Scope), at: u64, bytes: u32) {
+        let access = self.access(op, how);
+        self.trace.push(format!("{}: block {block} thread {thread} global {at}+{bytes} {op:?} {how:?}", self.pc));
+        let same = Fixed(self.value != 0);
+        let at = [GLOBAL + at; 32];
+        let (warp, mask) = (thread / 32, 1 << (thread % 32));
+        let b = &mut self.blocks[block as usize];
+        b.global(&self.memory, warp, mask, &access, &at, bytes, &same);
+        b.global_observed(&self.memory, warp, mask, &access, &at, bytes);
+    }
+
+    /// Writes from here on store what is there already.
+    pub fn same_values(&mut self, same: bool) {
+        self.value = u32::from(same);
+    }
+
+    /// A whole warp's access, lane `l` at `word + l * stride`.
+    pub fn sh_warp(&mut self, block: u32, warp: u32, op: Op, word: u32, stride: u32) {
+        let access = self.access(op, WEAK);
+        let at = std::array::from_fn(|l| (word + l as u32 * stride) * 4);
+        self.blocks[block as usize].shared(warp, u32::MAX, &access, &at, 4, &Differs);
+    }
+
+    pub fn gl_warp(&mut self, block: u32, warp: u32, op: Op, word: u64) {
+        let access = self.access(op, WEAK);
+        let at = std::array::from_fn(|l| GLOBAL + (word + l as u64) * 4);
+        self.blocks[block as usize].global(&self.memory, warp, u32::MAX, &access, &at, 4, &Differs);
+    }
+
+    pub fn syncthreads(&mut self, block: u32) {
+        for warp in 0..self.threads.div_ceil(32) {
+            let lanes = (self.threads - warp * 32).min(32);
+            let mask = if lanes == 32 { u32::MAX } else { (1 << lanes) - 1 };
+            self.blocks[block as usize].bar_arrive(0, warp, mask, true);
+        }
+        self.blocks[block as usize].bar_complete(0);
+    }
+
+    pub fn fence(&mut self, block: u32, thread: u32, scope: Scope) {
+        self.blocks[block as usize].fence(thread / 32, 1 << (thread % 32), scope);
+    }
+
+    /// `cp.async` of one word by one thread.
+    pub fn copy(&mut self, thread: u32, to: u32, from: u64) {
+        self.pc += 1;
+        self.trace.push(format!("{}: thread {thread} copies to {to} from {from}", self.pc));
+        self.blocks[0].copy_issue(
+            &self.memory,
+            thread / 32,
+            1 << (thread % 32),
+            self.pc,
+            &[to * 4; 32],
+            4,
+            &[GLOBAL + from * 4; 32],
+            &[4; 32],
+        );
+    }
+
+    pub fn kinds(&mut self) -> Vec<RaceKind> {
+        let reports = self.blocks.iter_mut().flat_map(BlockRaces::take_reports);
+        reports.filter(|r| !r.same_value).map(|r| r.kind).collect()
+    }
+
+    pub fn notes(&mut self) -> usize {
+        self.blocks.iter_mut().flat_map(BlockRaces::take_reports).filter(|r| r.same_value).count()
+    }
+}
