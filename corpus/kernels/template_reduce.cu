@@ -17,6 +17,14 @@ struct Product {
     __device__ static T apply(T a, T b) { return a * b; }
 };
 
+struct Same {
+    template <typename T>
+    __device__ T operator()(T v) const { return v; }
+};
+struct Growth {
+    __device__ double operator()(double v) const { return 1.0 + v / 64.0; }
+};
+
 template <typename Op, int THREADS, typename T, typename Map>
 __device__ T reduce(const T* in, int n, T identity, Map map)
 {
@@ -38,16 +46,14 @@ __device__ T reduce(const T* in, int n, T identity, Map map)
 
 extern "C" __global__ void dispatch(const int* i_in, const double* d_in, int* i_out, double* d_out)
 {
-    const auto same = [](auto v) { return v; };
-    const auto growth = [](double v) { return 1.0 + v / 64.0; };
     if (blockIdx.x < 2) {
-        const int v = blockIdx.x == 0 ? reduce<Sum, 64>(i_in, 160, 0, same)
-                                      : reduce<Max, 64>(i_in, 160, -2147483647 - 1, same);
+        const int v = blockIdx.x == 0 ? reduce<Sum, 64>(i_in, 160, 0, Same())
+                                      : reduce<Max, 64>(i_in, 160, -2147483647 - 1, Same());
         if (threadIdx.x == 0)
             i_out[blockIdx.x] = v;
     } else {
-        const double v = blockIdx.x == 2 ? reduce<Sum, 64>(d_in, 160, 0.0, same)
-                                         : reduce<Product, 64>(d_in, 160, 1.0, growth);
+        const double v = blockIdx.x == 2 ? reduce<Sum, 64>(d_in, 160, 0.0, Same())
+                                         : reduce<Product, 64>(d_in, 160, 1.0, Growth());
         if (threadIdx.x == 0)
             d_out[blockIdx.x - 2] = v;
     }
