@@ -28,6 +28,6 @@ pub mod ptx;
 
 pub use check::{Finding, Kind, Place, Related, Severity};
 pub use count::Counters;
-pub use exec::{Checks, Dim3, Launch, LaunchError, LaunchReport, Options, Stats};
+pub use exec::{Checks, Dim3, Launch, LaunchError, LaunchReport, Limits, Options, Stats};
 pub use mem::{Buffer, Device, MemoryError};
 pub use program::{Diagnostic, FidelityReport, Kernel, LoadError, Module, Param, SourceFrame, load};

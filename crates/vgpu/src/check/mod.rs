@@ -2,5 +2,6 @@
 
 pub mod collect;
 pub mod finding;
+pub mod race;
 
 pub use finding::{Finding, Kind, Place, Related, Severity};

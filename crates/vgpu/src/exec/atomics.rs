@@ -111,9 +111,12 @@ impl<P: Policy> Cx<'_, '_, P> {
             left &= !group;
             failed &= !group;
             if P::CHECK {
-                self.on_access(space, ad, size, group, Use::Atomic, access);
+                self.before_access(space, &span, ad, size, group, Use::Atomic, access, &[]);
             }
             self.atom_group(inst, op, access, &span, ad, group);
+            if P::CHECK {
+                self.after_access(space, ad, size, group, Use::Atomic, access);
+            }
         }
         self.block.stored |= space == Space::Global;
         if failed != 0 {

@@ -16,8 +16,6 @@ pub struct BlockBarrier {
     pub arrived: u32,
     /// Thread count given by the participants; absent means all threads of the block.
     pub expected: Option<u32>,
-    /// Who has arrived: warp and lanes.
-    pub members: Vec<(u32, u32)>,
     popc: u32,
     any: bool,
     all: bool,
@@ -75,12 +73,10 @@ impl<P: Policy> Cx<'_, '_, P> {
         let b = &mut self.block.barriers[id as usize];
         if b.arrived == 0 {
             b.expected = count;
-            b.members.clear();
             (b.popc, b.any, b.all) = (0, false, true);
         }
         let (known, arrived) = (b.expected, b.arrived + mask.count_ones());
         b.arrived = arrived;
-        b.members.push((warp, mask));
         b.popc += (predicate & mask).count_ones();
         b.any |= predicate & mask != 0;
         b.all &= predicate & mask == mask;
@@ -97,6 +93,9 @@ impl<P: Policy> Cx<'_, '_, P> {
                     format!("{arrived} threads have arrived at barrier {id}, which is for {expected}")
                 });
             }
+        }
+        if P::CHECK {
+            self.block.races.bar_arrive(id, warp, mask, mode != BarMode::Arrive);
         }
         if P::COUNT {
             self.worker.counts.barriers += 1;
@@ -144,13 +143,11 @@ impl Block {
                 continue;
             }
             let (popc, any, all) = (b.popc, b.any, b.all);
-            let members = std::mem::take(&mut self.core.barriers[id].members);
             self.core.barriers[id].arrived = 0;
             self.core.progress += 1;
             if P::CHECK {
-                worker.on_block_barrier(&self.core, &members);
+                self.core.races.bar_complete(id as u32);
             }
-            self.core.barriers[id].members = members;
             let functions = worker.functions();
             for w in &mut self.warps {
                 for i in 0..w.fragments.len() {

@@ -12,6 +12,8 @@ use crate::mem::shadow;
 
 /// Instructions a warp runs before its neighbour gets a turn.
 const SLICE: u32 = 20_000;
+/// The same while nothing seems to happen.
+const SHORT_SLICE: u32 = 2_000;
 
 /// What the warps of a block share.
 #[derive(Debug, Default)]
@@ -34,6 +36,7 @@ pub struct BlockCore {
     pub owed: Vec<super::copies::OwedArrival>,
     /// Origins of undefined values stored in shared memory, by byte.
     pub taints: std::collections::HashMap<u32, super::taint::Origin>,
+    pub races: crate::check::race::BlockRaces,
 }
 
 /// A block under way. Kept and reused by its worker.
@@ -41,6 +44,8 @@ pub struct BlockCore {
 pub struct Block {
     pub core: BlockCore,
     pub warps: Vec<Warp>,
+    /// Its last round changed nothing.
+    quiet: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,11 +81,13 @@ impl Block {
         core.shared.clear();
         core.shared.resize(units, ZERO);
         if P::CHECK {
+            core.races.start(index as u32, grid.block_threads, grid.shared_bytes);
             core.shared_shadow.clear();
             core.shared_shadow.resize(units * 128, shadow::NEVER);
         }
         core.barriers.clear();
         core.barriers.resize_with(16, BlockBarrier::default);
+        self.quiet = false;
         let warps = grid.block_threads.div_ceil(32);
         self.warps.resize_with(warps as usize, Warp::default);
         for (id, w) in self.warps.iter_mut().enumerate() {
@@ -91,7 +98,7 @@ impl Block {
             w.present = if count == 32 { u32::MAX } else { (1 << count) - 1 };
             w.live = w.present;
             w.tracking = false;
-            w.worked = false;
+            w.watch = super::warp::Watch::default();
             w.committed = [0; 32];
             w.fragments.clear();
             w.passed_over = 0;
@@ -110,6 +117,7 @@ impl Block {
     /// Runs every warp once round, over and over, for about `rounds` slices of each warp.
     pub fn run<P: Policy>(&mut self, grid: &Grid<'_>, worker: &mut WorkerState, rounds: u32) -> Progress {
         let mut moved = false;
+        let slice = if self.quiet { SHORT_SLICE } else { SLICE };
         for _ in 0..rounds {
             let (before, executed) = (self.core.progress, worker.executed);
             let mut alive = false;
@@ -132,8 +140,9 @@ impl Block {
                 if fresh {
                     cx.begin();
                 }
-                let stop = cx.run(SLICE);
+                let stop = cx.run(slice);
                 if stop == Stop::Halt {
+                    self.harvest(grid, worker);
                     return Progress::Halted;
                 }
                 alive |= stop != Stop::Done;
@@ -141,35 +150,72 @@ impl Block {
             }
             if worker.spend(grid) {
                 self.report_budget(grid, worker);
+                self.harvest(grid, worker);
                 return Progress::Halted;
             }
             if grid.stopped() {
+                self.harvest(grid, worker);
                 return Progress::Halted;
             }
             if !alive {
                 self.finish::<P>(grid, worker);
                 return Progress::Finished;
             }
-            moved |= self.core.progress != before;
-            if worker.executed == executed && !self.unblock::<P>(grid, worker) {
+            if worker.executed == executed && !self.unblock(grid) {
                 self.report_deadlock(grid, worker);
+                self.harvest(grid, worker);
                 return Progress::Halted;
             }
+            self.quiet = self.core.progress == before;
+            if self.quiet {
+                break;
+            }
+            moved = true;
         }
         Progress::Unfinished { moved }
     }
 
     fn finish<P: Policy>(&mut self, grid: &Grid<'_>, worker: &mut WorkerState) {
-        if P::CHECK && !self.core.stored {
-            worker.idle_blocks += 1;
-            worker.first_idle = worker.first_idle.min(self.core.index);
+        if P::CHECK {
+            if !self.core.stored {
+                worker.idle_blocks += 1;
+                worker.first_idle = worker.first_idle.min(self.core.index);
+            }
+            self.harvest(grid, worker);
         }
-        let _ = grid;
+    }
+
+    /// Hands over what the race checker found.
+    pub fn harvest(&mut self, grid: &Grid<'_>, worker: &mut WorkerState) {
+        if self.core.races.has_reports() {
+            for r in self.core.races.take_reports() {
+                worker.report_race(grid, &r);
+            }
+        }
+    }
+
+    /// Every warp is done, waits at a barrier, or goes in circles.
+    pub fn is_stuck(&self) -> bool {
+        self.warps.iter().all(|w| w.is_done() || !w.has_ready() || w.watch.repeats)
+    }
+
+    pub fn start_watching(&mut self) {
+        for w in &mut self.warps {
+            w.watch = super::warp::Watch::default();
+        }
+    }
+
+    /// Where the first warp that goes in circles looks for a change: instruction, warp, lanes.
+    pub fn polls_at(&self) -> Option<(u32, u32, u32)> {
+        self.warps
+            .iter()
+            .find(|w| w.watch.repeats)
+            .map(|w| (w.last_poll, w.id, w.fragments.first().map_or(0, |f| f.mask)))
     }
 
     /// When nothing runs: warp operations and aligned barriers that wait for lanes which will not come go ahead
     /// with those that are there, and the step loop reports what is wrong. False if there are none.
-    fn unblock<P: Policy>(&mut self, grid: &Grid<'_>, worker: &mut WorkerState) -> bool {
+    fn unblock(&mut self, grid: &Grid<'_>) -> bool {
         for w in &mut self.warps {
             // The earliest first: once it is past, the others may find their lanes.
             let earliest = w
@@ -185,7 +231,6 @@ impl Block {
                 return true;
             }
         }
-        let _ = worker;
         false
     }
 

@@ -16,8 +16,6 @@ use crate::mem::shadow;
 #[derive(Clone, Debug)]
 pub struct PendingCopy {
     pub warp: u32,
-    /// Instruction that issued it.
-    pub at: u32,
     pub lanes: u32,
     pub bytes: u8,
     /// Offsets in shared memory.
@@ -29,8 +27,6 @@ pub struct PendingCopy {
     pub group: [u32; 32],
     /// Barrier object that hears of its end: offset in shared memory.
     pub reports_to: Option<u32>,
-    /// Position in the order of issue, for the race checker.
-    pub serial: u64,
 }
 
 /// An arrival owed to a barrier object when a thread's earlier copies are done.
@@ -39,7 +35,8 @@ pub struct OwedArrival {
     pub warp: u32,
     pub lane: u32,
     pub barrier: u32,
-    pub at: u32,
+    /// How far the thread's copies had come, for the race checker.
+    pub mark: u32,
 }
 
 impl<P: Policy> Cx<'_, '_, P> {
@@ -107,9 +104,8 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
         good &= readable | !reading;
         if P::CHECK {
-            let mut copy = PendingCopy {
+            let copy = PendingCopy {
                 warp: self.w.id,
-                at: self.at(),
                 lanes: good,
                 bytes,
                 to: to.at.map(|a| a as u32),
@@ -117,9 +113,9 @@ impl<P: Policy> Cx<'_, '_, P> {
                 read,
                 group: self.w.committed,
                 reports_to: None,
-                serial: 0,
             };
-            self.on_copy_issue(&mut copy);
+            let (at, reads) = (self.at(), read.map(u32::from));
+            self.block.races.copy_issue(&self.grid.races, self.w.id, good, at, &copy.to, size, &copy.from, &reads);
             self.block.copies.push(copy);
         } else {
             for l in super::lanes(good) {
@@ -165,6 +161,9 @@ impl<P: Policy> Cx<'_, '_, P> {
         for l in super::lanes(mask) {
             self.w.committed[l] += 1;
         }
+        if P::CHECK {
+            self.block.races.copy_commit(self.w.id, mask);
+        }
     }
 
     pub fn copy_wait(&mut self, keep: u32, all: bool, mask: u32) -> Next {
@@ -179,7 +178,12 @@ impl<P: Policy> Cx<'_, '_, P> {
                     .filter(|l| all || copy.group[*l] + keep < committed[*l])
                     .fold(0u32, |m, l| m | 1 << l)
             };
-            self.land(due, true);
+            self.land(due);
+            if all {
+                self.block.races.copy_wait_all(warp, mask);
+            } else {
+                self.block.races.copy_wait(warp, mask, keep);
+            }
         }
         Next::Continue
     }
@@ -188,19 +192,18 @@ impl<P: Policy> Cx<'_, '_, P> {
     pub fn copies_at_exit(&mut self, mask: u32) {
         if P::CHECK && !self.block.copies.is_empty() {
             let warp = self.w.id;
-            self.land(|copy| if copy.warp == warp { copy.lanes & mask } else { 0 }, false);
+            self.land(|copy| if copy.warp == warp { copy.lanes & mask } else { 0 });
             self.settle_arrivals();
         }
     }
 
-    /// Performs the copies whose lanes `due` gives; `waited` if their own threads waited for them.
-    pub fn land(&mut self, due: impl Fn(&PendingCopy) -> u32, waited: bool) {
+    /// Performs the copies whose lanes `due` gives.
+    pub fn land(&mut self, due: impl Fn(&PendingCopy) -> u32) {
         let mut copies = std::mem::take(&mut self.block.copies);
         for copy in &mut copies {
             let lanes = due(copy);
             if lanes != 0 {
                 self.perform(copy, lanes);
-                self.on_copy_land(copy, lanes, waited);
                 copy.lanes &= !lanes;
             }
         }
@@ -243,6 +246,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         let Some((group, span)) = self.span(Space::Shared, &ad, 8, &mut left, Use::Atomic) else {
             return if P::CHECK { Next::Continue } else { Next::Halt };
         };
+        let mark = if P::CHECK { self.block.races.copy_mark(self.w.id) } else { 0 };
         for l in super::lanes(group) {
             let barrier = ad.at[l] as u32;
             if !no_inc {
@@ -254,7 +258,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                         copy.reports_to = Some(barrier);
                     }
                 }
-                let owed = OwedArrival { warp: self.w.id, lane: l as u32, barrier, at: self.at() };
+                let owed = OwedArrival { warp: self.w.id, lane: l as u32, barrier, mark };
                 self.block.owed.push(owed);
             } else {
                 self.mbarrier_update(&span, ad.at[l], l, |b| b.arrive(1));
@@ -267,7 +271,7 @@ impl<P: Policy> Cx<'_, '_, P> {
     /// A wait on a barrier object needs its copies: they land now, and the arrivals they owe are paid.
     pub fn copies_for_barrier(&mut self, barrier: u32) {
         if self.block.owed.iter().any(|o| o.barrier == barrier) {
-            self.land(|copy| if copy.reports_to == Some(barrier) { copy.lanes } else { 0 }, true);
+            self.land(|copy| if copy.reports_to == Some(barrier) { copy.lanes } else { 0 });
             self.settle_arrivals();
         }
     }
@@ -291,8 +295,8 @@ impl<P: Policy> Cx<'_, '_, P> {
                 self.block.owed.push(o);
                 continue;
             }
+            self.block.races.mbarrier_arrive_copies(o.warp, o.lane, o.barrier, o.mark);
             self.mbarrier_update(&span, u64::from(o.barrier), o.lane as usize, |b| b.arrive(1));
-            self.on_owed_arrival(&o);
         }
     }
 }

@@ -11,6 +11,7 @@ use super::taint::{self, Origin, Source};
 use super::warp::{Unit, ZERO};
 use super::{Checked, CheckedCounted, Counted, Plain, Policy};
 use crate::check::collect::{Collector, Raw};
+use crate::check::race::{GlobalRaces, RaceKind, RaceReport};
 use crate::check::{Finding, Kind, Place, Related, Severity};
 use crate::count::{Counters, Counts, InstCount, summarise};
 use crate::isa::decode::Constant;
@@ -45,12 +46,41 @@ pub struct Options {
     pub threads: usize,
     /// Buffers that are results: every byte must be written, with defined values.
     pub outputs: Vec<Buffer>,
-    /// Streaming multiprocessors, for `%nsmid` and for how many blocks can be resident.
+    /// What bounds the blocks that run at the same time.
+    pub limits: Limits,
+}
+
+/// Sizes of the device that a kernel can notice. The default is an H200.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
     pub sms: u32,
-    /// Blocks that fit on one of them at a time.
     pub blocks_per_sm: u32,
+    pub threads_per_sm: u32,
+    pub shared_per_sm: u32,
     /// Most shared memory a block may have.
-    pub max_shared: u32,
+    pub shared_per_block: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            sms: 132,
+            blocks_per_sm: 32,
+            threads_per_sm: 2048,
+            shared_per_sm: 228 * 1024,
+            shared_per_block: 227 * 1024,
+        }
+    }
+}
+
+impl Limits {
+    /// Blocks of a kernel that can be resident at a time. Registers are not known here and not counted.
+    pub fn resident(&self, threads: u32, shared: u32) -> u64 {
+        // The system keeps 1 KiB of shared memory per block.
+        let by_shared = self.shared_per_sm / (shared + 1024);
+        let by_threads = self.threads_per_sm / threads.next_multiple_of(32).max(32);
+        u64::from(self.blocks_per_sm.min(by_shared).min(by_threads).max(1)) * u64::from(self.sms.max(1))
+    }
 }
 
 impl Default for Options {
@@ -61,9 +91,7 @@ impl Default for Options {
             budget: 2_000_000_000,
             threads: 0,
             outputs: Vec::new(),
-            sms: 132,
-            blocks_per_sm: 16,
-            max_shared: 227 * 1024,
+            limits: Limits::default(),
         }
     }
 }
@@ -150,7 +178,11 @@ pub struct Grid<'g> {
     /// Blocks under way in all workers.
     resident: AtomicU64,
     resident_limit: u64,
+    /// Grows whenever some block changes something.
     moves: AtomicU64,
+    /// Per worker: `moves + 1` when all its blocks were found stuck, `u64::MAX` when it has ended.
+    stuck: Vec<AtomicU64>,
+    pub races: GlobalRaces,
 }
 
 impl std::fmt::Debug for Grid<'_> {
@@ -203,6 +235,8 @@ pub struct WorkerState {
     pub findings: Collector,
     pub idle_blocks: u64,
     pub first_idle: u64,
+    /// Nothing has moved for a while: warps look whether they go in circles.
+    pub watching: bool,
     taints: HashMap<u64, Taint>,
     functions: *const [Function],
 }
@@ -224,6 +258,7 @@ impl WorkerState {
             findings: Collector::default(),
             idle_blocks: 0,
             first_idle: u64::MAX,
+            watching: false,
             taints: HashMap::new(),
             functions: &raw const grid.kernel.functions[..],
         }
@@ -332,6 +367,53 @@ impl WorkerState {
         self.taints.get(&address).map(|t| t.origin)
     }
 
+    pub fn report_race(&mut self, grid: &Grid<'_>, r: &RaceReport) {
+        let (kind, how) = match r.kind {
+            RaceKind::Shared => (Kind::Race, "no barrier stands between them"),
+            RaceKind::Global => (Kind::Race, "nothing orders them"),
+            RaceKind::IntraWarp => (Kind::Race, "they are lanes of one warp with no __syncwarp between them"),
+            RaceKind::AsyncNotWaited => {
+                (Kind::AsyncNotWaited, "the asynchronous copy has not been waited for")
+            }
+            RaceKind::ScopeTooNarrow => (Kind::Scope, "the scope of the atomic or fence does not reach both threads"),
+            RaceKind::MissingRelease => (Kind::Race, "the flag is published without a release fence after the data"),
+            RaceKind::MissingAcquire => (Kind::Race, "the flag is read without an acquire fence before the data"),
+        };
+        let (space, place) = if r.shared { (Space::Shared, "shared") } else { (Space::Global, "global") };
+        let name = |op| match op {
+            crate::check::race::Op::Read => "read",
+            crate::check::race::Op::Write => "write",
+            crate::check::race::Op::Atomic => "atomic",
+        };
+        let (a, b) = (&r.first, &r.second);
+        let severity = if r.same_value { Severity::Note } else { Severity::Error };
+        let side = |s: &crate::check::race::Side| {
+            let by = if s.asynchronous { "asynchronous copy of " } else { "" };
+            format!("{} by {by}block {} warp {} lane {}", name(s.op), s.block, s.warp, s.lane)
+        };
+        let message = format!(
+            "race in {place} memory{}: {} and {}; {how}",
+            if r.same_value { " (both write the same value)" } else { "" },
+            side(b),
+            side(a),
+        );
+        self.findings.add(kind, b.pc, a.pc + 1, u64::from(b.block), b.warp, || Raw {
+            kind,
+            severity,
+            message,
+            at: b.pc,
+            block: u64::from(b.block),
+            warp: b.warp,
+            lanes: r.lanes,
+            address: Some(r.address),
+            space: Some(space),
+            allocation: allocation_of(grid, space, r.address),
+            related: vec![(format!("the other access: {}", side(a)), a.pc)],
+            count: r.count,
+            located: true,
+        });
+    }
+
     /// Remembers that an undefined value was stored to global memory.
     pub fn taint(&mut self, address: u64, origin: Origin, store: u32, block: u64, warp: u32, lane: u32) {
         if self.taints.len() < MAX_TAINTS {
@@ -368,7 +450,17 @@ impl Device {
             begin_outputs(&regions, &options.outputs);
         }
         static LAUNCHES: AtomicU64 = AtomicU64::new(1);
-        let blocks = launch.grid.iter().map(|d| u64::from(*d)).product();
+        let blocks: u64 = launch.grid.iter().map(|d| u64::from(*d)).product();
+        let shared_bytes =
+            if launch.shared == 0 { kernel.shared_bytes } else { kernel.dynamic_shared + launch.shared };
+        let workers = match options.threads {
+            0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            n => n,
+        }
+        .min(blocks.min(1024) as usize)
+        .max(1);
+        let allocations: Vec<(u64, u64)> =
+            if checked { regions.iter().map(|r| (r.address, r.bytes)).collect() } else { Vec::new() };
         let grid = Grid {
             kernel,
             device: self,
@@ -376,13 +468,14 @@ impl Device {
             block_dim: launch.block,
             block_threads: threads,
             blocks,
-            shared_bytes: if launch.shared == 0 { kernel.shared_bytes } else { kernel.dynamic_shared + launch.shared },
+            shared_bytes,
             dynamic_shared: launch.shared,
             param_shadow: vec![shadow::DEFINED; params.len()],
             params,
             constants: constants(kernel, &addresses),
             budget: options.budget,
-            sms: options.sms.max(1),
+            sms: options.limits.sms.max(1),
+            races: GlobalRaces::new(allocations),
             launch_id: LAUNCHES.fetch_add(1, Ordering::Relaxed),
             regions,
             spent: AtomicU64::new(0),
@@ -390,15 +483,10 @@ impl Device {
             stop: AtomicBool::new(false),
             printed: Mutex::new(Vec::new()),
             resident: AtomicU64::new(0),
-            resident_limit: u64::from(options.sms.max(1)) * u64::from(options.blocks_per_sm.max(1)),
+            resident_limit: options.limits.resident(threads, shared_bytes),
             moves: AtomicU64::new(0),
+            stuck: (0..workers).map(|_| AtomicU64::new(0)).collect(),
         };
-        let workers = match options.threads {
-            0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
-            n => n,
-        }
-        .min(blocks.min(1024) as usize)
-        .max(1);
         let states = match (checked, options.counters) {
             (false, false) => run_workers::<Plain>(&grid, workers),
             (false, true) => run_workers::<Counted>(&grid, workers),
@@ -436,8 +524,9 @@ fn validate(kernel: &Kernel, launch: &Launch<'_>, options: &Options) -> Result<u
         return Err(LaunchError::ThreadBounds { given: threads, wanted: format!("at most {most}") });
     }
     let shared = u64::from(kernel.dynamic_shared) + u64::from(launch.shared);
-    if shared > u64::from(options.max_shared) {
-        return Err(LaunchError::SharedMemory { wanted: shared, limit: options.max_shared });
+    let limit = options.limits.shared_per_block;
+    if shared > u64::from(limit) {
+        return Err(LaunchError::SharedMemory { wanted: shared, limit });
     }
     Ok(threads)
 }
@@ -467,16 +556,11 @@ fn constants(kernel: &Kernel, addresses: &[u64]) -> Vec<Unit> {
 
 fn run_workers<P: Policy>(grid: &Grid<'_>, workers: usize) -> Vec<WorkerState> {
     if workers == 1 {
-        return vec![work::<P>(grid)];
+        return vec![work::<P>(grid, 0)];
     }
     std::thread::scope(|scope| {
         let handles: Vec<_> = (0..workers)
-            .map(|_| {
-                scope.spawn(|| {
-                    // The pointer inside stays in this thread until the scope ends.
-                    SendState(work::<P>(grid))
-                })
-            })
+            .map(|n| scope.spawn(move || SendState(work::<P>(grid, n))))
             .collect();
         handles.into_iter().filter_map(|h| h.join().ok()).map(|s| s.0).collect()
     })
@@ -490,60 +574,100 @@ unsafe impl Send for SendState {}
 /// still unfinished then.
 const ROUNDS: u32 = 16;
 
-fn work<P: Policy>(grid: &Grid<'_>) -> WorkerState {
+/// Quiet passes over all active blocks before warps are watched for going in circles.
+const QUIET_PASSES: u32 = 4;
+
+fn work<P: Policy>(grid: &Grid<'_>, number: usize) -> WorkerState {
     let mut worker = WorkerState::new(grid, P::COUNT);
     let mut active: Vec<Block> = Vec::new();
     let mut spare: Vec<Block> = Vec::new();
-    let mut turn = 0;
-    // Idle rounds over all active blocks since something moved.
     let mut quiet = 0u32;
-    loop {
-        if grid.stopped() {
+    'work: while !grid.stopped() {
+        // One more block joins when all active ones have had a turn and are not done: they may wait for it.
+        if active.is_empty() || grid.resident.load(Ordering::Relaxed) < grid.resident_limit {
+            let index = grid.next_block.fetch_add(1, Ordering::Relaxed);
+            if index < grid.blocks {
+                grid.resident.fetch_add(1, Ordering::Relaxed);
+                let mut block = spare.pop().unwrap_or_default();
+                block.start::<P>(grid, index);
+                active.push(block);
+                quiet = 0;
+            } else {
+                grid.next_block.store(grid.blocks, Ordering::Relaxed);
+            }
+        }
+        if active.is_empty() {
             break;
         }
-        // Start a block when none is active, or when those active have not finished in their turn.
-        if turn >= active.len() {
-            turn = 0;
-            let may_start = active.is_empty() || grid.resident.load(Ordering::Relaxed) < grid.resident_limit;
-            if may_start {
-                let index = grid.next_block.fetch_add(1, Ordering::Relaxed);
-                if index < grid.blocks {
-                    grid.resident.fetch_add(1, Ordering::Relaxed);
-                    let mut block = spare.pop().unwrap_or_default();
-                    block.start::<P>(grid, index);
-                    active.push(block);
-                    turn = active.len() - 1;
+        let before = grid.moves.load(Ordering::Relaxed);
+        let mut i = 0;
+        while i < active.len() {
+            match active[i].run::<P>(grid, &mut worker, ROUNDS) {
+                Progress::Finished => {
+                    grid.resident.fetch_sub(1, Ordering::Relaxed);
+                    grid.moves.fetch_add(1, Ordering::Relaxed);
+                    spare.push(active.remove(i));
                 }
-            }
-            if active.is_empty() {
-                break;
+                Progress::Unfinished { moved } => {
+                    if moved {
+                        grid.moves.fetch_add(1, Ordering::Relaxed);
+                    }
+                    i += 1;
+                }
+                Progress::Halted => {
+                    grid.stop();
+                    break 'work;
+                }
             }
         }
-        match active[turn].run::<P>(grid, &mut worker, ROUNDS) {
-            Progress::Finished => {
-                grid.resident.fetch_sub(1, Ordering::Relaxed);
-                grid.moves.fetch_add(1, Ordering::Relaxed);
-                spare.push(active.swap_remove(turn));
-                quiet = 0;
-                turn = usize::MAX;
-            }
-            Progress::Unfinished { moved } => {
-                if moved {
-                    grid.moves.fetch_add(1, Ordering::Relaxed);
-                    quiet = 0;
-                } else {
-                    quiet += 1;
-                }
-                turn += 1;
-            }
-            Progress::Halted => {
+        if !P::CHECK {
+            continue;
+        }
+        if grid.moves.load(Ordering::Relaxed) != before {
+            quiet = 0;
+            worker.watching = false;
+            continue;
+        }
+        quiet += 1;
+        if quiet == QUIET_PASSES {
+            active.iter_mut().for_each(Block::start_watching);
+            worker.watching = true;
+        } else if worker.watching && active.iter().all(Block::is_stuck) {
+            grid.stuck[number].store(before + 1, Ordering::SeqCst);
+            let all = grid.stuck.iter().all(|s| [before + 1, u64::MAX].contains(&s.load(Ordering::SeqCst)));
+            if all && grid.moves.load(Ordering::SeqCst) == before {
+                report_stuck(grid, &mut worker, &active);
                 grid.stop();
-                break;
+            } else {
+                std::thread::yield_now();
             }
         }
     }
-    let _ = quiet;
+    for block in &mut active {
+        block.harvest(grid, &mut worker);
+    }
+    grid.stuck[number].store(u64::MAX, Ordering::SeqCst);
     worker
+}
+
+/// Every block that runs waits for something none of them will do.
+fn report_stuck(grid: &Grid<'_>, worker: &mut WorkerState, active: &[Block]) {
+    let Some((block, (at, warp, lanes))) = active.iter().find_map(|b| Some((b, b.polls_at()?))) else { return };
+    let started = grid.next_block.load(Ordering::Relaxed).min(grid.blocks);
+    let resident = active.len();
+    if started < grid.blocks {
+        let (blocks, limit) = (grid.blocks, grid.resident_limit);
+        worker.report(grid, Kind::NotResident, at, block.core.index, warp, lanes, || {
+            format!(
+                "the blocks that run wait for blocks that cannot start: the grid has {blocks} blocks, the device \
+                 holds {limit} of this kernel at a time"
+            )
+        });
+    } else {
+        worker.report(grid, Kind::Deadlock, at, block.core.index, warp, lanes, || {
+            format!("this warp waits in a loop for a change that no running thread will make ({resident} blocks still run)")
+        });
+    }
 }
 
 fn report(grid: &Grid<'_>, module: &Module, options: &Options, states: Vec<WorkerState>) -> LaunchReport {

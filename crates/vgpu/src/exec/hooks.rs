@@ -1,14 +1,12 @@
 //! What the step loop tells the checkers and counters.
 
 use super::Policy;
-use super::block::BlockCore;
-use super::copies::{OwedArrival, PendingCopy};
-use super::grid::WorkerState;
-use super::memory::{Addresses, Use};
+use super::memory::{Addresses, Span, Use};
 use super::step::Cx;
-use crate::check::Kind;
-use crate::isa::op::{Access, Order};
-use crate::isa::types::{Scope, Space};
+use super::warp::Watch;
+use crate::check::{Kind, race};
+use crate::isa::op::{Access, Order, Slot};
+use crate::isa::types::Space;
 
 impl<P: Policy> Cx<'_, '_, P> {
     /// A finding at the current instruction.
@@ -23,30 +21,105 @@ impl<P: Policy> Cx<'_, '_, P> {
         self.grid.stop();
     }
 
-    pub fn on_access(&mut self, _space: Space, _ad: &Addresses, _size: u32, _lanes: u32, _what: Use, _access: &Access) {}
-
-    /// Rows of one matrix: row `r` of matrix `n` was named by lane `8 n + r`.
-    pub fn on_matrix(&mut self, at: &[u64; 32], n: usize, rows: u32, what: Use, access: &Access) {
-        let survey = super::survey::Survey { min: 0, max: 0, or: 0, contiguous: false, uniform: false };
-        let ad = Addresses { at: *at, survey };
-        self.on_access(Space::Shared, &ad, 16, rows << (n * 8), what, access);
+    /// Tells the race checker of an access that is about to happen; `values` are the registers a store writes.
+    #[allow(clippy::too_many_arguments)]
+    pub fn before_access(
+        &mut self,
+        space: Space,
+        span: &Span,
+        ad: &Addresses,
+        size: u32,
+        lanes: u32,
+        what: Use,
+        access: &Access,
+        values: &[Slot],
+    ) {
+        let race = self.race_access(what, access);
+        if what != Use::Store {
+            self.w.last_poll = race.pc;
+        }
+        let stored = Stored {
+            span: *span,
+            at: ad.at,
+            bytes: access.ty.bytes,
+            registers: std::array::from_fn(|i| values.get(i).map_or(std::ptr::null(), |v| self.reg(*v).cast_const())),
+            wide: std::array::from_fn(|i| values.get(i).is_some_and(|v| v.is_wide())),
+            count: values.len().min(8),
+        };
+        let races = &mut self.block.races;
+        match space {
+            Space::Shared => {
+                let offsets = ad.at.map(|a| a as u32);
+                races.shared(self.w.id, lanes, &race, &offsets, size, &stored);
+            }
+            Space::Global => races.global(&self.grid.races, self.w.id, lanes, &race, &ad.at, size, &stored),
+            _ => {}
+        }
     }
 
-    pub fn on_fence(&mut self, _scope: Scope, _order: Order, _lanes: u32) {}
+    /// The access has taken effect.
+    pub fn after_access(&mut self, space: Space, ad: &Addresses, size: u32, lanes: u32, what: Use, access: &Access) {
+        if space == Space::Global && access.order != Order::Weak {
+            let race = self.race_access(what, access);
+            self.block.races.global_observed(&self.grid.races, self.w.id, lanes, &race, &ad.at, size);
+        }
+    }
 
-    pub fn on_warp_sync(&mut self, _lanes: u32) {}
+    fn race_access(&self, what: Use, access: &Access) -> race::Access {
+        let op = match what {
+            Use::Load => race::Op::Read,
+            Use::Store => race::Op::Write,
+            Use::Atomic => race::Op::Atomic,
+        };
+        race::Access { pc: self.at(), op, order: access.order, scope: access.scope }
+    }
 
-    pub fn on_copy_issue(&mut self, _copy: &mut PendingCopy) {}
+    /// Rows of one matrix: row `r` of matrix `n` was named by lane `8 n + r`.
+    pub fn on_matrix(&mut self, span: &Span, at: &[u64; 32], n: usize, rows: u32, what: Use) {
+        let survey = super::survey::Survey { min: 0, max: 0, or: 0, contiguous: false, uniform: false };
+        let ad = Addresses { at: *at, survey };
+        let access = Self::matrix_access();
+        self.before_access(Space::Shared, span, &ad, 16, rows << (n * 8), what, &access, &[]);
+    }
 
-    pub fn on_copy_land(&mut self, _copy: &PendingCopy, _lanes: u32, _waited: bool) {}
+    /// While nothing seems to happen: notices when the warp comes back to the same instruction with the same
+    /// registers. As long as memory does not change it will do so for ever.
+    #[inline(never)]
+    pub fn watch(&mut self) {
+        let place = (self.frag.function, self.frag.pc, self.frag.mask);
+        if self.w.watch.place == place {
+            let hash = self.state_hash();
+            if self.w.watch.hash == hash {
+                self.w.watch.repeats = true;
+                return;
+            }
+            self.w.watch.visits += 1;
+            // Anchor again at growing distances, so that a cycle with a run-up is found too.
+            if self.w.watch.visits.is_power_of_two() {
+                self.w.watch.hash = hash;
+            }
+        } else if self.w.watch.visits == 0 {
+            self.w.watch = Watch { place, hash: self.state_hash(), visits: 1, repeats: false };
+        }
+    }
 
-    pub fn on_owed_arrival(&mut self, _owed: &OwedArrival) {}
-
-    pub fn on_mbarrier_init(&mut self, _address: u64, _lane: usize) {}
-
-    pub fn on_mbarrier_arrive(&mut self, _address: u64, _lane: usize) {}
-
-    pub fn on_mbarrier_pass(&mut self, _address: u64, _lane: usize) {}
+    fn state_hash(&self) -> u64 {
+        let mut h = 0xcbf2_9ce4_8422_2325u64;
+        let mut mix = |v: u64| h = (h ^ v).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23);
+        let function = &self.grid.kernel.functions[self.frag.function as usize];
+        for unit in &self.w.regs[..(self.frag.reg_base + function.frame.units) as usize] {
+            for pair in unit.0.chunks_exact(2) {
+                mix(u64::from(pair[0]) | u64::from(pair[1]) << 32);
+            }
+        }
+        for p in &self.w.preds[..(self.frag.pred_base + function.frame.preds) as usize] {
+            mix(u64::from(*p));
+        }
+        for f in self.w.fragments.iter().chain(std::iter::once(&self.frag)) {
+            mix(u64::from(f.mask) | u64::from(f.pc) << 32);
+        }
+        h
+    }
 
     /// Counts a memory request of the current instruction.
     pub fn count_access(&mut self, space: Space, ad: &Addresses, size: u32, mask: u32, _what: Use) {
@@ -128,6 +201,46 @@ fn wavefronts(ad: &Addresses, size: u32, mask: u32) -> (u64, u64) {
     (total, ideal)
 }
 
-impl WorkerState {
-    pub fn on_block_barrier(&mut self, _block: &BlockCore, _members: &[(u32, u32)]) {}
+/// What a store is about to write, for comparing with what is there.
+struct Stored {
+    span: Span,
+    at: [u64; 32],
+    bytes: u8,
+    registers: [*const u32; 8],
+    wide: [bool; 8],
+    count: usize,
+}
+
+impl Stored {
+    fn value(&self, element: usize, lane: usize) -> u64 {
+        // SAFETY: registers of the running frame, of the width noted.
+        unsafe {
+            if self.wide[element] {
+                *self.registers[element].cast::<u64>().add(lane)
+            } else {
+                u64::from(*self.registers[element].add(lane))
+            }
+        }
+    }
+}
+
+impl race::SameValue for Stored {
+    fn as_memory(&self, lane: usize) -> bool {
+        let n = self.bytes as usize;
+        self.count > 0
+            && (0..self.count).all(|e| {
+                let mut now = [0u8; 8];
+                let at = self.span.host(self.at[lane] + (e * n) as u64);
+                // SAFETY: the span holds the lane's whole access.
+                unsafe { std::ptr::copy_nonoverlapping(at, now.as_mut_ptr(), n) };
+                now[..n] == self.value(e, lane).to_le_bytes()[..n]
+            })
+    }
+
+    fn as_lane(&self, lane: usize, other: usize) -> bool {
+        let n = self.bytes as usize;
+        self.count > 0
+            && (0..self.count)
+                .all(|e| self.value(e, lane).to_le_bytes()[..n] == self.value(e, other).to_le_bytes()[..n])
+    }
 }

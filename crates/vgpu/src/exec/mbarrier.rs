@@ -79,14 +79,17 @@ impl<P: Policy> Cx<'_, '_, P> {
             }
             b.pending = 0;
         }
-        b.complete();
+        let completed = b.complete();
         // SAFETY: as above.
         unsafe { at.write_unaligned(b.encode()) };
+        if P::CHECK && completed {
+            self.block.races.mbarrier_complete(address as u32);
+        }
         self.block.progress += 1;
         old
     }
 
-    pub fn mbarrier(&mut self, inst: &Inst, op: MbarrierOp, space: Space, offset: i32, mask: u32) -> Next {
+    pub fn mbarrier(&mut self, inst: &Inst, op: MbarrierOp, space: Space, offset: i32, relaxed: bool, mask: u32) -> Next {
         let sources = inst.sources();
         if op == MbarrierOp::PendingCount {
             let tokens = *self.r64(sources[0]);
@@ -109,6 +112,18 @@ impl<P: Policy> Cx<'_, '_, P> {
         let Some((group, span)) = self.span(Space::Shared, &ad, 8, &mut left, Use::Atomic) else {
             return if P::CHECK { Next::Continue } else { Next::Halt };
         };
+        if P::CHECK {
+            let (at, objects) = (self.at(), ad.at.map(|a| a as u32));
+            let races = &mut self.block.races;
+            match op {
+                MbarrierOp::Init | MbarrierOp::Inval => races.mbarrier_init(self.w.id, group, at, &objects),
+                MbarrierOp::Arrive { .. } => races.mbarrier_arrive(self.w.id, group, at, &objects, !relaxed),
+                MbarrierOp::ExpectTx | MbarrierOp::CompleteTx => {
+                    races.mbarrier_arrive(self.w.id, group, at, &objects, false);
+                }
+                _ => {}
+            }
+        }
         let mut tokens = [0u64; 32];
         let mut done = 0u32;
         for l in super::lanes(group) {
@@ -127,9 +142,6 @@ impl<P: Policy> Cx<'_, '_, P> {
                 MbarrierOp::Arrive { drop, expect, .. } => {
                     let (arrivals, bytes) =
                         if expect { (1, i64::from(count)) } else { (if sources.len() > 1 { count } else { 1 }, 0) };
-                    if P::CHECK {
-                        self.on_mbarrier_arrive(address, l);
-                    }
                     tokens[l] = self.mbarrier_update(&span, address, l, |b| {
                         b.tx += bytes;
                         if drop {
@@ -156,12 +168,14 @@ impl<P: Policy> Cx<'_, '_, P> {
                     let waited_for = if parity { operand[l] & 1 == 1 } else { operand[l] >> 63 == 1 };
                     let passed = now.phase != waited_for;
                     done |= u32::from(passed) << l;
-                    if P::CHECK && passed {
-                        self.on_mbarrier_pass(address, l);
-                    }
                 }
                 MbarrierOp::PendingCount => {}
             }
+        }
+        if P::CHECK && matches!(op, MbarrierOp::TestWait { .. }) {
+            let (at, objects) = (self.at(), ad.at.map(|a| a as u32));
+            self.w.last_poll = at;
+            self.block.races.mbarrier_wait(self.w.id, group, done, at, &objects, !relaxed);
         }
         if P::CHECK && matches!(op, MbarrierOp::Init) {
             for l in super::lanes(group) {
@@ -198,9 +212,6 @@ impl<P: Policy> Cx<'_, '_, P> {
         // SAFETY: the span holds the object.
         unsafe { span.host(address).cast::<u64>().write_unaligned(b.encode()) };
         self.block.progress += 1;
-        if P::CHECK {
-            self.on_mbarrier_init(address, lane);
-        }
     }
 }
 

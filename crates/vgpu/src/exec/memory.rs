@@ -278,6 +278,9 @@ impl<P: Policy> Cx<'_, '_, P> {
             let Some((group, span)) = self.span(space, ad, size, &mut left, Use::Load) else { break };
             left &= !group;
             failed &= !group;
+            if P::CHECK {
+                self.before_access(space, &span, ad, size, group, Use::Load, access, &[]);
+            }
             let simple = access.vector == 1 && access.ty.bytes == 4 && group == u32::MAX && !inst.r(0).is_wide();
             if simple {
                 let d = self.reg(inst.r(0));
@@ -298,7 +301,7 @@ impl<P: Policy> Cx<'_, '_, P> {
             }
             if P::CHECK {
                 self.check_loaded(inst, access, &span, ad, size, group);
-                self.on_access(space, ad, size, group, Use::Load, access);
+                self.after_access(space, ad, size, group, Use::Load, access);
             }
         }
         if access.order >= Order::Acquire {
@@ -452,7 +455,7 @@ impl<P: Policy> Cx<'_, '_, P> {
             left &= !group;
             failed &= !group;
             if P::CHECK {
-                self.on_access(space, ad, size, group, Use::Store, access);
+                self.before_access(space, &span, ad, size, group, Use::Store, access, &inst.sources()[1..]);
             }
             let values = inst.sources();
             if access.vector == 1 && access.ty.bytes == 4 && ad.survey.contiguous && group == u32::MAX && !values[1].is_wide() {
@@ -585,6 +588,9 @@ impl<P: Policy> Cx<'_, '_, P> {
             self.out_of_bounds(Space::Local, ad, size, bad, what, format!("the function has {bytes} bytes of local memory"));
         }
         let failed = mask & !left;
+        if store {
+            self.block.progress += 1;
+        }
         let registers = if store { &inst.sources()[1..] } else { inst.results() };
         let bytes = u64::from(ty.bytes);
         let at = self.at();

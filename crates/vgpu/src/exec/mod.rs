@@ -16,7 +16,7 @@ mod tensor;
 mod warp;
 mod warp_ops;
 
-pub use grid::{Checks, Dim3, Launch, LaunchError, LaunchReport, Options, Stats};
+pub use grid::{Checks, Dim3, Launch, LaunchError, LaunchReport, Limits, Options, Stats};
 
 /// Compile-time choice of what a run pays for. One core, four instances.
 pub(crate) trait Policy {

@@ -241,6 +241,9 @@ impl<P: Policy> Cx<'_, '_, P> {
                     }
                 }
             }
+            if P::CHECK && self.worker.watching {
+                self.watch();
+            }
             let function = &kernel.functions[self.frag.function as usize];
             let block_number = function.block_of[self.frag.pc as usize];
             let end = function.blocks[block_number as usize].end;
@@ -380,7 +383,10 @@ impl<P: Policy> Cx<'_, '_, P> {
             Op::Prefetch => Next::Continue,
             Op::Fence { scope, order } => {
                 std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
-                self.on_fence(*scope, *order, mask);
+                let _ = order;
+                if P::CHECK {
+                    self.block.races.fence(self.w.id, mask, *scope);
+                }
                 Next::Continue
             }
             Op::CopyAsync { .. } => self.copy_async(inst, mask),
@@ -390,7 +396,7 @@ impl<P: Policy> Cx<'_, '_, P> {
             }
             Op::CopyWait { keep, all } => self.copy_wait(*keep, *all, mask),
             Op::CopyMbarrierArrive { .. } => self.copy_mbarrier_arrive(inst, mask),
-            Op::Mbarrier { op, space, offset } => self.mbarrier(inst, *op, *space, *offset, mask),
+            Op::Mbarrier { op, space, offset, relaxed } => self.mbarrier(inst, *op, *space, *offset, *relaxed, mask),
             Op::BranchIndexed { targets } => return self.branch_indexed(inst, targets, mask),
             Op::Call { function } => return self.call(inst, *function, mask),
             Op::Return => return self.ret(inst, mask),
@@ -758,6 +764,9 @@ impl<P: Policy> Cx<'_, '_, P> {
 
     fn exit(&mut self, mask: u32) {
         self.copies_at_exit(mask);
+        if P::CHECK {
+            self.block.races.exit(self.w.id, mask);
+        }
         self.frag.mask &= !mask;
         self.w.live &= !mask;
         self.block.live_threads -= mask.count_ones();

@@ -58,7 +58,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         survey(rows, 0xff)
     }
 
-    fn matrix_access() -> Access {
+    pub fn matrix_access() -> Access {
         Access {
             space: Space::Shared,
             ty: MemType::of(Ty::B32),
@@ -106,7 +106,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                     }
                 }
                 if P::CHECK {
-                    self.on_matrix(&at, n, group, Use::Load, &Self::matrix_access());
+                    self.on_matrix(&span, &at, n, group, Use::Load);
                 }
             }
             if good != 0xff {
@@ -145,7 +145,7 @@ impl<P: Policy> Cx<'_, '_, P> {
             match self.span(Space::Shared, &ad, 16, &mut left, Use::Store) {
                 Some((group, span)) => {
                     if P::CHECK {
-                        self.on_matrix(&at, n, group, Use::Store, &Self::matrix_access());
+                        self.on_matrix(&span, &at, n, group, Use::Store);
                     }
                     for row in super::lanes(group) {
                         let state = if undefined { shadow::TAINTED } else { shadow::WRITTEN };
@@ -245,7 +245,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                         }
                     }
                     if P::CHECK {
-                        self.on_access(space, &ad, size, group & mask, Use::Load, &access);
+                        self.before_access(space, &span, &ad, size, group & mask, Use::Load, &access, &[]);
                     }
                 }
                 if failed != 0 {
@@ -290,7 +290,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                     left &= !group;
                     failed &= !group;
                     if P::CHECK {
-                        self.on_access(space, &ad, size, group, Use::Store, &access);
+                        self.before_access(space, &span, &ad, size, group, Use::Store, &access, &[]);
                     }
                     for l in super::lanes(group) {
                         let raw = (values[l] >> (k as u32 * size * 8)).to_le_bytes();

@@ -55,6 +55,16 @@ impl Fragment {
 /// Undefined bytes of a register: four planes of 32 lanes, plane `b` at bits `32 b`.
 pub type Undef = u128;
 
+/// A place and the state a warp had there, while it is suspected of going in circles.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Watch {
+    pub place: (u32, u32, u32),
+    pub hash: u64,
+    pub visits: u32,
+    /// It came back with the same state.
+    pub repeats: bool,
+}
+
 #[derive(Debug, Default)]
 pub struct Warp {
     pub id: u32,
@@ -84,8 +94,9 @@ pub struct Warp {
     pub local_shadow: Vec<[u8; 128]>,
     /// Copy groups committed so far, per lane.
     pub committed: [u32; 32],
-    /// Stored or changed anything outside its registers.
-    pub worked: bool,
+    pub watch: Watch,
+    /// The last instruction that read memory or asked a barrier object.
+    pub last_poll: u32,
 }
 
 impl Warp {

@@ -65,7 +65,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         self.frag.state = State::Ready;
         if P::CHECK {
             self.check_mask(&masks, mask, named, if forced { missing } else { 0 });
-            self.on_warp_sync(named & self.w.live);
+            self.block.races.warp_sync(self.w.id, named & self.w.live);
         }
         Next::Continue
     }
@@ -143,10 +143,6 @@ impl<P: Policy> Cx<'_, '_, P> {
                 self.define(inst, mask);
             }
             _ => {}
-        }
-        if P::CHECK {
-            let named = super::lanes(mask).fold(0, |m, l| m | masks[l]);
-            self.on_warp_sync(named & mask);
         }
         Next::Continue
     }

@@ -97,7 +97,8 @@ impl<'a> Decoder<'a, '_> {
         let no_complete = m.take("noComplete");
         let expect = kind != 4 && m.take("expect_tx");
         let parity = m.take("parity");
-        m.ignore(&["release", "acquire", "relaxed"]);
+        m.ignore(&["release", "acquire"]);
+        let relaxed = m.take("relaxed");
         m.take_of(SCOPES);
         if m.has("shared::cluster") {
             return reject("barriers in another block's shared memory are not supported");
@@ -113,7 +114,7 @@ impl<'a> Decoder<'a, '_> {
             let [d, token] = operands else { return reject("takes 2 operands") };
             let d = self.dst(d, Ty::U32)?;
             let token = self.src(token, Ty::B64)?;
-            self.emit(Op::Mbarrier { op: MbarrierOp::PendingCount, space, offset: 0 }, &[d], &[token]);
+            self.emit(Op::Mbarrier { op: MbarrierOp::PendingCount, space, offset: 0, relaxed }, &[d], &[token]);
             return Ok(());
         }
         let mut results = Vec::new();
@@ -156,7 +157,7 @@ impl<'a> Decoder<'a, '_> {
             let token = matches!(op, MbarrierOp::TestWait { parity: false, .. });
             sources.push(self.src(operand, if token { Ty::B64 } else { Ty::U32 })?);
         }
-        self.emit(Op::Mbarrier { op, space, offset }, &results, &sources);
+        self.emit(Op::Mbarrier { op, space, offset, relaxed }, &results, &sources);
         Ok(())
     }
 }

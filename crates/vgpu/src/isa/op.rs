@@ -353,7 +353,8 @@ pub enum Op {
     /// Waits until at most `keep` of the thread's newest groups are pending.
     CopyWait { keep: u32, all: bool },
     CopyMbarrierArrive { no_inc: bool, space: Space, offset: i32 },
-    Mbarrier { op: MbarrierOp, space: Space, offset: i32 },
+    /// `relaxed`: orders nothing.
+    Mbarrier { op: MbarrierOp, space: Space, offset: i32, relaxed: bool },
 
     // Control
     Branch { target: u32 },
