@@ -7,7 +7,7 @@
 
 use super::codec::{f32_to_bf16_rn, f32_to_f16_rn};
 use super::float::{canonical, ftz};
-use super::half::{HalfTy, widen};
+use super::half::{self, HalfMods, HalfTy, widen};
 use super::simd::per_isa;
 use super::{Lanes, NAN_F32};
 
@@ -309,9 +309,9 @@ fn ftz_f64(x: f64) -> f64 {
 pub fn ex2_half(ty: HalfTy, a: u32, flush: bool) -> u32 {
     match ty {
         HalfTy::F16 => {
-            let a = if flush { super::half::ftz_f16(a) } else { a };
+            let a = if flush { half::ftz_f16(a) } else { a };
             let r = f32_to_f16_rn(ex2(widen(ty, a)));
-            if flush { super::half::ftz_f16(r) } else { r }
+            if flush { half::ftz_f16(r) } else { r }
         }
         HalfTy::Bf16 => f32_to_bf16_rn(ex2_ftz(widen(ty, a))),
     }
@@ -320,7 +320,7 @@ pub fn ex2_half(ty: HalfTy, a: u32, flush: bool) -> u32 {
 /// `tanh.approx.{f16,bf16}` of one code.
 #[inline(always)]
 pub fn tanh_half(ty: HalfTy, a: u32) -> u32 {
-    super::half::narrow(ty, tanh(widen(ty, a)))
+    half::narrow(ty, tanh(widen(ty, a)))
 }
 
 /// f32 functions of one operand.
@@ -383,17 +383,31 @@ fn lanes_body<const F16C: bool>(f: Unary, flush: bool, a: &Lanes, out: &mut Lane
     }
 }
 
+/// Both halves of a register through an f32 function.
+macro_rules! each_half {
+    ($ty:expr, $flush:expr, $a:expr, $out:expr, $f:path) => {{
+        let mods = HalfMods { ftz: $flush, ..HalfMods::default() };
+        let mut x = half::widen_lanes::<F16C>($ty, $a, mods);
+        for x in x.as_flattened_mut() {
+            *x = $f(*x);
+        }
+        half::narrow_lanes::<F16C>($ty, &x, mods, $out);
+    }};
+}
+
 #[inline(always)]
 fn ex2_half_body<const F16C: bool>(ty: HalfTy, flush: bool, a: &Lanes, out: &mut Lanes) {
-    for lane in 0..32 {
-        out[lane] = super::half::each_half(a[lane], |h| ex2_half(ty, h, flush));
+    match ty {
+        HalfTy::F16 => each_half!(HalfTy::F16, flush, a, out, ex2),
+        HalfTy::Bf16 => each_half!(HalfTy::Bf16, flush, a, out, ex2_ftz),
     }
 }
 
 #[inline(always)]
 fn tanh_half_body<const F16C: bool>(ty: HalfTy, a: &Lanes, out: &mut Lanes) {
-    for lane in 0..32 {
-        out[lane] = super::half::each_half(a[lane], |h| tanh_half(ty, h));
+    match ty {
+        HalfTy::F16 => each_half!(HalfTy::F16, false, a, out, tanh),
+        HalfTy::Bf16 => each_half!(HalfTy::Bf16, false, a, out, tanh),
     }
 }
 
@@ -405,3 +419,6 @@ per_isa! {
     /// `tanh.approx` of packed halves.
     pub fn lanes_tanh_half = tanh_half_body where (ty: HalfTy, a: &Lanes, out: &mut Lanes);
 }
+
+#[cfg(test)]
+mod tests;

@@ -278,3 +278,6 @@ per_isa! {
     /// Two f32 registers to one of f16 pairs, nearest even.
     pub fn lanes_f32_to_f16x2 = f32_to_f16x2_body where (hi: &Lanes, lo: &Lanes, out: &mut Lanes);
 }
+
+#[cfg(test)]
+mod tests;

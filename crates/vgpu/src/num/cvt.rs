@@ -356,10 +356,31 @@ fn in_f32(x: u32, ftz: bool) -> f32 {
     if ftz { float::ftz(x) } else { x }
 }
 
+/// Two 8-bit codes to two f16.
+#[inline(always)]
+fn widen_pair(x: u32, decode: impl Fn(u8) -> f32) -> u32 {
+    codec::f32_to_f16_rn(decode(x as u8)) | codec::f32_to_f16_rn(decode((x >> 8) as u8)) << 16
+}
+
+/// Two f16 to two 8-bit codes.
+#[inline(always)]
+fn narrow_pair(x: u32, encode: impl Fn(f32) -> u8) -> u32 {
+    u32::from(encode(codec::f16_to_f32(x & 0xffff))) | u32::from(encode(codec::f16_to_f32(x >> 16))) << 8
+}
+
 #[inline(always)]
 fn body_32_32<const F16C: bool>(op: Cvt, a: &Lanes, out: &mut Lanes) {
-    use Ty::{Bf16, F16, F32, S8, S16, S32, U8, U16, U32};
+    use Ty::{Bf16, E4m3x2, E5m2x2, F16, F16x2, F32, S8, S16, S32, U8, U16, U32};
     let Cvt { round, ftz, .. } = op;
+    if !op.relu {
+        match (op.dst, op.src) {
+            (F16x2, E4m3x2) => return each_lane!(a, out, |x| widen_pair(x, codec::e4m3_to_f32)),
+            (F16x2, E5m2x2) => return each_lane!(a, out, |x| widen_pair(x, codec::e5m2_to_f32)),
+            (E4m3x2, F16x2) => return each_lane!(a, out, |x| narrow_pair(x, codec::f32_to_e4m3)),
+            (E5m2x2, F16x2) => return each_lane!(a, out, |x| narrow_pair(x, codec::f32_to_e5m2)),
+            _ => {}
+        }
+    }
     if !(op.sat || op.satfinite || op.relu) {
         let nearest = round == Round::Nearest && !op.integral;
         match (op.dst, op.src) {
@@ -550,3 +571,6 @@ per_isa! {
     /// Packed, two f32 sources: `a` to the upper half.
     pub fn lanes_pair = body_pair where (op: Cvt, a: &Lanes, b: &Lanes, out: &mut Lanes);
 }
+
+#[cfg(test)]
+mod tests;

@@ -367,3 +367,6 @@ pub fn sqrt(f: Format, a: u64, round: Round) -> u64 {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

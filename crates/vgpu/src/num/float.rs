@@ -366,3 +366,6 @@ pub fn test_f32(class: Class, x: f32) -> bool {
 pub fn test_f64(class: Class, x: f64) -> bool {
     test(class, x, x.is_subnormal())
 }
+
+#[cfg(test)]
+mod tests;

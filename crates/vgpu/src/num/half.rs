@@ -195,7 +195,7 @@ pub fn is_nan(ty: HalfTy, a: u32) -> bool {
 
 /// The halves of a register as f32: `[low, high]`.
 #[inline(always)]
-fn widen_lanes<const F16C: bool>(ty: HalfTy, a: &Lanes, mods: HalfMods) -> [[f32; 32]; 2] {
+pub(super) fn widen_lanes<const F16C: bool>(ty: HalfTy, a: &Lanes, mods: HalfMods) -> [[f32; 32]; 2] {
     let mut out = [[0f32; 32]; 2];
     match ty {
         HalfTy::F16 => {
@@ -224,7 +224,12 @@ fn widen_lanes<const F16C: bool>(ty: HalfTy, a: &Lanes, mods: HalfMods) -> [[f32
 
 /// Rounds to the type and packs `[low, high]`.
 #[inline(always)]
-fn narrow_lanes<const F16C: bool>(ty: HalfTy, x: &[[f32; 32]; 2], mods: HalfMods, out: &mut Lanes) {
+pub(super) fn narrow_lanes<const F16C: bool>(
+    ty: HalfTy,
+    x: &[[f32; 32]; 2],
+    mods: HalfMods,
+    out: &mut Lanes,
+) {
     let mut halves = [[0u16; 32]; 2];
     for half in 0..2 {
         let (src, dst) = (&x[half], &mut halves[half]);
@@ -309,10 +314,37 @@ fn fma_body<const F16C: bool>(ty: HalfTy, mods: HalfMods, a: &Lanes, b: &Lanes, 
     narrow_lanes::<F16C>(ty, &x, mods, out);
 }
 
+/// On the codes: complementing the magnitude of negative ones makes them ordered integers, -0 below +0.
 #[inline(always)]
 fn min_max_body<const F16C: bool>(ty: HalfTy, m: MinMax, a: &Lanes, b: &Lanes, out: &mut Lanes) {
+    let inf = match ty {
+        HalfTy::F16 => 0x7c00,
+        HalfTy::Bf16 => 0x7f80,
+    };
+    let flush = m.ftz && ty == HalfTy::F16;
+    let keep = if m.xorsign { 0x7fff } else { 0xffff };
+    let sign = if m.xorsign { 0x8000 } else { 0 };
+    // The greater of two is the lesser of their complements.
+    let flip = if m.max { -1 } else { 0 };
+    let (a, b) = (codec::unzip16(a), codec::unzip16(b));
+    let mut halves = [[0u16; 32]; 2];
+    for half in 0..2 {
+        for lane in 0..32 {
+            let (x, y) = (a[half][lane], b[half][lane]);
+            let zero = |h: u16| if flush && h & 0x7c00 == 0 { h & 0x8000 } else { h };
+            let (x, y, sign) = (zero(x & keep), zero(y & keep), (x ^ y) & sign);
+            let key = |h: u16| (h ^ ((h as i16 >> 15) as u16 >> 1)) as i16 ^ flip;
+            let least = (key(x).min(key(y)) ^ flip) as u16;
+            let picked = least ^ ((least as i16 >> 15) as u16 >> 1);
+            let (x_nan, y_nan) = (x & 0x7fff > inf, y & 0x7fff > inf);
+            let picked = if x_nan { y } else { picked };
+            let picked = if y_nan { x } else { picked };
+            let nan = x_nan & y_nan | m.nan & (x_nan | y_nan);
+            halves[half][lane] = if nan { NAN_F16 as u16 } else { picked | sign };
+        }
+    }
     for lane in 0..32 {
-        out[lane] = each_half2(a[lane], b[lane], |a, b| min_max(ty, m, a, b));
+        out[lane] = u32::from(halves[1][lane]) << 16 | u32::from(halves[0][lane]);
     }
 }
 
@@ -324,3 +356,6 @@ per_isa! {
     /// `min/max.{f16x2,bf16x2}`.
     pub fn lanes_min_max = min_max_body where (ty: HalfTy, m: MinMax, a: &Lanes, b: &Lanes, out: &mut Lanes);
 }
+
+#[cfg(test)]
+mod tests;

@@ -454,3 +454,6 @@ pub fn each16x2(a: u32, b: u32, f: impl Fn(u16, u16) -> u16) -> u32 {
     let hi = f((a >> 16) as u16, (b >> 16) as u16);
     u32::from(hi) << 16 | u32::from(lo)
 }
+
+#[cfg(test)]
+mod tests;

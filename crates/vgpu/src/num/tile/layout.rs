@@ -123,3 +123,6 @@ pub fn wmma(shape: Shape, operand: Operand, elem: Elem) -> Option<Fragment> {
     }
     Some(fragment)
 }
+
+#[cfg(test)]
+mod tests;

@@ -48,3 +48,6 @@ pub fn transpose(reg: &Lanes) -> Lanes {
 fn element(block: &Block, row: usize, col: usize) -> u16 {
     u16::from_le_bytes([block[row][2 * col], block[row][2 * col + 1]])
 }
+
+#[cfg(test)]
+mod tests;

@@ -270,3 +270,6 @@ pub fn mma_f64(op: &Mma, a: &[&Lanes64], b: &[&Lanes64], c: &[&Lanes64], d: &mut
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,100 @@
+use super::*;
+use crate::num::Round;
+use crate::num::exact;
+use crate::num::testing::Rng;
+
+const PLAIN: HalfMods = HalfMods { ftz: false, sat: false, relu: false };
+
+fn format(ty: HalfTy) -> exact::Format {
+    match ty {
+        HalfTy::F16 => exact::F16,
+        HalfTy::Bf16 => exact::BF16,
+    }
+}
+
+#[test]
+fn every_operation_is_rounded_once() {
+    let mut rng = Rng(31);
+    for _ in 0..40_000 {
+        let (a, b, c) = (rng.half(), rng.half(), rng.half());
+        for ty in [HalfTy::F16, HalfTy::Bf16] {
+            let f = format(ty);
+            let [x, y, z] = [a, b, c].map(u64::from);
+            let n = Round::Nearest;
+            let same = |got: u32, want: u64| assert_eq!(u64::from(got), want, "{ty:?} {a:#x} {b:#x} {c:#x}");
+            same(binary(ty, HalfOp::Add, PLAIN, a, b), exact::add(f, x, y, n));
+            same(binary(ty, HalfOp::Sub, PLAIN, a, b), exact::add(f, x, y ^ 0x8000, n));
+            same(binary(ty, HalfOp::Mul, PLAIN, a, b), exact::mul(f, x, y, n));
+            same(fma(ty, PLAIN, a, b, c), exact::fma(f, x, y, z, n));
+        }
+    }
+}
+
+/// A product exactly between two bf16, and an addend far below: only the addend's sign decides.
+#[test]
+fn bf16_fma_sees_the_smallest_addend() {
+    let (a, b) = (0x3f81, 0x3fc0); // (1 + 2^-7) · 1.5 = 1.51171875, a tie in bf16
+    let above = fma(HalfTy::Bf16, PLAIN, a, b, 1);
+    let below = fma(HalfTy::Bf16, PLAIN, a, b, 0x8001);
+    assert_eq!(above, below + 1);
+}
+
+#[test]
+fn modifiers_apply_to_operands_and_results() {
+    let sat = HalfMods { sat: true, ..PLAIN };
+    assert_eq!(binary(HalfTy::F16, HalfOp::Add, sat, 0x3c00, 0x3c00), 0x3c00);
+    assert_eq!(binary(HalfTy::F16, HalfOp::Sub, sat, 0, 0x3c00), 0);
+    assert_eq!(binary(HalfTy::F16, HalfOp::Add, sat, 0x7e00, 0x3c00), 0);
+    let relu = HalfMods { relu: true, ..PLAIN };
+    assert_eq!(fma(HalfTy::Bf16, relu, 0xbf80, 0x3f80, 0), 0);
+    assert_eq!(fma(HalfTy::F16, relu, 0x7e00, 0x3c00, 0), NAN_F16);
+    let ftz = HalfMods { ftz: true, ..PLAIN };
+    assert_eq!(binary(HalfTy::F16, HalfOp::Add, ftz, 0x8001, 0x8000), 0x8000);
+    assert_eq!(binary(HalfTy::F16, HalfOp::Mul, ftz, 0x0400, 0x3800), 0);
+    assert_eq!(neg(HalfTy::F16, false, 0xfe01), NAN_F16);
+    assert_eq!(abs(HalfTy::Bf16, false, 0xbf80), 0x3f80);
+}
+
+#[test]
+fn bulk_forms_agree_with_the_scalar_ones() {
+    let mut rng = Rng(32);
+    for round in 0..600 {
+        let mut pair = |rng: &mut Rng| rng.half() << 16 | rng.half();
+        let (a, b, c) = (rng.lanes(&mut pair), rng.lanes(&mut pair), rng.lanes(&mut pair));
+        let ty = [HalfTy::F16, HalfTy::Bf16][round % 2];
+        let op = [HalfOp::Add, HalfOp::Sub, HalfOp::Mul][round % 3];
+        let f16 = ty == HalfTy::F16;
+        let mods =
+            HalfMods { ftz: f16 && round & 4 != 0, sat: f16 && round & 24 == 8, relu: round & 24 == 16 };
+        let m = MinMax { max: round & 1 != 0, ftz: mods.ftz, nan: round & 32 != 0, xorsign: round & 64 != 0 };
+        for run in [
+            (
+                lanes_binary as fn(_, _, _, &Lanes, &Lanes, &mut Lanes),
+                lanes_fma as fn(_, _, &Lanes, &Lanes, &Lanes, &mut Lanes),
+                lanes_min_max as fn(_, _, &Lanes, &Lanes, &mut Lanes),
+            ),
+            (binary_body::<false>, fma_body::<false>, min_max_body::<false>),
+        ] {
+            let mut out = [[0; 32]; 3];
+            run.0(ty, op, mods, &a, &b, &mut out[0]);
+            run.1(ty, mods, &a, &b, &c, &mut out[1]);
+            run.2(ty, m, &a, &b, &mut out[2]);
+            for lane in 0..32 {
+                let (x, y, z) = (a[lane], b[lane], c[lane]);
+                assert_eq!(
+                    out[0][lane],
+                    each_half2(x, y, |x, y| binary(ty, op, mods, x, y)),
+                    "{op:?} {mods:?}"
+                );
+                let lo = fma(ty, mods, x & 0xffff, y & 0xffff, z & 0xffff);
+                let hi = fma(ty, mods, x >> 16, y >> 16, z >> 16);
+                assert_eq!(out[1][lane], hi << 16 | lo, "{ty:?} {mods:?} {x:#x} {y:#x} {z:#x}");
+                assert_eq!(
+                    out[2][lane],
+                    each_half2(x, y, |x, y| min_max(ty, m, x, y)),
+                    "{ty:?} {m:?} {x:#x} {y:#x}"
+                );
+            }
+        }
+    }
+}
