@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
+use gpu::launch::{Argument, Extent};
 
 use crate::exit;
 
@@ -57,6 +58,28 @@ Examples:
   warpsmith build wmma --preset stage-c --emit out     write PTX, cubin and the generated header
   warpsmith build --all                                every preset for every target")]
     Build(BuildOptions),
+    /// Run a CUDA kernel on the virtual GPU under all its checkers
+    #[command(after_help = "\
+The launch may stand in the file itself, as comment lines that hold the same flags:
+  // warpsmith: --kernel scale --grid 4 --block 256
+  // warpsmith: --arg x=f32[1000]=normal(7) --arg y=out,f32[1000] --arg n=i32=1000
+Flags on the command line take precedence; one --arg there replaces all of the file's.
+
+Arguments, one per kernel parameter, in order:
+  [NAME=]DTYPE[dims]=INIT        input buffer
+  [NAME=]inout,DTYPE[dims]=INIT  buffer with contents, read and written
+  [NAME=]out,DTYPE[dims]         output: starts uninitialised, every element must be written
+  [NAME=]scratch,DTYPE[dims]     work space: starts uninitialised, need not be written
+  [NAME=]DTYPE=VALUE             scalar
+  [NAME=]bytes=HEX               a struct by value
+DTYPE: f64 f32 f16 bf16 e4m3 e5m2 i8 u8 i16 u16 i32 u32 i64 u64
+INIT: zeros ones const(V) iota normal(SEED) uniform(SEED) randint(SEED,LO,HI)
+
+Examples:
+  warpsmith sanitize kernel.cu
+  warpsmith sanitize kernel.cu --grid 8 --block 128 --arg f32[1024]=normal(7) --arg out,f32[1024] --print all
+  warpsmith sanitize kernel.cu --counters --device virtual:a100")]
+    Sanitize(SanitizeOptions),
     /// Print a completion script for a shell
     #[command(
         after_help = "Example:\n  warpsmith completions bash > ~/.local/share/bash-completion/completions/warpsmith"
@@ -121,6 +144,72 @@ pub struct BuildOptions {
     /// Compilations at a time (default: one per core)
     #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub jobs: Option<u16>,
+}
+
+#[derive(Debug, Args)]
+pub struct SanitizeOptions {
+    /// A CUDA source file
+    pub file: PathBuf,
+    #[command(flatten)]
+    pub launch: LaunchOptions,
+    /// Print this buffer after the launch (`all` for every buffer)
+    #[arg(long, value_name = "NAME")]
+    pub print: Vec<String>,
+    /// Save every buffer as NAME.npy in this folder after the launch
+    #[arg(long, value_name = "DIR")]
+    pub save: Option<PathBuf>,
+    /// Count instructions, memory traffic and bank conflicts, per kernel and per source line
+    #[arg(long)]
+    pub counters: bool,
+    /// List the kernel's instructions with how faithfully they are executed
+    #[arg(long)]
+    pub fidelity: bool,
+    /// Run without checks, several times as fast; a fault still ends the launch
+    #[arg(long)]
+    pub unchecked: bool,
+    /// Warp instructions before a kernel is called run-away
+    #[arg(long, value_name = "N", default_value_t = 2_000_000_000)]
+    pub budget: u64,
+    /// Worker threads (default: one per core)
+    #[arg(long, short, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    pub jobs: usize,
+}
+
+/// A launch in flags. The same ones stand in a file's `// warpsmith:` comments.
+#[derive(Clone, Debug, Default, Args)]
+pub struct LaunchOptions {
+    /// The kernel to launch (default: the file's only one)
+    #[arg(long, value_name = "NAME")]
+    pub kernel: Option<String>,
+    /// Blocks, as X or X,Y,Z
+    #[arg(long, value_name = "EXTENT")]
+    pub grid: Option<Extent>,
+    /// Threads of a block, as X or X,Y,Z
+    #[arg(long, value_name = "EXTENT")]
+    pub block: Option<Extent>,
+    /// Dynamic shared memory in bytes
+    #[arg(long, value_name = "BYTES")]
+    pub shared: Option<u32>,
+    /// One kernel argument; repeat for each, in order
+    #[arg(long, value_name = "ARGUMENT", allow_hyphen_values = true)]
+    pub arg: Vec<Argument>,
+    /// Compile for this target instead of the device's
+    #[arg(long, value_name = "sm_NN")]
+    pub arch: Option<String>,
+    /// A macro definition for the compiler
+    #[arg(long, short = 'D', value_name = "NAME[=VALUE]")]
+    pub define: Vec<String>,
+    /// A folder with headers the file includes; its own folder is always one
+    #[arg(long, short = 'I', value_name = "DIR")]
+    pub include: Vec<PathBuf>,
+}
+
+/// For reading the flags in a file's comments.
+#[derive(Debug, Parser)]
+#[command(name = "// warpsmith:", no_binary_name = true, disable_help_flag = true)]
+pub struct HeaderFlags {
+    #[command(flatten)]
+    pub launch: LaunchOptions,
 }
 
 fn assignment(text: &str) -> Result<(String, String), String> {

@@ -4,6 +4,7 @@ mod cli;
 mod commands;
 mod exit;
 mod failure;
+mod findings;
 mod printer;
 mod progress;
 mod snippet;
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
         Command::Toolchain(options) => commands::toolchain::run(options, &cli.global, &printer),
         Command::Kernels(options) => commands::kernels::run(options, &cli.global, &printer),
         Command::Build(options) => commands::build::run(options, &cli.global, &printer),
+        Command::Sanitize(options) => commands::sanitize::run(options, &cli.global, &printer),
         Command::Completions { shell } => commands::shell::completions(*shell, &printer),
         Command::Man { folder } => commands::shell::man(folder, &printer),
     };

@@ -4,7 +4,7 @@ use std::ffi::{CString, c_void};
 
 use cudarc::driver::{result, sys};
 
-use super::{Accelerator, AcceleratorError, Buffer, Geometry, Image, ModuleId};
+use super::{Accelerator, AcceleratorError, Buffer, Geometry, Image, Launched, ModuleId};
 
 /// One GPU with its primary context. Used from the thread that opened it.
 #[derive(Debug)]
@@ -121,7 +121,7 @@ impl Accelerator for CudaDevice {
         kernel: &str,
         geometry: Geometry,
         parameters: &[Vec<u8>],
-    ) -> Result<(), AcceleratorError> {
+    ) -> Result<Launched, AcceleratorError> {
         const DEFAULT_SHARED: u32 = 48 * 1024;
         let missing = || AcceleratorError::NoKernel(kernel.to_owned());
         let failed = |reason: String| AcceleratorError::Launch { kernel: kernel.to_owned(), reason };
@@ -154,7 +154,8 @@ impl Accelerator for CudaDevice {
             )
         }
         .map_err(|error| failed(reason(&error)))?;
-        result::ctx::synchronize().map_err(|error| failed(reason(&error)))
+        result::ctx::synchronize().map_err(|error| failed(reason(&error)))?;
+        Ok(Launched::default())
     }
 }
 

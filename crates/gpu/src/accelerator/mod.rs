@@ -2,10 +2,12 @@
 //! implement it, so that what is written against it runs on either unchanged.
 
 mod cuda;
+mod virtual_gpu;
 
 use std::fmt;
 
 pub use cuda::CudaDevice;
+pub use virtual_gpu::VirtualDevice;
 
 /// Memory on a device. Plain data: it says where, the device keeps it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -76,7 +78,14 @@ pub trait Accelerator: fmt::Debug {
         kernel: &str,
         geometry: Geometry,
         parameters: &[Vec<u8>],
-    ) -> Result<(), AcceleratorError>;
+    ) -> Result<Launched, AcceleratorError>;
+}
+
+/// A launch that has ended.
+#[derive(Clone, Debug, Default)]
+pub struct Launched {
+    /// What the virtual GPU has to say. A CUDA GPU does not check, so there is nothing, not "no finding".
+    pub report: Option<vgpu::LaunchReport>,
 }
 
 impl Buffer {

@@ -66,10 +66,13 @@ impl FromStr for Argument {
 fn parse(text: &str) -> Result<Argument, String> {
     // A name is an identifier before the first `=` that is not itself the beginning of a specification.
     let (name, spec) = match text.split_once('=') {
-        Some((name, rest)) if is_name(name) => (Some(name.to_owned()), rest),
+        // `bytes` is a name like any other where a specification follows.
+        Some((name, rest)) if is_name(name) || name == "bytes" && rest.contains(['[', '=']) => {
+            (Some(name.to_owned()), rest)
+        }
         _ => (None, text),
     };
-    if let Some(hex) = spec.strip_prefix("bytes=") {
+    if let Some(hex) = spec.strip_prefix("bytes=").filter(|rest| !rest.contains(['[', '='])) {
         return Ok(Argument { name, role: Role::Bytes(from_hex(hex)?) });
     }
     let (kind, rest) = match spec.split_once(',') {
@@ -278,6 +281,8 @@ mod tests {
         assert_eq!(argument("u32=0xffffffff").contents().unwrap(), [255; 4]);
         assert_eq!(argument("f32=0.5").contents().unwrap(), 0.5_f32.to_le_bytes());
         assert_eq!(argument("s=bytes=01ff").contents().unwrap(), [1, 255]);
+        assert_eq!(argument("bytes=u8[2]=ones").contents().unwrap(), [1, 1]);
+        assert_eq!(argument("bytes=bytes=0a").contents().unwrap(), [10]);
         assert_eq!(argument("i16[3]=iota").contents().unwrap(), [0, 0, 1, 0, 2, 0]);
         assert_eq!(
             argument("f64[2]=const(-2.5)").contents().unwrap(),

@@ -124,7 +124,7 @@ pub fn run(options: &BuildOptions, global: &Global, printer: &Printer) -> Result
     Ok(if all_built && broken.is_empty() { Exit::Holds } else { Exit::Finding })
 }
 
-fn unknown_target(name: &str, error: &chips::UnknownTarget) -> Failure {
+pub fn unknown_target(name: &str, error: &chips::UnknownTarget) -> Failure {
     let near = family::nearest(name, Target::ALL.iter().map(|target| target.name()));
     let failure = Failure::usage(error.to_string());
     match near {

@@ -3,6 +3,7 @@
 pub mod build;
 pub mod doctor;
 pub mod kernels;
+pub mod sanitize;
 pub mod shell;
 pub mod toolchain;
 

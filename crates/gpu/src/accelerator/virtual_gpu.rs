@@ -1,0 +1,135 @@
+//! The virtual GPU as an accelerator: a chip of the table, its memory, and the options kernels run under.
+
+use chips::Chip;
+
+use super::{Accelerator, AcceleratorError, Buffer, Geometry, Image, Launched, ModuleId};
+
+/// A virtual GPU. Kernels run on the CPU, from their PTX.
+#[derive(Debug)]
+pub struct VirtualDevice {
+    chip: &'static Chip,
+    memory: vgpu::Device,
+    modules: Vec<vgpu::Module>,
+    /// How launches run; `outputs` and the chip's limits included.
+    pub options: vgpu::Options,
+}
+
+impl VirtualDevice {
+    pub fn new(chip: &'static Chip) -> Self {
+        let options = vgpu::Options {
+            sms: chip.sms,
+            max_shared: chip.limits().shared_per_block_opt_in,
+            ..vgpu::Options::default()
+        };
+        VirtualDevice { chip, memory: vgpu::Device::default(), modules: Vec::new(), options }
+    }
+
+    pub fn chip(&self) -> &'static Chip {
+        self.chip
+    }
+
+    /// A module that was loaded.
+    pub fn module(&self, id: ModuleId) -> Option<&vgpu::Module> {
+        self.modules.get(id.0)
+    }
+
+    /// Runs a kernel and returns what the virtual GPU has to say about it.
+    pub fn run(
+        &mut self,
+        module: ModuleId,
+        kernel: &str,
+        geometry: Geometry,
+        parameters: &[Vec<u8>],
+    ) -> Result<vgpu::LaunchReport, AcceleratorError> {
+        let module = self.modules.get(module.0);
+        let found = module.and_then(|module| Some((module, module.kernel(kernel)?)));
+        let (module, entry) = found.ok_or_else(|| AcceleratorError::NoKernel(kernel.to_owned()))?;
+        let failed = |reason: String| AcceleratorError::Launch { kernel: kernel.to_owned(), reason };
+        let launch = vgpu::Launch {
+            module,
+            kernel,
+            grid: geometry.grid,
+            block: geometry.block,
+            shared: geometry.shared_bytes,
+            args: &argument_block(entry, parameters).map_err(failed)?,
+        };
+        self.memory.launch(&launch, &self.options).map_err(|error| failed(error.to_string()))
+    }
+
+    /// Declares buffers as results: every byte must be written, with defined values.
+    pub fn set_outputs(&mut self, outputs: &[Buffer]) {
+        self.options.outputs = outputs.iter().map(|buffer| vgpu::Buffer(buffer.address)).collect();
+    }
+}
+
+fn memory(error: vgpu::MemoryError) -> AcceleratorError {
+    AcceleratorError::Memory(error.to_string())
+}
+
+impl Accelerator for VirtualDevice {
+    fn describe(&self) -> String {
+        format!("virtual:{}", self.chip.id)
+    }
+
+    fn allocate(&mut self, label: &str, bytes: u64) -> Result<Buffer, AcceleratorError> {
+        let address = self.memory.alloc(bytes, label).map_err(memory)?.0;
+        Ok(Buffer { address, bytes })
+    }
+
+    fn free(&mut self, buffer: Buffer) -> Result<(), AcceleratorError> {
+        self.memory.free(vgpu::Buffer(buffer.address)).map_err(memory)
+    }
+
+    fn write(&mut self, buffer: Buffer, bytes: &[u8]) -> Result<(), AcceleratorError> {
+        self.memory.write(vgpu::Buffer(buffer.address), bytes).map_err(memory)
+    }
+
+    fn read(&mut self, buffer: Buffer) -> Result<Vec<u8>, AcceleratorError> {
+        let mut bytes = vec![0; buffer.bytes as usize];
+        self.memory.read(vgpu::Buffer(buffer.address), &mut bytes).map_err(memory)?;
+        Ok(bytes)
+    }
+
+    fn load(&mut self, image: Image<'_>) -> Result<ModuleId, AcceleratorError> {
+        let Image::Ptx(text) = image else {
+            return Err(AcceleratorError::Load("the virtual GPU runs PTX, not machine code".to_owned()));
+        };
+        let module = vgpu::load(text).map_err(|error| AcceleratorError::Load(error.to_string()))?;
+        self.modules.push(module);
+        Ok(ModuleId(self.modules.len() - 1))
+    }
+
+    fn launch(
+        &mut self,
+        module: ModuleId,
+        kernel: &str,
+        geometry: Geometry,
+        parameters: &[Vec<u8>],
+    ) -> Result<Launched, AcceleratorError> {
+        let report = self.run(module, kernel, geometry, parameters)?;
+        Ok(Launched { report: Some(report) })
+    }
+}
+
+/// The parameters at the offsets the kernel declares.
+fn argument_block(kernel: &vgpu::Kernel, parameters: &[Vec<u8>]) -> Result<Vec<u8>, String> {
+    if parameters.len() != kernel.params.len() {
+        return Err(format!("{} arguments given, the kernel has {}", parameters.len(), kernel.params.len()));
+    }
+    let mut block = vec![0; kernel.param_bytes as usize];
+    for (index, (bytes, declared)) in parameters.iter().zip(&kernel.params).enumerate() {
+        if bytes.len() != declared.bytes as usize {
+            return Err(format!(
+                "argument {index} has {} bytes, the kernel's parameter {}",
+                bytes.len(),
+                declared.bytes
+            ));
+        }
+        let offset = declared.offset as usize;
+        let place = block.get_mut(offset..offset + bytes.len());
+        place
+            .ok_or_else(|| format!("parameter {index} lies outside the argument block"))?
+            .copy_from_slice(bytes);
+    }
+    Ok(block)
+}

@@ -1,0 +1,422 @@
+//! `sanitize`: any CUDA kernel on the virtual GPU, under its checkers.
+
+use std::path::Path;
+
+use chips::{Chip, Resources, Target};
+use clap::Parser as _;
+use gpu::accelerator::{Accelerator, Geometry, Image, VirtualDevice};
+use gpu::build::{Build, BuildError, Request, Source};
+use gpu::device::Device;
+use gpu::launch::{Dtype, Placed, PlacedBuffer, npy};
+use serde::Serialize;
+use vgpu::{Checks, Counters, FidelityReport, LaunchReport, Severity};
+
+use crate::cli::{Global, HeaderFlags, LaunchOptions, SanitizeOptions};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::printer::{BAD, FAINT, GOOD, Printer, STRONG, styled};
+use crate::{findings, snippet};
+
+pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Result<Exit, Failure> {
+    let text = std::fs::read_to_string(&options.file)
+        .map_err(|error| Failure::usage(format!("cannot read {}: {error}", options.file.display())))?;
+    let launch = merged(&options.launch, header(&text, &options.file)?);
+    let geometry = Geometry {
+        grid: launch.grid.ok_or_else(|| missing("--grid"))?.0,
+        block: launch.block.ok_or_else(|| missing("--block"))?.0,
+        shared_bytes: launch.shared.unwrap_or(0),
+    };
+    let chip = chip(global)?;
+    let target = match &launch.arch {
+        Some(name) => name.parse().map_err(|error| super::build::unknown_target(name, &error))?,
+        None => chip.target,
+    };
+    let Some(build) = compile(&text, options, &launch, target, global, printer)? else {
+        return Ok(Exit::Finding);
+    };
+    let kernel = kernel_name(&launch, &build)?;
+
+    let mut device = VirtualDevice::new(chip);
+    device.options.checks = if options.unchecked { Checks::None } else { Checks::All };
+    device.options.counters = options.counters;
+    device.options.budget = options.budget;
+    device.options.threads = options.jobs;
+    if let Some(blocks) = resident_blocks(chip, &build, &kernel, geometry) {
+        device.options.blocks_per_sm = blocks;
+    }
+    let module = device.load(Image::Ptx(&build.ptx)).map_err(|error| {
+        Failure::lacking(error.to_string())
+            .hint("the virtual GPU refuses what it cannot execute; nothing was run")
+    })?;
+    let placed = Placed::on(&mut device, &launch.arg).map_err(|error| Failure::lacking(error.to_string()))?;
+    device.set_outputs(&placed.outputs());
+    let report = device
+        .run(module, &kernel, geometry, &placed.parameters)
+        .map_err(|error| Failure::usage(error.to_string()))?;
+    let buffers = read_back(&placed, &mut device)?;
+
+    let fidelity = device.module(module).map(|module| &module.fidelity).filter(|_| options.fidelity);
+    let run = Run {
+        options,
+        kernel: &kernel,
+        device: device.describe(),
+        report: &report,
+        fidelity,
+        buffers: &buffers,
+    };
+    if let Some(folder) = &options.save {
+        save(folder, &buffers, printer)?;
+    }
+    if printer.is_json() {
+        run.print_json(printer)?;
+    } else {
+        run.print_text(printer)?;
+    }
+    Ok(if report.is_clean() { Exit::Holds } else { Exit::Finding })
+}
+
+// ---- From flags and file to a launch ----
+
+/// The flags in the file's `// warpsmith:` comments.
+fn header(text: &str, file: &Path) -> Result<LaunchOptions, Failure> {
+    let lines = text.lines().filter_map(|line| line.trim_start().strip_prefix("// warpsmith:"));
+    let words: Vec<&str> = lines.flat_map(str::split_whitespace).collect();
+    HeaderFlags::try_parse_from(words).map(|flags| flags.launch).map_err(|error| {
+        let text = error.to_string();
+        let first = text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+        Failure::usage(format!("{}: in its `// warpsmith:` lines: {first}", file.display()))
+    })
+}
+
+/// The command line's flags, and the file's where it has none.
+fn merged(flags: &LaunchOptions, header: LaunchOptions) -> LaunchOptions {
+    LaunchOptions {
+        kernel: flags.kernel.clone().or(header.kernel),
+        grid: flags.grid.or(header.grid),
+        block: flags.block.or(header.block),
+        shared: flags.shared.or(header.shared),
+        arg: if flags.arg.is_empty() { header.arg } else { flags.arg.clone() },
+        arch: flags.arch.clone().or(header.arch),
+        define: [header.define, flags.define.clone()].concat(),
+        include: [flags.include.clone(), header.include].concat(),
+    }
+}
+
+fn missing(flag: &str) -> Failure {
+    Failure::usage(format!("{flag} is missing"))
+        .hint("give it as a flag, or in the file as `// warpsmith: --grid 4 --block 256 --arg ...`")
+}
+
+/// The virtual GPU that is meant. This command has no use for a real one: it does not check.
+fn chip(global: &Global) -> Result<&'static Chip, Failure> {
+    let selector = if global.device == "auto" { "virtual" } else { &global.device };
+    let selector =
+        selector.parse().map_err(|error: gpu::device::SelectorError| Failure::usage(error.to_string()))?;
+    match Device::find(selector) {
+        Ok(Device::Virtual { chip }) => Ok(chip),
+        _ => {
+            Err(Failure::usage("sanitize runs on the virtual GPU")
+                .hint("--device virtual:l4, virtual:a100, ..."))
+        }
+    }
+}
+
+/// The build; `None` if the file does not compile, which has then been said.
+fn compile(
+    text: &str,
+    options: &SanitizeOptions,
+    launch: &LaunchOptions,
+    target: Target,
+    global: &Global,
+    printer: &Printer,
+) -> Result<Option<Build>, Failure> {
+    let mut include_dirs: Vec<_> = options.file.parent().map(Path::to_owned).into_iter().collect();
+    include_dirs.retain(|folder| !folder.as_os_str().is_empty());
+    if include_dirs.is_empty() {
+        include_dirs.push(".".into());
+    }
+    include_dirs.extend(launch.include.iter().cloned());
+    let source = Source {
+        name: options.file.display().to_string(),
+        text: text.to_owned(),
+        headers: Vec::new(),
+        include_dirs,
+    };
+    let defines = launch.define.iter().map(|define| format!("--define-macro={define}")).collect();
+    let compiler = super::build::compiler(global, printer)?;
+    match compiler.build(&Request { source, target, options: defines }) {
+        Ok(outcome) => Ok(Some(outcome.build)),
+        Err(BuildError::Source { name, diagnostics, .. }) => {
+            for diagnostic in &diagnostics {
+                printer.message(&snippet::diagnostic(diagnostic));
+            }
+            let count = diagnostics.len();
+            printer.failure(&Failure {
+                exit: Exit::Finding,
+                message: format!(
+                    "{name} does not compile ({count} error{})",
+                    if count == 1 { "" } else { "s" }
+                ),
+                hint: None,
+            });
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn kernel_name(launch: &LaunchOptions, build: &Build) -> Result<String, Failure> {
+    let names: Vec<&str> = build.entries.iter().map(|entry| entry.name.as_str()).collect();
+    match (&launch.kernel, names.as_slice()) {
+        (Some(name), _) if names.contains(&name.as_str()) => Ok(name.clone()),
+        (Some(name), _) => {
+            let near = family::nearest(name, names.iter().copied());
+            let near = near.map_or(String::new(), |near| format!("did you mean `{near}`? "));
+            Err(Failure::usage(format!("there is no kernel `{name}` in the file"))
+                .hint(format!("{near}kernels: {}", names.join(", "))))
+        }
+        (None, [only]) => Ok((*only).to_owned()),
+        (None, _) => Err(Failure::usage("the file has several kernels: name one with --kernel")
+            .hint(format!("kernels: {}", names.join(", ")))),
+    }
+}
+
+/// How many blocks of the kernel a multiprocessor holds at a time, for the check that nobody waits for a block
+/// that cannot be there.
+fn resident_blocks(chip: &Chip, build: &Build, kernel: &str, geometry: Geometry) -> Option<u32> {
+    let entry = build.entry(kernel)?;
+    let resources = Resources {
+        registers_per_thread: entry.registers,
+        static_shared_bytes: entry.static_shared_bytes,
+        dynamic_shared_bytes: geometry.shared_bytes,
+        threads_per_block: geometry.block.iter().product(),
+        barriers: entry.barriers,
+    };
+    chip.occupancy(&resources).ok().map(|occupancy| occupancy.blocks_per_sm)
+}
+
+// ---- What is left in the buffers ----
+
+struct Contents<'a> {
+    placed: &'a PlacedBuffer,
+    bytes: Vec<u8>,
+}
+
+fn read_back<'a>(placed: &'a Placed, device: &mut VirtualDevice) -> Result<Vec<Contents<'a>>, Failure> {
+    placed
+        .buffers
+        .iter()
+        .map(|placed| {
+            let bytes = device.read(placed.buffer).map_err(|error| Failure::lacking(error.to_string()))?;
+            Ok(Contents { placed, bytes })
+        })
+        .collect()
+}
+
+fn save(folder: &Path, buffers: &[Contents], printer: &Printer) -> Result<(), Failure> {
+    for buffer in buffers {
+        let PlacedBuffer { name, dtype, dims, .. } = buffer.placed;
+        let path = folder.join(format!("{}.npy", name.replace(' ', "-")));
+        gpu::paths::write_atomically(&path, &npy(*dtype, dims, &buffer.bytes))
+            .map_err(|error| Failure::usage(format!("cannot write {}: {error}", path.display())))?;
+        printer.message(&format!("wrote {}", path.display()));
+    }
+    Ok(())
+}
+
+/// The numbers of a buffer: integers exactly, floats in their shortest form.
+fn numbers(dtype: Dtype, bytes: &[u8]) -> Vec<serde_json::Value> {
+    if dtype.is_float() {
+        // NaN and infinities are no JSON numbers; they go in as the words for them.
+        let number = |value: f64| match serde_json::Number::from_f64(value) {
+            Some(number) => serde_json::Value::Number(number),
+            None => serde_json::Value::String(value.to_string()),
+        };
+        let shortest = |value: f64| if dtype == Dtype::F64 { value } else { value as f32 as f64 };
+        dtype.floats(bytes).into_iter().map(shortest).map(number).collect()
+    } else if dtype == Dtype::U64 {
+        dtype.integers(bytes).into_iter().map(|value| value.cast_unsigned().into()).collect()
+    } else {
+        dtype.integers(bytes).into_iter().map(Into::into).collect()
+    }
+}
+
+// ---- What is said ----
+
+struct Run<'a> {
+    options: &'a SanitizeOptions,
+    kernel: &'a str,
+    device: String,
+    report: &'a LaunchReport,
+    fidelity: Option<&'a FidelityReport>,
+    buffers: &'a [Contents<'a>],
+}
+
+impl Run<'_> {
+    fn printed_buffers(&self) -> Result<Vec<&Contents<'_>>, Failure> {
+        let wanted = &self.options.print;
+        for name in wanted.iter().filter(|name| *name != "all") {
+            if !self.buffers.iter().any(|buffer| buffer.placed.name == *name) {
+                let names: Vec<&str> =
+                    self.buffers.iter().map(|buffer| buffer.placed.name.as_str()).collect();
+                return Err(Failure::usage(format!("there is no buffer `{name}`"))
+                    .hint(format!("buffers: {}", names.join(", "))));
+            }
+        }
+        let is_wanted =
+            |buffer: &&Contents| wanted.iter().any(|name| name == "all" || *name == buffer.placed.name);
+        Ok(self.buffers.iter().filter(is_wanted).collect())
+    }
+
+    fn print_json(&self, printer: &Printer) -> Result<(), Failure> {
+        #[derive(Serialize)]
+        struct Document<'a> {
+            kernel: &'a str,
+            device: &'a str,
+            checked: bool,
+            clean: bool,
+            #[serde(flatten)]
+            report: &'a LaunchReport,
+            fidelity: Option<&'a FidelityReport>,
+            buffers: Vec<Values<'a>>,
+        }
+        #[derive(Serialize)]
+        struct Values<'a> {
+            name: &'a str,
+            dtype: Dtype,
+            dims: &'a [usize],
+            values: Vec<serde_json::Value>,
+        }
+        let printed = self.printed_buffers()?;
+        let document = Document {
+            kernel: self.kernel,
+            device: &self.device,
+            checked: !self.options.unchecked,
+            clean: self.report.is_clean(),
+            report: self.report,
+            fidelity: self.fidelity,
+            buffers: printed
+                .iter()
+                .map(|buffer| Values {
+                    name: &buffer.placed.name,
+                    dtype: buffer.placed.dtype,
+                    dims: &buffer.placed.dims,
+                    values: numbers(buffer.placed.dtype, &buffer.bytes),
+                })
+                .collect(),
+        };
+        printer.json("sanitize", &document);
+        Ok(())
+    }
+
+    fn print_text(&self, printer: &Printer) -> Result<(), Failure> {
+        if !self.report.printed.is_empty() {
+            printer.data(self.report.printed.trim_end_matches('\n'));
+        }
+        let sources = |name: &str| std::fs::read_to_string(name).ok();
+        for finding in &self.report.findings {
+            printer.data(&findings::render(finding, &sources));
+            printer.data("");
+        }
+        for buffer in self.printed_buffers()? {
+            let PlacedBuffer { name, dtype, dims, .. } = buffer.placed;
+            let values: Vec<String> = numbers(*dtype, &buffer.bytes)
+                .iter()
+                .map(|value| value.to_string().replace('"', ""))
+                .collect();
+            printer.data(&format!("{} {dtype}{dims:?}", styled(STRONG, name)));
+            let row = dims.last().copied().unwrap_or(1).clamp(1, 16);
+            for line in values.chunks(row) {
+                printer.data(&format!("  {}", line.join(" ")));
+            }
+        }
+        if let Some(fidelity) = self.fidelity {
+            printer.data(&fidelity_text(fidelity));
+        }
+        if let Some(counters) = &self.report.counters {
+            printer.data(&counters_text(counters));
+        }
+        printer.data(&self.summary());
+        Ok(())
+    }
+
+    fn summary(&self) -> String {
+        let count = |severity| self.report.findings.iter().filter(|f| f.severity == severity).count();
+        let (errors, warnings, notes) =
+            (count(Severity::Error), count(Severity::Warning), count(Severity::Note));
+        let stats = &self.report.stats;
+        let ran = format!(
+            "`{}` on {}: {} blocks, {} warp instructions",
+            self.kernel, self.device, stats.blocks, stats.warp_instructions
+        );
+        let verdict = match (errors + warnings, self.options.unchecked) {
+            (0, true) => styled(FAINT, "ran unchecked"),
+            (0, false) if notes == 0 => styled(GOOD, "clean"),
+            (0, false) => format!("{}, {notes} notes", styled(GOOD, "clean")),
+            _ => styled(BAD, format!("{errors} errors, {warnings} warnings, {notes} notes")),
+        };
+        let end = if stats.completed { "" } else { "; the launch did not complete" };
+        format!("{ran}: {verdict}{end}")
+    }
+}
+
+fn fidelity_text(fidelity: &FidelityReport) -> String {
+    let mut lines = vec![styled(STRONG, "Fidelity (instruction, times in the code, how it is executed)")];
+    for (name, row) in &fidelity.instructions {
+        let how = format!("{:?}", row.fidelity).to_lowercase();
+        lines.push(format!("  {name:<44} {:>5}  {how}", row.count));
+    }
+    for directive in &fidelity.ignored_directives {
+        lines.push(format!("  {directive:<44}     -  ignored directive"));
+    }
+    lines.join("\n")
+}
+
+fn counters_text(counters: &Counters) -> String {
+    let ratio = |a: u64, b: u64| if b == 0 { "-".to_owned() } else { format!("{:.2}", a as f64 / b as f64) };
+    let mut lines = vec![styled(STRONG, "Counters")];
+    let mut line = |label: &str, text: String| lines.push(format!("  {label:<22} {text}"));
+    line("warp instructions", counters.warp_instructions.to_string());
+    let lanes = ratio(counters.thread_instructions, counters.warp_instructions);
+    line("lanes per instruction", lanes);
+    for (pipe, count) in &counters.by_pipe {
+        let name = serde_json::to_value(pipe).ok().and_then(|value| value.as_str().map(str::to_owned));
+        line(&format!("  {}", name.unwrap_or_default()), count.to_string());
+    }
+    line("flops", format!("{} plain, {} tensor", counters.flops, counters.tensor_flops));
+    let global = &counters.global;
+    line(
+        "global",
+        format!(
+            "{} requests, {} sectors ({} per request, {} at best)",
+            global.requests,
+            global.transactions,
+            ratio(global.transactions, global.requests),
+            ratio(global.ideal, global.requests)
+        ),
+    );
+    let shared = &counters.shared;
+    line(
+        "shared",
+        format!(
+            "{} requests, {} wavefronts, {} of them bank conflicts",
+            shared.requests,
+            shared.transactions,
+            shared.transactions.saturating_sub(shared.ideal)
+        ),
+    );
+    line("local", format!("{} requests, {} sectors", counters.local.requests, counters.local.transactions));
+    line("DRAM footprint", format!("{} B", counters.dram_footprint));
+    line("async copies", format!("{} B", counters.async_bytes));
+    line("barriers", format!("{} warp arrivals", counters.barriers));
+    line("divergent branches", counters.divergent_branches.to_string());
+    lines.push(styled(STRONG, "Hottest lines (warp instructions, bank conflicts, sectors per request)"));
+    for hot in counters.lines.iter().take(12) {
+        let place =
+            hot.frames.first().map_or("?".to_owned(), |frame| format!("{}:{}", frame.file, frame.line));
+        let conflicts = hot.shared.transactions.saturating_sub(hot.shared.ideal);
+        let sectors = ratio(hot.global.transactions, hot.global.requests);
+        lines.push(format!("  {:>12} {conflicts:>10} {sectors:>8}  {place}", hot.warp_instructions));
+    }
+    lines.join("\n")
+}

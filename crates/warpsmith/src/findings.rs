@@ -1,0 +1,158 @@
+//! Findings of the virtual GPU as compiler-style snippets of the CUDA source.
+
+use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+use vgpu::{Finding, Place, Severity, SourceFrame};
+
+/// Where source text comes from: the name in the line table -> the text.
+pub type Sources<'a> = dyn Fn(&str) -> Option<String> + 'a;
+
+/// One finding, with the lines it points at, who did it, and how often.
+pub fn render(finding: &Finding, sources: &Sources) -> String {
+    let level = match finding.severity {
+        Severity::Error => Level::ERROR,
+        Severity::Warning => Level::WARNING,
+        Severity::Note => Level::NOTE,
+    };
+    let title = format!("[{}] {}", finding.kind, finding.message);
+    // Texts first: the groups borrow them.
+    let primary = quote(&finding.place, sources);
+    let related: Vec<(&str, Option<Quote>)> = finding
+        .related
+        .iter()
+        .map(|related| (related.label.as_str(), quote(&related.place, sources)))
+        .collect();
+    let calls = callers(&finding.place);
+    let who = who(finding);
+
+    let mut group = Group::with_title(level.primary_title(title.as_str()));
+    if let Some(quote) = &primary {
+        group = group.element(quote.snippet(AnnotationKind::Primary, None));
+    } else if finding.place.ptx_line > 0 {
+        group = group.element(Level::NOTE.message(format!("at PTX line {}", finding.place.ptx_line)));
+    }
+    for call in &calls {
+        group = group.element(Level::NOTE.message(call.as_str()));
+    }
+    for (label, quote) in &related {
+        match quote {
+            Some(quote) => group = group.element(quote.snippet(AnnotationKind::Context, Some(label))),
+            None => group = group.element(Level::NOTE.message(*label)),
+        }
+    }
+    if !who.is_empty() {
+        group = group.element(Level::NOTE.message(who.as_str()));
+    }
+    Renderer::styled().render(&[group])
+}
+
+/// One line of a source file, with the part meant.
+struct Quote {
+    file: String,
+    line: u32,
+    text: String,
+    start: usize,
+    end: usize,
+}
+
+impl Quote {
+    fn snippet<'a>(
+        &'a self,
+        kind: AnnotationKind,
+        label: Option<&'a str>,
+    ) -> Snippet<'a, annotate_snippets::Annotation<'a>> {
+        let annotation = kind.span(self.start..self.end);
+        let annotation = match label {
+            Some(label) => annotation.label(label),
+            None => annotation,
+        };
+        Snippet::source(self.text.as_str())
+            .path(self.file.as_str())
+            .line_start(self.line as usize)
+            .annotation(annotation)
+    }
+}
+
+/// The innermost frame whose text can be found: a header of the compiler's own may not be there.
+fn quote(place: &Place, sources: &Sources) -> Option<Quote> {
+    place.frames.iter().find_map(|frame| {
+        let source = sources(&frame.file)?;
+        let text = source.lines().nth((frame.line as usize).checked_sub(1)?)?.to_owned();
+        let first = text.len() - text.trim_start().len();
+        let column = text
+            .char_indices()
+            .nth((frame.column as usize).saturating_sub(1))
+            .map_or(first, |(byte, _)| byte);
+        // A comment at the end of the line is not what is meant.
+        let code = text.split("//").next().unwrap_or(&text).trim_end().len();
+        let start = if column < code { column.max(first) } else { first };
+        let end = code.max(start + 1).min(text.len().max(1));
+        Some(Quote { file: frame.file.clone(), line: frame.line, text, start: start.min(end), end })
+    })
+}
+
+/// The frames around the innermost one: where it was inlined or called.
+fn callers(place: &Place) -> Vec<String> {
+    let describe = |frame: &SourceFrame| {
+        let function =
+            if frame.function.is_empty() { String::new() } else { format!(" in `{}`", frame.function) };
+        format!("called at {}:{}{function}", frame.file, frame.line)
+    };
+    place.frames.iter().skip(1).map(describe).collect()
+}
+
+/// `block (1,0,0), warp 2, lanes 0-3 and 7; 12 times`
+fn who(finding: &Finding) -> String {
+    let mut parts = Vec::new();
+    if let Some([x, y, z]) = finding.block {
+        parts.push(format!("block ({x},{y},{z})"));
+    }
+    if let Some(warp) = finding.warp {
+        parts.push(format!("warp {warp}"));
+    }
+    if finding.lanes != 0 {
+        parts.push(lanes(finding.lanes));
+    }
+    if let Some(address) = finding.address {
+        parts.push(format!("address {address:#x}"));
+    }
+    if let Some(allocation) = &finding.allocation {
+        parts.push(format!("in {allocation}"));
+    }
+    let mut text = parts.join(", ");
+    if finding.count > 1 {
+        text.push_str(&format!("; {} times", finding.count));
+    }
+    text
+}
+
+/// Lanes of a mask as ranges.
+fn lanes(mask: u32) -> String {
+    let mut ranges = Vec::new();
+    let mut lane = 0;
+    while lane < 32 {
+        if mask >> lane & 1 == 0 {
+            lane += 1;
+            continue;
+        }
+        let first = lane;
+        while lane < 32 && mask >> lane & 1 == 1 {
+            lane += 1;
+        }
+        ranges.push(if lane - first == 1 { first.to_string() } else { format!("{first}-{}", lane - 1) });
+    }
+    let word = if mask.count_ones() == 1 { "lane" } else { "lanes" };
+    format!("{word} {}", ranges.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lanes_are_folded_into_ranges() {
+        assert_eq!(lanes(1), "lane 0");
+        assert_eq!(lanes(0b1000_1111), "lanes 0-3,7");
+        assert_eq!(lanes(u32::MAX), "lanes 0-31");
+        assert_eq!(lanes(1 << 31), "lane 31");
+    }
+}
