@@ -28,33 +28,45 @@ pub fn races(first: Stamp, first_block: u32, second: Stamp, second_block: u32) -
     }
 }
 
-/// How the addresses of a warp's lanes lie.
+/// How the addresses of a warp's lanes lie, inactive lanes taken as one of the active.
+#[derive(Clone, Copy, Debug)]
+pub struct Lay {
+    pub min: u64,
+    pub max: u64,
+    /// All addresses or'ed.
+    pub or: u64,
+    pub shape: Shape,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// Each lane right after the one before, all 32.
+    /// All 32 lanes, each right after the one before.
     Row,
-    /// All lanes at one place.
+    /// All active lanes at one place.
     Point,
     Scattered,
 }
 
-impl Shape {
-    #[inline(always)]
-    pub fn of32(mask: u32, address: &[u32; 32], bytes: u32) -> Shape {
-        if mask != u32::MAX {
-            return Shape::Scattered;
-        }
-        let (mut row, mut point) = (true, true);
+impl Lay {
+    pub fn of(mask: u32, address: &[u64; 32], bytes: u32) -> Lay {
+        let base = address[mask.trailing_zeros() as usize & 31];
+        let (mut min, mut max, mut or) = (base, base, base);
+        let (mut row, mut point) = (mask == u32::MAX, true);
         for l in 0..32 {
-            row &= address[l] == address[0].wrapping_add(l as u32 * bytes);
-            point &= address[l] == address[0];
+            let at = if mask >> l & 1 == 1 { address[l] } else { base };
+            min = min.min(at);
+            max = max.max(at);
+            or |= at;
+            row &= at == base + l as u64 * u64::from(bytes);
+            point &= at == base;
         }
-        if row {
-            Shape::Row
-        } else if point {
+        let shape = if point {
             Shape::Point
+        } else if row {
+            Shape::Row
         } else {
             Shape::Scattered
-        }
+        };
+        Lay { min, max, or, shape }
     }
 }

@@ -1,11 +1,14 @@
 //! Shadow of global memory, shared by all workers of a launch.
 //!
-//! Pages come into being when touched. A granule (four bytes; finer in a page that sees finer accesses) has its last
-//! write and up to two reads, and while strong writes pile up, a second write. Two readers are chosen to be as far
-//! apart as possible (blocks, then warps, then lanes), because a write that misses one synchronisation misses it
-//! for all far threads alike; the sample never causes a false alarm, and a write can be unordered with others but
-//! ordered with both of the sample only where more than two unordered threads read one granule and the write is
-//! synchronised with some of them.
+//! Pages come into being when touched, and consist of sectors of 32 bytes. A sector that neighbouring lanes of one
+//! warp access whole, as most are, is one record: the stamp of the first lane, the bytes per lane, the block. One
+//! that is accessed in any other way gets a word per granule (four bytes, or finer if an access is).
+//!
+//! Kept are the last write and up to two reads, and while strong writes pile up, a second write. Two readers are
+//! chosen to be as far apart as possible (blocks, then warps, then lanes), because a write that misses one
+//! synchronisation misses it for all far threads alike. The sample never causes a false alarm; and a write can be
+//! unordered with others but ordered with both of the sample only where more than two unordered threads read one
+//! granule and the write is synchronised with some of them.
 //!
 //! A page has a lock, taken for the lanes of an access that fall into it: two workers in one page see each other's
 //! accesses in one order or the other, and either order finds the race.
@@ -23,49 +26,63 @@ use super::stamp::{Stamp, TIME};
 use super::threads::Threads;
 
 const PAGE: u64 = 12;
+const SECTOR: u64 = 5;
 
-/// Stamps and their blocks, allocated when first needed.
-#[derive(Clone, Debug, Default)]
-struct Words {
-    stamps: Vec<Stamp>,
-    blocks: Vec<u32>,
+/// An access to a whole sector by lanes side by side, or to one granule.
+#[derive(Clone, Copy, Debug, Default)]
+struct Record {
+    /// Of the first lane.
+    stamp: Stamp,
+    block: u32,
+    /// Two to this power are the bytes of a lane.
+    lane_bytes: u32,
 }
 
-impl Words {
-    fn ensure(&mut self, granules: usize) {
-        if self.stamps.is_empty() {
-            self.stamps.resize(granules, Stamp::NONE);
-            self.blocks.resize(granules, 0);
-        }
-    }
-
+impl Record {
     #[inline(always)]
-    fn get(&self, g: usize) -> (Stamp, u32) {
-        match self.stamps.get(g) {
-            Some(stamp) => (*stamp, self.blocks[g]),
-            None => (Stamp::NONE, 0),
-        }
+    fn is_none(self) -> bool {
+        self.stamp.is_none()
     }
 
+    /// The same lanes of the same warp and block at the same bytes.
     #[inline(always)]
-    fn set(&mut self, g: usize, stamp: Stamp, block: u32) {
-        self.stamps[g] = stamp;
-        self.blocks[g] = block;
+    fn same_lanes(self, other: Record) -> bool {
+        (self.stamp.0 ^ other.stamp.0) & (1 << 63 | 0x3ff) == 0
+            && self.block == other.block
+            && self.lane_bytes == other.lane_bytes
     }
 
-    fn spread(&mut self, factor: usize) {
-        self.stamps = self.stamps.iter().flat_map(|s| std::iter::repeat_n(*s, factor)).collect();
-        self.blocks = self.blocks.iter().flat_map(|b| std::iter::repeat_n(*b, factor)).collect();
+    /// The stamp at a byte of the sector.
+    fn at(self, byte: usize) -> Record {
+        if self.is_none() {
+            return self;
+        }
+        Record { stamp: self.stamp.with_lane(self.stamp.lane() + (byte >> self.lane_bytes)), ..self }
     }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Sector {
+    write: Record,
+    reads: [Record; 2],
+}
+
+/// In `write.lane_bytes` of a sector: it is spelt out, in `fine[write.block]`.
+const FINE: u32 = u32::MAX;
+
+/// A sector granule by granule.
+#[derive(Debug, Default)]
+struct Fine {
+    shift: u32,
+    writes: Vec<Record>,
+    also: Vec<Record>,
+    reads: [Vec<Record>; 2],
 }
 
 #[derive(Debug)]
 struct PageData {
-    shift: u32,
-    granules: usize,
-    writes: Words,
-    also: Words,
-    reads: [Words; 2],
+    sectors: Box<[Sector]>,
+    fine: Vec<Fine>,
 }
 
 #[derive(Debug)]
@@ -81,17 +98,8 @@ struct PageGuard<'p>(&'p Page);
 
 impl Page {
     fn new(bytes: u64) -> Page {
-        let granules = bytes.div_ceil(4) as usize;
-        Page {
-            taken: AtomicBool::new(false),
-            data: UnsafeCell::new(PageData {
-                shift: 2,
-                granules,
-                writes: Words::default(),
-                also: Words::default(),
-                reads: Default::default(),
-            }),
-        }
+        let sectors = vec![Sector::default(); bytes.div_ceil(1 << SECTOR) as usize].into_boxed_slice();
+        Page { taken: AtomicBool::new(false), data: UnsafeCell::new(PageData { sectors, fine: Vec::new() }) }
     }
 
     #[inline(always)]
@@ -153,8 +161,8 @@ impl GlobalRaces {
             .into_iter()
             .filter(|(_, bytes)| *bytes > 0)
             .map(|(base, bytes)| {
-                // Pages begin at the allocation, granules at multiples of their size.
-                let base = base & !15;
+                // Pages begin with the sector the allocation begins in.
+                let (base, bytes) = (base & !31, bytes + (base & 31));
                 let pages = (0..bytes.div_ceil(1 << PAGE)).map(|_| OnceLock::new()).collect();
                 Region { base, bytes, pages }
             })
@@ -217,8 +225,7 @@ impl GlobalRaces {
         address: &[u64; 32],
         bytes: &dyn Fn(usize) -> u32,
         values: &dyn SameValue,
-        out: &mut Vec<Conflict>,
-        observed: &mut Vec<(u32, Stamp)>,
+        found: &mut Found,
     ) {
         let mut left = mask;
         while left != 0 {
@@ -228,7 +235,7 @@ impl GlobalRaces {
                 continue;
             };
             let mut data = page.lock();
-            // All lanes that follow in the same page, under one lock; an access over a page's end goes on in the next.
+            // All lanes that follow in the same page, under one lock.
             while left != 0 {
                 let lane = left.trailing_zeros() as usize;
                 let at = address[lane];
@@ -236,163 +243,191 @@ impl GlobalRaces {
                     break;
                 }
                 left &= left - 1;
-                let here = u64::from(bytes(lane)).min(end - at) as u32;
-                data.touch(threads, at - start, here, start, stamp.with_lane(lane), values, out, observed);
-                if u64::from(bytes(lane)) > end - at {
+                let wanted = u64::from(bytes(lane));
+                let here = wanted.min(end - at) as u32;
+                data.touch(threads, start, at - start, here, stamp.with_lane(lane), values, found);
+                if wanted > end - at {
                     drop(data);
-                    self.rest(threads, hint, stamp.with_lane(lane), end, bytes(lane) - here, values, out, observed);
+                    // Over the end of the page: the rest is in the next one.
+                    if let Some((next, from, to)) = self.page(end, hint) {
+                        let rest = (wanted - u64::from(here)).min(to - end) as u32;
+                        next.lock().touch(threads, from, end - from, rest, stamp.with_lane(lane), values, found);
+                    }
                     data = page.lock();
                 }
             }
         }
     }
 
-    #[cold]
-    #[allow(clippy::too_many_arguments)]
-    fn rest(
-        &self,
-        threads: &Threads,
-        hint: &mut usize,
-        own: Stamp,
-        address: u64,
-        bytes: u32,
-        values: &dyn SameValue,
-        out: &mut Vec<Conflict>,
-        observed: &mut Vec<(u32, Stamp)>,
-    ) {
-        if let Some((page, start, end)) = self.page(address, hint) {
-            let here = u64::from(bytes).min(end - address) as u32;
-            page.lock().touch(threads, address - start, here, start, own, values, out, observed);
-        }
-    }
-
-    /// The usual case: 32 lanes side by side in one page. False if it is not that case, and nothing was done.
+    /// The usual access: weak, lanes in runs side by side, each run whole sectors. Does what it can and returns the
+    /// lanes that are left.
     #[inline]
-    pub(super) fn access_row(
+    pub(super) fn access_runs(
         &self,
         threads: &Threads,
         hint: &mut usize,
+        mask: u32,
         stamp: Stamp,
         address: &[u64; 32],
         bytes: u32,
-    ) -> bool {
-        let mut row = true;
-        for l in 0..32 {
-            row &= address[l] == address[0].wrapping_add(l as u64 * u64::from(bytes));
+    ) -> u32 {
+        if !bytes.is_power_of_two() || bytes > 32 {
+            return mask;
         }
-        if !row {
-            return false;
-        }
-        let Some((page, start, end)) = self.page(address[0], hint) else { return false };
-        let offset = address[0] - start;
-        if offset + u64::from(bytes) * 32 > end - start {
-            return false;
-        }
-        let mut data = page.lock();
-        if (offset as u32 | bytes) & ((1 << data.shift) - 1) != 0 {
-            return false;
-        }
+        let shift = bytes.trailing_zeros();
+        let per_sector = 32 >> shift;
         let limit = u64::from(threads.floor() + 1) << TIME;
-        let first = (offset >> data.shift) as usize;
-        let per_lane = (bytes >> data.shift) as usize;
-        let range = first..first + 32 * per_lane;
-        let block = threads.block;
-        // Free: empty, or of this block and before its last barrier.
-        let free = |words: &Words| {
-            let mut busy = false;
-            if !words.stamps.is_empty() {
-                for (s, b) in words.stamps[range.clone()].iter().zip(&words.blocks[range.clone()]) {
-                    busy |= s.0 != 0 && (s.0 >= limit || *b != block);
+        let mut left = mask;
+        let mut lane = 0;
+        let mut held: Option<(PageGuard<'_>, u64, u64)> = None;
+        while lane + per_sector <= 32 {
+            let at = address[lane];
+            let lanes = ((1u64 << per_sector) - 1) as u32;
+            let whole = mask >> lane & lanes == lanes
+                && at & 31 == 0
+                && address[lane..lane + per_sector].iter().enumerate().all(|(i, a)| *a == at + ((i as u64) << shift));
+            if !whole {
+                lane += 1;
+                continue;
+            }
+            if held.as_ref().is_none_or(|(_, start, end)| at < *start || at >= *end) {
+                drop(held.take());
+                held = self.page(at, hint).map(|(page, start, end)| (page.lock(), start, end));
+            }
+            if let Some((data, start, end)) = &mut held
+                && at + 32 <= *end
+            {
+                let own = Record { stamp: stamp.with_lane(lane), block: threads.block, lane_bytes: shift };
+                let sector = &mut data.sectors[((at - *start) >> SECTOR) as usize];
+                if sector.access(threads, own, limit) {
+                    left &= !(lanes << lane);
                 }
             }
-            !busy
+            lane += per_sector;
+        }
+        left
+    }
+}
+
+/// What an access has met.
+#[derive(Debug, Default)]
+pub struct Found {
+    pub conflicts: Vec<Conflict>,
+    /// Strong writes by other threads, and their blocks.
+    pub observed: Vec<(u32, Stamp)>,
+}
+
+impl Found {
+    /// Strong writes worth remembering from one access: they only serve to explain.
+    const OBSERVED: usize = 2;
+
+    fn observe(&mut self, first: Record) {
+        let seen = (first.block, first.stamp);
+        if self.observed.len() < Self::OBSERVED && self.observed.last() != Some(&seen) {
+            self.observed.push(seen);
+        }
+    }
+}
+
+impl Sector {
+    /// A weak access to the whole sector, if it is plain that nothing races; false if it is not.
+    #[inline(always)]
+    fn access(&mut self, threads: &Threads, own: Record, limit: u64) -> bool {
+        // Empty, or of this block and before its last barrier, or by the same lanes.
+        let clear = |r: Record| {
+            r.is_none() || r.block == own.block && r.stamp.0 < limit && r.lane_bytes != FINE || r.same_lanes(own)
         };
-        // Or still what these very lanes left, whatever the time.
-        let mine = |words: &Words| {
-            let mut other = false;
-            for (i, (s, b)) in words.stamps[range.clone()].iter().zip(&words.blocks[range.clone()]).enumerate() {
-                let owner = stamp.0 >> 5 & 31 == s.0 >> 5 & 31 && (s.0 & 31) as usize == i / per_lane;
-                other |= s.0 != 0 && (*b != block || !owner || s.0 >> 63 == 1);
-            }
-            !other
-        };
-        let clear = |words: &Words| free(words) || mine(words);
-        let data = &mut *data;
-        if !clear(&data.writes) || !clear(&data.also) {
+        let [one, two] = self.reads;
+        if !clear(self.write) {
             return false;
         }
-        let granules = data.granules;
-        let words = if stamp.op() != Op::Read {
-            if !clear(&data.reads[0]) || !clear(&data.reads[1]) {
+        if own.stamp.op() != Op::Read {
+            if !clear(one) || !clear(two) {
                 return false;
             }
-            &mut data.writes
-        } else if clear(&data.reads[0]) && free(&data.reads[1]) {
-            &mut data.reads[0]
-        } else if threads.knows_other_blocks() {
-            return false;
-        } else {
-            // Read by another block before: the second place is ours, unless a third block has it already.
-            let foreign = |words: &Words| {
-                if words.stamps.is_empty() {
-                    return false;
-                }
-                let mut near = false;
-                for (s, b) in words.stamps[range.clone()].iter().zip(&words.blocks[range.clone()]) {
-                    near |= s.0 == 0 || *b == block;
-                }
-                !near
-            };
-            if !foreign(&data.reads[0]) {
-                return false;
-            }
-            if clear(&data.reads[1]) {
-                &mut data.reads[1]
-            } else {
-                let apart = || {
-                    let [one, two] = [0, 1].map(|i| &data.reads[i].blocks[range.clone()]);
-                    one.iter().zip(two).all(|(a, b)| a != b)
-                };
-                return foreign(&data.reads[1]) && apart();
-            }
-        };
-        words.ensure(granules);
-        for (l, lane) in words.stamps[range.clone()].chunks_exact_mut(per_lane).enumerate() {
-            lane.fill(stamp.with_lane(l));
+            self.write = own;
+            self.reads = Default::default();
+            return true;
         }
-        words.blocks[range].fill(block);
-        true
+        if clear(one) {
+            self.reads[0] = own;
+            if !two.is_none() && clear(two) {
+                self.reads[1] = Record::default();
+            }
+            return true;
+        }
+        if one.block == own.block || threads.knows_other_blocks() {
+            return false;
+        }
+        // Read by another block before: the second place is ours, unless a third block has it.
+        if clear(two) {
+            self.reads[1] = own;
+            return true;
+        }
+        two.block != own.block && two.block != one.block
     }
 }
 
 impl PageData {
+    /// One lane's access, inside the page at `page`.
+    fn touch(
+        &mut self,
+        threads: &Threads,
+        page: u64,
+        offset: u64,
+        bytes: u32,
+        own: Stamp,
+        values: &dyn SameValue,
+        found: &mut Found,
+    ) {
+        let own = Record { stamp: own, block: threads.block, lane_bytes: 0 };
+        let end = offset + u64::from(bytes);
+        let mut at = offset;
+        while at < end {
+            let number = (at >> SECTOR) as usize;
+            let stop = end.min((at | 31) + 1);
+            let sector = &mut self.sectors[number];
+            if sector.write.lane_bytes != FINE {
+                self.fine.push(Fine::of(*sector));
+                sector.write = Record { stamp: Stamp(1 << 63), block: self.fine.len() as u32 - 1, lane_bytes: FINE };
+            }
+            let fine = &mut self.fine[sector.write.block as usize];
+            fine.touch(threads, page + ((number as u64) << SECTOR), at & 31, (stop - at) as u32, own, values, found);
+            at = stop;
+        }
+    }
+}
+
+impl Fine {
+    fn of(sector: Sector) -> Fine {
+        let kinds = [sector.write, sector.reads[0], sector.reads[1]];
+        let finest = kinds.iter().filter(|r| !r.is_none()).map(|r| r.lane_bytes).min().unwrap_or(2);
+        let shift = finest.min(2);
+        let [writes, one, two] = kinds.map(|r| {
+            if r.is_none() { Vec::new() } else { (0..32usize >> shift).map(|g| r.at(g << shift)).collect() }
+        });
+        Fine { shift, writes, also: Vec::new(), reads: [one, two] }
+    }
+
     fn refine(&mut self, shift: u32) {
         let factor = 1 << (self.shift - shift);
-        self.granules *= factor;
-        self.writes.spread(factor);
-        self.also.spread(factor);
-        for reads in &mut self.reads {
-            reads.spread(factor);
+        let [one, two] = &mut self.reads;
+        for kind in [&mut self.writes, &mut self.also, one, two] {
+            *kind = kind.iter().flat_map(|r| std::iter::repeat_n(*r, factor)).collect();
         }
         self.shift = shift;
     }
 
-    /// One lane's access, inside the page.
-    #[allow(clippy::too_many_arguments)]
     fn touch(
         &mut self,
         threads: &Threads,
+        sector: u64,
         offset: u64,
         bytes: u32,
-        page: u64,
-        own: Stamp,
+        own: Record,
         values: &dyn SameValue,
-        out: &mut Vec<Conflict>,
-        observed: &mut Vec<(u32, Stamp)>,
+        found: &mut Found,
     ) {
-        if bytes == 0 {
-            return;
-        }
         let fits = (offset as u32 | bytes).trailing_zeros().min(2);
         if fits < self.shift {
             self.refine(fits);
@@ -400,139 +435,143 @@ impl PageData {
         let first = (offset >> self.shift) as usize;
         let last = ((offset + u64::from(bytes) - 1) >> self.shift) as usize;
         let mut told = Stamp::NONE;
-        for g in first..=last.min(self.granules.saturating_sub(1)) {
-            let address = page + ((g as u64) << self.shift);
-            if own.op() == Op::Read {
-                self.read(threads, g, address, own, &mut told, out, observed);
+        for g in first..=last {
+            let address = sector + ((g as u64) << self.shift);
+            if own.stamp.op() == Op::Read {
+                self.read(threads, g, address, own, &mut told, found);
             } else {
-                self.write(threads, g, address, own, values, &mut told, out, observed);
+                self.write(threads, g, address, own, values, &mut told, found);
             }
         }
     }
 
-    fn read(
-        &mut self,
-        threads: &Threads,
-        g: usize,
-        address: u64,
-        own: Stamp,
-        told: &mut Stamp,
-        out: &mut Vec<Conflict>,
-        observed: &mut Vec<(u32, Stamp)>,
-    ) {
-        let (warp, lane) = (own.warp(), own.lane());
-        for (first, block) in [self.writes.get(g), self.also.get(g)] {
-            if first.is_none() || threads.ordered(block, first, warp, lane) {
+    fn get(kind: &[Record], g: usize) -> Record {
+        kind.get(g).copied().unwrap_or_default()
+    }
+
+    fn set(&self, kind: &mut Vec<Record>, g: usize, record: Record) {
+        if kind.is_empty() {
+            if record.is_none() {
+                return;
+            }
+            kind.resize(32 >> self.shift, Record::default());
+        }
+        kind[g] = record;
+    }
+
+    fn read(&mut self, threads: &Threads, g: usize, address: u64, own: Record, told: &mut Stamp, found: &mut Found) {
+        let (warp, lane) = (own.stamp.warp(), own.stamp.lane());
+        let ordered = |r: Record| threads.ordered(r.block, r.stamp, warp, lane);
+        for first in [Self::get(&self.writes, g), Self::get(&self.also, g)] {
+            if first.is_none() || ordered(first) {
                 continue;
             }
-            if races(first, block, own, threads.block) {
-                if *told != first {
-                    out.push(Conflict { first_block: block, first, second: own, address, same_value: false });
-                    *told = first;
-                }
-            } else if observed.last() != Some(&(block, first)) {
-                observed.push((block, first));
+            if races(first.stamp, first.block, own.stamp, own.block) {
+                found.conflict(first, own, address, false, told);
+            } else {
+                found.observe(first);
             }
         }
-        let granules = self.granules;
-        let [one, two] = [self.reads[0].get(g), self.reads[1].get(g)];
-        let behind = |(s, b): (Stamp, u32)| {
-            s.is_none()
-                || threads.ordered(b, s, warp, lane) && (own.strength() <= s.strength())
-        };
-        if behind(one) {
-            self.reads[0].ensure(granules);
-            self.reads[0].set(g, own, threads.block);
-            // Keep one of each: a second slot that is behind as well says nothing more.
-            if !two.0.is_none() && behind(two) {
-                self.reads[1].set(g, Stamp::NONE, 0);
+        let [one, two] = [0, 1].map(|i| Self::get(&self.reads[i], g));
+        // A read that is behind this one and not weaker says nothing more.
+        let behind = |r: Record| r.is_none() || own.stamp.strength() <= r.stamp.strength() && ordered(r);
+        // Apart by block beats apart by warp beats apart by lane.
+        let apart = |a: Record, b: Record| {
+            if a.block != b.block {
+                2
+            } else {
+                i32::from(a.stamp.warp() != b.stamp.warp())
             }
+        };
+        let place = if behind(one) {
+            if !two.is_none() && behind(two) {
+                self.reads[1][g] = Record::default();
+            }
+            0
+        } else if behind(two) || apart(one, own) > apart(one, two) {
+            1
+        } else {
             return;
-        }
-        let farther = || {
-            // Apart by block beats apart by warp beats apart by lane.
-            let apart = |(a, ab): (Stamp, u32), (b, bb): (Stamp, u32)| {
-                if ab != bb {
-                    2
-                } else if a.warp() != b.warp() {
-                    1
-                } else {
-                    0
-                }
-            };
-            apart(one, (own, threads.block)) > apart(one, two)
         };
-        if behind(two) || farther() {
-            self.reads[1].ensure(granules);
-            self.reads[1].set(g, own, threads.block);
-        }
+        let mut kind = std::mem::take(&mut self.reads[place]);
+        self.set(&mut kind, g, own);
+        self.reads[place] = kind;
     }
 
+    #[allow(clippy::too_many_arguments)]
     fn write(
         &mut self,
         threads: &Threads,
         g: usize,
         address: u64,
-        own: Stamp,
+        own: Record,
         values: &dyn SameValue,
         told: &mut Stamp,
-        out: &mut Vec<Conflict>,
-        observed: &mut Vec<(u32, Stamp)>,
+        found: &mut Found,
     ) {
-        let (warp, lane) = (own.warp(), own.lane());
-        let granules = self.granules;
-        let mut kept = (Stamp::NONE, 0);
-        for (first, block) in [self.also.get(g), self.writes.get(g)] {
+        let (warp, lane) = (own.stamp.warp(), own.stamp.lane());
+        let ordered = |r: Record| threads.ordered(r.block, r.stamp, warp, lane);
+        let mut kept = Record::default();
+        for first in [Self::get(&self.also, g), Self::get(&self.writes, g)] {
             if first.is_none() {
                 continue;
             }
-            if threads.ordered(block, first, warp, lane) {
+            if ordered(first) {
                 // A strong write does not stand for a weaker one before it, see `SharedShadow::write_granule`.
-                if first.strength() < own.strength() {
-                    kept = (first, block);
+                if first.stamp.strength() < own.stamp.strength() {
+                    kept = first;
                 }
                 continue;
             }
             let mut harmless = true;
-            if races(first, block, own, threads.block) {
-                let same_instruction = block == threads.block && first.0 & !31 == own.0 & !31;
-                harmless = first.op() == Op::Write
-                    && own.op() == Op::Write
-                    && if same_instruction { values.as_lane(lane, first.lane()) } else { values.as_memory(lane) };
-                if *told != first {
-                    out.push(Conflict { first_block: block, first, second: own, address, same_value: harmless });
-                    *told = first;
-                }
-            } else if own.op() == Op::Atomic && observed.last() != Some(&(block, first)) {
-                observed.push((block, first));
+            if races(first.stamp, first.block, own.stamp, own.block) {
+                let same_instruction = first.block == own.block && first.stamp.0 & !31 == own.stamp.0 & !31;
+                harmless = first.stamp.op() == Op::Write
+                    && own.stamp.op() == Op::Write
+                    && if same_instruction {
+                        values.as_lane(lane, first.stamp.lane())
+                    } else {
+                        values.as_memory(lane)
+                    };
+                found.conflict(first, own, address, harmless, told);
+            } else if own.stamp.op() == Op::Atomic {
+                found.observe(first);
             }
-            let far = block != threads.block || first.warp() != warp;
-            let weak_kept = !kept.0.is_none() && kept.0.strength() == Strength::Weak;
-            if harmless && !weak_kept && (kept.0.is_none() || far) {
-                kept = (first, block);
+            let far = first.block != own.block || first.stamp.warp() != warp;
+            let weak_kept = !kept.is_none() && kept.stamp.strength() == Strength::Weak;
+            if harmless && !weak_kept && (kept.is_none() || far) {
+                kept = first;
             }
         }
-        if !kept.0.is_none() || !self.also.stamps.is_empty() {
-            self.also.ensure(granules);
-            self.also.set(g, kept.0, kept.1);
-        }
-        for reads in &mut self.reads {
-            let (first, block) = reads.get(g);
+        for place in 0..2 {
+            let first = Self::get(&self.reads[place], g);
             if first.is_none() {
                 continue;
             }
-            let ordered = threads.ordered(block, first, warp, lane);
-            if !ordered && races(first, block, own, threads.block) {
-                if *told != first {
-                    out.push(Conflict { first_block: block, first, second: own, address, same_value: false });
-                    *told = first;
-                }
-                reads.set(g, Stamp::NONE, 0);
-            } else if ordered && first.strength() >= own.strength() {
-                reads.set(g, Stamp::NONE, 0);
+            let behind = ordered(first);
+            let race = !behind && races(first.stamp, first.block, own.stamp, own.block);
+            if race {
+                found.conflict(first, own, address, false, told);
+            }
+            if race || behind && first.stamp.strength() >= own.stamp.strength() {
+                self.reads[place][g] = Record::default();
             }
         }
-        self.writes.ensure(granules);
-        self.writes.set(g, own, threads.block);
+        let (mut also, mut writes) = (std::mem::take(&mut self.also), std::mem::take(&mut self.writes));
+        self.set(&mut also, g, kept);
+        self.set(&mut writes, g, own);
+        (self.also, self.writes) = (also, writes);
+    }
+}
+
+impl Found {
+    /// Notes a race, once per lane and earlier access.
+    fn conflict(&mut self, first: Record, own: Record, address: u64, same_value: bool, told: &mut Stamp) {
+        if *told == first.stamp {
+            return;
+        }
+        *told = first.stamp;
+        let (first_block, first, second) = (first.block, first.stamp, own.stamp);
+        self.conflicts.push(Conflict { first_block, first, second, address, same_value });
     }
 }

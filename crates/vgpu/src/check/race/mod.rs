@@ -48,8 +48,10 @@ use std::collections::HashMap;
 
 use clock::{Known, lanes};
 use conflict::Conflict;
+pub use conflict::{Lay, Shape};
 pub use event::{Access, Differs, Op, Order, RaceKind, RaceReport, SameValue, Scope, Side, Strength};
 use flags::{Flags, words};
+use global::Found;
 pub use global::GlobalRaces;
 use shared::SharedShadow;
 use stamp::Stamp;
@@ -75,8 +77,7 @@ pub struct BlockRaces {
     reports: HashMap<Key, RaceReport>,
     /// Which allocation the last global access fell into.
     hint: usize,
-    found: Vec<Conflict>,
-    observed: Vec<(u32, Stamp)>,
+    found: Found,
 }
 
 impl BlockRaces {
@@ -109,7 +110,6 @@ impl BlockRaces {
     // Accesses ------------------------------------------------------------------------------------------------------
 
     /// An access to shared memory: offsets, and bytes per lane.
-    #[inline]
     pub fn shared(
         &mut self,
         warp: u32,
@@ -119,14 +119,27 @@ impl BlockRaces {
         bytes: u32,
         values: &dyn SameValue,
     ) {
+        let at = address.map(u64::from);
+        self.shared_at(warp, mask, access, &at, &Lay::of(mask, &at, bytes), bytes, values);
+    }
+
+    /// The same when it is known already how the addresses lie.
+    #[inline]
+    pub fn shared_at(
+        &mut self,
+        warp: u32,
+        mask: u32,
+        access: &Access,
+        address: &[u64; 32],
+        lay: &Lay,
+        bytes: u32,
+        values: &dyn SameValue,
+    ) {
         let stamp = Stamp::new(access, warp, self.threads.time(warp as usize), false);
-        if mask == 0 {
-            return;
-        }
         if access.op == Op::Read {
-            self.shared.read(&self.threads, mask, stamp, address, bytes, &mut self.found);
+            self.shared.read(&self.threads, mask, stamp, address, lay, bytes, &mut self.found.conflicts);
         } else {
-            self.shared.write(&self.threads, mask, stamp, address, bytes, values, &mut self.found);
+            self.shared.write(&self.threads, mask, stamp, address, lay, bytes, values, &mut self.found.conflicts);
         }
         if access.strength() != Strength::Weak {
             for flag in self.shared.seen.drain(..) {
@@ -134,16 +147,16 @@ impl BlockRaces {
             }
             self.shared_strong(warp as usize, mask, access, address, bytes);
         }
-        if !self.found.is_empty() {
+        if !self.found.conflicts.is_empty() {
             self.report(true);
         }
     }
 
     /// Publishes and takes over what a strong access to shared memory does.
-    fn shared_strong(&mut self, warp: usize, mask: u32, access: &Access, address: &[u32; 32], bytes: u32) {
+    fn shared_strong(&mut self, warp: usize, mask: u32, access: &Access, address: &[u64; 32], bytes: u32) {
         for l in lanes(mask) {
             if access.op != Op::Write && !self.shared_flags.is_empty() {
-                for word in words(u64::from(address[l]), bytes) {
+                for word in words(address[l], bytes) {
                     if let Some(flag) = self.shared_flags.get(word)
                         && let Some(published) = flag.for_block(self.threads.block)
                     {
@@ -155,7 +168,7 @@ impl BlockRaces {
                 // Nobody outside the block can read it: block scope is all there is.
                 let (block, _) = self.threads.publish(warp, l, access.releases(), Strength::Block);
                 if !block.is_empty() || !self.shared_flags.is_empty() {
-                    for word in words(u64::from(address[l]), bytes) {
+                    for word in words(address[l], bytes) {
                         let chain = access.op == Op::Atomic;
                         self.shared_flags.write(word, self.threads.block, chain, &block, &clock::Blocks::default());
                     }
@@ -179,10 +192,13 @@ impl BlockRaces {
         let w = warp as usize;
         let stamp = Stamp::new(access, warp, self.threads.time(w), false);
         let strong = access.strength() != Strength::Weak;
-        if mask == u32::MAX && !strong && memory.access_row(&self.threads, &mut self.hint, stamp, address, bytes) {
-            return;
+        let mut left = mask;
+        if !strong {
+            left = memory.access_runs(&self.threads, &mut self.hint, mask, stamp, address, bytes);
         }
-        self.global_slow(memory, stamp, mask, address, &|_| bytes, values);
+        if left != 0 {
+            self.global_slow(memory, stamp, left, address, &|_| bytes, values);
+        }
         if strong && access.op != Op::Read {
             for l in lanes(mask) {
                 let (block, device) = self.threads.publish(w, l, access.releases(), access.strength());
@@ -210,21 +226,11 @@ impl BlockRaces {
         bytes: &dyn Fn(usize) -> u32,
         values: &dyn SameValue,
     ) {
-        memory.access(
-            &self.threads,
-            &mut self.hint,
-            mask,
-            stamp,
-            address,
-            bytes,
-            values,
-            &mut self.found,
-            &mut self.observed,
-        );
-        for (block, flag) in self.observed.drain(..) {
+        memory.access(&self.threads, &mut self.hint, mask, stamp, address, bytes, values, &mut self.found);
+        for (block, flag) in self.found.observed.drain(..) {
             self.threads.note_observed(stamp.warp(), block, flag);
         }
-        if !self.found.is_empty() {
+        if !self.found.conflicts.is_empty() {
             self.report(false);
         }
     }
@@ -304,8 +310,10 @@ impl BlockRaces {
     ) {
         let time = self.threads.agent_time(warp as usize);
         let stamp = Stamp::new(&Access::weak(pc, Op::Write), warp, time, true);
-        self.shared.write(&self.threads, mask, stamp, to, bytes, &Differs, &mut self.found);
-        if !self.found.is_empty() {
+        let to = to.map(u64::from);
+        let lay = Lay::of(mask, &to, bytes);
+        self.shared.write(&self.threads, mask, stamp, &to, &lay, bytes, &Differs, &mut self.found.conflicts);
+        if !self.found.conflicts.is_empty() {
             self.report(true);
         }
         let stamp = Stamp::new(&Access::weak(pc, Op::Read), warp, time, true);
@@ -393,13 +401,15 @@ impl BlockRaces {
     fn mbarrier_touch(&mut self, warp: u32, mask: u32, pc: u32, address: &[u32; 32], op: Op) {
         let access = Access { pc, op, order: Order::Relaxed, scope: Scope::Cta };
         let stamp = Stamp::new(&access, warp, self.threads.time(warp as usize), false);
+        let at = address.map(u64::from);
+        let lay = Lay::of(mask, &at, 8);
         if op == Op::Read {
-            self.shared.read(&self.threads, mask, stamp, address, 8, &mut self.found);
+            self.shared.read(&self.threads, mask, stamp, &at, &lay, 8, &mut self.found.conflicts);
         } else {
-            self.shared.write(&self.threads, mask, stamp, address, 8, &Differs, &mut self.found);
+            self.shared.write(&self.threads, mask, stamp, &at, &lay, 8, &Differs, &mut self.found.conflicts);
         }
         self.shared.seen.clear();
-        if !self.found.is_empty() {
+        if !self.found.conflicts.is_empty() {
             self.report(true);
         }
     }
@@ -408,14 +418,14 @@ impl BlockRaces {
 
     #[cold]
     fn report(&mut self, shared: bool) {
-        let found = std::mem::take(&mut self.found);
+        let found = std::mem::take(&mut self.found.conflicts);
         if !self.threads.exhausted {
             for conflict in &found {
                 self.add(shared, conflict);
             }
         }
-        self.found = found;
-        self.found.clear();
+        self.found.conflicts = found;
+        self.found.conflicts.clear();
     }
 
     fn add(&mut self, shared: bool, c: &Conflict) {

@@ -7,7 +7,7 @@
 //! line check and a log entry per read, and any other kernel pays the exact price once per read.
 
 use super::clock::lanes;
-use super::conflict::{Conflict, Shape, races};
+use super::conflict::{Conflict, Lay, Shape, races};
 use super::event::{Op, SameValue, Strength};
 use super::stamp::{Stamp, TIME};
 use super::threads::Threads;
@@ -151,74 +151,77 @@ impl SharedShadow {
     }
 
     #[inline(always)]
-    fn fit_granule(&mut self, shape: Shape, mask: u32, address: &[u32; 32], bytes: u32, floor: u32) {
-        if self.shift == 0 {
-            return;
-        }
-        let mut bits = bytes;
-        if shape == Shape::Scattered {
-            for l in lanes(mask) {
-                bits |= address[l];
-            }
-        } else {
-            bits |= address[0];
-        }
-        let fits = bits.trailing_zeros().min(2);
+    fn fit_granule(&mut self, lay: &Lay, bytes: u32, floor: u32) {
+        let fits = (lay.or as u32 | bytes).trailing_zeros().min(2);
         if fits < self.shift {
             self.refine(fits, floor);
         }
     }
 
+    /// Calls `each` with the lines an access touches, or a few more where lanes lie close together: a line touched
+    /// for nothing costs a look, no more.
+    #[inline(always)]
+    fn each_line(&mut self, mask: u32, at: &[u64; 32], lay: &Lay, bytes: u32, mut each: impl FnMut(&mut Self, usize)) {
+        let span = self.lines(lay.min as u32, (lay.max - lay.min) as u32 + bytes);
+        if span.end() - span.start() < 8 {
+            for line in span {
+                each(self, line);
+            }
+        } else {
+            for l in lanes(mask) {
+                for line in self.lines(at[l] as u32, bytes) {
+                    each(self, line);
+                }
+            }
+        }
+    }
+
+    /// Whether the granules of a row hold nothing but what the same lanes left, or older things than `limit`.
+    fn row_is_own(&self, stamp: Stamp, start: usize, per_lane: usize, limit: u64) -> bool {
+        let mut other = !self.also.is_empty();
+        for (l, lane) in self.writes[start..start + 32 * per_lane].chunks_exact(per_lane).enumerate() {
+            let own = stamp.with_lane(l).0 & 0x3ff;
+            for s in lane {
+                other |= s.0 >= limit && (s.0 & 0x3ff != own || s.is_agent());
+            }
+        }
+        !other
+    }
+
     /// Reads by the lanes of `mask`. `stamp` is that of lane 0.
+    #[inline]
     pub fn read(
         &mut self,
         threads: &Threads,
         mask: u32,
         stamp: Stamp,
-        address: &[u32; 32],
+        at: &[u64; 32],
+        lay: &Lay,
         bytes: u32,
         out: &mut Vec<Conflict>,
     ) {
         if self.bytes == 0 {
             return;
         }
-        let shape = Shape::of32(mask, address, bytes);
         let floor = threads.floor();
-        self.fit_granule(shape, mask, address, bytes, floor);
+        self.fit_granule(lay, bytes, floor);
         let time = if stamp.is_agent() { LOOK } else { stamp.time() };
         self.agent_reads |= stamp.is_agent();
         let mut look = false;
-        match shape {
-            Shape::Row | Shape::Point => {
-                let extent = if shape == Shape::Row { bytes * 32 } else { bytes };
-                for line in self.lines(address[0], extent) {
-                    look |= self.line_writes[line] > floor;
-                    self.line_reads[line] = self.line_reads[line].max(time);
-                }
-            }
-            Shape::Scattered => {
-                for l in lanes(mask) {
-                    for line in self.lines(address[l], bytes) {
-                        look |= self.line_writes[line] > floor;
-                        self.line_reads[line] = self.line_reads[line].max(time);
-                    }
-                }
-            }
-        }
+        self.each_line(mask, at, lay, bytes, |shadow, line| {
+            look |= shadow.line_writes[line] > floor;
+            shadow.line_reads[line] = shadow.line_reads[line].max(time);
+        });
         if look {
-            self.check_reads(threads, shape, mask, stamp, address, bytes, out);
+            self.check_reads(threads, mask, stamp, at, lay, bytes, out);
         }
-        let at = match shape {
-            Shape::Scattered if mask & (mask - 1) != 0 => {
-                self.scattered.push(*address);
-                self.scattered.len() as u32 - 1
-            }
-            Shape::Scattered => address[mask.trailing_zeros() as usize],
-            _ => address[0],
+        let place = if lay.shape == Shape::Scattered {
+            self.scattered.push(at.map(|a| a as u32));
+            self.scattered.len() as u32 - 1
+        } else {
+            lay.min as u32
         };
-        // A single lane is a point.
-        let logged = if shape == Shape::Scattered && mask & (mask - 1) == 0 { Shape::Point } else { shape };
-        self.log.push(LoggedRead { stamp, mask, bytes, shape: logged, at });
+        self.log.push(LoggedRead { stamp, mask, bytes, shape: lay.shape, at: place });
         if self.log.len() >= MAX_LOG {
             self.enter_log(floor);
         }
@@ -228,19 +231,25 @@ impl SharedShadow {
     fn check_reads(
         &mut self,
         threads: &Threads,
-        shape: Shape,
         mask: u32,
         stamp: Stamp,
-        address: &[u32; 32],
+        at: &[u64; 32],
+        lay: &Lay,
         bytes: u32,
         out: &mut Vec<Conflict>,
     ) {
         let floor = threads.floor();
         let (block, warp, limit) = (threads.block, stamp.warp(), u64::from(floor + 1) << TIME);
+        if lay.shape == Shape::Row && lay.max as u32 + bytes <= self.bytes {
+            let (start, per_lane) = ((lay.min as u32 >> self.shift) as usize, (bytes >> self.shift) as usize);
+            if self.row_is_own(stamp, start, per_lane, limit) {
+                return;
+            }
+        }
         for l in lanes(mask) {
             let own = stamp.with_lane(l);
             let mut last = Stamp::NONE;
-            for g in self.granules(address[l], bytes) {
+            for g in self.granules(at[l] as u32, bytes) {
                 for first in [self.writes[g], self.also.get(g).copied().unwrap_or_default()] {
                     if first.0 < limit || first == last {
                         continue;
@@ -257,51 +266,49 @@ impl SharedShadow {
                             address: (g as u64) << self.shift,
                             same_value: false,
                         });
-                    } else if self.seen.last() != Some(&first) {
-                        self.seen.push(first);
+                    } else {
+                        self.note_seen(first);
                     }
                 }
             }
         }
-        let first = mask.trailing_zeros() as usize;
-        if shape == Shape::Scattered {
-            for l in lanes(mask) {
-                self.settle(threads, self.lines(address[l], bytes));
-            }
-        } else {
-            let extent = if shape == Shape::Row { bytes * 32 } else { bytes };
-            self.settle(threads, self.lines(address[first], extent));
+        self.each_line(mask, at, lay, bytes, |shadow, line| shadow.settle(threads, line));
+    }
+
+    fn note_seen(&mut self, first: Stamp) {
+        if self.seen.len() < 2 && self.seen.last() != Some(&first) {
+            self.seen.push(first);
         }
     }
 
     /// Unmarks lines whose asynchronous writes are behind a block-wide barrier.
-    fn settle(&mut self, threads: &Threads, range: std::ops::RangeInclusive<usize>) {
-        for line in range {
-            if self.line_writes[line] != LOOK || self.line_looked[line] == threads.floor() {
-                continue;
-            }
-            self.line_looked[line] = threads.floor();
-            let mut latest = 0;
-            for g in self.granules((line as u32) << LINE, 1 << LINE) {
-                for s in [self.writes[g], self.also.get(g).copied().unwrap_or_default()] {
-                    if s.is_agent() {
-                        latest = if threads.known_to_all(s) { latest } else { LOOK };
-                    } else {
-                        latest = latest.max(s.time());
-                    }
+    fn settle(&mut self, threads: &Threads, line: usize) {
+        if self.line_writes[line] != LOOK || self.line_looked[line] == threads.floor() {
+            return;
+        }
+        self.line_looked[line] = threads.floor();
+        let mut latest = 0;
+        for g in self.granules((line as u32) << LINE, 1 << LINE) {
+            for s in [self.writes[g], self.also.get(g).copied().unwrap_or_default()] {
+                if s.is_agent() {
+                    latest = if threads.known_to_all(s) { latest } else { LOOK };
+                } else {
+                    latest = latest.max(s.time());
                 }
             }
-            self.line_writes[line] = latest;
         }
+        self.line_writes[line] = latest;
     }
 
     /// Writes or atomics by the lanes of `mask`.
+    #[inline]
     pub fn write(
         &mut self,
         threads: &Threads,
         mask: u32,
         stamp: Stamp,
-        address: &[u32; 32],
+        at: &[u64; 32],
+        lay: &Lay,
         bytes: u32,
         values: &dyn SameValue,
         out: &mut Vec<Conflict>,
@@ -309,46 +316,66 @@ impl SharedShadow {
         if self.bytes == 0 {
             return;
         }
-        let shape = Shape::of32(mask, address, bytes);
         let floor = threads.floor();
-        self.fit_granule(shape, mask, address, bytes, floor);
+        self.fit_granule(lay, bytes, floor);
         let time = if stamp.is_agent() { LOOK } else { stamp.time() };
-        let mut look = (false, false);
-        let mut mark = |shadow: &mut SharedShadow, address: u32, extent: u32| {
-            for line in shadow.lines(address, extent) {
-                look.0 |= shadow.line_writes[line] > floor;
-                look.1 |= shadow.line_reads[line] > floor;
-                shadow.line_writes[line] = shadow.line_writes[line].max(time);
-                if time == LOOK {
-                    shadow.line_looked[line] = floor;
-                }
+        let (mut written, mut read) = (false, false);
+        self.each_line(mask, at, lay, bytes, |shadow, line| {
+            written |= shadow.line_writes[line] > floor;
+            read |= shadow.line_reads[line] > floor;
+            shadow.line_writes[line] = shadow.line_writes[line].max(time);
+            if time == LOOK {
+                shadow.line_looked[line] = floor;
             }
-        };
-        if shape == Shape::Row {
-            mark(self, address[0], bytes * 32);
-        } else {
-            for l in lanes(mask) {
-                mark(self, address[l], bytes);
-            }
-        }
-        if look.1 {
+        });
+        if read {
             self.enter_log(floor);
         }
-        if shape == Shape::Row && look == (false, false) && address[0].saturating_add(bytes * 32) <= self.bytes {
-            let per_lane = (bytes >> self.shift) as usize;
-            let start = (address[0] >> self.shift) as usize;
+        let limit = u64::from(floor + 1) << TIME;
+        let (start, per_lane) = ((lay.min as u32 >> self.shift) as usize, (bytes >> self.shift) as usize);
+        if lay.shape == Shape::Row
+            && lay.max as u32 + bytes <= self.bytes
+            && (!written || stamp.strength() == Strength::Weak && self.row_is_own(stamp, start, per_lane, limit))
+            && (!read || self.row_read_by_own(stamp, start, per_lane, limit))
+        {
             let row = &mut self.writes[start..start + 32 * per_lane];
-            for (l, lane) in row.chunks_exact_mut(per_lane).enumerate() {
-                lane.fill(stamp.with_lane(l));
+            match per_lane {
+                1 => fill_row::<1>(row, stamp),
+                2 => fill_row::<2>(row, stamp),
+                4 => fill_row::<4>(row, stamp),
+                8 => fill_row::<8>(row, stamp),
+                _ => row.chunks_exact_mut(per_lane).enumerate().for_each(|(l, lane)| lane.fill(stamp.with_lane(l))),
             }
             return;
         }
+        let simple = !read && self.also.is_empty();
         for l in lanes(mask) {
+            let own = stamp.with_lane(l);
             let mut told = Stamp::NONE;
-            for g in self.granules(address[l], bytes) {
-                self.write_granule(threads, g, stamp.with_lane(l), look.1, floor, values, &mut told, out);
+            for g in self.granules(at[l] as u32, bytes) {
+                if simple && self.writes[g].0 < limit {
+                    self.writes[g] = own;
+                } else {
+                    self.write_granule(threads, g, own, read, floor, values, &mut told, out);
+                }
             }
         }
+    }
+
+    /// Whether the granules of a row have no readers but the same lanes, or older ones than `limit`.
+    fn row_read_by_own(&self, stamp: Stamp, start: usize, per_lane: usize, limit: u64) -> bool {
+        if self.readers.is_empty() {
+            return true;
+        }
+        // A strong write does not stand for a weak read.
+        let mut other = stamp.strength() != Strength::Weak;
+        for (l, lane) in self.readers[start..start + 32 * per_lane].chunks_exact(per_lane).enumerate() {
+            for r in lane {
+                let own = r.stamp.warp() == stamp.warp() && r.lanes & !(1 << l) == 0 && r.more == 0;
+                other |= r.stamp.0 >= limit && (!own || r.stamp.is_agent());
+            }
+        }
+        !other
     }
 
     fn write_granule(
@@ -369,6 +396,16 @@ impl SharedShadow {
             let mut kept = Stamp::NONE;
             for first in [also, last] {
                 if first.0 < limit {
+                    continue;
+                }
+                if first.strength() != Strength::Weak && own.strength() != Strength::Weak {
+                    // Both strong, no race whatever the order: keep one for later, of another warp if possible.
+                    if own.op() == Op::Atomic {
+                        self.note_seen(first);
+                    }
+                    if kept.is_none() || kept.strength() != Strength::Weak && first.warp() != warp {
+                        kept = first;
+                    }
                     continue;
                 }
                 if threads.ordered_here(first, warp, lane) {
@@ -396,8 +433,6 @@ impl SharedShadow {
                         });
                         *told = first;
                     }
-                } else if own.op() == Op::Atomic && self.seen.last() != Some(&first) {
-                    self.seen.push(first);
                 }
                 // Prefer to keep a write of another warp: it is the one that a warp-wide sync does not order.
                 let weak_kept = !kept.is_none() && kept.strength() == Strength::Weak;
@@ -426,6 +461,10 @@ impl SharedShadow {
         let (block, warp, lane, limit) = (threads.block, own.warp(), own.lane(), u64::from(floor + 1) << TIME);
         let readers = self.readers[g];
         if readers.stamp.0 < limit {
+            return;
+        }
+        let own_only = readers.more == 0 && readers.stamp.warp() == warp && readers.lanes & !(1 << lane) == 0;
+        if own_only && own.strength() == Strength::Weak && !readers.stamp.is_agent() {
             return;
         }
         let shift = self.shift;
@@ -502,8 +541,8 @@ impl SharedShadow {
                     }
                 }
                 Shape::Row => {
-                    for l in lanes(read.mask) {
-                        for g in self.granules(read.at + l as u32 * read.bytes, read.bytes) {
+                    for l in 0..32 {
+                        for g in self.granules(read.at + l * read.bytes, read.bytes) {
                             self.enter(g, read.stamp, 1 << l, limit);
                         }
                     }
@@ -568,5 +607,12 @@ impl SharedShadow {
         if !merged {
             list.push((stamp, mask));
         }
+    }
+}
+
+#[inline(always)]
+fn fill_row<const PER_LANE: usize>(row: &mut [Stamp], stamp: Stamp) {
+    for (l, lane) in row.as_chunks_mut::<PER_LANE>().0.iter_mut().enumerate() {
+        *lane = [stamp.with_lane(l); PER_LANE];
     }
 }

@@ -91,12 +91,14 @@ impl Machine {
     /// A whole warp's access, lane `l` at `word + l * stride`.
     pub fn sh_warp(&mut self, block: u32, warp: u32, op: Op, word: u32, stride: u32) {
         let access = self.access(op, WEAK);
+        self.trace.push(format!("{}: block {block} warp {warp} shared row {word} by {stride} {op:?}", self.pc));
         let at = std::array::from_fn(|l| (word + l as u32 * stride) * 4);
         self.blocks[block as usize].shared(warp, u32::MAX, &access, &at, 4, &Differs);
     }
 
     pub fn gl_warp(&mut self, block: u32, warp: u32, op: Op, word: u64) {
         let access = self.access(op, WEAK);
+        self.trace.push(format!("{}: block {block} warp {warp} global row {word} {op:?}", self.pc));
         let at = std::array::from_fn(|l| GLOBAL + (word + l as u64) * 4);
         self.blocks[block as usize].global(&self.memory, warp, u32::MAX, &access, &at, 4, &Differs);
     }

@@ -229,6 +229,22 @@ fn run(seed: u64, strong_shared: bool) -> (u32, u32) {
                 machine.sh_bytes(block as u32, thread as u32, op, WEAK, at as u32, bytes);
                 verdict = model.access(Some(block), t, false, op, Strength::Weak, at..at + u64::from(bytes));
             }
+            4 if dice.roll(3) == 0 => {
+                // A whole warp, lanes side by side, in either memory.
+                let op = if dice.roll(2) == 0 { Op::Read } else { Op::Write };
+                let word = dice.roll(6) * 4;
+                let space = (dice.roll(2) == 0).then_some(block);
+                if space.is_some() {
+                    machine.sh_warp(block as u32, warp as u32, op, word as u32, 1);
+                } else {
+                    machine.gl_warp(block as u32, warp as u32, op, word);
+                }
+                for l in 0..32 {
+                    let (t, at) = (block * THREADS + warp * 32 + l, (word + l as u64) * 4);
+                    let one = model.access(space, t, false, op, Strength::Weak, at..at + 4);
+                    verdict = (verdict.0 || one.0, verdict.1 || one.1);
+                }
+            }
             4..=5 => {
                 let op = if dice.roll(2) == 0 { Op::Read } else { Op::Write };
                 let bytes = [1, 2, 4, 4, 8][dice.roll(5) as usize];
