@@ -16,11 +16,15 @@ pub struct VirtualDevice {
 
 impl VirtualDevice {
     pub fn new(chip: &'static Chip) -> Self {
-        let options = vgpu::Options {
+        let limits = chip.limits();
+        let limits = vgpu::Limits {
             sms: chip.sms,
-            max_shared: chip.limits().shared_per_block_opt_in,
-            ..vgpu::Options::default()
+            blocks_per_sm: limits.max_blocks_per_sm,
+            threads_per_sm: limits.max_threads_per_sm,
+            shared_per_sm: limits.shared_per_sm,
+            shared_per_block: limits.shared_per_block_opt_in,
         };
+        let options = vgpu::Options { limits, ..vgpu::Options::default() };
         VirtualDevice { chip, memory: vgpu::Device::default(), modules: Vec::new(), options }
     }
 

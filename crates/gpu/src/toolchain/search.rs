@@ -1,5 +1,6 @@
 //! The search itself: a list of places in order, each looked at by reading folders only.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -177,7 +178,11 @@ fn assemble(
     if major < MINIMUM_MAJOR {
         return Err(format!("NVRTC {major} is older than {MINIMUM_MAJOR}.0"));
     }
-    let mut folders: Vec<PathBuf> = includes.iter().filter(|folder| folder.is_dir()).cloned().collect();
+    // In a toolkit some of these are links to others.
+    let mut seen = HashSet::new();
+    let is_new =
+        |folder: &&PathBuf| folder.canonicalize().is_ok_and(|real| real.is_dir() && seen.insert(real));
+    let mut folders: Vec<PathBuf> = includes.iter().filter(is_new).cloned().collect();
     if !folders.iter().any(|folder| folder.join("cuda_fp16.h").is_file()) {
         return Err("libnvrtc.so is there but the CUDA headers (cuda_fp16.h) are not".to_owned());
     }
@@ -249,7 +254,7 @@ fn loader_folders(ld_library_path: Option<OsString>, etc: &Path) -> Vec<PathBuf>
     let multiarch = format!("{}-linux-gnu", std::env::consts::ARCH);
     folders.extend(["/usr/lib64", "/usr/lib", "/usr/local/lib"].map(PathBuf::from));
     folders.push(Path::new("/usr/lib").join(multiarch));
-    let mut seen = std::collections::HashSet::new();
+    let mut seen = HashSet::new();
     folders.retain(|folder| seen.insert(folder.clone()));
     folders
 }
@@ -277,7 +282,7 @@ fn site_packages() -> Vec<PathBuf> {
             folders.extend(["site-packages", "dist-packages"].map(|kind| library.join(name).join(kind)));
         }
     }
-    let mut seen = std::collections::HashSet::new();
+    let mut seen = HashSet::new();
     folders.retain(|folder| folder.is_dir() && seen.insert(folder.canonicalize().unwrap_or_default()));
     folders
 }

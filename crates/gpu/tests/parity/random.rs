@@ -53,30 +53,84 @@ pub enum Kind {
 }
 
 const EDGES_F32: &[u32] = &[
-    0, 0x8000_0000, 0x3f80_0000, 0xbf80_0000, 1, 0x8000_0001, 0x007f_ffff, 0x0080_0000, 0x8080_0000, 0x7f7f_ffff,
-    0xff7f_ffff, 0x7f80_0000, 0xff80_0000, 0x7fff_ffff, 0x7fc0_0000, 0xff81_2345, 0x7f80_0001, 0x3f00_0000,
-    0x4000_0000, 0x4040_0000, 0x3f80_0001, 0x3f7f_ffff, 0x4b80_0000, 0x477f_e000, 0x477f_f000, 0x4049_0fdb,
-    0x4f00_0000, 0xcf00_0000, 0x4f80_0000, 0x5f00_0000, 0x5f80_0000, 0x3fc0_0000, 0x3eaa_aaab, 0x0100_0000,
+    0,
+    0x8000_0000,
+    0x3f80_0000,
+    0xbf80_0000,
+    1,
+    0x8000_0001,
+    0x007f_ffff,
+    0x0080_0000,
+    0x8080_0000,
+    0x7f7f_ffff,
+    0xff7f_ffff,
+    0x7f80_0000,
+    0xff80_0000,
+    0x7fff_ffff,
+    0x7fc0_0000,
+    0xff81_2345,
+    0x7f80_0001,
+    0x3f00_0000,
+    0x4000_0000,
+    0x4040_0000,
+    0x3f80_0001,
+    0x3f7f_ffff,
+    0x4b80_0000,
+    0x477f_e000,
+    0x477f_f000,
+    0x4049_0fdb,
+    0x4f00_0000,
+    0xcf00_0000,
+    0x4f80_0000,
+    0x5f00_0000,
+    0x5f80_0000,
+    0x3fc0_0000,
+    0x3eaa_aaab,
+    0x0100_0000,
 ];
 
 const EDGES_F64: &[u64] = &[
-    0, 1 << 63, 0x3ff0_0000_0000_0000, 0xbff0_0000_0000_0000, 1, 0x8000_0000_0000_0001, 0x000f_ffff_ffff_ffff,
-    0x0010_0000_0000_0000, 0x7fef_ffff_ffff_ffff, 0xffef_ffff_ffff_ffff, 0x7ff0_0000_0000_0000,
-    0xfff0_0000_0000_0000, 0x7fff_ffff_ffff_ffff, 0x7ff8_0000_0000_0000, 0xfff0_1234_5678_9abc, 0x7ff0_0000_0000_0001,
-    0x3fe0_0000_0000_0000, 0x4000_0000_0000_0000, 0x3ff0_0000_0000_0001, 0x3fef_ffff_ffff_ffff,
-    0x4330_0000_0000_0000, 0x41e0_0000_0000_0000, 0xc1e0_0000_0000_0000, 0x43e0_0000_0000_0000,
-    0x43f0_0000_0000_0000, 0x47ef_ffff_e000_0000, 0x47ef_ffff_f000_0000, 0x3690_0000_0000_0000,
-    0x3800_0000_0000_0000, 0x400921fb54442d18, 0x3ff8_0000_0000_0000,
+    0,
+    1 << 63,
+    0x3ff0_0000_0000_0000,
+    0xbff0_0000_0000_0000,
+    1,
+    0x8000_0000_0000_0001,
+    0x000f_ffff_ffff_ffff,
+    0x0010_0000_0000_0000,
+    0x7fef_ffff_ffff_ffff,
+    0xffef_ffff_ffff_ffff,
+    0x7ff0_0000_0000_0000,
+    0xfff0_0000_0000_0000,
+    0x7fff_ffff_ffff_ffff,
+    0x7ff8_0000_0000_0000,
+    0xfff0_1234_5678_9abc,
+    0x7ff0_0000_0000_0001,
+    0x3fe0_0000_0000_0000,
+    0x4000_0000_0000_0000,
+    0x3ff0_0000_0000_0001,
+    0x3fef_ffff_ffff_ffff,
+    0x4330_0000_0000_0000,
+    0x41e0_0000_0000_0000,
+    0xc1e0_0000_0000_0000,
+    0x43e0_0000_0000_0000,
+    0x43f0_0000_0000_0000,
+    0x47ef_ffff_e000_0000,
+    0x47ef_ffff_f000_0000,
+    0x3690_0000_0000_0000,
+    0x3800_0000_0000_0000,
+    0x400921fb54442d18,
+    0x3ff8_0000_0000_0000,
 ];
 
 const EDGES_F16: &[u64] = &[
-    0, 0x8000, 1, 0x8001, 0x03ff, 0x0400, 0x8400, 0x3c00, 0xbc00, 0x3c01, 0x3bff, 0x3800, 0x4000, 0x4200, 0x7bff,
-    0xfbff, 0x7c00, 0xfc00, 0x7fff, 0x7e00, 0xfd23, 0x3555, 0x5bf8, 0x1400,
+    0, 0x8000, 1, 0x8001, 0x03ff, 0x0400, 0x8400, 0x3c00, 0xbc00, 0x3c01, 0x3bff, 0x3800, 0x4000, 0x4200,
+    0x7bff, 0xfbff, 0x7c00, 0xfc00, 0x7fff, 0x7e00, 0xfd23, 0x3555, 0x5bf8, 0x1400,
 ];
 
 const EDGES_BF16: &[u64] = &[
-    0, 0x8000, 1, 0x8001, 0x007f, 0x0080, 0x8080, 0x3f80, 0xbf80, 0x3f81, 0x3f7f, 0x3f00, 0x4000, 0x4040, 0x7f7f,
-    0xff7f, 0x7f80, 0xff80, 0x7fff, 0x7fc0, 0xffa3, 0x3eab, 0x4b80, 0x0100,
+    0, 0x8000, 1, 0x8001, 0x007f, 0x0080, 0x8080, 0x3f80, 0xbf80, 0x3f81, 0x3f7f, 0x3f00, 0x4000, 0x4040,
+    0x7f7f, 0xff7f, 0x7f80, 0xff80, 0x7fff, 0x7fc0, 0xffa3, 0x3eab, 0x4b80, 0x0100,
 ];
 
 /// The values that are worth meeting each other.
@@ -94,10 +148,13 @@ pub fn edges(kind: Kind, width: Width) -> Vec<u64> {
             let shifted = halves.iter().cycle().skip(5);
             halves.iter().zip(shifted).map(|(low, high)| low | high << 16).collect()
         }
-        (Kind::Small, _) => vec![0, 1, 2, 7, 8, 15, 16, 31, 32, 33, 63, 64, 65, 127, 128, 255, 256, 0xffff_ffff],
+        (Kind::Small, _) => {
+            vec![0, 1, 2, 7, 8, 15, 16, 31, 32, 33, 63, 64, 65, 127, 128, 255, 256, 0xffff_ffff]
+        }
         (Kind::Int, _) => {
             let sign = 1 << (bits - 1);
-            let patterns = [0x5555_5555_5555_5555, 0x0123_4567_89ab_cdef, 0x8080_7f7f_8080_7f7f, 0x00ff_00ff_ff00_0001];
+            let patterns =
+                [0x5555_5555_5555_5555, 0x0123_4567_89ab_cdef, 0x8080_7f7f_8080_7f7f, 0x00ff_00ff_ff00_0001];
             let near = [0, 1, 2, 3, 7, 10, 127, 128, 255, 256, sign - 1, sign, sign + 1, mask - 1, mask];
             near.into_iter().chain(patterns).map(|value: u64| value & mask).collect()
         }
@@ -166,7 +223,8 @@ pub fn operands(rng: &mut Rng, sources: &[(Kind, Width)], random: usize) -> Vec<
     let mut columns = Vec::new();
     let mut stride = 1;
     for (edges, &(kind, width)) in edges.iter().zip(sources) {
-        let mut values: Vec<u64> = (0..crossed).map(|i| edges[i / stride % edges.len()] & width.mask()).collect();
+        let mut values: Vec<u64> =
+            (0..crossed).map(|i| edges[i / stride % edges.len()] & width.mask()).collect();
         stride *= edges.len();
         values.extend((0..random).map(|_| operand(rng, kind, width)));
         columns.push(Column::new(width, values));

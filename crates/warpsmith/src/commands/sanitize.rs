@@ -42,7 +42,7 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
     device.options.budget = options.budget;
     device.options.threads = options.jobs;
     if let Some(blocks) = resident_blocks(chip, &build, &kernel, geometry) {
-        device.options.blocks_per_sm = blocks;
+        device.options.limits.blocks_per_sm = blocks;
     }
     let module = device.load(Image::Ptx(&build.ptx)).map_err(|error| {
         Failure::lacking(error.to_string())
