@@ -93,7 +93,20 @@ impl BlockRaces {
 
     /// What was found, in a stable order.
     pub fn take_reports(&mut self) -> Vec<RaceReport> {
+        // Where a copy is not waited for, threads that are not even ordered with its start meet it as well. One cause,
+        // one report.
+        let missing: Vec<(u32, u32)> = self
+            .reports
+            .keys()
+            .filter(|(kind, ..)| *kind == RaceKind::AsyncNotWaited)
+            .map(|(_, _, low, high, _)| (*low, *high))
+            .collect();
+        let consequence = |r: &RaceReport| {
+            let pcs = (r.first.pc.min(r.second.pc), r.first.pc.max(r.second.pc));
+            r.kind != RaceKind::AsyncNotWaited && missing.contains(&pcs)
+        };
         let mut all: Vec<RaceReport> = self.reports.drain().map(|(_, report)| report).collect();
+        all.retain(|r| !consequence(r));
         all.sort_by_key(|r| (r.kind, r.first.pc, r.second.pc, r.shared, r.address));
         all
     }
@@ -308,6 +321,7 @@ impl BlockRaces {
         from: &[u64; 32],
         read: &[u32; 32],
     ) {
+        self.threads.issue(warp as usize);
         let time = self.threads.agent_time(warp as usize);
         let stamp = Stamp::new(&Access::weak(pc, Op::Write), warp, time, true);
         let to = to.map(u64::from);
@@ -343,7 +357,16 @@ impl BlockRaces {
 
     // mbarrier ------------------------------------------------------------------------------------------------------
 
-    /// `mbarrier.init` and `mbarrier.inval`: plain writes of the eight bytes.
+    /// `mbarrier.inval`. Lanes of other warps that have just passed the barrier for the last time need not be ordered
+    /// before it (libcu++ does not): it conflicts with plain accesses only.
+    pub fn mbarrier_invalidate(&mut self, warp: u32, mask: u32, pc: u32, address: &[u32; 32]) {
+        for l in lanes(mask) {
+            self.mbarriers.remove(&address[l]);
+        }
+        self.mbarrier_touch(warp, mask, pc, address, Op::Write);
+    }
+
+    /// `mbarrier.init`: a plain write of the eight bytes.
     pub fn mbarrier_init(&mut self, warp: u32, mask: u32, pc: u32, address: &[u32; 32]) {
         for l in lanes(mask) {
             self.mbarriers.remove(&address[l]);
@@ -454,7 +477,11 @@ impl BlockRaces {
 
     fn explain(&self, shared: bool, c: &Conflict) -> RaceKind {
         let here = c.first_block == self.threads.block;
-        if c.first.is_agent() && here && !self.threads.waited_for(c.first) {
+        if c.first.is_agent()
+            && here
+            && !self.threads.waited_for(c.first)
+            && self.threads.issued_before(c.first, c.second.warp(), c.second.lane())
+        {
             return RaceKind::AsyncNotWaited;
         }
         if c.first.strength() != Strength::Weak && c.second.strength() != Strength::Weak {

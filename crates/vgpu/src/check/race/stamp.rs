@@ -68,6 +68,11 @@ impl Stamp {
         self.0 >> 63 == 1
     }
 
+    /// The stamp of the thread itself at another time.
+    pub fn of_thread(self, time: u32) -> Stamp {
+        Stamp(self.0 & ((1 << TIME) - 1) | (time as u64) << TIME)
+    }
+
     pub fn pc(self) -> u32 {
         (self.0 >> 10) as u32 & MAX_PC
     }

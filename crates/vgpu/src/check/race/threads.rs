@@ -128,6 +128,8 @@ struct Warp {
     pairs: Option<Box<[[u32; 32]; 32]>>,
     /// Time of the asynchronous agents: moves on with every commit.
     agent_time: u32,
+    /// Time of the warp when its agents last started something, for the newest times of the agents.
+    issued: [u32; ISSUES],
     /// Up to which time of its own agent each lane has waited.
     waited: [u32; 32],
     waited_news: bool,
@@ -151,6 +153,7 @@ impl Warp {
             synced: 0,
             pairs: None,
             agent_time: 1,
+            issued: [0; ISSUES],
             waited: [0; 32],
             waited_news: false,
             groups: Vec::new(),
@@ -181,6 +184,9 @@ pub enum Gap {
     Acquire,
     Scope,
 }
+
+/// Times of the agents for which the issue is remembered, for explanations only.
+const ISSUES: usize = 64;
 
 /// Number of strong writes remembered per warp, for explanations only.
 const OBSERVED: usize = 16;
@@ -599,6 +605,25 @@ impl Threads {
             b == block && flag != stamp && (flag.time() > stamp.time() || same && flag.time() == stamp.time())
         };
         if self.warps.iter().any(|w| w.observed.iter().any(announced)) { Gap::Release } else { Gap::None }
+    }
+
+    /// The agents of the warp start something now.
+    pub fn issue(&mut self, warp: usize) {
+        let w = &mut self.warps[warp];
+        w.issued[w.agent_time as usize % ISSUES] = w.time;
+    }
+
+    /// Whether an asynchronous access of this block was started before what the lane does now.
+    pub fn issued_before(&self, stamp: Stamp, warp: usize, lane: usize) -> bool {
+        let from = &self.warps[stamp.warp()];
+        if stamp.warp() == warp && stamp.lane() == lane {
+            return true;
+        }
+        // Long ago counts as before.
+        from.agent_time - stamp.time() >= ISSUES as u32 || {
+            let started = from.issued[stamp.time() as usize % ISSUES];
+            self.ordered_here(stamp.of_thread(started), warp, lane)
+        }
     }
 
     pub fn commit(&mut self, warp: usize, mask: u32) {
