@@ -23,6 +23,8 @@ pub struct Raw {
     pub count: u64,
     /// False for a finding about the launch as a whole.
     pub located: bool,
+    /// Both sides of a race are one warp's.
+    pub same_warp: bool,
 }
 
 /// Findings are one if kind, instruction and the other instruction agree.

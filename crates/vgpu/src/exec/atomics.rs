@@ -154,7 +154,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                 if d.is_wide() {
                     self.set64(d, &out, group);
                 } else {
-                    self.set32(d, &out.map(|v| v as u32), group);
+                    self.set32(d, &super::step::narrow(&out), group);
                 }
                 if P::CHECK && (self.w.tracking || undefined != 0) {
                     let origin = Origin::new(span.source, self.at());

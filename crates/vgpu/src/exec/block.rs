@@ -33,6 +33,7 @@ pub struct BlockCore {
     pub stored: bool,
     /// Asynchronous copies that have not landed, oldest first.
     pub copies: Vec<super::copies::PendingCopy>,
+    pub copy_serial: u64,
     pub owed: Vec<super::copies::OwedArrival>,
     /// Origins of undefined values stored in shared memory, by byte.
     pub taints: std::collections::HashMap<u32, super::taint::Origin>,
@@ -135,6 +136,7 @@ impl Block {
                     worker,
                     frag: first_fragment(0),
                     bases: [std::ptr::null_mut(); 4],
+                    kernels: super::survey::kernels(),
                     policy: PhantomData,
                 };
                 if fresh {
@@ -202,15 +204,18 @@ impl Block {
     pub fn start_watching(&mut self) {
         for w in &mut self.warps {
             w.watch = super::warp::Watch::default();
+            w.last_poll = None;
         }
     }
 
-    /// Where the first warp that goes in circles looks for a change: instruction, warp, lanes.
-    pub fn polls_at(&self) -> Option<(u32, u32, u32)> {
-        self.warps
-            .iter()
-            .find(|w| w.watch.repeats)
-            .map(|w| (w.last_poll, w.id, w.fragments.first().map_or(0, |f| f.mask)))
+    /// A warp that goes in circles: where it looks for a change (or, if it looks nowhere, where it is), its number
+    /// and its lanes. Warps that wait for something come first.
+    pub fn circles_at(&self, grid: &Grid<'_>) -> Option<(bool, u32, u32, u32)> {
+        let circling = |w: &&Warp| w.watch.repeats && !w.is_done();
+        let w = self.warps.iter().filter(circling).find(|w| w.last_poll.is_some()).or(self.warps.iter().find(circling))?;
+        let f = w.fragments.first()?;
+        let here = grid.kernel.functions[f.function as usize].first + f.pc;
+        Some((w.last_poll.is_some(), w.last_poll.unwrap_or(here), w.id, f.mask))
     }
 
     /// When nothing runs: warp operations and aligned barriers that wait for lanes which will not come go ahead
@@ -347,9 +352,11 @@ fn fill_specials(w: &mut Warp, grid: &Grid<'_>, ctaid: [u32; 3], index: u64) {
         set("%lanemask_ge", &|l| !((1 << l) - 1));
         set("%lanemask_gt", &|l| !(((1u64 << (l + 1)) - 1) as u32));
     }
-    for (i, axis) in ["x", "y", "z"].into_iter().enumerate() {
-        w.specials[special(&format!("%ctaid.{axis}"))].0.fill(ctaid[i]);
-        w.specials[special(&format!("%clusterid.{axis}"))].0.fill(ctaid[i]);
+    // The three axes follow each other in the table.
+    let (block, cluster) = (special("%ctaid.x"), special("%clusterid.x"));
+    for (i, id) in ctaid.into_iter().enumerate() {
+        w.specials[block + i].0.fill(id);
+        w.specials[cluster + i].0.fill(id);
     }
     w.specials[special("%smid")].0.fill((index % u64::from(grid.sms)) as u32);
 }

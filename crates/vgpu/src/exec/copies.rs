@@ -25,8 +25,15 @@ pub struct PendingCopy {
     pub read: [u8; 32],
     /// The thread's group it belongs to, counted from 0.
     pub group: [u32; 32],
-    /// Barrier object that hears of its end: offset in shared memory.
-    pub reports_to: Option<u32>,
+    /// Position in the block's order of issue.
+    pub serial: u64,
+}
+
+impl PendingCopy {
+    /// Whether a byte of shared memory is to be written by it.
+    pub fn covers(&self, address: u32) -> bool {
+        super::lanes(self.lanes).any(|l| address.wrapping_sub(self.to[l]) < u32::from(self.bytes))
+    }
 }
 
 /// An arrival owed to a barrier object when a thread's earlier copies are done.
@@ -35,6 +42,8 @@ pub struct OwedArrival {
     pub warp: u32,
     pub lane: u32,
     pub barrier: u32,
+    /// It waits for the thread's copies issued before this position.
+    pub serial: u64,
     /// How far the thread's copies had come, for the race checker.
     pub mark: u32,
 }
@@ -112,8 +121,9 @@ impl<P: Policy> Cx<'_, '_, P> {
                 from: from.at,
                 read,
                 group: self.w.committed,
-                reports_to: None,
+                serial: self.block.copy_serial,
             };
+            self.block.copy_serial += 1;
             let (at, reads) = (self.at(), read.map(u32::from));
             self.block.races.copy_issue(&self.grid.races, self.w.id, good, at, &copy.to, size, &copy.from, &reads);
             self.block.copies.push(copy);
@@ -253,12 +263,8 @@ impl<P: Policy> Cx<'_, '_, P> {
                 self.mbarrier_update(&span, ad.at[l], l, |b| b.pending += 1);
             }
             if P::CHECK {
-                for copy in &mut self.block.copies {
-                    if copy.warp == self.w.id && copy.lanes >> l & 1 == 1 {
-                        copy.reports_to = Some(barrier);
-                    }
-                }
-                let owed = OwedArrival { warp: self.w.id, lane: l as u32, barrier, mark };
+                let serial = self.block.copy_serial;
+                let owed = OwedArrival { warp: self.w.id, lane: l as u32, barrier, serial, mark };
                 self.block.owed.push(owed);
             } else {
                 self.mbarrier_update(&span, ad.at[l], l, |b| b.arrive(1));
@@ -270,13 +276,19 @@ impl<P: Policy> Cx<'_, '_, P> {
 
     /// A wait on a barrier object needs its copies: they land now, and the arrivals they owe are paid.
     pub fn copies_for_barrier(&mut self, barrier: u32) {
-        if self.block.owed.iter().any(|o| o.barrier == barrier) {
-            self.land(|copy| if copy.reports_to == Some(barrier) { copy.lanes } else { 0 });
-            self.settle_arrivals();
+        let owed: Vec<OwedArrival> = self.block.owed.iter().filter(|o| o.barrier == barrier).copied().collect();
+        if owed.is_empty() {
+            return;
         }
+        self.land(|copy| {
+            owed.iter()
+                .filter(|o| o.warp == copy.warp && copy.serial < o.serial)
+                .fold(0, |m, o| m | 1 << o.lane & copy.lanes)
+        });
+        self.settle_arrivals();
     }
 
-    /// Pays the arrivals whose threads have no copies left that report to the same object.
+    /// Pays the arrivals whose threads have no earlier copies left.
     fn settle_arrivals(&mut self) {
         let owed = std::mem::take(&mut self.block.owed);
         let span = Span {
@@ -290,7 +302,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                 .block
                 .copies
                 .iter()
-                .any(|c| c.warp == o.warp && c.lanes >> o.lane & 1 == 1 && c.reports_to == Some(o.barrier));
+                .any(|c| c.warp == o.warp && c.lanes >> o.lane & 1 == 1 && c.serial < o.serial);
             if pending {
                 self.block.owed.push(o);
                 continue;

@@ -230,7 +230,8 @@ const MAX_TAINTS: usize = 1 << 16;
 pub struct WorkerState {
     pub executed: u64,
     charged: u64,
-    pub region: Region,
+    /// Allocations met last, by address.
+    pub regions: [Region; super::memory::REGION_SETS],
     pub counts: Counts,
     pub findings: Collector,
     pub idle_blocks: u64,
@@ -253,7 +254,7 @@ impl WorkerState {
         WorkerState {
             executed: 0,
             charged: 0,
-            region: Region::NONE,
+            regions: [Region::NONE; super::memory::REGION_SETS],
             counts: Counts { insts: vec![InstCount::default(); if count { insts } else { 0 }], ..Counts::default() },
             findings: Collector::default(),
             idle_blocks: 0,
@@ -307,6 +308,7 @@ impl WorkerState {
             related,
             count: 1,
             located: true,
+            same_warp: false,
         });
     }
 
@@ -337,6 +339,7 @@ impl WorkerState {
             related: Vec::new(),
             count: 1,
             located: true,
+            same_warp: false,
         });
     }
 
@@ -360,6 +363,7 @@ impl WorkerState {
             related,
             count: 1,
             located: true,
+            same_warp: false,
         });
     }
 
@@ -411,6 +415,7 @@ impl WorkerState {
             related: vec![(format!("the other access: {}", side(a)), a.pc)],
             count: r.count,
             located: true,
+            same_warp: a.block == b.block && a.warp == b.warp,
         });
     }
 
@@ -652,10 +657,15 @@ fn work<P: Policy>(grid: &Grid<'_>, number: usize) -> WorkerState {
 
 /// Every block that runs waits for something none of them will do.
 fn report_stuck(grid: &Grid<'_>, worker: &mut WorkerState, active: &[Block]) {
-    let Some((block, (at, warp, lanes))) = active.iter().find_map(|b| Some((b, b.polls_at()?))) else { return };
+    let circles = || active.iter().filter_map(|b| Some((b, b.circles_at(grid)?)));
+    let Some((block, (waits, at, warp, lanes))) = circles().find(|c| c.1.0).or_else(|| circles().next()) else { return };
     let started = grid.next_block.load(Ordering::Relaxed).min(grid.blocks);
     let resident = active.len();
-    if started < grid.blocks {
+    if !waits {
+        worker.report(grid, Kind::Runaway, at, block.core.index, warp, lanes, || {
+            "this warp goes in circles: it has come back here with the same values in all registers".to_string()
+        });
+    } else if started < grid.blocks {
         let (blocks, limit) = (grid.blocks, grid.resident_limit);
         worker.report(grid, Kind::NotResident, at, block.core.index, warp, lanes, || {
             format!(
@@ -703,9 +713,14 @@ fn report(grid: &Grid<'_>, module: &Module, options: &Options, states: Vec<Worke
                 related: Vec::new(),
                 count: 1,
                 located: false,
+                same_warp: false,
             });
         }
     }
+    let location = |at: u32| {
+        let f = grid.kernel.functions.iter().rev().find(|f| f.first <= at);
+        f.and_then(|f| f.metas.get((at - f.first) as usize)).map_or(0, |m| if m.loc == 0 { u32::MAX - m.line } else { m.loc })
+    };
     let place = |at: u32| {
         let f = grid.kernel.functions.iter().rev().find(|f| f.first <= at);
         let meta = f.and_then(|f| f.metas.get((at - f.first) as usize));
@@ -715,8 +730,7 @@ fn report(grid: &Grid<'_>, module: &Module, options: &Options, states: Vec<Worke
         let [gx, gy, _] = grid.grid_dim.map(u64::from);
         [(index % gx) as u32, (index / gx % gy) as u32, (index / gx / gy) as u32]
     };
-    let findings = findings
-        .into_sorted()
+    let findings: Vec<Finding> = settle_async(findings.into_sorted(), &location)
         .into_iter()
         .map(|r| Finding {
             kind: r.kind,
@@ -734,6 +748,7 @@ fn report(grid: &Grid<'_>, module: &Module, options: &Options, states: Vec<Worke
             count: r.count,
         })
         .collect();
+    let findings = fold(findings);
     let printed = grid.printed.lock().map(|p| String::from_utf8_lossy(&p).into_owned()).unwrap_or_default();
     LaunchReport {
         findings,
@@ -780,6 +795,7 @@ fn check_outputs(grid: &Grid<'_>, options: &Options, taints: &HashMap<u64, Taint
                 related: Vec::new(),
                 count: unwritten as u64,
                 located: false,
+                same_warp: false,
             });
         }
         for (i, state) in states.iter().enumerate() {
@@ -806,6 +822,7 @@ fn check_outputs(grid: &Grid<'_>, options: &Options, taints: &HashMap<u64, Taint
                 related,
                 count: 1,
                 located: true,
+                same_warp: false,
             });
         }
     }
@@ -817,4 +834,51 @@ fn is_padding(states: &[u8], i: usize) -> bool {
     let undefined = word.iter().filter(|s| **s == shadow::TAINTED).count();
     // Two bytes may as well be a 16-bit element: those are reported.
     word.iter().any(|s| *s == shadow::WRITTEN) && matches!(undefined, 1 | 3)
+}
+
+/// A loop unrolled eight times is still one line: findings that agree in kind and source lines are one.
+fn fold(findings: Vec<Finding>) -> Vec<Finding> {
+    let mut folded: Vec<Finding> = Vec::new();
+    for f in findings {
+        let same = |g: &&mut Finding| {
+            g.kind == f.kind
+                && g.severity == f.severity
+                && !f.place.frames.is_empty()
+                && g.place.frames == f.place.frames
+                && g.allocation == f.allocation
+                && g.related.first().map(|r| &r.place.frames) == f.related.first().map(|r| &r.place.frames)
+        };
+        match folded.iter_mut().find(same) {
+            Some(g) => g.count += f.count,
+            None => folded.push(f),
+        }
+    }
+    folded
+}
+
+/// A copy nobody waited for also shows as a plain race, and a copy that overwrites live data also as one not waited
+/// for; between two lines only one of the two is the matter. If a warp meets its own copies, the wait is missing;
+/// if only other warps do, and reads before the copy race with it as well, the barrier is.
+fn settle_async(found: Vec<Raw>, location: &dyn Fn(u32) -> u32) -> Vec<Raw> {
+    let pair = |r: &Raw| {
+        let (a, b) = (location(r.at), r.related.first().map_or(0, |(_, at)| location(*at)));
+        (a.min(b), a.max(b))
+    };
+    let mut own = std::collections::HashSet::new();
+    let mut races = std::collections::HashSet::new();
+    for r in &found {
+        match r.kind {
+            Kind::AsyncNotWaited if r.same_warp => drop(own.insert(pair(r))),
+            Kind::Race => drop(races.insert(pair(r))),
+            _ => {}
+        }
+    }
+    found
+        .into_iter()
+        .filter(|r| match r.kind {
+            Kind::Race => !own.contains(&pair(r)),
+            Kind::AsyncNotWaited => own.contains(&pair(r)) || !races.contains(&pair(r)),
+            _ => true,
+        })
+        .collect()
 }

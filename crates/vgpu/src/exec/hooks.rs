@@ -35,24 +35,36 @@ impl<P: Policy> Cx<'_, '_, P> {
         values: &[Slot],
     ) {
         let race = self.race_access(what, access);
-        if what != Use::Store {
-            self.w.last_poll = race.pc;
+        if what == Use::Atomic || what == Use::Load && access.order != Order::Weak {
+            self.w.last_poll = Some(race.pc);
         }
-        let stored = Stored {
-            span: *span,
-            at: ad.at,
-            bytes: access.ty.bytes,
-            registers: std::array::from_fn(|i| values.get(i).map_or(std::ptr::null(), |v| self.reg(*v).cast_const())),
-            wide: std::array::from_fn(|i| values.get(i).is_some_and(|v| v.is_wide())),
-            count: values.len().min(8),
+        let survey = &ad.survey;
+        let shape = if survey.contiguous && lanes == u32::MAX {
+            race::Shape::Row
+        } else if survey.uniform {
+            race::Shape::Point
+        } else {
+            race::Shape::Scattered
+        };
+        let lay = race::Lay { min: survey.min, max: survey.max, or: survey.or, shape };
+        let stored;
+        let values: &dyn race::SameValue = if values.is_empty() {
+            &race::Differs
+        } else {
+            stored = Stored {
+                span: *span,
+                at: &ad.at,
+                bytes: access.ty.bytes,
+                registers: std::array::from_fn(|i| values.get(i).map_or(std::ptr::null(), |v| self.reg(*v).cast_const())),
+                wide: std::array::from_fn(|i| values.get(i).is_some_and(|v| v.is_wide())),
+                count: values.len().min(8),
+            };
+            &stored
         };
         let races = &mut self.block.races;
         match space {
-            Space::Shared => {
-                let offsets = ad.at.map(|a| a as u32);
-                races.shared(self.w.id, lanes, &race, &offsets, size, &stored);
-            }
-            Space::Global => races.global(&self.grid.races, self.w.id, lanes, &race, &ad.at, size, &stored),
+            Space::Shared => races.shared_at(self.w.id, lanes, &race, &ad.at, &lay, size, values),
+            Space::Global => races.global(&self.grid.races, self.w.id, lanes, &race, &ad.at, size, values),
             _ => {}
         }
     }
@@ -76,10 +88,13 @@ impl<P: Policy> Cx<'_, '_, P> {
 
     /// Rows of one matrix: row `r` of matrix `n` was named by lane `8 n + r`.
     pub fn on_matrix(&mut self, span: &Span, at: &[u64; 32], n: usize, rows: u32, what: Use) {
-        let survey = super::survey::Survey { min: 0, max: 0, or: 0, contiguous: false, uniform: false };
+        let lanes = rows << (n * 8);
+        let lay = race::Lay::of(lanes, at, 16);
+        let survey =
+            super::survey::Survey { min: lay.min, max: lay.max, or: lay.or, contiguous: false, uniform: false };
         let ad = Addresses { at: *at, survey };
         let access = Self::matrix_access();
-        self.before_access(Space::Shared, span, &ad, 16, rows << (n * 8), what, &access, &[]);
+        self.before_access(Space::Shared, span, &ad, 16, lanes, what, &access, &[]);
     }
 
     /// While nothing seems to happen: notices when the warp comes back to the same instruction with the same
@@ -202,16 +217,16 @@ fn wavefronts(ad: &Addresses, size: u32, mask: u32) -> (u64, u64) {
 }
 
 /// What a store is about to write, for comparing with what is there.
-struct Stored {
+struct Stored<'a> {
     span: Span,
-    at: [u64; 32],
+    at: &'a [u64; 32],
     bytes: u8,
     registers: [*const u32; 8],
     wide: [bool; 8],
     count: usize,
 }
 
-impl Stored {
+impl Stored<'_> {
     fn value(&self, element: usize, lane: usize) -> u64 {
         // SAFETY: registers of the running frame, of the width noted.
         unsafe {
@@ -224,7 +239,7 @@ impl Stored {
     }
 }
 
-impl race::SameValue for Stored {
+impl race::SameValue for Stored<'_> {
     fn as_memory(&self, lane: usize) -> bool {
         let n = self.bytes as usize;
         self.count > 0

@@ -113,10 +113,11 @@ impl<P: Policy> Cx<'_, '_, P> {
             return if P::CHECK { Next::Continue } else { Next::Halt };
         };
         if P::CHECK {
-            let (at, objects) = (self.at(), ad.at.map(|a| a as u32));
+            let (at, objects) = (self.at(), super::step::narrow(&ad.at));
             let races = &mut self.block.races;
             match op {
-                MbarrierOp::Init | MbarrierOp::Inval => races.mbarrier_init(self.w.id, group, at, &objects),
+                MbarrierOp::Init => races.mbarrier_init(self.w.id, group, at, &objects),
+                MbarrierOp::Inval => races.mbarrier_invalidate(self.w.id, group, at, &objects),
                 MbarrierOp::Arrive { .. } => races.mbarrier_arrive(self.w.id, group, at, &objects, !relaxed),
                 MbarrierOp::ExpectTx | MbarrierOp::CompleteTx => {
                     races.mbarrier_arrive(self.w.id, group, at, &objects, false);
@@ -157,15 +158,18 @@ impl<P: Policy> Cx<'_, '_, P> {
                     self.mbarrier_update(&span, address, l, |b| b.tx -= i64::from(count));
                 }
                 MbarrierOp::TestWait { parity, .. } => {
-                    if P::CHECK {
-                        self.copies_for_barrier(address as u32);
-                    }
                     // SAFETY: the span holds the object.
-                    let now = Mbarrier::decode(unsafe { span.host(address).cast::<u64>().read_unaligned() });
+                    let read = || Mbarrier::decode(unsafe { span.host(address).cast::<u64>().read_unaligned() });
+                    let waited_for = if parity { operand[l] & 1 == 1 } else { operand[l] >> 63 == 1 };
+                    let mut now = read();
+                    // Copies that report here land when somebody has to wait for them, not before.
+                    if P::CHECK && now.phase == waited_for {
+                        self.copies_for_barrier(address as u32);
+                        now = read();
+                    }
                     if P::CHECK && !now.valid {
                         self.finding(Kind::Uninitialised, 1 << l, || "the mbarrier object has not been initialised".to_string());
                     }
-                    let waited_for = if parity { operand[l] & 1 == 1 } else { operand[l] >> 63 == 1 };
                     let passed = now.phase != waited_for;
                     done |= u32::from(passed) << l;
                 }
@@ -173,8 +177,8 @@ impl<P: Policy> Cx<'_, '_, P> {
             }
         }
         if P::CHECK && matches!(op, MbarrierOp::TestWait { .. }) {
-            let (at, objects) = (self.at(), ad.at.map(|a| a as u32));
-            self.w.last_poll = at;
+            let (at, objects) = (self.at(), super::step::narrow(&ad.at));
+            self.w.last_poll = Some(at);
             self.block.races.mbarrier_wait(self.w.id, group, done, at, &objects, !relaxed);
         }
         if P::CHECK && matches!(op, MbarrierOp::Init) {
@@ -187,8 +191,9 @@ impl<P: Policy> Cx<'_, '_, P> {
             MbarrierOp::TestWait { .. } => {
                 self.set_pred(inst.r(0), done, group);
                 self.define(inst, mask);
-                // Polling: let others go first.
-                if done & group != group {
+                // Polling: let others go first. Under checks also when it passes, so that whoever should not have
+                // been let through meets the others at work.
+                if P::CHECK || done & group != group {
                     return Next::YieldAfter;
                 }
             }

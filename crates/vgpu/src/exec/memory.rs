@@ -8,8 +8,8 @@
 
 use super::Policy;
 use super::atomics::relative;
-use super::step::{Cx, Next};
-use super::survey::{Survey, kernels};
+use super::step::{Cx, Next, narrow};
+use super::survey::Survey;
 use super::taint::{Origin, Source};
 use super::warp::{Undef, ZERO};
 use crate::check::Kind;
@@ -60,7 +60,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         let mut at = [0; 32];
         // SAFETY: `slot` is a register of the width it says.
         let survey = unsafe {
-            (kernels().survey)(self.reg(slot), slot.is_wide(), i64::from(offset), mask, u64::from(size), &mut at)
+            (self.kernels.survey)(self.reg(slot), slot.is_wide(), i64::from(offset), mask, u64::from(size), &mut at)
         };
         if P::CHECK && self.w.tracking {
             self.check_use(slot, mask, "is used as an address");
@@ -149,7 +149,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                 self.limited(space, ad, size, left, what, limit).map(|g| (g, span))
             }
             _ => {
-                let region = self.worker.region;
+                let region = self.worker.regions[region_set(ad.survey.min)];
                 if region.holds(ad.survey.min, reach) && !(region.constant && what != Use::Load) {
                     return Some((*left, self.region_span(&region)));
                 }
@@ -196,8 +196,11 @@ impl<P: Policy> Cx<'_, '_, P> {
     #[inline(never)]
     fn find_region(&mut self, ad: &Addresses, size: u32, left: &mut u32, what: Use) -> Option<(u32, Span)> {
         let mut bad = 0;
+        let mut region = Region::NONE;
         for l in super::lanes(*left) {
-            let region = self.grid.region_of(ad.at[l]);
+            if !region.holds(ad.at[l], u64::from(size)) {
+                region = self.grid.region_of(ad.at[l]);
+            }
             if !region.holds(ad.at[l], u64::from(size)) || (region.constant && what != Use::Load) {
                 bad |= 1 << l;
             }
@@ -217,7 +220,7 @@ impl<P: Policy> Cx<'_, '_, P> {
             return None;
         }
         let region = self.grid.region_of(ad.at[left.trailing_zeros() as usize]);
-        self.worker.region = region;
+        self.worker.regions[region_set(region.address)] = region;
         let group = super::lanes(*left)
             .filter(|l| region.holds(ad.at[*l], u64::from(size)))
             .fold(0, |m, l| m | 1 << l);
@@ -249,6 +252,77 @@ impl<P: Policy> Cx<'_, '_, P> {
     }
 
     // Loads
+
+    /// The common load: four bytes per lane, all lanes, one allocation. False, and nothing done, if it is not that.
+    #[inline(always)]
+    pub fn load_quick(&mut self, inst: &Inst, access: &Access) -> bool {
+        let (d, address) = (self.reg(inst.r(0)), inst.r(1));
+        if access.space == Space::Shared {
+            let memory = self.block.shared.as_ptr().cast();
+            // SAFETY: registers of the widths they say; the function checks the range.
+            return unsafe {
+                (self.kernels.load_shared)(d, self.reg(address), address.is_wide(), access.offset, memory, self.block.shared_bytes)
+            };
+        }
+        let mut at = [0; 32];
+        // SAFETY: a register of the width it says.
+        let s = unsafe { (self.kernels.survey)(self.reg(address), true, i64::from(access.offset), u32::MAX, 4, &mut at) };
+        let region = self.worker.regions[region_set(s.min)];
+        if s.or & 3 != 0 || !region.holds(s.min, s.max - s.min + 4) {
+            return false;
+        }
+        let span = self.region_span(&region);
+        // SAFETY: the region holds all addresses.
+        unsafe {
+            if s.contiguous {
+                *d.cast::<[u32; 32]>() = span.host(s.min).cast::<[u32; 32]>().read_unaligned();
+            } else if s.uniform {
+                *d.cast::<[u32; 32]>() = [span.host(s.min).cast::<u32>().read_unaligned(); 32];
+            } else {
+                (self.kernels.gather4)(span.base, span.low, &at, d);
+            }
+        }
+        true
+    }
+
+    /// The common store, as `load_quick`.
+    #[inline(always)]
+    pub fn store_quick(&mut self, inst: &Inst, access: &Access) -> bool {
+        let (address, value) = (inst.r(0), self.reg(inst.r(1)));
+        let mut at = [0; 32];
+        // SAFETY: a register of the width it says.
+        let s = unsafe {
+            (self.kernels.survey)(self.reg(address), address.is_wide(), i64::from(access.offset), u32::MAX, 4, &mut at)
+        };
+        let span = if access.space == Space::Shared {
+            if s.max.checked_add(4).is_none_or(|end| end > u64::from(self.block.shared_bytes)) {
+                return false;
+            }
+            Span { base: self.block.shared.as_mut_ptr().cast(), shadow: std::ptr::null_mut(), low: 0, source: Source::Shared }
+        } else {
+            let region = self.worker.regions[region_set(s.min)];
+            if !region.holds(s.min, s.max - s.min + 4) || region.constant {
+                return false;
+            }
+            self.block.stored = true;
+            self.region_span(&region)
+        };
+        if s.or & 3 != 0 {
+            return false;
+        }
+        // SAFETY: the span holds all addresses.
+        unsafe {
+            if s.contiguous {
+                span.host(s.min).cast::<[u32; 32]>().write_unaligned(*value.cast::<[u32; 32]>());
+            } else {
+                for (l, a) in at.iter().enumerate() {
+                    span.host(*a).cast::<u32>().write_unaligned(*value.add(l));
+                }
+            }
+        }
+        self.block.progress += 1;
+        true
+    }
 
     pub fn load(&mut self, inst: &Inst, access: &Access, mask: u32) -> Next {
         let size = u32::from(access.ty.bytes) * u32::from(access.vector);
@@ -291,7 +365,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                     } else if ad.survey.uniform {
                         *d.cast::<[u32; 32]>() = [span.host(ad.survey.min).cast::<u32>().read_unaligned(); 32];
                     } else {
-                        (kernels().gather4)(span.base, span.low, &ad.at, d);
+                        (self.kernels.gather4)(span.base, span.low, &ad.at, d);
                     }
                 }
             } else {
@@ -350,7 +424,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         if d.is_wide() {
             self.set64(d, &out, mask);
         } else {
-            self.set32(d, &out.map(|v| v as u32), mask);
+            self.set32(d, &narrow(&out), mask);
         }
     }
 
@@ -358,10 +432,10 @@ impl<P: Policy> Cx<'_, '_, P> {
     fn check_loaded(&mut self, inst: &Inst, access: &Access, span: &Span, ad: &Addresses, size: u32, group: u32) {
         let all = if ad.survey.contiguous && group == u32::MAX {
             // SAFETY: the span holds the range.
-            unsafe { (kernels().all_defined)(span.state(ad.survey.min), size as usize * 32) }
+            unsafe { (self.kernels.all_defined)(span.state(ad.survey.min), size as usize * 32) }
         } else if ad.survey.uniform {
             // SAFETY: as above.
-            unsafe { (kernels().all_defined)(span.state(ad.survey.min), size as usize) }
+            unsafe { (self.kernels.all_defined)(span.state(ad.survey.min), size as usize) }
         } else {
             // SAFETY: as above.
             super::lanes(group).all(|l| unsafe { all_defined(span.state(ad.at[l]), size) })
@@ -388,9 +462,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                         let plane = if b < 4 { &mut lo } else { &mut hi };
                         *plane |= 1u128 << ((b % 4) * 32 + l as u64);
                         // An undefined value that was stored keeps the origin it had.
-                        if state == shadow::TAINTED {
-                            origin = self.stored_origin(span.source, address).unwrap_or(origin);
-                        }
+                        origin = self.stored_origin(span.source, address).unwrap_or(origin);
                     }
                 }
             }
@@ -398,9 +470,13 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
     }
 
-    /// Where the undefined value at an address came from, if it was stored there.
+    /// Where the undefined value at an address came from, if it was stored there or is on its way.
     pub fn stored_origin(&self, source: Source, address: u64) -> Option<Origin> {
         match source {
+            // Data of a copy nobody waited for is the race checker's to report.
+            Source::Shared if self.block.copies.iter().any(|c| c.covers(address as u32)) => {
+                Some(Origin::new(Source::Reported, self.at()))
+            }
             Source::Shared => self.block.taints.get(&(address as u32)).copied(),
             _ => self.worker.tainted(address),
         }
@@ -631,7 +707,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                 if r.is_wide() {
                     self.set64(*r, &values, left);
                 } else {
-                    self.set32(*r, &values.map(|v| v as u32), left);
+                    self.set32(*r, &narrow(&values), left);
                 }
                 if P::CHECK && (self.w.tracking || lo | hi != 0) {
                     self.set_undef(*r, lo, hi, left, Origin::new(Source::Local, at));
@@ -649,6 +725,14 @@ impl<P: Policy> Cx<'_, '_, P> {
         Next::Continue
     }
 }
+
+/// Where a region is remembered: buffers lie at least 256 MiB apart, so few meet at one place.
+#[inline(always)]
+fn region_set(address: u64) -> usize {
+    (address >> 28) as usize % REGION_SETS
+}
+
+pub const REGION_SETS: usize = 16;
 
 /// Whether all of a lane's bytes are defined.
 ///

@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use super::Policy;
 use super::block::BlockCore;
 use super::grid::{Grid, WorkerState};
+use super::survey::Kernels;
 use super::warp::{Fragment, Frame, State, Unit, Warp};
 use crate::check::Kind;
 use crate::isa::op::{BoolOp, CarryKind, Class, Inst, Op, Slot};
@@ -53,6 +54,7 @@ pub struct Cx<'c, 'g, P> {
     pub frag: Fragment,
     /// Frame, constants, specials (twice, so that an absent register resolves to something).
     pub bases: [*mut Unit; 4],
+    pub kernels: &'static Kernels,
     pub policy: PhantomData<P>,
 }
 
@@ -77,7 +79,14 @@ impl<P: Policy> Cx<'_, '_, P> {
 
     /// A copy of a source of either width, widened.
     pub fn wide(&self, slot: Slot) -> [u64; 32] {
-        if slot.is_wide() { *self.r64(slot) } else { self.r32(slot).map(u64::from) }
+        if slot.is_wide() {
+            return *self.r64(slot);
+        }
+        let (r, mut out) = (self.r32(slot), [0; 32]);
+        for l in 0..32 {
+            out[l] = u64::from(r[l]);
+        }
+        out
     }
 
     #[inline(always)]
@@ -308,6 +317,16 @@ impl<P: Policy> Cx<'_, '_, P> {
                         }
                         continue 'blocks;
                     }
+                    Op::Load(access) if !P::CHECK && !P::COUNT && access.quick && mask == u32::MAX => {
+                        if !self.load_quick(inst, access) && self.load(inst, access, mask) == Next::Halt {
+                            return Outcome::Halt;
+                        }
+                    }
+                    Op::Store(access) if !P::CHECK && !P::COUNT && access.quick && mask == u32::MAX => {
+                        if !self.store_quick(inst, access) && self.store(inst, access, mask) == Next::Halt {
+                            return Outcome::Halt;
+                        }
+                    }
                     _ => match self.execute(inst, mask) {
                         Step::Next => {}
                         Step::Jumped => continue 'blocks,
@@ -398,7 +417,8 @@ impl<P: Policy> Cx<'_, '_, P> {
             Op::CopyMbarrierArrive { .. } => self.copy_mbarrier_arrive(inst, mask),
             Op::Mbarrier { op, space, offset, relaxed } => self.mbarrier(inst, *op, *space, *offset, *relaxed, mask),
             Op::BranchIndexed { targets } => return self.branch_indexed(inst, targets, mask),
-            Op::Call { function } => return self.call(inst, *function, mask),
+            Op::Call { function } => return self.call(inst, *function, 0, mask),
+            Op::CallIndirect => return self.call_indirect(inst, mask),
             Op::Return => return self.ret(inst, mask),
             Op::Exit => {
                 self.exit(mask);
@@ -533,7 +553,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                 if inst.r(0).is_wide() {
                     self.set64(inst.r(0), &out, mask);
                 } else {
-                    self.set32(inst.r(0), &out.map(|v| v as u32), mask);
+                    self.set32(inst.r(0), &narrow(&out), mask);
                 }
             }
             Op::Unpack { bits } => {
@@ -612,7 +632,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         if bits == 64 {
             self.set64(d, &out, mask);
         } else {
-            self.set32(d, &out.map(|v| v as u32), mask);
+            self.set32(d, &narrow(&out), mask);
         }
         if carry_out {
             self.set_pred(inst.r(1), flag, mask);
@@ -654,7 +674,39 @@ impl<P: Policy> Cx<'_, '_, P> {
         Step::Stop(Outcome::Switch)
     }
 
-    fn call(&mut self, inst: &Inst, function: u32, mask: u32) -> Step {
+    /// Lanes that call the same function go together; the others follow as fragments of their own.
+    fn call_indirect(&mut self, inst: &Inst, mask: u32) -> Step {
+        let target = inst.sources()[0];
+        if P::CHECK && self.w.tracking {
+            self.check_use(target, mask, "is called as a function");
+        }
+        let pointers = *self.r64(target);
+        let wanted = pointers[mask.trailing_zeros() as usize];
+        let group = super::lanes(mask).filter(|l| pointers[*l] == wanted).fold(0u32, |m, l| m | 1 << l);
+        let kernel = self.grid.kernel;
+        let found = kernel.targets.iter().find(|(address, _)| *address == wanted).map(|(_, f)| *f);
+        let fits = found.filter(|f| {
+            let callee = &kernel.functions[*f as usize];
+            callee.params.len() + 1 == inst.sources().len() && callee.return_words as usize == inst.results().len()
+        });
+        let Some(function) = fits else {
+            self.halt(Kind::Trap, group, || format!("call to {wanted:#x}, which is not a function with these parameters"));
+            return Step::Stop(Outcome::Halt);
+        };
+        if group != mask {
+            // Forced: must not be taken back in, or the lanes would never part.
+            let mut rest = self.frag.clone();
+            rest.mask = mask & !group;
+            rest.state = State::Forced;
+            self.w.fragments.push(rest);
+            self.frag.mask &= !(mask & !group);
+        }
+        self.frag.state = State::Ready;
+        self.call(inst, function, 1, group)
+    }
+
+    /// Enters a function; its arguments are the sources from `first` on.
+    fn call(&mut self, inst: &Inst, function: u32, first: usize, mask: u32) -> Step {
         let caller = &self.grid.kernel.functions[self.frag.function as usize];
         let callee = &self.grid.kernel.functions[function as usize];
         let reg_base = self.frag.reg_base + caller.frame.units;
@@ -682,7 +734,7 @@ impl<P: Policy> Cx<'_, '_, P> {
             self.frag.mask = mask;
         }
         let old_base = self.frag.reg_base as usize;
-        for (from, to) in inst.sources().iter().zip(&callee.params) {
+        for (from, to) in inst.sources()[first..].iter().zip(&callee.params) {
             self.copy_between(old_base + from.index(), reg_base as usize + to.index(), mask);
         }
         self.frag.stack.push(Frame {
@@ -772,6 +824,15 @@ impl<P: Policy> Cx<'_, '_, P> {
         self.block.live_threads -= mask.count_ones();
         self.block.progress += 1;
     }
+}
+
+/// Low halves of all lanes. A plain loop: `array::map` does not vectorise.
+pub fn narrow(wide: &[u64; 32]) -> [u32; 32] {
+    let mut out = [0; 32];
+    for l in 0..32 {
+        out[l] = wide[l] as u32;
+    }
+    out
 }
 
 fn empty_fragment() -> Fragment {

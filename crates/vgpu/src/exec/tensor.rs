@@ -2,7 +2,7 @@
 
 use super::Policy;
 use super::memory::{Addresses, Use};
-use super::step::{Cx, Next};
+use super::step::{Cx, Next, narrow};
 use super::survey::Survey;
 use super::taint::{Origin, collapse, spread};
 use super::warp::{State, Undef};
@@ -67,6 +67,7 @@ impl<P: Policy> Cx<'_, '_, P> {
             scope: Scope::Cta,
             non_coherent: false,
             offset: 0,
+            quick: false,
         }
     }
 
@@ -259,7 +260,7 @@ impl<P: Policy> Cx<'_, '_, P> {
             if wide {
                 self.set64(*d, &out, mask);
             } else {
-                self.set32(*d, &out.map(|v| v as u32), mask);
+                self.set32(*d, &narrow(&out), mask);
             }
             if P::CHECK && (self.w.tracking || undefined != 0) {
                 self.set_undef(*d, undefined, undefined, mask, origin);

@@ -95,8 +95,8 @@ pub struct Warp {
     /// Copy groups committed so far, per lane.
     pub committed: [u32; 32],
     pub watch: Watch,
-    /// The last instruction that read memory or asked a barrier object.
-    pub last_poll: u32,
+    /// The last instruction that looked for another thread's doing: a strong read, an atomic, a barrier object.
+    pub last_poll: Option<u32>,
 }
 
 impl Warp {

@@ -75,7 +75,7 @@ impl<'a> Decoder<'a, '_> {
             return reject(format!("takes {wanted} operands, has {}", operands.len()));
         }
         let (address, offset, _) = self.address(&operands[at])?;
-        let access = Access { space, ty: MemType::of(ty), vector, order, scope, non_coherent: false, offset };
+        let access = Access { space, ty: MemType::of(ty), vector, order, scope, non_coherent: false, offset, quick: false };
         let mut results = Vec::new();
         let mut sources = vec![address];
         if vector > 1 {

@@ -88,13 +88,11 @@ impl<'a> Decoder<'a, '_> {
         let (target, args): (&Operand<'a>, &[Operand<'a>]) = match operands {
             [target] => (target, &[]),
             [target, Operand::List(args)] => (target, args),
-            [_, Operand::List(_), _] => return reject("indirect calls are not supported"),
+            // The prototype or list of targets says nothing the machine does not check at the call.
+            [target, Operand::List(args), Operand::Name { .. }] => (target, args),
             _ => return reject("malformed call"),
         };
         let Operand::Name { name, .. } = *target else { return reject("call target is not a function") };
-        if self.lookup(name).is_some() {
-            return reject("indirect calls are not supported");
-        }
         let mut results = Vec::new();
         let mut result_bytes = Vec::new();
         for r in returns {
@@ -108,6 +106,18 @@ impl<'a> Decoder<'a, '_> {
             let (words, bytes) = self.words_of(a)?;
             sources.extend(words);
             arg_bytes.push(bytes);
+        }
+        if let Some(Entity::Reg { slot, .. }) = self.lookup(name) {
+            if !slot.is_wide() {
+                return reject("function pointers are 64 bits wide");
+            }
+            if results.len() + sources.len() > 250 {
+                return reject("call passes more than 1000 bytes");
+            }
+            self.indirect = true;
+            let sources = [&[slot], &sources[..]].concat();
+            self.emit(Op::CallIndirect, &results, &sources);
+            return Ok(());
         }
         match name {
             "vprintf" => {

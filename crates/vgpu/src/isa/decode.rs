@@ -230,6 +230,10 @@ pub struct Decoder<'a, 'k> {
     scopes: Vec<SymbolScope<'a>>,
     pub constants: &'k mut ConstantPool,
     pub callees: &'k mut dyn FnMut(&str) -> Option<Callee>,
+    /// Addresses of the module's functions.
+    pub function_addresses: &'k HashMap<&'a str, u64>,
+    /// A call through a pointer was seen: any function whose address is taken may be its target.
+    pub indirect: bool,
     pub entry: bool,
     pub registers: Vec<(Class, u32)>,
     pub insts: Vec<Inst>,
@@ -264,11 +268,14 @@ impl<'a, 'k> Decoder<'a, 'k> {
         entry: bool,
         constants: &'k mut ConstantPool,
         callees: &'k mut dyn FnMut(&str) -> Option<Callee>,
+        function_addresses: &'k HashMap<&'a str, u64>,
     ) -> Self {
         let mut decoder = Decoder {
             scopes: vec![SymbolScope::default()],
             constants,
             callees,
+            function_addresses,
+            indirect: false,
             entry,
             registers: Vec::new(),
             insts: Vec::new(),

@@ -292,7 +292,7 @@ impl<'a> Decoder<'a, '_> {
         self.lane(spec, Flow::Copy, 0, d, &[s])
     }
 
-    /// `mov` may also take the address of a variable, of a function or of a label (the latter two are refused).
+    /// `mov` may also take the address of a variable or a function.
     pub(super) fn address_value(&mut self, source: &Operand<'a>, ty: Ty) -> Decoded<Slot> {
         let (name, offset) = match source {
             Operand::Name { name, negated: false } => (*name, 0),
@@ -301,6 +301,10 @@ impl<'a> Decoder<'a, '_> {
         };
         match self.lookup(name) {
             Some(Entity::Reg { .. }) | None => {
+                if let (None, Some(address), 64) = (self.lookup(name), self.function_addresses.get(name), ty.bits()) {
+                    let address = address.wrapping_add_signed(offset);
+                    return Ok(self.constant(Class::R64, address));
+                }
                 if offset == 0 {
                     self.src(source, ty)
                 } else {

@@ -85,7 +85,7 @@ impl<'a> Decoder<'a, '_> {
         if ty.bits() > 64 || ty.bits() < 8 {
             return reject("element type is not supported in memory");
         }
-        Ok(Access { space, ty: MemType::of(ty), vector, order, scope, non_coherent, offset: 0 })
+        Ok(Access { space, ty: MemType::of(ty), vector, order, scope, non_coherent, offset: 0, quick: false })
     }
 
     /// The registers of `{a, b}` or of a single operand.
@@ -135,6 +135,7 @@ impl<'a> Decoder<'a, '_> {
         }
         let (address, offset, _) = self.address(&i.operands[1])?;
         access.offset = offset;
+        access.quick = is_quick(&access, address, &results);
         self.emit(Op::Load(access), &results, &[address]);
         Ok(())
     }
@@ -207,6 +208,7 @@ impl<'a> Decoder<'a, '_> {
         }
         let (address, offset, _) = self.address(&i.operands[0])?;
         access.offset = offset;
+        access.quick = is_quick(&access, address, &values);
         let sources = [&[address], &values[..]].concat();
         self.emit(Op::Store(access), &[], &sources);
         Ok(())
@@ -268,6 +270,14 @@ impl<'a> Decoder<'a, '_> {
         self.emit(Op::Fence { scope, order }, &[], &[]);
         Ok(())
     }
+}
+
+fn is_quick(access: &Access, address: Slot, registers: &[Slot]) -> bool {
+    (access.space == Space::Shared || access.space == Space::Global && address.is_wide())
+        && access.vector == 1
+        && access.ty.bytes == 4
+        && access.order == Order::Weak
+        && registers.iter().all(|r| r.class() == Class::R32)
 }
 
 /// Word and bit shift of a parameter access; it may not straddle words unless it is one of eight bytes.

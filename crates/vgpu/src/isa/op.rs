@@ -294,6 +294,8 @@ pub struct Access {
     /// `ld.global.nc`: promised read-only for the kernel.
     pub non_coherent: bool,
     pub offset: i32,
+    /// One 4-byte element per lane in shared or global memory, 32-bit registers: has a path of its own.
+    pub quick: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -362,6 +364,8 @@ pub enum Op {
     BranchIndexed { targets: Box<[u32]> },
     /// Results: the caller's return words; sources: the caller's argument words.
     Call { function: u32 },
+    /// Call through a pointer: the first source is the target, then the argument words.
+    CallIndirect,
     /// Sources: the function's return words.
     Return,
     Exit,

@@ -6,6 +6,8 @@ use crate::isa::types::Space;
 pub const SHARED: u64 = 1 << 40;
 pub const LOCAL: u64 = 2 << 40;
 pub const PARAM: u64 = 3 << 40;
+/// Functions have addresses too, for calls through pointers; nothing can be read there.
+pub const FUNCTION: u64 = 4 << 40;
 pub const SIZE: u64 = 1 << 32;
 /// Device allocations start here.
 pub const GLOBAL: u64 = 0x7f00_0000_0000;

@@ -21,7 +21,7 @@ pub struct Block {
 pub fn ends_block(op: &Op) -> bool {
     matches!(
         op,
-        Op::Branch { .. } | Op::BranchIndexed { .. } | Op::Return | Op::Exit | Op::Trap { .. } | Op::Call { .. }
+        Op::Branch { .. } | Op::BranchIndexed { .. } | Op::Return | Op::Exit | Op::Trap { .. } | Op::Call { .. } | Op::CallIndirect
     )
 }
 

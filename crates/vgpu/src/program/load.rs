@@ -9,6 +9,7 @@ use super::{flow, registers};
 use crate::isa::decode::{Callee, ConstantPool, Decoder, Entity, Fidelity, Meta, Pipe};
 use crate::isa::op::{Class, Inst, Op, Slot};
 use crate::isa::types::Ty;
+use crate::mem::window;
 use crate::ptx::ast::{self, Init, Space, Statement, Variable};
 
 /// Limits that keep a hostile file from costing memory; far above what hardware has.
@@ -73,6 +74,9 @@ struct Loader<'m, 'a> {
     /// Instructions already counted for the fidelity report, by PTX position.
     counted: std::collections::HashSet<(u32, u32)>,
     diagnostics: Vec<Diagnostic>,
+    /// Addresses of the functions with a body, and those of them whose address the module takes somewhere.
+    function_addresses: HashMap<&'a str, u64>,
+    address_taken: Vec<&'a str>,
 }
 
 /// Shared memory of one kernel, growing as its functions are read.
@@ -93,8 +97,34 @@ impl<'m, 'a> Loader<'m, 'a> {
                 by_name.insert(f.name, f);
             }
         }
+        let mut function_addresses = HashMap::new();
+        for (n, f) in ast.functions.iter().enumerate() {
+            if f.body.is_some() && !f.entry {
+                function_addresses.insert(f.name, window::FUNCTION + 16 * (n as u64 + 1));
+            }
+        }
+        let mut address_taken: Vec<&'a str> = Vec::new();
+        let mut take = |name: &'a str| {
+            if function_addresses.contains_key(name) && !address_taken.contains(&name) {
+                address_taken.push(name);
+            }
+        };
+        for init in ast.variables.iter().flat_map(|v| &v.init) {
+            if let Init::Address { name, .. } = init {
+                take(name);
+            }
+        }
+        for s in ast.functions.iter().flat_map(|f| f.body.iter().flatten()) {
+            if let Statement::Instruction(ast::Instruction { opcode: "mov", operands, .. }) = s
+                && let Some(ast::Operand::Name { name, .. }) = operands.get(1)
+            {
+                take(name);
+            }
+        }
         Loader {
             ast,
+            function_addresses,
+            address_taken,
             by_name,
             labels: ast.debug_strings.iter().map(|(l, s)| (*l, s.clone())).collect(),
             module_variables: Vec::new(),
@@ -184,10 +214,16 @@ impl<'m, 'a> Loader<'m, 'a> {
                         match index.get(name) {
                             Some(target) if element == 8 => {
                                 relocations.push((init.len() as u64, *target, *offset));
+                                0
                             }
-                            _ => self.report(v.pos, format!("initialiser refers to `{name}`, which has no address")),
+                            None if element == 8 && self.function_addresses.contains_key(name) => {
+                                self.function_addresses[name].wrapping_add_signed(*offset)
+                            }
+                            _ => { 
+                                self.report(v.pos, format!("initialiser refers to `{name}`, which has no address"));
+                                0
+                            }
                         }
-                        0
                     }
                 };
                 init.extend_from_slice(&bits.to_le_bytes()[..element.min(8)]);
@@ -214,6 +250,11 @@ impl<'m, 'a> Loader<'m, 'a> {
             functions.push(self.function(f, next == 0, &mut constants, &mut shared, &mut order)?);
             next += 1;
         }
+        let targets = order
+            .iter()
+            .enumerate()
+            .filter_map(|(n, f)| Some((*self.function_addresses.get(f.name)?, n as u32)))
+            .collect();
         let mut first = 0;
         for f in &mut functions {
             f.first = first;
@@ -245,6 +286,7 @@ impl<'m, 'a> Loader<'m, 'a> {
             constants: constants.entries,
             constant_units: constants.units,
             dynamic_shared: dynamic as u32,
+            targets,
             shared_variables: shared.named,
         })
     }
@@ -272,7 +314,8 @@ impl<'m, 'a> Loader<'m, 'a> {
             let bytes = |vs: &[Variable<'_>]| vs.iter().map(|v| Self::size_of(v).unwrap_or(0) as u32).collect();
             Some(Callee { index: index as u32, params: bytes(&target.params), returns: bytes(&target.returns) })
         };
-        let mut decoder = Decoder::new(entry, constants, &mut callees);
+        let function_addresses = std::mem::take(&mut self.function_addresses);
+        let mut decoder = Decoder::new(entry, constants, &mut callees, &function_addresses);
         let mut problems: Vec<(ast::Pos, String, Option<String>, u32)> = Vec::new();
         let mut local = LocalLayout::default();
 
@@ -399,8 +442,18 @@ impl<'m, 'a> Loader<'m, 'a> {
                 _ => {}
             }
         }
-        let Decoder { mut insts, metas, registers, .. } = decoder;
+        let Decoder { mut insts, metas, registers, indirect, .. } = decoder;
         let failed = !problems.is_empty();
+        self.function_addresses = function_addresses;
+        if indirect {
+            for name in &self.address_taken {
+                if let Some(target) = self.by_name.get(name)
+                    && !order.iter().any(|o| o.name == *name)
+                {
+                    order.push(target);
+                }
+            }
+        }
         self.labels = labels;
         self.sources = sources;
         for (pos, message, instruction, loc) in problems {
@@ -417,6 +470,7 @@ impl<'m, 'a> Loader<'m, 'a> {
                 block_of: vec![0],
                 frame: registers::Frame::default(),
                 params: Vec::new(),
+                return_words: 0,
                 local_bytes: 0,
                 local_variables: Vec::new(),
                 first: 0,
@@ -436,6 +490,7 @@ impl<'m, 'a> Loader<'m, 'a> {
             block_of,
             frame,
             params: parameters,
+            return_words: returns.len() as u32,
             local_bytes: (local.bytes as u32).next_multiple_of(16),
             local_variables: local.named,
             first: 0,

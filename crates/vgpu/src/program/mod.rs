@@ -127,6 +127,8 @@ pub struct Kernel {
     pub(crate) constant_units: u32,
     /// Where dynamic shared memory starts.
     pub(crate) dynamic_shared: u32,
+    /// Targets of calls through pointers: address and function.
+    pub(crate) targets: Vec<(u64, u32)>,
     /// Named shared variables, for findings: offset, bytes, name.
     pub(crate) shared_variables: Vec<(u32, u32, String)>,
 }
@@ -142,7 +144,8 @@ pub struct Function {
     pub(crate) frame: registers::Frame,
     /// 32-bit places the caller writes arguments to.
     pub(crate) params: Vec<Slot>,
-    /// 32-bit places it reads results from, at a return.
+    /// Words it returns.
+    pub(crate) return_words: u32,
     pub(crate) local_bytes: u32,
     /// Named local variables: offset, bytes, name.
     pub(crate) local_variables: Vec<(u32, u32, String)>,

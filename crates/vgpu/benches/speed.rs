@@ -1,0 +1,119 @@
+//! How fast the virtual GPU runs: `cargo bench -p warpsmith-vgpu [-- KERNEL]`.
+//!
+//! Prints warp instructions per second for each kernel, unchecked and checked, on one core and on all. One-core
+//! figures are by processor time, so that a busy machine does not blur them. `-- plain` and the like (see `COLUMNS`)
+//! select columns.
+
+use std::time::Instant;
+
+use warpsmith_vgpu::{Buffer, Checks, Device, Launch, Module, Options, load};
+
+struct Case {
+    kernel: &'static str,
+    grid: [u32; 3],
+    block: [u32; 3],
+    /// Bytes per buffer argument; the last one is the output.
+    buffers: &'static [u64],
+    scalars: &'static [i32],
+}
+
+const CASES: &[Case] = &[
+    Case { kernel: "sgemm", grid: [32, 32, 1], block: [16, 16, 1], buffers: &[1 << 20, 1 << 20, 1 << 20], scalars: &[512] },
+    Case { kernel: "reduce", grid: [64, 1, 1], block: [256, 1, 1], buffers: &[16 << 20, 256], scalars: &[4 << 20] },
+    Case {
+        kernel: "wmma_attention",
+        grid: [32, 1, 1],
+        block: [128, 1, 1],
+        buffers: &[1 << 18, 1 << 18, 1 << 18, 1 << 19],
+        scalars: &[2048],
+    },
+    Case {
+        kernel: "mma_gemm",
+        grid: [16, 32, 1],
+        block: [128, 1, 1],
+        buffers: &[1 << 19, 1 << 19, 1 << 20],
+        scalars: &[512, 512],
+    },
+];
+
+const COLUMNS: &[(&str, Checks, usize)] = &[
+    ("plain", Checks::None, 1),
+    ("checked", Checks::All, 1),
+    ("plain-all-cores", Checks::None, 0),
+    ("checked-all-cores", Checks::All, 0),
+];
+
+fn main() {
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
+    let module = match load(include_str!("ptx/kernels.ptx")) {
+        Ok(module) => module,
+        Err(e) => {
+            eprintln!("{e}");
+            std::process::exit(1);
+        }
+    };
+    let some_column = wanted.iter().any(|w| COLUMNS.iter().any(|c| c.0 == w));
+    let columns: Vec<_> = COLUMNS.iter().filter(|c| !some_column || wanted.iter().any(|w| w == c.0)).collect();
+    let some_kernel = wanted.iter().any(|w| CASES.iter().any(|c| c.kernel == w));
+    print!("{:16} {:>12}", "M warp-inst/s", "warp-inst");
+    columns.iter().for_each(|c| print!(" {:>18}", c.0));
+    println!();
+    for case in CASES {
+        if some_kernel && !wanted.iter().any(|w| w == case.kernel) {
+            continue;
+        }
+        let mut row = Vec::new();
+        let mut executed = 0;
+        for (_, checks, threads) in &columns {
+            let (rate, n) = measure(&module, case, *checks, *threads);
+            executed = n;
+            row.push(format!("{rate:>18.1}"));
+        }
+        println!("{:16} {:>12} {}", case.kernel, executed, row.join(" "));
+    }
+}
+
+/// Seconds: of this thread's processor time where Linux tells it and there is one thread, else of the wall clock.
+fn clock(threads: usize) -> f64 {
+    static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+    let on_cpu = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
+    let nanoseconds = on_cpu.and_then(|s| s.split_whitespace().next()?.parse::<f64>().ok());
+    match nanoseconds {
+        Some(ns) if threads == 1 => ns * 1e-9,
+        _ => START.get_or_init(Instant::now).elapsed().as_secs_f64(),
+    }
+}
+
+/// Best of three runs, in millions of warp instructions per second, and how many there were.
+fn measure(module: &Module, case: &Case, checks: Checks, threads: usize) -> (f64, u64) {
+    let mut best = 0f64;
+    let mut executed = 0;
+    for _ in 0..3 {
+        let mut device = Device::default();
+        let mut args = Vec::new();
+        let mut last = Buffer(0);
+        for (i, bytes) in case.buffers.iter().enumerate() {
+            let b = device.alloc(*bytes, &format!("buffer {i}")).expect("the machine has the memory");
+            // Halves and floats near one, whichever way they are read.
+            let pattern: Vec<u8> = [0x00u8, 0x3c, 0x01, 0x3c].iter().copied().cycle().take(*bytes as usize).collect();
+            device.write(b, &pattern).expect("inside the buffer");
+            args.extend(b.0.to_le_bytes());
+            last = b;
+        }
+        for s in case.scalars {
+            args.extend(s.to_le_bytes());
+        }
+        let options = Options { checks, threads, outputs: vec![last], ..Options::default() };
+        let launch =
+            Launch { module, kernel: case.kernel, grid: case.grid, block: case.block, shared: 0, args: &args };
+        let start = clock(threads);
+        let report = device.launch(&launch, &options).expect("the launch is well formed");
+        let seconds = clock(threads) - start;
+        for f in &report.findings {
+            eprintln!("{}: {}: {}", case.kernel, f.kind, f.message);
+        }
+        executed = report.stats.warp_instructions;
+        best = best.max(executed as f64 / seconds / 1e6);
+    }
+    (best, executed)
+}
