@@ -151,7 +151,7 @@ pub fn summarise(kernel: &Kernel, sources: &SourceMap, counts: &Counts) -> Count
             line.thread_instructions += c.lanes;
             let space = match &f.insts[i].op {
                 Op::Load(a) | Op::Store(a) | Op::Atom { access: a, .. } => Some(a.space),
-                Op::CopyAsync { .. } => Some(Space::Global),
+                Op::CopyAsync { .. } | Op::CopyBulk { .. } => Some(Space::Global),
                 Op::LoadMatrix { .. } | Op::StoreMatrix { .. } => Some(Space::Shared),
                 Op::WmmaLoad(m) | Op::WmmaStore(m) => Some(m.space),
                 _ => None,

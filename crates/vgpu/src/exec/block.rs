@@ -34,6 +34,7 @@ pub struct BlockCore {
     /// Asynchronous copies that have not landed, oldest first.
     pub copies: Vec<super::copies::PendingCopy>,
     pub copy_serial: u64,
+    pub bulk: Vec<super::copies::BulkCopy>,
     pub owed: Vec<super::copies::OwedArrival>,
     /// Origins of undefined values stored in shared memory, by byte.
     pub taints: std::collections::HashMap<u32, super::taint::Origin>,
@@ -77,6 +78,7 @@ impl Block {
         core.progress = 0;
         core.copies.clear();
         core.owed.clear();
+        core.bulk.clear();
         core.taints.clear();
         let units = (grid.shared_bytes as usize).div_ceil(128);
         core.shared.clear();

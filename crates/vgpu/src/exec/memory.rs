@@ -474,7 +474,10 @@ impl<P: Policy> Cx<'_, '_, P> {
     pub fn stored_origin(&self, source: Source, address: u64) -> Option<Origin> {
         match source {
             // Data of a copy nobody waited for is the race checker's to report.
-            Source::Shared if self.block.copies.iter().any(|c| c.covers(address as u32)) => {
+            Source::Shared
+                if self.block.copies.iter().any(|c| c.covers(address as u32))
+                    || self.block.bulk.iter().any(|c| c.covers(address as u32)) =>
+            {
                 Some(Origin::new(Source::Reported, self.at()))
             }
             Source::Shared => self.block.taints.get(&(address as u32)).copied(),

@@ -257,11 +257,11 @@ impl<P: Policy> Cx<'_, '_, P> {
             let block_number = function.block_of[self.frag.pc as usize];
             let end = function.blocks[block_number as usize].end;
             let length = end - self.frag.pc;
-            if *fuel < length {
-                *fuel = 0;
+            // A block longer than the slice runs all the same: a slice is never empty.
+            if *fuel == 0 {
                 return Outcome::Yield;
             }
-            *fuel -= length;
+            *fuel = fuel.saturating_sub(length);
             self.worker.executed += u64::from(length);
             if P::COUNT {
                 self.worker.counts.enter(function.first + self.frag.pc, length, self.frag.mask);
@@ -409,6 +409,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                 Next::Continue
             }
             Op::CopyAsync { .. } => self.copy_async(inst, mask),
+            Op::CopyBulk { .. } => self.copy_bulk(inst, mask),
             Op::CopyCommit => {
                 self.copy_commit(mask);
                 Next::Continue

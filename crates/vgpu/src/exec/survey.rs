@@ -186,6 +186,7 @@ macro_rules! instances {
                 // SAFETY: the caller's promise, passed on.
                 unsafe { all_defined_body(s, bytes) }
             }
+            #[allow(dead_code, reason = "AVX-512 has one by hand")]
             $(#[$attr])*
             pub unsafe fn load_shared(d: *mut u32, a: *const u32, w: bool, o: i32, b: *const u8, n: u32) -> bool {
                 // SAFETY: the caller's promise, passed on.

@@ -351,6 +351,8 @@ pub enum Op {
     Fence { scope: Scope, order: Order },
     /// Asynchronous copy, global to shared. Sources: dst, src, (source size), (ignore-src predicate as size 0).
     CopyAsync { bytes: u8, has_size: bool, ignore: bool, negate: bool, dst_offset: i32, src_offset: i32 },
+    /// Bulk copy, global to shared, that reports its bytes to a barrier object. Sources: dst, src, bytes, object.
+    CopyBulk { dst_offset: i32, src_offset: i32, barrier_offset: i32 },
     CopyCommit,
     /// Waits until at most `keep` of the thread's newest groups are pending.
     CopyWait { keep: u32, all: bool },

@@ -472,7 +472,6 @@ impl<'m, 'a> Loader<'m, 'a> {
                 params: Vec::new(),
                 return_words: 0,
                 local_bytes: 0,
-                local_variables: Vec::new(),
                 first: 0,
             });
         }
@@ -492,7 +491,6 @@ impl<'m, 'a> Loader<'m, 'a> {
             params: parameters,
             return_words: returns.len() as u32,
             local_bytes: (local.bytes as u32).next_multiple_of(16),
-            local_variables: local.named,
             first: 0,
         })
     }
@@ -501,7 +499,6 @@ impl<'m, 'a> Loader<'m, 'a> {
 #[derive(Default)]
 struct LocalLayout {
     bytes: u64,
-    named: Vec<(u32, u32, String)>,
 }
 
 impl LocalLayout {
@@ -512,7 +509,6 @@ impl LocalLayout {
             return Err(format!("local variable `{}` is too large", v.name));
         }
         self.bytes = at + size;
-        self.named.push((at as u32, size as u32, v.name.to_string()));
         Ok(at as u32)
     }
 }

@@ -147,8 +147,6 @@ pub struct Function {
     /// Words it returns.
     pub(crate) return_words: u32,
     pub(crate) local_bytes: u32,
-    /// Named local variables: offset, bytes, name.
-    pub(crate) local_variables: Vec<(u32, u32, String)>,
     /// First instruction number of this function when those of all functions are counted through.
     pub(crate) first: u32,
 }
