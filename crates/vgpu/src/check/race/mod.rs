@@ -291,7 +291,9 @@ impl BlockRaces {
 
     /// `bar.warp.sync`, once all lanes of the mask are there.
     pub fn warp_sync(&mut self, warp: u32, mask: u32) {
-        self.threads.sync_warp(warp as usize, mask);
+        if self.threads.sync_warp(warp as usize, mask) {
+            self.shared.on_block_barrier(self.threads.floor());
+        }
     }
 
     /// Lanes arrive at a block barrier; `waits` for `bar.sync` and `bar.red`, not for `bar.arrive`.

@@ -18,6 +18,34 @@ const LOOK: u32 = u32::MAX;
 /// Reads logged before they are entered all the same.
 const MAX_LOG: usize = 1 << 14;
 
+/// A line of 128 bytes: the latest times in it, to tell cheaply that nothing in it can race.
+#[derive(Clone, Copy, Debug, Default)]
+struct Line {
+    writes: u32,
+    reads: u32,
+    /// Floor at which a line marked `LOOK` was last looked through.
+    looked: u32,
+    /// The one warp with accesses since the last block-wide barrier, or `MANY`.
+    owner: u32,
+}
+
+const MANY: u32 = u32::MAX;
+
+impl Line {
+    /// Before an access by `warp`: up to which time everything in the line is ordered before it. That is the block's
+    /// floor, or what the warp has synchronised among itself if the line is its own.
+    #[inline(always)]
+    fn settled(&mut self, warp: u32, floor: u32, synced: u32) -> u32 {
+        if self.writes.max(self.reads) <= floor {
+            self.owner = warp;
+        } else if self.owner != warp {
+            self.owner = MANY;
+            return floor;
+        }
+        floor.max(synced)
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct LoggedRead {
     stamp: Stamp,
@@ -47,10 +75,7 @@ pub struct SharedShadow {
     /// writes of the same value do not race with each other but may with a later access. Two of them are kept; a
     /// later access that is ordered after both but not after a third goes unseen.
     also: Vec<Stamp>,
-    line_writes: Vec<u32>,
-    line_reads: Vec<u32>,
-    /// Floor at which a line marked `LOOK` was last looked through.
-    line_looked: Vec<u32>,
+    lines: Vec<Line>,
     log: Vec<LoggedRead>,
     scattered: Vec<[u32; 32]>,
     readers: Vec<Readers>,
@@ -68,9 +93,7 @@ impl Default for SharedShadow {
             bytes: 0,
             writes: Vec::new(),
             also: Vec::new(),
-            line_writes: Vec::new(),
-            line_reads: Vec::new(),
-            line_looked: Vec::new(),
+            lines: Vec::new(),
             log: Vec::new(),
             scattered: Vec::new(),
             readers: Vec::new(),
@@ -90,10 +113,8 @@ impl SharedShadow {
         self.writes.clear();
         self.writes.resize(granules, Stamp::NONE);
         self.also.clear();
-        for line in [&mut self.line_writes, &mut self.line_reads, &mut self.line_looked] {
-            line.clear();
-            line.resize(lines, 0);
-        }
+        self.lines.clear();
+        self.lines.resize(lines, Line::default());
         self.log.clear();
         self.scattered.clear();
         self.readers.clear();
@@ -145,7 +166,7 @@ impl SharedShadow {
     }
 
     #[inline(always)]
-    fn lines(&self, address: u32, bytes: u32) -> std::ops::RangeInclusive<usize> {
+    fn lines_of(&self, address: u32, bytes: u32) -> std::ops::RangeInclusive<usize> {
         let last = address.saturating_add(bytes.max(1) - 1).min(self.bytes.saturating_sub(1));
         (address.min(last) >> LINE) as usize..=(last >> LINE) as usize
     }
@@ -162,14 +183,14 @@ impl SharedShadow {
     /// for nothing costs a look, no more.
     #[inline(always)]
     fn each_line(&mut self, mask: u32, at: &[u64; 32], lay: &Lay, bytes: u32, mut each: impl FnMut(&mut Self, usize)) {
-        let span = self.lines(lay.min as u32, (lay.max - lay.min) as u32 + bytes);
+        let span = self.lines_of(lay.min as u32, (lay.max - lay.min) as u32 + bytes);
         if span.end() - span.start() < 8 {
             for line in span {
                 each(self, line);
             }
         } else {
             for l in lanes(mask) {
-                for line in self.lines(at[l] as u32, bytes) {
+                for line in self.lines_of(at[l] as u32, bytes) {
                     each(self, line);
                 }
             }
@@ -207,16 +228,22 @@ impl SharedShadow {
         self.fit_granule(lay, bytes, floor);
         let time = if stamp.is_agent() { LOOK } else { stamp.time() };
         self.agent_reads |= stamp.is_agent();
+        let (warp, synced) = (stamp.warp() as u32, threads.synced(stamp.warp()));
         let mut look = false;
         self.each_line(mask, at, lay, bytes, |shadow, line| {
-            look |= shadow.line_writes[line] > floor;
-            shadow.line_reads[line] = shadow.line_reads[line].max(time);
+            let line = &mut shadow.lines[line];
+            look |= line.writes > line.settled(warp, floor, synced);
+            line.reads = line.reads.max(time);
         });
         if look {
             self.check_reads(threads, mask, stamp, at, lay, bytes, out);
         }
         let place = if lay.shape == Shape::Scattered {
-            self.scattered.push(at.map(|a| a as u32));
+            let mut offsets = [0; 32];
+            for (offset, at) in offsets.iter_mut().zip(at) {
+                *offset = *at as u32;
+            }
+            self.scattered.push(offsets);
             self.scattered.len() as u32 - 1
         } else {
             lay.min as u32
@@ -283,10 +310,10 @@ impl SharedShadow {
 
     /// Unmarks lines whose asynchronous writes are behind a block-wide barrier.
     fn settle(&mut self, threads: &Threads, line: usize) {
-        if self.line_writes[line] != LOOK || self.line_looked[line] == threads.floor() {
+        if self.lines[line].writes != LOOK || self.lines[line].looked == threads.floor() {
             return;
         }
-        self.line_looked[line] = threads.floor();
+        self.lines[line].looked = threads.floor();
         let mut latest = 0;
         for g in self.granules((line as u32) << LINE, 1 << LINE) {
             for s in [self.writes[g], self.also.get(g).copied().unwrap_or_default()] {
@@ -297,7 +324,7 @@ impl SharedShadow {
                 }
             }
         }
-        self.line_writes[line] = latest;
+        self.lines[line].writes = latest;
     }
 
     /// Writes or atomics by the lanes of `mask`.
@@ -320,12 +347,17 @@ impl SharedShadow {
         self.fit_granule(lay, bytes, floor);
         let time = if stamp.is_agent() { LOOK } else { stamp.time() };
         let (mut written, mut read) = (false, false);
+        // A strong write does not stand for weaker ones it is ordered after, so it must look at them.
+        let synced = if stamp.strength() == Strength::Weak { threads.synced(stamp.warp()) } else { 0 };
+        let warp = stamp.warp() as u32;
         self.each_line(mask, at, lay, bytes, |shadow, line| {
-            written |= shadow.line_writes[line] > floor;
-            read |= shadow.line_reads[line] > floor;
-            shadow.line_writes[line] = shadow.line_writes[line].max(time);
+            let line = &mut shadow.lines[line];
+            let settled = line.settled(warp, floor, synced);
+            written |= line.writes > settled;
+            read |= line.reads > settled;
+            line.writes = line.writes.max(time);
             if time == LOOK {
-                shadow.line_looked[line] = floor;
+                line.looked = floor;
             }
         });
         if read {

@@ -340,9 +340,21 @@ impl Threads {
         known
     }
 
-    pub fn sync_warp(&mut self, warp: usize, mask: u32) {
+    /// Up to which time all lanes of a warp know each other.
+    #[inline(always)]
+    pub fn synced(&self, warp: usize) -> u32 {
+        self.warps[warp].synced
+    }
+
+    /// Synchronises lanes of a warp. True if they are all the block has.
+    pub fn sync_warp(&mut self, warp: usize, mask: u32) -> bool {
+        let alone = self.warps.iter().enumerate().all(|(i, w)| i == warp || w.live == 0);
         let w = &mut self.warps[warp];
         let live = w.live;
+        if alone && mask & live == live {
+            self.sync_block();
+            return true;
+        }
         if w.waited_news {
             let mut news = Known::default();
             news.own.learn_lanes(AGENTS + warp, mask, live, &w.waited);
@@ -381,6 +393,7 @@ impl Threads {
             }
         }
         self.tick(warp);
+        false
     }
 
     fn sync_block(&mut self) {
