@@ -96,6 +96,8 @@ impl Bounded {
     fn operands(&self, inputs: &[Column], index: usize) -> Vec<f64> {
         let read = |column: &Column| {
             let bits = column.values[index];
+            // The f64 forms are defined on the upper word alone.
+            let bits = if self.of == Of::F64 { bits & 0xffff_ffff_0000_0000 } else { bits };
             let value = self.of.value(if self.flushes && self.of == Of::F32 { flush(bits) } else { bits });
             let least = f64::exp2(f64::from(self.of.sizes().1));
             if self.flushes && value.abs() < least { 0f64.copysign(value) } else { value }
@@ -190,6 +192,12 @@ impl Judge for Bounded {
     }
 }
 
+/// `div.approx` is a product with the reciprocal, which is zero for divisors above 2^126.
+fn quotient(x: &[f64]) -> f64 {
+    let vanishes = x[1].abs() > f64::exp2(126.0) && x[1].is_finite();
+    if vanishes { x[0] * 0f64.copysign(x[1]) } else { x[0] / x[1] }
+}
+
 /// Where a function is interesting: uniform operands in these ranges, besides the usual ones.
 fn add_form(
     table: &mut Table,
@@ -244,7 +252,7 @@ pub fn add(table: &mut Table) {
         ("rsqrt.approx.f32", "rsqrt.approx.ftz.f32", 1, POSITIVE, |x| 1.0 / x[0].sqrt()),
         ("sin.approx.f32", "sin.approx.ftz.f32", 1, TURNS, |x| x[0].sin()),
         ("cos.approx.f32", "cos.approx.ftz.f32", 1, TURNS, |x| x[0].cos()),
-        ("div.approx.f32", "div.approx.ftz.f32", 2, QUOTIENT, |x| x[0] / x[1]),
+        ("div.approx.f32", "div.approx.ftz.f32", 2, QUOTIENT, quotient),
         ("div.full.f32", "div.full.ftz.f32", 2, QUOTIENT, |x| x[0] / x[1]),
     ];
     for (plain, flushing, sources, ranges, exact) in f32_forms {

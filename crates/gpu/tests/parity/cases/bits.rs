@@ -24,7 +24,7 @@ fn shifted_right_signed(x: &[u64], width: Width) -> u64 {
     (sign_extend(x[0], width) >> x[1].min(63)) as u64
 }
 
-/// Position and length are bytes; a field that reaches past the top is cut.
+/// Position and length, at most 255 each; a field that reaches past the top is cut.
 fn field(x: u64, position: u64, length: u64, width: Width) -> (u64, u64) {
     let (position, length) = (position & 0xff, length & 0xff);
     let bits = u64::from(width.bits());
@@ -125,8 +125,15 @@ fn fields(table: &mut Table) {
         let bits = width.bits();
         let small = (Kind::Small, Width::B32);
         let sources = [(Kind::Int, width), small, small];
-        form(table, &format!("bfe.u{bits}"), width, &sources, extract);
-        form(table, &format!("bfe.s{bits}"), width, &sources, extract_signed);
+        for (ty, operation) in [("u", extract as Operation), ("s", extract_signed)] {
+            let name = format!("bfe.{ty}{bits}");
+            table.add(&name.clone(), move || {
+                // The manual says that the low bytes count; 64-bit hardware looks at all of a position or length.
+                let open = move |x: &[u64]| width == Width::B64 && (x[1] > 255 || x[2] > 255);
+                let model = move |x: &[u64]| (!open(x)).then(|| operation(x, width));
+                exact(&name, width, &sources, Some(Box::new(model)))
+            });
+        }
         form(
             table,
             &format!("bfi.b{bits}"),

@@ -211,7 +211,13 @@ fn integers(table: &mut Table) {
                 let (Ty::Int(to_signed, to_bits), Ty::Int(from_signed, from_bits)) = (to, from) else {
                     continue;
                 };
-                if sat && to == from {
+                // PTX has `.sat` only where there is something to saturate.
+                let fits = match (to_signed, from_signed) {
+                    (true, false) => to_bits > from_bits,
+                    (false, true) => false,
+                    _ => to_bits >= from_bits,
+                };
+                if sat && fits {
                     continue;
                 }
                 form(table, if sat { ".sat" } else { "" }, to, from, move |x| {
@@ -236,6 +242,9 @@ fn integral(x: f64, mode: Mode) -> f64 {
 
 fn float_to_int(table: &mut Table, to: Ty, from: Ty) {
     let Ty::Int(signed, bits) = to else { return };
+    if from == Ty::Bf16 && bits == 8 {
+        return;
+    }
     for mode in Mode::ALL {
         for ftz in [false, true] {
             if ftz && from != Ty::F32 {
@@ -253,10 +262,12 @@ fn float_to_int(table: &mut Table, to: Ty, from: Ty) {
 
 fn int_to_float(table: &mut Table, to: Ty, from: Ty) {
     let Ty::Int(signed, bits) = from else { return };
+    if to == Ty::Bf16 && bits == 8 {
+        return;
+    }
     for mode in Mode::ALL {
         for sat in [false, true] {
-            let bf16_lacks = to == Ty::Bf16 && sat;
-            if bf16_lacks {
+            if sat && to == Ty::Bf16 {
                 continue;
             }
             let modifiers = format!(".{}{}", mode.suffix(), if sat { ".sat" } else { "" });
@@ -303,8 +314,8 @@ fn to_float(to: Ty, value: f64, mode: Mode) -> Option<u64> {
     })
 }
 
-fn saturated(to: Ty, value: f64) -> f64 {
-    let _ = to;
+/// To [0, 1]; NaN and -0 to +0.
+fn saturated(value: f64) -> f64 {
     if value.is_nan() { 0.0 } else { value.clamp(0.0, 1.0) + 0.0 }
 }
 
@@ -321,11 +332,11 @@ fn float_to_float(table: &mut Table, to: Ty, from: Ty) {
         let write =
             move |bits: Option<u64>| bits.map(|bits| if ftz && to == Ty::F32 { flush(bits) } else { bits });
         for sat in [false, true] {
-            if sat && to == Ty::Bf16 {
+            if sat && bf16 {
                 continue;
             }
             let saturates = if sat { ".sat" } else { "" };
-            let clamped = move |x: f64| if sat { saturated(to, x) } else { x };
+            let clamped = move |x: f64| if sat { saturated(x) } else { x };
             if to == from {
                 for mode in Mode::ALL {
                     if to == Ty::Bf16 {
@@ -345,12 +356,7 @@ fn float_to_float(table: &mut Table, to: Ty, from: Ty) {
                 });
             }
             if !exact {
-                let modes: &[Mode] = if to == Ty::Bf16 || to == Ty::F16 && from == Ty::F32 {
-                    &Mode::ALL[..]
-                } else {
-                    &Mode::ALL
-                };
-                for &mode in modes {
+                for mode in Mode::ALL {
                     let modifiers = format!(".{}{flushed}{saturates}", mode.suffix());
                     form(table, &modifiers, to, from, move |x| {
                         // f16 results of flushed sources: hardware does not flush, only .rm and .rp show it.
