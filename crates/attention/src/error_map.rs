@@ -1,0 +1,329 @@
+//! Where an answer is wrong: a picture of the worst head, and the pattern of rows and columns in words. A kernel's
+//! author reads a fault off it: one tile, every eighth column, the rows after the diagonal.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use crate::metrics::Tolerance;
+use crate::oracle::Reference;
+use crate::problem::Dtype;
+use crate::tensor::Tensor;
+
+/// How wrong the worst element of a cell is, mildest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// The oracle did not compute any element of it.
+    NotCompared,
+    /// The error is rounding.
+    Right,
+    /// More than rounding explains, within the element-wise tolerance.
+    Off,
+    /// Beyond the element-wise tolerance.
+    Wrong,
+    /// Infinite, or a NaN.
+    NotFinite,
+    /// Still the poison from before the launch.
+    Unwritten,
+}
+
+impl Level {
+    pub fn symbol(self) -> char {
+        match self {
+            Level::NotCompared => ' ',
+            Level::Right => '.',
+            Level::Off => 'o',
+            Level::Wrong => '#',
+            Level::NotFinite => '!',
+            Level::Unwritten => '?',
+        }
+    }
+}
+
+/// The largest picture, in cells either way.
+pub const CELLS: usize = 16;
+
+/// A picture of one head and a description of all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ErrorMap {
+    /// The head with the most wrong elements.
+    pub batch: usize,
+    pub head: usize,
+    pub rows_per_cell: usize,
+    pub columns_per_cell: usize,
+    /// From the first query down, from the first column right.
+    pub cells: Vec<Vec<Level>>,
+    /// Which heads, query tiles, queries and columns are wrong.
+    pub notes: Vec<String>,
+}
+
+/// Draws the errors of an answer; `None` if there are none. `tile` is the height of the kernel's query tiles, if it is
+/// known.
+pub fn draw(
+    reference: &Reference,
+    output: &Tensor,
+    tolerance: Tolerance,
+    tile: Option<usize>,
+) -> Option<ErrorMap> {
+    let problem = &reference.problem;
+    let errors = Errors::collect(reference, output, tolerance);
+    let worst = (0..errors.per_head.len()).max_by_key(|&head| (errors.per_head[head], usize::MAX - head))?;
+    if errors.per_head[worst] == 0 {
+        return None;
+    }
+    let rows_per_cell = problem.seq_q.div_ceil(CELLS);
+    let columns_per_cell = problem.head_dim.div_ceil(CELLS);
+    let mut cells = vec![
+        vec![Level::NotCompared; problem.head_dim.div_ceil(columns_per_cell)];
+        problem.seq_q.div_ceil(rows_per_cell)
+    ];
+    let (batch, head) = (worst / problem.heads, worst % problem.heads);
+    errors.of_head(worst, |query, column, level| {
+        let cell = &mut cells[query / rows_per_cell][column / columns_per_cell];
+        *cell = level.max(*cell);
+    });
+
+    let mut notes = vec![format!(
+        "heads: {}",
+        describe(&errors.wrong_heads(), errors.per_head.len(), "of all batch entries, in order")
+    )];
+    if let Some(tile) = tile.filter(|&tile| tile > 0) {
+        let tiles: BTreeSet<usize> = errors.queries.iter().map(|query| query / tile).collect();
+        let count = problem.seq_q.div_ceil(tile);
+        notes.push(format!("query tiles of {tile}: {}", describe(&tiles, count, "")));
+    }
+    notes.push(format!("queries: {}", describe(&errors.queries, problem.seq_q, "")));
+    notes.push(format!("columns: {}", describe(&errors.columns, problem.head_dim, "")));
+    let masked = |&query: &usize| problem.visible_keys(query) == 0;
+    if errors.queries.iter().all(masked) {
+        notes.push("only rows that see no key at all are wrong".to_owned());
+    }
+    Some(ErrorMap { batch, head, rows_per_cell, columns_per_cell, cells, notes })
+}
+
+/// The level of every element, and where those are that are not right.
+struct Errors {
+    levels: Vec<Level>,
+    /// Elements of a head.
+    head_elements: usize,
+    head_dim: usize,
+    /// How many elements of each head are wrong.
+    per_head: Vec<usize>,
+    queries: BTreeSet<usize>,
+    columns: BTreeSet<usize>,
+}
+
+impl Errors {
+    fn collect(reference: &Reference, output: &Tensor, tolerance: Tolerance) -> Self {
+        let problem = &reference.problem;
+        let data = output.decode().data;
+        let noise = noise(reference, tolerance);
+        let mut levels = vec![Level::NotCompared; data.len()];
+        for (row, wanted, _) in reference.iter() {
+            let first = row.index(problem) * problem.head_dim;
+            for (column, &wanted) in wanted.iter().enumerate() {
+                let error = (f64::from(data[first + column]) - wanted).abs();
+                levels[first + column] = if error <= noise {
+                    Level::Right
+                } else if error <= tolerance.allowed(wanted) {
+                    Level::Off
+                } else {
+                    Level::Wrong
+                };
+            }
+        }
+        // Holes show without an oracle, so they are looked for everywhere.
+        for (index, level) in levels.iter_mut().enumerate().filter(|(index, _)| !data[*index].is_finite()) {
+            *level = if output.is_poison(index) { Level::Unwritten } else { Level::NotFinite };
+        }
+        let head_elements = output.shape.head_elements();
+        let mut errors = Errors {
+            levels,
+            head_elements,
+            head_dim: problem.head_dim,
+            per_head: vec![0; output.shape.all_heads()],
+            queries: BTreeSet::new(),
+            columns: BTreeSet::new(),
+        };
+        for (index, _) in errors.levels.iter().enumerate().filter(|(_, level)| **level > Level::Right) {
+            errors.per_head[index / head_elements] += 1;
+            errors.queries.insert(index % head_elements / problem.head_dim);
+            errors.columns.insert(index % problem.head_dim);
+        }
+        errors
+    }
+
+    fn of_head(&self, head: usize, mut visit: impl FnMut(usize, usize, Level)) {
+        let levels = &self.levels[head * self.head_elements..][..self.head_elements];
+        for (index, &level) in levels.iter().enumerate() {
+            visit(index / self.head_dim, index % self.head_dim, level);
+        }
+    }
+
+    fn wrong_heads(&self) -> BTreeSet<usize> {
+        (0..self.per_head.len()).filter(|&head| self.per_head[head] > 0).collect()
+    }
+}
+
+/// An error that rounding explains: some times what the L2 tolerance allows an element on average, and a step of the
+/// output format where that is more.
+fn noise(reference: &Reference, tolerance: Tolerance) -> f64 {
+    const TIMES: f64 = 8.0;
+    let square: f64 = reference.output.iter().map(|x| x * x).sum();
+    let average = (square / reference.output.len().max(1) as f64).sqrt();
+    let step = match reference.problem.dtype.output() {
+        Dtype::Bf16 => 0.0,
+        Dtype::Fp16 | Dtype::E4m3 => 2.0_f64.powi(-24),
+    };
+    (TIMES * tolerance.l2 * average).max(step)
+}
+
+/// A set of indices in as few words as it takes: all, some ranges, those with certain remainders, or how many.
+fn describe(set: &BTreeSet<usize>, extent: usize, of_what: &str) -> String {
+    const RANGES: usize = 4;
+    let of_what = if of_what.is_empty() { String::new() } else { format!(" ({of_what})") };
+    if set.len() == extent {
+        return format!("all {extent}{of_what}");
+    }
+    let ranges = ranges(set);
+    if ranges.len() <= RANGES {
+        return format!("only {} of 0-{}{of_what}", words(&ranges), extent - 1);
+    }
+    for modulus in [2, 4, 8, 16, 32, 64, 128] {
+        let remainders: BTreeSet<usize> = set.iter().map(|index| index % modulus).collect();
+        let same = (0..extent).filter(|index| remainders.contains(&(index % modulus))).count() == set.len();
+        if same && extent >= 2 * modulus {
+            return format!(
+                "every index with remainder {} modulo {modulus}{of_what}",
+                words(&self::ranges(&remainders))
+            );
+        }
+    }
+    format!("{} of {extent}, between {} and {}{of_what}", set.len(), ranges[0].0, ranges[ranges.len() - 1].1)
+}
+
+/// `3, 8-15`
+fn words(ranges: &[(usize, usize)]) -> String {
+    let words = ranges.iter().map(|&(first, last)| match last - first {
+        0 => first.to_string(),
+        _ => format!("{first}-{last}"),
+    });
+    words.collect::<Vec<_>>().join(", ")
+}
+
+/// The set as runs of neighbours, first and last.
+fn ranges(set: &BTreeSet<usize>) -> Vec<(usize, usize)> {
+    let mut ranges: Vec<(usize, usize)> = Vec::new();
+    for &index in set {
+        match ranges.last_mut() {
+            Some((_, last)) if *last + 1 == index => *last = index,
+            _ => ranges.push((index, index)),
+        }
+    }
+    ranges
+}
+
+impl fmt::Display for ErrorMap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plural =
+            |count: usize, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
+        writeln!(
+            f,
+            "batch {}, head {}; a cell is {} by {}; . right, o off, # wrong, ! not finite, ? unwritten",
+            self.batch,
+            self.head,
+            plural(self.rows_per_cell, "query").replace("querys", "queries"),
+            plural(self.columns_per_cell, "column"),
+        )?;
+        for (index, row) in self.cells.iter().enumerate() {
+            let symbols: String = row.iter().map(|level| level.symbol()).collect();
+            writeln!(f, "{:>6} {symbols}", index * self.rows_per_cell)?;
+        }
+        for (index, note) in self.notes.iter().enumerate() {
+            write!(f, "{}{note}", if index == 0 { "" } else { "\n" })?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inputs::{Class, Inputs};
+    use crate::metrics::Weights;
+    use crate::oracle::{self, Rows};
+    use crate::problem::Problem;
+    use crate::tensor::{Layout, Values};
+
+    fn solved() -> (Reference, Values) {
+        let problem = Problem::new(1, 2, 80, 64, Dtype::Fp16);
+        let inputs = Inputs::generate(&problem, Class::Normal, 1).encode(Dtype::Fp16, Layout::Bhsd).decode();
+        let reference = oracle::attention(&problem, &inputs, Rows::all(&problem));
+        let data = reference.output.iter().map(|&x| x as f32).collect();
+        (reference, Values { shape: problem.query_shape(), data, scales: None })
+    }
+
+    fn map(change: impl Fn(usize, usize, usize, &mut f32)) -> Option<ErrorMap> {
+        let (reference, mut values) = solved();
+        for (index, x) in values.data.iter_mut().enumerate() {
+            change(index / (80 * 64), index / 64 % 80, index % 64, x);
+        }
+        let output = Tensor::encode(&values, Dtype::Fp16, Layout::Bhsd);
+        draw(&reference, &output, Tolerance::of(Dtype::Fp16, Weights::Half), Some(32))
+    }
+
+    #[test]
+    fn a_right_answer_has_no_map() {
+        assert_eq!(map(|_, _, _, _| ()), None);
+    }
+
+    #[test]
+    fn a_wrong_tile_shows_as_a_block() {
+        let map = map(|head, query, column, x| {
+            if head == 1 && (32..64).contains(&query) && column < 16 {
+                *x += 1.0;
+            }
+        })
+        .expect("wrong");
+        assert_eq!((map.head, map.rows_per_cell, map.columns_per_cell), (1, 5, 4));
+        let text = map.to_string();
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(
+            lines[1].ends_with("................") && lines[9].ends_with("    40 ####............"),
+            "{text}"
+        );
+        assert_eq!(
+            map.notes,
+            [
+                "heads: only 1 of 0-1 (of all batch entries, in order)",
+                "query tiles of 32: only 1 of 0-2",
+                "queries: only 32-63 of 0-79",
+                "columns: only 0-15 of 0-63"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_periodic_fault_is_described_by_its_period() {
+        let map = map(|_, _, column, x| {
+            if column % 8 >= 6 {
+                *x += 1.0;
+            }
+        })
+        .expect("wrong");
+        assert_eq!(map.notes[3], "columns: every index with remainder 6-7 modulo 8");
+        assert_eq!(map.notes[0], "heads: all 2 (of all batch entries, in order)");
+    }
+
+    #[test]
+    fn holes_have_symbols_of_their_own() {
+        let (reference, mut values) = solved();
+        values.data[0] = f32::NAN;
+        values.data[64 * 79 + 63] = 5.0;
+        let mut output = Tensor::encode(&values, Dtype::Fp16, Layout::Bhsd);
+        output.bytes[64..68].copy_from_slice(&crate::tensor::poison(4));
+        let map = draw(&reference, &output, Tolerance::of(Dtype::Fp16, Weights::Half), None).expect("wrong");
+        let text = map.to_string();
+        assert!(text.lines().nth(1).is_some_and(|line| line.ends_with(" !.......?.......")), "{text}");
+        assert!(text.lines().nth(16).is_some_and(|line| line.ends_with("...#")), "{text}");
+    }
+}

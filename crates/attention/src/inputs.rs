@@ -1,0 +1,238 @@
+//! Inputs: Q, K and V from a seed, by class. Each class is there for a fault that others let through.
+
+use std::fmt;
+use std::str::FromStr;
+
+use gpu::launch::Random;
+use serde::{Deserialize, Serialize};
+
+use crate::problem::{Dtype, Problem};
+use crate::quantise;
+use crate::tensor::{Layout, Shape, Tensor, Values};
+
+/// What the numbers are like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Class {
+    /// Mean 0, variance 1: what benchmarks and papers use.
+    Normal,
+    /// Even over [-1, 1).
+    Uniform,
+    /// All zero: equal weights, zero output; divisions by a zero maximum show.
+    Zeros,
+    /// One element per row, 16 in Q and K and 1 in V: a query attends to the keys with its own column and to nothing
+    /// else, so a column or a key in the wrong place is a wrong answer, not a small error.
+    OneHot,
+    /// Every element of a tensor alike: the answer is V, whatever the weights; a sum of weights that is not 1 shows.
+    Constant,
+    /// Normal times 1e-4: below fp16's normal numbers, where flushing to zero shows.
+    Tiny,
+    /// Normal times 60: scores in the thousands, where a softmax without its maximum overflows.
+    Large,
+    /// Normal with one element in 500 times 64: one key takes a row over, late or early, and rescaling shows.
+    Outliers,
+    /// Normal with every other element a zero of either sign: codes 0x80 and 0x8000 must be zeros.
+    SignedZeros,
+}
+
+impl Class {
+    pub const ALL: [Class; 9] = [
+        Class::Normal,
+        Class::Uniform,
+        Class::Zeros,
+        Class::OneHot,
+        Class::Constant,
+        Class::Tiny,
+        Class::Large,
+        Class::Outliers,
+        Class::SignedZeros,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Class::Normal => "normal",
+            Class::Uniform => "uniform",
+            Class::Zeros => "zeros",
+            Class::OneHot => "one-hot",
+            Class::Constant => "constant",
+            Class::Tiny => "tiny",
+            Class::Large => "large",
+            Class::Outliers => "outliers",
+            Class::SignedZeros => "signed-zeros",
+        }
+    }
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// There is no such class of inputs.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{name}` is not a class of inputs: one of {known}", known = Class::ALL.map(Class::name).join(", "))]
+pub struct UnknownClass {
+    pub name: String,
+}
+
+impl FromStr for Class {
+    type Err = UnknownClass;
+
+    fn from_str(text: &str) -> Result<Self, UnknownClass> {
+        let found = Class::ALL.into_iter().find(|class| class.name() == text);
+        found.ok_or_else(|| UnknownClass { name: text.to_owned() })
+    }
+}
+
+/// Q, K and V as numbers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Inputs {
+    pub q: Values,
+    pub k: Values,
+    pub v: Values,
+}
+
+impl Inputs {
+    /// The inputs of a problem, the same for the same class and seed everywhere. They do not depend on the dtype:
+    /// formats are compared on the same numbers.
+    pub fn generate(problem: &Problem, class: Class, seed: u64) -> Self {
+        // A stream for each tensor, so that a longer Q does not shift K.
+        let mut seeds = Random::new(seed);
+        let mut stream = || Random::new(seeds.bits());
+        Inputs {
+            q: generate(class, Role::Scores, problem.query_shape(), stream()),
+            k: generate(class, Role::Scores, problem.key_shape(), stream()),
+            v: generate(class, Role::Values, problem.key_shape(), stream()),
+        }
+    }
+
+    /// As kernels read them: rounded to fp16 or bf16, or quantised to E4M3 with a scale per head.
+    pub fn encode(&self, dtype: Dtype, layout: Layout) -> Encoded {
+        let encode = |values: &Values| match dtype {
+            Dtype::Fp16 | Dtype::Bf16 => Tensor::encode(values, dtype, layout),
+            Dtype::E4m3 => Tensor::encode(&quantise::scaled(values), dtype, layout),
+        };
+        Encoded { q: encode(&self.q), k: encode(&self.k), v: encode(&self.v) }
+    }
+}
+
+/// Q, K and V as they lie in memory.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Encoded {
+    pub q: Tensor,
+    pub k: Tensor,
+    pub v: Tensor,
+}
+
+impl Encoded {
+    /// The numbers the kernel sees, exactly: what its answer is judged by.
+    pub fn decode(&self) -> Inputs {
+        Inputs { q: self.q.decode(), k: self.k.decode(), v: self.v.decode() }
+    }
+}
+
+/// What a tensor is for: Q and K make scores, V is what they weigh.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Scores,
+    Values,
+}
+
+fn generate(class: Class, role: Role, shape: Shape, mut random: Random) -> Values {
+    const OUTLIERS: f64 = 1.0 / 500.0;
+    let mut data = vec![0.0; shape.elements()];
+    let mut each = |number: &mut dyn FnMut(&mut Random) -> f64| {
+        for element in &mut data {
+            *element = number(&mut random) as f32;
+        }
+    };
+    match class {
+        Class::Normal => each(&mut |random| random.normal()),
+        Class::Uniform => each(&mut |random| 2.0 * random.uniform() - 1.0),
+        Class::Zeros => {}
+        Class::Tiny => each(&mut |random| 1e-4 * random.normal()),
+        Class::Large => each(&mut |random| 60.0 * random.normal()),
+        Class::Outliers => each(&mut |random| {
+            let factor = if random.uniform() < OUTLIERS { 64.0 } else { 1.0 };
+            factor * random.normal()
+        }),
+        Class::SignedZeros => each(&mut |random| {
+            let (draw, number) = (random.uniform(), random.normal());
+            if draw < 0.25 {
+                0.0
+            } else if draw < 0.5 {
+                -0.0
+            } else {
+                number
+            }
+        }),
+        Class::Constant => {
+            // Eighths up to 2 either way, never 0: exact in every format.
+            let magnitude = random.integer(1, 17) as f32 / 8.0;
+            data.fill(if random.uniform() < 0.5 { -magnitude } else { magnitude });
+        }
+        Class::OneHot => {
+            let peak = if role == Role::Scores { 16.0 } else { 1.0 };
+            for row in data.chunks_exact_mut(shape.head_dim) {
+                row[random.integer(0, shape.head_dim as i64) as usize] = peak;
+            }
+        }
+    }
+    Values { shape, data, scales: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem() -> Problem {
+        "b2h4kv2sq33sk65d64-e4m3".parse().expect("a right name")
+    }
+
+    #[test]
+    fn inputs_depend_on_the_seed_and_nothing_else() {
+        let normal = |seed| Inputs::generate(&problem(), Class::Normal, seed);
+        assert_eq!(normal(1), normal(1));
+        assert_ne!(normal(1).q, normal(2).q);
+        assert_ne!(normal(1).k.data, normal(1).v.data);
+        // A longer Q leaves K and V as they were.
+        let longer = Problem { seq_q: 100, ..problem() };
+        assert_eq!(Inputs::generate(&longer, Class::Normal, 1).k, normal(1).k);
+    }
+
+    #[test]
+    fn classes_are_what_they_say() {
+        let of = |class| Inputs::generate(&problem(), class, 3);
+        let largest = |values: &Values| values.data.iter().fold(0.0_f32, |m, x| m.max(x.abs()));
+        assert!(largest(&of(Class::Uniform).q) <= 1.0);
+        assert_eq!(largest(&of(Class::Zeros).v), 0.0);
+        assert!(largest(&of(Class::Tiny).k) < 1e-3);
+        assert!(largest(&of(Class::Large).k) > 120.0);
+        assert!(largest(&of(Class::Outliers).k) > 30.0);
+        let constant = of(Class::Constant).q.data;
+        assert!(constant[0] != 0.0 && constant.iter().all(|&x| x == constant[0]));
+        for row in of(Class::OneHot).q.data.chunks_exact(64) {
+            assert_eq!(row.iter().filter(|&&x| x != 0.0).collect::<Vec<_>>(), [&16.0]);
+        }
+        let zeros = of(Class::SignedZeros).v.data;
+        let signs = |sign: bool| zeros.iter().filter(|x| **x == 0.0 && x.is_sign_negative() == sign).count();
+        assert!(signs(true) * 5 > zeros.len() && signs(false) * 5 > zeros.len());
+        for class in Class::ALL {
+            assert_eq!(class.name().parse(), Ok(class));
+        }
+    }
+
+    #[test]
+    fn a_zero_keeps_its_sign_through_every_format() {
+        let inputs = Inputs::generate(&problem(), Class::SignedZeros, 3);
+        for dtype in Dtype::ALL {
+            let decoded = inputs.encode(dtype, Layout::Bhsd).decode();
+            for (before, after) in
+                inputs.q.data.iter().zip(&decoded.q.data).filter(|(before, _)| **before == 0.0)
+            {
+                assert_eq!(before.to_bits(), after.to_bits(), "{dtype}");
+            }
+        }
+    }
+}

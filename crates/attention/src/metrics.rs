@@ -1,0 +1,432 @@
+//! How far an answer is from the oracle's, and whether that is acceptable.
+//!
+//! The gate, in this order: every element is written and finite; element-wise `|o - ref| <= atol + rtol * |ref|`; and
+//! the L2 norm of the error against that of the reference. The first alone would pass any answer of small numbers (atol
+//! is 1e-2, attention averages), the second alone one wrong row among thousands.
+//!
+//! # The resolution of the output format
+//!
+//! A correctly rounded fp16 output is within 2^-11 of the exact one, relatively, as long as it is a normal number.
+//! Below 6.1e-5 fp16's steps stop shrinking (2^-24), and rounding alone can cost any share of the number: inputs of
+//! class `tiny` give outputs around 1e-6, whose best fp16 approximation has a relative L2 error of 1e-2, ten times the
+//! bound. Widening the bound would hide real faults everywhere else, a floor under the denominator would make the
+//! reported error a fiction. So the L2 gate is on the absolute error, and allows beside `l2 * |ref|` exactly what
+//! rounding may cost in the worst case: half a subnormal step for each element whose reference lies strictly between
+//! zero and the least normal number. A perfect kernel always passes; a kernel that flushes subnormals to zero, or drops
+//! a tile, has errors of many steps and fails. Zeros get no allowance: they are representable. The reported error stays
+//! the plain ratio, and the number of elements that had an allowance stands beside it.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::oracle::{Reference, Row};
+use crate::problem::Dtype;
+use crate::tensor::Tensor;
+
+/// How the kernel multiplies P by V, which decides how much rounding is honest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Weights {
+    /// Weights in fp16, bf16 or fp32; FP8 values decoded to fp16.
+    #[default]
+    Half,
+    /// Weights rounded to FP8 too.
+    Fp8,
+}
+
+/// What is acceptable.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Tolerance {
+    pub atol: f64,
+    pub rtol: f64,
+    /// Of the error's L2 norm to the reference's.
+    pub l2: f64,
+}
+
+impl Tolerance {
+    pub fn of(dtype: Dtype, weights: Weights) -> Self {
+        let l2 = match (dtype, weights) {
+            (Dtype::Fp16, _) => 1e-3,
+            (Dtype::Bf16, _) => 8e-3,
+            (Dtype::E4m3, Weights::Half) => 2e-3,
+            (Dtype::E4m3, Weights::Fp8) => 3e-2,
+        };
+        // An FP8 weight is off by up to 2^-4 of itself, and few keys average little of it away.
+        let element = if (dtype, weights) == (Dtype::E4m3, Weights::Fp8) { 6.25e-2 } else { 1e-2 };
+        Tolerance { atol: element, rtol: element, l2 }
+    }
+
+    /// The largest error allowed where the reference is `wanted`.
+    pub fn allowed(&self, wanted: f64) -> f64 {
+        self.atol + self.rtol * wanted.abs()
+    }
+}
+
+/// The log-sum-exp's absolute and relative tolerance: fp32 sums of products, so the error grows with the scores.
+const LSE: (f64, f64) = (1e-3, 1e-5);
+
+/// An element of the output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Place {
+    pub row: Row,
+    pub column: usize,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Row { batch, head, query } = self.row;
+        write!(f, "[batch {batch}, head {head}, query {query}, column {}]", self.column)
+    }
+}
+
+/// One element and what it should have been.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Element {
+    pub place: Place,
+    pub got: f64,
+    pub wanted: f64,
+}
+
+impl Element {
+    pub fn error(&self) -> f64 {
+        (self.got - self.wanted).abs()
+    }
+}
+
+/// Why an answer is not acceptable.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+pub enum Failure {
+    #[error("{count} elements were never written, the first at {first}")]
+    Unwritten { count: usize, first: Place },
+    #[error("{count} elements are not finite, the first at {first} ({value})")]
+    NonFinite { count: usize, first: Place, value: f64 },
+    #[error("every element is {value}: a constant answer to inputs that have another")]
+    Constant { value: f64 },
+    #[error("{count} elements are beyond the tolerance, the worst at {}: {} instead of {}", worst.place, worst.got, worst.wanted)]
+    Elements { count: usize, worst: Element },
+    #[error("relative L2 error {error:.2e}, {limit:.2e} allowed")]
+    L2 { error: f64, limit: f64 },
+    #[error("the log-sum-exp of {count} rows is wrong, the worst at batch {}, head {}, query {}: {got} instead of {wanted}", worst.batch, worst.head, worst.query)]
+    Lse { count: usize, worst: Row, got: f64, wanted: f64 },
+}
+
+/// An answer held against the oracle's.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Comparison {
+    /// How many elements were compared; fewer than there are where the oracle sampled rows.
+    pub elements: usize,
+    /// The largest absolute error.
+    pub worst: Option<Element>,
+    /// `|o - ref| / |ref|` in L2: 0 for no error, infinite where the reference is zero or the answer not finite.
+    pub relative_l2: f64,
+    /// What it may be: the tolerance, and what the format cannot resolve (see the module's notes).
+    pub relative_l2_limit: f64,
+    /// Elements whose reference is below the output format's normal numbers.
+    pub below_normal: usize,
+    /// Empty: acceptable.
+    pub failures: Vec<Failure>,
+}
+
+impl Comparison {
+    pub fn passed(&self) -> bool {
+        self.failures.is_empty()
+    }
+}
+
+/// Where the output format's steps stop shrinking, and how large they are from there down.
+fn least_normal_and_step(dtype: Dtype) -> (f64, f64) {
+    let power = |exponent: i32| 2.0_f64.powi(exponent);
+    match dtype.output() {
+        Dtype::Fp16 | Dtype::E4m3 => (power(-14), power(-24)),
+        Dtype::Bf16 => (power(-126), power(-133)),
+    }
+}
+
+/// Holds a kernel's output, and its LSE where it gave one, against the oracle's answer.
+pub fn compare(
+    reference: &Reference,
+    output: &Tensor,
+    lse: Option<&[f32]>,
+    tolerance: Tolerance,
+) -> Comparison {
+    let problem = &reference.problem;
+    let decoded = output.decode();
+    let mut failures = holes(reference, output, &decoded.data);
+    let finite = failures.is_empty();
+
+    let (least_normal, step) = least_normal_and_step(problem.dtype);
+    let (mut error_square, mut reference_square) = (0.0, 0.0);
+    let (mut beyond, mut below_normal) = (0, 0);
+    let mut worst: Option<Element> = None;
+    let mut worst_beyond: Option<(f64, Element)> = None;
+    for (row, wanted_row, _) in reference.iter() {
+        let got_row = &decoded.data[row.index(problem) * problem.head_dim..][..problem.head_dim];
+        for (column, (&got, &wanted)) in got_row.iter().zip(wanted_row).enumerate() {
+            let element = Element { place: Place { row, column }, got: f64::from(got), wanted };
+            let error = element.error();
+            error_square += error * error;
+            reference_square += wanted * wanted;
+            below_normal += usize::from(wanted != 0.0 && wanted.abs() < least_normal);
+            if worst.is_none_or(|worst| error > worst.error()) {
+                worst = Some(element);
+            }
+            let share = error / tolerance.allowed(wanted);
+            // Written so that a NaN, which compares as false, is beyond.
+            if !(share <= 1.0) {
+                beyond += 1;
+                if worst_beyond.is_none_or(|(before, _)| share > before) {
+                    worst_beyond = Some((share, element));
+                }
+            }
+        }
+    }
+
+    let (error_norm, reference_norm) = (error_square.sqrt(), reference_square.sqrt());
+    let unresolved = step / 2.0 * (below_normal as f64).sqrt();
+    let limit = tolerance.l2 * reference_norm + unresolved;
+    let ratio = |norm: f64| if norm == 0.0 { 0.0 } else { norm / reference_norm };
+    let (relative_l2, relative_l2_limit) = (ratio(error_norm), ratio(limit));
+    if finite {
+        if let Some((_, worst)) = worst_beyond {
+            failures.push(Failure::Elements { count: beyond, worst });
+        }
+        if !(error_norm <= limit) {
+            failures.push(Failure::L2 { error: relative_l2, limit: relative_l2_limit });
+        }
+        if !failures.is_empty()
+            && let Some(value) = only_value(&decoded.data)
+            && reference.output.iter().any(|x| *x != reference.output[0])
+        {
+            failures.insert(0, Failure::Constant { value });
+        }
+    }
+    failures.extend(lse.and_then(|lse| compare_lse(reference, lse)));
+    Comparison {
+        elements: reference.output.len(),
+        worst,
+        relative_l2: if finite { relative_l2 } else { f64::INFINITY },
+        relative_l2_limit,
+        below_normal,
+        failures,
+    }
+}
+
+/// Elements that were not written or are not finite, over the whole output, sampled or not.
+fn holes(reference: &Reference, output: &Tensor, decoded: &[f32]) -> Vec<Failure> {
+    let shape = output.shape;
+    let place = |index: usize| {
+        let (row, column) = (index / shape.head_dim, index % shape.head_dim);
+        let (all_head, query) = (row / shape.seq, row % shape.seq);
+        let row = Row { batch: all_head / shape.heads, head: all_head % shape.heads, query };
+        Place { row, column }
+    };
+    debug_assert_eq!(shape, reference.problem.query_shape());
+    let holes = decoded.iter().enumerate().filter(|(_, value)| !value.is_finite()).map(|(index, _)| index);
+    let (unwritten, wrong): (Vec<usize>, Vec<usize>) = holes.partition(|&index| output.is_poison(index));
+    let mut failures = Vec::new();
+    if let Some(&first) = unwritten.first() {
+        failures.push(Failure::Unwritten { count: unwritten.len(), first: place(first) });
+    }
+    if let Some(&first) = wrong.first() {
+        let value = f64::from(decoded[first]);
+        failures.push(Failure::NonFinite { count: wrong.len(), first: place(first), value });
+    }
+    failures
+}
+
+/// The value all elements have, if they have one and are several.
+fn only_value(data: &[f32]) -> Option<f64> {
+    let (first, rest) = data.split_first()?;
+    (!rest.is_empty() && rest.iter().all(|x| x == first)).then(|| f64::from(*first))
+}
+
+fn compare_lse(reference: &Reference, lse: &[f32]) -> Option<Failure> {
+    let (atol, rtol) = LSE;
+    let mut count = 0;
+    let mut worst: Option<(f64, Row, f64, f64)> = None;
+    for (row, _, wanted) in reference.iter() {
+        let got = f64::from(lse[row.index(&reference.problem)]);
+        if got == wanted {
+            continue; // -inf for -inf, too
+        }
+        let share = (got - wanted).abs() / (atol + rtol * wanted.abs());
+        if !(share <= 1.0) {
+            count += 1;
+            if worst.is_none_or(|(before, ..)| share > before) {
+                worst = Some((share, row, got, wanted));
+            }
+        }
+    }
+    worst.map(|(_, worst, got, wanted)| Failure::Lse { count, worst, got, wanted })
+}
+
+/// The two errors of an FP8 answer, never mixed: one is the kernel's, one the format's.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Fp8Errors {
+    /// The kernel against the oracle on the decoded inputs, relative L2.
+    pub kernel: f64,
+    /// The oracle on the decoded inputs against the oracle on the original ones, relative L2.
+    pub quantisation: f64,
+}
+
+impl Fp8Errors {
+    /// `decoded` and `original` are the oracle's answers for the same rows.
+    pub fn of(comparison: &Comparison, decoded: &Reference, original: &Reference) -> Self {
+        let quantisation = relative_l2(&decoded.output, &original.output);
+        Fp8Errors { kernel: comparison.relative_l2, quantisation }
+    }
+}
+
+/// `|a - b| / |b|`: 0 where they are equal, infinite where only b is zero.
+pub fn relative_l2(a: &[f64], b: &[f64]) -> f64 {
+    let error: f64 = a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum();
+    let norm: f64 = b.iter().map(|b| b * b).sum();
+    if error == 0.0 { 0.0 } else { (error / norm).sqrt() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inputs::{Class, Inputs};
+    use crate::oracle::{self, Rows};
+    use crate::problem::{Mask, Problem};
+    use crate::tensor::{Layout, Values};
+
+    fn solved(problem: Problem, class: Class) -> (Reference, Tensor, Vec<f32>) {
+        let inputs = Inputs::generate(&problem, class, 1).encode(problem.dtype, Layout::Bhsd).decode();
+        let reference = oracle::attention(&problem, &inputs, Rows::all(&problem));
+        let data = reference.output.iter().map(|&x| x as f32).collect();
+        let values = Values { shape: problem.query_shape(), data, scales: None };
+        let output = Tensor::encode(&values, problem.dtype.output(), Layout::Bshd);
+        let lse = reference.lse.iter().map(|&x| x as f32).collect();
+        (reference, output, lse)
+    }
+
+    fn change(output: &Tensor, change: impl Fn(usize, &mut f32)) -> Tensor {
+        let mut values = output.decode();
+        values.data.iter_mut().enumerate().for_each(|(index, x)| change(index, x));
+        Tensor::encode(&values, output.dtype, output.layout)
+    }
+
+    fn problem() -> Problem {
+        Problem::new(1, 2, 70, 64, Dtype::Fp16).with_mask(Mask::Causal)
+    }
+
+    fn failures(reference: &Reference, output: &Tensor) -> Vec<Failure> {
+        let tolerance = Tolerance::of(reference.problem.dtype, Weights::Half);
+        compare(reference, output, None, tolerance).failures
+    }
+
+    #[test]
+    fn the_rounded_right_answer_passes_in_every_class_and_type() {
+        for dtype in Dtype::ALL {
+            for class in Class::ALL {
+                let (reference, output, lse) = solved(problem().with_dtype(dtype), class);
+                let tolerance = Tolerance::of(dtype, Weights::Half);
+                let comparison = compare(&reference, &output, Some(&lse), tolerance);
+                assert!(comparison.passed(), "{dtype} {class}: {:?}", comparison.failures);
+            }
+        }
+    }
+
+    #[test]
+    fn without_its_allowance_class_tiny_could_not_pass() {
+        let (reference, output, _) = solved(Problem::new(1, 2, 512, 64, Dtype::Fp16), Class::Tiny);
+        let comparison = compare(&reference, &output, None, Tolerance::of(Dtype::Fp16, Weights::Half));
+        assert!(comparison.relative_l2 > 1e-3 && comparison.passed(), "{comparison:?}");
+        assert!(comparison.below_normal * 10 > 9 * comparison.elements);
+        // And it forgives nothing but rounding: answers flushed to zero, or one tile of zeros, fail.
+        assert!(matches!(
+            failures(&reference, &change(&output, |_, x| *x = 0.0))[..],
+            [_, Failure::L2 { .. }]
+        ));
+        let tile_lost = change(&output, |index, x| {
+            if index / 64 < 32 {
+                *x = 0.0
+            }
+        });
+        assert!(matches!(failures(&reference, &tile_lost)[..], [Failure::L2 { .. }]));
+    }
+
+    #[test]
+    fn a_zero_reference_allows_nothing_but_zero() {
+        let (reference, output, _) = solved(problem(), Class::Zeros);
+        assert_eq!(failures(&reference, &output), []);
+        let off = change(&output, |index, x| {
+            if index == 5 {
+                *x = 1e-6
+            }
+        });
+        assert!(matches!(failures(&reference, &off)[..], [Failure::L2 { error: f64::INFINITY, .. }]));
+    }
+
+    #[test]
+    fn one_wrong_element_is_found_and_named() {
+        let (reference, output, _) = solved(problem(), Class::Normal);
+        let at = (70 + 3) * 64 + 9;
+        let off = change(&output, |index, x| {
+            if index == at {
+                *x += 0.5
+            }
+        });
+        let found = failures(&reference, &off);
+        let Failure::Elements { count: 1, worst } = found[0] else { panic!("{found:?}") };
+        assert_eq!(worst.place, Place { row: Row { batch: 0, head: 1, query: 3 }, column: 9 });
+        assert!((worst.error() - 0.5).abs() < 1e-3);
+    }
+
+    #[test]
+    fn a_small_error_everywhere_is_found_by_the_norm() {
+        let (reference, output, _) = solved(problem(), Class::Normal);
+        let off = change(&output, |_, x| *x *= 1.004);
+        assert!(matches!(failures(&reference, &off)[..], [Failure::L2 { .. }]));
+    }
+
+    #[test]
+    fn holes_and_constants_are_called_by_name() {
+        let (reference, output, _) = solved(problem(), Class::Normal);
+        let unwritten = Tensor::poisoned(output.shape, output.dtype, output.layout);
+        let all = output.shape.elements();
+        assert!(
+            matches!(failures(&reference, &unwritten)[..], [Failure::Unwritten { count, .. }] if count == all)
+        );
+        let infinite = change(&output, |index, x| {
+            if index == 7 {
+                *x = f32::INFINITY
+            }
+        });
+        let found = failures(&reference, &infinite);
+        assert!(
+            matches!(found[..], [Failure::NonFinite { count: 1, value: f64::INFINITY, .. }]),
+            "{found:?}"
+        );
+        let constant = change(&output, |_, x| *x = 0.25);
+        assert!(matches!(failures(&reference, &constant)[0], Failure::Constant { value: 0.25 }));
+    }
+
+    #[test]
+    fn a_wrong_log_sum_exp_is_found() {
+        let (reference, output, mut lse) = solved(problem(), Class::Normal);
+        lse[5] += 0.1;
+        let comparison = compare(&reference, &output, Some(&lse), Tolerance::of(Dtype::Fp16, Weights::Half));
+        let [Failure::Lse { count: 1, worst, .. }] = comparison.failures[..] else {
+            panic!("{comparison:?}")
+        };
+        assert_eq!(worst.query, 5);
+        lse[5] = f32::NAN;
+        let comparison = compare(&reference, &output, Some(&lse), Tolerance::of(Dtype::Fp16, Weights::Half));
+        assert!(!comparison.passed());
+    }
+
+    #[test]
+    fn fp8_has_two_errors() {
+        let problem = problem().with_dtype(Dtype::E4m3);
+        let original = Inputs::generate(&problem, Class::Normal, 1);
+        let (decoded, output, _) = solved(problem, Class::Normal);
+        let original = oracle::attention(&problem, &original, Rows::all(&problem));
+        let comparison = compare(&decoded, &output, None, Tolerance::of(Dtype::E4m3, Weights::Half));
+        let errors = Fp8Errors::of(&comparison, &decoded, &original);
+        assert!(errors.kernel < 5e-4 && (1e-2..1e-1).contains(&errors.quantisation), "{errors:?}");
+    }
+}

@@ -1,0 +1,331 @@
+//! The oracle: attention in float64 on the CPU, from the formula.
+//!
+//! It takes the plain way on purpose: all scores of a row, their maximum, the weights, their sum, the product.
+//! Kernels do it online and in tiles; a mistake in that cannot be repeated here.
+
+mod rows;
+
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+pub use rows::{Row, Rows};
+
+use crate::inputs::Inputs;
+use crate::problem::Problem;
+use crate::tensor::Values;
+
+/// The right answer for some rows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reference {
+    pub problem: Problem,
+    pub rows: Rows,
+    /// `[rows, head_dim]`, rows as listed.
+    pub output: Vec<f64>,
+    /// Log-sum-exp of each row's scores; -inf where the mask hides every key.
+    pub lse: Vec<f64>,
+}
+
+impl Reference {
+    /// The rows with their outputs and LSE.
+    pub fn iter(&self) -> impl Iterator<Item = (Row, &[f64], f64)> {
+        let outputs = self.output.chunks_exact(self.problem.head_dim);
+        self.rows.list().iter().zip(outputs).zip(&self.lse).map(|((row, output), lse)| (*row, output, *lse))
+    }
+}
+
+/// Rows of one head that are computed together: enough to share the conversion of keys to f64, few enough for
+/// their scores to stay in the cache.
+const ROWS_AT_ONCE: usize = 32;
+
+/// Keys converted to f64 at a time.
+const KEYS_AT_ONCE: usize = 64;
+
+/// Rows of one head, and where their answers go.
+struct Job<'a> {
+    rows: &'a [Row],
+    output: &'a mut [f64],
+    lse: &'a mut [f64],
+}
+
+/// The answer for the given rows, on all cores.
+pub fn attention(problem: &Problem, inputs: &Inputs, rows: Rows) -> Reference {
+    let mut output = vec![0.0; rows.list().len() * problem.head_dim];
+    let mut lse = vec![f64::NEG_INFINITY; rows.list().len()];
+    let queue = Mutex::new(jobs(problem, rows.list(), &mut output, &mut lse).into_iter());
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                let mut scratch = Scratch::default();
+                loop {
+                    // The lock guards an iterator only, which a panic elsewhere cannot have broken.
+                    let job = queue.lock().unwrap_or_else(PoisonError::into_inner).next();
+                    let Some(job) = job else { break };
+                    answer(problem, inputs, job, &mut scratch);
+                }
+            });
+        }
+    });
+    drop(queue);
+    Reference { problem: *problem, rows, output, lse }
+}
+
+fn jobs<'a>(
+    problem: &Problem,
+    mut rows: &'a [Row],
+    mut output: &'a mut [f64],
+    mut lse: &'a mut [f64],
+) -> Vec<Job<'a>> {
+    let mut jobs = Vec::new();
+    while let Some(first) = rows.first() {
+        let same_head = |row: &&Row| (row.batch, row.head) == (first.batch, first.head);
+        let count = rows.iter().take(ROWS_AT_ONCE).take_while(same_head).count();
+        let (these, later) = rows.split_at(count);
+        let (their_output, later_output) = output.split_at_mut(count * problem.head_dim);
+        let (their_lse, later_lse) = lse.split_at_mut(count);
+        jobs.push(Job { rows: these, output: their_output, lse: their_lse });
+        (rows, output, lse) = (later, later_output, later_lse);
+    }
+    jobs
+}
+
+/// Buffers a thread uses again for every job.
+#[derive(Default)]
+struct Scratch {
+    /// `[rows, keys]`: scores, then weights.
+    scores: Vec<f64>,
+    /// `[rows, head_dim]`
+    queries: Vec<f64>,
+    /// `[KEYS_AT_ONCE, head_dim]`
+    tile: Vec<f64>,
+}
+
+/// One head's K or V, ready to be read as f64.
+struct Head<'a> {
+    data: &'a [f32],
+    head_dim: usize,
+}
+
+impl<'a> Head<'a> {
+    fn of(values: &'a Values, batch: usize, head: usize) -> Self {
+        Head { data: values.head(batch, head), head_dim: values.shape.head_dim }
+    }
+
+    /// Converts rows `first..first + count`.
+    fn convert(&self, first: usize, count: usize, into: &mut Vec<f64>) {
+        let rows = &self.data[first * self.head_dim..][..count * self.head_dim];
+        into.clear();
+        into.extend(rows.iter().map(|&x| f64::from(x)));
+    }
+}
+
+fn answer(problem: &Problem, inputs: &Inputs, job: Job<'_>, scratch: &mut Scratch) {
+    let Job { rows, output, lse } = job;
+    let Some(&Row { batch, head, .. }) = rows.first() else { return };
+    let width = problem.head_dim;
+    let kv_head = head / (problem.heads / problem.kv_heads);
+    let (queries, keys) = (Head::of(&inputs.q, batch, head), Head::of(&inputs.k, batch, kv_head));
+    let values = Head::of(&inputs.v, batch, kv_head);
+    // The scale is the f32 that kernels are given: the oracle answers the question they are asked.
+    let scale =
+        f64::from(problem.softmax_scale()) * inputs.q.scale(batch, head) * inputs.k.scale(batch, kv_head);
+    let value_scale = inputs.v.scale(batch, kv_head);
+
+    let visible = |row: &Row| problem.visible_keys(row.query);
+    let keys_needed = rows.iter().map(visible).max().unwrap_or(0);
+    scratch.scores.clear();
+    scratch.scores.resize(rows.len() * keys_needed, 0.0);
+    scratch.queries.clear();
+    for row in rows {
+        let query = &queries.data[row.query * width..][..width];
+        scratch.queries.extend(query.iter().map(|&x| f64::from(x) * scale));
+    }
+    if keys_needed == 0 {
+        return; // Every row is fully masked; zeros and -inf are there already.
+    }
+
+    // Scores. Those beyond a row's own visible keys are computed and never looked at.
+    for first in (0..keys_needed).step_by(KEYS_AT_ONCE) {
+        let count = KEYS_AT_ONCE.min(keys_needed - first);
+        keys.convert(first, count, &mut scratch.tile);
+        let scores = scratch.scores.chunks_exact_mut(keys_needed);
+        for (query, scores) in scratch.queries.chunks_exact(width).zip(scores) {
+            dots(query, &scratch.tile, &mut scores[first..first + count]);
+        }
+    }
+    // Softmax.
+    for ((row, scores), lse) in rows.iter().zip(scratch.scores.chunks_exact_mut(keys_needed)).zip(&mut *lse) {
+        let (seen, hidden) = scores.split_at_mut(visible(row));
+        *lse = softmax(seen);
+        hidden.fill(0.0);
+    }
+    // Product.
+    for first in (0..keys_needed).step_by(KEYS_AT_ONCE) {
+        let count = KEYS_AT_ONCE.min(keys_needed - first);
+        values.convert(first, count, &mut scratch.tile);
+        for ((row, weights), output) in
+            rows.iter().zip(scratch.scores.chunks_exact(keys_needed)).zip(output.chunks_exact_mut(width))
+        {
+            // A hidden value is not touched, not even to be multiplied by 0: it may be an infinity.
+            let end = visible(row).min(first + count);
+            if first < end {
+                add_product(&weights[first..end], &scratch.tile, output);
+            }
+        }
+    }
+    for x in output.iter_mut() {
+        *x *= value_scale;
+    }
+}
+
+/// `scores[j] = <query, keys[j]>`
+fn dots(query: &[f64], keys: &[f64], scores: &mut [f64]) {
+    // Several partial sums: the additions do not wait for each other, and the compiler can use vectors.
+    const LANES: usize = 8;
+    let width = query.len();
+    for (score, key) in scores.iter_mut().zip(keys.chunks_exact(width)) {
+        let mut sums = [0.0; LANES];
+        let (query_chunks, query_rest) = query.as_chunks::<LANES>();
+        let (key_chunks, key_rest) = key.as_chunks::<LANES>();
+        for (a, b) in query_chunks.iter().zip(key_chunks) {
+            for lane in 0..LANES {
+                sums[lane] += a[lane] * b[lane];
+            }
+        }
+        let rest: f64 = query_rest.iter().zip(key_rest).map(|(a, b)| a * b).sum();
+        *score = sums.iter().sum::<f64>() + rest;
+    }
+}
+
+/// Turns scores into weights that sum to 1 and returns their log-sum-exp. No scores: -inf.
+fn softmax(scores: &mut [f64]) -> f64 {
+    let maximum = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    if scores.is_empty() {
+        return f64::NEG_INFINITY;
+    }
+    let mut sum = 0.0;
+    for score in &mut *scores {
+        *score = (*score - maximum).exp();
+        sum += *score;
+    }
+    for score in scores {
+        *score /= sum;
+    }
+    maximum + sum.ln()
+}
+
+/// `output += sum_j weights[j] * values[j]`
+fn add_product(weights: &[f64], values: &[f64], output: &mut [f64]) {
+    let width = output.len();
+    let (fours, rest) = weights.as_chunks::<4>();
+    let (values_of_fours, values_of_rest) = values.split_at(fours.len() * 4 * width);
+    for (&[w0, w1, w2, w3], four) in fours.iter().zip(values_of_fours.chunks_exact(4 * width)) {
+        let (v0, v123) = four.split_at(width);
+        let (v1, v23) = v123.split_at(width);
+        let (v2, v3) = v23.split_at(width);
+        for ((((x, v0), v1), v2), v3) in output.iter_mut().zip(v0).zip(v1).zip(v2).zip(v3) {
+            *x += (w0 * v0 + w1 * v1) + (w2 * v2 + w3 * v3);
+        }
+    }
+    for (weight, value) in rest.iter().zip(values_of_rest.chunks_exact(width)) {
+        for (x, v) in output.iter_mut().zip(value) {
+            *x += weight * v;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inputs::Class;
+    use crate::problem::Dtype;
+    use crate::tensor::Layout;
+
+    fn problem(name: &str) -> Problem {
+        name.parse().unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// The formula, one element at a time.
+    fn slowly(problem: &Problem, inputs: &Inputs, row: Row) -> (Vec<f64>, f64) {
+        let kv_head = row.head / (problem.heads / problem.kv_heads);
+        let element = |values: &Values, head: usize, position: usize, d: usize| {
+            let data = f64::from(values.head(row.batch, head)[position * problem.head_dim + d]);
+            data * values.scale(row.batch, head)
+        };
+        let scores: Vec<f64> = (0..problem.visible_keys(row.query))
+            .map(|key| {
+                let products = (0..problem.head_dim).map(|d| {
+                    element(&inputs.q, row.head, row.query, d) * element(&inputs.k, kv_head, key, d)
+                });
+                products.sum::<f64>() * f64::from(problem.softmax_scale())
+            })
+            .collect();
+        let lse = scores.iter().map(|score| score.exp()).sum::<f64>().ln();
+        let output = (0..problem.head_dim).map(|d| {
+            let weighted = scores.iter().enumerate();
+            weighted.map(|(key, score)| (score - lse).exp() * element(&inputs.v, kv_head, key, d)).sum()
+        });
+        (output.collect(), lse)
+    }
+
+    #[test]
+    fn the_fast_way_is_the_formula() {
+        for name in [
+            "b1h1s1d64-fp16",
+            "b2h4kv2sq37sk71d80-causal-bf16",
+            "b1h2sq71sk37d24-causal-fp16",
+            "b1h3sq5sk130d20-causal-tl-fp16",
+            "b1h4kv1s67d64-causal-e4m3",
+        ] {
+            let problem = problem(name);
+            let inputs =
+                Inputs::generate(&problem, Class::Normal, 9).encode(problem.dtype, Layout::Bhsd).decode();
+            let reference = attention(&problem, &inputs, Rows::all(&problem));
+            for (row, output, lse) in reference.iter() {
+                let (slow, slow_lse) = slowly(&problem, &inputs, row);
+                assert!(lse == slow_lse || (lse - slow_lse).abs() < 1e-12, "{name} {row:?} {lse} {slow_lse}");
+                for (a, b) in output.iter().zip(&slow) {
+                    assert!((a - b).abs() < 1e-12, "{name} {row:?} {a} {b}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_row_that_sees_nothing_is_zeros_and_minus_infinity() {
+        let problem = problem("b1h1sq40sk3d16-causal-fp16");
+        let mut inputs = Inputs::generate(&problem, Class::Normal, 1);
+        // Not even an infinity behind the mask may leak.
+        inputs.v.data[2 * 16] = f32::INFINITY;
+        let reference = attention(&problem, &inputs, Rows::all(&problem));
+        for (row, output, lse) in reference.iter() {
+            match row.query {
+                0..37 => assert!(lse == f64::NEG_INFINITY && output.iter().all(|&x| x == 0.0)),
+                37..39 => assert!(lse.is_finite() && output.iter().all(|x| x.is_finite())),
+                _ => assert_eq!(output[0], f64::INFINITY),
+            }
+        }
+    }
+
+    #[test]
+    fn a_sample_is_part_of_the_whole() {
+        let problem = problem("b2h2s200d32-causal-fp16");
+        let inputs = Inputs::generate(&problem, Class::Normal, 4);
+        let whole = attention(&problem, &inputs, Rows::all(&problem));
+        let sample = attention(&problem, &inputs, Rows::sample(&problem, 5, 7));
+        for (row, output, lse) in sample.iter() {
+            let index = row.index(&problem);
+            assert_eq!(lse, whole.lse[index]);
+            assert_eq!(output, &whole.output[index * 32..(index + 1) * 32]);
+        }
+    }
+
+    #[test]
+    fn scores_in_the_thousands_do_not_overflow() {
+        let problem = Problem::new(1, 2, 65, 64, Dtype::Fp16);
+        let inputs = Inputs::generate(&problem, Class::Large, 2);
+        let reference = attention(&problem, &inputs, Rows::all(&problem));
+        assert!(reference.output.iter().chain(&reference.lse).all(|x| x.is_finite()));
+        assert!(reference.lse.iter().any(|&lse| lse > 1000.0));
+    }
+}

@@ -1,0 +1,230 @@
+//! A problem: the op with its shape, mask and dtype. Its name is its dimensions; aliases are only aliases.
+
+mod alias;
+mod name;
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+pub use alias::{ALIASES, expand};
+pub use name::{MAX_ELEMENTS, NameError};
+
+use crate::tensor::Shape;
+
+/// Which keys a query sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mask {
+    /// All of them.
+    None,
+    /// Query i sees key j iff `j - i <= seq_k - seq_q`: the last query sees every key, as in FlashAttention.
+    Causal,
+    /// Query i sees key j iff `j <= i`: the first query sees the first key, as in PyTorch's `is_causal`.
+    #[serde(rename = "causal-tl")]
+    CausalTopLeft,
+}
+
+impl Mask {
+    pub const ALL: [Mask; 3] = [Mask::None, Mask::Causal, Mask::CausalTopLeft];
+
+    /// As names and manifests write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mask::None => "none",
+            Mask::Causal => "causal",
+            Mask::CausalTopLeft => "causal-tl",
+        }
+    }
+}
+
+impl fmt::Display for Mask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What Q, K and V are made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Dtype {
+    Fp16,
+    Bf16,
+    /// FP8 with 4 exponent and 3 fraction bits, and an fp32 scale per head.
+    E4m3,
+}
+
+impl Dtype {
+    pub const ALL: [Dtype; 3] = [Dtype::Fp16, Dtype::Bf16, Dtype::E4m3];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Dtype::Fp16 => "fp16",
+            Dtype::Bf16 => "bf16",
+            Dtype::E4m3 => "e4m3",
+        }
+    }
+
+    /// Bytes of an element.
+    pub fn bytes(self) -> usize {
+        match self {
+            Dtype::Fp16 | Dtype::Bf16 => 2,
+            Dtype::E4m3 => 1,
+        }
+    }
+
+    /// What O is made of when the inputs are of this type: FP8 inputs give an fp16 output.
+    pub fn output(self) -> Dtype {
+        match self {
+            Dtype::Fp16 | Dtype::E4m3 => Dtype::Fp16,
+            Dtype::Bf16 => Dtype::Bf16,
+        }
+    }
+}
+
+impl fmt::Display for Dtype {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Q and O are `[batch, heads, seq_q, head_dim]`, K and V `[batch, kv_heads, seq_k, head_dim]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Problem {
+    pub batch: usize,
+    /// A multiple of `kv_heads`: query head h reads key/value head `h / (heads / kv_heads)`.
+    pub heads: usize,
+    pub kv_heads: usize,
+    pub seq_q: usize,
+    pub seq_k: usize,
+    pub head_dim: usize,
+    pub mask: Mask,
+    pub dtype: Dtype,
+}
+
+impl Problem {
+    /// Self-attention without a mask, every query head with its own keys.
+    pub const fn new(batch: usize, heads: usize, seq: usize, head_dim: usize, dtype: Dtype) -> Self {
+        Problem { batch, heads, kv_heads: heads, seq_q: seq, seq_k: seq, head_dim, mask: Mask::None, dtype }
+    }
+
+    pub const fn with_mask(self, mask: Mask) -> Self {
+        Problem { mask, ..self }
+    }
+
+    pub const fn with_dtype(self, dtype: Dtype) -> Self {
+        Problem { dtype, ..self }
+    }
+
+    /// The shape of Q and O.
+    pub fn query_shape(&self) -> Shape {
+        Shape { batch: self.batch, heads: self.heads, seq: self.seq_q, head_dim: self.head_dim }
+    }
+
+    /// The shape of K and V.
+    pub fn key_shape(&self) -> Shape {
+        Shape { batch: self.batch, heads: self.kv_heads, seq: self.seq_k, head_dim: self.head_dim }
+    }
+
+    /// Several query heads share one key/value head.
+    pub fn is_grouped(&self) -> bool {
+        self.kv_heads != self.heads
+    }
+
+    /// What scores are multiplied by before the softmax.
+    pub fn softmax_scale(&self) -> f32 {
+        1.0 / (self.head_dim as f32).sqrt()
+    }
+
+    /// Under a causal mask query i sees key j iff `j <= i + diagonal`.
+    pub fn diagonal(&self) -> i64 {
+        match self.mask {
+            Mask::None | Mask::CausalTopLeft => 0,
+            Mask::Causal => self.seq_k as i64 - self.seq_q as i64,
+        }
+    }
+
+    /// Query `query` sees the keys `0..visible_keys`: none of them, some or all.
+    pub fn visible_keys(&self, query: usize) -> usize {
+        match self.mask {
+            Mask::None => self.seq_k,
+            Mask::Causal | Mask::CausalTopLeft => {
+                (query as i64 + self.diagonal() + 1).clamp(0, self.seq_k as i64) as usize
+            }
+        }
+    }
+
+    /// Pairs of a query and a key it sees, over all heads.
+    pub fn visible_pairs(&self) -> u64 {
+        let per_head = match self.mask {
+            Mask::None => self.seq_q as i128 * self.seq_k as i128,
+            Mask::Causal | Mask::CausalTopLeft => {
+                // Rows before `first` see nothing, rows from `full` on see every key, between them each row sees
+                // one key more than the row before.
+                let (rows, keys, diagonal) =
+                    (self.seq_q as i128, self.seq_k as i128, i128::from(self.diagonal()));
+                let first = (-diagonal).clamp(0, rows);
+                let full = (keys - 1 - diagonal).clamp(first, rows);
+                let ramp = (full - first) * (first + full + 1 + 2 * diagonal) / 2;
+                ramp + (rows - full) * keys
+            }
+        };
+        (per_head as u128 * (self.batch * self.heads) as u128) as u64
+    }
+
+    /// Floating-point operations of the two products, multiply and add counted apart; hidden pairs are not counted.
+    pub fn flops(&self) -> f64 {
+        4.0 * self.head_dim as f64 * self.visible_pairs() as f64
+    }
+
+    /// Bytes that must cross the memory bus: Q, K, V and the scales of FP8 read once, O written once.
+    pub fn minimal_bytes(&self) -> u64 {
+        let (queries, keys) = (self.query_shape(), self.key_shape());
+        let read = self.dtype.bytes() * (queries.elements() + 2 * keys.elements());
+        let written = self.dtype.output().bytes() * queries.elements();
+        let scales = match self.dtype {
+            Dtype::E4m3 => size_of::<f32>() * self.batch * (self.heads + 2 * self.kv_heads),
+            Dtype::Fp16 | Dtype::Bf16 => 0,
+        };
+        (read + written + scales) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_are_those_the_mask_shows() {
+        for mask in Mask::ALL {
+            for (seq_q, seq_k) in [(1, 1), (4, 4), (1, 7), (7, 1), (5, 3), (3, 5), (17, 129), (129, 17)] {
+                let problem =
+                    Problem { seq_q, seq_k, ..Problem::new(2, 3, 1, 64, Dtype::Fp16) }.with_mask(mask);
+                let counted: usize = (0..seq_q).map(|query| problem.visible_keys(query)).sum();
+                assert_eq!(problem.visible_pairs(), 6 * counted as u64, "{problem}");
+            }
+        }
+    }
+
+    #[test]
+    fn causal_masks_differ_where_lengths_differ() {
+        let wide = Problem { seq_q: 2, seq_k: 5, ..Problem::new(1, 1, 1, 64, Dtype::Fp16) };
+        let visible = |mask| [0, 1].map(|query| wide.with_mask(mask).visible_keys(query));
+        assert_eq!(visible(Mask::None), [5, 5]);
+        assert_eq!(visible(Mask::Causal), [4, 5]);
+        assert_eq!(visible(Mask::CausalTopLeft), [1, 2]);
+        // More queries than keys, aligned bottom-right: the first queries see nothing.
+        let tall = Problem { seq_q: 5, seq_k: 2, ..wide }.with_mask(Mask::Causal);
+        assert_eq!((0..5).map(|query| tall.visible_keys(query)).collect::<Vec<_>>(), [0, 0, 0, 1, 2]);
+    }
+
+    #[test]
+    fn work_of_the_mission_shape() {
+        let mission = Problem::new(1, 8, 512, 64, Dtype::Fp16);
+        assert_eq!(mission.flops(), 4.0 * 8.0 * 512.0 * 512.0 * 64.0);
+        assert_eq!(mission.minimal_bytes(), 4 * 2 * 8 * 512 * 64);
+        assert_eq!(mission.with_mask(Mask::Causal).visible_pairs(), 8 * 512 * 513 / 2);
+        let codes = mission.with_dtype(Dtype::E4m3);
+        assert_eq!(codes.minimal_bytes(), (3 + 2) * 8 * 512 * 64 + 3 * 8 * 4);
+    }
+}

@@ -1,0 +1,250 @@
+//! Names: `b2h8s2048d64-causal-e4m3`, printed in one form only and read strictly.
+//!
+//! `b` batch, `h` heads, `kv` key/value heads where they differ, `s` sequence or `sq` and `sk` where they differ,
+//! `d` head dimension; then the mask unless there is none, then the dtype (fp16 where it is left out).
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::{Dtype, Mask, Problem, alias};
+
+/// Elements of the largest tensor a problem may have: 2 TiB of fp16, far beyond any GPU, and far from overflow.
+pub const MAX_ELEMENTS: usize = 1 << 40;
+
+/// A name that names no problem, in words for the person who typed it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NameError {
+    #[error("`{text}` is neither a problem's dimensions nor an alias")]
+    Unknown { text: String, nearest: Option<String> },
+    #[error("`{text}`: {dimension} is missing")]
+    Missing { text: String, dimension: &'static str },
+    #[error("`{text}`: `{letters}` needs a number after it")]
+    NoNumber { text: String, letters: String },
+    #[error("`{text}`: {number} is not a size (1 to 2147483647)")]
+    Size { text: String, number: String },
+    #[error("`{text}`: `{rest}` is not expected there")]
+    Unexpected { text: String, rest: String },
+    #[error("`{text}`: `{suffix}` is neither a mask nor a dtype")]
+    Suffix { text: String, suffix: String },
+    #[error("`{text}`: heads ({heads}) must be a multiple of kv heads ({kv_heads})")]
+    Groups { text: String, heads: usize, kv_heads: usize },
+    #[error("`{text}` is too large: a tensor would have more than 2^40 elements")]
+    TooLarge { text: String },
+    #[error("`{text}` stands for {} problems: {}", names.len(), names.join(", "))]
+    Several { text: String, names: Vec<String> },
+}
+
+impl NameError {
+    /// What would have been right, for a `hint:` line.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            NameError::Unknown { nearest: Some(near), .. } => Some(format!("did you mean `{near}`?")),
+            NameError::Suffix { .. } => {
+                Some("masks: causal, causal-tl (none: leave it out); dtypes: fp16, bf16, e4m3".to_owned())
+            }
+            NameError::Groups { .. } | NameError::TooLarge { .. } | NameError::Size { .. } => None,
+            NameError::Several { .. } => Some("name one of them".to_owned()),
+            _ => Some("a name looks like b2h8s2048d64-causal-e4m3, b1h32kv8sq17sk129d128-bf16".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "b{}h{}", self.batch, self.heads)?;
+        if self.is_grouped() {
+            write!(f, "kv{}", self.kv_heads)?;
+        }
+        if self.seq_q == self.seq_k {
+            write!(f, "s{}", self.seq_q)?;
+        } else {
+            write!(f, "sq{}sk{}", self.seq_q, self.seq_k)?;
+        }
+        write!(f, "d{}", self.head_dim)?;
+        match self.mask {
+            Mask::None => {}
+            Mask::Causal | Mask::CausalTopLeft => write!(f, "-{}", self.mask)?,
+        }
+        write!(f, "-{}", self.dtype)
+    }
+}
+
+impl FromStr for Problem {
+    type Err = NameError;
+
+    /// A name or an alias that stands for one problem.
+    fn from_str(text: &str) -> Result<Self, NameError> {
+        let problems = alias::expand(text)?;
+        match problems.as_slice() {
+            [one] => Ok(*one),
+            several => Err(NameError::Several {
+                text: text.to_owned(),
+                names: several.iter().map(ToString::to_string).collect(),
+            }),
+        }
+    }
+}
+
+/// Whether it begins like dimensions, so that a mistake further on is worth explaining: `b` and a digit.
+pub(super) fn looks_like_dimensions(text: &str) -> bool {
+    let mut chars = text.chars();
+    chars.next() == Some('b') && chars.next().is_some_and(|c| c.is_ascii_digit())
+}
+
+/// Reads a name. Anything but the printed form (with the dtype left out, perhaps) is a mistake.
+pub(super) fn parse(text: &str) -> Result<Problem, NameError> {
+    let (dimensions, suffix) = text.split_once('-').map_or((text, None), |(head, tail)| (head, Some(tail)));
+    let mut reader = Reader { text, rest: dimensions };
+    let batch = reader.required("b", "the batch (b)")?;
+    let heads = reader.required("h", "the number of heads (h)")?;
+    let kv_heads = reader.optional("kv")?.unwrap_or(heads);
+    let (seq_q, seq_k) = match reader.optional("sq")? {
+        Some(queries) => (queries, reader.required("sk", "the keys' sequence length (sk)")?),
+        None => {
+            let seq = reader.required("s", "the sequence length (s, or sq and sk)")?;
+            (seq, seq)
+        }
+    };
+    let head_dim = reader.required("d", "the head dimension (d)")?;
+    if !reader.rest.is_empty() {
+        return Err(NameError::Unexpected { text: text.to_owned(), rest: reader.rest.to_owned() });
+    }
+    if heads % kv_heads != 0 {
+        return Err(NameError::Groups { text: text.to_owned(), heads, kv_heads });
+    }
+    let (mask, dtype) = suffixes(text, suffix)?;
+    let problem = Problem { batch, heads, kv_heads, seq_q, seq_k, head_dim, mask, dtype };
+    // Every extent is below 2^31, so these products of four fit into 128 bits.
+    let elements = |heads: usize, seq: usize| batch as u128 * heads as u128 * seq as u128 * head_dim as u128;
+    if elements(heads, seq_q).max(elements(kv_heads, seq_k)) > MAX_ELEMENTS as u128 {
+        return Err(NameError::TooLarge { text: text.to_owned() });
+    }
+    Ok(problem)
+}
+
+/// `causal-tl-e4m3`, `causal`, `bf16`: a mask, a dtype, or both in that order.
+fn suffixes(text: &str, suffix: Option<&str>) -> Result<(Mask, Dtype), NameError> {
+    let Some(suffix) = suffix else { return Ok((Mask::None, Dtype::Fp16)) };
+    let (masked, dtype) = match suffix.rsplit_once('-') {
+        _ if dtype(suffix).is_some() => ("", dtype(suffix)),
+        Some((mask, last)) if dtype(last).is_some() => (mask, dtype(last)),
+        _ => (suffix, None),
+    };
+    let mask = match masked {
+        "" if dtype.is_some() => Mask::None,
+        "causal" => Mask::Causal,
+        "causal-tl" => Mask::CausalTopLeft,
+        _ => return Err(NameError::Suffix { text: text.to_owned(), suffix: masked.to_owned() }),
+    };
+    Ok((mask, dtype.unwrap_or(Dtype::Fp16)))
+}
+
+pub(super) fn dtype(word: &str) -> Option<Dtype> {
+    Dtype::ALL.into_iter().find(|dtype| dtype.name() == word)
+}
+
+/// Letters and numbers, from the front.
+struct Reader<'a> {
+    text: &'a str,
+    rest: &'a str,
+}
+
+impl Reader<'_> {
+    /// The number after `letters`, if they come next.
+    fn optional(&mut self, letters: &str) -> Result<Option<usize>, NameError> {
+        let Some(after) = self.rest.strip_prefix(letters) else { return Ok(None) };
+        let end = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());
+        let (number, rest) = after.split_at(end);
+        if number.is_empty() {
+            return Err(NameError::NoNumber { text: self.text.to_owned(), letters: letters.to_owned() });
+        }
+        // Kernels take sizes as 32-bit integers. A leading zero would make a second name of the same problem.
+        let size = number.parse().ok().filter(|size| (1..=i32::MAX as usize).contains(size));
+        let size = size.filter(|_| !number.starts_with('0'));
+        self.rest = rest;
+        size.map(Some)
+            .ok_or_else(|| NameError::Size { text: self.text.to_owned(), number: number.to_owned() })
+    }
+
+    fn required(&mut self, letters: &str, dimension: &'static str) -> Result<usize, NameError> {
+        self.optional(letters)?.ok_or_else(|| NameError::Missing { text: self.text.to_owned(), dimension })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn named(text: &str) -> Problem {
+        text.parse().unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    #[test]
+    fn names_say_what_they_say() {
+        let problem = named("b2h8s2048d64-causal-e4m3");
+        assert_eq!(problem, Problem::new(2, 8, 2048, 64, Dtype::E4m3).with_mask(Mask::Causal));
+        let grouped = named("b1h32kv8s512d128-bf16");
+        assert_eq!((grouped.heads, grouped.kv_heads, grouped.mask), (32, 8, Mask::None));
+        let odd = named("b1h8sq17sk129d64-causal-tl-fp16");
+        assert_eq!((odd.seq_q, odd.seq_k, odd.mask), (17, 129, Mask::CausalTopLeft));
+        assert_eq!(named("b1h8s512d64").to_string(), "b1h8s512d64-fp16");
+        assert_eq!(named("b1h8s512d64-causal").to_string(), "b1h8s512d64-causal-fp16");
+    }
+
+    #[test]
+    fn equal_dimensions_are_printed_once() {
+        assert_eq!(named("b1h8kv8sq64sk64d64-fp16").to_string(), "b1h8s64d64-fp16");
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (text, words) in [
+            ("b1h8s512", "the head dimension (d) is missing"),
+            ("b1s512d64", "the number of heads (h) is missing"),
+            ("b1h8sq4d64", "the keys' sequence length (sk) is missing"),
+            ("b1h8sd64", "`s` needs a number"),
+            ("b0h8s512d64", "0 is not a size"),
+            ("b1h8s99999999999d64", "99999999999 is not a size"),
+            ("b1h08s512d64", "08 is not a size"),
+            ("b1h8s512d64x", "`x` is not expected there"),
+            ("b1h8s512d64-e5m2", "`e5m2` is neither a mask nor a dtype"),
+            ("b1h8s512d64-causal-int8", "`causal-int8` is neither a mask nor a dtype"),
+            ("b1h8s512d64-", "`` is neither a mask nor a dtype"),
+            ("b1h8s512d64-fp16-causal", "`fp16-causal` is neither"),
+            ("b1h8kv3s512d64", "heads (8) must be a multiple of kv heads (3)"),
+            ("b1000000h1000000s1d64", "too large"),
+            ("", "neither a problem's dimensions nor an alias"),
+            ("misson", "neither a problem's dimensions nor an alias"),
+        ] {
+            let error = text.parse::<Problem>().expect_err(text).to_string();
+            assert!(error.contains(words), "{text}: {error}");
+        }
+    }
+
+    prop_compose! {
+        fn any_problem()(
+            batch in 1_usize..64, kv_heads in 1_usize..32, group in 1_usize..8, seq_q in 1_usize..5000,
+            seq_k in 1_usize..5000, same in any::<bool>(), head_dim in 1_usize..300, mask in 0_usize..3,
+            dtype in 0_usize..3,
+        ) -> Problem {
+            Problem {
+                batch, heads: kv_heads * group, kv_heads, seq_q, seq_k: if same { seq_q } else { seq_k }, head_dim,
+                mask: Mask::ALL[mask], dtype: Dtype::ALL[dtype],
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_printed_name_is_read_back(problem in any_problem()) {
+            prop_assert_eq!(problem.to_string().parse(), Ok(problem));
+        }
+
+        #[test]
+        fn no_text_panics(text in "[bhksqd0-9a-z-]{0,24}") {
+            let _ = text.parse::<Problem>();
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Whether a family can do what is asked, before anything is compiled, allocated or launched.
+
+use family::{Candidate, Family, Sizes, Value};
+
+use crate::problem::Problem;
+use crate::tensor::Layout;
+
+/// What a family lacks for a problem.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unsupported {
+    #[error("{family} does not support {axis} {wanted} (it supports {supported})")]
+    Value { family: String, axis: &'static str, wanted: String, supported: String },
+    #[error("{family} says nothing about {axis}; it cannot be asked for {wanted}")]
+    Silent { family: String, axis: &'static str, wanted: String },
+    #[error("the kernel was made for {axis} {made_for}, the problem has {wanted}")]
+    Specialised { axis: &'static str, made_for: String, wanted: String },
+    #[error("{family} is a family of the op `{op}`, not of attention")]
+    Op { family: String, op: String },
+}
+
+/// What is asked of a family, axis by axis, as manifests name them.
+fn wanted(problem: &Problem, layout: Layout, lse: bool) -> [(&'static str, Value); 6] {
+    let text = |word: &str| Value::Text(word.to_owned());
+    [
+        ("dtype", text(problem.dtype.name())),
+        ("head_dim", Value::Int(problem.head_dim as i64)),
+        ("mask", text(problem.mask.name())),
+        ("layout", text(layout.name())),
+        ("gqa", Value::Bool(problem.is_grouped())),
+        ("lse", Value::Bool(lse)),
+    ]
+}
+
+/// Refuses a problem the family does not support, naming the capability that is missing.
+pub fn check(family: &Family, problem: &Problem, layout: Layout, lse: bool) -> Result<(), Unsupported> {
+    let name = || family.name.clone();
+    if family.op != "attention" {
+        return Err(Unsupported::Op { family: name(), op: family.op.clone() });
+    }
+    for (axis, value) in wanted(problem, layout, lse) {
+        let wanted = value.to_string();
+        let Some(declared) = family.axis(axis) else {
+            return Err(Unsupported::Silent { family: name(), axis, wanted });
+        };
+        if !declared.values.contains(&value) {
+            let supported: Vec<String> = declared.values.iter().map(ToString::to_string).collect();
+            return Err(Unsupported::Value { family: name(), axis, wanted, supported: supported.join(", ") });
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a problem other than those the candidate's compile-time axes were set for.
+pub fn check_candidate(candidate: &Candidate, problem: &Problem) -> Result<(), Unsupported> {
+    // Neither the layout nor the LSE is part of a problem; a family that specialised on them was asked by `check`.
+    for (axis, value) in wanted(problem, Layout::default(), false).into_iter().take(3) {
+        if let Some(made_for) = candidate.axes.get(axis).filter(|made_for| **made_for != value) {
+            let (made_for, wanted) = (made_for.to_string(), value.to_string());
+            return Err(Unsupported::Specialised { axis, made_for, wanted });
+        }
+    }
+    Ok(())
+}
+
+/// The compile-time axes of a problem, as [`Family::candidate`] takes them. Call [`check`] first: its words are better.
+pub fn axes(family: &Family, problem: &Problem) -> Vec<(String, String)> {
+    let of_problem = wanted(problem, Layout::default(), false).into_iter().take(3);
+    let specialised = |name: &str| family.axis(name).is_some_and(|axis| axis.specialised);
+    of_problem
+        .filter(|(name, _)| specialised(name))
+        .map(|(name, value)| (name.to_owned(), value.to_string()))
+        .collect()
+}
+
+/// The run-time sizes of a problem, for the family's launch rule.
+pub fn sizes(problem: &Problem) -> Sizes {
+    let sizes = [
+        ("batch", problem.batch),
+        ("heads", problem.heads),
+        ("kv_heads", problem.kv_heads),
+        ("seq_q", problem.seq_q),
+        ("seq_k", problem.seq_k),
+    ];
+    sizes.into_iter().map(|(name, size)| (name.to_owned(), size as i64)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use family::Catalog;
+
+    use super::*;
+
+    fn refusal(family: &str, problem: &str) -> String {
+        let catalog = Catalog::load(None).expect("the embedded kernels");
+        let problem: Problem = problem.parse().unwrap_or_else(|error| panic!("{error}"));
+        let family = catalog.family(family).expect("an embedded family");
+        check(family, &problem, Layout::Bhsd, true).map_or_else(|error| error.to_string(), |()| String::new())
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        assert_eq!(
+            refusal("wmma", "b1h8s512d72-fp16"),
+            "wmma does not support head_dim 72 (it supports 64, 128)"
+        );
+        assert_eq!(
+            refusal("wmma", "b1h8s512d64-bf16"),
+            "wmma does not support dtype bf16 (it supports fp16, e4m3)"
+        );
+        assert_eq!(refusal("wmma", "b1h8kv2sq3sk9d128-causal-tl-e4m3"), "");
+        assert_eq!(refusal("reference", "b1h8s512d80-causal-bf16"), "");
+    }
+
+    #[test]
+    fn a_kernel_made_for_another_problem_is_refused() {
+        let catalog = Catalog::load(None).expect("the embedded kernels");
+        let family = catalog.family("wmma").expect("an embedded family");
+        let problem: Problem = "b1h8s512d128-e4m3".parse().expect("a right name");
+        let candidate = family.candidate(Some("stage-c"), &[], &axes(family, &problem)).expect("supported");
+        assert_eq!(check_candidate(&candidate, &problem), Ok(()));
+        let other = Problem { head_dim: 64, ..problem };
+        let error = check_candidate(&candidate, &other).expect_err("another head dimension");
+        assert_eq!(error.to_string(), "the kernel was made for head_dim 128, the problem has 64");
+    }
+}

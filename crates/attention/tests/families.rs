@@ -1,0 +1,204 @@
+//! Every preset of every embedded family on the virtual GPU, with all checks on, against the oracle.
+//!
+//! Shapes are small: what is looked for is wrong edges, masks, groups and hand-overs, and those show at S = 65 as
+//! well as at S = 2048.
+
+use std::path::Path;
+use std::sync::OnceLock;
+
+use attention::metrics::{self, Tolerance, Weights};
+use attention::oracle::{self, Rows};
+use attention::run::{Kernel, Run, RunError, Unsupported};
+use attention::{Class, Encoded, Inputs, Layout, Problem, error_map};
+use chips::{Chip, Target};
+use family::{Catalog, Family};
+use gpu::accelerator::VirtualDevice;
+use gpu::build::Compiler;
+use gpu::testing::pinned_toolchain;
+
+fn compiler() -> &'static Compiler {
+    static COMPILER: OnceLock<Compiler> = OnceLock::new();
+    COMPILER.get_or_init(|| {
+        // Kept between test runs: what is in it is keyed by everything that was compiled.
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        Compiler::new(pinned_toolchain(folder), &folder.join("attention-cache")).expect("NVRTC")
+    })
+}
+
+fn catalog() -> &'static Catalog {
+    static CATALOG: OnceLock<Catalog> = OnceLock::new();
+    CATALOG.get_or_init(|| Catalog::load(None).expect("the embedded kernels"))
+}
+
+fn family(name: &str) -> &'static Family {
+    catalog().family(name).expect("an embedded family")
+}
+
+fn problem(name: &str) -> Problem {
+    name.parse().unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn device(chip: &str) -> VirtualDevice {
+    VirtualDevice::new(Chip::by_name(chip).expect("a chip of the table"))
+}
+
+/// Everything wrong with a run, in words; empty if nothing is.
+fn complaints(kernel: &Kernel<'_>, problem: &Problem, inputs: &Encoded, run: &Run) -> String {
+    let mut words = Vec::new();
+    let report = run.report.as_ref().expect("the virtual GPU reports");
+    if !report.is_clean() || !report.stats.completed {
+        words.extend(report.findings.iter().take(3).map(|finding| {
+            let place = finding.place.frames.first().map(|frame| format!("{}:{}", frame.file, frame.line));
+            format!("{} at {}: {}", finding.kind, place.unwrap_or_default(), finding.message)
+        }));
+    }
+    words.extend(run.changed_inputs.iter().map(|name| format!("{name} was changed")));
+    let reference = oracle::attention(problem, &inputs.decode(), Rows::all(problem));
+    let tolerance = Tolerance::of(problem.dtype, Weights::Half);
+    let comparison = metrics::compare(&reference, &run.output, run.lse.as_deref(), tolerance);
+    if !comparison.passed() {
+        words.extend(comparison.failures.iter().map(ToString::to_string));
+        let tile = kernel.candidate.knobs.get("BLOCK_M").and_then(|height| height.to_string().parse().ok());
+        words.extend(error_map::draw(&reference, &run.output, tolerance, tile).map(|map| map.to_string()));
+    }
+    words.join("\n")
+}
+
+/// Runs presets over problems on a chip and fails with everything that went wrong.
+fn expect_right(
+    family: &Family,
+    presets: &[&str],
+    problems: &[Problem],
+    chip: &str,
+    target: Target,
+    class: Class,
+) {
+    let mut wrong = Vec::new();
+    for preset in presets {
+        for (index, problem) in problems.iter().enumerate() {
+            let mut device = device(chip);
+            let kernel = Kernel::build(&mut device, compiler(), family, Some(preset), problem, target)
+                .unwrap_or_else(|error| panic!("{} {preset} {problem}: {error}", family.name));
+            let layout = Layout::ALL[index % 2];
+            let inputs = Inputs::generate(problem, class, 17 + index as u64).encode(problem.dtype, layout);
+            let complaint = match kernel.run(&mut device, problem, &inputs, index % 3 != 2) {
+                Ok(run) => complaints(&kernel, problem, &inputs, &run),
+                Err(error) => error.to_string(),
+            };
+            if !complaint.is_empty() {
+                wrong.push(format!("{} {preset} {problem} {layout} {class}:\n{complaint}", family.name));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n\n"));
+}
+
+/// The shapes where tiles, masks and groups have their edges.
+fn edges(dtype: &str) -> Vec<Problem> {
+    [
+        "b1h1s1d64",
+        "b1h2s17d64",
+        "b2h1s65d64-causal",
+        "b1h2sq17sk65d64-causal",
+        "b1h2sq65sk17d64-causal",
+        "b1h1sq33sk70d64-causal-tl",
+        "b1h4kv2s65d64",
+        "b2h4kv2sq40sk33d64-causal",
+    ]
+    .map(|name| problem(&format!("{name}-{dtype}")))
+    .to_vec()
+}
+
+#[test]
+fn reference_is_right_at_every_edge_in_every_type() {
+    for dtype in ["fp16", "bf16", "e4m3"] {
+        expect_right(family("reference"), &["default"], &edges(dtype), "h200", Target::Sm90, Class::Normal);
+    }
+    let odd = [problem("b1h2s19d80-causal-bf16"), problem("b1h1s9d256-fp16"), problem("b1h2kv1s20d96-e4m3")];
+    expect_right(family("reference"), &["default"], &odd, "l4", Target::Sm89, Class::Normal);
+}
+
+#[test]
+fn the_simple_stages_are_right_at_every_edge() {
+    for dtype in ["fp16", "e4m3"] {
+        let presets = ["stage-c", "stage-1", "stage-2"];
+        expect_right(family("wmma"), &presets, &edges(dtype), "l4", Target::Sm89, Class::Normal);
+    }
+}
+
+#[test]
+fn the_swizzled_stages_are_right_at_every_edge() {
+    for dtype in ["fp16", "e4m3"] {
+        let presets = ["stage-3", "stage-4"];
+        expect_right(family("wmma"), &presets, &edges(dtype), "h200", Target::Sm90, Class::Normal);
+    }
+}
+
+#[test]
+fn the_specialised_stages_are_right_at_every_edge() {
+    for dtype in ["fp16", "e4m3"] {
+        let presets = ["stage-5-p1", "stage-5-p2", "stage-5-persistent"];
+        expect_right(family("wmma"), &presets, &edges(dtype), "h200", Target::Sm90a, Class::Normal);
+    }
+}
+
+#[test]
+fn a_gpu_without_fp8_conversions_decodes_the_same() {
+    let problems = [problem("b1h2kv1sq33sk49d64-causal-e4m3"), problem("b1h1s20d128-e4m3")];
+    let presets = ["stage-c", "stage-2", "stage-5-p2"];
+    expect_right(family("wmma"), &presets, &problems, "a100", Target::Sm80, Class::Normal);
+}
+
+#[test]
+fn wide_heads_and_every_class_of_inputs_are_right() {
+    let wide = [problem("b1h2s49d128-causal-fp16"), problem("b1h2s49d128-e4m3")];
+    let presets = ["stage-c", "stage-4", "stage-5-persistent"];
+    expect_right(family("wmma"), &presets, &wide, "h200", Target::Sm90, Class::Normal);
+    let two = [problem("b1h1s70d64-causal-fp16"), problem("b1h2kv1sq33sk70d64-e4m3")];
+    for class in Class::ALL {
+        expect_right(family("reference"), &["default"], &two, "h200", Target::Sm90, class);
+        expect_right(family("wmma"), &["stage-1", "stage-5-p2"], &two, "h200", Target::Sm90, class);
+    }
+}
+
+#[test]
+fn more_work_tiles_than_persistent_blocks_are_all_done() {
+    // 4 * 17 * 2 = 136 work tiles for 132 blocks.
+    let problems = [problem("b4h17s33d64-causal-fp16"), problem("b4h17s33d64-e4m3")];
+    expect_right(family("wmma"), &["stage-5-persistent"], &problems, "h200", Target::Sm90, Class::Normal);
+}
+
+#[test]
+fn equal_inputs_give_equal_bits_and_other_inputs_another_answer() {
+    let problem = problem("b1h2s65d64-causal-fp16");
+    let mut device = device("h200");
+    let kernel =
+        Kernel::build(&mut device, compiler(), family("wmma"), Some("stage-5-p2"), &problem, Target::Sm90)
+            .expect("a kernel");
+    let mut answer = |seed| {
+        let inputs = Inputs::generate(&problem, Class::Normal, seed).encode(problem.dtype, Layout::Bhsd);
+        kernel.run(&mut device, &problem, &inputs, false).expect("a run").output
+    };
+    let (first, again, other) = (answer(1), answer(1), answer(2));
+    assert_eq!(first, again);
+    assert_ne!(first, other);
+}
+
+#[test]
+fn what_is_not_supported_is_refused_before_the_launch() {
+    let mut device = device("h200");
+    let wide = problem("b1h1s16d72-fp16");
+    let refused =
+        Kernel::build(&mut device, compiler(), family("wmma"), Some("stage-c"), &wide, Target::Sm90);
+    let error = refused.expect_err("no such head dimension");
+    assert!(matches!(error, RunError::Unsupported(Unsupported::Value { axis: "head_dim", .. })), "{error}");
+    let made_for = problem("b1h1s16d64-fp16");
+    let kernel = Kernel::build(&mut device, compiler(), family("wmma"), None, &made_for, Target::Sm90)
+        .expect("a kernel");
+    let other = problem("b1h1s16d128-fp16");
+    let inputs = Inputs::generate(&other, Class::Normal, 1).encode(other.dtype, Layout::Bhsd);
+    let error = kernel.run(&mut device, &other, &inputs, false).expect_err("compiled for another");
+    assert_eq!(error.to_string(), "the kernel was made for head_dim 64, the problem has 128");
+    let error = kernel.run(&mut device, &made_for, &inputs, false).expect_err("inputs of another");
+    assert_eq!(error.to_string(), "the inputs' q is not that of b1h1s16d64-fp16");
+}
