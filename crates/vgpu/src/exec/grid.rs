@@ -390,7 +390,7 @@ impl WorkerState {
             crate::check::race::Op::Atomic => "atomic",
         };
         let (a, b) = (&r.first, &r.second);
-        let severity = if r.same_value { Severity::Note } else { Severity::Error };
+        let severity = if r.note { Severity::Note } else { Severity::Error };
         let side = |s: &crate::check::race::Side| {
             let by = if s.asynchronous { "asynchronous copy of " } else { "" };
             format!("{} by {by}block {} warp {} lane {}", name(s.op), s.block, s.warp, s.lane)

@@ -9,10 +9,10 @@
 use super::Policy;
 use super::atomics::relative;
 use super::step::{Cx, Next, narrow};
-use super::survey::Survey;
+use super::survey::{SharedLoad, Survey};
 use super::taint::{Origin, Source};
 use super::warp::{Undef, ZERO};
-use crate::check::Kind;
+use crate::check::{Kind, race};
 use crate::isa::op::{Access, Class, Inst, Order, Slot};
 use crate::isa::types::{MemType, Space};
 use crate::mem::device::Region;
@@ -253,70 +253,132 @@ impl<P: Policy> Cx<'_, '_, P> {
 
     // Loads
 
-    /// The common load: four bytes per lane, all lanes, one allocation. False, and nothing done, if it is not that.
+    /// The common load: four defined bytes per lane, all in one allocation. False, and nothing done, if it is not
+    /// that: the long way then finds out what it is.
     #[inline(always)]
-    pub fn load_quick(&mut self, inst: &Inst, access: &Access) -> bool {
+    pub fn load_quick(&mut self, inst: &Inst, access: &Access, mask: u32) -> bool {
         let (d, address) = (self.reg(inst.r(0)), inst.r(1));
-        if access.space == Space::Shared {
-            let memory = self.block.shared.as_ptr().cast();
-            // SAFETY: registers of the widths they say; the function checks the range.
-            return unsafe {
-                (self.kernels.load_shared)(d, self.reg(address), address.is_wide(), access.offset, memory, self.block.shared_bytes)
-            };
-        }
-        let mut at = [0; 32];
-        // SAFETY: a register of the width it says.
-        let s = unsafe { (self.kernels.survey)(self.reg(address), true, i64::from(access.offset), u32::MAX, 4, &mut at) };
-        let region = self.worker.regions[region_set(s.min)];
-        if s.or & 3 != 0 || !region.holds(s.min, s.max - s.min + 4) {
+        if P::CHECK && self.w.tracking && self.undefined_lanes(address) & mask != 0 {
             return false;
         }
-        let span = self.region_span(&region);
-        // SAFETY: the region holds all addresses.
-        unsafe {
-            if s.contiguous {
-                *d.cast::<[u32; 32]>() = span.host(s.min).cast::<[u32; 32]>().read_unaligned();
-            } else if s.uniform {
-                *d.cast::<[u32; 32]>() = [span.host(s.min).cast::<u32>().read_unaligned(); 32];
-            } else {
-                (self.kernels.gather4)(span.base, span.low, &at, d);
+        if access.space == Space::Shared {
+            let request = SharedLoad {
+                d,
+                address: self.reg(address),
+                wide: address.is_wide(),
+                offset: access.offset,
+                mask,
+                base: self.block.shared.as_ptr().cast(),
+                shadow: if P::CHECK { self.block.shared_shadow.as_ptr() } else { std::ptr::null() },
+                bytes: self.block.shared_bytes,
+            };
+            let mut offsets = [0; 32];
+            // SAFETY: registers of the widths they say; the function checks the range.
+            if !unsafe { (self.kernels.load_shared)(&request, &mut offsets) } {
+                return false;
             }
+            if P::CHECK {
+                let weak = race::Access::weak(self.at(), race::Op::Read);
+                self.block.races.shared(self.w.id, mask, &weak, &offsets, 4, &race::Differs);
+            }
+        } else {
+            let mut at = [0; 32];
+            // SAFETY: a register of the width it says.
+            let s = unsafe { (self.kernels.survey)(self.reg(address), true, i64::from(access.offset), mask, 4, &mut at) };
+            let region = self.worker.regions[region_set(s.min)];
+            if s.or & 3 != 0 || !region.holds(s.min, s.max - s.min + 4) {
+                return false;
+            }
+            let span = self.region_span(&region);
+            if P::CHECK && !self.words_defined(&span, &at, &s) {
+                return false;
+            }
+            let mut out = [0u32; 32];
+            // SAFETY: the region holds all addresses.
+            unsafe {
+                if s.contiguous {
+                    out = span.host(s.min).cast::<[u32; 32]>().read_unaligned();
+                } else if s.uniform {
+                    out = [span.host(s.min).cast::<u32>().read_unaligned(); 32];
+                } else {
+                    (self.kernels.gather4)(span.base, span.low, &at, out.as_mut_ptr());
+                }
+            }
+            self.set32(inst.r(0), &out, mask);
+            if P::CHECK {
+                let weak = race::Access::weak(self.at(), race::Op::Read);
+                self.block.races.global(&self.grid.races, self.w.id, mask, &weak, &at, 4, &race::Differs);
+            }
+        }
+        if P::CHECK && self.w.tracking {
+            self.set_undef(inst.r(0), 0, 0, mask, Origin(0));
         }
         true
     }
 
+    /// Whether the words of all lanes are defined. Lanes that are off stand for the first one.
+    fn words_defined(&self, span: &Span, at: &[u64; 32], s: &Survey) -> bool {
+        // SAFETY: the region holds all addresses, and its shadow is as large.
+        unsafe {
+            if s.contiguous {
+                return (self.kernels.all_defined)(span.state(s.min), 128);
+            }
+            if s.uniform {
+                return (self.kernels.all_defined)(span.state(s.min), 4);
+            }
+            let mut states = [0u32; 32];
+            (self.kernels.gather4)(span.shadow, span.low, at, states.as_mut_ptr());
+            states.iter().fold(u32::MAX, |all, state| all & state) & 0x0101_0101 == 0x0101_0101
+        }
+    }
+
     /// The common store, as `load_quick`.
     #[inline(always)]
-    pub fn store_quick(&mut self, inst: &Inst, access: &Access) -> bool {
+    pub fn store_quick(&mut self, inst: &Inst, access: &Access, mask: u32) -> bool {
         let (address, value) = (inst.r(0), self.reg(inst.r(1)));
+        if P::CHECK && self.w.tracking && (self.undefined_lanes(address) | self.undefined_lanes(inst.r(1))) & mask != 0 {
+            return false;
+        }
         let mut at = [0; 32];
         // SAFETY: a register of the width it says.
-        let s = unsafe {
-            (self.kernels.survey)(self.reg(address), address.is_wide(), i64::from(access.offset), u32::MAX, 4, &mut at)
+        let survey = unsafe {
+            (self.kernels.survey)(self.reg(address), address.is_wide(), i64::from(access.offset), mask, 4, &mut at)
         };
+        let s = survey;
         let span = if access.space == Space::Shared {
             if s.max.checked_add(4).is_none_or(|end| end > u64::from(self.block.shared_bytes)) {
                 return false;
             }
-            Span { base: self.block.shared.as_mut_ptr().cast(), shadow: std::ptr::null_mut(), low: 0, source: Source::Shared }
+            let shadow = self.block.shared_shadow.as_mut_ptr();
+            Span { base: self.block.shared.as_mut_ptr().cast(), shadow, low: 0, source: Source::Shared }
         } else {
             let region = self.worker.regions[region_set(s.min)];
             if !region.holds(s.min, s.max - s.min + 4) || region.constant {
                 return false;
             }
-            self.block.stored = true;
             self.region_span(&region)
         };
         if s.or & 3 != 0 {
             return false;
         }
+        if P::CHECK {
+            let ad = Addresses { at, survey };
+            self.before_access(access.space, &span, &ad, 4, mask, Use::Store, access, &inst.sources()[1..]);
+        }
+        self.block.stored |= access.space == Space::Global;
         // SAFETY: the span holds all addresses.
         unsafe {
             if s.contiguous {
                 span.host(s.min).cast::<[u32; 32]>().write_unaligned(*value.cast::<[u32; 32]>());
+                if P::CHECK {
+                    span.state(s.min).write_bytes(shadow::WRITTEN, 128);
+                }
             } else {
-                for (l, a) in at.iter().enumerate() {
-                    span.host(*a).cast::<u32>().write_unaligned(*value.add(l));
+                for l in super::lanes(mask) {
+                    span.host(at[l]).cast::<u32>().write_unaligned(*value.add(l));
+                    if P::CHECK {
+                        span.state(at[l]).cast::<u32>().write_unaligned(0x0303_0303);
+                    }
                 }
             }
         }

@@ -317,13 +317,13 @@ impl<P: Policy> Cx<'_, '_, P> {
                         }
                         continue 'blocks;
                     }
-                    Op::Load(access) if !P::CHECK && !P::COUNT && access.quick && mask == u32::MAX => {
-                        if !self.load_quick(inst, access) && self.load(inst, access, mask) == Next::Halt {
+                    Op::Load(access) if !P::COUNT && access.quick => {
+                        if !self.load_quick(inst, access, mask) && self.load(inst, access, mask) == Next::Halt {
                             return Outcome::Halt;
                         }
                     }
-                    Op::Store(access) if !P::CHECK && !P::COUNT && access.quick && mask == u32::MAX => {
-                        if !self.store_quick(inst, access) && self.store(inst, access, mask) == Next::Halt {
+                    Op::Store(access) if !P::COUNT && access.quick => {
+                        if !self.store_quick(inst, access, mask) && self.store(inst, access, mask) == Next::Halt {
                             return Outcome::Halt;
                         }
                     }

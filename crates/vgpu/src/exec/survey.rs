@@ -20,9 +20,29 @@ pub struct Survey {
 pub type SurveyFn = unsafe fn(*const u32, bool, i64, u32, u64, &mut [u64; 32]) -> Survey;
 pub type Gather4Fn = unsafe fn(*const u8, u64, &[u64; 32], *mut u32);
 pub type AllDefinedFn = unsafe fn(*const u8, usize) -> bool;
-/// A 4-byte load from shared memory by all lanes: result, address register and whether it is a
-/// 64-bit one, offset, memory, its size. False, and nothing done, if an address is misaligned or out of bounds.
-pub type LoadSharedFn = unsafe fn(*mut u32, *const u32, bool, i32, *const u8, u32) -> bool;
+/// A 4-byte load from shared memory. False, and nothing done, if an address is misaligned or out of bounds, or (where
+/// there is a shadow) a byte is undefined.
+pub type LoadSharedFn = unsafe fn(&SharedLoad, &mut [u32; 32]) -> bool;
+/// Words of a tile: memory, row and column of each lane, bytes per row step, result.
+pub type GatherTileFn = unsafe fn(*const u8, &[u32; 32], &[u32; 32], u32, *mut u32);
+
+/// What a load from shared memory needs.
+#[derive(Clone, Copy, Debug)]
+pub struct SharedLoad {
+    pub d: *mut u32,
+    pub address: *const u32,
+    /// The address register is a 64-bit one.
+    pub wide: bool,
+    pub offset: i32,
+    pub mask: u32,
+    pub base: *const u8,
+    /// Null when nothing is checked.
+    pub shadow: *const u8,
+    pub bytes: u32,
+}
+
+/// All four bytes defined.
+const DEFINED: u32 = 0x0101_0101;
 
 #[inline(always)]
 unsafe fn survey_body(reg: *const u32, wide: bool, offset: i64, mask: u32, stride: u64, ad: &mut [u64; 32]) -> Survey {
@@ -73,37 +93,46 @@ unsafe fn gather4_body(base: *const u8, low: u64, ad: &[u64; 32], out: *mut u32)
 }
 
 #[inline(always)]
-unsafe fn load_shared_body(d: *mut u32, address: *const u32, wide: bool, offset: i32, base: *const u8, bytes: u32) -> bool {
+unsafe fn load_shared_body(q: &SharedLoad, at: &mut [u32; 32]) -> bool {
     // SAFETY: the caller passes registers; every address is checked before it is used.
     unsafe {
-        let mut at = [0u32; 32];
-        if wide {
-            let full = *address.cast::<[u64; 32]>();
-            let mut high = 0;
+        let mut high = 0;
+        if q.wide {
+            let full = *q.address.cast::<[u64; 32]>();
             for l in 0..32 {
-                high |= full[l];
+                high |= if q.mask >> l & 1 == 1 { full[l] } else { 0 };
                 at[l] = full[l] as u32;
             }
-            if high >> 32 != 0 {
-                return false;
-            }
         } else {
-            at = *address.cast::<[u32; 32]>();
+            *at = *q.address.cast::<[u32; 32]>();
         }
+        let first = at[(q.mask.trailing_zeros() & 31) as usize];
         let (mut max, mut or) = (0, 0);
-        for a in &mut at {
-            *a = a.wrapping_add(offset as u32);
-            max = max.max(*a);
-            or |= *a;
+        for l in 0..32 {
+            let a = if q.mask >> l & 1 == 1 { at[l] } else { first };
+            at[l] = a.wrapping_add(q.offset as u32);
+            max = max.max(at[l]);
+            or |= at[l];
         }
-        if or & 3 != 0 || max > bytes.wrapping_sub(4) || bytes < 4 {
+        if high >> 32 != 0 || or & 3 != 0 || q.bytes < 4 || max > q.bytes - 4 {
             return false;
         }
+        if !q.shadow.is_null() {
+            let mut all = DEFINED;
+            for a in at.iter() {
+                all &= *q.shadow.wrapping_add(*a as usize).cast::<u32>();
+            }
+            if all != DEFINED {
+                return false;
+            }
+        }
+        let old = *q.d.cast::<[u32; 32]>();
         let mut out = [0u32; 32];
         for l in 0..32 {
-            out[l] = *base.wrapping_add(at[l] as usize).cast::<u32>();
+            let v = *q.base.wrapping_add(at[l] as usize).cast::<u32>();
+            out[l] = if q.mask >> l & 1 == 1 { v } else { old[l] };
         }
-        *d.cast::<[u32; 32]>() = out;
+        *q.d.cast::<[u32; 32]>() = out;
     }
     true
 }
@@ -111,41 +140,70 @@ unsafe fn load_shared_body(d: *mut u32, address: *const u32, wide: bool, offset:
 /// As `load_shared_body`, with the gather instruction, which LLVM does not find by itself.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2")]
-unsafe fn load_shared_avx512(d: *mut u32, address: *const u32, wide: bool, offset: i32, base: *const u8, bytes: u32) -> bool {
+unsafe fn load_shared_avx512(q: &SharedLoad, at: &mut [u32; 32]) -> bool {
     use std::arch::x86_64::{
-        _mm512_add_epi32, _mm512_castsi256_si512, _mm512_cvtepi64_epi32, _mm512_i32gather_epi32,
-        _mm512_inserti64x4, _mm512_load_si512, _mm512_max_epu32, _mm512_or_si512, _mm512_reduce_max_epu32,
-        _mm512_reduce_or_epi32, _mm512_reduce_or_epi64, _mm512_set1_epi32, _mm512_store_si512,
+        _mm512_add_epi32, _mm512_castsi256_si512, _mm512_cvtepi64_epi32, _mm512_inserti64x4, _mm512_load_si512,
+        _mm512_mask_i32gather_epi32, _mm512_mask_reduce_and_epi32, _mm512_mask_reduce_max_epu32,
+        _mm512_mask_reduce_or_epi32, _mm512_mask_reduce_or_epi64, _mm512_set1_epi32, _mm512_setzero_si512,
+        _mm512_store_si512, _mm512_storeu_si512,
     };
-    // SAFETY: registers are aligned to 128 bytes; every address is checked before it is used.
+    // SAFETY: registers are aligned to 128 bytes; every address of the mask is checked before it is used, and lanes
+    // outside it are not loaded.
     unsafe {
-        let plus = _mm512_set1_epi32(offset);
-        let (lo, hi) = if wide {
-            let part = |i: usize| _mm512_load_si512(address.add(16 * i).cast());
-            let (a, b, c, e) = (part(0), part(1), part(2), part(3));
-            let all = _mm512_reduce_or_epi64(_mm512_or_si512(_mm512_or_si512(a, b), _mm512_or_si512(c, e)));
-            if all as u64 >> 32 != 0 {
+        let (m0, m1) = (q.mask as u16, (q.mask >> 16) as u16);
+        let (lo, hi) = if q.wide {
+            let part = |i: usize| _mm512_load_si512(q.address.add(16 * i).cast());
+            let (a, b, c, d) = (part(0), part(1), part(2), part(3));
+            let high = _mm512_mask_reduce_or_epi64(m0 as u8, a)
+                | _mm512_mask_reduce_or_epi64((m0 >> 8) as u8, b)
+                | _mm512_mask_reduce_or_epi64(m1 as u8, c)
+                | _mm512_mask_reduce_or_epi64((m1 >> 8) as u8, d);
+            if high as u64 >> 32 != 0 {
                 return false;
             }
             let join = |x, y| {
                 _mm512_inserti64x4::<1>(_mm512_castsi256_si512(_mm512_cvtepi64_epi32(x)), _mm512_cvtepi64_epi32(y))
             };
-            (join(a, b), join(c, e))
+            (join(a, b), join(c, d))
         } else {
-            (_mm512_load_si512(address.cast()), _mm512_load_si512(address.add(16).cast()))
+            (_mm512_load_si512(q.address.cast()), _mm512_load_si512(q.address.add(16).cast()))
         };
+        let plus = _mm512_set1_epi32(q.offset);
         let (lo, hi) = (_mm512_add_epi32(lo, plus), _mm512_add_epi32(hi, plus));
-        let max = _mm512_reduce_max_epu32(_mm512_max_epu32(lo, hi));
-        let or = _mm512_reduce_or_epi32(_mm512_or_si512(lo, hi));
-        if or & 3 != 0 || bytes < 4 || max > bytes - 4 {
+        let max = _mm512_mask_reduce_max_epu32(m0, lo).max(_mm512_mask_reduce_max_epu32(m1, hi));
+        let or = _mm512_mask_reduce_or_epi32(m0, lo) | _mm512_mask_reduce_or_epi32(m1, hi);
+        if or & 3 != 0 || q.bytes < 4 || max > q.bytes - 4 {
             return false;
         }
-        let a = _mm512_i32gather_epi32::<1>(lo, base.cast());
-        let b = _mm512_i32gather_epi32::<1>(hi, base.cast());
-        _mm512_store_si512(d.cast(), a);
-        _mm512_store_si512(d.add(16).cast(), b);
+        if !q.shadow.is_null() {
+            _mm512_storeu_si512(at.as_mut_ptr().cast(), lo);
+            _mm512_storeu_si512(at.as_mut_ptr().add(16).cast(), hi);
+            let zero = _mm512_setzero_si512();
+            let a = _mm512_mask_i32gather_epi32::<1>(zero, m0, lo, q.shadow.cast());
+            let b = _mm512_mask_i32gather_epi32::<1>(zero, m1, hi, q.shadow.cast());
+            let all = _mm512_mask_reduce_and_epi32(m0, a) & _mm512_mask_reduce_and_epi32(m1, b);
+            if all as u32 & DEFINED != DEFINED {
+                return false;
+            }
+        }
+        let (d0, d1) = (_mm512_load_si512(q.d.cast()), _mm512_load_si512(q.d.add(16).cast()));
+        _mm512_store_si512(q.d.cast(), _mm512_mask_i32gather_epi32::<1>(d0, m0, lo, q.base.cast()));
+        _mm512_store_si512(q.d.add(16).cast(), _mm512_mask_i32gather_epi32::<1>(d1, m1, hi, q.base.cast()));
     }
     true
+}
+
+#[inline(always)]
+unsafe fn gather_tile_body(base: *const u8, rows: &[u32; 32], cols: &[u32; 32], stride: u32, out: *mut u32) {
+    // SAFETY: the caller has checked that the whole tile lies in memory.
+    unsafe {
+        let mut v = [0u32; 32];
+        for l in 0..32 {
+            let at = rows[l] as usize * stride as usize + cols[l] as usize;
+            v[l] = base.wrapping_add(at).cast::<u32>().read_unaligned();
+        }
+        *out.cast::<[u32; 32]>() = v;
+    }
 }
 
 #[inline(always)]
@@ -165,6 +223,7 @@ pub struct Kernels {
     pub gather4: Gather4Fn,
     pub all_defined: AllDefinedFn,
     pub load_shared: LoadSharedFn,
+    pub gather_tile: GatherTileFn,
 }
 
 macro_rules! instances {
@@ -188,9 +247,14 @@ macro_rules! instances {
             }
             #[allow(dead_code, reason = "AVX-512 has one by hand")]
             $(#[$attr])*
-            pub unsafe fn load_shared(d: *mut u32, a: *const u32, w: bool, o: i32, b: *const u8, n: u32) -> bool {
+            pub unsafe fn load_shared(q: &SharedLoad, at: &mut [u32; 32]) -> bool {
                 // SAFETY: the caller's promise, passed on.
-                unsafe { load_shared_body(d, a, w, o, b, n) }
+                unsafe { load_shared_body(q, at) }
+            }
+            $(#[$attr])*
+            pub unsafe fn gather_tile(b: *const u8, r: &[u32; 32], c: &[u32; 32], s: u32, out: *mut u32) {
+                // SAFETY: the caller's promise, passed on.
+                unsafe { gather_tile_body(b, r, c, s, out) }
             }
         }
     };
@@ -208,13 +272,13 @@ pub fn kernels() -> &'static Kernels {
         #[cfg(target_arch = "x86_64")]
         match level() {
             Level::Avx512 => {
-                return Kernels { survey: avx512::survey, gather4: avx512::gather4, all_defined: avx512::all_defined, load_shared: load_shared_avx512 };
+                return Kernels { survey: avx512::survey, gather4: avx512::gather4, all_defined: avx512::all_defined, load_shared: load_shared_avx512, gather_tile: avx512::gather_tile };
             }
             Level::Avx2 => {
-                return Kernels { survey: avx2::survey, gather4: avx2::gather4, all_defined: avx2::all_defined, load_shared: avx2::load_shared };
+                return Kernels { survey: avx2::survey, gather4: avx2::gather4, all_defined: avx2::all_defined, load_shared: avx2::load_shared, gather_tile: avx2::gather_tile };
             }
             Level::Baseline => {}
         }
-        Kernels { survey: baseline::survey, gather4: baseline::gather4, all_defined: baseline::all_defined, load_shared: baseline::load_shared }
+        Kernels { survey: baseline::survey, gather4: baseline::gather4, all_defined: baseline::all_defined, load_shared: baseline::load_shared, gather_tile: baseline::gather_tile }
     })
 }

@@ -186,15 +186,39 @@ impl<P: Policy> Cx<'_, '_, P> {
         (base, u64::from(stride), space)
     }
 
-    fn piece_addresses(m: &WmmaMemory, piece: &[(u16, u16); 32], base: u64, stride: u64) -> Addresses {
-        let element = m.fragment.elem.bits() as u64 / 8;
+    fn piece_addresses(m: &WmmaMemory, piece: usize, base: u64, stride: u64) -> Addresses {
+        let row = stride.wrapping_mul(m.fragment.elem.bits() as u64 / 8);
         let mut at = [0u64; 32];
         for l in 0..32 {
-            let (row, col) = (u64::from(piece[l].0), u64::from(piece[l].1));
-            let index = if m.column_major { col.wrapping_mul(stride) + row } else { row.wrapping_mul(stride) + col };
-            at[l] = base.wrapping_add(index.wrapping_mul(element));
+            let offset = u64::from(m.steps[piece][l]).wrapping_mul(row).wrapping_add(u64::from(m.along[piece][l]));
+            at[l] = base.wrapping_add(offset);
         }
         survey(at, u32::MAX)
+    }
+
+    /// The memory of a whole tile of 4-byte pieces, if it lies in one piece of memory and is aligned: start in host
+    /// memory, and bytes per step.
+    fn whole_tile(&mut self, m: &WmmaMemory, base: u64, stride: u64, space: Space, write: bool) -> Option<(*mut u8, u32)> {
+        let element = m.fragment.elem.bits() as u64 / 8;
+        let row = u32::try_from(stride.checked_mul(element)?).ok().filter(|r| *r < 1 << 24)?;
+        let (steps, run) =
+            if m.column_major { (m.fragment.cols, m.fragment.rows) } else { (m.fragment.rows, m.fragment.cols) };
+        let bytes = (steps as u64 - 1) * u64::from(row) + run as u64 * element;
+        if m.piece_bytes != 4 || base % 4 != 0 || row % 4 != 0 {
+            return None;
+        }
+        match space {
+            Space::Shared => {
+                let inside = base.checked_add(bytes)? <= u64::from(self.block.shared_bytes);
+                inside.then(|| (self.block.shared.as_mut_ptr().cast::<u8>().wrapping_add(base as usize), row))
+            }
+            Space::Global => {
+                let region = self.grid.region_of(base);
+                let inside = region.holds(base, bytes) && !(write && region.constant);
+                inside.then(|| (region.data.wrapping_add((base - region.address) as usize), row))
+            }
+            _ => None,
+        }
     }
 
     fn wmma_access(m: &WmmaMemory, space: Space) -> Access {
@@ -211,14 +235,33 @@ impl<P: Policy> Cx<'_, '_, P> {
         let (base, stride, space) = self.wmma_base(inst, m, mask);
         let size = u32::from(m.piece_bytes);
         let wide = m.fragment.elem.bits() == 64;
-        let per = m.pieces.len() / m.fragment.regs;
+        let per = m.steps.len() / m.fragment.regs;
+        if !P::CHECK
+            && !P::COUNT
+            && mask == u32::MAX
+            && let Some((memory, row)) = self.whole_tile(m, base, stride, space, false)
+        {
+            let results = inst.results();
+            for (r, d) in results.iter().enumerate() {
+                let to = self.reg(*d);
+                // SAFETY: the whole tile lies in memory; results are registers of the frame.
+                unsafe {
+                    if r < m.fragment.distinct {
+                        (self.kernels.gather_tile)(memory, &m.steps[r], &m.along[r], row, to);
+                    } else {
+                        *to.cast::<[u32; 32]>() = *self.r32(results[r % m.fragment.distinct]);
+                    }
+                }
+            }
+            return Next::Continue;
+        }
         let access = Access { vector: 1, ..Self::wmma_access(m, space) };
         for (r, d) in inst.results().iter().enumerate() {
             let mut out = [0u64; 32];
             let mut undefined: Undef = 0;
             let mut origin = Origin(0);
             for k in 0..per {
-                let ad = Self::piece_addresses(m, &m.pieces[r * per + k], base, stride);
+                let ad = Self::piece_addresses(m, r * per + k, base, stride);
                 if P::COUNT {
                     self.count_access(space, &ad, size, mask, Use::Load);
                 }
@@ -272,15 +315,32 @@ impl<P: Policy> Cx<'_, '_, P> {
     fn wmma_store(&mut self, inst: &Inst, m: &WmmaMemory, mask: u32) -> Next {
         let (base, stride, space) = self.wmma_base(inst, m, mask);
         let size = u32::from(m.piece_bytes);
-        let per = m.pieces.len() / m.fragment.regs;
+        let per = m.steps.len() / m.fragment.regs;
         let access = Access { vector: 1, ..Self::wmma_access(m, space) };
         let regs = &inst.sources()[1..=m.fragment.regs];
+        if !P::CHECK
+            && !P::COUNT
+            && mask == u32::MAX
+            && let Some((memory, row)) = self.whole_tile(m, base, stride, space, true)
+        {
+            for (r, s) in regs.iter().enumerate() {
+                let values = self.r32(*s);
+                for l in 0..32 {
+                    let at = m.steps[r][l] as usize * row as usize + m.along[r][l] as usize;
+                    // SAFETY: the whole tile lies in memory.
+                    unsafe { memory.add(at).cast::<u32>().write_unaligned(values[l]) };
+                }
+            }
+            self.block.progress += 1;
+            self.block.stored |= space == Space::Global;
+            return Next::Continue;
+        }
         for (r, s) in regs.iter().enumerate() {
             let values = self.wide(*s);
             let bad = if P::CHECK && self.w.tracking { self.undefined_lanes(*s) } else { 0 };
             let stored = if bad != 0 { self.origin_of(*s).used_at(self.at()) } else { Origin(0) };
             for k in 0..per {
-                let ad = Self::piece_addresses(m, &m.pieces[r * per + k], base, stride);
+                let ad = Self::piece_addresses(m, r * per + k, base, stride);
                 if P::COUNT {
                     self.count_access(space, &ad, size, mask, Use::Store);
                 }

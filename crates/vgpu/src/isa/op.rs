@@ -423,8 +423,9 @@ pub struct WmmaMemory {
     pub space: Space,
     pub offset: i32,
     pub has_stride: bool,
-    /// Row and column of what each lane holds, piece by piece: `pieces[p][lane]`.
-    pub pieces: Vec<[(u16, u16); 32]>,
+    /// Where each lane's pieces lie: steps of the stride, and bytes along a row (column, if column-major).
+    pub steps: Vec<[u32; 32]>,
+    pub along: Vec<[u32; 32]>,
     /// Bytes per piece: one element, or a whole register where its elements are neighbours in memory.
     pub piece_bytes: u8,
 }

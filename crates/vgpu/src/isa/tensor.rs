@@ -177,22 +177,23 @@ impl<'a> Decoder<'a, '_> {
                 })
             });
         let step = if joined { per } else { 1 };
-        let pieces = (0..fragment.elems())
-            .step_by(step)
-            .map(|e| {
-                std::array::from_fn(|lane| {
-                    let (r, c) = fragment.position(lane, e);
-                    (r as u16, c as u16)
-                })
-            })
-            .collect();
+        let (mut steps, mut along) = (Vec::new(), Vec::new());
+        for e in (0..fragment.elems()).step_by(step) {
+            let at = |lane: usize| {
+                let (row, col) = fragment.position(lane, e);
+                if column { (col, row) } else { (row, col) }
+            };
+            steps.push(std::array::from_fn(|lane| at(lane).0 as u32));
+            along.push(std::array::from_fn(|lane| (at(lane).1 * bits / 8) as u32));
+        }
         let memory = Box::new(WmmaMemory {
             fragment,
             column_major: column,
             space,
             offset,
             has_stride: stride.is_some(),
-            pieces,
+            steps,
+            along,
             piece_bytes: (bits / 8 * step) as u8,
         });
         if store {
