@@ -133,9 +133,17 @@ pub struct Blocks(Option<Arc<Node>>);
 
 #[derive(Debug)]
 enum Node {
-    Leaf { block: u32, clock: Arc<Clock> },
+    Leaf {
+        block: u32,
+        clock: Arc<Clock>,
+    },
     /// Keys agree below `bit` (a power of two) and differ there: clear on the left, set on the right.
-    Fork { prefix: u32, bit: u32, left: Arc<Node>, right: Arc<Node> },
+    Fork {
+        prefix: u32,
+        bit: u32,
+        left: Arc<Node>,
+        right: Arc<Node>,
+    },
 }
 
 impl Blocks {
@@ -223,7 +231,9 @@ fn union(a: &Arc<Node>, b: &Arc<Node>) -> Arc<Node> {
             clock.join(y);
             Arc::new(Node::Leaf { block: *block, clock: Arc::new(clock) })
         }
-        (Node::Fork { bit, left, right, .. }, Node::Fork { bit: other, left: l, right: r, .. }) if bit == other => {
+        (Node::Fork { bit, left, right, .. }, Node::Fork { bit: other, left: l, right: r, .. })
+            if bit == other =>
+        {
             rebuilt(a, Some(b), *bit, left, right, &union(left, l), &union(right, r))
         }
         // One tree lies in a branch of the other: the one that forks at the lower bit is outside.

@@ -52,12 +52,12 @@ impl Lay {
         let base = address[mask.trailing_zeros() as usize & 31];
         let (mut min, mut max, mut or) = (base, base, base);
         let (mut row, mut point) = (mask == u32::MAX, true);
-        for l in 0..32 {
-            let at = if mask >> l & 1 == 1 { address[l] } else { base };
+        for (l, at) in address.iter().enumerate() {
+            let at = if mask >> l & 1 == 1 { *at } else { base };
             min = min.min(at);
             max = max.max(at);
             or |= at;
-            row &= at == base + l as u64 * u64::from(bytes);
+            row &= at == base.wrapping_add(l as u64 * u64::from(bytes));
             point &= at == base;
         }
         let shape = if point {

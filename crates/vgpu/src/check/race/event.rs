@@ -130,8 +130,10 @@ pub struct RaceReport {
     /// The access that came first in this run.
     pub first: Side,
     pub second: Side,
-    /// Both write the same value: a note rather than a finding.
+    /// Both write the same value.
     pub same_value: bool,
+    /// A note rather than a finding: stores of the same value, or a race by the letter that hardware does not show.
+    pub note: bool,
     /// Lanes of the second access's warp that met it, for the instruction reported.
     pub lanes: u32,
     pub count: u64,

@@ -23,11 +23,11 @@ const MAX_BLOCKS: usize = 8;
 
 impl Flag {
     fn write(&mut self, from: u32, chain: bool, block: &Blocks, device: &Blocks) {
-        if !chain {
+        if chain {
+            self.device.join(device);
+        } else {
             self.device = device.clone();
             self.block.clear();
-        } else {
-            self.device.join(device);
         }
         if block.is_empty() {
             return;

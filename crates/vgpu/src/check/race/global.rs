@@ -251,7 +251,15 @@ impl GlobalRaces {
                     // Over the end of the page: the rest is in the next one.
                     if let Some((next, from, to)) = self.page(end, hint) {
                         let rest = (wanted - u64::from(here)).min(to - end) as u32;
-                        next.lock().touch(threads, from, end - from, rest, stamp.with_lane(lane), values, found);
+                        next.lock().touch(
+                            threads,
+                            from,
+                            end - from,
+                            rest,
+                            stamp.with_lane(lane),
+                            values,
+                            found,
+                        );
                     }
                     data = page.lock();
                 }
@@ -284,8 +292,11 @@ impl GlobalRaces {
             let at = address[lane];
             let lanes = ((1u64 << per_sector) - 1) as u32;
             let whole = mask >> lane & lanes == lanes
-                && at & 31 == 0
-                && address[lane..lane + per_sector].iter().enumerate().all(|(i, a)| *a == at + ((i as u64) << shift));
+                && at.is_multiple_of(32)
+                && address[lane..lane + per_sector]
+                    .iter()
+                    .enumerate()
+                    .all(|(i, a)| *a == at + ((i as u64) << shift));
             if !whole {
                 lane += 1;
                 continue;
@@ -335,7 +346,9 @@ impl Sector {
     fn access(&mut self, threads: &Threads, own: Record, limit: u64) -> bool {
         // Empty, or of this block and before its last barrier, or by the same lanes.
         let clear = |r: Record| {
-            r.is_none() || r.block == own.block && r.stamp.0 < limit && r.lane_bytes != FINE || r.same_lanes(own)
+            r.is_none()
+                || r.block == own.block && r.stamp.0 < limit && r.lane_bytes != FINE
+                || r.same_lanes(own)
         };
         let [one, two] = self.reads;
         if !clear(self.write) {
@@ -389,10 +402,19 @@ impl PageData {
             let sector = &mut self.sectors[number];
             if sector.write.lane_bytes != FINE {
                 self.fine.push(Fine::of(*sector));
-                sector.write = Record { stamp: Stamp(1 << 63), block: self.fine.len() as u32 - 1, lane_bytes: FINE };
+                sector.write =
+                    Record { stamp: Stamp(1 << 63), block: self.fine.len() as u32 - 1, lane_bytes: FINE };
             }
             let fine = &mut self.fine[sector.write.block as usize];
-            fine.touch(threads, page + ((number as u64) << SECTOR), at & 31, (stop - at) as u32, own, values, found);
+            fine.touch(
+                threads,
+                page + ((number as u64) << SECTOR),
+                at & 31,
+                (stop - at) as u32,
+                own,
+                values,
+                found,
+            );
             at = stop;
         }
     }
@@ -459,7 +481,15 @@ impl Fine {
         kind[g] = record;
     }
 
-    fn read(&mut self, threads: &Threads, g: usize, address: u64, own: Record, told: &mut Stamp, found: &mut Found) {
+    fn read(
+        &mut self,
+        threads: &Threads,
+        g: usize,
+        address: u64,
+        own: Record,
+        told: &mut Stamp,
+        found: &mut Found,
+    ) {
         let (warp, lane) = (own.stamp.warp(), own.stamp.lane());
         let ordered = |r: Record| threads.ordered(r.block, r.stamp, warp, lane);
         for first in [Self::get(&self.writes, g), Self::get(&self.also, g)] {
@@ -477,11 +507,7 @@ impl Fine {
         let behind = |r: Record| r.is_none() || own.stamp.strength() <= r.stamp.strength() && ordered(r);
         // Apart by block beats apart by warp beats apart by lane.
         let apart = |a: Record, b: Record| {
-            if a.block != b.block {
-                2
-            } else {
-                i32::from(a.stamp.warp() != b.stamp.warp())
-            }
+            if a.block == b.block { i32::from(a.stamp.warp() != b.stamp.warp()) } else { 2 }
         };
         let place = if behind(one) {
             if !two.is_none() && behind(two) {

@@ -32,6 +32,9 @@
 //! [`BlockRaces::global_observed`], which takes over what was published up to the value read; in shared memory, whose
 //! block runs on one worker, one call does both. Leave out accesses found out of bounds.
 
+// An access is many things: who, where, how, how much.
+#![allow(clippy::too_many_arguments)]
+
 mod clock;
 mod conflict;
 mod event;
@@ -78,6 +81,8 @@ pub struct BlockRaces {
     /// Which allocation the last global access fell into.
     hint: usize,
     found: Found,
+    /// Pairs of instructions that are known to store different values.
+    differing: Vec<(u32, u32)>,
 }
 
 impl BlockRaces {
@@ -89,6 +94,7 @@ impl BlockRaces {
         self.shared_flags.clear();
         self.mbarriers.clear();
         self.reports.clear();
+        self.differing.clear();
     }
 
     /// What was found, in a stable order.
@@ -148,17 +154,26 @@ impl BlockRaces {
         bytes: u32,
         values: &dyn SameValue,
     ) {
-        let stamp = Stamp::new(access, warp, self.threads.time(warp as usize), false);
+        let stamp = Stamp::new(*access, warp, self.threads.time(warp as usize), false);
         if access.op == Op::Read {
             self.shared.read(&self.threads, mask, stamp, address, lay, bytes, &mut self.found.conflicts);
         } else {
-            self.shared.write(&self.threads, mask, stamp, address, lay, bytes, values, &mut self.found.conflicts);
+            self.shared.write(
+                &self.threads,
+                mask,
+                stamp,
+                address,
+                lay,
+                bytes,
+                values,
+                &mut self.found.conflicts,
+            );
         }
         if access.strength() != Strength::Weak {
             for flag in self.shared.seen.drain(..) {
                 self.threads.note_observed(warp as usize, self.threads.block, flag);
             }
-            self.shared_strong(warp as usize, mask, access, address, bytes);
+            self.shared_strong(warp as usize, mask, *access, address, bytes);
         }
         if !self.found.conflicts.is_empty() {
             self.report(true);
@@ -166,14 +181,14 @@ impl BlockRaces {
     }
 
     /// Publishes and takes over what a strong access to shared memory does.
-    fn shared_strong(&mut self, warp: usize, mask: u32, access: &Access, address: &[u64; 32], bytes: u32) {
+    fn shared_strong(&mut self, warp: usize, mask: u32, access: Access, address: &[u64; 32], bytes: u32) {
         for l in lanes(mask) {
             if access.op != Op::Write && !self.shared_flags.is_empty() {
                 for word in words(address[l], bytes) {
                     if let Some(flag) = self.shared_flags.get(word)
                         && let Some(published) = flag.for_block(self.threads.block)
                     {
-                        self.threads.observe(warp, l, access.acquires(), published, published);
+                        self.threads.observe(warp, l, access, published, published);
                     }
                 }
             }
@@ -183,7 +198,13 @@ impl BlockRaces {
                 if !block.is_empty() || !self.shared_flags.is_empty() {
                     for word in words(address[l], bytes) {
                         let chain = access.op == Op::Atomic;
-                        self.shared_flags.write(word, self.threads.block, chain, &block, &clock::Blocks::default());
+                        self.shared_flags.write(
+                            word,
+                            self.threads.block,
+                            chain,
+                            &block,
+                            &clock::Blocks::default(),
+                        );
                     }
                 }
             }
@@ -203,7 +224,7 @@ impl BlockRaces {
         values: &dyn SameValue,
     ) {
         let w = warp as usize;
-        let stamp = Stamp::new(access, warp, self.threads.time(w), false);
+        let stamp = Stamp::new(*access, warp, self.threads.time(w), false);
         let strong = access.strength() != Strength::Weak;
         let mut left = mask;
         if !strong {
@@ -240,6 +261,21 @@ impl BlockRaces {
         values: &dyn SameValue,
     ) {
         memory.access(&self.threads, &mut self.hint, mask, stamp, address, bytes, values, &mut self.found);
+        let block = self.threads.block;
+        for c in &mut self.found.conflicts {
+            let stores = c.first.op() == Op::Write && c.second.op() == Op::Write && !c.first.is_agent();
+            if c.first_block == block || !stores || c.same_value {
+                continue;
+            }
+            // The other block's worker has told of its store and may not have made it yet.
+            let pair = (c.first.pc(), c.second.pc());
+            if !self.differing.contains(&pair) {
+                c.same_value = settles(|| values.as_memory(c.second.lane()));
+                if !c.same_value {
+                    self.differing.push(pair);
+                }
+            }
+        }
         for (block, flag) in self.found.observed.drain(..) {
             self.threads.note_observed(stamp.warp(), block, flag);
         }
@@ -276,8 +312,7 @@ impl BlockRaces {
                 if let Some(narrow) = flag.for_others(own) {
                     self.threads.note_narrow(warp as usize, narrow);
                 }
-                let taken = if access.acquires() { &device } else { &here };
-                self.threads.observe(warp as usize, l, access.acquires(), taken, &device);
+                self.threads.observe(warp as usize, l, *access, &here, &device);
             }
         }
     }
@@ -325,14 +360,14 @@ impl BlockRaces {
     ) {
         self.threads.issue(warp as usize);
         let time = self.threads.agent_time(warp as usize);
-        let stamp = Stamp::new(&Access::weak(pc, Op::Write), warp, time, true);
+        let stamp = Stamp::new(Access::weak(pc, Op::Write), warp, time, true);
         let to = to.map(u64::from);
         let lay = Lay::of(mask, &to, bytes);
         self.shared.write(&self.threads, mask, stamp, &to, &lay, bytes, &Differs, &mut self.found.conflicts);
         if !self.found.conflicts.is_empty() {
             self.report(true);
         }
-        let stamp = Stamp::new(&Access::weak(pc, Op::Read), warp, time, true);
+        let stamp = Stamp::new(Access::weak(pc, Op::Read), warp, time, true);
         self.global_slow(memory, stamp, mask, from, &|l| read[l], &Differs);
     }
 
@@ -409,7 +444,15 @@ impl BlockRaces {
 
     /// `test_wait` or `try_wait` by the lanes of `mask`; those of `success` found the phase complete. `acquire` is
     /// false for `.relaxed`.
-    pub fn mbarrier_wait(&mut self, warp: u32, mask: u32, success: u32, pc: u32, address: &[u32; 32], acquire: bool) {
+    pub fn mbarrier_wait(
+        &mut self,
+        warp: u32,
+        mask: u32,
+        success: u32,
+        pc: u32,
+        address: &[u32; 32],
+        acquire: bool,
+    ) {
         self.mbarrier_touch(warp, mask, pc, address, Op::Read);
         let mut left = if acquire { success } else { 0 };
         while left != 0 {
@@ -425,7 +468,7 @@ impl BlockRaces {
     /// An operation on the barrier object itself: strong, but not ordered with its initialisation by that.
     fn mbarrier_touch(&mut self, warp: u32, mask: u32, pc: u32, address: &[u32; 32], op: Op) {
         let access = Access { pc, op, order: Order::Relaxed, scope: Scope::Cta };
-        let stamp = Stamp::new(&access, warp, self.threads.time(warp as usize), false);
+        let stamp = Stamp::new(access, warp, self.threads.time(warp as usize), false);
         let at = address.map(u64::from);
         let lay = Lay::of(mask, &at, 8);
         if op == Op::Read {
@@ -454,11 +497,12 @@ impl BlockRaces {
     }
 
     fn add(&mut self, shared: bool, c: &Conflict) {
-        let kind = self.explain(shared, c);
+        let (kind, excused) = self.explain(shared, c);
+        let note = excused || c.same_value;
         let (first, second) = (c.first.side(c.first_block), c.second.side(self.threads.block));
         let (low, high) = (first.pc.min(second.pc), first.pc.max(second.pc));
         self.reports
-            .entry((kind, shared, low, high, c.same_value))
+            .entry((kind, shared, low, high, note))
             .and_modify(|r| {
                 r.count += 1;
                 if r.first.pc == first.pc && r.second.warp == second.warp {
@@ -472,35 +516,54 @@ impl BlockRaces {
                 first,
                 second,
                 same_value: c.same_value,
+                note,
                 lanes: 1 << second.lane,
                 count: 1,
             });
     }
 
-    fn explain(&self, shared: bool, c: &Conflict) -> RaceKind {
+    /// The kind of a race, and whether it is one by the letter only.
+    fn explain(&self, shared: bool, c: &Conflict) -> (RaceKind, bool) {
         let here = c.first_block == self.threads.block;
         if c.first.is_agent()
             && here
             && !self.threads.waited_for(c.first)
             && self.threads.issued_before(c.first, c.second.warp(), c.second.lane())
         {
-            return RaceKind::AsyncNotWaited;
+            return (RaceKind::AsyncNotWaited, false);
         }
         if c.first.strength() != Strength::Weak && c.second.strength() != Strength::Weak {
-            return RaceKind::ScopeTooNarrow;
+            return (RaceKind::ScopeTooNarrow, false);
         }
         match self.threads.gap(c.first_block, c.first) {
-            Gap::Release => return RaceKind::MissingRelease,
-            Gap::Acquire => return RaceKind::MissingAcquire,
-            Gap::Scope => return RaceKind::ScopeTooNarrow,
+            Gap::Release => return (RaceKind::MissingRelease, false),
+            Gap::Acquire => return (RaceKind::MissingAcquire, false),
+            Gap::AcquireAfterAtomic => return (RaceKind::MissingAcquire, true),
+            Gap::Scope => return (RaceKind::ScopeTooNarrow, false),
             Gap::None => {}
         }
-        if here && c.first.warp() == c.second.warp() {
+        let kind = if here && c.first.warp() == c.second.warp() {
             RaceKind::IntraWarp
         } else if shared {
             RaceKind::Shared
         } else {
             RaceKind::Global
+        };
+        (kind, false)
+    }
+}
+
+/// Asks again for a moment, in case another worker is about to make it true.
+#[cold]
+fn settles(test: impl Fn() -> bool) -> bool {
+    let start = std::time::Instant::now();
+    loop {
+        if test() {
+            return true;
         }
+        if start.elapsed() > std::time::Duration::from_micros(200) {
+            return false;
+        }
+        std::thread::yield_now();
     }
 }

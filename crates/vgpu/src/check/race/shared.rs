@@ -138,7 +138,8 @@ impl SharedShadow {
         self.enter_log(floor);
         let limit = u64::from(floor + 1) << TIME;
         let factor = 1usize << (self.shift - shift);
-        let spread = |v: &Vec<Stamp>| v.iter().flat_map(|s| std::iter::repeat_n(*s, factor)).collect::<Vec<_>>();
+        let spread =
+            |v: &Vec<Stamp>| v.iter().flat_map(|s| std::iter::repeat_n(*s, factor)).collect::<Vec<_>>();
         self.writes = spread(&self.writes);
         self.also = spread(&self.also);
         let mut readers = Vec::with_capacity(self.readers.len() * factor);
@@ -162,7 +163,8 @@ impl SharedShadow {
     fn granules(&self, address: u32, bytes: u32) -> std::ops::Range<usize> {
         let end = address.saturating_add(bytes).min(self.bytes);
         let start = address.min(end);
-        (start >> self.shift) as usize..(end as usize).div_ceil(1 << self.shift).max((start >> self.shift) as usize)
+        (start >> self.shift) as usize
+            ..(end as usize).div_ceil(1 << self.shift).max((start >> self.shift) as usize)
     }
 
     #[inline(always)]
@@ -182,7 +184,14 @@ impl SharedShadow {
     /// Calls `each` with the lines an access touches, or a few more where lanes lie close together: a line touched
     /// for nothing costs a look, no more.
     #[inline(always)]
-    fn each_line(&mut self, mask: u32, at: &[u64; 32], lay: &Lay, bytes: u32, mut each: impl FnMut(&mut Self, usize)) {
+    fn each_line(
+        &mut self,
+        mask: u32,
+        at: &[u64; 32],
+        lay: &Lay,
+        bytes: u32,
+        mut each: impl FnMut(&mut Self, usize),
+    ) {
         let span = self.lines_of(lay.min as u32, (lay.max - lay.min) as u32 + bytes);
         if span.end() - span.start() < 8 {
             for line in span {
@@ -367,7 +376,8 @@ impl SharedShadow {
         let (start, per_lane) = ((lay.min as u32 >> self.shift) as usize, (bytes >> self.shift) as usize);
         if lay.shape == Shape::Row
             && lay.max as u32 + bytes <= self.bytes
-            && (!written || stamp.strength() == Strength::Weak && self.row_is_own(stamp, start, per_lane, limit))
+            && (!written
+                || stamp.strength() == Strength::Weak && self.row_is_own(stamp, start, per_lane, limit))
             && (!read || self.row_read_by_own(stamp, start, per_lane, limit))
         {
             let row = &mut self.writes[start..start + 32 * per_lane];
@@ -376,7 +386,10 @@ impl SharedShadow {
                 2 => fill_row::<2>(row, stamp),
                 4 => fill_row::<4>(row, stamp),
                 8 => fill_row::<8>(row, stamp),
-                _ => row.chunks_exact_mut(per_lane).enumerate().for_each(|(l, lane)| lane.fill(stamp.with_lane(l))),
+                _ => row
+                    .chunks_exact_mut(per_lane)
+                    .enumerate()
+                    .for_each(|(l, lane)| lane.fill(stamp.with_lane(l))),
             }
             return;
         }
@@ -421,7 +434,8 @@ impl SharedShadow {
         told: &mut Stamp,
         out: &mut Vec<Conflict>,
     ) {
-        let (block, warp, lane, limit) = (threads.block, own.warp(), own.lane(), u64::from(floor + 1) << TIME);
+        let (block, warp, lane, limit) =
+            (threads.block, own.warp(), own.lane(), u64::from(floor + 1) << TIME);
         let last = self.writes[g];
         if last.0 >= limit {
             let also = self.also.get(g).copied().unwrap_or_default();
@@ -454,7 +468,11 @@ impl SharedShadow {
                     let plain = first.op() == Op::Write && own.op() == Op::Write && !own.is_agent();
                     harmless = plain
                         && !first.is_agent()
-                        && if same_instruction { values.as_lane(lane, first.lane()) } else { values.as_memory(lane) };
+                        && if same_instruction {
+                            values.as_lane(lane, first.lane())
+                        } else {
+                            values.as_memory(lane)
+                        };
                     if *told != first {
                         out.push(Conflict {
                             first_block: block,
@@ -489,8 +507,16 @@ impl SharedShadow {
 
     /// Checks the readers of a granule against a write, and forgets those that are ordered before it and that it can
     /// stand for.
-    fn check_readers(&mut self, threads: &Threads, g: usize, own: Stamp, floor: u32, out: &mut Vec<Conflict>) {
-        let (block, warp, lane, limit) = (threads.block, own.warp(), own.lane(), u64::from(floor + 1) << TIME);
+    fn check_readers(
+        &mut self,
+        threads: &Threads,
+        g: usize,
+        own: Stamp,
+        floor: u32,
+        out: &mut Vec<Conflict>,
+    ) {
+        let (block, warp, lane, limit) =
+            (threads.block, own.warp(), own.lane(), u64::from(floor + 1) << TIME);
         let readers = self.readers[g];
         if readers.stamp.0 < limit {
             return;

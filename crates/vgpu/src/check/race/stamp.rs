@@ -26,7 +26,7 @@ impl Stamp {
 
     /// The stamp of lane 0; the other lanes' are this plus the lane.
     #[inline(always)]
-    pub fn new(access: &Access, warp: u32, time: u32, agent: bool) -> Stamp {
+    pub fn new(access: Access, warp: u32, time: u32, agent: bool) -> Stamp {
         debug_assert!(warp < 32 && time <= MAX_TIME);
         Stamp(
             (agent as u64) << 63

@@ -6,7 +6,7 @@
 //! block's floor to what they were: everything stamped at or below the floor is ordered before everything to come.
 
 use super::clock::{AGENTS, Blocks, Known, lanes};
-use super::event::Strength;
+use super::event::{Access, Op, Strength};
 use super::stamp::{MAX_TIME, Stamp};
 
 /// One kind of knowledge in three layers; a thread has the union of its block's, its warp's and its own.
@@ -90,6 +90,14 @@ impl Layers {
         }
     }
 
+    /// Whether anybody's knowledge passes the test.
+    fn holds(&self, test: impl Fn(&Known) -> bool) -> bool {
+        test(&self.block)
+            || self.warps.iter().filter(|layer| layer.used).any(|layer| {
+                test(&layer.all) || layer.lanes.as_ref().is_some_and(|own| own.iter().any(&test))
+            })
+    }
+
     fn any(&self, warp: usize, lane: usize, test: impl Fn(&Known) -> bool) -> bool {
         let layer = &self.warps[warp];
         test(&self.block)
@@ -105,17 +113,6 @@ impl WarpLayer {
             self.used = false;
         }
     }
-}
-
-/// What a lane has read from flags but not yet taken over, for want of an acquire.
-#[derive(Clone, Debug, Default)]
-struct Pending {
-    /// Taken over by a fence of block scope or wider.
-    block: Blocks,
-    /// Taken over by a fence of device scope.
-    device: Blocks,
-    /// A fence came, but too narrow for some of it.
-    narrow_fence: bool,
 }
 
 #[derive(Debug)]
@@ -138,7 +135,8 @@ struct Warp {
     /// Time of each lane's last fence, of block and of device scope.
     fenced: [[u32; 32]; 2],
     fenced_news: bool,
-    pending: Option<Box<[Pending; 32]>>,
+    /// A fence came, but too narrow for some of what was read from flags.
+    narrow_fence: bool,
     /// Strong writes of other threads these lanes have read, newest last: to tell why a race is one.
     observed: Vec<(u32, Stamp)>,
     /// What was published to them with a scope that does not reach them.
@@ -159,7 +157,7 @@ impl Warp {
             groups: Vec::new(),
             fenced: [[0; 32]; 2],
             fenced_news: false,
-            pending: None,
+            narrow_fence: false,
             observed: Vec::new(),
             too_narrow: Blocks::default(),
         }
@@ -174,6 +172,7 @@ struct Named {
     early: bool,
     known: Known,
     fenced: [Known; 2],
+    pending: [Known; 2],
 }
 
 /// Why a lane lacks knowledge it nearly had.
@@ -182,6 +181,9 @@ pub enum Gap {
     None,
     Release,
     Acquire,
+    /// The same where an atomic read the flag. By the letter a fence is missing; NVIDIA's own samples do without,
+    /// and a fresh line cannot be stale.
+    AcquireAfterAtomic,
     Scope,
 }
 
@@ -192,6 +194,7 @@ const ISSUES: usize = 64;
 const OBSERVED: usize = 16;
 
 #[derive(Debug, Default)]
+#[allow(clippy::struct_excessive_bools)] // each says that a costly thing has never been needed
 pub struct Threads {
     pub block: u32,
     warps: Vec<Warp>,
@@ -200,6 +203,12 @@ pub struct Threads {
     /// through barriers too: "all write, all fence, barrier, one raises the flag" is sound on hardware.
     fenced: [Layers; 2],
     fences_used: bool,
+    /// What was read from flags but not taken over for want of an acquire: what a fence of block scope takes over,
+    /// and one of device scope. Like `fenced`, it travels through barriers: one polls, barrier, all fence.
+    pending: [Layers; 2],
+    pending_used: bool,
+    /// The part of it that read-modify-writes have read.
+    read_by_atomics: Blocks,
     barriers: Vec<Named>,
     /// Whether any thread knows anything of another block.
     knows_others: bool,
@@ -217,10 +226,12 @@ impl Threads {
             self.warps.push(Warp::new(if lanes == 32 { u32::MAX } else { (1 << lanes) - 1 }));
         }
         self.known.start(count);
-        for layers in &mut self.fenced {
+        for layers in self.fenced.iter_mut().chain(&mut self.pending) {
             layers.start(count);
         }
         self.fences_used = false;
+        self.pending_used = false;
+        self.read_by_atomics = Blocks::default();
         self.knows_others = false;
         self.barriers.clear();
         self.exhausted = false;
@@ -392,6 +403,11 @@ impl Threads {
                 layers.sync_warp(warp, mask, live);
             }
         }
+        if self.pending_used {
+            for layers in &mut self.pending {
+                layers.sync_warp(warp, mask, live);
+            }
+        }
         self.tick(warp);
         false
     }
@@ -419,6 +435,11 @@ impl Threads {
                 layers.sync_block();
             }
         }
+        if self.pending_used {
+            for layers in &mut self.pending {
+                layers.sync_block();
+            }
+        }
         if floor == MAX_TIME {
             self.exhausted = true;
             return;
@@ -438,15 +459,24 @@ impl Threads {
             self.barriers[barrier].waiting.push((warp, mask));
             return;
         }
-        let known = self.release(warp, mask);
-        let fenced = if self.fences_used { [0, 1].map(|s| self.fenced_view(s, warp, mask)) } else { Default::default() };
-        let named = &mut self.barriers[barrier];
+        let mut named = std::mem::take(&mut self.barriers[barrier]);
         named.early = true;
-        named.known.join(&known);
-        for (to, from) in named.fenced.iter_mut().zip(&fenced) {
-            to.join(from);
-        }
+        self.give(warp, mask, &mut named);
+        self.barriers[barrier] = named;
         self.tick(warp);
+    }
+
+    /// Adds what the lanes have to a barrier.
+    fn give(&self, warp: usize, mask: u32, named: &mut Named) {
+        named.known.join(&self.release(warp, mask));
+        for scope in 0..2 {
+            if self.fences_used {
+                named.fenced[scope].join(&self.fenced_view(scope, warp, mask));
+            }
+            if self.pending_used {
+                named.pending[scope].join(&self.pending[scope].view(warp, mask));
+            }
+        }
     }
 
     /// The barrier has all its arrivals and lets go whoever waits. True if it held every live thread of the block.
@@ -464,20 +494,18 @@ impl Threads {
             return true;
         }
         for (warp, mask) in arrived.into_iter().enumerate().filter(|(_, mask)| *mask != 0) {
-            named.known.join(&self.release(warp, mask));
-            if self.fences_used {
-                for scope in 0..2 {
-                    named.fenced[scope].join(&self.fenced_view(scope, warp, mask));
-                }
-            }
+            self.give(warp, mask, &mut named);
             self.tick(warp);
         }
         for (warp, mask) in arrived.into_iter().enumerate().filter(|(_, mask)| *mask != 0) {
             let live = self.warps[warp].live;
             self.known.learn(warp, mask, live, &named.known);
-            if self.fences_used {
-                for scope in 0..2 {
+            for scope in 0..2 {
+                if self.fences_used {
                     self.fenced[scope].learn(warp, mask, live, &named.fenced[scope]);
+                }
+                if self.pending_used {
+                    self.pending[scope].learn(warp, mask, live, &named.pending[scope]);
                 }
             }
         }
@@ -544,44 +572,42 @@ impl Threads {
         }
     }
 
-    /// A lane has read a flag with these publications; `acquires` if the read itself is an acquire.
-    pub fn observe(&mut self, warp: usize, lane: usize, acquires: bool, block: &Blocks, device: &Blocks) {
+    /// A lane has read a flag with these publications, for its block and for the device.
+    pub fn observe(&mut self, warp: usize, lane: usize, access: Access, block: &Blocks, device: &Blocks) {
         if block.is_empty() && device.is_empty() {
             return;
         }
         self.knows_others = true;
-        let own = self.block;
-        if acquires {
+        let live = self.warps[warp].live;
+        if access.acquires() {
             let mut news = Known::default();
-            news.receive(own, block);
-            news.receive(own, device);
-            let live = self.warps[warp].live;
+            news.receive(self.block, device);
             self.known.learn(warp, 1 << lane, live, &news);
-        } else {
-            let pending = &mut self.warps[warp].pending.get_or_insert_with(Box::default)[lane];
-            pending.block.join(block);
-            pending.device.join(device);
+            return;
+        }
+        self.pending_used = true;
+        for (layers, published) in self.pending.iter_mut().zip([block, device]) {
+            let news = Known { others: published.clone(), ..Known::default() };
+            layers.learn(warp, 1 << lane, live, &news);
+        }
+        if access.op == Op::Atomic {
+            self.read_by_atomics.join(device);
         }
     }
 
     fn acquire_pending(&mut self, warp: usize, mask: u32, reach: Strength) {
+        if !self.pending_used {
+            return;
+        }
         let live = self.warps[warp].live;
-        let Some(pending) = &mut self.warps[warp].pending else { return };
         for l in lanes(mask) {
+            let scope = usize::from(reach == Strength::Device);
             let mut news = Known::default();
-            news.receive(self.block, &pending[l].block);
-            if reach == Strength::Device {
-                news.receive(self.block, &pending[l].device);
-                pending[l] = Pending::default();
-            } else {
-                pending[l].narrow_fence |= !pending[l].device.is_empty();
-            }
+            news.receive(self.block, &self.pending[scope].view(warp, 1 << l).others);
             if !news.is_empty() {
                 self.known.learn(warp, 1 << l, live, &news);
             }
-        }
-        if pending.iter().all(|p| p.block.is_empty() && p.device.is_empty()) {
-            self.warps[warp].pending = None;
+            self.warps[warp].narrow_fence |= scope == 0;
         }
     }
 
@@ -606,9 +632,14 @@ impl Threads {
     pub fn gap(&self, block: u32, stamp: Stamp) -> Gap {
         let entity = stamp.warp() + if stamp.is_agent() { AGENTS } else { 0 };
         let told = |b: &Blocks| b.get(block).is_some_and(|c| c.knows(entity, stamp.lane(), stamp.time()));
-        let mut all = self.warps.iter().flat_map(|w| &w.pending).flat_map(|p| p.iter());
-        if let Some(p) = all.find(|p| told(&p.device) || told(&p.block)) {
-            return if p.narrow_fence { Gap::Scope } else { Gap::Acquire };
+        if self.pending_used && self.pending[1].holds(|known| told(&known.others)) {
+            return if self.warps.iter().any(|w| w.narrow_fence) {
+                Gap::Scope
+            } else if told(&self.read_by_atomics) {
+                Gap::AcquireAfterAtomic
+            } else {
+                Gap::Acquire
+            };
         }
         if self.warps.iter().any(|w| told(&w.too_narrow)) {
             return Gap::Scope;

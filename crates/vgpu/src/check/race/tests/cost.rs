@@ -38,7 +38,9 @@ fn cost_per_warp_access() {
         (at, Lay::of(u32::MAX, &at, bytes))
     };
     let row = |base: u32, bytes: u32| plan(bytes, &|l| base + l * bytes);
-    let rows = |bytes: u32| -> Vec<_> { (0..48 * 1024 / (32 * bytes)).map(|k| row(k * 32 * bytes, bytes)).collect() };
+    let rows = |bytes: u32| -> Vec<_> {
+        (0..48 * 1024 / (32 * bytes)).map(|k| row(k * 32 * bytes, bytes)).collect()
+    };
     let (rows4, rows16) = (rows(4), rows(16));
     let memory = GlobalRaces::new([(GLOBAL, 64 << 20)]);
     let mut b = BlockRaces::default();
@@ -153,7 +155,7 @@ fn cost_per_warp_access() {
         for block in 0..rounds as u32 {
             b.start(block, 32, 0);
             for k in 0..64 {
-                global(&mut b, &read, 16 << 20 | k * 128);
+                global(&mut b, &read, (16 << 20) + k * 128);
             }
         }
     });

@@ -42,7 +42,14 @@ impl Machine {
                 block
             })
             .collect();
-        Machine { memory: GlobalRaces::new([(GLOBAL, 1 << 16)]), blocks, threads, value: 0, pc: 0, trace: Vec::new() }
+        Machine {
+            memory: GlobalRaces::new([(GLOBAL, 1 << 16)]),
+            blocks,
+            threads,
+            value: 0,
+            pc: 0,
+            trace: Vec::new(),
+        }
     }
 
     /// One block.
@@ -62,7 +69,8 @@ impl Machine {
 
     pub fn sh_bytes(&mut self, block: u32, thread: u32, op: Op, how: (Order, Scope), at: u32, bytes: u32) {
         let access = self.access(op, how);
-        self.trace.push(format!("{}: block {block} thread {thread} shared {at}+{bytes} {op:?} {how:?}", self.pc));
+        self.trace
+            .push(format!("{}: block {block} thread {thread} shared {at}+{bytes} {op:?} {how:?}", self.pc));
         let same = Fixed(self.value != 0);
         self.blocks[block as usize].shared(thread / 32, 1 << (thread % 32), &access, &[at; 32], bytes, &same);
     }
@@ -74,7 +82,8 @@ impl Machine {
 
     pub fn gl_bytes(&mut self, block: u32, thread: u32, op: Op, how: (Order, Scope), at: u64, bytes: u32) {
         let access = self.access(op, how);
-        self.trace.push(format!("{}: block {block} thread {thread} global {at}+{bytes} {op:?} {how:?}", self.pc));
+        self.trace
+            .push(format!("{}: block {block} thread {thread} global {at}+{bytes} {op:?} {how:?}", self.pc));
         let same = Fixed(self.value != 0);
         let at = [GLOBAL + at; 32];
         let (warp, mask) = (thread / 32, 1 << (thread % 32));
@@ -91,7 +100,8 @@ impl Machine {
     /// A whole warp's access, lane `l` at `word + l * stride`.
     pub fn sh_warp(&mut self, block: u32, warp: u32, op: Op, word: u32, stride: u32) {
         let access = self.access(op, WEAK);
-        self.trace.push(format!("{}: block {block} warp {warp} shared row {word} by {stride} {op:?}", self.pc));
+        self.trace
+            .push(format!("{}: block {block} warp {warp} shared row {word} by {stride} {op:?}", self.pc));
         let at = std::array::from_fn(|l| (word + l as u32 * stride) * 4);
         self.blocks[block as usize].shared(warp, u32::MAX, &access, &at, 4, &Differs);
     }
@@ -134,10 +144,10 @@ impl Machine {
 
     pub fn kinds(&mut self) -> Vec<RaceKind> {
         let reports = self.blocks.iter_mut().flat_map(BlockRaces::take_reports);
-        reports.filter(|r| !r.same_value).map(|r| r.kind).collect()
+        reports.filter(|r| !r.note).map(|r| r.kind).collect()
     }
 
     pub fn notes(&mut self) -> usize {
-        self.blocks.iter_mut().flat_map(BlockRaces::take_reports).filter(|r| r.same_value).count()
+        self.blocks.iter_mut().flat_map(BlockRaces::take_reports).filter(|r| r.note).count()
     }
 }

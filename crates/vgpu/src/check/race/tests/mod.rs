@@ -2,3 +2,4 @@ mod cost;
 mod machine;
 mod model;
 mod patterns;
+mod workers;

@@ -8,6 +8,8 @@ use super::machine::*;
 const THREADS: usize = 64;
 
 type Vc = Vec<u32>;
+/// The block of a shared byte or word, none for a global one; and its number.
+type Place = (Option<usize>, u64);
 
 fn join(a: &mut Vc, b: &Vc) {
     for (x, y) in a.iter_mut().zip(b) {
@@ -32,9 +34,10 @@ struct Model {
     pending: [Vec<Vc>; 2],
     /// Of each thread: last copy of each committed group.
     groups: Vec<Vec<u32>>,
-    history: HashMap<(Option<usize>, u64), Vec<Past>>,
-    raced: HashSet<(Option<usize>, u64)>,
-    flags: HashMap<(Option<usize>, u64), (Vc, HashMap<usize, Vc>)>,
+    history: HashMap<Place, Vec<Past>>,
+    raced: HashSet<Place>,
+    /// What was published to all, and to each block.
+    flags: HashMap<Place, (Vc, HashMap<usize, Vc>)>,
     arrived: Vec<Vc>,
     completed: Vec<Vc>,
 }
@@ -76,10 +79,12 @@ impl Model {
     fn sync(&mut self, threads: &[usize], waits: impl Fn(usize) -> bool) {
         let mut known = vec![0; self.now.len()];
         let mut fenced = [known.clone(), known.clone()];
+        let mut pending = fenced.clone();
         for &t in threads {
             join(&mut known, &self.all(t));
-            for (scope, all) in fenced.iter_mut().enumerate() {
-                join(all, &self.fenced[scope][t]);
+            for scope in 0..2 {
+                join(&mut fenced[scope], &self.fenced[scope][t]);
+                join(&mut pending[scope], &self.pending[scope][t]);
             }
             self.now[t] += 1;
         }
@@ -87,15 +92,14 @@ impl Model {
             join(&mut self.known[t], &known);
             for scope in 0..2 {
                 join(&mut self.fenced[scope][t], &fenced[scope]);
+                join(&mut self.pending[scope][t], &pending[scope]);
             }
         }
     }
 
     fn fence(&mut self, t: usize, device: bool) {
         for scope in 0..=usize::from(device) {
-            let news = std::mem::take(&mut self.pending[scope][t]);
-            join(&mut self.known[t], &news);
-            self.pending[scope][t] = if device { vec![0; news.len()] } else { news };
+            join(&mut self.known[t], &self.pending[scope][t]);
         }
         for scope in 0..=usize::from(device) {
             let all = self.all(t);
@@ -105,7 +109,15 @@ impl Model {
     }
 
     /// One access: whether it races with anything before, and whether the engine must see that.
-    fn access(&mut self, space: Option<usize>, t: usize, agent: bool, op: Op, strength: Strength, bytes: std::ops::Range<u64>) -> (bool, bool) {
+    fn access(
+        &mut self,
+        space: Option<usize>,
+        t: usize,
+        agent: bool,
+        op: Op,
+        strength: Strength,
+        bytes: std::ops::Range<u64>,
+    ) -> (bool, bool) {
         let actor = if agent { self.agent(t) } else { t };
         let (mut races, mut certain) = (false, true);
         let known = self.all(t);
@@ -142,7 +154,7 @@ impl Model {
     }
 
     /// The flag side of a strong access.
-    fn strong(&mut self, space: Option<usize>, word: u64, t: usize, access: &Access) {
+    fn strong(&mut self, space: Option<usize>, word: u64, t: usize, access: Access) {
         let block = self.block_of(t);
         let reach = if space.is_some() { Strength::Block } else { access.strength() };
         let n = self.now.len();
@@ -260,18 +272,19 @@ fn run(seed: u64, strong_shared: bool) -> (u32, u32) {
                 let word = if dice.roll(4) == 0 { 3 } else { 40 + dice.roll(2) };
                 if strong_shared && dice.roll(2) == 0 {
                     machine.sh(block as u32, thread as u32, op, how, word as u32);
-                    verdict = model.access(Some(block), t, false, op, access.strength(), word * 4..word * 4 + 4);
+                    verdict =
+                        model.access(Some(block), t, false, op, access.strength(), word * 4..word * 4 + 4);
                     // In shared memory the engine reads the flag before it publishes; so must an atomic here.
                     if op == Op::Atomic {
-                        model.strong(Some(block), word, t, &Access { op: Op::Read, ..access });
-                        model.strong(Some(block), word, t, &access);
+                        model.strong(Some(block), word, t, Access { op: Op::Read, ..access });
+                        model.strong(Some(block), word, t, access);
                     } else {
-                        model.strong(Some(block), word, t, &access);
+                        model.strong(Some(block), word, t, access);
                     }
                 } else {
                     machine.gl(block as u32, thread as u32, op, how, word);
                     verdict = model.access(None, t, false, op, access.strength(), word * 4..word * 4 + 4);
-                    model.strong(None, word, t, &access);
+                    model.strong(None, word, t, access);
                 }
             }
             8 => {
@@ -286,27 +299,26 @@ fn run(seed: u64, strong_shared: bool) -> (u32, u32) {
                     _ => 0xffff << (dice.roll(2) * 16),
                 };
                 engine.warp_sync(warp as u32, mask);
-                let members: Vec<usize> = clock::lanes(mask).map(|l| block * THREADS + warp * 32 + l).collect();
+                let members: Vec<usize> =
+                    clock::lanes(mask).map(|l| block * THREADS + warp * 32 + l).collect();
                 model.sync(&members, |_| true);
             }
-            10 => match dice.roll(4) {
-                0 => {
-                    machine.syncthreads(block as u32);
-                    let members: Vec<usize> = (0..THREADS).map(|t| block * THREADS + t).collect();
-                    model.sync(&members, |_| true);
-                }
-                _ => {
-                    // One warp arrives, the other waits; or both wait with part of their lanes.
-                    let early = dice.roll(2) == 0;
-                    let mask = if dice.roll(2) == 0 { u32::MAX } else { 0b111 };
-                    engine.bar_arrive(1, warp as u32, mask, !early);
-                    engine.bar_arrive(1, 1 - warp as u32, mask, true);
-                    engine.bar_complete(1);
-                    let members: Vec<usize> =
-                        (0..THREADS).filter(|t| mask >> (t % 32) & 1 == 1).map(|t| block * THREADS + t).collect();
-                    model.sync(&members, |t| !early || t % THREADS / 32 != warp);
-                }
-            },
+            10 if dice.roll(4) == 0 => {
+                machine.syncthreads(block as u32);
+                let members: Vec<usize> = (0..THREADS).map(|t| block * THREADS + t).collect();
+                model.sync(&members, |_| true);
+            }
+            10 => {
+                // One warp arrives, the other waits; or both wait with part of their lanes.
+                let early = dice.roll(2) == 0;
+                let mask = if dice.roll(2) == 0 { u32::MAX } else { 0b111 };
+                engine.bar_arrive(1, warp as u32, mask, !early);
+                engine.bar_arrive(1, 1 - warp as u32, mask, true);
+                engine.bar_complete(1);
+                let members: Vec<usize> =
+                    (0..THREADS).filter(|t| mask >> (t % 32) & 1 == 1).map(|t| block * THREADS + t).collect();
+                model.sync(&members, |t| !early || t % THREADS / 32 != warp);
+            }
             11 if block == 0 => {
                 let (to, from) = (dice.roll(6), dice.roll(6));
                 machine.copy(thread as u32, to as u32, from);
@@ -374,7 +386,11 @@ fn run(seed: u64, strong_shared: bool) -> (u32, u32) {
             }
         }
         let found: Vec<RaceReport> = machine.blocks.iter_mut().flat_map(BlockRaces::take_reports).collect();
-        assert!(found.is_empty() || verdict.0, "seed {seed}, step {step}: false alarm {found:#?}\n{:#?}", machine.trace);
+        assert!(
+            found.is_empty() || verdict.0,
+            "seed {seed}, step {step}: false alarm {found:#?}\n{:#?}",
+            machine.trace
+        );
         assert!(!found.is_empty() || !verdict.1, "seed {seed}, step {step}: missed\n{:#?}", machine.trace);
         seen += u32::from(!found.is_empty());
         missed += u32::from(found.is_empty() && verdict.0);
@@ -385,12 +401,12 @@ fn run(seed: u64, strong_shared: bool) -> (u32, u32) {
 #[test]
 fn agrees_with_full_vector_clocks() {
     let (mut seen, mut missed) = (0, 0);
-    for seed in 1..=400 {
+    for seed in 1..=200 {
         let (s, m) = run(seed, seed % 2 == 0);
         seen += s;
         missed += m;
     }
     // Most programs race (that is how they are made). What is missed are bytes that raced before and sampled ones.
-    assert!(seen > 5_000, "{seen}");
+    assert!(seen > 3_000, "{seen}");
     assert!(missed * 5 < seen, "{missed} of {seen}");
 }

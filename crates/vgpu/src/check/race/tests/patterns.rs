@@ -296,7 +296,8 @@ fn plain_flag_is_a_race() {
 
 #[test]
 fn message_with_release_and_acquire() {
-    for (w, r, expected) in [(RELAXED, ACQUIRE, RaceKind::MissingRelease), (RELEASE, RELAXED, RaceKind::MissingAcquire)]
+    for (w, r, expected) in
+        [(RELAXED, ACQUIRE, RaceKind::MissingRelease), (RELEASE, RELAXED, RaceKind::MissingAcquire)]
     {
         twin(expected, 2, 32, |m, right| {
             m.gl(0, 0, Write, WEAK, 100);
@@ -374,6 +375,27 @@ fn last_block_sums_up() {
             m.gl(5, t + 30, Read, WEAK, 100 + u64::from(t));
         }
     });
+}
+
+#[test]
+fn last_block_as_in_the_samples() {
+    // One fence before the ticket, none after it; and: one takes the ticket, all fence after the barrier.
+    for all_fence in [false, true] {
+        let mut m = Machine::new(3, 64);
+        for b in 0..3 {
+            m.gl(b, 0, Write, WEAK, 100 + u64::from(b));
+            m.fence(b, 0, Scope::Gpu);
+            m.gl(b, 0, Atomic, RELAXED, 0);
+            m.syncthreads(b);
+        }
+        if all_fence {
+            m.blocks[2].fence(1, u32::MAX, Scope::Gpu);
+        }
+        m.gl(2, 40, Read, WEAK, 100);
+        let reports = m.blocks[2].take_reports();
+        assert_eq!(reports.iter().filter(|r| r.note).count(), usize::from(!all_fence));
+        assert_eq!(reports.iter().filter(|r| !r.note).count(), 0);
+    }
 }
 
 #[test]
@@ -559,7 +581,7 @@ fn own_copy_needs_its_wait() {
         m.blocks[0].copy_commit(0, u32::MAX);
         m.copy(5, 9, 0);
         m.blocks[0].copy_commit(0, u32::MAX);
-        m.blocks[0].copy_wait(0, u32::MAX, if right { 0 } else { 1 });
+        m.blocks[0].copy_wait(0, u32::MAX, u32::from(!right));
         m.sh(0, 5, Read, WEAK, 8);
         m.sh(0, 5, Read, WEAK, 9);
     });
