@@ -172,8 +172,7 @@ pub fn compare(
                 worst = Some(element);
             }
             let share = error / tolerance.allowed(wanted);
-            // Written so that a NaN, which compares as false, is beyond.
-            if !(share <= 1.0) {
+            if exceeds(share, 1.0) {
                 beyond += 1;
                 if worst_beyond.is_none_or(|(before, _)| share > before) {
                     worst_beyond = Some((share, element));
@@ -191,7 +190,7 @@ pub fn compare(
         if let Some((_, worst)) = worst_beyond {
             failures.push(Failure::Elements { count: beyond, worst });
         }
-        if !(error_norm <= limit) {
+        if exceeds(error_norm, limit) {
             failures.push(Failure::L2 { error: relative_l2, limit: relative_l2_limit });
         }
         if !failures.is_empty()
@@ -210,6 +209,11 @@ pub fn compare(
         below_normal,
         failures,
     }
+}
+
+/// A NaN exceeds everything: no comparison may let one through.
+fn exceeds(value: f64, limit: f64) -> bool {
+    value.is_nan() || value > limit
 }
 
 /// Elements that were not written or are not finite, over the whole output, sampled or not.
@@ -251,7 +255,7 @@ fn compare_lse(reference: &Reference, lse: &[f32]) -> Option<Failure> {
             continue; // -inf for -inf, too
         }
         let share = (got - wanted).abs() / (atol + rtol * wanted.abs());
-        if !(share <= 1.0) {
+        if exceeds(share, 1.0) {
             count += 1;
             if worst.is_none_or(|(before, ..)| share > before) {
                 worst = Some((share, row, got, wanted));
@@ -343,7 +347,7 @@ mod tests {
         ));
         let tile_lost = change(&output, |index, x| {
             if index / 64 < 32 {
-                *x = 0.0
+                *x = 0.0;
             }
         });
         assert!(matches!(failures(&reference, &tile_lost)[..], [Failure::L2 { .. }]));
@@ -355,7 +359,7 @@ mod tests {
         assert_eq!(failures(&reference, &output), []);
         let off = change(&output, |index, x| {
             if index == 5 {
-                *x = 1e-6
+                *x = 1e-6;
             }
         });
         assert!(matches!(failures(&reference, &off)[..], [Failure::L2 { error: f64::INFINITY, .. }]));
@@ -367,7 +371,7 @@ mod tests {
         let at = (70 + 3) * 64 + 9;
         let off = change(&output, |index, x| {
             if index == at {
-                *x += 0.5
+                *x += 0.5;
             }
         });
         let found = failures(&reference, &off);
@@ -393,7 +397,7 @@ mod tests {
         );
         let infinite = change(&output, |index, x| {
             if index == 7 {
-                *x = f32::INFINITY
+                *x = f32::INFINITY;
             }
         });
         let found = failures(&reference, &infinite);

@@ -3,27 +3,16 @@
 //! Shapes are small: what is looked for is wrong edges, masks, groups and hand-overs, and those show at S = 65 as
 //! well as at S = 2048.
 
-use std::path::Path;
+mod common;
+
 use std::sync::OnceLock;
 
-use attention::metrics::{self, Tolerance, Weights};
-use attention::oracle::{self, Rows};
-use attention::run::{Kernel, Run, RunError, Unsupported};
-use attention::{Class, Encoded, Inputs, Layout, Problem, error_map};
-use chips::{Chip, Target};
+use attention::run::{Kernel, RunError, Unsupported};
+use attention::{Class, Inputs, Layout, Problem};
+use chips::Target;
 use family::{Catalog, Family};
-use gpu::accelerator::VirtualDevice;
-use gpu::build::Compiler;
-use gpu::testing::pinned_toolchain;
 
-fn compiler() -> &'static Compiler {
-    static COMPILER: OnceLock<Compiler> = OnceLock::new();
-    COMPILER.get_or_init(|| {
-        // Kept between test runs: what is in it is keyed by everything that was compiled.
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-        Compiler::new(pinned_toolchain(folder), &folder.join("attention-cache")).expect("NVRTC")
-    })
-}
+use common::{compiler, complaints, device, problem};
 
 fn catalog() -> &'static Catalog {
     static CATALOG: OnceLock<Catalog> = OnceLock::new();
@@ -32,36 +21,6 @@ fn catalog() -> &'static Catalog {
 
 fn family(name: &str) -> &'static Family {
     catalog().family(name).expect("an embedded family")
-}
-
-fn problem(name: &str) -> Problem {
-    name.parse().unwrap_or_else(|error| panic!("{error}"))
-}
-
-fn device(chip: &str) -> VirtualDevice {
-    VirtualDevice::new(Chip::by_name(chip).expect("a chip of the table"))
-}
-
-/// Everything wrong with a run, in words; empty if nothing is.
-fn complaints(kernel: &Kernel<'_>, problem: &Problem, inputs: &Encoded, run: &Run) -> String {
-    let mut words = Vec::new();
-    let report = run.report.as_ref().expect("the virtual GPU reports");
-    if !report.is_clean() || !report.stats.completed {
-        words.extend(report.findings.iter().take(3).map(|finding| {
-            let place = finding.place.frames.first().map(|frame| format!("{}:{}", frame.file, frame.line));
-            format!("{} at {}: {}", finding.kind, place.unwrap_or_default(), finding.message)
-        }));
-    }
-    words.extend(run.changed_inputs.iter().map(|name| format!("{name} was changed")));
-    let reference = oracle::attention(problem, &inputs.decode(), Rows::all(problem));
-    let tolerance = Tolerance::of(problem.dtype, Weights::Half);
-    let comparison = metrics::compare(&reference, &run.output, run.lse.as_deref(), tolerance);
-    if !comparison.passed() {
-        words.extend(comparison.failures.iter().map(ToString::to_string));
-        let tile = kernel.candidate.knobs.get("BLOCK_M").and_then(|height| height.to_string().parse().ok());
-        words.extend(error_map::draw(&reference, &run.output, tolerance, tile).map(|map| map.to_string()));
-    }
-    words.join("\n")
 }
 
 /// Runs presets over problems on a chip and fails with everything that went wrong.
@@ -82,7 +41,10 @@ fn expect_right(
             let layout = Layout::ALL[index % 2];
             let inputs = Inputs::generate(problem, class, 17 + index as u64).encode(problem.dtype, layout);
             let complaint = match kernel.run(&mut device, problem, &inputs, index % 3 != 2) {
-                Ok(run) => complaints(&kernel, problem, &inputs, &run),
+                Ok(run) => {
+                    let complaints = complaints(&kernel, problem, &inputs, &run);
+                    if complaints.is_empty() { String::new() } else { complaints.to_string() }
+                }
                 Err(error) => error.to_string(),
             };
             if !complaint.is_empty() {

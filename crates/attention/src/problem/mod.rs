@@ -74,6 +74,7 @@ impl Dtype {
     }
 
     /// What O is made of when the inputs are of this type: FP8 inputs give an fp16 output.
+    #[must_use]
     pub fn output(self) -> Dtype {
         match self {
             Dtype::Fp16 | Dtype::E4m3 => Dtype::Fp16,
@@ -108,10 +109,12 @@ impl Problem {
         Problem { batch, heads, kv_heads: heads, seq_q: seq, seq_k: seq, head_dim, mask: Mask::None, dtype }
     }
 
+    #[must_use]
     pub const fn with_mask(self, mask: Mask) -> Self {
         Problem { mask, ..self }
     }
 
+    #[must_use]
     pub const fn with_dtype(self, dtype: Dtype) -> Self {
         Problem { dtype, ..self }
     }

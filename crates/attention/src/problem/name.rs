@@ -98,12 +98,11 @@ pub(super) fn parse(text: &str) -> Result<Problem, NameError> {
     let batch = reader.required("b", "the batch (b)")?;
     let heads = reader.required("h", "the number of heads (h)")?;
     let kv_heads = reader.optional("kv")?.unwrap_or(heads);
-    let (seq_q, seq_k) = match reader.optional("sq")? {
-        Some(queries) => (queries, reader.required("sk", "the keys' sequence length (sk)")?),
-        None => {
-            let seq = reader.required("s", "the sequence length (s, or sq and sk)")?;
-            (seq, seq)
-        }
+    let (seq_q, seq_k) = if let Some(queries) = reader.optional("sq")? {
+        (queries, reader.required("sk", "the keys' sequence length (sk)")?)
+    } else {
+        let both = reader.required("s", "the sequence length (s, or sq and sk)")?;
+        (both, both)
     };
     let head_dim = reader.required("d", "the head dimension (d)")?;
     if !reader.rest.is_empty() {

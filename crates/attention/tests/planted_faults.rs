@@ -1,0 +1,306 @@
+//! Kernels with planted faults, the kind people make: the checks must notice every one. A fault is a replacement in
+//! the source, so that it stays readable and stops compiling, loudly, when the source moves on.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+
+use attention::metrics::Failure;
+use attention::run::Kernel;
+use attention::{Class, Inputs, Layout};
+use chips::Target;
+use family::Catalog;
+use vgpu::Kind;
+
+use common::{Complaints, compiler, complaints, device, problem};
+
+/// How a fault must be noticed.
+#[derive(Clone, Copy)]
+enum Noticed {
+    /// By one of these findings of the virtual GPU.
+    Found(&'static [Kind]),
+    /// By a comparison with the oracle that fails like this.
+    Failed(fn(&Failure) -> bool),
+    /// By the comparison, whichever way.
+    Wrong,
+}
+
+impl Noticed {
+    fn by(self, complaints: &Complaints) -> bool {
+        match self {
+            Noticed::Found(kinds) => complaints.findings.iter().any(|finding| kinds.contains(&finding.kind)),
+            Noticed::Failed(kind) => complaints.failures.iter().any(kind),
+            Noticed::Wrong => !complaints.failures.is_empty(),
+        }
+    }
+}
+
+struct Fault {
+    name: &'static str,
+    /// Below `kernels/attention`.
+    file: &'static str,
+    right: &'static str,
+    wrong: &'static str,
+    preset: &'static str,
+    problem: &'static str,
+    noticed: Noticed,
+}
+
+const SOURCE: &str = "wmma/kernel.cu";
+
+const FAULTS: &[Fault] = &[
+    Fault {
+        name: "no barrier between the scores and who reads them",
+        file: SOURCE,
+        right: "scores_from_tile(k);\n        compute_sync();",
+        wrong: "scores_from_tile(k);",
+        preset: "stage-2",
+        problem: "b1h1s40d64-fp16",
+        noticed: Noticed::Found(&[Kind::Race]),
+    },
+    Fault {
+        name: "the output is not rescaled when the maximum rises",
+        file: SOURCE,
+        right: "multiply(row_correction());",
+        wrong: "",
+        preset: "stage-2",
+        problem: "b1h1s70d64-fp16",
+        noticed: Noticed::Wrong,
+    },
+    Fault {
+        name: "the sum is not rescaled when the maximum rises",
+        file: SOURCE,
+        right: "state.sum *= correction;",
+        wrong: "",
+        preset: "stage-c",
+        problem: "b1h1s70d64-fp16",
+        noticed: Noticed::Failed(|failure| matches!(failure, Failure::Lse { .. })),
+    },
+    Fault {
+        name: "a rescale by exp(m - m)",
+        file: SOURCE,
+        right: "const float correction = ptx::exp2_approx(state.maximum - origin);",
+        wrong: "const float correction = ptx::exp2_approx(exponent_origin(largest) - origin);",
+        preset: "stage-4",
+        problem: "b1h1s70d64-fp16",
+        noticed: Noticed::Wrong,
+    },
+    Fault {
+        name: "the mask hides the diagonal",
+        file: "common/arguments.cuh",
+        right: "query + args.diagonal + 1",
+        wrong: "query + args.diagonal",
+        preset: "stage-1",
+        problem: "b1h1s33d64-causal-fp16",
+        noticed: Noticed::Wrong,
+    },
+    Fault {
+        name: "the mask shows one key too many",
+        file: "common/arguments.cuh",
+        right: "query + args.diagonal + 1",
+        wrong: "query + args.diagonal + 2",
+        preset: "stage-5-p1",
+        problem: "b1h1sq33sk65d64-causal-e4m3",
+        noticed: Noticed::Wrong,
+    },
+    Fault {
+        name: "the scale of V in place of K's",
+        file: SOURCE,
+        right: "attention::head_scale(args.k_scale,",
+        wrong: "attention::head_scale(args.v_scale,",
+        preset: "stage-c",
+        problem: "b1h2s33d64-e4m3",
+        noticed: Noticed::Wrong,
+    },
+    Fault {
+        name: "the output registers are not cleared",
+        file: SOURCE,
+        right: "        output.clear();\n",
+        wrong: "",
+        preset: "stage-c",
+        problem: "b1h1s33d64-fp16",
+        noticed: Noticed::Found(&[Kind::Uninitialised]),
+    },
+    Fault {
+        name: "query tiles counted from one",
+        file: SOURCE,
+        right: "(blocks - 1 - index % blocks) * BLOCK_M",
+        wrong: "(blocks - index % blocks) * BLOCK_M",
+        preset: "stage-2",
+        problem: "b1h1s65d64-fp16",
+        noticed: Noticed::Failed(|failure| matches!(failure, Failure::Unwritten { .. })),
+    },
+    Fault {
+        name: "the last work tile is left out",
+        file: SOURCE,
+        right: "index < work_tiles(args);",
+        wrong: "index < work_tiles(args) - 1;",
+        preset: "stage-5-persistent",
+        problem: "b1h2s65d64-fp16",
+        noticed: Noticed::Found(&[Kind::UnwrittenOutput]),
+    },
+    Fault {
+        name: "the step at hand copied again in place of the next",
+        file: SOURCE,
+        right: "start_copies(k, v, next, next % STAGES)",
+        wrong: "start_copies(k, v, step, next % STAGES)",
+        preset: "stage-3",
+        problem: "b1h1s129d64-fp16",
+        noticed: Noticed::Wrong,
+    },
+    Fault {
+        name: "copies are not waited for",
+        file: SOURCE,
+        right: "ptx::copy_groups_wait<PIPELINED ? STAGES - 2 : 0>();",
+        wrong: "",
+        preset: "stage-1",
+        problem: "b1h1s70d64-fp16",
+        noticed: Noticed::Found(&[Kind::AsyncNotWaited]),
+    },
+    Fault {
+        name: "a constant answer",
+        file: SOURCE,
+        right: "__floats2half2_rn(x[2 * i], x[2 * i + 1])",
+        wrong: "__floats2half2_rn(0.0f * x[2 * i] + 0.25f, 0.25f)",
+        preset: "stage-c",
+        problem: "b1h1s33d64-fp16",
+        noticed: Noticed::Failed(|failure| matches!(failure, Failure::Constant { .. })),
+    },
+    Fault {
+        name: "an answer that does not depend on V",
+        file: SOURCE,
+        right: "static_cast<const Element*>(args.v)",
+        wrong: "static_cast<const Element*>(args.k)",
+        preset: "stage-4",
+        problem: "b1h1s33d64-fp16",
+        noticed: Noticed::Wrong,
+    },
+    Fault {
+        name: "a fully masked row divides by its sum of zero",
+        file: "common/softmax.cuh",
+        right: "row_sum > 0.0f ? v_scale / row_sum : 0.0f",
+        wrong: "v_scale / row_sum",
+        preset: "stage-2",
+        problem: "b1h1sq40sk20d64-causal-fp16",
+        noticed: Noticed::Failed(|failure| matches!(failure, Failure::NonFinite { .. })),
+    },
+    Fault {
+        name: "a row that has seen nothing subtracts -inf from -inf",
+        file: "common/softmax.cuh",
+        right: "row_maximum == negative_infinity() ? 0.0f : row_maximum",
+        wrong: "row_maximum",
+        preset: "stage-5-p2",
+        problem: "b1h1sq40sk20d64-causal-fp16",
+        noticed: Noticed::Failed(|failure| matches!(failure, Failure::NonFinite { .. })),
+    },
+    Fault {
+        name: "an mbarrier that waits for a warp too many",
+        file: SOURCE,
+        right: "ptx::mbarrier_init(emptied(slot), COMPUTE_WARPS);",
+        wrong: "ptx::mbarrier_init(emptied(slot), COMPUTE_WARPS + 1);",
+        preset: "stage-5-p1",
+        problem: "b1h1s200d64-fp16",
+        noticed: Noticed::Found(&[Kind::Deadlock]),
+    },
+    Fault {
+        name: "the parity of the ring is never flipped",
+        file: SOURCE,
+        right: "parity ^= 1;",
+        wrong: "",
+        preset: "stage-5-p2",
+        problem: "b1h1s200d64-fp16",
+        noticed: Noticed::Found(&[Kind::Race, Kind::AsyncNotWaited, Kind::Deadlock]),
+    },
+    Fault {
+        name: "producers that count themselves among the whole block",
+        file: SOURCE,
+        right: "const int thread = threadIdx.x - COMPUTE_THREADS;",
+        wrong: "const int thread = threadIdx.x;",
+        preset: "stage-5-p2",
+        problem: "b1h1s33d64-fp16",
+        noticed: Noticed::Found(&[Kind::Uninitialised]),
+    },
+    Fault {
+        name: "rows past the last query are written",
+        file: SOURCE,
+        right: "if (own_row() >= rows) return;",
+        wrong: "",
+        preset: "stage-1",
+        problem: "b1h1s33d64-fp16",
+        noticed: Noticed::Found(&[Kind::OutOfBounds]),
+    },
+    Fault {
+        name: "rows past the last key are read",
+        file: "common/tiles.cuh",
+        right: "if (row >= rows.count) return make_uint4(0, 0, 0, 0);",
+        wrong: "",
+        preset: "stage-c",
+        problem: "b1h1s33d64-fp16",
+        noticed: Noticed::Found(&[Kind::OutOfBounds]),
+    },
+    Fault {
+        name: "query heads dealt out to key heads in turn",
+        file: "common/arguments.cuh",
+        right: "return head / (args.heads / args.kv_heads);",
+        wrong: "return head % args.kv_heads;",
+        preset: "stage-c",
+        problem: "b1h4kv2s33d64-fp16",
+        noticed: Noticed::Wrong,
+    },
+    Fault {
+        name: "a log-sum-exp in base 2",
+        file: "common/softmax.cuh",
+        right: "(row_maximum + log2f(row_sum)) * LN_2",
+        wrong: "(row_maximum + log2f(row_sum))",
+        preset: "stage-c",
+        problem: "b1h1s33d64-fp16",
+        noticed: Noticed::Failed(|failure| matches!(failure, Failure::Lse { .. })),
+    },
+];
+
+/// The repository's kernels with the fault in them.
+fn planted(fault: &Fault, folder: &Path) -> Catalog {
+    let kernels = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels/attention");
+    for part in ["common", "wmma"] {
+        let to = folder.join("attention").join(part);
+        fs::create_dir_all(&to).expect("a temporary folder");
+        for entry in fs::read_dir(kernels.join(part)).expect("the kernels").flatten() {
+            let name = entry.file_name();
+            let mut text = fs::read_to_string(entry.path()).expect("a source");
+            if Path::new(fault.file) == Path::new(part).join(&name) {
+                assert!(
+                    text.contains(fault.right),
+                    "{}: the source no longer has `{}`",
+                    fault.name,
+                    fault.right
+                );
+                text = text.replacen(fault.right, fault.wrong, 1);
+            }
+            fs::write(to.join(name), text).expect("a temporary file");
+        }
+    }
+    Catalog::load(Some(folder)).expect("the same manifests")
+}
+
+/// Runs the kernel with the fault and returns how the checks failed to notice it, if they did.
+fn unnoticed(fault: &Fault) -> Option<String> {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let catalog = planted(fault, folder.path());
+    let family = catalog.family("wmma").expect("the family");
+    let problem = problem(fault.problem);
+    let mut device = device("h200");
+    let kernel = Kernel::build(&mut device, compiler(), family, Some(fault.preset), &problem, Target::Sm90);
+    let kernel = kernel.unwrap_or_else(|error| panic!("{}: {error}", fault.name));
+    let inputs = Inputs::generate(&problem, Class::Normal, 5).encode(problem.dtype, Layout::Bhsd);
+    let run = kernel.run(&mut device, &problem, &inputs, true).expect("faults are found, not refused");
+    let complaints = complaints(&kernel, &problem, &inputs, &run);
+    let words = if complaints.is_empty() { "nothing".to_owned() } else { complaints.to_string() };
+    (!fault.noticed.by(&complaints)).then(|| format!("{}: noticed was only\n{words}", fault.name))
+}
+
+#[test]
+fn every_planted_fault_is_noticed() {
+    let unnoticed: Vec<String> = FAULTS.iter().filter_map(unnoticed).collect();
+    assert!(unnoticed.is_empty(), "not noticed as expected:\n{}", unnoticed.join("\n"));
+}
