@@ -88,6 +88,15 @@ fn output(ty: HalfTy, h: u32, mods: HalfMods) -> u32 {
     if mods.sat { if nan || neg { 0 } else { h.min(one) } } else { h }
 }
 
+/// `.ftz` of an f16 result, which hardware decides before rounding: what rounds up to the least normal number from
+/// below is flushed. `x` is the exact result, or that forced odd.
+#[inline(always)]
+fn flush(ty: HalfTy, x: f32, mods: HalfMods) -> f32 {
+    const LEAST_NORMAL: f32 = f32::from_bits(113 << 23);
+    let tiny = mods.ftz && ty == HalfTy::F16 && x.abs() < LEAST_NORMAL;
+    if tiny { 0f32.copysign(x) } else { x }
+}
+
 /// `add`, `sub`, `mul` of one f16 or bf16.
 #[inline(always)]
 pub fn binary(ty: HalfTy, op: HalfOp, mods: HalfMods, a: u32, b: u32) -> u32 {
@@ -97,7 +106,7 @@ pub fn binary(ty: HalfTy, op: HalfOp, mods: HalfMods, a: u32, b: u32) -> u32 {
         HalfOp::Sub => x - y,
         HalfOp::Mul => x * y,
     };
-    output(ty, narrow(ty, r), mods)
+    output(ty, narrow(ty, flush(ty, r, mods)), mods)
 }
 
 /// Nearest f32 of `p + c`, forced odd where it is not exact, so that rounding it again to fewer bits is as good as
@@ -141,18 +150,17 @@ fn narrow_to_odd(x: f64) -> f32 {
 #[inline(always)]
 pub fn fma(ty: HalfTy, mods: HalfMods, a: u32, b: u32, c: u32) -> u32 {
     let (x, y, z) = (input(ty, a, mods), input(ty, b, mods), input(ty, c, mods));
-    output(ty, fma_code(ty, x, y, z), mods)
+    output(ty, narrow(ty, flush(ty, fma_to_odd(ty, x, y, z), mods)), mods)
 }
 
+/// `x · y + z`, to be rounded to the type.
 #[inline(always)]
-fn fma_code(ty: HalfTy, x: f32, y: f32, z: f32) -> u32 {
+fn fma_to_odd(ty: HalfTy, x: f32, y: f32, z: f32) -> f32 {
     match ty {
         // 22-bit products down to 2^-48: exact in f32.
-        HalfTy::F16 => f32_to_f16_rn(sum_to_odd(x * y, z)),
+        HalfTy::F16 => sum_to_odd(x * y, z),
         // bf16 has f32's range, so products leave it.
-        HalfTy::Bf16 => {
-            f32_to_bf16_rn(narrow_to_odd(sum_to_odd_f64(f64::from(x) * f64::from(y), f64::from(z))))
-        }
+        HalfTy::Bf16 => narrow_to_odd(sum_to_odd_f64(f64::from(x) * f64::from(y), f64::from(z))),
     }
 }
 
@@ -232,7 +240,13 @@ pub(super) fn narrow_lanes<const F16C: bool>(
 ) {
     let mut halves = [[0u16; 32]; 2];
     for half in 0..2 {
-        let (src, dst) = (&x[half], &mut halves[half]);
+        let mut src = x[half];
+        if mods.ftz {
+            for x in &mut src {
+                *x = flush(ty, *x, mods);
+            }
+        }
+        let dst = &mut halves[half];
         match ty {
             HalfTy::F16 => {
                 for (s, d) in src.as_chunks::<16>().0.iter().zip(dst.as_chunks_mut::<16>().0) {

@@ -51,6 +51,10 @@ fn modifiers_apply_to_operands_and_results() {
     let ftz = HalfMods { ftz: true, ..PLAIN };
     assert_eq!(binary(HalfTy::F16, HalfOp::Add, ftz, 0x8001, 0x8000), 0x8000);
     assert_eq!(binary(HalfTy::F16, HalfOp::Mul, ftz, 0x0400, 0x3800), 0);
+    // Just below the least normal number: an H200 flushes it, though it would round to that number.
+    assert_eq!(binary(HalfTy::F16, HalfOp::Mul, ftz, 0x3bff, 0x8400), 0x8000);
+    assert_eq!(binary(HalfTy::F16, HalfOp::Mul, PLAIN, 0x3bff, 0x8400), 0x8400);
+    assert_eq!(fma(HalfTy::F16, ftz, 0x3bff, 0x0400, 0), 0);
     assert_eq!(neg(HalfTy::F16, false, 0xfe01), NAN_F16);
     assert_eq!(abs(HalfTy::Bf16, false, 0xbf80), 0x3f80);
 }

@@ -1,57 +1,205 @@
-//! Accumulation as the tensor cores do it: groups of products added as integers on a common exponent.
+//! Accumulation as tensor cores do it: a group of products and the running sum are brought to the largest exponent
+//! among them, cut towards zero, added as integers, and the total is cut to f32 (or rounded to f16).
+//!
+//! The exponent of a product is the sum of its factors' exponents, without the carry of its significand. A term in
+//! units of the last kept bit has at most 27 bits, so a row of D is summed in vectors of 32-bit integers; exponents
+//! where f32 would not hold the products, and infinities and NaNs, take the long way.
 
-use super::{Accumulation, Mma};
-use crate::num::Round;
-use crate::num::exact::{self, Exact};
+use super::{Accumulation, Elem, Mma, vector};
+use crate::num::codec;
+use crate::num::simd::per_isa;
 
-/// `sums += p · q` by the model.
-pub(super) fn multiply<const R: usize, const C: usize, const K: usize>(
-    model: Accumulation,
-    _op: &Mma,
-    p: &[[f32; K]; R],
-    q: &[[f32; C]; K],
-    sums: &mut [[f32; C]; R],
-) {
-    let Accumulation::Aligned { group, bits } = model else { return };
-    let (group, bits) = (usize::from(group), i32::from(bits));
-    for row in 0..R {
-        for col in 0..C {
-            let mut sum = sums[row][col];
-            for start in (0..K).step_by(group) {
-                let end = (start + group).min(K);
-                sum = add_group(sum, (start..end).map(|k| (p[row][k], q[k][col])), bits);
+/// What mma.sync does on sm_90: one group per 16 products, 25 bits below the largest exponent.
+const HOPPER_GROUP: usize = 16;
+const HOPPER_BITS: i32 = 25;
+
+/// Most products per element of a floating-point tile.
+const DEPTH: usize = 32;
+
+/// A tile's operands and sums: p has rows of `depth`; q has `depth` rows of the first eight columns, then of the
+/// next; the sums have rows of as many columns as q.
+pub(super) struct Tile<'a> {
+    pub p: &'a [f32],
+    pub q: &'a [[f32; 8]],
+    pub sums: &'a mut [f32],
+    pub depth: usize,
+}
+
+/// The adder of one instruction.
+#[derive(Clone, Copy)]
+struct Adder {
+    group: usize,
+    bits: i32,
+    /// Results are f16: a cut sum keeps its lowest bit set, so that rounding it again sees what was cut.
+    half: bool,
+    /// sm_90 has no FP8 mma.sync: the operands become f16, one f16 product takes the first two of every four along
+    /// k, a second one the others, starting at zero, and c is added at the end.
+    emulated: bool,
+    /// Least exponent of a factor: subnormals of the operand's format are not normalised first.
+    least: i32,
+}
+
+impl Adder {
+    fn new(op: &Mma, depth: usize) -> Self {
+        // With c in f32 the result is an f32 one, converted afterwards.
+        let half = op.c == Elem::F16 && op.d == Elem::F16;
+        let least = match op.a {
+            Elem::F16 | Elem::E4m3 | Elem::E5m2 => -14,
+            _ => -126,
+        };
+        match op.accumulation {
+            Accumulation::Aligned { group, bits } => {
+                let (group, bits) = (usize::from(group).max(1), i32::from(bits).min(HOPPER_BITS));
+                Self { group, bits, half, emulated: false, least }
             }
-            sums[row][col] = sum;
+            Accumulation::F32 | Accumulation::Hopper => {
+                let emulated = matches!(op.a, Elem::E4m3 | Elem::E5m2);
+                let group = match op.a {
+                    _ if emulated => depth / 2,
+                    Elem::Tf32 if op.wmma => 4,
+                    _ => HOPPER_GROUP,
+                };
+                Self { group, bits: HOPPER_BITS, half, emulated, least }
+            }
         }
     }
 }
 
-/// Exponent of a term, the product's taken from its factors' exponents (not renormalised), and its exact value.
-fn add_group(sum: f32, pairs: impl Iterator<Item = (f32, f32)> + Clone, bits: i32) -> f32 {
-    let special = pairs.clone().any(|(x, y)| !x.is_finite() || !y.is_finite()) || !sum.is_finite();
-    if special {
-        return pairs.fold(sum, |s, (x, y)| x.mul_add(y, s));
-    }
-    let top = pairs.clone().map(|(x, y)| exponent(x) + exponent(y)).fold(exponent(sum), i32::max);
-    if top < -1000 {
-        return sum + 0.0;
-    }
-    let unit = top - bits;
-    let total = pairs.fold(cut(f64::from(sum), unit), |t, (x, y)| t + cut(f64::from(x) * f64::from(y), unit));
-    if total == 0 {
-        return 0.0;
-    }
-    let x = Exact { neg: total < 0, mant: total.unsigned_abs().into(), exp: unit };
-    f32::from_bits(exact::encode(exact::F32, x, Round::Zero, false) as u32)
+/// Factors of a row and eight columns with their exponents, in the order the adder takes them.
+struct Factors {
+    p: [f32; DEPTH],
+    p_exp: [i32; DEPTH],
+    q: [[f32; 8]; DEPTH],
+    q_exp: [[i32; 8]; DEPTH],
 }
 
-/// Exponent of the leading bit's place as the datapath sees it: subnormals share the least one, zero has none.
-fn exponent(x: f32) -> i32 {
-    let field = (x.to_bits() >> 23 & 0xff) as i32;
-    if x == 0.0 { i32::MIN / 2 } else { field.max(1) - 127 }
+/// `sums += p · q`.
+#[inline(always)]
+fn body<const F16C: bool>(op: &Mma, tile: Tile) {
+    let depth = tile.depth;
+    let adder = Adder::new(op, depth);
+    // Two of every four first, or as they come.
+    let source = |k: usize| {
+        if adder.emulated {
+            let (part, k) = (k / (depth / 2), k % (depth / 2));
+            k / 2 * 4 + k % 2 + 2 * part
+        } else {
+            k
+        }
+    };
+    let mut f = Factors { p: [0.0; DEPTH], p_exp: [0; DEPTH], q: [[0.0; 8]; DEPTH], q_exp: [[0; 8]; DEPTH] };
+    let parts = tile.q.len() / depth;
+    for (part, q) in tile.q.chunks_exact(depth).enumerate() {
+        for k in 0..depth {
+            f.q[k] = q[source(k)];
+            for col in 0..8 {
+                f.q_exp[k][col] = exponent(f.q[k][col], adder.least);
+            }
+        }
+        let sums = tile.sums.as_chunks_mut::<8>().0.iter_mut().skip(part).step_by(parts);
+        for (p, sums) in tile.p.chunks_exact(depth).zip(sums) {
+            for k in 0..depth {
+                f.p[k] = p[source(k)];
+                f.p_exp[k] = exponent(f.p[k], adder.least);
+            }
+            let mut total = if adder.emulated { [0.0; 8] } else { *sums };
+            for start in (0..depth).step_by(adder.group) {
+                add_group::<F16C>(&mut total, &f, start, (start + adder.group).min(depth), adder);
+                if adder.emulated && adder.half {
+                    round_to_half(&mut total);
+                }
+            }
+            for (sum, total) in sums.iter_mut().zip(total) {
+                *sum = if adder.emulated { *sum + total } else { total };
+            }
+        }
+    }
 }
 
-/// A value in units of `2^unit`, towards zero. Terms are below 2^60 units.
-fn cut(x: f64, unit: i32) -> i64 {
-    (x * f64::exp2(f64::from(-unit))) as i64
+per_isa! {
+    pub(super) fn multiply = body where (op: &Mma, tile: Tile);
+}
+
+#[inline(always)]
+fn round_to_half(x: &mut [f32; 8]) {
+    for x in x {
+        *x = codec::f16_to_f32(codec::f32_to_f16_rn(*x));
+    }
+}
+
+/// One group, for eight sums of a row.
+#[inline(always)]
+fn add_group<const F16C: bool>(sums: &mut [f32; 8], f: &Factors, start: usize, end: usize, adder: Adder) {
+    let mut top = [0; 8];
+    for col in 0..8 {
+        top[col] = exponent(sums[col], -126);
+    }
+    let top = vector::largest_sum::<F16C>(&f.p_exp[start..end], &f.q_exp[start..end], top);
+    // Where all terms are zero, any unit will do.
+    let mut easy = true;
+    let mut scale = [0f32; 8];
+    let mut unscale = [0f64; 8];
+    for col in 0..8 {
+        let e = if top[col] < ZERO / 2 { 0 } else { top[col] };
+        easy &= e.abs() < 90;
+        let unit = (e - adder.bits).clamp(-120, 120);
+        scale[col] = f32::from_bits(((127 - unit) as u32) << 23);
+        unscale[col] = f64::from_bits(((1023 + unit) as u64) << 52);
+    }
+    if !easy {
+        for col in 0..8 {
+            sums[col] = add_slowly(sums[col], (start..end).map(|k| (f.p[k], f.q[k][col])), top[col], adder);
+        }
+        return;
+    }
+    // A product has at most 27 bits, eight of them 30; f64 adds up the eights.
+    let first = vector::cut_sum::<F16C>(&[1.0], &[*sums], scale);
+    let mut total = first.map(f64::from);
+    for (p, q) in f.p[start..end].chunks(8).zip(f.q[start..end].chunks(8)) {
+        let part = vector::cut_sum::<F16C>(p, q, scale);
+        for col in 0..8 {
+            total[col] += f64::from(part[col]);
+        }
+    }
+    for col in 0..8 {
+        sums[col] = cut(total[col] * unscale[col], adder.half);
+    }
+}
+
+/// The same for one sum, whatever its terms.
+#[cold]
+fn add_slowly(sum: f32, terms: impl Iterator<Item = (f32, f32)>, top: i32, adder: Adder) -> f32 {
+    if top > SPECIAL / 2 {
+        return terms.fold(sum, |sum, (x, y)| x.mul_add(y, sum));
+    }
+    // f64 holds every product, and every total: 32 terms of 27 bits.
+    let unit = if top < ZERO / 2 { 0 } else { top - adder.bits };
+    let scaled = |x: f64| (x * f64::exp2(f64::from(-unit))).trunc();
+    let total = terms.fold(scaled(f64::from(sum)), |t, (x, y)| t + scaled(f64::from(x) * f64::from(y)));
+    cut(total * f64::exp2(f64::from(unit)), adder.half)
+}
+
+/// Stand-ins for the exponents of zero, and of infinity and NaN: beside any other they still tell.
+const ZERO: i32 = -100_000;
+const SPECIAL: i32 = 1_000_000;
+
+/// Exponent of a term or factor; subnormals share the least normal's.
+#[inline(always)]
+fn exponent(x: f32, least: i32) -> i32 {
+    let magnitude = x.to_bits() & 0x7fff_ffff;
+    let field = (magnitude >> 23) as i32;
+    let e = (field - 127).max(least);
+    let e = if magnitude == 0 { ZERO } else { e };
+    if field == 255 { SPECIAL } else { e }
+}
+
+/// Towards zero; with `sticky`, odd if that changed the value. A sum that is zero is +0.
+#[inline(always)]
+fn cut(x: f64, sticky: bool) -> f32 {
+    let near = x as f32;
+    let wide = f64::from(near).abs();
+    // One code towards zero; from infinity, the largest number.
+    let bits = near.to_bits().wrapping_sub(u32::from(wide > x.abs()));
+    let bits = bits | u32::from(sticky && wide != x.abs());
+    f32::from_bits(if x == 0.0 { 0 } else { bits })
 }

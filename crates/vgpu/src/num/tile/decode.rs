@@ -79,33 +79,24 @@ fn stack<C: Code<W>, const F16C: bool, const W: usize>(
 
 /// Along k first, then the next eight columns.
 #[inline(always)]
-fn across<C: Code<W>, const F16C: bool, const W: usize>(
-    regs: &[&Lanes],
-    cols: usize,
-    deep: usize,
-    out: &mut [f32],
-) {
-    let per_stack = deep / W;
-    for (i, reg) in regs.iter().take(cols / 8 * per_stack).enumerate() {
-        let (col0, k0) = (8 * (i / per_stack), W * (i % per_stack));
+fn across<C: Code<W>, const F16C: bool, const W: usize>(regs: &[&Lanes], deep: usize, out: &mut [[f32; 8]]) {
+    for (reg, out) in regs.iter().zip(out.chunks_exact_mut(W)) {
         let mut block = [[0.0; W]; 8];
         for (row, bytes) in block.iter_mut().zip(as_rows(reg)) {
             *row = C::row::<F16C>(&bytes);
         }
         // Squares of eight; tf32 has four along k, whose upper half is padding.
-        for part in 0..W.div_ceil(8) {
+        for (part, out) in out.chunks_mut(8).enumerate() {
             let mut square = [[0.0; 8]; 8];
             for (to, from) in square.iter_mut().zip(&block) {
                 for (to, from) in to.iter_mut().zip(&from[8 * part..]) {
                     *to = *from;
                 }
             }
-            for (k, row) in transpose::<F16C>(square).iter().enumerate().take(W) {
-                let at = (k0 + 8 * part + k) * cols + col0;
-                out[at..at + 8].copy_from_slice(row);
-            }
+            out.copy_from_slice(&transpose::<F16C>(square)[..out.len()]);
         }
     }
+    debug_assert!(out.len().is_multiple_of(deep) && deep.is_multiple_of(W));
 }
 
 #[inline(always)]
@@ -125,17 +116,17 @@ fn stacked_body<const F16C: bool>(elem: Elem, regs: &[&Lanes], rows: usize, deep
 }
 
 #[inline(always)]
-fn across_body<const F16C: bool>(elem: Elem, regs: &[&Lanes], cols: usize, deep: usize, out: &mut [f32]) {
+fn across_body<const F16C: bool>(elem: Elem, regs: &[&Lanes], deep: usize, out: &mut [[f32; 8]]) {
     match elem {
-        Elem::F16 => across::<F16, F16C, 8>(regs, cols, deep, out),
-        Elem::Bf16 => across::<Bf16, F16C, 8>(regs, cols, deep, out),
-        Elem::Tf32 => across::<Tf32, F16C, 4>(regs, cols, deep, out),
-        Elem::E4m3 => across::<E4m3, F16C, 16>(regs, cols, deep, out),
-        Elem::E5m2 => across::<E5m2, F16C, 16>(regs, cols, deep, out),
-        Elem::S8 => across::<S8, F16C, 16>(regs, cols, deep, out),
-        Elem::U8 => across::<U8, F16C, 16>(regs, cols, deep, out),
-        Elem::S4 => across::<S4, F16C, 32>(regs, cols, deep, out),
-        Elem::U4 => across::<U4, F16C, 32>(regs, cols, deep, out),
+        Elem::F16 => across::<F16, F16C, 8>(regs, deep, out),
+        Elem::Bf16 => across::<Bf16, F16C, 8>(regs, deep, out),
+        Elem::Tf32 => across::<Tf32, F16C, 4>(regs, deep, out),
+        Elem::E4m3 => across::<E4m3, F16C, 16>(regs, deep, out),
+        Elem::E5m2 => across::<E5m2, F16C, 16>(regs, deep, out),
+        Elem::S8 => across::<S8, F16C, 16>(regs, deep, out),
+        Elem::U8 => across::<U8, F16C, 16>(regs, deep, out),
+        Elem::S4 => across::<S4, F16C, 32>(regs, deep, out),
+        Elem::U4 => across::<U4, F16C, 32>(regs, deep, out),
         Elem::B1 | Elem::F32 | Elem::F64 | Elem::S32 => {}
     }
 }
@@ -143,8 +134,8 @@ fn across_body<const F16C: bool>(elem: Elem, regs: &[&Lanes], cols: usize, deep:
 per_isa! {
     /// The operand whose blocks are stacked, as `rows` rows of `deep`.
     pub(super) fn stacked = stacked_body where (elem: Elem, regs: &[&Lanes], rows: usize, deep: usize, out: &mut [f32]);
-    /// The other operand, transposed: `deep` rows of `cols`.
-    pub(super) fn transposed = across_body where (elem: Elem, regs: &[&Lanes], cols: usize, deep: usize, out: &mut [f32]);
+    /// The other operand, transposed: `deep` rows of its first eight columns, then of the next.
+    pub(super) fn transposed = across_body where (elem: Elem, regs: &[&Lanes], deep: usize, out: &mut [[f32; 8]]);
 }
 
 /// The register as eight rows of bytes.

@@ -8,20 +8,22 @@
 //! [`layout`] lists where each block of a fragment lies; [`matrix`] loads and stores blocks.
 //!
 //! # Accumulation
-//! Products are exact. Hardware adds them in groups, aligned to the largest and cut to a fixed number of bits,
-//! which the manual leaves open. Here [`Accumulation::F32`] starts from c and adds one product after another, k
-//! ascending, each sum rounded to nearest f32; with f16 accumulators the f32 result is rounded to f16 once.
-//! [`Accumulation::Aligned`] models hardware's groups: the terms of a group and the running sum are cut (towards
-//! zero) below a fixed number of bits from the largest exponent among them, added exactly, and cut to f32 again.
-//! [`error_bound`] holds for either and for hardware.
+//! Products are exact; how they are summed the manual leaves open. Three models ([`Accumulation`]):
+//! - `F32` (default, fastest): starts from c and adds one product after another, k ascending, each sum rounded to the
+//!   nearest f32. With f16 accumulators the f32 result is rounded to f16 once.
+//! - `Hopper`: what `mma.sync` and `wmma` do on sm_90, bit for bit (checked on an H200 for f16, bf16, tf32 and FP8).
+//! - `Aligned`: the same kind of adder with other parameters, e.g. the 13 bits of the FP8 tensor cores of Ada (and of
+//!   Hopper's wgmma).
 //!
-//! Integer products and f64 products (fused, k ascending) are exact as on hardware.
+//! [`error_bound`] holds for all of them and for hardware. Integer products and f64 products (fused, k ascending)
+//! are exact as on hardware.
 
 mod aligned;
 mod decode;
 pub mod layout;
 pub mod matrix;
 mod product;
+mod vector;
 
 pub use layout::{Fragment, Operand};
 pub use product::{mma, mma_f64};
@@ -81,13 +83,17 @@ pub enum Accumulation {
     /// One f32 rounding per product.
     #[default]
     F32,
-    /// Groups of products cut to `bits` fraction bits below the largest exponent.
+    /// The bits of `mma.sync` and `wmma.mma` on sm_90.
+    Hopper,
+    /// Groups of products, and the sum so far, cut `bits` bits below the largest exponent among them.
     Aligned { group: u16, bits: u8 },
 }
 
 impl Accumulation {
-    /// FP8 on Ada and Hopper: about 13 bits are kept.
+    /// FP8 on Ada's tensor cores and in Hopper's wgmma: about 13 bits are kept. From published studies.
     pub const FP8_13_BIT: Self = Self::Aligned { group: 32, bits: 13 };
+    /// f16 and bf16 on Ampere and Ada. From published studies, not checked here.
+    pub const AMPERE: Self = Self::Aligned { group: 8, bits: 24 };
 }
 
 /// Single-bit products: `.xor.popc` or `.and.popc`.

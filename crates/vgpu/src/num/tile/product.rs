@@ -5,7 +5,7 @@
 //! same way: their sums of products stay below 2^24, so f32 holds them exactly.
 
 use super::decode::{self, stacked_block};
-use super::{Accumulation, BitOp, Elem, Mma, aligned};
+use super::{Accumulation, BitOp, Elem, Mma, aligned, vector};
 use crate::num::codec;
 use crate::num::simd::per_isa;
 use crate::num::{Lanes, Lanes64, NAN_F32};
@@ -109,26 +109,25 @@ fn canonical(x: f32) -> u32 {
     if bits & 0x7fff_ffff > 0x7f80_0000 { NAN_F32 } else { bits }
 }
 
-/// `sums += p · q`, k ascending. Products of two 11-bit significands are exact, so where there is no fused
-/// instruction a product and a sum give the same bits (but for tf32 and bf16 products outside f32's range).
+/// `sums += p · q`, k ascending: four rows by eight columns at a time, enough independent sums to hide the latency
+/// of the adder, few enough for registers.
 #[inline(always)]
-fn multiply<const FUSED: bool, const R: usize, const C: usize, const K: usize>(
+fn multiply<const AVX2: bool, const R: usize, const C: usize, const K: usize>(
     p: &[[f32; K]; R],
-    q: &[[f32; C]; K],
+    q: &[[[f32; 8]; K]],
     sums: &mut [[f32; C]; R],
 ) {
-    // Four rows at a time: enough independent sums to hide the latency of the adder, few enough for registers.
     for (p, sums) in p.as_chunks::<4>().0.iter().zip(sums.as_chunks_mut::<4>().0) {
-        let mut acc = *sums;
-        for k in 0..K {
-            for row in 0..4 {
-                for col in 0..C {
-                    let (x, y, z) = (p[row][k], q[k][col], acc[row][col]);
-                    acc[row][col] = if FUSED { x.mul_add(y, z) } else { x * y + z };
-                }
+        for (part, q) in q.iter().enumerate() {
+            let mut acc = [[0.0; 8]; 4];
+            for (acc, sums) in acc.iter_mut().zip(&*sums) {
+                acc.copy_from_slice(&sums[8 * part..8 * part + 8]);
+            }
+            vector::multiply4::<AVX2, K>(p, q, &mut acc);
+            for (acc, sums) in acc.iter().zip(&mut *sums) {
+                sums[8 * part..8 * part + 8].copy_from_slice(acc);
             }
         }
-        *sums = acc;
     }
 }
 
@@ -143,12 +142,14 @@ fn tile<const F16C: bool, const R: usize, const C: usize, const K: usize>(
     d: &mut [Lanes],
 ) {
     let mut p = [[0.0; K]; R];
-    let mut q = [[0.0; C]; K];
+    // By eight columns; there are at most 16.
+    let mut q = [[[0.0; 8]; K]; 2];
+    let q = &mut q[..C / 8];
     let mut sums = [[0.0; C]; R];
     decode::stacked(p_elem, p_regs, R, K, p.as_flattened_mut());
-    decode::transposed(q_elem, q_regs, C, K, q.as_flattened_mut());
+    decode::transposed(q_elem, q_regs, K, q.as_flattened_mut());
     if p_elem.is_integer() {
-        multiply::<F16C, R, C, K>(&p, &q, &mut sums);
+        multiply::<F16C, R, C, K>(&p, q, &mut sums);
         let mut words = load_words::<R, C>(c);
         for (word, sum) in words.as_flattened_mut().iter_mut().zip(sums.as_flattened()) {
             // The sum is a small integer: no need to clamp.
@@ -166,8 +167,11 @@ fn tile<const F16C: bool, const R: usize, const C: usize, const K: usize>(
         }
     }
     match op.accumulation {
-        Accumulation::F32 => multiply::<F16C, R, C, K>(&p, &q, &mut sums),
-        model => aligned::multiply(model, op, &p, &q, &mut sums),
+        Accumulation::F32 => multiply::<F16C, R, C, K>(&p, q, &mut sums),
+        Accumulation::Hopper | Accumulation::Aligned { .. } => {
+            let (p, q) = (p.as_flattened(), q.as_flattened());
+            aligned::multiply(op, aligned::Tile { p, q, sums: sums.as_flattened_mut(), depth: K });
+        }
     }
     if op.d == Elem::F16 {
         return store_halves::<F16C, R, C>(&sums, d);

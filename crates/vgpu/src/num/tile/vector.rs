@@ -1,0 +1,123 @@
+//! The inner loops of tile products, eight columns wide.
+//!
+//! Left to itself LLVM turns them inside out and spends more on permutes than on arithmetic, so the AVX2 forms are
+//! spelt out; the plain ones are for other machines and say what is computed. `AVX2` is true only below `per_isa`'s
+//! wrappers, which enable avx2 and fma.
+
+/// `acc + Σ p[k] · q[k]` for four rows, k ascending.
+#[inline(always)]
+pub(super) fn multiply4<const AVX2: bool, const K: usize>(
+    p: &[[f32; K]; 4],
+    q: &[[f32; 8]; K],
+    acc: &mut [[f32; 8]; 4],
+) {
+    #[cfg(target_arch = "x86_64")]
+    if AVX2 {
+        // SAFETY: see the module's header.
+        unsafe { avx2::multiply4(p, q, acc) };
+        return;
+    }
+    for k in 0..K {
+        for row in 0..4 {
+            for col in 0..8 {
+                // Products of two 11-bit significands are exact, so this gives the same bits as a fused operation
+                // (but for tf32 and bf16 products outside f32's range).
+                acc[row][col] += p[row][k] * q[k][col];
+            }
+        }
+    }
+}
+
+/// The largest of `top` and all `p[k] + q[k]`.
+#[inline(always)]
+pub(super) fn largest_sum<const AVX2: bool>(p: &[i32], q: &[[i32; 8]], top: [i32; 8]) -> [i32; 8] {
+    #[cfg(target_arch = "x86_64")]
+    if AVX2 {
+        // SAFETY: see the module's header.
+        return unsafe { avx2::largest_sum(p, q, top) };
+    }
+    let mut top = top;
+    for (p, q) in p.iter().zip(q) {
+        for (top, q) in top.iter_mut().zip(q) {
+            *top = (*top).max(p + q);
+        }
+    }
+    top
+}
+
+/// `Σ p[k] · q[k] · scale`, each term cut towards zero. At most eight terms, each below 2^28.
+#[inline(always)]
+pub(super) fn cut_sum<const AVX2: bool>(p: &[f32], q: &[[f32; 8]], scale: [f32; 8]) -> [i32; 8] {
+    debug_assert!(p.len() <= 8, "more would not fit 32 bits");
+    #[cfg(target_arch = "x86_64")]
+    if AVX2 {
+        // SAFETY: see the module's header.
+        return unsafe { avx2::cut_sum(p, q, scale) };
+    }
+    let mut sum = [0i32; 8];
+    for (p, q) in p.iter().zip(q) {
+        for col in 0..8 {
+            sum[col] = sum[col].wrapping_add((p * q[col] * scale[col]) as i32);
+        }
+    }
+    sum
+}
+
+#[cfg(target_arch = "x86_64")]
+mod avx2 {
+    use std::arch::x86_64::{
+        __m256, __m256i, _mm256_add_epi32, _mm256_cvttps_epi32, _mm256_fmadd_ps, _mm256_max_epi32,
+        _mm256_mul_ps, _mm256_set1_epi32, _mm256_set1_ps, _mm256_setzero_si256,
+    };
+    use std::mem::transmute;
+
+    #[inline(always)]
+    fn floats(x: [f32; 8]) -> __m256 {
+        // SAFETY: the same bytes.
+        unsafe { transmute(x) }
+    }
+
+    #[inline(always)]
+    fn ints(x: [i32; 8]) -> __m256i {
+        // SAFETY: the same bytes.
+        unsafe { transmute(x) }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma")]
+    pub(super) fn multiply4<const K: usize>(p: &[[f32; K]; 4], q: &[[f32; 8]; K], acc: &mut [[f32; 8]; 4]) {
+        let mut sums = [floats(acc[0]), floats(acc[1]), floats(acc[2]), floats(acc[3])];
+        for k in 0..K {
+            let y = floats(q[k]);
+            for row in 0..4 {
+                sums[row] = _mm256_fmadd_ps(_mm256_set1_ps(p[row][k]), y, sums[row]);
+            }
+        }
+        // SAFETY: the same bytes.
+        *acc = unsafe { transmute::<[__m256; 4], [[f32; 8]; 4]>(sums) };
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    pub(super) fn largest_sum(p: &[i32], q: &[[i32; 8]], top: [i32; 8]) -> [i32; 8] {
+        let mut top = ints(top);
+        for (&p, &q) in p.iter().zip(q) {
+            top = _mm256_max_epi32(top, _mm256_add_epi32(_mm256_set1_epi32(p), ints(q)));
+        }
+        // SAFETY: the same bytes.
+        unsafe { transmute(top) }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    pub(super) fn cut_sum(p: &[f32], q: &[[f32; 8]], scale: [f32; 8]) -> [i32; 8] {
+        let scale = floats(scale);
+        let mut sum = _mm256_setzero_si256();
+        for (&p, &q) in p.iter().zip(q) {
+            let term = _mm256_mul_ps(_mm256_mul_ps(_mm256_set1_ps(p), floats(q)), scale);
+            sum = _mm256_add_epi32(sum, _mm256_cvttps_epi32(term));
+        }
+        // SAFETY: the same bytes.
+        unsafe { transmute(sum) }
+    }
+}
