@@ -116,13 +116,30 @@ fn who(finding: &Finding) -> String {
         parts.push(format!("address {address:#x}"));
     }
     if let Some(allocation) = &finding.allocation {
-        parts.push(format!("in {allocation}"));
+        parts.push(format!("in {}", readable(allocation)));
     }
     let mut text = parts.join(", ");
     if finding.count > 1 {
         text.push_str(&format!("; {} times", finding.count));
     }
     text
+}
+
+/// A variable inside a function is called `_ZZ7reverseE4tile` in PTX: the last name with its length before it.
+fn readable(name: &str) -> &str {
+    if !name.starts_with("_Z") {
+        return name;
+    }
+    let suffix = |digits: usize| {
+        let rest = &name[name.len() - digits..];
+        let end = rest.find(|c: char| !c.is_ascii_digit())?;
+        let length: usize = rest[..end].parse().ok()?;
+        (end + length == rest.len()).then(|| &rest[end..])
+    };
+    (2..name.len())
+        .filter(|&length| name.is_char_boundary(name.len() - length))
+        .find_map(suffix)
+        .unwrap_or(name)
 }
 
 /// Lanes of a mask as ranges.
@@ -147,6 +164,14 @@ fn lanes(mask: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn variables_of_functions_lose_their_mangling() {
+        assert_eq!(readable("_ZZ7reverseE4tile"), "tile");
+        assert_eq!(readable("_ZZ8tree_sumE1s"), "s");
+        assert_eq!(readable("x"), "x");
+        assert_eq!(readable("_Z"), "_Z");
+    }
 
     #[test]
     fn lanes_are_folded_into_ranges() {

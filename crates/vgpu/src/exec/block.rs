@@ -242,19 +242,24 @@ impl Block {
     }
 
     fn report_budget(&mut self, grid: &Grid<'_>, worker: &mut WorkerState) {
-        let Some((w, f)) = self
-            .warps
-            .iter()
-            .find_map(|w| w.fragments.iter().find(|f| f.state == State::Ready).or(w.fragments.first()).map(|f| (w, f)))
-        else {
-            return;
-        };
-        let at = grid.kernel.functions[f.function as usize].first + f.pc;
-        let (warp, lanes) = (w.id, f.mask);
-        let budget = grid.budget;
-        worker.report(grid, Kind::Runaway, at, self.core.index, warp, lanes, || {
-            format!("the launch has run its budget of {budget} warp instructions and this warp still runs")
+        let running = self.warps.iter().find_map(|w| {
+            let fragment = w.fragments.iter().find(|f| f.state == State::Ready).or(w.fragments.first());
+            fragment.map(|f| (grid.kernel.functions[f.function as usize].first + f.pc, w.id, f.mask))
         });
+        let budget = grid.budget;
+        match running {
+            Some((at, warp, lanes)) => worker.report(grid, Kind::Runaway, at, self.core.index, warp, lanes, || {
+                format!("the launch has run its budget of {budget} warp instructions and this warp still runs")
+            }),
+            // The block ended with the budget; the grid has not.
+            None => {
+                let at = grid.kernel.functions.first().map_or(0, |f| f.first);
+                worker.report(grid, Kind::Runaway, at, self.core.index, 0, 0, || {
+                    let blocks = grid.blocks;
+                    format!("the launch has run its budget of {budget} warp instructions before all of its {blocks} blocks ran")
+                });
+            }
+        }
         grid.stop();
     }
 

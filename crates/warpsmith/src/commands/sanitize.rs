@@ -72,7 +72,8 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
     } else {
         run.print_text(printer)?;
     }
-    Ok(if report.is_clean() { Exit::Holds } else { Exit::Finding })
+    // A launch that did not complete is never clean, whether or not a finding says why.
+    Ok(if report.is_clean() && report.stats.completed { Exit::Holds } else { Exit::Finding })
 }
 
 // ---- From flags and file to a launch ----
