@@ -116,13 +116,14 @@ impl Errors {
     fn collect(reference: &Reference, output: &Tensor, tolerance: Tolerance) -> Self {
         let problem = &reference.problem;
         let data = output.decode().data;
-        let noise = noise(reference, tolerance);
+        let tolerance = tolerance.for_values_of(reference);
+        let noise = Noise::of(reference, tolerance);
         let mut levels = vec![Level::NotCompared; data.len()];
         for (row, wanted, _) in reference.iter() {
             let first = row.index(problem) * problem.head_dim;
             for (column, &wanted) in wanted.iter().enumerate() {
                 let error = (f64::from(data[first + column]) - wanted).abs();
-                levels[first + column] = if error <= noise {
+                levels[first + column] = if error <= noise.around(wanted) {
                     Level::Right
                 } else if error <= tolerance.allowed(wanted) {
                     Level::Off
@@ -164,17 +165,33 @@ impl Errors {
     }
 }
 
-/// An error that rounding explains: some times what the L2 tolerance allows an element on average, and a step of the
-/// output format where that is more.
-fn noise(reference: &Reference, tolerance: Tolerance) -> f64 {
-    const TIMES: f64 = 8.0;
-    let square: f64 = reference.output.iter().map(|x| x * x).sum();
-    let average = (square / reference.output.len().max(1) as f64).sqrt();
-    let step = match reference.problem.dtype.output() {
-        Dtype::Bf16 => 0.0,
-        Dtype::Fp16 | Dtype::E4m3 => 2.0_f64.powi(-24),
-    };
-    (TIMES * tolerance.l2 * average).max(step)
+/// Errors that rounding explains.
+struct Noise {
+    relative: f64,
+    /// The average size of the answer.
+    average: f64,
+    /// A step of the output format below its normal numbers.
+    step: f64,
+}
+
+impl Noise {
+    fn of(reference: &Reference, tolerance: Tolerance) -> Self {
+        // Some times what the L2 tolerance allows an element on average.
+        const TIMES: f64 = 8.0;
+        let square: f64 = reference.output.iter().map(|x| x * x).sum();
+        Noise {
+            relative: TIMES * tolerance.l2,
+            average: (square / reference.output.len().max(1) as f64).sqrt(),
+            step: match reference.problem.dtype.output() {
+                Dtype::Bf16 => 0.0,
+                Dtype::Fp16 | Dtype::E4m3 => 2.0_f64.powi(-24),
+            },
+        }
+    }
+
+    fn around(&self, wanted: f64) -> f64 {
+        (self.relative * wanted.abs().max(self.average)).max(self.step)
+    }
 }
 
 /// A set of indices in as few words as it takes: all, some ranges, those with certain remainders, or how many.

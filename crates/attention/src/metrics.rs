@@ -4,6 +4,14 @@
 //! the L2 norm of the error against that of the reference. The first alone would pass any answer of small numbers (atol
 //! is 1e-2, attention averages), the second alone one wrong row among thousands.
 //!
+//! # The size of the values
+//!
+//! Attention is linear in V: values sixty times larger make an answer sixty times larger, and every error with it. An
+//! `atol` that stays at 1e-2 would then be a bound no kernel can meet wherever two large values nearly cancel (seen on
+//! an H200 with inputs of class `large`, where scores of some thousands carry fp32's own error too). So `atol` is meant
+//! for values of unit size, and is multiplied by the root mean square of V where that is above 1; never below, so that
+//! small values get no stricter bound than the one written down. The L2 gate is relative and needs nothing.
+//!
 //! # The resolution of the output format
 //!
 //! A correctly rounded fp16 output is within 2^-11 of the exact one, relatively, as long as it is a normal number.
@@ -55,6 +63,12 @@ impl Tolerance {
         // An FP8 weight is off by up to 2^-4 of itself, and few keys average little of it away.
         let element = if (dtype, weights) == (Dtype::E4m3, Weights::Fp8) { 6.25e-2 } else { 1e-2 };
         Tolerance { atol: element, rtol: element, l2 }
+    }
+
+    /// The tolerance for an answer made of values as large as these.
+    #[must_use]
+    pub fn for_values_of(self, reference: &Reference) -> Self {
+        Tolerance { atol: self.atol * reference.value_size.max(1.0), ..self }
     }
 
     /// The largest error allowed where the reference is `wanted`.
@@ -151,6 +165,7 @@ pub fn compare(
     tolerance: Tolerance,
 ) -> Comparison {
     let problem = &reference.problem;
+    let tolerance = tolerance.for_values_of(reference);
     let decoded = output.decode();
     let mut failures = holes(reference, output, &decoded.data);
     let finite = failures.is_empty();
@@ -363,6 +378,25 @@ mod tests {
             }
         });
         assert!(matches!(failures(&reference, &off)[..], [Failure::L2 { error: f64::INFINITY, .. }]));
+    }
+
+    #[test]
+    fn errors_are_judged_by_the_size_of_the_values() {
+        let problem = problem();
+        let inputs = |size: f32| {
+            let mut inputs = Inputs::generate(&problem, Class::Normal, 1);
+            inputs.v.data.iter_mut().for_each(|x| *x *= size);
+            inputs
+        };
+        let judged = |size: f32, error: f32| {
+            let reference = oracle::attention(&problem, &inputs(size), Rows::all(&problem));
+            let mut data: Vec<f32> = reference.output.iter().map(|&x| x as f32).collect();
+            data[5] += error * size;
+            let values = Values { shape: problem.query_shape(), data, scales: None };
+            failures(&reference, &Tensor::encode(&values, Dtype::Fp16, Layout::Bhsd)).is_empty()
+        };
+        assert!(judged(1.0, 0.009) && judged(64.0, 0.009));
+        assert!(!judged(1.0, 0.1) && !judged(64.0, 0.1));
     }
 
     #[test]

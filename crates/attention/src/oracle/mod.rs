@@ -23,6 +23,8 @@ pub struct Reference {
     pub output: Vec<f64>,
     /// Log-sum-exp of each row's scores; -inf where the mask hides every key.
     pub lse: Vec<f64>,
+    /// Root mean square of V: the size of what was averaged, which errors are in proportion to.
+    pub value_size: f64,
 }
 
 impl Reference {
@@ -67,7 +69,16 @@ pub fn attention(problem: &Problem, inputs: &Inputs, rows: Rows) -> Reference {
         }
     });
     drop(queue);
-    Reference { problem: *problem, rows, output, lse }
+    Reference { problem: *problem, rows, output, lse, value_size: root_mean_square(&inputs.v) }
+}
+
+fn root_mean_square(values: &Values) -> f64 {
+    let heads = values.data.chunks_exact(values.shape.head_elements().max(1));
+    let squares = heads.enumerate().map(|(index, head)| {
+        let scale = values.scale(index / values.shape.heads, index % values.shape.heads);
+        scale * scale * head.iter().map(|&x| f64::from(x) * f64::from(x)).sum::<f64>()
+    });
+    (squares.sum::<f64>() / values.data.len().max(1) as f64).sqrt()
 }
 
 fn jobs<'a>(
