@@ -73,8 +73,8 @@ const EDGES_F32: &[u32] = &[
     0x3f00_0000,
     0x4000_0000,
     0x4040_0000,
-    0x3f80_0001,
     0x3f7f_ffff,
+    0x3f80_0001,
     0x4b80_0000,
     0x477f_e000,
     0x477f_f000,
@@ -87,6 +87,11 @@ const EDGES_F32: &[u32] = &[
     0x3fc0_0000,
     0x3eaa_aaab,
     0x0100_0000,
+    // Reciprocals and products of these lie around the least normal number.
+    0x7e7f_ffff,
+    0x0080_0001,
+    0x7e80_0001,
+    0xfe80_0003,
 ];
 
 const EDGES_F64: &[u64] = &[

@@ -5,7 +5,7 @@ use super::lane::lane;
 use super::op::Flow;
 use super::types::Ty;
 use crate::num::float::{self, MinMax};
-use crate::num::{Round, approx};
+use crate::num::{NAN_F32, Round, approx, exact};
 use crate::ptx::ast::Instruction;
 
 /// A rounding mode, `.ftz` and `.sat` packed into an instruction's constant.
@@ -39,31 +39,57 @@ fn out64(x: f64, imm: u32) -> f64 {
     if imm & 32 != 0 { float::saturate_f64(x) } else { x }
 }
 
+/// `abs` and `neg` of a NaN are NaNs as any instruction makes them: an H200 computes both with its adder.
+#[inline(always)]
+fn canonical32(bits: u32) -> u32 {
+    if bits & 0x7fff_ffff > 0x7f80_0000 { NAN_F32 } else { bits }
+}
+
+/// f64: the operand's payload, its sign untouched.
+#[inline(always)]
+fn quiet64(operand: u64, result: u64) -> u64 {
+    if operand & !(1 << 63) > 0x7ff0_0000_0000_0000 { exact::quiet_f64(operand) } else { result }
+}
+
 const FTZ: u32 = 16;
 
 /// The plain form (nearest, no flush, no saturation), the flushing form, and the one that looks at its constant.
 macro_rules! arith32 {
     ($imm:expr, |$($a:ident),+| $f:path) => {
         match $imm {
-            0 => arith32!(@ |$($a),+| $f, |_imm| 0),
-            FTZ => arith32!(@ |$($a),+| $f, |_imm| FTZ),
-            _ => arith32!(@ |$($a),+| $f, |imm| imm),
+            0 => arith32!(@ |$($a),+| $f, |_imm| 0, (_b: (), _c: ())),
+            FTZ => arith32!(@ |$($a),+| $f, |_imm| FTZ, (_b: (), _c: ())),
+            _ => arith32!(@ |$($a),+| $f, |imm| imm, (_b: (), _c: ())),
         }
     };
-    (@ |$a:ident| $f:path, |$imm:ident| $bits:expr) => {
-        lane!(|$a: f32; $imm| -> f32 { let m = $bits; out32($f(in32($a, m), round_of(m)), m) })
+    // The operands that are missing are of the type `()`.
+    (@ |$a:ident| $f:path, |$imm:ident| $bits:expr, ($b:ident: (), $c:ident: ())) => {
+        arith32!(@@ ($a: f32, $b: (), $c: ()) ($a) $f, $imm, $bits)
     };
-    (@ |$a:ident, $b:ident| $f:path, |$imm:ident| $bits:expr) => {
-        lane!(|$a: f32, $b: f32; $imm| -> f32 {
-            let m = $bits;
-            out32($f(in32($a, m), in32($b, m), round_of(m)), m)
-        })
+    (@ |$a:ident, $b:ident| $f:path, |$imm:ident| $bits:expr, ($_b:ident: (), $c:ident: ())) => {
+        arith32!(@@ ($a: f32, $b: f32, $c: ()) ($a, $b) $f, $imm, $bits)
     };
-    (@ |$a:ident, $b:ident, $c:ident| $f:path, |$imm:ident| $bits:expr) => {
-        lane!(|$a: f32, $b: f32, $c: f32; $imm| -> f32 {
+    (@ |$a:ident, $b:ident, $c:ident| $f:path, |$imm:ident| $bits:expr, ($_b:ident: (), $_c:ident: ())) => {
+        arith32!(@@ ($a: f32, $b: f32, $c: f32) ($a, $b, $c) $f, $imm, $bits)
+    };
+    (@@ ($a:ident: $ta:ty, $b:ident: $tb:ty, $c:ident: $tc:ty) ($($x:ident),+) $f:path, $imm:ident, $bits:expr) => {
+        lane!(@ ($a: $ta, $b: $tb, $c: $tc) ($imm) -> f32 {
             let m = $bits;
-            out32($f(in32($a, m), in32($b, m), in32($c, m), round_of(m)), m)
-        })
+            out32($f($(in32($x, m)),+, round_of(m)), m)
+        }
+            // Hardware decides to flush before it rounds: what rounds up to the least normal number from below is
+            // zero. Rounded towards zero it shows.
+            #[inline(always)]
+            fn is_doubtful(d: f32, $imm: u32) -> bool {
+                let m: u32 = $bits;
+                m & FTZ != 0 && d.abs() == f32::MIN_POSITIVE
+            }
+            #[inline(always)]
+            fn second_look($a: $ta, $b: $tb, $c: $tc, $imm: u32) -> f32 {
+                let m: u32 = $bits;
+                out32($f($(in32($x, m)),+, Round::Zero), m)
+            }
+        )
     };
 }
 
@@ -132,13 +158,13 @@ impl<'a> Decoder<'a, '_> {
                 if wide { arith64!(imm, |a, b, c| float::fma_f64) } else { arith32!(imm, |a, b, c| float::fma) }
             }
             ("abs", false) => {
-                lane!(|a: u32; imm| -> u32 { in32(f32::from_bits(a & 0x7fff_ffff), imm).to_bits() })
+                lane!(|a: u32; imm| -> u32 { canonical32(in32(f32::from_bits(a & 0x7fff_ffff), imm).to_bits()) })
             }
-            ("abs", true) => lane!(|a: u64| -> u64 { a & !(1 << 63) }),
+            ("abs", true) => lane!(|a: u64| -> u64 { quiet64(a, a & !(1 << 63)) }),
             ("neg", false) => {
-                lane!(|a: u32; imm| -> u32 { in32(f32::from_bits(a ^ 0x8000_0000), imm).to_bits() })
+                lane!(|a: u32; imm| -> u32 { canonical32(in32(f32::from_bits(a ^ 0x8000_0000), imm).to_bits()) })
             }
-            ("neg", true) => lane!(|a: u64| -> u64 { a ^ (1 << 63) }),
+            ("neg", true) => lane!(|a: u64| -> u64 { quiet64(a, a ^ (1 << 63)) }),
             ("copysign", false) => lane!(|a: u32, b: u32| -> u32 { float::copysign(a, b) }),
             ("copysign", true) => lane!(|a: u64, b: u64| -> u64 { float::copysign_f64(a, b) }),
             (_, true) => {

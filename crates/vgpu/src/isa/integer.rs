@@ -66,11 +66,11 @@ impl<'a> Decoder<'a, '_> {
             "div" | "rem" => {
                 let ty = m.ty()?;
                 m.finish()?;
-                // A zero divisor gives all ones and leaves the dividend, as hardware does.
+                // A zero divisor gives all ones, quotient and remainder alike, as an H200 does.
                 let spec = if i.opcode == "div" {
                     by_int!(ty, |a, b| if b == 0 { !0 } else { a.wrapping_div(b) })
                 } else {
-                    by_int!(ty, |a, b| if b == 0 { a } else { a.wrapping_rem(b) })
+                    by_int!(ty, |a, b| if b == 0 { !0 } else { a.wrapping_rem(b) })
                 };
                 self.same_type(i, ty, spec, Flow::Any)?;
             }

@@ -61,6 +61,19 @@ pub trait LaneOp {
     type B: Lane;
     type C: Lane;
     fn f(a: Self::A, b: Self::B, c: Self::C, imm: u32) -> Self::D;
+
+    /// Whether a result wants [`LaneOp::second_look`]. For rare results that need slow code, so that the loop over
+    /// the lanes stays free of it.
+    #[inline(always)]
+    fn is_doubtful(_d: Self::D, _imm: u32) -> bool {
+        false
+    }
+
+    /// The right result where [`LaneOp::f`]'s was doubtful.
+    #[inline(always)]
+    fn second_look(a: Self::A, b: Self::B, c: Self::C, imm: u32) -> Self::D {
+        Self::f(a, b, c, imm)
+    }
 }
 
 pub trait TestOp {
@@ -86,6 +99,14 @@ unsafe fn lane_body<O: LaneOp>(
         let mut out = [<O::D as Lane>::Store::default(); 32];
         for l in 0..32 {
             out[l] = O::f(O::A::get(a[l]), O::B::get(b[l]), O::C::get(c[l]), imm).put();
+        }
+        let doubtful = |result: <O::D as Lane>::Store| O::is_doubtful(O::D::get(result), imm);
+        if out.iter().fold(false, |any, result| any | doubtful(*result)) {
+            for l in 0..32 {
+                if doubtful(out[l]) {
+                    out[l] = O::second_look(O::A::get(a[l]), O::B::get(b[l]), O::C::get(c[l]), imm).put();
+                }
+            }
         }
         let d = d.cast::<Reg<O::D>>();
         if mask == u32::MAX {
@@ -220,7 +241,7 @@ macro_rules! lane {
     (@ ($a:ident : $ta:ty, $b:ident : $tb:ty, $c:ident : $tc:ty) () -> $td:ty $body:block) => {
         $crate::isa::lane::lane!(@ ($a: $ta, $b: $tb, $c: $tc) (_imm) -> $td $body)
     };
-    (@ ($a:ident : $ta:ty, $b:ident : $tb:ty, $c:ident : $tc:ty) ($imm:ident) -> $td:ty $body:block) => {{
+    (@ ($a:ident : $ta:ty, $b:ident : $tb:ty, $c:ident : $tc:ty) ($imm:ident) -> $td:ty $body:block $($more:item)*) => {{
         struct F;
         impl $crate::isa::lane::LaneOp for F {
             type D = $td;
@@ -229,6 +250,7 @@ macro_rules! lane {
             type C = $tc;
             #[inline(always)]
             fn f($a: $ta, $b: $tb, $c: $tc, $imm: u32) -> $td { $body }
+            $($more)*
         }
         $crate::isa::lane::lane_spec::<F>()
     }};

@@ -200,13 +200,18 @@ impl<'a> Decoder<'a, '_> {
         arity(i, 5)?;
         let d = self.dst(&i.operands[0], ty)?;
         let (a, b) = (self.src(&i.operands[1], ty)?, self.src(&i.operands[2], ty)?);
-        // Four sources are one too many for a lane function: position and length are joined first.
+        // Four sources are one too many for a lane function: position and length are joined first. Of a number above
+        // 255, which the manual leaves open, an H200 takes the low byte in 32 bits, and all of it in 64.
         let joined = match (&i.operands[3], &i.operands[4]) {
-            (Operand::Int(pos), Operand::Int(len)) => self.imm32((*pos & 0xff | (*len & 0xff) << 8) as u32),
-            _ => {
-                let (c, e) = (self.src(&i.operands[3], Ty::U32)?, self.src(&i.operands[4], Ty::U32)?);
+            (Operand::Int(pos @ 0..256), Operand::Int(len @ 0..256)) => self.imm32((*pos | *len << 8) as u32),
+            (pos, len) => {
+                let (c, e) = (self.src(pos, Ty::U32)?, self.src(len, Ty::U32)?);
                 let t = self.fresh(Class::R32);
-                self.lane(lane!(|c: u32, e: u32| -> u32 { c & 0xff | (e & 0xff) << 8 }), Flow::Any, 0, t, &[c, e])?;
+                let join = match ty.bits() {
+                    64 => lane!(|c: u32, e: u32| -> u32 { c.min(255) | e.min(255) << 8 }),
+                    _ => lane!(|c: u32, e: u32| -> u32 { c & 0xff | (e & 0xff) << 8 }),
+                };
+                self.lane(join, Flow::Any, 0, t, &[c, e])?;
                 t
             }
         };

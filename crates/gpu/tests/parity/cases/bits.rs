@@ -125,22 +125,21 @@ fn fields(table: &mut Table) {
         let bits = width.bits();
         let small = (Kind::Small, Width::B32);
         let sources = [(Kind::Int, width), small, small];
-        for (ty, operation) in [("u", extract as Operation), ("s", extract_signed)] {
-            let name = format!("bfe.{ty}{bits}");
+        let two = [(Kind::Int, width), (Kind::Int, width), small, small];
+        let forms = [
+            (format!("bfe.u{bits}"), sources.to_vec(), extract as Operation),
+            (format!("bfe.s{bits}"), sources.to_vec(), extract_signed),
+            (format!("bfi.b{bits}"), two.to_vec(), insert),
+        ];
+        for (name, sources, operation) in forms {
             table.add(&name.clone(), move || {
                 // The manual says that the low bytes count; 64-bit hardware looks at all of a position or length.
-                let open = move |x: &[u64]| width == Width::B64 && (x[1] > 255 || x[2] > 255);
+                let numbers = |x: &[u64]| [x[x.len() - 2], x[x.len() - 1]];
+                let open = move |x: &[u64]| width == Width::B64 && numbers(x).iter().any(|&number| number > 255);
                 let model = move |x: &[u64]| (!open(x)).then(|| operation(x, width));
                 exact(&name, width, &sources, Some(Box::new(model)))
             });
         }
-        form(
-            table,
-            &format!("bfi.b{bits}"),
-            width,
-            &[(Kind::Int, width), (Kind::Int, width), small, small],
-            insert,
-        );
     }
 }
 

@@ -44,7 +44,7 @@ fn rounded_f32(table: &mut Table, operation: &'static str, sources: usize, mode:
     table.add(&name.clone(), move || {
         let model = move |x: &[u64]| {
             let x: Vec<u64> = x.iter().map(|&bits| if ftz { flush(bits) } else { bits }).collect();
-            let bits = match operation {
+            let rounded = |mode: Mode| match operation {
                 "add" => model::fma(Format::F32, mode, x[0], ONE, x[1]),
                 "sub" => model::fma(Format::F32, mode, x[0], ONE, x[1] ^ 1 << 31),
                 "mul" => model::mul(Format::F32, mode, x[0], x[1]),
@@ -53,7 +53,10 @@ fn rounded_f32(table: &mut Table, operation: &'static str, sources: usize, mode:
                 "rcp" => model::div_f32(mode, ONE, x[0]),
                 _ => model::sqrt_f32(mode, x[0]),
             };
-            let bits = if ftz { flush(bits) } else { bits };
+            // Hardware decides to flush before it rounds.
+            let cut = flush(rounded(Mode::Zero));
+            let is_tiny = ftz && cut & 0x7fff_ffff == 0 && rounded(mode) & 0x7fff_ffff != 0;
+            let bits = if is_tiny { cut } else { rounded(mode) };
             Some(if sat { saturate(bits) } else { bits })
         };
         exact(&name, Width::B32, &vec![F32; sources], Some(Box::new(model)))
@@ -130,9 +133,12 @@ fn signs(table: &mut Table) {
             exact(name, Width::B32, &[F32], Some(Box::new(model)))
         });
     }
-    table
-        .add("abs.f64", || exact("abs.f64", Width::B64, &[F64], Some(Box::new(|x| Some(x[0] & !(1 << 63))))));
-    table.add("neg.f64", || exact("neg.f64", Width::B64, &[F64], Some(Box::new(|x| Some(x[0] ^ 1 << 63)))));
+    for (name, f) in [("abs.f64", (|x| x & !(1 << 63)) as fn(u64) -> u64), ("neg.f64", |x| x ^ 1 << 63)] {
+        table.add(name, move || {
+            let model = move |x: &[u64]| (!f64::from_bits(x[0]).is_nan()).then(|| f(x[0]));
+            exact(name, Width::B64, &[F64], Some(Box::new(model)))
+        });
+    }
     table.add("copysign.f32", || {
         let model = |x: &[u64]| Some(x[0] & 1 << 31 | x[1] & 0x7fff_ffff);
         exact("copysign.f32", Width::B32, &[F32; 2], Some(Box::new(model)))

@@ -185,19 +185,21 @@ fn matrices(op: &Mma, kind: &str, rng: &mut Rng) -> [Matrix; 3] {
 enum Wanted {
     /// The exact sum, and the sum of its terms' magnitudes.
     Near { sum: f64, magnitude: f64 },
-    /// An infinity or NaN that follows from those among the operands.
-    Special(f64),
+    /// An infinity or NaN that follows from those among the operands. An infinity may meet an overflow of the other,
+    /// finite terms: `magnitude` is theirs.
+    Special { special: f64, magnitude: f64 },
 }
 
 fn wanted(op: &Mma, [a, b, c]: &[Matrix; 3], row: usize, col: usize) -> Wanted {
     let start = value(op.c, c.at(row, col));
-    let (mut sum, mut magnitude, mut lost) = (start, start.abs(), 0.0);
-    let mut special = if start.is_finite() { 0.0 } else { start };
+    let (mut sum, mut special) = if start.is_finite() { (start, 0.0) } else { (0.0, start) };
+    let (mut magnitude, mut lost) = (sum.abs(), 0.0);
     for k in 0..usize::from(op.shape.k) {
         let (x, y) = (value(op.a, a.at(row, k)), value(op.b, b.at(k, col)));
         let product = x * y;
         if !(x.is_finite() && y.is_finite()) {
             special += product;
+            continue;
         }
         // What f64 loses is carried along: sums that cancel must not look wrong because of the reference.
         let (next, low) = two_sum(sum, product);
@@ -205,7 +207,7 @@ fn wanted(op: &Mma, [a, b, c]: &[Matrix; 3], row: usize, col: usize) -> Wanted {
         lost += if low.is_finite() { low } else { 0.0 };
         magnitude += product.abs();
     }
-    if special == 0.0 { Wanted::Near { sum: sum + lost, magnitude } } else { Wanted::Special(special) }
+    if special == 0.0 { Wanted::Near { sum: sum + lost, magnitude } } else { Wanted::Special { special, magnitude } }
 }
 
 fn exact_integer(op: &Mma, [a, b, c]: &[Matrix; 3], row: usize, col: usize) -> u64 {
@@ -396,22 +398,26 @@ impl Product {
                         continue;
                     }
                     let result = value(op.d, bits);
-                    let (exact, magnitude) = match wanted(op, matrices, row, col) {
-                        Wanted::Near { sum, magnitude } => (sum, magnitude),
-                        Wanted::Special(special) => {
-                            if result != special && !(result.is_nan() && special.is_nan()) {
-                                verdict.wrong(|| format!("{} = {result:e}, wanted {special}", place()));
-                            }
-                            continue;
-                        }
-                    };
-                    let bound = error_bound(op, magnitude);
                     // One order of summation may overflow where another does not.
                     let largest = match op.d {
                         Elem::F64 => f64::MAX,
                         Elem::F16 => 65504.0,
                         _ => f64::from(f32::MAX),
                     };
+                    let (exact, magnitude) = match wanted(op, matrices, row, col) {
+                        Wanted::Near { sum, magnitude } => (sum, magnitude),
+                        Wanted::Special { special, magnitude } => {
+                            let overflows = special.is_infinite() && magnitude > largest;
+                            let same = result == special || result.is_nan() && special.is_nan();
+                            if overflows {
+                                verdict.unbounded += 1;
+                            } else if !same {
+                                verdict.wrong(|| format!("{} = {result:e}, wanted {special}", place()));
+                            }
+                            continue;
+                        }
+                    };
+                    let bound = error_bound(op, magnitude);
                     if magnitude.is_infinite() || magnitude + bound > largest {
                         verdict.unbounded += 1;
                         continue;
@@ -441,7 +447,7 @@ impl Product {
         }
         let [a, b, c, d] = self.fragments();
         let op = Mma { accumulation: Accumulation::Hopper, ..self.op };
-        let (mut compared, mut equal) = (0, 0);
+        let mut parts: Vec<(String, u64, u64)> = KINDS.iter().map(|kind| (format!("{kind}, model `Hopper`"), 0, 0)).collect();
         for tile in 0..TILES {
             let registers = |column: &Column, fragment: &Fragment| -> Vec<Lanes> {
                 let words = &column.values[tile * fragment.regs * 32..][..fragment.regs * 32];
@@ -453,11 +459,12 @@ impl Product {
             tile::mma(&op, &a, &b, &c, &mut result);
             let words = &theirs.values[tile * d.regs * 32..][..d.regs * 32];
             for (ours, theirs) in result.as_flattened().iter().zip(words) {
-                compared += 1;
-                equal += u64::from(u64::from(*ours) == *theirs);
+                let (_, compared, equal) = &mut parts[tile % KINDS.len()];
+                *compared += 1;
+                *equal += u64::from(u64::from(*ours) == *theirs);
             }
         }
-        verdict.parts.push(("accumulation model `Hopper`, registers".to_owned(), compared, equal));
+        verdict.parts.extend(parts);
     }
 }
 
