@@ -65,7 +65,13 @@ impl<P: Policy> Cx<'_, '_, P> {
         self.frag.state = State::Ready;
         if P::CHECK {
             self.check_mask(&masks, mask, named, if forced { missing } else { 0 });
-            self.block.races.warp_sync(self.w.id, named & self.w.live);
+            // Lanes with different masks (tiles of the warp) synchronise within their own.
+            let mut left = mask;
+            while left != 0 {
+                let own = masks[left.trailing_zeros() as usize];
+                left &= !super::lanes(left).filter(|l| masks[*l] == own).fold(0, |m, l| m | 1 << l);
+                self.block.races.warp_sync(self.w.id, own & self.w.live);
+            }
         }
         Next::Continue
     }

@@ -538,8 +538,17 @@ impl Fine {
         let (warp, lane) = (own.stamp.warp(), own.stamp.lane());
         let ordered = |r: Record| threads.ordered(r.block, r.stamp, warp, lane);
         let mut kept = Record::default();
-        for first in [Self::get(&self.also, g), Self::get(&self.writes, g)] {
-            if first.is_none() {
+        // A weak write after a strong access that saw the strong writes before it: causality orders them with it (the
+        // last block sets the counter back). Not so for a weak read: which writes its thread's own atomic saw is
+        // chance, and the rest would race.
+        let last = Self::get(&self.writes, g);
+        let strong_read = |r: Record| !r.is_none() && r.stamp.strength() != Strength::Weak && ordered(r);
+        let witnessed = own.stamp.op() == Op::Write
+            && own.stamp.strength() == Strength::Weak
+            && (last.stamp.op() == Op::Atomic && ordered(last)
+                || self.reads.iter().any(|reads| strong_read(Self::get(reads, g))));
+        for first in [Self::get(&self.also, g), last] {
+            if first.is_none() || witnessed && first.stamp.strength() != Strength::Weak {
                 continue;
             }
             if ordered(first) {

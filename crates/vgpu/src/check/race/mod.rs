@@ -536,11 +536,12 @@ impl BlockRaces {
             return (RaceKind::ScopeTooNarrow, false);
         }
         match self.threads.gap(c.first_block, c.first) {
-            Gap::Release => return (RaceKind::MissingRelease, false),
+            // A strong write is a flag itself rather than data some flag announces.
+            Gap::Release if c.first.strength() == Strength::Weak => return (RaceKind::MissingRelease, false),
             Gap::Acquire => return (RaceKind::MissingAcquire, false),
             Gap::AcquireAfterAtomic => return (RaceKind::MissingAcquire, true),
             Gap::Scope => return (RaceKind::ScopeTooNarrow, false),
-            Gap::None => {}
+            Gap::Release | Gap::None => {}
         }
         let kind = if here && c.first.warp() == c.second.warp() {
             RaceKind::IntraWarp

@@ -440,8 +440,13 @@ impl SharedShadow {
         if last.0 >= limit {
             let also = self.also.get(g).copied().unwrap_or_default();
             let mut kept = Stamp::NONE;
+            // See `Fine::write`: a strong access that saw the strong writes orders them before a weak write.
+            let witnessed = own.op() == Op::Write
+                && own.strength() == Strength::Weak
+                && (last.op() == Op::Atomic && threads.ordered_here(last, warp, lane)
+                    || check_readers && self.read_strongly(g, warp, lane));
             for first in [also, last] {
-                if first.0 < limit {
+                if first.0 < limit || witnessed && first.strength() != Strength::Weak {
                     continue;
                 }
                 if first.strength() != Strength::Weak && own.strength() != Strength::Weak {
@@ -503,6 +508,18 @@ impl SharedShadow {
             self.check_readers(threads, g, own, floor, out);
         }
         self.writes[g] = own;
+    }
+
+    /// Whether the thread itself has read the granule with a strong access.
+    fn read_strongly(&self, g: usize, warp: usize, lane: usize) -> bool {
+        let strong = |stamp: Stamp, lanes: u32| {
+            stamp.strength() != Strength::Weak && stamp.warp() == warp && lanes >> lane & 1 == 1
+        };
+        self.readers.get(g).is_some_and(|r| {
+            let more = r.more.checked_sub(1).and_then(|i| self.more.get(i as usize));
+            strong(r.stamp, r.lanes)
+                || more.is_some_and(|list| list.iter().any(|(s, lanes)| strong(*s, *lanes)))
+        })
     }
 
     /// Checks the readers of a granule against a write, and forgets those that are ordered before it and that it can

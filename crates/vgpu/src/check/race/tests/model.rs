@@ -140,6 +140,11 @@ impl Model {
             };
             let strong_writers = distinct(&|p| p.op != Op::Read);
             let readers = distinct(&|p| p.op == Op::Read);
+            // A strong access may have seen strong writes and order them before a weak write: not modelled.
+            let strong_before = past.iter().any(|p| p.strength != Strength::Weak);
+            if op == Op::Write && strength == Strength::Weak && strong_before {
+                certain = false;
+            }
             if self.raced.contains(&key) || strong_writers > 1 || space.is_none() && readers > 1 {
                 certain = false;
             }

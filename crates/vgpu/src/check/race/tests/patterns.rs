@@ -399,6 +399,33 @@ fn last_block_as_in_the_samples() {
 }
 
 #[test]
+fn counter_set_back_by_the_last() {
+    let mut m = Machine::new(3, 64);
+    for b in 0..3 {
+        m.gl(b, 0, Atomic, RELAXED, 0);
+    }
+    m.gl(2, 0, Write, WEAK, 0);
+    for t in [0, 1, 40] {
+        m.sh(0, t, Atomic, RELAXED, 0);
+    }
+    m.sh(0, 40, Write, WEAK, 0);
+    assert_eq!(m.kinds(), []);
+    // A thread that took no part has seen nothing.
+    m.gl(1, 0, Atomic, RELAXED, 9);
+    m.gl(2, 5, Write, WEAK, 9);
+    assert_eq!(m.kinds(), [RaceKind::Global]);
+}
+
+#[test]
+fn flag_set_back_by_its_reader() {
+    twin(RaceKind::Global, 2, 32, |m, right| {
+        m.gl(0, 0, Write, VOLATILE, 0);
+        m.gl(1, 0, Read, if right { VOLATILE } else { WEAK }, 0);
+        m.gl(1, 0, Write, WEAK, 0);
+    });
+}
+
+#[test]
 fn chain_of_atomics_ends_at_a_plain_strong_write() {
     twin(RaceKind::MissingRelease, 3, 32, |m, right| {
         m.gl(0, 0, Write, WEAK, 100);
