@@ -63,14 +63,19 @@ pub const ENTRY: &str = "parity";
 const SOURCES: [&str; 4] = ["%a", "%b", "%c", "%e"];
 const RESULTS: [&str; 2] = ["%d", "%f"];
 
-fn header() -> String {
-    ".version 8.4\n.target sm_90\n.address_size 64\n\n".to_owned()
+/// The least version that has the instruction: drivers refuse PTX that is newer than they are.
+fn header(instruction: &str) -> String {
+    let eight_bits = instruction.contains(".e4m3") || instruction.contains(".e5m2");
+    let newer = eight_bits && (instruction.contains("k16") || instruction.contains("col.f16"))
+        || instruction.contains(".satfinite.tf32");
+    let version = if newer { "8.7" } else { "8.4" };
+    format!(".version {version}\n.target sm_90\n.address_size 64\n\n")
 }
 
 /// A kernel with one thread per element. `body` reads `%a %b %c %e` and writes `%d %f`; `%p %q` are predicates and
 /// `%lane` is the thread's lane.
 pub fn per_element(body: &str, sources: &[Width], results: &[Width]) -> String {
-    let mut text = header();
+    let mut text = header(body);
     let arrays = results.len() + sources.len();
     let _ = write!(text, ".visible .entry {ENTRY}(");
     for index in 0..arrays {
@@ -124,7 +129,7 @@ pub fn simple(instruction: &str, sources: usize) -> String {
 /// `registers` are those of d, a, b and c.
 pub fn per_tile(instruction: &str, registers: [usize; 4], width: Width) -> String {
     let bits = width.bits();
-    let mut text = header();
+    let mut text = header(instruction);
     let _ = writeln!(
         text,
         ".visible .entry {ENTRY}(.param .u64 array0, .param .u64 array1, .param .u64 array2, .param .u64 array3, \
@@ -191,7 +196,7 @@ pub struct MatrixAccess {
 
 /// A kernel with one warp per tile, matrices as `wmma.load` and `wmma.store` see them; `access` is of d, a, b and c.
 pub fn through_memory(instruction: &str, access: &[MatrixAccess; 4], bits: u32) -> String {
-    let mut text = header();
+    let mut text = header(instruction);
     let _ = writeln!(
         text,
         ".visible .entry {ENTRY}(.param .u64 array0, .param .u64 array1, .param .u64 array2, .param .u64 array3, \

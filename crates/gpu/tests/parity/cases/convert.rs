@@ -371,40 +371,44 @@ fn float_to_float(table: &mut Table, to: Ty, from: Ty) {
         }
         if from == Ty::F32 && matches!(to, Ty::F16 | Ty::Bf16) && !ftz {
             for mode in [Mode::Nearest, Mode::Zero] {
-                form(table, &format!(".{}.relu", mode.suffix()), to, from, move |x| relu_half(to, mode, x));
+                for (words, relu, satfinite) in LIMITED {
+                    let modifiers = format!(".{}{words}", mode.suffix());
+                    form(table, &modifiers, to, from, move |x| limited(to, mode, relu, satfinite, x));
+                }
             }
         }
     }
 }
 
-fn relu_half(to: Ty, mode: Mode, x: u64) -> Option<u64> {
+/// Modifiers that limit a result: their words, and whether they are `.relu` and `.satfinite`.
+const LIMITED: [(&str, bool, bool); 3] =
+    [(".relu", true, false), (".satfinite", false, true), (".relu.satfinite", true, true)];
+
+/// An f32 to f16 or bf16, negative ones to zero and large ones to the largest if so wanted.
+fn limited(to: Ty, mode: Mode, relu: bool, satfinite: bool, x: u64) -> Option<u64> {
     let format = to.format()?;
     let value = Format::F32.value(x);
     if value.is_nan() {
         return Some(format.nan());
     }
-    if value <= 0.0 { Some(0) } else { to_float(to, value, mode) }
+    if relu && value.is_sign_negative() {
+        return Some(0);
+    }
+    let code = to_float(to, value, mode)?;
+    let magnitude = code & !format.sign();
+    Some(if satfinite && magnitude > format.largest() { format.largest() | code & format.sign() } else { code })
 }
 
 /// Two f32 to a pair, the first to the upper half.
 fn packed_f32(table: &mut Table) {
     for (name, to) in [("f16x2", Ty::F16), ("bf16x2", Ty::Bf16)] {
         for mode in [Mode::Nearest, Mode::Zero] {
-            for relu in [false, true] {
-                let name = format!("cvt.{}{}.{name}.f32", mode.suffix(), if relu { ".relu" } else { "" });
+            for (words, relu, satfinite) in [("", false, false)].into_iter().chain(LIMITED) {
+                let name = format!("cvt.{}{words}.{name}.f32", mode.suffix());
                 table.add(&name.clone(), move || {
                     let format = to.format().unwrap_or(Format::F16);
-                    let first: Vec<u64> = halfway_f32(format).collect();
-                    let columns = paired(&name, first);
-                    let one = move |x: u64| {
-                        if relu {
-                            relu_half(to, mode, x)
-                        } else if Format::F32.value(x).is_nan() {
-                            Some(format.nan())
-                        } else {
-                            to_float(to, Format::F32.value(x), mode)
-                        }
-                    };
+                    let columns = paired(&name, halfway_f32(format).collect());
+                    let one = move |x: u64| limited(to, mode, relu, satfinite, x);
                     let model = move |x: &[u64]| Some(one(x[0])? << 16 | one(x[1])?);
                     exact_on(
                         &name,
@@ -518,6 +522,10 @@ fn tf32(table: &mut Table) {
         ("rz", Mode::Zero, false),
         ("rn.relu", Mode::Nearest, true),
         ("rz.relu", Mode::Zero, true),
+        ("rna.satfinite", Mode::NearestAway, false),
+        ("rn.satfinite", Mode::Nearest, false),
+        ("rz.satfinite", Mode::Zero, false),
+        ("rn.relu.satfinite", Mode::Nearest, true),
     ];
     for (modifiers, mode, relu) in forms {
         let name = format!("cvt.{modifiers}.tf32.f32");
@@ -544,6 +552,7 @@ fn tf32(table: &mut Table) {
                 } else {
                     Format::Tf32.round_sum(value.abs(), 0.0, mode)
                 };
+                let code = if modifiers.ends_with("satfinite") { code.min(Format::Tf32.largest()) } else { code };
                 Some(code << 13 | sign)
             }));
             exact_on(&name, &format!("{name} %d, %a;"), &[Width::B32], columns, Some(model))

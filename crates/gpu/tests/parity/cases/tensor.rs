@@ -549,10 +549,10 @@ fn mma(table: &mut Table) {
         (F16, F16, &[F16, F32], &[(16, 8, 8), (16, 8, 16)]),
         (Bf16, Bf16, &[F32], &[(16, 8, 8), (16, 8, 16)]),
         (Tf32, Tf32, &[F32], &[(16, 8, 4), (16, 8, 8)]),
-        (E4m3, E4m3, &[F32], &[(16, 8, 32)]),
-        (E4m3, E5m2, &[F32], &[(16, 8, 32)]),
-        (E5m2, E4m3, &[F32], &[(16, 8, 32)]),
-        (E5m2, E5m2, &[F32], &[(16, 8, 32)]),
+        (E4m3, E4m3, &[F32, F16], &[(16, 8, 16), (16, 8, 32)]),
+        (E4m3, E5m2, &[F32, F16], &[(16, 8, 16), (16, 8, 32)]),
+        (E5m2, E4m3, &[F32, F16], &[(16, 8, 16), (16, 8, 32)]),
+        (E5m2, E5m2, &[F32, F16], &[(16, 8, 16), (16, 8, 32)]),
         (F64, F64, &[F64], &[(8, 8, 4), (16, 8, 4), (16, 8, 8), (16, 8, 16)]),
     ];
     for &(a, b, sums, shapes) in forms {
@@ -593,7 +593,15 @@ fn mma(table: &mut Table) {
 }
 
 fn wmma(table: &mut Table) {
-    use Elem::{Bf16, F16, F32, F64, S8, S32, Tf32, U8};
+    use Elem::{B1, Bf16, F16, F32, F64, S4, S8, S32, Tf32, U4, U8};
+    // Elements of less than a byte go through registers: their matrices in memory are not supported.
+    for (elem, words, k) in [(S4, "", 32), (U4, "", 32), (B1, ".xor.popc", 128), (B1, ".and.popc", 128)] {
+        let types = [S32, elem, elem, S32].map(type_name).join(".");
+        let name = format!("wmma.mma{words}.sync.aligned.row.col.m8n8k{k}.{types}");
+        let bit_op = if words.starts_with(".and") { BitOp::And } else { BitOp::Xor };
+        let op = Mma { wmma: true, bit_op, ..Mma::new(Shape::new(8, 8, k), elem, elem, S32, S32) };
+        product(table, name, op, Route::Registers);
+    }
     const SQUARE: &[(u16, u16, u16)] = &[(16, 16, 16), (32, 8, 16), (8, 32, 16)];
     let forms: &[(Elem, &[(Elem, Elem)], &[(u16, u16, u16)])] = &[
         (F16, &[(F32, F32), (F16, F16), (F32, F16), (F16, F32)], SQUARE),
