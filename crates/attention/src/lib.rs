@@ -13,6 +13,31 @@
 //! * [`error_map`]: where it is wrong, for people.
 //!
 //! Nothing here times, searches or prints.
+//!
+//! ```no_run
+//! use attention::metrics::{Tolerance, Weights, compare};
+//! use attention::oracle::{self, Rows};
+//! use attention::run::Kernel;
+//! use attention::{Class, Inputs, Layout, Problem};
+//! use gpu::accelerator::VirtualDevice;
+//!
+//! let problem: Problem = "b1h4kv2s65d64-causal-e4m3".parse()?;
+//! let chip = chips::Chip::by_name("h200")?;
+//! let mut device = VirtualDevice::new(chip);
+//! let catalog = family::Catalog::load(None)?;
+//! let toolchain = gpu::toolchain::ensure(None, &mut |_| ())?;
+//! let compiler = gpu::build::Compiler::new(toolchain, &gpu::paths::cache_dir())?;
+//!
+//! let wmma = catalog.family("wmma")?;
+//! let kernel = Kernel::build(&mut device, &compiler, wmma, Some("stage-5-p2"), &problem, chip.target)?;
+//! let inputs = Inputs::generate(&problem, Class::Normal, 1).encode(problem.dtype, Layout::Bhsd);
+//! let run = kernel.run(&mut device, &problem, &inputs, true)?;
+//!
+//! let reference = oracle::attention(&problem, &inputs.decode(), Rows::all(&problem));
+//! let tolerance = Tolerance::of(problem.dtype, Weights::Half);
+//! assert!(compare(&reference, &run.output, run.lse.as_deref(), tolerance).passed());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 pub mod arguments;
 pub mod error_map;

@@ -1,5 +1,7 @@
 //! What the tests that run kernels share.
 
+#![allow(dead_code)] // Each test program uses its own part.
+
 use std::fmt;
 use std::path::Path;
 use std::sync::OnceLock;
