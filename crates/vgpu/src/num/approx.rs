@@ -78,7 +78,7 @@ pub fn ex2(x: f32) -> f32 {
     p = p.mul_add(f, 0.001_333_350_2);
     p = p.mul_add(f, 0.009_618_057);
     p = p.mul_add(f, 0.055_504_11);
-    p = p.mul_add(f, 0.240_226_51);
+    p = p.mul_add(f, 0.240_226_5);
     p = p.mul_add(f, std::f32::consts::LN_2);
     let y = p.mul_add(f, 1.0);
     // Two factors, since neither 2^-149 nor 2^128 is one normal f32.
@@ -97,10 +97,10 @@ pub fn ex2_ftz(x: f32) -> f32 {
 /// `lg2.approx.f32`.
 #[inline(always)]
 pub fn lg2(x: f32) -> f32 {
+    const SQRT_HALF: u64 = 0x3fe6_a09e_667f_3bcd;
     let wide = f64::from(x);
     let bits = wide.to_bits();
     // x = m · 2^e with m in [1/√2, √2); every f32 but zero is a normal f64.
-    const SQRT_HALF: u64 = 0x3fe6_a09e_667f_3bcd;
     let offset = bits.wrapping_sub(SQRT_HALF);
     let e = (offset as i64 >> 52) as i32;
     let m = f64::from_bits((offset & 0x000f_ffff_ffff_ffff).wrapping_add(SQRT_HALF));
@@ -162,6 +162,12 @@ pub fn rsqrt_ftz(x: f32) -> f32 {
 
 /// Largest |x| the vectorised reduction of sine and cosine serves.
 const TRIG_REDUCED: f32 = 1_048_576.0;
+
+/// Too large to reduce in two parts, or no number.
+#[inline(always)]
+fn is_far(x: f32) -> bool {
+    x.abs() > TRIG_REDUCED || x.is_nan()
+}
 
 /// Sine if `quarter` is 0, cosine if 1, for |x| <= [`TRIG_REDUCED`].
 #[inline(always)]
@@ -352,14 +358,14 @@ fn lanes_body<const F16C: bool>(f: Unary, flush: bool, a: &Lanes, out: &mut Lane
                 let x = f32::from_bits(a[lane]);
                 let x = if flush { ftz(x) } else { x };
                 let y = trig(x, $quarter);
-                far |= !(x.abs() <= TRIG_REDUCED);
+                far |= is_far(x);
                 let y = if x == 0.0 && $quarter == 0 { x } else { y };
                 out[lane] = (if flush { ftz(y) } else { y }).to_bits();
             }
             if far {
                 for lane in 0..32 {
                     let x = f32::from_bits(a[lane]);
-                    if !(x.abs() <= TRIG_REDUCED) {
+                    if is_far(x) {
                         out[lane] = $slow(x).to_bits();
                     }
                 }

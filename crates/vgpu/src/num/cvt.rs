@@ -432,8 +432,8 @@ fn body_32_32<const F16C: bool>(op: Cvt, a: &Lanes, out: &mut Lanes) {
             (S8, _) if op.src.integer().is_some() => return each_lane!(a, out, |x| x as i8 as u32),
             (U16, U16 | S16 | U32 | S32) => return each_lane!(a, out, |x| x & 0xffff),
             (S16, U16 | S16 | U32 | S32) => return each_lane!(a, out, |x| x as i16 as u32),
-            (U32 | S32, U8) | (U16 | S16, U8) => return each_lane!(a, out, |x| x & 0xff),
-            (U32 | S32, S8) | (S16, S8) => return each_lane!(a, out, |x| x as i8 as u32),
+            (U32 | S32 | U16 | S16, U8) => return each_lane!(a, out, |x| x & 0xff),
+            (U32 | S32 | S16, S8) => return each_lane!(a, out, |x| x as i8 as u32),
             (U32 | S32, U16) => return each_lane!(a, out, |x| x & 0xffff),
             (U32 | S32, S16) => return each_lane!(a, out, |x| x as i16 as u32),
             _ => {}
@@ -451,7 +451,7 @@ fn body_32_64<const F16C: bool>(op: Cvt, a: &Lanes, out: &mut Lanes64) {
     use Ty::{F32, F64, S8, S16, S32, S64, U8, U16, U32, U64};
     if !op.sat {
         match (op.dst, op.src) {
-            (U64 | S64, U32) => return each_lane!(a, out, |x| u64::from(x)),
+            (U64 | S64, U32) => return each_lane!(a, out, u64::from),
             (U64 | S64, S32) => return each_lane!(a, out, |x| x as i32 as u64),
             (U64 | S64, U16) => return each_lane!(a, out, |x| x as u16 as u64),
             (U64 | S64, S16) => return each_lane!(a, out, |x| x as i16 as u64),

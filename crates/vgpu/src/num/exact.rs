@@ -335,13 +335,13 @@ pub fn div(f: Format, a: u64, b: u64, round: Round) -> u64 {
         (Value::Inf { .. }, _) | (_, Value::Zero { .. }) => f.signed(neg, f.inf()),
         (Value::Zero { .. }, _) | (_, Value::Inf { .. }) => f.signed(neg, 0),
         (Value::Finite(x), Value::Finite(y)) => {
-            // At least 128 - 53 - 1 quotient bits, then a sticky one.
+            // At least 128 - 53 quotient bits, then a sticky one, for which a quotient of 128 bits has no room:
+            // there it takes the place of the last.
             let up = x.mant.leading_zeros();
             let n = x.mant << up;
-            let q = n / y.mant << 1 | u128::from(n % y.mant != 0);
-            // `q` has lost its top bit if the divisor is 1: keep one bit of room.
-            let (q, cut) =
-                if n / y.mant >> 127 != 0 { (n / y.mant | u128::from(n % y.mant != 0), 0) } else { (q, 1) };
+            let (quotient, sticky) = (n / y.mant, u128::from(n % y.mant != 0));
+            let cut = i32::from(quotient >> 127 == 0);
+            let q = (quotient << cut) | sticky;
             encode(f, Exact { neg, mant: q, exp: x.exp - up as i32 - y.exp - cut }, round, false)
         }
     }

@@ -353,7 +353,7 @@ fn min_max_body<const F16C: bool>(ty: HalfTy, m: MinMax, a: &Lanes, b: &Lanes, o
             let (x_nan, y_nan) = (x & 0x7fff > inf, y & 0x7fff > inf);
             let picked = if x_nan { y } else { picked };
             let picked = if y_nan { x } else { picked };
-            let nan = x_nan & y_nan | m.nan & (x_nan | y_nan);
+            let nan = x_nan && y_nan || m.nan && (x_nan || y_nan);
             halves[half][lane] = if nan { NAN_F16 as u16 } else { picked | sign };
         }
     }

@@ -25,13 +25,13 @@ pub fn mul_hi_s64(a: u64, b: u64) -> u64 {
 /// `mul.hi.u16`.
 #[inline(always)]
 pub fn mul_hi_u16(a: u32, b: u32) -> u32 {
-    (a & 0xffff) * (b & 0xffff) >> 16
+    ((a & 0xffff) * (b & 0xffff)) >> 16
 }
 
 /// `mul.hi.s16`, sign-extended.
 #[inline(always)]
 pub fn mul_hi_s16(a: u32, b: u32) -> u32 {
-    (i32::from(a as i16) * i32::from(b as i16) >> 16) as u32
+    ((i32::from(a as i16) * i32::from(b as i16)) >> 16) as u32
 }
 
 /// `mad.hi.sat.s32`: the sum clamps.
@@ -59,7 +59,7 @@ pub fn mul24_lo_u32(a: u32, b: u32) -> u32 {
 /// `mul24.hi`: bits 16 to 47 of the product.
 #[inline(always)]
 pub fn mul24_hi_u32(a: u32, b: u32) -> u32 {
-    (low24_u(a) * low24_u(b) >> 16) as u32
+    ((low24_u(a) * low24_u(b)) >> 16) as u32
 }
 
 #[inline(always)]
@@ -69,7 +69,7 @@ pub fn mul24_lo_s32(a: u32, b: u32) -> u32 {
 
 #[inline(always)]
 pub fn mul24_hi_s32(a: u32, b: u32) -> u32 {
-    (low24_s(a) * low24_s(b) >> 16) as u32
+    ((low24_s(a) * low24_s(b)) >> 16) as u32
 }
 
 /// `mad24.hi.sat.s32`.
@@ -344,7 +344,7 @@ pub fn bfind_u32(a: u32, shift_amount: bool) -> u32 {
     if a == 0 {
         return u32::MAX;
     }
-    if shift_amount { a.leading_zeros() } else { 31 - a.leading_zeros() }
+    if shift_amount { a.leading_zeros() } else { a.ilog2() }
 }
 
 /// `bfind.s32`: the top bit that differs from the sign.
@@ -358,7 +358,7 @@ pub fn bfind_u64(a: u64, shift_amount: bool) -> u32 {
     if a == 0 {
         return u32::MAX;
     }
-    if shift_amount { a.leading_zeros() } else { 63 - a.leading_zeros() }
+    if shift_amount { a.leading_zeros() } else { a.ilog2() }
 }
 
 #[inline(always)]

@@ -26,6 +26,15 @@
 //! NaN: f32 operations that make a NaN make [`NAN_F32`], f16 and bf16 ones [`NAN_F16`], whatever the operands;
 //! f64 ones keep the first NaN operand's payload, and make 0xfff8000000000000 of none, just as x86 does.
 
+// Lanes index several arrays at once; `a < b || a > b` is not `a != b` where NaN is about; a mask says more than a
+// count of zeros; and modifiers of an instruction are switches, however many.
+#![allow(
+    clippy::needless_range_loop,
+    clippy::double_comparisons,
+    clippy::verbose_bit_mask,
+    clippy::struct_excessive_bools
+)]
+
 pub mod approx;
 pub mod codec;
 pub mod cvt;

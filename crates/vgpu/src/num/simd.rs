@@ -2,21 +2,44 @@
 
 /// x86-64 levels a bulk function is compiled for.
 #[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
 pub(super) enum Level {
-    Baseline,
+    Baseline = 1,
     /// AVX2, FMA and F16C: x86-64-v3.
     V3,
     /// AVX-512 F, BW, DQ and VL: x86-64-v4.
     V4,
 }
 
-/// The level of this machine. The feature macros cache their answer, so this is a load and a few bit tests.
+/// The level of this machine, looked up once.
 #[cfg(target_arch = "x86_64")]
-#[inline]
+#[inline(always)]
 pub(super) fn level() -> Level {
+    use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+    const UNKNOWN: u8 = 0;
+    static LEVEL: AtomicU8 = AtomicU8::new(UNKNOWN);
+    match LEVEL.load(Relaxed) {
+        UNKNOWN => {
+            let level = detect();
+            LEVEL.store(level as u8, Relaxed);
+            level
+        }
+        known if known == Level::V4 as u8 => Level::V4,
+        known if known == Level::V3 as u8 => Level::V3,
+        _ => Level::Baseline,
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[cold]
+fn detect() -> Level {
     if !(is_x86_feature_detected!("avx2")
         && is_x86_feature_detected!("fma")
-        && is_x86_feature_detected!("f16c"))
+        && is_x86_feature_detected!("f16c")
+        && is_x86_feature_detected!("bmi1")
+        && is_x86_feature_detected!("bmi2")
+        && is_x86_feature_detected!("lzcnt")
+        && is_x86_feature_detected!("popcnt"))
     {
         return Level::Baseline;
     }
@@ -51,8 +74,7 @@ macro_rules! per_isa {
                 #[allow(clippy::too_many_arguments)]
                 fn v3($($arg: $ty),*) $(-> $ret)? { $body::<true>($($arg),*) }
                 match $crate::num::simd::level() {
-                    // SAFETY: `level` has seen the vector features; every CPU with AVX2 has the bit-manipulation
-                    // ones enabled beside them.
+                    // SAFETY: `level` has seen every feature named above.
                     $crate::num::simd::Level::V4 => return unsafe { v4($($arg),*) },
                     // SAFETY: as above.
                     $crate::num::simd::Level::V3 => return unsafe { v3($($arg),*) },

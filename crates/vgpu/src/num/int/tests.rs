@@ -99,7 +99,7 @@ fn products_and_their_upper_halves() {
     for _ in 0..20_000 {
         let (a, b, c) = (rng.u64(), rng.u64(), rng.u32());
         let (x, y) = (a as u32, b as u32);
-        assert_eq!(mul_hi_u64(a, b), (u128::from(a) * u128::from(b) >> 64) as u64);
+        assert_eq!(mul_hi_u64(a, b), ((u128::from(a) * u128::from(b)) >> 64) as u64);
         assert_eq!(
             u128::from(mul_hi_u32(x, y)) << 32 | u128::from(x.wrapping_mul(y)),
             u128::from(x) * u128::from(y)
@@ -112,7 +112,7 @@ fn products_and_their_upper_halves() {
             sum.clamp(i64::from(i32::MIN), i64::from(i32::MAX))
         );
         let (p, q) = (i64::from((x << 8) as i32 >> 8), i64::from((y << 8) as i32 >> 8));
-        assert_eq!((mul24_lo_s32(x, y), mul24_hi_s32(x, y)), ((p * q) as u32, (p * q >> 16) as u32));
+        assert_eq!((mul24_lo_s32(x, y), mul24_hi_s32(x, y)), ((p * q) as u32, ((p * q) >> 16) as u32));
     }
     assert_eq!(mul_hi_s16(0x8000, 0x7fff), (-16384i32) as u32);
 }

@@ -75,7 +75,7 @@ struct Factors {
 
 /// `sums += p · q`.
 #[inline(always)]
-fn body<const F16C: bool>(op: &Mma, tile: Tile) {
+fn body<const F16C: bool>(op: &Mma, tile: &mut Tile) {
     let depth = tile.depth;
     let adder = Adder::new(op, depth);
     // Two of every four first, or as they come.
@@ -117,7 +117,7 @@ fn body<const F16C: bool>(op: &Mma, tile: Tile) {
 }
 
 per_isa! {
-    pub(super) fn multiply = body where (op: &Mma, tile: Tile);
+    pub(super) fn multiply = body where (op: &Mma, tile: &mut Tile);
 }
 
 #[inline(always)]
@@ -203,3 +203,6 @@ fn cut(x: f64, sticky: bool) -> f32 {
     let bits = bits | u32::from(sticky && wide != x.abs());
     f32::from_bits(if x == 0.0 { 0 } else { bits })
 }
+
+#[cfg(test)]
+mod tests;

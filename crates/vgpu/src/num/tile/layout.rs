@@ -113,7 +113,7 @@ pub fn mma(shape: Shape, operand: Operand, elem: Elem) -> Option<Fragment> {
 /// sm_80 to sm_90 use (read off an H200).
 pub fn wmma(shape: Shape, operand: Operand, elem: Elem) -> Option<Fragment> {
     let wide_b = match (shape.m, shape.n) {
-        (16, 16) | (32, 8) | (8, 8) => false,
+        (16, 16) | (8 | 32, 8) => false,
         (8, 32) => true,
         _ => return None,
     };

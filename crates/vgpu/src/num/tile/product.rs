@@ -170,7 +170,8 @@ fn tile<const F16C: bool, const R: usize, const C: usize, const K: usize>(
         Accumulation::F32 => multiply::<F16C, R, C, K>(&p, q, &mut sums),
         Accumulation::Hopper | Accumulation::Aligned { .. } => {
             let (p, q) = (p.as_flattened(), q.as_flattened());
-            aligned::multiply(op, aligned::Tile { p, q, sums: sums.as_flattened_mut(), depth: K });
+            let mut tile = aligned::Tile { p, q, sums: sums.as_flattened_mut(), depth: K };
+            aligned::multiply(op, &mut tile);
         }
     }
     if op.d == Elem::F16 {
@@ -185,26 +186,22 @@ fn tile<const F16C: bool, const R: usize, const C: usize, const K: usize>(
 
 #[inline(always)]
 fn body<const F16C: bool>(op: &Mma, a: &[&Lanes], b: &[&Lanes], c: &[&Lanes], d: &mut [Lanes]) {
+    if op.a == Elem::B1 {
+        return single_bits(op, a, b, c, d);
+    }
     let (p, q) = ((op.a, a), (op.b, b));
-    match (op.a.bits(), op.shape.m, op.shape.n, op.shape.k) {
-        (16, 16, 8, 8) => tile::<F16C, 16, 8, 8>(op, p, q, c, d),
-        (16, 16, 8, 16) => tile::<F16C, 16, 8, 16>(op, p, q, c, d),
-        (16, 16, 16, 16) => tile::<F16C, 16, 16, 16>(op, p, q, c, d),
-        (16, 32, 8, 16) => tile::<F16C, 32, 8, 16>(op, p, q, c, d),
-        (16, 8, 32, 16) => tile::<F16C, 32, 8, 16>(op, q, p, c, d),
-        (8, 8, 8, 16) => tile::<F16C, 8, 8, 16>(op, p, q, c, d),
-        (8, 16, 8, 16) => tile::<F16C, 16, 8, 16>(op, p, q, c, d),
-        (8, 16, 8, 32) => tile::<F16C, 16, 8, 32>(op, p, q, c, d),
-        (8, 16, 16, 16) => tile::<F16C, 16, 16, 16>(op, p, q, c, d),
-        (8, 32, 8, 16) => tile::<F16C, 32, 8, 16>(op, p, q, c, d),
-        (8, 8, 32, 16) => tile::<F16C, 32, 8, 16>(op, q, p, c, d),
-        (32, 16, 8, 4) => tile::<F16C, 16, 8, 4>(op, p, q, c, d),
-        (32, 16, 8, 8) => tile::<F16C, 16, 8, 8>(op, p, q, c, d),
-        (32, 16, 16, 8) => tile::<F16C, 16, 16, 8>(op, p, q, c, d),
-        (4, 8, 8, 32) => tile::<F16C, 8, 8, 32>(op, p, q, c, d),
-        (4, 16, 8, 32) => tile::<F16C, 16, 8, 32>(op, p, q, c, d),
-        (4, 16, 8, 64) => tile::<F16C, 16, 8, 64>(op, p, q, c, d),
-        (1, ..) => single_bits(op, a, b, c, d),
+    match (op.shape.m, op.shape.n, op.shape.k) {
+        (8, 8, 16) => tile::<F16C, 8, 8, 16>(op, p, q, c, d),
+        (8, 8, 32) => tile::<F16C, 8, 8, 32>(op, p, q, c, d),
+        (16, 8, 4) => tile::<F16C, 16, 8, 4>(op, p, q, c, d),
+        (16, 8, 8) => tile::<F16C, 16, 8, 8>(op, p, q, c, d),
+        (16, 8, 16) => tile::<F16C, 16, 8, 16>(op, p, q, c, d),
+        (16, 8, 32) => tile::<F16C, 16, 8, 32>(op, p, q, c, d),
+        (16, 8, 64) => tile::<F16C, 16, 8, 64>(op, p, q, c, d),
+        (16, 16, 8) => tile::<F16C, 16, 16, 8>(op, p, q, c, d),
+        (16, 16, 16) => tile::<F16C, 16, 16, 16>(op, p, q, c, d),
+        (32, 8, 16) => tile::<F16C, 32, 8, 16>(op, p, q, c, d),
+        (8, 32, 16) => tile::<F16C, 32, 8, 16>(op, q, p, c, d),
         _ => debug_assert!(false, "no such tile: {op:?}"),
     }
 }
