@@ -579,6 +579,9 @@ unsafe impl Send for SendState {}
 /// still unfinished then.
 const ROUNDS: u32 = 16;
 
+/// Passes over blocks that do make progress before another one joins them.
+const LONG_PASSES: u32 = 8;
+
 /// Quiet passes over all active blocks before warps are watched for going in circles.
 const QUIET_PASSES: u32 = 4;
 
@@ -587,9 +590,14 @@ fn work<P: Policy>(grid: &Grid<'_>, number: usize) -> WorkerState {
     let mut active: Vec<Block> = Vec::new();
     let mut spare: Vec<Block> = Vec::new();
     let mut quiet = 0u32;
+    // Passes since a block was started, and whether the last one changed nothing.
+    let (mut passes, mut idle) = (0u32, false);
     'work: while !grid.stopped() {
-        // One more block joins when all active ones have had a turn and are not done: they may wait for it.
-        if active.is_empty() || grid.resident.load(Ordering::Relaxed) < grid.resident_limit {
+        // One more block joins when the active ones seem to wait for it, or have gone on for long: they may wait for
+        // it all the same. Not before, so that a long kernel does not spread over more memory than it needs.
+        let wanted = idle || passes >= LONG_PASSES;
+        if active.is_empty() || wanted && grid.resident.load(Ordering::Relaxed) < grid.resident_limit {
+            passes = 0;
             let index = grid.next_block.fetch_add(1, Ordering::Relaxed);
             if index < grid.blocks {
                 grid.resident.fetch_add(1, Ordering::Relaxed);
@@ -605,6 +613,7 @@ fn work<P: Policy>(grid: &Grid<'_>, number: usize) -> WorkerState {
             break;
         }
         let before = grid.moves.load(Ordering::Relaxed);
+        passes += 1;
         let mut i = 0;
         while i < active.len() {
             match active[i].run::<P>(grid, &mut worker, ROUNDS) {
@@ -625,6 +634,7 @@ fn work<P: Policy>(grid: &Grid<'_>, number: usize) -> WorkerState {
                 }
             }
         }
+        idle = grid.moves.load(Ordering::Relaxed) == before;
         if !P::CHECK {
             continue;
         }

@@ -155,7 +155,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                 let mut n = 0;
                 for l in super::lanes(mask) {
                     let first = ad.at[l] / 32;
-                    let last = (ad.at[l] + u64::from(size) - 1) / 32;
+                    let last = ad.at[l].saturating_add(u64::from(size) - 1) / 32;
                     for s in first..=last {
                         if n < sectors.len() && (n == 0 || sectors[n - 1] != s) {
                             sectors[n] = s;
@@ -200,7 +200,7 @@ fn wavefronts(ad: &Addresses, size: u32, mask: u32) -> (u64, u64) {
         let mut words: Vec<u64> = Vec::with_capacity(128);
         for l in super::lanes(lanes) {
             let a = ad.at[l + (pass * lanes_per_pass) as usize];
-            for w in a / 4..=(a + u64::from(size) - 1) / 4 {
+            for w in a / 4..=a.saturating_add(u64::from(size) - 1) / 4 {
                 words.push(w);
             }
         }

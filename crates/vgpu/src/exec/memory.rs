@@ -12,7 +12,7 @@ use super::step::{Cx, Next, narrow};
 use super::survey::{SharedLoad, Survey};
 use super::taint::{Origin, Source};
 use super::warp::{Undef, ZERO};
-use crate::check::{Kind, race};
+use crate::check::Kind;
 use crate::isa::op::{Access, Class, Inst, Order, Slot};
 use crate::isa::types::{MemType, Space};
 use crate::mem::device::Region;
@@ -121,7 +121,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         if *left == 0 {
             return None;
         }
-        let reach = ad.survey.max - ad.survey.min + u64::from(size);
+        let reach = (ad.survey.max - ad.survey.min).saturating_add(u64::from(size));
         match space {
             Space::Shared => {
                 let limit = u64::from(self.block.shared_bytes);
@@ -261,7 +261,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         if P::CHECK && self.w.tracking && self.undefined_lanes(address) & mask != 0 {
             return false;
         }
-        if access.space == Space::Shared {
+        if access.space == Space::Shared && !P::CHECK {
             let request = SharedLoad {
                 d,
                 address: self.reg(address),
@@ -269,46 +269,48 @@ impl<P: Policy> Cx<'_, '_, P> {
                 offset: access.offset,
                 mask,
                 base: self.block.shared.as_ptr().cast(),
-                shadow: if P::CHECK { self.block.shared_shadow.as_ptr() } else { std::ptr::null() },
                 bytes: self.block.shared_bytes,
             };
-            let mut offsets = [0; 32];
             // SAFETY: registers of the widths they say; the function checks the range.
-            if !unsafe { (self.kernels.load_shared)(&request, &mut offsets) } {
+            return unsafe { (self.kernels.load_shared)(&request) };
+        }
+        let mut at = [0; 32];
+        // SAFETY: a register of the width it says.
+        let survey = unsafe {
+            (self.kernels.survey)(self.reg(address), address.is_wide(), i64::from(access.offset), mask, 4, &mut at)
+        };
+        let s = survey;
+        let span = if access.space == Space::Shared {
+            if s.max.checked_add(4).is_none_or(|end| end > u64::from(self.block.shared_bytes)) {
                 return false;
             }
-            if P::CHECK {
-                let weak = race::Access::weak(self.at(), race::Op::Read);
-                self.block.races.shared(self.w.id, mask, &weak, &offsets, 4, &race::Differs);
-            }
+            let shadow = self.block.shared_shadow.as_mut_ptr();
+            Span { base: self.block.shared.as_mut_ptr().cast(), shadow, low: 0, source: Source::Shared }
         } else {
-            let mut at = [0; 32];
-            // SAFETY: a register of the width it says.
-            let s = unsafe { (self.kernels.survey)(self.reg(address), true, i64::from(access.offset), mask, 4, &mut at) };
             let region = self.worker.regions[region_set(s.min)];
-            if s.or & 3 != 0 || !region.holds(s.min, s.max - s.min + 4) {
+            if !region.holds(s.min, (s.max - s.min).saturating_add(4)) {
                 return false;
             }
-            let span = self.region_span(&region);
-            if P::CHECK && !self.words_defined(&span, &at, &s) {
-                return false;
+            self.region_span(&region)
+        };
+        if s.or & 3 != 0 || P::CHECK && !self.words_defined(&span, &at, &s) {
+            return false;
+        }
+        let mut out = [0u32; 32];
+        // SAFETY: the span holds all addresses.
+        unsafe {
+            if s.contiguous {
+                out = span.host(s.min).cast::<[u32; 32]>().read_unaligned();
+            } else if s.uniform {
+                out = [span.host(s.min).cast::<u32>().read_unaligned(); 32];
+            } else {
+                (self.kernels.gather4)(span.base, span.low, &at, out.as_mut_ptr());
             }
-            let mut out = [0u32; 32];
-            // SAFETY: the region holds all addresses.
-            unsafe {
-                if s.contiguous {
-                    out = span.host(s.min).cast::<[u32; 32]>().read_unaligned();
-                } else if s.uniform {
-                    out = [span.host(s.min).cast::<u32>().read_unaligned(); 32];
-                } else {
-                    (self.kernels.gather4)(span.base, span.low, &at, out.as_mut_ptr());
-                }
-            }
-            self.set32(inst.r(0), &out, mask);
-            if P::CHECK {
-                let weak = race::Access::weak(self.at(), race::Op::Read);
-                self.block.races.global(&self.grid.races, self.w.id, mask, &weak, &at, 4, &race::Differs);
-            }
+        }
+        self.set32(inst.r(0), &out, mask);
+        if P::CHECK {
+            let ad = Addresses { at, survey };
+            self.before_access(access.space, &span, &ad, 4, mask, Use::Load, access, &[]);
         }
         if P::CHECK && self.w.tracking {
             self.set_undef(inst.r(0), 0, 0, mask, Origin(0));
@@ -353,7 +355,7 @@ impl<P: Policy> Cx<'_, '_, P> {
             Span { base: self.block.shared.as_mut_ptr().cast(), shadow, low: 0, source: Source::Shared }
         } else {
             let region = self.worker.regions[region_set(s.min)];
-            if !region.holds(s.min, s.max - s.min + 4) || region.constant {
+            if !region.holds(s.min, (s.max - s.min).saturating_add(4)) || region.constant {
                 return false;
             }
             self.region_span(&region)

@@ -20,9 +20,8 @@ pub struct Survey {
 pub type SurveyFn = unsafe fn(*const u32, bool, i64, u32, u64, &mut [u64; 32]) -> Survey;
 pub type Gather4Fn = unsafe fn(*const u8, u64, &[u64; 32], *mut u32);
 pub type AllDefinedFn = unsafe fn(*const u8, usize) -> bool;
-/// A 4-byte load from shared memory. False, and nothing done, if an address is misaligned or out of bounds, or (where
-/// there is a shadow) a byte is undefined.
-pub type LoadSharedFn = unsafe fn(&SharedLoad, &mut [u32; 32]) -> bool;
+/// A 4-byte load from shared memory. False, and nothing done, if an address is misaligned or out of bounds.
+pub type LoadSharedFn = unsafe fn(&SharedLoad) -> bool;
 /// Words of a tile: memory, row and column of each lane, bytes per row step, result.
 pub type GatherTileFn = unsafe fn(*const u8, &[u32; 32], &[u32; 32], u32, *mut u32);
 
@@ -36,13 +35,8 @@ pub struct SharedLoad {
     pub offset: i32,
     pub mask: u32,
     pub base: *const u8,
-    /// Null when nothing is checked.
-    pub shadow: *const u8,
     pub bytes: u32,
 }
-
-/// All four bytes defined.
-const DEFINED: u32 = 0x0101_0101;
 
 #[inline(always)]
 unsafe fn survey_body(reg: *const u32, wide: bool, offset: i64, mask: u32, stride: u64, ad: &mut [u64; 32]) -> Survey {
@@ -93,7 +87,8 @@ unsafe fn gather4_body(base: *const u8, low: u64, ad: &[u64; 32], out: *mut u32)
 }
 
 #[inline(always)]
-unsafe fn load_shared_body(q: &SharedLoad, at: &mut [u32; 32]) -> bool {
+unsafe fn load_shared_body(q: &SharedLoad) -> bool {
+    let mut at = [0u32; 32];
     // SAFETY: the caller passes registers; every address is checked before it is used.
     unsafe {
         let mut high = 0;
@@ -104,7 +99,7 @@ unsafe fn load_shared_body(q: &SharedLoad, at: &mut [u32; 32]) -> bool {
                 at[l] = full[l] as u32;
             }
         } else {
-            *at = *q.address.cast::<[u32; 32]>();
+            at = *q.address.cast::<[u32; 32]>();
         }
         let first = at[(q.mask.trailing_zeros() & 31) as usize];
         let (mut max, mut or) = (0, 0);
@@ -116,15 +111,6 @@ unsafe fn load_shared_body(q: &SharedLoad, at: &mut [u32; 32]) -> bool {
         }
         if high >> 32 != 0 || or & 3 != 0 || q.bytes < 4 || max > q.bytes - 4 {
             return false;
-        }
-        if !q.shadow.is_null() {
-            let mut all = DEFINED;
-            for a in at.iter() {
-                all &= *q.shadow.wrapping_add(*a as usize).cast::<u32>();
-            }
-            if all != DEFINED {
-                return false;
-            }
         }
         let old = *q.d.cast::<[u32; 32]>();
         let mut out = [0u32; 32];
@@ -140,12 +126,11 @@ unsafe fn load_shared_body(q: &SharedLoad, at: &mut [u32; 32]) -> bool {
 /// As `load_shared_body`, with the gather instruction, which LLVM does not find by itself.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2")]
-unsafe fn load_shared_avx512(q: &SharedLoad, at: &mut [u32; 32]) -> bool {
+unsafe fn load_shared_avx512(q: &SharedLoad) -> bool {
     use std::arch::x86_64::{
         _mm512_add_epi32, _mm512_castsi256_si512, _mm512_cvtepi64_epi32, _mm512_inserti64x4, _mm512_load_si512,
-        _mm512_mask_i32gather_epi32, _mm512_mask_reduce_and_epi32, _mm512_mask_reduce_max_epu32,
-        _mm512_mask_reduce_or_epi32, _mm512_mask_reduce_or_epi64, _mm512_set1_epi32, _mm512_setzero_si512,
-        _mm512_store_si512, _mm512_storeu_si512,
+        _mm512_mask_i32gather_epi32, _mm512_mask_reduce_max_epu32, _mm512_mask_reduce_or_epi32,
+        _mm512_mask_reduce_or_epi64, _mm512_set1_epi32, _mm512_store_si512,
     };
     // SAFETY: registers are aligned to 128 bytes; every address of the mask is checked before it is used, and lanes
     // outside it are not loaded.
@@ -174,17 +159,6 @@ unsafe fn load_shared_avx512(q: &SharedLoad, at: &mut [u32; 32]) -> bool {
         let or = _mm512_mask_reduce_or_epi32(m0, lo) | _mm512_mask_reduce_or_epi32(m1, hi);
         if or & 3 != 0 || q.bytes < 4 || max > q.bytes - 4 {
             return false;
-        }
-        if !q.shadow.is_null() {
-            _mm512_storeu_si512(at.as_mut_ptr().cast(), lo);
-            _mm512_storeu_si512(at.as_mut_ptr().add(16).cast(), hi);
-            let zero = _mm512_setzero_si512();
-            let a = _mm512_mask_i32gather_epi32::<1>(zero, m0, lo, q.shadow.cast());
-            let b = _mm512_mask_i32gather_epi32::<1>(zero, m1, hi, q.shadow.cast());
-            let all = _mm512_mask_reduce_and_epi32(m0, a) & _mm512_mask_reduce_and_epi32(m1, b);
-            if all as u32 & DEFINED != DEFINED {
-                return false;
-            }
         }
         let (d0, d1) = (_mm512_load_si512(q.d.cast()), _mm512_load_si512(q.d.add(16).cast()));
         _mm512_store_si512(q.d.cast(), _mm512_mask_i32gather_epi32::<1>(d0, m0, lo, q.base.cast()));
@@ -247,9 +221,9 @@ macro_rules! instances {
             }
             #[allow(dead_code, reason = "AVX-512 has one by hand")]
             $(#[$attr])*
-            pub unsafe fn load_shared(q: &SharedLoad, at: &mut [u32; 32]) -> bool {
+            pub unsafe fn load_shared(q: &SharedLoad) -> bool {
                 // SAFETY: the caller's promise, passed on.
-                unsafe { load_shared_body(q, at) }
+                unsafe { load_shared_body(q) }
             }
             $(#[$attr])*
             pub unsafe fn gather_tile(b: *const u8, r: &[u32; 32], c: &[u32; 32], s: u32, out: *mut u32) {

@@ -1,10 +1,10 @@
 //! Tensor instructions: all lanes of the warp together.
 
 use super::Policy;
-use super::memory::{Addresses, Use};
+use super::memory::{Addresses, Span, Use};
 use super::step::{Cx, Next, narrow};
 use super::survey::Survey;
-use super::taint::{Origin, collapse, spread};
+use super::taint::{Origin, Source, collapse, spread};
 use super::warp::{State, Undef};
 use crate::check::Kind;
 use crate::isa::op::{Access, Inst, Mma, Op, Order, Slot, WmmaMemory};
@@ -196,29 +196,132 @@ impl<P: Policy> Cx<'_, '_, P> {
         survey(at, u32::MAX)
     }
 
-    /// The memory of a whole tile of 4-byte pieces, if it lies in one piece of memory and is aligned: start in host
-    /// memory, and bytes per step.
-    fn whole_tile(&mut self, m: &WmmaMemory, base: u64, stride: u64, space: Space, write: bool) -> Option<(*mut u8, u32)> {
+    /// The memory of a whole tile, if it lies in one piece of memory and is aligned: a span that starts at the tile's
+    /// base, and bytes per step.
+    fn whole_tile(&mut self, m: &WmmaMemory, base: u64, stride: u64, space: Space, write: bool) -> Option<(Span, u32)> {
         let element = m.fragment.elem.bits() as u64 / 8;
         let row = u32::try_from(stride.checked_mul(element)?).ok().filter(|r| *r < 1 << 24)?;
         let (steps, run) =
             if m.column_major { (m.fragment.cols, m.fragment.rows) } else { (m.fragment.rows, m.fragment.cols) };
         let bytes = (steps as u64 - 1) * u64::from(row) + run as u64 * element;
-        if m.piece_bytes != 4 || base % 4 != 0 || row % 4 != 0 {
+        let piece = u64::from(m.piece_bytes);
+        if piece > 4 || base % piece != 0 || u64::from(row) % piece != 0 {
             return None;
         }
         match space {
             Space::Shared => {
-                let inside = base.checked_add(bytes)? <= u64::from(self.block.shared_bytes);
-                inside.then(|| (self.block.shared.as_mut_ptr().cast::<u8>().wrapping_add(base as usize), row))
+                if base.checked_add(bytes)? > u64::from(self.block.shared_bytes) {
+                    return None;
+                }
+                let memory = self.block.shared.as_mut_ptr().cast::<u8>().wrapping_add(base as usize);
+                let shadow = self.block.shared_shadow.as_mut_ptr().wrapping_add(base as usize);
+                Some((Span { base: memory, shadow, low: base, source: Source::Shared }, row))
             }
             Space::Global => {
                 let region = self.grid.region_of(base);
-                let inside = region.holds(base, bytes) && !(write && region.constant);
-                inside.then(|| (region.data.wrapping_add((base - region.address) as usize), row))
+                if !region.holds(base, bytes) || write && region.constant {
+                    return None;
+                }
+                let at = (base - region.address) as usize;
+                let (memory, shadow) = (region.data.wrapping_add(at), region.shadow.wrapping_add(at));
+                Some((Span { base: memory, shadow, low: base, source: Source::Global }, row))
             }
             _ => None,
         }
+    }
+
+    /// The common fragment load: the whole tile in one piece of memory, all of it defined. False, and nothing done,
+    /// if it is not that.
+    fn wmma_load_quick(&mut self, inst: &Inst, m: &WmmaMemory, base: u64, stride: u64, space: Space) -> bool {
+        let Some((span, row)) = self.whole_tile(m, base, stride, space, false) else { return false };
+        let per = m.steps.len() / m.fragment.regs;
+        let distinct = m.fragment.distinct;
+        let mut out = [[0u32; 32]; 8];
+        let mut states = [0u32; 32];
+        if distinct > out.len() {
+            return false;
+        }
+        for (r, to) in out[..distinct].iter_mut().enumerate() {
+            // SAFETY: the whole tile lies in memory, and in its shadow.
+            unsafe {
+                self.gather_pieces(span.base, m, r, per, row, to);
+                if P::CHECK {
+                    self.gather_pieces(span.shadow, m, r, per, row, &mut states);
+                    if states.iter().fold(u32::MAX, |all, s| all & s) & 0x0101_0101 != 0x0101_0101 {
+                        return false;
+                    }
+                }
+            }
+        }
+        if P::CHECK {
+            let access = Access { vector: 1, ..Self::wmma_access(m, space) };
+            for piece in 0..distinct * per {
+                let ad = Self::piece_addresses(m, piece, base, stride);
+                self.before_access(space, &span, &ad, u32::from(m.piece_bytes), u32::MAX, Use::Load, &access, &[]);
+            }
+        }
+        for (r, d) in inst.results().iter().enumerate() {
+            self.set32(*d, &out[r % distinct], u32::MAX);
+        }
+        self.define(inst, u32::MAX);
+        true
+    }
+
+    /// One register of a fragment: its pieces side by side.
+    ///
+    /// # Safety
+    /// The tile must lie in memory from `base` on.
+    unsafe fn gather_pieces(&self, base: *const u8, m: &WmmaMemory, r: usize, per: usize, row: u32, out: &mut [u32; 32]) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if m.piece_bytes == 4 {
+                (self.kernels.gather_tile)(base, &m.steps[r], &m.along[r], row, out.as_mut_ptr());
+                return;
+            }
+            *out = [0; 32];
+            for k in 0..per {
+                let (steps, along) = (&m.steps[r * per + k], &m.along[r * per + k]);
+                for l in 0..32 {
+                    let at = base.wrapping_add(steps[l] as usize * row as usize + along[l] as usize);
+                    let v = if m.piece_bytes == 2 { u32::from(at.cast::<u16>().read_unaligned()) } else { u32::from(*at) };
+                    out[l] |= v << (k as u32 * u32::from(m.piece_bytes) * 8);
+                }
+            }
+        }
+    }
+
+    /// The common fragment store, as `wmma_load_quick`.
+    fn wmma_store_quick(&mut self, regs: &[Slot], m: &WmmaMemory, base: u64, stride: u64, space: Space) -> bool {
+        if P::CHECK && self.w.tracking && regs.iter().any(|r| self.undefined_lanes(*r) != 0) {
+            return false;
+        }
+        let Some((span, row)) = self.whole_tile(m, base, stride, space, true) else { return false };
+        if m.piece_bytes != 4 {
+            return false;
+        }
+        if P::CHECK {
+            let access = Access { vector: 1, ..Self::wmma_access(m, space) };
+            for piece in 0..regs.len() {
+                let ad = Self::piece_addresses(m, piece, base, stride);
+                self.before_access(space, &span, &ad, 4, u32::MAX, Use::Store, &access, &regs[piece..=piece]);
+            }
+        }
+        for (r, s) in regs.iter().enumerate() {
+            let values = self.r32(*s);
+            for l in 0..32 {
+                let at = m.steps[r][l] as usize * row as usize + m.along[r][l] as usize;
+                // SAFETY: the whole tile lies in memory, and in its shadow.
+                unsafe {
+                    span.base.add(at).cast::<u32>().write_unaligned(values[l]);
+                    if P::CHECK {
+                        span.shadow.add(at).cast::<u32>().write_unaligned(0x0303_0303);
+                    }
+                }
+            }
+        }
+        self.block.progress += 1;
+        self.block.stored |= space == Space::Global;
+        true
     }
 
     fn wmma_access(m: &WmmaMemory, space: Space) -> Access {
@@ -236,23 +339,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         let size = u32::from(m.piece_bytes);
         let wide = m.fragment.elem.bits() == 64;
         let per = m.steps.len() / m.fragment.regs;
-        if !P::CHECK
-            && !P::COUNT
-            && mask == u32::MAX
-            && let Some((memory, row)) = self.whole_tile(m, base, stride, space, false)
-        {
-            let results = inst.results();
-            for (r, d) in results.iter().enumerate() {
-                let to = self.reg(*d);
-                // SAFETY: the whole tile lies in memory; results are registers of the frame.
-                unsafe {
-                    if r < m.fragment.distinct {
-                        (self.kernels.gather_tile)(memory, &m.steps[r], &m.along[r], row, to);
-                    } else {
-                        *to.cast::<[u32; 32]>() = *self.r32(results[r % m.fragment.distinct]);
-                    }
-                }
-            }
+        if !P::COUNT && mask == u32::MAX && self.wmma_load_quick(inst, m, base, stride, space) {
             return Next::Continue;
         }
         let access = Access { vector: 1, ..Self::wmma_access(m, space) };
@@ -318,21 +405,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         let per = m.steps.len() / m.fragment.regs;
         let access = Access { vector: 1, ..Self::wmma_access(m, space) };
         let regs = &inst.sources()[1..=m.fragment.regs];
-        if !P::CHECK
-            && !P::COUNT
-            && mask == u32::MAX
-            && let Some((memory, row)) = self.whole_tile(m, base, stride, space, true)
-        {
-            for (r, s) in regs.iter().enumerate() {
-                let values = self.r32(*s);
-                for l in 0..32 {
-                    let at = m.steps[r][l] as usize * row as usize + m.along[r][l] as usize;
-                    // SAFETY: the whole tile lies in memory.
-                    unsafe { memory.add(at).cast::<u32>().write_unaligned(values[l]) };
-                }
-            }
-            self.block.progress += 1;
-            self.block.stored |= space == Space::Global;
+        if !P::COUNT && mask == u32::MAX && self.wmma_store_quick(regs, m, base, stride, space) {
             return Next::Continue;
         }
         for (r, s) in regs.iter().enumerate() {
