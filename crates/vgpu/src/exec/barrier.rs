@@ -108,8 +108,9 @@ impl<P: Policy> Cx<'_, '_, P> {
     }
 
     fn check_barrier(&mut self, aligned: bool, forced: bool, mask: u32, count: Option<u32>) {
-        if aligned && forced {
-            let elsewhere = self.w.live & !mask;
+        // Lanes that came one after another may have met here unnoticed: then nothing was forced.
+        let elsewhere = self.w.live & !mask;
+        if aligned && forced && elsewhere != 0 {
             self.finding(Kind::BarrierDivergence, mask, || {
                 format!("barrier in divergent code: lanes {elsewhere:#010x} of the warp do not reach it with the others")
             });
