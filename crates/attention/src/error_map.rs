@@ -4,13 +4,16 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use serde::Serialize;
+
 use crate::metrics::Tolerance;
 use crate::oracle::Reference;
 use crate::problem::Dtype;
 use crate::tensor::Tensor;
 
 /// How wrong the worst element of a cell is, mildest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Level {
     /// The oracle did not compute any element of it.
     NotCompared,
@@ -43,7 +46,7 @@ impl Level {
 pub const CELLS: usize = 16;
 
 /// A picture of one head and a description of all.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ErrorMap {
     /// The head with the most wrong elements.
     pub batch: usize,

@@ -85,6 +85,29 @@ impl FromStr for Class {
     }
 }
 
+/// One of the three.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Input {
+    Q,
+    K,
+    V,
+}
+
+impl Input {
+    pub const ALL: [Input; 3] = [Input::Q, Input::K, Input::V];
+}
+
+impl fmt::Display for Input {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Input::Q => "Q",
+            Input::K => "K",
+            Input::V => "V",
+        })
+    }
+}
+
 /// Q, K and V as numbers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Inputs {
@@ -104,6 +127,17 @@ impl Inputs {
             q: generate(class, Role::Scores, problem.query_shape(), stream()),
             k: generate(class, Role::Scores, problem.key_shape(), stream()),
             v: generate(class, Role::Values, problem.key_shape(), stream()),
+        }
+    }
+
+    /// The same inputs with one of them drawn from another seed.
+    #[must_use]
+    pub fn redraw(&self, problem: &Problem, class: Class, seed: u64, which: Input) -> Self {
+        let other = Inputs::generate(problem, class, seed);
+        match which {
+            Input::Q => Inputs { q: other.q, ..self.clone() },
+            Input::K => Inputs { k: other.k, ..self.clone() },
+            Input::V => Inputs { v: other.v, ..self.clone() },
         }
     }
 

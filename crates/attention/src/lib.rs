@@ -49,6 +49,6 @@ pub mod quantise;
 pub mod run;
 pub mod tensor;
 
-pub use inputs::{Class, Encoded, Inputs};
+pub use inputs::{Class, Encoded, Input, Inputs};
 pub use problem::{Dtype, Mask, Problem};
 pub use tensor::{Layout, Shape, Tensor, Values};

@@ -28,6 +28,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::inputs::Input;
 use crate::oracle::{Reference, Row};
 use crate::problem::Dtype;
 use crate::tensor::Tensor;
@@ -81,7 +82,7 @@ impl Tolerance {
 const LSE: (f64, f64) = (1e-3, 1e-5);
 
 /// An element of the output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub struct Place {
     pub row: Row,
     pub column: usize,
@@ -95,7 +96,7 @@ impl fmt::Display for Place {
 }
 
 /// One element and what it should have been.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Element {
     pub place: Place,
     pub got: f64,
@@ -109,7 +110,8 @@ impl Element {
 }
 
 /// Why an answer is not acceptable.
-#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, thiserror::Error)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Failure {
     #[error("{count} elements were never written, the first at {first}")]
     Unwritten { count: usize, first: Place },
@@ -117,6 +119,8 @@ pub enum Failure {
     NonFinite { count: usize, first: Place, value: f64 },
     #[error("every element is {value}: a constant answer to inputs that have another")]
     Constant { value: f64 },
+    #[error("the answer does not depend on {of}: another {of} gives the same bits")]
+    Independent { of: Input },
     #[error("{count} elements are beyond the tolerance, the worst at {}: {} instead of {}", worst.place, worst.got, worst.wanted)]
     Elements { count: usize, worst: Element },
     #[error("relative L2 error {error:.2e}, {limit:.2e} allowed")]
@@ -126,7 +130,7 @@ pub enum Failure {
 }
 
 /// An answer held against the oracle's.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
     /// How many elements were compared; fewer than there are where the oracle sampled rows.
     pub elements: usize,
@@ -278,6 +282,21 @@ fn compare_lse(reference: &Reference, lse: &[f32]) -> Option<Failure> {
         }
     }
     worst.map(|(_, worst, got, wanted)| Failure::Lse { count, worst, got, wanted })
+}
+
+/// Whether an answer ignores an input: `before` and `after` are the oracle's and the kernel's answers, with nothing but
+/// that input redrawn between them ([`crate::Inputs::redraw`]). Only what the right answer depends on counts: with a
+/// single key, for one, it depends on neither Q nor K.
+pub fn independence(
+    of: Input,
+    before: (&Reference, &Tensor),
+    after: (&Reference, &Tensor),
+    tolerance: Tolerance,
+) -> Option<Failure> {
+    let tolerance = tolerance.for_values_of(before.0);
+    let pairs = before.0.output.iter().zip(&after.0.output);
+    let should_differ = pairs.into_iter().any(|(a, b)| (a - b).abs() > 2.0 * tolerance.allowed(*a));
+    (should_differ && before.1.bytes == after.1.bytes).then_some(Failure::Independent { of })
 }
 
 /// The two errors of an FP8 answer, never mixed: one is the kernel's, one the format's.
@@ -441,6 +460,31 @@ mod tests {
         );
         let constant = change(&output, |_, x| *x = 0.25);
         assert!(matches!(failures(&reference, &constant)[0], Failure::Constant { value: 0.25 }));
+    }
+
+    #[test]
+    fn an_ignored_input_is_named_where_it_matters() {
+        let answer = |problem: &Problem, inputs: &Inputs| {
+            let reference = oracle::attention(problem, inputs, Rows::all(problem));
+            let data = reference.output.iter().map(|&x| x as f32).collect();
+            let values = Values { shape: problem.query_shape(), data, scales: None };
+            (reference, Tensor::encode(&values, Dtype::Fp16, Layout::Bhsd))
+        };
+        for (problem, matter) in [(problem(), 3), (Problem::new(1, 1, 1, 64, Dtype::Fp16), 1)] {
+            let inputs = Inputs::generate(&problem, Class::Normal, 1);
+            let before = answer(&problem, &inputs);
+            let mut noticed = Vec::new();
+            for of in Input::ALL {
+                let after = answer(&problem, &inputs.redraw(&problem, Class::Normal, 2, of));
+                let tolerance = Tolerance::of(Dtype::Fp16, Weights::Half);
+                let held = |output| independence(of, (&before.0, &before.1), (&after.0, output), tolerance);
+                // The right answer follows its inputs; an answer that stays what it was does not.
+                assert_eq!(held(&after.1), None);
+                noticed.extend(held(&before.1));
+            }
+            assert_eq!(noticed.len(), matter, "{noticed:?}");
+            assert!(noticed.contains(&Failure::Independent { of: Input::V }));
+        }
     }
 
     #[test]

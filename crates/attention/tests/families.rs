@@ -8,7 +8,7 @@ mod common;
 use std::sync::OnceLock;
 
 use attention::run::{Kernel, RunError, Unsupported};
-use attention::{Class, Inputs, Layout, Problem};
+use attention::{Class, Input, Inputs, Layout, Problem};
 use chips::Target;
 use family::{Catalog, Family};
 
@@ -137,13 +137,16 @@ fn equal_inputs_give_equal_bits_and_other_inputs_another_answer() {
     let kernel =
         Kernel::build(&mut device, compiler(), family("wmma"), Some("stage-5-p2"), &problem, Target::Sm90)
             .expect("a kernel");
-    let mut answer = |seed| {
-        let inputs = Inputs::generate(&problem, Class::Normal, seed).encode(problem.dtype, Layout::Bhsd);
+    let mut answer = |inputs: &Inputs| {
+        let inputs = inputs.encode(problem.dtype, Layout::Bhsd);
         kernel.run(&mut device, &problem, &inputs, false).expect("a run").output
     };
-    let (first, again, other) = (answer(1), answer(1), answer(2));
-    assert_eq!(first, again);
-    assert_ne!(first, other);
+    let inputs = Inputs::generate(&problem, Class::Normal, 1);
+    let first = answer(&inputs);
+    assert_eq!(first, answer(&inputs));
+    for which in Input::ALL {
+        assert_ne!(first, answer(&inputs.redraw(&problem, Class::Normal, 2, which)), "{which}");
+    }
 }
 
 #[test]

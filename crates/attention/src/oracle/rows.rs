@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 
 use gpu::launch::Random;
+use serde::Serialize;
 
 use crate::problem::Problem;
 
 /// One query row of one head.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Row {
     pub batch: usize,
     pub head: usize,

@@ -2,12 +2,13 @@
 //! back at the end.
 
 use gpu::accelerator::{Accelerator, AcceleratorError, Buffer};
+use serde::Serialize;
 
 /// What guard bands hold. Not zero, not ones, not the poison: no kernel writes it by chance for long.
 const PATTERN: u8 = 0xb9;
 
 /// A write outside every buffer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Trespass {
     /// The nearest buffer.
     pub buffer: &'static str,
