@@ -22,6 +22,7 @@ pub mod count;
 mod exec;
 pub mod isa;
 pub mod mem;
+pub mod model;
 pub mod num;
 pub mod program;
 pub mod ptx;

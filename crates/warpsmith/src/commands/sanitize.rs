@@ -9,6 +9,7 @@ use gpu::build::{Build, BuildError, Request, Source};
 use gpu::device::Device;
 use gpu::launch::{Dtype, Placed, PlacedBuffer, npy};
 use serde::Serialize;
+use vgpu::model::{self, Modelled, Shape};
 use vgpu::{Checks, Counters, FidelityReport, LaunchReport, Severity};
 
 use crate::cli::{Global, HeaderFlags, LaunchOptions, SanitizeOptions};
@@ -55,6 +56,12 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
         .map_err(|error| Failure::usage(error.to_string()))?;
     let buffers = read_back(&placed, &mut device)?;
 
+    let shape = Shape {
+        blocks: geometry.grid.iter().map(|&extent| u64::from(extent)).product(),
+        threads_per_block: geometry.block.iter().product(),
+        blocks_per_sm: device.options.limits.blocks_per_sm,
+    };
+    let modelled = report.counters.as_ref().map(|counters| model::modelled(counters, shape, chip));
     let fidelity = device.module(module).map(|module| &module.fidelity).filter(|_| options.fidelity);
     let run = Run {
         options,
@@ -249,6 +256,7 @@ struct Run<'a> {
     kernel: &'a str,
     device: String,
     report: &'a LaunchReport,
+    modelled: Option<Modelled>,
     fidelity: Option<&'a FidelityReport>,
     buffers: &'a [Contents<'a>],
 }
@@ -278,6 +286,7 @@ impl Run<'_> {
             clean: bool,
             #[serde(flatten)]
             report: &'a LaunchReport,
+            modelled: Option<&'a Modelled>,
             fidelity: Option<&'a FidelityReport>,
             buffers: Vec<Values<'a>>,
         }
@@ -295,6 +304,7 @@ impl Run<'_> {
             checked: !self.options.unchecked,
             clean: self.report.is_clean(),
             report: self.report,
+            modelled: self.modelled.as_ref(),
             fidelity: self.fidelity,
             buffers: printed
                 .iter()
@@ -336,6 +346,9 @@ impl Run<'_> {
         }
         if let Some(counters) = &self.report.counters {
             printer.data(&counters_text(counters));
+        }
+        if let Some(modelled) = &self.modelled {
+            printer.data(&modelled_text(modelled));
         }
         printer.data(&self.summary());
         Ok(())
@@ -411,13 +424,30 @@ fn counters_text(counters: &Counters) -> String {
     line("async copies", format!("{} B", counters.async_bytes));
     line("barriers", format!("{} warp arrivals", counters.barriers));
     line("divergent branches", counters.divergent_branches.to_string());
-    lines.push(styled(STRONG, "Hottest lines (warp instructions, bank conflicts, sectors per request)"));
-    for hot in counters.lines.iter().take(12) {
+    lines.push(styled(
+        STRONG,
+        "Hottest lines (part of the modelled time, warp instructions, bank conflicts, sectors per request)",
+    ));
+    let shares = model::line_shares(&counters.lines);
+    let mut hottest: Vec<_> = counters.lines.iter().zip(shares).collect();
+    hottest.sort_by(|a, b| b.1.total_cmp(&a.1));
+    for (hot, share) in hottest.into_iter().take(12) {
         let place =
             hot.frames.first().map_or("?".to_owned(), |frame| format!("{}:{}", frame.file, frame.line));
         let conflicts = hot.shared.transactions.saturating_sub(hot.shared.ideal);
         let sectors = ratio(hot.global.transactions, hot.global.requests);
-        lines.push(format!("  {:>12} {conflicts:>10} {sectors:>8}  {place}", hot.warp_instructions));
+        let share = share * 100.0;
+        let instructions = hot.warp_instructions;
+        lines.push(format!("  {share:>5.1}% {instructions:>12} {conflicts:>10} {sectors:>8}  {place}"));
+    }
+    lines.join("\n")
+}
+
+fn modelled_text(modelled: &Modelled) -> String {
+    let title = format!("Modelled time on {}: {}, limited by {}", modelled.gpu, modelled.time, modelled.bottleneck.name());
+    let mut lines = vec![styled(STRONG, title)];
+    for (resource, time) in modelled.resources.iter().filter(|(_, time)| time.0 > 0.0).take(6) {
+        lines.push(format!("  {:<18} {time}", resource.name()));
     }
     lines.join("\n")
 }
