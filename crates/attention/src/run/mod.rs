@@ -104,15 +104,39 @@ impl<'f> Kernel<'f> {
         inputs: &Encoded,
         want_lse: bool,
     ) -> Result<Run, RunError> {
-        let layout = inputs.q.layout;
-        check(self.family, problem, layout, want_lse)?;
+        check(self.family, problem, inputs.q.layout, want_lse)?;
         check_candidate(&self.candidate, problem)?;
         check_inputs(problem, inputs)?;
         let (geometry, workspace) = self.geometry(problem)?;
         let mut memory = Memory::new(device.guard_bytes());
-        let run = self.run_in(&mut memory, device, problem, inputs, want_lse, geometry, &workspace);
+        let run = place(&mut memory, device, problem, inputs, want_lse, workspace.total_bytes)
+            .and_then(|placed| self.launch(&memory, device, geometry, placed));
+        // Whatever failed, the memory is given back.
         memory.release(device);
-        run
+        Ok(run?)
+    }
+
+    fn launch(
+        &self,
+        memory: &Memory,
+        device: &mut dyn Stage,
+        geometry: Geometry,
+        placed: Placed,
+    ) -> Result<Run, AcceleratorError> {
+        let Placed { arguments, given, blank, output, lse } = placed;
+        let outputs: Vec<Buffer> = lse.into_iter().chain([output]).collect();
+        device.declare_outputs(&outputs);
+        let launched = device.launch(self.module, &self.family.entry, geometry, &[arguments.bytes()]);
+        device.declare_outputs(&[]);
+        let report = launched?.report;
+        let lse = lse.map(|buffer| device.read(buffer)).transpose()?;
+        Ok(Run {
+            report,
+            output: Tensor { bytes: device.read(output)?, ..blank },
+            lse: lse.map(|bytes| floats(&bytes)),
+            trespasses: memory.trespasses(device)?,
+            changed_inputs: changed(device, given)?,
+        })
     }
 
     /// The launch's geometry and the workspace it needs.
@@ -130,51 +154,43 @@ impl<'f> Kernel<'f> {
         let geometry = Geometry { grid, block: launch.block, shared_bytes: launch.shared_bytes as u32 };
         Ok((geometry, self.family.workspace(&self.candidate, &sizes)?))
     }
+}
 
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "one step of `run`, cut off so that memory is always given back"
-    )]
-    fn run_in(
-        &self,
-        memory: &mut Memory,
-        device: &mut dyn Stage,
-        problem: &Problem,
-        inputs: &Encoded,
-        want_lse: bool,
-        geometry: Geometry,
-        workspace: &Placement,
-    ) -> Result<Run, RunError> {
-        let layout = inputs.q.layout;
-        let mut arguments = Arguments::of(problem, layout);
-        let given = place_inputs(memory, device, inputs, &mut arguments)?;
-        if workspace.total_bytes > 0 {
-            arguments.workspace = memory.reserve(device, "workspace", workspace.total_bytes)?.address;
-        }
-        let blank = Tensor::poisoned(problem.query_shape(), problem.dtype.output(), layout);
-        let output = memory.place(device, "o", &blank.bytes)?;
-        arguments.o = output.address;
-        let mut outputs = vec![output];
-        if want_lse {
-            let lse =
-                memory.place(device, "lse", &poison(problem.query_shape().rows() * size_of::<f32>()))?;
-            arguments.lse = lse.address;
-            outputs.push(lse);
-        }
+/// A run's memory, ready for the launch.
+struct Placed {
+    arguments: Arguments,
+    given: Vec<Given>,
+    /// What the output holds before.
+    blank: Tensor,
+    output: Buffer,
+    lse: Option<Buffer>,
+}
 
-        device.declare_outputs(&outputs);
-        let launched = device.launch(self.module, &self.family.entry, geometry, &[arguments.bytes()])?;
-        device.declare_outputs(&[]);
-
-        let lse = outputs.get(1).map(|&buffer| device.read(buffer)).transpose()?;
-        Ok(Run {
-            output: Tensor { bytes: device.read(output)?, ..blank },
-            lse: lse.map(|bytes| floats(&bytes)),
-            report: launched.report,
-            trespasses: memory.trespasses(device)?,
-            changed_inputs: changed(device, given)?,
-        })
+fn place(
+    memory: &mut Memory,
+    device: &mut dyn Accelerator,
+    problem: &Problem,
+    inputs: &Encoded,
+    want_lse: bool,
+    workspace_bytes: u64,
+) -> Result<Placed, AcceleratorError> {
+    let layout = inputs.q.layout;
+    let mut arguments = Arguments::of(problem, layout);
+    let given = place_inputs(memory, device, inputs, &mut arguments)?;
+    if workspace_bytes > 0 {
+        arguments.workspace = memory.reserve(device, "workspace", workspace_bytes)?.address;
     }
+    let blank = Tensor::poisoned(problem.query_shape(), problem.dtype.output(), layout);
+    let output = memory.place(device, "o", &blank.bytes)?;
+    arguments.o = output.address;
+    let mut lse = None;
+    if want_lse {
+        let unwritten = poison(problem.query_shape().rows() * size_of::<f32>());
+        let buffer = memory.place(device, "lse", &unwritten)?;
+        arguments.lse = buffer.address;
+        lse = Some(buffer);
+    }
+    Ok(Placed { arguments, given, blank, output, lse })
 }
 
 /// An input on the device and what it held before the launch.
