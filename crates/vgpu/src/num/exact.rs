@@ -59,7 +59,8 @@ impl Format {
         if self.ieee { code > self.inf() } else { code == self.nan }
     }
 
-    /// The NaN that comes of these operands: f64 keeps the first one's payload and makes it quiet.
+    /// The NaN that comes of these operands: f64 keeps the payload of the first that is one, and makes it quiet.
+    /// Hardware prefers the second operand, then the third, then the first.
     fn nan_of(self, operands: &[u64]) -> u64 {
         match operands.iter().find(|&&bits| self.is_nan(bits)) {
             Some(bits) if self == F64 => quiet_f64(*bits),
@@ -274,7 +275,7 @@ pub fn fma(f: Format, a: u64, b: u64, c: u64, round: Round) -> u64 {
     let (va, vb, vc) = (decode(f, a), decode(f, b), decode(f, c));
     let neg_p = (a ^ b) & f.sign() != 0;
     let p = match (va, vb) {
-        (Value::Nan, _) | (_, Value::Nan) => return f.nan_of(&[a, b]),
+        (Value::Nan, _) | (_, Value::Nan) => return f.nan_of(&[b, c, a]),
         (Value::Inf { .. }, Value::Zero { .. }) | (Value::Zero { .. }, Value::Inf { .. }) => {
             return f.nan_of(&[c]);
         }
@@ -309,7 +310,7 @@ fn add_values(f: Format, p: Value, c: Value, round: Round) -> u64 {
 #[inline]
 pub fn add(f: Format, a: u64, b: u64, round: Round) -> u64 {
     match (decode(f, a), decode(f, b)) {
-        (Value::Nan, _) | (_, Value::Nan) => f.nan_of(&[a, b]),
+        (Value::Nan, _) | (_, Value::Nan) => f.nan_of(&[b, a]),
         (x, y) => add_values(f, x, y, round),
     }
 }
@@ -318,7 +319,7 @@ pub fn add(f: Format, a: u64, b: u64, round: Round) -> u64 {
 pub fn mul(f: Format, a: u64, b: u64, round: Round) -> u64 {
     let neg = (a ^ b) & f.sign() != 0;
     match (decode(f, a), decode(f, b)) {
-        (Value::Nan, _) | (_, Value::Nan) => f.nan_of(&[a, b]),
+        (Value::Nan, _) | (_, Value::Nan) => f.nan_of(&[b, a]),
         (Value::Inf { .. }, Value::Zero { .. }) | (Value::Zero { .. }, Value::Inf { .. }) => f.nan,
         (Value::Inf { .. }, _) | (_, Value::Inf { .. }) => f.signed(neg, f.inf()),
         (Value::Zero { .. }, _) | (_, Value::Zero { .. }) => f.signed(neg, 0),
@@ -330,7 +331,7 @@ pub fn mul(f: Format, a: u64, b: u64, round: Round) -> u64 {
 pub fn div(f: Format, a: u64, b: u64, round: Round) -> u64 {
     let neg = (a ^ b) & f.sign() != 0;
     match (decode(f, a), decode(f, b)) {
-        (Value::Nan, _) | (_, Value::Nan) => f.nan_of(&[a, b]),
+        (Value::Nan, _) | (_, Value::Nan) => f.nan_of(&[b, a]),
         (Value::Inf { .. }, Value::Inf { .. }) | (Value::Zero { .. }, Value::Zero { .. }) => f.nan,
         (Value::Inf { .. }, _) | (_, Value::Zero { .. }) => f.signed(neg, f.inf()),
         (Value::Zero { .. }, _) | (_, Value::Inf { .. }) => f.signed(neg, 0),

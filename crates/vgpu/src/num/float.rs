@@ -14,6 +14,36 @@ pub fn ftz(x: f32) -> f32 {
     f32::from_bits(if bits & 0x7f80_0000 == 0 { bits & 0x8000_0000 } else { bits })
 }
 
+/// `.ftz` of a result that hardware sees as tiny though it rounds to the least normal: it judges the value rounded
+/// to 24 bits as if exponents went on below. `exact` is the value before rounding.
+#[inline(always)]
+fn ftz_result(rounded: f32, exact: f64, round: Round) -> f32 {
+    // 2^-126 less a half, or a whole, of the last place that 24 bits would have below it.
+    const HALF_BELOW: f64 = f64::from_bits(0x380f_ffff_f000_0000);
+    const ONE_BELOW: f64 = f64::from_bits(0x380f_ffff_e000_0000);
+    let tiny = match round {
+        Round::Nearest | Round::NearestAway => exact.abs() < HALF_BELOW,
+        _ => exact.abs() <= ONE_BELOW,
+    };
+    let flushed = ftz(rounded);
+    if tiny && rounded.abs() == f32::MIN_POSITIVE { 0f32.copysign(rounded) } else { flushed }
+}
+
+/// `mul.ftz.f32`, operands flushed too. `ftz(mul(ftz(a), ftz(b)))` is faster and differs only where the product is
+/// the least normal by rounding.
+#[inline(always)]
+pub fn mul_ftz(a: f32, b: f32, round: Round) -> f32 {
+    let (a, b) = (ftz(a), ftz(b));
+    ftz_result(mul(a, b, round), f64::from(a) * f64::from(b), round)
+}
+
+/// `fma.ftz.f32`, operands flushed too. See [`mul_ftz`].
+#[inline(always)]
+pub fn fma_ftz(a: f32, b: f32, c: f32, round: Round) -> f32 {
+    let (a, b, c) = (ftz(a), ftz(b), ftz(c));
+    ftz_result(fma(a, b, c, round), f64::from(a) * f64::from(b) + f64::from(c), round)
+}
+
 /// Any NaN to the one hardware makes.
 ///
 /// On bits, since a NaN's bits mean nothing to the optimiser while it is a float: it may drop the replacement.
@@ -163,14 +193,27 @@ pub fn sqrt(a: f32, round: Round) -> f32 {
     })
 }
 
+/// The NaN hardware makes: of several NaN operands it keeps the second, then the third, then the first; of none it
+/// makes its own. `operands` are in that order. (To the optimiser one NaN is as good as another, so none is left
+/// to the machine's rules.)
+#[inline(always)]
+fn keep_nan(result: f64, operands: &[f64]) -> f64 {
+    let bits = result.to_bits();
+    let mut nan = exact::F64.nan;
+    for x in operands.iter().rev() {
+        let x = x.to_bits();
+        nan = if is_nan_f64(x) { exact::quiet_f64(x) } else { nan };
+    }
+    f64::from_bits(if is_nan_f64(bits) { nan } else { bits })
+}
+
 macro_rules! f64_ops {
-    ($( $(#[$meta:meta])* $name:ident($($arg:ident),+) = $nearest:expr, $directed:path; )+) => { $(
-        $(#[$meta])*
+    ($( $name:ident($a:ident $(, $rest:ident)*) = $nearest:expr, $directed:path; )+) => { $(
         #[inline(always)]
-        pub fn $name($($arg: f64),+, round: Round) -> f64 {
+        pub fn $name($a: f64, $($rest: f64,)* round: Round) -> f64 {
             match round {
-                Round::Nearest | Round::NearestAway => $nearest,
-                _ => f64::from_bits($directed(exact::F64, $($arg.to_bits()),+, round)),
+                Round::Nearest | Round::NearestAway => keep_nan($nearest, &[$($rest,)* $a]),
+                _ => f64::from_bits($directed(exact::F64, $a.to_bits(), $($rest.to_bits(),)* round)),
             }
         }
     )+ };
@@ -186,7 +229,7 @@ f64_ops! {
 #[inline(always)]
 pub fn sub_f64(a: f64, b: f64, round: Round) -> f64 {
     match round {
-        Round::Nearest | Round::NearestAway => a - b,
+        Round::Nearest | Round::NearestAway => keep_nan(a - b, &[b, a]),
         // A NaN must keep its sign.
         _ if b.is_nan() => add_f64(a, b, round),
         _ => add_f64(a, -b, round),
@@ -211,7 +254,7 @@ pub struct MinMax {
 }
 
 macro_rules! min_max_core {
-    ($name:ident, $float:ty, $bits:ty, $nan:expr) => {
+    ($name:ident, $float:ty, $nan:expr) => {
         /// The lesser (greater) of two, -0 below +0.
         #[inline(always)]
         fn $name(a: $float, b: $float, max: bool, nan_wins: bool) -> $float {
@@ -223,15 +266,15 @@ macro_rules! min_max_core {
             let picked = if a_first { a } else { b };
             let picked = if b.is_nan() { a } else { picked };
             if a.is_nan() && b.is_nan() || nan_wins && (a.is_nan() || b.is_nan()) {
-                <$float>::from_bits($nan)
+                <$float>::from_bits($nan(b))
             } else {
                 picked
             }
         }
     };
 }
-min_max_core!(pick_f32, f32, u32, NAN_F32);
-min_max_core!(pick_f64, f64, u64, 0x7fff_ffff_ffff_ffff);
+min_max_core!(pick_f32, f32, |_: f32| NAN_F32);
+min_max_core!(pick_f64, f64, |b: f64| exact::quiet_f64(b.to_bits()));
 
 /// `min`/`max` of f32: of two NaNs, NaN; of one, the other operand unless `.NaN`; -0 is below +0.
 #[inline(always)]

@@ -88,12 +88,13 @@ fn output(ty: HalfTy, h: u32, mods: HalfMods) -> u32 {
     if mods.sat { if nan || neg { 0 } else { h.min(one) } } else { h }
 }
 
-/// `.ftz` of an f16 result, which hardware decides before rounding: what rounds up to the least normal number from
-/// below is flushed. `x` is the exact result, or that forced odd.
+/// `.ftz` of an f16 result. Hardware judges the value rounded to 11 bits as if exponents went on below, so some of
+/// what rounds up to the least normal number is flushed. `x` is the exact result, or that forced odd.
 #[inline(always)]
 fn flush(ty: HalfTy, x: f32, mods: HalfMods) -> f32 {
-    const LEAST_NORMAL: f32 = f32::from_bits(113 << 23);
-    let tiny = mods.ftz && ty == HalfTy::F16 && x.abs() < LEAST_NORMAL;
+    // 2^-14 less half of the last place that 11 bits would have below it.
+    const HALF_BELOW: f32 = f32::from_bits(0x387f_f000);
+    let tiny = mods.ftz && ty == HalfTy::F16 && x.abs() < HALF_BELOW;
     if tiny { 0f32.copysign(x) } else { x }
 }
 

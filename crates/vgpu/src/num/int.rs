@@ -255,9 +255,9 @@ pub fn bfi_b32(a: u32, b: u32, c: u32, d: u32) -> u32 {
     b & !mask | shl32(a, pos) & mask
 }
 
+/// `bfi.b64`; position and length whole, as in [`bfe_u64`].
 #[inline(always)]
-pub fn bfi_b64(a: u64, b: u64, c: u32, d: u32) -> u64 {
-    let (pos, len) = (c & 0xff, d & 0xff);
+pub fn bfi_b64(a: u64, b: u64, pos: u32, len: u32) -> u64 {
     let mask = shl64(if len > 63 { u64::MAX } else { (1 << len) - 1 }, pos);
     b & !mask | shl64(a, pos) & mask
 }
@@ -429,6 +429,34 @@ pub fn sad_u32(a: u32, b: u32, c: u32) -> u32 {
 #[inline(always)]
 pub fn sad_s32(a: u32, b: u32, c: u32) -> u32 {
     (a as i32).abs_diff(b as i32).wrapping_add(c)
+}
+
+/// `sad.u16`.
+#[inline(always)]
+pub fn sad_u16(a: u32, b: u32, c: u32) -> u32 {
+    sad_u32(a & 0xffff, b & 0xffff, c) & 0xffff
+}
+
+/// `sad.s16`, sign-extended.
+#[inline(always)]
+pub fn sad_s16(a: u32, b: u32, c: u32) -> u32 {
+    sad_s32(a as i16 as u32, b as i16 as u32, c) as i16 as u32
+}
+
+/// `cvt.pack.sat` to 8 bits: `a` and `b` clamp into bytes 1 and 0, the low half of `c` moves to the upper.
+#[inline(always)]
+pub fn pack_sat8(a: u32, b: u32, c: u32, signed: bool) -> u32 {
+    let (low, high) = if signed { (-128, 127) } else { (0, 255) };
+    let clamp = |x: u32| (x as i32).clamp(low, high) as u32 & 0xff;
+    c << 16 | clamp(a) << 8 | clamp(b)
+}
+
+/// `cvt.pack.sat` to 16 bits: `a` clamps into the upper half, `b` into the lower.
+#[inline(always)]
+pub fn pack_sat16(a: u32, b: u32, signed: bool) -> u32 {
+    let (low, high) = if signed { (-32768, 32767) } else { (0, 65535) };
+    let clamp = |x: u32| (x as i32).clamp(low, high) as u32 & 0xffff;
+    clamp(a) << 16 | clamp(b)
 }
 
 #[inline(always)]

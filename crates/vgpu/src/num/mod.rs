@@ -24,7 +24,7 @@
 //! departs from it, these functions do what an H200 was seen to do; a comment says so.
 //!
 //! NaN: f32 operations that make a NaN make [`NAN_F32`], f16 and bf16 ones [`NAN_F16`], whatever the operands;
-//! f64 ones keep the first NaN operand's payload, and make 0xfff8000000000000 of none, just as x86 does.
+//! f64 ones keep a NaN operand's payload (the second's before the first's), and make 0xfff8000000000000 of none.
 
 // Lanes index several arrays at once; `a < b || a > b` is not `a != b` where NaN is about; a mask says more than a
 // count of zeros; and modifiers of an instruction are switches, however many.

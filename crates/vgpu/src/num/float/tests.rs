@@ -100,3 +100,34 @@ fn classes_count_zero_as_normal() {
     assert!(test_f32(Class::Subnormal, f32::from_bits(1)));
     assert!(!test_f64(Class::Normal, f64::INFINITY) && test_f64(Class::NotANumber, f64::NAN));
 }
+
+/// Rows an H200 gave: a product just below the least normal is flushed if 24 bits hold it, not if it rounds up.
+#[test]
+fn flushing_judges_the_rounded_value() {
+    let [a, b] = [0x3f7f_f000, 0x0080_0800].map(f32::from_bits); // 2^-126 (1 - 2^-24)
+    assert_eq!(mul_ftz(a, b, Round::Nearest).to_bits(), 0);
+    assert_eq!(mul_ftz(-a, b, Round::Nearest).to_bits(), 0x8000_0000);
+    assert_eq!(fma_ftz(a, b, -0.0, Round::Nearest).to_bits(), 0);
+    let [a, b] = [0x3f7f_f800, 0x0080_0400].map(f32::from_bits); // 2^-126 (1 - 2^-26)
+    assert_eq!(mul_ftz(a, b, Round::Nearest), f32::MIN_POSITIVE);
+    assert_eq!(mul_ftz(a, b, Round::Up), f32::MIN_POSITIVE);
+    assert_eq!(mul_ftz(a, b, Round::Zero), 0.0);
+    assert_eq!(mul_ftz(f32::from_bits(1), 1e30, Round::Nearest), 0.0, "operands are flushed first");
+}
+
+/// Two NaN operands: an H200 keeps the second, and of three the third before the first.
+#[test]
+fn f64_nans_keep_a_payload() {
+    let [x, y, z] = [0x7ff8_0000_0000_0011, 0xfff8_0000_0000_0022, 0x7ff0_0000_0000_0033].map(f64::from_bits);
+    for r in ROUNDS {
+        assert_eq!(add_f64(x, y, r).to_bits(), y.to_bits());
+        assert_eq!(sub_f64(x, y, r).to_bits(), y.to_bits());
+        assert_eq!(mul_f64(y, x, r).to_bits(), x.to_bits());
+        assert_eq!(div_f64(x, z, r).to_bits(), 0x7ff8_0000_0000_0033);
+        assert_eq!(fma_f64(z, 1.0, y, r).to_bits(), y.to_bits());
+        assert_eq!(fma_f64(x, y, z, r).to_bits(), y.to_bits());
+        assert_eq!(sqrt_f64(z, r).to_bits(), 0x7ff8_0000_0000_0033);
+        assert_eq!(mul_f64(f64::INFINITY, 0.0, r).to_bits(), 0xfff8_0000_0000_0000);
+    }
+    assert_eq!(min_max_f64(x, y, false).to_bits(), y.to_bits());
+}

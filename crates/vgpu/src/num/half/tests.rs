@@ -55,6 +55,9 @@ fn modifiers_apply_to_operands_and_results() {
     assert_eq!(binary(HalfTy::F16, HalfOp::Mul, ftz, 0x3bff, 0x8400), 0x8000);
     assert_eq!(binary(HalfTy::F16, HalfOp::Mul, PLAIN, 0x3bff, 0x8400), 0x8400);
     assert_eq!(fma(HalfTy::F16, ftz, 0x3bff, 0x0400, 0), 0);
+    // Nearer than 11 bits could tell: not flushed.
+    assert_eq!(fma(HalfTy::F16, ftz, 0x8400, 0x8400, 0x8400), 0x8400);
+    assert_eq!(fma(HalfTy::F16, ftz, 0x0400, 0x8b09, 0x0400), 0x0400);
     assert_eq!(neg(HalfTy::F16, false, 0xfe01), NAN_F16);
     assert_eq!(abs(HalfTy::Bf16, false, 0xbf80), 0x3f80);
 }

@@ -136,6 +136,16 @@ fn dot_products_and_differences() {
     assert_eq!(dp2a(0xfffe_0003, 0x0102_0304, 1, false, true, true), 3 * 2 + 0xfffe + 1);
     assert_eq!((sad_u32(3, 5, 1), sad_s32((-3i32) as u32, 5, 1)), (3, 9));
     assert_eq!(sad_s32(1 << 31, i32::MAX as u32, 0), u32::MAX);
+    assert_eq!((sad_u16(0x7fff_ffff, 0, 0x15fb), sad_s16(0xffff, 5, 1)), (0x15fa, 7));
+}
+
+/// Rows an H200 gave.
+#[test]
+fn packing_clamps() {
+    assert_eq!(pack_sat8(0xffff_ff7f, 0x9c40, 0x3656_740a, true), 0x740a_807f);
+    assert_eq!(pack_sat8(0xffff, 0x82, 0x1111_552f, false), 0x552f_ff82);
+    assert_eq!(pack_sat16(0x8000_0000, 70_000, true), 0x8000_7fff);
+    assert_eq!(pack_sat16(5, 70_000, false), 0x0005_ffff);
 }
 
 #[test]

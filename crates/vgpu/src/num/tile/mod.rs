@@ -157,7 +157,8 @@ impl Mma {
 /// How far a result may be from the exact one, for hardware and for both models here.
 ///
 /// `magnitude` is the sum of the absolute values of the products and of c, for that element of D. Each of the
-/// k + 1 terms may lose one unit of the last place of the largest partial sum; f16 results are rounded once more.
+/// k + 1 terms may lose one unit of the last place of the largest partial sum; f16 results are rounded once more,
+/// those of FP8 three times (sm_90 adds two products and c, each of them f16).
 pub fn error_bound(op: &Mma, magnitude: f64) -> f64 {
     if op.a.is_integer() {
         return 0.0;
@@ -171,7 +172,10 @@ pub fn error_bound(op: &Mma, magnitude: f64) -> f64 {
     };
     let sum = terms * unit * magnitude;
     match op.d {
-        Elem::F16 => sum + f64::exp2(-11.0) * magnitude + f64::exp2(-25.0),
+        Elem::F16 => {
+            let roundings = if matches!(op.a, Elem::E4m3 | Elem::E5m2) { 3.0 } else { 1.0 };
+            sum + roundings * (f64::exp2(-11.0) * magnitude + f64::exp2(-25.0))
+        }
         _ => sum,
     }
 }
