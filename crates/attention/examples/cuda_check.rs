@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 use attention::metrics::{self, Tolerance, Weights};
 use attention::oracle::{self, Rows};
-use attention::run::{Kernel, axes, check};
+use attention::run::{self, Kernel, check};
 use attention::{Class, Encoded, Inputs, Layout, Problem, error_map};
 use family::{Candidate, Catalog, Family};
 use gpu::accelerator::{CudaDevice, Image};
@@ -46,7 +46,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     let catalog = Catalog::load(None)?;
     match words[..] {
         ["make", folder, target] => make(&catalog, Path::new(folder), target)?,
-        ["run", folder] => return run(&catalog, Path::new(folder)),
+        ["run", folder] => return run_all(&catalog, Path::new(folder)),
         _ => return Err("usage: cuda_check make FOLDER TARGET | cuda_check run FOLDER".into()),
     }
     Ok(ExitCode::SUCCESS)
@@ -65,7 +65,7 @@ fn cases(catalog: &Catalog) -> Result<Vec<Case<'_>>, Box<dyn Error>> {
                 for shape in PROBLEMS {
                     let problem: Problem = format!("{shape}-{dtype}").parse()?;
                     if check(family, &problem, Layout::Bhsd, true).is_ok() {
-                        let candidate = family.candidate(Some(&preset.name), &[], &axes(family, &problem))?;
+                        let candidate = run::candidate(family, Some(&preset.name), &[], &problem)?;
                         let file = format!("{}-{}-{dtype}-d{}", family.name, preset.name, problem.head_dim);
                         cases.push((family, candidate, problem, file));
                     }
@@ -92,7 +92,7 @@ fn make(catalog: &Catalog, folder: &Path, target: &str) -> Result<(), Box<dyn Er
     Ok(())
 }
 
-fn run(catalog: &Catalog, folder: &Path) -> Result<ExitCode, Box<dyn Error>> {
+fn run_all(catalog: &Catalog, folder: &Path) -> Result<ExitCode, Box<dyn Error>> {
     let mut device = CudaDevice::open(0)?;
     let (mut right, mut wrong) = (0, 0);
     for (index, (family, candidate, problem, file)) in cases(catalog)?.into_iter().enumerate() {

@@ -17,7 +17,7 @@
 //! ```no_run
 //! use attention::metrics::{Tolerance, Weights, compare};
 //! use attention::oracle::{self, Rows};
-//! use attention::run::Kernel;
+//! use attention::run::{self, Kernel};
 //! use attention::{Class, Inputs, Layout, Problem};
 //! use gpu::accelerator::VirtualDevice;
 //!
@@ -29,7 +29,8 @@
 //! let compiler = gpu::build::Compiler::new(toolchain, &gpu::paths::cache_dir())?;
 //!
 //! let wmma = catalog.family("wmma")?;
-//! let kernel = Kernel::build(&mut device, &compiler, wmma, Some("stage-5-p2"), &problem, chip.target)?;
+//! let candidate = run::candidate(wmma, Some("stage-5-p2"), &[], &problem)?;
+//! let kernel = Kernel::build(&mut device, &compiler, wmma, candidate, chip.target)?;
 //! let inputs = Inputs::generate(&problem, Class::Normal, 1).encode(problem.dtype, Layout::Bhsd);
 //! let run = kernel.run(&mut device, &problem, &inputs, true)?;
 //!

@@ -7,10 +7,11 @@ mod common;
 
 use std::sync::OnceLock;
 
-use attention::run::{Kernel, RunError, Unsupported};
+use attention::run::{self, Kernel, RunError, Unsupported};
 use attention::{Class, Input, Inputs, Layout, Problem};
 use chips::Target;
-use family::{Catalog, Family};
+use family::{Candidate, Catalog, Family};
+use gpu::launch::Random;
 
 use common::{compiler, complaints, device, problem};
 
@@ -21,6 +22,28 @@ fn catalog() -> &'static Catalog {
 
 fn family(name: &str) -> &'static Family {
     catalog().family(name).expect("an embedded family")
+}
+
+/// One kernel on one problem; what is wrong, in words.
+fn wrongs(
+    family: &Family,
+    candidate: Candidate,
+    problem: &Problem,
+    (chip, target): (&str, Target),
+    (class, layout, seed): (Class, Layout, u64),
+) -> Option<String> {
+    let mut device = device(chip);
+    let what = format!("{} {} {problem} {layout} {class}", family.name, candidate.label(family));
+    let kernel = Kernel::build(&mut device, compiler(), family, candidate, target)
+        .unwrap_or_else(|error| panic!("{what}: {error}"));
+    let inputs = Inputs::generate(problem, class, seed).encode(problem.dtype, layout);
+    match kernel.run(&mut device, problem, &inputs, seed % 3 != 2) {
+        Ok(run) => {
+            let complaints = complaints(&kernel, problem, &inputs, &run);
+            (!complaints.is_empty()).then(|| format!("{what}:\n{complaints}"))
+        }
+        Err(error) => Some(format!("{what}: {error}")),
+    }
 }
 
 /// Runs presets over problems on a chip and fails with everything that went wrong.
@@ -35,21 +58,9 @@ fn expect_right(
     let mut wrong = Vec::new();
     for preset in presets {
         for (index, problem) in problems.iter().enumerate() {
-            let mut device = device(chip);
-            let kernel = Kernel::build(&mut device, compiler(), family, Some(preset), problem, target)
-                .unwrap_or_else(|error| panic!("{} {preset} {problem}: {error}", family.name));
-            let layout = Layout::ALL[index % 2];
-            let inputs = Inputs::generate(problem, class, 17 + index as u64).encode(problem.dtype, layout);
-            let complaint = match kernel.run(&mut device, problem, &inputs, index % 3 != 2) {
-                Ok(run) => {
-                    let complaints = complaints(&kernel, problem, &inputs, &run);
-                    if complaints.is_empty() { String::new() } else { complaints.to_string() }
-                }
-                Err(error) => error.to_string(),
-            };
-            if !complaint.is_empty() {
-                wrong.push(format!("{} {preset} {problem} {layout} {class}:\n{complaint}", family.name));
-            }
+            let candidate = run::candidate(family, Some(preset), &[], problem).expect("a preset");
+            let inputs = (class, Layout::ALL[index % 2], index as u64);
+            wrong.extend(wrongs(family, candidate, problem, (chip, target), inputs));
         }
     }
     assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n\n"));
@@ -134,9 +145,9 @@ fn more_work_tiles_than_persistent_blocks_are_all_done() {
 fn equal_inputs_give_equal_bits_and_other_inputs_another_answer() {
     let problem = problem("b1h2s65d64-causal-fp16");
     let mut device = device("h200");
+    let candidate = run::candidate(family("wmma"), Some("stage-5-p2"), &[], &problem).expect("a preset");
     let kernel =
-        Kernel::build(&mut device, compiler(), family("wmma"), Some("stage-5-p2"), &problem, Target::Sm90)
-            .expect("a kernel");
+        Kernel::build(&mut device, compiler(), family("wmma"), candidate, Target::Sm90).expect("a kernel");
     let mut answer = |inputs: &Inputs| {
         let inputs = inputs.encode(problem.dtype, Layout::Bhsd);
         kernel.run(&mut device, &problem, &inputs, false).expect("a run").output
@@ -149,17 +160,52 @@ fn equal_inputs_give_equal_bits_and_other_inputs_another_answer() {
     }
 }
 
+/// How many settings the next test draws; `WARPSMITH_SETTINGS` asks for another number.
+const SETTINGS: usize = 10;
+
+#[test]
+fn settings_drawn_at_random_are_right() {
+    let family = family("wmma");
+    let count = std::env::var("WARPSMITH_SETTINGS").ok().and_then(|text| text.parse().ok());
+    let mut random = Random::new(20_240);
+    let mut wrong = Vec::new();
+    let mut right = 0;
+    while right + wrong.len() < count.unwrap_or(SETTINGS) {
+        let knobs: Vec<(String, String)> = family
+            .knobs
+            .iter()
+            .map(|knob| {
+                let value = &knob.values[random.integer(0, knob.values.len() as i64) as usize];
+                (knob.name.clone(), value.to_string())
+            })
+            .collect();
+        let name = ["b1h4kv2sq70sk141d64-causal-fp16", "b2h1s131d128-e4m3", "b1h2sq141sk70d64-causal-e4m3"];
+        let problem = problem(name[random.integer(0, 3) as usize]);
+        // Most draws break a constraint or do not fit; those are not settings.
+        let candidate = run::candidate(family, None, &knobs, &problem).ok();
+        let Some(candidate) = candidate.filter(|it| family.check_target(it, Target::Sm90).is_ok()) else {
+            continue;
+        };
+        let inputs = (Class::Normal, Layout::Bhsd, random.bits());
+        match wrongs(family, candidate, &problem, ("h200", Target::Sm90), inputs) {
+            Some(words) => wrong.push(words),
+            None => right += 1,
+        }
+    }
+    assert!(wrong.is_empty(), "{right} right, but\n{}\n", wrong.join("\n\n"));
+}
+
 #[test]
 fn what_is_not_supported_is_refused_before_the_launch() {
     let mut device = device("h200");
     let wide = problem("b1h1s16d72-fp16");
-    let refused =
-        Kernel::build(&mut device, compiler(), family("wmma"), Some("stage-c"), &wide, Target::Sm90);
-    let error = refused.expect_err("no such head dimension");
+    let error =
+        run::candidate(family("wmma"), Some("stage-c"), &[], &wide).expect_err("no such head dimension");
     assert!(matches!(error, RunError::Unsupported(Unsupported::Value { axis: "head_dim", .. })), "{error}");
     let made_for = problem("b1h1s16d64-fp16");
-    let kernel = Kernel::build(&mut device, compiler(), family("wmma"), None, &made_for, Target::Sm90)
-        .expect("a kernel");
+    let candidate = run::candidate(family("wmma"), None, &[], &made_for).expect("supported");
+    let kernel =
+        Kernel::build(&mut device, compiler(), family("wmma"), candidate, Target::Sm90).expect("a kernel");
     let other = problem("b1h1s16d128-fp16");
     let inputs = Inputs::generate(&other, Class::Normal, 1).encode(other.dtype, Layout::Bhsd);
     let error = kernel.run(&mut device, &other, &inputs, false).expect_err("compiled for another");

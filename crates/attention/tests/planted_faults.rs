@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use attention::metrics::Failure;
-use attention::run::Kernel;
+use attention::run::{self, Kernel};
 use attention::{Class, Inputs, Layout};
 use chips::Target;
 use family::Catalog;
@@ -290,7 +290,8 @@ fn unnoticed(fault: &Fault) -> Option<String> {
     let family = catalog.family("wmma").expect("the family");
     let problem = problem(fault.problem);
     let mut device = device("h200");
-    let kernel = Kernel::build(&mut device, compiler(), family, Some(fault.preset), &problem, Target::Sm90);
+    let candidate = run::candidate(family, Some(fault.preset), &[], &problem).expect("a preset");
+    let kernel = Kernel::build(&mut device, compiler(), family, candidate, Target::Sm90);
     let kernel = kernel.unwrap_or_else(|error| panic!("{}: {error}", fault.name));
     let inputs = Inputs::generate(&problem, Class::Normal, 5).encode(problem.dtype, Layout::Bhsd);
     let run = kernel.run(&mut device, &problem, &inputs, true).expect("faults are found, not refused");

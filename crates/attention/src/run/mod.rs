@@ -40,6 +40,18 @@ pub enum RunError {
     Grid { problem: Problem, grid: [u64; 3] },
 }
 
+/// The candidate of a preset (or of the defaults) for a problem, with knobs overridden as `(name, text)`. What the
+/// family does not support is refused here already, in words about the problem.
+pub fn candidate(
+    family: &Family,
+    preset: Option<&str>,
+    knobs: &[(String, String)],
+    problem: &Problem,
+) -> Result<Candidate, RunError> {
+    check(family, problem, Layout::default(), false)?;
+    Ok(family.candidate(preset, knobs, &axes(family, problem))?)
+}
+
 /// A candidate's kernel, loaded on a device.
 pub struct Kernel<'f> {
     pub family: &'f Family,
@@ -80,17 +92,14 @@ impl<'f> Kernel<'f> {
         Ok(Kernel { family, candidate, module })
     }
 
-    /// Compiles the preset (or the defaults) for a problem, or finds it compiled, and loads it.
+    /// Compiles the candidate, or finds it compiled, and loads it.
     pub fn build(
         device: &mut dyn Stage,
         compiler: &Compiler,
         family: &'f Family,
-        preset: Option<&str>,
-        problem: &Problem,
+        candidate: Candidate,
         target: Target,
     ) -> Result<Self, RunError> {
-        check(family, problem, Layout::default(), false)?;
-        let candidate = family.candidate(preset, &[], &axes(family, problem))?;
         let build = compiler.build(&family.request(&candidate, target)?)?.build;
         let image = device.image(&build);
         Kernel::load(device, family, candidate, image)
