@@ -30,8 +30,8 @@ const OPS32: &[(&str, usize, Model32)] = &[
     ("add.u32", 2, |a, b, _| a.wrapping_add(b)),
     ("sub.s32", 2, |a, b, _| a.wrapping_sub(b)),
     ("mul.lo.u32", 2, |a, b, _| a.wrapping_mul(b)),
-    ("mul.hi.u32", 2, |a, b, _| (u64::from(a) * u64::from(b) >> 32) as u32),
-    ("mul.hi.s32", 2, |a, b, _| (i64::from(a as i32) * i64::from(b as i32) >> 32) as u32),
+    ("mul.hi.u32", 2, |a, b, _| ((u64::from(a) * u64::from(b)) >> 32) as u32),
+    ("mul.hi.s32", 2, |a, b, _| ((i64::from(a as i32) * i64::from(b as i32)) >> 32) as u32),
     ("mad.lo.s32", 3, |a, b, c| a.wrapping_mul(b).wrapping_add(c)),
     ("min.s32", 2, |a, b, _| if (a as i32) < (b as i32) { a } else { b }),
     ("max.u32", 2, |a, b, _| if a > b { a } else { b }),
@@ -47,20 +47,21 @@ const OPS32: &[(&str, usize, Model32)] = &[
     ("clz.b32", 1, |a, _, _| (0..32).take_while(|i| a >> (31 - i) & 1 == 0).count() as u32),
     ("brev.b32", 1, |a, _, _| (0..32).fold(0, |r, i| r | (a >> i & 1) << (31 - i))),
     ("div.u32", 2, |a, b, _| if b == 0 { u32::MAX } else { a / b }),
-    ("rem.u32", 2, |a, b, _| if b == 0 { a } else { a % b }),
-    ("sad.u32", 3, |a, b, c| c.wrapping_add(if a > b { a - b } else { b - a })),
+    // By zero: all ones, like the quotient (seen on an H200).
+    ("rem.u32", 2, |a, b, _| if b == 0 { u32::MAX } else { a % b }),
+    ("sad.u32", 3, |a, b, c| c.wrapping_add(a.abs_diff(b))),
     ("add.f32", 2, |a, b, _| fbin(a, b, |x, y| x + y)),
     ("sub.f32", 2, |a, b, _| fbin(a, b, |x, y| x - y)),
     ("mul.f32", 2, |a, b, _| fbin(a, b, |x, y| x * y)),
-    ("neg.f32", 1, |a, _, _| a ^ 0x8000_0000),
-    ("abs.f32", 1, |a, _, _| a & 0x7fff_ffff),
+    ("neg.f32", 1, |a, _, _| fbin(a, 0, |x, _| -x)),
+    ("abs.f32", 1, |a, _, _| fbin(a, 0, |x, _| x.abs())),
 ];
 
 const OPS64: &[(&str, usize, Model64)] = &[
     ("add.u64", 2, |a, b, _| a.wrapping_add(b)),
     ("sub.s64", 2, |a, b, _| a.wrapping_sub(b)),
     ("mul.lo.u64", 2, |a, b, _| a.wrapping_mul(b)),
-    ("mul.hi.u64", 2, |a, b, _| (u128::from(a) * u128::from(b) >> 64) as u64),
+    ("mul.hi.u64", 2, |a, b, _| ((u128::from(a) * u128::from(b)) >> 64) as u64),
     ("mad.lo.u64", 3, |a, b, c| a.wrapping_mul(b).wrapping_add(c)),
     ("min.u64", 2, |a, b, _| if a < b { a } else { b }),
     ("max.s64", 2, |a, b, _| if (a as i64) > (b as i64) { a } else { b }),
@@ -73,8 +74,14 @@ const OPS64: &[(&str, usize, Model64)] = &[
 
 fn step(ops: usize) -> impl Strategy<Value = Step> {
     let r = 0..REGISTERS;
-    (0..ops, r.clone(), r.clone(), r.clone(), r, any::<bool>())
-        .prop_map(|(op, d, a, b, c, guarded)| Step { op, d, a, b, c, guarded })
+    (0..ops, r.clone(), r.clone(), r.clone(), r, any::<bool>()).prop_map(|(op, d, a, b, c, guarded)| Step {
+        op,
+        d,
+        a,
+        b,
+        c,
+        guarded,
+    })
 }
 
 /// The program as PTX: registers are loaded from `p0`, the guard is "odd lane", results go to `p1`.
@@ -109,7 +116,8 @@ fn execute(text: &str, input: &[u8], checks: Checks) -> Vec<u8> {
     let y = device.alloc(input.len() as u64, "out").expect("memory");
     device.write(x, input).expect("inside");
     let args = [x.0.to_le_bytes(), y.0.to_le_bytes()].concat();
-    let launch = Launch { module: &module, kernel: "k", grid: [1; 3], block: [32, 1, 1], shared: 0, args: &args };
+    let launch =
+        Launch { module: &module, kernel: "k", grid: [1; 3], block: [32, 1, 1], shared: 0, args: &args };
     let options = Options { checks, threads: 1, outputs: vec![y], ..Options::default() };
     let report = device.launch(&launch, &options).expect("launch");
     assert!(report.is_clean(), "{:?}", report.findings);

@@ -222,7 +222,10 @@ fn run(text: &str, case: &Case, checks: Checks, threads: usize) -> Result<(), St
                 (x - y).abs() <= 1e-6 * y.abs().max(1e-30)
             };
             if bits != want && !close {
-                return Err(format!("argument {n} ({}) element {i}: {bits:02x?}, expected {w} = {want:02x?}", arg.ty));
+                return Err(format!(
+                    "argument {n} ({}) element {i}: {bits:02x?}, expected {w} = {want:02x?}",
+                    arg.ty
+                ));
             }
         }
     }

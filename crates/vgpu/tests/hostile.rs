@@ -42,8 +42,16 @@ fn mutate(text: &mut Vec<u8>, other: &[u8], rng: &mut Rng) {
             text.splice(at..at, piece);
         }
         4 => {
-            let words: [&[u8]; 8] =
-                [b"{", b"}", b";", b"[", b"0xffffffffffffffff", b".reg .b32 %q<4000000000>;", b"/*", b"%r99999999"];
+            let words: [&[u8]; 8] = [
+                b"{",
+                b"}",
+                b";",
+                b"[",
+                b"0xffffffffffffffff",
+                b".reg .b32 %q<4000000000>;",
+                b"/*",
+                b"%r99999999",
+            ];
             text.splice(at..at, words[rng.below(words.len())].iter().copied());
         }
         5 => {
@@ -59,7 +67,8 @@ fn mutate(text: &mut Vec<u8>, other: &[u8], rng: &mut Rng) {
 fn mutated_modules_load_or_are_refused() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/files");
     let mut seeds = vec![include_str!("../benches/ptx/kernels.ptx").as_bytes().to_vec()];
-    let mut paths: Vec<_> = std::fs::read_dir(folder).expect("folder").map(|e| e.expect("entry").path()).collect();
+    let mut paths: Vec<_> =
+        std::fs::read_dir(folder).expect("folder").map(|e| e.expect("entry").path()).collect();
     paths.sort();
     seeds.extend(paths.iter().map(|p| std::fs::read(p).expect("readable")));
     let mut rng = Rng(7);
@@ -80,8 +89,11 @@ fn mutated_modules_load_or_are_refused() {
             }
         }
     }
-    assert!(loaded > 50 && refused > 50, "{loaded} loaded, {refused} refused: the mutations are too tame or too wild");
-    assert!(start.elapsed() < Duration::from_secs(300));
+    assert!(
+        loaded > 50 && refused > 50,
+        "{loaded} loaded, {refused} refused: the mutations are too tame or too wild"
+    );
+    assert!(start.elapsed() < Duration::from_mins(5));
 }
 
 #[test]
@@ -147,7 +159,8 @@ fn impossible_launches_are_errors() {
     let module = load(COUNTER).expect("valid");
     let mut device = Device::default();
     let args = 0u64.to_le_bytes();
-    let base = Launch { module: &module, kernel: "k", grid: [1; 3], block: [32, 1, 1], shared: 0, args: &args };
+    let base =
+        Launch { module: &module, kernel: "k", grid: [1; 3], block: [32, 1, 1], shared: 0, args: &args };
     let options = Options::default();
     let mut fails = |launch: Launch<'_>| device.launch(&launch, &options).expect_err("refused");
     assert!(matches!(fails(Launch { kernel: "greedy", ..base }), LaunchError::SharedMemory { .. }));
@@ -174,7 +187,11 @@ fn a_wild_pointer_is_a_finding_with_and_without_checks() {
                 args: &address.to_le_bytes(),
             };
             let report = device.launch(&launch, &Options { checks, ..Options::default() }).expect("starts");
-            assert!(report.findings.iter().any(|f| f.kind == Kind::OutOfBounds), "{address:#x} {:?}", report.findings);
+            assert!(
+                report.findings.iter().any(|f| f.kind == Kind::OutOfBounds),
+                "{address:#x} {:?}",
+                report.findings
+            );
         }
     }
 }

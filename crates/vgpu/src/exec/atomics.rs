@@ -20,11 +20,21 @@ fn combine(op: AtomOp, ty: Ty, old: u64, b: u64, c: u64) -> u64 {
             AtomOp::Add => half::binary(t, HalfOp::Add, HalfMods::default(), x, y),
             _ => half::min_max(t, MinMax { max: op == AtomOp::Max, ..MinMax::default() }, x, y),
         };
-        u64::from(if ty.bits() == 32 { half::each_half2(x, y, one) } else { one(x & 0xffff, y & 0xffff) & 0xffff })
+        u64::from(if ty.bits() == 32 {
+            half::each_half2(x, y, one)
+        } else {
+            one(x & 0xffff, y & 0xffff) & 0xffff
+        })
     };
     match (op, ty) {
         (AtomOp::Exch, _) => b,
-        (AtomOp::Cas, _) => if old == b { c } else { old },
+        (AtomOp::Cas, _) => {
+            if old == b {
+                c
+            } else {
+                old
+            }
+        }
         (AtomOp::And, _) => old & b,
         (AtomOp::Or, _) => old | b,
         (AtomOp::Xor, _) => old ^ b,
@@ -32,13 +42,32 @@ fn combine(op: AtomOp, ty: Ty, old: u64, b: u64, c: u64) -> u64 {
         (_, Ty::Bf16 | Ty::Bf16x2) => half(HalfTy::Bf16),
         (AtomOp::Add, Ty::F32) => {
             // Subnormals are kept in shared memory and flushed in global memory by some hardware; kept here.
-            u64::from(crate::num::float::add(f32::from_bits(old as u32), f32::from_bits(b as u32), crate::num::Round::Nearest).to_bits())
+            u64::from(
+                crate::num::float::add(
+                    f32::from_bits(old as u32),
+                    f32::from_bits(b as u32),
+                    crate::num::Round::Nearest,
+                )
+                .to_bits(),
+            )
         }
         (AtomOp::Add, Ty::F64) => (f64::from_bits(old) + f64::from_bits(b)).to_bits(),
         (AtomOp::Add, Ty::U32 | Ty::S32) => u64::from((old as u32).wrapping_add(b as u32)),
         (AtomOp::Add, _) => old.wrapping_add(b),
-        (AtomOp::Inc, _) => if old >= b { 0 } else { old + 1 },
-        (AtomOp::Dec, _) => if old == 0 || old > b { b } else { old - 1 },
+        (AtomOp::Inc, _) => {
+            if old >= b {
+                0
+            } else {
+                old + 1
+            }
+        }
+        (AtomOp::Dec, _) => {
+            if old == 0 || old > b {
+                b
+            } else {
+                old - 1
+            }
+        }
         (AtomOp::Min, Ty::U32 | Ty::U64) => old.min(b),
         (AtomOp::Max, Ty::U32 | Ty::U64) => old.max(b),
         (AtomOp::Min, Ty::S32) => u64::from((old as i32).min(b as i32) as u32),
@@ -84,7 +113,9 @@ impl<P: Policy> Cx<'_, '_, P> {
             // differ are handled group by group.
             let first = ad.at[mask.trailing_zeros() as usize];
             space = window::space_of(first);
-            let same = super::lanes(mask).filter(|l| window::space_of(ad.at[*l]) == space).fold(0u32, |m, l| m | 1 << l);
+            let same = super::lanes(mask)
+                .filter(|l| window::space_of(ad.at[*l]) == space)
+                .fold(0u32, |m, l| m | 1 << l);
             if same != mask {
                 let next = self.atom_in(inst, op, access, space, &mut relative(&ad, same, space), size, same);
                 if next != Next::Continue {
@@ -100,7 +131,16 @@ impl<P: Policy> Cx<'_, '_, P> {
     }
 
     #[allow(clippy::too_many_arguments)]
-    fn atom_in(&mut self, inst: &Inst, op: AtomOp, access: &Access, space: Space, ad: &mut Addresses, size: u32, mask: u32) -> Next {
+    fn atom_in(
+        &mut self,
+        inst: &Inst,
+        op: AtomOp,
+        access: &Access,
+        space: Space,
+        ad: &mut Addresses,
+        size: u32,
+        mask: u32,
+    ) -> Next {
         let mut left = mask;
         let mut failed = mask;
         if P::COUNT {
@@ -131,7 +171,15 @@ impl<P: Policy> Cx<'_, '_, P> {
         Next::Continue
     }
 
-    fn atom_group(&mut self, inst: &Inst, op: AtomOp, access: &Access, span: &Span, ad: &Addresses, group: u32) {
+    fn atom_group(
+        &mut self,
+        inst: &Inst,
+        op: AtomOp,
+        access: &Access,
+        span: &Span,
+        ad: &Addresses,
+        group: u32,
+    ) {
         let sources = inst.sources();
         let bytes = access.ty.bytes;
         let mut changed = false;
@@ -143,7 +191,9 @@ impl<P: Policy> Cx<'_, '_, P> {
             for l in super::lanes(group) {
                 let address = ad.at[l] + e as u64 * u64::from(bytes);
                 // SAFETY: the span holds the location, which is aligned.
-                let old = unsafe { update(span.host(address), bytes, |old| combine(op, access.ty.ty, old, b[l], c[l])) };
+                let old = unsafe {
+                    update(span.host(address), bytes, |old| combine(op, access.ty.ty, old, b[l], c[l]))
+                };
                 changed |= combine(op, access.ty.ty, old, b[l], c[l]) != old;
                 out[l] = old;
                 if P::CHECK {
@@ -169,7 +219,16 @@ impl<P: Policy> Cx<'_, '_, P> {
 
     /// Updates the state of an atomic's location; 1 if the old value was undefined.
     #[allow(clippy::too_many_arguments)]
-    fn atom_state(&mut self, op: AtomOp, span: &Span, address: u64, bytes: u8, l: usize, sources: &[crate::isa::op::Slot], e: usize) -> u32 {
+    fn atom_state(
+        &mut self,
+        op: AtomOp,
+        span: &Span,
+        address: u64,
+        bytes: u8,
+        l: usize,
+        sources: &[crate::isa::op::Slot],
+        e: usize,
+    ) -> u32 {
         let states = span.state(address);
         // SAFETY: the span holds the location.
         let old_defined = unsafe { (0..bytes as usize).all(|b| *states.add(b) & 1 == 1) };

@@ -50,7 +50,11 @@ impl<P: Policy> Cx<'_, '_, P> {
         let id = ids[first];
         let uniform = super::lanes(mask).all(|l| ids[l] == id);
         if id >= 16 || !uniform {
-            let text = if uniform { format!("barrier {id} does not exist: there are 16") } else { "lanes of a warp name different barriers".to_string() };
+            let text = if uniform {
+                format!("barrier {id} does not exist: there are 16")
+            } else {
+                "lanes of a warp name different barriers".to_string()
+            };
             self.halt(Kind::BarrierCount, mask, || text);
             return Next::Halt;
         }

@@ -1,5 +1,7 @@
 //! One block: its warps in turn, its shared memory and barriers.
 
+use std::fmt::Write as _;
+
 use std::marker::PhantomData;
 
 use super::Policy;
@@ -54,7 +56,9 @@ pub struct Block {
 pub enum Progress {
     Finished,
     /// Warps still run but the block has used up its turn.
-    Unfinished { moved: bool },
+    Unfinished {
+        moved: bool,
+    },
     Halted,
 }
 
@@ -214,7 +218,12 @@ impl Block {
     /// and its lanes. Warps that wait for something come first.
     pub fn circles_at(&self, grid: &Grid<'_>) -> Option<(bool, u32, u32, u32)> {
         let circling = |w: &&Warp| w.watch.repeats && !w.is_done();
-        let w = self.warps.iter().filter(circling).find(|w| w.last_poll.is_some()).or(self.warps.iter().find(circling))?;
+        let w = self
+            .warps
+            .iter()
+            .filter(circling)
+            .find(|w| w.last_poll.is_some())
+            .or(self.warps.iter().find(circling))?;
         let f = w.fragments.first()?;
         let here = grid.kernel.functions[f.function as usize].first + f.pc;
         Some((w.last_poll.is_some(), w.last_poll.unwrap_or(here), w.id, f.mask))
@@ -225,14 +234,14 @@ impl Block {
     fn unblock(&mut self, grid: &Grid<'_>) -> bool {
         for w in &mut self.warps {
             // The earliest first: once it is past, the others may find their lanes.
-            let earliest = w
-                .fragments
-                .iter_mut()
-                .filter(|f| f.state == State::Gathering)
-                .min_by_key(|f| {
-                    let function = &grid.kernel.functions[f.function as usize];
-                    (std::cmp::Reverse(f.stack.len()), function.blocks[function.block_of[f.pc as usize] as usize].priority, f.pc)
-                });
+            let earliest = w.fragments.iter_mut().filter(|f| f.state == State::Gathering).min_by_key(|f| {
+                let function = &grid.kernel.functions[f.function as usize];
+                (
+                    std::cmp::Reverse(f.stack.len()),
+                    function.blocks[function.block_of[f.pc as usize] as usize].priority,
+                    f.pc,
+                )
+            });
             if let Some(f) = earliest {
                 f.state = State::Forced;
                 return true;
@@ -247,18 +256,19 @@ impl Block {
             fragment.map(|f| (grid.kernel.functions[f.function as usize].first + f.pc, w.id, f.mask))
         });
         let budget = grid.budget;
-        match running {
-            Some((at, warp, lanes)) => worker.report(grid, Kind::Runaway, at, self.core.index, warp, lanes, || {
-                format!("the launch has run its budget of {budget} warp instructions and this warp still runs")
-            }),
+        if let Some((at, warp, lanes)) = running {
+            worker.report(grid, Kind::Runaway, at, self.core.index, warp, lanes, || {
+                format!(
+                    "the launch has run its budget of {budget} warp instructions and this warp still runs"
+                )
+            });
+        } else {
             // The block ended with the budget; the grid has not.
-            None => {
-                let at = grid.kernel.functions.first().map_or(0, |f| f.first);
-                worker.report(grid, Kind::Runaway, at, self.core.index, 0, 0, || {
-                    let blocks = grid.blocks;
-                    format!("the launch has run its budget of {budget} warp instructions before all of its {blocks} blocks ran")
-                });
-            }
+            let at = grid.kernel.functions.first().map_or(0, |f| f.first);
+            worker.report(grid, Kind::Runaway, at, self.core.index, 0, 0, || {
+                let blocks = grid.blocks;
+                format!("the launch has run its budget of {budget} warp instructions before all of its {blocks} blocks ran")
+            });
         }
         grid.stop();
     }
@@ -275,7 +285,7 @@ impl Block {
             }
         }
         waiting.sort_unstable();
-        let Some(&(at, warp, lanes, id)) = waiting.first() else {
+        let Some(&(at, warp, lanes, _)) = waiting.first() else {
             grid.stop();
             return;
         };
@@ -290,14 +300,15 @@ impl Block {
             warps.dedup();
             let state = &self.core.barriers[b as usize];
             let expected = state.expected.unwrap_or(self.core.live_threads);
-            text.push_str(&format!(
+            let _ = write!(
+                text,
                 " {threads} threads of warps {warps:?} wait at barrier {b}, which has {} of {expected} arrivals;",
                 state.arrived
-            ));
+            );
         }
         let gone = self.core.threads - self.core.live_threads;
         if gone > 0 {
-            text.push_str(&format!(" {gone} threads have exited;"));
+            let _ = write!(text, " {gone} threads have exited;");
         }
         text.pop();
         let others: Vec<(String, u32)> = waiting
@@ -306,7 +317,6 @@ impl Block {
             .map(|w| (format!("warp {} waits here at barrier {}", w.1, w.3), w.0))
             .take(8)
             .collect();
-        let _ = id;
         worker.report_with(grid, Kind::Deadlock, at, self.core.index, warp, lanes, others, || text);
         grid.stop();
     }
@@ -344,11 +354,24 @@ fn fill_specials(w: &mut Warp, grid: &Grid<'_>, ctaid: [u32; 3], index: u64) {
         set("%tid.z", &|l| linear(l) / bx / by);
         let [gx, gy, gz] = grid.grid_dim;
         for (name, v) in [
-            ("%ntid.x", bx), ("%ntid.y", by), ("%ntid.z", bz), ("%nctaid.x", gx), ("%nctaid.y", gy), ("%nctaid.z", gz),
-            ("%warpid", id), ("%nwarpid", grid.block_threads.div_ceil(32)), ("%nsmid", grid.sms),
-            ("%dynamic_smem_size", grid.dynamic_shared), ("%total_smem_size", grid.shared_bytes),
-            ("%nclusterid.x", gx), ("%nclusterid.y", gy), ("%nclusterid.z", gz),
-            ("%cluster_nctaid.x", 1), ("%cluster_nctaid.y", 1), ("%cluster_nctaid.z", 1), ("%cluster_nctarank", 1),
+            ("%ntid.x", bx),
+            ("%ntid.y", by),
+            ("%ntid.z", bz),
+            ("%nctaid.x", gx),
+            ("%nctaid.y", gy),
+            ("%nctaid.z", gz),
+            ("%warpid", id),
+            ("%nwarpid", grid.block_threads.div_ceil(32)),
+            ("%nsmid", grid.sms),
+            ("%dynamic_smem_size", grid.dynamic_shared),
+            ("%total_smem_size", grid.shared_bytes),
+            ("%nclusterid.x", gx),
+            ("%nclusterid.y", gy),
+            ("%nclusterid.z", gz),
+            ("%cluster_nctaid.x", 1),
+            ("%cluster_nctaid.y", 1),
+            ("%cluster_nctaid.z", 1),
+            ("%cluster_nctarank", 1),
         ] {
             set(name, &|_| v);
         }

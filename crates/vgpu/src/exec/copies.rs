@@ -84,7 +84,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         let sizes = *self.r32(sources[2]);
         for l in super::lanes(mask) {
             let bytes = sizes[l];
-            if bytes == 0 || bytes % 16 != 0 || (to.at[l] | from.at[l]) % 16 != 0 {
+            if bytes == 0 || !bytes.is_multiple_of(16) || !(to.at[l] | from.at[l]).is_multiple_of(16) {
                 self.finding(Kind::Misaligned, 1 << l, || {
                     format!("bulk copy of {bytes} bytes: size and both addresses must be multiples of 16")
                 });
@@ -102,7 +102,9 @@ impl<P: Policy> Cx<'_, '_, P> {
                 && self.grid.region_of(from.at[l]).holds(from.at[l], u64::from(bytes));
             let (Some(shared), Some(global), Some(barrier), true) = (shared, global, barrier, ends) else {
                 if only != 0 {
-                    self.finding(Kind::OutOfBounds, 1 << l, || format!("bulk copy of {bytes} bytes leaves its memory"));
+                    self.finding(Kind::OutOfBounds, 1 << l, || {
+                        format!("bulk copy of {bytes} bytes leaves its memory")
+                    });
                 }
                 if !P::CHECK {
                     self.grid.stop();
@@ -117,7 +119,16 @@ impl<P: Policy> Cx<'_, '_, P> {
                 let (at, warp) = (self.at(), self.w.id);
                 let mut offsets = [0; 32];
                 offsets[l] = to.at[l] as u32;
-                self.block.races.copy_issue(&self.grid.races, warp, 1 << l, at, &offsets, bytes, &from.at, &[bytes; 32]);
+                self.block.races.copy_issue(
+                    &self.grid.races,
+                    warp,
+                    1 << l,
+                    at,
+                    &offsets,
+                    bytes,
+                    &from.at,
+                    &[bytes; 32],
+                );
                 let mark = self.block.races.copy_mark(warp);
                 self.block.bulk.push(BulkCopy {
                     warp,
@@ -131,7 +142,13 @@ impl<P: Policy> Cx<'_, '_, P> {
                 });
             } else {
                 // SAFETY: both ends were checked for their whole length.
-                unsafe { std::ptr::copy_nonoverlapping(global.host(from.at[l]), shared.host(to.at[l]), bytes as usize) };
+                unsafe {
+                    std::ptr::copy_nonoverlapping(
+                        global.host(from.at[l]),
+                        shared.host(to.at[l]),
+                        bytes as usize,
+                    );
+                };
                 self.mbarrier_update(&barrier, object.at[l], l, |b| b.tx -= i64::from(bytes));
             }
         }
@@ -171,7 +188,8 @@ impl<P: Policy> Cx<'_, '_, P> {
             // SAFETY: both ends were checked for their whole length at issue.
             unsafe {
                 *span.host(to) = *region.data.add(at);
-                *span.state(to) = if *region.shadow.add(at) & 1 == 1 { shadow::WRITTEN } else { shadow::TAINTED };
+                *span.state(to) =
+                    if *region.shadow.add(at) & 1 == 1 { shadow::WRITTEN } else { shadow::TAINTED };
             }
         }
         copy.landed += n;
@@ -230,7 +248,8 @@ impl<P: Policy> Cx<'_, '_, P> {
             match self.span_for_copy(&from, size, least, &mut left) {
                 Some((group, span)) => {
                     left &= !group;
-                    let whole = |l: &usize| self.grid.region_of(from.at[*l]).holds(from.at[*l], u64::from(read[*l]));
+                    let whole =
+                        |l: &usize| self.grid.region_of(from.at[*l]).holds(from.at[*l], u64::from(read[*l]));
                     let inside = super::lanes(group).filter(whole).fold(0u32, |m, l| m | 1 << l);
                     readable |= inside;
                     spans.push((inside, span));
@@ -262,7 +281,16 @@ impl<P: Policy> Cx<'_, '_, P> {
             };
             self.block.copy_serial += 1;
             let (at, reads) = (self.at(), read.map(u32::from));
-            self.block.races.copy_issue(&self.grid.races, self.w.id, good, at, &copy.to, size, &copy.from, &reads);
+            self.block.races.copy_issue(
+                &self.grid.races,
+                self.w.id,
+                good,
+                at,
+                &copy.to,
+                size,
+                &copy.from,
+                &reads,
+            );
             self.block.copies.push(copy);
         } else {
             for l in super::lanes(good) {
@@ -289,8 +317,16 @@ impl<P: Policy> Cx<'_, '_, P> {
     }
 
     /// The source of a copy: aligned to its full size, present for what is read.
-    fn span_for_copy(&mut self, from: &Addresses, size: u32, least: u32, left: &mut u32) -> Option<(u32, Span)> {
-        let bad = super::lanes(*left).filter(|l| from.at[*l] % u64::from(size) != 0).fold(0u32, |m, l| m | 1 << l);
+    fn span_for_copy(
+        &mut self,
+        from: &Addresses,
+        size: u32,
+        least: u32,
+        left: &mut u32,
+    ) -> Option<(u32, Span)> {
+        let bad = super::lanes(*left)
+            .filter(|l| !from.at[*l].is_multiple_of(u64::from(size)))
+            .fold(0u32, |m, l| m | 1 << l);
         if bad != 0 {
             // Reported as misaligned by `span` with the full size.
             let mut only = bad;
@@ -416,7 +452,8 @@ impl<P: Policy> Cx<'_, '_, P> {
         if !self.block.bulk.is_empty() {
             self.bulk_for_barrier(barrier);
         }
-        let owed: Vec<OwedArrival> = self.block.owed.iter().filter(|o| o.barrier == barrier).copied().collect();
+        let owed: Vec<OwedArrival> =
+            self.block.owed.iter().filter(|o| o.barrier == barrier).copied().collect();
         if owed.is_empty() {
             return;
         }
@@ -447,4 +484,3 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
     }
 }
-

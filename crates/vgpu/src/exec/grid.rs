@@ -255,7 +255,10 @@ impl WorkerState {
             executed: 0,
             charged: 0,
             regions: [Region::NONE; super::memory::REGION_SETS],
-            counts: Counts { insts: vec![InstCount::default(); if count { insts } else { 0 }], ..Counts::default() },
+            counts: Counts {
+                insts: vec![InstCount::default(); if count { insts } else { 0 }],
+                ..Counts::default()
+            },
             findings: Collector::default(),
             idle_blocks: 0,
             first_idle: u64::MAX,
@@ -278,7 +281,16 @@ impl WorkerState {
     }
 
     #[allow(clippy::too_many_arguments)]
-    pub fn report(&mut self, grid: &Grid<'_>, kind: Kind, at: u32, block: u64, warp: u32, lanes: u32, message: impl FnOnce() -> String) {
+    pub fn report(
+        &mut self,
+        grid: &Grid<'_>,
+        kind: Kind,
+        at: u32,
+        block: u64,
+        warp: u32,
+        lanes: u32,
+        message: impl FnOnce() -> String,
+    ) {
         self.report_with(grid, kind, at, block, warp, lanes, Vec::new(), message);
     }
 
@@ -344,7 +356,16 @@ impl WorkerState {
     }
 
     #[allow(clippy::too_many_arguments)]
-    pub fn report_undefined(&mut self, _grid: &Grid<'_>, block: u64, warp: u32, here: u32, origin: Origin, lanes: u32, how: &str) {
+    pub fn report_undefined(
+        &mut self,
+        _grid: &Grid<'_>,
+        block: u64,
+        warp: u32,
+        here: u32,
+        origin: Origin,
+        lanes: u32,
+        how: &str,
+    ) {
         if origin.source() == Source::Reported {
             return;
         }
@@ -379,9 +400,15 @@ impl WorkerState {
             RaceKind::AsyncNotWaited => {
                 (Kind::AsyncNotWaited, "the asynchronous copy has not been waited for")
             }
-            RaceKind::ScopeTooNarrow => (Kind::Scope, "the scope of the atomic or fence does not reach both threads"),
-            RaceKind::MissingRelease => (Kind::Race, "the flag is published without a release fence after the data"),
-            RaceKind::MissingAcquire => (Kind::Race, "the flag is read without an acquire fence before the data"),
+            RaceKind::ScopeTooNarrow => {
+                (Kind::Scope, "the scope of the atomic or fence does not reach both threads")
+            }
+            RaceKind::MissingRelease => {
+                (Kind::Race, "the flag is published without a release fence after the data")
+            }
+            RaceKind::MissingAcquire => {
+                (Kind::Race, "the flag is read without an acquire fence before the data")
+            }
         };
         let (space, place) = if r.shared { (Space::Shared, "shared") } else { (Space::Global, "global") };
         let name = |op| match op {
@@ -429,11 +456,14 @@ impl WorkerState {
 
 fn allocation_of(grid: &Grid<'_>, space: Space, address: u64) -> Option<String> {
     match space {
-        Space::Global | Space::Generic => {
-            grid.device.label_at(address).map(|(l, _)| l.to_string()).or_else(|| grid.device.describe(address).0)
-        }
+        Space::Global | Space::Generic => grid
+            .device
+            .label_at(address)
+            .map(|(l, _)| l.to_string())
+            .or_else(|| grid.device.describe(address).0),
         Space::Shared => {
-            let named = grid.kernel.shared_variables.iter().rev().find(|(at, ..)| u64::from(*at) <= address)?;
+            let named =
+                grid.kernel.shared_variables.iter().rev().find(|(at, ..)| u64::from(*at) <= address)?;
             Some(named.2.clone())
         }
         _ => None,
@@ -443,8 +473,10 @@ fn allocation_of(grid: &Grid<'_>, space: Space, address: u64) -> Option<String> 
 impl Device {
     /// Runs a kernel to its end (or to the fault, trap or budget that ends it) and reports.
     pub fn launch(&mut self, launch: &Launch<'_>, options: &Options) -> Result<LaunchReport, LaunchError> {
-        let kernel =
-            launch.module.kernel(launch.kernel).ok_or_else(|| LaunchError::UnknownKernel(launch.kernel.to_string()))?;
+        let kernel = launch
+            .module
+            .kernel(launch.kernel)
+            .ok_or_else(|| LaunchError::UnknownKernel(launch.kernel.to_string()))?;
         let threads = validate(kernel, launch, options)?;
         let addresses = self.place(launch.module)?;
         let mut params = launch.args.to_vec();
@@ -542,8 +574,12 @@ fn constants(kernel: &Kernel, addresses: &[u64]) -> Vec<Unit> {
     for (class, value, index) in &kernel.constants {
         let bits = match value {
             Constant::Bits(b) => *b,
-            Constant::Variable(v, offset) => addresses.get(*v as usize).map_or(0, |a| a.wrapping_add_signed(*offset)),
-            Constant::DynamicShared { offset } => u64::from(kernel.dynamic_shared).wrapping_add_signed(*offset),
+            Constant::Variable(v, offset) => {
+                addresses.get(*v as usize).map_or(0, |a| a.wrapping_add_signed(*offset))
+            }
+            Constant::DynamicShared { offset } => {
+                u64::from(kernel.dynamic_shared).wrapping_add_signed(*offset)
+            }
         };
         let at = *index as usize;
         if *class == Class::R64 {
@@ -564,9 +600,8 @@ fn run_workers<P: Policy>(grid: &Grid<'_>, workers: usize) -> Vec<WorkerState> {
         return vec![work::<P>(grid, 0)];
     }
     std::thread::scope(|scope| {
-        let handles: Vec<_> = (0..workers)
-            .map(|n| scope.spawn(move || SendState(work::<P>(grid, n))))
-            .collect();
+        let handles: Vec<_> =
+            (0..workers).map(|n| scope.spawn(move || SendState(work::<P>(grid, n)))).collect();
         handles.into_iter().filter_map(|h| h.join().ok()).map(|s| s.0).collect()
     })
 }
@@ -668,12 +703,16 @@ fn work<P: Policy>(grid: &Grid<'_>, number: usize) -> WorkerState {
 /// Every block that runs waits for something none of them will do.
 fn report_stuck(grid: &Grid<'_>, worker: &mut WorkerState, active: &[Block]) {
     let circles = || active.iter().filter_map(|b| Some((b, b.circles_at(grid)?)));
-    let Some((block, (waits, at, warp, lanes))) = circles().find(|c| c.1.0).or_else(|| circles().next()) else { return };
+    let Some((block, (waits, at, warp, lanes))) = circles().find(|c| c.1.0).or_else(|| circles().next())
+    else {
+        return;
+    };
     let started = grid.next_block.load(Ordering::Relaxed).min(grid.blocks);
     let resident = active.len();
     if !waits {
         worker.report(grid, Kind::Runaway, at, block.core.index, warp, lanes, || {
-            "this warp goes in circles: it has come back here with the same values in all registers".to_string()
+            "this warp goes in circles: it has come back here with the same values in all registers"
+                .to_string()
         });
     } else if started < grid.blocks {
         let (blocks, limit) = (grid.blocks, grid.resident_limit);
@@ -729,7 +768,8 @@ fn report(grid: &Grid<'_>, module: &Module, options: &Options, states: Vec<Worke
     }
     let location = |at: u32| {
         let f = grid.kernel.functions.iter().rev().find(|f| f.first <= at);
-        f.and_then(|f| f.metas.get((at - f.first) as usize)).map_or(0, |m| if m.loc == 0 { u32::MAX - m.line } else { m.loc })
+        f.and_then(|f| f.metas.get((at - f.first) as usize))
+            .map_or(0, |m| if m.loc == 0 { u32::MAX - m.line } else { m.loc })
     };
     let place = |at: u32| {
         let f = grid.kernel.functions.iter().rev().find(|f| f.first <= at);
@@ -843,7 +883,7 @@ fn is_padding(states: &[u8], i: usize) -> bool {
     let word = &states[i / 4 * 4..(i / 4 * 4 + 4).min(states.len())];
     let undefined = word.iter().filter(|s| **s == shadow::TAINTED).count();
     // Two bytes may as well be a 16-bit element: those are reported.
-    word.iter().any(|s| *s == shadow::WRITTEN) && matches!(undefined, 1 | 3)
+    word.contains(&shadow::WRITTEN) && matches!(undefined, 1 | 3)
 }
 
 /// A loop unrolled eight times is still one line: findings that agree in kind and source lines are one.

@@ -55,7 +55,9 @@ impl<P: Policy> Cx<'_, '_, P> {
                 span: *span,
                 at: &ad.at,
                 bytes: access.ty.bytes,
-                registers: std::array::from_fn(|i| values.get(i).map_or(std::ptr::null(), |v| self.reg(*v).cast_const())),
+                registers: std::array::from_fn(|i| {
+                    values.get(i).map_or(std::ptr::null(), |v| self.reg(*v).cast_const())
+                }),
                 wide: std::array::from_fn(|i| values.get(i).is_some_and(|v| v.is_wide())),
                 count: values.len().min(8),
             };
@@ -70,7 +72,15 @@ impl<P: Policy> Cx<'_, '_, P> {
     }
 
     /// The access has taken effect.
-    pub fn after_access(&mut self, space: Space, ad: &Addresses, size: u32, lanes: u32, what: Use, access: &Access) {
+    pub fn after_access(
+        &mut self,
+        space: Space,
+        ad: &Addresses,
+        size: u32,
+        lanes: u32,
+        what: Use,
+        access: &Access,
+    ) {
         if space == Space::Global && access.order != Order::Weak {
             let race = self.race_access(what, access);
             self.block.races.global_observed(&self.grid.races, self.w.id, lanes, &race, &ad.at, size);
@@ -90,8 +100,13 @@ impl<P: Policy> Cx<'_, '_, P> {
     pub fn on_matrix(&mut self, span: &Span, at: &[u64; 32], n: usize, rows: u32, what: Use) {
         let lanes = rows << (n * 8);
         let lay = race::Lay::of(lanes, at, 16);
-        let survey =
-            super::survey::Survey { min: lay.min, max: lay.max, or: lay.or, contiguous: false, uniform: false };
+        let survey = super::survey::Survey {
+            min: lay.min,
+            max: lay.max,
+            or: lay.or,
+            contiguous: false,
+            uniform: false,
+        };
         let ad = Addresses { at: *at, survey };
         let access = Self::matrix_access();
         self.before_access(Space::Shared, span, &ad, 16, lanes, what, &access, &[]);

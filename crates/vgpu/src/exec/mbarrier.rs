@@ -58,14 +58,22 @@ impl Mbarrier {
 
 impl<P: Policy> Cx<'_, '_, P> {
     /// Changes an object and completes its phase if that is what the change does; returns the state before.
-    pub fn mbarrier_update(&mut self, span: &Span, address: u64, lane: usize, f: impl FnOnce(&mut Mbarrier)) -> u64 {
+    pub fn mbarrier_update(
+        &mut self,
+        span: &Span,
+        address: u64,
+        lane: usize,
+        f: impl FnOnce(&mut Mbarrier),
+    ) -> u64 {
         let at = span.host(address).cast::<u64>();
         // SAFETY: the span holds the object; shared memory belongs to this worker.
         let old = unsafe { at.read_unaligned() };
         let mut b = Mbarrier::decode(old);
         if !b.valid {
             if P::CHECK {
-                self.finding(Kind::Uninitialised, 1 << lane, || "the mbarrier object has not been initialised".to_string());
+                self.finding(Kind::Uninitialised, 1 << lane, || {
+                    "the mbarrier object has not been initialised".to_string()
+                });
             }
             return old;
         }
@@ -89,7 +97,15 @@ impl<P: Policy> Cx<'_, '_, P> {
         old
     }
 
-    pub fn mbarrier(&mut self, inst: &Inst, op: MbarrierOp, space: Space, offset: i32, relaxed: bool, mask: u32) -> Next {
+    pub fn mbarrier(
+        &mut self,
+        inst: &Inst,
+        op: MbarrierOp,
+        space: Space,
+        offset: i32,
+        relaxed: bool,
+        mask: u32,
+    ) -> Next {
         let sources = inst.sources();
         if op == MbarrierOp::PendingCount {
             let tokens = *self.r64(sources[0]);
@@ -141,8 +157,11 @@ impl<P: Policy> Cx<'_, '_, P> {
                     }
                 }
                 MbarrierOp::Arrive { drop, expect, .. } => {
-                    let (arrivals, bytes) =
-                        if expect { (1, i64::from(count)) } else { (if sources.len() > 1 { count } else { 1 }, 0) };
+                    let (arrivals, bytes) = if expect {
+                        (1, i64::from(count))
+                    } else {
+                        (if sources.len() > 1 { count } else { 1 }, 0)
+                    };
                     tokens[l] = self.mbarrier_update(&span, address, l, |b| {
                         b.tx += bytes;
                         if drop {
@@ -159,7 +178,8 @@ impl<P: Policy> Cx<'_, '_, P> {
                 }
                 MbarrierOp::TestWait { parity, .. } => {
                     // SAFETY: the span holds the object.
-                    let read = || Mbarrier::decode(unsafe { span.host(address).cast::<u64>().read_unaligned() });
+                    let read =
+                        || Mbarrier::decode(unsafe { span.host(address).cast::<u64>().read_unaligned() });
                     let waited_for = if parity { operand[l] & 1 == 1 } else { operand[l] >> 63 == 1 };
                     let mut now = read();
                     // Copies that report here land when somebody has to wait for them, not before.
@@ -168,7 +188,9 @@ impl<P: Policy> Cx<'_, '_, P> {
                         now = read();
                     }
                     if P::CHECK && !now.valid {
-                        self.finding(Kind::Uninitialised, 1 << l, || "the mbarrier object has not been initialised".to_string());
+                        self.finding(Kind::Uninitialised, 1 << l, || {
+                            "the mbarrier object has not been initialised".to_string()
+                        });
                     }
                     let passed = now.phase != waited_for;
                     done |= u32::from(passed) << l;

@@ -60,7 +60,14 @@ impl<P: Policy> Cx<'_, '_, P> {
         let mut at = [0; 32];
         // SAFETY: `slot` is a register of the width it says.
         let survey = unsafe {
-            (self.kernels.survey)(self.reg(slot), slot.is_wide(), i64::from(offset), mask, u64::from(size), &mut at)
+            (self.kernels.survey)(
+                self.reg(slot),
+                slot.is_wide(),
+                i64::from(offset),
+                mask,
+                u64::from(size),
+                &mut at,
+            )
         };
         if P::CHECK && self.w.tracking {
             self.check_use(slot, mask, "is used as an address");
@@ -109,7 +116,14 @@ impl<P: Policy> Cx<'_, '_, P> {
 
     /// The memory a group of lanes points into: the largest group of `left` that shares one range, without the
     /// lanes that point nowhere, which are reported. `None`: no lane is left, or (unchecked) the launch is over.
-    pub fn span(&mut self, space: Space, ad: &Addresses, size: u32, left: &mut u32, what: Use) -> Option<(u32, Span)> {
+    pub fn span(
+        &mut self,
+        space: Space,
+        ad: &Addresses,
+        size: u32,
+        left: &mut u32,
+        what: Use,
+    ) -> Option<(u32, Span)> {
         let align = u64::from(size.next_power_of_two());
         if ad.survey.or & (align - 1) != 0 {
             let bad = super::lanes(*left).filter(|l| ad.at[*l] & (align - 1) != 0).fold(0, |m, l| m | 1 << l);
@@ -143,7 +157,14 @@ impl<P: Policy> Cx<'_, '_, P> {
                 };
                 if what != Use::Load {
                     let bad = std::mem::take(left);
-                    self.out_of_bounds(space, ad, size, bad, what, "kernel parameters cannot be written".to_string());
+                    self.out_of_bounds(
+                        space,
+                        ad,
+                        size,
+                        bad,
+                        what,
+                        "kernel parameters cannot be written".to_string(),
+                    );
                     return None;
                 }
                 self.limited(space, ad, size, left, what, limit).map(|g| (g, span))
@@ -163,7 +184,15 @@ impl<P: Policy> Cx<'_, '_, P> {
     }
 
     /// Lanes inside `0..limit`; the others are reported and removed.
-    fn limited(&mut self, space: Space, ad: &Addresses, size: u32, left: &mut u32, what: Use, limit: u64) -> Option<u32> {
+    fn limited(
+        &mut self,
+        space: Space,
+        ad: &Addresses,
+        size: u32,
+        left: &mut u32,
+        what: Use,
+        limit: u64,
+    ) -> Option<u32> {
         let size64 = u64::from(size);
         if ad.survey.max.checked_add(size64).is_none_or(|end| end > limit) {
             let bad = super::lanes(*left)
@@ -230,9 +259,17 @@ impl<P: Policy> Cx<'_, '_, P> {
     fn misaligned(&mut self, space: Space, ad: &Addresses, size: u32, bad: u32, what: Use) {
         let address = ad.at[bad.trailing_zeros() as usize];
         let at = self.at();
-        self.worker.report_access(self.grid, Kind::Misaligned, at, self.block.index, self.w.id, bad, space, address, || {
-            format!("{} of {size} bytes at an address that is not a multiple of {size}", name_of(what))
-        });
+        self.worker.report_access(
+            self.grid,
+            Kind::Misaligned,
+            at,
+            self.block.index,
+            self.w.id,
+            bad,
+            space,
+            address,
+            || format!("{} of {size} bytes at an address that is not a multiple of {size}", name_of(what)),
+        );
         if !P::CHECK {
             self.grid.stop();
         }
@@ -242,10 +279,20 @@ impl<P: Policy> Cx<'_, '_, P> {
         let address = ad.at[bad.trailing_zeros() as usize];
         let grid = self.grid;
         let at = self.at();
-        self.worker.report_access(grid, Kind::OutOfBounds, at, self.block.index, self.w.id, bad, space, address, || {
-            let (_, near) = if text.is_empty() { grid.device.describe(address) } else { (None, text) };
-            format!("{} of {size} bytes out of bounds: {near}", name_of(what))
-        });
+        self.worker.report_access(
+            grid,
+            Kind::OutOfBounds,
+            at,
+            self.block.index,
+            self.w.id,
+            bad,
+            space,
+            address,
+            || {
+                let (_, near) = if text.is_empty() { grid.device.describe(address) } else { (None, text) };
+                format!("{} of {size} bytes out of bounds: {near}", name_of(what))
+            },
+        );
         if !P::CHECK {
             self.grid.stop();
         }
@@ -277,7 +324,14 @@ impl<P: Policy> Cx<'_, '_, P> {
         let mut at = [0; 32];
         // SAFETY: a register of the width it says.
         let survey = unsafe {
-            (self.kernels.survey)(self.reg(address), address.is_wide(), i64::from(access.offset), mask, 4, &mut at)
+            (self.kernels.survey)(
+                self.reg(address),
+                address.is_wide(),
+                i64::from(access.offset),
+                mask,
+                4,
+                &mut at,
+            )
         };
         let s = survey;
         let span = if access.space == Space::Shared {
@@ -338,13 +392,23 @@ impl<P: Policy> Cx<'_, '_, P> {
     #[inline(always)]
     pub fn store_quick(&mut self, inst: &Inst, access: &Access, mask: u32) -> bool {
         let (address, value) = (inst.r(0), self.reg(inst.r(1)));
-        if P::CHECK && self.w.tracking && (self.undefined_lanes(address) | self.undefined_lanes(inst.r(1))) & mask != 0 {
+        if P::CHECK
+            && self.w.tracking
+            && (self.undefined_lanes(address) | self.undefined_lanes(inst.r(1))) & mask != 0
+        {
             return false;
         }
         let mut at = [0; 32];
         // SAFETY: a register of the width it says.
         let survey = unsafe {
-            (self.kernels.survey)(self.reg(address), address.is_wide(), i64::from(access.offset), mask, 4, &mut at)
+            (self.kernels.survey)(
+                self.reg(address),
+                address.is_wide(),
+                i64::from(access.offset),
+                mask,
+                4,
+                &mut at,
+            )
         };
         let s = survey;
         let span = if access.space == Space::Shared {
@@ -406,7 +470,15 @@ impl<P: Policy> Cx<'_, '_, P> {
     }
 
     #[inline(always)]
-    fn load_from(&mut self, inst: &Inst, access: &Access, space: Space, ad: &Addresses, size: u32, mask: u32) -> Next {
+    fn load_from(
+        &mut self,
+        inst: &Inst,
+        access: &Access,
+        space: Space,
+        ad: &Addresses,
+        size: u32,
+        mask: u32,
+    ) -> Next {
         let mut left = mask;
         if P::COUNT {
             self.count_access(space, ad, size, mask, Use::Load);
@@ -419,7 +491,8 @@ impl<P: Policy> Cx<'_, '_, P> {
             if P::CHECK {
                 self.before_access(space, &span, ad, size, group, Use::Load, access, &[]);
             }
-            let simple = access.vector == 1 && access.ty.bytes == 4 && group == u32::MAX && !inst.r(0).is_wide();
+            let simple =
+                access.vector == 1 && access.ty.bytes == 4 && group == u32::MAX && !inst.r(0).is_wide();
             if simple {
                 let d = self.reg(inst.r(0));
                 // SAFETY: the span holds all addresses of the group.
@@ -427,7 +500,8 @@ impl<P: Policy> Cx<'_, '_, P> {
                     if ad.survey.contiguous {
                         std::ptr::copy_nonoverlapping(span.host(ad.survey.min), d.cast::<u8>(), 128);
                     } else if ad.survey.uniform {
-                        *d.cast::<[u32; 32]>() = [span.host(ad.survey.min).cast::<u32>().read_unaligned(); 32];
+                        *d.cast::<[u32; 32]>() =
+                            [span.host(ad.survey.min).cast::<u32>().read_unaligned(); 32];
                     } else {
                         (self.kernels.gather4)(span.base, span.low, &ad.at, d);
                     }
@@ -493,7 +567,15 @@ impl<P: Policy> Cx<'_, '_, P> {
     }
 
     /// Carries the state of the bytes read over to the registers.
-    fn check_loaded(&mut self, inst: &Inst, access: &Access, span: &Span, ad: &Addresses, size: u32, group: u32) {
+    fn check_loaded(
+        &mut self,
+        inst: &Inst,
+        access: &Access,
+        span: &Span,
+        ad: &Addresses,
+        size: u32,
+        group: u32,
+    ) {
         let all = if ad.survey.contiguous && group == u32::MAX {
             // SAFETY: the span holds the range.
             unsafe { (self.kernels.all_defined)(span.state(ad.survey.min), size as usize * 32) }
@@ -584,7 +666,15 @@ impl<P: Policy> Cx<'_, '_, P> {
     }
 
     #[inline(always)]
-    fn store_to(&mut self, inst: &Inst, access: &Access, space: Space, ad: &Addresses, size: u32, mask: u32) -> Next {
+    fn store_to(
+        &mut self,
+        inst: &Inst,
+        access: &Access,
+        space: Space,
+        ad: &Addresses,
+        size: u32,
+        mask: u32,
+    ) -> Next {
         let mut left = mask;
         if P::COUNT {
             self.count_access(space, ad, size, mask, Use::Store);
@@ -601,9 +691,20 @@ impl<P: Policy> Cx<'_, '_, P> {
                 self.before_access(space, &span, ad, size, group, Use::Store, access, &inst.sources()[1..]);
             }
             let values = inst.sources();
-            if access.vector == 1 && access.ty.bytes == 4 && ad.survey.contiguous && group == u32::MAX && !values[1].is_wide() {
+            if access.vector == 1
+                && access.ty.bytes == 4
+                && ad.survey.contiguous
+                && group == u32::MAX
+                && !values[1].is_wide()
+            {
                 // SAFETY: the span holds the range.
-                unsafe { std::ptr::copy_nonoverlapping(self.reg(values[1]).cast::<u8>(), span.host(ad.survey.min), 128) };
+                unsafe {
+                    std::ptr::copy_nonoverlapping(
+                        self.reg(values[1]).cast::<u8>(),
+                        span.host(ad.survey.min),
+                        128,
+                    );
+                };
             } else {
                 for (e, v) in values[1..].iter().enumerate() {
                     self.scatter(*v, access.ty, &span, ad, e as u64 * u64::from(access.ty.bytes), group);
@@ -643,7 +744,15 @@ impl<P: Policy> Cx<'_, '_, P> {
     }
 
     /// The bytes are written now; with undefined values they are tainted, and the store is remembered.
-    fn mark_stored(&mut self, inst: &Inst, access: &Access, span: &Span, ad: &Addresses, size: u32, group: u32) {
+    fn mark_stored(
+        &mut self,
+        inst: &Inst,
+        access: &Access,
+        span: &Span,
+        ad: &Addresses,
+        size: u32,
+        group: u32,
+    ) {
         let values = &inst.sources()[1..];
         let undefined = self.w.tracking && values.iter().any(|v| self.undefined_lanes(*v) & group != 0);
         if !undefined {
@@ -704,7 +813,15 @@ impl<P: Policy> Cx<'_, '_, P> {
     }
 
     /// Loads and stores of local memory, which is interleaved by words: one unit holds a word of every lane.
-    fn local_access(&mut self, inst: &Inst, ty: MemType, ad: &Addresses, size: u32, mask: u32, store: bool) -> Next {
+    fn local_access(
+        &mut self,
+        inst: &Inst,
+        ty: MemType,
+        ad: &Addresses,
+        size: u32,
+        mask: u32,
+        store: bool,
+    ) -> Next {
         let what = if store { Use::Store } else { Use::Load };
         if P::COUNT {
             self.count_access(Space::Local, ad, size, mask, what);
@@ -728,7 +845,14 @@ impl<P: Policy> Cx<'_, '_, P> {
         if bad != 0 {
             left &= !bad;
             let bytes = self.function().local_bytes;
-            self.out_of_bounds(Space::Local, ad, size, bad, what, format!("the function has {bytes} bytes of local memory"));
+            self.out_of_bounds(
+                Space::Local,
+                ad,
+                size,
+                bad,
+                what,
+                format!("the function has {bytes} bytes of local memory"),
+            );
         }
         let failed = mask & !left;
         if store {

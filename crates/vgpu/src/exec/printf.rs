@@ -145,8 +145,10 @@ impl<P: Policy> Cx<'_, '_, P> {
                     spec.integer(v < 0, v.unsigned_abs().to_string())
                 }
                 b'u' => spec.integer(false, next(bytes).to_string()),
-                b'x' => spec.integer(false, format!("{}{:x}", if spec.alternate { "0x" } else { "" }, next(bytes))),
-                b'X' => spec.integer(false, format!("{}{:X}", if spec.alternate { "0X" } else { "" }, next(bytes))),
+                b'x' => spec
+                    .integer(false, format!("{}{:x}", if spec.alternate { "0x" } else { "" }, next(bytes))),
+                b'X' => spec
+                    .integer(false, format!("{}{:X}", if spec.alternate { "0X" } else { "" }, next(bytes))),
                 b'o' => spec.integer(false, format!("{:o}", next(bytes))),
                 b'c' => spec.pad(String::from(char::from(next(4) as u8)), false),
                 b'p' => spec.pad(format!("{:#x}", next(8)), false),
@@ -157,7 +159,9 @@ impl<P: Policy> Cx<'_, '_, P> {
                     }
                     spec.pad(s, false)
                 }
-                b'f' | b'F' | b'e' | b'E' | b'g' | b'G' | b'a' | b'A' => spec.float(f64::from_bits(next(8)), conversion),
+                b'f' | b'F' | b'e' | b'E' | b'g' | b'G' | b'a' | b'A' => {
+                    spec.float(f64::from_bits(next(8)), conversion)
+                }
                 _ => String::from_utf8_lossy(&format[start..i]).into_owned(),
             };
             out.extend_from_slice(text.as_bytes());

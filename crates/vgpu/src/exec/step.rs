@@ -284,7 +284,14 @@ impl<P: Policy> Cx<'_, '_, P> {
                     Op::Lane { f, imm, flow } => {
                         // SAFETY: the decoder has checked that registers have the widths of the function.
                         unsafe {
-                            f(self.reg(inst.r(0)), self.reg(inst.r(1)), self.reg(inst.r(2)), self.reg(inst.r(3)), mask, *imm);
+                            f(
+                                self.reg(inst.r(0)),
+                                self.reg(inst.r(1)),
+                                self.reg(inst.r(2)),
+                                self.reg(inst.r(3)),
+                                mask,
+                                *imm,
+                            );
                         }
                         if P::CHECK && self.w.tracking {
                             self.flow_lane(inst, *flow, *imm, mask);
@@ -318,12 +325,15 @@ impl<P: Policy> Cx<'_, '_, P> {
                         continue 'blocks;
                     }
                     Op::Load(access) if !P::COUNT && access.quick => {
-                        if !self.load_quick(inst, access, mask) && self.load(inst, access, mask) == Next::Halt {
+                        if !self.load_quick(inst, access, mask) && self.load(inst, access, mask) == Next::Halt
+                        {
                             return Outcome::Halt;
                         }
                     }
                     Op::Store(access) if !P::COUNT && access.quick => {
-                        if !self.store_quick(inst, access, mask) && self.store(inst, access, mask) == Next::Halt {
+                        if !self.store_quick(inst, access, mask)
+                            && self.store(inst, access, mask) == Next::Halt
+                        {
                             return Outcome::Halt;
                         }
                     }
@@ -416,7 +426,9 @@ impl<P: Policy> Cx<'_, '_, P> {
             }
             Op::CopyWait { keep, all } => self.copy_wait(*keep, *all, mask),
             Op::CopyMbarrierArrive { .. } => self.copy_mbarrier_arrive(inst, mask),
-            Op::Mbarrier { op, space, offset, relaxed } => self.mbarrier(inst, *op, *space, *offset, *relaxed, mask),
+            Op::Mbarrier { op, space, offset, relaxed } => {
+                self.mbarrier(inst, *op, *space, *offset, *relaxed, mask)
+            }
             Op::BranchIndexed { targets } => return self.branch_indexed(inst, targets, mask),
             Op::Call { function } => return self.call(inst, *function, 0, mask),
             Op::CallIndirect => return self.call_indirect(inst, mask),
@@ -447,9 +459,12 @@ impl<P: Policy> Cx<'_, '_, P> {
             Op::Shuffle { .. } | Op::Vote { .. } | Op::Match { .. } | Op::Redux { .. } | Op::Elect => {
                 self.warp_op(inst, mask)
             }
-            Op::LoadMatrix { .. } | Op::StoreMatrix { .. } | Op::MoveMatrix | Op::WmmaLoad(_) | Op::WmmaStore(_) | Op::Mma(_) => {
-                self.tensor(inst, mask)
-            }
+            Op::LoadMatrix { .. }
+            | Op::StoreMatrix { .. }
+            | Op::MoveMatrix
+            | Op::WmmaLoad(_)
+            | Op::WmmaStore(_)
+            | Op::Mma(_) => self.tensor(inst, mask),
             Op::ActiveMask => {
                 self.set32(inst.r(0), &[mask; 32], mask);
                 self.define(inst, mask);
@@ -600,14 +615,23 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
     }
 
-    fn carry(&mut self, inst: &Inst, kind: CarryKind, carry_in: bool, carry_out: bool, signed: bool, mask: u32) {
+    fn carry(
+        &mut self,
+        inst: &Inst,
+        kind: CarryKind,
+        carry_in: bool,
+        carry_out: bool,
+        signed: bool,
+        mask: u32,
+    ) {
         let sources = inst.sources();
         let d = inst.r(0);
         let bits = if d.is_wide() { 64 } else { 32 };
         let full = if bits == 64 { u128::from(u64::MAX) } else { u128::from(u32::MAX) };
         let flags = if carry_in { self.pred(sources[sources.len() - 1]) } else { 0 };
         let (a, b) = (self.wide(sources[0]), self.wide(sources[1]));
-        let c = if matches!(kind, CarryKind::MadLo | CarryKind::MadHi) { self.wide(sources[2]) } else { [0; 32] };
+        let c =
+            if matches!(kind, CarryKind::MadLo | CarryKind::MadHi) { self.wide(sources[2]) } else { [0; 32] };
         let mut out = [0u64; 32];
         let mut flag = 0u32;
         for l in 0..32 {
@@ -621,7 +645,9 @@ impl<P: Policy> Cx<'_, '_, P> {
                 CarryKind::MadHi => {
                     let product = match (signed, bits) {
                         (false, _) => x.wrapping_mul(y),
-                        (true, 32) => (i128::from(a[l] as u32 as i32) * i128::from(b[l] as u32 as i32)) as u128,
+                        (true, 32) => {
+                            (i128::from(a[l] as u32 as i32) * i128::from(b[l] as u32 as i32)) as u128
+                        }
                         (true, _) => (i128::from(a[l] as i64) * i128::from(b[l] as i64)) as u128,
                     };
                     (product >> bits & full) + u128::from(c[l]) + carry
@@ -646,7 +672,8 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
         let index = *self.r32(inst.r(0));
         let pc = self.frag.pc;
-        let lanes_out = super::lanes(mask).filter(|l| index[*l] as usize >= targets.len()).fold(0, |m, l| m | 1 << l);
+        let lanes_out =
+            super::lanes(mask).filter(|l| index[*l] as usize >= targets.len()).fold(0, |m, l| m | 1 << l);
         if lanes_out != 0 {
             self.halt(Kind::Trap, lanes_out, || "branch table index is out of range".to_string());
             return Step::Stop(Outcome::Halt);
@@ -688,10 +715,13 @@ impl<P: Policy> Cx<'_, '_, P> {
         let found = kernel.targets.iter().find(|(address, _)| *address == wanted).map(|(_, f)| *f);
         let fits = found.filter(|f| {
             let callee = &kernel.functions[*f as usize];
-            callee.params.len() + 1 == inst.sources().len() && callee.return_words as usize == inst.results().len()
+            callee.params.len() + 1 == inst.sources().len()
+                && callee.return_words as usize == inst.results().len()
         });
         let Some(function) = fits else {
-            self.halt(Kind::Trap, group, || format!("call to {wanted:#x}, which is not a function with these parameters"));
+            self.halt(Kind::Trap, group, || {
+                format!("call to {wanted:#x}, which is not a function with these parameters")
+            });
             return Step::Stop(Outcome::Halt);
         };
         if group != mask {

@@ -39,7 +39,14 @@ pub struct SharedLoad {
 }
 
 #[inline(always)]
-unsafe fn survey_body(reg: *const u32, wide: bool, offset: i64, mask: u32, stride: u64, ad: &mut [u64; 32]) -> Survey {
+unsafe fn survey_body(
+    reg: *const u32,
+    wide: bool,
+    offset: i64,
+    mask: u32,
+    stride: u64,
+    ad: &mut [u64; 32],
+) -> Survey {
     // SAFETY: the caller passes a register of that width.
     unsafe {
         if wide {
@@ -128,9 +135,9 @@ unsafe fn load_shared_body(q: &SharedLoad) -> bool {
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2")]
 unsafe fn load_shared_avx512(q: &SharedLoad) -> bool {
     use std::arch::x86_64::{
-        _mm512_add_epi32, _mm512_castsi256_si512, _mm512_cvtepi64_epi32, _mm512_inserti64x4, _mm512_load_si512,
-        _mm512_mask_i32gather_epi32, _mm512_mask_reduce_max_epu32, _mm512_mask_reduce_or_epi32,
-        _mm512_mask_reduce_or_epi64, _mm512_set1_epi32, _mm512_store_si512,
+        _mm512_add_epi32, _mm512_castsi256_si512, _mm512_cvtepi64_epi32, _mm512_inserti64x4,
+        _mm512_load_si512, _mm512_mask_i32gather_epi32, _mm512_mask_reduce_max_epu32,
+        _mm512_mask_reduce_or_epi32, _mm512_mask_reduce_or_epi64, _mm512_set1_epi32, _mm512_store_si512,
     };
     // SAFETY: registers are aligned to 128 bytes; every address of the mask is checked before it is used, and lanes
     // outside it are not loaded.
@@ -147,7 +154,10 @@ unsafe fn load_shared_avx512(q: &SharedLoad) -> bool {
                 return false;
             }
             let join = |x, y| {
-                _mm512_inserti64x4::<1>(_mm512_castsi256_si512(_mm512_cvtepi64_epi32(x)), _mm512_cvtepi64_epi32(y))
+                _mm512_inserti64x4::<1>(
+                    _mm512_castsi256_si512(_mm512_cvtepi64_epi32(x)),
+                    _mm512_cvtepi64_epi32(y),
+                )
             };
             (join(a, b), join(c, d))
         } else {
@@ -246,13 +256,31 @@ pub fn kernels() -> &'static Kernels {
         #[cfg(target_arch = "x86_64")]
         match level() {
             Level::Avx512 => {
-                return Kernels { survey: avx512::survey, gather4: avx512::gather4, all_defined: avx512::all_defined, load_shared: load_shared_avx512, gather_tile: avx512::gather_tile };
+                return Kernels {
+                    survey: avx512::survey,
+                    gather4: avx512::gather4,
+                    all_defined: avx512::all_defined,
+                    load_shared: load_shared_avx512,
+                    gather_tile: avx512::gather_tile,
+                };
             }
             Level::Avx2 => {
-                return Kernels { survey: avx2::survey, gather4: avx2::gather4, all_defined: avx2::all_defined, load_shared: avx2::load_shared, gather_tile: avx2::gather_tile };
+                return Kernels {
+                    survey: avx2::survey,
+                    gather4: avx2::gather4,
+                    all_defined: avx2::all_defined,
+                    load_shared: avx2::load_shared,
+                    gather_tile: avx2::gather_tile,
+                };
             }
             Level::Baseline => {}
         }
-        Kernels { survey: baseline::survey, gather4: baseline::gather4, all_defined: baseline::all_defined, load_shared: baseline::load_shared, gather_tile: baseline::gather_tile }
+        Kernels {
+            survey: baseline::survey,
+            gather4: baseline::gather4,
+            all_defined: baseline::all_defined,
+            load_shared: baseline::load_shared,
+            gather_tile: baseline::gather_tile,
+        }
     })
 }

@@ -219,7 +219,7 @@ impl<P: Policy> Cx<'_, '_, P> {
             }
             Flow::Shl | Flow::Shr => {
                 let (l, h) = self.undef_of(sources[0]);
-                if imm % 8 == 0 {
+                if imm.is_multiple_of(8) {
                     // Bytes are planes of 32 lanes: shifting by bytes is shifting by planes.
                     let wide = d.is_wide();
                     let by = imm / 8 * 32;
@@ -227,12 +227,24 @@ impl<P: Policy> Cx<'_, '_, P> {
                         lo = l.checked_shl(by).unwrap_or(0);
                         if wide {
                             hi = h.checked_shl(by).unwrap_or(0)
-                                | if by == 0 { 0 } else if by < 128 { l >> (128 - by) } else { l.checked_shl(by - 128).unwrap_or(0) };
+                                | if by == 0 {
+                                    0
+                                } else if by < 128 {
+                                    l >> (128 - by)
+                                } else {
+                                    l.checked_shl(by - 128).unwrap_or(0)
+                                };
                         }
                     } else {
                         lo = l.checked_shr(by).unwrap_or(0);
                         if wide {
-                            lo |= if by == 0 { 0 } else if by < 128 { h << (128 - by) } else { h.checked_shr(by - 128).unwrap_or(0) };
+                            lo |= if by == 0 {
+                                0
+                            } else if by < 128 {
+                                h << (128 - by)
+                            } else {
+                                h.checked_shr(by - 128).unwrap_or(0)
+                            };
                             hi = h.checked_shr(by).unwrap_or(0);
                         }
                     }
@@ -296,7 +308,7 @@ impl<P: Policy> Cx<'_, '_, P> {
             .into_iter()
             .filter(|s| self.undefined_lanes(*s) & mask != 0)
             .map(|s| self.origin_of(s).used_at(at))
-            .last()
+            .next_back()
             .unwrap_or(Origin(0));
         self.set_undef(d, lo, hi, mask, origin);
     }
@@ -379,11 +391,15 @@ impl<P: Policy> Cx<'_, '_, P> {
 /// The finding for an undefined value: at the instruction that read what nothing wrote, if there is one.
 pub fn describe(origin: Origin, here: u32, how: &str) -> (Kind, u32, String, Vec<(String, u32)>) {
     let (kind, what) = match origin.source() {
-        Source::Register => (Kind::Uninitialised, "a variable is used before it is given a value, and the value"),
+        Source::Register => {
+            (Kind::Uninitialised, "a variable is used before it is given a value, and the value")
+        }
         Source::Shared => (Kind::Uninitialised, "shared memory is read that nothing wrote, and the value"),
         Source::Global => (Kind::Uninitialised, "global memory is read that nothing wrote, and the value"),
         Source::Local => (Kind::Uninitialised, "a local array is read where nothing wrote it, and the value"),
-        Source::Shuffle => (Kind::WarpMask, "a shuffle reads from a lane that does not take part, and the value"),
+        Source::Shuffle => {
+            (Kind::WarpMask, "a shuffle reads from a lane that does not take part, and the value")
+        }
         Source::Reported => (Kind::Uninitialised, "the value of an access that failed"),
     };
     let at = origin.at().unwrap_or(here);

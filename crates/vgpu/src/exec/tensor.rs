@@ -28,7 +28,9 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
         match &inst.op {
             Op::LoadMatrix { trans, space, offset } => self.load_matrix(inst, *trans, *space, *offset, mask),
-            Op::StoreMatrix { trans, space, offset } => self.store_matrix(inst, *trans, *space, *offset, mask),
+            Op::StoreMatrix { trans, space, offset } => {
+                self.store_matrix(inst, *trans, *space, *offset, mask)
+            }
             Op::MoveMatrix => {
                 let out = tile::matrix::transpose(self.r32(inst.r(1)));
                 self.flow_across(inst, mask);
@@ -93,7 +95,9 @@ impl<P: Policy> Cx<'_, '_, P> {
                 good = group;
                 for row in super::lanes(group) {
                     // SAFETY: the span holds sixteen bytes at each address of the group.
-                    unsafe { std::ptr::copy_nonoverlapping(span.host(ad.at[row]), block[row].as_mut_ptr(), 16) };
+                    unsafe {
+                        std::ptr::copy_nonoverlapping(span.host(ad.at[row]), block[row].as_mut_ptr(), 16);
+                    };
                     if P::CHECK {
                         for b in 0..16 {
                             // SAFETY: as above.
@@ -190,7 +194,8 @@ impl<P: Policy> Cx<'_, '_, P> {
         let row = stride.wrapping_mul(m.fragment.elem.bits() as u64 / 8);
         let mut at = [0u64; 32];
         for l in 0..32 {
-            let offset = u64::from(m.steps[piece][l]).wrapping_mul(row).wrapping_add(u64::from(m.along[piece][l]));
+            let offset =
+                u64::from(m.steps[piece][l]).wrapping_mul(row).wrapping_add(u64::from(m.along[piece][l]));
             at[l] = base.wrapping_add(offset);
         }
         survey(at, u32::MAX)
@@ -198,14 +203,24 @@ impl<P: Policy> Cx<'_, '_, P> {
 
     /// The memory of a whole tile, if it lies in one piece of memory and is aligned: a span that starts at the tile's
     /// base, and bytes per step.
-    fn whole_tile(&mut self, m: &WmmaMemory, base: u64, stride: u64, space: Space, write: bool) -> Option<(Span, u32)> {
+    fn whole_tile(
+        &mut self,
+        m: &WmmaMemory,
+        base: u64,
+        stride: u64,
+        space: Space,
+        write: bool,
+    ) -> Option<(Span, u32)> {
         let element = m.fragment.elem.bits() as u64 / 8;
         let row = u32::try_from(stride.checked_mul(element)?).ok().filter(|r| *r < 1 << 24)?;
-        let (steps, run) =
-            if m.column_major { (m.fragment.cols, m.fragment.rows) } else { (m.fragment.rows, m.fragment.cols) };
+        let (steps, run) = if m.column_major {
+            (m.fragment.cols, m.fragment.rows)
+        } else {
+            (m.fragment.rows, m.fragment.cols)
+        };
         let bytes = (steps as u64 - 1) * u64::from(row) + run as u64 * element;
         let piece = u64::from(m.piece_bytes);
-        if piece > 4 || base % piece != 0 || u64::from(row) % piece != 0 {
+        if piece > 4 || !base.is_multiple_of(piece) || !u64::from(row).is_multiple_of(piece) {
             return None;
         }
         match space {
@@ -257,7 +272,16 @@ impl<P: Policy> Cx<'_, '_, P> {
             let access = Access { vector: 1, ..Self::wmma_access(m, space) };
             for piece in 0..distinct * per {
                 let ad = Self::piece_addresses(m, piece, base, stride);
-                self.before_access(space, &span, &ad, u32::from(m.piece_bytes), u32::MAX, Use::Load, &access, &[]);
+                self.before_access(
+                    space,
+                    &span,
+                    &ad,
+                    u32::from(m.piece_bytes),
+                    u32::MAX,
+                    Use::Load,
+                    &access,
+                    &[],
+                );
             }
         }
         for (r, d) in inst.results().iter().enumerate() {
@@ -271,7 +295,15 @@ impl<P: Policy> Cx<'_, '_, P> {
     ///
     /// # Safety
     /// The tile must lie in memory from `base` on.
-    unsafe fn gather_pieces(&self, base: *const u8, m: &WmmaMemory, r: usize, per: usize, row: u32, out: &mut [u32; 32]) {
+    unsafe fn gather_pieces(
+        &self,
+        base: *const u8,
+        m: &WmmaMemory,
+        r: usize,
+        per: usize,
+        row: u32,
+        out: &mut [u32; 32],
+    ) {
         // SAFETY: the caller's promise.
         unsafe {
             if m.piece_bytes == 4 {
@@ -283,7 +315,11 @@ impl<P: Policy> Cx<'_, '_, P> {
                 let (steps, along) = (&m.steps[r * per + k], &m.along[r * per + k]);
                 for l in 0..32 {
                     let at = base.wrapping_add(steps[l] as usize * row as usize + along[l] as usize);
-                    let v = if m.piece_bytes == 2 { u32::from(at.cast::<u16>().read_unaligned()) } else { u32::from(*at) };
+                    let v = if m.piece_bytes == 2 {
+                        u32::from(at.cast::<u16>().read_unaligned())
+                    } else {
+                        u32::from(*at)
+                    };
                     out[l] |= v << (k as u32 * u32::from(m.piece_bytes) * 8);
                 }
             }
@@ -291,7 +327,14 @@ impl<P: Policy> Cx<'_, '_, P> {
     }
 
     /// The common fragment store, as `wmma_load_quick`.
-    fn wmma_store_quick(&mut self, regs: &[Slot], m: &WmmaMemory, base: u64, stride: u64, space: Space) -> bool {
+    fn wmma_store_quick(
+        &mut self,
+        regs: &[Slot],
+        m: &WmmaMemory,
+        base: u64,
+        stride: u64,
+        space: Space,
+    ) -> bool {
         if P::CHECK && self.w.tracking && regs.iter().any(|r| self.undefined_lanes(*r) != 0) {
             return false;
         }
@@ -355,13 +398,21 @@ impl<P: Policy> Cx<'_, '_, P> {
                 let mut left = u32::MAX;
                 let mut failed = u32::MAX;
                 while left != 0 {
-                    let Some((group, span)) = self.span(space, &ad, size, &mut left, Use::Load) else { break };
+                    let Some((group, span)) = self.span(space, &ad, size, &mut left, Use::Load) else {
+                        break;
+                    };
                     left &= !group;
                     failed &= !group;
                     for l in super::lanes(group) {
                         let mut raw = [0u8; 8];
                         // SAFETY: the span holds the piece of every lane of the group.
-                        unsafe { std::ptr::copy_nonoverlapping(span.host(ad.at[l]), raw.as_mut_ptr(), size as usize) };
+                        unsafe {
+                            std::ptr::copy_nonoverlapping(
+                                span.host(ad.at[l]),
+                                raw.as_mut_ptr(),
+                                size as usize,
+                            );
+                        };
                         out[l] |= u64::from_le_bytes(raw) << (k as u32 * size * 8);
                         if P::CHECK {
                             for b in 0..u64::from(size) {
@@ -420,7 +471,9 @@ impl<P: Policy> Cx<'_, '_, P> {
                 let mut left = mask;
                 let mut failed = mask;
                 while left != 0 {
-                    let Some((group, span)) = self.span(space, &ad, size, &mut left, Use::Store) else { break };
+                    let Some((group, span)) = self.span(space, &ad, size, &mut left, Use::Store) else {
+                        break;
+                    };
                     left &= !group;
                     failed &= !group;
                     if P::CHECK {
@@ -429,7 +482,9 @@ impl<P: Policy> Cx<'_, '_, P> {
                     for l in super::lanes(group) {
                         let raw = (values[l] >> (k as u32 * size * 8)).to_le_bytes();
                         // SAFETY: the span holds the piece of every lane of the group.
-                        unsafe { std::ptr::copy_nonoverlapping(raw.as_ptr(), span.host(ad.at[l]), size as usize) };
+                        unsafe {
+                            std::ptr::copy_nonoverlapping(raw.as_ptr(), span.host(ad.at[l]), size as usize);
+                        };
                         if P::CHECK {
                             let tainted = bad >> l & 1 == 1;
                             let state = if tainted { shadow::TAINTED } else { shadow::WRITTEN };
@@ -477,18 +532,23 @@ impl<P: Policy> Cx<'_, '_, P> {
         let mut ra: [&Lanes; 8] = [&NOTHING; 8];
         let mut rb: [&Lanes; 8] = [&NOTHING; 8];
         let mut rc: [&Lanes; 8] = [&NOTHING; 8];
-        for (list, slots) in [(&mut ra, a), (&mut rb, b), (&mut rc, c)] {
-            for (to, s) in list.iter_mut().zip(slots) {
-                *to = self.r32(*s);
-            }
+        // The decoder has checked the numbers of registers against the fragments, which have eight at most.
+        for (i, s) in a.iter().enumerate() {
+            ra[i] = self.r32(*s);
+        }
+        for (i, s) in b.iter().enumerate() {
+            rb[i] = self.r32(*s);
+        }
+        for (i, s) in c.iter().enumerate() {
+            rc[i] = self.r32(*s);
         }
         let mut d = [[0u32; 32]; 8];
         tile::mma(&m.op, &ra[..a.len()], &rb[..b.len()], &rc[..c.len()], &mut d[..results]);
         if P::CHECK && self.w.tracking {
             self.flow_mma(inst, m, mask);
         }
-        for (slot, value) in inst.results().iter().zip(&d) {
-            self.set32(*slot, value, mask);
+        for (i, slot) in inst.results().iter().enumerate() {
+            self.set32(*slot, &d[i], mask);
         }
     }
 

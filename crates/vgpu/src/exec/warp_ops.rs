@@ -41,7 +41,9 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
         if missing != 0 {
             self.finding(Kind::WarpMask, mask, || {
-                format!("the mask names lanes {missing:#010x}, which do not execute the operation with the others")
+                format!(
+                    "the mask names lanes {missing:#010x}, which do not execute the operation with the others"
+                )
             });
         }
     }
@@ -118,7 +120,8 @@ impl<P: Policy> Cx<'_, '_, P> {
                 let mut agree = 0;
                 for l in super::lanes(mask) {
                     let group = masks[l] & mask;
-                    let same = super::lanes(group).filter(|j| values[*j] == values[l]).fold(0u32, |m, j| m | 1 << j);
+                    let same =
+                        super::lanes(group).filter(|j| values[*j] == values[l]).fold(0u32, |m, j| m | 1 << j);
                     out[l] = if !all || same == group { same } else { 0 };
                     agree |= u32::from(same == group) << l;
                 }
@@ -132,7 +135,10 @@ impl<P: Policy> Cx<'_, '_, P> {
                 let values = *self.r32(sources[0]);
                 let mut out = [0; 32];
                 for l in super::lanes(mask) {
-                    out[l] = super::lanes(masks[l] & mask).map(|j| values[j]).reduce(|a, b| redux(op, a, b)).unwrap_or(0);
+                    out[l] = super::lanes(masks[l] & mask)
+                        .map(|j| values[j])
+                        .reduce(|a, b| redux(op, a, b))
+                        .unwrap_or(0);
                 }
                 self.flow_across(inst, mask);
                 self.set32(inst.r(0), &out, mask);

@@ -85,7 +85,12 @@ impl<'a> Decoder<'a, '_> {
 
     /// `cp.async.bulk.shared.global.mbarrier::complete_tx::bytes [dst], [src], size, [object]`
     fn cp_bulk(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
-        if m.has("tensor") || m.has("prefetch") || m.has("commit_group") || m.has("wait_group") || m.has("bulk_group") {
+        if m.has("tensor")
+            || m.has("prefetch")
+            || m.has("commit_group")
+            || m.has("wait_group")
+            || m.has("bulk_group")
+        {
             return reject("this form of bulk copy is not supported");
         }
         // A block is a cluster of its own here, so the cluster's window is the block's.
@@ -140,7 +145,11 @@ impl<'a> Decoder<'a, '_> {
             let [d, token] = operands else { return reject("takes 2 operands") };
             let d = self.dst(d, Ty::U32)?;
             let token = self.src(token, Ty::B64)?;
-            self.emit(Op::Mbarrier { op: MbarrierOp::PendingCount, space, offset: 0, relaxed }, &[d], &[token]);
+            self.emit(
+                Op::Mbarrier { op: MbarrierOp::PendingCount, space, offset: 0, relaxed },
+                &[d],
+                &[token],
+            );
             return Ok(());
         }
         let mut results = Vec::new();
@@ -169,7 +178,10 @@ impl<'a> Decoder<'a, '_> {
             _ => MbarrierOp::TestWait { parity, try_wait: kind == 7 },
         };
         let wanted = match op {
-            MbarrierOp::Init | MbarrierOp::ExpectTx | MbarrierOp::CompleteTx | MbarrierOp::TestWait { .. } => 1..=1,
+            MbarrierOp::Init
+            | MbarrierOp::ExpectTx
+            | MbarrierOp::CompleteTx
+            | MbarrierOp::TestWait { .. } => 1..=1,
             MbarrierOp::Arrive { no_complete: true, .. } | MbarrierOp::Arrive { expect: true, .. } => 1..=1,
             MbarrierOp::Arrive { .. } => 0..=1,
             _ => 0..=0,

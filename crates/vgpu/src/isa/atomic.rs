@@ -23,12 +23,20 @@ fn allowed(op: AtomOp, ty: Ty) -> bool {
     match op {
         AtomOp::Add => matches!(
             ty,
-            Ty::U32 | Ty::S32 | Ty::U64 | Ty::S64 | Ty::F32 | Ty::F64 | Ty::F16 | Ty::F16x2 | Ty::Bf16 | Ty::Bf16x2
+            Ty::U32
+                | Ty::S32
+                | Ty::U64
+                | Ty::S64
+                | Ty::F32
+                | Ty::F64
+                | Ty::F16
+                | Ty::F16x2
+                | Ty::Bf16
+                | Ty::Bf16x2
         ),
-        AtomOp::Min | AtomOp::Max => matches!(
-            ty,
-            Ty::U32 | Ty::S32 | Ty::U64 | Ty::S64 | Ty::F16 | Ty::F16x2 | Ty::Bf16 | Ty::Bf16x2
-        ),
+        AtomOp::Min | AtomOp::Max => {
+            matches!(ty, Ty::U32 | Ty::S32 | Ty::U64 | Ty::S64 | Ty::F16 | Ty::F16x2 | Ty::Bf16 | Ty::Bf16x2)
+        }
         AtomOp::Inc | AtomOp::Dec => ty == Ty::U32,
         AtomOp::And | AtomOp::Or | AtomOp::Xor => matches!(ty, Ty::B32 | Ty::B64),
         AtomOp::Exch => matches!(ty, Ty::B32 | Ty::B64 | Ty::U32 | Ty::U64 | Ty::S32 | Ty::S64 | Ty::F32),
@@ -68,14 +76,23 @@ impl<'a> Decoder<'a, '_> {
             return reject("operation does not exist for this type");
         }
         let atom = i.opcode == "atom";
-        let operands = if atom { &i.operands[..] } else { &i.operands[..] };
+        let operands = &i.operands[..];
         let at = usize::from(atom);
         let wanted = at + 2 + usize::from(op == AtomOp::Cas);
         if operands.len() != wanted && operands.len() != wanted + 1 {
             return reject(format!("takes {wanted} operands, has {}", operands.len()));
         }
         let (address, offset, _) = self.address(&operands[at])?;
-        let access = Access { space, ty: MemType::of(ty), vector, order, scope, non_coherent: false, offset, quick: false };
+        let access = Access {
+            space,
+            ty: MemType::of(ty),
+            vector,
+            order,
+            scope,
+            non_coherent: false,
+            offset,
+            quick: false,
+        };
         let mut results = Vec::new();
         let mut sources = vec![address];
         if vector > 1 {

@@ -101,9 +101,13 @@ impl<'a> Decoder<'a, '_> {
                 let (ty, by) = (m.ty()?, m.ty()?);
                 m.finish()?;
                 let spec = match (ty.bits(), by) {
-                    (16 | 32, Ty::S32) => lane!(|a: u32, b: u32, c: i32| -> u32 { if c >= 0 { a } else { b } }),
+                    (16 | 32, Ty::S32) => {
+                        lane!(|a: u32, b: u32, c: i32| -> u32 { if c >= 0 { a } else { b } })
+                    }
                     (64, Ty::S32) => lane!(|a: u64, b: u64, c: i32| -> u64 { if c >= 0 { a } else { b } }),
-                    (16 | 32, Ty::F32) => lane!(|a: u32, b: u32, c: f32| -> u32 { if c >= 0.0 { a } else { b } }),
+                    (16 | 32, Ty::F32) => {
+                        lane!(|a: u32, b: u32, c: f32| -> u32 { if c >= 0.0 { a } else { b } })
+                    }
                     (64, Ty::F32) => lane!(|a: u64, b: u64, c: f32| -> u64 { if c >= 0.0 { a } else { b } }),
                     _ => return reject("slct selects by .s32 or .f32"),
                 };

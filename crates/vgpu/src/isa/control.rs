@@ -13,7 +13,9 @@ impl<'a> Decoder<'a, '_> {
                 m.take("uni");
                 m.finish()?;
                 arity(i, 1)?;
-                let Operand::Name { name, .. } = i.operands[0] else { return reject("branch target is not a label") };
+                let Operand::Name { name, .. } = i.operands[0] else {
+                    return reject("branch target is not a label");
+                };
                 let at = self.emit(Op::Branch { target: 0 }, &[], &[]);
                 self.pending.push((at, vec![name], i.pos));
             }
@@ -23,7 +25,9 @@ impl<'a> Decoder<'a, '_> {
                 m.finish()?;
                 arity(i, 2)?;
                 let index = self.src(&i.operands[0], Ty::U32)?;
-                let Operand::Name { name, .. } = i.operands[1] else { return reject("branch table is not a name") };
+                let Operand::Name { name, .. } = i.operands[1] else {
+                    return reject("branch table is not a name");
+                };
                 let Some(targets) = self.branch_targets.get(name).cloned() else {
                     return reject(format!("unknown branch table `{name}`"));
                 };

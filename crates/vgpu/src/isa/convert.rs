@@ -68,7 +68,8 @@ impl<'a> Decoder<'a, '_> {
         cvt.satfinite = satfinite;
         cvt.relu = relu;
         // Registers may be wider than the types (`cvt.u8.u32 %rs`); the classes come from the registers.
-        let (d, _) = self.any_register(&i.operands.first().cloned().unwrap_or(crate::ptx::ast::Operand::Sink))?;
+        let (d, _) =
+            self.any_register(&i.operands.first().cloned().unwrap_or(crate::ptx::ast::Operand::Sink))?;
         if d.class() == Class::Pred || (to.class() == Class::R64 && !d.is_wide()) {
             return reject("result register is too narrow");
         }
@@ -84,17 +85,27 @@ impl<'a> Decoder<'a, '_> {
                 // Plain integer moves between widths are by far the most common; they vectorise as lane functions.
                 let plain = !sat && !cvt.integral;
                 let spec = match (to, from) {
-                    (Ty::U64 | Ty::S64 | Ty::B64, Ty::U32) if plain && !a.is_wide() => Some(lane!(|a: u32| -> u64 { a as u64 })),
-                    (Ty::U64 | Ty::S64 | Ty::B64, Ty::S32) if plain && !a.is_wide() => Some(lane!(|a: i32| -> i64 { a as i64 })),
+                    (Ty::U64 | Ty::S64 | Ty::B64, Ty::U32) if plain && !a.is_wide() => {
+                        Some(lane!(|a: u32| -> u64 { a as u64 }))
+                    }
+                    (Ty::U64 | Ty::S64 | Ty::B64, Ty::S32) if plain && !a.is_wide() => {
+                        Some(lane!(|a: i32| -> i64 { a as i64 }))
+                    }
                     (Ty::U32 | Ty::S32 | Ty::B32, Ty::U64 | Ty::S64) if plain && !d.is_wide() => {
                         Some(lane!(|a: u64| -> u32 { a as u32 }))
                     }
-                    (Ty::U32 | Ty::S32, Ty::U16) if plain && !d.is_wide() && !a.is_wide() => Some(lane!(|a: u16| -> u32 { a as u32 })),
+                    (Ty::U32 | Ty::S32, Ty::U16) if plain && !d.is_wide() && !a.is_wide() => {
+                        Some(lane!(|a: u16| -> u32 { a as u32 }))
+                    }
                     (Ty::U16 | Ty::S16, Ty::U32 | Ty::S32) if plain && !d.is_wide() && !a.is_wide() => {
                         Some(lane!(|a: u32| -> u32 { a & 0xffff }))
                     }
-                    (Ty::F32, Ty::S32) if cvt.round == Round::Nearest && !sat => Some(lane!(|a: i32| -> f32 { a as f32 })),
-                    (Ty::F32, Ty::U32) if cvt.round == Round::Nearest && !sat => Some(lane!(|a: u32| -> f32 { a as f32 })),
+                    (Ty::F32, Ty::S32) if cvt.round == Round::Nearest && !sat => {
+                        Some(lane!(|a: i32| -> f32 { a as f32 }))
+                    }
+                    (Ty::F32, Ty::U32) if cvt.round == Round::Nearest && !sat => {
+                        Some(lane!(|a: u32| -> f32 { a as f32 }))
+                    }
                     _ => None,
                 };
                 if let Some(spec) = spec {
@@ -104,7 +115,9 @@ impl<'a> Decoder<'a, '_> {
                 self.emit(Op::Convert { cvt, pair: false }, &[d], &[a]);
             }
             3 => {
-                if !matches!(to, Ty::F16x2 | Ty::Bf16x2 | Ty::E4m3x2 | Ty::E5m2x2 | Ty::Ue8m0x2) || from != Ty::F32 {
+                if !matches!(to, Ty::F16x2 | Ty::Bf16x2 | Ty::E4m3x2 | Ty::E5m2x2 | Ty::Ue8m0x2)
+                    || from != Ty::F32
+                {
                     return reject("cvt with two sources packs two f32");
                 }
                 let (a, b) = (self.src(&i.operands[1], from)?, self.src(&i.operands[2], from)?);
@@ -130,9 +143,9 @@ impl<'a> Decoder<'a, '_> {
             return reject("cvt.pack converts from .s32");
         }
         let spec = match (to, third.is_some()) {
-            (Ty::U16, false) => lane!(|a: i32, b: i32| -> u32 {
-                (a.clamp(0, 65535) as u32) << 16 | b.clamp(0, 65535) as u32
-            }),
+            (Ty::U16, false) => {
+                lane!(|a: i32, b: i32| -> u32 { (a.clamp(0, 65535) as u32) << 16 | b.clamp(0, 65535) as u32 })
+            }
             (Ty::S16, false) => lane!(|a: i32, b: i32| -> u32 {
                 (a.clamp(-32768, 32767) as u32) << 16 | b.clamp(-32768, 32767) as u32 & 0xffff
             }),

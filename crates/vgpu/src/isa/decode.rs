@@ -151,7 +151,9 @@ pub enum Constant {
     /// Address of a module variable, by its index, plus an offset.
     Variable(u32, i64),
     /// Start of dynamic shared memory plus an offset; `generic` adds the shared window.
-    DynamicShared { offset: i64 },
+    DynamicShared {
+        offset: i64,
+    },
 }
 
 /// The constants of one kernel, shared by its functions.
@@ -177,18 +179,32 @@ impl ConstantPool {
 /// What a name stands for.
 #[derive(Clone, Debug)]
 pub enum Entity {
-    Reg { slot: Slot, bits: u32 },
+    Reg {
+        slot: Slot,
+        bits: u32,
+    },
     /// Module-level or function-level variable in global or constant memory.
-    Memory { variable: u32 },
+    Memory {
+        variable: u32,
+    },
     /// Shared variable at an offset of the block's shared memory.
-    Shared { offset: u32 },
+    Shared {
+        offset: u32,
+    },
     DynamicShared,
     /// At an offset of the function's local frame.
-    Local { offset: u32 },
+    Local {
+        offset: u32,
+    },
     /// Kernel parameter at an offset of the parameter block.
-    KernelParam { offset: u32 },
+    KernelParam {
+        offset: u32,
+    },
     /// `.param` variable of a call or of a device function: 32-bit registers, one per word.
-    ParamWords { words: Vec<Slot>, bytes: u32 },
+    ParamWords {
+        words: Vec<Slot>,
+        bytes: u32,
+    },
 }
 
 /// Registers declared as a range: `%r<32>`.
@@ -202,12 +218,44 @@ pub struct RegRange {
 
 /// Special registers the core fills in per warp; the index is the slot.
 pub const SPECIALS: &[&str] = &[
-    "%tid.x", "%tid.y", "%tid.z", "%ntid.x", "%ntid.y", "%ntid.z", "%ctaid.x", "%ctaid.y", "%ctaid.z",
-    "%nctaid.x", "%nctaid.y", "%nctaid.z", "%laneid", "%warpid", "%nwarpid", "%smid", "%nsmid",
-    "%lanemask_eq", "%lanemask_le", "%lanemask_lt", "%lanemask_ge", "%lanemask_gt",
-    "%dynamic_smem_size", "%total_smem_size", "%clusterid.x", "%clusterid.y", "%clusterid.z",
-    "%nclusterid.x", "%nclusterid.y", "%nclusterid.z", "%cluster_ctaid.x", "%cluster_ctaid.y", "%cluster_ctaid.z",
-    "%cluster_nctaid.x", "%cluster_nctaid.y", "%cluster_nctaid.z", "%cluster_ctarank", "%cluster_nctarank",
+    "%tid.x",
+    "%tid.y",
+    "%tid.z",
+    "%ntid.x",
+    "%ntid.y",
+    "%ntid.z",
+    "%ctaid.x",
+    "%ctaid.y",
+    "%ctaid.z",
+    "%nctaid.x",
+    "%nctaid.y",
+    "%nctaid.z",
+    "%laneid",
+    "%warpid",
+    "%nwarpid",
+    "%smid",
+    "%nsmid",
+    "%lanemask_eq",
+    "%lanemask_le",
+    "%lanemask_lt",
+    "%lanemask_ge",
+    "%lanemask_gt",
+    "%dynamic_smem_size",
+    "%total_smem_size",
+    "%clusterid.x",
+    "%clusterid.y",
+    "%clusterid.z",
+    "%nclusterid.x",
+    "%nclusterid.y",
+    "%nclusterid.z",
+    "%cluster_ctaid.x",
+    "%cluster_ctaid.y",
+    "%cluster_ctaid.z",
+    "%cluster_nctaid.x",
+    "%cluster_nctaid.y",
+    "%cluster_nctaid.z",
+    "%cluster_ctarank",
+    "%cluster_nctarank",
 ];
 
 #[derive(Debug, Default)]
@@ -348,14 +396,12 @@ impl<'a, 'k> Decoder<'a, 'k> {
     }
 
     pub fn carry(&mut self) -> Slot {
-        match self.carry {
-            Some(slot) => slot,
-            None => {
-                let slot = self.fresh(Class::Pred);
-                self.carry = Some(slot);
-                slot
-            }
+        if let Some(slot) = self.carry {
+            return slot;
         }
+        let slot = self.fresh(Class::Pred);
+        self.carry = Some(slot);
+        slot
     }
 
     pub fn lookup(&self, name: &str) -> Option<Entity> {
@@ -452,7 +498,9 @@ impl<'a, 'k> Decoder<'a, 'k> {
                         Entity::Reg { .. } => {
                             reject(format!("register `{name}` does not have the width of the instruction"))
                         }
-                        _ => reject(format!("`{name}` is a variable, not a value; only mov may take its address")),
+                        _ => reject(format!(
+                            "`{name}` is a variable, not a value; only mov may take its address"
+                        )),
                     };
                 }
                 self.special(name, class)
@@ -579,11 +627,15 @@ impl<'a, 'k> Decoder<'a, 'k> {
         match part {
             Operand::Name { name, .. } => match self.lookup(name) {
                 Some(Entity::Reg { slot, .. }) if slot.class() != Class::Pred => {
-                    let Ok(offset) = i32::try_from(*offset) else { return reject("address offset is too large") };
+                    let Ok(offset) = i32::try_from(*offset) else {
+                        return reject("address offset is too large");
+                    };
                     Ok((slot, offset, None))
                 }
                 Some(entity @ Entity::ParamWords { .. }) => {
-                    let Ok(offset) = i32::try_from(*offset) else { return reject("address offset is too large") };
+                    let Ok(offset) = i32::try_from(*offset) else {
+                        return reject("address offset is too large");
+                    };
                     Ok((Slot::NONE, offset, Some(entity)))
                 }
                 Some(entity) => {

@@ -53,32 +53,44 @@ fn quiet64(operand: u64, result: u64) -> u64 {
 
 const FTZ: u32 = 16;
 
+/// A quotient of flushed operands that came out as the least normal number: zero if it is less than that when
+/// rounded to 24 bits as if exponents went on below, as hardware judges. Scaled, they do go on.
+fn div_ftz(a: f32, b: f32, round: Round) -> f32 {
+    const UP: f32 = f32::from_bits((127 + 64) << 23);
+    let scaled = float::div(a * UP, b, round);
+    (if scaled.abs() < f32::MIN_POSITIVE * UP { 0.0 } else { f32::MIN_POSITIVE }).copysign(scaled)
+}
+
+fn rcp_ftz(a: f32, round: Round) -> f32 {
+    div_ftz(1.0, a, round)
+}
+
 /// The plain form (nearest, no flush, no saturation), the flushing form, and the one that looks at its constant.
+///
+/// The last function is for `.ftz` results that are the least normal number, whether by rounding or not: seldom.
 macro_rules! arith32 {
-    ($imm:expr, |$($a:ident),+| $f:path) => {
+    ($imm:expr, |$($a:ident),+| $f:path, $least:path) => {
         match $imm {
-            0 => arith32!(@ |$($a),+| $f, |_imm| 0, (_b: (), _c: ())),
-            FTZ => arith32!(@ |$($a),+| $f, |_imm| FTZ, (_b: (), _c: ())),
-            _ => arith32!(@ |$($a),+| $f, |imm| imm, (_b: (), _c: ())),
+            0 => arith32!(@ |$($a),+| $f, $least, |_imm| 0, (_b: (), _c: ())),
+            FTZ => arith32!(@ |$($a),+| $f, $least, |_imm| FTZ, (_b: (), _c: ())),
+            _ => arith32!(@ |$($a),+| $f, $least, |imm| imm, (_b: (), _c: ())),
         }
     };
     // The operands that are missing are of the type `()`.
-    (@ |$a:ident| $f:path, |$imm:ident| $bits:expr, ($b:ident: (), $c:ident: ())) => {
-        arith32!(@@ ($a: f32, $b: (), $c: ()) ($a) $f, $imm, $bits)
+    (@ |$a:ident| $f:path, $least:path, |$imm:ident| $bits:expr, ($b:ident: (), $c:ident: ())) => {
+        arith32!(@@ ($a: f32, $b: (), $c: ()) ($a) $f, $least, $imm, $bits)
     };
-    (@ |$a:ident, $b:ident| $f:path, |$imm:ident| $bits:expr, ($_b:ident: (), $c:ident: ())) => {
-        arith32!(@@ ($a: f32, $b: f32, $c: ()) ($a, $b) $f, $imm, $bits)
+    (@ |$a:ident, $b:ident| $f:path, $least:path, |$imm:ident| $bits:expr, ($_b:ident: (), $c:ident: ())) => {
+        arith32!(@@ ($a: f32, $b: f32, $c: ()) ($a, $b) $f, $least, $imm, $bits)
     };
-    (@ |$a:ident, $b:ident, $c:ident| $f:path, |$imm:ident| $bits:expr, ($_b:ident: (), $_c:ident: ())) => {
-        arith32!(@@ ($a: f32, $b: f32, $c: f32) ($a, $b, $c) $f, $imm, $bits)
+    (@ |$a:ident, $b:ident, $c:ident| $f:path, $least:path, |$imm:ident| $bits:expr, ($_b:ident: (), $_c:ident: ())) => {
+        arith32!(@@ ($a: f32, $b: f32, $c: f32) ($a, $b, $c) $f, $least, $imm, $bits)
     };
-    (@@ ($a:ident: $ta:ty, $b:ident: $tb:ty, $c:ident: $tc:ty) ($($x:ident),+) $f:path, $imm:ident, $bits:expr) => {
+    (@@ ($a:ident: $ta:ty, $b:ident: $tb:ty, $c:ident: $tc:ty) ($($x:ident),+) $f:path, $least:path, $imm:ident, $bits:expr) => {
         lane!(@ ($a: $ta, $b: $tb, $c: $tc) ($imm) -> f32 {
             let m = $bits;
             out32($f($(in32($x, m)),+, round_of(m)), m)
         }
-            // Hardware decides to flush before it rounds: what rounds up to the least normal number from below is
-            // zero. Rounded towards zero it shows.
             #[inline(always)]
             fn is_doubtful(d: f32, $imm: u32) -> bool {
                 let m: u32 = $bits;
@@ -87,7 +99,7 @@ macro_rules! arith32 {
             #[inline(always)]
             fn second_look($a: $ta, $b: $tb, $c: $tc, $imm: u32) -> f32 {
                 let m: u32 = $bits;
-                out32($f($(in32($x, m)),+, Round::Zero), m)
+                out32($least($(in32($x, m)),+, round_of(m)), m)
             }
         )
     };
@@ -126,8 +138,25 @@ impl<'a> Decoder<'a, '_> {
         }
         if !matches!(
             i.opcode,
-            "add" | "sub" | "mul" | "fma" | "mad" | "div" | "rcp" | "sqrt" | "rsqrt" | "min" | "max" | "abs"
-                | "neg" | "sin" | "cos" | "lg2" | "ex2" | "tanh" | "copysign"
+            "add"
+                | "sub"
+                | "mul"
+                | "fma"
+                | "mad"
+                | "div"
+                | "rcp"
+                | "sqrt"
+                | "rsqrt"
+                | "min"
+                | "max"
+                | "abs"
+                | "neg"
+                | "sin"
+                | "cos"
+                | "lg2"
+                | "ex2"
+                | "tanh"
+                | "copysign"
         ) {
             return Ok(false);
         }
@@ -147,15 +176,19 @@ impl<'a> Decoder<'a, '_> {
         let ty = m.ty()?;
         m.finish()?;
         let spec = match (i.opcode, wide) {
-            ("add", false) => arith32!(imm, |a, b| float::add),
+            ("add", false) => arith32!(imm, |a, b| float::add, float::add),
             ("add", true) => arith64!(imm, |a, b| float::add_f64),
-            ("sub", false) => arith32!(imm, |a, b| float::sub),
+            ("sub", false) => arith32!(imm, |a, b| float::sub, float::sub),
             ("sub", true) => arith64!(imm, |a, b| float::sub_f64),
-            ("mul", false) => arith32!(imm, |a, b| float::mul),
+            ("mul", false) => arith32!(imm, |a, b| float::mul, float::mul_ftz),
             ("mul", true) => arith64!(imm, |a, b| float::mul_f64),
             ("fma" | "mad", _) => {
                 self.flops = 2;
-                if wide { arith64!(imm, |a, b, c| float::fma_f64) } else { arith32!(imm, |a, b, c| float::fma) }
+                if wide {
+                    arith64!(imm, |a, b, c| float::fma_f64)
+                } else {
+                    arith32!(imm, |a, b, c| float::fma, float::fma_ftz)
+                }
             }
             ("abs", false) => {
                 lane!(|a: u32; imm| -> u32 { canonical32(in32(f32::from_bits(a & 0x7fff_ffff), imm).to_bits()) })
@@ -208,9 +241,9 @@ impl<'a> Decoder<'a, '_> {
                     }
                 } else {
                     match i.opcode {
-                        "div" => arith32!(imm, |a, b| float::div),
-                        "rcp" => arith32!(imm, |a| float::rcp),
-                        _ => arith32!(imm, |a| float::sqrt),
+                        "div" => arith32!(imm, |a, b| float::div, div_ftz),
+                        "rcp" => arith32!(imm, |a| float::rcp, rcp_ftz),
+                        _ => arith32!(imm, |a| float::sqrt, float::sqrt),
                     }
                 }
             }

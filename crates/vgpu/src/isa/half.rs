@@ -66,12 +66,15 @@ fn binary(ty: Ty, op: HalfOp, imm: u32) -> LaneSpec {
 fn fma(ty: Ty) -> LaneSpec {
     #[inline(always)]
     fn pair(h: HalfTy, m: HalfMods, a: u32, b: u32, c: u32) -> u32 {
-        half::fma(h, m, a & 0xffff, b & 0xffff, c & 0xffff)
-            | half::fma(h, m, a >> 16, b >> 16, c >> 16) << 16
+        half::fma(h, m, a & 0xffff, b & 0xffff, c & 0xffff) | half::fma(h, m, a >> 16, b >> 16, c >> 16) << 16
     }
     match ty {
-        Ty::F16 => lane!(|a: u32, b: u32, c: u32; imm| -> u32 { half::fma(HalfTy::F16, unpack(imm), a, b, c) }),
-        Ty::Bf16 => lane!(|a: u32, b: u32, c: u32; imm| -> u32 { half::fma(HalfTy::Bf16, unpack(imm), a, b, c) }),
+        Ty::F16 => {
+            lane!(|a: u32, b: u32, c: u32; imm| -> u32 { half::fma(HalfTy::F16, unpack(imm), a, b, c) })
+        }
+        Ty::Bf16 => {
+            lane!(|a: u32, b: u32, c: u32; imm| -> u32 { half::fma(HalfTy::Bf16, unpack(imm), a, b, c) })
+        }
         Ty::F16x2 => lane!(|a: u32, b: u32, c: u32; imm| -> u32 { pair(HalfTy::F16, unpack(imm), a, b, c) }),
         _ => lane!(|a: u32, b: u32, c: u32; imm| -> u32 { pair(HalfTy::Bf16, unpack(imm), a, b, c) }),
     }
@@ -82,10 +85,8 @@ impl<'a> Decoder<'a, '_> {
         if !["f16", "f16x2", "bf16", "bf16x2"].iter().any(|t| m.has(t)) {
             return Ok(false);
         }
-        if !matches!(
-            i.opcode,
-            "add" | "sub" | "mul" | "fma" | "min" | "max" | "abs" | "neg" | "ex2" | "tanh"
-        ) {
+        if !matches!(i.opcode, "add" | "sub" | "mul" | "fma" | "min" | "max" | "abs" | "neg" | "ex2" | "tanh")
+        {
             return Ok(false);
         }
         if m.has("f32") {

@@ -203,18 +203,22 @@ impl<'a> Decoder<'a, '_> {
         m.finish()?;
         if wide {
             let (spec, result) = match ty {
-                Ty::U16 => {
-                    (lane!(|a: u16, b: u16, c: u32| -> u32 { (a as u32 * b as u32).wrapping_add(c) }), Ty::U32)
-                }
-                Ty::S16 => {
-                    (lane!(|a: i16, b: i16, c: i32| -> i32 { (a as i32 * b as i32).wrapping_add(c) }), Ty::S32)
-                }
-                Ty::U32 => {
-                    (lane!(|a: u32, b: u32, c: u64| -> u64 { (a as u64 * b as u64).wrapping_add(c) }), Ty::U64)
-                }
-                Ty::S32 => {
-                    (lane!(|a: i32, b: i32, c: i64| -> i64 { (a as i64 * b as i64).wrapping_add(c) }), Ty::S64)
-                }
+                Ty::U16 => (
+                    lane!(|a: u16, b: u16, c: u32| -> u32 { (a as u32 * b as u32).wrapping_add(c) }),
+                    Ty::U32,
+                ),
+                Ty::S16 => (
+                    lane!(|a: i16, b: i16, c: i32| -> i32 { (a as i32 * b as i32).wrapping_add(c) }),
+                    Ty::S32,
+                ),
+                Ty::U32 => (
+                    lane!(|a: u32, b: u32, c: u64| -> u64 { (a as u64 * b as u64).wrapping_add(c) }),
+                    Ty::U64,
+                ),
+                Ty::S32 => (
+                    lane!(|a: i32, b: i32, c: i64| -> i64 { (a as i64 * b as i64).wrapping_add(c) }),
+                    Ty::S64,
+                ),
                 _ => return reject("mad.wide takes 16-bit or 32-bit integers"),
             };
             return self.typed(i, result, &[ty, ty, result], spec, Flow::Any, 0);

@@ -94,8 +94,7 @@ unsafe fn lane_body<O: LaneOp>(
     // SAFETY: the caller passes registers of the widths `O` names (see `Op::Lane`); `()` has no bytes to read.
     // Operands are copied out before the result is stored, so `d` may be one of them.
     unsafe {
-        let (a, b, c) =
-            (*a.cast::<Reg<O::A>>(), *b.cast::<Reg<O::B>>(), *c.cast::<Reg<O::C>>());
+        let (a, b, c) = (*a.cast::<Reg<O::A>>(), *b.cast::<Reg<O::B>>(), *c.cast::<Reg<O::C>>());
         let mut out = [<O::D as Lane>::Store::default(); 32];
         for l in 0..32 {
             out[l] = O::f(O::A::get(a[l]), O::B::get(b[l]), O::C::get(c[l]), imm).put();
@@ -264,7 +263,9 @@ macro_rules! test {
         impl $crate::isa::lane::TestOp for F {
             type T = $t;
             #[inline(always)]
-            fn f($a: $t, $b: $t) -> bool { $body }
+            fn f($a: $t, $b: $t) -> bool {
+                $body
+            }
         }
         $crate::isa::lane::test_spec::<F>()
     }};

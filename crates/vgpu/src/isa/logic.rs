@@ -93,7 +93,8 @@ impl<'a> Decoder<'a, '_> {
             }
             "prmt" => {
                 m.ty()?;
-                let mode = m.take_of(&[("f4e", 1), ("b4e", 2), ("rc8", 3), ("ecl", 4), ("ecr", 5), ("rc16", 6)]);
+                let mode =
+                    m.take_of(&[("f4e", 1), ("b4e", 2), ("rc8", 3), ("ecl", 4), ("ecr", 5), ("rc16", 6)]);
                 m.finish()?;
                 let spec = match mode {
                     None => lane!(|a: u32, b: u32, c: u32| -> u32 { int::prmt(a, b, c, Prmt::Index) }),
@@ -207,9 +208,10 @@ impl<'a> Decoder<'a, '_> {
             (pos, len) => {
                 let (c, e) = (self.src(pos, Ty::U32)?, self.src(len, Ty::U32)?);
                 let t = self.fresh(Class::R32);
-                let join = match ty.bits() {
-                    64 => lane!(|c: u32, e: u32| -> u32 { c.min(255) | e.min(255) << 8 }),
-                    _ => lane!(|c: u32, e: u32| -> u32 { c & 0xff | (e & 0xff) << 8 }),
+                let join = if ty.bits() == 64 {
+                    lane!(|c: u32, e: u32| -> u32 { c.min(255) | e.min(255) << 8 })
+                } else {
+                    lane!(|c: u32, e: u32| -> u32 { c & 0xff | (e & 0xff) << 8 })
                 };
                 self.lane(join, Flow::Any, 0, t, &[c, e])?;
                 t
@@ -306,15 +308,13 @@ impl<'a> Decoder<'a, '_> {
         };
         match self.lookup(name) {
             Some(Entity::Reg { .. }) | None => {
-                if let (None, Some(address), 64) = (self.lookup(name), self.function_addresses.get(name), ty.bits()) {
+                if let (None, Some(address), 64) =
+                    (self.lookup(name), self.function_addresses.get(name), ty.bits())
+                {
                     let address = address.wrapping_add_signed(offset);
                     return Ok(self.constant(Class::R64, address));
                 }
-                if offset == 0 {
-                    self.src(source, ty)
-                } else {
-                    reject(format!("unknown variable `{name}`"))
-                }
+                if offset == 0 { self.src(source, ty) } else { reject(format!("unknown variable `{name}`")) }
             }
             Some(entity) => self.address_of(&entity, offset, ty.class()),
         }

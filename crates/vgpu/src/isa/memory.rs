@@ -214,7 +214,14 @@ impl<'a> Decoder<'a, '_> {
         Ok(())
     }
 
-    fn store_param(&mut self, words: &[Slot], bytes: u32, offset: i64, values: &[Slot], ty: MemType) -> Decoded {
+    fn store_param(
+        &mut self,
+        words: &[Slot],
+        bytes: u32,
+        offset: i64,
+        values: &[Slot],
+        ty: MemType,
+    ) -> Decoded {
         self.pipe = Pipe::Move;
         for (n, v) in values.iter().enumerate() {
             let at = offset + n as i64 * i64::from(ty.bytes);

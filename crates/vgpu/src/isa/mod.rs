@@ -44,9 +44,14 @@ impl<'a> Decoder<'a, '_> {
 
     fn arithmetic(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded<bool> {
         self.pipe = Pipe::Integer;
-        Ok(self.half(i, m)? || self.float(i, m)? || self.logic(i, m)? || self.compare(i, m)? || self.convert(i, m)? || {
-            self.pipe = Pipe::Integer;
-            self.integer(i, m)?
-        })
+        Ok(self.half(i, m)?
+            || self.float(i, m)?
+            || self.logic(i, m)?
+            || self.compare(i, m)?
+            || self.convert(i, m)?
+            || {
+                self.pipe = Pipe::Integer;
+                self.integer(i, m)?
+            })
     }
 }

@@ -68,6 +68,7 @@ impl Slot {
         !self.is_none() && self.base() == Base::Frame as usize
     }
 
+    #[must_use]
     pub fn with_index(self, index: u32) -> Slot {
         Slot(self.0 & !Self::MAX_INDEX | index)
     }
@@ -152,6 +153,7 @@ impl Inst {
         self.inline[i]
     }
 
+    #[inline(always)]
     pub fn registers(&self) -> &[Slot] {
         if self.spilled.is_empty() { &self.inline[..self.count as usize] } else { &self.spilled }
     }
@@ -304,11 +306,18 @@ pub enum MbarrierOp {
     Inval,
     /// Result (if any) is the state token; source 1 (if any) the count. `expect` adds to the transaction count
     /// first; `drop` also lowers the count of later phases; `no_complete` may not finish the phase.
-    Arrive { drop: bool, no_complete: bool, expect: bool },
+    Arrive {
+        drop: bool,
+        no_complete: bool,
+        expect: bool,
+    },
     ExpectTx,
     CompleteTx,
     /// Source 1 is the token, or the parity when `parity`; `try_wait` may suspend.
-    TestWait { parity: bool, try_wait: bool },
+    TestWait {
+        parity: bool,
+        try_wait: bool,
+    },
     PendingCount,
 }
 
@@ -316,62 +325,142 @@ pub enum MbarrierOp {
 pub enum Op {
     // Arithmetic
     /// `r0 = f(r1, r2, r3)` per lane.
-    Lane { f: LaneFn, imm: u32, flow: Flow },
+    Lane {
+        f: LaneFn,
+        imm: u32,
+        flow: Flow,
+    },
     /// `r0 = f(..)`, results: predicate p and optionally its complement q; sources a, b and, with `combine`, a
     /// predicate. `set` variants write a register instead of p.
-    Test { f: TestFn, combine: Option<BoolOp>, negate: bool },
+    Test {
+        f: TestFn,
+        combine: Option<BoolOp>,
+        negate: bool,
+    },
     /// `set`: like `Test` but `r0` is a register that becomes `imm` or 0.
-    Set { f: TestFn, combine: Option<BoolOp>, negate: bool, truth: u32 },
+    Set {
+        f: TestFn,
+        combine: Option<BoolOp>,
+        negate: bool,
+        truth: u32,
+    },
     /// `r0 = p ? r1 : r2`, p is the last source.
-    Select { negate: bool },
+    Select {
+        negate: bool,
+    },
     /// Predicate logic: `r0 = r1 op r2`, each optionally negated.
-    PredLogic { op: BoolOp, negate: [bool; 2] },
-    PredMove { negate: bool },
-    PredSet { value: bool },
-    Convert { cvt: Cvt, pair: bool },
+    PredLogic {
+        op: BoolOp,
+        negate: [bool; 2],
+    },
+    PredMove {
+        negate: bool,
+    },
+    PredSet {
+        value: bool,
+    },
+    Convert {
+        cvt: Cvt,
+        pair: bool,
+    },
     /// One wide or packed value from parts (results 1) or the reverse (sources 1); `bits` per part.
-    Pack { bits: u8 },
-    Unpack { bits: u8 },
+    Pack {
+        bits: u8,
+    },
+    Unpack {
+        bits: u8,
+    },
     /// `add.cc`, `addc`, `subc`, `madc`: sources a, b (c for mad) and the carry predicate as the last result and,
     /// with `carry_in`, the last source.
-    Carry { kind: CarryKind, carry_in: bool, carry_out: bool, signed: bool },
+    Carry {
+        kind: CarryKind,
+        carry_in: bool,
+        carry_out: bool,
+        signed: bool,
+    },
 
     // Memory
     Load(Access),
     /// Kernel parameter at a constant offset: the same for every lane.
-    LoadParam { ty: MemType, vector: u8, offset: u32 },
+    LoadParam {
+        ty: MemType,
+        vector: u8,
+        offset: u32,
+    },
     Store(Access),
     /// Sources: address, b, (c); the result is absent for `red`.
-    Atom { op: AtomOp, access: Access },
+    Atom {
+        op: AtomOp,
+        access: Access,
+    },
     /// `r0 = address of the frame's local variable`.
-    LocalAddress { offset: u32, generic: bool },
+    LocalAddress {
+        offset: u32,
+        generic: bool,
+    },
     /// `isspacep`
-    IsSpace { space: Space },
+    IsSpace {
+        space: Space,
+    },
     Prefetch,
-    Fence { scope: Scope, order: Order },
+    Fence {
+        scope: Scope,
+        order: Order,
+    },
     /// Asynchronous copy, global to shared. Sources: dst, src, (source size), (ignore-src predicate as size 0).
-    CopyAsync { bytes: u8, has_size: bool, ignore: bool, negate: bool, dst_offset: i32, src_offset: i32 },
+    CopyAsync {
+        bytes: u8,
+        has_size: bool,
+        ignore: bool,
+        negate: bool,
+        dst_offset: i32,
+        src_offset: i32,
+    },
     /// Bulk copy, global to shared, that reports its bytes to a barrier object. Sources: dst, src, bytes, object.
-    CopyBulk { dst_offset: i32, src_offset: i32, barrier_offset: i32 },
+    CopyBulk {
+        dst_offset: i32,
+        src_offset: i32,
+        barrier_offset: i32,
+    },
     CopyCommit,
     /// Waits until at most `keep` of the thread's newest groups are pending.
-    CopyWait { keep: u32, all: bool },
-    CopyMbarrierArrive { no_inc: bool, space: Space, offset: i32 },
+    CopyWait {
+        keep: u32,
+        all: bool,
+    },
+    CopyMbarrierArrive {
+        no_inc: bool,
+        space: Space,
+        offset: i32,
+    },
     /// `relaxed`: orders nothing.
-    Mbarrier { op: MbarrierOp, space: Space, offset: i32, relaxed: bool },
+    Mbarrier {
+        op: MbarrierOp,
+        space: Space,
+        offset: i32,
+        relaxed: bool,
+    },
 
     // Control
-    Branch { target: u32 },
+    Branch {
+        target: u32,
+    },
     /// `brx.idx`: one index source; block numbers.
-    BranchIndexed { targets: Box<[u32]> },
+    BranchIndexed {
+        targets: Box<[u32]>,
+    },
     /// Results: the caller's return words; sources: the caller's argument words.
-    Call { function: u32 },
+    Call {
+        function: u32,
+    },
     /// Call through a pointer: the first source is the target, then the argument words.
     CallIndirect,
     /// Sources: the function's return words.
     Return,
     Exit,
-    Trap { what: &'static str },
+    Trap {
+        what: &'static str,
+    },
     /// Sources: format address, argument block address; result: count.
     Printf,
     AssertFail,
@@ -379,25 +468,50 @@ pub enum Op {
 
     // Synchronisation and warp operations
     /// Sources: barrier, (thread count), (predicate).
-    Barrier { mode: BarMode, aligned: bool, has_count: bool, negate: bool },
+    Barrier {
+        mode: BarMode,
+        aligned: bool,
+        has_count: bool,
+        negate: bool,
+    },
     WarpSync,
     /// Results: value, (predicate); sources: a, b, c, mask.
-    Shuffle { mode: ShflMode },
+    Shuffle {
+        mode: ShflMode,
+    },
     /// Result: predicate or mask; sources: predicate, mask.
-    Vote { mode: VoteMode, negate: bool },
+    Vote {
+        mode: VoteMode,
+        negate: bool,
+    },
     /// Results: mask, (predicate for `all`); sources: value, membermask.
-    Match { all: bool },
-    Redux { op: ReduxOp },
+    Match {
+        all: bool,
+    },
+    Redux {
+        op: ReduxOp,
+    },
     ActiveMask,
     /// Results: (leader), predicate; source: mask.
     Elect,
-    Clock { global: bool, high: bool },
+    Clock {
+        global: bool,
+        high: bool,
+    },
 
     // Tensor
     /// `ldmatrix`: one result per matrix, 8x8 of 16 bits; the source is a row address per lane.
-    LoadMatrix { trans: bool, space: Space, offset: i32 },
+    LoadMatrix {
+        trans: bool,
+        space: Space,
+        offset: i32,
+    },
     /// `stmatrix`: sources are the row address, then one register per matrix.
-    StoreMatrix { trans: bool, space: Space, offset: i32 },
+    StoreMatrix {
+        trans: bool,
+        space: Space,
+        offset: i32,
+    },
     MoveMatrix,
     /// Results: the fragment; sources: address and, if there is one, the stride.
     WmmaLoad(Box<WmmaMemory>),

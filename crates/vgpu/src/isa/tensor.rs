@@ -142,7 +142,9 @@ impl<'a> Decoder<'a, '_> {
         let space = take_space(m);
         let ty = m.ty()?;
         m.finish()?;
-        let (Some(part), Some(shape)) = (part, shape) else { return reject("matrix or shape is missing or unknown") };
+        let (Some(part), Some(shape)) = (part, shape) else {
+            return reject("matrix or shape is missing or unknown");
+        };
         let Some(fragment) = tile::layout::wmma(shape, part, elem(ty)?) else {
             return reject("no such fragment");
         };
@@ -233,7 +235,9 @@ impl<'a> Decoder<'a, '_> {
         op.satfinite = satfinite;
         op.bit_op = bit_op;
         op.wmma = wmma;
-        let Some([fa, fb, fc, fd]) = op.fragments() else { return reject("form of the product is not supported") };
+        let Some([fa, fb, fc, fd]) = op.fragments() else {
+            return reject("form of the product is not supported");
+        };
         arity(i, 4)?;
         let wide = a == Elem::F64;
         let class = if wide { Class::R64 } else { Class::R32 };

@@ -82,14 +82,7 @@ impl Ty {
             Ty::Pred | Ty::B1 => 1,
             Ty::S4 | Ty::U4 => 4,
             Ty::B8 | Ty::U8 | Ty::S8 | Ty::E4m3 | Ty::E5m2 => 8,
-            Ty::B16
-            | Ty::U16
-            | Ty::S16
-            | Ty::F16
-            | Ty::Bf16
-            | Ty::E4m3x2
-            | Ty::E5m2x2
-            | Ty::Ue8m0x2 => 16,
+            Ty::B16 | Ty::U16 | Ty::S16 | Ty::F16 | Ty::Bf16 | Ty::E4m3x2 | Ty::E5m2x2 | Ty::Ue8m0x2 => 16,
             Ty::B64 | Ty::U64 | Ty::S64 | Ty::F64 | Ty::F32x2 => 64,
             Ty::B128 => 128,
             _ => 32,
@@ -113,10 +106,7 @@ impl Ty {
     }
 
     pub fn is_float(self) -> bool {
-        matches!(
-            self,
-            Ty::F16 | Ty::F16x2 | Ty::Bf16 | Ty::Bf16x2 | Ty::Tf32 | Ty::F32 | Ty::F64 | Ty::F32x2
-        )
+        matches!(self, Ty::F16 | Ty::F16x2 | Ty::Bf16 | Ty::Bf16x2 | Ty::Tf32 | Ty::F32 | Ty::F64 | Ty::F32x2)
     }
 }
 
