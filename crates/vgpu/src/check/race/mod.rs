@@ -26,6 +26,16 @@
 //!    the two accesses is called the first may differ.
 //! 4. What is dropped (samples, see [`global`] and `also` in [`shared`]) can silence, never accuse.
 //!
+//! # Where it is lenient or blind, on purpose
+//! - Fences and flags reach through block barriers: "all write, all fence, barrier, one raises the flag" and "one
+//!   polls, barrier, all fence" are taken as sound, as they are on hardware.
+//! - A missing acquire after an atomic that read the flag is a note (NVIDIA's samples do without).
+//! - Strong accesses of different sizes at one place count as strong to each other; `.cluster` counts as `.gpu`.
+//! - An exited thread counts as having reached every later barrier.
+//! - A fence is acquire and release, whatever it says. Proxy fences are not modelled: an agent's access is ordered by
+//!   waits and mbarriers alone.
+//! - Times have 29 bits; a block that synchronises more often is no longer checked.
+//!
 //! # Order of calls
 //! The engine hears of an access before it takes effect: then a flag's publication is there before anybody can read
 //! the flag, and [`SameValue`] can still compare. After a strong global read or atomic has taken effect comes

@@ -17,6 +17,8 @@ const LINE: u32 = 7;
 const LOOK: u32 = u32::MAX;
 /// Reads logged before they are entered all the same.
 const MAX_LOG: usize = 1 << 14;
+/// Reads that may stay in the log when a write enters others: what every such write looks through.
+const MAX_REST: usize = 64;
 
 /// A line of 128 bytes: the latest times in it, to tell cheaply that nothing in it can race.
 #[derive(Clone, Copy, Debug, Default)]
@@ -54,6 +56,8 @@ struct LoggedRead {
     shape: Shape,
     /// Address of the first lane, or which entry of `scattered`.
     at: u32,
+    /// What it touches lies in this range.
+    span: (u32, u32),
 }
 
 /// Readers of a granule: lanes of one warp at one time, the rest in `more`.
@@ -126,7 +130,7 @@ impl SharedShadow {
     pub fn on_block_barrier(&mut self, floor: u32) {
         if self.agent_reads {
             // A barrier does not order an agent's reads: keep them, and with them all lists.
-            self.enter_log(floor);
+            self.enter_log(floor, (0, u32::MAX));
             return;
         }
         self.log.clear();
@@ -135,7 +139,7 @@ impl SharedShadow {
     }
 
     fn refine(&mut self, shift: u32, floor: u32) {
-        self.enter_log(floor);
+        self.enter_log(floor, (0, u32::MAX));
         let limit = u64::from(floor + 1) << TIME;
         let factor = 1usize << (self.shift - shift);
         let spread =
@@ -193,7 +197,7 @@ impl SharedShadow {
         mut each: impl FnMut(&mut Self, usize),
     ) {
         let span = self.lines_of(lay.min as u32, (lay.max - lay.min) as u32 + bytes);
-        if span.end() - span.start() < 8 {
+        if span.end() - span.start() < 16 {
             for line in span {
                 each(self, line);
             }
@@ -257,9 +261,10 @@ impl SharedShadow {
         } else {
             lay.min as u32
         };
-        self.log.push(LoggedRead { stamp, mask, bytes, shape: lay.shape, at: place });
-        if self.log.len() >= MAX_LOG {
-            self.enter_log(floor);
+        let span = (lay.min as u32, (lay.max as u32).saturating_add(bytes));
+        self.log.push(LoggedRead { stamp, mask, bytes, shape: lay.shape, at: place, span });
+        if self.log.len().max(self.scattered.len()) >= MAX_LOG {
+            self.enter_log(floor, (0, u32::MAX));
         }
     }
 
@@ -370,7 +375,7 @@ impl SharedShadow {
             }
         });
         if read {
-            self.enter_log(floor);
+            self.enter_log(floor, (lay.min as u32, (lay.max as u32).saturating_add(bytes)));
         }
         let limit = u64::from(floor + 1) << TIME;
         let (start, per_lane) = ((lay.min as u32 >> self.shift) as usize, (bytes >> self.shift) as usize);
@@ -594,8 +599,9 @@ impl SharedShadow {
         }
     }
 
+    /// Enters the logged reads that touch the range into the granules; a short rest stays in the log.
     #[inline(never)]
-    fn enter_log(&mut self, floor: u32) {
+    fn enter_log(&mut self, floor: u32, range: (u32, u32)) {
         if self.log.is_empty() {
             return;
         }
@@ -603,11 +609,15 @@ impl SharedShadow {
             self.readers.resize(self.writes.len(), Readers::default());
         }
         let limit = u64::from(floor + 1) << TIME;
-        let log = std::mem::take(&mut self.log);
+        let mut log = std::mem::take(&mut self.log);
         let scattered = std::mem::take(&mut self.scattered);
-        for read in &log {
+        let all = log.len() > MAX_REST;
+        log.retain(|read| {
             if read.stamp.0 < limit {
-                continue;
+                return false;
+            }
+            if !all && (read.span.1 <= range.0 || range.1 <= read.span.0) {
+                return true;
             }
             match read.shape {
                 Shape::Point => {
@@ -630,15 +640,17 @@ impl SharedShadow {
                     }
                 }
             }
-        }
+            false
+        });
         self.log = log;
-        self.log.clear();
         self.scattered = scattered;
-        self.scattered.clear();
+        if self.log.is_empty() {
+            self.scattered.clear();
+        }
     }
 
-    /// Adds readers to a granule. A lane's later read takes the place of its earlier one, unless it is strong and
-    /// the earlier one weak.
+    /// Adds readers to a granule, not always in the order they read. A lane's later read takes the place of its
+    /// earlier one, unless it is strong and the earlier one weak.
     fn enter(&mut self, g: usize, stamp: Stamp, mask: u32, limit: u64) {
         // Two reads are alike if all but the instruction agree.
         const INSTRUCTION: u64 = (1 << 30) - (1 << 10);
@@ -646,6 +658,7 @@ impl SharedShadow {
         let replaces = |old: Stamp| {
             old.warp() == stamp.warp()
                 && old.is_agent() == stamp.is_agent()
+                && old.time() <= stamp.time()
                 && (stamp.strength() == Strength::Weak || old.strength() != Strength::Weak)
         };
         let slot = &mut self.readers[g];
