@@ -18,8 +18,20 @@ struct Case {
 }
 
 const CASES: &[Case] = &[
-    Case { kernel: "sgemm", grid: [32, 32, 1], block: [16, 16, 1], buffers: &[1 << 20, 1 << 20, 1 << 20], scalars: &[512] },
-    Case { kernel: "reduce", grid: [64, 1, 1], block: [256, 1, 1], buffers: &[16 << 20, 256], scalars: &[4 << 20] },
+    Case {
+        kernel: "sgemm",
+        grid: [32, 32, 1],
+        block: [16, 16, 1],
+        buffers: &[1 << 20, 1 << 20, 1 << 20],
+        scalars: &[512],
+    },
+    Case {
+        kernel: "reduce",
+        grid: [64, 1, 1],
+        block: [256, 1, 1],
+        buffers: &[16 << 20, 256],
+        scalars: &[4 << 20],
+    },
     Case {
         kernel: "wmma_attention",
         grid: [32, 1, 1],
@@ -53,10 +65,13 @@ fn main() {
         }
     };
     let some_column = wanted.iter().any(|w| COLUMNS.iter().any(|c| c.0 == w));
-    let columns: Vec<_> = COLUMNS.iter().filter(|c| !some_column || wanted.iter().any(|w| w == c.0)).collect();
+    let columns: Vec<_> =
+        COLUMNS.iter().filter(|c| !some_column || wanted.iter().any(|w| w == c.0)).collect();
     let some_kernel = wanted.iter().any(|w| CASES.iter().any(|c| c.kernel == w));
     print!("{:16} {:>12}", "M warp-inst/s", "warp-inst");
-    columns.iter().for_each(|c| print!(" {:>18}", c.0));
+    for column in &columns {
+        print!(" {:>18}", column.0);
+    }
     println!();
     for case in CASES {
         if some_kernel && !wanted.iter().any(|w| w == case.kernel) {
@@ -95,7 +110,8 @@ fn measure(module: &Module, case: &Case, checks: Checks, threads: usize) -> (f64
         for (i, bytes) in case.buffers.iter().enumerate() {
             let b = device.alloc(*bytes, &format!("buffer {i}")).expect("the machine has the memory");
             // Halves and floats near one, whichever way they are read.
-            let pattern: Vec<u8> = [0x00u8, 0x3c, 0x01, 0x3c].iter().copied().cycle().take(*bytes as usize).collect();
+            let pattern: Vec<u8> =
+                [0x00u8, 0x3c, 0x01, 0x3c].iter().copied().cycle().take(*bytes as usize).collect();
             device.write(b, &pattern).expect("inside the buffer");
             args.extend(b.0.to_le_bytes());
             last = b;
@@ -104,8 +120,14 @@ fn measure(module: &Module, case: &Case, checks: Checks, threads: usize) -> (f64
             args.extend(s.to_le_bytes());
         }
         let options = Options { checks, threads, outputs: vec![last], ..Options::default() };
-        let launch =
-            Launch { module, kernel: case.kernel, grid: case.grid, block: case.block, shared: 0, args: &args };
+        let launch = Launch {
+            module,
+            kernel: case.kernel,
+            grid: case.grid,
+            block: case.block,
+            shared: 0,
+            args: &args,
+        };
         let start = clock(threads);
         let report = device.launch(&launch, &options).expect("the launch is well formed");
         let seconds = clock(threads) - start;

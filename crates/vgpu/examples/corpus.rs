@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use warpsmith_vgpu::num::codec;
 use warpsmith_vgpu::{Buffer, Checks, Device, Finding, Launch, LaunchReport, Options, Severity, load};
 
+#[allow(clippy::all, clippy::pedantic)] // Formulas written the way the literature has them.
 #[path = "../../../corpus/reference.rs"]
 #[allow(dead_code, clippy::pedantic)]
 mod reference;
@@ -135,7 +136,14 @@ fn describe(f: &Finding) -> String {
 
 fn print_report(report: &LaunchReport) {
     for f in &report.findings {
-        println!("  {:?} {} block {:?} warp {:?} lanes {:#x}", f.severity, describe(f), f.block, f.warp, f.lanes);
+        println!(
+            "  {:?} {} block {:?} warp {:?} lanes {:#x}",
+            f.severity,
+            describe(f),
+            f.block,
+            f.warp,
+            f.lanes
+        );
         for r in &f.related {
             println!("      {}: {:?}", r.label, r.place.frames.first().map(|x| x.line));
         }
@@ -295,11 +303,8 @@ fn encode(dtype: &str, v: f64) -> Vec<u8> {
 }
 
 fn parse_header(source: &str) -> Result<Case, String> {
-    let flags: String = source
-        .lines()
-        .filter_map(|l| l.strip_prefix("// warpsmith:"))
-        .collect::<Vec<_>>()
-        .join(" ");
+    let flags: String =
+        source.lines().filter_map(|l| l.strip_prefix("// warpsmith:")).collect::<Vec<_>>().join(" ");
     let mut case = Case { kernel: String::new(), grid: [1; 3], block: [1; 3], shared: 0, params: Vec::new() };
     let mut words = flags.split_whitespace();
     let dims = |s: &str| {
@@ -325,13 +330,19 @@ fn parse_header(source: &str) -> Result<Case, String> {
 
 fn parse_arg(text: &str) -> Result<Parameter, String> {
     let (name, rest) = text.split_once('=').ok_or("argument without `=`")?;
-    let mut p =
-        Parameter { name: name.to_string(), role: "in".into(), dtype: String::new(), dims: vec![], data: vec![] };
+    let mut p = Parameter {
+        name: name.to_string(),
+        role: "in".into(),
+        dtype: String::new(),
+        dims: vec![],
+        data: vec![],
+    };
     let mut rest = rest;
     if let Some(hex) = rest.strip_prefix("bytes=") {
         p.role = "scalar".into();
         p.dtype = "u8".into();
-        p.data = (0..hex.len() / 2).filter_map(|i| u8::from_str_radix(&hex[i * 2..i * 2 + 2], 16).ok()).collect();
+        p.data =
+            (0..hex.len() / 2).filter_map(|i| u8::from_str_radix(&hex[i * 2..i * 2 + 2], 16).ok()).collect();
         p.dims = vec![p.data.len()];
         return Ok(p);
     }

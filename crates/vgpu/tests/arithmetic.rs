@@ -1,6 +1,9 @@
 //! Random straight-line programs against a scalar model written on its own: every lane of a warp, and with half of
 //! the lanes switched off by a guard, must compute what the model does.
 
+// The model is written out operation by operation, and PTX is put together line by line.
+#![allow(clippy::format_push_string, clippy::manual_checked_ops)]
+
 use proptest::prelude::*;
 use warpsmith_vgpu::{Checks, Device, Launch, Options, load};
 

@@ -118,11 +118,8 @@ fn who(finding: &Finding) -> String {
     if let Some(allocation) = &finding.allocation {
         parts.push(format!("in {}", readable(allocation)));
     }
-    let mut text = parts.join(", ");
-    if finding.count > 1 {
-        text.push_str(&format!("; {} times", finding.count));
-    }
-    text
+    let times = if finding.count > 1 { format!("; {} times", finding.count) } else { String::new() };
+    parts.join(", ") + &times
 }
 
 /// A variable inside a function is called `_ZZ7reverseE4tile` in PTX: the last name with its length before it.
@@ -157,7 +154,7 @@ fn lanes(mask: u32) -> String {
         }
         ranges.push(if lane - first == 1 { first.to_string() } else { format!("{first}-{}", lane - 1) });
     }
-    let word = if mask.count_ones() == 1 { "lane" } else { "lanes" };
+    let word = if mask.is_power_of_two() { "lane" } else { "lanes" };
     format!("{word} {}", ranges.join(","))
 }
 

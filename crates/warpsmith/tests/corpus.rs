@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used)] // A test that cannot set itself up fails, which is what unwrap does.
 
 mod common;
-#[allow(clippy::pedantic)]
+#[allow(clippy::all, clippy::pedantic)] // Formulas written the way the literature has them.
 #[path = "../../../corpus/reference.rs"]
 mod reference;
 

@@ -104,7 +104,7 @@ fn counters_and_fidelity_are_shown() {
 
 #[test]
 fn wrong_launches_are_exit_2_with_what_is_wrong() {
-    let bare: String = SCALE.lines().skip(2).map(|line| format!("{line}\n")).collect();
+    let bare = SCALE.lines().skip(2).collect::<Vec<_>>().join("\n");
     snapshot("error-no-launch", &sanitize(&bare, &[]));
     snapshot("error-argument", &sanitize(SCALE, &["--arg", "f33[4]=iota"]));
     snapshot("error-argument-count", &sanitize(SCALE, &["--arg", "f32[4]=iota"]));

@@ -22,11 +22,11 @@ fn driver_is_present() -> bool {
 }
 
 fn check<T>(call: &'static str, outcome: Result<T, result::DriverError>) -> Result<T, AcceleratorError> {
-    outcome.map_err(|error| AcceleratorError::Driver { call, reason: reason(&error) })
+    outcome.map_err(|error| AcceleratorError::Driver { call, reason: reason(error) })
 }
 
 /// The driver's own name and sentence for an error.
-fn reason(error: &result::DriverError) -> String {
+fn reason(error: result::DriverError) -> String {
     let name = error.error_name().map(|name| name.to_string_lossy().into_owned());
     let text = error.error_string().map(|text| text.to_string_lossy().into_owned());
     match (name, text) {
@@ -41,7 +41,7 @@ impl CudaDevice {
         if !driver_is_present() {
             return Err(AcceleratorError::NoDriver("libcuda.so.1 is not installed".to_owned()));
         }
-        result::init().map_err(|error| AcceleratorError::NoDriver(reason(&error)))?;
+        result::init().map_err(|error| AcceleratorError::NoDriver(reason(error)))?;
         let count = check("cuDeviceGetCount", result::device::get_count())?;
         if i64::from(index) >= i64::from(count) {
             return Err(AcceleratorError::NoDevice(index));
@@ -75,7 +75,7 @@ impl Accelerator for CudaDevice {
     fn allocate(&mut self, label: &str, bytes: u64) -> Result<Buffer, AcceleratorError> {
         // SAFETY: a context is current. The driver refuses zero bytes, so one is asked for.
         let address = unsafe { result::malloc_sync(bytes.max(1) as usize) }.map_err(|error| {
-            AcceleratorError::Memory(format!("{bytes} bytes for {label}: {}", reason(&error)))
+            AcceleratorError::Memory(format!("{bytes} bytes for {label}: {}", reason(error)))
         })?;
         Ok(Buffer { address, bytes })
     }
@@ -110,7 +110,7 @@ impl Accelerator for CudaDevice {
         };
         // SAFETY: PTX ends with a NUL; a cubin carries its own length. Both outlive the call.
         let module = unsafe { result::module::load_data(data) }
-            .map_err(|error| AcceleratorError::Load(reason(&error)))?;
+            .map_err(|error| AcceleratorError::Load(reason(error)))?;
         self.modules.push(module);
         Ok(ModuleId(self.modules.len() - 1))
     }
@@ -136,7 +136,7 @@ impl Accelerator for CudaDevice {
             unsafe {
                 result::function::set_function_attribute(function, attribute, geometry.shared_bytes as i32)
             }
-            .map_err(|error| failed(reason(&error)))?;
+            .map_err(|error| failed(reason(error)))?;
         }
         let mut pointers: Vec<*mut c_void> =
             parameters.iter().map(|bytes| bytes.as_ptr().cast_mut().cast()).collect();
@@ -153,8 +153,8 @@ impl Accelerator for CudaDevice {
                 &mut pointers,
             )
         }
-        .map_err(|error| failed(reason(&error)))?;
-        result::ctx::synchronize().map_err(|error| failed(reason(&error)))?;
+        .map_err(|error| failed(reason(error)))?;
+        result::ctx::synchronize().map_err(|error| failed(reason(error)))?;
         Ok(Launched::default())
     }
 }

@@ -66,7 +66,7 @@ impl VirtualDevice {
     }
 }
 
-fn memory(error: vgpu::MemoryError) -> AcceleratorError {
+fn memory(error: &vgpu::MemoryError) -> AcceleratorError {
     AcceleratorError::Memory(error.to_string())
 }
 
@@ -76,21 +76,21 @@ impl Accelerator for VirtualDevice {
     }
 
     fn allocate(&mut self, label: &str, bytes: u64) -> Result<Buffer, AcceleratorError> {
-        let address = self.memory.alloc(bytes, label).map_err(memory)?.0;
+        let address = self.memory.alloc(bytes, label).map_err(|error| memory(&error))?.0;
         Ok(Buffer { address, bytes })
     }
 
     fn free(&mut self, buffer: Buffer) -> Result<(), AcceleratorError> {
-        self.memory.free(vgpu::Buffer(buffer.address)).map_err(memory)
+        self.memory.free(vgpu::Buffer(buffer.address)).map_err(|error| memory(&error))
     }
 
     fn write(&mut self, buffer: Buffer, bytes: &[u8]) -> Result<(), AcceleratorError> {
-        self.memory.write(vgpu::Buffer(buffer.address), bytes).map_err(memory)
+        self.memory.write(vgpu::Buffer(buffer.address), bytes).map_err(|error| memory(&error))
     }
 
     fn read(&mut self, buffer: Buffer) -> Result<Vec<u8>, AcceleratorError> {
         let mut bytes = vec![0; buffer.bytes as usize];
-        self.memory.read(vgpu::Buffer(buffer.address), &mut bytes).map_err(memory)?;
+        self.memory.read(vgpu::Buffer(buffer.address), &mut bytes).map_err(|error| memory(&error))?;
         Ok(bytes)
     }
 

@@ -124,7 +124,7 @@ fn from_hex(text: &str) -> Result<Vec<u8>, String> {
         .map(|c| c.to_digit(16).map(|d| d as u8))
         .collect::<Option<_>>()
         .ok_or("not hexadecimal")?;
-    if digits.is_empty() || digits.len() % 2 != 0 {
+    if digits.is_empty() || !digits.len().is_multiple_of(2) {
         return Err("needs two hexadecimal digits per byte".to_owned());
     }
     Ok(digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect())

@@ -4,12 +4,9 @@ use super::Dtype;
 
 /// The bytes of a version 1.0 .npy file: magic, a padded header that describes the array, the elements.
 pub fn npy(dtype: Dtype, dims: &[usize], elements: &[u8]) -> Vec<u8> {
-    let shape: String = dims.iter().map(|extent| format!("{extent}, ")).collect();
-    let description = format!(
-        "{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}",
-        dtype.numpy(),
-        shape.trim_end()
-    );
+    let shape: Vec<String> = dims.iter().map(|extent| format!("{extent},")).collect();
+    let description =
+        format!("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}", dtype.numpy(), shape.join(" "));
     // Magic, version and length take 10 bytes; the whole header ends on a multiple of 64 with a newline.
     let padded = (10 + description.len() + 1).next_multiple_of(64) - 10;
     let mut file = b"\x93NUMPY\x01\x00".to_vec();

@@ -47,6 +47,9 @@ pub struct Verdict {
     /// Results outside the range of every bound: compared for information only.
     #[serde(skip_serializing_if = "is_zero")]
     pub unbounded: u64,
+    /// Differences that are allowed but worth knowing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// Of parts of the operands: name, compared, equal.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<(String, u64, u64)>,

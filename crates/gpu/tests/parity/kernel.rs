@@ -66,8 +66,7 @@ const RESULTS: [&str; 2] = ["%d", "%f"];
 /// The least version that has the instruction: drivers refuse PTX that is newer than they are.
 fn header(instruction: &str) -> String {
     let eight_bits = instruction.contains(".e4m3") || instruction.contains(".e5m2");
-    let newer = eight_bits && (instruction.contains("k16") || instruction.contains("col.f16"))
-        || instruction.contains(".satfinite.tf32");
+    let newer = eight_bits && (instruction.contains("k16") || instruction.contains("col.f16"));
     let version = if newer { "8.7" } else { "8.4" };
     format!(".version {version}\n.target sm_90\n.address_size 64\n\n")
 }

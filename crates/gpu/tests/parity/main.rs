@@ -11,6 +11,8 @@
 //!
 //! It is an ordinary program that needs neither cargo nor a CUDA toolkit where it runs: the driver compiles the PTX.
 
+// Tables of cases: rows are tuples of functions, models are written the way the manual words them.
+#![allow(clippy::all, clippy::pedantic)]
 #![allow(clippy::unwrap_used)] // A test that cannot set itself up fails, which is what unwrap does.
 #![allow(missing_debug_implementations)]
 

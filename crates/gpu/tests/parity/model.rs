@@ -142,11 +142,28 @@ impl Format {
         (if up { above } else { low }) | sign
     }
 
+    /// Rounds like [`Format::round`]; with `ftz`, to zero what is less than the least normal number when it is rounded
+    /// as if exponents went on below, which is how hardware decides.
+    pub fn round_ftz(self, negative: bool, mode: Mode, ftz: bool, compare: impl Fn(f64) -> Ordering) -> u64 {
+        // Up by this power of two, every number in question is normal.
+        const UP: u64 = 12;
+        let (man, _) = self.sizes();
+        let scaled = || self.round(negative, mode, |candidate| compare(candidate * f64::exp2(-(UP as f64))));
+        if ftz && scaled() & !self.sign() < (1 + UP) << man {
+            return if negative { self.sign() } else { 0 };
+        }
+        self.round(negative, mode, compare)
+    }
+
     /// Rounds `high + low`, where `low` is no more than half a unit of `high`.
     pub fn round_sum(self, high: f64, low: f64, mode: Mode) -> u64 {
+        self.round_sum_ftz(high, low, mode, false)
+    }
+
+    pub fn round_sum_ftz(self, high: f64, low: f64, mode: Mode, ftz: bool) -> u64 {
         let negative = high < 0.0;
         let (high, low) = if negative { (-high, -low) } else { (high, low) };
-        self.round(negative, mode, |candidate| {
+        self.round_ftz(negative, mode, ftz, |candidate| {
             let first = high.partial_cmp(&candidate).unwrap_or(Ordering::Equal);
             first.then(low.partial_cmp(&0.0).unwrap_or(Ordering::Equal))
         })
@@ -167,7 +184,7 @@ fn zero_sum(x: f64, y: f64, mode: Mode) -> bool {
 }
 
 /// `a·b + c`, rounded once; addition is `a·1 + c`. All operands in `format`, at most f32.
-pub fn fma(format: Format, mode: Mode, a: u64, b: u64, c: u64) -> u64 {
+pub fn fma(format: Format, mode: Mode, ftz: bool, a: u64, b: u64, c: u64) -> u64 {
     let (a, b, c) = (format.value(a), format.value(b), format.value(c));
     let product = a * b;
     let sum = product + c;
@@ -182,11 +199,11 @@ pub fn fma(format: Format, mode: Mode, a: u64, b: u64, c: u64) -> u64 {
     if high == 0.0 {
         return signed(zero_sum(product, c, mode), 0);
     }
-    format.round_sum(high, low, mode)
+    format.round_sum_ftz(high, low, mode, ftz)
 }
 
 /// `a · b`, rounded once.
-pub fn mul(format: Format, mode: Mode, a: u64, b: u64) -> u64 {
+pub fn mul(format: Format, mode: Mode, ftz: bool, a: u64, b: u64) -> u64 {
     let product = format.value(a) * format.value(b);
     if product.is_nan() {
         return format.nan();
@@ -197,12 +214,12 @@ pub fn mul(format: Format, mode: Mode, a: u64, b: u64) -> u64 {
     } else if product.is_infinite() {
         sign | format.infinity()
     } else {
-        format.round_sum(product, 0.0, mode)
+        format.round_sum_ftz(product, 0.0, mode, ftz)
     }
 }
 
 /// `a / b` in f32, rounded once: `candidate · b` is exact in f64, so the quotient can be compared with a candidate.
-pub fn div_f32(mode: Mode, a: u64, b: u64) -> u64 {
+pub fn div_f32(mode: Mode, ftz: bool, a: u64, b: u64) -> u64 {
     let (a, b) = (Format::F32.value(a), Format::F32.value(b));
     let quotient = a / b;
     if quotient.is_nan() {
@@ -215,7 +232,7 @@ pub fn div_f32(mode: Mode, a: u64, b: u64) -> u64 {
     } else if quotient.is_infinite() {
         sign | Format::F32.infinity()
     } else {
-        Format::F32.round(negative, mode, |candidate| {
+        Format::F32.round_ftz(negative, mode, ftz, |candidate| {
             a.abs().partial_cmp(&(candidate * b.abs())).unwrap_or(Ordering::Equal)
         })
     }

@@ -43,7 +43,15 @@ const MAX_FINDINGS: usize = 1000;
 impl Collector {
     /// Counts a finding; `make` is asked only for the first of its kind and place (by block and warp number, so
     /// that the report does not depend on which worker was faster).
-    pub fn add(&mut self, kind: Kind, at: u32, other: u32, block: u64, warp: u32, make: impl FnOnce() -> Raw) {
+    pub fn add(
+        &mut self,
+        kind: Kind,
+        at: u32,
+        other: u32,
+        block: u64,
+        warp: u32,
+        make: impl FnOnce() -> Raw,
+    ) {
         let full = self.found.len() >= MAX_FINDINGS;
         match self.found.entry((kind, at, other)) {
             std::collections::hash_map::Entry::Occupied(mut e) => {

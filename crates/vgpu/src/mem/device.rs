@@ -140,19 +140,34 @@ impl Device {
         self.allocate(bytes, label, ALIGN, false, GUARD)
     }
 
-    fn allocate(&mut self, bytes: u64, label: &str, align: u64, constant: bool, guard: u64) -> Result<Buffer, MemoryError> {
+    fn allocate(
+        &mut self,
+        bytes: u64,
+        label: &str,
+        align: u64,
+        constant: bool,
+        guard: u64,
+    ) -> Result<Buffer, MemoryError> {
         let free = self.limit - self.used;
         let out_of_memory = MemoryError::OutOfMemory { wanted: bytes, free };
         if bytes > free {
             return Err(out_of_memory);
         }
-        let (Some(data), Some(shadow)) = (Bytes::zeroed(bytes as usize), Bytes::zeroed(bytes as usize)) else {
+        let (Some(data), Some(shadow)) = (Bytes::zeroed(bytes as usize), Bytes::zeroed(bytes as usize))
+        else {
             return Err(out_of_memory);
         };
         let address = self.next.next_multiple_of(align.max(ALIGN));
         self.next = (address + bytes).next_multiple_of(ALIGN) + guard;
         self.used += bytes;
-        self.allocations.push(Allocation { address, bytes, label: label.to_string(), data, shadow, constant });
+        self.allocations.push(Allocation {
+            address,
+            bytes,
+            label: label.to_string(),
+            data,
+            shadow,
+            constant,
+        });
         Ok(Buffer(address))
     }
 
@@ -237,7 +252,8 @@ impl Device {
         }
         let mut addresses = Vec::with_capacity(module.variables.len());
         for v in &module.variables {
-            let buffer = self.allocate(v.bytes, &v.name, u64::from(v.align), v.constant, GUARD_OF_VARIABLES)?;
+            let buffer =
+                self.allocate(v.bytes, &v.name, u64::from(v.align), v.constant, GUARD_OF_VARIABLES)?;
             // Static storage without an initialiser is zero.
             self.fill(buffer, 0, v.bytes)?;
             let fits = v.init.len().min(v.bytes as usize);
@@ -284,12 +300,14 @@ impl Device {
         let past = below.map(|a| (address - a.address).saturating_sub(a.bytes));
         let before = above.map(|a| a.address - address);
         match (below, past, above, before) {
-            (Some(a), Some(past), _, before) if before.is_none_or(|b| past < b) && past < 1 << 32 => {
-                (Some(a.label.clone()), format!("{past} bytes past the end of `{}` ({} bytes)", a.label, a.bytes))
-            }
-            (_, _, Some(a), Some(before)) if before < 1 << 32 => {
-                (Some(a.label.clone()), format!("{before} bytes before the start of `{}` ({} bytes)", a.label, a.bytes))
-            }
+            (Some(a), Some(past), _, before) if before.is_none_or(|b| past < b) && past < 1 << 32 => (
+                Some(a.label.clone()),
+                format!("{past} bytes past the end of `{}` ({} bytes)", a.label, a.bytes),
+            ),
+            (_, _, Some(a), Some(before)) if before < 1 << 32 => (
+                Some(a.label.clone()),
+                format!("{before} bytes before the start of `{}` ({} bytes)", a.label, a.bytes),
+            ),
             _ => (None, "no allocation is near".to_string()),
         }
     }

@@ -140,7 +140,10 @@ pub fn modelled(counters: &Counters, shape: Shape, chip: &Chip) -> Modelled {
         gpu: chip.name.to_owned(),
         time: ModelledMicros(longest + LAUNCH_MICROS),
         bottleneck,
-        resources: resources.into_iter().map(|(resource, micros)| (resource, ModelledMicros(micros))).collect(),
+        resources: resources
+            .into_iter()
+            .map(|(resource, micros)| (resource, ModelledMicros(micros)))
+            .collect(),
     }
 }
 
@@ -206,7 +209,8 @@ mod tests {
 
     #[test]
     fn tensor_work_takes_the_tensor_rate_and_more_work_takes_longer() {
-        let mut counters = Counters { tensor_flops: 1 << 40, warp_instructions: 1 << 28, ..Counters::default() };
+        let mut counters =
+            Counters { tensor_flops: 1 << 40, warp_instructions: 1 << 28, ..Counters::default() };
         counters.by_pipe.insert(Pipe::Tensor, 1 << 28);
         let shape = Shape { blocks: 1 << 16, ..SHAPE };
         let once = modelled(&counters, shape, chip("a100"));

@@ -21,7 +21,13 @@ pub struct Block {
 pub fn ends_block(op: &Op) -> bool {
     matches!(
         op,
-        Op::Branch { .. } | Op::BranchIndexed { .. } | Op::Return | Op::Exit | Op::Trap { .. } | Op::Call { .. } | Op::CallIndirect
+        Op::Branch { .. }
+            | Op::BranchIndexed { .. }
+            | Op::Return
+            | Op::Exit
+            | Op::Trap { .. }
+            | Op::Call { .. }
+            | Op::CallIndirect
     )
 }
 
@@ -127,7 +133,12 @@ fn order_region(
         };
         order.push(loop_head);
         let rest: Vec<u32> = component.iter().copied().filter(|b| *b != loop_head).collect();
-        let next = blocks[loop_head as usize].successors.iter().copied().find(|s| rest.contains(s)).unwrap_or(rest[0]);
+        let next = blocks[loop_head as usize]
+            .successors
+            .iter()
+            .copied()
+            .find(|s| rest.contains(s))
+            .unwrap_or(rest[0]);
         order_region(blocks, &rest, next, scratch, order, depth + 1);
     }
 }
@@ -144,7 +155,12 @@ const UNSEEN: u32 = u32::MAX;
 
 impl Components {
     fn new(n: usize) -> Components {
-        Components { member: vec![false; n], index: vec![UNSEEN; n], low: vec![0; n], on_stack: vec![false; n] }
+        Components {
+            member: vec![false; n],
+            index: vec![UNSEEN; n],
+            low: vec![0; n],
+            on_stack: vec![false; n],
+        }
     }
 
     /// The components of the region in topological order, each sorted.

@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::source::{SourceMap, SourceReader};
-use super::{Diagnostic, FidelityReport, FidelityRow, Function, Kernel, LoadError, Module, ModuleVariable, Param};
+use super::{
+    Diagnostic, FidelityReport, FidelityRow, Function, Kernel, LoadError, Module, ModuleVariable, Param,
+};
 use super::{flow, registers};
 use crate::isa::decode::{Callee, ConstantPool, Decoder, Entity, Fidelity, Meta, Pipe};
 use crate::isa::op::{Class, Inst, Op, Slot};
@@ -210,21 +212,22 @@ impl<'m, 'a> Loader<'m, 'a> {
                     Init::F32(x) => u64::from(*x),
                     Init::F64(x) if element == 4 => u64::from((f64::from_bits(*x) as f32).to_bits()),
                     Init::F64(x) => *x,
-                    Init::Address { name, offset, .. } => {
-                        match index.get(name) {
-                            Some(target) if element == 8 => {
-                                relocations.push((init.len() as u64, *target, *offset));
-                                0
-                            }
-                            None if element == 8 && self.function_addresses.contains_key(name) => {
-                                self.function_addresses[name].wrapping_add_signed(*offset)
-                            }
-                            _ => { 
-                                self.report(v.pos, format!("initialiser refers to `{name}`, which has no address"));
-                                0
-                            }
+                    Init::Address { name, offset, .. } => match index.get(name) {
+                        Some(target) if element == 8 => {
+                            relocations.push((init.len() as u64, *target, *offset));
+                            0
                         }
-                    }
+                        None if element == 8 && self.function_addresses.contains_key(name) => {
+                            self.function_addresses[name].wrapping_add_signed(*offset)
+                        }
+                        _ => {
+                            self.report(
+                                v.pos,
+                                format!("initialiser refers to `{name}`, which has no address"),
+                            );
+                            0
+                        }
+                    },
                 };
                 init.extend_from_slice(&bits.to_le_bytes()[..element.min(8)]);
             }
@@ -274,7 +277,8 @@ impl<'m, 'a> Loader<'m, 'a> {
             [d(0), d(1), d(2)]
         };
         let required_threads = directive(".reqntid").map(dims);
-        let max_threads = directive(".maxntid").map(dims).map(|d| d.iter().fold(1u32, |a, b| a.saturating_mul(*b)));
+        let max_threads =
+            directive(".maxntid").map(dims).map(|d| d.iter().fold(1u32, |a, b| a.saturating_mul(*b)));
         Some(Kernel {
             name: entry.name.to_string(),
             params,
@@ -311,8 +315,13 @@ impl<'m, 'a> Loader<'m, 'a> {
                 order.push(target);
                 order.len() - 1
             });
-            let bytes = |vs: &[Variable<'_>]| vs.iter().map(|v| Self::size_of(v).unwrap_or(0) as u32).collect();
-            Some(Callee { index: index as u32, params: bytes(&target.params), returns: bytes(&target.returns) })
+            let bytes =
+                |vs: &[Variable<'_>]| vs.iter().map(|v| Self::size_of(v).unwrap_or(0) as u32).collect();
+            Some(Callee {
+                index: index as u32,
+                params: bytes(&target.params),
+                returns: bytes(&target.returns),
+            })
         };
         let function_addresses = std::mem::take(&mut self.function_addresses);
         let mut decoder = Decoder::new(entry, constants, &mut callees, &function_addresses);
@@ -323,11 +332,9 @@ impl<'m, 'a> Loader<'m, 'a> {
         let mut memory = 0u32;
         for v in &self.ast.variables {
             match v.space {
-                Space::Global | Space::Const => {
-                    if Self::size_of(v).is_some_and(|n| n <= MAX_VARIABLE_BYTES) {
-                        decoder.declare_outer(v.name, Entity::Memory { variable: memory });
-                        memory += 1;
-                    }
+                Space::Global | Space::Const if Self::size_of(v).is_some_and(|n| n <= MAX_VARIABLE_BYTES) => {
+                    decoder.declare_outer(v.name, Entity::Memory { variable: memory });
+                    memory += 1;
                 }
                 Space::Shared => match declare_shared(v, shared) {
                     Ok(entity) => decoder.declare_outer(v.name, entity),
@@ -343,7 +350,12 @@ impl<'m, 'a> Loader<'m, 'a> {
                     decoder.declare(v.name, Entity::KernelParam { offset: p.offset });
                 }
             } else {
-                problems.push((f.pos, "kernel parameter has an unknown type or is too large".into(), None, 0));
+                problems.push((
+                    f.pos,
+                    "kernel parameter has an unknown type or is too large".into(),
+                    None,
+                    0,
+                ));
             }
         } else {
             for (vs, is_return) in [(&f.params, false), (&f.returns, true)] {
@@ -357,7 +369,12 @@ impl<'m, 'a> Loader<'m, 'a> {
                             }
                             decoder.declare(v.name, Entity::ParamWords { words, bytes });
                         }
-                        None => problems.push((v.pos, "parameter has an unknown type or is too large".into(), None, 0)),
+                        None => problems.push((
+                            v.pos,
+                            "parameter has an unknown type or is too large".into(),
+                            None,
+                            0,
+                        )),
                     }
                 }
             }
@@ -389,7 +406,9 @@ impl<'m, 'a> Loader<'m, 'a> {
                             }
                             None => Err("parameter has an unknown type or is too large".to_string()),
                         },
-                        Space::Local => local.add(v).map(|offset| decoder.declare(v.name, Entity::Local { offset })),
+                        Space::Local => {
+                            local.add(v).map(|offset| decoder.declare(v.name, Entity::Local { offset }))
+                        }
                         Space::Shared => declare_shared(v, shared).map(|e| decoder.declare(v.name, e)),
                         Space::Global | Space::Const => Err("global variable inside a function".to_string()),
                     };
@@ -399,7 +418,13 @@ impl<'m, 'a> Loader<'m, 'a> {
                 }
                 Statement::Loc(loc) => decoder.loc = reader.directive(loc),
                 Statement::Instruction(i) => {
-                    let mnemonic = || if i.modifiers.is_empty() { i.opcode.to_string() } else { format!("{}.{}", i.opcode, i.modifiers) };
+                    let mnemonic = || {
+                        if i.modifiers.is_empty() {
+                            i.opcode.to_string()
+                        } else {
+                            format!("{}.{}", i.opcode, i.modifiers)
+                        }
+                    };
                     match decoder.instruction(i) {
                         Ok(()) => {
                             if self.counted.insert((i.pos.line, i.pos.column)) {

@@ -86,7 +86,8 @@ pub fn allocate(
 ) -> Frame {
     let n = registers.len();
     let small = n.saturating_mul(blocks.len()) <= MAX_SET_BITS;
-    let (live_in, live_out) = if small { liveness(insts, blocks, n) } else { (Sets::new(1, n), Sets::new(1, n)) };
+    let (live_in, live_out) =
+        if small { liveness(insts, blocks, n) } else { (Sets::new(1, n), Sets::new(1, n)) };
     let mut interval = vec![(u32::MAX, 0u32); n];
     let mut widen = |r: usize, at: u32| {
         let (start, end) = &mut interval[r];
@@ -113,7 +114,8 @@ pub fn allocate(
     }
     let end = insts.len() as u32 * 2 + 1;
     let entry_live = |r: usize| small && contains(live_in.row(0), r);
-    let mut undefined: Vec<usize> = (0..n).filter(|r| entry_live(*r) || (!small && interval[*r].0 != u32::MAX)).collect();
+    let mut undefined: Vec<usize> =
+        (0..n).filter(|r| entry_live(*r) || (!small && interval[*r].0 != u32::MAX)).collect();
     for r in undefined.iter().copied().chain(parameters.iter().map(|p| p.index())) {
         interval[r] = (0, end);
     }
@@ -130,10 +132,8 @@ pub fn allocate(
     for p in parameters.iter_mut() {
         *p = slot_of(*p);
     }
-    let undefined = undefined
-        .into_iter()
-        .map(|r| Slot::new(registers[r].0, Base::Frame, place.index[r]))
-        .collect();
+    let undefined =
+        undefined.into_iter().map(|r| Slot::new(registers[r].0, Base::Frame, place.index[r])).collect();
     Frame { units: place.units, preds: place.preds, undefined }
 }
 

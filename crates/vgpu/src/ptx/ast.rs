@@ -50,7 +50,11 @@ pub enum Init<'a> {
     F32(u32),
     F64(u64),
     /// The address of a variable, as `name` or `generic(name)`, plus an offset.
-    Address { name: &'a str, generic: bool, offset: i64 },
+    Address {
+        name: &'a str,
+        generic: bool,
+        offset: i64,
+    },
 }
 
 #[derive(Debug)]
@@ -112,9 +116,15 @@ pub struct Instruction<'a> {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Operand<'a> {
     /// A register, variable, label or special register; `negated` for `!p`.
-    Name { name: &'a str, negated: bool },
+    Name {
+        name: &'a str,
+        negated: bool,
+    },
     /// `name+4`
-    Offset { name: &'a str, offset: i64 },
+    Offset {
+        name: &'a str,
+        offset: i64,
+    },
     Int(u64),
     F32(u32),
     F64(u64),
@@ -122,7 +132,10 @@ pub enum Operand<'a> {
     /// `{a, b}`
     Vector(Vec<Operand<'a>>),
     /// `[base+offset]`; tensor copies put more than one part inside.
-    Address { parts: Vec<Operand<'a>>, offset: i64 },
+    Address {
+        parts: Vec<Operand<'a>>,
+        offset: i64,
+    },
     /// `a|b`: two results.
     Pair(Box<(Operand<'a>, Operand<'a>)>),
     /// `(a, b)`: call arguments.

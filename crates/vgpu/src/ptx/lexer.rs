@@ -18,7 +18,9 @@ pub enum Token<'a> {
 }
 
 /// A place in the PTX text, both numbers counted from 1.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
 pub struct Pos {
     pub line: u32,
     pub column: u32,

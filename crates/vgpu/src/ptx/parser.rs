@@ -2,7 +2,7 @@
 //! unsupported feature, and nothing after it can be trusted.
 
 use super::ast::{
-    Function, InlinedAt, Init, Instruction, Loc, Module, Operand, Pos, Space, Statement, Variable,
+    Function, Init, InlinedAt, Instruction, Loc, Module, Operand, Pos, Space, Statement, Variable,
 };
 use super::lexer::{Lexer, Token};
 
@@ -342,7 +342,8 @@ impl<'a> Parser<'a> {
         let mut variables = vec![self.declarator_head(external)?];
         while self.eat(b',')? {
             let template = variables[0].clone();
-            let next = self.declarator(Variable { dims: Vec::new(), init: Vec::new(), range: None, ..template })?;
+            let next =
+                self.declarator(Variable { dims: Vec::new(), init: Vec::new(), range: None, ..template })?;
             variables.push(next);
         }
         self.expect(b';')?;
@@ -694,7 +695,11 @@ impl<'a> Parser<'a> {
             Token::Word(name) => {
                 self.advance()?;
                 let offset = self.trailing_offset()?;
-                Ok(if offset == 0 { Operand::Name { name, negated: false } } else { Operand::Offset { name, offset } })
+                Ok(if offset == 0 {
+                    Operand::Name { name, negated: false }
+                } else {
+                    Operand::Offset { name, offset }
+                })
             }
             Token::F32(bits) => {
                 self.advance()?;

@@ -68,6 +68,7 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
         kernel: &kernel,
         device: device.describe(),
         report: &report,
+        modelled,
         fidelity,
         buffers: &buffers,
     };
@@ -288,10 +289,10 @@ impl Run<'_> {
             report: &'a LaunchReport,
             modelled: Option<&'a Modelled>,
             fidelity: Option<&'a FidelityReport>,
-            buffers: Vec<Values<'a>>,
+            buffers: Vec<Printed<'a>>,
         }
         #[derive(Serialize)]
-        struct Values<'a> {
+        struct Printed<'a> {
             name: &'a str,
             dtype: Dtype,
             dims: &'a [usize],
@@ -308,7 +309,7 @@ impl Run<'_> {
             fidelity: self.fidelity,
             buffers: printed
                 .iter()
-                .map(|buffer| Values {
+                .map(|buffer| Printed {
                     name: &buffer.placed.name,
                     dtype: buffer.placed.dtype,
                     dims: &buffer.placed.dims,
@@ -444,7 +445,12 @@ fn counters_text(counters: &Counters) -> String {
 }
 
 fn modelled_text(modelled: &Modelled) -> String {
-    let title = format!("Modelled time on {}: {}, limited by {}", modelled.gpu, modelled.time, modelled.bottleneck.name());
+    let title = format!(
+        "Modelled time on {}: {}, limited by {}",
+        modelled.gpu,
+        modelled.time,
+        modelled.bottleneck.name()
+    );
     let mut lines = vec![styled(STRONG, title)];
     for (resource, time) in modelled.resources.iter().filter(|(_, time)| time.0 > 0.0).take(6) {
         lines.push(format!("  {:<18} {time}", resource.name()));

@@ -139,7 +139,9 @@ impl Bounded {
         // result, half of one away from the exact one, and powers are given to one decimal.
         let allowed = match bound(row) {
             Bound::Ulp(_) if machine == Machine::Hardware => allowed + 0.5 * ulp,
-            Bound::Relative(_) | Bound::Absolute(_) if machine == Machine::Hardware => allowed * f64::exp2(0.05),
+            Bound::Relative(_) | Bound::Absolute(_) if machine == Machine::Hardware => {
+                allowed * f64::exp2(0.05)
+            }
             _ => allowed,
         };
         if result.is_infinite() && exact.abs() + allowed >= largest && (result > 0.0) == (exact > 0.0) {

@@ -135,7 +135,8 @@ fn fields(table: &mut Table) {
             table.add(&name.clone(), move || {
                 // The manual says that the low bytes count; 64-bit hardware looks at all of a position or length.
                 let numbers = |x: &[u64]| [x[x.len() - 2], x[x.len() - 1]];
-                let open = move |x: &[u64]| width == Width::B64 && numbers(x).iter().any(|&number| number > 255);
+                let open =
+                    move |x: &[u64]| width == Width::B64 && numbers(x).iter().any(|&number| number > 255);
                 let model = move |x: &[u64]| (!open(x)).then(|| operation(x, width));
                 exact(&name, width, &sources, Some(Box::new(model)))
             });

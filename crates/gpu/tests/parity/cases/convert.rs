@@ -396,7 +396,11 @@ fn limited(to: Ty, mode: Mode, relu: bool, satfinite: bool, x: u64) -> Option<u6
     }
     let code = to_float(to, value, mode)?;
     let magnitude = code & !format.sign();
-    Some(if satfinite && magnitude > format.largest() { format.largest() | code & format.sign() } else { code })
+    Some(if satfinite && magnitude > format.largest() {
+        format.largest() | code & format.sign()
+    } else {
+        code
+    })
 }
 
 /// Two f32 to a pair, the first to the upper half.
@@ -523,9 +527,6 @@ fn tf32(table: &mut Table) {
         ("rn.relu", Mode::Nearest, true),
         ("rz.relu", Mode::Zero, true),
         ("rna.satfinite", Mode::NearestAway, false),
-        ("rn.satfinite", Mode::Nearest, false),
-        ("rz.satfinite", Mode::Zero, false),
-        ("rn.relu.satfinite", Mode::Nearest, true),
     ];
     for (modifiers, mode, relu) in forms {
         let name = format!("cvt.{modifiers}.tf32.f32");
@@ -552,7 +553,8 @@ fn tf32(table: &mut Table) {
                 } else {
                     Format::Tf32.round_sum(value.abs(), 0.0, mode)
                 };
-                let code = if modifiers.ends_with("satfinite") { code.min(Format::Tf32.largest()) } else { code };
+                let code =
+                    if modifiers.ends_with("satfinite") { code.min(Format::Tf32.largest()) } else { code };
                 Some(code << 13 | sign)
             }));
             exact_on(&name, &format!("{name} %d, %a;"), &[Width::B32], columns, Some(model))

@@ -44,19 +44,15 @@ fn rounded_f32(table: &mut Table, operation: &'static str, sources: usize, mode:
     table.add(&name.clone(), move || {
         let model = move |x: &[u64]| {
             let x: Vec<u64> = x.iter().map(|&bits| if ftz { flush(bits) } else { bits }).collect();
-            let rounded = |mode: Mode| match operation {
-                "add" => model::fma(Format::F32, mode, x[0], ONE, x[1]),
-                "sub" => model::fma(Format::F32, mode, x[0], ONE, x[1] ^ 1 << 31),
-                "mul" => model::mul(Format::F32, mode, x[0], x[1]),
-                "fma" => model::fma(Format::F32, mode, x[0], x[1], x[2]),
-                "div" => model::div_f32(mode, x[0], x[1]),
-                "rcp" => model::div_f32(mode, ONE, x[0]),
+            let bits = match operation {
+                "add" => model::fma(Format::F32, mode, ftz, x[0], ONE, x[1]),
+                "sub" => model::fma(Format::F32, mode, ftz, x[0], ONE, x[1] ^ 1 << 31),
+                "mul" => model::mul(Format::F32, mode, ftz, x[0], x[1]),
+                "fma" => model::fma(Format::F32, mode, ftz, x[0], x[1], x[2]),
+                "div" => model::div_f32(mode, ftz, x[0], x[1]),
+                "rcp" => model::div_f32(mode, ftz, ONE, x[0]),
                 _ => model::sqrt_f32(mode, x[0]),
             };
-            // Hardware decides to flush before it rounds.
-            let cut = flush(rounded(Mode::Zero));
-            let is_tiny = ftz && cut & 0x7fff_ffff == 0 && rounded(mode) & 0x7fff_ffff != 0;
-            let bits = if is_tiny { cut } else { rounded(mode) };
             Some(if sat { saturate(bits) } else { bits })
         };
         exact(&name, Width::B32, &vec![F32; sources], Some(Box::new(model)))

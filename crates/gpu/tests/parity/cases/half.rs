@@ -84,17 +84,12 @@ fn arithmetic(table: &mut Table, half: Half) {
                 form(table, half, &modifiers, sources, move |x| {
                     let x: Vec<u64> =
                         x.iter().map(|&code| if ftz { half.flush(code) } else { code }).collect();
-                    let rounded = |mode: Mode| match operation {
-                        "add" => model::fma(format, mode, x[0], one, x[1]),
-                        "sub" => model::fma(format, mode, x[0], one, x[1] ^ format.sign()),
-                        "mul" => model::mul(format, mode, x[0], x[1]),
-                        _ => model::fma(format, mode, x[0], x[1], x[2]),
+                    let code = match operation {
+                        "add" => model::fma(format, Mode::Nearest, ftz, x[0], one, x[1]),
+                        "sub" => model::fma(format, Mode::Nearest, ftz, x[0], one, x[1] ^ format.sign()),
+                        "mul" => model::mul(format, Mode::Nearest, ftz, x[0], x[1]),
+                        _ => model::fma(format, Mode::Nearest, ftz, x[0], x[1], x[2]),
                     };
-                    // Hardware decides to flush before it rounds.
-                    let code = rounded(Mode::Nearest);
-                    let cut = half.flush(rounded(Mode::Zero));
-                    let is_tiny = ftz && cut & !format.sign() == 0 && code & !format.sign() != 0;
-                    let code = if is_tiny { cut } else { code };
                     Some(finish(code, sat, relu))
                 });
             }

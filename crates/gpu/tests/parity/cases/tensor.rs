@@ -207,7 +207,11 @@ fn wanted(op: &Mma, [a, b, c]: &[Matrix; 3], row: usize, col: usize) -> Wanted {
         lost += if low.is_finite() { low } else { 0.0 };
         magnitude += product.abs();
     }
-    if special == 0.0 { Wanted::Near { sum: sum + lost, magnitude } } else { Wanted::Special { special, magnitude } }
+    if special == 0.0 {
+        Wanted::Near { sum: sum + lost, magnitude }
+    } else {
+        Wanted::Special { special, magnitude }
+    }
 }
 
 fn exact_integer(op: &Mma, [a, b, c]: &[Matrix; 3], row: usize, col: usize) -> u64 {
@@ -431,7 +435,10 @@ impl Product {
                     most = most.max(units);
                     if units > 1.0 {
                         verdict.wrong(|| {
-                            format!("{} = {result:e}, exact {exact:e}, {units:.3} of the bound {bound:e}", place())
+                            format!(
+                                "{} = {result:e}, exact {exact:e}, {units:.3} of the bound {bound:e}",
+                                place()
+                            )
                         });
                     }
                 }
@@ -447,7 +454,8 @@ impl Product {
         }
         let [a, b, c, d] = self.fragments();
         let op = Mma { accumulation: Accumulation::Hopper, ..self.op };
-        let mut parts: Vec<(String, u64, u64)> = KINDS.iter().map(|kind| (format!("{kind}, model `Hopper`"), 0, 0)).collect();
+        let mut parts: Vec<(String, u64, u64)> =
+            KINDS.iter().map(|kind| (format!("{kind}, model `Hopper`"), 0, 0)).collect();
         for tile in 0..TILES {
             let registers = |column: &Column, fragment: &Fragment| -> Vec<Lanes> {
                 let words = &column.values[tile * fragment.regs * 32..][..fragment.regs * 32];
@@ -461,7 +469,11 @@ impl Product {
             for (ours, theirs) in result.as_flattened().iter().zip(words) {
                 let (_, compared, equal) = &mut parts[tile % KINDS.len()];
                 *compared += 1;
-                *equal += u64::from(u64::from(*ours) == *theirs);
+                let same = u64::from(*ours) == *theirs;
+                *equal += u64::from(same);
+                if !same && verdict.notes.len() < 8 {
+                    verdict.notes.push(format!("tile {tile}: model `Hopper` {ours:08x}, cuda {theirs:08x}"));
+                }
             }
         }
         verdict.parts.extend(parts);

@@ -20,7 +20,7 @@ fn interesting(values: &[f64]) -> impl Iterator<Item = f32> {
     values
         .iter()
         .zip(&values[1..])
-        .flat_map(|(&a, &b)| [a, (a + b) / 2.0])
+        .flat_map(|(&a, &b)| [a, f64::midpoint(a, b)])
         .chain([values[values.len() - 1], values[values.len() - 1] * 1.01, values[values.len() - 1] * 1.5])
         .flat_map(|x| [(x as f32).next_down(), x as f32, (x as f32).next_up()])
         .filter(|x| x.is_finite() && *x >= 0.0)
@@ -38,7 +38,7 @@ fn f16_decodes_every_code() {
                 assert_eq!(got.is_sign_negative(), h & 0x8000 != 0, "{h:#x}");
             }
             None if magnitude == 0x7c00 => {
-                assert!(got.is_infinite() && got.is_sign_negative() == (h != 0x7c00))
+                assert!(got.is_infinite() && got.is_sign_negative() == (h != 0x7c00));
             }
             None => assert_eq!(got.to_bits(), NAN_F32, "{h:#x}"),
         }

@@ -14,7 +14,7 @@ fn nearest_agrees_with_the_machine() {
                 f64::from_bits(got).is_nan() && want.is_nan() || want.to_bits() == got,
                 "{a:e} {b:e} {c:e}: {want:e} {:e}",
                 f64::from_bits(got)
-            )
+            );
         };
         nan_or(a + b, add(F64, x, y, r));
         nan_or(a * b, mul(F64, x, y, r));
@@ -24,7 +24,7 @@ fn nearest_agrees_with_the_machine() {
         let (a, b, c) = (rng.f32(), rng.f32(), rng.f32());
         let [x, y, z] = [a, b, c].map(|x| u64::from(x.to_bits()));
         let nan_or = |want: f32, got: u64| {
-            assert!(got == F32.nan && want.is_nan() || u64::from(want.to_bits()) == got, "{a:e} {b:e} {c:e}")
+            assert!(got == F32.nan && want.is_nan() || u64::from(want.to_bits()) == got, "{a:e} {b:e} {c:e}");
         };
         nan_or(a + b, add(F32, x, y, r));
         nan_or(a * b, mul(F32, x, y, r));

@@ -71,8 +71,11 @@ fn bulk_forms_agree_with_the_scalar_ones() {
         let ty = [HalfTy::F16, HalfTy::Bf16][round % 2];
         let op = [HalfOp::Add, HalfOp::Sub, HalfOp::Mul][round % 3];
         let f16 = ty == HalfTy::F16;
-        let mods =
-            HalfMods { ftz: f16 && round & 4 != 0, sat: f16 && round & 24 == 8, relu: round & 24 == 16 };
+        let mods = HalfMods {
+            ftz: f16 && round & 0x4 != 0,
+            sat: f16 && round & 0x18 == 0x8,
+            relu: round & 0x18 == 0x10,
+        };
         let m = MinMax { max: round & 1 != 0, ftz: mods.ftz, nan: round & 32 != 0, xorsign: round & 64 != 0 };
         for run in [
             (
