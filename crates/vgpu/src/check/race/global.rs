@@ -202,6 +202,11 @@ impl GlobalRaces {
         Some((page, start, start + bytes))
     }
 
+    /// Whether anything was ever published.
+    pub(super) fn has_flags(&self) -> bool {
+        self.any_flag.load(Ordering::SeqCst)
+    }
+
     /// The published flags of a word; `None` if nothing was ever published and `create` is not asked for.
     pub(super) fn flags(&self, word: u64, create: bool) -> Option<MutexGuard<'_, Flags>> {
         if create {

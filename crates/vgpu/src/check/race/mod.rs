@@ -192,6 +192,9 @@ impl BlockRaces {
 
     /// Publishes and takes over what a strong access to shared memory does.
     fn shared_strong(&mut self, warp: usize, mask: u32, access: Access, address: &[u64; 32], bytes: u32) {
+        if self.shared_flags.is_empty() && !self.threads.can_publish(access) {
+            return;
+        }
         for l in lanes(mask) {
             if access.op != Op::Write && !self.shared_flags.is_empty() {
                 for word in words(address[l], bytes) {
@@ -243,7 +246,8 @@ impl BlockRaces {
         if left != 0 {
             self.global_slow(memory, stamp, left, address, &|_| bytes, values);
         }
-        if strong && access.op != Op::Read {
+        let publishes = self.threads.can_publish(*access) || access.op == Op::Write && memory.has_flags();
+        if strong && access.op != Op::Read && publishes {
             for l in lanes(mask) {
                 let (block, device) = self.threads.publish(w, l, access.releases(), access.strength());
                 let empty = block.is_empty() && device.is_empty();

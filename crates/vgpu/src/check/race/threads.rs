@@ -539,6 +539,12 @@ impl Threads {
         self.tick(warp);
     }
 
+    /// Whether a strong write can publish anything at all.
+    #[inline(always)]
+    pub fn can_publish(&self, access: Access) -> bool {
+        access.releases() || self.fences_used
+    }
+
     /// What a strong write of the lane publishes to its block and to the device: what it has fenced, or all it
     /// knows where the write itself releases. `reach` is the write's own scope.
     pub fn publish(&mut self, warp: usize, lane: usize, releases: bool, reach: Strength) -> (Blocks, Blocks) {
