@@ -13,12 +13,13 @@ use std::process::ExitCode;
 
 use attention::metrics::{self, Tolerance, Weights};
 use attention::oracle::{self, Rows};
-use attention::run::{self, Kernel, check};
+use attention::run::{self, check};
 use attention::{Class, Encoded, Inputs, Layout, Problem, error_map};
 use family::{Candidate, Catalog, Family};
 use gpu::accelerator::{CudaDevice, Image};
 use gpu::build::Compiler;
 use gpu::toolchain;
+use op::Kernel;
 
 /// Shapes with edges, and some that fill the GPU. The dtype is put after each.
 const PROBLEMS: [&str; 16] = [
@@ -121,8 +122,8 @@ fn complaints(
     problem: &Problem,
     inputs: &Encoded,
 ) -> Result<Vec<String>, Box<dyn Error>> {
-    let first = kernel.run(device, problem, inputs, true)?;
-    let again = kernel.run(device, problem, inputs, true)?;
+    let first = run::run(kernel, device, problem, inputs, true)?;
+    let again = run::run(kernel, device, problem, inputs, true)?;
     let reference = oracle::attention(problem, &inputs.decode(), Rows::within(problem, 200_000_000, 1));
     let tolerance = Tolerance::of(problem.dtype, Weights::Half);
     let comparison = metrics::compare(&reference, &first.output, first.lse.as_deref(), tolerance);

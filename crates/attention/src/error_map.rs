@@ -40,6 +40,28 @@ impl Level {
             Level::Unwritten => '?',
         }
     }
+
+    fn colour(self) -> &'static str {
+        match self {
+            Level::NotCompared => "#e8e8e8",
+            Level::Right => "#7bb661",
+            Level::Off => "#e9c46a",
+            Level::Wrong => "#c8352b",
+            Level::NotFinite => "#1d1d1d",
+            Level::Unwritten => "#7b4fa6",
+        }
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Level::NotCompared => "not compared",
+            Level::Right => "right",
+            Level::Off => "off",
+            Level::Wrong => "wrong",
+            Level::NotFinite => "not finite",
+            Level::Unwritten => "unwritten",
+        }
+    }
 }
 
 /// The largest picture, in cells either way.
@@ -242,6 +264,58 @@ fn ranges(set: &BTreeSet<usize>) -> Vec<(usize, usize)> {
     ranges
 }
 
+impl ErrorMap {
+    /// The picture as SVG, readable on light and dark pages, with the notes as its description.
+    pub fn svg(&self) -> String {
+        const CELL: usize = 18;
+        const LEFT: usize = 56;
+        const TOP: usize = 40;
+        let columns = self.cells.first().map_or(0, Vec::len);
+        let width = LEFT + columns * CELL + 12;
+        let legend = TOP + self.cells.len() * CELL + 20;
+        let height = legend + 16 * self.notes.len() + 16;
+        let mut svg = format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {w} {height}\" width=\"{w}\" height=\"{height}\" \
+             font-family=\"system-ui, sans-serif\" font-size=\"11\" role=\"img\">\n\
+             <title>errors of batch {}, head {}</title>\n\
+             <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n\
+             <text x=\"8\" y=\"16\" font-weight=\"600\">batch {}, head {}: queries down, columns right</text>\n\
+             <text x=\"8\" y=\"31\" fill=\"#555\">a cell is {} x {}; green right, yellow off, red wrong, black not finite, violet unwritten</text>\n",
+            self.batch,
+            self.head,
+            self.batch,
+            self.head,
+            self.rows_per_cell,
+            self.columns_per_cell,
+            w = width.max(560),
+        );
+        for (index, row) in self.cells.iter().enumerate() {
+            let y = TOP + index * CELL;
+            let label = index * self.rows_per_cell;
+            svg += &format!(
+                "<text x=\"{}\" y=\"{}\" text-anchor=\"end\" fill=\"#555\">{label}</text>\n",
+                LEFT - 6,
+                y + 13
+            );
+            for (column, level) in row.iter().enumerate() {
+                let first = column * self.columns_per_cell;
+                svg += &format!(
+                    "<rect x=\"{}\" y=\"{y}\" width=\"{side}\" height=\"{side}\" fill=\"{}\"><title>queries from {label}, \
+                     columns from {first}: {}</title></rect>\n",
+                    LEFT + column * CELL,
+                    level.colour(),
+                    level.word(),
+                    side = CELL - 1,
+                );
+            }
+        }
+        for (index, note) in self.notes.iter().enumerate() {
+            svg += &format!("<text x=\"8\" y=\"{}\">{note}</text>\n", legend + 16 * index);
+        }
+        svg + "</svg>\n"
+    }
+}
+
 impl fmt::Display for ErrorMap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let plural =
@@ -320,6 +394,16 @@ mod tests {
                 "columns: only 0-15 of 0-63"
             ]
         );
+    }
+
+    #[test]
+    fn the_svg_has_a_cell_for_every_cell_and_the_notes() {
+        let map =
+            map(|head, _, column, x| *x += f32::from(u8::from(head == 1 && column == 3))).expect("wrong");
+        let svg = map.svg();
+        assert_eq!(svg.matches("<rect x=").count(), 16 * 16);
+        assert_eq!(svg.matches(Level::Wrong.colour()).count(), 16);
+        assert!(svg.contains("columns: only 3 of 0-63</text>") && svg.ends_with("</svg>\n"), "{svg}");
     }
 
     #[test]

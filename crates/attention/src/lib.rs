@@ -10,16 +10,18 @@
 //! * [`arguments`]: the parameter of every attention kernel, as the CUDA sources declare it;
 //! * [`run`]: a family's candidate on a device: capabilities, memory with guards, launch, results;
 //! * [`metrics`]: how far an answer is from the oracle's, and whether that is acceptable;
-//! * [`error_map`]: where it is wrong, for people.
+//! * [`error_map`]: where it is wrong, for people;
+//! * [`Attention`]: all of it as an op of the workbench.
 //!
 //! Nothing here times, searches or prints.
 //!
 //! ```no_run
 //! use attention::metrics::{Tolerance, Weights, compare};
 //! use attention::oracle::{self, Rows};
-//! use attention::run::{self, Kernel};
+//! use attention::run;
 //! use attention::{Class, Inputs, Layout, Problem};
 //! use gpu::accelerator::VirtualDevice;
+//! use op::Kernel;
 //!
 //! let problem: Problem = "b1h4kv2s65d64-causal-e4m3".parse()?;
 //! let chip = chips::Chip::by_name("h200")?;
@@ -32,7 +34,7 @@
 //! let candidate = run::candidate(wmma, Some("stage-5-p2"), &[], &problem)?;
 //! let kernel = Kernel::build(&mut device, &compiler, wmma, candidate, chip.target)?;
 //! let inputs = Inputs::generate(&problem, Class::Normal, 1).encode(problem.dtype, Layout::Bhsd);
-//! let run = kernel.run(&mut device, &problem, &inputs, true)?;
+//! let run = run::run(&kernel, &mut device, &problem, &inputs, true)?;
 //!
 //! let reference = oracle::attention(&problem, &inputs.decode(), Rows::all(&problem));
 //! let tolerance = Tolerance::of(problem.dtype, Weights::Half);
@@ -44,12 +46,14 @@ pub mod arguments;
 pub mod error_map;
 pub mod inputs;
 pub mod metrics;
+mod op;
 pub mod oracle;
 pub mod problem;
 pub mod quantise;
 pub mod run;
 pub mod tensor;
 
+pub use crate::op::{Answer, Attention, Given};
 pub use inputs::{Class, Encoded, Input, Inputs};
 pub use problem::{Dtype, Mask, Problem};
 pub use tensor::{Layout, Shape, Tensor, Values};

@@ -26,6 +26,7 @@
 
 use std::fmt;
 
+use family::Family;
 use serde::{Deserialize, Serialize};
 
 use crate::inputs::Input;
@@ -42,6 +43,13 @@ pub enum Weights {
     Half,
     /// Weights rounded to FP8 too.
     Fp8,
+}
+
+impl Weights {
+    /// How a family multiplies, for inputs of a dtype.
+    pub fn of(_family: &Family, _dtype: Dtype) -> Self {
+        Weights::Half
+    }
 }
 
 /// What is acceptable.
@@ -127,6 +135,21 @@ pub enum Failure {
     L2 { error: f64, limit: f64 },
     #[error("the log-sum-exp of {count} rows is wrong, the worst at batch {}, head {}, query {}: {got} instead of {wanted}", worst.batch, worst.head, worst.query)]
     Lse { count: usize, worst: Row, got: f64, wanted: f64 },
+}
+
+impl Failure {
+    /// The word programs tell failures apart by.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Failure::Unwritten { .. } => "unwritten",
+            Failure::NonFinite { .. } => "non-finite",
+            Failure::Constant { .. } => "constant",
+            Failure::Independent { .. } => "independent",
+            Failure::Elements { .. } => "elements",
+            Failure::L2 { .. } => "l2",
+            Failure::Lse { .. } => "lse",
+        }
+    }
 }
 
 /// An answer held against the oracle's.

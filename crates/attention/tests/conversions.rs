@@ -7,9 +7,9 @@ use chips::Target;
 use gpu::accelerator::{Accelerator, Geometry};
 use gpu::build::{Request, Source};
 use gpu::launch::Random;
+use op::Stage;
 use vgpu::num::codec;
 
-use attention::run::Stage;
 use common::{compiler, device};
 
 const KERNEL: &str = r#"

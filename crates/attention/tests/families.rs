@@ -7,11 +7,12 @@ mod common;
 
 use std::sync::OnceLock;
 
-use attention::run::{self, Kernel, RunError, Unsupported};
+use attention::run::{self, RunError, Unsupported};
 use attention::{Class, Input, Inputs, Layout, Problem};
 use chips::Target;
 use family::{Candidate, Catalog, Family};
 use gpu::launch::Random;
+use op::Kernel;
 
 use common::{compiler, complaints, device, problem};
 
@@ -37,7 +38,7 @@ fn wrongs(
     let kernel = Kernel::build(&mut device, compiler(), family, candidate, target)
         .unwrap_or_else(|error| panic!("{what}: {error}"));
     let inputs = Inputs::generate(problem, class, seed).encode(problem.dtype, layout);
-    match kernel.run(&mut device, problem, &inputs, seed % 3 != 2) {
+    match run::run(&kernel, &mut device, problem, &inputs, seed % 3 != 2) {
         Ok(run) => {
             let complaints = complaints(&kernel, problem, &inputs, &run);
             (!complaints.is_empty()).then(|| format!("{what}:\n{complaints}"))
@@ -150,7 +151,7 @@ fn equal_inputs_give_equal_bits_and_other_inputs_another_answer() {
         Kernel::build(&mut device, compiler(), family("wmma"), candidate, Target::Sm90).expect("a kernel");
     let mut answer = |inputs: &Inputs| {
         let inputs = inputs.encode(problem.dtype, Layout::Bhsd);
-        kernel.run(&mut device, &problem, &inputs, false).expect("a run").output
+        run::run(&kernel, &mut device, &problem, &inputs, false).expect("a run").output
     };
     let inputs = Inputs::generate(&problem, Class::Normal, 1);
     let first = answer(&inputs);
@@ -208,8 +209,8 @@ fn what_is_not_supported_is_refused_before_the_launch() {
         Kernel::build(&mut device, compiler(), family("wmma"), candidate, Target::Sm90).expect("a kernel");
     let other = problem("b1h1s16d128-fp16");
     let inputs = Inputs::generate(&other, Class::Normal, 1).encode(other.dtype, Layout::Bhsd);
-    let error = kernel.run(&mut device, &other, &inputs, false).expect_err("compiled for another");
+    let error = run::run(&kernel, &mut device, &other, &inputs, false).expect_err("compiled for another");
     assert_eq!(error.to_string(), "the kernel was made for head_dim 64, the problem has 128");
-    let error = kernel.run(&mut device, &made_for, &inputs, false).expect_err("inputs of another");
+    let error = run::run(&kernel, &mut device, &made_for, &inputs, false).expect_err("inputs of another");
     assert_eq!(error.to_string(), "the inputs' q is not that of b1h1s16d64-fp16");
 }

@@ -7,10 +7,11 @@ use std::fs;
 use std::path::Path;
 
 use attention::metrics::Failure;
-use attention::run::{self, Kernel};
+use attention::run;
 use attention::{Class, Inputs, Layout};
 use chips::Target;
 use family::Catalog;
+use op::Kernel;
 use vgpu::Kind;
 
 use common::{Complaints, compiler, complaints, device, problem};
@@ -294,7 +295,7 @@ fn unnoticed(fault: &Fault) -> Option<String> {
     let kernel = Kernel::build(&mut device, compiler(), family, candidate, Target::Sm90);
     let kernel = kernel.unwrap_or_else(|error| panic!("{}: {error}", fault.name));
     let inputs = Inputs::generate(&problem, Class::Normal, 5).encode(problem.dtype, Layout::Bhsd);
-    let run = kernel.run(&mut device, &problem, &inputs, true).expect("faults are found, not refused");
+    let run = run::run(&kernel, &mut device, &problem, &inputs, true).expect("faults are found, not refused");
     let complaints = complaints(&kernel, &problem, &inputs, &run);
     let words = if complaints.is_empty() { "nothing".to_owned() } else { complaints.to_string() };
     (!fault.noticed.by(&complaints)).then(|| format!("{}: noticed was only\n{words}", fault.name))

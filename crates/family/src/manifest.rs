@@ -507,6 +507,14 @@ impl Family {
         format!("{}/{}", self.op, self.name)
     }
 
+    /// The text of one of the family's own files, by the name line tables have for it.
+    pub fn text_of(&self, file: &str) -> Option<&str> {
+        let (name, text) = &self.source;
+        let own = (name == file).then_some(text);
+        let header = || self.headers.iter().find(|(name, _)| name == file).map(|(_, text)| text);
+        own.or_else(header).map(String::as_str)
+    }
+
     pub fn knob(&self, name: &str) -> Option<&Knob> {
         self.knobs.iter().find(|knob| knob.name.eq_ignore_ascii_case(name))
     }

@@ -27,6 +27,9 @@ pub struct Global {
     /// Print JSON instead of text
     #[arg(long, global = true)]
     pub json: bool,
+    /// Where random numbers begin: inputs, samples, draws
+    #[arg(long, global = true, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
     /// A CUDA toolkit to use instead of the one that would be found
     #[arg(long, global = true, value_name = "DIR", env = "WARPSMITH_CUDA")]
     pub cuda: Option<PathBuf>,
@@ -58,6 +61,20 @@ Examples:
   warpsmith build wmma --preset stage-c --emit out     write PTX, cubin and the generated header
   warpsmith build --all                                every preset for every target")]
     Build(BuildOptions),
+    /// Check that kernels give the right answer, over problems, input classes and seeds
+    #[command(after_help = "\
+Every answer is held against float64 arithmetic; results are poisoned before the launch, memory around them is guarded,
+inputs must stay as they were, the same inputs must give the same bits and every input must make a difference.
+With nothing named, every preset of every family is checked over the named problems and the shapes where kernels have
+their edges. On the virtual GPU large problems are cut to size: fewer heads, then fewer queries, never fewer keys.
+
+Examples:
+  warpsmith check
+  warpsmith check wmma --preset stage-5-p2 --problem b1h8kv2s513d64-causal-e4m3 --class all
+  warpsmith check wmma --suite canonical --sanitize
+  warpsmith check --fuzz 200 --seed 7
+  warpsmith check wmma --set BLOCK_N=64 --problem mission --svg maps")]
+    Check(CheckOptions),
     /// Run a CUDA kernel on the virtual GPU under all its checkers
     #[command(after_help = "\
 The launch may stand in the file itself, as comment lines that hold the same flags:
@@ -142,6 +159,46 @@ pub struct BuildOptions {
     #[arg(long, value_name = "DIR")]
     pub emit: Option<PathBuf>,
     /// Compilations at a time (default: one per core)
+    #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub jobs: Option<u16>,
+}
+
+#[derive(Debug, Args)]
+pub struct CheckOptions {
+    /// Families to check (default: all)
+    #[arg(value_name = "FAMILY")]
+    pub families: Vec<String>,
+    /// Check only this preset (default: all)
+    #[arg(long, value_name = "NAME")]
+    pub preset: Vec<String>,
+    /// Set a knob on top of the preset
+    #[arg(long, value_name = "KNOB=VALUE", value_parser = assignment)]
+    pub set: Vec<(String, String)>,
+    /// A problem or an alias, such as mission or b2h8s2048d64-causal-e4m3
+    #[arg(long, value_name = "NAME")]
+    pub problem: Vec<String>,
+    /// The problems of a suite
+    #[arg(long, value_name = "NAME|FILE")]
+    pub suite: Vec<String>,
+    /// A class of inputs, or `all` (default: normal, and every class on the small shapes)
+    #[arg(long, value_name = "NAME")]
+    pub class: Vec<String>,
+    /// Repeat every case with this many seeds, counted up from --seed
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    pub seeds: u64,
+    /// Check this many problems drawn at random from --seed
+    #[arg(long, value_name = "N")]
+    pub fuzz: Option<u64>,
+    /// Run under every checker of the virtual GPU: races, uninitialised values, bounds, barriers
+    #[arg(long)]
+    pub sanitize: bool,
+    /// Do not cut large problems to size
+    #[arg(long)]
+    pub full_size: bool,
+    /// Write a picture of the errors of every wrong answer into this folder
+    #[arg(long, value_name = "DIR")]
+    pub svg: Option<PathBuf>,
+    /// Cases at a time (default: one per core; on a CUDA GPU always one)
     #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub jobs: Option<u16>,
 }

@@ -13,6 +13,8 @@ pub enum Exit {
     Usage = 2,
     /// The machine lacks what was asked for.
     Lacking = 3,
+    /// The run was stopped before its end.
+    Incomplete = 4,
 }
 
 impl From<Exit> for ExitCode {

@@ -3,6 +3,7 @@
 use family::{CatalogError, SettingError};
 use gpu::build::BuildError;
 use gpu::toolchain::ToolchainError;
+use op::Refusal;
 
 use crate::exit::Exit;
 
@@ -25,6 +26,12 @@ impl Failure {
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
+    }
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        Failure { hint: refusal.hint, ..Failure::usage(refusal.message) }
     }
 }
 

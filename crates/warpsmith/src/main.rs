@@ -33,6 +33,7 @@ fn main() -> ExitCode {
         Command::Toolchain(options) => commands::toolchain::run(options, &cli.global, &printer),
         Command::Kernels(options) => commands::kernels::run(options, &cli.global, &printer),
         Command::Build(options) => commands::build::run(options, &cli.global, &printer),
+        Command::Check(options) => commands::check::run(options, &cli.global, &printer),
         Command::Sanitize(options) => commands::sanitize::run(options, &cli.global, &printer),
         Command::Completions { shell } => commands::shell::completions(*shell, &printer),
         Command::Man { folder } => commands::shell::man(folder, &printer),

@@ -40,7 +40,7 @@ pub fn expand(text: &str) -> Result<Vec<Problem>, NameError> {
     }
     let (alias, suffix) = text.split_once('-').map_or((text, None), |(alias, suffix)| (alias, Some(suffix)));
     let Some(problems) = of_alias(alias) else {
-        let nearest = family::nearest(alias, all_names().iter().map(String::as_str)).map(str::to_owned);
+        let nearest = family::nearest(alias, aliases().iter().map(String::as_str)).map(str::to_owned);
         return Err(NameError::Unknown { text: text.to_owned(), nearest });
     };
     let dtype = match suffix {
@@ -70,7 +70,8 @@ fn paper_table() -> Vec<(String, Problem)> {
     table
 }
 
-fn all_names() -> Vec<String> {
+/// Every alias there is.
+pub fn aliases() -> Vec<String> {
     let fixed = ALIASES.iter().map(|(name, _)| (*name).to_owned());
     fixed.chain(paper_table().into_iter().map(|(name, _)| name)).collect()
 }
@@ -111,7 +112,7 @@ mod tests {
 
     #[test]
     fn every_alias_is_a_problem_that_can_be_named() {
-        for alias in all_names() {
+        for alias in aliases() {
             for problem in expand(&alias).expect("a known alias") {
                 assert_eq!(problem.to_string().parse(), Ok(problem), "{alias}");
             }

@@ -1,13 +1,16 @@
 //! A problem: the op with its shape, mask and dtype. Its name is its dimensions; aliases are only aliases.
 
 mod alias;
+mod cut;
+mod fields;
 mod name;
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-pub use alias::{ALIASES, expand};
+pub use alias::{ALIASES, aliases, expand};
+pub use fields::from_fields;
 pub use name::{MAX_ELEMENTS, NameError};
 
 use crate::tensor::Shape;

@@ -8,12 +8,13 @@ use std::sync::OnceLock;
 
 use attention::metrics::{self, Failure, Tolerance, Weights};
 use attention::oracle::{self, Rows};
-use attention::run::{Kernel, Run};
+use attention::run::Run;
 use attention::{Encoded, Problem, error_map};
 use chips::Chip;
 use gpu::accelerator::VirtualDevice;
 use gpu::build::Compiler;
 use gpu::testing::pinned_toolchain;
+use op::Kernel;
 
 pub fn compiler() -> &'static Compiler {
     static COMPILER: OnceLock<Compiler> = OnceLock::new();

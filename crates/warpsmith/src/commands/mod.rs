@@ -1,6 +1,7 @@
 //! One file per command. Each takes its options, prints through the printer and returns an exit code.
 
 pub mod build;
+pub mod check;
 pub mod doctor;
 pub mod kernels;
 pub mod sanitize;

@@ -28,7 +28,7 @@ struct Guarded {
 
 /// The buffers of one run.
 #[derive(Debug)]
-pub(super) struct Memory {
+pub(crate) struct Memory {
     band: u64,
     buffers: Vec<Guarded>,
 }

@@ -1,0 +1,290 @@
+//! Attention as an op of the workbench: the pieces of this crate, in the words of the [`Op`] trait.
+
+use family::{Candidate, Family, Sizes};
+use gpu::launch::Random;
+use op::{Addresses, Arrangement, Complaint, Judgement, Op, Picture, Refusal, SuiteText, Work};
+
+use crate::error_map;
+use crate::inputs::{Class, Encoded, Input, Inputs};
+use crate::metrics::{self, Failure, Fp8Errors, Tolerance, Weights};
+use crate::oracle::{self, Reference, Rows};
+use crate::problem::{self, Dtype, Mask, NameError, Problem};
+use crate::run;
+use crate::tensor::{Layout, Tensor};
+
+/// The op.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Attention;
+
+/// Inputs with where they come from.
+#[derive(Clone, Debug)]
+pub struct Given {
+    problem: Problem,
+    class: Class,
+    /// Before they were rounded to the problem's dtype.
+    original: Inputs,
+    pub encoded: Encoded,
+}
+
+/// The oracle's answer on the numbers the kernel sees; and, for FP8, on those they were quantised from.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    decoded: Reference,
+    original: Option<Reference>,
+}
+
+/// Multiply-adds the oracle may spend on one answer: a second or so on one core. Beyond it rows are sampled.
+const ORACLE_BUDGET: u64 = 600_000_000;
+
+const SUITES: &[SuiteText] = &[
+    SuiteText { name: "headline", text: include_str!("../suites/headline.toml") },
+    SuiteText { name: "v3", text: include_str!("../suites/v3.toml") },
+    SuiteText { name: "canonical", text: include_str!("../suites/canonical.toml") },
+    SuiteText { name: "paper", text: include_str!("../suites/paper.toml") },
+    SuiteText { name: "parity", text: include_str!("../suites/parity.toml") },
+    SuiteText { name: "fuzz27", text: include_str!("../suites/fuzz27.toml") },
+];
+
+/// Where tiles, masks and groups have their edges. A dtype is put after each.
+const EDGES: [&str; 25] = [
+    "b1h1s1d64",
+    "b1h2s17d64-causal",
+    "b1h2sq17sk65d64-causal",
+    "b1h2sq65sk17d64-causal",
+    "b1h1sq33sk70d64-causal-tl",
+    "b1h4kv2sq40sk33d64",
+    "b1h2s127d64",
+    "b1h2s129d64-causal",
+    "b1h8kv2s129d64",
+    "b1h8kv2sq40sk127d64-causal",
+    "b2h1s448d64",
+    "b1h1s513d64-causal",
+    "b1h1s640d64",
+    "b1h1sq127sk640d64-causal",
+    "b1h1s1d128",
+    "b1h2s17d128",
+    "b1h1s127d128-causal",
+    "b1h1s129d128",
+    "b1h8kv2sq17sk129d128-causal",
+    "b1h1s513d128-causal",
+    "b4h17s33d64-causal",
+    "b1h2s129d80-causal",
+    "b1h2s70d96",
+    "b1h2s129d96-causal",
+    "b1h1s130d256-causal",
+];
+
+impl From<NameError> for Refusal {
+    fn from(error: NameError) -> Self {
+        Refusal::new(&error).hint(error.hint())
+    }
+}
+
+fn class_of(name: &str) -> Result<Class, Refusal> {
+    name.parse().map_err(Refusal::new)
+}
+
+/// Both memory layouts get their turn: even seeds lie by head, odd ones by position.
+fn layout_of(seed: u64) -> Layout {
+    Layout::ALL[(seed % 2) as usize]
+}
+
+fn wants_lse(family: &Family) -> bool {
+    family.axis("lse").is_some_and(|axis| axis.values.contains(&family::Value::Bool(true)))
+}
+
+fn tolerance(family: &Family, problem: &Problem) -> Tolerance {
+    Tolerance::of(problem.dtype, Weights::of(family, problem.dtype))
+}
+
+fn complaint(failure: &Failure) -> Complaint {
+    Complaint { kind: failure.kind().to_owned(), message: failure.to_string() }
+}
+
+fn tensor(problem: &Problem, layout: Layout, outputs: &[Vec<u8>]) -> (Tensor, Option<Vec<f32>>) {
+    run::answer(problem, layout, outputs.to_vec())
+}
+
+impl Op for Attention {
+    type Problem = Problem;
+    type Inputs = Given;
+    type Reference = Answer;
+
+    fn name(&self) -> &'static str {
+        "attention"
+    }
+
+    fn problems(&self, text: &str) -> Result<Vec<Problem>, Refusal> {
+        Ok(problem::expand(text)?)
+    }
+
+    fn problem_of(&self, fields: &toml::Table) -> Result<Problem, Refusal> {
+        problem::from_fields(fields)
+    }
+
+    fn suites(&self) -> &'static [SuiteText] {
+        SUITES
+    }
+
+    fn usual(&self) -> Vec<String> {
+        let dtypes = [Dtype::Fp16, Dtype::E4m3];
+        dtypes
+            .into_iter()
+            .flat_map(|dtype| problem::aliases().into_iter().map(move |alias| format!("{alias}-{dtype}")))
+            .collect()
+    }
+
+    fn edges(&self) -> Vec<String> {
+        let with = |dtype: Dtype| EDGES.map(|shape| format!("{shape}-{dtype}"));
+        Dtype::ALL.into_iter().flat_map(with).collect()
+    }
+
+    fn fuzzed(&self, draw: u64) -> Problem {
+        let mut random = Random::new(draw);
+        let mut pick = |choices: &[usize]| choices[random.integer(0, choices.len() as i64) as usize];
+        let kv_heads = pick(&[1, 2, 4]);
+        let seq = pick(&[1, 17, 127, 129, 448, 512, 513, 640, 3, 64, 200]);
+        let seq_k = [seq, pick(&[1, 17, 65, 127, 129, 513])][pick(&[0, 0, 1])];
+        Problem {
+            batch: pick(&[1, 1, 2, 3]),
+            heads: kv_heads * pick(&[1, 1, 2, 4]),
+            kv_heads,
+            seq_q: seq,
+            seq_k,
+            head_dim: pick(&[64, 64, 128, 128, 80, 96, 256]),
+            mask: Mask::ALL[pick(&[0, 1, 1, 2])],
+            dtype: Dtype::ALL[pick(&[0, 1, 2])],
+        }
+    }
+
+    fn candidate(
+        &self,
+        family: &Family,
+        preset: Option<&str>,
+        knobs: &[(String, String)],
+        problem: &Problem,
+    ) -> Result<Candidate, Refusal> {
+        for layout in Layout::ALL {
+            run::check(family, problem, layout, wants_lse(family)).map_err(Refusal::new)?;
+        }
+        Ok(family.candidate(preset, knobs, &run::axes(family, problem))?)
+    }
+
+    fn sizes(&self, problem: &Problem) -> Sizes {
+        run::sizes(problem)
+    }
+
+    fn work(&self, problem: &Problem) -> Work {
+        Work { flops: problem.flops(), bytes: problem.minimal_bytes() }
+    }
+
+    fn cut(&self, problem: &Problem, flops: f64) -> Problem {
+        problem.cut(flops)
+    }
+
+    fn classes(&self) -> Vec<&'static str> {
+        Class::ALL.iter().map(|class| class.name()).collect()
+    }
+
+    fn inputs(&self, problem: &Problem, class: &str, seed: u64) -> Result<Given, Refusal> {
+        let class = class_of(class)?;
+        let original = Inputs::generate(problem, class, seed);
+        let encoded = original.encode(problem.dtype, layout_of(seed));
+        Ok(Given { problem: *problem, class, original, encoded })
+    }
+
+    fn input_names(&self) -> &'static [&'static str] {
+        &["Q", "K", "V"]
+    }
+
+    fn redraw(&self, problem: &Problem, inputs: &Given, which: &str, seed: u64) -> Given {
+        let which = Input::ALL.into_iter().find(|input| input.to_string() == which).unwrap_or(Input::V);
+        let original = inputs.original.redraw(problem, inputs.class, seed, which);
+        let encoded = original.encode(problem.dtype, inputs.encoded.q.layout);
+        Given { original, encoded, ..*inputs }
+    }
+
+    fn arrange(&self, family: &Family, problem: &Problem, inputs: &Given) -> Arrangement {
+        run::arrange(problem, &inputs.encoded, wants_lse(family))
+    }
+
+    fn parameters(&self, problem: &Problem, inputs: &Given, addresses: &Addresses) -> Vec<Vec<u8>> {
+        run::parameters(problem, inputs.encoded.q.layout, addresses)
+    }
+
+    fn reference(&self, problem: &Problem, inputs: &Given) -> Answer {
+        let rows = || Rows::within(problem, ORACLE_BUDGET, 1);
+        let original =
+            (problem.dtype == Dtype::E4m3).then(|| oracle::attention(problem, &inputs.original, rows()));
+        Answer { decoded: oracle::attention(problem, &inputs.encoded.decode(), rows()), original }
+    }
+
+    fn judge(&self, family: &Family, inputs: &Given, reference: &Answer, outputs: &[Vec<u8>]) -> Judgement {
+        let problem = &inputs.problem;
+        let (output, lse) = tensor(problem, inputs.encoded.q.layout, outputs);
+        let comparison =
+            metrics::compare(&reference.decoded, &output, lse.as_deref(), tolerance(family, problem));
+        let split = |original| Fp8Errors::of(&comparison, &reference.decoded, original).quantisation;
+        Judgement {
+            error: comparison.relative_l2,
+            limit: comparison.relative_l2_limit,
+            worst: comparison.worst.map_or(0.0, |element| element.error()),
+            quantisation: reference.original.as_ref().map(split),
+            compared: comparison.elements,
+            sampled: comparison.elements < problem.query_shape().elements(),
+            complaints: comparison.failures.iter().map(complaint).collect(),
+        }
+    }
+
+    fn independence(
+        &self,
+        family: &Family,
+        which: &str,
+        before: (&Answer, &[Vec<u8>]),
+        after: (&Answer, &[Vec<u8>]),
+    ) -> Option<Complaint> {
+        let problem = &before.0.decoded.problem;
+        let of = Input::ALL.into_iter().find(|input| input.to_string() == which)?;
+        // Only equality of bits is asked for, so the layout does not matter.
+        let output = |outputs: &[Vec<u8>]| tensor(problem, Layout::default(), outputs).0;
+        let (first, second) = (output(before.1), output(after.1));
+        let (before, after) = ((&before.0.decoded, &first), (&after.0.decoded, &second));
+        let failure = metrics::independence(of, before, after, tolerance(family, problem))?;
+        Some(complaint(&failure))
+    }
+
+    fn picture(
+        &self,
+        (family, candidate): (&Family, &Candidate),
+        inputs: &Given,
+        reference: &Answer,
+        outputs: &[Vec<u8>],
+    ) -> Option<Picture> {
+        let problem = &inputs.problem;
+        let (output, _) = tensor(problem, inputs.encoded.q.layout, outputs);
+        let tile = candidate.knobs.get("BLOCK_M").and_then(|height| height.to_string().parse().ok());
+        let map = error_map::draw(&reference.decoded, &output, tolerance(family, problem), tile)?;
+        Some(Picture { text: map.to_string(), svg: map.svg() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_named_problem_is_one() {
+        for name in Attention.usual().iter().chain(&Attention.edges()) {
+            Attention.problems(name).unwrap_or_else(|refusal| panic!("{refusal}"));
+        }
+    }
+
+    #[test]
+    fn draws_give_problems_with_names_and_the_same_ones_again() {
+        for draw in 0..500 {
+            let problem = Attention.fuzzed(draw);
+            assert_eq!(problem.to_string().parse(), Ok(problem));
+            assert_eq!(problem, Attention.fuzzed(draw));
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Problems field by field, as suites write them.
+
+use op::Refusal;
+
+use super::{Mask, Problem};
+
+const FIELDS: [&str; 10] =
+    ["batch", "heads", "kv_heads", "seq", "seq_q", "seq_k", "head_dim", "causal", "mask", "dtype"];
+
+/// Reads a table such as `batch = 1, heads = 8, seq = 512, head_dim = 64, causal = true, dtype = "fp16"`. It is turned
+/// into a name and read as one, so that there is one set of rules.
+pub fn from_fields(fields: &toml::Table) -> Result<Problem, Refusal> {
+    if let Some(unknown) = fields.keys().find(|name| !FIELDS.contains(&name.as_str())) {
+        let nearest = family::nearest(unknown, FIELDS).map(|near| format!("did you mean `{near}`?"));
+        return Err(Refusal::new(format!("a problem has no field `{unknown}`")).hint(nearest));
+    }
+    let size = |name: &str| -> Result<Option<i64>, Refusal> {
+        let wrong = || Refusal::new(format!("`{name}` must be a whole number"));
+        fields.get(name).map(|value| value.as_integer().ok_or_else(wrong)).transpose()
+    };
+    let needed = |name: &str| size(name)?.ok_or_else(|| Refusal::new(format!("a problem needs `{name}`")));
+    let both = size("seq")?;
+    let sequence = |name: &str| {
+        let own = size(name)?.or(both);
+        own.ok_or_else(|| Refusal::new(format!("a problem needs `seq`, or `{name}`")))
+    };
+    let heads = needed("heads")?;
+    let text = |name: &str, otherwise: &'static str| -> Result<String, Refusal> {
+        let wrong = || Refusal::new(format!("`{name}` must be a word in quotes"));
+        fields
+            .get(name)
+            .map_or(Ok(otherwise.to_owned()), |value| value.as_str().map(str::to_owned).ok_or_else(wrong))
+    };
+    let causal = match fields.get("causal") {
+        None => false,
+        Some(value) => value.as_bool().ok_or_else(|| Refusal::new("`causal` must be true or false"))?,
+    };
+    let mask = text("mask", if causal { Mask::Causal.name() } else { Mask::None.name() })?;
+    let mask = if mask == Mask::None.name() { String::new() } else { format!("-{mask}") };
+    let name = format!(
+        "b{}h{heads}kv{}sq{}sk{}d{}{mask}-{}",
+        needed("batch")?,
+        size("kv_heads")?.unwrap_or(heads),
+        sequence("seq_q")?,
+        sequence("seq_k")?,
+        needed("head_dim")?,
+        text("dtype", "fp16")?,
+    );
+    name.parse::<Problem>().map_err(Refusal::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<String, String> {
+        let table: toml::Table = text.parse().expect("TOML");
+        from_fields(&table).map(|problem| problem.to_string()).map_err(|refusal| refusal.to_string())
+    }
+
+    #[test]
+    fn fields_make_the_same_problem_as_its_name() {
+        assert_eq!(
+            read(
+                "batch = 1\nheads = 8\nkv_heads = 2\nseq = 512\nhead_dim = 64\ncausal = true\ndtype = 'e4m3'"
+            ),
+            Ok("b1h8kv2s512d64-causal-e4m3".to_owned())
+        );
+        assert_eq!(
+            read("batch = 1\nheads = 8\nseq_q = 17\nseq_k = 65\nhead_dim = 64\nmask = 'causal-tl'"),
+            Ok("b1h8sq17sk65d64-causal-tl-fp16".to_owned())
+        );
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (text, words) in [
+            ("heads = 8\nseq = 1\nhead_dim = 64", "needs `batch`"),
+            ("batch = 1\nheads = 8\nhead_dim = 64", "needs `seq`, or `seq_q`"),
+            ("batch = 1\nheads = 8\nseq = '9'\nhead_dim = 64", "`seq` must be a whole number"),
+            ("batch = 1\nheads = 8\nseq = 9\nhead_dims = 64", "no field `head_dims`"),
+            ("batch = 1\nheads = 8\nseq = 9\nhead_dim = 64\ndtype = 'e5m2'", "`e5m2` is neither"),
+            ("batch = -1\nheads = 8\nseq = 9\nhead_dim = 64", "`b` needs a number"),
+        ] {
+            let error = read(text).expect_err(text);
+            assert!(error.contains(words), "{text}: {error}");
+        }
+    }
+}

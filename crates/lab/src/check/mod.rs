@@ -1,0 +1,117 @@
+//! `check`: whether kernels give the right answer, on any device.
+//!
+//! A [`Plan`] is what to check: [`Subject`]s (kernels) and [`Case`]s (inputs). [`run`] takes every case to every
+//! subject that supports it and returns a [`Verdict`] for each, in a fixed order, whatever the number of threads.
+
+mod one;
+mod plan;
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use gpu::build::Compiler;
+use op::{Op, Picture, Stage};
+use rayon::prelude::*;
+use serde::Serialize;
+
+pub use op::{Complaint, Judgement};
+pub use plan::{Case, Depth, Extent, Plan, Subject, cut_to_size};
+
+/// A device to check on, made anew for every kernel: a fault on one leaves nothing behind for the next.
+pub type MakeDevice<'a> = dyn Fn() -> Result<Box<dyn Stage>, String> + Sync + 'a;
+
+/// Where and how cases run.
+pub struct Bench<'a> {
+    pub compiler: &'a Compiler,
+    pub device: &'a MakeDevice<'a>,
+    /// Cases at a time. More than one only where devices do not get into each other's way.
+    pub threads: usize,
+    /// Set from outside to stop after the cases at hand.
+    pub stop: &'a AtomicBool,
+}
+
+impl fmt::Debug for Bench<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Bench({} at a time)", self.threads)
+    }
+}
+
+/// What came of one case on one kernel.
+#[derive(Clone, Debug, Serialize)]
+pub struct Verdict {
+    pub family: String,
+    /// The preset and what was set otherwise.
+    pub kernel: String,
+    pub preset: Option<String>,
+    pub knobs: Vec<(String, String)>,
+    pub problem: String,
+    /// The problems this one was cut from, where it was.
+    pub cut_from: Vec<String>,
+    pub class: String,
+    pub seed: u64,
+    #[serde(flatten)]
+    pub outcome: Outcome,
+    /// What the virtual GPU found; notes are not among them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<vgpu::Finding>,
+    #[serde(skip)]
+    pub picture: Option<Picture>,
+    pub seconds: f64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "outcome", rename_all = "kebab-case")]
+pub enum Outcome {
+    /// Right in every respect.
+    Passed { judgement: Judgement },
+    /// Wrong: the complaints say how. The judgement is there if there was an answer to judge.
+    Failed { complaints: Vec<Complaint>, judgement: Option<Judgement> },
+    /// It could not be tried: it does not compile, or the device refuses it.
+    Broken { reason: String },
+}
+
+impl Verdict {
+    pub fn passed(&self) -> bool {
+        matches!(self.outcome, Outcome::Passed { .. })
+    }
+}
+
+/// Checks everything in the plan. `done` is called after each verdict, from several threads.
+pub fn run<O: Op>(
+    op: &O,
+    plan: &Plan<'_, O::Problem>,
+    bench: &Bench<'_>,
+    done: &(dyn Fn(&Verdict) + Sync),
+) -> Result<Vec<Verdict>, rayon::ThreadPoolBuildError> {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(bench.threads.max(1)).build()?;
+    let stopped = || bench.stop.load(Ordering::Relaxed);
+    let per_case = |case: &Case<O::Problem>| -> Vec<Verdict> {
+        if stopped() {
+            return Vec::new();
+        }
+        let subjects = plan.subjects_of(op, case);
+        if subjects.is_empty() {
+            return Vec::new();
+        }
+        let trial = one::Trial::new(op, case, bench, plan.target);
+        let mut verdicts = Vec::new();
+        for (subject, candidate) in subjects {
+            if stopped() {
+                break;
+            }
+            let verdict = trial.check(subject, candidate);
+            done(&verdict);
+            verdicts.push(verdict);
+        }
+        verdicts
+    };
+    // The dearest first, so that no thread is left alone with one at the end; the order of the answer is the plan's.
+    let mut order: Vec<usize> = (0..plan.cases.len()).collect();
+    let cost = |index: usize| op.work(&plan.cases[index].problem).flops;
+    order.sort_by(|&a, &b| cost(b).total_cmp(&cost(a)));
+    let mut verdicts: Vec<(usize, Vec<Verdict>)> = pool.install(|| {
+        order.into_par_iter().with_max_len(1).map(|index| (index, per_case(&plan.cases[index]))).collect()
+    });
+    verdicts.sort_by_key(|(index, _)| *index);
+    Ok(verdicts.into_iter().flat_map(|(_, verdicts)| verdicts).collect())
+}

@@ -1,0 +1,166 @@
+//! One case on one kernel.
+
+use std::cell::OnceCell;
+use std::time::Instant;
+
+use chips::Target;
+use family::Candidate;
+use op::{Addresses, Arrangement, Complaint, Judgement, Kernel, Observed, Op, Picture, Refusal, RunError};
+
+use super::plan::{Case, Depth, Subject};
+use super::{Bench, Outcome, Verdict};
+
+/// A case with its inputs and right answer, which all kernels share.
+pub(super) struct Trial<'a, O: Op> {
+    op: &'a O,
+    case: &'a Case<O::Problem>,
+    bench: &'a Bench<'a>,
+    target: Target,
+    inputs: Result<O::Inputs, Refusal>,
+    reference: OnceCell<O::Reference>,
+    /// With each input drawn anew, and the right answers to those.
+    redrawn: OnceCell<Vec<(&'static str, O::Inputs, O::Reference)>>,
+}
+
+/// What is known of an answer that was given.
+struct Answer {
+    complaints: Vec<Complaint>,
+    judgement: Judgement,
+    findings: Vec<vgpu::Finding>,
+    picture: Option<Picture>,
+}
+
+impl<'a, O: Op> Trial<'a, O> {
+    pub fn new(op: &'a O, case: &'a Case<O::Problem>, bench: &'a Bench<'a>, target: Target) -> Self {
+        let inputs = op.inputs(&case.problem, &case.class, case.seed);
+        Trial { op, case, bench, target, inputs, reference: OnceCell::new(), redrawn: OnceCell::new() }
+    }
+
+    pub fn check(&self, subject: &Subject<'_>, candidate: Candidate) -> Verdict {
+        let started = Instant::now();
+        let kernel = candidate.label(subject.family);
+        let (outcome, findings, picture) = match self.answer(subject, candidate) {
+            Err(reason) => (Outcome::Broken { reason }, Vec::new(), None),
+            Ok(Answer { complaints, judgement, findings, picture }) => {
+                let outcome = if complaints.is_empty() {
+                    Outcome::Passed { judgement }
+                } else {
+                    Outcome::Failed { complaints, judgement: Some(judgement) }
+                };
+                (outcome, findings, picture)
+            }
+        };
+        let case = self.case;
+        Verdict {
+            family: subject.family.name.clone(),
+            kernel,
+            preset: subject.preset.clone(),
+            knobs: subject.knobs.clone(),
+            problem: case.problem.to_string(),
+            cut_from: case.cut_from.iter().map(ToString::to_string).collect(),
+            class: case.class.clone(),
+            seed: case.seed,
+            outcome,
+            findings,
+            picture,
+            seconds: started.elapsed().as_secs_f64(),
+        }
+    }
+
+    fn answer(&self, subject: &Subject<'_>, candidate: Candidate) -> Result<Answer, String> {
+        let Trial { op, case, bench, .. } = self;
+        let family = subject.family;
+        let inputs = self.inputs.as_ref().map_err(ToString::to_string)?;
+        let words = |error: RunError| error.to_string();
+        let mut device = (bench.device)()?;
+        let kernel =
+            Kernel::build(&mut *device, bench.compiler, family, candidate, self.target).map_err(words)?;
+        let sizes = op.sizes(&case.problem);
+        let mut observe = |inputs: &O::Inputs| {
+            let arrangement = op.arrange(family, &case.problem, inputs);
+            let parameters = |addresses: &Addresses| op.parameters(&case.problem, inputs, addresses);
+            let observed = kernel.observe(&mut *device, &sizes, &arrangement, &parameters).map_err(words)?;
+            Ok::<(Observed, Arrangement), String>((observed, arrangement))
+        };
+
+        let (first, arrangement) = observe(inputs)?;
+        let reference = self.reference.get_or_init(|| op.reference(&case.problem, inputs));
+        let judgement = op.judge(family, inputs, reference, &first.outputs);
+        let (mut complaints, findings) = beside_the_answer(&first);
+        let wrong = !judgement.complaints.is_empty();
+        complaints.extend(judgement.complaints.iter().cloned());
+
+        // A wrong answer is wrong whatever else it is; that it is the same every time makes it a constant one.
+        if case.depth == Depth::Full {
+            let (again, _) = observe(inputs)?;
+            if again.outputs != first.outputs {
+                complaints.push(differing(&arrangement, &first.outputs, &again.outputs));
+            }
+            for (which, inputs, right) in self.redrawn(inputs) {
+                let (other, _) = observe(inputs)?;
+                let before = (reference, first.outputs.as_slice());
+                let after = (right, other.outputs.as_slice());
+                complaints.extend(op.independence(family, which, before, after));
+            }
+        }
+        let picture = wrong
+            .then(|| op.picture((family, &kernel.candidate), inputs, reference, &first.outputs))
+            .flatten();
+        Ok(Answer { complaints, judgement, findings, picture })
+    }
+
+    fn redrawn(&self, inputs: &O::Inputs) -> &[(&'static str, O::Inputs, O::Reference)] {
+        let Trial { op, case, .. } = self;
+        self.redrawn.get_or_init(|| {
+            let redraw = |which: &&'static str| {
+                let inputs = op.redraw(&case.problem, inputs, which, case.seed ^ 0x5eed);
+                let reference = op.reference(&case.problem, &inputs);
+                (*which, inputs, reference)
+            };
+            op.input_names().iter().map(redraw).collect()
+        })
+    }
+}
+
+/// What is wrong with a launch whatever its answer: findings, writes outside, changed inputs.
+fn beside_the_answer(observed: &Observed) -> (Vec<Complaint>, Vec<vgpu::Finding>) {
+    let mut complaints = Vec::new();
+    let report = observed.report.as_ref();
+    let serious = |finding: &&vgpu::Finding| finding.severity != vgpu::Severity::Note;
+    let findings: Vec<vgpu::Finding> =
+        report.into_iter().flat_map(|report| report.findings.iter().filter(serious)).cloned().collect();
+    for finding in &findings {
+        complaints.push(Complaint { kind: finding.kind.to_string(), message: finding.message.clone() });
+    }
+    if report.is_some_and(|report| !report.stats.completed) && findings.is_empty() {
+        let message = "the launch did not run to its end".to_owned();
+        complaints.push(Complaint { kind: "incomplete".to_owned(), message });
+    }
+    for trespass in &observed.trespasses {
+        let message = format!(
+            "{} bytes beside {} were written, the first at offset {}",
+            trespass.bytes, trespass.buffer, trespass.offset
+        );
+        complaints.push(Complaint { kind: "trespass".to_owned(), message });
+    }
+    for name in &observed.changed_inputs {
+        let message = format!("the input {name} was changed");
+        complaints.push(Complaint { kind: "changed-input".to_owned(), message });
+    }
+    (complaints, findings)
+}
+
+fn differing(arrangement: &Arrangement, first: &[Vec<u8>], again: &[Vec<u8>]) -> Complaint {
+    let names: Vec<String> = arrangement
+        .outputs
+        .iter()
+        .zip(first.iter().zip(again))
+        .filter(|(_, (first, again))| first != again)
+        .map(|(output, (first, again))| {
+            let bytes = first.iter().zip(again).filter(|(a, b)| a != b).count();
+            format!("{bytes} bytes of {}", output.name)
+        })
+        .collect();
+    let message = format!("the same inputs gave other bits the second time: {}", names.join(", "));
+    Complaint { kind: "non-deterministic".to_owned(), message }
+}

@@ -1,0 +1,106 @@
+//! What to check: kernels and cases.
+
+use chips::Target;
+use family::{Candidate, Family};
+use indexmap::IndexMap;
+use op::{Op, Refusal};
+use serde::Serialize;
+
+/// A kernel to check: a family with a preset, and knobs set on top of it.
+#[derive(Clone, Debug)]
+pub struct Subject<'f> {
+    pub family: &'f Family,
+    pub preset: Option<String>,
+    pub knobs: Vec<(String, String)>,
+}
+
+/// How much is asked of a kernel on one case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Depth {
+    /// The answer is right and nothing else was touched.
+    Answer,
+    /// And the same inputs give the same bits again, and each input makes a difference.
+    Full,
+}
+
+/// Inputs to check on.
+#[derive(Clone, Debug)]
+pub struct Case<P> {
+    pub problem: P,
+    /// What it was cut from; empty where it is whole.
+    pub cut_from: Vec<P>,
+    pub class: String,
+    pub seed: u64,
+    pub depth: Depth,
+}
+
+#[derive(Clone, Debug)]
+pub struct Plan<'f, P> {
+    pub target: Target,
+    pub subjects: Vec<Subject<'f>>,
+    pub cases: Vec<Case<P>>,
+}
+
+impl<'f, P> Plan<'f, P> {
+    /// The subjects that support a case's problem on the target.
+    pub(super) fn subjects_of<O: Op<Problem = P>>(
+        &self,
+        op: &O,
+        case: &Case<P>,
+    ) -> Vec<(&Subject<'f>, Candidate)> {
+        self.subjects
+            .iter()
+            .filter_map(|subject| Some((subject, subject.candidate(op, &case.problem, self.target).ok()?)))
+            .collect()
+    }
+
+    /// How many verdicts there will be, and why there are not more.
+    pub fn extent<O: Op<Problem = P>>(&self, op: &O) -> Extent {
+        let mut extent = Extent::default();
+        for case in &self.cases {
+            for subject in &self.subjects {
+                match subject.candidate(op, &case.problem, self.target) {
+                    Ok(_) => extent.verdicts += 1,
+                    Err(refusal) => *extent.refusals.entry(refusal.message).or_default() += 1,
+                }
+            }
+        }
+        extent
+    }
+}
+
+/// How far a plan goes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Extent {
+    pub verdicts: usize,
+    /// Combinations that are not run, counted by what stands against them.
+    pub refusals: IndexMap<String, usize>,
+}
+
+impl Subject<'_> {
+    /// What is launched for a problem on a target; refused where the family, or the target, cannot.
+    pub fn candidate<O: Op>(
+        &self,
+        op: &O,
+        problem: &O::Problem,
+        target: Target,
+    ) -> Result<Candidate, Refusal> {
+        let candidate = op.candidate(self.family, self.preset.as_deref(), &self.knobs, problem)?;
+        self.family.check_target(&candidate, target)?;
+        Ok(candidate)
+    }
+}
+
+/// Problems made small enough, those that become the same listed once with all they stand for.
+pub fn cut_to_size<O: Op>(op: &O, problems: &[O::Problem], flops: f64) -> Vec<(O::Problem, Vec<O::Problem>)> {
+    let mut list: Vec<(O::Problem, Vec<O::Problem>)> = Vec::new();
+    for problem in problems {
+        let cut = op.cut(problem, flops);
+        let original = (cut != *problem).then(|| problem.clone());
+        match list.iter_mut().find(|(known, _)| *known == cut) {
+            Some((_, from)) => from.extend(original.filter(|problem| !from.contains(problem))),
+            None => list.push((cut, original.into_iter().collect())),
+        }
+    }
+    list
+}

@@ -1,0 +1,7 @@
+//! The workbench: what is done to the kernels of any op. It knows the op trait, devices and builds; it knows no op.
+//!
+//! * [`suite`]: which problems, against which baselines, with which targets;
+//! * [`check`]: whether kernels are right.
+
+pub mod check;
+pub mod suite;

@@ -1,0 +1,48 @@
+//! What a launch needs in a device's memory, before anybody has chosen where.
+
+/// A buffer with contents, which the kernel must not change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Input {
+    pub name: &'static str,
+    pub bytes: Vec<u8>,
+}
+
+/// A result. It holds `blank` before the launch: a pattern no right answer contains, so that what nobody wrote shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Output {
+    pub name: &'static str,
+    pub blank: Vec<u8>,
+}
+
+/// The buffers of one launch of an op on a problem.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Arrangement {
+    pub inputs: Vec<Input>,
+    pub outputs: Vec<Output>,
+}
+
+impl Arrangement {
+    /// Bytes of all buffers.
+    pub fn bytes(&self) -> u64 {
+        let inputs = self.inputs.iter().map(|input| input.bytes.len());
+        let outputs = self.outputs.iter().map(|output| output.blank.len());
+        inputs.chain(outputs).sum::<usize>() as u64
+    }
+}
+
+/// Where the buffers of an arrangement were put, in its order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Addresses {
+    pub inputs: Vec<(&'static str, u64)>,
+    pub outputs: Vec<(&'static str, u64)>,
+    /// 0 where the family needs none.
+    pub workspace: u64,
+}
+
+impl Addresses {
+    /// The address of a buffer; 0, a null pointer, if the arrangement has none of that name.
+    pub fn of(&self, name: &str) -> u64 {
+        let all = self.inputs.iter().chain(&self.outputs);
+        all.into_iter().find(|(known, _)| *known == name).map_or(0, |(_, address)| *address)
+    }
+}

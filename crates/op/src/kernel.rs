@@ -1,0 +1,179 @@
+//! A family's candidate on a device: loaded, launched on an arrangement, and everything there is to hold against the
+//! launch brought back.
+
+use std::fmt;
+
+use chips::Target;
+use family::{Candidate, Family, SettingError, Sizes};
+use gpu::accelerator::{Accelerator, AcceleratorError, Buffer, Geometry, Image, ModuleId};
+use gpu::build::{BuildError, Compiler};
+
+use crate::arrangement::{Addresses, Arrangement};
+use crate::memory::{Memory, Trespass};
+use crate::stage::Stage;
+
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    #[error(transparent)]
+    Setting(#[from] SettingError),
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    #[error(transparent)]
+    Accelerator(#[from] AcceleratorError),
+    #[error("{family} launches clusters of blocks, which this device interface does not have yet")]
+    Cluster { family: String },
+    #[error("a grid of {grid:?} blocks is more than a launch can have")]
+    Grid { grid: [u64; 3] },
+}
+
+/// A candidate's kernel, loaded on a device.
+pub struct Kernel<'f> {
+    pub family: &'f Family,
+    pub candidate: Candidate,
+    module: ModuleId,
+}
+
+impl fmt::Debug for Kernel<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Kernel({} {})", self.candidate.family, self.candidate.label(self.family))
+    }
+}
+
+/// What a launch left behind, good or bad.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    /// The outputs, in the arrangement's order. What nobody wrote still holds the blank.
+    pub outputs: Vec<Vec<u8>>,
+    /// What the virtual GPU found. `None` on a device that does not check, which is not "nothing found".
+    pub report: Option<vgpu::LaunchReport>,
+    /// Writes outside every buffer, where the device leaves that to us ([`Stage::guard_bytes`]).
+    pub trespasses: Vec<Trespass>,
+    /// Inputs that are not what they were.
+    pub changed_inputs: Vec<&'static str>,
+}
+
+impl<'f> Kernel<'f> {
+    /// Loads an image of the candidate.
+    pub fn load(
+        device: &mut dyn Accelerator,
+        family: &'f Family,
+        candidate: Candidate,
+        image: Image<'_>,
+    ) -> Result<Self, RunError> {
+        let module = device.load(image)?;
+        Ok(Kernel { family, candidate, module })
+    }
+
+    /// Compiles the candidate, or finds it compiled, and loads it.
+    pub fn build(
+        device: &mut dyn Stage,
+        compiler: &Compiler,
+        family: &'f Family,
+        candidate: Candidate,
+        target: Target,
+    ) -> Result<Self, RunError> {
+        let build = compiler.build(&family.request(&candidate, target)?)?.build;
+        let image = device.image(&build);
+        Kernel::load(device, family, candidate, image)
+    }
+
+    pub fn module(&self) -> ModuleId {
+        self.module
+    }
+
+    /// The launch's geometry for a problem of these sizes, and the bytes of workspace it needs.
+    pub fn geometry(&self, sizes: &Sizes) -> Result<(Geometry, u64), RunError> {
+        let launch = self.family.launch(&self.candidate, sizes)?;
+        if launch.cluster != [1; 3] {
+            return Err(RunError::Cluster { family: self.family.name.clone() });
+        }
+        let mut grid = [0; 3];
+        for (extent, wanted) in grid.iter_mut().zip(launch.grid) {
+            *extent = u32::try_from(wanted).map_err(|_| RunError::Grid { grid: launch.grid })?;
+        }
+        let geometry = Geometry { grid, block: launch.block, shared_bytes: launch.shared_bytes as u32 };
+        Ok((geometry, self.family.workspace(&self.candidate, sizes)?.total_bytes))
+    }
+
+    /// Runs the kernel once. `parameters` makes the kernel's parameters once the buffers have their addresses.
+    pub fn observe(
+        &self,
+        device: &mut dyn Stage,
+        sizes: &Sizes,
+        arrangement: &Arrangement,
+        parameters: &dyn Fn(&Addresses) -> Vec<Vec<u8>>,
+    ) -> Result<Observed, RunError> {
+        let (geometry, workspace) = self.geometry(sizes)?;
+        let mut memory = Memory::new(device.guard_bytes());
+        let observed = place(&mut memory, device, arrangement, workspace)
+            .and_then(|placed| self.launch(&memory, device, geometry, arrangement, &placed, parameters));
+        // Whatever failed, the memory is given back.
+        memory.release(device);
+        Ok(observed?)
+    }
+
+    fn launch(
+        &self,
+        memory: &Memory,
+        device: &mut dyn Stage,
+        geometry: Geometry,
+        arrangement: &Arrangement,
+        placed: &Placed,
+        parameters: &dyn Fn(&Addresses) -> Vec<Vec<u8>>,
+    ) -> Result<Observed, AcceleratorError> {
+        device.declare_outputs(&placed.outputs);
+        let parameters = parameters(&placed.addresses(arrangement));
+        let launched = device.launch(self.module, &self.family.entry, geometry, &parameters);
+        device.declare_outputs(&[]);
+        let report = launched?.report;
+        let outputs = placed.outputs.iter().map(|&buffer| device.read(buffer)).collect::<Result<_, _>>()?;
+        let mut changed_inputs = Vec::new();
+        for (input, &buffer) in arrangement.inputs.iter().zip(&placed.inputs) {
+            if device.read(buffer)? != input.bytes {
+                changed_inputs.push(input.name);
+            }
+        }
+        Ok(Observed { outputs, report, trespasses: memory.trespasses(device)?, changed_inputs })
+    }
+}
+
+/// An arrangement on a device.
+struct Placed {
+    inputs: Vec<Buffer>,
+    outputs: Vec<Buffer>,
+    workspace: u64,
+}
+
+impl Placed {
+    fn addresses(&self, arrangement: &Arrangement) -> Addresses {
+        let inputs = arrangement.inputs.iter().map(|input| input.name);
+        let outputs = arrangement.outputs.iter().map(|output| output.name);
+        let addresses = |buffers: &[Buffer]| buffers.iter().map(|buffer| buffer.address).collect::<Vec<_>>();
+        Addresses {
+            inputs: inputs.zip(addresses(&self.inputs)).collect(),
+            outputs: outputs.zip(addresses(&self.outputs)).collect(),
+            workspace: self.workspace,
+        }
+    }
+}
+
+fn place(
+    memory: &mut Memory,
+    device: &mut dyn Accelerator,
+    arrangement: &Arrangement,
+    workspace_bytes: u64,
+) -> Result<Placed, AcceleratorError> {
+    let mut inputs = Vec::new();
+    for input in &arrangement.inputs {
+        inputs.push(memory.place(device, input.name, &input.bytes)?);
+    }
+    let workspace = match workspace_bytes {
+        0 => 0,
+        bytes => memory.reserve(device, "workspace", bytes)?.address,
+    };
+    let mut outputs = Vec::new();
+    for output in &arrangement.outputs {
+        outputs.push(memory.place(device, output.name, &output.blank)?);
+    }
+    Ok(Placed { inputs, outputs, workspace })
+}

@@ -1,0 +1,18 @@
+//! What an op is to the workbench, and how a kernel of one of its families is run.
+//!
+//! An [`Op`] knows its problems, inputs, the right answer and how right is right enough; it knows neither devices nor
+//! files. This crate knows how to put what an op asks for on a device ([`Arrangement`]), with guard bands and poison,
+//! how to launch it ([`Kernel`]) and what to bring back ([`Observed`]). The workbench (`lab`) is written against these
+//! alone, so that a second op needs no change there; an op's own crate needs no workbench.
+
+mod arrangement;
+mod contract;
+mod kernel;
+mod memory;
+mod stage;
+
+pub use arrangement::{Addresses, Arrangement, Input, Output};
+pub use contract::{Complaint, Judgement, Op, Picture, Refusal, SuiteText, Work};
+pub use kernel::{Kernel, Observed, RunError};
+pub use memory::Trespass;
+pub use stage::Stage;

@@ -1,0 +1,441 @@
+//! `check`: whether kernels give the right answer.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use attention::Attention;
+use chips::Target;
+use comfy_table::{CellAlignment, Table, presets::NOTHING};
+use family::{Catalog, Family};
+use gpu::accelerator::{CudaDevice, VirtualDevice};
+use gpu::device::Device;
+use lab::check::{self, Bench, Case, Depth, Extent, Outcome, Plan, Subject, Verdict, cut_to_size};
+use op::{Op, Refusal, Stage};
+use serde::Serialize;
+use vgpu::Checks;
+
+use crate::cli::{CheckOptions, Global};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::findings;
+use crate::printer::{BAD, FAINT, GOOD, Printer, STRONG, styled};
+use crate::progress;
+
+/// What one case may take on the virtual GPU before it is cut: some seconds under all checks.
+const VIRTUAL_FLOPS: f64 = 1.4e8;
+/// Cases up to this size also get every class of inputs, and are asked for the same bits twice.
+const SMALL_FLOPS: f64 = 1.3e6;
+/// With more verdicts than this the table has a line per kernel, not per verdict.
+const LINES: usize = 40;
+
+pub fn run(options: &CheckOptions, global: &Global, printer: &Printer) -> Result<Exit, Failure> {
+    let op = Attention;
+    let catalog = Catalog::load(global.kernels.as_deref())?;
+    let device = super::device(global)?;
+    let target = device.target();
+    let plan = plan(&op, options, global, &catalog, &device, target)?;
+    let extent = plan.extent(&op);
+    refuse_what_was_asked_for(&op, options, &plan, &extent)?;
+
+    let compiler = super::build::compiler(global, printer)?;
+    let stop = stop_on_interrupt();
+    let checks = if options.sanitize { Checks::All } else { Checks::None };
+    let make = || make_device(&device, checks);
+    let virtual_device = matches!(device, Device::Virtual { .. });
+    if options.sanitize && !virtual_device {
+        return Err(Failure::usage("--sanitize needs the virtual GPU").hint("add --device virtual"));
+    }
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = if virtual_device { options.jobs.map_or(cores, usize::from) } else { 1 };
+    let bench = Bench { compiler: &compiler, device: &make, threads, stop: &stop };
+    let started = Instant::now();
+    let bar = progress::counting(extent.verdicts as u64, "checking");
+    let verdicts = check::run(&op, &plan, &bench, &|verdict| {
+        if !verdict.passed() {
+            bar.suspend(|| printer.message(&format!("{}: {}", styled(BAD, "failed"), title(verdict))));
+        }
+        bar.inc(1);
+    })
+    .map_err(|error| Failure::lacking(error.to_string()))?;
+    bar.finish_and_clear();
+
+    let run = Run {
+        device: device.to_string(),
+        target,
+        sanitized: options.sanitize,
+        complete: verdicts.len() == extent.verdicts,
+        seconds: started.elapsed().as_secs_f64(),
+        extent: &extent,
+        verdicts: &verdicts,
+    };
+    if let Some(folder) = &options.svg {
+        save_pictures(folder, &verdicts, printer)?;
+    }
+    if printer.is_json() {
+        printer.json("check", &run);
+    } else {
+        run.print(options, global, &catalog, printer);
+    }
+    Ok(match () {
+        () if verdicts.iter().any(|verdict| !verdict.passed()) => Exit::Finding,
+        () if !run.complete => Exit::Incomplete,
+        () => Exit::Holds,
+    })
+}
+
+fn plan<'c>(
+    op: &Attention,
+    options: &CheckOptions,
+    global: &Global,
+    catalog: &'c Catalog,
+    device: &Device,
+    target: Target,
+) -> Result<Plan<'c, attention::Problem>, Failure> {
+    let subjects = subjects(op, options, catalog)?;
+    let seeds: Vec<u64> = (0..options.seeds).map(|offset| global.seed.wrapping_add(offset)).collect();
+    let all = op.classes();
+    let named: Vec<&str> = options.class.iter().map(String::as_str).collect();
+    if let Some(unknown) = named.iter().find(|name| **name != "all" && !all.contains(name)) {
+        let hint = format!("classes: {}, all", all.join(", "));
+        return Err(Failure::usage(format!("there is no class of inputs `{unknown}`")).hint(hint));
+    }
+    let cut = !options.full_size && matches!(device, Device::Virtual { .. });
+    let limit = if cut { VIRTUAL_FLOPS } else { f64::INFINITY };
+
+    let mut cases = Vec::new();
+    let mut add = |problems: &[attention::Problem], every_class: bool| {
+        for (problem, cut_from) in cut_to_size(op, problems, limit) {
+            let small = op.work(&problem).flops <= SMALL_FLOPS;
+            let classes: Vec<&str> = match named.as_slice() {
+                [] if every_class && small => all.clone(),
+                [] => vec![all[0]],
+                [.., "all"] | ["all", ..] => all.clone(),
+                some => some.to_vec(),
+            };
+            for class in classes {
+                for &seed in &seeds {
+                    let depth = if small || !cut { Depth::Full } else { Depth::Answer };
+                    let (problem, cut_from) = (problem, cut_from.clone());
+                    cases.push(Case { problem, cut_from, class: class.to_owned(), seed, depth });
+                }
+            }
+        }
+    };
+    let expand = |names: &[String]| -> Result<Vec<attention::Problem>, Refusal> {
+        let problems: Result<Vec<_>, _> = names.iter().map(|name| op.problems(name)).collect();
+        Ok(problems?.into_iter().flatten().collect())
+    };
+    let nothing_named = options.problem.is_empty() && options.suite.is_empty() && options.fuzz.is_none();
+    if nothing_named {
+        add(&expand(&op.usual())?, false);
+        add(&expand(&op.edges())?, true);
+    }
+    add(&expand(&options.problem)?, false);
+    for suite in &options.suite {
+        add(&lab::suite::find(op, suite)?.problems, false);
+    }
+    if let Some(count) = options.fuzz {
+        let drawn: Vec<_> = (0..count).map(|index| op.fuzzed(global.seed.wrapping_add(index))).collect();
+        add(&drawn, false);
+    }
+    Ok(Plan { target, subjects, cases })
+}
+
+/// Every preset of every family, or those that were named.
+fn subjects<'c>(
+    op: &Attention,
+    options: &CheckOptions,
+    catalog: &'c Catalog,
+) -> Result<Vec<Subject<'c>>, Failure> {
+    let mut families: Vec<&Family> = Vec::new();
+    if options.families.is_empty() {
+        for entry in catalog.entries().iter().filter(|entry| entry.op == op.name()) {
+            families.push(entry.family.as_ref().map_err(|error| Failure::usage(error.to_string()))?);
+        }
+    }
+    for name in &options.families {
+        families.push(catalog.family(name)?);
+    }
+    let mut subjects = Vec::new();
+    for family in families {
+        if options.preset.is_empty() && !options.set.is_empty() {
+            subjects.push(Subject { family, preset: None, knobs: options.set.clone() });
+            continue;
+        }
+        let has = |name: &&String| family.preset(name).is_some();
+        let named: Vec<&String> = options.preset.iter().filter(has).collect();
+        let presets: Vec<String> = match named.as_slice() {
+            [] if options.preset.is_empty() => family.presets.iter().map(|it| it.name.clone()).collect(),
+            some => some.iter().map(|name| (*name).clone()).collect(),
+        };
+        for preset in presets {
+            subjects.push(Subject { family, preset: Some(preset), knobs: options.set.clone() });
+        }
+    }
+    // A preset may belong to one of several families; one that belongs to none is a mistake.
+    for name in &options.preset {
+        if !subjects.iter().any(|subject| subject.preset.as_ref() == Some(name)) {
+            let families: Vec<&Family> =
+                catalog.entries().iter().filter_map(|it| it.family.as_ref().ok()).collect();
+            let known = families.iter().flat_map(|family| family.presets.iter().map(|it| it.name.as_str()));
+            let hint = family::nearest(name, known.clone()).map(|near| format!("did you mean `{near}`?"));
+            let all: Vec<&str> = known.collect();
+            return Err(Failure::usage(format!("there is no preset `{name}`"))
+                .hint(hint.unwrap_or_else(|| format!("presets: {}", all.join(", ")))));
+        }
+    }
+    Ok(subjects)
+}
+
+/// What was asked for by name must be possible; what a sweep leaves out is only counted.
+fn refuse_what_was_asked_for(
+    op: &Attention,
+    options: &CheckOptions,
+    plan: &Plan<'_, attention::Problem>,
+    extent: &Extent,
+) -> Result<(), Failure> {
+    let named_kernel = !options.families.is_empty() || !options.preset.is_empty();
+    if named_kernel {
+        // Whatever the problem, the knobs must be right: an unknown knob supports nothing.
+        for name in &options.problem {
+            for problem in op.problems(name)? {
+                for subject in &plan.subjects {
+                    subject.candidate(op, &problem, plan.target)?;
+                }
+            }
+        }
+    }
+    if extent.verdicts == 0 {
+        let reasons: Vec<String> = extent.refusals.keys().cloned().collect();
+        return Err(
+            Failure::usage(reasons.join("; ")).hint("`warpsmith kernels` shows what each family supports")
+        );
+    }
+    Ok(())
+}
+
+fn make_device(device: &Device, checks: Checks) -> Result<Box<dyn Stage>, String> {
+    match device {
+        Device::Virtual { chip } => {
+            let mut device = VirtualDevice::new(chip);
+            device.options.checks = checks;
+            device.options.threads = 1;
+            Ok(Box::new(device))
+        }
+        Device::Cuda { index, .. } => match CudaDevice::open(*index) {
+            Ok(device) => Ok(Box::new(device)),
+            Err(error) => Err(error.to_string()),
+        },
+    }
+}
+
+/// A flag that Ctrl-C sets: cases at hand are finished and what is known is shown.
+fn stop_on_interrupt() -> Arc<AtomicBool> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&stop);
+    // A second handler cannot be set; then the default one ends the program, as before.
+    let _ = ctrlc::set_handler(move || {
+        if flag.swap(true, Ordering::Relaxed) {
+            std::process::exit(Exit::Incomplete as i32);
+        }
+    });
+    stop
+}
+
+#[derive(Serialize)]
+struct Run<'a> {
+    device: String,
+    target: Target,
+    sanitized: bool,
+    complete: bool,
+    seconds: f64,
+    #[serde(flatten)]
+    extent: &'a Extent,
+    #[serde(rename = "cases")]
+    verdicts: &'a [Verdict],
+}
+
+impl Run<'_> {
+    fn print(&self, options: &CheckOptions, global: &Global, catalog: &Catalog, printer: &Printer) {
+        let table = if self.verdicts.len() <= LINES { lines(self.verdicts) } else { summary(self.verdicts) };
+        printer.data(&table);
+        let wrong: Vec<&Verdict> = self.verdicts.iter().filter(|verdict| !verdict.passed()).collect();
+        for verdict in &wrong {
+            printer.data(&format!("\n{}", failure(verdict, options, global, catalog)));
+        }
+        let cut = self.verdicts.iter().filter(|verdict| !verdict.cut_from.is_empty()).count();
+        if cut > 0 {
+            let words = format!(
+                "{cut} runs on problems cut to size: fewer heads, then fewer queries, every key (--full-size: whole)"
+            );
+            printer.data(&styled(FAINT, words));
+        }
+        let left_out: usize = self.extent.refusals.values().sum();
+        if left_out > 0 {
+            let words =
+                format!("{left_out} combinations are not supported and were not run (--json lists them)");
+            printer.data(&styled(FAINT, words));
+        }
+        let under = if self.sanitized { ", under all checkers" } else { "" };
+        let total = self.verdicts.len();
+        let (count, device, seconds) = (wrong.len(), &self.device, self.seconds);
+        if !self.complete {
+            let missing = self.extent.verdicts - total;
+            printer.data(&styled(
+                BAD,
+                format!("stopped: {missing} of {} runs were not done", self.extent.verdicts),
+            ));
+        }
+        printer.data(&if count == 0 {
+            styled(GOOD, format!("{total} of {total} runs are right on {device}{under}, in {seconds:.0} s"))
+        } else {
+            styled(BAD, format!("{count} of {total} runs are wrong on {device}{under}, in {seconds:.0} s"))
+        });
+    }
+}
+
+/// `wmma stage-2 on b1h2s17d64-fp16, normal, seed 1`
+fn title(verdict: &Verdict) -> String {
+    let Verdict { family, kernel, problem, class, seed, .. } = verdict;
+    format!("{family} {kernel} on {problem}, {class}, seed {seed}")
+}
+
+/// A line per verdict.
+fn lines(verdicts: &[Verdict]) -> String {
+    let mut table = new_table(&["kernel", "problem", "class", "seed", "error", "limit", "quantisation", ""]);
+    for verdict in verdicts {
+        let Verdict { family, kernel, problem, class, seed, .. } = verdict;
+        let mut row = vec![format!("{family} {kernel}"), problem.clone(), class.clone(), seed.to_string()];
+        let judgement = match &verdict.outcome {
+            Outcome::Passed { judgement } => Some(judgement),
+            Outcome::Failed { judgement, .. } => judgement.as_ref(),
+            Outcome::Broken { .. } => None,
+        };
+        row.extend(match judgement {
+            Some(judgement) => [
+                format!("{:.1e}", judgement.error),
+                format!("{:.1e}", judgement.limit),
+                judgement.quantisation.map_or_else(String::new, |error| format!("{error:.1e}")),
+            ],
+            None => [const { String::new() }; 3],
+        });
+        row.push(if verdict.passed() { styled(GOOD, "right") } else { styled(BAD, "wrong") });
+        table.add_row(row);
+    }
+    trimmed(&table)
+}
+
+/// A line per kernel.
+fn summary(verdicts: &[Verdict]) -> String {
+    let mut kernels: indexmap::IndexMap<(&str, &str), Vec<&Verdict>> = indexmap::IndexMap::new();
+    for verdict in verdicts {
+        kernels.entry((&verdict.family, &verdict.kernel)).or_default().push(verdict);
+    }
+    let mut table = new_table(&["kernel", "runs", "right", "largest error", "of its limit", "at"]);
+    for ((family, kernel), verdicts) in kernels {
+        let right = verdicts.iter().filter(|verdict| verdict.passed()).count();
+        let share = |judgement: &check::Judgement| {
+            if judgement.limit > 0.0 { judgement.error / judgement.limit } else { 0.0 }
+        };
+        let closest = verdicts
+            .iter()
+            .filter_map(|verdict| match &verdict.outcome {
+                Outcome::Passed { judgement } => Some((judgement, verdict)),
+                _ => None,
+            })
+            .max_by(|(a, _), (b, _)| share(a).total_cmp(&share(b)));
+        let style = if right == verdicts.len() { GOOD } else { BAD };
+        let mut row = vec![format!("{family} {kernel}"), verdicts.len().to_string(), styled(style, right)];
+        if let Some((judgement, verdict)) = closest {
+            row.push(format!("{:.1e}", judgement.error));
+            row.push(format!("{:.0}%", 100.0 * share(judgement)));
+            row.push(format!("{} {}", verdict.problem, verdict.class));
+        }
+        table.add_row(row);
+    }
+    trimmed(&table)
+}
+
+fn new_table(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(NOTHING);
+    table.set_header(header.iter().map(|title| styled(STRONG, title)));
+    for (index, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((0, 2));
+        let number = !matches!(header[index], "kernel" | "problem" | "class" | "at" | "");
+        column.set_cell_alignment(if number { CellAlignment::Right } else { CellAlignment::Left });
+    }
+    table
+}
+
+fn trimmed(table: &Table) -> String {
+    table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
+}
+
+/// Everything about a wrong verdict, and how to repeat it.
+fn failure(verdict: &Verdict, options: &CheckOptions, global: &Global, catalog: &Catalog) -> String {
+    const FINDINGS: usize = 3;
+    let mut text = format!("{}: {}\n", styled(BAD, "wrong"), styled(STRONG, title(verdict)));
+    match &verdict.outcome {
+        Outcome::Passed { .. } => {}
+        Outcome::Broken { reason } => text += &format!("  [broken] {reason}\n"),
+        Outcome::Failed { complaints, .. } => {
+            // Findings are shown with their source below.
+            let found = verdict.findings.len();
+            for complaint in complaints.iter().skip(found) {
+                text += &format!("  [{}] {}\n", complaint.kind, complaint.message);
+            }
+        }
+    }
+    let family = catalog.family(&verdict.family).ok();
+    let sources = |name: &str| family.and_then(|family| family.text_of(name)).map(str::to_owned);
+    for finding in verdict.findings.iter().take(FINDINGS) {
+        text += &format!("{}\n", findings::render(finding, &sources));
+    }
+    if verdict.findings.len() > FINDINGS {
+        text += &format!("  and {} more findings (--json lists them)\n", verdict.findings.len() - FINDINGS);
+    }
+    if let Some(picture) = &verdict.picture {
+        for line in picture.text.lines() {
+            text += &format!("  {line}\n");
+        }
+    }
+    text + &format!("  repeat: {}", repeat(verdict, options, global))
+}
+
+/// The command that does exactly this again.
+fn repeat(verdict: &Verdict, options: &CheckOptions, global: &Global) -> String {
+    let mut words = vec!["warpsmith check".to_owned(), verdict.family.clone()];
+    words.extend(verdict.preset.iter().map(|preset| format!("--preset {preset}")));
+    words.extend(verdict.knobs.iter().map(|(name, value)| format!("--set {name}={value}")));
+    words.push(format!("--problem {} --class {} --seed {}", verdict.problem, verdict.class, verdict.seed));
+    if options.sanitize {
+        words.push("--sanitize".to_owned());
+    }
+    if options.full_size {
+        words.push("--full-size".to_owned());
+    }
+    if global.device != "auto" {
+        words.push(format!("--device {}", global.device));
+    }
+    words.extend(global.kernels.iter().map(|folder| format!("--kernels {}", folder.display())));
+    words.join(" ")
+}
+
+fn save_pictures(folder: &Path, verdicts: &[Verdict], printer: &Printer) -> Result<(), Failure> {
+    let failed =
+        |error: std::io::Error| Failure::usage(format!("cannot write to {}: {error}", folder.display()));
+    fs::create_dir_all(folder).map_err(failed)?;
+    for verdict in verdicts {
+        if let Some(picture) = &verdict.picture {
+            let Verdict { family, kernel, problem, class, seed, .. } = verdict;
+            let name = format!("{family}-{kernel}-{problem}-{class}-{seed}.svg").replace(['+', '='], "_");
+            fs::write(folder.join(&name), &picture.svg).map_err(failed)?;
+            printer.message(&format!("wrote {}", folder.join(&name).display()));
+        }
+    }
+    Ok(())
+}
