@@ -1,38 +1,41 @@
-//! Kernels with planted faults, the kind people make: the checks must notice every one. A fault is a replacement in
+//! Kernels with planted faults, the kind people make: `check` must notice every one, and name it where it has a name. A fault is a replacement in
 //! the source, so that it stays readable and stops compiling, loudly, when the source moves on.
 
 mod common;
 
 use std::fs;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
-use attention::metrics::Failure;
-use attention::run;
-use attention::{Class, Inputs, Layout};
+use attention::Attention;
 use chips::Target;
 use family::Catalog;
-use op::Kernel;
+use lab::check::{self, Bench, Case, Depth, Group, Outcome, Plan, Subject, Verdict};
+use op::Stage;
 use vgpu::Kind;
 
-use common::{Complaints, compiler, complaints, device, problem};
+use common::{compiler, device, problem};
 
 /// How a fault must be noticed.
 #[derive(Clone, Copy)]
 enum Noticed {
     /// By one of these findings of the virtual GPU.
     Found(&'static [Kind]),
-    /// By a comparison with the oracle that fails like this.
-    Failed(fn(&Failure) -> bool),
-    /// By the comparison, whichever way.
+    /// By a complaint of this kind about the answer.
+    Named(&'static str),
+    /// By a complaint about the answer, whichever.
     Wrong,
 }
 
 impl Noticed {
-    fn by(self, complaints: &Complaints) -> bool {
+    fn by(self, verdict: &Verdict) -> bool {
+        let Outcome::Failed { complaints, .. } = &verdict.outcome else { return false };
+        // Findings come first, and are complaints too.
+        let mut about_the_answer = complaints.iter().skip(verdict.findings.len());
         match self {
-            Noticed::Found(kinds) => complaints.findings.iter().any(|finding| kinds.contains(&finding.kind)),
-            Noticed::Failed(kind) => complaints.failures.iter().any(kind),
-            Noticed::Wrong => !complaints.failures.is_empty(),
+            Noticed::Found(kinds) => verdict.findings.iter().any(|finding| kinds.contains(&finding.kind)),
+            Noticed::Named(kind) => about_the_answer.any(|complaint| complaint.kind == kind),
+            Noticed::Wrong => about_the_answer.next().is_some(),
         }
     }
 }
@@ -76,7 +79,7 @@ const FAULTS: &[Fault] = &[
         wrong: "",
         preset: "stage-c",
         problem: "b1h1s70d64-fp16",
-        noticed: Noticed::Failed(|failure| matches!(failure, Failure::Lse { .. })),
+        noticed: Noticed::Named("lse"),
     },
     Fault {
         name: "a rescale by exp(m - m)",
@@ -130,7 +133,7 @@ const FAULTS: &[Fault] = &[
         wrong: "(blocks - index % blocks) * BLOCK_M",
         preset: "stage-2",
         problem: "b1h1s65d64-fp16",
-        noticed: Noticed::Failed(|failure| matches!(failure, Failure::Unwritten { .. })),
+        noticed: Noticed::Named("unwritten"),
     },
     Fault {
         name: "the last work tile is left out",
@@ -166,7 +169,7 @@ const FAULTS: &[Fault] = &[
         wrong: "__floats2half2_rn(0.0f * x[2 * i] + 0.25f, 0.25f)",
         preset: "stage-c",
         problem: "b1h1s33d64-fp16",
-        noticed: Noticed::Failed(|failure| matches!(failure, Failure::Constant { .. })),
+        noticed: Noticed::Named("constant"),
     },
     Fault {
         name: "an answer that does not depend on V",
@@ -184,7 +187,7 @@ const FAULTS: &[Fault] = &[
         wrong: "v_scale / row_sum",
         preset: "stage-2",
         problem: "b1h1sq40sk20d64-causal-fp16",
-        noticed: Noticed::Failed(|failure| matches!(failure, Failure::NonFinite { .. })),
+        noticed: Noticed::Named("non-finite"),
     },
     Fault {
         name: "a row that has seen nothing subtracts -inf from -inf",
@@ -193,7 +196,7 @@ const FAULTS: &[Fault] = &[
         wrong: "row_maximum",
         preset: "stage-5-p2",
         problem: "b1h1sq40sk20d64-causal-fp16",
-        noticed: Noticed::Failed(|failure| matches!(failure, Failure::NonFinite { .. })),
+        noticed: Noticed::Named("non-finite"),
     },
     Fault {
         name: "an mbarrier that waits for a warp too many",
@@ -256,7 +259,7 @@ const FAULTS: &[Fault] = &[
         wrong: "(row_maximum + log2f(row_sum))",
         preset: "stage-c",
         problem: "b1h1s33d64-fp16",
-        noticed: Noticed::Failed(|failure| matches!(failure, Failure::Lse { .. })),
+        noticed: Noticed::Named("lse"),
     },
 ];
 
@@ -284,21 +287,27 @@ fn planted(fault: &Fault, folder: &Path) -> Catalog {
     Catalog::load(Some(folder)).expect("the same manifests")
 }
 
-/// Runs the kernel with the fault and returns how the checks failed to notice it, if they did.
+/// Checks the kernel with the fault and returns how that failed to notice it, if it did.
 fn unnoticed(fault: &Fault) -> Option<String> {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let catalog = planted(fault, folder.path());
     let family = catalog.family("wmma").expect("the family");
-    let problem = problem(fault.problem);
-    let mut device = device("h200");
-    let candidate = run::candidate(family, Some(fault.preset), &[], &problem).expect("a preset");
-    let kernel = Kernel::build(&mut device, compiler(), family, candidate, Target::Sm90);
-    let kernel = kernel.unwrap_or_else(|error| panic!("{}: {error}", fault.name));
-    let inputs = Inputs::generate(&problem, Class::Normal, 5).encode(problem.dtype, Layout::Bhsd);
-    let run = run::run(&kernel, &mut device, &problem, &inputs, true).expect("faults are found, not refused");
-    let complaints = complaints(&kernel, &problem, &inputs, &run);
-    let words = if complaints.is_empty() { "nothing".to_owned() } else { complaints.to_string() };
-    (!fault.noticed.by(&complaints)).then(|| format!("{}: noticed was only\n{words}", fault.name))
+    let subject = Subject { family, preset: Some(fault.preset.to_owned()), knobs: Vec::new() };
+    let case = Case {
+        problem: problem(fault.problem),
+        cut_from: Vec::new(),
+        class: "normal".to_owned(),
+        seed: 5,
+        depth: Depth::Full,
+    };
+    let groups = vec![Group { subjects: vec![subject], cases: vec![case] }];
+    let plan = Plan { target: Target::Sm90, groups };
+    let stop = AtomicBool::new(false);
+    let make = || Ok(Box::new(device("h200")) as Box<dyn Stage>);
+    let bench = Bench { compiler: compiler(), device: &make, threads: 1, stop: &stop };
+    let verdicts = check::run(&Attention, &plan, &bench, &|_| ()).expect("a thread");
+    let [verdict] = verdicts.as_slice() else { panic!("{}: {} verdicts", fault.name, verdicts.len()) };
+    (!fault.noticed.by(verdict)).then(|| format!("{}: {:?}", fault.name, verdict.outcome))
 }
 
 #[test]

@@ -19,6 +19,8 @@ pub struct Family {
     pub op: String,
     pub name: String,
     pub description: String,
+    /// Written to be obvious, not fast: the baseline of its op, on any machine.
+    pub plain: bool,
     /// The kernel's function name.
     pub entry: String,
     pub targets: Vec<Target>,
@@ -153,6 +155,8 @@ struct File {
 #[serde(deny_unknown_fields)]
 struct FamilyTable {
     description: String,
+    #[serde(default)]
+    plain: bool,
     entry: Spanned<String>,
     targets: Spanned<Vec<Spanned<String>>>,
 }
@@ -279,6 +283,7 @@ pub(crate) fn read(text: &str, place: Place) -> Result<Family, ManifestError> {
         op: place.op,
         name: place.name,
         description: file.family.description,
+        plain: file.family.plain,
         entry,
         targets,
         axes,

@@ -198,7 +198,7 @@ pub struct CheckOptions {
     /// Write a picture of the errors of every wrong answer into this folder
     #[arg(long, value_name = "DIR")]
     pub svg: Option<PathBuf>,
-    /// Cases at a time (default: one per core; on a CUDA GPU always one)
+    /// Cases at a time (default: one per core)
     #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub jobs: Option<u16>,
 }

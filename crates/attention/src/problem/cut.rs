@@ -2,13 +2,15 @@
 
 use super::{Mask, Problem};
 
-/// Query tiles are at most this high: what is kept of the queries keeps their remainder by it, so that a ragged last
-/// tile stays ragged.
+/// Query tiles are between these high: what is kept of the queries keeps their remainder, so that a ragged last tile
+/// stays ragged.
 const TALLEST_TILE: usize = 128;
+const SHORTEST_TILE: usize = 16;
 
 impl Problem {
     /// The problem made smaller until it takes `flops` at most, as far as that goes: first the batch and the heads,
-    /// down to one group, then queries. Keys stay: every step of the loop over them is done.
+    /// down to one group, then queries. Keys stay: every step of the loop over them is done. More heads do the same
+    /// work over, so most of them go as soon as a problem takes an eighth of that.
     ///
     /// Queries go from the front: with a mask aligned bottom-right those that are left see what they saw before.
     #[must_use]
@@ -16,17 +18,20 @@ impl Problem {
         let mut cut = *self;
         let group = self.heads / self.kv_heads;
         cut.batch = 1;
+        if self.flops() <= flops / 8.0 {
+            return *self;
+        }
         // Two groups where they fit, so that a wrong stride between heads still shows.
         for kv_heads in [self.kv_heads.min(2), 1] {
             cut.kv_heads = kv_heads;
             cut.heads = kv_heads * group;
             if cut.flops() <= flops {
-                return if self.flops() <= flops { *self } else { cut };
+                return cut;
             }
         }
-        let remainder = self.seq_q % TALLEST_TILE;
-        while cut.flops() > flops && cut.seq_q > 2 * TALLEST_TILE && self.mask != Mask::CausalTopLeft {
-            cut.seq_q = (cut.seq_q / 2).next_multiple_of(TALLEST_TILE) + remainder;
+        while cut.flops() > flops && cut.seq_q > 2 * SHORTEST_TILE && self.mask != Mask::CausalTopLeft {
+            let tile = if cut.seq_q > 2 * TALLEST_TILE { TALLEST_TILE } else { SHORTEST_TILE };
+            cut.seq_q = (cut.seq_q / 2).next_multiple_of(tile) + self.seq_q % tile;
         }
         cut
     }
@@ -43,10 +48,12 @@ mod tests {
 
     #[test]
     fn heads_go_before_queries_and_keys_stay() {
-        assert_eq!(cut("mission", 1e9), "b1h8s512d64-fp16");
+        assert_eq!(cut("mission", 5e9), "b1h8s512d64-fp16");
+        assert_eq!(cut("mission", 1e9), "b1h2s512d64-fp16");
         assert_eq!(cut("mission", 2e8), "b1h2s512d64-fp16");
         assert_eq!(cut("b4h32kv8s512d64-fp16", 4e8), "b1h4kv1s512d64-fp16");
         assert_eq!(cut("fa_d64_s16384", 2e9), "b1h1sq512sk16384d64-fp16");
+        assert_eq!(cut("fa_d64_s16384", 1e8), "b1h1sq16sk16384d64-fp16");
         assert_eq!(cut("b8h16s4100d128-causal-fp16", 1e9), "b1h1sq516sk4100d128-causal-fp16");
     }
 

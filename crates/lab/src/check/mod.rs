@@ -1,6 +1,6 @@
 //! `check`: whether kernels give the right answer, on any device.
 //!
-//! A [`Plan`] is what to check: [`Subject`]s (kernels) and [`Case`]s (inputs). [`run`] takes every case to every
+//! A [`Plan`] is what to check: [`Subject`]s (kernels) and [`Case`]s (inputs), in [`Group`]s. [`run`] takes every case to every
 //! subject that supports it and returns a [`Verdict`] for each, in a fixed order, whatever the number of threads.
 
 mod one;
@@ -15,7 +15,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 pub use op::{Complaint, Judgement};
-pub use plan::{Case, Depth, Extent, Plan, Subject, cut_to_size};
+pub use plan::{Case, Depth, Extent, Group, Plan, Subject, cut_to_size};
 
 /// A device to check on, made anew for every kernel: a fault on one leaves nothing behind for the next.
 pub type MakeDevice<'a> = dyn Fn() -> Result<Box<dyn Stage>, String> + Sync + 'a;
@@ -85,11 +85,8 @@ pub fn run<O: Op>(
 ) -> Result<Vec<Verdict>, rayon::ThreadPoolBuildError> {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(bench.threads.max(1)).build()?;
     let stopped = || bench.stop.load(Ordering::Relaxed);
-    let per_case = |case: &Case<O::Problem>| -> Vec<Verdict> {
-        if stopped() {
-            return Vec::new();
-        }
-        let subjects = plan.subjects_of(op, case);
+    let per_case = |(group, case): (&Group<'_, O::Problem>, &Case<O::Problem>)| -> Vec<Verdict> {
+        let subjects = if stopped() { Vec::new() } else { group.subjects_of(op, case, plan.target) };
         if subjects.is_empty() {
             return Vec::new();
         }
@@ -105,12 +102,14 @@ pub fn run<O: Op>(
         }
         verdicts
     };
+    let cases: Vec<_> =
+        plan.groups.iter().flat_map(|group| group.cases.iter().map(move |case| (group, case))).collect();
     // The dearest first, so that no thread is left alone with one at the end; the order of the answer is the plan's.
-    let mut order: Vec<usize> = (0..plan.cases.len()).collect();
-    let cost = |index: usize| op.work(&plan.cases[index].problem).flops;
+    let mut order: Vec<usize> = (0..cases.len()).collect();
+    let cost = |index: usize| op.work(&cases[index].1.problem).flops;
     order.sort_by(|&a, &b| cost(b).total_cmp(&cost(a)));
     let mut verdicts: Vec<(usize, Vec<Verdict>)> = pool.install(|| {
-        order.into_par_iter().with_max_len(1).map(|index| (index, per_case(&plan.cases[index]))).collect()
+        order.into_par_iter().with_max_len(1).map(|index| (index, per_case(cases[index]))).collect()
     });
     verdicts.sort_by_key(|(index, _)| *index);
     Ok(verdicts.into_iter().flat_map(|(_, verdicts)| verdicts).collect())

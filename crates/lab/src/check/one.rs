@@ -19,8 +19,11 @@ pub(super) struct Trial<'a, O: Op> {
     inputs: Result<O::Inputs, Refusal>,
     reference: OnceCell<O::Reference>,
     /// With each input drawn anew, and the right answers to those.
-    redrawn: OnceCell<Vec<(&'static str, O::Inputs, O::Reference)>>,
+    redrawn: OnceCell<Vec<Redrawn<O>>>,
 }
+
+/// The name of an input, the inputs with that one drawn anew, and the right answer to them.
+type Redrawn<O> = (&'static str, <O as Op>::Inputs, <O as Op>::Reference);
 
 /// What is known of an answer that was given.
 struct Answer {
@@ -109,7 +112,7 @@ impl<'a, O: Op> Trial<'a, O> {
         Ok(Answer { complaints, judgement, findings, picture })
     }
 
-    fn redrawn(&self, inputs: &O::Inputs) -> &[(&'static str, O::Inputs, O::Reference)] {
+    fn redrawn(&self, inputs: &O::Inputs) -> &[Redrawn<O>] {
         let Trial { op, case, .. } = self;
         self.redrawn.get_or_init(|| {
             let redraw = |which: &&'static str| {

@@ -34,34 +34,45 @@ pub struct Case<P> {
     pub depth: Depth,
 }
 
+/// Kernels that are all checked on the same cases.
 #[derive(Clone, Debug)]
-pub struct Plan<'f, P> {
-    pub target: Target,
+pub struct Group<'f, P> {
     pub subjects: Vec<Subject<'f>>,
     pub cases: Vec<Case<P>>,
 }
 
-impl<'f, P> Plan<'f, P> {
+#[derive(Clone, Debug)]
+pub struct Plan<'f, P> {
+    pub target: Target,
+    pub groups: Vec<Group<'f, P>>,
+}
+
+impl<'f, P> Group<'f, P> {
     /// The subjects that support a case's problem on the target.
     pub(super) fn subjects_of<O: Op<Problem = P>>(
         &self,
         op: &O,
         case: &Case<P>,
+        target: Target,
     ) -> Vec<(&Subject<'f>, Candidate)> {
         self.subjects
             .iter()
-            .filter_map(|subject| Some((subject, subject.candidate(op, &case.problem, self.target).ok()?)))
+            .filter_map(|subject| Some((subject, subject.candidate(op, &case.problem, target).ok()?)))
             .collect()
     }
+}
 
+impl<P> Plan<'_, P> {
     /// How many verdicts there will be, and why there are not more.
     pub fn extent<O: Op<Problem = P>>(&self, op: &O) -> Extent {
         let mut extent = Extent::default();
-        for case in &self.cases {
-            for subject in &self.subjects {
-                match subject.candidate(op, &case.problem, self.target) {
-                    Ok(_) => extent.verdicts += 1,
-                    Err(refusal) => *extent.refusals.entry(refusal.message).or_default() += 1,
+        for group in &self.groups {
+            for case in &group.cases {
+                for subject in &group.subjects {
+                    match subject.candidate(op, &case.problem, self.target) {
+                        Ok(_) => extent.verdicts += 1,
+                        Err(refusal) => *extent.refusals.entry(refusal.message).or_default() += 1,
+                    }
                 }
             }
         }

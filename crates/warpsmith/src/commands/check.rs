@@ -12,7 +12,7 @@ use comfy_table::{CellAlignment, Table, presets::NOTHING};
 use family::{Catalog, Family};
 use gpu::accelerator::{CudaDevice, VirtualDevice};
 use gpu::device::Device;
-use lab::check::{self, Bench, Case, Depth, Extent, Outcome, Plan, Subject, Verdict, cut_to_size};
+use lab::check::{self, Bench, Case, Depth, Extent, Group, Outcome, Plan, Subject, Verdict, cut_to_size};
 use op::{Op, Refusal, Stage};
 use serde::Serialize;
 use vgpu::Checks;
@@ -24,8 +24,10 @@ use crate::findings;
 use crate::printer::{BAD, FAINT, GOOD, Printer, STRONG, styled};
 use crate::progress;
 
-/// What one case may take on the virtual GPU before it is cut: some seconds under all checks.
-const VIRTUAL_FLOPS: f64 = 1.4e8;
+/// What one case may take on the virtual GPU before it is cut: a head of S = 2048 at D = 64, a second or so.
+const VIRTUAL_FLOPS: f64 = 1.1e9;
+/// A plain kernel takes that many times as long for the same work.
+const PLAIN_COST: f64 = 16.0;
 /// Cases up to this size also get every class of inputs, and are asked for the same bits twice.
 const SMALL_FLOPS: f64 = 1.3e6;
 /// With more verdicts than this the table has a line per kernel, not per verdict.
@@ -36,20 +38,23 @@ pub fn run(options: &CheckOptions, global: &Global, printer: &Printer) -> Result
     let catalog = Catalog::load(global.kernels.as_deref())?;
     let device = super::device(global)?;
     let target = device.target();
-    let plan = plan(&op, options, global, &catalog, &device, target)?;
+    let plan = plan(op, options, global, &catalog, &device)?;
     let extent = plan.extent(&op);
-    refuse_what_was_asked_for(&op, options, &plan, &extent)?;
+    refuse_what_was_asked_for(op, options, &plan, &extent)?;
 
     let compiler = super::build::compiler(global, printer)?;
     let stop = stop_on_interrupt();
     let checks = if options.sanitize { Checks::All } else { Checks::None };
     let make = || make_device(&device, checks);
+    // A GPU's context lives as long as somebody holds it: held here, opening the device again costs nothing.
+    let _held = matches!(device, Device::Cuda { .. }).then(&make).transpose().map_err(Failure::lacking)?;
     let virtual_device = matches!(device, Device::Virtual { .. });
     if options.sanitize && !virtual_device {
         return Err(Failure::usage("--sanitize needs the virtual GPU").hint("add --device virtual"));
     }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = if virtual_device { options.jobs.map_or(cores, usize::from) } else { 1 };
+    // On a GPU launches take turns anyway; inputs and right answers are made on the CPU.
+    let threads = options.jobs.map_or(cores, usize::from);
     let bench = Bench { compiler: &compiler, device: &make, threads, stop: &stop };
     let started = Instant::now();
     let bar = progress::counting(extent.verdicts as u64, "checking");
@@ -87,66 +92,92 @@ pub fn run(options: &CheckOptions, global: &Global, printer: &Printer) -> Result
 }
 
 fn plan<'c>(
-    op: &Attention,
+    op: Attention,
     options: &CheckOptions,
     global: &Global,
     catalog: &'c Catalog,
     device: &Device,
-    target: Target,
 ) -> Result<Plan<'c, attention::Problem>, Failure> {
-    let subjects = subjects(op, options, catalog)?;
-    let seeds: Vec<u64> = (0..options.seeds).map(|offset| global.seed.wrapping_add(offset)).collect();
     let all = op.classes();
-    let named: Vec<&str> = options.class.iter().map(String::as_str).collect();
-    if let Some(unknown) = named.iter().find(|name| **name != "all" && !all.contains(name)) {
+    let unknown = |name: &&String| *name != "all" && !all.contains(&name.as_str());
+    if let Some(name) = options.class.iter().find(unknown) {
         let hint = format!("classes: {}, all", all.join(", "));
-        return Err(Failure::usage(format!("there is no class of inputs `{unknown}`")).hint(hint));
+        return Err(Failure::usage(format!("there is no class of inputs `{name}`")).hint(hint));
     }
+    let wanted = Wanted::of(op, options, global)?;
+    let (plain, fused): (Vec<_>, Vec<_>) =
+        subjects(op, options, catalog)?.into_iter().partition(|subject| subject.family.plain);
     let cut = !options.full_size && matches!(device, Device::Virtual { .. });
-    let limit = if cut { VIRTUAL_FLOPS } else { f64::INFINITY };
+    let limit = |cost: f64| if cut { VIRTUAL_FLOPS / cost } else { f64::INFINITY };
+    let mut groups = Vec::new();
+    for (subjects, limit) in [(plain, limit(PLAIN_COST)), (fused, limit(1.0))] {
+        if !subjects.is_empty() {
+            groups.push(Group { subjects, cases: wanted.cases(op, options, global, limit) });
+        }
+    }
+    Ok(Plan { target: device.target(), groups })
+}
 
-    let mut cases = Vec::new();
-    let mut add = |problems: &[attention::Problem], every_class: bool| {
-        for (problem, cut_from) in cut_to_size(op, problems, limit) {
-            let small = op.work(&problem).flops <= SMALL_FLOPS;
-            let classes: Vec<&str> = match named.as_slice() {
-                [] if every_class && small => all.clone(),
-                [] => vec![all[0]],
-                [.., "all"] | ["all", ..] => all.clone(),
-                some => some.to_vec(),
-            };
-            for class in classes {
-                for &seed in &seeds {
-                    let depth = if small || !cut { Depth::Full } else { Depth::Answer };
-                    let (problem, cut_from) = (problem, cut_from.clone());
-                    cases.push(Case { problem, cut_from, class: class.to_owned(), seed, depth });
+/// The problems to check on, and those of them that get every class of inputs where they are small.
+struct Wanted {
+    problems: Vec<attention::Problem>,
+    edges: Vec<attention::Problem>,
+}
+
+impl Wanted {
+    fn of(op: Attention, options: &CheckOptions, global: &Global) -> Result<Self, Refusal> {
+        let expand = |names: &[String]| -> Result<Vec<attention::Problem>, Refusal> {
+            let problems: Result<Vec<_>, _> = names.iter().map(|name| op.problems(name)).collect();
+            Ok(problems?.into_iter().flatten().collect())
+        };
+        if options.problem.is_empty() && options.suite.is_empty() && options.fuzz.is_none() {
+            return Ok(Wanted { problems: expand(&op.usual())?, edges: expand(&op.edges())? });
+        }
+        let mut problems = expand(&options.problem)?;
+        for suite in &options.suite {
+            problems.extend(lab::suite::find(&op, suite)?.problems);
+        }
+        let draws = 0..options.fuzz.unwrap_or(0);
+        problems.extend(draws.map(|index| op.fuzzed(global.seed.wrapping_add(index))));
+        Ok(Wanted { problems, edges: Vec::new() })
+    }
+
+    fn cases(
+        &self,
+        op: Attention,
+        options: &CheckOptions,
+        global: &Global,
+        limit: f64,
+    ) -> Vec<Case<attention::Problem>> {
+        let all = op.classes();
+        let mut cases = Vec::new();
+        for (problems, edges) in [(&self.problems, false), (&self.edges, true)] {
+            for (problem, cut_from) in cut_to_size(&op, problems, limit) {
+                let small = op.work(&problem).flops <= SMALL_FLOPS;
+                let classes: Vec<&str> = match options.class.as_slice() {
+                    [] if edges && small => all.clone(),
+                    [] => vec![all[0]],
+                    some if some.iter().any(|name| name == "all") => all.clone(),
+                    some => some.iter().map(String::as_str).collect(),
+                };
+                // Full depth takes five launches instead of one.
+                let depth = if small || limit.is_infinite() { Depth::Full } else { Depth::Answer };
+                for class in classes {
+                    for offset in 0..options.seeds {
+                        let seed = global.seed.wrapping_add(offset);
+                        let cut_from = cut_from.clone();
+                        cases.push(Case { problem, cut_from, class: class.to_owned(), seed, depth });
+                    }
                 }
             }
         }
-    };
-    let expand = |names: &[String]| -> Result<Vec<attention::Problem>, Refusal> {
-        let problems: Result<Vec<_>, _> = names.iter().map(|name| op.problems(name)).collect();
-        Ok(problems?.into_iter().flatten().collect())
-    };
-    let nothing_named = options.problem.is_empty() && options.suite.is_empty() && options.fuzz.is_none();
-    if nothing_named {
-        add(&expand(&op.usual())?, false);
-        add(&expand(&op.edges())?, true);
+        cases
     }
-    add(&expand(&options.problem)?, false);
-    for suite in &options.suite {
-        add(&lab::suite::find(op, suite)?.problems, false);
-    }
-    if let Some(count) = options.fuzz {
-        let drawn: Vec<_> = (0..count).map(|index| op.fuzzed(global.seed.wrapping_add(index))).collect();
-        add(&drawn, false);
-    }
-    Ok(Plan { target, subjects, cases })
 }
 
 /// Every preset of every family, or those that were named.
 fn subjects<'c>(
-    op: &Attention,
+    op: Attention,
     options: &CheckOptions,
     catalog: &'c Catalog,
 ) -> Result<Vec<Subject<'c>>, Failure> {
@@ -192,7 +223,7 @@ fn subjects<'c>(
 
 /// What was asked for by name must be possible; what a sweep leaves out is only counted.
 fn refuse_what_was_asked_for(
-    op: &Attention,
+    op: Attention,
     options: &CheckOptions,
     plan: &Plan<'_, attention::Problem>,
     extent: &Extent,
@@ -202,8 +233,8 @@ fn refuse_what_was_asked_for(
         // Whatever the problem, the knobs must be right: an unknown knob supports nothing.
         for name in &options.problem {
             for problem in op.problems(name)? {
-                for subject in &plan.subjects {
-                    subject.candidate(op, &problem, plan.target)?;
+                for subject in plan.groups.iter().flat_map(|group| &group.subjects) {
+                    subject.candidate(&op, &problem, plan.target)?;
                 }
             }
         }
@@ -347,8 +378,7 @@ fn summary(verdicts: &[Verdict]) -> String {
                 _ => None,
             })
             .max_by(|(a, _), (b, _)| share(a).total_cmp(&share(b)));
-        let style = if right == verdicts.len() { GOOD } else { BAD };
-        let mut row = vec![format!("{family} {kernel}"), verdicts.len().to_string(), styled(style, right)];
+        let mut row = vec![format!("{family} {kernel}"), verdicts.len().to_string(), right.to_string()];
         if let Some((judgement, verdict)) = closest {
             row.push(format!("{:.1e}", judgement.error));
             row.push(format!("{:.0}%", 100.0 * share(judgement)));
@@ -362,7 +392,7 @@ fn summary(verdicts: &[Verdict]) -> String {
 fn new_table(header: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_style(NOTHING);
-    table.set_header(header.iter().map(|title| styled(STRONG, title)));
+    table.set_header(header);
     for (index, column) in table.column_iter_mut().enumerate() {
         column.set_padding((0, 2));
         let number = !matches!(header[index], "kernel" | "problem" | "class" | "at" | "");
