@@ -95,7 +95,8 @@ INIT: zeros ones const(V) iota normal(SEED) uniform(SEED) randint(SEED,LO,HI)
 Examples:
   warpsmith sanitize kernel.cu
   warpsmith sanitize kernel.cu --grid 8 --block 128 --arg f32[1024]=normal(7) --arg out,f32[1024] --print all
-  warpsmith sanitize kernel.cu --counters --device virtual:a100")]
+  warpsmith sanitize kernel.cu --counters --device virtual:a100
+  warpsmith sanitize wmma --preset stage-5-p2 --problem b1h2s200d64-causal-e4m3 --counters")]
     Sanitize(SanitizeOptions),
     /// Print a completion script for a shell
     #[command(
@@ -205,10 +206,20 @@ pub struct CheckOptions {
 
 #[derive(Debug, Args)]
 pub struct SanitizeOptions {
-    /// A CUDA source file
+    /// A CUDA source file, or the name of one of Warpsmith's families
+    #[arg(value_name = "FILE|FAMILY")]
     pub file: PathBuf,
     #[command(flatten)]
     pub launch: LaunchOptions,
+    /// Of a family: the preset
+    #[arg(long, value_name = "NAME")]
+    pub preset: Option<String>,
+    /// Of a family: set a knob on top of the preset
+    #[arg(long, value_name = "KNOB=VALUE", value_parser = assignment)]
+    pub set: Vec<(String, String)>,
+    /// Of a family: the problem to run it on, whole (default: a small one)
+    #[arg(long, value_name = "NAME")]
+    pub problem: Option<String>,
     /// Print this buffer after the launch (`all` for every buffer)
     #[arg(long, value_name = "NAME")]
     pub print: Vec<String>,

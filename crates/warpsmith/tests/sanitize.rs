@@ -167,3 +167,30 @@ fn a_header_beside_the_file_is_found_and_shown() {
     assert!(outcome.stdout.contains("twice.cuh:3"), "{outcome}");
     assert!(outcome.stdout.contains("called at kernel.cu:7"), "{outcome}");
 }
+
+#[test]
+fn a_family_preset_is_run_on_a_problem() {
+    let sanitize = |flags: &[&str]| run(warpsmith().arg("sanitize").args(flags));
+    let outcome =
+        sanitize(&["wmma", "--preset", "stage-5-p2", "--problem", "b1h2s40d64-causal-e4m3", "--counters"]);
+    assert_eq!(outcome.code, 0, "{outcome}");
+    for words in [
+        "`wmma stage-5-p2 b1h2s40d64-causal-e4m3` on virtual:l4",
+        ": clean",
+        "answer: right",
+        "Modelled time on L4",
+    ] {
+        assert!(outcome.stdout.contains(words), "no `{words}` in {outcome}");
+    }
+    for (flags, words) in [
+        (&["wmma", "--grid", "4"][..], "--grid is for files, not for families"),
+        (&["wmma", "--problem", "b1h1s4d72"], "wmma does not support head_dim 72"),
+        (&["wmma", "--preset", "stage-x"], "stage-x"),
+        (&["nosuch", "--preset", "stage-2"], "there is no family `nosuch`"),
+        (&["nosuch.cu"], "cannot read nosuch.cu"),
+    ] {
+        let outcome = sanitize(flags);
+        assert_eq!(outcome.code, 2, "{outcome}");
+        assert!(outcome.stderr.contains(words), "no `{words}` in {outcome}");
+    }
+}

@@ -7,6 +7,7 @@ mod one;
 mod plan;
 
 use std::fmt;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gpu::build::Compiler;
@@ -24,8 +25,10 @@ pub type MakeDevice<'a> = dyn Fn() -> Result<Box<dyn Stage>, String> + Sync + 'a
 pub struct Bench<'a> {
     pub compiler: &'a Compiler,
     pub device: &'a MakeDevice<'a>,
-    /// Cases at a time. More than one only where devices do not get into each other's way.
+    /// Cases at a time.
     pub threads: usize,
+    /// Held while a kernel runs, where there is one device for all: inputs and right answers are still made at once.
+    pub turn: Option<&'a Mutex<()>>,
     /// Set from outside to stop after the cases at hand.
     pub stop: &'a AtomicBool,
 }

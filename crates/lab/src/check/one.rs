@@ -1,6 +1,7 @@
 //! One case on one kernel.
 
 use std::cell::OnceCell;
+use std::sync::PoisonError;
 use std::time::Instant;
 
 use chips::Target;
@@ -75,6 +76,10 @@ impl<'a, O: Op> Trial<'a, O> {
         let family = subject.family;
         let inputs = self.inputs.as_ref().map_err(ToString::to_string)?;
         let words = |error: RunError| error.to_string();
+        // What takes the CPU comes before the device's turn.
+        let reference = self.reference.get_or_init(|| op.reference(&case.problem, inputs));
+        let redrawn = if case.depth == Depth::Full { self.redrawn(inputs) } else { &[] };
+        let turn = bench.turn.map(|turn| turn.lock().unwrap_or_else(PoisonError::into_inner));
         let mut device = (bench.device)()?;
         let kernel =
             Kernel::build(&mut *device, bench.compiler, family, candidate, self.target).map_err(words)?;
@@ -87,7 +92,6 @@ impl<'a, O: Op> Trial<'a, O> {
         };
 
         let (first, arrangement) = observe(inputs)?;
-        let reference = self.reference.get_or_init(|| op.reference(&case.problem, inputs));
         let judgement = op.judge(family, inputs, reference, &first.outputs);
         let (mut complaints, findings) = beside_the_answer(&first);
         let wrong = !judgement.complaints.is_empty();
@@ -99,13 +103,14 @@ impl<'a, O: Op> Trial<'a, O> {
             if again.outputs != first.outputs {
                 complaints.push(differing(&arrangement, &first.outputs, &again.outputs));
             }
-            for (which, inputs, right) in self.redrawn(inputs) {
+            for (which, inputs, right) in redrawn {
                 let (other, _) = observe(inputs)?;
                 let before = (reference, first.outputs.as_slice());
                 let after = (right, other.outputs.as_slice());
                 complaints.extend(op.independence(family, which, before, after));
             }
         }
+        drop(turn);
         let picture = wrong
             .then(|| op.picture((family, &kernel.candidate), inputs, reference, &first.outputs))
             .flatten();

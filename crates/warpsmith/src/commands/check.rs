@@ -2,8 +2,8 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use attention::Attention;
@@ -53,9 +53,10 @@ pub fn run(options: &CheckOptions, global: &Global, printer: &Printer) -> Result
         return Err(Failure::usage("--sanitize needs the virtual GPU").hint("add --device virtual"));
     }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    // On a GPU launches take turns anyway; inputs and right answers are made on the CPU.
     let threads = options.jobs.map_or(cores, usize::from);
-    let bench = Bench { compiler: &compiler, device: &make, threads, stop: &stop };
+    let turn = Mutex::new(());
+    let turn = (!virtual_device).then_some(&turn);
+    let bench = Bench { compiler: &compiler, device: &make, threads, turn, stop: &stop };
     let started = Instant::now();
     let bar = progress::counting(extent.verdicts as u64, "checking");
     let verdicts = check::run(&op, &plan, &bench, &|verdict| {

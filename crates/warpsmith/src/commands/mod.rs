@@ -5,6 +5,7 @@ pub mod check;
 pub mod doctor;
 pub mod kernels;
 pub mod sanitize;
+pub mod sanitize_family;
 pub mod shell;
 pub mod toolchain;
 

@@ -19,6 +19,9 @@ use crate::printer::{BAD, FAINT, GOOD, Printer, STRONG, styled};
 use crate::{findings, snippet};
 
 pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Result<Exit, Failure> {
+    if is_family(options, global) {
+        return super::sanitize_family::run(options, global, printer);
+    }
     let text = std::fs::read_to_string(&options.file)
         .map_err(|error| Failure::usage(format!("cannot read {}: {error}", options.file.display())))?;
     let launch = merged(&options.launch, header(&text, &options.file)?);
@@ -37,14 +40,7 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
     };
     let kernel = kernel_name(&launch, &build)?;
 
-    let mut device = VirtualDevice::new(chip);
-    device.options.checks = if options.unchecked { Checks::None } else { Checks::All };
-    device.options.counters = options.counters;
-    device.options.budget = options.budget;
-    device.options.threads = options.jobs;
-    if let Some(blocks) = resident_blocks(chip, &build, &kernel, geometry) {
-        device.options.limits.blocks_per_sm = blocks;
-    }
+    let mut device = device(chip, options, &build, &kernel, geometry);
     let module = device.load(Image::Ptx(&build.ptx)).map_err(|error| {
         Failure::lacking(error.to_string())
             .hint("the virtual GPU refuses what it cannot execute; nothing was run")
@@ -56,12 +52,7 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
         .map_err(|error| Failure::usage(error.to_string()))?;
     let buffers = read_back(&placed, &mut device)?;
 
-    let shape = Shape {
-        blocks: geometry.grid.iter().map(|&extent| u64::from(extent)).product(),
-        threads_per_block: geometry.block.iter().product(),
-        blocks_per_sm: device.options.limits.blocks_per_sm,
-    };
-    let modelled = report.counters.as_ref().map(|counters| model::modelled(counters, shape, chip));
+    let modelled = modelled(&device, &report, geometry);
     let fidelity = device.module(module).map(|module| &module.fidelity).filter(|_| options.fidelity);
     let run = Run {
         options,
@@ -71,6 +62,7 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
         modelled,
         fidelity,
         buffers: &buffers,
+        sources: &|name| std::fs::read_to_string(name).ok(),
     };
     if let Some(folder) = &options.save {
         save(folder, &buffers, printer)?;
@@ -116,8 +108,47 @@ fn missing(flag: &str) -> Failure {
         .hint("give it as a flag, or in the file as `// warpsmith: --grid 4 --block 256 --arg ...`")
 }
 
+/// Whether the first argument means a family: there is no such file, and a family of that name or flags only a family
+/// has.
+fn is_family(options: &SanitizeOptions, global: &Global) -> bool {
+    let named = || {
+        let catalog = family::Catalog::load(global.kernels.as_deref()).ok();
+        options.file.to_str().zip(catalog).is_some_and(|(name, catalog)| catalog.family(name).is_ok())
+    };
+    let flags = options.problem.is_some() || options.preset.is_some() || !options.set.is_empty();
+    !options.file.exists() && (flags || named())
+}
+
+/// A virtual GPU set up for a launch as the flags have it.
+pub fn device(
+    chip: &'static Chip,
+    options: &SanitizeOptions,
+    build: &Build,
+    kernel: &str,
+    geometry: Geometry,
+) -> VirtualDevice {
+    let mut device = VirtualDevice::new(chip);
+    device.options.checks = if options.unchecked { Checks::None } else { Checks::All };
+    device.options.counters = options.counters;
+    device.options.budget = options.budget;
+    device.options.threads = options.jobs;
+    if let Some(blocks) = resident_blocks(chip, build, kernel, geometry) {
+        device.options.limits.blocks_per_sm = blocks;
+    }
+    device
+}
+
+pub fn modelled(device: &VirtualDevice, report: &LaunchReport, geometry: Geometry) -> Option<Modelled> {
+    let shape = Shape {
+        blocks: geometry.grid.iter().map(|&extent| u64::from(extent)).product(),
+        threads_per_block: geometry.block.iter().product(),
+        blocks_per_sm: device.options.limits.blocks_per_sm,
+    };
+    report.counters.as_ref().map(|counters| model::modelled(counters, shape, device.chip()))
+}
+
 /// The virtual GPU that is meant. This command has no use for a real one: it does not check.
-fn chip(global: &Global) -> Result<&'static Chip, Failure> {
+pub fn chip(global: &Global) -> Result<&'static Chip, Failure> {
     let selector = if global.device == "auto" { "virtual" } else { &global.device };
     let selector =
         selector.parse().map_err(|error: gpu::device::SelectorError| Failure::usage(error.to_string()))?;
@@ -206,7 +237,7 @@ fn resident_blocks(chip: &Chip, build: &Build, kernel: &str, geometry: Geometry)
 
 // ---- What is left in the buffers ----
 
-struct Contents<'a> {
+pub struct Contents<'a> {
     placed: &'a PlacedBuffer,
     bytes: Vec<u8>,
 }
@@ -252,14 +283,15 @@ fn numbers(dtype: Dtype, bytes: &[u8]) -> Vec<serde_json::Value> {
 
 // ---- What is said ----
 
-struct Run<'a> {
-    options: &'a SanitizeOptions,
-    kernel: &'a str,
-    device: String,
-    report: &'a LaunchReport,
-    modelled: Option<Modelled>,
-    fidelity: Option<&'a FidelityReport>,
-    buffers: &'a [Contents<'a>],
+pub struct Run<'a> {
+    pub options: &'a SanitizeOptions,
+    pub kernel: &'a str,
+    pub device: String,
+    pub report: &'a LaunchReport,
+    pub modelled: Option<Modelled>,
+    pub fidelity: Option<&'a FidelityReport>,
+    pub buffers: &'a [Contents<'a>],
+    pub sources: &'a findings::Sources<'a>,
 }
 
 impl Run<'_> {
@@ -278,7 +310,7 @@ impl Run<'_> {
         Ok(self.buffers.iter().filter(is_wanted).collect())
     }
 
-    fn print_json(&self, printer: &Printer) -> Result<(), Failure> {
+    pub fn print_json(&self, printer: &Printer) -> Result<(), Failure> {
         #[derive(Serialize)]
         struct Document<'a> {
             kernel: &'a str,
@@ -321,13 +353,12 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn print_text(&self, printer: &Printer) -> Result<(), Failure> {
+    pub fn print_text(&self, printer: &Printer) -> Result<(), Failure> {
         if !self.report.printed.is_empty() {
             printer.data(self.report.printed.trim_end_matches('\n'));
         }
-        let sources = |name: &str| std::fs::read_to_string(name).ok();
         for finding in &self.report.findings {
-            printer.data(&findings::render(finding, &sources));
+            printer.data(&findings::render(finding, self.sources));
             printer.data("");
         }
         for buffer in self.printed_buffers()? {
