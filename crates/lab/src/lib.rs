@@ -2,8 +2,10 @@
 //!
 //! * [`suite`]: which problems, against which baselines, with which targets;
 //! * [`check`]: whether kernels are right;
-//! * [`stats`]: what timings say.
+//! * [`stats`]: what timings say;
+//! * [`run`]: a run's folder, its event log, and what is derived from it.
 
 pub mod check;
+pub mod run;
 pub mod stats;
 pub mod suite;

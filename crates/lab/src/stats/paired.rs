@@ -28,7 +28,7 @@ impl<'s> Paired<'s> {
     /// `per_block` consecutive samples of each subject were taken in one block; every block must be whole.
     pub fn new(baseline: &'s Samples, candidate: &'s Samples, per_block: usize) -> Result<Self, SampleError> {
         let counts = (baseline.count(), candidate.count());
-        if counts.0 != counts.1 || per_block == 0 || counts.0 % per_block != 0 {
+        if counts.0 != counts.1 || per_block == 0 || !counts.0.is_multiple_of(per_block) {
             return Err(SampleError::Unpaired { baseline: counts.0, candidate: counts.1, per_block });
         }
         Ok(Paired { baseline, candidate, per_block })

@@ -58,8 +58,8 @@ mod tests {
 
     #[test]
     fn the_words_begin_where_they_should() {
-        let words = [2.0, 1.999, 1.5, 1.499, 1.1, 1.099, 0.9, 0.899, 0.0].map(Standing::of);
         use Standing::{Excellent, Good, Modest, Parity, Regression};
+        let words = [2.0, 1.999, 1.5, 1.499, 1.1, 1.099, 0.9, 0.899, 0.0].map(Standing::of);
         assert_eq!(words, [Excellent, Good, Good, Modest, Modest, Parity, Parity, Regression, Regression]);
         assert_eq!(Standing::of(f64::NAN), Regression);
     }
