@@ -3,9 +3,11 @@
 //! * [`suite`]: which problems, against which baselines, with which targets;
 //! * [`check`]: whether kernels are right;
 //! * [`stats`]: what timings say;
-//! * [`run`]: a run's folder, its event log, and what is derived from it.
+//! * [`run`]: a run's folder, its event log, and what is derived from it;
+//! * [`gate`]: whether a run is at least as good as the best on record.
 
 pub mod check;
+pub mod gate;
 pub mod run;
 pub mod stats;
 pub mod suite;

@@ -58,5 +58,8 @@ pub use folder::{DEFAULT_FOLDER, Run, RunError};
 pub use list::{Listed, list};
 pub use log::{Log, LogError, Record, SCHEMA, Warning, Writer, read};
 pub use manifest::{Commit, Manifest};
-pub use state::{Measurement, RunState, StageState};
+pub use state::{Control, Failure, Mean, Measurement, RunState, StageState, Verdict};
 pub use time::{MeasuredMicros, Utc};
+
+#[cfg(test)]
+pub(crate) use state::tests as testing;

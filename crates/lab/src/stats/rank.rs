@@ -92,8 +92,12 @@ fn normal_p(groups: &[TieGroup], n: usize, m: usize, u: f64) -> f64 {
 /// uneven to both sides, so each side is looked at, and the smaller one doubled.
 fn exact_p(groups: &[TieGroup], n: usize, m: usize, twice_ranks: usize) -> f64 {
     let most = (n + m) * (n + m + 1);
-    // ways[k][s]: with k values dealt so far, the ways to a doubled rank sum of s. Below 2^53, and exact, for all
-    // sizes that get here with balanced sets; the largest, 1 against 400 or so, are small numbers anyway.
+    if n > m {
+        // What `a` gets, `b` does not: the same question, asked of the smaller set.
+        return exact_p(groups, m, n, most - twice_ranks);
+    }
+    // ways[k][s]: with k values dealt so far, the ways to a doubled rank sum of s. With the sizes that get here they
+    // are 40 over 20 at most, which doubles hold exactly.
     let mut ways = vec![vec![0.0_f64; most + 1]; n + 1];
     ways[0][0] = 1.0;
     let (mut before, mut reached) = (0, 0);
@@ -190,6 +194,17 @@ mod tests {
         // Two of C(7, 3) = 35 ways are this extreme.
         close(test.p, 2.0 / 35.0);
         assert_eq!(test.p, turned.p);
+    }
+
+    #[test]
+    fn sets_of_very_different_sizes_are_counted_out_too() {
+        let many: Vec<f64> = (1..=399).map(f64::from).collect();
+        let (many, one) = (samples(&many), samples(&[398.5]));
+        let (test, turned) = (rank_test(&one, &many), rank_test(&many, &one));
+        // One of 400 places is higher.
+        close(test.p, 2.0 * 2.0 / 400.0);
+        assert_eq!((test.p, test.method), (turned.p, Method::Exact));
+        assert_eq!((test.u, turned.u), (398.0, 1.0));
     }
 
     #[test]

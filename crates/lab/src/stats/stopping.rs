@@ -9,7 +9,8 @@ use super::{Samples, median_interval};
 /// Stops once the median is known well enough, or enough time was spent.
 ///
 /// Looking after every sample and stopping at the first narrow interval would favour intervals that are narrow by
-/// luck. So it looks at growing counts only ([`Stopping::next_look`]), and not before `least` samples.
+/// luck, and miss the truth more often than they say. So it looks at growing counts only ([`Stopping::next_look`]), not
+/// before `least` samples, and an interval must have been narrow already two thirds of the way.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Stopping {
     /// Half of the interval's width, as a share of the median.
@@ -61,10 +62,7 @@ impl Stopping {
     /// Whether to go on, for the samples of every subject that is measured in turns: all must be known well enough.
     pub fn progress(&self, subjects: &[&Samples], elapsed: Duration, seed: u64) -> Progress {
         let count = subjects.iter().map(|samples| samples.count()).min().unwrap_or(0);
-        let tight = |samples: &&Samples| {
-            median_interval(samples, seed).half_width() <= self.half_width * samples.median()
-        };
-        if count >= self.least && subjects.iter().all(tight) {
+        if count >= self.least && subjects.iter().all(|samples| self.is_tight(samples, seed)) {
             Progress::Stop(StopReason::Tight)
         } else if self.most.is_some_and(|most| count >= most) {
             Progress::Stop(StopReason::Enough)
@@ -73,6 +71,15 @@ impl Stopping {
         } else {
             Progress::Continue { until: self.next_look(count) }
         }
+    }
+
+    /// Whether the interval is narrow enough now, and was with two thirds of the samples.
+    fn is_tight(&self, samples: &Samples, seed: u64) -> bool {
+        let narrow = |samples: &Samples| {
+            median_interval(samples, seed).half_width() <= self.half_width * samples.median()
+        };
+        let earlier = samples.taken()[..samples.count() * 2 / 3].to_vec();
+        narrow(samples) && Samples::new(earlier).is_ok_and(|earlier| narrow(&earlier))
     }
 
     /// The count to look at next, half as many again each time.
