@@ -259,6 +259,18 @@ fn a_skipped_shape_is_not_a_pass() {
 }
 
 #[test]
+fn a_family_that_does_not_support_a_shape_is_no_gap_unless_it_holds_the_record() {
+    let mut events = run(&times_us(10.0, 200, 2));
+    events.push(failed(&Of::new("p", "hopper", "90a"), FailureKind::Refused));
+    assert_eq!(judged(&events).outcome(), Outcome::Holds);
+    let mut board = Leaderboard::default();
+    board.record(Best { candidate: "hopper".to_owned(), ..best("p", times_us(10.0, 200, 1)) });
+    let report = judge(&folded(&events), &board, &asked(&["p"]));
+    assert!(matches!(&only(&report).gaps[..], [Gap::Skipped { subject, .. }] if subject == "hopper"));
+    assert_eq!(report.outcome(), Outcome::Incomplete);
+}
+
+#[test]
 fn a_modelled_time_is_not_compared() {
     let modelled = Modelled {
         gpu: "h200".to_owned(),

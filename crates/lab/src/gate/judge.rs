@@ -4,14 +4,14 @@ use super::change::Now;
 use super::leaderboard::thin;
 use super::{Best, Change, Finding, Gap, Leaderboard, Report, Row, Standing};
 use crate::run::{
-    FailureKind, Key, MeasuredMicros, Measurement, RunState, StageOutcome, StageState, Timer, Utc,
+    FailureKind, Key, MeasuredMicros, Measurement, RunState, StageOutcome, StageState, Timer, Utc, Verdict,
 };
 use crate::stats::{Samples, median_interval};
 
 /// What the gate is asked about.
 #[derive(Clone, Debug)]
 pub struct Asked {
-    /// Problems that must be there. Empty: those the leaderboard has for the run's device. What the run has besides
+    /// Problems that must be there, by their names in the log. Empty: those the leaderboard has for the run's device. What the run has besides
     /// is judged too.
     pub problems: Vec<String>,
     pub timer: Timer,
@@ -64,10 +64,15 @@ fn row(state: &RunState, board: &Leaderboard, timer: Timer, device: Option<&Stri
     };
     correctness(state, &mut row);
     resources(state, &mut row);
-    stages(state, &mut row);
+    cut_short(state, &mut row);
     match device {
         None => row.gaps.push(Gap::UnknownDevice),
         Some(device) => time(state, board, timer, device, &mut row),
+    }
+    skipped(state, &mut row);
+    if row.candidate.is_none() && row.findings.is_empty() && row.gaps.is_empty() {
+        let modelled = state.modelled.keys().any(|of| of.problem == row.problem);
+        row.gaps.push(if modelled { Gap::OnlyModelled } else { Gap::NotMeasured });
     }
     row.settle();
     row
@@ -87,7 +92,7 @@ fn correctness(state: &RunState, row: &mut Row) {
         let reason = failure.reason.clone();
         match failure.kind {
             _ if state.is_baseline(&candidate) => {}
-            FailureKind::Refused => row.gaps.push(Gap::Skipped { subject: candidate, reason }),
+            FailureKind::Refused => {} // skipped
             // Its check says the same, with the complaint.
             FailureKind::WrongAnswer if state.checks.get(&failure.of).is_some_and(|check| !check.passed) => {}
             FailureKind::WrongAnswer => row.findings.push(Finding::WrongAnswer { candidate, reason }),
@@ -113,27 +118,39 @@ fn resources(state: &RunState, row: &mut Row) {
     }
 }
 
-/// Work on candidates that was skipped, or not brought to its end.
-fn stages(state: &RunState, row: &mut Row) {
+/// Work on candidates that was not brought to its end.
+fn cut_short(state: &RunState, row: &mut Row) {
     for (key, stage) in state.stages.iter().filter(|(key, _)| key.of.problem == row.problem) {
-        let subject = key.of.subject.clone();
-        if state.is_baseline(&subject) {
-            continue;
-        }
         // A build that was changed and built anew has another key.
         let done = |other: &Key| {
             let same = (other.stage, &other.of.problem, &other.of.subject)
                 == (key.stage, &key.of.problem, &key.of.subject);
             same && matches!(state.stages.get(other), Some(StageState::Finished(StageOutcome::Done)))
         };
-        match stage {
-            _ if state.stages.keys().any(done) => {}
-            StageState::Started => row.gaps.push(Gap::CutShort { subject }),
-            StageState::Finished(StageOutcome::Skipped { reason }) => {
-                row.gaps.push(Gap::Skipped { subject, reason: reason.clone() });
+        let candidate = !state.is_baseline(&key.of.subject);
+        if candidate && *stage == StageState::Started && !state.stages.keys().any(done) {
+            row.gaps.push(Gap::CutShort { subject: key.of.subject.clone() });
+        }
+    }
+}
+
+/// Candidates that were not tried. Families do not support every problem, so that one is left out is nothing while
+/// another is measured; but a problem nobody tried is a gap, and so is the absence of the one that holds the record.
+fn skipped(state: &RunState, row: &mut Row) {
+    let refused = state.failures.iter().filter(|failure| failure.kind == FailureKind::Refused);
+    let refused = refused.map(|failure| (&failure.of, &failure.reason));
+    let skipped = state.stages.iter().filter_map(|(key, stage)| match stage {
+        StageState::Finished(StageOutcome::Skipped { reason }) => Some((&key.of, reason)),
+        _ => None,
+    });
+    for (of, reason) in refused.chain(skipped).filter(|(of, _)| of.problem == row.problem) {
+        let holds_the_record = row.best_candidate.as_ref() == Some(&of.subject);
+        let measured = row.candidate.as_ref() == Some(&of.subject);
+        if !state.is_baseline(&of.subject) && !measured && (row.candidate.is_none() || holds_the_record) {
+            let gap = Gap::Skipped { subject: of.subject.clone(), reason: reason.clone() };
+            if !row.gaps.contains(&gap) {
+                row.gaps.push(gap);
             }
-            // A failed bench has a failure of its own; if it has not, nothing was measured, which is seen to below.
-            StageState::Finished(StageOutcome::Done | StageOutcome::Failed { .. }) => {}
         }
     }
 }
@@ -163,14 +180,7 @@ fn time(state: &RunState, board: &Leaderboard, timer: Timer, device: &str, row: 
             }
         }
     }
-    let Some((samples, measurement)) = fastest else {
-        // Said once: whatever is wrong or missing already explains it.
-        if row.findings.is_empty() && row.gaps.is_empty() {
-            let modelled = state.modelled.keys().any(|of| of.problem == row.problem);
-            row.gaps.push(if modelled { Gap::OnlyModelled } else { Gap::NotMeasured });
-        }
-        return;
-    };
+    let Some((samples, measurement)) = fastest else { return };
     let seed = state.manifest.as_ref().map_or(0, |manifest| manifest.seed);
     let interval = median_interval(&samples, seed);
     let candidate = measurement.of.subject.clone();
@@ -199,8 +209,19 @@ fn time(state: &RunState, board: &Leaderboard, timer: Timer, device: &str, row: 
         recorded: Utc::now(),
         p50_us: MeasuredMicros(samples.median()),
         interval_us: interval,
+        speedups: speedups(state, measurement),
         samples_us: thin(samples.sorted()),
     }));
+}
+
+/// The measurement's speedups over the baselines of its session.
+fn speedups(state: &RunState, Measurement { of, sampled }: &Measurement) -> Vec<(String, f64)> {
+    let about = |verdict: &&Verdict| {
+        (&verdict.problem, &verdict.candidate, verdict.session, verdict.timer)
+            == (&of.problem, &of.subject, sampled.session, sampled.timer)
+    };
+    let verdicts = state.verdicts.iter().filter(about);
+    verdicts.map(|verdict| (verdict.baseline.clone(), verdict.comparison.speedup.ratio)).collect()
 }
 
 /// The last measurement of every candidate on a problem.

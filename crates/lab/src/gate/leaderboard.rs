@@ -33,6 +33,9 @@ pub struct Best {
     pub recorded: Utc,
     pub p50_us: MeasuredMicros,
     pub interval_us: Interval,
+    /// Over each baseline it was measured with.
+    #[serde(default)]
+    pub speedups: Vec<(String, f64)>,
     /// Ascending; evenly spread over the order of all samples where there were more than [`SAMPLES_KEPT`].
     pub samples_us: Vec<f64>,
 }
@@ -169,6 +172,7 @@ pub(super) mod tests {
             recorded: Utc::from_unix_millis(1_794_721_630_123),
             p50_us: MeasuredMicros(samples.median()),
             interval_us: crate::stats::median_interval(&samples, 1),
+            speedups: vec![("pytorch flash".to_owned(), 2.0)],
             samples_us: samples.sorted().to_vec(),
         }
     }
