@@ -6,6 +6,26 @@
 //! * [`update`] puts what is better, and what is on no record yet, on the record;
 //! * [`output`] writes the report: text, JSON, JUnit, annotations for GitHub.
 //!
+//! ```no_run
+//! use std::path::Path;
+//!
+//! use lab::gate::{Asked, Leaderboard, judge, output, update};
+//! use lab::run::{RunState, Timer, read};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let path = Path::new("leaderboard.json");
+//! let mut board = Leaderboard::read(path)?;
+//! let state = RunState::of(&read(Path::new("warpsmith-runs/20261115T054710Z-bench-1f3a9c"))?);
+//! let asked = Asked { problems: vec!["b1h8s512d64-fp16".to_owned()], timer: Timer::GraphHot };
+//! let mut report = judge(&state, &board, &asked);
+//! if update(&mut report, &mut board) > 0 {
+//!     board.write(path)?; // with `--update` only
+//! }
+//! print!("{}", output::text(&report));
+//! let exit_code_from = report.outcome();
+//! # Ok(()) }
+//! ```
+//!
 //! A row fails on a wrong answer, on a candidate that broke, on registers or spills above the family's limits, and on
 //! a regression: the median more than [`TOLERATED`] above the best's, the two 95% intervals apart, and the rank test
 //! agreeing. Where something that it takes to judge is missing, the row is incomplete, and so is the report: never a

@@ -10,6 +10,26 @@
 //! * [`Stopping`]: when to stop taking samples, and why;
 //! * [`geometric_mean`] and [`Standing`]: many speedups as one, in a word.
 //!
+//! ```
+//! use lab::stats::{NoiseFloor, Paired, Samples, Summary, Verdict, compare};
+//!
+//! # fn main() -> Result<(), lab::stats::SampleError> {
+//! // Nanoseconds in the order taken, by turns A B B A: two of each per block.
+//! let sdpa = Samples::new((0..40).map(|i| 20_000.0 + f64::from(i * 7 % 11)).collect())?;
+//! let again = Samples::new((0..40).map(|i| 20_000.0 + f64::from(i * 5 % 11)).collect())?;
+//! let ours = Samples::new((0..40).map(|i| 10_000.0 + f64::from(i * 3 % 11)).collect())?;
+//! let seed = 1;
+//!
+//! let control = Paired::new(&sdpa, &again, 2)?.speedup(seed); // A against A
+//! let tick = 32.0 / sdpa.median(); // what the timer can tell apart
+//! let floor = NoiseFloor::of(&control, tick);
+//! let comparison = compare(&Paired::new(&sdpa, &ours, 2)?, floor, seed);
+//! assert_eq!(comparison.verdict, Verdict::Faster);
+//! assert!(comparison.speedup.interval.low > 1.99);
+//! assert!(Summary::of(&ours, seed).p90 < 10_011.0);
+//! # Ok(()) }
+//! ```
+//!
 //! The unit of a sample is the caller's (the run log has nanoseconds); nothing here depends on it. The same samples
 //! and seed give the same answer everywhere.
 

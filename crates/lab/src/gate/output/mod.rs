@@ -22,8 +22,13 @@ fn times(row: &Row) -> String {
         parts.push(format!("best {best}"));
     }
     if let Some(change) = row.change {
-        let word = if change.slower_by > 0.0 { "slower" } else { "faster" };
-        parts.push(format!("{:.1}% {word}", change.slower_by.abs() * 100.0));
+        let percent = change.slower_by.abs() * 100.0;
+        // What would be shown as 0.0% has no direction.
+        match percent {
+            ..0.05 => parts.push("level".to_owned()),
+            _ if change.slower_by > 0.0 => parts.push(format!("{percent:.1}% slower")),
+            _ => parts.push(format!("{percent:.1}% faster")),
+        }
     }
     parts.join(", ")
 }

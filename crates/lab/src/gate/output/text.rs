@@ -14,7 +14,7 @@ pub fn text(report: &Report) -> String {
         let line = format!("{:<10}  {:<width$}  {}", row.standing, row.problem, times(row));
         let _ = writeln!(out, "{}", line.trim_end());
         for reason in row.reasons() {
-            let _ = writeln!(out, "{:12}{}", "", reason.replace('\n', " "));
+            let _ = writeln!(out, "{:12}{}", "", reason.replace(char::is_control, " "));
         }
         if row.throttled {
             let _ = writeln!(out, "{:12}clocks were held down meanwhile", "");
