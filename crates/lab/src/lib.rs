@@ -1,7 +1,13 @@
 //! The workbench: what is done to the kernels of any op. It knows the op trait, devices and builds; it knows no op.
 //!
 //! * [`suite`]: which problems, against which baselines, with which targets;
-//! * [`check`]: whether kernels are right.
+//! * [`check`]: whether kernels are right;
+//! * [`stats`]: what timings say;
+//! * [`run`]: a run's folder, its event log, and what is derived from it;
+//! * [`gate`]: whether a run is at least as good as the best on record.
 
 pub mod check;
+pub mod gate;
+pub mod run;
+pub mod stats;
 pub mod suite;

@@ -1,0 +1,461 @@
+//! The gate is tried with what it has to catch, and with what it must let through.
+
+use gpu::launch::Random;
+
+use super::leaderboard::tests::best;
+use super::*;
+use crate::run::testing::{bench, built, checked, folded, manifest, sampled};
+use crate::run::{
+    Build, Check, Commit, Event, Fact, FailureKind, Key, Modelled, Of, Outcome, RunState, Stage,
+    StageOutcome, Timer,
+};
+
+const CANDIDATE: &str = "wmma stage-2";
+
+/// Times around `micros` with 1% of noise.
+fn times_us(micros: f64, count: usize, seed: u64) -> Vec<f64> {
+    let mut random = Random::new(seed);
+    (0..count).map(|_| micros * (0.01 * random.normal()).exp()).collect()
+}
+
+fn of(problem: &str) -> Of {
+    Of::new(problem, CANDIDATE, "3f9a")
+}
+
+fn started() -> Event {
+    let commit = Fact::Known(Commit { hash: "9334a92".to_owned(), dirty: false });
+    let manifest = crate::run::Manifest { commit, ..manifest() };
+    Event::RunStarted { manifest: Box::new(manifest) }
+}
+
+/// A candidate built, checked and measured.
+fn measured(of: &Of, times_us: &[f64]) -> Vec<Event> {
+    let nanos = times_us.iter().map(|micros| micros * 1000.0).collect();
+    let mut events = vec![
+        Event::Built { of: of.clone(), build: built(128, 0) },
+        Event::Checked { of: of.clone(), check: checked(true) },
+    ];
+    events.extend(bench(of, 0, nanos));
+    events
+}
+
+/// A run of one problem at these times.
+fn run(times_us: &[f64]) -> Vec<Event> {
+    let mut events = vec![started()];
+    events.extend(measured(&of("p"), times_us));
+    events
+}
+
+/// A record of 10 us.
+fn record() -> Leaderboard {
+    let mut board = Leaderboard::default();
+    board.record(best("p", times_us(10.0, 200, 1)));
+    board
+}
+
+fn asked(problems: &[&str]) -> Asked {
+    Asked { problems: problems.iter().map(ToString::to_string).collect(), timer: Timer::GraphHot }
+}
+
+fn judged(events: &[Event]) -> Report {
+    judge(&folded(events), &record(), &asked(&["p"]))
+}
+
+fn only(report: &Report) -> &Row {
+    assert_eq!(report.rows.len(), 1, "{report:?}");
+    &report.rows[0]
+}
+
+#[test]
+fn a_planted_regression_fails() {
+    let report = judged(&run(&times_us(10.5, 200, 2)));
+    let row = only(&report);
+    assert_eq!((row.standing, report.outcome()), (Standing::Failed, Outcome::Finding));
+    let [Finding::Regression { slower_by, p, .. }] = row.findings[..] else { panic!("{row:?}") };
+    assert!((slower_by - 0.05).abs() < 0.005 && p < 1e-6, "{slower_by} {p}");
+}
+
+#[test]
+fn a_planted_improvement_passes() {
+    let report = judged(&run(&times_us(9.5, 200, 2)));
+    let row = only(&report);
+    assert_eq!((row.standing, report.outcome()), (Standing::Improved, Outcome::Holds));
+    assert!(row.findings.is_empty() && row.gaps.is_empty());
+    assert!(row.change.unwrap().slower_by < -0.04);
+}
+
+#[test]
+fn the_sign_is_right_over_the_whole_range() {
+    // Four standard deviations and more of a ratio of medians of 200 samples with 1% of noise. So near to the bounds
+    // the noise decides.
+    let noise = 0.004;
+    for percent in -60..=100 {
+        let factor = 1.0 + f64::from(percent) / 100.0;
+        let report = judged(&run(&times_us(10.0 * factor, 200, 3)));
+        let standing = only(&report).standing;
+        if factor > 1.0 + TOLERATED + noise {
+            assert_eq!(standing, Standing::Failed, "{factor}");
+        } else if factor < 1.0 + TOLERATED - noise {
+            assert_ne!(standing, Standing::Failed, "{factor}");
+        }
+        assert_eq!(standing == Standing::Improved, factor < 1.0 - noise, "{factor}");
+    }
+}
+
+#[test]
+fn up_to_two_per_cent_pass() {
+    let report = judged(&run(&times_us(10.15, 2000, 2)));
+    let row = only(&report);
+    let change = row.change.unwrap();
+    assert!(!change.intervals_overlap && change.rank_test.p < 0.05 && change.slower_by > 0.01, "{change:?}");
+    assert_eq!((row.standing, report.outcome()), (Standing::Passed, Outcome::Holds));
+}
+
+#[test]
+fn slower_is_not_enough_while_the_intervals_overlap() {
+    // Two clusters: the median is in the upper one, its interval spans both.
+    let times: Vec<f64> = (0..21).map(|i| if i < 10 { 9.9 } else { 10.6 }).collect();
+    let report = judged(&run(&times));
+    let change = only(&report).change.unwrap();
+    assert!(change.slower_by > TOLERATED && change.intervals_overlap, "{change:?}");
+    assert_eq!(only(&report).standing, Standing::Passed);
+}
+
+#[test]
+fn slower_is_not_enough_while_the_ranks_do_not_agree() {
+    // Two against two: 9% apart, the intervals too, and one order of four in six is as extreme by chance.
+    let mut board = Leaderboard::default();
+    board.record(best("p", vec![10.0, 10.01]));
+    let report = judge(&folded(&run(&[10.9, 10.91])), &board, &asked(&["p"]));
+    let change = only(&report).change.unwrap();
+    assert!(change.slower_by > TOLERATED && !change.intervals_overlap, "{change:?}");
+    assert!((change.rank_test.p - 1.0 / 3.0).abs() < 1e-12);
+    assert_eq!(only(&report).standing, Standing::Passed);
+}
+
+#[test]
+fn a_wrong_answer_fails_however_fast_it_is() {
+    let mut events = run(&times_us(5.0, 200, 2));
+    events.push(Event::Checked { of: of("p"), check: checked(false) });
+    let report = judged(&events);
+    let row = only(&report);
+    assert_eq!((row.standing, report.outcome()), (Standing::Failed, Outcome::Finding));
+    assert!(matches!(row.findings[..], [Finding::WrongAnswer { .. }]), "{row:?}");
+    assert_eq!(row.candidate, None, "what is wrong has no time");
+}
+
+#[test]
+fn one_wrong_candidate_fails_though_another_is_fine() {
+    let mut events = run(&times_us(10.0, 200, 2));
+    let other = Of::new("p", "wmma stage-3", "77aa");
+    events.push(Event::Checked { of: other.clone(), check: checked(false) });
+    events.push(failed(&other, FailureKind::WrongAnswer));
+    let report = judged(&events);
+    // Said once, though both the check and the failure say it.
+    assert!(
+        matches!(&only(&report).findings[..], [Finding::WrongAnswer { candidate, .. }] if candidate == "wmma stage-3")
+    );
+}
+
+fn failed(of: &Of, failure: FailureKind) -> Event {
+    Event::CandidateFailed { of: of.clone(), stage: Stage::Bench, failure, reason: "because".to_owned() }
+}
+
+#[test]
+fn a_candidate_that_breaks_fails_and_one_that_is_refused_is_a_gap() {
+    for kind in
+        [FailureKind::Hang, FailureKind::Crash, FailureKind::IllegalAccess, FailureKind::DoesNotCompile]
+    {
+        let report = judged(&[started(), failed(&of("p"), kind)]);
+        assert_eq!(
+            (only(&report).standing, report.outcome()),
+            (Standing::Failed, Outcome::Finding),
+            "{kind}"
+        );
+    }
+    let report = judged(&[started(), failed(&of("p"), FailureKind::Refused)]);
+    assert_eq!((only(&report).standing, report.outcome()), (Standing::Incomplete, Outcome::Incomplete));
+}
+
+#[test]
+fn a_baseline_that_fails_is_not_ours() {
+    let mut events = run(&times_us(10.0, 200, 2));
+    let torch = Of::new("p", "pytorch flash", "torch 2.9.1");
+    events.insert(
+        1,
+        Event::Baseline { name: torch.subject.clone(), version: Fact::Known(torch.build.clone()) },
+    );
+    events.push(failed(&torch, FailureKind::Crash));
+    events.push(Event::Checked { of: torch.clone(), check: checked(false) });
+    // Nor is its time.
+    events.extend(bench(&torch, 0, times_us(3.0, 200, 2).iter().map(|micros| micros * 1000.0).collect()));
+    let report = judged(&events);
+    assert_eq!(only(&report).standing, Standing::Passed);
+    assert_eq!(only(&report).candidate.as_deref(), Some(CANDIDATE));
+}
+
+#[test]
+fn resources_above_the_limit_fail() {
+    let with = |build: Build| {
+        let mut events = run(&times_us(10.0, 200, 2));
+        events.push(Event::Built { of: of("p"), build });
+        judged(&events)
+    };
+    assert_eq!(only(&with(built(168, 0))).standing, Standing::Passed, "at the limit");
+    let report = with(built(169, 0));
+    assert!(matches!(only(&report).findings[..], [Finding::Registers { registers: 169, limit: 168, .. }]));
+    assert_eq!(report.outcome(), Outcome::Finding);
+    let report = with(built(128, 4));
+    assert!(matches!(only(&report).findings[..], [Finding::Spills { bytes: 4, limit: 0, .. }]));
+    let unlimited = Build { registers_limit: None, spill_bytes_limit: None, ..built(255, 64) };
+    assert_eq!(only(&with(unlimited)).standing, Standing::Passed);
+}
+
+#[test]
+fn what_is_missing_is_incomplete() {
+    let gap = |events: &[Event], problems: &[&str]| {
+        let report = judge(&folded(events), &record(), &asked(problems));
+        assert_eq!(report.outcome(), Outcome::Incomplete, "{report:?}");
+        report.rows.iter().flat_map(|row| row.gaps.clone()).collect::<Vec<Gap>>()
+    };
+    let fine = run(&times_us(10.0, 200, 2));
+    // A shape nobody measured, beside one that is fine.
+    assert_eq!(gap(&fine, &["p", "q"]), [Gap::NotMeasured]);
+    // Of a problem with nothing on record.
+    let mut other = fine.clone();
+    other.extend(measured(&of("new"), &times_us(10.0, 200, 2)));
+    assert_eq!(gap(&other, &["p"]), [Gap::NothingOnRecord]);
+    // An empty run, against what is on record and against nothing.
+    assert_eq!(gap(&[started()], &[]), [Gap::NotMeasured]);
+    assert_eq!(
+        judge(&folded(&[started()]), &Leaderboard::default(), &asked(&[])).outcome(),
+        Outcome::Incomplete
+    );
+    assert_eq!(judge(&RunState::default(), &record(), &asked(&["p"])).outcome(), Outcome::Incomplete);
+    // Timed, not checked.
+    let mut unchecked = fine.clone();
+    unchecked.retain(|event| !matches!(event, Event::Checked { .. }));
+    assert_eq!(gap(&unchecked, &[]), [Gap::Unchecked { candidate: CANDIDATE.to_owned() }]);
+    // Nobody knows its registers.
+    let mut unbuilt = fine.clone();
+    unbuilt.retain(|event| !matches!(event, Event::Built { .. }));
+    assert_eq!(gap(&unbuilt, &[]), [Gap::NoBuild { candidate: CANDIDATE.to_owned() }]);
+    // Stopped in the middle.
+    let mut stopped = fine.clone();
+    stopped.pop();
+    assert_eq!(gap(&stopped, &[]), [Gap::CutShort { subject: CANDIDATE.to_owned() }]);
+    // By another timer only.
+    let report = judge(&folded(&fine), &record(), &Asked { timer: Timer::Eager, ..asked(&["p"]) });
+    assert_eq!((report.outcome(), &report.rows[0].gaps[..]), (Outcome::Incomplete, &[Gap::NotMeasured][..]));
+}
+
+#[test]
+fn a_skipped_shape_is_not_a_pass() {
+    let key = Key { stage: Stage::Bench, of: of("p") };
+    let outcome = StageOutcome::Skipped { reason: "does not fit".to_owned() };
+    let report = judged(&[started(), Event::StageFinished { key, outcome }]);
+    assert_eq!(report.outcome(), Outcome::Incomplete);
+    assert!(matches!(&only(&report).gaps[..], [Gap::Skipped { reason, .. }] if reason == "does not fit"));
+}
+
+#[test]
+fn a_family_that_does_not_support_a_shape_is_no_gap_unless_it_holds_the_record() {
+    let mut events = run(&times_us(10.0, 200, 2));
+    events.push(failed(&Of::new("p", "hopper", "90a"), FailureKind::Refused));
+    assert_eq!(judged(&events).outcome(), Outcome::Holds);
+    let mut board = Leaderboard::default();
+    board.record(Best { candidate: "hopper".to_owned(), ..best("p", times_us(10.0, 200, 1)) });
+    let report = judge(&folded(&events), &board, &asked(&["p"]));
+    assert!(matches!(&only(&report).gaps[..], [Gap::Skipped { subject, .. }] if subject == "hopper"));
+    assert_eq!(report.outcome(), Outcome::Incomplete);
+}
+
+#[test]
+fn a_modelled_time_is_not_compared() {
+    let modelled = Modelled {
+        gpu: "h200".to_owned(),
+        time_us: vgpu::model::ModelledMicros(1.0),
+        limiter: None,
+        work: None,
+    };
+    let report = judged(&[started(), Event::Modelled { of: of("p"), modelled }]);
+    assert_eq!((report.outcome(), &only(&report).gaps[..]), (Outcome::Incomplete, &[Gap::OnlyModelled][..]));
+    assert_eq!(only(&report).p50_us, None);
+}
+
+#[test]
+fn other_devices_are_not_compared_with() {
+    let with_gpu = |gpu: Fact<String>| {
+        let mut events = run(&times_us(30.0, 200, 2));
+        events[0] = Event::RunStarted { manifest: Box::new(crate::run::Manifest { gpu, ..manifest() }) };
+        judged(&events)
+    };
+    let report = with_gpu(Fact::Known("NVIDIA L4".to_owned()));
+    assert_eq!(
+        (report.outcome(), &only(&report).gaps[..]),
+        (Outcome::Incomplete, &[Gap::NothingOnRecord][..])
+    );
+    let report = with_gpu(Fact::unavailable("no driver"));
+    assert_eq!((report.outcome(), &only(&report).gaps[..]), (Outcome::Incomplete, &[Gap::UnknownDevice][..]));
+}
+
+#[test]
+fn the_fastest_right_candidate_counts() {
+    let mut events = run(&times_us(12.0, 200, 2));
+    events.extend(measured(&Of::new("p", "mma", "beef"), &times_us(10.0, 200, 4)));
+    let report = judged(&events);
+    assert_eq!((only(&report).candidate.as_deref(), only(&report).standing), (Some("mma"), Standing::Passed));
+}
+
+#[test]
+fn update_records_what_is_new_and_what_is_better() {
+    let mut board = Leaderboard::default();
+    let mut take = |micros: f64| {
+        let mut report = judge(&folded(&run(&times_us(micros, 1000, 5))), &board, &asked(&["p"]));
+        let recorded = update(&mut report, &mut board);
+        (recorded, report.outcome(), only(&report).standing, board.entries()[0].p50_us.0)
+    };
+    let (recorded, outcome, standing, first) = take(10.0);
+    assert_eq!((recorded, outcome, standing), (1, Outcome::Holds, Standing::Recorded));
+    let (recorded, outcome, standing, now) = take(11.0);
+    assert_eq!((recorded, outcome, standing, now), (0, Outcome::Finding, Standing::Failed, first));
+    // The same again is no improvement, however it falls.
+    let (recorded, outcome, standing, now) = take(10.0);
+    assert_eq!((recorded, outcome, standing, now), (0, Outcome::Holds, Standing::Passed, first));
+    let (recorded, outcome, standing, now) = take(9.5);
+    assert_eq!((recorded, outcome, standing), (1, Outcome::Holds, Standing::Recorded));
+    assert!(now < 9.6, "{now}");
+    let entry = &board.entries()[0];
+    assert_eq!((entry.device.as_str(), entry.candidate.as_str()), ("NVIDIA H200", CANDIDATE));
+    assert_eq!(entry.commit.known().unwrap().hash, "9334a92");
+    assert_eq!(entry.samples_us.len(), SAMPLES_KEPT);
+}
+
+#[test]
+fn nothing_wrong_or_unchecked_gets_on_record() {
+    let fine = run(&times_us(5.0, 200, 2));
+    let mut wrong = fine.clone();
+    wrong.push(Event::Checked { of: of("p"), check: checked(false) });
+    let mut unchecked = fine.clone();
+    unchecked.retain(|event| !matches!(event, Event::Checked { .. }));
+    let mut spilling = fine.clone();
+    spilling.push(Event::Built { of: of("p"), build: built(128, 4) });
+    let mut beside = fine;
+    beside.push(failed(&Of::new("p", "mma", "beef"), FailureKind::Hang));
+    for events in [wrong, unchecked, spilling, beside] {
+        for mut board in [record(), Leaderboard::default()] {
+            let before = board.clone();
+            let mut report = judge(&folded(&events), &board, &asked(&["p"]));
+            assert_eq!(update(&mut report, &mut board), 0);
+            assert_eq!(board, before);
+            assert_ne!(report.outcome(), Outcome::Holds);
+        }
+    }
+}
+
+/// A report with a row of every standing, and texts that try to break out.
+fn mixed() -> Report {
+    let mut board = record();
+    for problem in ["better", "<evil> & \"quoted\", 50%: 'x'"] {
+        board.record(best(problem, times_us(10.0, 200, 1)));
+    }
+    let mut events = run(&times_us(10.0, 200, 2));
+    events.extend(measured(&of("better"), &times_us(9.0, 200, 2)));
+    let evil = of("<evil> & \"quoted\", 50%: 'x'");
+    let mut check = Check { passed: false, ..checked(false) };
+    check.complaints[0].message = "]]> </failure>\n100% of\r\n<b>\u{1}::error::".to_owned();
+    events.push(Event::Checked { of: evil, check });
+    let mut throttled = sampled(0, times_us(10_200.0, 200, 2));
+    throttled.telemetry.throttled = Some(vec!["power".to_owned()]);
+    let slow = of("hot");
+    let key = Key { stage: Stage::Bench, of: slow.clone() };
+    events.push(Event::Built { of: slow.clone(), build: built(128, 0) });
+    events.push(Event::Checked { of: slow.clone(), check: checked(true) });
+    events.push(Event::StageStarted { key: key.clone() });
+    events.push(Event::Sampled { of: slow, sampled: throttled });
+    events.push(Event::StageFinished { key, outcome: StageOutcome::Done });
+    judge(&folded(&events), &board, &asked(&["p", "never"]))
+}
+
+#[test]
+fn junit_is_well_formed_and_its_counts_add_up() {
+    let report = mixed();
+    let xml = output::junit(&report);
+    let document = roxmltree::Document::parse(&xml).unwrap_or_else(|error| panic!("{error}\n{xml}"));
+    let root = document.root_element();
+    assert_eq!(root.tag_name().name(), "testsuites");
+    let suites: Vec<_> = root.children().filter(roxmltree::Node::is_element).collect();
+    assert_eq!(suites.len(), 1);
+    let cases: Vec<_> = suites[0].children().filter(roxmltree::Node::is_element).collect();
+    assert!(cases.iter().all(|case| case.tag_name().name() == "testcase"));
+    assert!(cases.iter().all(|case| case.has_attribute("name") && case.has_attribute("classname")));
+    let having = |tag: &str| {
+        let has = |case: &&roxmltree::Node<'_, '_>| case.children().any(|child| child.has_tag_name(tag));
+        cases.iter().filter(has).count()
+    };
+    for node in [root, suites[0]] {
+        let count = |name: &str| node.attribute(name).and_then(|text| text.parse::<usize>().ok());
+        assert_eq!(count("tests"), Some(cases.len()));
+        assert_eq!(count("failures"), Some(having("failure")));
+        assert_eq!(count("errors"), Some(having("error")));
+        assert_eq!(count("skipped"), Some(0));
+    }
+    assert_eq!((cases.len(), having("failure"), having("error"), having("skipped")), (5, 1, 2, 0));
+    let stamp = suites[0].attribute("timestamp").unwrap();
+    assert!(stamp.len() == 19 && stamp.as_bytes()[10] == b'T', "{stamp}");
+    // What went in comes out, except what XML cannot say.
+    let failure = document.descendants().find(|node| node.has_tag_name("failure")).unwrap();
+    assert_eq!(failure.parent().unwrap().attribute("name"), Some("<evil> & \"quoted\", 50%: 'x'"));
+    assert_eq!(failure.attribute("type"), Some("wrong-answer"));
+    let message = failure.attribute("message").unwrap();
+    assert!(message.contains("]]> </failure>\n100% of\r\n<b>\u{fffd}::error::"), "{message:?}");
+}
+
+#[test]
+fn annotations_are_one_line_each_and_escaped() {
+    let text = output::github(&mixed(), "bench/leader,board:1.json");
+    let lines: Vec<&str> = text.lines().collect();
+    let level = |line: &&str| line[2..].split(' ').next().map(ToOwned::to_owned);
+    let mut levels: Vec<String> = lines.iter().filter_map(level).collect();
+    levels.sort();
+    assert_eq!(levels, ["error", "error", "error", "notice", "warning"]);
+    for line in &lines {
+        // `::level properties::message`, and neither part has what would end it early.
+        let (properties, message) = line.strip_prefix("::").unwrap().split_once("::").unwrap();
+        let properties = properties.split_once(' ').unwrap().1;
+        let names: Vec<&str> = properties.split(',').map(|pair| pair.split_once('=').unwrap().0).collect();
+        assert_eq!(names, ["file", "title"], "{line}");
+        assert!(properties.contains("bench/leader%2Cboard%3A1.json") && !message.contains('\r'), "{line}");
+    }
+    let evil = lines.iter().find(|line| line.contains("evil")).unwrap();
+    assert!(evil.contains("title=<evil> & \"quoted\"%2C 50%25%3A 'x'%3A failed::"), "{evil}");
+    assert!(evil.contains("</failure>%0A100%25 of%0D%0A<b>"), "{evil}");
+}
+
+#[test]
+fn json_says_the_same() {
+    let report = mixed();
+    let json: serde_json::Value = serde_json::from_str(&output::json(&report).unwrap()).unwrap();
+    assert_eq!((&json["outcome"], &json["schema"]), (&"finding".into(), &1.into()));
+    assert_eq!(json["rows"].as_array().unwrap().len(), report.rows.len());
+    let standing = |problem: &str| {
+        let rows = json["rows"].as_array().unwrap();
+        rows.iter().find(|row| row["problem"] == problem).map(|row| row["standing"].clone()).unwrap()
+    };
+    assert_eq!(standing("p"), "passed");
+    assert_eq!(standing("better"), "improved");
+    assert_eq!(standing("never"), "incomplete");
+}
+
+#[test]
+fn text_is_a_line_per_problem_and_its_reasons() {
+    let text = output::text(&mixed());
+    println!("{text}");
+    assert!(text.starts_with("NVIDIA H200, graph, hot\n"), "{text}");
+    assert!(text.contains("\nINCOMPLETE  never"), "{text}");
+    assert!(text.contains("10.0% faster") && text.contains("clocks were held down"), "{text}");
+    assert!(
+        text.ends_with("5 problems: 2 passed (1 improved, 0 recorded), 1 failed, 2 incomplete\n"),
+        "{text}"
+    );
+}

@@ -1,0 +1,238 @@
+//! The rules.
+
+use super::change::Now;
+use super::leaderboard::thin;
+use super::{Best, Change, Finding, Gap, Leaderboard, Report, Row, Standing};
+use crate::run::{
+    FailureKind, Key, MeasuredMicros, Measurement, RunState, StageOutcome, StageState, Timer, Utc, Verdict,
+};
+use crate::stats::{Samples, median_interval};
+
+/// What the gate is asked about.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// Problems that must be there, by their names in the log. Empty: those the leaderboard has for the run's device. What the run has besides
+    /// is judged too.
+    pub problems: Vec<String>,
+    pub timer: Timer,
+}
+
+/// Holds a run against the leaderboard.
+pub fn judge(state: &RunState, board: &Leaderboard, asked: &Asked) -> Report {
+    let manifest = state.manifest.as_ref();
+    let device = manifest.and_then(|manifest| manifest.gpu.known());
+    let problems = problems(state, board, asked, device);
+    let rows = problems.iter().map(|problem| row(state, board, asked.timer, device, problem)).collect();
+    let device = device.cloned().unwrap_or_else(|| "unknown device".to_owned());
+    Report::new(device, asked.timer, rows)
+}
+
+fn problems(state: &RunState, board: &Leaderboard, asked: &Asked, device: Option<&String>) -> Vec<String> {
+    let mut problems = asked.problems.clone();
+    if problems.is_empty() {
+        let on_record = board.entries().iter();
+        let ours = on_record.filter(|best| Some(&best.device) == device && best.timer == asked.timer);
+        problems.extend(ours.map(|best| best.problem.clone()));
+    }
+    let candidates = state.checks.keys().chain(state.builds.keys()).chain(state.modelled.keys());
+    let candidates = candidates.chain(state.failures.iter().map(|failure| &failure.of));
+    let candidates = candidates.chain(state.stages.keys().map(|key| &key.of));
+    let candidates = candidates.chain(state.measurements.iter().map(|found| &found.of));
+    for of in candidates.filter(|of| !state.is_baseline(&of.subject)) {
+        if !problems.contains(&of.problem) {
+            problems.push(of.problem.clone());
+        }
+    }
+    problems
+}
+
+fn row(state: &RunState, board: &Leaderboard, timer: Timer, device: Option<&String>, problem: &str) -> Row {
+    let mut row = Row {
+        problem: problem.to_owned(),
+        standing: Standing::Incomplete,
+        candidate: None,
+        build: None,
+        p50_us: None,
+        interval_us: None,
+        best_candidate: None,
+        best_p50_us: None,
+        change: None,
+        findings: Vec::new(),
+        gaps: Vec::new(),
+        throttled: false,
+        new_best: None,
+    };
+    correctness(state, &mut row);
+    resources(state, &mut row);
+    cut_short(state, &mut row);
+    match device {
+        None => row.gaps.push(Gap::UnknownDevice),
+        Some(device) => time(state, board, timer, device, &mut row),
+    }
+    skipped(state, &mut row);
+    if row.candidate.is_none() && row.findings.is_empty() && row.gaps.is_empty() {
+        let modelled = state.modelled.keys().any(|of| of.problem == row.problem);
+        row.gaps.push(if modelled { Gap::OnlyModelled } else { Gap::NotMeasured });
+    }
+    row.settle();
+    row
+}
+
+/// Wrong answers, and candidates that broke.
+fn correctness(state: &RunState, row: &mut Row) {
+    for (of, check) in state.checks.iter().filter(|(of, _)| of.problem == row.problem) {
+        if !check.passed && !state.is_baseline(&of.subject) {
+            let reason = check.complaints.first().map(|complaint| complaint.message.clone());
+            let reason = reason.unwrap_or_else(|| "no reason is on record".to_owned());
+            row.findings.push(Finding::WrongAnswer { candidate: of.subject.clone(), reason });
+        }
+    }
+    for failure in state.failures.iter().filter(|failure| failure.of.problem == row.problem) {
+        let candidate = failure.of.subject.clone();
+        let reason = failure.reason.clone();
+        match failure.kind {
+            _ if state.is_baseline(&candidate) => {}
+            FailureKind::Refused => {} // skipped
+            // Its check says the same, with the complaint.
+            FailureKind::WrongAnswer if state.checks.get(&failure.of).is_some_and(|check| !check.passed) => {}
+            FailureKind::WrongAnswer => row.findings.push(Finding::WrongAnswer { candidate, reason }),
+            kind => row.findings.push(Finding::Broken { candidate, failure: kind, reason }),
+        }
+    }
+}
+
+/// Registers and spills above the family's limits.
+fn resources(state: &RunState, row: &mut Row) {
+    for (of, build) in state.builds.iter().filter(|(of, _)| of.problem == row.problem) {
+        let candidate = || of.subject.clone();
+        if let Some(limit) = build.registers_limit.filter(|&limit| build.registers > limit) {
+            row.findings.push(Finding::Registers {
+                candidate: candidate(),
+                registers: build.registers,
+                limit,
+            });
+        }
+        if let Some(limit) = build.spill_bytes_limit.filter(|&limit| build.spill_bytes > limit) {
+            row.findings.push(Finding::Spills { candidate: candidate(), bytes: build.spill_bytes, limit });
+        }
+    }
+}
+
+/// Work on candidates that was not brought to its end.
+fn cut_short(state: &RunState, row: &mut Row) {
+    for (key, stage) in state.stages.iter().filter(|(key, _)| key.of.problem == row.problem) {
+        // A build that was changed and built anew has another key.
+        let done = |other: &Key| {
+            let same = (other.stage, &other.of.problem, &other.of.subject)
+                == (key.stage, &key.of.problem, &key.of.subject);
+            same && matches!(state.stages.get(other), Some(StageState::Finished(StageOutcome::Done)))
+        };
+        let candidate = !state.is_baseline(&key.of.subject);
+        if candidate && *stage == StageState::Started && !state.stages.keys().any(done) {
+            row.gaps.push(Gap::CutShort { subject: key.of.subject.clone() });
+        }
+    }
+}
+
+/// Candidates that were not tried. Families do not support every problem, so that one is left out is nothing while
+/// another is measured; but a problem nobody tried is a gap, and so is the absence of the one that holds the record.
+fn skipped(state: &RunState, row: &mut Row) {
+    let refused = state.failures.iter().filter(|failure| failure.kind == FailureKind::Refused);
+    let refused = refused.map(|failure| (&failure.of, &failure.reason));
+    let skipped = state.stages.iter().filter_map(|(key, stage)| match stage {
+        StageState::Finished(StageOutcome::Skipped { reason }) => Some((&key.of, reason)),
+        _ => None,
+    });
+    for (of, reason) in refused.chain(skipped).filter(|(of, _)| of.problem == row.problem) {
+        let holds_the_record = row.best_candidate.as_ref() == Some(&of.subject);
+        let measured = row.candidate.as_ref() == Some(&of.subject);
+        if !state.is_baseline(&of.subject) && !measured && (row.candidate.is_none() || holds_the_record) {
+            let gap = Gap::Skipped { subject: of.subject.clone(), reason: reason.clone() };
+            if !row.gaps.contains(&gap) {
+                row.gaps.push(gap);
+            }
+        }
+    }
+}
+
+/// The run's fastest right candidate against the best on record.
+fn time(state: &RunState, board: &Leaderboard, timer: Timer, device: &str, row: &mut Row) {
+    let best = board.best(device, &row.problem, timer);
+    row.best_candidate = best.map(|best| best.candidate.clone());
+    row.best_p50_us = best.map(|best| best.p50_us);
+
+    let mut fastest: Option<(Samples, &Measurement)> = None;
+    for measurement in latest(state, timer, &row.problem) {
+        let candidate = measurement.of.subject.clone();
+        let checked = state.checks.get(&measurement.of);
+        let micros = measurement.sampled.samples_ns.iter().map(|nanos| nanos / 1000.0).collect();
+        match (checked, Samples::new(micros)) {
+            (None, _) => row.gaps.push(Gap::Unchecked { candidate }),
+            (Some(check), _) if !check.passed => {} // a finding already
+            (_, Err(error)) => row.gaps.push(Gap::BadSamples { candidate, reason: error.to_string() }),
+            (_, Ok(samples)) => {
+                if !state.builds.contains_key(&measurement.of) {
+                    row.gaps.push(Gap::NoBuild { candidate });
+                }
+                if fastest.as_ref().is_none_or(|(before, _)| samples.median() < before.median()) {
+                    fastest = Some((samples, measurement));
+                }
+            }
+        }
+    }
+    let Some((samples, measurement)) = fastest else { return };
+    let seed = state.manifest.as_ref().map_or(0, |manifest| manifest.seed);
+    let interval = median_interval(&samples, seed);
+    let candidate = measurement.of.subject.clone();
+    row.candidate = Some(candidate.clone());
+    row.build = Some(measurement.of.build.clone());
+    row.p50_us = Some(MeasuredMicros(samples.median()));
+    row.interval_us = Some(interval);
+    row.throttled = measurement.sampled.telemetry.was_throttled();
+    row.change = best.and_then(|best| Change::of(Now { samples: &samples, interval }, best));
+    match row.change {
+        None => row.gaps.push(Gap::NothingOnRecord),
+        Some(change) if change.is_regression() => row.findings.push(Finding::Regression {
+            candidate,
+            slower_by: change.slower_by,
+            p: change.rank_test.p,
+        }),
+        Some(_) => {}
+    }
+    row.new_best = Some(Box::new(Best {
+        device: device.to_owned(),
+        problem: row.problem.clone(),
+        timer,
+        candidate: measurement.of.subject.clone(),
+        build: measurement.of.build.clone(),
+        commit: state.manifest.as_ref().map(|manifest| manifest.commit.clone()).unwrap_or_default(),
+        recorded: Utc::now(),
+        p50_us: MeasuredMicros(samples.median()),
+        interval_us: interval,
+        speedups: speedups(state, measurement),
+        samples_us: thin(samples.sorted()),
+    }));
+}
+
+/// The measurement's speedups over the baselines of its session.
+fn speedups(state: &RunState, Measurement { of, sampled }: &Measurement) -> Vec<(String, f64)> {
+    let about = |verdict: &&Verdict| {
+        (&verdict.problem, &verdict.candidate, verdict.session, verdict.timer)
+            == (&of.problem, &of.subject, sampled.session, sampled.timer)
+    };
+    let verdicts = state.verdicts.iter().filter(about);
+    verdicts.map(|verdict| (verdict.baseline.clone(), verdict.comparison.speedup.ratio)).collect()
+}
+
+/// The last measurement of every candidate on a problem.
+fn latest<'s>(state: &'s RunState, timer: Timer, problem: &str) -> Vec<&'s Measurement> {
+    let mut latest: Vec<&Measurement> = Vec::new();
+    for measurement in &state.measurements {
+        let Measurement { of, sampled } = measurement;
+        if of.problem == problem && sampled.timer == timer && !state.is_baseline(&of.subject) {
+            latest.retain(|before| before.of.subject != of.subject);
+            latest.push(measurement);
+        }
+    }
+    latest
+}

@@ -1,0 +1,254 @@
+//! The best on record, in a file.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::run::{Commit, Fact, MeasuredMicros, Timer, Utc};
+use crate::stats::{Interval, SampleError, Samples};
+
+const SCHEMA: u32 = 1;
+
+/// Samples an entry keeps for the rank test, at most.
+pub const SAMPLES_KEPT: usize = 400;
+
+/// The best per problem, device and timer.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Leaderboard {
+    best: Vec<Best>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Best {
+    pub device: String,
+    pub problem: String,
+    pub timer: Timer,
+    pub candidate: String,
+    /// The build's hash.
+    pub build: String,
+    pub commit: Fact<Commit>,
+    pub recorded: Utc,
+    pub p50_us: MeasuredMicros,
+    pub interval_us: Interval,
+    /// Over each baseline it was measured with.
+    #[serde(default)]
+    pub speedups: Vec<(String, f64)>,
+    /// Ascending; evenly spread over the order of all samples where there were more than [`SAMPLES_KEPT`].
+    pub samples_us: Vec<f64>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum LeaderboardError {
+    #[error("{}: {error}", path.display())]
+    Io { path: PathBuf, error: io::Error },
+    #[error("{}: {message}", path.display())]
+    Form { path: PathBuf, message: String },
+    #[error("{} was written by a newer version (schema {schema}; this one reads {SCHEMA})", path.display())]
+    Newer { path: PathBuf, schema: u32 },
+    #[error("{}, {problem} on {device}: {message}", path.display())]
+    Entry { path: PathBuf, problem: String, device: String, message: String },
+}
+
+#[derive(Deserialize)]
+struct Head {
+    schema: u32,
+}
+
+#[derive(Deserialize)]
+struct File {
+    best: Vec<Best>,
+}
+
+impl Leaderboard {
+    /// Reads a leaderboard; a file that is not there is an empty one.
+    pub fn read(path: &Path) -> Result<Self, LeaderboardError> {
+        let path_buf = || path.to_owned();
+        let text = match fs::read_to_string(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Leaderboard::default()),
+            text => text.map_err(|error| LeaderboardError::Io { path: path_buf(), error })?,
+        };
+        let form = |error: serde_json::Error| LeaderboardError::Form {
+            path: path_buf(),
+            message: error.to_string(),
+        };
+        let Head { schema } = serde_json::from_str(&text).map_err(form)?;
+        if schema > SCHEMA {
+            return Err(LeaderboardError::Newer { path: path_buf(), schema });
+        }
+        let File { best } = serde_json::from_str(&text).map_err(form)?;
+        let mut board = Leaderboard::default();
+        for entry in best {
+            let (problem, device) = (entry.problem.clone(), entry.device.clone());
+            let wrong =
+                |message: String| LeaderboardError::Entry { path: path_buf(), problem, device, message };
+            if board.best(&entry.device, &entry.problem, entry.timer).is_some() {
+                return Err(wrong(format!("there are two entries for {}", entry.timer)));
+            }
+            match entry.flaw() {
+                Some(flaw) => return Err(wrong(flaw)),
+                None => board.best.push(entry),
+            }
+        }
+        Ok(board)
+    }
+
+    /// Writes the file whole or not at all: an entry per line, sorted, so that a change shows as its lines.
+    pub fn write(&self, path: &Path) -> Result<(), LeaderboardError> {
+        let mut entries: Vec<&Best> = self.best.iter().collect();
+        entries.sort_by_key(|best| (&best.device, &best.problem, best.timer));
+        let mut text = format!("{{\n  \"schema\": {SCHEMA},\n  \"best\": [");
+        for (index, best) in entries.into_iter().enumerate() {
+            let line = serde_json::to_string(best).map_err(|error| LeaderboardError::Form {
+                path: path.to_owned(),
+                message: error.to_string(),
+            })?;
+            let comma = if index == 0 { "" } else { "," };
+            // Writing to a string cannot fail.
+            let _ = write!(text, "{comma}\n    {line}");
+        }
+        text.push_str("\n  ]\n}\n");
+        gpu::paths::write_atomically(path, text.as_bytes())
+            .map_err(|error| LeaderboardError::Io { path: path.to_owned(), error })
+    }
+
+    pub fn entries(&self) -> &[Best] {
+        &self.best
+    }
+
+    pub fn best(&self, device: &str, problem: &str, timer: Timer) -> Option<&Best> {
+        self.best.iter().find(|best| best.is_for(device, problem, timer))
+    }
+
+    /// Puts an entry in the place of the one it beats.
+    pub fn record(&mut self, best: Best) {
+        self.best.retain(|before| !before.is_for(&best.device, &best.problem, best.timer));
+        self.best.push(best);
+    }
+}
+
+impl Best {
+    fn is_for(&self, device: &str, problem: &str, timer: Timer) -> bool {
+        self.device == device && self.problem == problem && self.timer == timer
+    }
+
+    /// What keeps the entry from being compared with.
+    fn flaw(&self) -> Option<String> {
+        let Interval { low, high } = self.interval_us;
+        let p50 = self.p50_us.0;
+        if !(low > 0.0 && low <= p50 && p50 <= high && high.is_finite()) {
+            return Some(format!("a p50 of {p50} does not lie in an interval from {low} to {high}"));
+        }
+        Samples::new(self.samples_us.clone()).err().map(|error: SampleError| error.to_string())
+    }
+}
+
+/// At most [`SAMPLES_KEPT`] of ascending values, evenly spread. Fewer of them make the rank test less sure, so what
+/// is left out can hide a small regression, never make one up.
+pub(super) fn thin(sorted: &[f64]) -> Vec<f64> {
+    if sorted.len() <= SAMPLES_KEPT {
+        return sorted.to_vec();
+    }
+    // The middle of each of as many equal stretches of the order.
+    let at = |index: usize| sorted[(2 * index + 1) * sorted.len() / (2 * SAMPLES_KEPT)];
+    (0..SAMPLES_KEPT).map(at).collect()
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    pub fn best(problem: &str, samples_us: Vec<f64>) -> Best {
+        let samples = Samples::new(samples_us).unwrap();
+        Best {
+            device: "NVIDIA H200".to_owned(),
+            problem: problem.to_owned(),
+            timer: Timer::GraphHot,
+            candidate: "wmma stage-2".to_owned(),
+            build: "3f9a".to_owned(),
+            commit: Fact::Known(Commit { hash: "cc32999".to_owned(), dirty: false }),
+            recorded: Utc::from_unix_millis(1_794_721_630_123),
+            p50_us: MeasuredMicros(samples.median()),
+            interval_us: crate::stats::median_interval(&samples, 1),
+            speedups: vec![("pytorch flash".to_owned(), 2.0)],
+            samples_us: samples.sorted().to_vec(),
+        }
+    }
+
+    #[test]
+    fn a_leaderboard_comes_back_as_it_was_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("leaderboard.json");
+        assert_eq!(Leaderboard::read(&path).unwrap(), Leaderboard::default());
+        let mut board = Leaderboard::default();
+        board.record(best("b", vec![10.1, 10.25, 10.4]));
+        board.record(best("a", vec![1.0 / 3.0, 2.0 / 3.0]));
+        board.record(Best { timer: Timer::Eager, ..best("a", vec![5.0]) });
+        board.write(&path).unwrap();
+        let back = Leaderboard::read(&path).unwrap();
+        let problems: Vec<_> =
+            back.entries().iter().map(|best| (best.problem.as_str(), best.timer)).collect();
+        assert_eq!(problems, [("a", Timer::GraphHot), ("a", Timer::Eager), ("b", Timer::GraphHot)]);
+        for entry in board.entries() {
+            assert_eq!(back.best("NVIDIA H200", &entry.problem, entry.timer), Some(entry));
+        }
+        assert_eq!(back.best("NVIDIA L4", "a", Timer::GraphHot), None);
+        // One line per entry.
+        assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 3 + 3 + 2);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_new_best_takes_the_place_of_the_old_one() {
+        let mut board = Leaderboard::default();
+        board.record(best("a", vec![10.0]));
+        board.record(best("a", vec![9.0]));
+        assert_eq!(board.entries().len(), 1);
+        assert_eq!(board.entries()[0].p50_us, MeasuredMicros(9.0));
+    }
+
+    #[test]
+    fn what_cannot_be_compared_with_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("leaderboard.json");
+        let refused = |change: &dyn Fn(&mut Best)| {
+            let mut entry = best("a", vec![10.0, 11.0]);
+            change(&mut entry);
+            let mut board = Leaderboard::default();
+            board.record(entry);
+            board.write(&path).unwrap();
+            Leaderboard::read(&path).unwrap_err()
+        };
+        assert!(matches!(refused(&|best| best.samples_us.clear()), LeaderboardError::Entry { .. }));
+        assert!(matches!(refused(&|best| best.samples_us[0] = -1.0), LeaderboardError::Entry { .. }));
+        assert!(matches!(refused(&|best| best.p50_us.0 = 0.0), LeaderboardError::Entry { .. }));
+        assert!(matches!(refused(&|best| best.p50_us.0 = f64::NAN), LeaderboardError::Form { .. }));
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(&path, text.replace("\"schema\": 1", "\"schema\": 2")).unwrap();
+        assert!(matches!(Leaderboard::read(&path), Err(LeaderboardError::Newer { schema: 2, .. })));
+        fs::write(&path, "{}").unwrap();
+        assert!(matches!(Leaderboard::read(&path), Err(LeaderboardError::Form { .. })));
+    }
+
+    #[test]
+    fn an_entry_twice_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("leaderboard.json");
+        let line = serde_json::to_string(&best("a", vec![1.0])).unwrap();
+        fs::write(&path, format!("{{\"schema\":1,\"best\":[{line},{line}]}}")).unwrap();
+        assert!(matches!(Leaderboard::read(&path), Err(LeaderboardError::Entry { .. })));
+    }
+
+    #[test]
+    fn thinning_keeps_the_shape() {
+        let all: Vec<f64> = (0..10_000).map(f64::from).collect();
+        let kept = thin(&all);
+        assert_eq!(kept.len(), SAMPLES_KEPT);
+        assert!(kept.is_sorted() && kept[0] < 25.0 && kept[SAMPLES_KEPT - 1] > 9974.0);
+        let median = Samples::new(kept).unwrap().median();
+        assert!((median - 4999.5).abs() < 13.0, "{median}");
+        assert_eq!(thin(&all[..5]), all[..5]);
+    }
+}

@@ -1,0 +1,34 @@
+//! The gate's report, for people and for machines.
+
+mod github;
+mod json;
+mod junit;
+mod text;
+
+pub use github::github;
+pub use json::json;
+pub use junit::junit;
+pub use text::text;
+
+use super::Row;
+
+/// What there is to say about a row's times: `10.03 us, best 9.80 us, 2.3% slower`.
+fn times(row: &Row) -> String {
+    let mut parts = Vec::new();
+    if let Some(p50) = row.p50_us {
+        parts.push(p50.to_string());
+    }
+    if let Some(best) = row.best_p50_us {
+        parts.push(format!("best {best}"));
+    }
+    if let Some(change) = row.change {
+        let percent = change.slower_by.abs() * 100.0;
+        // What would be shown as 0.0% has no direction.
+        match percent {
+            ..0.05 => parts.push("level".to_owned()),
+            _ if change.slower_by > 0.0 => parts.push(format!("{percent:.1}% slower")),
+            _ => parts.push(format!("{percent:.1}% faster")),
+        }
+    }
+    parts.join(", ")
+}

@@ -1,0 +1,37 @@
+//! Rows for people.
+
+use std::fmt::Write as _;
+
+use super::super::{Report, Standing};
+use super::times;
+
+/// A line per problem with its reasons under it, and a line that counts.
+pub fn text(report: &Report) -> String {
+    let mut out = format!("{}, {}\n", report.device, report.timer);
+    let width = report.rows.iter().map(|row| row.problem.chars().count()).max().unwrap_or(0);
+    // Writing to a string cannot fail.
+    for row in &report.rows {
+        let line = format!("{:<10}  {:<width$}  {}", row.standing, row.problem, times(row));
+        let _ = writeln!(out, "{}", line.trim_end());
+        for reason in row.reasons() {
+            let _ = writeln!(out, "{:12}{}", "", reason.replace(char::is_control, " "));
+        }
+        if row.throttled {
+            let _ = writeln!(out, "{:12}clocks were held down meanwhile", "");
+        }
+    }
+    let count = |standing| report.count(standing);
+    let passed = count(Standing::Passed) + count(Standing::Improved) + count(Standing::Recorded);
+    let _ = write!(
+        out,
+        "{} problem{}: {passed} passed ({} improved, {} recorded), {} failed, {} incomplete",
+        report.rows.len(),
+        if report.rows.len() == 1 { "" } else { "s" },
+        count(Standing::Improved),
+        count(Standing::Recorded),
+        count(Standing::Failed),
+        count(Standing::Incomplete),
+    );
+    out.push('\n');
+    out
+}

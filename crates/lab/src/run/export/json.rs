@@ -1,0 +1,74 @@
+//! `bench.json`.
+
+use std::io::{self, Write};
+
+use indexmap::IndexMap;
+use serde::Serialize;
+use vgpu::model::ModelledMicros;
+
+use super::super::state::{Control, Failure, Mean};
+use super::super::{Ceiling, Fact, Manifest, Of, Outcome, RunState, SCHEMA, TargetJudged};
+use super::{Exporter, Row, rows};
+
+#[derive(Debug)]
+pub struct Json;
+
+#[derive(Serialize)]
+struct File<'s> {
+    schema: u32,
+    manifest: &'s Option<Manifest>,
+    complete: bool,
+    outcome: Option<Outcome>,
+    baselines: &'s IndexMap<String, Fact<String>>,
+    measured: Vec<Row>,
+    modelled: Vec<ModelledRow<'s>>,
+    means: Vec<Mean>,
+    controls: &'s [Control],
+    ceilings: &'s [Ceiling],
+    failures: &'s [Failure],
+    targets: &'s [TargetJudged],
+    notes: &'s [String],
+    warnings: &'s [String],
+}
+
+#[derive(Serialize)]
+struct ModelledRow<'s> {
+    #[serde(flatten)]
+    of: &'s Of,
+    gpu: &'s str,
+    modelled_us: ModelledMicros,
+    limiter: Option<&'s str>,
+}
+
+impl Exporter for Json {
+    fn file_name(&self) -> &'static str {
+        "bench.json"
+    }
+
+    fn write(&self, state: &RunState, out: &mut dyn Write) -> io::Result<()> {
+        let modelled = state.modelled.iter().map(|(of, modelled)| ModelledRow {
+            of,
+            gpu: &modelled.gpu,
+            modelled_us: modelled.time_us,
+            limiter: modelled.limiter.as_deref(),
+        });
+        let file = File {
+            schema: SCHEMA,
+            manifest: &state.manifest,
+            complete: state.is_complete(),
+            outcome: state.outcome,
+            baselines: &state.baselines,
+            measured: rows(state),
+            modelled: modelled.collect(),
+            means: state.means(),
+            controls: &state.controls,
+            ceilings: &state.ceilings,
+            failures: &state.failures,
+            targets: &state.targets,
+            notes: &state.notes,
+            warnings: &state.warnings,
+        };
+        serde_json::to_writer_pretty(&mut *out, &file)?;
+        writeln!(out)
+    }
+}

@@ -1,0 +1,188 @@
+//! Files for others, written from the log: one exporter per format.
+
+mod csv;
+mod json;
+mod markdown;
+mod rows;
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+pub use rows::{Over, Row, rows};
+
+use super::RunState;
+
+/// A format.
+pub trait Exporter: std::fmt::Debug + Sync {
+    /// The file's name in the run's folder.
+    fn file_name(&self) -> &'static str;
+    fn write(&self, state: &RunState, out: &mut dyn Write) -> io::Result<()>;
+}
+
+/// Every format there is.
+const ALL: [&dyn Exporter; 3] = [&json::Json, &csv::Csv, &markdown::Markdown];
+
+/// Export files that are open. They are opened before anything is measured, so that a folder that cannot be written
+/// to is found out then; each appears under its name when it is whole.
+#[derive(Debug)]
+pub struct Exports {
+    open: Vec<Open>,
+}
+
+#[derive(Debug)]
+struct Open {
+    exporter: &'static dyn Exporter,
+    partial: PathBuf,
+    path: PathBuf,
+    file: File,
+}
+
+impl Exports {
+    pub fn open(folder: &Path) -> io::Result<Self> {
+        let open = |exporter: &'static dyn Exporter| -> io::Result<Open> {
+            let path = folder.join(exporter.file_name());
+            let partial = folder.join(format!(".{}.partial", exporter.file_name()));
+            let file = File::create(&partial)?;
+            Ok(Open { exporter, partial, path, file })
+        };
+        Ok(Exports { open: ALL.into_iter().map(open).collect::<io::Result<_>>()? })
+    }
+
+    /// Writes every file, and says where they are.
+    pub fn write(self, state: &RunState) -> io::Result<Vec<PathBuf>> {
+        self.open
+            .into_iter()
+            .map(|Open { exporter, partial, path, file }| {
+                let mut out = BufWriter::new(file);
+                exporter.write(state, &mut out)?;
+                out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_data()?;
+                fs::rename(&partial, &path)?;
+                Ok(path)
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::state::tests::{a_real_log, folded};
+    use super::super::{Event, Fact};
+    use super::*;
+
+    fn text(exporter: &dyn Exporter, state: &RunState) -> String {
+        let mut out = Vec::new();
+        exporter.write(state, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn files_appear_whole_and_only_then() {
+        let folder = tempfile::tempdir().unwrap();
+        let exports = Exports::open(folder.path()).unwrap();
+        assert!(!folder.path().join("bench.json").exists());
+        let state = folded(&a_real_log());
+        let written = exports.write(&state).unwrap();
+        let names: Vec<_> = written.iter().map(|path| path.file_name().unwrap().to_str().unwrap()).collect();
+        assert_eq!(names, ["bench.json", "bench.csv", "summary.md"]);
+        assert_eq!(fs::read_to_string(&written[1]).unwrap(), text(&csv::Csv, &state));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3, "no partial files are left");
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_written_to_is_found_out_first() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(Exports::open(&folder.path().join("missing")).is_err());
+    }
+
+    #[test]
+    fn json_keeps_measured_and_modelled_apart() {
+        let json: serde_json::Value =
+            serde_json::from_str(&text(&json::Json, &folded(&a_real_log()))).unwrap();
+        assert_eq!(json["schema"], 1);
+        assert_eq!(json["complete"], true);
+        let measured = json["measured"].as_array().unwrap();
+        assert_eq!(measured.len(), 2);
+        assert_eq!(measured[1]["subject"], "wmma stage-2");
+        assert!(measured[1]["p50_us"].as_f64().is_some() && measured[1].get("modelled_us").is_none());
+        assert_eq!(measured[1]["over"][0]["comparison"]["verdict"], "faster");
+        let modelled = json["modelled"].as_array().unwrap();
+        assert_eq!(modelled[0]["modelled_us"], 31.5);
+        assert!(modelled[0].get("p50_us").is_none());
+        assert_eq!(json["baselines"]["pytorch cudnn"], "unavailable: no cudnn");
+        assert_eq!(json["failures"][0]["kind"], "wrong-answer");
+        assert_eq!(json["means"][0]["standing"], "excellent");
+    }
+
+    #[test]
+    fn csv_has_a_column_for_each_kind_of_time() {
+        let text = text(&csv::Csv, &folded(&a_real_log()));
+        let mut reader = ::csv::Reader::from_reader(text.as_bytes());
+        let headers = reader.headers().unwrap().clone();
+        let at = |name: &str| headers.iter().position(|header| header == name).unwrap();
+        let rows: Vec<::csv::StringRecord> = reader.records().map(Result::unwrap).collect();
+        assert_eq!(rows.len(), 3);
+        let (torch, wmma, modelled) = (&rows[0], &rows[1], &rows[2]);
+        assert_eq!((&torch[at("subject")], &torch[at("role")]), ("pytorch flash", "baseline"));
+        assert_eq!((&wmma[at("baseline")], &wmma[at("verdict")]), ("pytorch flash", "faster"));
+        assert!((wmma[at("speedup")].parse::<f64>().unwrap() - 2.0).abs() < 1e-9);
+        assert_eq!((&wmma[at("modelled_us")], &modelled[at("p50_us")]), ("NA", "NA"));
+        assert_eq!(modelled[at("modelled_us")].parse::<f64>().unwrap(), 31.5);
+    }
+
+    #[test]
+    fn the_summary_says_what_there_is() {
+        let text = text(&markdown::Markdown, &folded(&a_real_log()));
+        for wanted in [
+            "NVIDIA H200",
+            "## Measured",
+            "## Modelled, not measured",
+            "2.00x",
+            "faster",
+            "31.50 us (modelled)",
+            "wrong answer",
+            "met",
+            "clocks are not locked",
+            "pytorch cudnn: unavailable: no cudnn",
+        ] {
+            assert!(text.contains(wanted), "{wanted}\n{text}");
+        }
+        // Every row of a table has as many cells as its head.
+        let mut columns = None;
+        for line in text.lines() {
+            if !line.starts_with('|') {
+                columns = None;
+                continue;
+            }
+            let cells = line.replace("\\|", "").matches('|').count();
+            assert_eq!(*columns.get_or_insert(cells), cells, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_run_that_was_stopped_says_so_in_every_file() {
+        let mut events = a_real_log();
+        events.pop();
+        let state = folded(&events);
+        assert!(text(&markdown::Markdown, &state).contains("incomplete"));
+        let json: serde_json::Value = serde_json::from_str(&text(&json::Json, &state)).unwrap();
+        assert_eq!(json["complete"], false);
+    }
+
+    #[test]
+    fn text_from_outside_cannot_break_a_table() {
+        let mut events = a_real_log();
+        let name = "evil | name\n# heading".to_owned();
+        events.insert(1, Event::Baseline { name, version: Fact::unavailable("a|b\nc") });
+        let text = text(&markdown::Markdown, &folded(&events));
+        assert!(!text.lines().any(|line| line.starts_with("# heading")), "{text}");
+    }
+
+    #[test]
+    fn an_empty_log_exports_nothing_but_says_so() {
+        let state = RunState::default();
+        for exporter in ALL {
+            assert!(!text(exporter, &state).is_empty(), "{exporter:?}");
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Facts that may not be known.
+
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// A value, or why there is none. Written as the value, or as `unavailable` with the reason: never as nothing, and
+/// never as zero.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fact<T> {
+    Known(T),
+    Unavailable {
+        /// Empty where nobody said why.
+        reason: String,
+    },
+}
+
+const UNAVAILABLE: &str = "unavailable";
+
+impl<T> Fact<T> {
+    pub fn unavailable(reason: impl fmt::Display) -> Self {
+        Fact::Unavailable { reason: reason.to_string() }
+    }
+
+    pub fn known(&self) -> Option<&T> {
+        match self {
+            Fact::Known(value) => Some(value),
+            Fact::Unavailable { .. } => None,
+        }
+    }
+}
+
+impl<T> Default for Fact<T> {
+    fn default() -> Self {
+        Fact::Unavailable { reason: String::new() }
+    }
+}
+
+impl<T> From<T> for Fact<T> {
+    fn from(value: T) -> Self {
+        Fact::Known(value)
+    }
+}
+
+impl<T, E: fmt::Display> From<Result<T, E>> for Fact<T> {
+    fn from(result: Result<T, E>) -> Self {
+        result.map_or_else(Fact::unavailable, Fact::Known)
+    }
+}
+
+impl<T> From<Option<T>> for Fact<T> {
+    fn from(value: Option<T>) -> Self {
+        value.map_or_else(Fact::default, Fact::Known)
+    }
+}
+
+impl<T: fmt::Display> fmt::Display for Fact<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fact::Known(value) => value.fmt(f),
+            Fact::Unavailable { reason } if reason.is_empty() => f.pad(UNAVAILABLE),
+            Fact::Unavailable { reason } => f.pad(&format!("{UNAVAILABLE}: {reason}")),
+        }
+    }
+}
+
+impl<T: Serialize> Serialize for Fact<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Fact::Known(value) => value.serialize(serializer),
+            Fact::Unavailable { reason } if reason.is_empty() => serializer.serialize_str(UNAVAILABLE),
+            Fact::Unavailable { reason } => serializer.collect_str(&format_args!("{UNAVAILABLE}: {reason}")),
+        }
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Fact<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Written<T> {
+            Unavailable(Unavailable),
+            Known(T),
+        }
+        Ok(match Written::deserialize(deserializer)? {
+            Written::Known(value) => Fact::Known(value),
+            Written::Unavailable(Unavailable(reason)) => Fact::Unavailable { reason },
+        })
+    }
+}
+
+/// The reason after `unavailable`.
+struct Unavailable(String);
+
+impl<'de> Deserialize<'de> for Unavailable {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let rest = text.strip_prefix(UNAVAILABLE);
+        let reason = rest.and_then(|rest| if rest.is_empty() { Some("") } else { rest.strip_prefix(": ") });
+        reason.map(|reason| Unavailable(reason.to_owned())).ok_or_else(|| serde::de::Error::custom("known"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_known_says_so_and_comes_back() {
+        let facts: [Fact<u32>; 3] = [Fact::Known(0), Fact::default(), Fact::unavailable("no torch")];
+        let text = serde_json::to_string(&facts).unwrap();
+        assert_eq!(text, r#"[0,"unavailable","unavailable: no torch"]"#);
+        assert_eq!(serde_json::from_str::<[Fact<u32>; 3]>(&text).unwrap(), facts);
+        let name: Fact<String> = serde_json::from_str(r#""unavailability""#).unwrap();
+        assert_eq!(name, Fact::Known("unavailability".to_owned()));
+    }
+}

@@ -1,0 +1,125 @@
+//! Which runs there are.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use super::state::Mean;
+use super::{Fact, RunState, Timer, Utc, log};
+
+/// A run as `warpsmith runs` shows it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Listed {
+    pub folder: PathBuf,
+    pub started: Fact<Utc>,
+    pub command: Fact<String>,
+    pub device: Fact<String>,
+    pub complete: bool,
+    /// The one thing to say about it.
+    pub headline: String,
+}
+
+/// The runs below a folder (or in it, if it is one itself), the latest first. A run whose log is damaged is listed, with
+/// the damage for its headline. A folder that is not there has no runs.
+pub fn list(folder: &Path) -> io::Result<Vec<Listed>> {
+    if folder.join(log::FILE).is_file() {
+        return Ok(vec![listed(folder)]);
+    }
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut runs = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        if path.join(log::FILE).is_file() {
+            runs.push(listed(&path));
+        }
+    }
+    let key = |run: &Listed| (run.started.known().copied(), run.folder.clone());
+    runs.sort_by_key(|run| std::cmp::Reverse(key(run)));
+    Ok(runs)
+}
+
+fn listed(folder: &Path) -> Listed {
+    let (state, damage) = match log::read(folder) {
+        Ok(log) => (RunState::of(&log), None),
+        Err(error) => (RunState::default(), Some(error.to_string())),
+    };
+    let manifest = state.manifest.as_ref();
+    let reason = || if damage.is_some() { "the log is damaged" } else { "stopped before it began" };
+    Listed {
+        folder: folder.to_owned(),
+        started: manifest.map(|manifest| manifest.started).ok_or_else(reason).into(),
+        command: manifest.map(|manifest| manifest.command.clone()).ok_or_else(reason).into(),
+        device: manifest.map_or_else(
+            || Fact::unavailable(reason()),
+            |manifest| match &manifest.gpu {
+                Fact::Known(_) => manifest.gpu.clone(),
+                Fact::Unavailable { .. } => manifest.device.clone(),
+            },
+        ),
+        complete: state.is_complete(),
+        headline: damage.unwrap_or_else(|| headline(&state)),
+    }
+}
+
+fn headline(state: &RunState) -> String {
+    let of = |count: usize, one: &str| format!("{count} {one}{}", if count == 1 { "" } else { "s" });
+    // The widest comparison, and of those the best; kernel time rather than call time.
+    let rank = |mean: &Mean| (mean.problems, mean.timer == Timer::GraphHot);
+    let best =
+        state.means().into_iter().max_by(|a, b| rank(a).cmp(&rank(b)).then(a.speedup.total_cmp(&b.speedup)));
+    if let Some(mean) = best {
+        let Mean { candidate, baseline, speedup, standing, problems, .. } = mean;
+        return format!("{candidate} {speedup:.2}x over {baseline}, {standing}, {}", of(problems, "problem"));
+    }
+    let failed = state.checks.values().filter(|check| !check.passed).count();
+    if !state.measurements.is_empty() {
+        of(state.measurements.len(), "measurement")
+    } else if !state.modelled.is_empty() {
+        of(state.modelled.len(), "modelled time")
+    } else if !state.checks.is_empty() {
+        format!("{}, {failed} failed", of(state.checks.len(), "check"))
+    } else {
+        of(state.builds.len(), "build")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::state::tests::{a_real_log, write};
+    use super::*;
+
+    #[test]
+    fn runs_are_found_the_latest_first() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["whole", "stopped", "damaged", "empty"] {
+            fs::create_dir(folder.path().join(name)).unwrap();
+        }
+        fs::create_dir(folder.path().join("no run")).unwrap();
+        let events = a_real_log();
+        write(&folder.path().join("whole"), &events);
+        write(&folder.path().join("stopped"), &events[..9]);
+        fs::write(folder.path().join("damaged/events.jsonl"), "what?\n").unwrap();
+        fs::write(folder.path().join("empty/events.jsonl"), "").unwrap();
+        let runs = list(folder.path()).unwrap();
+        let names: Vec<_> =
+            runs.iter().map(|run| run.folder.file_name().unwrap().to_str().unwrap()).collect();
+        assert_eq!(names, ["whole", "stopped", "empty", "damaged"]);
+        assert_eq!(runs.iter().map(|run| run.complete).collect::<Vec<_>>(), [true, false, false, false]);
+        assert_eq!(runs[0].headline, "wmma stage-2 2.00x over pytorch flash, excellent, 1 problem");
+        assert_eq!(runs[0].device, Fact::Known("NVIDIA H200".to_owned()));
+        assert_eq!(runs[1].headline, "1 check, 0 failed");
+        assert_eq!(runs[2].started, Fact::unavailable("stopped before it began"));
+        assert!(runs[3].headline.contains("line 1"), "{}", runs[3].headline);
+        assert_eq!(list(&folder.path().join("whole")).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn no_folder_has_no_runs() {
+        assert!(list(Path::new("/nonexistent/warpsmith-runs")).unwrap().is_empty());
+    }
+}

@@ -1,0 +1,330 @@
+//! The log file: appending to it, and reading it whatever became of its writer.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Event, Utc};
+
+/// Raised when known kinds change so that older versions would misread them; not for new kinds or fields.
+pub const SCHEMA: u32 = 1;
+
+pub(super) const FILE: &str = "events.jsonl";
+
+/// A line of the log.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Record {
+    pub seq: u64,
+    pub time: Utc,
+    /// The event's kind as it is written, known or not.
+    pub kind: String,
+    pub event: Event,
+}
+
+/// A log as it was found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Log {
+    pub records: Vec<Record>,
+    pub warnings: Vec<Warning>,
+    /// Bytes of whole lines.
+    whole: u64,
+}
+
+/// What is odd about a log and does not keep it from being read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Warning {
+    /// The writer was stopped in the middle of a line.
+    #[error("line {line} is torn after {bytes} bytes and was dropped: its writer was stopped")]
+    Torn { line: usize, bytes: usize },
+    #[error("line {line}: `{kind}` is an event of a newer version and was skipped")]
+    UnknownKind { line: usize, kind: String },
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    #[error("{}: {error}", path.display())]
+    Io { path: PathBuf, error: io::Error },
+    #[error("{} is being written by another process", path.display())]
+    Busy { path: PathBuf },
+    #[error("{}, line {line}: {message}", path.display())]
+    Damaged { path: PathBuf, line: usize, message: String },
+    #[error("{}, line {line}: written by a newer version (schema {schema}; this one reads {SCHEMA})", path.display())]
+    Newer { path: PathBuf, line: usize, schema: u32 },
+    #[error("the event cannot be written: {0}")]
+    Event(String),
+}
+
+#[derive(Deserialize)]
+struct Head {
+    schema: u32,
+    seq: u64,
+    time: Utc,
+    kind: String,
+}
+
+#[derive(Serialize)]
+struct Line<'e> {
+    schema: u32,
+    seq: u64,
+    time: Utc,
+    #[serde(flatten)]
+    event: &'e Event,
+}
+
+/// Reads the log of a run's folder. A torn last line is dropped with a warning; other damage is an error.
+pub fn read(folder: &Path) -> Result<Log, LogError> {
+    let path = folder.join(FILE);
+    let bytes = std::fs::read(&path).map_err(|error| LogError::Io { path: path.clone(), error })?;
+    parse(&path, &bytes)
+}
+
+fn parse(path: &Path, bytes: &[u8]) -> Result<Log, LogError> {
+    let mut log = Log::default();
+    let mut rest = bytes;
+    let mut line = 0;
+    while !rest.is_empty() {
+        line += 1;
+        let Some(end) = rest.iter().position(|&byte| byte == b'\n') else {
+            log.warnings.push(Warning::Torn { line, bytes: rest.len() });
+            break;
+        };
+        let record = parse_line(path, line, &rest[..end])?;
+        if record.event == Event::Unknown {
+            log.warnings.push(Warning::UnknownKind { line, kind: record.kind.clone() });
+        }
+        log.records.push(record);
+        rest = &rest[end + 1..];
+        log.whole += end as u64 + 1;
+    }
+    Ok(log)
+}
+
+fn parse_line(path: &Path, line: usize, bytes: &[u8]) -> Result<Record, LogError> {
+    let damaged = |message: String| LogError::Damaged { path: path.to_owned(), line, message };
+    // The head first: a newer schema is to be called newer, not damaged.
+    let head: Head = serde_json::from_slice(bytes).map_err(|error| damaged(error.to_string()))?;
+    if head.schema > SCHEMA {
+        return Err(LogError::Newer { path: path.to_owned(), line, schema: head.schema });
+    }
+    if head.seq != line as u64 - 1 {
+        return Err(damaged(format!("event {} where {} was expected", head.seq, line - 1)));
+    }
+    let event = serde_json::from_slice(bytes).map_err(|error| damaged(format!("{}: {error}", head.kind)))?;
+    Ok(Record { seq: head.seq, time: head.time, kind: head.kind, event })
+}
+
+/// A log open for appending, locked against other writers for as long as this lives (or its process does).
+#[derive(Debug)]
+pub struct Writer {
+    path: PathBuf,
+    file: File,
+    next: u64,
+}
+
+impl Writer {
+    /// Starts a log in a folder that has none.
+    pub fn create(folder: &Path) -> Result<Self, LogError> {
+        let path = folder.join(FILE);
+        let io = |error| LogError::Io { path: path.clone(), error };
+        let file = OpenOptions::new().append(true).create_new(true).open(&path).map_err(io)?;
+        lock(&file, &path)?;
+        // The folder's entry for the file must survive what the file survives.
+        File::open(folder).and_then(|folder| folder.sync_all()).map_err(io)?;
+        Ok(Writer { path, file, next: 0 })
+    }
+
+    /// Goes on with a log, at the end of its whole lines: a torn one is cut off.
+    pub fn resume(folder: &Path) -> Result<(Self, Log), LogError> {
+        let path = folder.join(FILE);
+        let io = |error| LogError::Io { path: path.clone(), error };
+        let mut file = OpenOptions::new().read(true).append(true).open(&path).map_err(io)?;
+        lock(&file, &path)?;
+        let mut bytes = Vec::new();
+        file.seek(SeekFrom::Start(0)).and_then(|_| file.read_to_end(&mut bytes)).map_err(io)?;
+        let log = parse(&path, &bytes)?;
+        if log.whole < bytes.len() as u64 {
+            file.set_len(log.whole).map_err(io)?;
+        }
+        let next = log.records.len() as u64;
+        Ok((Writer { path, file, next }, log))
+    }
+
+    /// Appends an event with one write, and has it on the disk before returning if losing it would lose work.
+    pub fn append(&mut self, event: &Event) -> Result<Record, LogError> {
+        let time = Utc::now();
+        let line = Line { schema: SCHEMA, seq: self.next, time, event };
+        let mut bytes = serde_json::to_vec(&line).map_err(|error| LogError::Event(error.to_string()))?;
+        // What cannot be read back (a NaN, say, becomes null) must not get into a log that has to open again.
+        let record = parse_line(&self.path, self.next as usize + 1, &bytes)
+            .map_err(|error| LogError::Event(error.to_string()))?;
+        bytes.push(b'\n');
+        let io = |error| LogError::Io { path: self.path.clone(), error };
+        let before = self.file.metadata().map_err(io)?.len();
+        if let Err(error) = self.file.write_all(&bytes) {
+            // A full disk can take half a line. Without it the log goes on when there is room again; if that fails
+            // too, the half line is the last one, and readers know what to do with it.
+            let _ = self.file.set_len(before);
+            return Err(io(error));
+        }
+        if event.is_milestone() {
+            self.file.sync_data().map_err(io)?;
+        }
+        self.next += 1;
+        Ok(record)
+    }
+}
+
+fn lock(file: &File, path: &Path) -> Result<(), LogError> {
+    file.try_lock().map_err(|error| match error {
+        TryLockError::WouldBlock => LogError::Busy { path: path.to_owned() },
+        TryLockError::Error(error) => LogError::Io { path: path.to_owned(), error },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::state::tests::a_real_log;
+
+    fn note(text: &str) -> Event {
+        Event::Note { text: text.to_owned() }
+    }
+
+    fn written(events: &[Event]) -> (tempfile::TempDir, Vec<u8>) {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = Writer::create(folder.path()).unwrap();
+        for event in events {
+            writer.append(event).unwrap();
+        }
+        let bytes = std::fs::read(folder.path().join(FILE)).unwrap();
+        (folder, bytes)
+    }
+
+    #[test]
+    fn events_come_back_as_they_were_written() {
+        let events = a_real_log();
+        let (folder, _) = written(&events);
+        let log = read(folder.path()).unwrap();
+        assert_eq!(log.warnings, []);
+        assert_eq!(log.records.iter().map(|record| record.event.clone()).collect::<Vec<_>>(), events);
+        assert!(log.records.iter().map(|record| record.seq).eq(0..events.len() as u64));
+        assert!(log.records.is_sorted_by_key(|record| record.time));
+    }
+
+    #[test]
+    fn a_log_cut_off_anywhere_opens_and_goes_on() {
+        let events = a_real_log();
+        let (folder, bytes) = written(&events);
+        let path = folder.path().join(FILE);
+        let mut whole = 0;
+        for cut in 0..=bytes.len() {
+            let at_a_line = cut == 0 || bytes[cut - 1] == b'\n';
+            whole += usize::from(at_a_line && cut > 0);
+            let log = parse(&path, &bytes[..cut]).unwrap();
+            assert_eq!(log.records.len(), whole, "cut at {cut}");
+            assert_eq!(log.warnings.is_empty(), at_a_line, "cut at {cut}: {:?}", log.warnings);
+            // Going on is dearer to try; every 23rd place is near every kind of place.
+            if cut % 23 == 0 || at_a_line {
+                let folder = tempfile::tempdir().unwrap();
+                std::fs::write(folder.path().join(FILE), &bytes[..cut]).unwrap();
+                assert_eq!(read(folder.path()).unwrap(), log);
+                let (mut writer, _) = Writer::resume(folder.path()).unwrap();
+                writer.append(&note("after")).unwrap();
+                let log = read(folder.path()).unwrap();
+                assert_eq!((log.records.len(), log.warnings.len()), (whole + 1, 0), "cut at {cut}");
+            }
+        }
+        assert_eq!(whole, events.len());
+    }
+
+    #[test]
+    fn damage_before_the_end_is_an_error_with_its_line() {
+        let (folder, bytes) = written(&[note("one"), note("two"), note("three")]);
+        let text = String::from_utf8(bytes).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        let damaged = |contents: String| {
+            std::fs::write(folder.path().join(FILE), contents).unwrap();
+            match read(folder.path()).unwrap_err() {
+                LogError::Damaged { line, message, .. } => (line, message),
+                other => panic!("{other}"),
+            }
+        };
+        let half = &lines[1][..lines[1].len() / 2];
+        assert_eq!(damaged(format!("{}\n{half}\n{}\n", lines[0], lines[2])).0, 2);
+        // A lost line, a line twice, an empty one.
+        let (line, message) = damaged(format!("{}\n{}\n", lines[0], lines[2]));
+        assert_eq!((line, message.as_str()), (2, "event 2 where 1 was expected"));
+        assert_eq!(damaged(format!("{}\n{}\n", lines[0], lines[0])).0, 2);
+        assert_eq!(damaged(format!("{}\n\n{}\n", lines[0], lines[1])).0, 2);
+        // A known kind without what it must have.
+        let (line, message) = damaged(lines[0].replace("\"text\"", "\"words\"") + "\n");
+        assert!(line == 1 && message.starts_with("note: missing field `text`"), "{line} {message}");
+        // A last line with its newline was written whole, so it is damaged, not torn.
+        assert_eq!(damaged(format!("{}\n\u{0}\u{0}\n", lines[0])).0, 2);
+    }
+
+    #[test]
+    fn zeros_after_a_power_failure_are_a_torn_line() {
+        let (folder, mut bytes) = written(&[note("one")]);
+        bytes.extend([0; 512]);
+        std::fs::write(folder.path().join(FILE), bytes).unwrap();
+        let log = read(folder.path()).unwrap();
+        assert_eq!(log.warnings, [Warning::Torn { line: 2, bytes: 512 }]);
+    }
+
+    #[test]
+    fn kinds_of_a_newer_version_are_kept_and_skipped() {
+        let (folder, mut bytes) = written(&[note("one")]);
+        bytes.extend(
+            br#"{"schema":1,"seq":1,"time":"2031-01-01T00:00:00.000Z","kind":"dreamt","of":{"sheep":[1.5,null]}}"#,
+        );
+        bytes.push(b'\n');
+        std::fs::write(folder.path().join(FILE), &bytes).unwrap();
+        let (mut writer, log) = Writer::resume(folder.path()).unwrap();
+        assert_eq!(log.warnings, [Warning::UnknownKind { line: 2, kind: "dreamt".to_owned() }]);
+        assert_eq!((&log.records[1].event, log.records[1].kind.as_str()), (&Event::Unknown, "dreamt"));
+        writer.append(&note("two")).unwrap();
+        assert!(std::fs::read(folder.path().join(FILE)).unwrap().starts_with(&bytes));
+        assert_eq!(read(folder.path()).unwrap().records.len(), 3);
+    }
+
+    #[test]
+    fn fields_of_a_newer_version_are_passed_over_and_a_newer_schema_is_refused() {
+        let (folder, bytes) = written(&[note("one")]);
+        let text = String::from_utf8(bytes).unwrap();
+        let path = folder.path().join(FILE);
+        std::fs::write(&path, text.replace("\"text\"", "\"tone\":{\"warm\":true},\"text\"")).unwrap();
+        assert_eq!(read(folder.path()).unwrap().records[0].event, note("one"));
+        std::fs::write(&path, text.replace("\"schema\":1", "\"schema\":2")).unwrap();
+        assert!(matches!(read(folder.path()), Err(LogError::Newer { line: 1, schema: 2, .. })));
+    }
+
+    #[test]
+    fn what_cannot_be_read_back_is_not_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = Writer::create(folder.path()).unwrap();
+        let mut event =
+            a_real_log().into_iter().find(|event| matches!(event, Event::Sampled { .. })).unwrap();
+        if let Event::Sampled { sampled, .. } = &mut event {
+            sampled.samples_ns[0] = f64::NAN;
+        }
+        assert!(matches!(writer.append(&event), Err(LogError::Event(_))));
+        assert!(matches!(writer.append(&Event::Unknown), Err(LogError::Event(_))));
+        writer.append(&note("fine")).unwrap();
+        assert_eq!(read(folder.path()).unwrap().records.len(), 1);
+    }
+
+    #[test]
+    fn one_writes_at_a_time_and_others_may_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = Writer::create(folder.path()).unwrap();
+        writer.append(&note("one")).unwrap();
+        assert!(matches!(Writer::resume(folder.path()), Err(LogError::Busy { .. })));
+        assert!(matches!(Writer::create(folder.path()), Err(LogError::Io { .. })));
+        assert_eq!(read(folder.path()).unwrap().records.len(), 1);
+        drop(writer);
+        assert!(Writer::resume(folder.path()).is_ok());
+    }
+}

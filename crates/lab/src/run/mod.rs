@@ -1,0 +1,65 @@
+//! A run: one invocation's folder, its append-only event log, and everything derived from that.
+//!
+//! * [`Run`] is a folder with its log open for writing: [`Run::create`], [`Run::resume`], [`Run::record`];
+//! * [`Event`] is what a log line says. Reports, exports and the gate read events and nothing else;
+//! * [`read`] reads a log, [`RunState::of`] folds it into what the run knows, [`RunState::finished`] is what resuming
+//!   need not repeat;
+//! * [`Manifest`] is where, with what and how the run happened; what is not known says `unavailable`;
+//! * [`Exports`] are the files for others (`bench.json`, `bench.csv`, `summary.md`), opened before anything is measured;
+//! * [`list()`] finds runs.
+//!
+//! A bench, in short:
+//!
+//! ```no_run
+//! use lab::run::{Event, Exports, Key, Outcome, Run, Stage, StageOutcome};
+//! # fn measured() -> Vec<Event> { Vec::new() }
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let manifest = lab::run::Manifest::new("bench", vec![], 0);
+//! let run = Run::create(None, manifest)?;
+//! let exports = Exports::open(run.folder())?;
+//! let key = Key::new(Stage::Bench, "b1h8s512d64-fp16", "wmma stage-2", "3f9a");
+//! if !run.state().finished(&key) {
+//!     run.record(&Event::StageStarted { key: key.clone() })?;
+//!     for event in &measured() {
+//!         run.record(event)?;
+//!     }
+//!     run.record(&Event::StageFinished { key, outcome: StageOutcome::Done })?;
+//! }
+//! run.record(&Event::RunFinished { outcome: Outcome::Holds })?;
+//! exports.write(&run.state())?;
+//! # Ok(()) }
+//! ```
+//!
+//! # Rules of the log
+//!
+//! One JSON object per line: `schema`, `seq` (0, 1, 2, ...), `time` (UTC) and `kind`, then the event's own fields.
+//! A line is written by one write and counts once its newline is there. A process that is killed can leave a torn last
+//! line, which readers drop and say so; anything else that is wrong is an error with its line number. Newer versions
+//! may add kinds and fields without raising `schema`: kinds that are not known are kept and skipped. One process
+//! writes at a time, held by a lock that the system releases however the process ends.
+
+mod event;
+mod export;
+mod fact;
+mod folder;
+mod list;
+mod log;
+mod manifest;
+mod state;
+mod time;
+
+pub use event::{
+    Build, Ceiling, Check, Event, FailureKind, Key, Modelled, Of, Outcome, Sampled, Speed, Stage,
+    StageOutcome, TargetJudged, Telemetry, Timer,
+};
+pub use export::{Exporter, Exports, Row, rows};
+pub use fact::Fact;
+pub use folder::{DEFAULT_FOLDER, Run, RunError};
+pub use list::{Listed, list};
+pub use log::{Log, LogError, Record, SCHEMA, Warning, Writer, read};
+pub use manifest::{Commit, Manifest};
+pub use state::{Control, Failure, Mean, Measurement, RunState, StageState, Verdict};
+pub use time::{MeasuredMicros, Utc};
+
+#[cfg(test)]
+pub(crate) use state::tests as testing;

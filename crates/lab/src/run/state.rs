@@ -1,0 +1,491 @@
+//! A log folded into what the run knows. Everything that is reported comes from here.
+
+use indexmap::IndexMap;
+use serde::Serialize;
+
+use super::log::Log;
+use super::{
+    Build, Ceiling, Check, Event, Fact, FailureKind, Key, Manifest, Modelled, Of, Outcome, Sampled, Stage,
+    StageOutcome, TargetJudged, Timer, Utc,
+};
+use crate::stats::{Comparison, NoiseFloor, Speedup, Standing, geometric_mean};
+
+/// What a run knows, as of the last line of its log.
+#[derive(Clone, Debug, Default)]
+pub struct RunState {
+    /// `None`: stopped before it began.
+    pub manifest: Option<Manifest>,
+    /// When the last event was written.
+    pub last: Option<Utc>,
+    /// `None`: still going on, or stopped.
+    pub outcome: Option<Outcome>,
+    pub stages: IndexMap<Key, StageState>,
+    pub builds: IndexMap<Of, Build>,
+    pub checks: IndexMap<Of, Check>,
+    pub baselines: IndexMap<String, Fact<String>>,
+    /// Of sessions that were finished; what a stop cut short is measured again, and not shown.
+    pub measurements: Vec<Measurement>,
+    pub modelled: IndexMap<Of, Modelled>,
+    pub controls: Vec<Control>,
+    pub ceilings: Vec<Ceiling>,
+    pub verdicts: Vec<Verdict>,
+    pub failures: Vec<Failure>,
+    pub targets: Vec<TargetJudged>,
+    pub notes: Vec<String>,
+    /// Kinds of events this version does not know, with how often each came.
+    pub unknown: IndexMap<String, usize>,
+    /// What is odd about the log.
+    pub warnings: Vec<String>,
+    next_session: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StageState {
+    Started,
+    Finished(StageOutcome),
+}
+
+/// Times of one subject on one problem by one timer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measurement {
+    pub of: Of,
+    pub sampled: Sampled,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Control {
+    pub problem: String,
+    pub subject: String,
+    pub session: u32,
+    pub timer: Timer,
+    pub speedup: Speedup,
+    pub noise_floor: NoiseFloor,
+}
+
+/// A candidate against a baseline of the same session.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Verdict {
+    pub problem: String,
+    pub candidate: String,
+    pub baseline: String,
+    pub session: u32,
+    pub timer: Timer,
+    pub comparison: Comparison,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Failure {
+    #[serde(flatten)]
+    pub of: Of,
+    pub stage: Stage,
+    pub kind: FailureKind,
+    pub reason: String,
+}
+
+/// A candidate's speedups over one baseline as one.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Mean {
+    pub candidate: String,
+    pub baseline: String,
+    pub timer: Timer,
+    pub problems: usize,
+    pub speedup: f64,
+    pub standing: Standing,
+}
+
+impl RunState {
+    pub fn of(log: &Log) -> Self {
+        let mut state = RunState::default();
+        // Samples of stages that have not finished yet, by what they are of.
+        let mut pending: IndexMap<Of, Vec<Sampled>> = IndexMap::new();
+        for record in &log.records {
+            state.last = Some(record.time);
+            if let Some(session) = record.event.session() {
+                state.next_session = state.next_session.max(session.saturating_add(1));
+            }
+            match &record.event {
+                Event::RunStarted { manifest } => state.manifest = Some((**manifest).clone()),
+                Event::Resumed { manifest } => {
+                    state.outcome = None;
+                    state.notes.push(format!("taken up again at {}", manifest.started));
+                }
+                Event::StageStarted { key } => {
+                    if key.stage == Stage::Bench {
+                        pending.shift_remove(&key.of);
+                    }
+                    state.stages.insert(key.clone(), StageState::Started);
+                }
+                Event::StageFinished { key, outcome } => {
+                    if key.stage == Stage::Bench {
+                        let samples = pending.shift_remove(&key.of).unwrap_or_default();
+                        if *outcome == StageOutcome::Done {
+                            state.measured(&key.of, samples);
+                        }
+                    }
+                    state.stages.insert(key.clone(), StageState::Finished(outcome.clone()));
+                }
+                Event::Built { of, build } => {
+                    state.builds.insert(of.clone(), build.clone());
+                }
+                Event::Checked { of, check } => {
+                    state.checks.insert(of.clone(), check.clone());
+                }
+                Event::Baseline { name, version } => {
+                    state.baselines.insert(name.clone(), version.clone());
+                }
+                Event::Sampled { of, sampled } => {
+                    pending.entry(of.clone()).or_default().push(sampled.clone());
+                }
+                Event::Modelled { of, modelled } => {
+                    state.modelled.insert(of.clone(), modelled.clone());
+                }
+                Event::Control { problem, subject, session, timer, speedup, noise_floor } => {
+                    state.controls.push(Control {
+                        problem: problem.clone(),
+                        subject: subject.clone(),
+                        session: *session,
+                        timer: *timer,
+                        speedup: *speedup,
+                        noise_floor: *noise_floor,
+                    });
+                }
+                Event::Ceiling { ceiling } => state.ceilings.push(ceiling.clone()),
+                Event::Verdict { problem, candidate, baseline, session, timer, comparison } => {
+                    state.verdicts.push(Verdict {
+                        problem: problem.clone(),
+                        candidate: candidate.clone(),
+                        baseline: baseline.clone(),
+                        session: *session,
+                        timer: *timer,
+                        comparison: *comparison,
+                    });
+                }
+                Event::CandidateFailed { of, stage, failure, reason } => {
+                    let failure =
+                        Failure { of: of.clone(), stage: *stage, kind: *failure, reason: reason.clone() };
+                    // A resumed run may come to the same end again.
+                    state.failures.retain(|before| before.of != failure.of || before.stage != failure.stage);
+                    state.failures.push(failure);
+                }
+                Event::Target { target } => {
+                    let same = |before: &TargetJudged| {
+                        before.target == target.target && before.problem == target.problem
+                    };
+                    state.targets.retain(|before| !same(before));
+                    state.targets.push(target.clone());
+                }
+                Event::Note { text } => state.notes.push(text.clone()),
+                Event::RunFinished { outcome } => state.outcome = Some(*outcome),
+                Event::Unknown => *state.unknown.entry(record.kind.clone()).or_default() += 1,
+            }
+        }
+        // A verdict or control counts with the samples it is about.
+        let sessions: Vec<(String, String, u32)> = state
+            .measurements
+            .iter()
+            .map(|found| (found.of.problem.clone(), found.of.subject.clone(), found.sampled.session))
+            .collect();
+        let counts = |problem: &str, subject: &str, session: u32| {
+            sessions.iter().any(|(p, s, number)| p == problem && s == subject && *number == session)
+        };
+        state.verdicts.retain(|verdict| {
+            [&verdict.candidate, &verdict.baseline]
+                .into_iter()
+                .all(|subject| counts(&verdict.problem, subject, verdict.session))
+        });
+        state.controls.retain(|control| counts(&control.problem, &control.subject, control.session));
+        state.warnings = log.warnings.iter().map(ToString::to_string).collect();
+        state
+    }
+
+    /// Samples of a finished stage. A subject measured again (a baseline, with every session) keeps each session's.
+    fn measured(&mut self, of: &Of, samples: Vec<Sampled>) {
+        for sampled in samples {
+            let same = |before: &Measurement| {
+                before.of == *of
+                    && before.sampled.timer == sampled.timer
+                    && before.sampled.session == sampled.session
+            };
+            self.measurements.retain(|before| !same(before));
+            self.measurements.push(Measurement { of: of.clone(), sampled });
+        }
+    }
+
+    /// Whether a piece of work need not be repeated: it was done, or it failed. What was skipped is tried again.
+    pub fn finished(&self, key: &Key) -> bool {
+        matches!(
+            self.stages.get(key),
+            Some(StageState::Finished(StageOutcome::Done | StageOutcome::Failed { .. }))
+        )
+    }
+
+    /// Whether the run came to its end.
+    pub fn is_complete(&self) -> bool {
+        self.outcome.is_some_and(|outcome| outcome != Outcome::Incomplete)
+    }
+
+    /// A number no session of the run has yet, finished or not.
+    pub fn next_session(&self) -> u32 {
+        self.next_session
+    }
+
+    pub fn is_baseline(&self, subject: &str) -> bool {
+        self.baselines.contains_key(subject)
+    }
+
+    /// Speedups over each baseline as one, per candidate and timer.
+    pub fn means(&self) -> Vec<Mean> {
+        let mut groups: IndexMap<(&str, &str, Timer), IndexMap<&str, f64>> = IndexMap::new();
+        for verdict in &self.verdicts {
+            let group = (verdict.candidate.as_str(), verdict.baseline.as_str(), verdict.timer);
+            // The latest of a problem counts.
+            let speedups = groups.entry(group).or_default();
+            speedups.insert(&verdict.problem, verdict.comparison.speedup.ratio);
+        }
+        let mean = |((candidate, baseline, timer), speedups): (_, IndexMap<&str, f64>)| {
+            let speedup = geometric_mean(speedups.values().copied())?;
+            Some(Mean {
+                candidate: String::from(candidate),
+                baseline: String::from(baseline),
+                timer,
+                problems: speedups.len(),
+                speedup,
+                standing: Standing::of(speedup),
+            })
+        };
+        groups.into_iter().filter_map(mean).collect()
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::path::Path;
+
+    use op::{Complaint, Work};
+    use vgpu::model::ModelledMicros;
+
+    use super::super::log::{Writer, read};
+    use super::super::{MeasuredMicros, Speed, Telemetry};
+    use super::*;
+    use crate::stats::{Paired, Samples, StopReason, compare};
+
+    pub const PROBLEM: &str = "b1h8s512d64-fp16";
+    pub const TORCH: &str = "pytorch flash";
+
+    /// Times around `micros`, the same every time.
+    pub fn times(micros: f64, count: usize) -> Vec<f64> {
+        (0..count).map(|i| micros * 1000.0 * (1.0 + 0.0005 * (i * 7 % 11) as f64)).collect()
+    }
+
+    pub fn sampled(session: u32, samples_ns: Vec<f64>) -> Sampled {
+        Sampled {
+            timer: Timer::GraphHot,
+            session,
+            samples_ns,
+            per_block: 2,
+            warmup: 10,
+            stopped: StopReason::Tight,
+            work: Some(Work { flops: 5.4e8, bytes: 2_097_152 }),
+            matrix: Some("fp16".to_owned()),
+            apart_ns: vec![("quantise".to_owned(), 1500.0)],
+            telemetry: Telemetry {
+                sm_clock_mhz: Some((1980, 1980)),
+                throttled: Some(vec![]),
+                ..Telemetry::default()
+            },
+        }
+    }
+
+    pub fn bench(of: &Of, session: u32, samples_ns: Vec<f64>) -> [Event; 3] {
+        let key = Key { stage: Stage::Bench, of: of.clone() };
+        [
+            Event::StageStarted { key: key.clone() },
+            Event::Sampled { of: of.clone(), sampled: sampled(session, samples_ns) },
+            Event::StageFinished { key, outcome: StageOutcome::Done },
+        ]
+    }
+
+    pub fn built(registers: u32, spill_bytes: u32) -> Build {
+        Build {
+            code_hash: "c0de".to_owned(),
+            target: "sm_90a".to_owned(),
+            compiler: "NVRTC 13.0.88".to_owned(),
+            registers,
+            spill_bytes,
+            shared_bytes: 49_152,
+            registers_limit: Some(168),
+            spill_bytes_limit: Some(0),
+            compile_ms: 412.5,
+            from_cache: false,
+        }
+    }
+
+    pub fn checked(passed: bool) -> Check {
+        let complaint =
+            Complaint { kind: "elements".to_owned(), message: "3 of 512 | too far\noff".to_owned() };
+        Check {
+            passed,
+            error: Some(3.1e-4),
+            limit: Some(1e-3),
+            cases: 9,
+            complaints: if passed { vec![] } else { vec![complaint] },
+        }
+    }
+
+    pub fn manifest() -> Manifest {
+        let mut manifest = Manifest::new("bench", vec!["warpsmith".into(), "bench".into()], 7);
+        manifest.started = Utc::from_unix_millis(1_794_721_630_123);
+        manifest.gpu = Fact::Known("NVIDIA H200".to_owned());
+        manifest.device = Fact::Known("cuda:0".to_owned());
+        manifest
+    }
+
+    /// One event of every kind at least, as a small bench would write them.
+    pub fn a_real_log() -> Vec<Event> {
+        let good = Of::new(PROBLEM, "wmma stage-2", "3f9a");
+        let wrong = Of::new(PROBLEM, "wmma stage-3", "77aa");
+        let torch = Of::new(PROBLEM, TORCH, "torch 2.9.1+cu130");
+        let (fast, slow) = (times(10.0, 40), times(20.0, 40));
+        let (candidate, baseline) =
+            (Samples::new(fast.clone()).unwrap(), Samples::new(slow.clone()).unwrap());
+        let control = Paired::new(&baseline, &baseline, 2).unwrap().speedup(1);
+        let noise_floor = NoiseFloor::of(&control, 0.0005);
+        let comparison = compare(&Paired::new(&baseline, &candidate, 2).unwrap(), noise_floor, 7);
+        let mut events = vec![
+            Event::RunStarted { manifest: Box::new(manifest()) },
+            Event::Baseline { name: TORCH.to_owned(), version: Fact::Known("torch 2.9.1+cu130".to_owned()) },
+            Event::Baseline { name: "pytorch cudnn".to_owned(), version: Fact::unavailable("no cudnn") },
+            Event::Ceiling {
+                ceiling: Ceiling {
+                    speed: Speed::MatrixTflops(800.0),
+                    matrix: Some("fp16".into()),
+                    samples: 50,
+                },
+            },
+            Event::Ceiling {
+                ceiling: Ceiling { speed: Speed::CopyGbPerS(4000.0), matrix: None, samples: 50 },
+            },
+            Event::Ceiling {
+                ceiling: Ceiling {
+                    speed: Speed::LaunchFloorUs(MeasuredMicros(1.8)),
+                    matrix: None,
+                    samples: 50,
+                },
+            },
+            Event::Built { of: good.clone(), build: built(128, 0) },
+            Event::Checked { of: good.clone(), check: checked(true) },
+            Event::Built { of: wrong.clone(), build: built(128, 0) },
+            Event::Checked { of: wrong.clone(), check: checked(false) },
+            Event::CandidateFailed {
+                of: wrong,
+                stage: Stage::Check,
+                failure: FailureKind::WrongAnswer,
+                reason: "3 of 512 elements".to_owned(),
+            },
+        ];
+        events.extend(bench(&torch, 0, slow));
+        events.extend(bench(&good, 0, fast));
+        events.push(Event::Control {
+            problem: PROBLEM.to_owned(),
+            subject: TORCH.to_owned(),
+            session: 0,
+            timer: Timer::GraphHot,
+            speedup: control,
+            noise_floor,
+        });
+        events.push(Event::Verdict {
+            problem: PROBLEM.to_owned(),
+            candidate: "wmma stage-2".to_owned(),
+            baseline: TORCH.to_owned(),
+            session: 0,
+            timer: Timer::GraphHot,
+            comparison,
+        });
+        events.push(Event::Modelled {
+            of: good,
+            modelled: Modelled {
+                gpu: "l4".to_owned(),
+                time_us: ModelledMicros(31.5),
+                limiter: Some("tensor".to_owned()),
+                work: None,
+            },
+        });
+        events.push(Event::Resumed { manifest: Box::new(manifest()) });
+        events.push(Event::Target {
+            target: TargetJudged {
+                target: "at least 2x over pytorch flash".to_owned(),
+                problem: None,
+                met: Some(true),
+                evidence: "2.00x".to_owned(),
+            },
+        });
+        events.push(Event::Note { text: "clocks are not locked".to_owned() });
+        events.push(Event::RunFinished { outcome: Outcome::Finding });
+        events
+    }
+
+    pub fn folded(events: &[Event]) -> RunState {
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path(), events);
+        RunState::of(&read(folder.path()).unwrap())
+    }
+
+    pub fn write(folder: &Path, events: &[Event]) {
+        let mut writer = Writer::create(folder).unwrap();
+        for event in events {
+            writer.append(event).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_log_becomes_what_the_run_knows() {
+        let state = folded(&a_real_log());
+        assert_eq!(state.outcome, Some(Outcome::Finding));
+        assert!(state.is_complete() && state.is_baseline(TORCH));
+        assert_eq!((state.builds.len(), state.checks.len(), state.failures.len()), (2, 2, 1));
+        assert_eq!((state.measurements.len(), state.verdicts.len(), state.controls.len()), (2, 1, 1));
+        assert_eq!(state.next_session(), 1);
+        let means = state.means();
+        assert_eq!((means.len(), means[0].standing), (1, Standing::Excellent));
+        assert!((means[0].speedup - 2.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn samples_count_when_their_stage_is_finished() {
+        let of = Of::new("p", "a", "1");
+        let [start, samples, finish] = bench(&of, 0, times(10.0, 4));
+        assert_eq!(folded(&[start.clone(), samples.clone()]).measurements, []);
+        let twice = folded(&[start.clone(), samples.clone(), start.clone(), samples.clone(), finish.clone()]);
+        assert_eq!(twice.measurements.len(), 1);
+        assert_eq!(folded(&[start.clone(), samples.clone()]).next_session(), 1);
+        let key = Key { stage: Stage::Bench, of };
+        assert!(twice.finished(&key));
+        let failed = |outcome| {
+            let end = Event::StageFinished { key: key.clone(), outcome };
+            folded(&[start.clone(), samples.clone(), end])
+        };
+        let state = failed(StageOutcome::Failed { reason: "hang".to_owned() });
+        assert!(state.measurements.is_empty() && state.finished(&key));
+        let state = failed(StageOutcome::Skipped { reason: "no torch".to_owned() });
+        assert!(state.measurements.is_empty() && !state.finished(&key));
+    }
+
+    #[test]
+    fn a_verdict_without_its_samples_does_not_count() {
+        let mut events = a_real_log();
+        events.retain(|event| !matches!(event, Event::StageFinished { key, .. } if key.of.subject == TORCH));
+        let state = folded(&events);
+        assert_eq!((state.measurements.len(), state.verdicts.len(), state.controls.len()), (1, 0, 0));
+        assert!(state.means().is_empty());
+    }
+
+    #[test]
+    fn an_interrupted_run_is_not_complete() {
+        let mut events = a_real_log();
+        events.pop();
+        assert!(!folded(&events).is_complete());
+        events.push(Event::RunFinished { outcome: Outcome::Incomplete });
+        assert!(!folded(&events).is_complete());
+        assert!(!RunState::default().is_complete());
+    }
+}

@@ -1,0 +1,220 @@
+//! Two subjects measured in turns.
+
+use gpu::launch::Random;
+use serde::{Deserialize, Serialize};
+
+use super::bootstrap::{Interval, RESAMPLES};
+use super::{SampleError, Samples};
+
+/// A baseline and a candidate measured in turns: A B B A is a block, with two samples of each. Whatever changed
+/// slowly (clocks, temperature, a neighbour) changed for both in a block, so blocks, not samples, are what is drawn.
+#[derive(Clone, Debug)]
+pub struct Paired<'s> {
+    baseline: &'s Samples,
+    candidate: &'s Samples,
+    per_block: usize,
+}
+
+/// How much faster the candidate is: `baseline / candidate`, of medians.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Speedup {
+    /// Above 1 the candidate is faster.
+    pub ratio: f64,
+    pub interval: Interval,
+    pub blocks: usize,
+}
+
+impl<'s> Paired<'s> {
+    /// `per_block` consecutive samples of each subject were taken in one block; every block must be whole.
+    pub fn new(baseline: &'s Samples, candidate: &'s Samples, per_block: usize) -> Result<Self, SampleError> {
+        let counts = (baseline.count(), candidate.count());
+        if counts.0 != counts.1 || per_block == 0 || !counts.0.is_multiple_of(per_block) {
+            return Err(SampleError::Unpaired { baseline: counts.0, candidate: counts.1, per_block });
+        }
+        Ok(Paired { baseline, candidate, per_block })
+    }
+
+    pub fn baseline(&self) -> &Samples {
+        self.baseline
+    }
+
+    pub fn candidate(&self) -> &Samples {
+        self.candidate
+    }
+
+    pub fn blocks(&self) -> usize {
+        self.baseline.count() / self.per_block
+    }
+
+    /// The ratio of the medians and its 95% bootstrap interval over blocks, from [`RESAMPLES`] resamples.
+    pub fn speedup(&self, seed: u64) -> Speedup {
+        self.speedup_by(RESAMPLES, seed)
+    }
+
+    pub(super) fn speedup_by(&self, resamples: usize, seed: u64) -> Speedup {
+        let blocks = self.blocks();
+        let ladders = [self.baseline, self.candidate].map(|samples| Ladder::new(samples, self.per_block));
+        let mut random = Random::new(seed);
+        let mut drawn = vec![0_u32; blocks];
+        let ratios = (0..resamples).map(|_| {
+            draw(&mut random, &mut drawn);
+            let [baseline, candidate] = ladders.each_ref().map(|ladder| ladder.median(&drawn));
+            baseline / candidate
+        });
+        let interval = Interval::of_resamples(ratios.collect());
+        Speedup { ratio: self.baseline.median() / self.candidate.median(), interval, blocks }
+    }
+}
+
+/// Draws as many blocks as there are, with replacement: how often each was drawn. Every 64 random bits give two
+/// draws; with 32 bits each the unevenness is below a millionth for any number of blocks a run can have.
+fn draw(random: &mut Random, drawn: &mut [u32]) {
+    drawn.fill(0);
+    let blocks = drawn.len();
+    let pick = |bits: u64| ((bits & 0xffff_ffff) * blocks as u64) >> 32;
+    for _ in 0..blocks / 2 {
+        let bits = random.bits();
+        drawn[pick(bits) as usize] += 1;
+        drawn[pick(bits >> 32) as usize] += 1;
+    }
+    if blocks % 2 == 1 {
+        drawn[pick(random.bits()) as usize] += 1;
+    }
+}
+
+/// A subject's samples in ascending order, each with its block. The median of a resample is found by counting up the
+/// order; as it nearly always lies near the middle, counting starts a little below that.
+struct Ladder {
+    steps: Vec<(f64, u32)>,
+    start: usize,
+    /// Samples of each block below `start`.
+    below: Vec<u32>,
+}
+
+impl Ladder {
+    fn new(samples: &Samples, per_block: usize) -> Self {
+        let blocks = samples.taken().chunks(per_block).zip(0..);
+        let mut steps: Vec<(f64, u32)> =
+            blocks.flat_map(|(values, block)| values.iter().map(move |&value| (value, block))).collect();
+        steps.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+        // Some six standard deviations of how many drawn samples fall below the middle, were the samples of a block
+        // all alike; beyond it counting starts at the bottom.
+        let reach = 3.0 * ((steps.len() * per_block) as f64).sqrt();
+        let start = (steps.len() / 2).saturating_sub(reach as usize);
+        let mut below = vec![0; samples.count() / per_block];
+        for &(_, block) in &steps[..start] {
+            below[block as usize] += 1;
+        }
+        Ladder { steps, start, below }
+    }
+
+    /// The median of the resample that holds block `b` `drawn[b]` times.
+    fn median(&self, drawn: &[u32]) -> f64 {
+        let count = self.steps.len() as u32;
+        let (lower, upper) = ((count - 1) / 2, count / 2);
+        let below: u32 = self.below.iter().zip(drawn).map(|(below, times)| below * times).sum();
+        let (mut passed, mut step) = if below <= lower { (below, self.start) } else { (0, 0) };
+        let mut low = None;
+        // As many samples were drawn as there are, so the count gets past the middle before the steps run out.
+        while step < self.steps.len() {
+            let (value, block) = self.steps[step];
+            passed += drawn[block as usize];
+            if passed > lower && low.is_none() {
+                low = Some(value);
+            }
+            if passed > upper {
+                return f64::midpoint(low.unwrap_or(value), value);
+            }
+            step += 1;
+        }
+        self.steps[self.steps.len() - 1].0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::percentile;
+    use super::*;
+
+    fn noisy(count: usize, seed: u64) -> Samples {
+        let mut random = Random::new(seed);
+        Samples::new((0..count).map(|_| (0.05 * random.normal()).exp()).collect()).unwrap()
+    }
+
+    #[test]
+    fn counting_gives_the_median_of_the_resample() {
+        let mut random = Random::new(1);
+        for (count, per_block) in [(1, 1), (2, 1), (2, 2), (6, 2), (30, 3), (101, 1), (400, 2), (396, 4)] {
+            let samples = noisy(count, 9);
+            let ladder = Ladder::new(&samples, per_block);
+            let mut drawn = vec![0; count / per_block];
+            let mut tries: Vec<Vec<u32>> = (0..50)
+                .map(|_| {
+                    draw(&mut random, &mut drawn);
+                    drawn.clone()
+                })
+                .collect();
+            // One block drawn every time: far from the middle, where counting starts at the bottom.
+            for only in 0..drawn.len() {
+                let mut one = vec![0; drawn.len()];
+                one[only] = drawn.len() as u32;
+                tries.push(one);
+            }
+            for drawn in tries {
+                assert_eq!(drawn.iter().sum::<u32>() as usize * per_block, count);
+                let blocks = samples.taken().chunks(per_block).zip(&drawn);
+                let mut resample: Vec<f64> =
+                    blocks.flat_map(|(values, &times)| values.repeat(times as usize)).collect();
+                resample.sort_unstable_by(f64::total_cmp);
+                let wanted = percentile(&resample, 50.0);
+                assert!((ladder.median(&drawn) - wanted).abs() < 1e-15, "{count} {per_block}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_block_is_drawn_as_often_as_any_other() {
+        let (mut random, mut drawn, mut total) = (Random::new(2), vec![0; 7], [0_u32; 7]);
+        for _ in 0..10_000 {
+            draw(&mut random, &mut drawn);
+            total.iter_mut().zip(&drawn).for_each(|(total, drawn)| *total += drawn);
+        }
+        // 10,000 expected, standard deviation 93.
+        assert!(total.iter().all(|count| count.abs_diff(10_000) < 400), "{total:?}");
+    }
+
+    #[test]
+    fn faster_is_above_one() {
+        let slow = Samples::new(vec![20.0, 20.2, 19.8, 20.0]).unwrap();
+        let fast = Samples::new(vec![10.0, 10.1, 9.9, 10.0]).unwrap();
+        let speedup = Paired::new(&slow, &fast, 2).unwrap().speedup(1);
+        assert_eq!(speedup.ratio, 2.0);
+        assert!(speedup.interval.low > 1.9 && speedup.interval.high < 2.1, "{speedup:?}");
+        assert_eq!(Paired::new(&fast, &slow, 2).unwrap().speedup(1).ratio, 0.5);
+    }
+
+    #[test]
+    fn a_drift_both_went_through_cancels() {
+        // The device slows down by half over the run; the candidate is 1% faster throughout.
+        let drift: Vec<f64> = (0..200).map(|i| 100.0 * (1.0 + f64::from(i / 2) / 200.0)).collect();
+        let mut random = Random::new(4);
+        let mut times = |factor: f64| {
+            let times = drift.iter().map(|time| time * factor * (0.001 * random.normal()).exp());
+            Samples::new(times.collect()).unwrap()
+        };
+        let (baseline, candidate) = (times(1.01), times(1.0));
+        let speedup = Paired::new(&baseline, &candidate, 2).unwrap().speedup(1);
+        assert!(speedup.interval.low > 1.005 && speedup.interval.high < 1.015, "{speedup:?}");
+        // Taken for itself, neither median is known to better than 2%.
+        assert!(super::super::median_interval(&baseline, 1).half_width() > 0.02 * baseline.median());
+    }
+
+    #[test]
+    fn what_is_not_in_pairs_is_refused() {
+        let (four, five) = (noisy(4, 1), noisy(5, 1));
+        assert!(Paired::new(&four, &five, 1).is_err());
+        assert!(Paired::new(&five, &five, 2).is_err());
+        assert!(Paired::new(&four, &four, 0).is_err());
+        assert_eq!(Paired::new(&four, &four, 2).unwrap().blocks(), 2);
+    }
+}

@@ -1,0 +1,75 @@
+//! Times fit for statistics.
+
+/// Times of one subject, in the order they were taken: at least one, every one finite and above zero.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Samples {
+    taken: Vec<f64>,
+    sorted: Vec<f64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+pub enum SampleError {
+    #[error("there are no samples")]
+    Empty,
+    #[error("sample {index} is {value}; a time is finite and above zero")]
+    NotATime { index: usize, value: f64 },
+    #[error("{baseline} samples against {candidate}, in blocks of {per_block}, are not pairs")]
+    Unpaired { baseline: usize, candidate: usize, per_block: usize },
+}
+
+impl Samples {
+    pub fn new(taken: Vec<f64>) -> Result<Self, SampleError> {
+        if taken.is_empty() {
+            return Err(SampleError::Empty);
+        }
+        if let Some(index) = taken.iter().position(|value| !(value.is_finite() && *value > 0.0)) {
+            return Err(SampleError::NotATime { index, value: taken[index] });
+        }
+        let mut sorted = taken.clone();
+        sorted.sort_unstable_by(f64::total_cmp);
+        Ok(Samples { taken, sorted })
+    }
+
+    pub fn taken(&self) -> &[f64] {
+        &self.taken
+    }
+
+    pub fn sorted(&self) -> &[f64] {
+        &self.sorted
+    }
+
+    /// How many; never 0.
+    pub fn count(&self) -> usize {
+        self.taken.len()
+    }
+
+    pub fn median(&self) -> f64 {
+        super::percentile(&self.sorted, 50.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_time_is_refused() {
+        assert_eq!(Samples::new(Vec::new()), Err(SampleError::Empty));
+        for wrong in [0.0, -1.0, f64::INFINITY] {
+            let refused = Samples::new(vec![1.0, wrong]);
+            assert_eq!(refused, Err(SampleError::NotATime { index: 1, value: wrong }));
+        }
+        assert!(matches!(
+            Samples::new(vec![f64::NAN]),
+            Err(SampleError::NotATime { index: 0, value }) if value.is_nan()
+        ));
+    }
+
+    #[test]
+    fn the_order_taken_is_kept() {
+        let samples = Samples::new(vec![3.0, 1.0, 2.0]).unwrap();
+        assert_eq!(samples.taken(), [3.0, 1.0, 2.0]);
+        assert_eq!(samples.sorted(), [1.0, 2.0, 3.0]);
+        assert_eq!(samples.median(), 2.0);
+    }
+}

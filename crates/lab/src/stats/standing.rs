@@ -1,0 +1,77 @@
+//! Many speedups as one number, and that number in a word.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// The geometric mean; `None` of nothing, and where a value is not above zero and finite.
+pub fn geometric_mean(values: impl IntoIterator<Item = f64>) -> Option<f64> {
+    let (mut sum, mut count) = (0.0, 0_u32);
+    for value in values {
+        if !(value.is_finite() && value > 0.0) {
+            return None;
+        }
+        sum += value.ln();
+        count += 1;
+    }
+    (count > 0).then(|| (sum / f64::from(count)).exp())
+}
+
+/// What a speedup over a baseline, usually the geometric mean of several, amounts to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Standing {
+    Regression,
+    Parity,
+    Modest,
+    Good,
+    Excellent,
+}
+
+impl Standing {
+    pub fn of(speedup: f64) -> Self {
+        match speedup {
+            x if x >= 2.0 => Standing::Excellent,
+            x if x >= 1.5 => Standing::Good,
+            x if x >= 1.1 => Standing::Modest,
+            x if x >= 0.9 => Standing::Parity,
+            _ => Standing::Regression,
+        }
+    }
+}
+
+impl fmt::Display for Standing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Standing::Regression => "regression",
+            Standing::Parity => "parity",
+            Standing::Modest => "modest",
+            Standing::Good => "good",
+            Standing::Excellent => "excellent",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_begin_where_they_should() {
+        use Standing::{Excellent, Good, Modest, Parity, Regression};
+        let words = [2.0, 1.999, 1.5, 1.499, 1.1, 1.099, 0.9, 0.899, 0.0].map(Standing::of);
+        assert_eq!(words, [Excellent, Good, Good, Modest, Modest, Parity, Parity, Regression, Regression]);
+        assert_eq!(Standing::of(f64::NAN), Regression);
+    }
+
+    /// scipy 1.17: `scipy.stats.gmean([1.2, 0.8, 2.5])`.
+    #[test]
+    fn the_geometric_mean_is_that_of_scipy() {
+        let mean = geometric_mean([1.2, 0.8, 2.5]).unwrap();
+        assert!((mean - 1.338865900164339).abs() < 1e-14, "{mean}");
+        assert_eq!(geometric_mean([2.0, 0.5]), Some(1.0));
+        assert_eq!(geometric_mean([]), None);
+        assert_eq!(geometric_mean([1.0, 0.0]), None);
+        assert_eq!(geometric_mean([1.0, f64::NAN]), None);
+    }
+}

@@ -1,0 +1,90 @@
+//! What a set of samples says by itself.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Interval, Samples, median_interval};
+
+/// A set of samples in numbers, in the samples' unit.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    pub count: usize,
+    pub p50: f64,
+    pub p90: f64,
+    pub p95: f64,
+    pub p99: f64,
+    pub mean: f64,
+    /// Of the sample (n - 1 in the denominator); `None` for a single one, which has none.
+    pub std: Option<f64>,
+    pub min: f64,
+    pub max: f64,
+    /// The 95% bootstrap interval of the median.
+    pub interval: Interval,
+}
+
+impl Summary {
+    pub fn of(samples: &Samples, seed: u64) -> Self {
+        let sorted = samples.sorted();
+        let count = sorted.len();
+        let mean = sorted.iter().sum::<f64>() / count as f64;
+        let squares: f64 = sorted.iter().map(|x| (x - mean) * (x - mean)).sum();
+        Summary {
+            count,
+            p50: percentile(sorted, 50.0),
+            p90: percentile(sorted, 90.0),
+            p95: percentile(sorted, 95.0),
+            p99: percentile(sorted, 99.0),
+            mean,
+            std: (count > 1).then(|| (squares / (count - 1) as f64).sqrt()),
+            min: sorted[0],
+            max: sorted[count - 1],
+            interval: median_interval(samples, seed),
+        }
+    }
+}
+
+/// The percentile of ascending values: linear between the two nearest, the smallest being 0% and the largest 100%
+/// (type 7 of Hyndman and Fan, what NumPy does unless told otherwise). NaN for no values.
+pub fn percentile(sorted: &[f64], percent: f64) -> f64 {
+    let Some(last) = sorted.len().checked_sub(1) else { return f64::NAN };
+    let place = last as f64 * (percent / 100.0).clamp(0.0, 1.0);
+    let below = sorted[place as usize];
+    let above = sorted[(place as usize + 1).min(last)];
+    below + (above - below) * place.fract()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A spread with an outlier, as timings have.
+    const TIMES: [f64; 12] = [10.3, 10.1, 10.2, 10.2, 10.9, 10.4, 10.1, 10.6, 14.7, 10.2, 10.5, 10.3];
+
+    /// numpy 2.4: `np.percentile(TIMES, [50, 90, 95, 99])`, `np.mean(TIMES)`, `np.std(TIMES, ddof=1)`.
+    #[test]
+    fn numbers_are_those_of_numpy() {
+        let summary = Summary::of(&Samples::new(TIMES.to_vec()).unwrap(), 1);
+        let close = |a: f64, b: f64| assert!((a - b).abs() < 1e-12, "{a} {b}");
+        close(summary.p50, 10.3);
+        close(summary.p90, 10.870000000000001);
+        close(summary.p95, 12.609999999999998);
+        close(summary.p99, 14.282000000000002);
+        close(summary.mean, 10.708333333333334);
+        close(summary.std.unwrap(), 1.2781082137521085);
+        assert_eq!((summary.count, summary.min, summary.max), (12, 10.1, 14.7));
+    }
+
+    #[test]
+    fn one_sample_is_its_own_summary() {
+        let summary = Summary::of(&Samples::new(vec![2.5]).unwrap(), 1);
+        assert_eq!((summary.p50, summary.p99, summary.mean, summary.std), (2.5, 2.5, 2.5, None));
+        assert_eq!(summary.interval, Interval { low: 2.5, high: 2.5 });
+    }
+
+    #[test]
+    fn percentiles_reach_from_the_smallest_to_the_largest() {
+        assert_eq!(percentile(&[1.0, 2.0, 4.0], 0.0), 1.0);
+        assert_eq!(percentile(&[1.0, 2.0, 4.0], 75.0), 3.0);
+        assert_eq!(percentile(&[1.0, 2.0, 4.0], 100.0), 4.0);
+        assert!(percentile(&[], 50.0).is_nan());
+    }
+}

@@ -1,0 +1,155 @@
+//! What a comparison comes to.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Paired, RankTest, Speedup, rank_test};
+
+/// Below this a rank test counts.
+pub const SIGNIFICANT: f64 = 0.05;
+
+/// A difference nobody needs to care about: what surely is no larger is called the same.
+pub const INDIFFERENT: f64 = 0.01;
+
+/// How far from 1 the speedup of a thing over itself may seem to be on this device, as a share.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct NoiseFloor(f64);
+
+impl NoiseFloor {
+    /// From an A/A control: one subject measured against itself, in turns like any two. The farther end of its
+    /// interval counts, and a clock's tick, given as a share of the time measured, is never seen through.
+    pub fn of(control: &Speedup, tick: f64) -> Self {
+        let Speedup { interval, .. } = control;
+        let farther = (1.0 - interval.low).abs().max((interval.high - 1.0).abs());
+        NoiseFloor(farther.max(tick))
+    }
+
+    pub fn share(self) -> f64 {
+        self.0
+    }
+}
+
+/// Whether the candidate is faster than the baseline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    Faster,
+    Slower,
+    /// Any difference is below the noise floor, or below [`INDIFFERENT`].
+    Same,
+    /// The samples do not say.
+    Unclear,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Verdict::Faster => "faster",
+            Verdict::Slower => "slower",
+            Verdict::Same => "same",
+            Verdict::Unclear => "unclear",
+        })
+    }
+}
+
+/// A candidate against a baseline: the verdict with everything it rests on.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Comparison {
+    pub verdict: Verdict,
+    pub speedup: Speedup,
+    /// Of the candidate's times against the baseline's: a negative delta is a faster candidate.
+    pub rank_test: RankTest,
+    pub noise_floor: NoiseFloor,
+}
+
+/// Compares a candidate with a baseline measured in turns with it.
+///
+/// It is faster or slower when three things agree: the interval of the speedup leaves 1 out, the speedup is farther
+/// from 1 than the noise floor, and the rank test sees a difference in the same direction. It is the same when the
+/// whole interval is nearer to 1 than the noise floor or [`INDIFFERENT`], whichever is larger. Else it is unclear.
+pub fn compare(paired: &Paired<'_>, noise_floor: NoiseFloor, seed: u64) -> Comparison {
+    conclude(paired, paired.speedup(seed), noise_floor)
+}
+
+pub(super) fn conclude(paired: &Paired<'_>, speedup: Speedup, noise_floor: NoiseFloor) -> Comparison {
+    let rank_test = rank_test(paired.candidate(), paired.baseline());
+    let verdict = judge(&speedup, &rank_test, noise_floor);
+    Comparison { verdict, speedup, rank_test, noise_floor }
+}
+
+fn judge(speedup: &Speedup, rank_test: &RankTest, floor: NoiseFloor) -> Verdict {
+    let Speedup { ratio, interval, .. } = speedup;
+    let ranks_differ = rank_test.p < SIGNIFICANT;
+    let near = floor.share().max(INDIFFERENT);
+    if interval.low > 1.0 && *ratio > 1.0 + floor.share() && ranks_differ && rank_test.delta < 0.0 {
+        Verdict::Faster
+    } else if interval.high < 1.0 && *ratio < 1.0 - floor.share() && ranks_differ && rank_test.delta > 0.0 {
+        Verdict::Slower
+    } else if interval.low >= 1.0 - near && interval.high <= 1.0 + near {
+        Verdict::Same
+    } else {
+        Verdict::Unclear
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Interval, Method, Samples};
+    use super::*;
+
+    fn verdict(ratio: f64, low: f64, high: f64, p: f64, floor: f64) -> Verdict {
+        let speedup = Speedup { ratio, interval: Interval { low, high }, blocks: 50 };
+        let delta = if ratio > 1.0 { -0.5 } else { 0.5 };
+        let test = RankTest { u: 0.0, p, delta, method: Method::Normal };
+        judge(&speedup, &test, NoiseFloor(floor))
+    }
+
+    #[test]
+    fn three_things_must_agree() {
+        assert_eq!(verdict(1.02, 1.01, 1.03, 0.01, 0.005), Verdict::Faster);
+        assert_eq!(verdict(1.02, 0.99, 1.05, 0.01, 0.005), Verdict::Unclear);
+        assert_eq!(verdict(1.02, 1.01, 1.03, 0.06, 0.005), Verdict::Unclear);
+        assert_eq!(verdict(1.02, 1.01, 1.03, 0.01, 0.021), Verdict::Unclear);
+        assert_eq!(verdict(0.98, 0.97, 0.99, 0.01, 0.005), Verdict::Slower);
+        assert_eq!(verdict(0.98, 0.97, 1.01, 0.01, 0.005), Verdict::Unclear);
+        assert_eq!(verdict(0.98, 0.97, 0.99, 0.06, 0.005), Verdict::Unclear);
+        assert_eq!(verdict(0.98, 0.97, 0.99, 0.01, 0.021), Verdict::Unclear);
+    }
+
+    #[test]
+    fn ranks_that_point_the_other_way_are_no_agreement() {
+        let speedup = Speedup { ratio: 1.02, interval: Interval { low: 1.01, high: 1.03 }, blocks: 50 };
+        let test = RankTest { u: 0.0, p: 0.001, delta: 0.3, method: Method::Normal };
+        assert_eq!(judge(&speedup, &test, NoiseFloor(0.001)), Verdict::Unclear);
+    }
+
+    #[test]
+    fn the_same_is_known_to_be_near() {
+        assert_eq!(verdict(1.001, 0.995, 1.006, 0.5, 0.002), Verdict::Same);
+        assert_eq!(verdict(1.001, 0.98, 1.006, 0.5, 0.002), Verdict::Unclear);
+        assert_eq!(verdict(1.001, 0.98, 1.006, 0.5, 0.02), Verdict::Same);
+        // Seen, but below what the device does to a thing compared with itself.
+        assert_eq!(verdict(1.004, 1.002, 1.006, 0.001, 0.005), Verdict::Same);
+    }
+
+    #[test]
+    fn the_floor_is_the_farther_end_or_the_tick() {
+        let control = Speedup { ratio: 1.001, interval: Interval { low: 0.997, high: 1.004 }, blocks: 50 };
+        assert!((NoiseFloor::of(&control, 0.0).share() - 0.004).abs() < 1e-12);
+        assert_eq!(NoiseFloor::of(&control, 0.03).share(), 0.03);
+    }
+
+    #[test]
+    fn half_the_time_is_faster_and_twice_the_time_is_slower() {
+        let times = |base: f64| Samples::new((0..40).map(|i| base + f64::from(i % 7) / 10.0).collect());
+        let (slow, fast) = (times(20.0).unwrap(), times(10.0).unwrap());
+        let floor = NoiseFloor(0.001);
+        let verdict =
+            |baseline, candidate| compare(&Paired::new(baseline, candidate, 2).unwrap(), floor, 1).verdict;
+        assert_eq!(verdict(&slow, &fast), Verdict::Faster);
+        assert_eq!(verdict(&fast, &slow), Verdict::Slower);
+        assert_eq!(verdict(&fast, &fast), Verdict::Same);
+    }
+}
