@@ -29,9 +29,13 @@ impl Problem {
                 return cut;
             }
         }
-        while cut.flops() > flops && cut.seq_q > 2 * SHORTEST_TILE && self.mask != Mask::CausalTopLeft {
+        while cut.flops() > flops && self.mask != Mask::CausalTopLeft {
             let tile = if cut.seq_q > 2 * TALLEST_TILE { TALLEST_TILE } else { SHORTEST_TILE };
-            cut.seq_q = (cut.seq_q / 2).next_multiple_of(tile) + self.seq_q % tile;
+            let fewer = (cut.seq_q / 2).next_multiple_of(tile) + self.seq_q % tile;
+            if fewer >= cut.seq_q {
+                break;
+            }
+            cut.seq_q = fewer;
         }
         cut
     }
@@ -52,7 +56,7 @@ mod tests {
         assert_eq!(cut("mission", 1e9), "b1h2s512d64-fp16");
         assert_eq!(cut("mission", 2e8), "b1h2s512d64-fp16");
         assert_eq!(cut("b4h32kv8s512d64-fp16", 4e8), "b1h4kv1s512d64-fp16");
-        assert_eq!(cut("fa_d64_s16384", 2e9), "b1h1sq512sk16384d64-fp16");
+        assert_eq!(cut("fa_d64_s16384", 2.2e9), "b1h1sq512sk16384d64-fp16");
         assert_eq!(cut("fa_d64_s16384", 1e8), "b1h1sq16sk16384d64-fp16");
         assert_eq!(cut("b8h16s4100d128-causal-fp16", 1e9), "b1h1sq516sk4100d128-causal-fp16");
     }

@@ -15,8 +15,9 @@ pub fn from_fields(fields: &toml::Table) -> Result<Problem, Refusal> {
         return Err(Refusal::new(format!("a problem has no field `{unknown}`")).hint(nearest));
     }
     let size = |name: &str| -> Result<Option<i64>, Refusal> {
-        let wrong = || Refusal::new(format!("`{name}` must be a whole number"));
-        fields.get(name).map(|value| value.as_integer().ok_or_else(wrong)).transpose()
+        let wrong = || Refusal::new(format!("`{name}` must be a whole number above zero"));
+        let whole = |value: &toml::Value| value.as_integer().filter(|number| *number > 0);
+        fields.get(name).map(|value| whole(value).ok_or_else(wrong)).transpose()
     };
     let needed = |name: &str| size(name)?.ok_or_else(|| Refusal::new(format!("a problem needs `{name}`")));
     let both = size("seq")?;
@@ -80,7 +81,7 @@ mod tests {
             ("batch = 1\nheads = 8\nseq = '9'\nhead_dim = 64", "`seq` must be a whole number"),
             ("batch = 1\nheads = 8\nseq = 9\nhead_dims = 64", "no field `head_dims`"),
             ("batch = 1\nheads = 8\nseq = 9\nhead_dim = 64\ndtype = 'e5m2'", "`e5m2` is neither"),
-            ("batch = -1\nheads = 8\nseq = 9\nhead_dim = 64", "`b` needs a number"),
+            ("batch = -1\nheads = 8\nseq = 9\nhead_dim = 64", "`batch` must be a whole number above zero"),
         ] {
             let error = read(text).expect_err(text);
             assert!(error.contains(words), "{text}: {error}");
