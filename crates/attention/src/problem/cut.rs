@@ -58,7 +58,7 @@ mod tests {
         assert_eq!(cut("b4h32kv8s512d64-fp16", 4e8), "b1h4kv1s512d64-fp16");
         assert_eq!(cut("fa_d64_s16384", 2.2e9), "b1h1sq512sk16384d64-fp16");
         assert_eq!(cut("fa_d64_s16384", 1e8), "b1h1sq16sk16384d64-fp16");
-        assert_eq!(cut("b8h16s4100d128-causal-fp16", 1e9), "b1h1sq516sk4100d128-causal-fp16");
+        assert_eq!(cut("b8h16s4100d128-causal-fp16", 1e9), "b1h1sq388sk4100d128-causal-fp16");
     }
 
     #[test]
