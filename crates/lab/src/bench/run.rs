@@ -18,7 +18,7 @@ use super::telemetry::Watch;
 use super::turns::{Session, Turns, take_turns};
 use crate::run::{
     Ceiling, Check, Event, Fact, FailureKind, Key, LogError, Modelled, Of, Run, Sampled, Speed, Stage,
-    StageOutcome, Telemetry, Timer,
+    StageOutcome, StageState, Telemetry, Timer,
 };
 use crate::stats::{Interval, NoiseFloor, Paired, Samples, Speedup, compare};
 use crate::worker::{Ask, Ended, Say};
@@ -210,9 +210,11 @@ impl<O: Op> Bench<'_, O> {
             (self.tell)(&format!("{name}: nothing left to do"));
             return Ok(());
         }
-        if virtual_device {
-            entrants.retain(|entrant| !state.finished(&entrant.key));
-        }
+        // One that failed is not tried again; one that was timed is, with the others.
+        let failed = |key: &Key| {
+            matches!(state.stages.get(key), Some(StageState::Finished(StageOutcome::Failed { .. })))
+        };
+        entrants.retain(|it| if virtual_device { !state.finished(&it.key) } else { !failed(&it.key) });
         (self.tell)(&format!("{name}: building and checking {} subjects", entrants.len()));
         for entrant in &entrants {
             self.run.record(&Event::StageStarted { key: entrant.key.clone() })?;

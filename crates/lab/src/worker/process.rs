@@ -99,6 +99,10 @@ impl Worker {
     pub fn answer(&mut self, stop: &AtomicBool) -> Result<Say, Ended> {
         let started = Instant::now();
         loop {
+            if stop.load(Ordering::Relaxed) {
+                self.kill();
+                return Err(Ended::Stopped);
+            }
             match self.lines.recv_timeout(TICK) {
                 Ok(line) => match serde_json::from_str(&line) {
                     Ok(Say::Failed { failure, reason }) => return Err(Ended::Failed { failure, reason }),
@@ -108,10 +112,6 @@ impl Worker {
                 },
                 Err(RecvTimeoutError::Disconnected) => return Err(self.obituary()),
                 Err(RecvTimeoutError::Timeout) => {}
-            }
-            if stop.load(Ordering::Relaxed) {
-                self.kill();
-                return Err(Ended::Stopped);
             }
             let waited = started.elapsed();
             if waited > self.limits.answer {
@@ -160,11 +160,6 @@ impl Worker {
         // It may be gone already.
         let _ = self.child.kill();
         let _ = self.child.wait();
-    }
-
-    /// The process's number, for tests that end it from outside.
-    pub fn id(&self) -> u32 {
-        self.child.id()
     }
 }
 
