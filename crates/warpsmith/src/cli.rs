@@ -92,6 +92,17 @@ Examples:
   warpsmith bench wmma --set BLOCK_N=64 --problem b2h8s2048d64-causal-e4m3 --baseline cudnn
   warpsmith bench --resume --run-dir warpsmith-runs/20261115T054710Z-bench-1f3a9c")]
     Bench(BenchOptions),
+    /// Fail on a wrong result or a regression against the best on record
+    #[command(after_help = "\
+A run fails on a wrong answer, on a candidate that broke, on registers or spills above the family's limits, and where
+the best candidate's median is more than 2% above the one on record, the intervals are apart and the rank test agrees.
+What is missing is code 4, never a pass.
+
+Examples:
+  warpsmith gate --leaderboard leaderboard.json
+  warpsmith gate --leaderboard leaderboard.json --update
+  warpsmith gate --leaderboard leaderboard.json --suite headline --run-dir run --junit gate.xml --github")]
+    Gate(GateOptions),
     /// List runs, the latest first
     #[command(after_help = "Examples:\n  warpsmith runs\n  warpsmith runs --json")]
     Runs(RunsOptions),
@@ -281,6 +292,38 @@ pub struct BenchOptions {
     /// The run's folder (default: a new one below warpsmith-runs)
     #[arg(long, value_name = "DIR")]
     pub run_dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct GateOptions {
+    /// The best on record; a file that is not there is an empty one
+    #[arg(long, value_name = "FILE")]
+    pub leaderboard: PathBuf,
+    /// The run to judge (default: the latest bench below warpsmith-runs)
+    #[arg(long, value_name = "DIR")]
+    pub run_dir: Option<PathBuf>,
+    /// Problems that must be there (default: those on record for the run's device)
+    #[arg(long, value_name = "NAME|FILE")]
+    pub suite: Vec<String>,
+    /// Which of the run's times
+    #[arg(long, value_enum, default_value_t = GateTimer::Hot)]
+    pub timer: GateTimer,
+    /// Put what is better, and what is on no record yet, on record
+    #[arg(long)]
+    pub update: bool,
+    /// Also write a JUnit file
+    #[arg(long, value_name = "FILE")]
+    pub junit: Option<PathBuf>,
+    /// Also print annotations for GitHub
+    #[arg(long)]
+    pub github: bool,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub enum GateTimer {
+    Hot,
+    Cold,
+    Eager,
 }
 
 #[derive(Debug, Args)]

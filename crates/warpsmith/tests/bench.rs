@@ -75,11 +75,11 @@ fn of_kind<'e>(events: &'e [Value], kind: &str, subject: &str) -> Vec<&'e Value>
     events.iter().filter(|event| event["kind"] == kind && event["of"]["subject"] == subject).collect()
 }
 
-/// Waits until something is so; a minute must do on any machine.
+/// Waits until something is so; two minutes must do on any machine.
 fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let started = Instant::now();
     while !is_so() {
-        assert!(started.elapsed() < Duration::from_secs(120), "waited in vain for {what}");
+        assert!(started.elapsed() < Duration::from_mins(2), "waited in vain for {what}");
         sleep(Duration::from_millis(20));
     }
 }

@@ -42,7 +42,9 @@ fn unscaled(mut values: Values) -> Values {
     if let Some(scales) = values.scales.take() {
         let heads = values.data.chunks_exact_mut(values.shape.head_elements());
         for (head, scale) in heads.zip(scales) {
-            head.iter_mut().for_each(|value| *value *= scale);
+            for value in head {
+                *value *= scale;
+            }
         }
     }
     values

@@ -75,8 +75,8 @@ impl<'p, 'f> Member<'p, 'f> {
     /// gets a fresh one. A refusal leaves nothing behind.
     fn keep_or_drop<T>(&mut self, outcome: Result<T, Ended>) -> Result<T, Ended> {
         match &outcome {
-            Ok(_) => {}
-            Err(Ended::Failed { failure: FailureKind::Refused | FailureKind::DoesNotCompile, .. }) => {}
+            Ok(_)
+            | Err(Ended::Failed { failure: FailureKind::Refused | FailureKind::DoesNotCompile, .. }) => {}
             Err(_) => self.worker = None,
         }
         outcome

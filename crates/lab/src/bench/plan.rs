@@ -32,8 +32,10 @@ pub enum Maker<'f> {
 impl<'f> Subject<'f> {
     /// A kernel, named by its family, its preset and what is set on top of it.
     pub fn kernel(family: &'f Family, preset: Option<String>, knobs: Vec<(String, String)>) -> Self {
-        let set: String = knobs.iter().map(|(name, value)| format!("+{name}={value}")).collect();
-        let name = format!("{} {}{set}", family.name, preset.as_deref().unwrap_or("defaults"));
+        let mut name = format!("{} {}", family.name, preset.as_deref().unwrap_or("defaults"));
+        for (knob, value) in &knobs {
+            name += &format!("+{knob}={value}");
+        }
         let maker = Maker::Kernel { family, preset, knobs };
         Subject { name, maker, is_baseline: false, is_candidate: true }
     }

@@ -98,7 +98,7 @@ mod tests {
     use crate::run::FailureKind;
 
     const STOPPING: Stopping =
-        Stopping { half_width: 0.005, least: 12, most: Some(12), time_limit: Duration::from_secs(60) };
+        Stopping { half_width: 0.005, least: 12, most: Some(12), time_limit: Duration::from_mins(1) };
 
     fn session(subjects: usize, control: Option<usize>, per_turn: usize) -> Session<'static> {
         Session { subjects, control, per_turn, stopping: &STOPPING, seed: 1 }

@@ -112,8 +112,10 @@ pub(super) fn ceilings(
         text: "extern \"C\" __global__ void nothing() {}\n".to_owned(),
         ..Source::default()
     };
-    let build =
-        compiler.build(&Request { source, target, options: Vec::new() }).map_err(Failure::build)?.build;
+    let build = compiler
+        .build(&Request { source, target, options: Vec::new() })
+        .map_err(|error| Failure::build(&error))?
+        .build;
     let module = device.load(Image::Cubin(&build.cubin))?;
     let geometry = Geometry { grid: [1; 3], block: [32, 1, 1], cluster: [1; 3], shared_bytes: 0 };
     let call = device.call(module, "nothing", geometry, &[])?;

@@ -25,22 +25,22 @@ pub(super) struct Failure {
 }
 
 impl Failure {
-    pub fn new(kind: FailureKind, reason: impl ToString) -> Self {
-        Failure { kind, reason: reason.to_string() }
+    pub fn new(kind: FailureKind, reason: impl Into<String>) -> Self {
+        Failure { kind, reason: reason.into() }
     }
 
-    pub fn other(reason: impl ToString) -> Self {
+    pub fn other(reason: impl Into<String>) -> Self {
         Failure::new(FailureKind::Other, reason)
     }
 
-    pub fn build(error: BuildError) -> Self {
-        match &error {
+    pub fn build(error: &BuildError) -> Self {
+        match error {
             BuildError::Source { diagnostics, .. } => {
                 let first = diagnostics.first().map(|first| format!(": {}", first.message));
                 Failure::new(FailureKind::DoesNotCompile, format!("{error}{}", first.unwrap_or_default()))
             }
-            BuildError::NoKernel { .. } => Failure::new(FailureKind::DoesNotCompile, error),
-            BuildError::Nvrtc(_) | BuildError::Io { .. } => Failure::other(error),
+            BuildError::NoKernel { .. } => Failure::new(FailureKind::DoesNotCompile, error.to_string()),
+            BuildError::Nvrtc(_) | BuildError::Io { .. } => Failure::other(error.to_string()),
         }
     }
 }
@@ -59,7 +59,7 @@ impl From<AcceleratorError> for Failure {
             | AcceleratorError::NoDevice(_)
             | AcceleratorError::Driver { .. } => FailureKind::Other,
         };
-        Failure::new(kind, error)
+        Failure::new(kind, error.to_string())
     }
 }
 
@@ -69,13 +69,13 @@ impl From<SettingError> for Failure {
             SettingError::SharedMemory { .. } | SettingError::Threads { .. } => FailureKind::TooLarge,
             _ => FailureKind::Refused,
         };
-        Failure::new(kind, error)
+        Failure::new(kind, error.to_string())
     }
 }
 
 impl From<Refusal> for Failure {
     fn from(refusal: Refusal) -> Self {
-        Failure::new(FailureKind::Refused, refusal)
+        Failure::new(FailureKind::Refused, refusal.to_string())
     }
 }
 
@@ -83,9 +83,9 @@ impl From<RunError> for Failure {
     fn from(error: RunError) -> Self {
         match error {
             RunError::Setting(error) => error.into(),
-            RunError::Build(error) => Failure::build(error),
+            RunError::Build(error) => Failure::build(&error),
             RunError::Accelerator(error) => error.into(),
-            RunError::Grid { .. } => Failure::new(FailureKind::TooLarge, error),
+            RunError::Grid { .. } => Failure::new(FailureKind::TooLarge, error.to_string()),
         }
     }
 }
@@ -217,10 +217,12 @@ impl<O: Op> Shop<'_, O> {
         problem: &str,
     ) -> Result<Option<Ask>, Failure> {
         let Shop { op, catalog, compiler, device, .. } = self;
-        let family = catalog.family(&name.family).map_err(Failure::other)?;
+        let family = catalog.family(&name.family).map_err(|error| Failure::other(error.to_string()))?;
         let problem = one_problem(*op, problem)?;
         let candidate = op.candidate(family, name.preset.as_deref(), &name.knobs, &problem)?;
-        let built = compiler.build(&family.request(&candidate, device.target())?).map_err(Failure::build)?;
+        let built = compiler
+            .build(&family.request(&candidate, device.target())?)
+            .map_err(|error| Failure::build(&error))?;
         say(&Say::Built(Built { hash: built.build.hash.clone(), build: told(family, &candidate, &built)? }));
 
         let (seed, folder) = match self.next() {
@@ -343,7 +345,7 @@ fn ran(observed: &Observed, folder: &Path) -> Result<Say, Failure> {
     }
     let is = |kind: &'static str| move |complaint: &&Complaint| complaint.kind == kind;
     if let Some(complaint) = complaints.iter().find(is("trespass")) {
-        return Err(Failure::new(FailureKind::IllegalAccess, &complaint.message));
+        return Err(Failure::new(FailureKind::IllegalAccess, complaint.message.as_str()));
     }
     let mut outputs = Vec::new();
     for (index, bytes) in observed.outputs.iter().enumerate() {

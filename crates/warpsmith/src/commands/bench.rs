@@ -60,7 +60,7 @@ fn carry_out(
     let op = Attention;
     let catalog = Catalog::load(global.kernels.as_deref())?;
     let device = super::device(global)?;
-    let plan = plan(&op, options, global, &catalog, &device)?;
+    let plan = plan(op, options, global, &catalog, &device)?;
     let compiler = super::build::compiler(global, printer)?;
     let found = machine::python();
     let torch = found.as_ref().and_then(|python| python.package("torch"));
@@ -125,14 +125,14 @@ fn carry_out(
 }
 
 fn plan<'c>(
-    op: &Attention,
+    op: Attention,
     options: &BenchOptions,
     global: &Global,
     catalog: &'c Catalog,
     device: &Device,
 ) -> Result<Plan<'c, Problem>, Failure> {
     let named = options.suite.as_deref().or(options.problem.is_empty().then_some(DEFAULT_SUITE));
-    let suite = named.map(|name| suite::find(op, name)).transpose()?;
+    let suite = named.map(|name| suite::find(&op, name)).transpose()?;
     let mut problems: Vec<Problem> = Vec::new();
     for name in &options.problem {
         problems.extend(op.problems(name)?);
@@ -175,7 +175,7 @@ fn plan<'c>(
 
 /// Baselines first, then the kernels that were asked for.
 fn subjects<'c>(
-    op: &Attention,
+    op: Attention,
     options: &BenchOptions,
     catalog: &'c Catalog,
     suite_baselines: &[String],
@@ -225,7 +225,7 @@ fn is_reference(subject: &Subject<'_>) -> bool {
 
 /// Every preset of every family, or those that were named.
 fn kernels<'c>(
-    op: &Attention,
+    op: Attention,
     options: &BenchOptions,
     catalog: &'c Catalog,
 ) -> Result<Vec<Subject<'c>>, Failure> {
@@ -338,9 +338,8 @@ fn verdict(plan: &Plan<'_, Problem>, options: &BenchOptions, state: &RunState) -
         };
         !plan.problems.iter().all(measured)
     });
-    if state.failures.iter().any(|failure| ours(&failure.of.subject) && wrong(failure.kind)) {
-        Exit::Finding
-    } else if state.targets.iter().any(|target| target.met == Some(false)) {
+    let broken = state.failures.iter().any(|failure| ours(&failure.of.subject) && wrong(failure.kind));
+    if broken || state.targets.iter().any(|target| target.met == Some(false)) {
         Exit::Finding
     } else if missing {
         Exit::Lacking

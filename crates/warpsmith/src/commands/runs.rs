@@ -33,7 +33,7 @@ pub fn run(options: &RunsOptions, printer: &Printer) -> Result<Exit, Failure> {
         } else {
             styled(BAD, format!("incomplete; {}", run.headline))
         };
-        let started = run.started.known().map_or_else(|| run.started.to_string(), |time| time.short());
+        let started = run.started.known().map_or_else(|| run.started.to_string(), lab::run::Utc::short);
         let folder = run.folder.display().to_string();
         table.add_row([started, run.command.to_string(), run.device.to_string(), headline, folder]);
     }
