@@ -7,7 +7,7 @@ use lab::run::{Row, RunState, Speed, rows};
 use lab::stats::Verdict;
 
 use crate::printer::{BAD, FAINT, GOOD, STRONG, WARN, styled};
-use crate::tables;
+use crate::tables::Table;
 
 pub fn text(plan: &Plan<'_, Problem>, state: &RunState) -> String {
     let mut parts = Vec::new();
@@ -40,13 +40,13 @@ fn group(state: &RunState, problem: &str, session: u32, rows: &[&Row]) -> String
     let title = styled(STRONG, format!("{problem}, {}", first.timer));
     let about = styled(FAINT, format!("{} samples each, {}; {control}", first.count, first.stopped.words()));
     let titles = ["subject", "p50", "+-", "p90", "TFLOP/s", "GB/s", "% of ceiling"];
-    let mut times = tables::new(&titles, &titles[1..]);
+    let mut times = Table::new(&titles, &titles[1..]);
     for row in rows {
         let number = |value: Option<f64>, digits: usize| {
             value.map_or("n/a".to_owned(), |value| format!("{value:.digits$}"))
         };
         let half = 100.0 * row.interval_us.half_width() / row.p50_us.0;
-        times.add_row([
+        times.row([
             row.of.subject.clone(),
             row.p50_us.to_string(),
             format!("{half:.1}%"),
@@ -56,7 +56,7 @@ fn group(state: &RunState, problem: &str, session: u32, rows: &[&Row]) -> String
             number(row.ceiling_percent, 1),
         ]);
     }
-    let mut text = format!("{title}  {about}\n{}", tables::text(&times));
+    let mut text = format!("{title}  {about}\n{}", times.text());
     let mut baselines: Vec<&str> = Vec::new();
     for over in rows.iter().flat_map(|row| &row.over) {
         if !baselines.contains(&over.baseline.as_str()) {
@@ -66,7 +66,7 @@ fn group(state: &RunState, problem: &str, session: u32, rows: &[&Row]) -> String
     if !baselines.is_empty() {
         let heads: Vec<String> = baselines.iter().map(|name| format!("over {name}")).collect();
         let titles: Vec<&str> = std::iter::once("speedup").chain(heads.iter().map(String::as_str)).collect();
-        let mut speedups = tables::new(&titles, &titles[1..]);
+        let mut speedups = Table::new(&titles, &titles[1..]);
         for row in rows.iter().filter(|row| !row.over.is_empty()) {
             let mut cells = vec![row.of.subject.clone()];
             cells.extend(baselines.iter().map(|name| {
@@ -89,9 +89,9 @@ fn group(state: &RunState, problem: &str, session: u32, rows: &[&Row]) -> String
                     },
                 )
             }));
-            speedups.add_row(cells);
+            speedups.row(cells);
         }
-        text += &format!("\n{}", tables::text(&speedups));
+        text += &format!("\n{}", speedups.text());
     }
     if rows.iter().any(|row| row.throttled == Some(true)) {
         text += &format!("\n{}", styled(WARN, "clocks were held down meanwhile"));
@@ -105,24 +105,24 @@ fn modelled(plan: &Plan<'_, Problem>, state: &RunState) -> Option<String> {
     }
     let title = styled(STRONG, format!("modelled, not measured ({})", plan.device));
     let about = styled(FAINT, "ranks settings of a kernel; compared with nothing that was measured");
-    let mut table = tables::new(&["problem", "subject", "modelled time", "limited by"], &["modelled time"]);
+    let mut table = Table::new(&["problem", "subject", "modelled time", "limited by"], &["modelled time"]);
     for (of, modelled) in &state.modelled {
         let limiter = modelled.limiter.clone().unwrap_or_else(|| "n/a".to_owned());
-        table.add_row([of.problem.clone(), of.subject.clone(), modelled.time_us.to_string(), limiter]);
+        table.row([of.problem.clone(), of.subject.clone(), modelled.time_us.to_string(), limiter]);
     }
-    Some(format!("{title}  {about}\n{}", tables::text(&table)))
+    Some(format!("{title}  {about}\n{}", table.text()))
 }
 
 fn failures(state: &RunState) -> Option<String> {
     if state.failures.is_empty() {
         return None;
     }
-    let mut table = tables::new(&["out", "problem", "why", ""], &[]);
+    let mut table = Table::new(&["out", "problem", "why", ""], &[]);
     for failure in &state.failures {
         let kind = styled(BAD, failure.kind);
-        table.add_row([failure.of.subject.clone(), failure.of.problem.clone(), kind, failure.reason.clone()]);
+        table.row([failure.of.subject.clone(), failure.of.problem.clone(), kind, failure.reason.clone()]);
     }
-    Some(tables::text(&table))
+    Some(table.text())
 }
 
 fn means(state: &RunState) -> Option<String> {
@@ -131,9 +131,9 @@ fn means(state: &RunState) -> Option<String> {
         return None;
     }
     let titles = ["geometric mean", "over", "timer", "problems", "speedup", ""];
-    let mut table = tables::new(&titles, &["problems", "speedup"]);
+    let mut table = Table::new(&titles, &["problems", "speedup"]);
     for mean in means {
-        table.add_row([
+        table.row([
             mean.candidate,
             mean.baseline,
             mean.timer.to_string(),
@@ -142,14 +142,14 @@ fn means(state: &RunState) -> Option<String> {
             mean.standing.to_string(),
         ]);
     }
-    Some(tables::text(&table))
+    Some(table.text())
 }
 
 fn targets(state: &RunState) -> Option<String> {
     if state.targets.is_empty() {
         return None;
     }
-    let mut table = tables::new(&["target", "problem", "", "evidence"], &[]);
+    let mut table = Table::new(&["target", "problem", "", "evidence"], &[]);
     for target in &state.targets {
         let word = match target.met {
             Some(true) => styled(GOOD, "met"),
@@ -157,9 +157,9 @@ fn targets(state: &RunState) -> Option<String> {
             None => styled(WARN, "not judged"),
         };
         let problem = target.problem.clone().unwrap_or_default();
-        table.add_row([target.target.clone(), problem, word, target.evidence.clone()]);
+        table.row([target.target.clone(), problem, word, target.evidence.clone()]);
     }
-    Some(tables::text(&table))
+    Some(table.text())
 }
 
 /// On what it was measured: device, baselines with their versions, ceilings, notes.

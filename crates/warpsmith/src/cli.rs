@@ -279,8 +279,7 @@ pub struct BenchOptions {
     /// Seconds of timing per problem and timer, at most (default: the suite's, or 5)
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub seconds: Option<f64>,
-    /// Seconds one candidate may take for its build or its run before it is called hung (default: 120; 900 on the
-    /// virtual GPU)
+    /// Seconds one candidate may take to run before it is called hung (default: 120; 900 on the virtual GPU)
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub limit: Option<f64>,
     /// Memory of one candidate's process before it is ended, in MiB

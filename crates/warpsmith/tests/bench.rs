@@ -19,39 +19,38 @@ const PROBLEM: &str = "b1h1s16d64-fp16";
 /// Families made of the reference kernel, each with one thing changed.
 fn drill(folder: &Path) {
     let kernels = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels/attention");
-    let copy = |from: &str, name: &str, file: &str, change: &dyn Fn(String) -> String| {
-        let to = folder.join("attention").join(name);
-        fs::create_dir_all(&to).unwrap();
-        let text = fs::read_to_string(kernels.join(from).join(file)).unwrap();
-        let changed = change(text.clone());
-        assert!(changed != text || from == name || name == "good" || file == "kernel.toml", "{name}/{file}");
-        fs::write(to.join(file), changed).unwrap();
+    let write = |family: &str, file: &str, text: &str| {
+        let folder = folder.join("attention").join(family);
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join(file), text).unwrap();
     };
     for entry in fs::read_dir(kernels.join("common")).unwrap().flatten() {
-        copy("common", "common", entry.file_name().to_str().unwrap(), &|text| text);
+        let text = fs::read_to_string(entry.path()).unwrap();
+        write("common", entry.file_name().to_str().unwrap(), &text);
     }
+    let source = fs::read_to_string(kernels.join("reference/kernel.cu")).unwrap();
+    let manifest = fs::read_to_string(kernels.join("reference/kernel.toml")).unwrap();
+    let changed = |text: &str, from: &str, to: &str| {
+        assert!(text.contains(from), "no `{from}`");
+        text.replace(from, to)
+    };
     let start = "    const int row = blockIdx.x,";
-    let at_start =
-        |line: &'static str| move |text: String| text.replace(start, &format!("    {line}\n{start}"));
-    let same = |text: String| text;
-    let write = "from_float(o[d], out * scale_out);";
-    let changes: [(&str, Box<dyn Fn(String) -> String>); 5] = [
-        ("good", Box::new(same)),
-        ("hangs", Box::new(at_start("for (volatile int spin = 1; spin != 0;) {}"))),
-        ("strays", Box::new(at_start("static_cast<volatile float*>(args.o)[1ll << 40] = 1.0f;"))),
-        ("nan", Box::new(move |text| text.replace(write, "from_float(o[d], __int_as_float(0x7fc00000));"))),
-        ("broken", Box::new(at_start("this is no CUDA;"))),
-    ];
-    for (name, change) in changes {
-        copy("reference", name, "kernel.cu", &change);
-        copy("reference", name, "kernel.toml", &same);
+    let at_start = |line: &str| changed(&source, start, &format!("    {line}\n{start}"));
+    let answer = "from_float(o[d], out * scale_out);";
+    let a_megabyte =
+        "[[shared]]\nname = \"everything\"\nelement = \"float\"\nshape = [\"262144\"]\n\n[[workspace]]";
+    for (family, text) in [
+        ("good", source.clone()),
+        ("hangs", at_start("for (volatile int spin = 1; spin != 0;) {}")),
+        ("strays", at_start("static_cast<volatile float*>(args.o)[1ll << 40] = 1.0f;")),
+        ("nan", changed(&source, answer, "from_float(o[d], __int_as_float(0x7fc00000));")),
+        ("broken", at_start("this is no CUDA;")),
+        ("huge", source.clone()),
+    ] {
+        write(family, "kernel.cu", &text);
+        write(family, "kernel.toml", &manifest);
     }
-    copy("reference", "huge", "kernel.cu", &at_start("// asks for a megabyte of shared memory"));
-    copy("reference", "huge", "kernel.toml", &|text| {
-        let buffer =
-            "[[shared]]\nname = \"everything\"\nelement = \"float\"\nshape = [\"262144\"]\n\n[[workspace]]";
-        text.replace("[[workspace]]", buffer)
-    });
+    write("huge", "kernel.toml", &changed(&manifest, "[[workspace]]", a_megabyte));
 }
 
 fn bench(folder: &Path, arguments: &[&str]) -> Command {
@@ -110,8 +109,10 @@ fn start(command: &mut Command) -> Child {
 fn what_misbehaves_costs_itself_alone() {
     let folder = tempfile::tempdir().unwrap();
     drill(folder.path());
-    let outcome: Run =
-        run(&mut bench(folder.path(), &["hangs", "strays", "nan", "huge", "broken", "good", "--limit", "5"]));
+    let outcome: Run = run(&mut bench(
+        folder.path(),
+        &["hangs", "strays", "nan", "huge", "broken", "good", "--limit", "15"],
+    ));
     assert_eq!(outcome.code, 1, "{outcome}");
     let events = events(folder.path());
     for (subject, failure, words) in [
@@ -161,7 +162,7 @@ fn a_worker_that_is_killed_costs_its_candidate() {
 fn a_run_that_is_killed_goes_on_without_repeating_itself() {
     let folder = tempfile::tempdir().unwrap();
     drill(folder.path());
-    let mut parent = start(&mut bench(folder.path(), &["good", "hangs", "nan", "--limit", "8"]));
+    let mut parent = start(&mut bench(folder.path(), &["good", "hangs", "nan", "--limit", "15"]));
     wait_until("the first time", || !of_kind(&events(folder.path()), "modelled", "good default").is_empty());
     parent.kill().unwrap();
     parent.wait().unwrap();

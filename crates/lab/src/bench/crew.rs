@@ -61,14 +61,14 @@ impl<'p, 'f> Member<'p, 'f> {
         self.keep_or_drop(sent)
     }
 
-    pub fn answer(&mut self, office: &Office<'_>) -> Result<Say, Ended> {
-        let said = self.start(office)?.answer(office.stop);
+    pub fn answer(&mut self, office: &Office<'_>, to: &Ask) -> Result<Say, Ended> {
+        let said = self.start(office)?.answer(to, office.stop);
         self.keep_or_drop(said)
     }
 
     pub fn ask(&mut self, office: &Office<'_>, ask: &Ask) -> Result<Say, Ended> {
         self.send(office, ask)?;
-        self.answer(office)
+        self.answer(office, ask)
     }
 
     /// A process that failed in a way that may have left its device unusable is not asked again; the next problem

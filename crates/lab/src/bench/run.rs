@@ -135,7 +135,7 @@ impl<O: Op> Bench<'_, O> {
         for (member, sent) in members.iter_mut().zip(sent) {
             let name = member.subject.name.clone();
             if is_peer(member) {
-                match sent.and_then(|()| member.answer(self.office)) {
+                match sent.and_then(|()| member.answer(self.office, &Ask::Hello)) {
                     Ok(Say::Ready { version }) => member.version = Some(version),
                     Ok(other) => member.missing = Some(format!("it answered {other:?}")),
                     Err(Ended::Stopped) => return Err(BenchError::Stopped),
@@ -222,11 +222,11 @@ impl<O: Op> Bench<'_, O> {
         let mut alive = Vec::new();
         for entrant in entrants {
             // All compile at the same time; each is waited for below.
-            let ask = members[entrant.index]
-                .subject
-                .candidate_name()
-                .map(|candidate| Ask::Build { candidate, problem: name.clone() });
-            let sent = ask.map_or(Ok(()), |ask| members[entrant.index].send(self.office, &ask));
+            let member = &mut members[entrant.index];
+            let sent = match build_of(member.subject, &name) {
+                Some(ask) => member.send(self.office, &ask),
+                None => Ok(()),
+            };
             self.keep(&mut alive, entrant, Stage::Build, sent)?;
         }
         // The right answer, meanwhile.
@@ -315,11 +315,12 @@ impl<O: Op> Bench<'_, O> {
     ) -> Result<Vec<Entrant>, BenchError> {
         let mut alive = Vec::new();
         for entrant in entrants {
-            if matches!(members[entrant.index].subject.maker, Maker::Peer { .. }) {
+            let member = &mut members[entrant.index];
+            let Some(ask) = build_of(member.subject, &entrant.key.of.problem) else {
                 alive.push(entrant);
                 continue;
-            }
-            let built = members[entrant.index].answer(self.office).and_then(|said| match said {
+            };
+            let built = member.answer(self.office, &ask).and_then(|said| match said {
                 Say::Built(built) => Ok(built),
                 other => Err(surprise(&other)),
             });
@@ -598,6 +599,12 @@ impl<O: Op> Bench<'_, O> {
         self.run.record(&Event::StageFinished { key: key.clone(), outcome })?;
         Ok(())
     }
+}
+
+/// What a kernel's worker is asked to build; a peer has nothing to build.
+fn build_of(subject: &Subject<'_>, problem: &str) -> Option<Ask> {
+    let candidate = subject.candidate_name()?;
+    Some(Ask::Build { candidate, problem: problem.to_owned() })
 }
 
 /// Who is measured twice: the first baseline, or the first subject where there is none.

@@ -22,7 +22,9 @@ const LAST_WORDS: usize = 12;
 /// What a worker may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// For one answer.
+    /// To start and to compile. A compiler does not hang, it is only slow where the machine is busy.
+    pub build: Duration,
+    /// For any other answer.
     pub answer: Duration,
     /// Resident in memory. Address space would be easier to limit, but a CUDA context maps more of it than any
     /// machine has memory.
@@ -79,7 +81,7 @@ impl Worker {
     /// Asks and waits for the answer.
     pub fn ask(&mut self, ask: &Ask, stop: &AtomicBool) -> Result<Say, Ended> {
         self.send(ask)?;
-        self.answer(stop)
+        self.answer(ask, stop)
     }
 
     /// Asks without waiting; [`Worker::answer`] waits.
@@ -96,8 +98,13 @@ impl Worker {
         }
     }
 
-    pub fn answer(&mut self, stop: &AtomicBool) -> Result<Say, Ended> {
+    /// Waits for the answer to what was asked.
+    pub fn answer(&mut self, to: &Ask, stop: &AtomicBool) -> Result<Say, Ended> {
         let started = Instant::now();
+        let limit = match to {
+            Ask::Hello | Ask::Build { .. } => self.limits.build,
+            _ => self.limits.answer,
+        };
         loop {
             if stop.load(Ordering::Relaxed) {
                 self.kill();
@@ -114,9 +121,9 @@ impl Worker {
                 Err(RecvTimeoutError::Timeout) => {}
             }
             let waited = started.elapsed();
-            if waited > self.limits.answer {
+            if waited > limit {
                 self.kill();
-                let reason = format!("no answer within {} s", self.limits.answer.as_secs());
+                let reason = format!("no answer within {} s", limit.as_secs_f64());
                 return Err(Ended::Lost { failure: FailureKind::Hang, reason });
             }
             if let Some(bytes) = resident_bytes(self.child.id())
@@ -227,7 +234,8 @@ fn resident_bytes(process: u32) -> Option<u64> {
 mod tests {
     use super::*;
 
-    const LIMITS: Limits = Limits { answer: Duration::from_secs(20), resident_bytes: 1 << 40 };
+    const LIMITS: Limits =
+        Limits { build: Duration::from_secs(20), answer: Duration::from_secs(20), resident_bytes: 1 << 40 };
 
     fn shell(script: &str, limits: Limits) -> Result<Say, Ended> {
         let mut worker = Worker::start(Command::new("sh").args(["-c", script]), limits).unwrap();
@@ -256,7 +264,7 @@ mod tests {
             (FailureKind::Crash, "its process was ended by SIGKILL: what is this")
         );
         assert_eq!(lost("exit 3", LIMITS).1, "its process ended with code 3");
-        let brief = Limits { answer: Duration::from_millis(60), ..LIMITS };
+        let brief = Limits { build: Duration::from_millis(60), ..LIMITS };
         assert_eq!(lost("cat > /dev/null", brief).0, FailureKind::Hang);
         let slim = Limits { resident_bytes: 1 << 16, ..LIMITS };
         assert_eq!(lost("cat > /dev/null", slim).0, FailureKind::OutOfMemory);

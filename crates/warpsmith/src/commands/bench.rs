@@ -29,6 +29,8 @@ const DEFAULT_SUITE: &str = "headline";
 /// The family that every other one is compared with.
 const REFERENCE: &str = "reference";
 const WARMUP: u32 = 10;
+/// What a worker may take to start or to compile.
+const BUILD_LIMIT: Duration = Duration::from_mins(10);
 
 pub fn run(options: &BenchOptions, global: &Global, printer: &Printer) -> Result<Exit, Failure> {
     if options.resume {
@@ -167,7 +169,11 @@ fn plan<'c>(
         timers,
         stopping,
         warmup: options.warmup.or(suite.as_ref().and_then(|suite| suite.warmup)).unwrap_or(WARMUP),
-        limits: Limits { answer: Duration::from_secs_f64(limit), resident_bytes: options.memory << 20 },
+        limits: Limits {
+            build: BUILD_LIMIT,
+            answer: Duration::from_secs_f64(limit),
+            resident_bytes: options.memory << 20,
+        },
         seed: global.seed,
         targets: suite.map(|suite| suite.targets).unwrap_or_default(),
     })

@@ -7,7 +7,7 @@ use crate::cli::RunsOptions;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::printer::{BAD, FAINT, Printer, styled};
-use crate::tables;
+use crate::tables::Table;
 
 #[derive(Serialize)]
 struct Runs {
@@ -26,7 +26,7 @@ pub fn run(options: &RunsOptions, printer: &Printer) -> Result<Exit, Failure> {
         printer.data(&styled(FAINT, format!("no runs in {}", folder.display())));
         return Ok(Exit::Holds);
     }
-    let mut table = tables::new(&["started", "command", "device", "", "run"], &[]);
+    let mut table = Table::new(&["started", "command", "device", "", "run"], &[]);
     for run in &runs {
         let headline = if run.complete {
             run.headline.clone()
@@ -35,8 +35,8 @@ pub fn run(options: &RunsOptions, printer: &Printer) -> Result<Exit, Failure> {
         };
         let started = run.started.known().map_or_else(|| run.started.to_string(), lab::run::Utc::short);
         let folder = run.folder.display().to_string();
-        table.add_row([started, run.command.to_string(), run.device.to_string(), headline, folder]);
+        table.row([started, run.command.to_string(), run.device.to_string(), headline, folder]);
     }
-    printer.data(&tables::text(&table));
+    printer.data(&table.text());
     Ok(Exit::Holds)
 }
