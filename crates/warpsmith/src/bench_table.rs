@@ -3,7 +3,7 @@
 use attention::Problem;
 use indexmap::IndexMap;
 use lab::bench::Plan;
-use lab::run::{Row, RunState, Speed, rows};
+use lab::run::{Row, RunState, Speed, Telemetry, rows};
 use lab::stats::Verdict;
 
 use crate::printer::{BAD, FAINT, GOOD, STRONG, WARN, styled};
@@ -93,10 +93,35 @@ fn group(state: &RunState, problem: &str, session: u32, rows: &[&Row]) -> String
         }
         text += &format!("\n{}", speedups.text());
     }
+    let telemetry = state.measurements.iter().find(|it| it.sampled.session == session);
+    if let Some(words) = telemetry.map(|it| device_words(&it.sampled.telemetry)).filter(|it| !it.is_empty()) {
+        text += &format!("\n{}", styled(FAINT, words));
+    }
     if rows.iter().any(|row| row.throttled == Some(true)) {
         text += &format!("\n{}", styled(WARN, "clocks were held down meanwhile"));
     }
     text
+}
+
+/// `SM 1980 MHz, memory 3201 MHz, 41 - 45 C, 310 - 420 W`
+fn device_words(seen: &Telemetry) -> String {
+    fn range<T: PartialEq + std::fmt::Display>(
+        range: Option<(T, T)>,
+        name: &str,
+        unit: &str,
+    ) -> Option<String> {
+        let (low, high) = range?;
+        let span = if low == high { format!("{low}") } else { format!("{low} - {high}") };
+        Some(format!("{name}{span} {unit}"))
+    }
+    let power = seen.power_w.map(|(low, high)| (low.round(), high.round()));
+    let parts = [
+        range(seen.sm_clock_mhz, "SM ", "MHz"),
+        range(seen.memory_clock_mhz, "memory ", "MHz"),
+        range(seen.temperature_c, "", "C"),
+        range(power, "", "W"),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 fn modelled(plan: &Plan<'_, Problem>, state: &RunState) -> Option<String> {
