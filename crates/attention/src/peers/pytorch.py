@@ -211,12 +211,18 @@ def matrix_rate(dtype):
     say(say="matrix-rate", tflops=best, samples=3 * times)
 
 
-def answer(ask, problem):
+# What was loaded last.
+problem = None
+
+
+def answer(ask):
+    global problem
     kind = ask["ask"]
     if kind == "hello":
         cudnn = torch.backends.cudnn.version()
         say(say="ready", version=f"torch {torch.__version__}, cuDNN {cudnn}")
     elif kind == "load":
+        # The one before goes first, with its graphs and their memory.
         problem = None
         torch.cuda.empty_cache()
         problem = Problem(ask["name"], ask["fields"], ask["inputs"])
@@ -239,17 +245,15 @@ def answer(ask, problem):
         matrix_rate(ask["dtype"])
     else:
         say(say="failed", failure="other", reason=f"not known here: {kind}")
-    return problem
 
 
-problem = None
 while True:
     ask = json.loads(asks.get())
     if ask["ask"] == "quit":
         break
     try:
         with torch.no_grad():
-            problem = answer(ask, problem)
+            answer(ask)
     except torch.cuda.OutOfMemoryError as error:
         say(say="failed", failure="out-of-memory", reason=str(error).splitlines()[0])
     except Exception as error:  # noqa: BLE001: the reason goes into the run's log
