@@ -48,6 +48,7 @@ pub mod inputs;
 pub mod metrics;
 mod op;
 pub mod oracle;
+mod peers;
 pub mod problem;
 pub mod quantise;
 pub mod run;

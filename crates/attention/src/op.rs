@@ -2,12 +2,15 @@
 
 use family::{Candidate, Family, Sizes};
 use gpu::launch::Random;
-use op::{Addresses, Arrangement, Complaint, Judgement, Op, Picture, Refusal, SuiteText, Work};
+use op::{
+    Addresses, Arrangement, Complaint, Judgement, Op, PeerProblem, Peers, Picture, Refusal, SuiteText, Work,
+};
 
 use crate::error_map;
 use crate::inputs::{Class, Encoded, Input, Inputs};
 use crate::metrics::{self, Failure, Fp8Errors, Tolerance, Weights};
 use crate::oracle::{self, Reference, Rows};
+use crate::peers;
 use crate::problem::{self, Dtype, Mask, NameError, Problem};
 use crate::run;
 use crate::tensor::{Layout, Tensor};
@@ -105,6 +108,26 @@ fn tensor(problem: &Problem, layout: Layout, outputs: &[Vec<u8>]) -> (Tensor, Op
     run::answer(problem, layout, outputs.to_vec())
 }
 
+fn judgement(
+    problem: &Problem,
+    reference: &Answer,
+    output: &Tensor,
+    lse: Option<&[f32]>,
+    tolerance: Tolerance,
+) -> Judgement {
+    let comparison = metrics::compare(&reference.decoded, output, lse, tolerance);
+    let split = |original| Fp8Errors::of(&comparison, &reference.decoded, original).quantisation;
+    Judgement {
+        error: comparison.relative_l2,
+        limit: comparison.relative_l2_limit,
+        worst: comparison.worst.map_or(0.0, |element| element.error()),
+        quantisation: reference.original.as_ref().map(split),
+        compared: comparison.elements,
+        sampled: comparison.elements < problem.query_shape().elements(),
+        complaints: comparison.failures.iter().map(complaint).collect(),
+    }
+}
+
 impl Op for Attention {
     type Problem = Problem;
     type Inputs = Given;
@@ -193,6 +216,32 @@ impl Op for Attention {
         Ok(Given { problem: *problem, class, original, encoded })
     }
 
+    fn timed_inputs(&self, problem: &Problem, seed: u64) -> Given {
+        let (class, layout) = (Class::Normal, Layout::Bhsd);
+        let original = Inputs::generate(problem, class, seed);
+        let encoded = original.encode(problem.dtype, layout);
+        Given { problem: *problem, class, original, encoded }
+    }
+
+    fn matrix_type(&self, problem: &Problem) -> &'static str {
+        problem.dtype.name()
+    }
+
+    fn peers(&self) -> Option<Peers> {
+        Some(peers::PYTORCH)
+    }
+
+    fn peer_problem(&self, problem: &Problem, inputs: &Given) -> PeerProblem {
+        peers::problem(problem, &inputs.encoded)
+    }
+
+    fn judge_peer(&self, inputs: &Given, reference: &Answer, output: Vec<u8>) -> Judgement {
+        let problem = &inputs.problem;
+        // Its output is by head, whatever the layout kernels were given.
+        let (output, _) = run::answer(problem, Layout::Bhsd, vec![output]);
+        judgement(problem, reference, &output, None, Tolerance::of(problem.dtype, Weights::Half))
+    }
+
     fn input_names(&self) -> &'static [&'static str] {
         &["Q", "K", "V"]
     }
@@ -222,18 +271,7 @@ impl Op for Attention {
     fn judge(&self, family: &Family, inputs: &Given, reference: &Answer, outputs: &[Vec<u8>]) -> Judgement {
         let problem = &inputs.problem;
         let (output, lse) = tensor(problem, inputs.encoded.q.layout, outputs);
-        let comparison =
-            metrics::compare(&reference.decoded, &output, lse.as_deref(), tolerance(family, problem));
-        let split = |original| Fp8Errors::of(&comparison, &reference.decoded, original).quantisation;
-        Judgement {
-            error: comparison.relative_l2,
-            limit: comparison.relative_l2_limit,
-            worst: comparison.worst.map_or(0.0, |element| element.error()),
-            quantisation: reference.original.as_ref().map(split),
-            compared: comparison.elements,
-            sampled: comparison.elements < problem.query_shape().elements(),
-            complaints: comparison.failures.iter().map(complaint).collect(),
-        }
+        judgement(problem, reference, &output, lse.as_deref(), tolerance(family, problem))
     }
 
     fn independence(

@@ -64,7 +64,12 @@ fn kernels_convert_as_the_host_does() {
         let bytes: Vec<u8> = floats.iter().flat_map(|x| x.to_le_bytes()).collect();
         device.write(x, &bytes).expect("it fits");
         let count = floats.len() as u32;
-        let geometry = Geometry { grid: [count.div_ceil(256), 1, 1], block: [256, 1, 1], shared_bytes: 0 };
+        let geometry = Geometry {
+            grid: [count.div_ceil(256), 1, 1],
+            block: [256, 1, 1],
+            cluster: [1; 3],
+            shared_bytes: 0,
+        };
         let parameters = [x.parameter(), codes.parameter(), halves.parameter(), count.to_le_bytes().to_vec()];
         let launched = device.launch(module, "convert", geometry, &parameters).expect("it runs");
         assert!(launched.report.expect("a virtual GPU").is_clean());

@@ -7,6 +7,7 @@
 //! * [`accelerator`]: what runs kernels, one interface over the CUDA driver and the virtual GPU.
 //! * [`device`]: which device is meant, and whether it is there.
 //! * [`launch`]: kernel arguments as users write them, and what they hold.
+//! * [`telemetry`]: clocks, temperature, power and throttling of a GPU at work.
 //! * [`machine`]: GPUs, driver, profiler and Python, as found or missing.
 
 pub mod accelerator;
@@ -17,6 +18,7 @@ pub mod machine;
 pub mod nvrtc;
 pub mod paths;
 pub mod python;
+pub mod telemetry;
 #[doc(hidden)]
 pub mod testing;
 pub mod toolchain;

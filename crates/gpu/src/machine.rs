@@ -137,7 +137,7 @@ pub fn python() -> Option<Python> {
     const SCRIPT: &str = "
 import sys, importlib.metadata as m
 print(sys.version.split()[0])
-for name in ('torch', 'triton', 'pip'):
+for name in ('torch', 'triton', 'pip', 'nvidia-cudnn-cu13', 'nvidia-cudnn-cu12'):
     try: print(name, m.version(name))
     except m.PackageNotFoundError: pass
 ";

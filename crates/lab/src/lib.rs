@@ -2,12 +2,16 @@
 //!
 //! * [`suite`]: which problems, against which baselines, with which targets;
 //! * [`check`]: whether kernels are right;
+//! * [`worker`]: child processes in which kernels are built, run and timed;
+//! * [`bench`]: how fast kernels are, beside their peers;
 //! * [`stats`]: what timings say;
 //! * [`run`]: a run's folder, its event log, and what is derived from it;
 //! * [`gate`]: whether a run is at least as good as the best on record.
 
+pub mod bench;
 pub mod check;
 pub mod gate;
 pub mod run;
 pub mod stats;
 pub mod suite;
+pub mod worker;

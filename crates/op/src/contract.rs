@@ -5,7 +5,7 @@ use std::fmt;
 use family::{Candidate, Family, SettingError, Sizes};
 use serde::{Deserialize, Serialize};
 
-use crate::arrangement::{Addresses, Arrangement};
+use crate::arrangement::{Addresses, Arrangement, Input};
 
 /// What is asked for cannot be: said before anything is compiled or launched.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -81,6 +81,25 @@ pub struct Picture {
     pub svg: String,
 }
 
+/// Other people's implementations of an op, to be measured beside ours.
+#[derive(Clone, Copy, Debug)]
+pub struct Peers {
+    /// Whose they are: `pytorch`.
+    pub package: &'static str,
+    pub names: &'static [&'static str],
+    /// A Python program that runs any of them and speaks the workers' protocol (`lab::worker`).
+    pub script: &'static str,
+}
+
+/// A problem as a peer's script takes it.
+#[derive(Clone, Debug)]
+pub struct PeerProblem {
+    pub fields: serde_json::Value,
+    pub inputs: Vec<Input>,
+    /// What is done to the inputs beforehand and not timed, by name; empty where they are what kernels get.
+    pub beforehand: &'static str,
+}
+
 /// An op: what is computed, on what, and how right it must be.
 pub trait Op: Sync {
     type Problem: Clone + fmt::Debug + fmt::Display + PartialEq + Send + Sync;
@@ -130,6 +149,20 @@ pub trait Op: Sync {
 
     /// The inputs of a problem: the same for the same class and seed everywhere.
     fn inputs(&self, problem: &Self::Problem, class: &str, seed: u64) -> Result<Self::Inputs, Refusal>;
+
+    /// The inputs kernels are timed on: of the ordinary class, laid out as peers expect them.
+    fn timed_inputs(&self, problem: &Self::Problem, seed: u64) -> Self::Inputs;
+
+    /// The element type of the matrix products a problem consists of, as a ceiling is measured for it: `fp16`.
+    fn matrix_type(&self, problem: &Self::Problem) -> &'static str;
+
+    /// What others have for the op; `None`: nothing we know of.
+    fn peers(&self) -> Option<Peers>;
+
+    fn peer_problem(&self, problem: &Self::Problem, inputs: &Self::Inputs) -> PeerProblem;
+
+    /// Holds a peer's output against the right answer. A peer that is wrong is no baseline.
+    fn judge_peer(&self, inputs: &Self::Inputs, reference: &Self::Reference, output: Vec<u8>) -> Judgement;
 
     /// The names of the inputs that can be drawn anew one by one.
     fn input_names(&self) -> &'static [&'static str];

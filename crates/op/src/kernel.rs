@@ -20,8 +20,6 @@ pub enum RunError {
     Build(#[from] BuildError),
     #[error(transparent)]
     Accelerator(#[from] AcceleratorError),
-    #[error("{family} launches clusters of blocks, which this device interface does not have yet")]
-    Cluster { family: String },
     #[error("a grid of {grid:?} blocks is more than a launch can have")]
     Grid { grid: [u64; 3] },
 }
@@ -84,46 +82,46 @@ impl<'f> Kernel<'f> {
     /// The launch's geometry for a problem of these sizes, and the bytes of workspace it needs.
     pub fn geometry(&self, sizes: &Sizes) -> Result<(Geometry, u64), RunError> {
         let launch = self.family.launch(&self.candidate, sizes)?;
-        if launch.cluster != [1; 3] {
-            return Err(RunError::Cluster { family: self.family.name.clone() });
-        }
         let mut grid = [0; 3];
         for (extent, wanted) in grid.iter_mut().zip(launch.grid) {
             *extent = u32::try_from(wanted).map_err(|_| RunError::Grid { grid: launch.grid })?;
         }
-        let geometry = Geometry { grid, block: launch.block, shared_bytes: launch.shared_bytes as u32 };
+        let geometry = Geometry {
+            grid,
+            block: launch.block,
+            cluster: launch.cluster,
+            shared_bytes: launch.shared_bytes as u32,
+        };
         Ok((geometry, self.family.workspace(&self.candidate, sizes)?.total_bytes))
     }
 
-    /// Runs the kernel once. `parameters` makes the kernel's parameters once the buffers have their addresses.
-    pub fn observe(
+    /// Puts an arrangement on a device for launching it there, once or often.
+    pub fn ready<'a>(
         &self,
         device: &mut dyn Stage,
         sizes: &Sizes,
-        arrangement: &Arrangement,
+        arrangement: &'a Arrangement,
         parameters: &dyn Fn(&Addresses) -> Vec<Vec<u8>>,
-    ) -> Result<Observed, RunError> {
+    ) -> Result<Ready<'a>, RunError> {
         let (geometry, workspace) = self.geometry(sizes)?;
         let mut memory = Memory::new(device.guard_bytes());
-        let observed = place(&mut memory, device, arrangement, workspace)
-            .and_then(|placed| self.launch(&memory, device, geometry, arrangement, &placed, parameters));
-        // Whatever failed, the memory is given back.
-        memory.release(device);
-        Ok(observed?)
+        match place(&mut memory, device, arrangement, workspace) {
+            Ok(placed) => {
+                let parameters = parameters(&placed.addresses(arrangement));
+                Ok(Ready { memory, arrangement, placed, geometry, parameters })
+            }
+            Err(error) => {
+                memory.release(device);
+                Err(error.into())
+            }
+        }
     }
 
-    fn launch(
-        &self,
-        memory: &Memory,
-        device: &mut dyn Stage,
-        geometry: Geometry,
-        arrangement: &Arrangement,
-        placed: &Placed,
-        parameters: &dyn Fn(&Addresses) -> Vec<Vec<u8>>,
-    ) -> Result<Observed, AcceleratorError> {
+    /// Launches what is ready once, and brings back everything there is to hold against it.
+    pub fn look(&self, device: &mut dyn Stage, ready: &Ready<'_>) -> Result<Observed, AcceleratorError> {
+        let Ready { memory, arrangement, placed, geometry, parameters } = ready;
         device.declare_outputs(&placed.outputs);
-        let parameters = parameters(&placed.addresses(arrangement));
-        let launched = device.launch(self.module, &self.family.entry, geometry, &parameters);
+        let launched = device.launch(self.module, &self.family.entry, *geometry, parameters);
         device.declare_outputs(&[]);
         let report = launched?.report;
         let outputs = placed.outputs.iter().map(|&buffer| device.read(buffer)).collect::<Result<_, _>>()?;
@@ -135,9 +133,42 @@ impl<'f> Kernel<'f> {
         }
         Ok(Observed { outputs, report, trespasses: memory.trespasses(device)?, changed_inputs })
     }
+
+    /// Runs the kernel once. `parameters` makes the kernel's parameters once the buffers have their addresses.
+    pub fn observe(
+        &self,
+        device: &mut dyn Stage,
+        sizes: &Sizes,
+        arrangement: &Arrangement,
+        parameters: &dyn Fn(&Addresses) -> Vec<Vec<u8>>,
+    ) -> Result<Observed, RunError> {
+        let ready = self.ready(device, sizes, arrangement, parameters)?;
+        let observed = self.look(device, &ready);
+        // Whatever failed, the memory is given back.
+        ready.release(device);
+        Ok(observed?)
+    }
+}
+
+/// A kernel's buffers on a device, filled, and its launch but for doing it.
+#[derive(Debug)]
+pub struct Ready<'a> {
+    memory: Memory,
+    arrangement: &'a Arrangement,
+    placed: Placed,
+    pub geometry: Geometry,
+    pub parameters: Vec<Vec<u8>>,
+}
+
+impl Ready<'_> {
+    /// Gives the buffers back.
+    pub fn release(self, device: &mut dyn Stage) {
+        self.memory.release(device);
+    }
 }
 
 /// An arrangement on a device.
+#[derive(Debug)]
 struct Placed {
     inputs: Vec<Buffer>,
     outputs: Vec<Buffer>,

@@ -12,7 +12,7 @@ mod memory;
 mod stage;
 
 pub use arrangement::{Addresses, Arrangement, Input, Output};
-pub use contract::{Complaint, Judgement, Op, Picture, Refusal, SuiteText, Work};
-pub use kernel::{Kernel, Observed, RunError};
+pub use contract::{Complaint, Judgement, Op, PeerProblem, Peers, Picture, Refusal, SuiteText, Work};
+pub use kernel::{Kernel, Observed, Ready, RunError};
 pub use memory::Trespass;
 pub use stage::Stage;

@@ -75,6 +75,43 @@ Examples:
   warpsmith check --fuzz 200 --seed 7
   warpsmith check wmma --set BLOCK_N=64 --problem mission --svg maps")]
     Check(CheckOptions),
+    /// Time kernels against their baselines, each in a process of its own
+    #[command(after_help = "\
+Every subject is compiled, run once and held against float64 arithmetic before it is timed; what is wrong is never
+timed. Kernels and baselines then take turns (A B C C B A) in one run, one of them twice as a control, until every
+median is known to half a per cent. Times are of CUDA-graph replays; --cold adds such with the L2 flushed, --eager the
+time of one call, launch included. The virtual GPU gives modelled times only, which are compared with nothing.
+
+Baselines: auto, math, flash, mem_efficient, cudnn (PyTorch's scaled_dot_product_attention), reference (our own
+unfused kernel), none. With --require the run fails with code 3 if the baseline cannot be measured.
+
+Examples:
+  warpsmith bench
+  warpsmith bench wmma --preset stage-5-p2 --problem mission --cold --eager
+  warpsmith bench --suite headline --require auto
+  warpsmith bench wmma --set BLOCK_N=64 --problem b2h8s2048d64-causal-e4m3 --baseline cudnn
+  warpsmith bench --resume --run-dir warpsmith-runs/20261115T054710Z-bench-1f3a9c")]
+    Bench(BenchOptions),
+    /// Fail on a wrong result or a regression against the best on record
+    #[command(after_help = "\
+A run fails on a wrong answer, on a candidate that broke, on registers or spills above the family's limits, and where
+the best candidate's median is more than 2% above the one on record, the intervals are apart and the rank test agrees.
+What is missing is code 4, never a pass.
+
+Examples:
+  warpsmith gate --leaderboard leaderboard.json
+  warpsmith gate --leaderboard leaderboard.json --update
+  warpsmith gate --leaderboard leaderboard.json --suite headline --run-dir run --junit gate.xml --github")]
+    Gate(GateOptions),
+    /// List runs, the latest first
+    #[command(after_help = "Examples:\n  warpsmith runs\n  warpsmith runs --json")]
+    Runs(RunsOptions),
+    /// Answer a bench's questions on stdin
+    #[command(hide = true)]
+    Worker {
+        /// Whose worker it is, for those who look at the list of processes
+        subject: Option<String>,
+    },
     /// Run a CUDA kernel on the virtual GPU under all its checkers
     #[command(after_help = "\
 The launch may stand in the file itself, as comment lines that hold the same flags:
@@ -205,6 +242,97 @@ pub struct CheckOptions {
 }
 
 #[derive(Debug, Args)]
+pub struct BenchOptions {
+    /// Families to bench (default: all)
+    #[arg(value_name = "FAMILY")]
+    pub families: Vec<String>,
+    /// Bench only this preset (default: all)
+    #[arg(long, value_name = "NAME")]
+    pub preset: Vec<String>,
+    /// Set a knob on top of the preset
+    #[arg(long, value_name = "KNOB=VALUE", value_parser = assignment)]
+    pub set: Vec<(String, String)>,
+    /// A problem or an alias, such as mission or b2h8s2048d64-causal-e4m3
+    #[arg(long, value_name = "NAME")]
+    pub problem: Vec<String>,
+    /// The problems, baselines and targets of a suite (default: headline)
+    #[arg(long, value_name = "NAME|FILE")]
+    pub suite: Option<String>,
+    /// Compare with this (default: the suite's baselines, and reference)
+    #[arg(long, value_name = "NAME")]
+    pub baseline: Vec<String>,
+    /// A baseline that must be there
+    #[arg(long, value_name = "NAME")]
+    pub require: Vec<String>,
+    /// Most samples per subject, problem and timer (default: until the median is known well enough)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..))]
+    pub iters: Option<u32>,
+    /// Calls before anything is timed (default: the suite's, or 10)
+    #[arg(long, value_name = "N")]
+    pub warmup: Option<u32>,
+    /// Also with the L2 flushed before every launch
+    #[arg(long)]
+    pub cold: bool,
+    /// Also one call at a time, launch included
+    #[arg(long)]
+    pub eager: bool,
+    /// Seconds of timing per problem and timer, at most (default: the suite's, or 5)
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub seconds: Option<f64>,
+    /// Seconds one candidate may take to run before it is called hung (default: 120; 900 on the virtual GPU)
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub limit: Option<f64>,
+    /// Memory of one candidate's process before it is ended, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 16384)]
+    pub memory: u64,
+    /// Go on with the run in --run-dir; what is finished is not repeated
+    #[arg(long, requires = "run_dir")]
+    pub resume: bool,
+    /// The run's folder (default: a new one below warpsmith-runs)
+    #[arg(long, value_name = "DIR")]
+    pub run_dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct GateOptions {
+    /// The best on record; a file that is not there is an empty one
+    #[arg(long, value_name = "FILE")]
+    pub leaderboard: PathBuf,
+    /// The run to judge (default: the latest bench below warpsmith-runs)
+    #[arg(long, value_name = "DIR")]
+    pub run_dir: Option<PathBuf>,
+    /// Problems that must be there (default: those on record for the run's device)
+    #[arg(long, value_name = "NAME|FILE")]
+    pub suite: Vec<String>,
+    /// Which of the run's times
+    #[arg(long, value_enum, default_value_t = GateTimer::Hot)]
+    pub timer: GateTimer,
+    /// Put what is better, and what is on no record yet, on record
+    #[arg(long)]
+    pub update: bool,
+    /// Also write a JUnit file
+    #[arg(long, value_name = "FILE")]
+    pub junit: Option<PathBuf>,
+    /// Also print annotations for GitHub
+    #[arg(long)]
+    pub github: bool,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub enum GateTimer {
+    Hot,
+    Cold,
+    Eager,
+}
+
+#[derive(Debug, Args)]
+pub struct RunsOptions {
+    /// Where to look
+    #[arg(long, value_name = "DIR", default_value = lab::run::DEFAULT_FOLDER)]
+    pub run_dir: PathBuf,
+}
+
+#[derive(Debug, Args)]
 pub struct SanitizeOptions {
     /// A CUDA source file, or the name of one of Warpsmith's families
     #[arg(value_name = "FILE|FAMILY")]
@@ -286,6 +414,13 @@ fn assignment(text: &str) -> Result<(String, String), String> {
             Ok((name.to_owned(), value.to_owned()))
         }
         _ => Err("expected NAME=VALUE".to_owned()),
+    }
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(value) if f64::is_finite(value) && value > 0.0 => Ok(value),
+        _ => Err("expected a number of seconds".to_owned()),
     }
 }
 

@@ -1,5 +1,6 @@
 //! The command line: one file per command under `commands/`; this file only dispatches.
 
+mod bench_table;
 mod cli;
 mod commands;
 mod exit;
@@ -8,6 +9,7 @@ mod findings;
 mod printer;
 mod progress;
 mod snippet;
+mod tables;
 
 use std::process::ExitCode;
 
@@ -34,6 +36,10 @@ fn main() -> ExitCode {
         Command::Kernels(options) => commands::kernels::run(options, &cli.global, &printer),
         Command::Build(options) => commands::build::run(options, &cli.global, &printer),
         Command::Check(options) => commands::check::run(options, &cli.global, &printer),
+        Command::Bench(options) => commands::bench::run(options, &cli.global, &printer),
+        Command::Gate(options) => commands::gate::run(options, &printer),
+        Command::Runs(options) => commands::runs::run(options, &printer),
+        Command::Worker { .. } => commands::worker::run(&cli.global, &printer),
         Command::Sanitize(options) => commands::sanitize::run(options, &cli.global, &printer),
         Command::Completions { shell } => commands::shell::completions(*shell, &printer),
         Command::Man { folder } => commands::shell::man(folder, &printer),

@@ -6,7 +6,7 @@ mod virtual_gpu;
 
 use std::fmt;
 
-pub use cuda::CudaDevice;
+pub use cuda::{Call, ColdReplay, CudaDevice, EventPair, Replay};
 pub use virtual_gpu::VirtualDevice;
 
 /// Memory on a device. Plain data: it says where, the device keeps it.
@@ -34,6 +34,8 @@ pub enum Image<'a> {
 pub struct Geometry {
     pub grid: [u32; 3],
     pub block: [u32; 3],
+    /// Blocks that run together and share their shared memory; `[1, 1, 1]`: none do.
+    pub cluster: [u32; 3],
     /// Dynamic shared memory.
     pub shared_bytes: u32,
 }
@@ -54,6 +56,17 @@ pub enum AcceleratorError {
     NoKernel(String),
     #[error("cannot launch `{kernel}`: {reason}")]
     Launch { kernel: String, reason: String },
+    /// More of something than the device has.
+    #[error("`{kernel}` does not fit: {reason}")]
+    TooLarge { kernel: String, reason: String },
+    /// The kernel ran and did what no kernel may. A CUDA context is of no use afterwards.
+    #[error("`{kernel}` broke: {reason}")]
+    Fault {
+        kernel: String,
+        reason: String,
+        /// Whether it touched memory it must not.
+        access: bool,
+    },
 }
 
 /// A device that runs kernels.

@@ -49,6 +49,9 @@ impl VirtualDevice {
         let found = module.and_then(|module| Some((module, module.kernel(kernel)?)));
         let (module, entry) = found.ok_or_else(|| AcceleratorError::NoKernel(kernel.to_owned()))?;
         let failed = |reason: String| AcceleratorError::Launch { kernel: kernel.to_owned(), reason };
+        if geometry.cluster != [1; 3] {
+            return Err(failed("the virtual GPU runs no clusters of blocks".to_owned()));
+        }
         let launch = vgpu::Launch {
             module,
             kernel,
@@ -57,7 +60,12 @@ impl VirtualDevice {
             shared: geometry.shared_bytes,
             args: &argument_block(entry, parameters).map_err(failed)?,
         };
-        self.memory.launch(&launch, &self.options).map_err(|error| failed(error.to_string()))
+        self.memory.launch(&launch, &self.options).map_err(|error| match error {
+            vgpu::LaunchError::SharedMemory { .. } => {
+                AcceleratorError::TooLarge { kernel: kernel.to_owned(), reason: error.to_string() }
+            }
+            other => failed(other.to_string()),
+        })
     }
 
     /// Declares buffers as results: every byte must be written, with defined values.

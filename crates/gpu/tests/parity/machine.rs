@@ -40,6 +40,7 @@ pub fn run(device: &mut dyn Accelerator, case: &Case) -> Result<Vec<Column>, Acc
     let geometry = Geometry {
         grid: [case.threads.div_ceil(BLOCK) as u32, 1, 1],
         block: [BLOCK as u32, 1, 1],
+        cluster: [1; 3],
         shared_bytes: 0,
     };
     let launched = device.launch(module, ENTRY, geometry, &parameters)?;

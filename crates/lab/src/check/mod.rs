@@ -15,6 +15,7 @@ use op::{Op, Picture, Stage};
 use rayon::prelude::*;
 use serde::Serialize;
 
+pub(crate) use one::beside_the_answer;
 pub use op::{Complaint, Judgement};
 pub use plan::{Case, Depth, Extent, Group, Plan, Subject, cut_to_size};
 

@@ -131,7 +131,7 @@ impl<'a, O: Op> Trial<'a, O> {
 }
 
 /// What is wrong with a launch whatever its answer: findings, writes outside, changed inputs.
-fn beside_the_answer(observed: &Observed) -> (Vec<Complaint>, Vec<vgpu::Finding>) {
+pub(crate) fn beside_the_answer(observed: &Observed) -> (Vec<Complaint>, Vec<vgpu::Finding>) {
     let mut complaints = Vec::new();
     let report = observed.report.as_ref();
     let serious = |finding: &&vgpu::Finding| finding.severity != vgpu::Severity::Note;

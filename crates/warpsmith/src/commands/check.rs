@@ -2,8 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::time::Instant;
 
 use attention::Attention;
@@ -43,7 +42,7 @@ pub fn run(options: &CheckOptions, global: &Global, printer: &Printer) -> Result
     refuse_what_was_asked_for(op, options, &plan, &extent)?;
 
     let compiler = super::build::compiler(global, printer)?;
-    let stop = stop_on_interrupt();
+    let stop = super::stop_on_interrupt();
     let checks = if options.sanitize { Checks::All } else { Checks::None };
     let make = || make_device(&device, checks);
     // A GPU's context lives as long as somebody holds it: held here, opening the device again costs nothing.
@@ -262,19 +261,6 @@ fn make_device(device: &Device, checks: Checks) -> Result<Box<dyn Stage>, String
             Err(error) => Err(error.to_string()),
         },
     }
-}
-
-/// A flag that Ctrl-C sets: cases at hand are finished and what is known is shown.
-fn stop_on_interrupt() -> Arc<AtomicBool> {
-    let stop = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&stop);
-    // A second handler cannot be set; then the default one ends the program, as before.
-    let _ = ctrlc::set_handler(move || {
-        if flag.swap(true, Ordering::Relaxed) {
-            std::process::exit(Exit::Incomplete as i32);
-        }
-    });
-    stop
 }
 
 #[derive(Serialize)]

@@ -1,17 +1,25 @@
 //! One file per command. Each takes its options, prints through the printer and returns an exit code.
 
+pub mod bench;
 pub mod build;
 pub mod check;
 pub mod doctor;
+pub mod gate;
 pub mod kernels;
+pub mod runs;
 pub mod sanitize;
 pub mod sanitize_family;
 pub mod shell;
 pub mod toolchain;
+pub mod worker;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use gpu::device::{Device, DeviceError, Selector, SelectorError};
 
 use crate::cli::Global;
+use crate::exit::Exit;
 use crate::failure::Failure;
 
 /// The device the user asked for, if it is there.
@@ -23,4 +31,17 @@ pub fn device(global: &Global) -> Result<Device, Failure> {
             .hint("`--device virtual` runs on the virtual GPU; `warpsmith doctor` says what is missing"),
         other => Failure::lacking(other.to_string()),
     })
+}
+
+/// A flag that Ctrl-C sets: what is at hand is finished or given up, and what is known is shown.
+pub fn stop_on_interrupt() -> Arc<AtomicBool> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&stop);
+    // A second handler cannot be set; then the default one ends the program, as before.
+    let _ = ctrlc::set_handler(move || {
+        if flag.swap(true, Ordering::Relaxed) {
+            std::process::exit(Exit::Incomplete as i32);
+        }
+    });
+    stop
 }

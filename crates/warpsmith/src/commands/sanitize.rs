@@ -28,6 +28,7 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
     let geometry = Geometry {
         grid: launch.grid.ok_or_else(|| missing("--grid"))?.0,
         block: launch.block.ok_or_else(|| missing("--block"))?.0,
+        cluster: [1; 3],
         shared_bytes: launch.shared.unwrap_or(0),
     };
     let chip = chip(global)?;

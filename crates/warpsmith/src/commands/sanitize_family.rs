@@ -34,6 +34,7 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
     let geometry = Geometry {
         grid: launch.grid.map(|extent| u32::try_from(extent).unwrap_or(u32::MAX)),
         block: launch.block,
+        cluster: launch.cluster,
         shared_bytes: launch.shared_bytes as u32,
     };
     let mut device = sanitize::device(chip, options, &build, &family.entry, geometry);

@@ -1,10 +1,11 @@
-//! A CUDA GPU, through the driver library, which is loaded at run time: without it there is an error, not a panic.
+//! A GPU: its context, memory and modules.
 
 use std::ffi::{CString, c_void};
 
 use cudarc::driver::{result, sys};
 
-use super::{Accelerator, AcceleratorError, Buffer, Geometry, Image, Launched, ModuleId};
+use super::launch::Call;
+use crate::accelerator::{Accelerator, AcceleratorError, Buffer, Geometry, Image, Launched, ModuleId};
 
 /// One GPU with its primary context. Used from the thread that opened it.
 #[derive(Debug)]
@@ -12,6 +13,8 @@ pub struct CudaDevice {
     index: u32,
     name: String,
     device: sys::CUdevice,
+    /// Everything is done on this one, in order.
+    pub(super) stream: sys::CUstream,
     modules: Vec<sys::CUmodule>,
 }
 
@@ -21,12 +24,15 @@ fn driver_is_present() -> bool {
     unsafe { sys::is_culib_present() }
 }
 
-fn check<T>(call: &'static str, outcome: Result<T, result::DriverError>) -> Result<T, AcceleratorError> {
+pub(super) fn check<T>(
+    call: &'static str,
+    outcome: Result<T, result::DriverError>,
+) -> Result<T, AcceleratorError> {
     outcome.map_err(|error| AcceleratorError::Driver { call, reason: reason(error) })
 }
 
 /// The driver's own name and sentence for an error.
-fn reason(error: result::DriverError) -> String {
+pub(super) fn reason(error: result::DriverError) -> String {
     let name = error.error_name().map(|name| name.to_string_lossy().into_owned());
     let text = error.error_string().map(|text| text.to_string_lossy().into_owned());
     match (name, text) {
@@ -52,7 +58,29 @@ impl CudaDevice {
         let context = check("cuDevicePrimaryCtxRetain", unsafe { result::primary_ctx::retain(device) })?;
         // SAFETY: the context was just retained.
         check("cuCtxSetCurrent", unsafe { result::ctx::set_current(context) })?;
-        Ok(CudaDevice { index, name, device, modules: Vec::new() })
+        // A blocking stream: copies go over the null stream, and a launch must wait for those before it.
+        let stream = check("cuStreamCreate", result::stream::create(result::stream::StreamKind::Default))?;
+        Ok(CudaDevice { index, name, device, stream, modules: Vec::new() })
+    }
+
+    pub fn l2_bytes(&self) -> Result<u64, AcceleratorError> {
+        let attribute = sys::CUdevice_attribute_enum::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE;
+        // SAFETY: the device handle came from the driver.
+        let bytes = unsafe { result::device::get_attribute(self.device, attribute) };
+        Ok(check("cuDeviceGetAttribute", bytes)?.max(0) as u64)
+    }
+
+    /// A launch to be done later, and often.
+    pub fn call(
+        &self,
+        module: ModuleId,
+        kernel: &str,
+        geometry: Geometry,
+        parameters: &[Vec<u8>],
+    ) -> Result<Call, AcceleratorError> {
+        let module =
+            self.modules.get(module.0).ok_or_else(|| AcceleratorError::NoKernel(kernel.to_owned()))?;
+        Call::new(*module, kernel, geometry, parameters)
     }
 }
 
@@ -62,6 +90,8 @@ impl Drop for CudaDevice {
             // SAFETY: loaded by this device and unloaded once. After a sticky error the driver refuses, which is fine.
             let _ = unsafe { result::module::unload(module) };
         }
+        // SAFETY: created in `open`, destroyed once.
+        let _ = unsafe { result::stream::destroy(self.stream) };
         // SAFETY: retained in `open`, released once.
         let _ = unsafe { result::primary_ctx::release(self.device) };
     }
@@ -122,67 +152,10 @@ impl Accelerator for CudaDevice {
         geometry: Geometry,
         parameters: &[Vec<u8>],
     ) -> Result<Launched, AcceleratorError> {
-        const DEFAULT_SHARED: u32 = 48 * 1024;
-        let missing = || AcceleratorError::NoKernel(kernel.to_owned());
-        let failed = |reason: String| AcceleratorError::Launch { kernel: kernel.to_owned(), reason };
-        let module = *self.modules.get(module.0).ok_or_else(missing)?;
-        let name = CString::new(kernel).map_err(|_| missing())?;
-        // SAFETY: the module is loaded.
-        let function = unsafe { result::module::get_function(module, name) }.map_err(|_| missing())?;
-        check_parameters(function, parameters).map_err(failed)?;
-        if geometry.shared_bytes > DEFAULT_SHARED {
-            let attribute = sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-            // SAFETY: the function belongs to a loaded module.
-            unsafe {
-                result::function::set_function_attribute(function, attribute, geometry.shared_bytes as i32)
-            }
-            .map_err(|error| failed(reason(error)))?;
-        }
-        let mut pointers: Vec<*mut c_void> =
-            parameters.iter().map(|bytes| bytes.as_ptr().cast_mut().cast()).collect();
-        let [x, y, z] = geometry.grid;
-        let [bx, by, bz] = geometry.block;
-        // SAFETY: the driver reads as many bytes of each parameter as the kernel declares, which was just compared.
-        unsafe {
-            result::launch_kernel(
-                function,
-                (x, y, z),
-                (bx, by, bz),
-                geometry.shared_bytes,
-                result::stream::null(),
-                &mut pointers,
-            )
-        }
-        .map_err(|error| failed(reason(error)))?;
-        result::ctx::synchronize().map_err(|error| failed(reason(error)))?;
+        let call = self.call(module, kernel, geometry, parameters)?;
+        call.enqueue(self.stream)?;
+        result::ctx::synchronize().map_err(|error| call.failed(error))?;
         Ok(Launched::default())
-    }
-}
-
-/// The driver reads a kernel's parameters without knowing how many bytes we hold, so their number and sizes are
-/// compared with what the kernel declares first.
-fn check_parameters(function: sys::CUfunction, parameters: &[Vec<u8>]) -> Result<(), String> {
-    let declared = |index: usize| {
-        let (mut offset, mut size) = (0, 0);
-        // SAFETY: the function is loaded; an index past the last parameter is answered with an error.
-        let status = unsafe { sys::cuFuncGetParamInfo(function, index, &raw mut offset, &raw mut size) };
-        (status == sys::CUresult::CUDA_SUCCESS).then_some(size)
-    };
-    for (index, bytes) in parameters.iter().enumerate() {
-        match declared(index) {
-            None => return Err(format!("{} arguments given, the kernel has {index}", parameters.len())),
-            Some(size) if size != bytes.len() => {
-                return Err(format!(
-                    "argument {index} has {} bytes, the kernel's parameter {size}",
-                    bytes.len()
-                ));
-            }
-            Some(_) => {}
-        }
-    }
-    match declared(parameters.len()) {
-        Some(_) => Err(format!("{} arguments given, the kernel has more", parameters.len())),
-        None => Ok(()),
     }
 }
 

@@ -1,0 +1,79 @@
+//! Other people's attention, to be measured beside ours.
+
+use op::{Input, PeerProblem, Peers};
+use serde_json::json;
+
+use crate::inputs::Encoded;
+use crate::problem::{Dtype, Problem};
+use crate::tensor::{Layout, Tensor, Values};
+
+/// PyTorch's `scaled_dot_product_attention`, by backend; `auto` is what it chooses itself.
+pub(crate) const PYTORCH: Peers = Peers {
+    package: "pytorch",
+    names: &["auto", "math", "flash", "mem_efficient", "cudnn"],
+    script: include_str!("pytorch.py"),
+};
+
+/// The problem as the script takes it. PyTorch has no attention on E4M3: it gets the decoded numbers in fp16.
+pub(crate) fn problem(problem: &Problem, inputs: &Encoded) -> PeerProblem {
+    let dtype = problem.dtype.output();
+    let fields = json!({
+        "batch": problem.batch,
+        "heads": problem.heads,
+        "kv_heads": problem.kv_heads,
+        "seq_q": problem.seq_q,
+        "seq_k": problem.seq_k,
+        "head_dim": problem.head_dim,
+        "mask": problem.mask.name(),
+        "dtype": dtype.name(),
+        "scale": problem.softmax_scale(),
+    });
+    let tensors = [("q", &inputs.q), ("k", &inputs.k), ("v", &inputs.v)];
+    let inputs = tensors.map(|(name, tensor)| {
+        let bytes = Tensor::encode(&unscaled(tensor.decode()), dtype, Layout::Bhsd).bytes;
+        Input { name, bytes }
+    });
+    let beforehand = if problem.dtype == Dtype::E4m3 { "E4M3 decoded to fp16" } else { "" };
+    PeerProblem { fields, inputs: inputs.into(), beforehand }
+}
+
+/// The same numbers with their scales multiplied in.
+fn unscaled(mut values: Values) -> Values {
+    if let Some(scales) = values.scales.take() {
+        let heads = values.data.chunks_exact_mut(values.shape.head_elements());
+        for (head, scale) in heads.zip(scales) {
+            for value in head {
+                *value *= scale;
+            }
+        }
+    }
+    values
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inputs::{Class, Inputs};
+
+    #[test]
+    fn peers_get_the_numbers_kernels_get() {
+        let wanted: Problem = "b1h2kv1sq3sk5d64-causal-e4m3".parse().unwrap();
+        let encoded = Inputs::generate(&wanted, Class::Normal, 1).encode(wanted.dtype, Layout::Bshd);
+        let peer = problem(&wanted, &encoded);
+        assert_eq!((&peer.fields["dtype"], &peer.fields["mask"]), (&json!("fp16"), &json!("causal")));
+        assert_eq!(peer.inputs.iter().map(|it| it.bytes.len()).collect::<Vec<_>>(), [768, 640, 640]);
+        assert_eq!(peer.beforehand, "E4M3 decoded to fp16");
+        let exact = encoded.k.decode();
+        let given = Tensor {
+            bytes: peer.inputs[1].bytes.clone(),
+            scales: None,
+            dtype: Dtype::Fp16,
+            layout: Layout::Bhsd,
+            ..encoded.k
+        };
+        for (given, code) in given.decode().data.iter().zip(&exact.data) {
+            let value = f64::from(*code) * exact.scale(0, 0);
+            assert!((f64::from(*given) - value).abs() <= 1e-3 * value.abs() + 1e-7, "{given} {value}");
+        }
+    }
+}

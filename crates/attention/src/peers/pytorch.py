@@ -1,0 +1,261 @@
+"""PyTorch's scaled_dot_product_attention as a worker of the bench: one backend per process.
+
+Reads one JSON object per line from stdin and answers each with one on stdout, as crates/lab/src/worker has it.
+The timers are the same as those of the kernels' worker: hot is a CUDA graph of many calls, replayed twice, the second
+time between two events; cold is a graph that writes over twice the L2 and then makes one call between two events that
+are nodes of the graph; eager is an event pair around one call.
+"""
+
+import json
+import os
+import queue
+import sys
+import threading
+
+# Libraries print; only answers may go to the pipe.
+answers = os.fdopen(os.dup(1), "w", buffering=1)
+os.dup2(2, 1)
+asks = queue.Queue()
+
+
+def listen():
+    # On its own thread, so that a parent that is gone ends this process whatever the GPU is doing.
+    for line in sys.stdin:
+        asks.put(line)
+    os._exit(0)
+
+
+threading.Thread(target=listen, daemon=True).start()
+
+
+def say(**words):
+    answers.write("\n" + json.dumps(words) + "\n")
+    answers.flush()
+
+
+def unavailable(reason):
+    while True:
+        asks.get()
+        say(say="failed", failure="refused", reason=reason)
+
+
+try:
+    import torch
+    import torch.nn.functional as F
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+except Exception as error:  # noqa: BLE001: whatever keeps torch from loading is the answer
+    unavailable(f"no torch: {error}")
+
+if not torch.cuda.is_available():
+    unavailable("torch sees no CUDA GPU")
+
+torch.cuda.set_device(int(sys.argv[1]))
+DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
+BACKENDS = {
+    "math": SDPBackend.MATH,
+    "flash": SDPBackend.FLASH_ATTENTION,
+    "mem_efficient": SDPBackend.EFFICIENT_ATTENTION,
+    "cudnn": SDPBackend.CUDNN_ATTENTION,
+}
+
+
+def tensor(path, dtype, shape):
+    with open(path, "rb") as file:
+        data = bytearray(file.read())
+    return torch.frombuffer(data, dtype=dtype).reshape(shape).cuda()
+
+
+class Problem:
+    """Inputs on the GPU, and the call."""
+
+    def __init__(self, name, fields, inputs):
+        dtype = DTYPES[fields["dtype"]]
+        batch, heads, kv_heads = fields["batch"], fields["heads"], fields["kv_heads"]
+        seq_q, seq_k, dim = fields["seq_q"], fields["seq_k"], fields["head_dim"]
+        self.q = tensor(inputs["q"], dtype, (batch, heads, seq_q, dim))
+        self.k = tensor(inputs["k"], dtype, (batch, kv_heads, seq_k, dim))
+        self.v = tensor(inputs["v"], dtype, (batch, kv_heads, seq_k, dim))
+        self.options = {"scale": fields["scale"]}
+        if kv_heads != heads:
+            self.options["enable_gqa"] = True
+        # is_causal is aligned top-left; what is aligned otherwise needs a mask of its own.
+        if fields["mask"] == "causal-tl" or (fields["mask"] == "causal" and seq_q == seq_k):
+            self.options["is_causal"] = True
+        elif fields["mask"] == "causal":
+            ones = torch.ones(seq_q, seq_k, dtype=torch.bool, device="cuda")
+            self.options["attn_mask"] = ones.tril(diagonal=seq_k - seq_q)
+        self.backend = BACKENDS.get(name)
+        self.graphs = {}
+
+    def __call__(self):
+        return F.scaled_dot_product_attention(self.q, self.k, self.v, **self.options)
+
+    def chosen(self):
+        """The context in which the backend is the one asked for."""
+        return sdpa_kernel([self.backend]) if self.backend is not None else torch.no_grad()
+
+
+def captured(work):
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        work()
+    return graph
+
+
+def pair(**options):
+    return [torch.cuda.Event(enable_timing=True, **options) for _ in range(2)]
+
+
+def nanoseconds(events):
+    return events[0].elapsed_time(events[1]) * 1e6
+
+
+class Hot:
+    def __init__(self, call, replay_ns):
+        self.events = pair()
+        self.times = 1
+        self.graph = self.repeated(call, 1)
+        # Twice: the first guess is of a cold graph.
+        for _ in range(2):
+            each = min(self.sample() for _ in range(3))
+            self.times = max(1, min(2000, round(replay_ns / each)))
+            self.graph = self.repeated(call, self.times)
+
+    @staticmethod
+    def repeated(call, times):
+        def work():
+            for _ in range(times):
+                call()
+
+        return captured(work)
+
+    def sample(self):
+        # The first replay fills the caches and keeps the GPU busy while the second is put behind it.
+        self.graph.replay()
+        self.events[0].record()
+        self.graph.replay()
+        self.events[1].record()
+        torch.cuda.synchronize()
+        return nanoseconds(self.events) / self.times
+
+
+class Cold:
+    def __init__(self, call):
+        l2 = torch.cuda.get_device_properties(torch.cuda.current_device()).L2_cache_size
+        self.flush = torch.empty(max(2 * l2, 1 << 20), dtype=torch.uint8, device="cuda")
+        try:
+            self.events = pair(external=True)
+        except TypeError:
+            raise RuntimeError("this torch has no events inside graphs (external=True)") from None
+
+        def work():
+            self.flush.zero_()
+            self.events[0].record()
+            call()
+            self.events[1].record()
+
+        self.graph = captured(work)
+
+    def sample(self):
+        self.graph.replay()
+        torch.cuda.synchronize()
+        return nanoseconds(self.events)
+
+
+class Eager:
+    def __init__(self, call):
+        self.call, self.events = call, pair()
+
+    def sample(self):
+        self.events[0].record()
+        self.call()
+        self.events[1].record()
+        torch.cuda.synchronize()
+        return nanoseconds(self.events)
+
+
+def arm(problem, ask):
+    with problem.chosen():
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(max(3, ask["warmup"])):
+                problem()
+        torch.cuda.current_stream().wait_stream(side)
+        torch.cuda.synchronize()
+        for timer in ask["timers"]:
+            if timer == "graph-hot":
+                problem.graphs[timer] = Hot(problem, ask["replay_ns"])
+            elif timer == "graph-cold":
+                problem.graphs[timer] = Cold(problem)
+            else:
+                problem.graphs[timer] = Eager(problem)
+    hot = problem.graphs.get("graph-hot")
+    say(say="armed", launches=hot.times if hot else 1)
+
+
+def matrix_rate(dtype):
+    """TFLOP/s of a large product, on random data: the best of several."""
+    size, times = 8192, 10
+    a, b = (torch.randn(size, size, device="cuda", dtype=DTYPES[dtype]) for _ in range(2))
+    for _ in range(3):
+        a @ b
+    events, best = pair(), 0.0
+    for _ in range(3):
+        events[0].record()
+        for _ in range(times):
+            a @ b
+        events[1].record()
+        torch.cuda.synchronize()
+        best = max(best, 2 * size**3 * times / nanoseconds(events) / 1e3)
+    say(say="matrix-rate", tflops=best, samples=3 * times)
+
+
+# What was loaded last.
+problem = None
+
+
+def answer(ask):
+    global problem
+    kind = ask["ask"]
+    if kind == "hello":
+        cudnn = torch.backends.cudnn.version()
+        say(say="ready", version=f"torch {torch.__version__}, cuDNN {cudnn}")
+    elif kind == "load":
+        # The one before goes first, with its graphs and their memory.
+        problem = None
+        torch.cuda.empty_cache()
+        problem = Problem(ask["name"], ask["fields"], ask["inputs"])
+        say(say="loaded")
+    elif kind == "run":
+        with problem.chosen():
+            output = problem().contiguous()
+        torch.cuda.synchronize()
+        path = os.path.join(ask["folder"], "o")
+        with open(path, "wb") as file:
+            file.write(output.view(torch.uint8).cpu().numpy().tobytes())
+        say(say="ran", outputs=[path], complaints=[])
+    elif kind == "arm":
+        arm(problem, ask)
+    elif kind == "sample":
+        timer = problem.graphs[ask["timer"]]
+        with problem.chosen():
+            say(say="samples", ns=[timer.sample() for _ in range(ask["count"])])
+    elif kind == "matrix":
+        matrix_rate(ask["dtype"])
+    else:
+        say(say="failed", failure="other", reason=f"not known here: {kind}")
+
+
+while True:
+    ask = json.loads(asks.get())
+    if ask["ask"] == "quit":
+        break
+    try:
+        with torch.no_grad():
+            answer(ask)
+    except torch.cuda.OutOfMemoryError as error:
+        say(say="failed", failure="out-of-memory", reason=str(error).splitlines()[0])
+    except Exception as error:  # noqa: BLE001: the reason goes into the run's log
+        lines = str(error).splitlines() or [type(error).__name__]
+        say(say="failed", failure="refused", reason=lines[0])

@@ -1,0 +1,151 @@
+//! A kernel with everything a launch of it needs.
+
+use std::ffi::{CString, c_void};
+use std::ptr;
+
+use cudarc::driver::{result, sys};
+
+use super::device::reason;
+use crate::accelerator::{AcceleratorError, Geometry};
+
+/// Dynamic shared memory a kernel may have without asking.
+const DEFAULT_SHARED: u32 = 48 * 1024;
+
+/// A launch that was looked up and checked once and can be done any number of times.
+#[derive(Debug)]
+pub struct Call {
+    name: String,
+    function: sys::CUfunction,
+    geometry: Geometry,
+    parameters: Vec<Vec<u8>>,
+}
+
+impl Call {
+    pub(super) fn new(
+        module: sys::CUmodule,
+        kernel: &str,
+        geometry: Geometry,
+        parameters: &[Vec<u8>],
+    ) -> Result<Self, AcceleratorError> {
+        let missing = || AcceleratorError::NoKernel(kernel.to_owned());
+        let name = CString::new(kernel).map_err(|_| missing())?;
+        // SAFETY: the module is loaded.
+        let function = unsafe { result::module::get_function(module, name) }.map_err(|_| missing())?;
+        check_parameters(function, parameters)
+            .map_err(|reason| AcceleratorError::Launch { kernel: kernel.to_owned(), reason })?;
+        let call = Call { name: kernel.to_owned(), function, geometry, parameters: parameters.to_vec() };
+        call.ask_for_shared_memory()?;
+        Ok(call)
+    }
+
+    fn ask_for_shared_memory(&self) -> Result<(), AcceleratorError> {
+        use sys::CUfunction_attribute_enum::{
+            CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+            CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED,
+        };
+        let bytes = self.geometry.shared_bytes;
+        if bytes > DEFAULT_SHARED {
+            let attribute = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            // SAFETY: the function belongs to a loaded module.
+            unsafe { result::function::set_function_attribute(self.function, attribute, bytes as i32) }
+                .map_err(|error| AcceleratorError::TooLarge {
+                    kernel: self.name.clone(),
+                    reason: format!("{bytes} bytes of shared memory per block: {}", reason(error)),
+                })?;
+        }
+        if self.geometry.cluster.iter().product::<u32>() > 8 {
+            let attribute = CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED;
+            // SAFETY: as above.
+            unsafe { result::function::set_function_attribute(self.function, attribute, 1) }
+                .map_err(|error| self.failed(error))?;
+        }
+        Ok(())
+    }
+
+    /// Puts the launch on a stream, and returns before it has run.
+    pub(super) fn enqueue(&self, stream: sys::CUstream) -> Result<(), AcceleratorError> {
+        let [x, y, z] = self.geometry.grid;
+        let [bx, by, bz] = self.geometry.block;
+        let mut attributes = Vec::new();
+        if self.geometry.cluster != [1; 3] {
+            let [x, y, z] = self.geometry.cluster;
+            attributes.push(sys::CUlaunchAttribute {
+                id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+                pad: [0; 4],
+                value: sys::CUlaunchAttributeValue {
+                    clusterDim: sys::CUlaunchAttributeValue_union__bindgen_ty_1 { x, y, z },
+                },
+            });
+        }
+        let config = sys::CUlaunchConfig {
+            gridDimX: x,
+            gridDimY: y,
+            gridDimZ: z,
+            blockDimX: bx,
+            blockDimY: by,
+            blockDimZ: bz,
+            sharedMemBytes: self.geometry.shared_bytes,
+            hStream: stream,
+            attrs: attributes.as_mut_ptr(),
+            numAttrs: attributes.len() as u32,
+        };
+        let mut pointers: Vec<*mut c_void> =
+            self.parameters.iter().map(|bytes| bytes.as_ptr().cast_mut().cast()).collect();
+        // SAFETY: the driver reads as many bytes of each parameter as the kernel declares, which `new` compared; the
+        // attributes outlive the call, which copies everything it is given.
+        unsafe {
+            sys::cuLaunchKernelEx(&raw const config, self.function, pointers.as_mut_ptr(), ptr::null_mut())
+        }
+        .result()
+        .map_err(|error| self.failed(error))
+    }
+
+    /// What became of the launch, by what the driver says of it.
+    pub(super) fn failed(&self, error: result::DriverError) -> AcceleratorError {
+        use sys::CUresult as R;
+        let (kernel, reason) = (self.name.clone(), reason(error));
+        match error.0 {
+            R::CUDA_ERROR_ILLEGAL_ADDRESS
+            | R::CUDA_ERROR_MISALIGNED_ADDRESS
+            | R::CUDA_ERROR_INVALID_ADDRESS_SPACE => AcceleratorError::Fault { kernel, reason, access: true },
+            R::CUDA_ERROR_ILLEGAL_INSTRUCTION
+            | R::CUDA_ERROR_INVALID_PC
+            | R::CUDA_ERROR_HARDWARE_STACK_ERROR
+            | R::CUDA_ERROR_ASSERT
+            | R::CUDA_ERROR_LAUNCH_TIMEOUT
+            | R::CUDA_ERROR_LAUNCH_FAILED => AcceleratorError::Fault { kernel, reason, access: false },
+            R::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES => AcceleratorError::TooLarge { kernel, reason },
+            R::CUDA_ERROR_OUT_OF_MEMORY => {
+                AcceleratorError::Memory(format!("launching `{kernel}`: {reason}"))
+            }
+            _ => AcceleratorError::Launch { kernel, reason },
+        }
+    }
+}
+
+/// The driver reads a kernel's parameters without knowing how many bytes we hold, so their number and sizes are
+/// compared with what the kernel declares first.
+fn check_parameters(function: sys::CUfunction, parameters: &[Vec<u8>]) -> Result<(), String> {
+    let declared = |index: usize| {
+        let (mut offset, mut size) = (0, 0);
+        // SAFETY: the function is loaded; an index past the last parameter is answered with an error.
+        let status = unsafe { sys::cuFuncGetParamInfo(function, index, &raw mut offset, &raw mut size) };
+        (status == sys::CUresult::CUDA_SUCCESS).then_some(size)
+    };
+    for (index, bytes) in parameters.iter().enumerate() {
+        match declared(index) {
+            None => return Err(format!("{} arguments given, the kernel has {index}", parameters.len())),
+            Some(size) if size != bytes.len() => {
+                return Err(format!(
+                    "argument {index} has {} bytes, the kernel's parameter {size}",
+                    bytes.len()
+                ));
+            }
+            Some(_) => {}
+        }
+    }
+    match declared(parameters.len()) {
+        Some(_) => Err(format!("{} arguments given, the kernel has more", parameters.len())),
+        None => Ok(()),
+    }
+}

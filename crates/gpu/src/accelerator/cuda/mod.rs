@@ -1,0 +1,12 @@
+//! A CUDA GPU, through the driver library, which is loaded at run time: without it there is an error, not a panic.
+//!
+//! * [`CudaDevice`]: memory, modules and launches, as every accelerator has them;
+//! * [`Call`], [`Replay`], [`ColdReplay`]: a launch prepared once, and the three ways to time it.
+
+mod device;
+mod launch;
+mod timing;
+
+pub use device::CudaDevice;
+pub use launch::Call;
+pub use timing::{ColdReplay, EventPair, Replay};

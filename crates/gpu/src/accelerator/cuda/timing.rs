@@ -1,0 +1,202 @@
+//! Times of launches: hot and cold by replaying a graph, eager by an event pair around one call.
+//!
+//! * Hot: a graph of many launches is replayed twice, the second time between two events, and the time divided by
+//!   the number of launches. The first replay leaves the caches as the kernel leaves them, and keeps the GPU busy
+//!   while the second is put behind it, so that what the CPU takes for that is not in the time.
+//! * Cold: a graph writes over a buffer larger than the L2 and then launches once; the events around the launch are
+//!   nodes of the graph themselves, so neither the write nor the graph's own start is in the time.
+//! * Eager: an event, an ordinary launch, an event, on an idle GPU: the launch is in the time.
+
+use cudarc::driver::{result, sys};
+
+use super::device::{CudaDevice, check};
+use super::launch::Call;
+use crate::accelerator::{AcceleratorError, Buffer};
+
+/// Two points of a stream and the time between them.
+#[derive(Debug)]
+pub struct EventPair {
+    start: sys::CUevent,
+    end: sys::CUevent,
+}
+
+impl EventPair {
+    pub fn new() -> Result<Self, AcceleratorError> {
+        let create = || {
+            let timed = sys::CUevent_flags::CU_EVENT_DEFAULT;
+            check("cuEventCreate", result::event::create(timed))
+        };
+        Ok(EventPair { start: create()?, end: create()? })
+    }
+
+    /// Nanoseconds between the two, once the second has come to pass.
+    fn elapsed_ns(&self) -> Result<f64, AcceleratorError> {
+        // SAFETY: both events are alive and were recorded by the caller, on one stream.
+        let milliseconds =
+            check("cuEventElapsedTime", unsafe { result::event::elapsed(self.start, self.end) })?;
+        Ok(f64::from(milliseconds) * 1e6)
+    }
+}
+
+impl Drop for EventPair {
+    fn drop(&mut self) {
+        for event in [self.start, self.end] {
+            // SAFETY: created by `new`, destroyed once. After a sticky error the driver refuses, which is fine.
+            let _ = unsafe { result::event::destroy(event) };
+        }
+    }
+}
+
+fn record(event: sys::CUevent, stream: sys::CUstream) -> Result<(), AcceleratorError> {
+    // SAFETY: the event and the stream are alive.
+    check("cuEventRecord", unsafe { result::event::record(event, stream) })
+}
+
+/// What a stream was seen to do, ready to be done again.
+#[derive(Debug)]
+struct Graph {
+    graph: sys::CUgraph,
+    exec: sys::CUgraphExec,
+}
+
+impl Graph {
+    fn capture(
+        stream: sys::CUstream,
+        work: impl FnOnce() -> Result<(), AcceleratorError>,
+    ) -> Result<Self, AcceleratorError> {
+        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        // SAFETY: the stream is alive and captures nothing else.
+        check("cuStreamBeginCapture", unsafe { result::stream::begin_capture(stream, mode) })?;
+        let done = work();
+        // SAFETY: begun just above. It must end whatever became of the work, or the stream stays in capture.
+        let graph = check("cuStreamEndCapture", unsafe { result::stream::end_capture(stream) });
+        done?;
+        let graph = graph?;
+        let flags = sys::CUgraphInstantiate_flags(0);
+        // SAFETY: the graph was just captured.
+        match check("cuGraphInstantiate", unsafe { result::graph::instantiate(graph, flags) }) {
+            Ok(exec) => Ok(Graph { graph, exec }),
+            Err(error) => {
+                // SAFETY: nothing else knows of it.
+                let _ = unsafe { result::graph::destroy(graph) };
+                Err(error)
+            }
+        }
+    }
+
+    fn launch(&self, stream: sys::CUstream) -> Result<(), AcceleratorError> {
+        // SAFETY: both are alive; what the graph's kernels point to is the caller's to keep.
+        check("cuGraphLaunch", unsafe { result::graph::launch(self.exec, stream) })
+    }
+}
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        // SAFETY: made in `capture`, destroyed once; nothing is launched any more.
+        unsafe {
+            let _ = result::graph::exec_destroy(self.exec);
+            let _ = result::graph::destroy(self.graph);
+        }
+    }
+}
+
+/// A launch, many times in a row.
+#[derive(Debug)]
+pub struct Replay {
+    graph: Graph,
+    times: u32,
+    events: EventPair,
+}
+
+impl Replay {
+    pub fn times(&self) -> u32 {
+        self.times
+    }
+}
+
+/// A launch with nothing of it in the L2.
+#[derive(Debug)]
+pub struct ColdReplay {
+    graph: Graph,
+    events: EventPair,
+}
+
+impl CudaDevice {
+    /// A graph of `times` launches.
+    pub fn replay(&self, call: &Call, times: u32) -> Result<Replay, AcceleratorError> {
+        let times = times.max(1);
+        let graph = Graph::capture(self.stream, || (0..times).try_for_each(|_| call.enqueue(self.stream)))?;
+        Ok(Replay { graph, times, events: EventPair::new()? })
+    }
+
+    /// A graph that writes over `flush`, then launches once between two events.
+    pub fn cold_replay(&self, call: &Call, flush: Buffer) -> Result<ColdReplay, AcceleratorError> {
+        let events = EventPair::new()?;
+        let external = |event: sys::CUevent| {
+            let flags = sys::CUevent_record_flags::CU_EVENT_RECORD_EXTERNAL as u32;
+            // SAFETY: the event and the stream are alive.
+            let status = unsafe { sys::cuEventRecordWithFlags(event, self.stream, flags) };
+            check("cuEventRecordWithFlags", status.result())
+        };
+        let graph = Graph::capture(self.stream, || {
+            // SAFETY: the words written are those of the buffer.
+            let status = unsafe {
+                sys::cuMemsetD32Async(flush.address, 0x5eed_5eed, flush.bytes as usize / 4, self.stream)
+            };
+            check("cuMemsetD32Async", status.result())?;
+            external(events.start)?;
+            call.enqueue(self.stream)?;
+            external(events.end)
+        })?;
+        Ok(ColdReplay { graph, events })
+    }
+
+    /// Nanoseconds of one launch of a replay, caches as the launch before left them.
+    pub fn time_hot(&self, call: &Call, replay: &Replay) -> Result<f64, AcceleratorError> {
+        replay.graph.launch(self.stream)?;
+        record(replay.events.start, self.stream)?;
+        replay.graph.launch(self.stream)?;
+        record(replay.events.end, self.stream)?;
+        self.finish(call)?;
+        Ok(replay.events.elapsed_ns()? / f64::from(replay.times))
+    }
+
+    /// Nanoseconds of a launch that finds nothing of its own in the L2.
+    pub fn time_cold(&self, call: &Call, replay: &ColdReplay) -> Result<f64, AcceleratorError> {
+        replay.graph.launch(self.stream)?;
+        self.finish(call)?;
+        replay.events.elapsed_ns()
+    }
+
+    /// Nanoseconds of a launch and of launching it, on an idle GPU.
+    pub fn time_eager(&self, call: &Call, events: &EventPair) -> Result<f64, AcceleratorError> {
+        record(events.start, self.stream)?;
+        call.enqueue(self.stream)?;
+        record(events.end, self.stream)?;
+        self.finish(call)?;
+        events.elapsed_ns()
+    }
+
+    /// Nanoseconds of a copy from one buffer to another, of `times` in a row.
+    pub fn time_copy(&self, from: Buffer, to: Buffer, times: u32) -> Result<f64, AcceleratorError> {
+        let (events, bytes) = (EventPair::new()?, from.bytes.min(to.bytes) as usize);
+        let copy = || {
+            // SAFETY: no more bytes than either buffer has.
+            let status = unsafe { result::memcpy_dtod_async(to.address, from.address, bytes, self.stream) };
+            check("cuMemcpyDtoDAsync", status)
+        };
+        copy()?;
+        record(events.start, self.stream)?;
+        (0..times.max(1)).try_for_each(|_| copy())?;
+        record(events.end, self.stream)?;
+        // SAFETY: the stream is alive.
+        check("cuStreamSynchronize", unsafe { result::stream::synchronize(self.stream) })?;
+        Ok(events.elapsed_ns()? / f64::from(times.max(1)))
+    }
+
+    /// Waits until everything has run; a fault is the call's.
+    fn finish(&self, call: &Call) -> Result<(), AcceleratorError> {
+        // SAFETY: the stream is alive.
+        unsafe { result::stream::synchronize(self.stream) }.map_err(|error| call.failed(error))
+    }
+}

@@ -1,0 +1,88 @@
+//! What is to be measured.
+
+use std::path::Path;
+use std::process::Command;
+
+use family::Family;
+use gpu::device::Device;
+
+use crate::run::Timer;
+use crate::stats::Stopping;
+use crate::suite::Target;
+use crate::worker::{CandidateName, Limits};
+
+/// Something to measure.
+#[derive(Clone, Debug)]
+pub struct Subject<'f> {
+    /// As the log and the table call it: `wmma stage-2`, `pytorch flash`.
+    pub name: String,
+    pub maker: Maker<'f>,
+    /// Others are compared with it.
+    pub is_baseline: bool,
+    /// It is compared with the baselines.
+    pub is_candidate: bool,
+}
+
+#[derive(Clone, Debug)]
+pub enum Maker<'f> {
+    Kernel { family: &'f Family, preset: Option<String>, knobs: Vec<(String, String)> },
+    Peer { name: &'static str },
+}
+
+impl<'f> Subject<'f> {
+    /// A kernel, named by its family, its preset and what is set on top of it.
+    pub fn kernel(family: &'f Family, preset: Option<String>, knobs: Vec<(String, String)>) -> Self {
+        let mut name = format!("{} {}", family.name, preset.as_deref().unwrap_or("defaults"));
+        for (knob, value) in &knobs {
+            name += &format!("+{knob}={value}");
+        }
+        let maker = Maker::Kernel { family, preset, knobs };
+        Subject { name, maker, is_baseline: false, is_candidate: true }
+    }
+
+    pub fn peer(package: &str, name: &'static str) -> Self {
+        let maker = Maker::Peer { name };
+        Subject { name: format!("{package} {name}"), maker, is_baseline: true, is_candidate: false }
+    }
+
+    pub(super) fn candidate_name(&self) -> Option<CandidateName> {
+        match &self.maker {
+            Maker::Kernel { family, preset, knobs } => Some(CandidateName {
+                family: family.full_name(),
+                preset: preset.clone(),
+                knobs: knobs.clone(),
+            }),
+            Maker::Peer { .. } => None,
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Plan<'f, P> {
+    pub device: Device,
+    pub subjects: Vec<Subject<'f>>,
+    pub problems: Vec<P>,
+    /// How times are taken; the first is what targets are judged by.
+    pub timers: Vec<Timer>,
+    /// Per problem and timer.
+    pub stopping: Stopping,
+    /// Calls before anything is timed.
+    pub warmup: u32,
+    pub limits: Limits,
+    pub seed: u64,
+    pub targets: Vec<Target>,
+}
+
+/// How the processes are started.
+pub struct Start<'a> {
+    /// A worker for a kernel, by the subject's name, so that people can tell processes apart.
+    pub kernel: &'a dyn Fn(&str) -> Command,
+    /// A worker for peers, from the script's path; or why there can be none.
+    pub peer: Result<&'a dyn Fn(&Path) -> Command, String>,
+}
+
+impl std::fmt::Debug for Start<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Start(peers: {})", self.peer.as_ref().err().map_or("yes", |_| "no"))
+    }
+}

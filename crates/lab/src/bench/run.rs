@@ -1,0 +1,642 @@
+//! A bench from its first worker to its last target.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use gpu::build::Compiler;
+use gpu::device::Device;
+use gpu::telemetry::Monitor;
+use indexmap::IndexMap;
+use op::{Judgement, Op};
+
+use super::crew::{Member, Office};
+use super::plan::{Maker, Plan, Start, Subject};
+use super::targets;
+use super::telemetry::Watch;
+use super::turns::{Session, Turns, take_turns};
+use crate::run::{
+    Ceiling, Check, Event, Fact, FailureKind, Key, LogError, Modelled, Of, Run, Sampled, Speed, Stage,
+    StageOutcome, StageState, Telemetry, Timer,
+};
+use crate::stats::{Interval, NoiseFloor, Paired, Samples, Speedup, compare};
+use crate::worker::{Ask, Ended, Say};
+
+/// How long one replay of a hot graph takes at least. What the CPU does between two replays is hidden behind the
+/// first, what is left (about a microsecond) is nothing against this.
+const REPLAY_NS: f64 = 400_000.0;
+
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    #[error(transparent)]
+    Log(#[from] LogError),
+    #[error("{}: {error}", path.display())]
+    Io { path: PathBuf, error: io::Error },
+    /// The run was told to stop; what is finished is in its log.
+    #[error("stopped")]
+    Stopped,
+}
+
+/// Measures everything in the plan that the run has not measured yet. `tell` is called with what happens, for people.
+pub fn run<O: Op>(
+    op: &O,
+    plan: &Plan<'_, O::Problem>,
+    compiler: &Compiler,
+    start: &Start<'_>,
+    run: &Run,
+    stop: &AtomicBool,
+    tell: &dyn Fn(&str),
+) -> Result<(), BenchError> {
+    let folder = run.folder().join("work");
+    let io = |error| BenchError::Io { path: folder.clone(), error };
+    fs::create_dir_all(&folder).map_err(io)?;
+    let script = folder.join("peers.py");
+    if let Some(peers) = op.peers() {
+        gpu::paths::write_atomically(&script, peers.script.as_bytes()).map_err(io)?;
+    }
+    let office = Office { start, limits: plan.limits, script, stop };
+    let monitor = match &plan.device {
+        Device::Cuda { index, .. } => Some(Monitor::open(*index)),
+        Device::Virtual { .. } => None,
+    };
+    if let Some(Err(reason)) = &monitor {
+        run.record(&Event::Note {
+            text: format!("clocks, temperature and power are unavailable: {reason}"),
+        })?;
+    }
+    let monitor = monitor.and_then(Result::ok);
+    let bench =
+        Bench { op, plan, compiler, office: &office, run, monitor: monitor.as_ref(), folder: &folder, tell };
+    let outcome = bench.go();
+    // Inputs and outputs of the last problem; what they were for is in the log.
+    let _ = fs::remove_dir_all(&folder);
+    outcome
+}
+
+struct Bench<'a, O: Op> {
+    op: &'a O,
+    plan: &'a Plan<'a, O::Problem>,
+    compiler: &'a Compiler,
+    office: &'a Office<'a>,
+    run: &'a Run,
+    monitor: Option<&'a Monitor>,
+    folder: &'a Path,
+    tell: &'a dyn Fn(&str),
+}
+
+/// A member that takes part in a problem.
+struct Entrant {
+    /// Among all members.
+    index: usize,
+    key: Key,
+}
+
+/// A problem with what everybody needs for it.
+struct Given<'p, O: Op> {
+    problem: &'p O::Problem,
+    name: String,
+    inputs: O::Inputs,
+    reference: O::Reference,
+    /// The problem and the files of its inputs, as peers take them.
+    peer: Option<(serde_json::Value, IndexMap<String, PathBuf>)>,
+}
+
+impl<O: Op> Bench<'_, O> {
+    fn go(&self) -> Result<(), BenchError> {
+        let mut members: Vec<Member<'_, '_>> = self.plan.subjects.iter().map(Member::new).collect();
+        self.greet(&mut members)?;
+        self.ceilings(&mut members)?;
+        for problem in &self.plan.problems {
+            self.problem(&mut members, problem)?;
+        }
+        for target in targets::judge(self.op, &self.plan.targets, self.plan, &self.run.state()) {
+            self.run.record(&Event::Target { target })?;
+        }
+        Ok(())
+    }
+
+    fn stopped(&self) -> Result<(), BenchError> {
+        if self.office.stop.load(Ordering::Relaxed) { Err(BenchError::Stopped) } else { Ok(()) }
+    }
+
+    /// Has every baseline say what it is. All processes are started before any is waited for.
+    fn greet(&self, members: &mut [Member<'_, '_>]) -> Result<(), BenchError> {
+        let is_peer = |member: &Member<'_, '_>| matches!(member.subject.maker, Maker::Peer { .. });
+        let mut sent: Vec<Result<(), Ended>> = Vec::new();
+        for member in members.iter_mut() {
+            // A kernel's worker that does not start is found out when it is asked to build.
+            sent.push(if is_peer(member) {
+                member.send(self.office, &Ask::Hello)
+            } else {
+                member.start(self.office).map(|_| ())
+            });
+        }
+        for (member, sent) in members.iter_mut().zip(sent) {
+            let name = member.subject.name.clone();
+            if is_peer(member) {
+                match sent.and_then(|()| member.answer(self.office, &Ask::Hello)) {
+                    Ok(Say::Ready { version }) => member.version = Some(version),
+                    Ok(other) => member.missing = Some(format!("it answered {other:?}")),
+                    Err(Ended::Stopped) => return Err(BenchError::Stopped),
+                    Err(ended) => member.missing = Some(ended.to_string()),
+                }
+                let version = match (&member.version, &member.missing) {
+                    (Some(version), _) => Fact::Known(version.clone()),
+                    (None, reason) => Fact::unavailable(reason.as_deref().unwrap_or_default()),
+                };
+                if let Some(reason) = &member.missing {
+                    (self.tell)(&format!("{name} is unavailable: {reason}"));
+                }
+                self.run.record(&Event::Baseline { name, version })?;
+            } else if member.subject.is_baseline {
+                let version = Fact::Known(format!("warpsmith {}", env!("CARGO_PKG_VERSION")));
+                self.run.record(&Event::Baseline { name, version })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What the device can do at best, once per run.
+    fn ceilings(&self, members: &mut [Member<'_, '_>]) -> Result<(), BenchError> {
+        if matches!(self.plan.device, Device::Virtual { .. }) || !self.run.state().ceilings.is_empty() {
+            return Ok(());
+        }
+        let none = |ended: &Ended, what: &str| Event::Note { text: format!("{what} unavailable: {ended}") };
+        let is_kernel = |member: &&mut Member<'_, '_>| matches!(member.subject.maker, Maker::Kernel { .. });
+        if let Some(member) = members.iter_mut().find(is_kernel) {
+            match member.ask(self.office, &Ask::Ceilings) {
+                Ok(Say::Ceilings { ceilings }) => {
+                    for ceiling in ceilings {
+                        self.run.record(&Event::Ceiling { ceiling })?;
+                    }
+                }
+                Ok(_) => {}
+                Err(Ended::Stopped) => return Err(BenchError::Stopped),
+                Err(ended) => self.run.record(&none(&ended, "copy bandwidth and launch floor are"))?,
+            }
+        }
+        let mut types: Vec<&str> = self.plan.problems.iter().map(|it| self.op.matrix_type(it)).collect();
+        types.sort_unstable();
+        types.dedup();
+        for dtype in types {
+            let Some(member) = members.iter_mut().find(|member| member.version.is_some()) else {
+                let text = format!("the {dtype} matrix rate is unavailable: no peer to measure it with");
+                self.run.record(&Event::Note { text })?;
+                continue;
+            };
+            match member.ask(self.office, &Ask::Matrix { dtype: dtype.to_owned() }) {
+                Ok(Say::MatrixRate(rate)) => {
+                    let speed = Speed::MatrixTflops(rate.tflops);
+                    let ceiling = Ceiling { speed, matrix: Some(dtype.to_owned()), samples: rate.samples };
+                    self.run.record(&Event::Ceiling { ceiling })?;
+                }
+                Ok(_) => {}
+                Err(Ended::Stopped) => return Err(BenchError::Stopped),
+                Err(ended) => self.run.record(&none(&ended, &format!("the {dtype} matrix rate is")))?,
+            }
+        }
+        Ok(())
+    }
+
+    fn problem(&self, members: &mut [Member<'_, '_>], problem: &O::Problem) -> Result<(), BenchError> {
+        self.stopped()?;
+        let name = problem.to_string();
+        let virtual_device = matches!(self.plan.device, Device::Virtual { .. });
+        let mut entrants = self.entrants(members, problem, &name)?;
+        let state = self.run.state();
+        // Times are compared within a session only, so a session is finished as a whole or done again.
+        if entrants.iter().all(|entrant| state.finished(&entrant.key)) {
+            (self.tell)(&format!("{name}: nothing left to do"));
+            return Ok(());
+        }
+        // One that failed is not tried again; one that was timed is, with the others.
+        let failed = |key: &Key| {
+            matches!(state.stages.get(key), Some(StageState::Finished(StageOutcome::Failed { .. })))
+        };
+        entrants.retain(|it| if virtual_device { !state.finished(&it.key) } else { !failed(&it.key) });
+        (self.tell)(&format!("{name}: building and checking {} subjects", entrants.len()));
+        for entrant in &entrants {
+            self.run.record(&Event::StageStarted { key: entrant.key.clone() })?;
+        }
+        let mut alive = Vec::new();
+        for entrant in entrants {
+            // All compile at the same time; each is waited for below.
+            let member = &mut members[entrant.index];
+            let sent = match build_of(member.subject, &name) {
+                Some(ask) => member.send(self.office, &ask),
+                None => Ok(()),
+            };
+            self.keep(&mut alive, entrant, Stage::Build, sent)?;
+        }
+        // The right answer, meanwhile.
+        let inputs = self.op.timed_inputs(problem, self.plan.seed);
+        let reference = self.op.reference(problem, &inputs);
+        let has_peers = alive.iter().any(|it| matches!(members[it.index].subject.maker, Maker::Peer { .. }));
+        let peer = if has_peers { Some(self.peer_files(problem, &inputs)?) } else { None };
+        let given: Given<'_, O> = Given { problem, name, inputs, reference, peer };
+
+        let alive = self.build(members, alive)?;
+        let mut right = Vec::new();
+        for entrant in alive {
+            let outcome = self.check(&mut members[entrant.index], &entrant.key.of, &given)?;
+            self.keep(&mut right, entrant, Stage::Check, outcome)?;
+            if virtual_device && let Some(entrant) = right.pop() {
+                self.model(&mut members[entrant.index], entrant, problem)?;
+            }
+        }
+        if virtual_device { Ok(()) } else { self.time(members, right, &given) }
+    }
+
+    /// Who takes part in a problem. What cannot is recorded, with the reason.
+    fn entrants(
+        &self,
+        members: &[Member<'_, '_>],
+        problem: &O::Problem,
+        name: &str,
+    ) -> Result<Vec<Entrant>, BenchError> {
+        let mut entrants = Vec::new();
+        for (index, member) in members.iter().enumerate() {
+            let subject = member.subject;
+            match self.identity(member, problem) {
+                Ok(build) => {
+                    entrants.push(Entrant { index, key: Key::new(Stage::Bench, name, &subject.name, build) });
+                }
+                Err((failure, reason)) => {
+                    let key = Key::new(Stage::Bench, name, &subject.name, "");
+                    if !self.run.state().stages.contains_key(&key) {
+                        self.fail(
+                            &key,
+                            Stage::Build,
+                            failure,
+                            &reason,
+                            StageOutcome::Skipped { reason: reason.clone() },
+                        )?;
+                    }
+                }
+            }
+        }
+        Ok(entrants)
+    }
+
+    /// What a subject's results on a problem are keyed by: the build's hash, a peer's version.
+    fn identity(
+        &self,
+        member: &Member<'_, '_>,
+        problem: &O::Problem,
+    ) -> Result<String, (FailureKind, String)> {
+        match &member.subject.maker {
+            Maker::Peer { .. } => member.version.clone().ok_or_else(|| {
+                (FailureKind::Refused, member.missing.clone().unwrap_or_else(|| "unavailable".to_owned()))
+            }),
+            Maker::Kernel { family, preset, knobs } => {
+                let candidate = self
+                    .op
+                    .candidate(family, preset.as_deref(), knobs, problem)
+                    .map_err(|refusal| (FailureKind::Refused, refusal.to_string()))?;
+                let request = family.request(&candidate, self.plan.device.target()).map_err(|error| {
+                    let kind = match error {
+                        family::SettingError::SharedMemory { .. } | family::SettingError::Threads { .. } => {
+                            FailureKind::TooLarge
+                        }
+                        _ => FailureKind::Refused,
+                    };
+                    (kind, error.to_string())
+                })?;
+                Ok(self.compiler.hash(&request))
+            }
+        }
+    }
+
+    fn build(
+        &self,
+        members: &mut [Member<'_, '_>],
+        entrants: Vec<Entrant>,
+    ) -> Result<Vec<Entrant>, BenchError> {
+        let mut alive = Vec::new();
+        for entrant in entrants {
+            let member = &mut members[entrant.index];
+            let Some(ask) = build_of(member.subject, &entrant.key.of.problem) else {
+                alive.push(entrant);
+                continue;
+            };
+            let built = member.answer(self.office, &ask).and_then(|said| match said {
+                Say::Built(built) => Ok(built),
+                other => Err(surprise(&other)),
+            });
+            if let Ok(built) = &built {
+                let event = Event::Built { of: entrant.key.of.clone(), build: built.build.clone() };
+                self.run.record(&event)?;
+            }
+            self.keep(&mut alive, entrant, Stage::Build, built.map(|_| ()))?;
+        }
+        Ok(alive)
+    }
+
+    /// Writes a problem's inputs for peers.
+    fn peer_files(
+        &self,
+        problem: &O::Problem,
+        inputs: &O::Inputs,
+    ) -> Result<(serde_json::Value, IndexMap<String, PathBuf>), BenchError> {
+        let peer = self.op.peer_problem(problem, inputs);
+        if !peer.beforehand.is_empty() {
+            let text = format!("peers on {problem}: {}, which is not in their times", peer.beforehand);
+            self.run.record(&Event::Note { text })?;
+        }
+        let mut files = IndexMap::new();
+        for input in &peer.inputs {
+            let path = self.folder.join(format!("input-{}", input.name));
+            fs::write(&path, &input.bytes).map_err(|error| BenchError::Io { path: path.clone(), error })?;
+            files.insert(input.name.to_owned(), path);
+        }
+        Ok((peer.fields, files))
+    }
+
+    /// Runs a subject once and holds its answer against the right one.
+    fn check(
+        &self,
+        member: &mut Member<'_, '_>,
+        of: &Of,
+        given: &Given<'_, O>,
+    ) -> Result<Result<(), Ended>, BenchError> {
+        let Given { inputs, reference, .. } = given;
+        let subject = member.subject;
+        let mut answer = || -> Result<(Judgement, Vec<op::Complaint>), Ended> {
+            if let (Maker::Peer { name }, Some((fields, inputs))) = (&subject.maker, &given.peer) {
+                let (fields, inputs) = (fields.clone(), inputs.clone());
+                member.ask(self.office, &Ask::Load { name: (*name).to_owned(), fields, inputs })?;
+            }
+            let ask = Ask::Run { seed: self.plan.seed, folder: self.folder.to_owned() };
+            let (paths, complaints) = match member.ask(self.office, &ask)? {
+                Say::Ran { outputs, complaints } => (outputs, complaints),
+                other => return Err(surprise(&other)),
+            };
+            let outputs: Result<Vec<Vec<u8>>, io::Error> = paths.iter().map(fs::read).collect();
+            let outputs = outputs.map_err(|error| trouble(&error))?;
+            let judgement = match &subject.maker {
+                Maker::Kernel { family, .. } => self.op.judge(family, inputs, reference, &outputs),
+                Maker::Peer { .. } => {
+                    self.op.judge_peer(inputs, reference, outputs.into_iter().next().unwrap_or_default())
+                }
+            };
+            Ok((judgement, complaints))
+        };
+        let (judgement, mut complaints) = match answer() {
+            Ok(answer) => answer,
+            Err(ended) => return Ok(Err(ended)),
+        };
+        complaints.extend(judgement.complaints.iter().cloned());
+        let finite = |value: f64| value.is_finite().then_some(value);
+        let check = Check {
+            passed: complaints.is_empty(),
+            error: finite(judgement.error),
+            limit: finite(judgement.limit),
+            cases: 1,
+            complaints,
+        };
+        let words: Vec<String> = check
+            .complaints
+            .iter()
+            .map(|complaint| format!("[{}] {}", complaint.kind, complaint.message))
+            .collect();
+        self.run.record(&Event::Checked { of: of.clone(), check })?;
+        Ok(if words.is_empty() {
+            Ok(())
+        } else {
+            Err(Ended::Failed { failure: FailureKind::WrongAnswer, reason: words.join("; ") })
+        })
+    }
+
+    /// The modelled time of a run whose answer was right.
+    fn model(
+        &self,
+        member: &mut Member<'_, '_>,
+        entrant: Entrant,
+        problem: &O::Problem,
+    ) -> Result<(), BenchError> {
+        let said = member.ask(self.office, &Ask::Model).and_then(|said| match said {
+            Say::Modelled(modelled) => Ok(modelled),
+            other => Err(surprise(&other)),
+        });
+        if let Ok(modelled) = &said {
+            let modelled = Modelled {
+                gpu: modelled.gpu.clone(),
+                time_us: modelled.time_us,
+                limiter: Some(modelled.limiter.clone()),
+                work: Some(self.op.work(problem)),
+            };
+            self.run.record(&Event::Modelled { of: entrant.key.of.clone(), modelled })?;
+        }
+        let mut done = Vec::new();
+        self.keep(&mut done, entrant, Stage::Bench, said.map(|_| ()))?;
+        self.finish(done)
+    }
+
+    /// Times everybody in turns, by one timer after the other.
+    fn time(
+        &self,
+        members: &mut [Member<'_, '_>],
+        entrants: Vec<Entrant>,
+        given: &Given<'_, O>,
+    ) -> Result<(), BenchError> {
+        let mut alive = Vec::new();
+        for entrant in entrants {
+            let ask =
+                Ask::Arm { timers: self.plan.timers.clone(), warmup: self.plan.warmup, replay_ns: REPLAY_NS };
+            let armed = members[entrant.index].ask(self.office, &ask).map(|_| ());
+            self.keep(&mut alive, entrant, Stage::Bench, armed)?;
+        }
+        for &timer in &self.plan.timers {
+            self.stopped()?;
+            if alive.is_empty() {
+                break;
+            }
+            (self.tell)(&format!("{}: timing {} subjects in turns ({timer})", given.name, alive.len()));
+            let (turns, telemetry) = self.session(members, &alive, timer)?;
+            alive = self.record(members, alive, given, timer, turns, &telemetry)?;
+        }
+        self.finish(alive)
+    }
+
+    fn session(
+        &self,
+        members: &mut [Member<'_, '_>],
+        entrants: &[Entrant],
+        timer: Timer,
+    ) -> Result<(Turns, Telemetry), BenchError> {
+        let mut watch = Watch::new(self.monitor);
+        let session = Session {
+            subjects: entrants.len(),
+            control: Some(control(members, entrants)),
+            per_turn: per_turn(timer),
+            stopping: &self.plan.stopping,
+            seed: self.plan.seed,
+        };
+        let mut take = |subject: usize, count: usize| {
+            let ask = Ask::Sample { timer, count };
+            match members[entrants[subject].index].ask(self.office, &ask)? {
+                Say::Samples { ns } => Ok(ns),
+                other => Err(surprise(&other)),
+            }
+        };
+        let turns = take_turns(session, &mut take, &mut || watch.look()).map_err(|_| BenchError::Stopped)?;
+        Ok((turns, watch.seen()))
+    }
+
+    /// Writes down a session: samples, the control, and every candidate against every baseline.
+    fn record(
+        &self,
+        members: &[Member<'_, '_>],
+        entrants: Vec<Entrant>,
+        given: &Given<'_, O>,
+        timer: Timer,
+        turns: Turns,
+        telemetry: &Telemetry,
+    ) -> Result<Vec<Entrant>, BenchError> {
+        let session = self.run.state().next_session();
+        let seed = self.plan.seed;
+        let Turns { samples, again, mut lost, per_block, stopped } = turns;
+        let control = control(members, &entrants);
+        let mut measured: Vec<(&Subject<'_>, &Samples)> = Vec::new();
+        for (entrant, samples) in entrants.iter().zip(&samples) {
+            let Some(samples) = samples else { continue };
+            measured.push((members[entrant.index].subject, samples));
+            let sampled = Sampled {
+                timer,
+                session,
+                samples_ns: samples.taken().to_vec(),
+                per_block,
+                warmup: self.plan.warmup,
+                stopped,
+                work: Some(self.op.work(given.problem)),
+                matrix: Some(self.op.matrix_type(given.problem).to_owned()),
+                apart_ns: Vec::new(),
+                telemetry: telemetry.clone(),
+            };
+            self.run.record(&Event::Sampled { of: entrant.key.of.clone(), sampled })?;
+        }
+        let floor = match (samples[control].as_ref(), &again) {
+            (Some(first), Some(again)) => {
+                let paired = Paired::new(first, again, per_block).ok();
+                let speedup = paired.map(|paired| paired.speedup(seed));
+                speedup.map(|speedup| (speedup, NoiseFloor::of(&speedup, tick(first) / first.median())))
+            }
+            _ => None,
+        };
+        if let Some((speedup, noise_floor)) = floor {
+            self.run.record(&Event::Control {
+                problem: given.name.clone(),
+                subject: members[entrants[control].index].subject.name.clone(),
+                session,
+                timer,
+                speedup,
+                noise_floor,
+            })?;
+        }
+        let floor = floor.map_or_else(unknown_floor, |(_, floor)| floor);
+        for (candidate, times) in measured.iter().filter(|(subject, _)| subject.is_candidate) {
+            for (baseline, others) in measured.iter().filter(|(subject, _)| subject.is_baseline) {
+                if candidate.name == baseline.name {
+                    continue;
+                }
+                let Ok(paired) = Paired::new(others, times, per_block) else { continue };
+                self.run.record(&Event::Verdict {
+                    problem: given.name.clone(),
+                    candidate: candidate.name.clone(),
+                    baseline: baseline.name.clone(),
+                    session,
+                    timer,
+                    comparison: compare(&paired, floor, seed),
+                })?;
+            }
+        }
+        let mut alive = Vec::new();
+        for (position, entrant) in entrants.into_iter().enumerate() {
+            let ended = lost.iter().position(|(gone, _)| *gone == position).map(|at| lost.swap_remove(at).1);
+            self.keep(&mut alive, entrant, Stage::Bench, ended.map_or(Ok(()), Err))?;
+        }
+        Ok(alive)
+    }
+
+    fn finish(&self, entrants: Vec<Entrant>) -> Result<(), BenchError> {
+        for entrant in entrants {
+            self.run.record(&Event::StageFinished { key: entrant.key, outcome: StageOutcome::Done })?;
+        }
+        Ok(())
+    }
+
+    /// Goes on with an entrant, or writes down why not.
+    fn keep(
+        &self,
+        alive: &mut Vec<Entrant>,
+        entrant: Entrant,
+        stage: Stage,
+        outcome: Result<(), Ended>,
+    ) -> Result<(), BenchError> {
+        match outcome {
+            Ok(()) => alive.push(entrant),
+            Err(Ended::Stopped) => return Err(BenchError::Stopped),
+            Err(Ended::Failed { failure, reason } | Ended::Lost { failure, reason }) => {
+                let outcome = StageOutcome::Failed { reason: reason.clone() };
+                self.fail(&entrant.key, stage, failure, &reason, outcome)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn fail(
+        &self,
+        key: &Key,
+        stage: Stage,
+        failure: FailureKind,
+        reason: &str,
+        outcome: StageOutcome,
+    ) -> Result<(), BenchError> {
+        (self.tell)(&format!("{} is out on {}: {failure}: {reason}", key.of.subject, key.of.problem));
+        let (of, reason) = (key.of.clone(), reason.to_owned());
+        self.run.record(&Event::CandidateFailed { of, stage, failure, reason })?;
+        self.run.record(&Event::StageFinished { key: key.clone(), outcome })?;
+        Ok(())
+    }
+}
+
+/// What a kernel's worker is asked to build; a peer has nothing to build.
+fn build_of(subject: &Subject<'_>, problem: &str) -> Option<Ask> {
+    let candidate = subject.candidate_name()?;
+    Some(Ask::Build { candidate, problem: problem.to_owned() })
+}
+
+/// Who is measured twice: the first baseline, or the first subject where there is none.
+fn control(members: &[Member<'_, '_>], entrants: &[Entrant]) -> usize {
+    entrants.iter().position(|entrant| members[entrant.index].subject.is_baseline).unwrap_or(0)
+}
+
+/// A hot sample is the mean of many launches; the others are single ones, of which a turn takes some.
+fn per_turn(timer: Timer) -> usize {
+    match timer {
+        Timer::GraphHot => 1,
+        Timer::GraphCold | Timer::Eager => 4,
+    }
+}
+
+/// The step in which times come: the smallest difference there is between two.
+fn tick(samples: &Samples) -> f64 {
+    let steps = samples.sorted().windows(2).map(|pair| pair[1] - pair[0]).filter(|step| *step > 0.0);
+    let tick = steps.fold(f64::INFINITY, f64::min);
+    if tick.is_finite() { tick } else { 0.0 }
+}
+
+/// Where the control was lost: two per cent, more than any control of a quiet device has shown.
+fn unknown_floor() -> NoiseFloor {
+    let interval = Interval { low: 0.98, high: 1.02 };
+    NoiseFloor::of(&Speedup { ratio: 1.0, interval, blocks: 0 }, 0.0)
+}
+
+fn surprise(said: &Say) -> Ended {
+    Ended::Lost { failure: FailureKind::Other, reason: format!("it answered {said:?}") }
+}
+
+fn trouble(error: &io::Error) -> Ended {
+    Ended::Failed { failure: FailureKind::Other, reason: error.to_string() }
+}

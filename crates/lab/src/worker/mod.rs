@@ -1,0 +1,18 @@
+//! Workers: child processes in which candidates are compiled, run and timed, so that whatever one does costs it alone.
+//!
+//! A worker reads one [`Ask`] per line from its stdin and answers each with one [`Say`] on its stdout ([`protocol`]).
+//! [`serve`] is the side of a kernel's worker, on a CUDA GPU or the virtual one; an op's peers have a script that speaks
+//! the same protocol. [`Worker`] is the parent's side: it starts the process, holds every answer to a time limit and
+//! the process to a memory limit, and says in a [`FailureKind`](crate::run::FailureKind) what became of it.
+//!
+//! The order of a candidate is build, run, arm, sample. Between run and arm the parent holds the answer against the
+//! right one; a worker that was not asked to arm takes no samples.
+
+mod cuda;
+mod process;
+mod protocol;
+mod serve;
+
+pub use process::{Ended, Limits, Worker};
+pub use protocol::{Ask, Built, CandidateName, MatrixRate, Modelled, Say};
+pub use serve::serve;

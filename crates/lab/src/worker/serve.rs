@@ -1,0 +1,376 @@
+//! The worker of a kernel: builds, runs and times candidates one after another, as it is asked.
+
+use std::io::{self, BufRead as _, Write as _};
+use std::path::Path;
+use std::sync::mpsc::{self, Receiver};
+use std::{fs, process, thread};
+
+use family::{Candidate, Catalog, Family, SettingError};
+use gpu::accelerator::{AcceleratorError, CudaDevice, VirtualDevice};
+use gpu::build::{BuildError, Compiler};
+use gpu::device::Device;
+use op::{Addresses, Complaint, Kernel, Observed, Op, Ready, Refusal, RunError, Stage};
+use vgpu::model::{self, Shape};
+
+use super::cuda::{self, Armed};
+use super::protocol::{Ask, Built, CandidateName, Modelled, Say};
+use crate::check::beside_the_answer;
+use crate::run::{Build, FailureKind, Timer};
+
+/// Why a candidate is out.
+#[derive(Clone, Debug)]
+pub(super) struct Failure {
+    kind: FailureKind,
+    reason: String,
+}
+
+impl Failure {
+    pub fn new(kind: FailureKind, reason: impl Into<String>) -> Self {
+        Failure { kind, reason: reason.into() }
+    }
+
+    pub fn other(reason: impl Into<String>) -> Self {
+        Failure::new(FailureKind::Other, reason)
+    }
+
+    pub fn build(error: &BuildError) -> Self {
+        match error {
+            BuildError::Source { diagnostics, .. } => {
+                let first = diagnostics.first().map(|first| format!(": {}", first.message));
+                Failure::new(FailureKind::DoesNotCompile, format!("{error}{}", first.unwrap_or_default()))
+            }
+            BuildError::NoKernel { .. } => Failure::new(FailureKind::DoesNotCompile, error.to_string()),
+            BuildError::Nvrtc(_) | BuildError::Io { .. } => Failure::other(error.to_string()),
+        }
+    }
+}
+
+impl From<AcceleratorError> for Failure {
+    fn from(error: AcceleratorError) -> Self {
+        let kind = match &error {
+            AcceleratorError::Memory(_) => FailureKind::OutOfMemory,
+            AcceleratorError::TooLarge { .. } => FailureKind::TooLarge,
+            AcceleratorError::Fault { access: true, .. } => FailureKind::IllegalAccess,
+            AcceleratorError::Fault { access: false, .. } => FailureKind::Crash,
+            AcceleratorError::Launch { .. } | AcceleratorError::Load(_) | AcceleratorError::NoKernel(_) => {
+                FailureKind::Refused
+            }
+            AcceleratorError::NoDriver(_)
+            | AcceleratorError::NoDevice(_)
+            | AcceleratorError::Driver { .. } => FailureKind::Other,
+        };
+        Failure::new(kind, error.to_string())
+    }
+}
+
+impl From<SettingError> for Failure {
+    fn from(error: SettingError) -> Self {
+        let kind = match error {
+            SettingError::SharedMemory { .. } | SettingError::Threads { .. } => FailureKind::TooLarge,
+            _ => FailureKind::Refused,
+        };
+        Failure::new(kind, error.to_string())
+    }
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        Failure::new(FailureKind::Refused, refusal.to_string())
+    }
+}
+
+impl From<RunError> for Failure {
+    fn from(error: RunError) -> Self {
+        match error {
+            RunError::Setting(error) => error.into(),
+            RunError::Build(error) => Failure::build(&error),
+            RunError::Accelerator(error) => error.into(),
+            RunError::Grid { .. } => Failure::new(FailureKind::TooLarge, error.to_string()),
+        }
+    }
+}
+
+/// What a worker works with.
+struct Shop<'a, O: Op> {
+    op: &'a O,
+    catalog: &'a Catalog,
+    compiler: &'a Compiler,
+    device: &'a Device,
+    inbox: Receiver<Ask>,
+}
+
+/// Answers on stdout what is asked on stdin, until it is told to quit or nobody asks any more.
+pub fn serve<O: Op>(op: &O, catalog: &Catalog, compiler: &Compiler, device: &Device) {
+    let shop = Shop { op, catalog, compiler, device, inbox: listen() };
+    let mut machine = None;
+    let mut next = shop.next();
+    while let Some(ask) = next {
+        next = match ask {
+            Ask::Quit => None,
+            Ask::Build { candidate, problem } => match shop.candidate(&mut machine, &candidate, &problem) {
+                Ok(next) => next,
+                Err(failure) => {
+                    refuse(failure);
+                    shop.next()
+                }
+            },
+            Ask::Hello => {
+                say(&Say::Ready { version: format!("warpsmith {}", env!("CARGO_PKG_VERSION")) });
+                shop.next()
+            }
+            Ask::Ceilings => {
+                match shop.ceilings(&mut machine) {
+                    Ok(said) => say(&said),
+                    Err(failure) => refuse(failure),
+                }
+                shop.next()
+            }
+            other => {
+                refuse(Failure::other(format!("nothing was built to answer {other:?} with")));
+                shop.next()
+            }
+        };
+    }
+}
+
+/// Reads what is asked on a thread of its own: when the parent is gone this process must end, also while a kernel
+/// that never ends keeps the main thread.
+fn listen() -> Receiver<Ask> {
+    let (sender, inbox) = mpsc::channel();
+    thread::spawn(move || {
+        for line in io::stdin().lock().lines() {
+            let Ok(line) = line else { break };
+            match serde_json::from_str(&line) {
+                Ok(ask) => {
+                    if sender.send(ask).is_err() {
+                        break;
+                    }
+                }
+                Err(error) => {
+                    eprintln!("`{line}`: {error}");
+                    break;
+                }
+            }
+        }
+        process::exit(0);
+    });
+    inbox
+}
+
+/// The line begins with a line break: a kernel's `printf` may have left half a line in the pipe.
+fn say(said: &Say) {
+    if let Ok(line) = serde_json::to_string(said) {
+        let mut stdout = io::stdout().lock();
+        // A parent that does not listen any more ends this process through `listen`.
+        let _ = stdout.write_all(format!("\n{line}\n").as_bytes()).and_then(|()| stdout.flush());
+    }
+}
+
+fn refuse(failure: Failure) {
+    say(&Say::Failed { failure: failure.kind, reason: failure.reason });
+}
+
+enum Machine {
+    Cuda(CudaDevice),
+    Virtual(Box<VirtualDevice>),
+}
+
+impl Machine {
+    fn open(device: &Device) -> Result<Self, Failure> {
+        Ok(match device {
+            Device::Cuda { index, .. } => Machine::Cuda(CudaDevice::open(*index)?),
+            Device::Virtual { chip } => {
+                let mut device = VirtualDevice::new(chip);
+                device.options.checks = vgpu::Checks::None;
+                device.options.counters = true;
+                Machine::Virtual(Box::new(device))
+            }
+        })
+    }
+
+    fn stage(&mut self) -> &mut dyn Stage {
+        match self {
+            Machine::Cuda(device) => device,
+            Machine::Virtual(device) => &mut **device,
+        }
+    }
+}
+
+impl<O: Op> Shop<'_, O> {
+    fn next(&self) -> Option<Ask> {
+        self.inbox.recv().ok()
+    }
+
+    fn ceilings(&self, machine: &mut Option<Machine>) -> Result<Say, Failure> {
+        let ceilings = match opened(machine, self.device)? {
+            Machine::Cuda(device) => cuda::ceilings(device, self.compiler, self.device.target())?,
+            Machine::Virtual(_) => Vec::new(),
+        };
+        Ok(Say::Ceilings { ceilings })
+    }
+
+    /// One candidate on one problem, from its build to its last sample. Returns what is asked next.
+    fn candidate(
+        &self,
+        machine: &mut Option<Machine>,
+        name: &CandidateName,
+        problem: &str,
+    ) -> Result<Option<Ask>, Failure> {
+        let Shop { op, catalog, compiler, device, .. } = self;
+        let family = catalog.family(&name.family).map_err(|error| Failure::other(error.to_string()))?;
+        let problem = one_problem(*op, problem)?;
+        let candidate = op.candidate(family, name.preset.as_deref(), &name.knobs, &problem)?;
+        let built = compiler
+            .build(&family.request(&candidate, device.target())?)
+            .map_err(|error| Failure::build(&error))?;
+        say(&Say::Built(Built { hash: built.build.hash.clone(), build: told(family, &candidate, &built)? }));
+
+        let (seed, folder) = match self.next() {
+            Some(Ask::Run { seed, folder }) => (seed, folder),
+            other => return Ok(other),
+        };
+        let inputs = op.timed_inputs(&problem, seed);
+        let machine = opened(machine, device)?;
+        let image = machine.stage().image(&built.build);
+        let kernel = Kernel::load(machine.stage(), family, candidate, image)?;
+        let arrangement = op.arrange(family, &problem, &inputs);
+        let parameters = |addresses: &Addresses| op.parameters(&problem, &inputs, addresses);
+        let ready = kernel.ready(machine.stage(), &op.sizes(&problem), &arrangement, &parameters)?;
+        let observed = kernel.look(machine.stage(), &ready)?;
+        say(&ran(&observed, &folder)?);
+
+        let next = match machine {
+            Machine::Virtual(device) => self.modelled(device, &ready, &observed),
+            Machine::Cuda(device) => self.timed(device, &kernel, &ready)?,
+        };
+        ready.release(machine.stage());
+        Ok(next)
+    }
+
+    /// Answers about a run on the virtual GPU.
+    fn modelled(&self, device: &VirtualDevice, ready: &Ready<'_>, observed: &Observed) -> Option<Ask> {
+        loop {
+            match self.next() {
+                Some(Ask::Model) => match model_of(device, ready, observed) {
+                    Ok(modelled) => say(&Say::Modelled(modelled)),
+                    Err(failure) => refuse(failure),
+                },
+                Some(Ask::Arm { .. }) => {
+                    let reason = "a virtual GPU takes no time that could be measured";
+                    refuse(Failure::new(FailureKind::Refused, reason));
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// Takes times.
+    fn timed(
+        &self,
+        device: &mut CudaDevice,
+        kernel: &Kernel<'_>,
+        ready: &Ready<'_>,
+    ) -> Result<Option<Ask>, Failure> {
+        let (timers, warmup, replay_ns) = match self.next() {
+            Some(Ask::Arm { timers, warmup, replay_ns }) => (timers, warmup, replay_ns),
+            other => return Ok(other),
+        };
+        let flush = cuda::flush_buffer(device)?;
+        let entry = &kernel.family.entry;
+        let call = device.call(kernel.module(), entry, ready.geometry, &ready.parameters)?;
+        let armed = Armed::new(device, call, &timers, warmup, replay_ns, flush)?;
+        say(&Say::Armed { launches: armed.launches() });
+        let next = loop {
+            match self.next() {
+                Some(Ask::Sample { timer, count }) => {
+                    let samples = |timer: Timer| {
+                        (0..count).map(|_| armed.sample(timer)).collect::<Result<Vec<f64>, _>>()
+                    };
+                    say(&Say::Samples { ns: samples(timer)? });
+                }
+                other => break other,
+            }
+        };
+        drop(armed);
+        gpu::accelerator::Accelerator::free(device, flush)?;
+        Ok(next)
+    }
+}
+
+fn opened<'m>(machine: &'m mut Option<Machine>, device: &Device) -> Result<&'m mut Machine, Failure> {
+    if machine.is_none() {
+        *machine = Some(Machine::open(device)?);
+    }
+    machine.as_mut().ok_or_else(|| Failure::other("there is no device"))
+}
+
+fn one_problem<O: Op>(op: &O, name: &str) -> Result<O::Problem, Failure> {
+    let [problem] = <[O::Problem; 1]>::try_from(op.problems(name)?)
+        .map_err(|several| Failure::other(format!("`{name}` is {} problems", several.len())))?;
+    Ok(problem)
+}
+
+/// A build as the log tells it.
+fn told(family: &Family, candidate: &Candidate, built: &gpu::build::Outcome) -> Result<Build, Failure> {
+    let build = &built.build;
+    let entry = build.entry(&family.entry).ok_or_else(|| {
+        Failure::new(FailureKind::DoesNotCompile, format!("there is no kernel `{}`", family.entry))
+    })?;
+    Ok(Build {
+        code_hash: build.code_hash.clone(),
+        target: build.target.to_string(),
+        compiler: build.compiler.clone(),
+        registers: entry.registers,
+        spill_bytes: entry.spill_store_bytes + entry.spill_load_bytes,
+        shared_bytes: u64::from(entry.static_shared_bytes) + family.layout(candidate)?.total_bytes,
+        registers_limit: family.limits.registers,
+        spill_bytes_limit: family.limits.spill_bytes,
+        compile_ms: build.compile_ms,
+        from_cache: built.cached,
+    })
+}
+
+/// What a run left behind. A launch that a fault ended has no answer to judge.
+fn ran(observed: &Observed, folder: &Path) -> Result<Say, Failure> {
+    let (complaints, findings) = beside_the_answer(observed);
+    if let Some(finding) = findings.first() {
+        let kind = match finding.kind {
+            vgpu::Kind::OutOfBounds | vgpu::Kind::Misaligned => FailureKind::IllegalAccess,
+            vgpu::Kind::Runaway | vgpu::Kind::Deadlock => FailureKind::Hang,
+            vgpu::Kind::Launch => FailureKind::Refused,
+            vgpu::Kind::Trap => FailureKind::Crash,
+            _ => FailureKind::WrongAnswer,
+        };
+        return Err(Failure::new(kind, format!("[{}] {}", finding.kind, finding.message)));
+    }
+    let is = |kind: &'static str| move |complaint: &&Complaint| complaint.kind == kind;
+    if let Some(complaint) = complaints.iter().find(is("trespass")) {
+        return Err(Failure::new(FailureKind::IllegalAccess, complaint.message.as_str()));
+    }
+    let mut outputs = Vec::new();
+    for (index, bytes) in observed.outputs.iter().enumerate() {
+        let path = folder.join(format!("output-{index}"));
+        fs::write(&path, bytes).map_err(|error| Failure::other(format!("{}: {error}", path.display())))?;
+        outputs.push(path);
+    }
+    Ok(Say::Ran { outputs, complaints })
+}
+
+fn model_of(device: &VirtualDevice, ready: &Ready<'_>, observed: &Observed) -> Result<Modelled, Failure> {
+    let counters = observed.report.as_ref().and_then(|report| report.counters.as_ref());
+    let counters = counters.ok_or_else(|| Failure::other("the run counted nothing"))?;
+    let threads_per_block = ready.geometry.block.iter().product();
+    let limits = &device.options.limits;
+    let resident = limits.resident(threads_per_block, ready.geometry.shared_bytes);
+    let shape = Shape {
+        blocks: ready.geometry.grid.iter().map(|&extent| u64::from(extent)).product(),
+        threads_per_block,
+        blocks_per_sm: (resident / u64::from(limits.sms.max(1))) as u32,
+    };
+    let modelled = model::modelled(counters, shape, device.chip());
+    Ok(Modelled {
+        gpu: device.chip().id.to_owned(),
+        time_us: modelled.time,
+        limiter: modelled.bottleneck.name().to_owned(),
+    })
+}

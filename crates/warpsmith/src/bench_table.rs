@@ -1,0 +1,209 @@
+//! A bench as text, from its log.
+
+use attention::Problem;
+use indexmap::IndexMap;
+use lab::bench::Plan;
+use lab::run::{Row, RunState, Speed, Telemetry, rows};
+use lab::stats::Verdict;
+
+use crate::printer::{BAD, FAINT, GOOD, STRONG, WARN, styled};
+use crate::tables::Table;
+
+pub fn text(plan: &Plan<'_, Problem>, state: &RunState) -> String {
+    let mut parts = Vec::new();
+    parts.extend(measured(state));
+    parts.extend(modelled(plan, state));
+    parts.extend(failures(state));
+    parts.extend(means(state));
+    parts.extend(targets(state));
+    parts.push(conditions(state));
+    parts.join("\n\n")
+}
+
+/// Two tables per problem and timer: the times, and every candidate against every baseline.
+fn measured(state: &RunState) -> Vec<String> {
+    let rows = rows(state);
+    let mut groups: IndexMap<(&str, u32), Vec<&Row>> = IndexMap::new();
+    for row in &rows {
+        groups.entry((&row.of.problem, row.session)).or_default().push(row);
+    }
+    groups.into_iter().map(|((problem, session), rows)| group(state, problem, session, &rows)).collect()
+}
+
+fn group(state: &RunState, problem: &str, session: u32, rows: &[&Row]) -> String {
+    let first = rows[0];
+    let control = state.controls.iter().find(|it| it.session == session && it.problem == problem);
+    let control = control.map_or("no control".to_owned(), |control| {
+        let interval = control.speedup.interval;
+        format!("{} against itself {:.3} - {:.3}", control.subject, interval.low, interval.high)
+    });
+    let title = styled(STRONG, format!("{problem}, {}", first.timer));
+    let about = styled(FAINT, format!("{} samples each, {}; {control}", first.count, first.stopped.words()));
+    let titles = ["subject", "p50", "+-", "p90", "TFLOP/s", "GB/s", "% of ceiling"];
+    let mut times = Table::new(&titles, &titles[1..]);
+    for row in rows {
+        let number = |value: Option<f64>, digits: usize| {
+            value.map_or("n/a".to_owned(), |value| format!("{value:.digits$}"))
+        };
+        let half = 100.0 * row.interval_us.half_width() / row.p50_us.0;
+        times.row([
+            row.of.subject.clone(),
+            row.p50_us.to_string(),
+            format!("{half:.1}%"),
+            row.p90_us.to_string(),
+            number(row.tflops, 1),
+            number(row.gb_per_s, 0),
+            number(row.ceiling_percent, 1),
+        ]);
+    }
+    let mut text = format!("{title}  {about}\n{}", times.text());
+    let mut baselines: Vec<&str> = Vec::new();
+    for over in rows.iter().flat_map(|row| &row.over) {
+        if !baselines.contains(&over.baseline.as_str()) {
+            baselines.push(&over.baseline);
+        }
+    }
+    if !baselines.is_empty() {
+        let heads: Vec<String> = baselines.iter().map(|name| format!("over {name}")).collect();
+        let titles: Vec<&str> = std::iter::once("speedup").chain(heads.iter().map(String::as_str)).collect();
+        let mut speedups = Table::new(&titles, &titles[1..]);
+        for row in rows.iter().filter(|row| !row.over.is_empty()) {
+            let mut cells = vec![row.of.subject.clone()];
+            cells.extend(baselines.iter().map(|name| {
+                let found = row.over.iter().find(|over| over.baseline == *name);
+                found.map_or_else(
+                    || "-".to_owned(),
+                    |over| {
+                        let (speedup, verdict) = (over.comparison.speedup, over.comparison.verdict);
+                        let interval = speedup.interval;
+                        let words = format!(
+                            "{:.2}x ({:.2}-{:.2}) {verdict}",
+                            speedup.ratio, interval.low, interval.high
+                        );
+                        match verdict {
+                            Verdict::Faster => styled(GOOD, words),
+                            Verdict::Slower => styled(BAD, words),
+                            Verdict::Same => words,
+                            Verdict::Unclear => styled(WARN, words),
+                        }
+                    },
+                )
+            }));
+            speedups.row(cells);
+        }
+        text += &format!("\n{}", speedups.text());
+    }
+    let telemetry = state.measurements.iter().find(|it| it.sampled.session == session);
+    if let Some(words) = telemetry.map(|it| device_words(&it.sampled.telemetry)).filter(|it| !it.is_empty()) {
+        text += &format!("\n{}", styled(FAINT, words));
+    }
+    if rows.iter().any(|row| row.throttled == Some(true)) {
+        text += &format!("\n{}", styled(WARN, "clocks were held down meanwhile"));
+    }
+    text
+}
+
+/// `SM 1980 MHz, memory 3201 MHz, 41 - 45 C, 310 - 420 W`
+fn device_words(seen: &Telemetry) -> String {
+    fn range<T: PartialEq + std::fmt::Display>(
+        range: Option<(T, T)>,
+        name: &str,
+        unit: &str,
+    ) -> Option<String> {
+        let (low, high) = range?;
+        let span = if low == high { format!("{low}") } else { format!("{low} - {high}") };
+        Some(format!("{name}{span} {unit}"))
+    }
+    let power = seen.power_w.map(|(low, high)| (low.round(), high.round()));
+    let parts = [
+        range(seen.sm_clock_mhz, "SM ", "MHz"),
+        range(seen.memory_clock_mhz, "memory ", "MHz"),
+        range(seen.temperature_c, "", "C"),
+        range(power, "", "W"),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+fn modelled(plan: &Plan<'_, Problem>, state: &RunState) -> Option<String> {
+    if state.modelled.is_empty() {
+        return None;
+    }
+    let title = styled(STRONG, format!("modelled, not measured ({})", plan.device));
+    let about = styled(FAINT, "ranks settings of a kernel; compared with nothing that was measured");
+    let mut table = Table::new(&["problem", "subject", "modelled time", "limited by"], &["modelled time"]);
+    for (of, modelled) in &state.modelled {
+        let limiter = modelled.limiter.clone().unwrap_or_else(|| "n/a".to_owned());
+        table.row([of.problem.clone(), of.subject.clone(), modelled.time_us.to_string(), limiter]);
+    }
+    Some(format!("{title}  {about}\n{}", table.text()))
+}
+
+fn failures(state: &RunState) -> Option<String> {
+    if state.failures.is_empty() {
+        return None;
+    }
+    let mut table = Table::new(&["out", "problem", "why", ""], &[]);
+    for failure in &state.failures {
+        let kind = styled(BAD, failure.kind);
+        table.row([failure.of.subject.clone(), failure.of.problem.clone(), kind, failure.reason.clone()]);
+    }
+    Some(table.text())
+}
+
+fn means(state: &RunState) -> Option<String> {
+    let means = state.means();
+    if means.is_empty() {
+        return None;
+    }
+    let titles = ["geometric mean", "over", "timer", "problems", "speedup", ""];
+    let mut table = Table::new(&titles, &["problems", "speedup"]);
+    for mean in means {
+        table.row([
+            mean.candidate,
+            mean.baseline,
+            mean.timer.to_string(),
+            mean.problems.to_string(),
+            format!("{:.2}x", mean.speedup),
+            mean.standing.to_string(),
+        ]);
+    }
+    Some(table.text())
+}
+
+fn targets(state: &RunState) -> Option<String> {
+    if state.targets.is_empty() {
+        return None;
+    }
+    let mut table = Table::new(&["target", "problem", "", "evidence"], &[]);
+    for target in &state.targets {
+        let word = match target.met {
+            Some(true) => styled(GOOD, "met"),
+            Some(false) => styled(BAD, "missed"),
+            None => styled(WARN, "not judged"),
+        };
+        let problem = target.problem.clone().unwrap_or_default();
+        table.row([target.target.clone(), problem, word, target.evidence.clone()]);
+    }
+    Some(table.text())
+}
+
+/// On what it was measured: device, baselines with their versions, ceilings, notes.
+fn conditions(state: &RunState) -> String {
+    let mut lines = Vec::new();
+    if let Some(manifest) = &state.manifest {
+        lines.push(format!("on {} (driver {}), nvrtc {}", manifest.gpu, manifest.driver, manifest.nvrtc));
+    }
+    lines.extend(state.baselines.iter().map(|(name, version)| format!("{name}: {version}")));
+    for ceiling in &state.ceilings {
+        let matrix = ceiling.matrix.as_deref().unwrap_or_default();
+        lines.push(match ceiling.speed {
+            Speed::MatrixTflops(rate) => {
+                format!("ceiling: {rate:.0} TFLOP/s {matrix}, a large product in this run")
+            }
+            Speed::CopyGbPerS(rate) => format!("ceiling: {rate:.0} GB/s, a large copy in this run"),
+            Speed::LaunchFloorUs(time) => format!("floor: {time}, an empty kernel in a graph"),
+        });
+    }
+    lines.extend(state.notes.iter().cloned());
+    lines.into_iter().map(|line| styled(FAINT, line)).collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,81 @@
+//! `gate`: a run held against the best on record, for CI.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use attention::Attention;
+use lab::gate::{Asked, Leaderboard, LeaderboardError, judge, output, update};
+use lab::run::{Outcome, RunState, Timer};
+use lab::suite;
+
+use crate::cli::{GateOptions, GateTimer};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::printer::Printer;
+
+pub fn run(options: &GateOptions, printer: &Printer) -> Result<Exit, Failure> {
+    let folder = match &options.run_dir {
+        Some(folder) => folder.clone(),
+        None => latest()?,
+    };
+    let log = lab::run::read(&folder).map_err(|error| {
+        Failure::usage(error.to_string()).hint("`warpsmith runs` lists the runs there are")
+    })?;
+    let mut problems = Vec::new();
+    for name in &options.suite {
+        let suite = suite::find(&Attention, name)?;
+        problems.extend(suite.problems.iter().map(ToString::to_string));
+    }
+    let timer = match options.timer {
+        GateTimer::Hot => Timer::GraphHot,
+        GateTimer::Cold => Timer::GraphCold,
+        GateTimer::Eager => Timer::Eager,
+    };
+    let path = &options.leaderboard;
+    let mut board = Leaderboard::read(path).map_err(|error| unreadable(&error))?;
+    let mut report = judge(&RunState::of(&log), &board, &Asked { problems, timer });
+    if options.update && update(&mut report, &mut board) > 0 {
+        board.write(path).map_err(|error| unreadable(&error))?;
+    }
+    if let Some(path) = &options.junit {
+        write(path, &output::junit(&report))?;
+    }
+    if printer.is_json() {
+        let text = output::json(&report).map_err(|error| Failure::usage(error.to_string()))?;
+        printer.data(&text);
+    } else {
+        printer.data(output::text(&report).trim_end());
+    }
+    if options.github {
+        let annotations = output::github(&report, &path.to_string_lossy());
+        if !annotations.is_empty() {
+            printer.data(annotations.trim_end());
+        }
+    }
+    Ok(match report.outcome() {
+        Outcome::Holds => Exit::Holds,
+        Outcome::Finding => Exit::Finding,
+        Outcome::Usage => Exit::Usage,
+        Outcome::Lacking => Exit::Lacking,
+        Outcome::Incomplete => Exit::Incomplete,
+    })
+}
+
+/// The latest bench below the default folder.
+fn latest() -> Result<PathBuf, Failure> {
+    let folder = Path::new(lab::run::DEFAULT_FOLDER);
+    let runs = lab::run::list(folder).unwrap_or_default();
+    let bench = runs.into_iter().find(|run| run.command.known().is_some_and(|command| command == "bench"));
+    bench.map(|run| run.folder).ok_or_else(|| {
+        Failure::usage(format!("there is no bench in {}", folder.display()))
+            .hint("run `warpsmith bench` first, or name a run with --run-dir")
+    })
+}
+
+fn unreadable(error: &LeaderboardError) -> Failure {
+    Failure::usage(error.to_string())
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    fs::write(path, text).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
+}

@@ -1,0 +1,42 @@
+//! `runs`: which runs there are.
+
+use lab::run::{Listed, list};
+use serde::Serialize;
+
+use crate::cli::RunsOptions;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::printer::{BAD, FAINT, Printer, styled};
+use crate::tables::Table;
+
+#[derive(Serialize)]
+struct Runs {
+    runs: Vec<Listed>,
+}
+
+pub fn run(options: &RunsOptions, printer: &Printer) -> Result<Exit, Failure> {
+    let folder = &options.run_dir;
+    let runs =
+        list(folder).map_err(|error| Failure::usage(format!("cannot read {}: {error}", folder.display())))?;
+    if printer.is_json() {
+        printer.json("runs", &Runs { runs });
+        return Ok(Exit::Holds);
+    }
+    if runs.is_empty() {
+        printer.data(&styled(FAINT, format!("no runs in {}", folder.display())));
+        return Ok(Exit::Holds);
+    }
+    let mut table = Table::new(&["started", "command", "device", "", "run"], &[]);
+    for run in &runs {
+        let headline = if run.complete {
+            run.headline.clone()
+        } else {
+            styled(BAD, format!("incomplete; {}", run.headline))
+        };
+        let started = run.started.known().map_or_else(|| run.started.to_string(), lab::run::Utc::short);
+        let folder = run.folder.display().to_string();
+        table.row([started, run.command.to_string(), run.device.to_string(), headline, folder]);
+    }
+    printer.data(&table.text());
+    Ok(Exit::Holds)
+}
