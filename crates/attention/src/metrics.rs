@@ -46,9 +46,12 @@ pub enum Weights {
 }
 
 impl Weights {
-    /// How a family multiplies, for inputs of a dtype.
-    pub fn of(_family: &Family, _dtype: Dtype) -> Self {
-        Weights::Half
+    /// What a family's manifest says about its weights for inputs of this type.
+    pub fn of(family: &Family, dtype: Dtype) -> Self {
+        match family.weights(dtype.name()) {
+            family::Weights::Half => Weights::Half,
+            family::Weights::Fp8 => Weights::Fp8,
+        }
     }
 }
 

@@ -67,6 +67,25 @@ fn expect_right(
     assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n\n"));
 }
 
+/// Runs every preset that a problem and a target allow; each problem must have one.
+fn expect_presets_right(family: &Family, problems: &[Problem], chip: &str, target: Target, class: Class) {
+    let mut wrong = Vec::new();
+    for (index, problem) in problems.iter().enumerate() {
+        let candidates: Vec<Candidate> = family
+            .presets
+            .iter()
+            .filter_map(|preset| run::candidate(family, Some(&preset.name), &[], problem).ok())
+            .filter(|candidate| family.check_target(candidate, target).is_ok())
+            .collect();
+        assert!(!candidates.is_empty(), "no preset of {} is for {problem} on {target}", family.name);
+        for candidate in candidates {
+            let inputs = (class, Layout::ALL[index % 2], index as u64);
+            wrong.extend(wrongs(family, candidate, problem, (chip, target), inputs));
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n\n"));
+}
+
 /// The shapes where tiles, masks and groups have their edges.
 fn edges(dtype: &str) -> Vec<Problem> {
     [
@@ -136,6 +155,73 @@ fn wide_heads_and_every_class_of_inputs_are_right() {
 }
 
 #[test]
+fn mma_is_right_at_every_edge_in_every_type() {
+    expect_presets_right(family("mma"), &edges("fp16"), "h200", Target::Sm90, Class::Normal);
+    expect_right(family("mma"), &["small", "d64"], &edges("bf16"), "a100", Target::Sm80, Class::Normal);
+    expect_right(family("mma"), &["small", "fp8"], &edges("e4m3"), "l4", Target::Sm89, Class::Normal);
+}
+
+#[test]
+fn mma_is_right_at_every_head_dimension() {
+    let problems = [
+        "b1h2s70d80-causal-fp16",
+        "b1h4kv2sq33sk100d96-bf16",
+        "b1h1s129d128-causal-fp16",
+        "b1h1s70d256-bf16",
+        "b1h2s70d80-causal-e4m3",
+        "b1h4kv2sq33sk100d96-e4m3",
+        "b1h1s129d128-e4m3",
+        "b1h1s70d256-causal-e4m3",
+    ];
+    expect_presets_right(family("mma"), &problems.map(problem), "l4", Target::Sm89, Class::Normal);
+}
+
+#[test]
+fn mma_is_right_at_the_lengths_that_tiles_divide_and_those_they_do_not() {
+    let lengths = [127, 129, 448, 512, 513, 640];
+    let causal = lengths.map(|length| problem(&format!("b1h1s{length}d64-causal-fp16")));
+    let grouped = lengths.map(|length| problem(&format!("b1h2kv1s{length}d64-e4m3")));
+    expect_right(family("mma"), &["small", "d64"], &causal, "h200", Target::Sm90, Class::Normal);
+    expect_right(family("mma"), &["small", "fp8"], &grouped, "l4", Target::Sm89, Class::Normal);
+    let eight_to_two = [problem("b1h8kv2s130d64-causal-fp16"), problem("b2h8kv2sq65sk130d64-causal-tl-fp16")];
+    expect_right(family("mma"), &["small", "d64"], &eight_to_two, "h200", Target::Sm90, Class::Normal);
+}
+
+#[test]
+fn mma_is_right_for_every_class_of_inputs() {
+    let problems = [problem("b1h1s200d64-causal-fp16"), problem("b1h2kv1sq33sk200d64-bf16")];
+    let fp8 = [problem("b1h1s200d64-causal-e4m3")];
+    for class in Class::ALL {
+        expect_right(family("mma"), &["small", "d64"], &problems, "a100", Target::Sm80, class);
+        expect_right(family("mma"), &["fp8"], &fp8, "l4", Target::Sm89, class);
+    }
+}
+
+#[test]
+fn mma_rescales_no_more_than_it_must_and_no_less() {
+    // Keys whose scores grow along the sequence in steps the slack allows, and in steps it does not.
+    let problem = problem("b1h1sq16sk256d64-fp16");
+    for growth in [0.1_f32, 1.0, 8.0] {
+        let mut inputs = Inputs::generate(&problem, Class::Normal, 3);
+        inputs.q.data.iter_mut().for_each(|x| *x = 1.0);
+        for (index, x) in inputs.k.data.iter_mut().enumerate() {
+            // The steps are taken from the last key to the first.
+            *x += growth * (256 - index / 64) as f32 / 64.0;
+        }
+        let inputs = inputs.encode(problem.dtype, Layout::Bhsd);
+        let mut device = device("h200");
+        for preset in ["small", "d64"] {
+            let candidate = run::candidate(family("mma"), Some(preset), &[], &problem).expect("a preset");
+            let kernel = Kernel::build(&mut device, compiler(), family("mma"), candidate, Target::Sm90);
+            let kernel = kernel.expect("a kernel");
+            let run = run::run(&kernel, &mut device, &problem, &inputs, true).expect("a run");
+            let complaints = complaints(&kernel, &problem, &inputs, &run);
+            assert!(complaints.is_empty(), "{preset}, growth {growth}: {complaints}");
+        }
+    }
+}
+
+#[test]
 fn more_work_tiles_than_persistent_blocks_are_all_done() {
     // 4 * 17 * 2 = 136 work tiles for 132 blocks.
     let problems = [problem("b4h17s33d64-causal-fp16"), problem("b4h17s33d64-e4m3")];
@@ -161,12 +247,29 @@ fn equal_inputs_give_equal_bits_and_other_inputs_another_answer() {
     }
 }
 
-/// How many settings the next test draws; `WARPSMITH_SETTINGS` asks for another number.
+/// How many settings the next tests draw; `WARPSMITH_SETTINGS` asks for another number.
 const SETTINGS: usize = 10;
 
 #[test]
-fn settings_drawn_at_random_are_right() {
-    let family = family("wmma");
+fn settings_of_wmma_drawn_at_random_are_right() {
+    let problems =
+        ["b1h4kv2sq70sk141d64-causal-fp16", "b2h1s131d128-e4m3", "b1h2sq141sk70d64-causal-e4m3"].map(problem);
+    expect_random_settings_right(family("wmma"), &problems);
+}
+
+#[test]
+fn settings_of_mma_drawn_at_random_are_right() {
+    let problems = [
+        "b1h4kv2sq70sk141d64-causal-fp16",
+        "b2h1s131d128-bf16",
+        "b1h2sq141sk70d96-causal-e4m3",
+        "b1h1s141d80-fp16",
+    ]
+    .map(problem);
+    expect_random_settings_right(family("mma"), &problems);
+}
+
+fn expect_random_settings_right(family: &Family, problems: &[Problem]) {
     let count = std::env::var("WARPSMITH_SETTINGS").ok().and_then(|text| text.parse().ok());
     let mut random = Random::new(20_240);
     let mut wrong = Vec::new();
@@ -180,15 +283,14 @@ fn settings_drawn_at_random_are_right() {
                 (knob.name.clone(), value.to_string())
             })
             .collect();
-        let name = ["b1h4kv2sq70sk141d64-causal-fp16", "b2h1s131d128-e4m3", "b1h2sq141sk70d64-causal-e4m3"];
-        let problem = problem(name[random.integer(0, 3) as usize]);
+        let problem = &problems[random.integer(0, problems.len() as i64) as usize];
         // Most draws break a constraint or do not fit; those are not settings.
-        let candidate = run::candidate(family, None, &knobs, &problem).ok();
+        let candidate = run::candidate(family, None, &knobs, problem).ok();
         let Some(candidate) = candidate.filter(|it| family.check_target(it, Target::Sm90).is_ok()) else {
             continue;
         };
         let inputs = (Class::Normal, Layout::Bhsd, random.bits());
-        match wrongs(family, candidate, &problem, ("h200", Target::Sm90), inputs) {
+        match wrongs(family, candidate, problem, ("h200", Target::Sm90), inputs) {
             Some(words) => wrong.push(words),
             None => right += 1,
         }

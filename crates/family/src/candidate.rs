@@ -123,7 +123,7 @@ impl Family {
             }
             candidate.axes.insert(axis.name.clone(), value);
         }
-        self.check_constraints(&candidate)?;
+        self.check_constraints(&candidate, None)?;
         Ok(candidate)
     }
 
@@ -146,9 +146,11 @@ impl Family {
         }
     }
 
-    fn check_constraints(&self, candidate: &Candidate) -> Result<(), SettingError> {
+    /// The constraints that are about this target alone, or those about none in particular.
+    fn check_constraints(&self, candidate: &Candidate, target: Option<Target>) -> Result<(), SettingError> {
         let scope = candidate.scope();
-        for constraint in &self.constraints {
+        let concerned = |on: &[Target]| target.map_or(on.is_empty(), |target| on.contains(&target));
+        for constraint in self.constraints.iter().filter(|constraint| concerned(&constraint.on)) {
             let holds = constraint.require.boolean(&scope).map_err(|error| self.failed(error))?;
             if !holds {
                 let value = |name: &String| candidate.knobs.get(name).or_else(|| candidate.axes.get(name));
@@ -247,6 +249,7 @@ impl Family {
             let targets = self.targets.clone();
             return Err(SettingError::Target { family: self.name.clone(), target, targets });
         }
+        self.check_constraints(candidate, Some(target))?;
         self.block(candidate)?;
         let layout = self.layout(candidate)?;
         let available = u64::from(target.limits().shared_per_block_opt_in);

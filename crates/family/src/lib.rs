@@ -19,6 +19,6 @@ pub use candidate::{Candidate, Launch, SettingError, Sizes};
 pub use catalog::{Catalog, CatalogError, Entry};
 pub use expression::EvalError;
 pub use layout::{Buffer, Layout};
-pub use manifest::{Axis, Constraint, Family, Knob, Limits, ManifestError, Preset};
+pub use manifest::{Axis, Constraint, Family, Knob, Limits, ManifestError, Preset, Weights};
 pub use suggest::nearest;
 pub use value::Value;

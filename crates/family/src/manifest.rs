@@ -30,6 +30,9 @@ pub struct Family {
     pub constraints: Vec<Constraint>,
     pub presets: Vec<Preset>,
     pub limits: Limits,
+    /// What the weights of a sum of values (attention's P) are rounded to, by the dtype of the inputs; only those that
+    /// differ from [`Weights::Half`].
+    pub(crate) weights: IndexMap<String, Weights>,
     pub(crate) launch: LaunchRule,
     pub(crate) shared: Vec<BufferRule>,
     pub(crate) workspace: Vec<BufferRule>,
@@ -60,11 +63,35 @@ pub struct Knob {
 pub struct Constraint {
     pub(crate) require: Expression,
     pub because: String,
+    /// The targets it is about; empty: all of them.
+    pub on: Vec<Target>,
 }
 
 impl Constraint {
     pub fn text(&self) -> &str {
         self.require.text()
+    }
+}
+
+/// The precision of weights that are multiplied by values: it decides how much rounding of the result is honest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Weights {
+    /// fp16, bf16 or better.
+    #[default]
+    Half,
+    /// E4M3.
+    Fp8,
+}
+
+impl Weights {
+    const NAMES: [(&'static str, Weights); 2] = [("half", Weights::Half), ("fp8", Weights::Fp8)];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Weights::Half => "half",
+            Weights::Fp8 => "fp8",
+        }
     }
 }
 
@@ -159,6 +186,8 @@ struct FamilyTable {
     plain: bool,
     entry: Spanned<String>,
     targets: Spanned<Vec<Spanned<String>>>,
+    #[serde(default)]
+    weights: IndexMap<String, Spanned<String>>,
 }
 
 #[derive(Deserialize)]
@@ -174,6 +203,8 @@ struct KnobTable {
 struct ConstraintTable {
     require: Spanned<String>,
     because: String,
+    #[serde(default)]
+    on: Vec<Spanned<String>>,
 }
 
 #[derive(Deserialize)]
@@ -241,7 +272,9 @@ pub(crate) fn read(text: &str, place: Place) -> Result<Family, ManifestError> {
     let mut constraints = Vec::new();
     for table in file.constraints {
         let require = reader.expression(&table.require, "constraints.require", &compile_time)?;
-        constraints.push(Constraint { require, because: table.because });
+        let on =
+            table.on.iter().map(|name| reader.target(name, "constraints.on")).collect::<Result<_, _>>()?;
+        constraints.push(Constraint { require, because: table.because, on });
     }
     let dimensions = |list: &[Spanned<String>], field: &str, names: &[String]| {
         list.iter().map(|text| reader.expression(text, field, names)).collect::<Result<Vec<_>, _>>()
@@ -266,7 +299,7 @@ pub(crate) fn read(text: &str, place: Place) -> Result<Family, ManifestError> {
         .targets
         .get_ref()
         .iter()
-        .map(|name| reader.target(name))
+        .map(|name| reader.target(name, "family.targets"))
         .collect::<Result<Vec<_>, _>>()?;
     if targets.is_empty() {
         return Err(reader.error(file.family.targets.span(), "family.targets", "is empty".to_owned()));
@@ -276,6 +309,7 @@ pub(crate) fn read(text: &str, place: Place) -> Result<Family, ManifestError> {
         let message = format!("there is no `{entry}` in {}", place.source.0);
         return Err(reader.error(file.family.entry.span(), "family.entry", message));
     }
+    let weights = reader.weights(&file.family.weights, &axes)?;
     let shared = reader.buffers(&file.shared, "shared", &compile_time)?;
     let workspace = reader.buffers(&file.workspace, "workspace", &with_sizes)?;
     let presets = reader.presets(&file.presets, &knobs)?;
@@ -291,6 +325,7 @@ pub(crate) fn read(text: &str, place: Place) -> Result<Family, ManifestError> {
         constraints,
         presets,
         limits: file.limits,
+        weights,
         launch,
         shared,
         workspace,
@@ -324,10 +359,33 @@ impl Reader<'_> {
         ManifestError { file: self.file.to_owned(), line, column, field: field.to_owned(), message }
     }
 
-    fn target(&self, name: &Spanned<String>) -> Result<Target, ManifestError> {
-        name.get_ref().parse().map_err(|error: chips::UnknownTarget| {
-            self.error(name.span(), "family.targets", error.to_string())
-        })
+    fn target(&self, name: &Spanned<String>, field: &str) -> Result<Target, ManifestError> {
+        name.get_ref()
+            .parse()
+            .map_err(|error: chips::UnknownTarget| self.error(name.span(), field, error.to_string()))
+    }
+
+    fn weights(
+        &self,
+        table: &IndexMap<String, Spanned<String>>,
+        axes: &[Axis],
+    ) -> Result<IndexMap<String, Weights>, ManifestError> {
+        let dtypes = axes.iter().find(|axis| axis.name == "dtype").map_or(&[][..], |axis| &axis.values);
+        let mut weights = IndexMap::new();
+        for (dtype, name) in table {
+            let field = format!("family.weights.{dtype}");
+            if !dtypes.iter().any(|value| value.to_string() == *dtype) {
+                let message = format!("`{dtype}` is not a dtype of [supports] ({})", list(dtypes));
+                return Err(self.error(name.span(), &field, message));
+            }
+            let known = Weights::NAMES.into_iter().find(|(known, _)| known == name.get_ref());
+            let Some((_, value)) = known else {
+                let message = format!("`{}` is neither half nor fp8", name.get_ref());
+                return Err(self.error(name.span(), &field, message));
+            };
+            weights.insert(dtype.clone(), value);
+        }
+        Ok(weights)
     }
 
     fn axes(&self, file: &File) -> Result<Vec<Axis>, ManifestError> {
@@ -518,6 +576,11 @@ impl Family {
         let own = (name == file).then_some(text);
         let header = || self.headers.iter().find(|(name, _)| name == file).map(|(_, text)| text);
         own.or_else(header).map(String::as_str)
+    }
+
+    /// What the kernel rounds its weights to for inputs of this dtype.
+    pub fn weights(&self, dtype: &str) -> Weights {
+        self.weights.get(dtype).copied().unwrap_or_default()
     }
 
     pub fn knob(&self, name: &str) -> Option<&Knob> {

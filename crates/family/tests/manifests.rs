@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use chips::Target;
-use family::{Catalog, CatalogError, ManifestError, SettingError, Sizes, Value};
+use family::{Catalog, CatalogError, ManifestError, SettingError, Sizes, Value, Weights};
 
 /// A small family that is right; each test spoils one thing.
 const MANIFEST: &str = r#"specialise = ["dtype"]
@@ -15,6 +15,7 @@ const MANIFEST: &str = r#"specialise = ["dtype"]
 description = "a test"
 entry = "scale"
 targets = ["sm_80", "sm_89"]
+weights = { e4m3 = "fp8" }
 
 [supports]
 dtype = ["fp16", "e4m3"]
@@ -38,6 +39,11 @@ about = "more memory"
 [[constraints]]
 require = "!DEEP || BLOCK >= 128"
 because = "deep needs width"
+
+[[constraints]]
+on = ["sm_80"]
+require = 'dtype == "fp16"'
+because = "no FP8 there"
 
 [presets.small]
 about = "small"
@@ -169,8 +175,32 @@ fn every_setting_that_is_not_allowed_is_refused_with_what_is() {
 }
 
 #[test]
+fn a_constraint_on_targets_holds_on_those_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    write_family(folder.path(), MANIFEST);
+    let catalog = Catalog::load(Some(folder.path())).unwrap();
+    let family = catalog.family("scale").unwrap();
+    let fp8 = family.candidate(None, &[], &[("dtype".into(), "e4m3".into())]).unwrap();
+    assert!(family.check_target(&fp8, Target::Sm89).is_ok());
+    let error = family.check_target(&fp8, Target::Sm80).unwrap_err();
+    assert!(matches!(error, SettingError::Constraint { .. }), "{error}");
+    assert!(error.to_string().ends_with("(dtype = e4m3): no FP8 there"), "{error}");
+    assert!(family.check_target(&family.candidate(None, &[], &[]).unwrap(), Target::Sm80).is_ok());
+}
+
+#[test]
+fn weights_are_half_unless_the_manifest_says_otherwise() {
+    let folder = tempfile::tempdir().unwrap();
+    write_family(folder.path(), MANIFEST);
+    let catalog = Catalog::load(Some(folder.path())).unwrap();
+    let family = catalog.family("scale").unwrap();
+    assert_eq!(family.weights("e4m3"), Weights::Fp8);
+    assert_eq!(family.weights("fp16"), Weights::Half);
+}
+
+#[test]
 fn mistakes_name_file_line_and_field() {
-    let cases: [(&str, &str, &str, &str, &str); 14] = [
+    let cases: [(&str, &str, &str, &str, &str); 17] = [
         ("targets = [\"sm_80\"", "targets = [\"sm_8\"", "targets =", "family.targets", "sm_8"),
         ("entry = \"scale\"", "entry = \"scael\"", "entry =", "family.entry", "no `scael` in"),
         ("specialise = [\"dtype\"]", "specialise = [\"dtyp\"]", "specialise", "specialise", "not an axis"),
@@ -191,6 +221,15 @@ fn mistakes_name_file_line_and_field() {
             "require =",
             "constraints.require",
             "`BLOCKS` is not known",
+        ),
+        ("on = [\"sm_80\"]", "on = [\"sm_8\"]", "on = [", "constraints.on", "sm_8"),
+        ("{ e4m3 = \"fp8\" }", "{ bf16 = \"fp8\" }", "weights =", "family.weights.bf16", "not a dtype of"),
+        (
+            "{ e4m3 = \"fp8\" }",
+            "{ e4m3 = \"fp4\" }",
+            "weights =",
+            "family.weights.e4m3",
+            "neither half nor fp8",
         ),
         ("grid = [\"ceil_div(n,", "grid = [\"ceil_div(m,", "grid =", "launch.grid", "`m` is not known"),
         ("block = [\"BLOCK\"]", "block = [\"BLOCK +\"]", "block =", "launch.block", "BLOCK +"),

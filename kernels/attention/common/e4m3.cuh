@@ -81,4 +81,12 @@ __device__ inline Code encode(float value) {
     }
 }
 
+// Four at once, the first into the lowest byte; only where the hardware converts.
+__device__ inline unsigned encode4(float x0, float x1, float x2, float x3) {
+    unsigned short low, high;
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(low) : "f"(x1), "f"(x0));
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(high) : "f"(x3), "f"(x2));
+    return low | static_cast<unsigned>(high) << 16;
+}
+
 }  // namespace e4m3

@@ -15,12 +15,37 @@ __device__ inline float exp2_approx(float x) {
     return y;
 }
 
+// blockIdx read where the source says. The built-in variable, and all that is computed from it, may be kept in registers
+// from its first use to its last, which can be a whole kernel.
+__device__ inline int3 block_index_again() {
+    int3 index;
+    asm volatile("mov.u32 %0, %%ctaid.x;\n\tmov.u32 %1, %%ctaid.y;\n\tmov.u32 %2, %%ctaid.z;"
+                 : "=r"(index.x), "=r"(index.y), "=r"(index.z));
+    return index;
+}
+
+// 4 bytes that nobody writes meanwhile, loaded where the source says: the compiler moves a plain load behind copies that
+// were meant to come after it.
+__device__ inline unsigned load_word(const void* global) {
+    unsigned word;
+    asm volatile("ld.global.nc.b32 %0, [%1];" : "=r"(word) : "l"(global));
+    return word;
+}
+
 // ---- copies from global to shared memory that run beside the thread ----
 
 // 16 bytes, or 16 zero bytes (and no read) where `valid` is false. Both addresses on 16-byte boundaries.
-__device__ inline void copy16_async(void* shared, const void* global, bool valid) {
+__device__ inline void copy16_async(unsigned shared, const void* global, bool valid) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
-                 :: "r"(shared_address(shared)), "l"(global), "r"(valid ? 16 : 0) : "memory");
+                 :: "r"(shared), "l"(global), "r"(valid ? 16 : 0) : "memory");
+}
+__device__ inline void copy16_async(void* shared, const void* global, bool valid) {
+    copy16_async(shared_address(shared), global, valid);
+}
+
+// 16 bytes that exist, to an address in the shared window.
+__device__ inline void copy16_async(unsigned shared, const void* global) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(shared), "l"(global) : "memory");
 }
 
 // Closes the group of copies this thread has started since the last call.
@@ -42,6 +67,12 @@ __device__ inline void copies_wait_all() { asm volatile("cp.async.wait_all;" :::
 template <int ID, int THREADS>
 __device__ void named_barrier_sync() {
     asm volatile("bar.sync %0, %1;" :: "n"(ID), "n"(THREADS) : "memory");
+}
+
+// The same, with the barrier known only at run time.
+template <int THREADS>
+__device__ void named_barrier_sync(int id) {
+    asm volatile("bar.sync %0, %1;" :: "r"(id), "n"(THREADS) : "memory");
 }
 
 // An mbarrier completes a phase when `arrivals` threads have arrived; phases count 0, 1, 0, 1, ...
@@ -83,15 +114,19 @@ __device__ inline void mbarrier_wait(unsigned long long* barrier, unsigned parit
 
 // Four 8x8 matrices of halves. Lane l names a row (16 bytes): lanes 0-7 the first matrix, 8-15 the second,
 // ... Register i of lane l holds elements (l / 4, 2 * (l % 4)) and the one right of it, of matrix i.
-__device__ inline void load_matrix_x4(unsigned (&r)[4], const void* row) {
+__device__ inline void load_matrix_x4(unsigned (&r)[4], unsigned row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(shared_address(row)) : "memory");
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(row) : "memory");
 }
+__device__ inline void load_matrix_x4(unsigned (&r)[4], const void* row) { load_matrix_x4(r, shared_address(row)); }
 
 // The same, each 8x8 matrix transposed on the way.
-__device__ inline void load_matrix_x4_transposed(unsigned (&r)[4], const void* row) {
+__device__ inline void load_matrix_x4_transposed(unsigned (&r)[4], unsigned row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(shared_address(row)) : "memory");
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(row) : "memory");
+}
+__device__ inline void load_matrix_x4_transposed(unsigned (&r)[4], const void* row) {
+    load_matrix_x4_transposed(r, shared_address(row));
 }
 
 // d[16x8] += a[16x16] b[16x8]. d: rows l / 4 and l / 4 + 8, columns 2 * (l % 4) and the next.
@@ -100,6 +135,29 @@ __device__ inline void mma_16x8x16(float (&d)[4], const unsigned (&a)[4], unsign
         "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// The same for bf16.
+__device__ inline void mma_16x8x16_bf16(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// d[16x8] += a[16x32] b[32x8] in E4M3, from sm_89 on. Four codes to a register where fp16 has two halves, so the
+// bytes of a and b lie as above.
+__device__ inline void mma_16x8x32_e4m3(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+    asm("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// The first half of that depth: d[16x8] += a[16x16] b[16x8], with a0, a1 and b0 as above.
+__device__ inline void mma_16x8x16_e4m3(float (&d)[4], unsigned a0, unsigned a1, unsigned b0) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.e4m3.e4m3.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a0), "r"(a1), "r"(b0));
 }
 
 }  // namespace ptx

@@ -1,7 +1,7 @@
 //! `kernels`: the families, or one of them in full.
 
 use chips::Target;
-use family::{Axis, Catalog, Family, Knob, Layout, Limits, Preset};
+use family::{Axis, Catalog, Family, Knob, Layout, Limits, Preset, Weights};
 use serde::Serialize;
 
 use crate::cli::{Global, KernelsOptions};
@@ -22,6 +22,9 @@ struct Described<'a> {
     constraints: Vec<Required<'a>>,
     presets: &'a [Preset],
     limits: Limits,
+    /// What P is rounded to, by dtype, where that is coarser than fp16.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    coarse_weights: Vec<Coarse>,
     /// Of the defaults.
     shared_memory: Layout,
     /// Picks of the tuned table. Nothing has been tuned yet.
@@ -32,6 +35,14 @@ struct Described<'a> {
 struct Required<'a> {
     require: &'a str,
     because: &'a str,
+    #[serde(skip_serializing_if = "<[Target]>::is_empty")]
+    on: &'a [Target],
+}
+
+#[derive(Serialize)]
+struct Coarse {
+    dtype: String,
+    weights: Weights,
 }
 
 #[derive(Serialize)]
@@ -94,13 +105,27 @@ fn describe(family: &Family) -> Result<Described<'_>, Failure> {
         constraints: family
             .constraints
             .iter()
-            .map(|constraint| Required { require: constraint.text(), because: &constraint.because })
+            .map(|constraint| Required {
+                require: constraint.text(),
+                because: &constraint.because,
+                on: &constraint.on,
+            })
             .collect(),
         presets: &family.presets,
         limits: family.limits,
+        coarse_weights: coarse_weights(family),
         shared_memory: family.layout(&defaults)?,
         tuned: Vec::new(),
     })
+}
+
+fn coarse_weights(family: &Family) -> Vec<Coarse> {
+    let dtypes = family.axis("dtype").map_or(&[][..], |axis| &axis.values);
+    let coarse = |dtype: String| {
+        let weights = family.weights(&dtype);
+        (weights != Weights::default()).then_some(Coarse { dtype, weights })
+    };
+    dtypes.iter().filter_map(|dtype| coarse(dtype.to_string())).collect()
 }
 
 fn words<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
@@ -130,7 +155,15 @@ fn in_full(family: &Family) -> Result<String, Failure> {
         let note = if axis.specialised { styled(FAINT, "  (compile-time)") } else { String::new() };
         format!("{:<10} {}{note}", axis.name, words(&axis.values))
     };
-    section("Supports", family.axes.iter().map(axis).collect());
+    let weights = |coarse: &Coarse| {
+        format!(
+            "{:<10} weights rounded to {} before they multiply values",
+            coarse.dtype,
+            coarse.weights.name()
+        )
+    };
+    let axes = family.axes.iter().map(axis).chain(coarse_weights(family).iter().map(weights)).collect();
+    section("Supports", axes);
     section("Targets", vec![words(&family.targets)]);
     let knob = |knob: &Knob| {
         let values: Vec<String> = knob
@@ -141,8 +174,11 @@ fn in_full(family: &Family) -> Result<String, Failure> {
         format!("{:<15} {:<28} {}", knob.name, values.join(" "), knob.about)
     };
     section("Knobs, [default]", family.knobs.iter().map(knob).collect());
-    let constraint =
-        |constraint: &family::Constraint| format!("{}  ({})", constraint.text(), constraint.because);
+    let constraint = |constraint: &family::Constraint| {
+        let on =
+            if constraint.on.is_empty() { String::new() } else { format!("on {}: ", words(&constraint.on)) };
+        format!("{on}{}  ({})", constraint.text(), constraint.because)
+    };
     section("Constraints", family.constraints.iter().map(constraint).collect());
     let preset = |preset: &Preset| {
         let knobs = words(preset.knobs.iter().map(|(name, value)| format!("{name}={value}")));

@@ -1,0 +1,92 @@
+// Rows of any element type in shared memory as chunks of 16 bytes, placed so that the tensor cores' loads meet no
+// bank twice.
+//
+// ldmatrix reads eight rows at one chunk index at once, and eight chunks fill the 32 banks exactly once. Rows of C
+// chunks begin at bank groups 0, C, 2C, ... modulo 8, which repeat after 8 / gcd(C, 8) rows. Two ways out:
+//
+//   swizzled   chunk c of row r lies at c XOR (r / (8 / gcd)), low bits only: the repeats take turns. No space lost.
+//   padded     one chunk more per row where C is even: an odd C repeats only after 8 rows.
+//
+//   head_dim       64   80   96  128  256
+//   fp16  C         8   10   12   16   32      XOR with   r mod 8   r/4 mod 2   r/2 mod 4   r mod 8   r mod 8
+//   e4m3  C         4    5    6    8   16                 r/2 mod 4   -         r/4 mod 2   r mod 8   r mod 8
+#pragma once
+
+#include "common/ptx.cuh"
+
+// A tile of ROWS rows of CHUNKS chunks, PITCH bytes apart.
+template <int ROWS_, int CHUNKS_, int PITCH_, bool SWIZZLED>
+struct ChunkTile {
+    static constexpr int ROWS = ROWS_;
+    static constexpr int CHUNKS = CHUNKS_;
+    static constexpr bool IS_SWIZZLED = SWIZZLED;
+    static constexpr int PITCH = PITCH_;
+    static constexpr int BYTES = ROWS * PITCH;
+    static constexpr int COMMON = CHUNKS % 8 == 0 ? 8 : CHUNKS % 4 == 0 ? 4 : CHUNKS % 2 == 0 ? 2 : 1;  // gcd(C, 8)
+    static_assert(PITCH == (SWIZZLED ? CHUNKS : CHUNKS + (CHUNKS % 2 == 0)) * 16, "as described above");
+
+    unsigned first;  // in the shared window
+
+    // What chunk indices of this row are XORed with; rows eight apart agree.
+    __device__ static int twist(int row) { return SWIZZLED ? row % 8 / (8 / COMMON) : 0; }
+
+    __device__ unsigned chunk(int row, int index) const { return first + row * PITCH + (index ^ twist(row)) * 16; }
+};
+
+// A lane's place among the rows that ldmatrix is told: row `row` and, of two neighbouring chunks, the `odd` one. Tiles
+// and rows begin at multiples of what the twist can reach, so that stepping to another chunk is one XOR on the address
+// itself, and everything else a constant.
+template <typename Tile>
+struct LaneRow {
+    static constexpr int PERIOD = Tile::IS_SWIZZLED ? Tile::COMMON : 1;  // chunks within which the XOR stays
+    static_assert(!Tile::IS_SWIZZLED || Tile::PITCH % (PERIOD * 16) == 0, "rows begin at a multiple of the period");
+
+    unsigned place;   // with the twist
+    unsigned start;   // without
+
+    __device__ LaneRow(Tile tile, int row, int odd)
+        : place(tile.first + row * Tile::PITCH + (Tile::twist(row) ^ odd) * 16), start(tile.first + row * Tile::PITCH) {}
+
+    // Chunk `chunk` (even, or any where the lane has no odd one) `rows` rows further on, a multiple of eight.
+    __device__ unsigned at(int rows, int chunk) const {
+        return (place ^ chunk % PERIOD * 16) + rows * Tile::PITCH + chunk / PERIOD * PERIOD * 16;
+    }
+
+    // The same chunk for both of the neighbours: the last one of an odd number, where nothing is twisted.
+    __device__ unsigned at_single(int rows, int chunk) const {
+        static_assert(Tile::CHUNKS % 2 == 0 || Tile::COMMON == 1, "an odd number of chunks has no twist");
+        return start + rows * Tile::PITCH + chunk * 16;
+    }
+};
+
+// One head of a tensor in global memory, copied to tiles by THREADS threads. Each thread keeps to one column of chunks
+// and goes down the rows; where the chunks of a row do not divide the threads, the last few have nothing to do.
+template <typename Tile, int THREADS>
+struct TileSource {
+    static constexpr int ROWS_PER_PASS = THREADS / Tile::CHUNKS;
+    static constexpr int PASSES = (Tile::ROWS + ROWS_PER_PASS - 1) / ROWS_PER_PASS;
+    static_assert(ROWS_PER_PASS >= 1, "at least a row at a time");
+
+    const char* first;  // of the head
+    long long stride;   // bytes from row to row
+
+    // Rows [first_row, first_row + ROWS) -> tile by cp.async; the caller closes the group and waits. Rows from `count`
+    // on become zeros, never garbage: a masked score has weight 0, and 0 * NaN is NaN. WHOLE: there are none.
+    template <bool WHOLE>
+    __device__ void copy(int first_row, int count, Tile tile, int thread) const {
+        const int own_row = thread / Tile::CHUNKS, column = thread % Tile::CHUNKS;
+        if (THREADS % Tile::CHUNKS != 0 && own_row >= ROWS_PER_PASS) return;
+        const char* source = first + (first_row + own_row) * stride + column * 16;
+#pragma unroll
+        for (int pass = 0; pass < PASSES; ++pass, source += ROWS_PER_PASS * stride) {
+            const int row = own_row + pass * ROWS_PER_PASS;
+            if (Tile::ROWS % ROWS_PER_PASS != 0 && row >= Tile::ROWS) break;
+            if constexpr (WHOLE) {
+                ptx::copy16_async(tile.chunk(row, column), source);
+            } else {
+                const bool exists = first_row + row < count;
+                ptx::copy16_async(tile.chunk(row, column), exists ? source : first, exists);
+            }
+        }
+    }
+};
