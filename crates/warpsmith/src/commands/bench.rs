@@ -117,7 +117,7 @@ fn carry_out(
         let json = written.first().and_then(|path| std::fs::read_to_string(path).ok());
         printer.data(json.unwrap_or_default().trim_end());
     } else {
-        printer.data(&bench_table::text(&plan, &state));
+        printer.data(&bench_table::text(&plan, &state, !options.baseline.is_empty()));
         if exit == Exit::Incomplete {
             let folder = run.folder().display();
             printer.message(&format!("incomplete; go on with: warpsmith bench --resume --run-dir {folder}"));
@@ -221,6 +221,11 @@ fn subjects<'c>(
     for kernel in kernels {
         let is_baseline = reference && is_reference(&kernel) && !virtual_device;
         subjects.push(Subject { is_baseline, ..kernel });
+    }
+    if !virtual_device {
+        // The first at one end of every turn, its copy at the other.
+        let control = subjects.first().map(Subject::once_more);
+        subjects.extend(control);
     }
     Ok(subjects)
 }
