@@ -627,7 +627,7 @@ fn tick(samples: &Samples) -> f64 {
     if tick.is_finite() { tick } else { 0.0 }
 }
 
-/// Where the control was lost: two per cent, more than any control of a quiet device has shown.
+/// Where there is no control: two per cent, about what one kernel has differed by between two processes on an H200.
 fn unknown_floor() -> NoiseFloor {
     let interval = Interval { low: 0.98, high: 1.02 };
     NoiseFloor::of(&Speedup { ratio: 1.0, interval, blocks: 0 }, 0.0)

@@ -62,10 +62,10 @@ fn carry_out(
     let op = Attention;
     let catalog = Catalog::load(global.kernels.as_deref())?;
     let device = super::device(global)?;
-    let plan = plan(op, options, global, &catalog, &device)?;
-    let compiler = super::build::compiler(global, printer)?;
     let found = machine::python();
     let torch = found.as_ref().and_then(|python| python.package("torch"));
+    let plan = plan(op, options, global, &catalog, &device, torch.is_some())?;
+    let compiler = super::build::compiler(global, printer)?;
 
     let run =
         open(manifest(global, &device, &compiler, found.as_ref())).map_err(|error| run_failure(&error))?;
@@ -132,6 +132,7 @@ fn plan<'c>(
     global: &Global,
     catalog: &'c Catalog,
     device: &Device,
+    has_torch: bool,
 ) -> Result<Plan<'c, Problem>, Failure> {
     let named = options.suite.as_deref().or(options.problem.is_empty().then_some(DEFAULT_SUITE));
     let suite = named.map(|name| suite::find(&op, name)).transpose()?;
@@ -149,7 +150,13 @@ fn plan<'c>(
 
     let virtual_device = matches!(device, Device::Virtual { .. });
     let wanted = suite.as_ref().map(|suite| suite.baselines.as_slice()).unwrap_or_default();
-    let subjects = subjects(op, options, catalog, wanted, virtual_device)?;
+    let mut subjects = subjects(op, options, catalog, wanted, virtual_device)?;
+    if !virtual_device {
+        // The first at one end of every turn, its copy at the other.
+        let there = |subject: &&Subject<'_>| has_torch || matches!(subject.maker, Maker::Kernel { .. });
+        let control = subjects.iter().find(there).map(Subject::once_more);
+        subjects.extend(control);
+    }
     let mut timers = vec![Timer::GraphHot];
     timers.extend(options.cold.then_some(Timer::GraphCold));
     timers.extend(options.eager.then_some(Timer::Eager));
@@ -221,11 +228,6 @@ fn subjects<'c>(
     for kernel in kernels {
         let is_baseline = reference && is_reference(&kernel) && !virtual_device;
         subjects.push(Subject { is_baseline, ..kernel });
-    }
-    if !virtual_device {
-        // The first at one end of every turn, its copy at the other.
-        let control = subjects.first().map(Subject::once_more);
-        subjects.extend(control);
     }
     Ok(subjects)
 }
