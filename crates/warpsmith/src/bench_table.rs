@@ -1,36 +1,42 @@
 //! A bench as text, from its log.
 
+use std::cmp::Ordering;
+
 use attention::Problem;
 use indexmap::IndexMap;
 use lab::bench::Plan;
-use lab::run::{Row, RunState, Speed, Telemetry, rows};
+use lab::run::{Mean, Row, RunState, Speed, Telemetry, rows};
 use lab::stats::Verdict;
 
 use crate::printer::{BAD, FAINT, GOOD, STRONG, WARN, styled};
 use crate::tables::Table;
 
-pub fn text(plan: &Plan<'_, Problem>, state: &RunState) -> String {
+/// `every_baseline`: a column for each of them, not for the first and the fastest only.
+pub fn text(plan: &Plan<'_, Problem>, state: &RunState, every_baseline: bool) -> String {
     let mut parts = Vec::new();
-    parts.extend(measured(state));
+    parts.extend(measured(state, every_baseline));
     parts.extend(modelled(plan, state));
     parts.extend(failures(state));
-    parts.extend(means(state));
+    parts.extend(means(state, every_baseline));
     parts.extend(targets(state));
     parts.push(conditions(state));
     parts.join("\n\n")
 }
 
 /// Two tables per problem and timer: the times, and every candidate against every baseline.
-fn measured(state: &RunState) -> Vec<String> {
+fn measured(state: &RunState, every_baseline: bool) -> Vec<String> {
     let rows = rows(state);
     let mut groups: IndexMap<(&str, u32), Vec<&Row>> = IndexMap::new();
     for row in &rows {
         groups.entry((&row.of.problem, row.session)).or_default().push(row);
     }
-    groups.into_iter().map(|((problem, session), rows)| group(state, problem, session, &rows)).collect()
+    let text = |((problem, session), rows): ((&str, u32), Vec<&Row>)| {
+        group(state, problem, session, &rows, every_baseline)
+    };
+    groups.into_iter().map(text).collect()
 }
 
-fn group(state: &RunState, problem: &str, session: u32, rows: &[&Row]) -> String {
+fn group(state: &RunState, problem: &str, session: u32, rows: &[&Row], every_baseline: bool) -> String {
     let first = rows[0];
     let control = state.controls.iter().find(|it| it.session == session && it.problem == problem);
     let control = control.map_or("no control".to_owned(), |control| {
@@ -64,6 +70,13 @@ fn group(state: &RunState, problem: &str, session: u32, rows: &[&Row]) -> String
         }
     }
     if !baselines.is_empty() {
+        if !every_baseline {
+            let time = |name: &str| rows.iter().find(|row| row.of.subject == name).map(|row| row.p50_us.0);
+            let known = baselines.iter().copied().filter(|name| time(name).is_some());
+            let fastest = known.min_by(|a, b| time(a).partial_cmp(&time(b)).unwrap_or(Ordering::Equal));
+            baselines.truncate(1);
+            baselines.extend(fastest.filter(|name| !baselines.contains(name)));
+        }
         let heads: Vec<String> = baselines.iter().map(|name| format!("over {name}")).collect();
         let titles: Vec<&str> = std::iter::once("speedup").chain(heads.iter().map(String::as_str)).collect();
         let mut speedups = Table::new(&titles, &titles[1..]);
@@ -150,17 +163,21 @@ fn failures(state: &RunState) -> Option<String> {
     Some(table.text())
 }
 
-fn means(state: &RunState) -> Option<String> {
-    let means = state.means();
-    if means.is_empty() {
-        return None;
-    }
+/// Speedups over all problems, of every candidate over the first baseline and over the one hardest to beat.
+fn means(state: &RunState, every_baseline: bool) -> Option<String> {
+    let all = state.means();
+    let first = all.first()?.baseline.clone();
+    let hardest = |mean: &Mean| {
+        let same = |other: &&Mean| other.candidate == mean.candidate && other.timer == mean.timer;
+        all.iter().filter(same).all(|other| other.speedup >= mean.speedup)
+    };
+    let shown = all.iter().filter(|mean| every_baseline || mean.baseline == first || hardest(mean));
     let titles = ["geometric mean", "over", "timer", "problems", "speedup", ""];
     let mut table = Table::new(&titles, &["problems", "speedup"]);
-    for mean in means {
+    for mean in shown {
         table.row([
-            mean.candidate,
-            mean.baseline,
+            mean.candidate.clone(),
+            mean.baseline.clone(),
             mean.timer.to_string(),
             mean.problems.to_string(),
             format!("{:.2}x", mean.speedup),

@@ -14,7 +14,7 @@ impl Table {
     pub fn new(titles: &[&str], numbers: &[&str]) -> Self {
         Table {
             numbers: titles.iter().map(|title| numbers.contains(title)).collect(),
-            rows: vec![titles.iter().map(|title| styled(STRONG, title)).collect()],
+            rows: vec![titles.iter().map(|title| heading(title)).collect()],
         }
     }
 
@@ -39,6 +39,11 @@ impl Table {
         };
         self.rows.iter().map(line).collect::<Vec<_>>().join("\n")
     }
+}
+
+/// A column without a title has nothing that could be bold.
+fn heading(title: &str) -> String {
+    if title.is_empty() { String::new() } else { styled(STRONG, title) }
 }
 
 /// Characters of a cell that are seen: its style is not.

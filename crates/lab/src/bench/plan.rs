@@ -21,6 +21,8 @@ pub struct Subject<'f> {
     pub is_baseline: bool,
     /// It is compared with the baselines.
     pub is_candidate: bool,
+    /// The subject it is a second copy of, as the A/A control.
+    pub again: Option<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -37,12 +39,26 @@ impl<'f> Subject<'f> {
             name += &format!("+{knob}={value}");
         }
         let maker = Maker::Kernel { family, preset, knobs };
-        Subject { name, maker, is_baseline: false, is_candidate: true }
+        Subject { name, maker, is_baseline: false, is_candidate: true, again: None }
     }
 
     pub fn peer(package: &str, name: &'static str) -> Self {
         let maker = Maker::Peer { name };
-        Subject { name: format!("{package} {name}"), maker, is_baseline: true, is_candidate: false }
+        let name = format!("{package} {name}");
+        Subject { name, maker, is_baseline: true, is_candidate: false, again: None }
+    }
+
+    /// The same under another name, in a process of its own: where memory lies, and whatever else two processes
+    /// differ in, is part of what an A/A control has to show.
+    #[must_use]
+    pub fn once_more(&self) -> Self {
+        Subject {
+            name: format!("{} (again)", self.name),
+            maker: self.maker.clone(),
+            is_baseline: false,
+            is_candidate: false,
+            again: Some(self.name.clone()),
+        }
     }
 
     pub(super) fn candidate_name(&self) -> Option<CandidateName> {

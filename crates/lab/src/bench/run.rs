@@ -149,7 +149,7 @@ impl<O: Op> Bench<'_, O> {
                     (self.tell)(&format!("{name} is unavailable: {reason}"));
                 }
                 self.run.record(&Event::Baseline { name, version })?;
-            } else if member.subject.is_baseline {
+            } else if member.subject.is_baseline || member.subject.again.is_some() {
                 let version = Fact::Known(format!("warpsmith {}", env!("CARGO_PKG_VERSION")));
                 self.run.record(&Event::Baseline { name, version })?;
             }
@@ -468,7 +468,6 @@ impl<O: Op> Bench<'_, O> {
         let mut watch = Watch::new(self.monitor);
         let session = Session {
             subjects: entrants.len(),
-            control: Some(control(members, entrants)),
             per_turn: per_turn(timer),
             stopping: &self.plan.stopping,
             seed: self.plan.seed,
@@ -496,8 +495,7 @@ impl<O: Op> Bench<'_, O> {
     ) -> Result<Vec<Entrant>, BenchError> {
         let session = self.run.state().next_session();
         let seed = self.plan.seed;
-        let Turns { samples, again, mut lost, per_block, stopped } = turns;
-        let control = control(members, &entrants);
+        let Turns { samples, mut lost, per_block, stopped } = turns;
         let mut measured: Vec<(&Subject<'_>, &Samples)> = Vec::new();
         for (entrant, samples) in entrants.iter().zip(&samples) {
             let Some(samples) = samples else { continue };
@@ -516,25 +514,21 @@ impl<O: Op> Bench<'_, O> {
             };
             self.run.record(&Event::Sampled { of: entrant.key.of.clone(), sampled })?;
         }
-        let floor = match (samples[control].as_ref(), &again) {
-            (Some(first), Some(again)) => {
-                let paired = Paired::new(first, again, per_block).ok();
-                let speedup = paired.map(|paired| paired.speedup(seed));
-                speedup.map(|speedup| (speedup, NoiseFloor::of(&speedup, tick(first) / first.median())))
-            }
-            _ => None,
-        };
-        if let Some((speedup, noise_floor)) = floor {
+        let floor = control(&measured).and_then(|(subject, first, again)| {
+            let speedup = Paired::new(first, again, per_block).ok()?.speedup(seed);
+            Some((subject, speedup, NoiseFloor::of(&speedup, tick(first) / first.median())))
+        });
+        if let Some((subject, speedup, noise_floor)) = floor {
             self.run.record(&Event::Control {
                 problem: given.name.clone(),
-                subject: members[entrants[control].index].subject.name.clone(),
+                subject: subject.name.clone(),
                 session,
                 timer,
                 speedup,
                 noise_floor,
             })?;
         }
-        let floor = floor.map_or_else(unknown_floor, |(_, floor)| floor);
+        let floor = floor.map_or_else(unknown_floor, |(_, _, floor)| floor);
         for (candidate, times) in measured.iter().filter(|(subject, _)| subject.is_candidate) {
             for (baseline, others) in measured.iter().filter(|(subject, _)| subject.is_baseline) {
                 if candidate.name == baseline.name {
@@ -607,9 +601,15 @@ fn build_of(subject: &Subject<'_>, problem: &str) -> Option<Ask> {
     Some(Ask::Build { candidate, problem: problem.to_owned() })
 }
 
-/// Who is measured twice: the first baseline, or the first subject where there is none.
-fn control(members: &[Member<'_, '_>], entrants: &[Entrant]) -> usize {
-    entrants.iter().position(|entrant| members[entrant.index].subject.is_baseline).unwrap_or(0)
+/// A subject that was measured twice, with both its series.
+fn control<'m>(
+    measured: &[(&'m Subject<'m>, &'m Samples)],
+) -> Option<(&'m Subject<'m>, &'m Samples, &'m Samples)> {
+    measured.iter().find_map(|(twin, again)| {
+        let name = twin.again.as_ref()?;
+        let (subject, first) = measured.iter().find(|(subject, _)| subject.name == *name)?;
+        Some((*subject, *first, *again))
+    })
 }
 
 /// A hot sample is the mean of many launches; the others are single ones, of which a turn takes some.
@@ -627,7 +627,7 @@ fn tick(samples: &Samples) -> f64 {
     if tick.is_finite() { tick } else { 0.0 }
 }
 
-/// Where the control was lost: two per cent, more than any control of a quiet device has shown.
+/// Where there is no control: two per cent, about what one kernel has differed by between two processes on an H200.
 fn unknown_floor() -> NoiseFloor {
     let interval = Interval { low: 0.98, high: 1.02 };
     NoiseFloor::of(&Speedup { ratio: 1.0, interval, blocks: 0 }, 0.0)

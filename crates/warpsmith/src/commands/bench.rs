@@ -62,10 +62,10 @@ fn carry_out(
     let op = Attention;
     let catalog = Catalog::load(global.kernels.as_deref())?;
     let device = super::device(global)?;
-    let plan = plan(op, options, global, &catalog, &device)?;
-    let compiler = super::build::compiler(global, printer)?;
     let found = machine::python();
     let torch = found.as_ref().and_then(|python| python.package("torch"));
+    let plan = plan(op, options, global, &catalog, &device, torch.is_some())?;
+    let compiler = super::build::compiler(global, printer)?;
 
     let run =
         open(manifest(global, &device, &compiler, found.as_ref())).map_err(|error| run_failure(&error))?;
@@ -117,7 +117,7 @@ fn carry_out(
         let json = written.first().and_then(|path| std::fs::read_to_string(path).ok());
         printer.data(json.unwrap_or_default().trim_end());
     } else {
-        printer.data(&bench_table::text(&plan, &state));
+        printer.data(&bench_table::text(&plan, &state, !options.baseline.is_empty()));
         if exit == Exit::Incomplete {
             let folder = run.folder().display();
             printer.message(&format!("incomplete; go on with: warpsmith bench --resume --run-dir {folder}"));
@@ -132,6 +132,7 @@ fn plan<'c>(
     global: &Global,
     catalog: &'c Catalog,
     device: &Device,
+    has_torch: bool,
 ) -> Result<Plan<'c, Problem>, Failure> {
     let named = options.suite.as_deref().or(options.problem.is_empty().then_some(DEFAULT_SUITE));
     let suite = named.map(|name| suite::find(&op, name)).transpose()?;
@@ -149,7 +150,13 @@ fn plan<'c>(
 
     let virtual_device = matches!(device, Device::Virtual { .. });
     let wanted = suite.as_ref().map(|suite| suite.baselines.as_slice()).unwrap_or_default();
-    let subjects = subjects(op, options, catalog, wanted, virtual_device)?;
+    let mut subjects = subjects(op, options, catalog, wanted, virtual_device)?;
+    if !virtual_device {
+        // The first at one end of every turn, its copy at the other.
+        let there = |subject: &&Subject<'_>| has_torch || matches!(subject.maker, Maker::Kernel { .. });
+        let control = subjects.iter().find(there).map(Subject::once_more);
+        subjects.extend(control);
+    }
     let mut timers = vec![Timer::GraphHot];
     timers.extend(options.cold.then_some(Timer::GraphCold));
     timers.extend(options.eager.then_some(Timer::Eager));
