@@ -625,6 +625,9 @@ fn work<P: Policy>(grid: &Grid<'_>, number: usize) -> WorkerState {
     let mut active: Vec<Block> = Vec::new();
     let mut spare: Vec<Block> = Vec::new();
     let mut quiet = 0u32;
+    // `grid.moves` as last looked at. Kept from pass to pass, so that a change between two passes is not lost: what
+    // warps were found to do before it says nothing about what they do after it.
+    let mut seen = 0u64;
     // Passes since a block was started, and whether the last one changed nothing.
     let (mut passes, mut idle) = (0u32, false);
     'work: while !grid.stopped() {
@@ -647,7 +650,6 @@ fn work<P: Policy>(grid: &Grid<'_>, number: usize) -> WorkerState {
         if active.is_empty() {
             break;
         }
-        let before = grid.moves.load(Ordering::Relaxed);
         passes += 1;
         let mut i = 0;
         while i < active.len() {
@@ -669,11 +671,12 @@ fn work<P: Policy>(grid: &Grid<'_>, number: usize) -> WorkerState {
                 }
             }
         }
-        idle = grid.moves.load(Ordering::Relaxed) == before;
+        let now = grid.moves.load(Ordering::SeqCst);
+        idle = std::mem::replace(&mut seen, now) == now;
         if !P::CHECK {
             continue;
         }
-        if grid.moves.load(Ordering::Relaxed) != before {
+        if !idle {
             quiet = 0;
             worker.watching = false;
             continue;
@@ -683,9 +686,9 @@ fn work<P: Policy>(grid: &Grid<'_>, number: usize) -> WorkerState {
             active.iter_mut().for_each(Block::start_watching);
             worker.watching = true;
         } else if worker.watching && active.iter().all(Block::is_stuck) {
-            grid.stuck[number].store(before + 1, Ordering::SeqCst);
-            let all = grid.stuck.iter().all(|s| [before + 1, u64::MAX].contains(&s.load(Ordering::SeqCst)));
-            if all && grid.moves.load(Ordering::SeqCst) == before {
+            grid.stuck[number].store(now + 1, Ordering::SeqCst);
+            let all = grid.stuck.iter().all(|s| [now + 1, u64::MAX].contains(&s.load(Ordering::SeqCst)));
+            if all && grid.moves.load(Ordering::SeqCst) == now {
                 report_stuck(grid, &mut worker, &active);
                 grid.stop();
             } else {

@@ -136,17 +136,28 @@ impl<P: Policy> Cx<'_, '_, P> {
     fn state_hash(&self) -> u64 {
         let mut h = 0xcbf2_9ce4_8422_2325u64;
         let mut mix = |v: u64| h = (h ^ v).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23);
-        let function = &self.grid.kernel.functions[self.frag.function as usize];
-        for unit in &self.w.regs[..(self.frag.reg_base + function.frame.units) as usize] {
+        // All frames of all fragments: another fragment may be deeper in calls than this one, and still get on.
+        let fragments = || self.w.fragments.iter().chain(std::iter::once(&self.frag));
+        let (mut units, mut preds) = (0, 0);
+        for f in fragments() {
+            let frame = &self.grid.kernel.functions[f.function as usize].frame;
+            units = units.max(f.reg_base + frame.units);
+            preds = preds.max(f.pred_base + frame.preds);
+        }
+        for unit in &self.w.regs[..units as usize] {
             for pair in unit.0.chunks_exact(2) {
                 mix(u64::from(pair[0]) | u64::from(pair[1]) << 32);
             }
         }
-        for p in &self.w.preds[..(self.frag.pred_base + function.frame.preds) as usize] {
+        for p in &self.w.preds[..preds as usize] {
             mix(u64::from(*p));
         }
-        for f in self.w.fragments.iter().chain(std::iter::once(&self.frag)) {
+        for f in fragments() {
             mix(u64::from(f.mask) | u64::from(f.pc) << 32);
+            // The same function called from another place is not the same place.
+            for frame in &f.stack {
+                mix(u64::from(frame.function) | u64::from(frame.pc) << 32);
+            }
         }
         h
     }

@@ -250,9 +250,6 @@ impl<P: Policy> Cx<'_, '_, P> {
                     }
                 }
             }
-            if P::CHECK && self.worker.watching {
-                self.watch();
-            }
             let function = &kernel.functions[self.frag.function as usize];
             let block_number = function.block_of[self.frag.pc as usize];
             let end = function.blocks[block_number as usize].end;
@@ -260,6 +257,10 @@ impl<P: Policy> Cx<'_, '_, P> {
             // A block longer than the slice runs all the same: a slice is never empty.
             if *fuel == 0 {
                 return Outcome::Yield;
+            }
+            // Only where it goes on from: a warp that stands still because its slice is over has not come back.
+            if P::CHECK && self.worker.watching {
+                self.watch();
             }
             *fuel = fuel.saturating_sub(length);
             self.worker.executed += u64::from(length);
