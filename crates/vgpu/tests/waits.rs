@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use warpsmith_vgpu::{Device, Launch, LaunchReport, Options, load};
+use warpsmith_vgpu::{Device, Kind, Launch, LaunchReport, Options, load};
 
 /// Warp 0 runs `rounds` rounds of `body`, which must leave `%r2` alone, and then does `signal`; warp 1 does `wait`;
 /// both end with a store, so that no block is idle.
@@ -190,4 +190,49 @@ END:
 ";
     let report = run(ptx, 1);
     assert!(report.stats.completed && report.findings.is_empty(), "{:#?}", report.findings);
+}
+
+/// Polls with a back-off that looks at the clock, as libcu++ does: time makes every round different.
+const TIMED: &str = "
+AGAIN:
+    mbarrier.test_wait.parity.shared.b64 %p3, [%r9], 0;
+    @%p3 bra END;
+    mov.u64 %rd5, %globaltimer;
+    and.b64 %rd6, %rd5, 1023;
+    cvt.u32.u64 %r10, %rd6;
+    nanosleep.u32 %r10;
+    bra AGAIN;";
+
+#[test]
+fn a_wait_with_a_time_limit_that_nobody_ends_is_a_deadlock() {
+    // Nobody arrives.
+    let report = run(&slow_and_waiting("", 1, "", TIMED, ""), 1);
+    let kinds: Vec<Kind> = report.findings.iter().map(|finding| finding.kind).collect();
+    assert_eq!(kinds, [Kind::Deadlock], "{:#?}", report.findings);
+    assert!(report.stats.warp_instructions < 10_000_000);
+    // Somebody does, in the end.
+    let late = OBJECT.0;
+    expect_silent(&slow_and_waiting("mad.lo.u32 %r3, %r3, %r2, 7;", 100_000, late, TIMED, ""));
+}
+
+#[test]
+fn waiting_for_time_to_pass_is_not_a_circle() {
+    let delay = "
+    mov.u64 %rd5, %globaltimer;
+    add.u64 %rd6, %rd5, 500000000;
+DELAY:
+    mov.u64 %rd5, %globaltimer;
+    setp.lt.u64 %p3, %rd5, %rd6;
+    @%p3 bra DELAY;";
+    for (signal, wait) in [BARRIER, (OBJECT.0, TIMED)] {
+        expect_silent(&slow_and_waiting(delay, 10, signal, wait, ""));
+    }
+    let cycles = "
+    mov.u32 %r11, %clock;
+DELAY:
+    mov.u32 %r12, %clock;
+    sub.u32 %r13, %r12, %r11;
+    setp.lt.u32 %p3, %r13, 100000000;
+    @%p3 bra DELAY;";
+    expect_silent(&slow_and_waiting(cycles, 10, BARRIER.0, BARRIER.1, ""));
 }

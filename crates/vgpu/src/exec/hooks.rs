@@ -5,7 +5,7 @@ use super::memory::{Addresses, Span, Use};
 use super::step::Cx;
 use super::warp::Watch;
 use crate::check::{Kind, race};
-use crate::isa::op::{Access, Order, Slot};
+use crate::isa::op::{Access, Op, Order, Slot};
 use crate::isa::types::Space;
 
 impl<P: Policy> Cx<'_, '_, P> {
@@ -163,8 +163,11 @@ impl<P: Policy> Cx<'_, '_, P> {
     }
 
     /// Counts a memory request of the current instruction.
-    pub fn count_access(&mut self, space: Space, ad: &Addresses, size: u32, mask: u32, _what: Use) {
+    pub fn count_access(&mut self, space: Space, ad: &Addresses, size: u32, mask: u32, what: Use) {
         let at = self.at() as usize;
+        // Asynchronous copies go past L1, as stores and atomics do.
+        let asynchronous = matches!(self.function().insts[self.frag.pc as usize].op, Op::CopyAsync { .. });
+        let cached = what == Use::Load && !asynchronous;
         let (transactions, ideal) = match space {
             Space::Shared => wavefronts(ad, size, mask),
             Space::Local => {
@@ -175,7 +178,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                 let per = u64::from(size.div_ceil(4)) * 4;
                 (words.len() as u64 * per, per)
             }
-            Space::Param => (0, 0),
+            Space::Param => return,
             Space::Global | Space::Generic => {
                 let mut sectors = [0u64; 32 * 2];
                 let mut n = 0;
@@ -195,6 +198,9 @@ impl<P: Policy> Cx<'_, '_, P> {
                 for i in 0..n {
                     if i == 0 || sectors[i] != sectors[i - 1] {
                         distinct += 1;
+                        if !cached || self.block.sectors.insert(sectors[i]) {
+                            self.worker.counts.l2_sectors += 1;
+                        }
                         if sectors[i] / 4 != line {
                             line = sectors[i] / 4;
                             self.worker.counts.lines.insert(line);
@@ -206,9 +212,14 @@ impl<P: Policy> Cx<'_, '_, P> {
             }
         };
         let c = &mut self.worker.counts.insts[at];
-        c.requests += 1;
-        c.transactions += transactions;
-        c.ideal += ideal.min(transactions);
+        let traffic = match space {
+            Space::Shared => &mut c.shared,
+            Space::Local => &mut c.local,
+            _ => &mut c.global,
+        };
+        traffic.requests += 1;
+        traffic.transactions += transactions;
+        traffic.ideal += ideal.min(transactions);
     }
 }
 
