@@ -13,13 +13,14 @@
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
-use attention::run::{self, Kernel};
+use attention::run;
 use attention::{Class, Inputs, Layout, Problem};
 use chips::{Chip, Resources};
 use family::{Catalog, Family};
 use gpu::accelerator::VirtualDevice;
 use gpu::build::Compiler;
 use gpu::toolchain;
+use op::Kernel;
 use vgpu::Checks;
 use vgpu::model::{self, Modelled, Shape};
 
@@ -177,7 +178,7 @@ fn modelled(
     })?;
     let kernel = Kernel::build(&mut device, compiler, family, candidate, target)?;
     let inputs = Inputs::generate(&counted, Class::Normal, 1).encode(counted.dtype, Layout::Bhsd);
-    let report = kernel.run(&mut device, &counted, &inputs, false)?.report;
+    let report = run::run(&kernel, &mut device, &counted, &inputs, false)?.report;
     let counters = report.and_then(|report| report.counters).ok_or("the run was not counted")?;
     let shape = Shape {
         blocks,

@@ -35,8 +35,8 @@ END:
 fn severity(ptx: &str, blocks: u32) -> Option<Severity> {
     let module = load(ptx).unwrap_or_else(|e| panic!("{e}"));
     let mut device = Device::default();
-    let out = device.alloc(64 * 4, "out").expect("memory");
-    device.fill(out, 0, 64 * 4).expect("inside");
+    let out = device.alloc(65 * 4, "out").expect("memory");
+    device.fill(out, 0, 65 * 4).expect("inside");
     let args = out.0.to_le_bytes();
     let launch = Launch {
         module: &module,
@@ -73,5 +73,5 @@ fn a_kernel_that_asks_for_the_grid_may_have_a_large_one() {
 
 #[test]
 fn a_block_that_looks_and_finds_nothing_is_not_idle() {
-    assert_eq!(severity(&kernel("ld.global.u32 %r5, [%rd1];"), 8), None);
+    assert_eq!(severity(&kernel("ld.global.u32 %r5, [%rd1+256];"), 8), None);
 }

@@ -305,7 +305,7 @@ mod tests {
         let (chain, demand) = (1000.0, [10.0, 40.0]);
         assert_eq!(together(1, chain, &demand), chain);
         let full = together(64, chain, &demand);
-        assert!(full >= 64.0 * 40.0 && full < 1.1 * 64.0 * 40.0, "{full}");
+        assert!((64.0 * 40.0..1.1 * 64.0 * 40.0).contains(&full), "{full}");
         assert!(together(8, chain, &demand) < 1.2 * chain);
     }
 
