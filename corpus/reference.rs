@@ -117,6 +117,7 @@ pub fn reference(name: &str, args: &[Arg]) -> Option<Vec<Output>> {
         "copy_vector_prefetch" => copy_vector_prefetch,
         "cp_async_double_buffer" => |a| vec![gemm(a, "A", "B", "C", 1e-4, 1e-5)],
         "cp_async_three_stages" => cp_async_three_stages,
+        "cross_entropy_rows" => cross_entropy_rows,
         "cub_block_load_exchange" => cub_block_load_exchange,
         "cub_block_misc" => cub_block_misc,
         "cub_block_radix_sort" => cub_block_radix_sort,
@@ -125,6 +126,7 @@ pub fn reference(name: &str, args: &[Arg]) -> Option<Vec<Output>> {
         "cub_warp_scan_sort" => cub_warp_scan_sort,
         "cuda_barrier_handover" => cuda_barrier_handover,
         "cuda_pipeline_stages" => cuda_pipeline_stages,
+        "decode_split_keys" => decode_split_keys,
         "embedding_gather" => embedding_gather,
         "fence_relaxed_flag" => fence_relaxed_flag,
         "fft_shared" => fft_shared,
@@ -180,9 +182,11 @@ pub fn reference(name: &str, args: &[Arg]) -> Option<Vec<Output>> {
         "padding_and_discarded" => padding_and_discarded,
         "philox_normal" => philox_normal,
         "printf_report" => printf_report,
+        "radix_select" => radix_select,
         "recursion_calls" => recursion_calls,
         "reduce_last_block" => reduce_last_block,
         "rgb_to_gray" => rgb_to_gray,
+        "ring_of_messages" => ring_of_messages,
         "rmsnorm_rope_bf16" => rmsnorm_rope_bf16,
         "saxpy_grid_stride" => saxpy_grid_stride,
         "scan_block_warps" => scan_block_warps,
@@ -762,6 +766,16 @@ fn cp_async_three_stages(a: &Args) -> Vec<Output> {
     vec![close("out", out, 1e-4, 0.0)]
 }
 
+fn cross_entropy_rows(a: &Args) -> Vec<Output> {
+    let (mut loss, mut grad) = (Vec::new(), Vec::new());
+    for (row, &target) in a.f("logits").chunks(777).zip(a.i("target")) {
+        let sum: f64 = row.iter().map(|v| v.exp()).sum();
+        loss.push(sum.ln() - row[target as usize]);
+        grad.extend(row.iter().enumerate().map(|(i, v)| v.exp() / sum - f64::from(i as i64 == target)));
+    }
+    vec![close("loss", loss, 1e-5, 1e-5), close("grad", grad, 1e-6, 1e-5)]
+}
+
 fn cub_block_load_exchange(a: &Args) -> Vec<Output> {
     vec![
         exact("out", a.i("in").iter().map(|v| 3 * v - 1).collect()),
@@ -848,6 +862,18 @@ fn cuda_pipeline_stages(a: &Args) -> Vec<Output> {
     let blocks = a.i("in").chunks(tiles * 64);
     let out = blocks.flat_map(|b| (0..64).map(|t| (0..tiles).map(|k| b[k * 64 + 63 - t]).sum()));
     vec![exact("out", out.collect())]
+}
+
+fn decode_split_keys(a: &Args) -> Vec<Output> {
+    let mut o = Vec::new();
+    for (h, q) in a.f("q").chunks(64).enumerate() {
+        let rows = |name: &'static str| a.f(name)[h * 150 * 64..(h + 1) * 150 * 64].chunks(64);
+        let weights: Vec<f64> =
+            rows("k").map(|k| (q.iter().zip(k).map(|(x, y)| x * y).sum::<f64>() / 8.0).exp()).collect();
+        let sum: f64 = weights.iter().sum();
+        o.extend((0..64).map(|d| rows("v").zip(&weights).map(|(v, w)| v[d] * w).sum::<f64>() / sum));
+    }
+    vec![close("o", o, 1e-5, 1e-4)]
 }
 
 fn embedding_gather(a: &Args) -> Vec<Output> {
@@ -1429,6 +1455,15 @@ fn printf_report(a: &Args) -> Vec<Output> {
     vec![exact("out", sums), Output { name: "stdout", values: lines, compare: Compare::AnyOrder }]
 }
 
+fn radix_select(a: &Args) -> Vec<Output> {
+    let kth = |row: &[i64]| {
+        let mut row = row.to_vec();
+        row.sort_unstable();
+        row[611]
+    };
+    vec![exact("out", a.i("x").chunks(1500).map(kth).collect())]
+}
+
 fn recursion_calls(a: &Args) -> Vec<Output> {
     fn gcd(a: i64, b: i64) -> i64 {
         if b == 0 { a } else { gcd(b, a % b) }
@@ -1455,6 +1490,10 @@ fn reduce_last_block(a: &Args) -> Vec<Output> {
 fn rgb_to_gray(a: &Args) -> Vec<Output> {
     let gray = a.i("rgb").chunks(3).map(|p| (77 * p[0] + 150 * p[1] + 29 * p[2] + 128) >> 8);
     vec![exact("out", gray.collect())]
+}
+
+fn ring_of_messages(a: &Args) -> Vec<Output> {
+    vec![exact("out", a.i("in").chunks(32).map(|row| row.iter().sum()).collect()), exact("tail", vec![20])]
 }
 
 fn rmsnorm_rope_bf16(a: &Args) -> Vec<Output> {

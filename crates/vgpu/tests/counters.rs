@@ -1,5 +1,7 @@
 //! What is counted, on kernels small enough to count by hand.
 
+use warpsmith_vgpu::count::Class;
+use warpsmith_vgpu::num::tile::Elem;
 use warpsmith_vgpu::{Checks, Counters, Device, Launch, Options, load};
 
 /// A kernel of one warp per block: lane `l` reads word `l * STRIDE` of global memory, stores it to word
@@ -39,7 +41,12 @@ fn kernel(stride: u32, banks: u32) -> String {
 }
 
 fn count(stride: u32, banks: u32) -> Counters {
-    let module = load(&kernel(stride, banks)).expect("valid");
+    count_text(&kernel(stride, banks))
+}
+
+/// Three blocks of 32 threads.
+fn count_text(text: &str) -> Counters {
+    let module = load(text).unwrap_or_else(|e| panic!("{e}"));
     let mut device = Device::default();
     let x = device.alloc(32 * 4 * 32, "x").expect("memory");
     let y = device.alloc(32 * 4, "y").expect("memory");
@@ -80,4 +87,109 @@ fn a_stride_of_32_words_hits_one_bank() {
     assert_eq!(c.shared.transactions, 6 * 2);
     let c = count(1, 33);
     assert_eq!(c.shared.transactions, 6);
+}
+
+/// Barriers in the middle of a straight line of code: the warp stops there and comes back.
+#[test]
+fn what_follows_a_barrier_is_counted_once() {
+    let c = count_text(
+        "
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 p0, .param .u64 p1)
+{
+    .reg .b32 %r<4>;
+    .shared .align 4 .b8 s[4];
+    mov.u32 %r1, %tid.x;
+    bar.sync 0;
+    add.u32 %r2, %r1, 1;
+    add.u32 %r3, %r2, 1;
+    bar.sync 0;
+    add.u32 %r2, %r3, 1;
+    ret;
+}
+",
+    );
+    assert_eq!(c.warp_instructions, 3 * 7);
+    assert_eq!(c.barriers, 3 * 2);
+    assert_eq!((c.blocks.finished, c.blocks.busiest), (3, 7));
+}
+
+#[test]
+fn tensor_work_is_told_apart_by_type() {
+    let c = count_text(
+        "
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 p0, .param .u64 p1)
+{
+    .reg .b32 %a<4>;
+    .reg .b32 %b<2>;
+    .reg .f32 %c<4>;
+    .reg .b32 %s<4>;
+    mov.b32 %a0, 0;
+    mov.b32 %a1, 0;
+    mov.b32 %a2, 0;
+    mov.b32 %a3, 0;
+    mov.b32 %b0, 0;
+    mov.b32 %b1, 0;
+    mov.f32 %c0, 0f00000000;
+    mov.f32 %c1, 0f00000000;
+    mov.f32 %c2, 0f00000000;
+    mov.f32 %c3, 0f00000000;
+    mov.b32 %s0, 0;
+    mov.b32 %s1, 0;
+    mov.b32 %s2, 0;
+    mov.b32 %s3, 0;
+    mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%c0,%c1,%c2,%c3}, {%a0,%a1,%a2,%a3}, {%b0,%b1}, {%c0,%c1,%c2,%c3};
+    mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%c0,%c1,%c2,%c3}, {%a0,%a1,%a2,%a3}, {%b0,%b1}, {%c0,%c1,%c2,%c3};
+    mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%s0,%s1,%s2,%s3}, {%a0,%a1,%a2,%a3}, {%b0,%b1}, {%s0,%s1,%s2,%s3};
+    mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%s0,%s1,%s2,%s3}, {%a0,%a1,%a2,%a3}, {%b0,%b1}, {%s0,%s1,%s2,%s3};
+    ret;
+}
+",
+    );
+    let work: Vec<(Elem, Elem, u64)> = c.tensor.iter().map(|w| (w.input, w.accumulator, w.flops)).collect();
+    let k16 = 3 * 2 * 16 * 8 * 16;
+    assert_eq!(
+        work,
+        [(Elem::F16, Elem::F32, k16), (Elem::Bf16, Elem::F32, k16), (Elem::S8, Elem::S32, 4 * k16)]
+    );
+    assert_eq!(c.tensor_flops, 6 * k16);
+    assert_eq!(c.by_class[&Class::MatrixProduct], 3 * 4);
+}
+
+/// A copy reads global memory and writes shared memory: each is counted as what it is.
+#[test]
+fn an_asynchronous_copy_counts_on_both_sides() {
+    let c = count_text(
+        "
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 p0, .param .u64 p1)
+{
+    .reg .b32 %r<4>;
+    .reg .b64 %rd<4>;
+    .shared .align 16 .b8 s[128];
+    ld.param.u64 %rd1, [p0];
+    mov.u32 %r1, %tid.x;
+    mul.wide.u32 %rd2, %r1, 4;
+    add.u64 %rd3, %rd1, %rd2;
+    shl.b32 %r2, %r1, 2;
+    mov.u32 %r3, s;
+    add.u32 %r2, %r2, %r3;
+    cp.async.ca.shared.global [%r2], [%rd3], 4;
+    cp.async.commit_group;
+    cp.async.wait_group 0;
+    ret;
+}
+",
+    );
+    assert_eq!(c.async_bytes, 3 * 128);
+    assert_eq!((c.global.requests, c.global.transactions), (3, 12));
+    assert_eq!((c.shared.requests, c.shared.transactions), (3, 3));
+    assert_eq!(c.l2_bytes, 3 * 128);
 }

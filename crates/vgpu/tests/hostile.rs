@@ -1,67 +1,13 @@
 //! What must not break the machine: mutated PTX, absurd launches, kernels that misbehave.
 
+#[path = "common/mutate.rs"]
+mod mutate;
+
 use std::time::{Duration, Instant};
 
 use warpsmith_vgpu::{Checks, Device, Kind, Launch, LaunchError, Options, load};
 
-/// SplitMix64.
-struct Rng(u64);
-
-impl Rng {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, n: usize) -> usize {
-        (self.next() % n.max(1) as u64) as usize
-    }
-}
-
-/// One random edit: a byte, a line, a token, a number, a cut.
-fn mutate(text: &mut Vec<u8>, other: &[u8], rng: &mut Rng) {
-    if text.is_empty() {
-        return;
-    }
-    let at = rng.below(text.len());
-    match rng.below(7) {
-        0 => text[at] = rng.next() as u8,
-        1 => {
-            text.remove(at);
-        }
-        2 => {
-            let end = (at + rng.below(80)).min(text.len());
-            text.drain(at..end);
-        }
-        3 => {
-            let from = rng.below(other.len());
-            let piece = other[from..(from + rng.below(120)).min(other.len())].to_vec();
-            text.splice(at..at, piece);
-        }
-        4 => {
-            let words: [&[u8]; 8] = [
-                b"{",
-                b"}",
-                b";",
-                b"[",
-                b"0xffffffffffffffff",
-                b".reg .b32 %q<4000000000>;",
-                b"/*",
-                b"%r99999999",
-            ];
-            text.splice(at..at, words[rng.below(words.len())].iter().copied());
-        }
-        5 => {
-            let end = (at + rng.below(200)).min(text.len());
-            let piece = text[at..end].to_vec();
-            text.splice(at..at, piece);
-        }
-        _ => text.truncate(at.max(40)),
-    }
-}
+use mutate::{Rng, mutate};
 
 #[test]
 fn mutated_modules_load_or_are_refused() {

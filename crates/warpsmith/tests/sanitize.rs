@@ -95,9 +95,19 @@ fn buffers_are_saved_as_npy() {
 fn counters_and_fidelity_are_shown() {
     let outcome = sanitize(SCALE, &["--counters", "--fidelity"]);
     assert_eq!(outcome.code, 0, "{outcome}");
-    for words in
-        ["Counters", "warp instructions", "sectors", "Hottest lines", "kernel.cu:6", "Fidelity", "exact"]
-    {
+    for words in [
+        "Counters",
+        "warp instructions",
+        "sectors",
+        "L2 traffic",
+        "busiest block",
+        "Occupancy",
+        "limited by",
+        "Hottest lines",
+        "kernel.cu:6",
+        "Fidelity",
+        "exact",
+    ] {
         assert!(outcome.stdout.contains(words), "{words}: {outcome}");
     }
 }
@@ -136,13 +146,61 @@ fn hostile_kernels_end_with_a_clear_finding() {
     assert_eq!(outcome.code, 1, "{outcome}");
     assert!(outcome.stdout.contains("[out-of-bounds]"), "{outcome}");
 
-    let outcome = sanitize(SCALE, &["--grid", "2147483647", "--budget", "200000"]);
+    // More warps than the budget has instructions: said after a sample of them, not after hours.
+    let outcome = sanitize(SCALE, &["--grid", "2147483647"]);
     assert_eq!(outcome.code, 1, "{outcome}");
-    assert!(outcome.stdout.contains("[runaway]"), "{outcome}");
+    assert!(outcome.stdout.contains("[runaway] the grid has 2147483647 blocks of 2 warps"), "{outcome}");
+
+    let greedy =
+        SCALE.replace("    int i =", "    __shared__ float all[1 << 28];\n    all[n] = 0;\n    int i =");
+    let outcome = sanitize(&greedy.replace("2.0f *", "all[i] *"), &[]);
+    assert_eq!(outcome.code, 1, "{outcome}");
+    assert!(!outcome.stderr.contains("0 errors"), "{outcome}");
 
     let outcome = sanitize(SCALE, &["--shared", "1073741824"]);
     assert_eq!(outcome.code, 2, "{outcome}");
     assert!(outcome.stderr.contains("shared memory"), "{outcome}");
+}
+
+/// Files are written for nvcc, which has a host compiler's headers.
+#[test]
+fn headers_that_kernels_include_out_of_habit_are_there() {
+    let names = [
+        "stdio.h",
+        "cstdio",
+        "stdlib.h",
+        "string.h",
+        "assert.h",
+        "cassert",
+        "stdint.h",
+        "cstdint",
+        "limits",
+        "float.h",
+        "climits",
+        "cmath",
+        "math.h",
+        "type_traits",
+        "utility",
+        "tuple",
+        "array",
+        "algorithm",
+        "cuda_runtime.h",
+        "cuda_fp16.h",
+    ];
+    let includes: String = names.iter().map(|name| format!("#include <{name}>\n")).collect();
+    let body = "\
+    const uint32_t bits = INT_MAX;
+    assert(std::numeric_limits<int>::max() == INT_MAX && FLT_MAX > bits);
+    static_assert(std::is_same<std::int64_t, int64_t>::value, \"\");
+    const unsigned __int128 wide = static_cast<unsigned __int128>(bits) << 64;
+    if (wide >> 64 != bits) printf(\"wrong\");
+    int i = std::min(blockIdx.x * blockDim.x + threadIdx.x, 4096u);
+";
+    let source = SCALE
+        .replace("extern", &format!("{includes}extern"))
+        .replace("    int i = blockIdx.x * blockDim.x + threadIdx.x;\n", body);
+    let outcome = sanitize(&source, &[]);
+    assert_eq!(outcome.code, 0, "{outcome}");
 }
 
 #[test]

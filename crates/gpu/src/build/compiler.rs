@@ -118,11 +118,9 @@ impl Compiler {
         let compiled = nvrtc.compile(&source.name, &source.text, &source.headers, &options);
         let compile_ms = milliseconds(start);
         let compiled = compiled.map_err(|error| match error {
-            NvrtcError::Compilation { log } => BuildError::Source {
-                name: source.name.clone(),
-                diagnostics: of_severity(&log, Severity::Error),
-                log,
-            },
+            NvrtcError::Compilation { log } => {
+                BuildError::Source { name: source.name.clone(), diagnostics: errors(&log), log }
+            }
             other => BuildError::Nvrtc(other),
         })?;
         let entries = log::entries(&compiled.log);
@@ -156,6 +154,17 @@ fn fixed_options(request: &Request) -> Vec<String> {
 
 fn milliseconds(since: Instant) -> f64 {
     since.elapsed().as_secs_f64() * 1e3
+}
+
+/// The errors in a failed compilation's log; what it says, whole, if none has a form we know.
+fn errors(log: &str) -> Vec<Diagnostic> {
+    let mut errors = of_severity(log, Severity::Error);
+    if errors.is_empty() {
+        let text = log.trim();
+        let message = if text.is_empty() { "the compiler failed and gave no reason" } else { text };
+        errors.push(Diagnostic { severity: Severity::Error, message: message.to_owned(), place: None });
+    }
+    errors
 }
 
 fn of_severity(text: &str, severity: Severity) -> Vec<Diagnostic> {

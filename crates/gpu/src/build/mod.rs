@@ -5,6 +5,7 @@ mod compiler;
 mod includes;
 mod log;
 mod machine_code;
+mod standard;
 
 use std::path::PathBuf;
 
@@ -14,6 +15,7 @@ use serde::{Deserialize, Serialize};
 pub use compiler::{Compiler, Outcome};
 pub use includes::included_names;
 pub use log::{Diagnostic, Place, Severity};
+pub use standard::standard_headers;
 
 use crate::nvrtc::NvrtcError;
 

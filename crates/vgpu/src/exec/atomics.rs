@@ -158,7 +158,6 @@ impl<P: Policy> Cx<'_, '_, P> {
                 self.after_access(space, ad, size, group, Use::Atomic, access);
             }
         }
-        self.block.stored |= space == Space::Global;
         if failed != 0 {
             if !P::CHECK {
                 return Next::Halt;

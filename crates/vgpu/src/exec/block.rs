@@ -32,7 +32,12 @@ pub struct BlockCore {
     pub live_threads: u32,
     /// Grows whenever something happens that another warp could be waiting for.
     pub progress: u64,
-    pub stored: bool,
+    /// It has come to an instruction that reaches global memory.
+    pub touched: bool,
+    /// Sectors of global memory its loads have touched; only when counting.
+    pub sectors: std::collections::HashSet<u64>,
+    /// Warp instructions it has run.
+    pub executed: u64,
     /// Asynchronous copies that have not landed, oldest first.
     pub copies: Vec<super::copies::PendingCopy>,
     pub copy_serial: u64,
@@ -78,7 +83,9 @@ impl Block {
         core.threads = grid.block_threads;
         core.live_threads = grid.block_threads;
         core.shared_bytes = grid.shared_bytes;
-        core.stored = false;
+        core.touched = false;
+        core.sectors.clear();
+        core.executed = 0;
         core.progress = 0;
         core.copies.clear();
         core.owed.clear();
@@ -109,6 +116,7 @@ impl Block {
             w.committed = [0; 32];
             w.fragments.clear();
             w.passed_over = 0;
+            w.chain = 0;
             w.switches = 0;
             w.reserve(entry.frame.units as usize, entry.frame.preds as usize, P::CHECK);
             if P::CHECK {
@@ -148,7 +156,9 @@ impl Block {
                 if fresh {
                     cx.begin();
                 }
+                let executed = cx.worker.executed;
                 let stop = cx.run(slice);
+                cx.block.executed += cx.worker.executed - executed;
                 if stop == Stop::Halt {
                     self.harvest(grid, worker);
                     return Progress::Halted;
@@ -184,8 +194,12 @@ impl Block {
     }
 
     fn finish<P: Policy>(&mut self, grid: &Grid<'_>, worker: &mut WorkerState) {
+        if P::COUNT {
+            let chain = self.warps.iter().map(|w| w.chain).max().unwrap_or(0);
+            worker.counts.block_done(self.core.executed, chain);
+        }
         if P::CHECK {
-            if !self.core.stored {
+            if !self.core.touched {
                 worker.idle_blocks += 1;
                 worker.first_idle = worker.first_idle.min(self.core.index);
             }
@@ -256,6 +270,18 @@ impl Block {
             fragment.map(|f| (grid.kernel.functions[f.function as usize].first + f.pc, w.id, f.mask))
         });
         let budget = grid.budget;
+        if grid.hopeless {
+            let at = grid.kernel.functions.first().map_or(0, |f| f.first);
+            worker.report(grid, Kind::Runaway, at, self.core.index, 0, 0, || {
+                let (blocks, warps) = (grid.blocks, self.warps.len());
+                format!(
+                    "the grid has {blocks} blocks of {warps} warps, more than the budget has instructions; only the \
+                     first {budget} warp instructions were run"
+                )
+            });
+            grid.stop();
+            return;
+        }
         if let Some((at, warp, lanes)) = running {
             worker.report(grid, Kind::Runaway, at, self.core.index, warp, lanes, || {
                 format!(

@@ -13,7 +13,7 @@ use super::{Checked, CheckedCounted, Counted, Plain, Policy};
 use crate::check::collect::{Collector, Raw};
 use crate::check::race::{GlobalRaces, RaceKind, RaceReport};
 use crate::check::{Finding, Kind, Place, Related, Severity};
-use crate::count::{Counters, Counts, InstCount, summarise};
+use crate::count::{Chains, Counters, Counts, InstCount, summarise};
 use crate::isa::decode::Constant;
 use crate::isa::op::Class;
 use crate::isa::types::Space;
@@ -168,6 +168,8 @@ pub struct Grid<'g> {
     pub param_shadow: Vec<u8>,
     pub constants: Vec<Unit>,
     pub budget: u64,
+    /// Even at one instruction per warp the budget would not do; a sample of the blocks runs.
+    pub hopeless: bool,
     pub sms: u32,
     pub launch_id: u64,
     regions: Vec<Region>,
@@ -226,6 +228,43 @@ struct Taint {
 
 const MAX_TAINTS: usize = 1 << 16;
 
+/// Time as kernels see it. While warps are watched it stands still, or a wait with a time limit or a back-off would never
+/// be seen to repeat itself; then it leaps, so that whoever waits for time to pass alone gets on.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Clock {
+    stopped: Option<u64>,
+    ahead: u64,
+    /// A warp has looked at it since it was stopped.
+    read: bool,
+    leaps: u32,
+}
+
+impl Clock {
+    /// More than any wait for time, and more than nothing in the low half of a clock register too.
+    const LEAP: u64 = (1 << 32) + (1 << 27);
+    /// Waits for time in a row, with nothing else done in between, that are given their way.
+    const LEAPS: u32 = 16;
+
+    fn stop(&mut self, now: u64) {
+        *self = Clock { stopped: Some(now), ahead: self.ahead, read: false, leaps: 0 };
+    }
+
+    fn go_on(&mut self) {
+        self.stopped = None;
+    }
+
+    /// Puts the clock forward; false if that would change nothing, or has changed nothing often enough.
+    fn leap(&mut self) -> bool {
+        if !self.read || self.leaps == Clock::LEAPS {
+            return false;
+        }
+        self.ahead = self.ahead.wrapping_add(Clock::LEAP);
+        self.leaps += 1;
+        self.read = false;
+        true
+    }
+}
+
 /// What one worker has of its own.
 pub struct WorkerState {
     pub executed: u64,
@@ -238,6 +277,7 @@ pub struct WorkerState {
     pub first_idle: u64,
     /// Nothing has moved for a while: warps look whether they go in circles.
     pub watching: bool,
+    pub clock: Clock,
     taints: HashMap<u64, Taint>,
     functions: *const [Function],
 }
@@ -257,15 +297,23 @@ impl WorkerState {
             regions: [Region::NONE; super::memory::REGION_SETS],
             counts: Counts {
                 insts: vec![InstCount::default(); if count { insts } else { 0 }],
+                chains: if count { Chains::new(&grid.kernel.functions) } else { Chains::default() },
                 ..Counts::default()
             },
             findings: Collector::default(),
             idle_blocks: 0,
             first_idle: u64::MAX,
             watching: false,
+            clock: Clock::default(),
             taints: HashMap::new(),
             functions: &raw const grid.kernel.functions[..],
         }
+    }
+
+    /// What clocks are made of: instructions executed, and what the clock was put forward by.
+    pub fn time(&mut self) -> u64 {
+        self.clock.read = true;
+        self.clock.stopped.unwrap_or(self.executed).wrapping_add(self.clock.ahead)
     }
 
     pub fn functions(&self) -> &[Function] {
@@ -487,7 +535,9 @@ impl Device {
             begin_outputs(&regions, &options.outputs);
         }
         static LAUNCHES: AtomicU64 = AtomicU64::new(1);
+        // x alone is below 2^31, y and z below 2^16: no overflow.
         let blocks: u64 = launch.grid.iter().map(|d| u64::from(*d)).product();
+        let hopeless = blocks.saturating_mul(u64::from(threads.div_ceil(32))) > options.budget;
         let shared_bytes =
             if launch.shared == 0 { kernel.shared_bytes } else { kernel.dynamic_shared + launch.shared };
         let workers = match options.threads {
@@ -510,7 +560,8 @@ impl Device {
             param_shadow: vec![shadow::DEFINED; params.len()],
             params,
             constants: constants(kernel, &addresses),
-            budget: options.budget,
+            budget: if hopeless { options.budget.min(SAMPLE) } else { options.budget },
+            hopeless,
             sms: options.limits.sms.max(1),
             races: GlobalRaces::new(allocations),
             launch_id: LAUNCHES.fetch_add(1, Ordering::Relaxed),
@@ -610,6 +661,9 @@ struct SendState(WorkerState);
 // SAFETY: the raw pointer points into the kernel, which is shared and immutable.
 unsafe impl Send for SendState {}
 
+/// Warp instructions of a launch that cannot end within its budget: enough to find what is wrong in its first blocks.
+const SAMPLE: u64 = 1_000_000;
+
 /// Rounds a block gets before its worker lets another one start beside it: only blocks that wait for others are
 /// still unfinished then.
 const ROUNDS: u32 = 16;
@@ -625,6 +679,9 @@ fn work<P: Policy>(grid: &Grid<'_>, number: usize) -> WorkerState {
     let mut active: Vec<Block> = Vec::new();
     let mut spare: Vec<Block> = Vec::new();
     let mut quiet = 0u32;
+    // `grid.moves` as last looked at. Kept from pass to pass, so that a change between two passes is not lost: what
+    // warps were found to do before it says nothing about what they do after it.
+    let mut seen = 0u64;
     // Passes since a block was started, and whether the last one changed nothing.
     let (mut passes, mut idle) = (0u32, false);
     'work: while !grid.stopped() {
@@ -647,7 +704,6 @@ fn work<P: Policy>(grid: &Grid<'_>, number: usize) -> WorkerState {
         if active.is_empty() {
             break;
         }
-        let before = grid.moves.load(Ordering::Relaxed);
         passes += 1;
         let mut i = 0;
         while i < active.len() {
@@ -669,23 +725,30 @@ fn work<P: Policy>(grid: &Grid<'_>, number: usize) -> WorkerState {
                 }
             }
         }
-        idle = grid.moves.load(Ordering::Relaxed) == before;
+        let now = grid.moves.load(Ordering::SeqCst);
+        idle = std::mem::replace(&mut seen, now) == now;
         if !P::CHECK {
             continue;
         }
-        if grid.moves.load(Ordering::Relaxed) != before {
+        if !idle {
             quiet = 0;
             worker.watching = false;
+            worker.clock.go_on();
             continue;
         }
         quiet += 1;
         if quiet == QUIET_PASSES {
             active.iter_mut().for_each(Block::start_watching);
             worker.watching = true;
+            worker.clock.stop(worker.executed);
         } else if worker.watching && active.iter().all(Block::is_stuck) {
-            grid.stuck[number].store(before + 1, Ordering::SeqCst);
-            let all = grid.stuck.iter().all(|s| [before + 1, u64::MAX].contains(&s.load(Ordering::SeqCst)));
-            if all && grid.moves.load(Ordering::SeqCst) == before {
+            if worker.clock.leap() {
+                active.iter_mut().for_each(Block::start_watching);
+                continue;
+            }
+            grid.stuck[number].store(now + 1, Ordering::SeqCst);
+            let all = grid.stuck.iter().all(|s| [now + 1, u64::MAX].contains(&s.load(Ordering::SeqCst)));
+            if all && grid.moves.load(Ordering::SeqCst) == now {
                 report_stuck(grid, &mut worker, &active);
                 grid.stop();
             } else {
@@ -748,10 +811,15 @@ fn report(grid: &Grid<'_>, module: &Module, options: &Options, states: Vec<Worke
         check_outputs(grid, options, &taints, &mut findings);
         if idle > 0 && grid.blocks > 1 {
             let blocks = grid.blocks;
+            // A grid rounded up has some blocks with nothing to do, and so has one that fills the GPU for a kernel that
+            // asks how large the grid is: that is worth knowing. Half of the blocks of any other kernel is a mistake.
+            let mistaken = idle * 2 >= blocks && !asks_grid_size(grid.kernel);
             findings.add(Kind::IdleBlocks, 0, 0, first_idle, 0, || Raw {
                 kind: Kind::IdleBlocks,
-                severity: Severity::Warning,
-                message: format!("{idle} of {blocks} blocks stored nothing to global memory"),
+                severity: if mistaken { Severity::Warning } else { Severity::Note },
+                message: format!(
+                    "{idle} of {blocks} blocks did nothing: they ended without touching global memory"
+                ),
                 at: 0,
                 block: first_idle,
                 warp: 0,
@@ -806,6 +874,13 @@ fn report(grid: &Grid<'_>, module: &Module, options: &Options, states: Vec<Worke
         printed,
         stats: Stats { warp_instructions: executed, blocks: grid.blocks, completed },
     }
+}
+
+/// Whether the kernel reads the extents of its grid.
+fn asks_grid_size(kernel: &Kernel) -> bool {
+    let extents = ["%nctaid.x", "%nctaid.y", "%nctaid.z"].map(super::warp::special);
+    let mut slots = kernel.functions.iter().flat_map(|f| &f.insts).flat_map(crate::isa::op::Inst::sources);
+    slots.any(|slot| slot.is_special() && extents.contains(&slot.index()))
 }
 
 /// Outputs start as not written by this launch.

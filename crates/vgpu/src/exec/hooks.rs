@@ -5,7 +5,7 @@ use super::memory::{Addresses, Span, Use};
 use super::step::Cx;
 use super::warp::Watch;
 use crate::check::{Kind, race};
-use crate::isa::op::{Access, Order, Slot};
+use crate::isa::op::{Access, Op, Order, Slot};
 use crate::isa::types::Space;
 
 impl<P: Policy> Cx<'_, '_, P> {
@@ -136,24 +136,38 @@ impl<P: Policy> Cx<'_, '_, P> {
     fn state_hash(&self) -> u64 {
         let mut h = 0xcbf2_9ce4_8422_2325u64;
         let mut mix = |v: u64| h = (h ^ v).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23);
-        let function = &self.grid.kernel.functions[self.frag.function as usize];
-        for unit in &self.w.regs[..(self.frag.reg_base + function.frame.units) as usize] {
+        // All frames of all fragments: another fragment may be deeper in calls than this one, and still get on.
+        let fragments = || self.w.fragments.iter().chain(std::iter::once(&self.frag));
+        let (mut units, mut preds) = (0, 0);
+        for f in fragments() {
+            let frame = &self.grid.kernel.functions[f.function as usize].frame;
+            units = units.max(f.reg_base + frame.units);
+            preds = preds.max(f.pred_base + frame.preds);
+        }
+        for unit in &self.w.regs[..units as usize] {
             for pair in unit.0.chunks_exact(2) {
                 mix(u64::from(pair[0]) | u64::from(pair[1]) << 32);
             }
         }
-        for p in &self.w.preds[..(self.frag.pred_base + function.frame.preds) as usize] {
+        for p in &self.w.preds[..preds as usize] {
             mix(u64::from(*p));
         }
-        for f in self.w.fragments.iter().chain(std::iter::once(&self.frag)) {
+        for f in fragments() {
             mix(u64::from(f.mask) | u64::from(f.pc) << 32);
+            // The same function called from another place is not the same place.
+            for frame in &f.stack {
+                mix(u64::from(frame.function) | u64::from(frame.pc) << 32);
+            }
         }
         h
     }
 
     /// Counts a memory request of the current instruction.
-    pub fn count_access(&mut self, space: Space, ad: &Addresses, size: u32, mask: u32, _what: Use) {
+    pub fn count_access(&mut self, space: Space, ad: &Addresses, size: u32, mask: u32, what: Use) {
         let at = self.at() as usize;
+        // Asynchronous copies go past L1, as stores and atomics do.
+        let asynchronous = matches!(self.function().insts[self.frag.pc as usize].op, Op::CopyAsync { .. });
+        let cached = what == Use::Load && !asynchronous;
         let (transactions, ideal) = match space {
             Space::Shared => wavefronts(ad, size, mask),
             Space::Local => {
@@ -164,7 +178,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                 let per = u64::from(size.div_ceil(4)) * 4;
                 (words.len() as u64 * per, per)
             }
-            Space::Param => (0, 0),
+            Space::Param => return,
             Space::Global | Space::Generic => {
                 let mut sectors = [0u64; 32 * 2];
                 let mut n = 0;
@@ -184,6 +198,9 @@ impl<P: Policy> Cx<'_, '_, P> {
                 for i in 0..n {
                     if i == 0 || sectors[i] != sectors[i - 1] {
                         distinct += 1;
+                        if !cached || self.block.sectors.insert(sectors[i]) {
+                            self.worker.counts.l2_sectors += 1;
+                        }
                         if sectors[i] / 4 != line {
                             line = sectors[i] / 4;
                             self.worker.counts.lines.insert(line);
@@ -195,9 +212,14 @@ impl<P: Policy> Cx<'_, '_, P> {
             }
         };
         let c = &mut self.worker.counts.insts[at];
-        c.requests += 1;
-        c.transactions += transactions;
-        c.ideal += ideal.min(transactions);
+        let traffic = match space {
+            Space::Shared => &mut c.shared,
+            Space::Local => &mut c.local,
+            _ => &mut c.global,
+        };
+        traffic.requests += 1;
+        traffic.transactions += transactions;
+        traffic.ideal += ideal.min(transactions);
     }
 }
 

@@ -431,7 +431,6 @@ impl<P: Policy> Cx<'_, '_, P> {
             let ad = Addresses { at, survey };
             self.before_access(access.space, &span, &ad, 4, mask, Use::Store, access, &inst.sources()[1..]);
         }
-        self.block.stored |= access.space == Space::Global;
         // SAFETY: the span holds all addresses.
         unsafe {
             if s.contiguous {
@@ -715,7 +714,6 @@ impl<P: Policy> Cx<'_, '_, P> {
             }
         }
         self.block.progress += 1;
-        self.block.stored |= space == Space::Global;
         if failed != 0 && !P::CHECK {
             return Next::Halt;
         }

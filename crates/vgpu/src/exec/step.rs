@@ -250,21 +250,29 @@ impl<P: Policy> Cx<'_, '_, P> {
                     }
                 }
             }
-            if P::CHECK && self.worker.watching {
-                self.watch();
-            }
             let function = &kernel.functions[self.frag.function as usize];
             let block_number = function.block_of[self.frag.pc as usize];
-            let end = function.blocks[block_number as usize].end;
+            let block = &function.blocks[block_number as usize];
+            let end = block.end;
+            if P::CHECK {
+                self.block.touched |= block.touches;
+            }
             let length = end - self.frag.pc;
             // A block longer than the slice runs all the same: a slice is never empty.
             if *fuel == 0 {
                 return Outcome::Yield;
             }
+            // Only where it goes on from: a warp that stands still because its slice is over has not come back.
+            if P::CHECK && self.worker.watching {
+                self.watch();
+            }
             *fuel = fuel.saturating_sub(length);
             self.worker.executed += u64::from(length);
+            let entered = self.frag.mask;
             if P::COUNT {
-                self.worker.counts.enter(function.first + self.frag.pc, length, self.frag.mask);
+                let counts = &mut self.worker.counts;
+                counts.enter(function.first + self.frag.pc, length, entered);
+                self.w.chain += counts.chains.of(self.frag.function, block_number, self.frag.pc);
             }
             while self.frag.pc < end {
                 let inst = &function.insts[self.frag.pc as usize];
@@ -340,11 +348,32 @@ impl<P: Policy> Cx<'_, '_, P> {
                     _ => match self.execute(inst, mask) {
                         Step::Next => {}
                         Step::Jumped => continue 'blocks,
-                        Step::Stop(outcome) => return outcome,
+                        Step::Stop(outcome) => {
+                            self.take_back(end, entered);
+                            return outcome;
+                        }
                     },
                 }
                 self.frag.pc += 1;
             }
+        }
+    }
+
+    /// A fragment that stops before the end of its block will come back for the rest: it has not run yet.
+    fn take_back(&mut self, end: u32, entered: u32) {
+        // At a barrier it waits with the barrier itself done.
+        let done = matches!(self.frag.state, State::Barrier(_));
+        let (pc, function) = (self.frag.pc + u32::from(done), self.function());
+        if self.frag.mask == 0
+            || pc >= end
+            || function.blocks[function.block_of[pc as usize] as usize].end != end
+        {
+            return;
+        }
+        let first = function.first;
+        self.worker.executed -= u64::from(end - pc);
+        if P::COUNT {
+            self.worker.counts.leave(first + pc, end - pc, entered);
         }
     }
 
@@ -471,7 +500,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                 Next::Continue
             }
             Op::Clock { global, high } => {
-                let now = if *global { self.worker.executed * 2 } else { self.worker.executed * 4 };
+                let now = self.worker.time() * if *global { 2 } else { 4 };
                 let d = inst.r(0);
                 if d.is_wide() {
                     self.set64(d, &[now; 32], mask);

@@ -363,7 +363,6 @@ impl<P: Policy> Cx<'_, '_, P> {
             }
         }
         self.block.progress += 1;
-        self.block.stored |= space == Space::Global;
         true
     }
 
@@ -509,7 +508,6 @@ impl<P: Policy> Cx<'_, '_, P> {
             }
         }
         self.block.progress += 1;
-        self.block.stored |= space == Space::Global;
         Next::Continue
     }
 

@@ -95,6 +95,8 @@ pub struct Warp {
     /// Copy groups committed so far, per lane.
     pub committed: [u32; 32],
     pub watch: Watch,
+    /// Clocks its instructions take one after another where they need each other's results; only when counting.
+    pub chain: u64,
     /// The last instruction that looked for another thread's doing: a strong read, an atomic, a barrier object.
     pub last_poll: Option<u32>,
 }

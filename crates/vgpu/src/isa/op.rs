@@ -68,6 +68,11 @@ impl Slot {
         !self.is_none() && self.base() == Base::Frame as usize
     }
 
+    /// True for a special register, such as `%tid.x`.
+    pub fn is_special(self) -> bool {
+        !self.is_none() && self.base() == Base::Special as usize
+    }
+
     #[must_use]
     pub fn with_index(self, index: u32) -> Slot {
         Slot(self.0 & !Self::MAX_INDEX | index)

@@ -1,17 +1,22 @@
 //! Modelled time: from what a launch counted and what a GPU can do per clock, how long it would take there.
 //!
-//! First version, honest and simple. Each resource gets the time the launch would take if that resource alone
-//! limited it: the busiest SM's share of every pipe's work, the chip's share of L2 and DRAM traffic, and the time one
-//! warp needs for its own chain of instructions. The launch takes the longest of these plus a fixed launch cost.
-//! Nothing overlaps better or worse than perfectly, caches are perfect within a launch (DRAM delivers each line
-//! once), and clocks are the boost clocks. So a modelled time ranks settings of one kernel; it is no measurement,
-//! and its type keeps it from being taken for one.
+//! Honest and simple. The warps resident on the busiest SM are customers of its pipes: each needs every pipe for so many
+//! clocks, and beside that spends the clocks of its own chain of dependent instructions, barriers and waits. How long
+//! they take together is that network's answer (mean-value analysis: few warps take what their chains take, many what
+//! the busiest pipe takes, and in between they queue). Blocks that do not fit at once follow in rounds; a block with
+//! more to do than the others is the last to end. L2's and DRAM's bandwidths are shared by the SMs that have work.
+//!
+//! What is left out: caches are perfect within a launch (DRAM delivers each line once, and only if the launch's memory
+//! does not fit L2, L1 holds what a block has loaded if it has the room), machine code is taken to be as PTX has it
+//! but for moves, clocks are the boost clocks. No constant is fitted to a kernel. So a modelled time ranks settings of
+//! one kernel; it is no measurement, and its type keeps it from being taken for one.
 
 use chips::{Chip, TensorType};
 use serde::{Deserialize, Serialize};
 
-use crate::count::{Counters, LineCounters};
+use crate::count::{Counters, LineCounters, TensorWork};
 use crate::isa::decode::Pipe;
+use crate::num::tile::Elem;
 
 /// A time that was computed, not measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
@@ -69,6 +74,8 @@ pub struct Shape {
     pub threads_per_block: u32,
     /// Blocks that fit on an SM at a time.
     pub blocks_per_sm: u32,
+    /// Shared memory of a block, static and dynamic: what is left of it is L1.
+    pub shared_per_block: u32,
 }
 
 /// A launch's modelled time and what it is made of.
@@ -84,62 +91,74 @@ pub struct Modelled {
 /// What a launch costs beside its work: a tiny kernel in a CUDA graph took 1.2 us on an H200.
 const LAUNCH_MICROS: f64 = 1.2;
 
-/// Clocks until a dependent instruction can issue, by pipe: round figures of published microbenchmarks of Ampere to
-/// Hopper. Loads from global memory overlap with each other; about four in flight per warp is usual.
-fn latency(pipe: Pipe) -> f64 {
-    match pipe {
-        Pipe::Integer | Pipe::Fp32 | Pipe::Fp16 | Pipe::Move => 4.5,
-        Pipe::Conversion => 8.0,
-        Pipe::Fp64 => 16.0,
-        Pipe::Special => 18.0,
-        Pipe::Tensor => 24.0,
-        Pipe::LoadStore => 28.0,
-        Pipe::Atomic => 120.0,
-        Pipe::Async => 10.0,
-        Pipe::Control => 8.0,
-        Pipe::Sync => 24.0,
-    }
-}
-
-const GLOBAL_LATENCY: f64 = 480.0;
-const LOADS_IN_FLIGHT: f64 = 4.0;
+/// Bytes per clock an SM can take from L2.
+const L2_PORT_BYTES: f64 = 64.0;
 
 /// The modelled time of a launch on a GPU.
 pub fn modelled(counters: &Counters, shape: Shape, chip: &Chip) -> Modelled {
     let clock = f64::from(chip.clocks.boost_mhz); // clocks per microsecond
-    let sms = f64::from(chip.sms);
-    let blocks = shape.blocks.max(1) as f64;
-    // The busiest SM has this part of all blocks.
-    let share = (blocks / sms).ceil() / blocks;
-    let count = |pipe: Pipe| counters.by_pipe.get(&pipe).copied().unwrap_or(0) as f64;
-    let on_pipe = |warps: f64, lanes: u32| warps * share * 32.0 / f64::from(lanes.max(1)) / clock;
+    let sms = u64::from(chip.sms.max(1));
+    let blocks = shape.blocks.max(1);
+    let busy_sms = sms.min(blocks) as f64;
+    let warps_per_block = u64::from(shape.threads_per_block.div_ceil(32).max(1));
+    let warps = (blocks * warps_per_block) as f64;
     let rates = &chip.sm;
+    let count = |pipe: Pipe| counters.by_pipe.get(&pipe).copied().unwrap_or(0) as f64;
+    let lanes = |warps: f64, lanes: u32| warps * 32.0 / f64::from(lanes.max(1));
 
-    let integer = count(Pipe::Integer) + count(Pipe::Control) + count(Pipe::Move) * 0.5;
+    // Clocks of one SM's resource that the whole launch needs.
+    let moves = count(Pipe::Move);
+    // Most conversions are between widths, or between f16 and f32: arithmetic, not special functions.
+    let integer = count(Pipe::Integer) + count(Pipe::Control) + count(Pipe::Conversion);
     let memory = count(Pipe::LoadStore) + count(Pipe::Atomic) + count(Pipe::Async);
-    let shared_clocks = counters.shared.transactions as f64 * share;
-    let l2_bytes = (counters.global.transactions + counters.local.transactions) as f64 * 32.0;
-    let gigabytes = |bytes: f64, per_second: f64| bytes / per_second * 1e-3;
-    let mut resources = vec![
-        (Resource::Issue, counters.warp_instructions as f64 * share / f64::from(rates.schedulers) / clock),
-        (Resource::Integer, on_pipe(integer, rates.int32_lanes)),
-        (Resource::Fp32, on_pipe(count(Pipe::Fp32), rates.fp32_lanes)),
-        (Resource::Fp16, on_pipe(count(Pipe::Fp16), rates.fp16_lanes)),
-        (Resource::Fp64, on_pipe(count(Pipe::Fp64), rates.fp64_lanes)),
-        (Resource::Special, on_pipe(count(Pipe::Special) + count(Pipe::Conversion), rates.mufu_lanes)),
-        (Resource::Tensor, counters.tensor_flops as f64 * share / tensor_rate(chip) / clock),
-        (Resource::LoadStore, on_pipe(memory, rates.lsu_lanes)),
-        (Resource::SharedMemory, shared_clocks / clock),
-        (Resource::L2, gigabytes(l2_bytes, chip.l2.gbs_estimate)),
-        (Resource::Dram, gigabytes(counters.dram_footprint as f64, chip.memory.gbs)),
-        (Resource::Latency, latency_micros(counters, shape, sms, clock)),
+    let tensor = counters.tensor.iter().map(|work| work.flops as f64 / tensor_rate(chip, *work)).sum();
+    let l2_per_clock = (chip.l2.gbs_estimate * 1e3 / clock / busy_sms).min(L2_PORT_BYTES);
+    let demands = [
+        (Resource::Issue, (counters.warp_instructions as f64 - moves) / f64::from(rates.schedulers.max(1))),
+        (Resource::Integer, lanes(integer, rates.int32_lanes)),
+        (Resource::Fp32, lanes(count(Pipe::Fp32), rates.fp32_lanes)),
+        (Resource::Fp16, lanes(count(Pipe::Fp16), rates.fp16_lanes)),
+        (Resource::Fp64, lanes(count(Pipe::Fp64), rates.fp64_lanes)),
+        (Resource::Special, lanes(count(Pipe::Special), rates.mufu_lanes)),
+        (Resource::Tensor, tensor),
+        (Resource::LoadStore, lanes(memory, rates.lsu_lanes)),
+        (Resource::SharedMemory, counters.shared.transactions as f64),
+        (Resource::L2, l2_bytes(counters, shape, chip) / l2_per_clock),
     ];
+    let per_warp = demands.map(|(_, clocks)| clocks / warps);
+
+    // The busiest SM: so many blocks, one of them the busiest of all.
+    let on_sm = blocks.div_ceil(sms);
+    let over = |most: u64, sum: u64| {
+        let mean = sum as f64 / counters.blocks.finished.max(1) as f64;
+        if mean > 0.0 { (most as f64 / mean).max(1.0) - 1.0 } else { 0.0 }
+    };
+    let extra = over(counters.blocks.busiest, counters.warp_instructions)
+        .max(over(counters.blocks.longest_chain_clocks, counters.blocks.chain_clocks));
+    let chain = counters.blocks.chain_clocks as f64 / counters.blocks.finished.max(1) as f64;
+    let resident = u64::from(shape.blocks_per_sm.max(1));
+    let (full, rest) = (on_sm / resident, on_sm % resident);
+    let round = |blocks: u64| together(blocks * warps_per_block, chain, &per_warp);
+    let mut clocks = full as f64 * round(resident.min(on_sm));
+    if rest > 0 {
+        clocks += round(rest);
+    }
+    // What the busiest block has to do beyond the others it does alone.
+    clocks += extra * round(1);
+    let dram_bytes = counters.dram_footprint as f64;
+    let dram = if dram_bytes > chip.l2.bytes as f64 { dram_bytes / chip.memory.gbs * 1e-3 } else { 0.0 };
+
+    let share = (on_sm as f64 + extra) / blocks as f64;
+    let rounds = full as f64 + if rest > 0 { 1.0 } else { 0.0 } + extra;
+    let mut resources: Vec<(Resource, f64)> =
+        demands.iter().map(|(resource, total)| (*resource, total * share / clock)).collect();
+    resources.push((Resource::Dram, dram));
+    resources.push((Resource::Latency, chain * rounds / clock));
     resources.sort_by(|a, b| b.1.total_cmp(&a.1));
-    let (bottleneck, longest) = resources[0];
     Modelled {
         gpu: chip.name.to_owned(),
-        time: ModelledMicros(longest + LAUNCH_MICROS),
-        bottleneck,
+        time: ModelledMicros((clocks / clock).max(dram) + LAUNCH_MICROS),
+        bottleneck: resources[0].0,
         resources: resources
             .into_iter()
             .map(|(resource, micros)| (resource, ModelledMicros(micros)))
@@ -147,21 +166,52 @@ pub fn modelled(counters: &Counters, shape: Shape, chip: &Chip) -> Modelled {
     }
 }
 
-/// Operations per clock per SM that `mma.sync` reaches. The counters do not tell types apart yet: FP16's rate.
-fn tensor_rate(chip: &Chip) -> f64 {
-    let rate = chip.sm.tensor.ops_per_clock(TensorType::Fp16).unwrap_or(1);
-    f64::from(rate) * chip.sm.tensor.mma_sync_fraction_estimate
+/// Clocks until `customers` warps that start together have all done: each needs resource `r` for `demand[r]` clocks, and
+/// `chain` clocks in all if it is alone. Mean-value analysis of a closed network.
+fn together(customers: u64, chain: f64, demand: &[f64]) -> f64 {
+    let alone = (chain - demand.iter().sum::<f64>()).max(0.0);
+    let mut queued = vec![0.0; demand.len()];
+    let mut clocks = 0.0;
+    for n in 1..=customers.clamp(1, 64) {
+        let stays: Vec<f64> = demand.iter().zip(&queued).map(|(d, q)| d * (1.0 + q)).collect();
+        clocks = alone + stays.iter().sum::<f64>();
+        if clocks > 0.0 {
+            for (q, stay) in queued.iter_mut().zip(&stays) {
+                *q = n as f64 / clocks * stay;
+            }
+        }
+    }
+    clocks
 }
 
-/// How long one warp's chain takes, times the rounds of blocks that follow each other on an SM.
-fn latency_micros(counters: &Counters, shape: Shape, sms: f64, clock: f64) -> f64 {
-    let warps_per_block = f64::from(shape.threads_per_block.div_ceil(32).max(1));
-    let blocks = shape.blocks.max(1) as f64;
-    let warps = blocks * warps_per_block;
-    let rounds = (blocks / (sms * f64::from(shape.blocks_per_sm.max(1)))).ceil();
-    let chain: f64 = counters.by_pipe.iter().map(|(&pipe, &count)| count as f64 * latency(pipe)).sum();
-    let memory = counters.global.requests as f64 * GLOBAL_LATENCY / LOADS_IN_FLIGHT;
-    (chain + memory) / warps * rounds / clock
+/// Bytes L2 must deliver: what blocks load again comes from L1 if the resident ones' memory fits there.
+fn l2_bytes(counters: &Counters, shape: Shape, chip: &Chip) -> f64 {
+    let asked = ((counters.global.transactions + counters.local.transactions) * 32) as f64;
+    let least = counters.l2_bytes as f64;
+    let resident =
+        u64::from(shape.blocks_per_sm.max(1)).min(shape.blocks.div_ceil(u64::from(chip.sms.max(1))));
+    let room = f64::from(chip.limits().shared_per_sm) - (resident * u64::from(shape.shared_per_block)) as f64;
+    let wanted = least / shape.blocks.max(1) as f64 * resident as f64;
+    if wanted <= room { least } else { asked }
+}
+
+/// Operations per clock per SM that `mma.sync` reaches on operands of a type. Types a GPU has no rate for (narrow
+/// integers, single bits) get that of the nearest it has; their codes are packed, so they are no slower.
+fn tensor_rate(chip: &Chip, work: TensorWork) -> f64 {
+    let narrow = work.accumulator == Elem::F16;
+    let kind = match work.input {
+        Elem::F16 if narrow => TensorType::Fp16AccFp16,
+        Elem::F16 => TensorType::Fp16,
+        Elem::Bf16 => TensorType::Bf16,
+        Elem::Tf32 | Elem::F32 => TensorType::Tf32,
+        Elem::F64 => TensorType::Fp64,
+        Elem::E4m3 | Elem::E5m2 if narrow => TensorType::Fp8AccFp16,
+        Elem::E4m3 | Elem::E5m2 => TensorType::Fp8,
+        Elem::S8 | Elem::U8 | Elem::S4 | Elem::U4 | Elem::B1 | Elem::S32 => TensorType::Int8,
+    };
+    let rates = &chip.sm.tensor;
+    let rate = rates.ops_per_clock(kind).or(rates.ops_per_clock(TensorType::Fp16)).unwrap_or(1);
+    f64::from(rate.max(1)) * rates.mma_sync_fraction_estimate
 }
 
 /// The part of a launch's time each source line accounts for, by the slots of issue, shared memory and memory traffic
@@ -179,9 +229,10 @@ pub fn line_shares(lines: &[LineCounters]) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::count::Traffic;
+    use crate::count::{Blocks, Traffic};
 
-    const SHAPE: Shape = Shape { blocks: 132 * 8, threads_per_block: 256, blocks_per_sm: 8 };
+    const SHAPE: Shape =
+        Shape { blocks: 132 * 8, threads_per_block: 256, blocks_per_sm: 8, shared_per_block: 0 };
 
     fn chip(name: &str) -> &'static Chip {
         Chip::by_name(name).expect("in the table")
@@ -209,14 +260,18 @@ mod tests {
 
     #[test]
     fn tensor_work_takes_the_tensor_rate_and_more_work_takes_longer() {
-        let mut counters =
-            Counters { tensor_flops: 1 << 40, warp_instructions: 1 << 28, ..Counters::default() };
-        counters.by_pipe.insert(Pipe::Tensor, 1 << 28);
-        let shape = Shape { blocks: 1 << 16, ..SHAPE };
-        let once = modelled(&counters, shape, chip("a100"));
-        assert_eq!(once.bottleneck, Resource::Tensor);
-        counters.tensor_flops *= 2;
-        assert!(modelled(&counters, shape, chip("a100")).time > once.time);
+        let time = |input, accumulator, flops| {
+            let tensor = vec![TensorWork { input, accumulator, flops }];
+            let counters = Counters { tensor, warp_instructions: 1 << 28, ..Counters::default() };
+            let modelled = modelled(&counters, Shape { blocks: 1 << 16, ..SHAPE }, chip("a100"));
+            assert_eq!(modelled.bottleneck, Resource::Tensor);
+            modelled.time.0
+        };
+        let once = time(Elem::F16, Elem::F32, 1 << 42);
+        assert!(time(Elem::F16, Elem::F32, 1 << 43) > 1.8 * once);
+        // An A100 does half as many tf32 operations per clock, twice as many on bytes.
+        assert!(time(Elem::Tf32, Elem::F32, 1 << 42) > 1.8 * once);
+        assert!(time(Elem::S8, Elem::S32, 1 << 42) < 0.6 * once);
     }
 
     #[test]
@@ -228,10 +283,41 @@ mod tests {
 
     #[test]
     fn one_lonely_block_is_bound_by_latency() {
-        let shape = Shape { blocks: 1, threads_per_block: 32, blocks_per_sm: 16 };
-        let mut counters = Counters { warp_instructions: 1000, ..Counters::default() };
+        let shape = Shape { blocks: 1, threads_per_block: 32, blocks_per_sm: 16, shared_per_block: 0 };
+        let blocks = Blocks { finished: 1, busiest: 1000, chain_clocks: 4000, longest_chain_clocks: 4000 };
+        let mut counters = Counters { warp_instructions: 1000, blocks, ..Counters::default() };
         counters.by_pipe.insert(Pipe::Fp32, 1000);
-        assert_eq!(modelled(&counters, shape, chip("h200")).bottleneck, Resource::Latency);
+        let alone = modelled(&counters, shape, chip("h200"));
+        assert_eq!(alone.bottleneck, Resource::Latency);
+        // A block on each SM takes no longer; a second one beside it hardly; one after another twice as long.
+        let many = |blocks, blocks_per_sm| {
+            let shape = Shape { blocks, blocks_per_sm, ..shape };
+            modelled(&counters.scaled(blocks), shape, chip("h200")).time.0 - LAUNCH_MICROS
+        };
+        let alone = alone.time.0 - LAUNCH_MICROS;
+        assert!((many(132, 16) / alone - 1.0).abs() < 0.01);
+        assert!(many(264, 16) < 1.2 * alone);
+        assert!((many(264, 1) / alone - 2.0).abs() < 0.01);
+    }
+
+    #[test]
+    fn many_warps_take_what_the_busiest_pipe_takes() {
+        let (chain, demand) = (1000.0, [10.0, 40.0]);
+        assert_eq!(together(1, chain, &demand), chain);
+        let full = together(64, chain, &demand);
+        assert!((64.0 * 40.0..1.1 * 64.0 * 40.0).contains(&full), "{full}");
+        assert!(together(8, chain, &demand) < 1.2 * chain);
+    }
+
+    #[test]
+    fn the_busiest_block_is_the_last_to_end() {
+        let blocks = Blocks { finished: 132, busiest: 10, chain_clocks: 132_000, longest_chain_clocks: 1000 };
+        let even = Counters { warp_instructions: 1320, blocks, ..Counters::default() };
+        let mut uneven = even.clone();
+        uneven.blocks.longest_chain_clocks = 3000;
+        let time = |counters| modelled(counters, Shape { blocks: 132, ..SHAPE }, chip("h200")).time.0;
+        let (even, uneven) = (time(&even) - LAUNCH_MICROS, time(&uneven) - LAUNCH_MICROS);
+        assert!((uneven / even - 3.0).abs() < 0.01, "{even} {uneven}");
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! frontiers"). Lanes that are ahead wait where paths join, and meet the others there.
 
 use crate::isa::op::{Inst, Op};
+use crate::isa::types::Space;
 
 #[derive(Clone, Debug, Default)]
 pub struct Block {
@@ -14,6 +15,8 @@ pub struct Block {
     pub successors: Vec<u32>,
     /// Position in the order; smaller runs first.
     pub priority: u32,
+    /// It has an instruction that reaches global memory.
+    pub touches: bool,
 }
 
 /// Whether control may leave the straight line after this instruction. A call ends its block so that the return
@@ -29,6 +32,16 @@ pub fn ends_block(op: &Op) -> bool {
             | Op::Call { .. }
             | Op::CallIndirect
     )
+}
+
+fn touches(op: &Op) -> bool {
+    let space = match op {
+        Op::Load(access) | Op::Store(access) | Op::Atom { access, .. } => access.space,
+        Op::WmmaLoad(memory) | Op::WmmaStore(memory) => memory.space,
+        Op::CopyAsync { .. } | Op::CopyBulk { .. } | Op::Printf => Space::Global,
+        _ => return false,
+    };
+    matches!(space, Space::Global | Space::Generic)
 }
 
 /// Splits instructions into blocks. On entry branch targets are instruction numbers; on return, block numbers.
@@ -54,7 +67,9 @@ pub fn split(insts: &mut [Inst]) -> Vec<Block> {
         }
         let at = blocks.len() as u32 - 1;
         block_at[i] = at;
-        blocks[at as usize].end = i as u32 + 1;
+        let block = &mut blocks[at as usize];
+        block.end = i as u32 + 1;
+        block.touches |= touches(&insts[i].op);
     }
     let count = blocks.len() as u32;
     for (b, block) in blocks.iter_mut().enumerate() {

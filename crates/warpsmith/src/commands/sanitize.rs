@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use chips::{Chip, Resources, Target};
+use chips::{Chip, Occupancy, Resources, Target};
 use clap::Parser as _;
 use gpu::accelerator::{Accelerator, Geometry, Image, VirtualDevice};
-use gpu::build::{Build, BuildError, Request, Source};
+use gpu::build::{Build, BuildError, Request, Source, standard_headers};
 use gpu::device::Device;
 use gpu::launch::{Dtype, Placed, PlacedBuffer, npy};
 use serde::Serialize;
@@ -41,7 +41,8 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
     };
     let kernel = kernel_name(&launch, &build)?;
 
-    let mut device = device(chip, options, &build, &kernel, geometry);
+    let occupancy = occupancy(chip, &build, &kernel, geometry);
+    let mut device = device(chip, options, occupancy.as_ref());
     let module = device.load(Image::Ptx(&build.ptx)).map_err(|error| {
         Failure::lacking(error.to_string())
             .hint("the virtual GPU refuses what it cannot execute; nothing was run")
@@ -53,13 +54,14 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
         .map_err(|error| Failure::usage(error.to_string()))?;
     let buffers = read_back(&placed, &mut device)?;
 
-    let modelled = modelled(&device, &report, geometry);
+    let modelled = modelled(&device, &report, geometry, occupancy.as_ref());
     let fidelity = device.module(module).map(|module| &module.fidelity).filter(|_| options.fidelity);
     let run = Run {
         options,
         kernel: &kernel,
         device: device.describe(),
         report: &report,
+        occupancy: occupancy.filter(|_| options.counters),
         modelled,
         fidelity,
         buffers: &buffers,
@@ -124,26 +126,30 @@ fn is_family(options: &SanitizeOptions, global: &Global) -> bool {
 pub fn device(
     chip: &'static Chip,
     options: &SanitizeOptions,
-    build: &Build,
-    kernel: &str,
-    geometry: Geometry,
+    occupancy: Option<&Occupancy>,
 ) -> VirtualDevice {
     let mut device = VirtualDevice::new(chip);
     device.options.checks = if options.unchecked { Checks::None } else { Checks::All };
     device.options.counters = options.counters;
     device.options.budget = options.budget;
     device.options.threads = options.jobs;
-    if let Some(blocks) = resident_blocks(chip, build, kernel, geometry) {
-        device.options.limits.blocks_per_sm = blocks;
+    if let Some(occupancy) = occupancy {
+        device.options.limits.blocks_per_sm = occupancy.blocks_per_sm;
     }
     device
 }
 
-pub fn modelled(device: &VirtualDevice, report: &LaunchReport, geometry: Geometry) -> Option<Modelled> {
+pub fn modelled(
+    device: &VirtualDevice,
+    report: &LaunchReport,
+    geometry: Geometry,
+    occupancy: Option<&Occupancy>,
+) -> Option<Modelled> {
     let shape = Shape {
         blocks: geometry.grid.iter().map(|&extent| u64::from(extent)).product(),
         threads_per_block: geometry.block.iter().product(),
         blocks_per_sm: device.options.limits.blocks_per_sm,
+        shared_per_block: occupancy.map_or(geometry.shared_bytes, |it| it.shared_per_block),
     };
     report.counters.as_ref().map(|counters| model::modelled(counters, shape, device.chip()))
 }
@@ -180,10 +186,13 @@ fn compile(
     let source = Source {
         name: options.file.display().to_string(),
         text: text.to_owned(),
-        headers: Vec::new(),
+        headers: standard_headers(),
         include_dirs,
     };
-    let defines = launch.define.iter().map(|define| format!("--define-macro={define}")).collect();
+    let defines = launch.define.iter().map(|define| format!("--define-macro={define}"));
+    // Files are written for nvcc, which has 128-bit integers without asking where the host has them.
+    let int128 = cfg!(target_os = "linux").then(|| "--device-int128".to_owned());
+    let defines = defines.chain(int128).collect();
     let compiler = super::build::compiler(global, printer)?;
     match compiler.build(&Request { source, target, options: defines }) {
         Ok(outcome) => Ok(Some(outcome.build)),
@@ -222,9 +231,9 @@ fn kernel_name(launch: &LaunchOptions, build: &Build) -> Result<String, Failure>
     }
 }
 
-/// How many blocks of the kernel a multiprocessor holds at a time, for the check that nobody waits for a block
-/// that cannot be there.
-fn resident_blocks(chip: &Chip, build: &Build, kernel: &str, geometry: Geometry) -> Option<u32> {
+/// How many blocks of the kernel a multiprocessor holds at a time and why not more: for the check that nobody waits
+/// for a block that cannot be there, and for the modelled time.
+pub fn occupancy(chip: &Chip, build: &Build, kernel: &str, geometry: Geometry) -> Option<Occupancy> {
     let entry = build.entry(kernel)?;
     let resources = Resources {
         registers_per_thread: entry.registers,
@@ -233,7 +242,7 @@ fn resident_blocks(chip: &Chip, build: &Build, kernel: &str, geometry: Geometry)
         threads_per_block: geometry.block.iter().product(),
         barriers: entry.barriers,
     };
-    chip.occupancy(&resources).ok().map(|occupancy| occupancy.blocks_per_sm)
+    chip.occupancy(&resources).ok()
 }
 
 // ---- What is left in the buffers ----
@@ -289,6 +298,7 @@ pub struct Run<'a> {
     pub kernel: &'a str,
     pub device: String,
     pub report: &'a LaunchReport,
+    pub occupancy: Option<Occupancy>,
     pub modelled: Option<Modelled>,
     pub fidelity: Option<&'a FidelityReport>,
     pub buffers: &'a [Contents<'a>],
@@ -320,6 +330,7 @@ impl Run<'_> {
             clean: bool,
             #[serde(flatten)]
             report: &'a LaunchReport,
+            occupancy: Option<&'a Occupancy>,
             modelled: Option<&'a Modelled>,
             fidelity: Option<&'a FidelityReport>,
             buffers: Vec<Printed<'a>>,
@@ -338,6 +349,7 @@ impl Run<'_> {
             checked: !self.options.unchecked,
             clean: self.report.is_clean(),
             report: self.report,
+            occupancy: self.occupancy.as_ref(),
             modelled: self.modelled.as_ref(),
             fidelity: self.fidelity,
             buffers: printed
@@ -379,6 +391,9 @@ impl Run<'_> {
         }
         if let Some(counters) = &self.report.counters {
             printer.data(&counters_text(counters));
+        }
+        if let Some(occupancy) = &self.occupancy {
+            printer.data(&format!("{}: {occupancy}", styled(STRONG, "Occupancy")));
         }
         if let Some(modelled) = &self.modelled {
             printer.data(&modelled_text(modelled));
@@ -431,6 +446,10 @@ fn counters_text(counters: &Counters) -> String {
         line(&format!("  {}", name.unwrap_or_default()), count.to_string());
     }
     line("flops", format!("{} plain, {} tensor", counters.flops, counters.tensor_flops));
+    for work in &counters.tensor {
+        let types = format!("{:?} to {:?}", work.input, work.accumulator).to_lowercase();
+        line(&format!("  {types}"), work.flops.to_string());
+    }
     let global = &counters.global;
     line(
         "global",
@@ -453,10 +472,20 @@ fn counters_text(counters: &Counters) -> String {
         ),
     );
     line("local", format!("{} requests, {} sectors", counters.local.requests, counters.local.transactions));
+    line("L2 traffic", format!("{} B, L1 holding what a block has loaded", counters.l2_bytes));
     line("DRAM footprint", format!("{} B", counters.dram_footprint));
     line("async copies", format!("{} B", counters.async_bytes));
     line("barriers", format!("{} warp arrivals", counters.barriers));
-    line("divergent branches", counters.divergent_branches.to_string());
+    line("branches", format!("{}, {} of them divergent", counters.branches, counters.divergent_branches));
+    let blocks = &counters.blocks;
+    line(
+        "busiest block",
+        format!(
+            "{} warp instructions, {} times the mean",
+            blocks.busiest,
+            ratio(blocks.busiest * blocks.finished, counters.warp_instructions)
+        ),
+    );
     lines.push(styled(
         STRONG,
         "Hottest lines (part of the modelled time, warp instructions, bank conflicts, sectors per request)",

@@ -37,7 +37,8 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
         cluster: launch.cluster,
         shared_bytes: launch.shared_bytes as u32,
     };
-    let mut device = sanitize::device(chip, options, &build, &family.entry, geometry);
+    let occupancy = sanitize::occupancy(chip, &build, &family.entry, geometry);
+    let mut device = sanitize::device(chip, options, occupancy.as_ref());
     let refused = |error: op::RunError| Failure::lacking(error.to_string());
     let label = format!("{} {}", family.name, candidate.label(family));
     let kernel = Kernel::load(&mut device, family, candidate, Image::Ptx(&build.ptx)).map_err(refused)?;
@@ -56,7 +57,8 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
         kernel: &format!("{label} {problem}"),
         device: device.describe(),
         report,
-        modelled: sanitize::modelled(&device, report, geometry),
+        modelled: sanitize::modelled(&device, report, geometry, occupancy.as_ref()),
+        occupancy: occupancy.filter(|_| options.counters),
         fidelity: device.module(kernel.module()).map(|it| &it.fidelity).filter(|_| options.fidelity),
         buffers: &[],
         sources: &sources,

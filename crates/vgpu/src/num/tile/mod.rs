@@ -29,7 +29,8 @@ pub use layout::{Fragment, Operand};
 pub use product::{mma, mma_f64};
 
 /// Element types of tiles.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Elem {
     F16,
     Bf16,

@@ -1,0 +1,225 @@
+//! How well the virtual GPU's modelled time ranks kernels, against times measured on the real one:
+//!
+//! ```text
+//! model_rank TIMES.csv [--device h200] [--blocks N] [--parts]
+//! ```
+//!
+//! The file has a line `family,preset,knobs,problem,us` per kernel. Each kernel is run on the virtual GPU, unchecked and
+//! counted, and its counters are given to the time model; modelled and measured times are printed side by side with
+//! their rank correlation, per problem and over all. Batches and heads are independent and alike, so a problem that takes
+//! more than `--blocks` blocks (64 unless told) is counted with fewer of them and its counters are multiplied; the table
+//! says by how much. `--parts` prints what each resource alone would take. Where a fixed number of blocks shares the work out among itself, it is taken to divide evenly.
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+
+use attention::run;
+use attention::{Class, Inputs, Layout, Problem};
+use chips::{Chip, Resources};
+use family::{Catalog, Family};
+use gpu::accelerator::VirtualDevice;
+use gpu::build::Compiler;
+use gpu::toolchain;
+use op::Kernel;
+use vgpu::Checks;
+use vgpu::model::{self, Modelled, Shape};
+
+/// A line of the file.
+struct Measured {
+    family: String,
+    preset: String,
+    knobs: Vec<(String, String)>,
+    problem: Problem,
+    micros: f64,
+}
+
+/// What the model says to it.
+struct Row {
+    name: String,
+    problem: Problem,
+    measured: f64,
+    modelled: Modelled,
+    /// What the counters were multiplied by.
+    scale: u64,
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let (mut file, mut device, mut blocks, mut parts) = (None, "h200".to_owned(), 64, false);
+    while let Some(word) = arguments.next() {
+        match word.as_str() {
+            "--device" => device = arguments.next().ok_or("--device needs a name")?,
+            "--blocks" => blocks = arguments.next().ok_or("--blocks needs a number")?.parse()?,
+            "--parts" => parts = true,
+            _ => file = Some(word),
+        }
+    }
+    let file = file.ok_or("usage: model_rank TIMES.csv [--device h200] [--blocks N] [--parts]")?;
+    let chip = Chip::by_name(&device)?;
+    let named = std::env::var_os("WARPSMITH_CUDA").map(PathBuf::from);
+    let toolchain = toolchain::ensure(named.as_deref(), &mut |_| ())?;
+    let compiler = Compiler::new(toolchain, &gpu::paths::cache_dir())?;
+    let catalog = Catalog::load(None)?;
+
+    let mut rows = Vec::new();
+    println!("measured us  modelled us  limited by          counted  kernel");
+    for measured in read(Path::new(&file))? {
+        let family = catalog.family(&measured.family)?;
+        let row = modelled(&compiler, family, &measured, chip, blocks)?;
+        println!(
+            "{:>11.1}  {:>11.1}  {:<18}  {:>7}  {} {}",
+            row.measured,
+            row.modelled.time.0,
+            row.modelled.bottleneck.name(),
+            if row.scale == 1 { "all".to_owned() } else { format!("1/{}", row.scale) },
+            row.problem,
+            row.name
+        );
+        if parts {
+            for (resource, time) in row.modelled.resources.iter().take(5) {
+                println!("{:>27.1}  {}", time.0, resource.name());
+            }
+        }
+        rows.push(row);
+    }
+
+    println!("\nkernels  Spearman  Kendall  over");
+    let mut problems: Vec<Problem> = Vec::new();
+    for row in &rows {
+        if !problems.contains(&row.problem) {
+            problems.push(row.problem);
+        }
+    }
+    for problem in &problems {
+        correlate(&problem.to_string(), rows.iter().filter(|row| row.problem == *problem));
+    }
+    correlate("all", rows.iter());
+    Ok(())
+}
+
+fn correlate<'r>(name: &str, rows: impl Iterator<Item = &'r Row>) {
+    let pairs: Vec<(f64, f64)> = rows.map(|row| (row.measured, row.modelled.time.0)).collect();
+    if pairs.len() > 2 {
+        println!("{:>7}  {:>8.3}  {:>7.3}  {name}", pairs.len(), spearman(&pairs), kendall(&pairs));
+    }
+}
+
+fn read(file: &Path) -> Result<Vec<Measured>, Box<dyn Error>> {
+    let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    let mut lines = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') || line == "family,preset,knobs,problem,us" {
+            continue;
+        }
+        let wrong = |what: &str| format!("{}:{}: {what}", file.display(), number + 1);
+        let [family, preset, knobs, problem, micros] = line.split(',').map(str::trim).collect::<Vec<_>>()[..]
+        else {
+            return Err(wrong("a line is family,preset,knobs,problem,us").into());
+        };
+        let knobs = knobs
+            .split_whitespace()
+            .map(|knob| knob.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned())))
+            .collect::<Option<Vec<_>>>()
+            .ok_or_else(|| wrong("knobs are NAME=VALUE"))?;
+        lines.push(Measured {
+            family: family.to_owned(),
+            preset: preset.to_owned(),
+            knobs,
+            problem: problem.parse().map_err(|error| wrong(&format!("{error}")))?,
+            micros: micros.parse().map_err(|_| wrong("the time is not a number"))?,
+        });
+    }
+    Ok(lines)
+}
+
+fn modelled(
+    compiler: &Compiler,
+    family: &Family,
+    measured: &Measured,
+    chip: &'static Chip,
+    most_blocks: u64,
+) -> Result<Row, Box<dyn Error>> {
+    let problem = measured.problem;
+    let preset = (!measured.preset.is_empty()).then_some(measured.preset.as_str());
+    let candidate = run::candidate(family, preset, &measured.knobs, &problem)?;
+    let target = chip.target;
+    let build = compiler.build(&family.request(&candidate, target)?)?.build;
+    let launch = |problem: &Problem| family.launch(&candidate, &run::sizes(problem));
+    let whole = launch(&problem)?;
+    let blocks_of = |grid: [u64; 3]| grid.iter().product::<u64>();
+    let blocks = blocks_of(whole.grid);
+
+    let mut counted = problem;
+    let mut scale = 1;
+    while blocks_of(launch(&counted)?.grid) > most_blocks {
+        counted = if counted.batch % 2 == 0 {
+            Problem { batch: counted.batch / 2, ..counted }
+        } else if counted.heads % 2 == 0 && counted.kv_heads % 2 == 0 {
+            Problem { heads: counted.heads / 2, kv_heads: counted.kv_heads / 2, ..counted }
+        } else {
+            break;
+        };
+        scale *= 2;
+    }
+
+    let mut device = VirtualDevice::new(chip);
+    device.options.checks = Checks::None;
+    device.options.counters = true;
+    device.options.budget = u64::MAX;
+    let name = candidate.label(family);
+    let entry = build.entry(&family.entry).ok_or("the build has no such kernel")?;
+    let occupancy = chip.occupancy(&Resources {
+        registers_per_thread: entry.registers,
+        static_shared_bytes: entry.static_shared_bytes,
+        dynamic_shared_bytes: whole.shared_bytes as u32,
+        threads_per_block: whole.block.iter().product(),
+        barriers: entry.barriers,
+    })?;
+    let kernel = Kernel::build(&mut device, compiler, family, candidate, target)?;
+    let inputs = Inputs::generate(&counted, Class::Normal, 1).encode(counted.dtype, Layout::Bhsd);
+    let report = run::run(&kernel, &mut device, &counted, &inputs, false)?.report;
+    let counters = report.and_then(|report| report.counters).ok_or("the run was not counted")?;
+    let shape = Shape {
+        blocks,
+        threads_per_block: whole.block.iter().product(),
+        blocks_per_sm: occupancy.blocks_per_sm,
+        shared_per_block: entry.static_shared_bytes + whole.shared_bytes as u32,
+    };
+    let mut counters = counters.scaled(scale);
+    counters.blocks.finished = blocks;
+    let modelled = model::modelled(&counters, shape, chip);
+    Ok(Row { name, problem, measured: measured.micros, modelled, scale })
+}
+
+/// Spearman's rank correlation: that of the ranks, equal values sharing the mean of theirs.
+fn spearman(pairs: &[(f64, f64)]) -> f64 {
+    let ranks = |of: fn(&(f64, f64)) -> f64| -> Vec<f64> {
+        let rank = |value: f64| {
+            let below = pairs.iter().filter(|pair| of(pair) < value).count() as f64;
+            let equal = pairs.iter().filter(|pair| of(pair) == value).count() as f64;
+            below + (equal + 1.0) / 2.0
+        };
+        pairs.iter().map(|pair| rank(of(pair))).collect()
+    };
+    let (a, b) = (ranks(|pair| pair.0), ranks(|pair| pair.1));
+    let mean = (pairs.len() as f64 + 1.0) / 2.0;
+    let product =
+        |x: &[f64], y: &[f64]| -> f64 { x.iter().zip(y).map(|(x, y)| (x - mean) * (y - mean)).sum() };
+    product(&a, &b) / (product(&a, &a) * product(&b, &b)).sqrt()
+}
+
+/// Kendall's tau-b: pairs in the same order less pairs in the opposite one.
+fn kendall(pairs: &[(f64, f64)]) -> f64 {
+    let (mut agree, mut left, mut right) = (0.0, 0.0, 0.0);
+    for (i, p) in pairs.iter().enumerate() {
+        for q in &pairs[i + 1..] {
+            let sign = |x: f64| if x == 0.0 { 0.0 } else { x.signum() };
+            let (a, b) = (sign(p.0 - q.0), sign(p.1 - q.1));
+            agree += a * b;
+            left += a * a;
+            right += b * b;
+        }
+    }
+    agree / f64::sqrt(left * right)
+}

@@ -1,0 +1,96 @@
+//! Headers of the C and C++ standard libraries that kernels include out of habit. NVRTC has none of them; it knows
+//! `printf`, `assert`, `memcpy` and the mathematical functions by itself, and libcu++ has most of the rest under
+//! `cuda::std`, which these headers make known as `std`. What only host code can use (`<vector>`, `<iostream>`) is
+//! not there: a file that needs it is better told so by the compiler.
+
+/// Names of libcu++ headers by the standard headers they stand for; none: the compiler knows what is in it.
+const HEADERS: &[(&[&str], &[&str])] = &[
+    (&["stdio.h", "cstdio", "stdlib.h", "cstdlib", "stdbool.h", "time.h", "ctime", "memory.h"], &[]),
+    (&["string.h", "cstring"], &["cstring"]),
+    (&["assert.h", "cassert"], &["cassert"]),
+    (&["stdint.h", "cstdint", "inttypes.h", "cinttypes"], &["cstdint"]),
+    (&["stddef.h", "cstddef"], &["cstddef"]),
+    (&["limits.h", "climits", "float.h", "cfloat", "limits"], &["climits", "cfloat", "limits"]),
+    (&["math.h", "cmath"], &["cmath"]),
+    (&["type_traits"], &["type_traits"]),
+    (&["utility"], &["utility"]),
+    (&["tuple"], &["tuple"]),
+    (&["array"], &["array"]),
+    (&["functional"], &["functional"]),
+    (&["algorithm"], &["__algorithm_"]),
+    (&["initializer_list"], &["initializer_list"]),
+];
+
+/// Macros that libcu++ leaves to the host's headers, by a header of theirs.
+const MACROS: &[(&str, &[(&str, &str)])] = &[
+    (
+        "cfloat",
+        &[
+            ("FLT_MAX", "3.402823466e+38f"),
+            ("FLT_MIN", "1.175494351e-38f"),
+            ("FLT_EPSILON", "1.192092896e-07f"),
+            ("DBL_MAX", "1.7976931348623158e+308"),
+            ("DBL_MIN", "2.2250738585072014e-308"),
+            ("DBL_EPSILON", "2.2204460492503131e-16"),
+        ],
+    ),
+    (
+        "cmath",
+        &[
+            ("INFINITY", "__int_as_float(0x7f800000)"),
+            ("NAN", "__int_as_float(0x7fffffff)"),
+            ("M_PI", "3.14159265358979323846"),
+            ("M_E", "2.71828182845904523536"),
+            ("M_SQRT2", "1.41421356237309504880"),
+            ("M_SQRT1_2", "0.70710678118654752440"),
+            ("M_LN2", "0.69314718055994530942"),
+            ("M_LOG2E", "1.44269504088896340736"),
+        ],
+    ),
+];
+
+/// The part of CUB that runs inside a kernel. The whole of `cub/cub.cuh` launches kernels too and does not compile
+/// without a host compiler.
+const CUB: &[&str] = &[
+    "block/block_adjacent_difference",
+    "block/block_discontinuity",
+    "block/block_exchange",
+    "block/block_histogram",
+    "block/block_load",
+    "block/block_merge_sort",
+    "block/block_radix_sort",
+    "block/block_reduce",
+    "block/block_run_length_decode",
+    "block/block_scan",
+    "block/block_shuffle",
+    "block/block_store",
+    "warp/warp_exchange",
+    "warp/warp_load",
+    "warp/warp_merge_sort",
+    "warp/warp_reduce",
+    "warp/warp_scan",
+    "warp/warp_store",
+];
+
+/// The headers as (name, text), for [`super::Source::headers`].
+pub fn standard_headers() -> Vec<(String, String)> {
+    let mut headers = Vec::new();
+    for (names, contents) in HEADERS {
+        let mut text = String::from("#pragma once\n");
+        for inner in *contents {
+            text += &format!("#include <cuda/std/{inner}>\n");
+            for (name, value) in
+                MACROS.iter().filter(|(header, _)| header == inner).flat_map(|(_, macros)| *macros)
+            {
+                text += &format!("#ifndef {name}\n#define {name} {value}\n#endif\n");
+            }
+        }
+        if !contents.is_empty() {
+            text += "namespace cuda { namespace std {} }\nnamespace std { using namespace ::cuda::std; }\n";
+        }
+        headers.extend(names.iter().map(|name| ((*name).to_owned(), text.clone())));
+    }
+    let inner: String = CUB.iter().map(|name| format!("#include <cub/{name}.cuh>\n")).collect();
+    headers.push(("cub/cub.cuh".to_owned(), format!("#pragma once\n{inner}")));
+    headers
+}
