@@ -366,6 +366,7 @@ fn model_of(device: &VirtualDevice, ready: &Ready<'_>, observed: &Observed) -> R
         blocks: ready.geometry.grid.iter().map(|&extent| u64::from(extent)).product(),
         threads_per_block,
         blocks_per_sm: (resident / u64::from(limits.sms.max(1))) as u32,
+        shared_per_block: ready.geometry.shared_bytes,
     };
     let modelled = model::modelled(counters, shape, device.chip());
     Ok(Modelled {
