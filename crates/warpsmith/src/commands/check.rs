@@ -228,13 +228,20 @@ fn refuse_what_was_asked_for(
     plan: &Plan<'_, attention::Problem>,
     extent: &Extent,
 ) -> Result<(), Failure> {
-    let named_kernel = !options.families.is_empty() || !options.preset.is_empty();
-    if named_kernel {
-        // Whatever the problem, the knobs must be right: an unknown knob supports nothing.
-        for name in &options.problem {
-            for problem in op.problems(name)? {
-                for subject in plan.groups.iter().flat_map(|group| &group.subjects) {
-                    subject.candidate(&op, &problem, plan.target)?;
+    // A kernel named by its preset or knobs must take every problem named; of a family, one preset must.
+    let exact = !options.preset.is_empty() || !options.set.is_empty();
+    let subjects: Vec<&Subject<'_>> = plan.groups.iter().flat_map(|group| &group.subjects).collect();
+    for name in &options.problem {
+        for problem in op.problems(name)? {
+            let refusal = |subject: &&Subject<'_>| subject.candidate(&op, &problem, plan.target).err();
+            if exact {
+                subjects.iter().find_map(refusal).map_or(Ok(()), Err)?;
+            }
+            for family in &options.families {
+                let own = subjects.iter().filter(|subject| subject.family.name == *family);
+                let refusals: Vec<Option<Refusal>> = own.map(refusal).collect();
+                if let Some(Some(first)) = refusals.iter().find(|_| refusals.iter().all(Option::is_some)) {
+                    return Err(first.clone().into());
                 }
             }
         }
