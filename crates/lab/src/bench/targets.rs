@@ -148,9 +148,11 @@ mod tests {
 
     /// Two subjects on one problem, the candidate taking `ratio` of the baseline's time.
     fn state(ratio: f64) -> RunState {
-        let times = |scale: f64| -> Vec<f64> { (0..40).map(|i| scale * (1e4 + f64::from(i % 7))).collect() };
+        let times = |scale: f64, step: i32| -> Vec<f64> {
+            (0..44).map(|i| scale * (1e4 + 50.0 * f64::from(i * step % 11))).collect()
+        };
         let mut state = RunState::default();
-        for (subject, times) in [("pytorch auto", times(1.0)), ("wmma stage-2", times(ratio))] {
+        for (subject, times) in [("pytorch auto", times(1.0, 3)), ("wmma stage-2", times(ratio, 7))] {
             let sampled = Sampled {
                 timer: Timer::GraphHot,
                 session: 0,
