@@ -9,6 +9,7 @@
 //! On the virtual GPU nothing is timed: there is a modelled time per kernel, under its own name, and no comparison.
 
 mod crew;
+mod measure;
 mod plan;
 mod run;
 mod targets;

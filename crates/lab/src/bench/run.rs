@@ -14,18 +14,11 @@ use op::{Judgement, Op};
 use super::crew::{Member, Office};
 use super::plan::{Maker, Plan, Start, Subject};
 use super::targets;
-use super::telemetry::Watch;
-use super::turns::{Session, Turns, take_turns};
 use crate::run::{
-    Ceiling, Check, Event, Fact, FailureKind, Key, LogError, Modelled, Of, Run, Sampled, Speed, Stage,
-    StageOutcome, StageState, Telemetry, Timer,
+    Ceiling, Check, Event, Fact, FailureKind, Key, LogError, Modelled, Of, Run, Speed, Stage, StageOutcome,
+    StageState,
 };
-use crate::stats::{Interval, NoiseFloor, Paired, Samples, Speedup, compare};
 use crate::worker::{Ask, Ended, Say};
-
-/// How long one replay of a hot graph takes at least. What the CPU does between two replays is hidden behind the
-/// first, what is left (about a microsecond) is nothing against this.
-const REPLAY_NS: f64 = 400_000.0;
 
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
@@ -74,28 +67,28 @@ pub fn run<O: Op>(
     outcome
 }
 
-struct Bench<'a, O: Op> {
-    op: &'a O,
-    plan: &'a Plan<'a, O::Problem>,
+pub(super) struct Bench<'a, O: Op> {
+    pub(super) op: &'a O,
+    pub(super) plan: &'a Plan<'a, O::Problem>,
     compiler: &'a Compiler,
-    office: &'a Office<'a>,
-    run: &'a Run,
-    monitor: Option<&'a Monitor>,
+    pub(super) office: &'a Office<'a>,
+    pub(super) run: &'a Run,
+    pub(super) monitor: Option<&'a Monitor>,
     folder: &'a Path,
-    tell: &'a dyn Fn(&str),
+    pub(super) tell: &'a dyn Fn(&str),
 }
 
 /// A member that takes part in a problem.
-struct Entrant {
+pub(super) struct Entrant {
     /// Among all members.
-    index: usize,
-    key: Key,
+    pub(super) index: usize,
+    pub(super) key: Key,
 }
 
 /// A problem with what everybody needs for it.
-struct Given<'p, O: Op> {
-    problem: &'p O::Problem,
-    name: String,
+pub(super) struct Given<'p, O: Op> {
+    pub(super) problem: &'p O::Problem,
+    pub(super) name: String,
     inputs: O::Inputs,
     reference: O::Reference,
     /// The problem and the files of its inputs, as peers take them.
@@ -116,7 +109,7 @@ impl<O: Op> Bench<'_, O> {
         Ok(())
     }
 
-    fn stopped(&self) -> Result<(), BenchError> {
+    pub(super) fn stopped(&self) -> Result<(), BenchError> {
         if self.office.stop.load(Ordering::Relaxed) { Err(BenchError::Stopped) } else { Ok(()) }
     }
 
@@ -433,127 +426,7 @@ impl<O: Op> Bench<'_, O> {
         self.finish(done)
     }
 
-    /// Times everybody in turns, by one timer after the other.
-    fn time(
-        &self,
-        members: &mut [Member<'_, '_>],
-        entrants: Vec<Entrant>,
-        given: &Given<'_, O>,
-    ) -> Result<(), BenchError> {
-        let mut alive = Vec::new();
-        for entrant in entrants {
-            let ask =
-                Ask::Arm { timers: self.plan.timers.clone(), warmup: self.plan.warmup, replay_ns: REPLAY_NS };
-            let armed = members[entrant.index].ask(self.office, &ask).map(|_| ());
-            self.keep(&mut alive, entrant, Stage::Bench, armed)?;
-        }
-        for &timer in &self.plan.timers {
-            self.stopped()?;
-            if alive.is_empty() {
-                break;
-            }
-            (self.tell)(&format!("{}: timing {} subjects in turns ({timer})", given.name, alive.len()));
-            let (turns, telemetry) = self.session(members, &alive, timer)?;
-            alive = self.record(members, alive, given, timer, turns, &telemetry)?;
-        }
-        self.finish(alive)
-    }
-
-    fn session(
-        &self,
-        members: &mut [Member<'_, '_>],
-        entrants: &[Entrant],
-        timer: Timer,
-    ) -> Result<(Turns, Telemetry), BenchError> {
-        let mut watch = Watch::new(self.monitor);
-        let session = Session {
-            subjects: entrants.len(),
-            per_turn: per_turn(timer),
-            stopping: &self.plan.stopping,
-            seed: self.plan.seed,
-        };
-        let mut take = |subject: usize, count: usize| {
-            let ask = Ask::Sample { timer, count };
-            match members[entrants[subject].index].ask(self.office, &ask)? {
-                Say::Samples { ns } => Ok(ns),
-                other => Err(surprise(&other)),
-            }
-        };
-        let turns = take_turns(session, &mut take, &mut || watch.look()).map_err(|_| BenchError::Stopped)?;
-        Ok((turns, watch.seen()))
-    }
-
-    /// Writes down a session: samples, the control, and every candidate against every baseline.
-    fn record(
-        &self,
-        members: &[Member<'_, '_>],
-        entrants: Vec<Entrant>,
-        given: &Given<'_, O>,
-        timer: Timer,
-        turns: Turns,
-        telemetry: &Telemetry,
-    ) -> Result<Vec<Entrant>, BenchError> {
-        let session = self.run.state().next_session();
-        let seed = self.plan.seed;
-        let Turns { samples, mut lost, per_block, stopped } = turns;
-        let mut measured: Vec<(&Subject<'_>, &Samples)> = Vec::new();
-        for (entrant, samples) in entrants.iter().zip(&samples) {
-            let Some(samples) = samples else { continue };
-            measured.push((members[entrant.index].subject, samples));
-            let sampled = Sampled {
-                timer,
-                session,
-                samples_ns: samples.taken().to_vec(),
-                per_block,
-                warmup: self.plan.warmup,
-                stopped,
-                work: Some(self.op.work(given.problem)),
-                matrix: Some(self.op.matrix_type(given.problem).to_owned()),
-                apart_ns: Vec::new(),
-                telemetry: telemetry.clone(),
-            };
-            self.run.record(&Event::Sampled { of: entrant.key.of.clone(), sampled })?;
-        }
-        let floor = control(&measured).and_then(|(subject, first, again)| {
-            let speedup = Paired::new(first, again, per_block).ok()?.speedup(seed);
-            Some((subject, speedup, NoiseFloor::of(&speedup, tick(first) / first.median())))
-        });
-        if let Some((subject, speedup, noise_floor)) = floor {
-            self.run.record(&Event::Control {
-                problem: given.name.clone(),
-                subject: subject.name.clone(),
-                session,
-                timer,
-                speedup,
-                noise_floor,
-            })?;
-        }
-        let floor = floor.map_or_else(unknown_floor, |(_, _, floor)| floor);
-        for (candidate, times) in measured.iter().filter(|(subject, _)| subject.is_candidate) {
-            for (baseline, others) in measured.iter().filter(|(subject, _)| subject.is_baseline) {
-                if candidate.name == baseline.name {
-                    continue;
-                }
-                let Ok(paired) = Paired::new(others, times, per_block) else { continue };
-                self.run.record(&Event::Verdict {
-                    problem: given.name.clone(),
-                    candidate: candidate.name.clone(),
-                    baseline: baseline.name.clone(),
-                    session,
-                    timer,
-                    comparison: compare(&paired, floor, seed),
-                })?;
-            }
-        }
-        let mut alive = Vec::new();
-        for (position, entrant) in entrants.into_iter().enumerate() {
-            let ended = lost.iter().position(|(gone, _)| *gone == position).map(|at| lost.swap_remove(at).1);
-            self.keep(&mut alive, entrant, Stage::Bench, ended.map_or(Ok(()), Err))?;
-        }
-        Ok(alive)
-    }
-
-    fn finish(&self, entrants: Vec<Entrant>) -> Result<(), BenchError> {
+    pub(super) fn finish(&self, entrants: Vec<Entrant>) -> Result<(), BenchError> {
         for entrant in entrants {
             self.run.record(&Event::StageFinished { key: entrant.key, outcome: StageOutcome::Done })?;
         }
@@ -561,7 +434,7 @@ impl<O: Op> Bench<'_, O> {
     }
 
     /// Goes on with an entrant, or writes down why not.
-    fn keep(
+    pub(super) fn keep(
         &self,
         alive: &mut Vec<Entrant>,
         entrant: Entrant,
@@ -601,39 +474,7 @@ fn build_of(subject: &Subject<'_>, problem: &str) -> Option<Ask> {
     Some(Ask::Build { candidate, problem: problem.to_owned() })
 }
 
-/// A subject that was measured twice, with both its series.
-fn control<'m>(
-    measured: &[(&'m Subject<'m>, &'m Samples)],
-) -> Option<(&'m Subject<'m>, &'m Samples, &'m Samples)> {
-    measured.iter().find_map(|(twin, again)| {
-        let name = twin.again.as_ref()?;
-        let (subject, first) = measured.iter().find(|(subject, _)| subject.name == *name)?;
-        Some((*subject, *first, *again))
-    })
-}
-
-/// A hot sample is the mean of many launches; the others are single ones, of which a turn takes some.
-fn per_turn(timer: Timer) -> usize {
-    match timer {
-        Timer::GraphHot => 1,
-        Timer::GraphCold | Timer::Eager => 4,
-    }
-}
-
-/// The step in which times come: the smallest difference there is between two.
-fn tick(samples: &Samples) -> f64 {
-    let steps = samples.sorted().windows(2).map(|pair| pair[1] - pair[0]).filter(|step| *step > 0.0);
-    let tick = steps.fold(f64::INFINITY, f64::min);
-    if tick.is_finite() { tick } else { 0.0 }
-}
-
-/// Where there is no control: two per cent, about what one kernel has differed by between two processes on an H200.
-fn unknown_floor() -> NoiseFloor {
-    let interval = Interval { low: 0.98, high: 1.02 };
-    NoiseFloor::of(&Speedup { ratio: 1.0, interval, blocks: 0 }, 0.0)
-}
-
-fn surprise(said: &Say) -> Ended {
+pub(super) fn surprise(said: &Say) -> Ended {
     Ended::Lost { failure: FailureKind::Other, reason: format!("it answered {said:?}") }
 }
 

@@ -119,3 +119,120 @@ fn no_spills<P>(plan: &Plan<'_, P>, state: &RunState) -> TargetJudged {
     };
     TargetJudged { target: "no spills".to_owned(), problem: None, met, evidence }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use gpu::device::Device;
+
+    use super::*;
+    use crate::run::{Build, Measurement, Of, Sampled, Telemetry, Timer, Verdict};
+    use crate::stats::{NoiseFloor, Paired, Samples, StopReason, Stopping, compare};
+    use crate::worker::Limits;
+
+    fn plan() -> Plan<'static, ()> {
+        let chip = chips::Chip::by_name("l4").unwrap();
+        Plan {
+            device: Device::Virtual { chip },
+            subjects: Vec::new(),
+            problems: Vec::new(),
+            timers: vec![Timer::GraphHot],
+            stopping: Stopping::default(),
+            warmup: 1,
+            limits: Limits { build: Duration::ZERO, answer: Duration::ZERO, resident_bytes: 0 },
+            seed: 1,
+            targets: Vec::new(),
+        }
+    }
+
+    /// Two subjects on one problem, the candidate taking `ratio` of the baseline's time.
+    fn state(ratio: f64) -> RunState {
+        let times = |scale: f64, step: i32| -> Vec<f64> {
+            (0..44).map(|i| scale * (1e4 + 50.0 * f64::from(i * step % 11))).collect()
+        };
+        let mut state = RunState::default();
+        for (subject, times) in [("pytorch auto", times(1.0, 3)), ("wmma stage-2", times(ratio, 7))] {
+            let sampled = Sampled {
+                timer: Timer::GraphHot,
+                session: 0,
+                samples_ns: times,
+                per_block: 2,
+                warmup: 1,
+                stopped: StopReason::Tight,
+                work: None,
+                matrix: None,
+                apart_ns: Vec::new(),
+                telemetry: Telemetry::default(),
+            };
+            state.measurements.push(Measurement { of: Of::new("p", subject, "1"), sampled });
+        }
+        let samples: Vec<Samples> = state
+            .measurements
+            .iter()
+            .map(|it| Samples::new(it.sampled.samples_ns.clone()).unwrap())
+            .collect();
+        let paired = Paired::new(&samples[0], &samples[1], 2).unwrap();
+        let floor = NoiseFloor::of(&paired.speedup(1), 0.0);
+        state.verdicts.push(Verdict {
+            problem: "p".to_owned(),
+            candidate: "wmma stage-2".to_owned(),
+            baseline: "pytorch auto".to_owned(),
+            session: 0,
+            timer: Timer::GraphHot,
+            comparison: compare(&paired, floor, 1),
+        });
+        state
+    }
+
+    #[test]
+    fn a_target_is_met_or_missed_by_its_whole_interval() {
+        let judged =
+            |ratio: f64, wanted: f64| speedup(&plan(), &rows(&state(ratio)), "p", "auto", wanted).met;
+        assert_eq!(judged(0.4, 2.0), Some(true));
+        assert_eq!(judged(0.6, 2.0), Some(false));
+        assert_eq!(judged(0.5, 2.0), None);
+    }
+
+    #[test]
+    fn what_was_not_measured_is_open() {
+        let rows = rows(&state(0.4));
+        assert_eq!(speedup(&plan(), &rows, "p", "math", 2.0).met, None);
+        assert_eq!(speedup(&plan(), &rows, "q", "auto", 2.0).met, None);
+        assert_eq!(tail(&plan(), &rows, "q", "auto").met, None);
+        assert_eq!(no_spills(&plan(), &RunState::default()).met, None);
+    }
+
+    #[test]
+    fn the_tail_is_held_against_the_baseline_s() {
+        let judged = |ratio: f64| tail(&plan(), &rows(&state(ratio)), "p", "auto").met;
+        assert_eq!((judged(0.9), judged(1.1)), (Some(true), Some(false)));
+    }
+
+    #[test]
+    fn only_candidates_must_not_spill() {
+        let families = family::Catalog::load(None).unwrap();
+        let subject =
+            |name: &str| super::super::Subject::kernel(families.family(name).unwrap(), None, Vec::new());
+        let build = |spill_bytes: u32| Build {
+            code_hash: String::new(),
+            target: String::new(),
+            compiler: String::new(),
+            registers: 1,
+            spill_bytes,
+            shared_bytes: 0,
+            registers_limit: None,
+            spill_bytes_limit: None,
+            compile_ms: 0.0,
+            from_cache: true,
+        };
+        let plan = Plan { subjects: vec![subject("wmma")], ..plan() };
+        let mut state = RunState::default();
+        state.builds.insert(Of::new("p", "wmma defaults", "1"), build(0));
+        state.builds.insert(Of::new("p", "reference default", "2"), build(8));
+        assert_eq!(no_spills(&plan, &state).met, Some(true));
+        state.builds.insert(Of::new("q", "wmma defaults", "3"), build(16));
+        let judged = no_spills(&plan, &state);
+        assert_eq!((judged.met, judged.evidence.as_str()), (Some(false), "wmma defaults on q: 16 bytes"));
+    }
+}

@@ -225,9 +225,10 @@ fn remember(words: &Mutex<VecDeque<String>>, line: String) {
 
 /// Memory a process occupies, where the system tells.
 fn resident_bytes(process: u32) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/{process}/statm")).ok()?;
-    let pages: u64 = text.split_whitespace().nth(1)?.parse().ok()?;
-    Some(pages * 4096)
+    let text = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kibibytes: u64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(kibibytes << 10)
 }
 
 #[cfg(test)]
