@@ -74,15 +74,15 @@ const CUB: &[&str] = &[
 
 /// The headers as (name, text), for [`super::Source::headers`].
 pub fn standard_headers() -> Vec<(String, String)> {
+    let include = |text: &mut String, name: &str| *text += &["#include <", name, ">\n"].concat();
     let mut headers = Vec::new();
     for (names, contents) in HEADERS {
         let mut text = String::from("#pragma once\n");
         for inner in *contents {
-            text += &format!("#include <cuda/std/{inner}>\n");
-            for (name, value) in
-                MACROS.iter().filter(|(header, _)| header == inner).flat_map(|(_, macros)| *macros)
-            {
-                text += &format!("#ifndef {name}\n#define {name} {value}\n#endif\n");
+            include(&mut text, &format!("cuda/std/{inner}"));
+            let macros = MACROS.iter().filter(|(header, _)| header == inner).flat_map(|(_, macros)| *macros);
+            for (name, value) in macros {
+                text += &["#ifndef ", name, "\n#define ", name, " ", value, "\n#endif\n"].concat();
             }
         }
         if !contents.is_empty() {
@@ -90,7 +90,10 @@ pub fn standard_headers() -> Vec<(String, String)> {
         }
         headers.extend(names.iter().map(|name| ((*name).to_owned(), text.clone())));
     }
-    let inner: String = CUB.iter().map(|name| format!("#include <cub/{name}.cuh>\n")).collect();
-    headers.push(("cub/cub.cuh".to_owned(), format!("#pragma once\n{inner}")));
+    let mut cub = String::from("#pragma once\n");
+    for name in CUB {
+        include(&mut cub, &format!("cub/{name}.cuh"));
+    }
+    headers.push(("cub/cub.cuh".to_owned(), cub));
     headers
 }
