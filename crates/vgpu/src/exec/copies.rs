@@ -11,6 +11,7 @@ use super::taint::Source;
 use crate::check::Kind;
 use crate::isa::op::{Inst, Op};
 use crate::isa::types::Space;
+use crate::mem::device::Region;
 use crate::mem::shadow;
 
 /// Lanes' copies of one instruction that have not landed.
@@ -195,7 +196,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         copy.landed += n;
     }
 
-    fn whole_shared(&mut self) -> Span {
+    pub fn whole_shared(&mut self) -> Span {
         Span {
             base: self.block.shared.as_mut_ptr().cast(),
             shadow: self.block.shared_shadow.as_mut_ptr(),
@@ -250,7 +251,12 @@ impl<P: Policy> Cx<'_, '_, P> {
                     left &= !group;
                     let whole =
                         |l: &usize| self.grid.region_of(from.at[*l]).holds(from.at[*l], u64::from(read[*l]));
-                    let inside = super::lanes(group).filter(whole).fold(0u32, |m, l| m | 1 << l);
+                    // Where all read the full size the span has been asked for it.
+                    let inside = if least == size {
+                        group
+                    } else {
+                        super::lanes(group).filter(whole).fold(0u32, |m, l| m | 1 << l)
+                    };
                     readable |= inside;
                     spans.push((inside, span));
                     if inside != group {
@@ -398,9 +404,12 @@ impl<P: Policy> Cx<'_, '_, P> {
     fn perform(&mut self, copy: &PendingCopy, lanes: u32) {
         let shared = self.block.shared.as_mut_ptr().cast::<u8>();
         let states = self.block.shared_shadow.as_mut_ptr();
+        let mut region = Region::NONE;
         for l in super::lanes(lanes) {
-            let n = copy.read[l] as usize;
-            let region = self.grid.region_of(copy.from[l]);
+            let (n, bytes) = (copy.read[l] as usize, copy.bytes as usize);
+            if !region.holds(copy.from[l], n as u64) {
+                region = self.grid.region_of(copy.from[l]);
+            }
             // SAFETY: issue has checked both ends; allocations do not move during a launch.
             unsafe {
                 let (d, ds) = (shared.add(copy.to[l] as usize), states.add(copy.to[l] as usize));
@@ -408,12 +417,12 @@ impl<P: Policy> Cx<'_, '_, P> {
                     let at = (copy.from[l] - region.address) as usize;
                     std::ptr::copy_nonoverlapping(region.data.add(at), d, n);
                     for b in 0..n {
-                        let defined = *region.shadow.add(at + b) & 1 == 1;
-                        *ds.add(b) = if defined { shadow::WRITTEN } else { shadow::TAINTED };
+                        // Defined or tainted, and written.
+                        *ds.add(b) = *region.shadow.add(at + b) & shadow::DEFINED | shadow::TAINTED;
                     }
                 }
-                d.add(n).write_bytes(0, copy.bytes as usize - n);
-                ds.add(n).write_bytes(shadow::WRITTEN, copy.bytes as usize - n);
+                d.add(n).write_bytes(0, bytes - n);
+                ds.add(n).write_bytes(shadow::WRITTEN, bytes - n);
             }
         }
     }

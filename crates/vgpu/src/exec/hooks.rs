@@ -2,10 +2,10 @@
 
 use super::Policy;
 use super::memory::{Addresses, Span, Use};
-use super::step::Cx;
+use super::step::{Cx, narrow};
 use super::warp::Watch;
 use crate::check::{Kind, race};
-use crate::isa::op::{Access, Op, Order, Slot};
+use crate::isa::op::{Access, Op, Order, Slot, WmmaMemory};
 use crate::isa::types::Space;
 
 impl<P: Policy> Cx<'_, '_, P> {
@@ -38,37 +38,56 @@ impl<P: Policy> Cx<'_, '_, P> {
         if what == Use::Atomic || what == Use::Load && access.order != Order::Weak {
             self.w.last_poll = Some(race.pc);
         }
-        let survey = &ad.survey;
-        let shape = if survey.contiguous && lanes == u32::MAX {
-            race::Shape::Row
-        } else if survey.uniform {
-            race::Shape::Point
-        } else {
-            race::Shape::Scattered
-        };
-        let lay = race::Lay { min: survey.min, max: survey.max, or: survey.or, shape };
         let stored;
         let values: &dyn race::SameValue = if values.is_empty() {
             &race::Differs
         } else {
-            stored = Stored {
-                span: *span,
-                at: &ad.at,
-                bytes: access.ty.bytes,
-                registers: std::array::from_fn(|i| {
-                    values.get(i).map_or(std::ptr::null(), |v| self.reg(*v).cast_const())
-                }),
-                wide: std::array::from_fn(|i| values.get(i).is_some_and(|v| v.is_wide())),
-                count: values.len().min(8),
-            };
+            stored = self.stored(*span, access, &ad.at, values);
             &stored
         };
         let races = &mut self.block.races;
         match space {
-            Space::Shared => races.shared_at(self.w.id, lanes, &race, &ad.at, &lay, size, values),
+            Space::Shared => {
+                let s = &ad.survey;
+                let lay = lay_of(s.min as u32, s.max as u32, s.or as u32, s.contiguous, s.uniform);
+                races.shared_at(self.w.id, lanes, &race, &narrow(&ad.at), &lay, size, values);
+            }
             Space::Global => races.global(&self.grid.races, self.w.id, lanes, &race, &ad.at, size, values),
             _ => {}
         }
+    }
+
+    /// What a store is about to write.
+    #[inline(always)]
+    pub fn stored<'a, A>(
+        &self,
+        span: Span,
+        access: &Access,
+        at: &'a [A; 32],
+        values: &[Slot],
+    ) -> Stored<'a, A> {
+        Stored {
+            span,
+            at,
+            bytes: access.ty.bytes,
+            registers: std::array::from_fn(|i| {
+                values.get(i).map_or(std::ptr::null(), |v| self.reg(*v).cast_const())
+            }),
+            wide: std::array::from_fn(|i| values.get(i).is_some_and(|v| v.is_wide())),
+            count: values.len().min(8),
+        }
+    }
+
+    /// Tells the race checker of a fragment's tile as a whole. False if it wants to hear of its pieces instead.
+    pub fn before_tile(&mut self, space: Space, m: &WmmaMemory, base: u64, row: u32, what: Use) -> bool {
+        if space != Space::Shared {
+            return false;
+        }
+        let op = if what == Use::Load { race::Op::Read } else { race::Op::Write };
+        let access = race::Access::weak(self.at(), op);
+        let unit = u32::from(m.piece_bytes);
+        let tile = race::Tile { base: base as u32, row, run: m.run, unit, lanes: &m.lanes };
+        self.block.races.shared_tile(self.w.id, &access, &tile)
     }
 
     /// The access has taken effect.
@@ -94,22 +113,6 @@ impl<P: Policy> Cx<'_, '_, P> {
             Use::Atomic => race::Op::Atomic,
         };
         race::Access { pc: self.at(), op, order: access.order, scope: access.scope }
-    }
-
-    /// Rows of one matrix: row `r` of matrix `n` was named by lane `8 n + r`.
-    pub fn on_matrix(&mut self, span: &Span, at: &[u64; 32], n: usize, rows: u32, what: Use) {
-        let lanes = rows << (n * 8);
-        let lay = race::Lay::of(lanes, at, 16);
-        let survey = super::survey::Survey {
-            min: lay.min,
-            max: lay.max,
-            or: lay.or,
-            contiguous: false,
-            uniform: false,
-        };
-        let ad = Addresses { at: *at, survey };
-        let access = Self::matrix_access();
-        self.before_access(Space::Shared, span, &ad, 16, lanes, what, &access, &[]);
     }
 
     /// While nothing seems to happen: notices when the warp comes back to the same instruction with the same
@@ -223,6 +226,19 @@ impl<P: Policy> Cx<'_, '_, P> {
     }
 }
 
+/// How offsets in shared memory lie, from their survey.
+#[inline(always)]
+pub fn lay_of(min: u32, max: u32, or: u32, contiguous: bool, uniform: bool) -> race::Lay {
+    let shape = if contiguous {
+        race::Shape::Row
+    } else if uniform {
+        race::Shape::Point
+    } else {
+        race::Shape::Scattered
+    };
+    race::Lay { min, max, or, shape }
+}
+
 /// Wavefronts of a shared-memory request: the most different words any of the 32 banks must deliver. Requests
 /// wider than four bytes go in 2 (8 bytes) or 4 (16 bytes) passes of a half or quarter of the lanes each.
 fn wavefronts(ad: &Addresses, size: u32, mask: u32) -> (u64, u64) {
@@ -254,16 +270,17 @@ fn wavefronts(ad: &Addresses, size: u32, mask: u32) -> (u64, u64) {
 }
 
 /// What a store is about to write, for comparing with what is there.
-struct Stored<'a> {
+#[derive(Debug)]
+pub struct Stored<'a, A> {
     span: Span,
-    at: &'a [u64; 32],
+    at: &'a [A; 32],
     bytes: u8,
     registers: [*const u32; 8],
     wide: [bool; 8],
     count: usize,
 }
 
-impl Stored<'_> {
+impl<A> Stored<'_, A> {
     fn value(&self, element: usize, lane: usize) -> u64 {
         // SAFETY: registers of the running frame, of the width noted.
         unsafe {
@@ -276,13 +293,13 @@ impl Stored<'_> {
     }
 }
 
-impl race::SameValue for Stored<'_> {
+impl<A: Copy + Into<u64>> race::SameValue for Stored<'_, A> {
     fn as_memory(&self, lane: usize) -> bool {
         let n = self.bytes as usize;
         self.count > 0
             && (0..self.count).all(|e| {
                 let mut now = [0u8; 8];
-                let at = self.span.host(self.at[lane] + (e * n) as u64);
+                let at = self.span.host(self.at[lane].into() + (e * n) as u64);
                 // SAFETY: the span holds the lane's whole access.
                 unsafe { std::ptr::copy_nonoverlapping(at, now.as_mut_ptr(), n) };
                 now[..n] == self.value(e, lane).to_le_bytes()[..n]

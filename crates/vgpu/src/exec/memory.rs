@@ -8,11 +8,12 @@
 
 use super::Policy;
 use super::atomics::relative;
+use super::hooks::lay_of;
 use super::step::{Cx, Next, narrow};
-use super::survey::{SharedLoad, Survey};
+use super::survey::{SharedLoad, SharedSurvey, Survey};
 use super::taint::{Origin, Source};
-use super::warp::{Undef, ZERO};
-use crate::check::Kind;
+use super::warp::{Undef, Unit, ZERO};
+use crate::check::{Kind, race};
 use crate::isa::op::{Access, Class, Inst, Order, Slot};
 use crate::isa::types::{MemType, Space};
 use crate::mem::device::Region;
@@ -321,6 +322,9 @@ impl<P: Policy> Cx<'_, '_, P> {
             // SAFETY: registers of the widths they say; the function checks the range.
             return unsafe { (self.kernels.load_shared)(&request) };
         }
+        if access.space == Space::Shared {
+            return self.load_shared_checked(inst, access, mask);
+        }
         let mut at = [0; 32];
         // SAFETY: a register of the width it says.
         let survey = unsafe {
@@ -334,19 +338,11 @@ impl<P: Policy> Cx<'_, '_, P> {
             )
         };
         let s = survey;
-        let span = if access.space == Space::Shared {
-            if s.max.checked_add(4).is_none_or(|end| end > u64::from(self.block.shared_bytes)) {
-                return false;
-            }
-            let shadow = self.block.shared_shadow.as_mut_ptr();
-            Span { base: self.block.shared.as_mut_ptr().cast(), shadow, low: 0, source: Source::Shared }
-        } else {
-            let region = self.worker.regions[region_set(s.min)];
-            if !region.holds(s.min, (s.max - s.min).saturating_add(4)) {
-                return false;
-            }
-            self.region_span(&region)
-        };
+        let region = self.worker.regions[region_set(s.min)];
+        if !region.holds(s.min, (s.max - s.min).saturating_add(4)) {
+            return false;
+        }
+        let span = self.region_span(&region);
         if s.or & 3 != 0 || P::CHECK && !self.words_defined(&span, &at, &s) {
             return false;
         }
@@ -372,15 +368,78 @@ impl<P: Policy> Cx<'_, '_, P> {
         true
     }
 
+    /// Where a word per lane lies in shared memory. `None` if not all of it is there and aligned.
+    #[inline(always)]
+    fn shared_words(
+        &self,
+        address: Slot,
+        offset: i32,
+        mask: u32,
+        at: &mut [u32; 32],
+    ) -> Option<SharedSurvey> {
+        // SAFETY: a register of the width it says.
+        let s =
+            unsafe { (self.kernels.survey_shared)(self.reg(address), address.is_wide(), offset, mask, at) };
+        let inside = !s.beyond && s.max.checked_add(4).is_some_and(|end| end <= self.block.shared_bytes);
+        (inside && s.aligned).then_some(s)
+    }
+
+    /// The common load from shared memory, under checks.
+    fn load_shared_checked(&mut self, inst: &Inst, access: &Access, mask: u32) -> bool {
+        let mut at = [0; 32];
+        let Some(s) = self.shared_words(inst.r(1), access.offset, mask, &mut at) else { return false };
+        let states = self.block.shared_shadow.as_ptr();
+        let reach = (s.max - s.min) as usize + 4;
+        // SAFETY: all offsets lie in shared memory, whose shadow is as large.
+        unsafe {
+            if reach > NEAR || !(self.kernels.all_defined)(states.add(s.min as usize), reach) {
+                let mut words = Unit([u32::MAX; 32]);
+                (self.kernels.gather_shared)(words.0.as_mut_ptr(), mask, &at, states);
+                if words.0.iter().fold(u32::MAX, |all, state| all & state) & 0x0101_0101 != 0x0101_0101 {
+                    return false;
+                }
+            }
+            (self.kernels.gather_shared)(self.reg(inst.r(0)), mask, &at, self.block.shared.as_ptr().cast());
+        }
+        let lay = lay_of(s.min, s.max, 0, s.contiguous, s.uniform);
+        let race = race::Access::weak(self.at(), race::Op::Read);
+        self.block.races.shared_at(self.w.id, mask, &race, &at, &lay, 4, &race::Differs);
+        if self.w.tracking {
+            self.set_undef(inst.r(0), 0, 0, mask, Origin(0));
+        }
+        true
+    }
+
+    /// The common store to shared memory.
+    #[inline(always)]
+    fn store_shared_quick(&mut self, inst: &Inst, access: &Access, mask: u32) -> bool {
+        let mut at = [0; 32];
+        let Some(s) = self.shared_words(inst.r(0), access.offset, mask, &mut at) else { return false };
+        let values = self.reg(inst.r(1));
+        let memory = self.block.shared.as_mut_ptr().cast::<u8>();
+        if P::CHECK {
+            let span = self.whole_shared();
+            let stored = self.stored(span, access, &at, &inst.sources()[1..]);
+            let lay = lay_of(s.min, s.max, 0, s.contiguous, s.uniform);
+            let race = race::Access::weak(self.at(), race::Op::Write);
+            self.block.races.shared_at(self.w.id, mask, &race, &at, &lay, 4, &stored);
+            let states = self.block.shared_shadow.as_mut_ptr();
+            // SAFETY: all offsets lie in shared memory, whose shadow is as large.
+            unsafe { (self.kernels.scatter_shared)([0x0303_0303; 32].as_ptr(), mask, &at, states) };
+        }
+        // SAFETY: all offsets lie in shared memory.
+        unsafe { (self.kernels.scatter_shared)(values, mask, &at, memory) };
+        self.block.progress += 1;
+        true
+    }
+
     /// Whether the words of all lanes are defined. Lanes that are off stand for the first one.
     fn words_defined(&self, span: &Span, at: &[u64; 32], s: &Survey) -> bool {
+        let reach = (s.max - s.min) as usize + 4;
         // SAFETY: the region holds all addresses, and its shadow is as large.
         unsafe {
-            if s.contiguous {
-                return (self.kernels.all_defined)(span.state(s.min), 128);
-            }
-            if s.uniform {
-                return (self.kernels.all_defined)(span.state(s.min), 4);
+            if reach <= NEAR && (self.kernels.all_defined)(span.state(s.min), reach) {
+                return true;
             }
             let mut states = [0u32; 32];
             (self.kernels.gather4)(span.shadow, span.low, at, states.as_mut_ptr());
@@ -398,6 +457,9 @@ impl<P: Policy> Cx<'_, '_, P> {
         {
             return false;
         }
+        if access.space == Space::Shared {
+            return self.store_shared_quick(inst, access, mask);
+        }
         let mut at = [0; 32];
         // SAFETY: a register of the width it says.
         let survey = unsafe {
@@ -411,19 +473,11 @@ impl<P: Policy> Cx<'_, '_, P> {
             )
         };
         let s = survey;
-        let span = if access.space == Space::Shared {
-            if s.max.checked_add(4).is_none_or(|end| end > u64::from(self.block.shared_bytes)) {
-                return false;
-            }
-            let shadow = self.block.shared_shadow.as_mut_ptr();
-            Span { base: self.block.shared.as_mut_ptr().cast(), shadow, low: 0, source: Source::Shared }
-        } else {
-            let region = self.worker.regions[region_set(s.min)];
-            if !region.holds(s.min, (s.max - s.min).saturating_add(4)) || region.constant {
-                return false;
-            }
-            self.region_span(&region)
-        };
+        let region = self.worker.regions[region_set(s.min)];
+        if !region.holds(s.min, (s.max - s.min).saturating_add(4)) || region.constant {
+            return false;
+        }
+        let span = self.region_span(&region);
         if s.or & 3 != 0 {
             return false;
         }
@@ -923,15 +977,22 @@ fn region_set(address: u64) -> usize {
 
 pub const REGION_SETS: usize = 16;
 
+/// Bytes within which all states are looked at, wanted or not: that takes less than finding the wanted ones.
+const NEAR: usize = 512;
+
 /// Whether all of a lane's bytes are defined.
 ///
 /// # Safety
 /// `size` bytes of shadow must lie at `states`.
-unsafe fn all_defined(states: *const u8, size: u32) -> bool {
+pub unsafe fn all_defined(states: *const u8, size: u32) -> bool {
     // SAFETY: the caller's promise.
     unsafe {
+        const DEFINED: u32 = 0x0101_0101;
         if size == 4 {
-            return states.cast::<u32>().read_unaligned() & 0x0101_0101 == 0x0101_0101;
+            return states.cast::<u32>().read_unaligned() & DEFINED == DEFINED;
+        }
+        if size == 16 {
+            return states.cast::<[u32; 4]>().read_unaligned().iter().all(|s| s & DEFINED == DEFINED);
         }
         (0..size as usize).all(|b| *states.add(b) & 1 == 1)
     }

@@ -4,6 +4,8 @@
 use std::sync::OnceLock;
 
 use crate::isa::lane::{Level, level};
+use crate::isa::op::{TileForm, WmmaMemory};
+use crate::num::tile::matrix;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Survey {
@@ -17,13 +19,46 @@ pub struct Survey {
     pub uniform: bool,
 }
 
+/// The survey of addresses that are no pattern.
+pub fn survey_of(mask: u32, at: &[u64; 32]) -> Survey {
+    let mut s = Survey { min: u64::MAX, max: 0, or: 0, contiguous: false, uniform: false };
+    for l in super::lanes(mask) {
+        s.min = s.min.min(at[l]);
+        s.max = s.max.max(at[l]);
+        s.or |= at[l];
+    }
+    s
+}
+
+/// Of a memory instruction on shared memory: offsets rather than addresses.
+#[derive(Clone, Copy, Debug)]
+pub struct SharedSurvey {
+    pub min: u32,
+    pub max: u32,
+    /// All are multiples of four.
+    pub aligned: bool,
+    /// Some lane points further than 32 bits reach.
+    pub beyond: bool,
+    pub contiguous: bool,
+    pub uniform: bool,
+}
+
+/// Address register, whether it is a 64-bit one, offset, mask; results. Lanes that are off stand for the first one.
+pub type SurveySharedFn = unsafe fn(*const u32, bool, i32, u32, &mut [u32; 32]) -> SharedSurvey;
+/// Words of shared memory to a register: register, mask, offsets, memory.
+pub type GatherSharedFn = unsafe fn(*mut u32, u32, &[u32; 32], *const u8);
+/// And back.
+pub type ScatterSharedFn = unsafe fn(*const u32, u32, &[u32; 32], *mut u8);
 pub type SurveyFn = unsafe fn(*const u32, bool, i64, u32, u64, &mut [u64; 32]) -> Survey;
 pub type Gather4Fn = unsafe fn(*const u8, u64, &[u64; 32], *mut u32);
 pub type AllDefinedFn = unsafe fn(*const u8, usize) -> bool;
 /// A 4-byte load from shared memory. False, and nothing done, if an address is misaligned or out of bounds.
 pub type LoadSharedFn = unsafe fn(&SharedLoad) -> bool;
-/// Words of a tile: memory, row and column of each lane, bytes per row step, result.
-pub type GatherTileFn = unsafe fn(*const u8, &[u32; 32], &[u32; 32], u32, *mut u32);
+/// A tile in memory: its base and bytes from row to row.
+pub type LoadTileFn = unsafe fn(*const u8, usize, &WmmaMemory, &mut [[u32; 32]; 8]);
+pub type StoreTileFn = unsafe fn(*mut u8, usize, &WmmaMemory, &[*const u32]);
+/// Shadow of its base, bytes from run to run, runs, bytes of a run (a multiple of eight).
+pub type TileDefinedFn = unsafe fn(*const u8, usize, usize, usize) -> bool;
 
 /// What a load from shared memory needs.
 #[derive(Clone, Copy, Debug)]
@@ -130,6 +165,201 @@ unsafe fn load_shared_body(q: &SharedLoad) -> bool {
     true
 }
 
+#[inline(always)]
+unsafe fn survey_shared_body(
+    reg: *const u32,
+    wide: bool,
+    offset: i32,
+    mask: u32,
+    at: &mut [u32; 32],
+) -> SharedSurvey {
+    let mut high = 0;
+    // SAFETY: the caller passes a register of that width.
+    unsafe {
+        if wide {
+            let full = *reg.cast::<[u64; 32]>();
+            for l in 0..32 {
+                high |= if mask >> l & 1 == 1 { full[l] } else { 0 };
+                at[l] = full[l] as u32;
+            }
+        } else {
+            *at = *reg.cast::<[u32; 32]>();
+        }
+    }
+    let first = at[(mask.trailing_zeros() & 31) as usize].wrapping_add(offset as u32);
+    let (mut min, mut max, mut or) = (u32::MAX, 0, 0);
+    let (mut steps, mut same) = (0u32, 0u32);
+    for l in 0..32 {
+        let a = if mask >> l & 1 == 1 { at[l].wrapping_add(offset as u32) } else { first };
+        at[l] = a;
+        min = min.min(a);
+        max = max.max(a);
+        or |= a;
+        steps |= a ^ first.wrapping_add(l as u32 * 4);
+        same |= a ^ first;
+    }
+    let contiguous = steps == 0 && mask == u32::MAX;
+    SharedSurvey {
+        min,
+        max,
+        aligned: or.is_multiple_of(4),
+        beyond: high >> 32 != 0,
+        contiguous,
+        uniform: same == 0,
+    }
+}
+
+#[inline(always)]
+unsafe fn gather_shared_body(d: *mut u32, mask: u32, at: &[u32; 32], base: *const u8) {
+    // SAFETY: the caller passes a register and has checked that all offsets lie in memory.
+    unsafe {
+        let old = *d.cast::<[u32; 32]>();
+        let mut out = [0u32; 32];
+        for l in 0..32 {
+            let v = base.wrapping_add(at[l] as usize).cast::<u32>().read_unaligned();
+            out[l] = if mask >> l & 1 == 1 { v } else { old[l] };
+        }
+        *d.cast::<[u32; 32]>() = out;
+    }
+}
+
+#[inline(always)]
+unsafe fn scatter_shared_body(from: *const u32, mask: u32, at: &[u32; 32], base: *mut u8) {
+    for l in super::lanes(mask) {
+        // SAFETY: as above.
+        unsafe { base.wrapping_add(at[l] as usize).cast::<u32>().write_unaligned(*from.add(l)) };
+    }
+}
+
+/// As `survey_shared_body`, with masks where that has reductions.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2")]
+unsafe fn survey_shared_avx512(
+    reg: *const u32,
+    wide: bool,
+    offset: i32,
+    mask: u32,
+    at: &mut [u32; 32],
+) -> SharedSurvey {
+    use std::arch::x86_64::{
+        _mm512_add_epi32, _mm512_castsi256_si512, _mm512_cmpeq_epi32_mask, _mm512_cvtepi64_epi32,
+        _mm512_inserti64x4, _mm512_load_si512, _mm512_mask_mov_epi32, _mm512_mask_test_epi64_mask,
+        _mm512_max_epu32, _mm512_min_epu32, _mm512_or_si512, _mm512_reduce_max_epu32,
+        _mm512_reduce_min_epu32, _mm512_set1_epi32, _mm512_set1_epi64, _mm512_setr_epi32,
+        _mm512_storeu_si512, _mm512_test_epi32_mask,
+    };
+    // SAFETY: registers are aligned to 128 bytes and of the width said.
+    unsafe {
+        let (m0, m1) = (mask as u16, (mask >> 16) as u16);
+        let mut beyond = false;
+        let (lo, hi) = if wide {
+            let part = |i: usize| _mm512_load_si512(reg.add(16 * i).cast());
+            let (a, b, c, d) = (part(0), part(1), part(2), part(3));
+            let high = _mm512_set1_epi64(!0 << 32);
+            let test = |lanes: u16, x| _mm512_mask_test_epi64_mask(lanes as u8, x, high);
+            beyond = test(m0, a) | test(m0 >> 8, b) | test(m1, c) | test(m1 >> 8, d) != 0;
+            let join = |x, y| {
+                let x = _mm512_castsi256_si512(_mm512_cvtepi64_epi32(x));
+                _mm512_inserti64x4::<1>(x, _mm512_cvtepi64_epi32(y))
+            };
+            (join(a, b), join(c, d))
+        } else {
+            (_mm512_load_si512(reg.cast()), _mm512_load_si512(reg.add(16).cast()))
+        };
+        let index = (mask.trailing_zeros() & 31) as usize;
+        let first = if wide { *reg.add(2 * index) } else { *reg.add(index) }.wrapping_add(offset as u32);
+        let (plus, all) = (_mm512_set1_epi32(offset), _mm512_set1_epi32(first as i32));
+        let lo = _mm512_mask_mov_epi32(all, m0, _mm512_add_epi32(lo, plus));
+        let hi = _mm512_mask_mov_epi32(all, m1, _mm512_add_epi32(hi, plus));
+        _mm512_storeu_si512(at.as_mut_ptr().cast(), lo);
+        _mm512_storeu_si512(at.as_mut_ptr().add(16).cast(), hi);
+        let same = |x, y, z, w| _mm512_cmpeq_epi32_mask(x, y) & _mm512_cmpeq_epi32_mask(z, w) == u16::MAX;
+        let steps = _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 32, 36, 40, 44, 48, 52, 56, 60);
+        let row = _mm512_add_epi32(all, steps);
+        let next = _mm512_add_epi32(row, _mm512_set1_epi32(64));
+        SharedSurvey {
+            min: _mm512_reduce_min_epu32(_mm512_min_epu32(lo, hi)),
+            max: _mm512_reduce_max_epu32(_mm512_max_epu32(lo, hi)),
+            aligned: _mm512_test_epi32_mask(_mm512_or_si512(lo, hi), _mm512_set1_epi32(3)) == 0,
+            beyond,
+            contiguous: mask == u32::MAX && same(lo, row, hi, next),
+            uniform: same(lo, all, hi, all),
+        }
+    }
+}
+
+/// As `all_defined_body`, with a mask for the end.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,bmi2")]
+unsafe fn all_defined_avx512(shadow: *const u8, bytes: usize) -> bool {
+    use std::arch::x86_64::{
+        _mm512_loadu_si512, _mm512_mask_test_epi8_mask, _mm512_maskz_loadu_epi8, _mm512_set1_epi8,
+        _mm512_test_epi8_mask,
+    };
+    let one = _mm512_set1_epi8(1);
+    // SAFETY: the caller passes a range inside one shadow.
+    unsafe {
+        let whole = bytes / 64;
+        let defined = |i| _mm512_test_epi8_mask(_mm512_loadu_si512(shadow.add(64 * i).cast()), one) == !0;
+        let rest = !(!0 << (bytes % 64));
+        let last = _mm512_maskz_loadu_epi8(rest, shadow.add(64 * whole).cast());
+        (0..whole).all(defined) && _mm512_mask_test_epi8_mask(rest, last, one) == rest
+    }
+}
+
+/// As `gather4_body`, with the gather instruction.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx2")]
+unsafe fn gather4_avx512(base: *const u8, low: u64, ad: &[u64; 32], out: *mut u32) {
+    use std::arch::x86_64::{
+        _mm256_storeu_si256, _mm512_i64gather_epi32, _mm512_loadu_si512, _mm512_set1_epi64, _mm512_sub_epi64,
+    };
+    let low = _mm512_set1_epi64(low as i64);
+    for part in 0..4 {
+        // SAFETY: as in `gather4_body`.
+        unsafe {
+            let at = _mm512_sub_epi64(_mm512_loadu_si512(ad.as_ptr().add(8 * part).cast()), low);
+            let words = _mm512_i64gather_epi32::<1>(at, base.cast());
+            _mm256_storeu_si256(out.add(8 * part).cast(), words);
+        }
+    }
+}
+
+/// As `gather_shared_body`, with the instruction that LLVM does not find by itself.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+unsafe fn gather_shared_avx512(d: *mut u32, mask: u32, at: &[u32; 32], base: *const u8) {
+    use std::arch::x86_64::{
+        _mm512_load_si512, _mm512_loadu_si512, _mm512_mask_i32gather_epi32, _mm512_store_si512,
+    };
+    for half in 0..2 {
+        // SAFETY: as there; registers are aligned to 128 bytes.
+        unsafe {
+            let d = d.add(16 * half);
+            let (lanes, at) =
+                ((mask >> (16 * half)) as u16, _mm512_loadu_si512(at.as_ptr().add(16 * half).cast()));
+            let old = _mm512_load_si512(d.cast());
+            _mm512_store_si512(d.cast(), _mm512_mask_i32gather_epi32::<1>(old, lanes, at, base.cast()));
+        }
+    }
+}
+
+/// As `scatter_shared_body`: of lanes at one place the highest wins here too.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+unsafe fn scatter_shared_avx512(from: *const u32, mask: u32, at: &[u32; 32], base: *mut u8) {
+    use std::arch::x86_64::{_mm512_loadu_si512, _mm512_mask_i32scatter_epi32};
+    for half in 0..2 {
+        // SAFETY: as there.
+        unsafe {
+            let (lanes, at) =
+                ((mask >> (16 * half)) as u16, _mm512_loadu_si512(at.as_ptr().add(16 * half).cast()));
+            let values = _mm512_loadu_si512(from.add(16 * half).cast());
+            _mm512_mask_i32scatter_epi32::<1>(base.cast(), lanes, at, values);
+        }
+    }
+}
+
 /// As `load_shared_body`, with the gather instruction, which LLVM does not find by itself.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2")]
@@ -177,17 +407,102 @@ unsafe fn load_shared_avx512(q: &SharedLoad) -> bool {
     true
 }
 
+/// Registers of a fragment from memory, all `distinct` of them.
 #[inline(always)]
-unsafe fn gather_tile_body(base: *const u8, rows: &[u32; 32], cols: &[u32; 32], stride: u32, out: *mut u32) {
+unsafe fn load_tile_body(base: *const u8, row: usize, m: &WmmaMemory, out: &mut [[u32; 32]; 8]) {
     // SAFETY: the caller has checked that the whole tile lies in memory.
     unsafe {
-        let mut v = [0u32; 32];
-        for l in 0..32 {
-            let at = rows[l] as usize * stride as usize + cols[l] as usize;
-            v[l] = base.wrapping_add(at).cast::<u32>().read_unaligned();
+        // Where row `g` of a register starts.
+        let start = |p: usize, g: usize| {
+            base.wrapping_add((m.steps[p][0] as usize + g) * row + m.along[p][0] as usize)
+        };
+        let distinct = m.fragment.distinct.min(8);
+        match m.form {
+            TileForm::Rows | TileForm::Columns => {
+                let trans = m.form == TileForm::Columns;
+                for (r, out) in out[..distinct].iter_mut().enumerate() {
+                    let p = if trans { 2 * r } else { r };
+                    let mut block: matrix::Block = [[0; 16]; 8];
+                    for (g, bytes) in block.iter_mut().enumerate() {
+                        *bytes = start(p, g).cast::<[u8; 16]>().read_unaligned();
+                    }
+                    *out = matrix::load(&block, trans);
+                }
+            }
+            TileForm::Pairs => {
+                for (r, [even, odd]) in out[..distinct].as_chunks_mut::<2>().0.iter_mut().enumerate() {
+                    for g in 0..8 {
+                        let words = start(2 * r, g).cast::<[u32; 8]>().read_unaligned();
+                        for t in 0..4 {
+                            even[4 * g + t] = words[2 * t];
+                            odd[4 * g + t] = words[2 * t + 1];
+                        }
+                    }
+                }
+            }
+            TileForm::Pieces => {
+                let (size, per) = (m.piece_bytes as usize, m.steps.len() / m.fragment.regs);
+                for (r, out) in out[..distinct].iter_mut().enumerate() {
+                    *out = [0; 32];
+                    for (k, (steps, along)) in
+                        m.steps.iter().zip(&m.along).skip(r * per).take(per).enumerate()
+                    {
+                        for l in 0..32 {
+                            let mut raw = [0; 4];
+                            let at = base.wrapping_add(steps[l] as usize * row + along[l] as usize);
+                            std::ptr::copy_nonoverlapping(at, raw.as_mut_ptr(), size.min(4));
+                            out[l] |= u32::from_le_bytes(raw) << (k * size * 8);
+                        }
+                    }
+                }
+            }
         }
-        *out.cast::<[u32; 32]>() = v;
     }
+}
+
+/// Registers of a fragment to memory.
+#[inline(always)]
+unsafe fn store_tile_body(base: *mut u8, row: usize, m: &WmmaMemory, regs: &[*const u32]) {
+    // SAFETY: the caller has checked that the whole tile lies in memory; registers are registers.
+    unsafe {
+        if m.form == TileForm::Pairs {
+            for (r, [even, odd]) in regs.as_chunks::<2>().0.iter().enumerate() {
+                let (even, odd) = (&*even.cast::<[u32; 32]>(), &*odd.cast::<[u32; 32]>());
+                let at = base.wrapping_add(m.steps[2 * r][0] as usize * row + m.along[2 * r][0] as usize);
+                for g in 0..8 {
+                    let mut words = [0; 8];
+                    for t in 0..4 {
+                        words[2 * t] = even[4 * g + t];
+                        words[2 * t + 1] = odd[4 * g + t];
+                    }
+                    at.wrapping_add(g * row).cast::<[u32; 8]>().write_unaligned(words);
+                }
+            }
+            return;
+        }
+        let (size, per) = (m.piece_bytes as usize, m.steps.len() / m.fragment.regs);
+        for (p, (steps, along)) in m.steps.iter().zip(&m.along).enumerate() {
+            let values = &*regs[p / per].cast::<[u32; 32]>();
+            for l in 0..32 {
+                let raw = (values[l] >> (p % per * size * 8)).to_le_bytes();
+                let at = base.wrapping_add(steps[l] as usize * row + along[l] as usize);
+                std::ptr::copy_nonoverlapping(raw.as_ptr(), at, size.min(4));
+            }
+        }
+    }
+}
+
+/// Whether all of a tile is defined.
+#[inline(always)]
+unsafe fn tile_defined_body(shadow: *const u8, row: usize, runs: usize, run: usize) -> bool {
+    let mut all = u64::MAX;
+    for r in 0..runs {
+        for word in 0..run / 8 {
+            // SAFETY: the caller has checked that the whole tile lies in memory, and runs are eight bytes at least.
+            all &= unsafe { shadow.wrapping_add(r * row + word * 8).cast::<u64>().read_unaligned() };
+        }
+    }
+    all & 0x0101_0101_0101_0101 == 0x0101_0101_0101_0101
 }
 
 #[inline(always)]
@@ -207,7 +522,12 @@ pub struct Kernels {
     pub gather4: Gather4Fn,
     pub all_defined: AllDefinedFn,
     pub load_shared: LoadSharedFn,
-    pub gather_tile: GatherTileFn,
+    pub survey_shared: SurveySharedFn,
+    pub gather_shared: GatherSharedFn,
+    pub scatter_shared: ScatterSharedFn,
+    pub load_tile: LoadTileFn,
+    pub store_tile: StoreTileFn,
+    pub tile_defined: TileDefinedFn,
 }
 
 macro_rules! instances {
@@ -219,11 +539,13 @@ macro_rules! instances {
                 // SAFETY: the caller's promise, passed on.
                 unsafe { survey_body(r, w, o, m, s, ad) }
             }
+            #[allow(dead_code, reason = "AVX-512 has one by hand")]
             $(#[$attr])*
             pub unsafe fn gather4(b: *const u8, low: u64, ad: &[u64; 32], out: *mut u32) {
                 // SAFETY: the caller's promise, passed on.
                 unsafe { gather4_body(b, low, ad, out) }
             }
+            #[allow(dead_code, reason = "AVX-512 has one by hand")]
             $(#[$attr])*
             pub unsafe fn all_defined(s: *const u8, bytes: usize) -> bool {
                 // SAFETY: the caller's promise, passed on.
@@ -235,10 +557,38 @@ macro_rules! instances {
                 // SAFETY: the caller's promise, passed on.
                 unsafe { load_shared_body(q) }
             }
+            #[allow(dead_code, reason = "AVX-512 has one by hand")]
             $(#[$attr])*
-            pub unsafe fn gather_tile(b: *const u8, r: &[u32; 32], c: &[u32; 32], s: u32, out: *mut u32) {
+            pub unsafe fn survey_shared(r: *const u32, w: bool, o: i32, m: u32, at: &mut [u32; 32]) -> SharedSurvey {
                 // SAFETY: the caller's promise, passed on.
-                unsafe { gather_tile_body(b, r, c, s, out) }
+                unsafe { survey_shared_body(r, w, o, m, at) }
+            }
+            #[allow(dead_code, reason = "AVX-512 has one by hand")]
+            $(#[$attr])*
+            pub unsafe fn gather_shared(d: *mut u32, m: u32, at: &[u32; 32], b: *const u8) {
+                // SAFETY: the caller's promise, passed on.
+                unsafe { gather_shared_body(d, m, at, b) }
+            }
+            #[allow(dead_code, reason = "AVX-512 has one by hand")]
+            $(#[$attr])*
+            pub unsafe fn scatter_shared(s: *const u32, m: u32, at: &[u32; 32], b: *mut u8) {
+                // SAFETY: the caller's promise, passed on.
+                unsafe { scatter_shared_body(s, m, at, b) }
+            }
+            $(#[$attr])*
+            pub unsafe fn load_tile(b: *const u8, row: usize, m: &WmmaMemory, out: &mut [[u32; 32]; 8]) {
+                // SAFETY: the caller's promise, passed on.
+                unsafe { load_tile_body(b, row, m, out) }
+            }
+            $(#[$attr])*
+            pub unsafe fn store_tile(b: *mut u8, row: usize, m: &WmmaMemory, regs: &[*const u32]) {
+                // SAFETY: the caller's promise, passed on.
+                unsafe { store_tile_body(b, row, m, regs) }
+            }
+            $(#[$attr])*
+            pub unsafe fn tile_defined(s: *const u8, row: usize, runs: usize, run: usize) -> bool {
+                // SAFETY: the caller's promise, passed on.
+                unsafe { tile_defined_body(s, row, runs, run) }
             }
         }
     };
@@ -258,10 +608,15 @@ pub fn kernels() -> &'static Kernels {
             Level::Avx512 => {
                 return Kernels {
                     survey: avx512::survey,
-                    gather4: avx512::gather4,
-                    all_defined: avx512::all_defined,
+                    gather4: gather4_avx512,
+                    all_defined: all_defined_avx512,
                     load_shared: load_shared_avx512,
-                    gather_tile: avx512::gather_tile,
+                    survey_shared: survey_shared_avx512,
+                    gather_shared: gather_shared_avx512,
+                    scatter_shared: scatter_shared_avx512,
+                    load_tile: avx512::load_tile,
+                    store_tile: avx512::store_tile,
+                    tile_defined: avx512::tile_defined,
                 };
             }
             Level::Avx2 => {
@@ -270,7 +625,12 @@ pub fn kernels() -> &'static Kernels {
                     gather4: avx2::gather4,
                     all_defined: avx2::all_defined,
                     load_shared: avx2::load_shared,
-                    gather_tile: avx2::gather_tile,
+                    survey_shared: avx2::survey_shared,
+                    gather_shared: avx2::gather_shared,
+                    scatter_shared: avx2::scatter_shared,
+                    load_tile: avx2::load_tile,
+                    store_tile: avx2::store_tile,
+                    tile_defined: avx2::tile_defined,
                 };
             }
             Level::Baseline => {}
@@ -280,7 +640,12 @@ pub fn kernels() -> &'static Kernels {
             gather4: baseline::gather4,
             all_defined: baseline::all_defined,
             load_shared: baseline::load_shared,
-            gather_tile: baseline::gather_tile,
+            survey_shared: baseline::survey_shared,
+            gather_shared: baseline::gather_shared,
+            scatter_shared: baseline::scatter_shared,
+            load_tile: baseline::load_tile,
+            store_tile: baseline::store_tile,
+            tile_defined: baseline::tile_defined,
         }
     })
 }

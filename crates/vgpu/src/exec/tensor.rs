@@ -1,9 +1,10 @@
 //! Tensor instructions: all lanes of the warp together.
 
 use super::Policy;
-use super::memory::{Addresses, Span, Use};
+use super::atomics::relative;
+use super::memory::{Addresses, Span, Use, all_defined};
 use super::step::{Cx, Next, narrow};
-use super::survey::Survey;
+use super::survey::survey_of;
 use super::taint::{Origin, Source, collapse, spread};
 use super::warp::{State, Undef};
 use crate::check::Kind;
@@ -47,17 +48,11 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
     }
 
-    /// Row addresses of one matrix, one per lane of its group of eight; relative to shared memory.
-    fn row_addresses(&mut self, slot: Slot, space: Space, offset: i32, mask: u32) -> [u64; 32] {
+    /// Addresses of the rows of matrices, relative to shared memory: lane `8 n + r` names row `r` of matrix `n`. Lanes
+    /// that are off stand for the first one.
+    fn row_addresses(&mut self, slot: Slot, space: Space, offset: i32, mask: u32) -> Addresses {
         let ad = self.addresses(slot, offset, mask, 16);
-        let base = if space == Space::Generic { window::SHARED } else { 0 };
-        ad.at.map(|a| a.wrapping_sub(base))
-    }
-
-    fn rows(at: &[u64; 32], matrix: usize) -> Addresses {
-        let mut rows = [at[matrix * 8]; 32];
-        rows[..8].copy_from_slice(&at[matrix * 8..matrix * 8 + 8]);
-        survey(rows, 0xff)
+        if space == Space::Generic { relative(&ad, u32::MAX, Space::Shared) } else { ad }
     }
 
     pub fn matrix_access() -> Access {
@@ -73,101 +68,109 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
     }
 
+    /// The lanes whose addresses count.
+    fn matrix_lanes(count: usize, mask: u32) -> u32 {
+        if count == 4 { mask } else { mask & ((1u64 << (count * 8)) - 1) as u32 }
+    }
+
+    /// Counts, bounds and races of all rows at once. Returns the rows that are there, and where.
+    fn matrix_rows(&mut self, ad: &Addresses, count: usize, users: u32, what: Use) -> (u32, Option<Span>) {
+        if P::COUNT {
+            for n in 0..count {
+                self.count_access(Space::Shared, ad, 16, users & 0xff << (8 * n), what);
+            }
+        }
+        let mut left = users;
+        let Some((group, span)) = self.span(Space::Shared, ad, 16, &mut left, what) else {
+            return (0, None);
+        };
+        if P::CHECK {
+            let access = Self::matrix_access();
+            self.before_access(Space::Shared, &span, ad, 16, group, what, &access, &[]);
+        }
+        // A lane that is off names the row of the first one.
+        let first = group >> (users.trailing_zeros() & 31) & 1;
+        (if first == 1 { group | !users } else { group }, Some(span))
+    }
+
     fn load_matrix(&mut self, inst: &Inst, trans: bool, space: Space, offset: i32, mask: u32) -> Next {
         let count = inst.results as usize;
-        let users = if count == 4 { mask } else { mask & ((1u64 << (count * 8)) - 1) as u32 };
+        let users = Self::matrix_lanes(count, mask);
         if users == 0 {
             return Next::Continue;
         }
-        let at = self.row_addresses(inst.sources()[0], space, offset, users);
+        let ad = self.row_addresses(inst.sources()[0], space, offset, users);
+        let (good, span) = self.matrix_rows(&ad, count, users, Use::Load);
         for n in 0..count {
-            let ad = Self::rows(&at, n);
-            if P::COUNT {
-                self.count_access(Space::Shared, &ad, 16, 0xff, Use::Load);
-            }
-            let mut left = 0xff;
             let d = inst.results()[n];
             let mut block: tile::matrix::Block = [[0; 16]; 8];
-            let mut good = 0;
-            let mut undefined = false;
-            let mut origin = Origin(0);
-            if let Some((group, span)) = self.span(Space::Shared, &ad, 16, &mut left, Use::Load) {
-                good = group;
-                for row in super::lanes(group) {
+            let mut undefined = None;
+            let rows = good >> (8 * n) & 0xff;
+            if let Some(span) = &span {
+                for row in super::lanes(rows) {
+                    let at = ad.at[8 * n + row];
                     // SAFETY: the span holds sixteen bytes at each address of the group.
                     unsafe {
-                        std::ptr::copy_nonoverlapping(span.host(ad.at[row]), block[row].as_mut_ptr(), 16);
-                    };
-                    if P::CHECK {
-                        for b in 0..16 {
-                            // SAFETY: as above.
-                            if unsafe { *span.state(ad.at[row] + b) } & 1 == 0 {
-                                undefined = true;
-                                origin = self
-                                    .stored_origin(span.source, ad.at[row] + b)
-                                    .unwrap_or(Origin::new(span.source, self.at()));
-                            }
+                        block[row] = span.host(at).cast::<[u8; 16]>().read_unaligned();
+                        if P::CHECK && !all_defined(span.state(at), 16) {
+                            undefined = Some(self.undefined_row(span, at));
                         }
-                    }
-                }
-                if P::CHECK {
-                    self.on_matrix(&span, &at, n, group, Use::Load);
+                    };
                 }
             }
-            if good != 0xff {
+            if rows != 0xff {
                 if !P::CHECK {
                     return Next::Halt;
                 }
-                undefined = true;
-                origin = Origin::new(super::taint::Source::Reported, self.at());
+                undefined = Some(Origin::new(super::taint::Source::Reported, self.at()));
             }
             let out = tile::matrix::load(&block, trans);
             self.set32(d, &out, mask);
-            if P::CHECK && (self.w.tracking || undefined) {
-                let u = if undefined { spread(u32::MAX) } else { 0 };
-                self.set_undef(d, u, 0, mask, origin);
+            if P::CHECK && (self.w.tracking || undefined.is_some()) {
+                let u = if undefined.is_some() { spread(u32::MAX) } else { 0 };
+                self.set_undef(d, u, 0, mask, undefined.unwrap_or(Origin(0)));
             }
         }
         Next::Continue
     }
 
+    /// Where the last undefined byte of a row came from.
+    #[cold]
+    fn undefined_row(&self, span: &Span, row: u64) -> Origin {
+        let here = Origin::new(span.source, self.at());
+        // SAFETY: the span holds sixteen bytes there.
+        let undefined = (row..row + 16).rev().find(|at| unsafe { *span.state(*at) } & 1 == 0);
+        undefined.and_then(|at| self.stored_origin(span.source, at)).unwrap_or(here)
+    }
+
     fn store_matrix(&mut self, inst: &Inst, trans: bool, space: Space, offset: i32, mask: u32) -> Next {
         let regs = &inst.sources()[1..];
         let count = regs.len();
-        let users = if count == 4 { mask } else { mask & ((1u64 << (count * 8)) - 1) as u32 };
+        let users = Self::matrix_lanes(count, mask);
         if users == 0 {
             return Next::Continue;
         }
-        let at = self.row_addresses(inst.sources()[0], space, offset, users);
+        let ad = self.row_addresses(inst.sources()[0], space, offset, users);
+        let (good, span) = self.matrix_rows(&ad, count, users, Use::Store);
         for (n, r) in regs.iter().enumerate() {
-            let ad = Self::rows(&at, n);
-            if P::COUNT {
-                self.count_access(Space::Shared, &ad, 16, 0xff, Use::Store);
-            }
             let block = tile::matrix::store(self.r32(*r), trans);
             let undefined = P::CHECK && self.w.tracking && self.undefined_lanes(*r) & mask != 0;
-            let mut left = 0xff;
-            match self.span(Space::Shared, &ad, 16, &mut left, Use::Store) {
-                Some((group, span)) => {
-                    if P::CHECK {
-                        self.on_matrix(&span, &at, n, group, Use::Store);
-                    }
-                    for row in super::lanes(group) {
-                        let state = if undefined { shadow::TAINTED } else { shadow::WRITTEN };
-                        // SAFETY: the span holds sixteen bytes at each address of the group.
-                        unsafe {
-                            std::ptr::copy_nonoverlapping(block[row].as_ptr(), span.host(ad.at[row]), 16);
-                            if P::CHECK {
-                                span.state(ad.at[row]).write_bytes(state, 16);
-                            }
+            let state = if undefined { shadow::TAINTED } else { shadow::WRITTEN };
+            let rows = good >> (8 * n) & 0xff;
+            if let Some(span) = &span {
+                for row in super::lanes(rows) {
+                    let at = ad.at[8 * n + row];
+                    // SAFETY: the span holds sixteen bytes at each address of the group.
+                    unsafe {
+                        span.host(at).cast::<[u8; 16]>().write_unaligned(block[row]);
+                        if P::CHECK {
+                            span.state(at).write_bytes(state, 16);
                         }
                     }
-                    if group != 0xff && !P::CHECK {
-                        return Next::Halt;
-                    }
                 }
-                None if !P::CHECK => return Next::Halt,
-                None => {}
+            }
+            if rows != 0xff && !P::CHECK {
+                return Next::Halt;
             }
         }
         self.block.progress += 1;
@@ -198,10 +201,10 @@ impl<P: Policy> Cx<'_, '_, P> {
                 u64::from(m.steps[piece][l]).wrapping_mul(row).wrapping_add(u64::from(m.along[piece][l]));
             at[l] = base.wrapping_add(offset);
         }
-        survey(at, u32::MAX)
+        Addresses { survey: survey_of(u32::MAX, &at), at }
     }
 
-    /// The memory of a whole tile, if it lies in one piece of memory and is aligned: a span that starts at the tile's
+    /// The memory of a whole tile, if it lies in one piece of memory, is aligned, and its rows are apart: a span that starts at the tile's
     /// base, and bytes per step.
     fn whole_tile(
         &mut self,
@@ -213,14 +216,10 @@ impl<P: Policy> Cx<'_, '_, P> {
     ) -> Option<(Span, u32)> {
         let element = m.fragment.elem.bits() as u64 / 8;
         let row = u32::try_from(stride.checked_mul(element)?).ok().filter(|r| *r < 1 << 24)?;
-        let (steps, run) = if m.column_major {
-            (m.fragment.cols, m.fragment.rows)
-        } else {
-            (m.fragment.rows, m.fragment.cols)
-        };
-        let bytes = (steps as u64 - 1) * u64::from(row) + run as u64 * element;
+        let steps = if m.column_major { m.fragment.cols } else { m.fragment.rows };
+        let bytes = (steps as u64 - 1) * u64::from(row) + u64::from(m.run);
         let piece = u64::from(m.piece_bytes);
-        if piece > 4 || !base.is_multiple_of(piece) || !u64::from(row).is_multiple_of(piece) {
+        if piece > 4 || row < m.run || !(base | u64::from(row)).is_multiple_of(piece) {
             return None;
         }
         match space {
@@ -252,36 +251,24 @@ impl<P: Policy> Cx<'_, '_, P> {
         let per = m.steps.len() / m.fragment.regs;
         let distinct = m.fragment.distinct;
         let mut out = [[0u32; 32]; 8];
-        let mut states = [0u32; 32];
         if distinct > out.len() {
             return false;
         }
-        for (r, to) in out[..distinct].iter_mut().enumerate() {
-            // SAFETY: the whole tile lies in memory, and in its shadow.
-            unsafe {
-                self.gather_pieces(span.base, m, r, per, row, to);
-                if P::CHECK {
-                    self.gather_pieces(span.shadow, m, r, per, row, &mut states);
-                    if states.iter().fold(u32::MAX, |all, s| all & s) & 0x0101_0101 != 0x0101_0101 {
-                        return false;
-                    }
-                }
+        let runs = m.lanes.len() * m.piece_bytes as usize / m.run as usize;
+        // SAFETY: the whole tile lies in memory, and in its shadow.
+        unsafe {
+            let defined = self.kernels.tile_defined;
+            if P::CHECK && !defined(span.shadow, row as usize, runs, m.run as usize) {
+                return false;
             }
+            (self.kernels.load_tile)(span.base, row as usize, m, &mut out);
         }
-        if P::CHECK {
+        if P::CHECK && !self.before_tile(space, m, base, row, Use::Load) {
             let access = Access { vector: 1, ..Self::wmma_access(m, space) };
+            let size = u32::from(m.piece_bytes);
             for piece in 0..distinct * per {
                 let ad = Self::piece_addresses(m, piece, base, stride);
-                self.before_access(
-                    space,
-                    &span,
-                    &ad,
-                    u32::from(m.piece_bytes),
-                    u32::MAX,
-                    Use::Load,
-                    &access,
-                    &[],
-                );
+                self.before_access(space, &span, &ad, size, u32::MAX, Use::Load, &access, &[]);
             }
         }
         for (r, d) in inst.results().iter().enumerate() {
@@ -289,41 +276,6 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
         self.define(inst, u32::MAX);
         true
-    }
-
-    /// One register of a fragment: its pieces side by side.
-    ///
-    /// # Safety
-    /// The tile must lie in memory from `base` on.
-    unsafe fn gather_pieces(
-        &self,
-        base: *const u8,
-        m: &WmmaMemory,
-        r: usize,
-        per: usize,
-        row: u32,
-        out: &mut [u32; 32],
-    ) {
-        // SAFETY: the caller's promise.
-        unsafe {
-            if m.piece_bytes == 4 {
-                (self.kernels.gather_tile)(base, &m.steps[r], &m.along[r], row, out.as_mut_ptr());
-                return;
-            }
-            *out = [0; 32];
-            for k in 0..per {
-                let (steps, along) = (&m.steps[r * per + k], &m.along[r * per + k]);
-                for l in 0..32 {
-                    let at = base.wrapping_add(steps[l] as usize * row as usize + along[l] as usize);
-                    let v = if m.piece_bytes == 2 {
-                        u32::from(at.cast::<u16>().read_unaligned())
-                    } else {
-                        u32::from(*at)
-                    };
-                    out[l] |= v << (k as u32 * u32::from(m.piece_bytes) * 8);
-                }
-            }
-        }
     }
 
     /// The common fragment store, as `wmma_load_quick`.
@@ -339,26 +291,26 @@ impl<P: Policy> Cx<'_, '_, P> {
             return false;
         }
         let Some((span, row)) = self.whole_tile(m, base, stride, space, true) else { return false };
-        if m.piece_bytes != 4 {
+        if regs.len() > 8 || m.piece_bytes != 4 {
             return false;
         }
-        if P::CHECK {
+        if P::CHECK && !self.before_tile(space, m, base, row, Use::Store) {
             let access = Access { vector: 1, ..Self::wmma_access(m, space) };
             for piece in 0..regs.len() {
                 let ad = Self::piece_addresses(m, piece, base, stride);
                 self.before_access(space, &span, &ad, 4, u32::MAX, Use::Store, &access, &regs[piece..=piece]);
             }
         }
-        for (r, s) in regs.iter().enumerate() {
-            let values = self.r32(*s);
-            for l in 0..32 {
-                let at = m.steps[r][l] as usize * row as usize + m.along[r][l] as usize;
-                // SAFETY: the whole tile lies in memory, and in its shadow.
-                unsafe {
-                    span.base.add(at).cast::<u32>().write_unaligned(values[l]);
-                    if P::CHECK {
-                        span.shadow.add(at).cast::<u32>().write_unaligned(0x0303_0303);
-                    }
+        let mut registers = [std::ptr::null(); 8];
+        for (register, slot) in registers.iter_mut().zip(regs) {
+            *register = self.reg(*slot).cast_const();
+        }
+        // SAFETY: the whole tile lies in memory, and in its shadow.
+        unsafe {
+            (self.kernels.store_tile)(span.base, row as usize, m, &registers[..regs.len()]);
+            if P::CHECK {
+                for r in 0..m.lanes.len() * m.piece_bytes as usize / m.run as usize {
+                    span.shadow.add(r * row as usize).write_bytes(shadow::WRITTEN, m.run as usize);
                 }
             }
         }
@@ -581,14 +533,4 @@ impl<P: Policy> Cx<'_, '_, P> {
             self.set_undef(*d, u, u, mask, if all != 0 { origin } else { from });
         }
     }
-}
-
-fn survey(at: [u64; 32], mask: u32) -> Addresses {
-    let mut s = Survey { min: u64::MAX, max: 0, or: 0, contiguous: false, uniform: false };
-    for l in super::lanes(mask) {
-        s.min = s.min.min(at[l]);
-        s.max = s.max.max(at[l]);
-        s.or |= at[l];
-    }
-    Addresses { at, survey: s }
 }

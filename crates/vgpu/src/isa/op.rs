@@ -547,6 +547,57 @@ pub struct WmmaMemory {
     pub along: Vec<[u32; 32]>,
     /// Bytes per piece: one element, or a whole register where its elements are neighbours in memory.
     pub piece_bytes: u8,
+    pub form: TileForm,
+    /// The lane of every piece, in the order they lie in memory.
+    pub lanes: Vec<u8>,
+    /// Bytes of a row (column, if column-major).
+    pub run: u32,
+}
+
+/// How the registers of a fragment lie in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TileForm {
+    /// Each as eight rows of 16 bytes.
+    Rows,
+    /// Each as eight rows of 16 bytes, transposed by elements of 16 bits.
+    Columns,
+    /// Two together as eight rows of 32 bytes, the even words in the first.
+    Pairs,
+    /// In some other way.
+    Pieces,
+}
+
+impl TileForm {
+    /// From where the pieces lie: steps of the stride and bytes along a row.
+    pub fn of(steps: &[[u32; 32]], along: &[[u32; 32]], piece_bytes: usize) -> TileForm {
+        // Whether piece `p` of lane 4g + t lies as said, seen from that of lane 0.
+        let lies = |p: usize, step: &dyn Fn(u32, u32) -> u32, byte: &dyn Fn(u32, u32) -> u32| {
+            (0..32).all(|lane| {
+                let (g, t) = (lane / 4, lane % 4);
+                steps[p][lane as usize] == steps[p][0] + step(g, t)
+                    && along[p][lane as usize] == along[p][0] + byte(g, t)
+            })
+        };
+        let after = |p: usize, q: usize, step: u32, byte: u32| {
+            (steps[q][0], along[q][0]) == (steps[p][0] + step, along[p][0] + byte)
+        };
+        let count = steps.len();
+        if piece_bytes == 4 && (0..count).all(|p| lies(p, &|g, _| g, &|_, t| 4 * t)) {
+            TileForm::Rows
+        } else if piece_bytes == 4
+            && (0..count).all(|p| lies(p, &|g, _| g, &|_, t| 8 * t))
+            && (0..count).step_by(2).all(|p| after(p, p + 1, 0, 4))
+        {
+            TileForm::Pairs
+        } else if piece_bytes == 2
+            && (0..count).all(|p| lies(p, &|_, t| 2 * t, &|g, _| 2 * g))
+            && (0..count).step_by(2).all(|p| after(p, p + 1, 1, 0))
+        {
+            TileForm::Columns
+        } else {
+            TileForm::Pieces
+        }
+    }
 }
 
 /// `mma` and `wmma.mma`, with the number of registers of each operand.

@@ -2,7 +2,7 @@
 
 use super::decode::{Decoded, Decoder, Fidelity, Mods, Pipe, arity, reject};
 use super::memory::take_space;
-use super::op::{Class, Mma, Op, Slot, WmmaMemory};
+use super::op::{Class, Mma, Op, Slot, TileForm, WmmaMemory};
 use super::types::{Space, Ty};
 use crate::num::tile::{self, BitOp, Elem, Operand as Part, Shape};
 use crate::ptx::ast::{Instruction, Operand};
@@ -179,7 +179,7 @@ impl<'a> Decoder<'a, '_> {
                 })
             });
         let step = if joined { per } else { 1 };
-        let (mut steps, mut along) = (Vec::new(), Vec::new());
+        let (mut steps, mut along): (Vec<[u32; 32]>, Vec<[u32; 32]>) = (Vec::new(), Vec::new());
         for e in (0..fragment.elems()).step_by(step) {
             let at = |lane: usize| {
                 let (row, col) = fragment.position(lane, e);
@@ -188,15 +188,27 @@ impl<'a> Decoder<'a, '_> {
             steps.push(std::array::from_fn(|lane| at(lane).0 as u32));
             along.push(std::array::from_fn(|lane| (at(lane).1 * bits / 8) as u32));
         }
+        let extent = if column { fragment.rows } else { fragment.cols };
+        let (run, piece_bytes) = (extent * bits / 8, bits / 8 * step);
+        let mut lanes = vec![0; fragment.rows * fragment.cols / step];
+        for (steps, along) in steps.iter().zip(&along) {
+            for lane in 0..32 {
+                let at = steps[lane] as usize * run + along[lane] as usize;
+                lanes[at / piece_bytes] = lane as u8;
+            }
+        }
         let memory = Box::new(WmmaMemory {
             fragment,
             column_major: column,
             space,
             offset,
             has_stride: stride.is_some(),
+            form: TileForm::of(&steps, &along, piece_bytes),
             steps,
             along,
-            piece_bytes: (bits / 8 * step) as u8,
+            piece_bytes: piece_bytes as u8,
+            lanes,
+            run: run as u32,
         });
         if store {
             let mut sources = vec![a];

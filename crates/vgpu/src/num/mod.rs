@@ -42,7 +42,7 @@ pub mod exact;
 pub mod float;
 pub mod half;
 pub mod int;
-mod simd;
+pub(crate) mod simd;
 pub mod tile;
 
 /// A 32-bit register of a warp.

@@ -3,7 +3,7 @@
 /// x86-64 levels a bulk function is compiled for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Level {
+pub(crate) enum Level {
     Baseline = 1,
     /// AVX2, FMA and F16C: x86-64-v3.
     V3,
@@ -14,7 +14,7 @@ pub(super) enum Level {
 /// The level of this machine, looked up once.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-pub(super) fn level() -> Level {
+pub(crate) fn level() -> Level {
     use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
     const UNKNOWN: u8 = 0;
     static LEVEL: AtomicU8 = AtomicU8::new(UNKNOWN);
@@ -55,7 +55,7 @@ fn detect() -> Level {
 }
 
 /// Wraps a function whose body is `#[inline(always)]` code generic over `F16C` (whether the half-precision
-/// conversion instructions may be used) so that it runs at the best level of the machine.
+/// conversion instructions and AVX2 may be used) so that it runs at the best level of the machine.
 ///
 /// `per_isa! { pub fn name = body where (a: &Lanes, out: &mut Lanes); }` defines `name`, which calls
 /// `body::<true>` or `body::<false>` under the right target features.
@@ -85,4 +85,4 @@ macro_rules! per_isa {
         }
     )+ };
 }
-pub(super) use per_isa;
+pub(crate) use per_isa;

@@ -28,13 +28,13 @@ pub fn races(first: Stamp, first_block: u32, second: Stamp, second_block: u32) -
     }
 }
 
-/// How the addresses of a warp's lanes lie, inactive lanes taken as one of the active.
+/// How the offsets of a warp's lanes in shared memory lie, inactive lanes taken as one of the active.
 #[derive(Clone, Copy, Debug)]
 pub struct Lay {
-    pub min: u64,
-    pub max: u64,
+    pub min: u32,
+    pub max: u32,
     /// All addresses or'ed.
-    pub or: u64,
+    pub or: u32,
     pub shape: Shape,
 }
 
@@ -48,7 +48,7 @@ pub enum Shape {
 }
 
 impl Lay {
-    pub fn of(mask: u32, address: &[u64; 32], bytes: u32) -> Lay {
+    pub fn of(mask: u32, address: &[u32; 32], bytes: u32) -> Lay {
         let base = address[mask.trailing_zeros() as usize & 31];
         let (mut min, mut max, mut or) = (base, base, base);
         let (mut row, mut point) = (mask == u32::MAX, true);
@@ -57,7 +57,7 @@ impl Lay {
             min = min.min(at);
             max = max.max(at);
             or |= at;
-            row &= at == base.wrapping_add(l as u64 * u64::from(bytes));
+            row &= at == base.wrapping_add(l as u32 * bytes);
             point &= at == base;
         }
         let shape = if point {

@@ -1,6 +1,6 @@
 //! Shadow of global memory, shared by all workers of a launch.
 //!
-//! Pages come into being when touched, and consist of sectors of 32 bytes. A sector that neighbouring lanes of one
+//! Pages come into being when touched, and consist of sectors of 16 bytes. A sector that neighbouring lanes of one
 //! warp access whole, as most are, is one record: the stamp of the first lane, the bytes per lane, the block. One
 //! that is accessed in any other way gets a word per granule (four bytes, or finer if an access is).
 //!
@@ -16,7 +16,7 @@
 use std::cell::UnsafeCell;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::conflict::{Conflict, races};
@@ -24,9 +24,12 @@ use super::event::{Op, SameValue, Strength};
 use super::flags::Flags;
 use super::stamp::{Stamp, TIME};
 use super::threads::Threads;
+use crate::num::simd::per_isa;
 
 const PAGE: u64 = 12;
-const SECTOR: u64 = 5;
+/// Of sectors: what a row of an `mma` fragment, a vector of four words or a row of `ldmatrix` takes.
+const SECTOR: u64 = 4;
+const SECTOR_BYTES: usize = 1 << SECTOR;
 
 /// An access to a whole sector by lanes side by side, or to one granule.
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,6 +53,12 @@ impl Record {
         (self.stamp.0 ^ other.stamp.0) & (1 << 63 | 0x3ff) == 0
             && self.block == other.block
             && self.lane_bytes == other.lane_bytes
+    }
+
+    /// Apart by block beats apart by warp beats apart by lane.
+    #[inline(always)]
+    fn apart(a: Record, b: Record) -> u32 {
+        if a.block == b.block { u32::from(a.stamp.warp() != b.stamp.warp()) } else { 2 }
     }
 
     /// The stamp at a byte of the sector.
@@ -88,6 +97,9 @@ struct PageData {
 #[derive(Debug)]
 struct Page {
     taken: AtomicBool,
+    /// A bit per sector: nobody has written it and two blocks have read it, so that one more read of it would not be
+    /// kept. Looked at without the lock: a write that is told of at the same time meets the reads that are kept.
+    settled: Box<[AtomicU8]>,
     data: UnsafeCell<PageData>,
 }
 
@@ -99,7 +111,31 @@ struct PageGuard<'p>(&'p Page);
 impl Page {
     fn new(bytes: u64) -> Page {
         let sectors = vec![Sector::default(); bytes.div_ceil(1 << SECTOR) as usize].into_boxed_slice();
-        Page { taken: AtomicBool::new(false), data: UnsafeCell::new(PageData { sectors, fine: Vec::new() }) }
+        let settled = (0..sectors.len().div_ceil(8)).map(|_| AtomicU8::new(0)).collect();
+        Page {
+            taken: AtomicBool::new(false),
+            settled,
+            data: UnsafeCell::new(PageData { sectors, fine: Vec::new() }),
+        }
+    }
+
+    #[inline(always)]
+    fn is_settled(&self, sector: usize) -> bool {
+        self.settled[sector / 8].load(Ordering::Relaxed) >> (sector % 8) & 1 == 1
+    }
+
+    #[inline(always)]
+    fn settle(&self, sector: usize, settled: bool) {
+        if settled != self.is_settled(sector) {
+            self.settled[sector / 8].fetch_xor(1 << (sector % 8), Ordering::Relaxed);
+        }
+    }
+
+    /// Part of these sectors is accessed.
+    fn unsettle(&self, offset: u64, bytes: u32) {
+        for sector in offset >> SECTOR..=(offset + u64::from(bytes.max(1)) - 1) >> SECTOR {
+            self.settle(sector as usize, false);
+        }
     }
 
     #[inline(always)]
@@ -162,7 +198,8 @@ impl GlobalRaces {
             .filter(|(_, bytes)| *bytes > 0)
             .map(|(base, bytes)| {
                 // Pages begin with the sector the allocation begins in.
-                let (base, bytes) = (base & !31, bytes + (base & 31));
+                let start = base & !(SECTOR_BYTES as u64 - 1);
+                let (base, bytes) = (start, bytes + (base - start));
                 let pages = (0..bytes.div_ceil(1 << PAGE)).map(|_| OnceLock::new()).collect();
                 Region { base, bytes, pages }
             })
@@ -250,12 +287,14 @@ impl GlobalRaces {
                 left &= left - 1;
                 let wanted = u64::from(bytes(lane));
                 let here = wanted.min(end - at) as u32;
+                page.unsettle(at - start, here);
                 data.touch(threads, start, at - start, here, stamp.with_lane(lane), values, found);
                 if wanted > end - at {
                     drop(data);
                     // Over the end of the page: the rest is in the next one.
                     if let Some((next, from, to)) = self.page(end, hint) {
                         let rest = (wanted - u64::from(here)).min(to - end) as u32;
+                        next.unsettle(end - from, rest);
                         next.lock().touch(
                             threads,
                             from,
@@ -284,45 +323,73 @@ impl GlobalRaces {
         address: &[u64; 32],
         bytes: u32,
     ) -> u32 {
-        if !bytes.is_power_of_two() || bytes > 32 {
+        if !bytes.is_power_of_two() {
             return mask;
         }
         let shift = bytes.trailing_zeros();
-        let per_sector = 32 >> shift;
+        let per_sector = (SECTOR_BYTES >> shift).max(1);
+        let run = ((1u64 << per_sector) - 1) as u32;
         let limit = u64::from(threads.floor() + 1) << TIME;
+        let (aligned, side_by_side) = lay_of_runs(address, u64::from(bytes));
         let mut left = mask;
         let mut lane = 0;
-        let mut held: Option<(PageGuard<'_>, u64, u64)> = None;
+        let lone_reads = stamp.op() == Op::Read && !threads.knows_other_blocks();
+        let mut page: Option<(&Page, u64, u64)> = None;
+        let mut held: Option<PageGuard<'_>> = None;
         while lane + per_sector <= 32 {
             let at = address[lane];
-            let lanes = ((1u64 << per_sector) - 1) as u32;
-            let whole = mask >> lane & lanes == lanes
-                && at.is_multiple_of(32)
-                && address[lane..lane + per_sector]
-                    .iter()
-                    .enumerate()
-                    .all(|(i, a)| *a == at + ((i as u64) << shift));
+            let whole = mask >> lane & run == run
+                && aligned >> lane & 1 == 1
+                && side_by_side >> lane & run >> 1 == run >> 1;
             if !whole {
                 lane += 1;
                 continue;
             }
-            if held.as_ref().is_none_or(|(_, start, end)| at < *start || at >= *end) {
-                drop(held.take());
-                held = self.page(at, hint).map(|(page, start, end)| (page.lock(), start, end));
+            if page.is_none_or(|(_, start, end)| at < start || at >= end) {
+                held = None;
+                page = self.page(at, hint);
             }
-            if let Some((data, start, end)) = &mut held
-                && at + 32 <= *end
+            if let Some((page, start, end)) = page
+                && at + u64::from(bytes).max(SECTOR_BYTES as u64) <= end
             {
-                let own = Record { stamp: stamp.with_lane(lane), block: threads.block, lane_bytes: shift };
-                let sector = &mut data.sectors[((at - *start) >> SECTOR) as usize];
-                if sector.access(threads, own, limit) {
-                    left &= !(lanes << lane);
+                let first = ((at - start) >> SECTOR) as usize;
+                let sectors = first..first + (bytes as usize >> SECTOR).max(1);
+                let mut clear = lone_reads && sectors.clone().all(|s| page.is_settled(s));
+                if !clear {
+                    let own =
+                        Record { stamp: stamp.with_lane(lane), block: threads.block, lane_bytes: shift };
+                    let data = held.get_or_insert_with(|| page.lock());
+                    clear = sectors.clone().all(|s| {
+                        let sector = &mut data.sectors[s];
+                        let clear = sector.access(threads, own, limit);
+                        page.settle(s, sector.is_settled());
+                        clear
+                    });
+                }
+                if clear {
+                    left &= !(run << lane);
                 }
             }
             lane += per_sector;
         }
         left
     }
+}
+
+#[inline(always)]
+fn lay_of_runs_body<const WIDE: bool>(address: &[u64; 32], bytes: u64) -> (u32, u32) {
+    let (mut aligned, mut next) = ([0u32; 32], [0u32; 32]);
+    for l in 0..32 {
+        let after = address[(l + 1) % 32];
+        aligned[l] = u32::from(address[l].is_multiple_of(SECTOR_BYTES as u64)) << l;
+        next[l] = u32::from(address[l].wrapping_add(bytes) == after) << l;
+    }
+    (aligned.iter().fold(0, |m, l| m | l), next.iter().fold(0, |m, l| m | l))
+}
+
+per_isa! {
+    /// Lanes at the start of a sector, and lanes right before the next one.
+    fn lay_of_runs = lay_of_runs_body where (address: &[u64; 32], bytes: u64) -> (u32, u32);
 }
 
 /// What an access has met.
@@ -346,6 +413,13 @@ impl Found {
 }
 
 impl Sector {
+    /// Never written, and read by two blocks.
+    #[inline(always)]
+    fn is_settled(&self) -> bool {
+        let [one, two] = self.reads;
+        self.write.is_none() && !one.is_none() && !two.is_none() && one.block != two.block
+    }
+
     /// A weak access to the whole sector, if it is plain that nothing races; false if it is not.
     #[inline(always)]
     fn access(&mut self, threads: &Threads, own: Record, limit: u64) -> bool {
@@ -374,15 +448,14 @@ impl Sector {
             }
             return true;
         }
-        if one.block == own.block || threads.knows_other_blocks() {
+        if threads.knows_other_blocks() {
             return false;
         }
-        // Read by another block before: the second place is ours, unless a third block has it.
-        if clear(two) {
+        // As in `Fine::read`.
+        if clear(two) || Record::apart(one, own) > Record::apart(one, two) {
             self.reads[1] = own;
-            return true;
         }
-        two.block != own.block && two.block != one.block
+        true
     }
 }
 
@@ -403,7 +476,7 @@ impl PageData {
         let mut at = offset;
         while at < end {
             let number = (at >> SECTOR) as usize;
-            let stop = end.min((at | 31) + 1);
+            let stop = end.min((at | (SECTOR_BYTES as u64 - 1)) + 1);
             let sector = &mut self.sectors[number];
             if sector.write.lane_bytes != FINE {
                 self.fine.push(Fine::of(*sector));
@@ -414,7 +487,7 @@ impl PageData {
             fine.touch(
                 threads,
                 page + ((number as u64) << SECTOR),
-                at & 31,
+                at & (SECTOR_BYTES as u64 - 1),
                 (stop - at) as u32,
                 own,
                 values,
@@ -431,7 +504,11 @@ impl Fine {
         let finest = kinds.iter().filter(|r| !r.is_none()).map(|r| r.lane_bytes).min().unwrap_or(2);
         let shift = finest.min(2);
         let [writes, one, two] = kinds.map(|r| {
-            if r.is_none() { Vec::new() } else { (0..32usize >> shift).map(|g| r.at(g << shift)).collect() }
+            if r.is_none() {
+                Vec::new()
+            } else {
+                (0..SECTOR_BYTES >> shift).map(|g| r.at(g << shift)).collect()
+            }
         });
         Fine { shift, writes, also: Vec::new(), reads: [one, two] }
     }
@@ -481,7 +558,7 @@ impl Fine {
             if record.is_none() {
                 return;
             }
-            kind.resize(32 >> self.shift, Record::default());
+            kind.resize(SECTOR_BYTES >> self.shift, Record::default());
         }
         kind[g] = record;
     }
@@ -510,16 +587,12 @@ impl Fine {
         let [one, two] = [0, 1].map(|i| Self::get(&self.reads[i], g));
         // A read that is behind this one and not weaker says nothing more.
         let behind = |r: Record| r.is_none() || own.stamp.strength() <= r.stamp.strength() && ordered(r);
-        // Apart by block beats apart by warp beats apart by lane.
-        let apart = |a: Record, b: Record| {
-            if a.block == b.block { i32::from(a.stamp.warp() != b.stamp.warp()) } else { 2 }
-        };
         let place = if behind(one) {
             if !two.is_none() && behind(two) {
                 self.reads[1][g] = Record::default();
             }
             0
-        } else if behind(two) || apart(one, own) > apart(one, two) {
+        } else if behind(two) || Record::apart(one, own) > Record::apart(one, two) {
             1
         } else {
             return;

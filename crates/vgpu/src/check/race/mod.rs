@@ -16,7 +16,8 @@
 //! # How it is decided
 //! - [`threads`] holds what each thread knows of the others: a vector clock, kept once per block and once per warp as
 //!   long as its lanes agree. A block-wide barrier costs one pass over the warps.
-//! - [`stamp`] is one access in 64 bits, [`shared`] and [`global`] keep the last accesses of each granule.
+//! - [`stamp`] is one access in 64 bits, [`shared`] (with [`readers`]) and [`global`] keep the last accesses of each
+//!   granule. An access of a whole warp to rows of memory is a [`tile`], and looked at as a whole.
 //! - [`flags`] holds what strong writes published where.
 //!
 //! Invariants:
@@ -50,9 +51,11 @@ mod conflict;
 mod event;
 mod flags;
 mod global;
+mod readers;
 mod shared;
 mod stamp;
 mod threads;
+mod tile;
 
 #[cfg(test)]
 mod tests;
@@ -69,6 +72,7 @@ pub use global::GlobalRaces;
 use shared::SharedShadow;
 use stamp::Stamp;
 use threads::{Gap, Threads};
+pub use tile::Tile;
 
 /// An mbarrier: what arrived in the phase under way, and in all completed ones.
 #[derive(Debug, Default)]
@@ -148,8 +152,7 @@ impl BlockRaces {
         bytes: u32,
         values: &dyn SameValue,
     ) {
-        let at = address.map(u64::from);
-        self.shared_at(warp, mask, access, &at, &Lay::of(mask, &at, bytes), bytes, values);
+        self.shared_at(warp, mask, access, address, &Lay::of(mask, address, bytes), bytes, values);
     }
 
     /// The same when it is known already how the addresses lie.
@@ -159,16 +162,26 @@ impl BlockRaces {
         warp: u32,
         mask: u32,
         access: &Access,
-        address: &[u64; 32],
+        address: &[u32; 32],
         lay: &Lay,
         bytes: u32,
         values: &dyn SameValue,
     ) {
         let stamp = Stamp::new(*access, warp, self.threads.time(warp as usize), false);
         if access.op == Op::Read {
-            self.shared.read(&self.threads, mask, stamp, address, lay, bytes, &mut self.found.conflicts);
+            shared::read(
+                &mut self.shared,
+                &self.threads,
+                mask,
+                stamp,
+                address,
+                lay,
+                bytes,
+                &mut self.found.conflicts,
+            );
         } else {
-            self.shared.write(
+            shared::write(
+                &mut self.shared,
                 &self.threads,
                 mask,
                 stamp,
@@ -190,14 +203,21 @@ impl BlockRaces {
         }
     }
 
+    /// A weak access of a whole warp to a tile of shared memory, if it is plain that nothing races. False, and nothing
+    /// done, if it has to be told lane by lane.
+    pub fn shared_tile(&mut self, warp: u32, access: &Access, tile: &Tile<'_>) -> bool {
+        let stamp = Stamp::new(*access, warp, self.threads.time(warp as usize), false);
+        access.strength() == Strength::Weak && shared::tile(&mut self.shared, &self.threads, stamp, tile)
+    }
+
     /// Publishes and takes over what a strong access to shared memory does.
-    fn shared_strong(&mut self, warp: usize, mask: u32, access: Access, address: &[u64; 32], bytes: u32) {
+    fn shared_strong(&mut self, warp: usize, mask: u32, access: Access, address: &[u32; 32], bytes: u32) {
         if self.shared_flags.is_empty() && !self.threads.can_publish(access) {
             return;
         }
         for l in lanes(mask) {
             if access.op != Op::Write && !self.shared_flags.is_empty() {
-                for word in words(address[l], bytes) {
+                for word in words(u64::from(address[l]), bytes) {
                     if let Some(flag) = self.shared_flags.get(word)
                         && let Some(published) = flag.for_block(self.threads.block)
                     {
@@ -209,7 +229,7 @@ impl BlockRaces {
                 // Nobody outside the block can read it: block scope is all there is.
                 let (block, _) = self.threads.publish(warp, l, access.releases(), Strength::Block);
                 if !block.is_empty() || !self.shared_flags.is_empty() {
-                    for word in words(address[l], bytes) {
+                    for word in words(u64::from(address[l]), bytes) {
                         let chain = access.op == Op::Atomic;
                         self.shared_flags.write(
                             word,
@@ -375,14 +395,29 @@ impl BlockRaces {
         self.threads.issue(warp as usize);
         let time = self.threads.agent_time(warp as usize);
         let stamp = Stamp::new(Access::weak(pc, Op::Write), warp, time, true);
-        let to = to.map(u64::from);
-        let lay = Lay::of(mask, &to, bytes);
-        self.shared.write(&self.threads, mask, stamp, &to, &lay, bytes, &Differs, &mut self.found.conflicts);
+        let lay = Lay::of(mask, to, bytes);
+        shared::write(
+            &mut self.shared,
+            &self.threads,
+            mask,
+            stamp,
+            to,
+            &lay,
+            bytes,
+            &Differs,
+            &mut self.found.conflicts,
+        );
         if !self.found.conflicts.is_empty() {
             self.report(true);
         }
         let stamp = Stamp::new(Access::weak(pc, Op::Read), warp, time, true);
-        self.global_slow(memory, stamp, mask, from, &|l| read[l], &Differs);
+        let mut left = mask;
+        if lanes(mask).all(|l| read[l] == bytes) {
+            left = memory.access_runs(&self.threads, &mut self.hint, mask, stamp, from, bytes);
+        }
+        if left != 0 {
+            self.global_slow(memory, stamp, left, from, &|l| read[l], &Differs);
+        }
     }
 
     /// `cp.async.commit_group`
@@ -483,12 +518,30 @@ impl BlockRaces {
     fn mbarrier_touch(&mut self, warp: u32, mask: u32, pc: u32, address: &[u32; 32], op: Op) {
         let access = Access { pc, op, order: Order::Relaxed, scope: Scope::Cta };
         let stamp = Stamp::new(access, warp, self.threads.time(warp as usize), false);
-        let at = address.map(u64::from);
-        let lay = Lay::of(mask, &at, 8);
+        let lay = Lay::of(mask, address, 8);
         if op == Op::Read {
-            self.shared.read(&self.threads, mask, stamp, &at, &lay, 8, &mut self.found.conflicts);
+            shared::read(
+                &mut self.shared,
+                &self.threads,
+                mask,
+                stamp,
+                address,
+                &lay,
+                8,
+                &mut self.found.conflicts,
+            );
         } else {
-            self.shared.write(&self.threads, mask, stamp, &at, &lay, 8, &Differs, &mut self.found.conflicts);
+            shared::write(
+                &mut self.shared,
+                &self.threads,
+                mask,
+                stamp,
+                address,
+                &lay,
+                8,
+                &Differs,
+                &mut self.found.conflicts,
+            );
         }
         self.shared.seen.clear();
         if !self.found.conflicts.is_empty() {

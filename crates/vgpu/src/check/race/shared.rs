@@ -1,34 +1,53 @@
 //! Shadow of a block's shared memory. Exact: no access that could still race is forgotten (but see `also`).
 //!
-//! A granule (four bytes, finer once the kernel makes a finer access) holds the stamp of its last write. Reads are
-//! not entered granule by granule as they happen: they go into a log, and only mark their 128-byte lines. A write
-//! to a line marked since the last block-wide barrier first enters the log into the granules; a block-wide barrier
-//! throws the log away, for it orders all of it. So the usual kernel (fill, barrier, read often, barrier) pays a
-//! line check and a log entry per read, and any other kernel pays the exact price once per read.
+//! Memory is looked at in lines of 128 bytes, each cut into granules (four bytes, finer once the kernel makes a finer
+//! access there). A granule holds the stamp of its last write and of its readers. A line holds the latest times in
+//! it, so that most accesses are settled by a glance at their lines.
+//!
+//! Reads are entered into the granules in one of two ways. At first they go into a log: a block-wide barrier throws
+//! the log away, for it orders all of it, and a write to a line read since first enters the log. So the usual kernel
+//! (fill, barrier, read often, barrier) pays a glance and a log entry per read. A line that is written while its
+//! readers still count is *eager* from then on: its reads are entered as they happen.
+//!
+//! Whole rows and tiles ([`Tile`]) are looked at run by run: if every granule's past is settled or the same thread's,
+//! which a few vector instructions tell, nothing races. Everything else goes lane by lane.
 
 use super::clock::lanes;
 use super::conflict::{Conflict, Lay, Shape, races};
 use super::event::{Op, SameValue, Strength};
-use super::stamp::{Stamp, TIME};
+use super::readers::{READER, Readers};
+use super::stamp::{AGENT, Stamp, TIME, WHO};
 use super::threads::Threads;
+use super::tile::{Part, Tile, fill};
+use crate::num::simd::per_isa;
 
 const LINE: u32 = 7;
-/// Marks a line with an asynchronous write in it, whose time says nothing about barriers.
+/// Marks a line with an asynchronous access in it, whose time says nothing about barriers.
 const LOOK: u32 = u32::MAX;
 /// Reads logged before they are entered all the same.
 const MAX_LOG: usize = 1 << 14;
 /// Reads that may stay in the log when a write enters others: what every such write looks through.
 const MAX_REST: usize = 64;
+/// Lines that are glanced at all, rather than lane by lane.
+const CLOSE: usize = 16;
 
 /// A line of 128 bytes: the latest times in it, to tell cheaply that nothing in it can race.
 #[derive(Clone, Copy, Debug, Default)]
+#[repr(align(32))]
 struct Line {
     writes: u32,
     reads: u32,
+    /// The latest read that is in the log.
+    logged: u32,
     /// Floor at which a line marked `LOOK` was last looked through.
     looked: u32,
     /// The one warp with accesses since the last block-wide barrier, or `MANY`.
     owner: u32,
+    /// Index of its first granule.
+    granules: u32,
+    /// Granules are `1 << shift` bytes.
+    shift: u8,
+    eager: bool,
 }
 
 const MANY: u32 = u32::MAX;
@@ -46,6 +65,26 @@ impl Line {
         }
         floor.max(synced)
     }
+
+    #[inline(always)]
+    fn granule(&self, address: u32) -> usize {
+        self.granules as usize + ((address & ((1 << LINE) - 1)) >> self.shift) as usize
+    }
+
+    /// Granules of `bytes` bytes at an address of the line.
+    #[inline(always)]
+    fn range(&self, address: u32, bytes: u32) -> std::ops::Range<usize> {
+        let first = self.granule(address);
+        first..self.granule(address + bytes.max(1) - 1) + 1
+    }
+
+    #[inline(always)]
+    fn wrote(&mut self, time: u32, floor: u32) {
+        self.writes = self.writes.max(time);
+        if time == LOOK {
+            self.looked = floor;
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -53,183 +92,308 @@ struct LoggedRead {
     stamp: Stamp,
     mask: u32,
     bytes: u32,
-    shape: Shape,
-    /// Address of the first lane, or which entry of `scattered`.
-    at: u32,
+    how: Logged,
     /// What it touches lies in this range.
     span: (u32, u32),
 }
 
-/// Readers of a granule: lanes of one warp at one time, the rest in `more`.
-#[derive(Clone, Copy, Debug, Default)]
-struct Readers {
-    stamp: Stamp,
-    lanes: u32,
-    /// One more than an index into `SharedShadow::more`; 0 for none.
-    more: u32,
+#[derive(Clone, Copy, Debug)]
+enum Logged {
+    Point,
+    /// Bytes from run to run, and which entry of `maps`.
+    Tile(u32, u32),
+    /// Which entry of `scattered`.
+    Scattered(u32),
 }
 
+/// Which lane has which unit of a tile. A kernel has few of them.
 #[derive(Debug)]
+struct LaneMap {
+    lanes: Box<[u8]>,
+    run: u32,
+}
+
+#[derive(Debug, Default)]
 pub struct SharedShadow {
-    /// Granules are `1 << shift` bytes.
-    shift: u32,
     bytes: u32,
+    lines: Vec<Line>,
     writes: Vec<Stamp>,
     /// A second write per granule, not ordered with the last and of another warp if possible: strong writes and
     /// writes of the same value do not race with each other but may with a later access. Two of them are kept; a
     /// later access that is ordered after both but not after a third goes unseen.
     also: Vec<Stamp>,
-    lines: Vec<Line>,
+    readers: Readers,
     log: Vec<LoggedRead>,
     scattered: Vec<[u32; 32]>,
-    readers: Vec<Readers>,
-    /// Lists live until the next block-wide barrier; indices in `readers` at or below the floor are stale.
-    more: Vec<Vec<(Stamp, u32)>>,
+    maps: Vec<LaneMap>,
     agent_reads: bool,
     /// Strong writes of other threads that the last access found, not ordered before it.
     pub seen: Vec<Stamp>,
 }
 
-impl Default for SharedShadow {
-    fn default() -> Self {
-        SharedShadow {
-            shift: 2,
-            bytes: 0,
-            writes: Vec::new(),
-            also: Vec::new(),
-            lines: Vec::new(),
-            log: Vec::new(),
-            scattered: Vec::new(),
-            readers: Vec::new(),
-            more: Vec::new(),
-            agent_reads: false,
-            seen: Vec::new(),
+/// What everything done by one instruction has in common.
+#[derive(Clone, Copy)]
+struct Doing {
+    /// Of lane 0.
+    stamp: Stamp,
+    warp: u32,
+    floor: u32,
+    synced: u32,
+    /// What a line is marked with.
+    time: u32,
+    weak: bool,
+}
+
+impl Doing {
+    fn new(threads: &Threads, stamp: Stamp) -> Doing {
+        let weak = stamp.strength() == Strength::Weak;
+        Doing {
+            stamp,
+            warp: stamp.warp() as u32,
+            floor: threads.floor(),
+            synced: threads.synced(stamp.warp()),
+            time: if stamp.is_agent() { LOOK } else { stamp.time() },
+            weak,
         }
+    }
+
+    /// As `new`. A strong write does not stand for weaker ones it is ordered after, so it must look at them.
+    fn writing(threads: &Threads, stamp: Stamp) -> Doing {
+        let doing = Doing::new(threads, stamp);
+        Doing { synced: if doing.weak { doing.synced } else { 0 }, ..doing }
     }
 }
 
+#[inline(always)]
+fn below(time: u32) -> u64 {
+    u64::from(time + 1) << TIME
+}
+
 impl SharedShadow {
-    /// Forgets everything. The granule stays: the next block runs the same kernel.
+    /// Forgets everything. The granules stay: the next block runs the same kernel.
     pub fn start(&mut self, bytes: u32) {
-        self.bytes = bytes;
-        let granules = (bytes as usize).div_ceil(1 << self.shift);
         let lines = (bytes as usize).div_ceil(1 << LINE);
+        let mut granules = self.writes.len();
+        if bytes != self.bytes {
+            self.bytes = bytes;
+            self.lines.clear();
+            self.lines.resize(lines, Line::default());
+            granules = lines << (LINE - 2);
+            for (i, line) in self.lines.iter_mut().enumerate() {
+                line.granules = (i << (LINE - 2)) as u32;
+                line.shift = 2;
+            }
+        }
+        for line in &mut self.lines {
+            let &mut Line { granules, shift, eager, .. } = line;
+            *line = Line { granules, shift, eager, ..Line::default() };
+        }
         self.writes.clear();
         self.writes.resize(granules, Stamp::NONE);
         self.also.clear();
-        self.lines.clear();
-        self.lines.resize(lines, Line::default());
+        self.readers.start(below(0));
         self.log.clear();
         self.scattered.clear();
-        self.readers.clear();
-        self.more.clear();
         self.agent_reads = false;
     }
 
     /// A block-wide barrier: whatever was read before is ordered before whatever comes.
     pub fn on_block_barrier(&mut self, floor: u32) {
+        self.readers.on_block_barrier(below(floor), self.agent_reads);
         if self.agent_reads {
             // A barrier does not order an agent's reads: keep them, and with them all lists.
-            self.enter_log(floor, (0, u32::MAX));
+            self.enter_log((0, u32::MAX));
             return;
         }
         self.log.clear();
         self.scattered.clear();
-        self.more.clear();
     }
 
-    fn refine(&mut self, shift: u32, floor: u32) {
-        self.enter_log(floor, (0, u32::MAX));
-        let limit = u64::from(floor + 1) << TIME;
-        let factor = 1usize << (self.shift - shift);
-        let spread =
-            |v: &Vec<Stamp>| v.iter().flat_map(|s| std::iter::repeat_n(*s, factor)).collect::<Vec<_>>();
-        self.writes = spread(&self.writes);
-        self.also = spread(&self.also);
-        let mut readers = Vec::with_capacity(self.readers.len() * factor);
-        for r in std::mem::take(&mut self.readers) {
-            let r = if r.stamp.0 < limit { Readers::default() } else { r };
-            for i in 0..factor {
-                let mut copy = r;
-                if r.more != 0 && i > 0 {
-                    self.more.push(self.more[r.more as usize - 1].clone());
-                    copy.more = self.more.len() as u32;
-                }
-                readers.push(copy);
+    /// Cuts a line finer. Its granules move to the end of the tables.
+    #[inline(never)]
+    fn refine(&mut self, line: usize, shift: u8) {
+        let line = &mut self.lines[line];
+        let factor = 1usize << (line.shift - shift);
+        let old = line.granules as usize..line.granules as usize + (1 << LINE >> line.shift);
+        line.granules = self.writes.len() as u32;
+        line.shift = shift;
+        let spread = |table: &mut Vec<Stamp>| {
+            for g in old.clone() {
+                table.extend(std::iter::repeat_n(table[g], factor));
             }
+        };
+        spread(&mut self.writes);
+        if !self.also.is_empty() {
+            spread(&mut self.also);
         }
-        self.readers = readers;
-        self.shift = shift;
+        self.readers.refine(old, factor);
     }
 
-    /// Granules of an access, clipped to the memory there is.
-    #[inline(always)]
-    fn granules(&self, address: u32, bytes: u32) -> std::ops::Range<usize> {
-        let end = address.saturating_add(bytes).min(self.bytes);
-        let start = address.min(end);
-        (start >> self.shift) as usize
-            ..(end as usize).div_ceil(1 << self.shift).max((start >> self.shift) as usize)
-    }
-
+    /// Lines of an access, clipped to the memory there is.
     #[inline(always)]
     fn lines_of(&self, address: u32, bytes: u32) -> std::ops::RangeInclusive<usize> {
         let last = address.saturating_add(bytes.max(1) - 1).min(self.bytes.saturating_sub(1));
         (address.min(last) >> LINE) as usize..=(last >> LINE) as usize
     }
 
+    /// The parts of an access that lie in one line each (address and bytes), clipped to the memory there is.
     #[inline(always)]
-    fn fit_granule(&mut self, lay: &Lay, bytes: u32, floor: u32) {
-        let fits = (lay.or as u32 | bytes).trailing_zeros().min(2);
-        if fits < self.shift {
-            self.refine(fits, floor);
-        }
+    fn parts(&self, address: u32, bytes: u32) -> impl Iterator<Item = (u32, u32)> + use<> {
+        let end = address.saturating_add(bytes).min(self.bytes);
+        let mut at = address;
+        std::iter::from_fn(move || {
+            (at < end).then(|| {
+                let part = (at, end.min((at | ((1 << LINE) - 1)) + 1) - at);
+                at += part.1;
+                part
+            })
+        })
     }
 
-    /// Calls `each` with the lines an access touches, or a few more where lanes lie close together: a line touched
-    /// for nothing costs a look, no more.
-    #[inline(always)]
-    fn each_line(
-        &mut self,
-        mask: u32,
-        at: &[u64; 32],
-        lay: &Lay,
-        bytes: u32,
-        mut each: impl FnMut(&mut Self, usize),
-    ) {
-        let span = self.lines_of(lay.min as u32, (lay.max - lay.min) as u32 + bytes);
-        if span.end() - span.start() < 16 {
-            for line in span {
+    /// Calls `each` with the lines the lanes touch.
+    fn each_line(&mut self, mask: u32, at: &[u32; 32], bytes: u32, mut each: impl FnMut(&mut Self, usize)) {
+        for l in lanes(mask) {
+            for line in self.lines_of(at[l], bytes) {
                 each(self, line);
             }
+        }
+    }
+
+    // Whole rows and tiles
+
+    /// A weak or strong read of a tile, if it is plain that nothing races. False, and nothing done, if it is not.
+    #[inline(always)]
+    fn read_tile(&mut self, doing: &Doing, tile: &Tile<'_>) -> bool {
+        if doing.stamp.is_agent() || !tile.fits(self.bytes) {
+            return false;
+        }
+        let who = doing.stamp.0 & WHO;
+        for (at, units) in tile.parts(LINE) {
+            let line = &mut self.lines[(at >> LINE) as usize];
+            if tile.unit < 1 << line.shift {
+                return false;
+            }
+            let settled = line.settled(doing.warp, doing.floor, doing.synced);
+            let granules = line.range(at, units.len() as u32 * tile.unit);
+            let per_unit = (tile.unit >> line.shift) as usize;
+            let part = Part { granules, units, per_unit, who, limit: below(settled) };
+            if line.writes > settled && !(self.also.is_empty() && part.is_quiet(&self.writes, WHO))
+                || line.eager
+                    && line.reads > settled
+                    && !(doing.weak && part.is_quiet(&self.readers.words, READER))
+            {
+                return false;
+            }
+        }
+        let mut log = false;
+        for (at, units) in tile.parts(LINE) {
+            let line = &mut self.lines[(at >> LINE) as usize];
+            line.reads = line.reads.max(doing.time);
+            if line.eager {
+                let granules = line.range(at, units.len() as u32 * tile.unit);
+                let per_unit = (tile.unit >> line.shift) as usize;
+                self.readers.reserve(self.writes.len());
+                fill(&mut self.readers.words[granules], units, per_unit, doing.stamp);
+            } else {
+                line.logged = line.logged.max(doing.time);
+                log = true;
+            }
+        }
+        if log {
+            let map = self.map_of(tile);
+            let span = (tile.base, tile.base + tile.reach());
+            self.log_read(doing, u32::MAX, tile.unit, Logged::Tile(tile.row, map), span);
+        }
+        true
+    }
+
+    /// The same for a write.
+    #[inline(always)]
+    fn write_tile(&mut self, doing: &Doing, tile: &Tile<'_>) -> bool {
+        if !tile.fits(self.bytes) {
+            return false;
+        }
+        let who = doing.stamp.0 & WHO & !AGENT;
+        for (at, units) in tile.parts(LINE) {
+            let number = (at >> LINE) as usize;
+            let line = &mut self.lines[number];
+            if tile.unit < 1 << line.shift {
+                return false;
+            }
+            let settled = line.settled(doing.warp, doing.floor, doing.synced);
+            let (written, read) = (line.writes > settled, line.reads > settled);
+            if !(written || read) {
+                continue;
+            }
+            let granules = line.range(at, units.len() as u32 * tile.unit);
+            let per_unit = (tile.unit >> line.shift) as usize;
+            if read {
+                self.make_eager(number, settled);
+            }
+            let part = Part { granules, units, per_unit, who, limit: below(settled) };
+            if written && !(doing.weak && self.also.is_empty() && part.is_quiet(&self.writes, WHO))
+                || read && !(doing.weak && part.is_quiet(&self.readers.words, READER))
+            {
+                return false;
+            }
+        }
+        for (at, units) in tile.parts(LINE) {
+            let line = &mut self.lines[(at >> LINE) as usize];
+            line.wrote(doing.time, doing.floor);
+            let granules = line.range(at, units.len() as u32 * tile.unit);
+            let per_unit = (tile.unit >> line.shift) as usize;
+            fill(&mut self.writes[granules], units, per_unit, doing.stamp);
+        }
+        true
+    }
+
+    /// A line is written while its readers still count: they must be in its granules, now and from now on.
+    #[inline(always)]
+    fn make_eager(&mut self, line: usize, settled: u32) {
+        self.lines[line].eager = true;
+        if self.lines[line].logged > settled {
+            self.lines[line].logged = 0;
+            let start = (line as u32) << LINE;
+            self.enter_log((start, start + (1 << LINE)));
+        }
+    }
+
+    /// Which of the maps a tile's is.
+    fn map_of(&mut self, tile: &Tile<'_>) -> u32 {
+        let same = |map: &LaneMap| map.run == tile.run && *map.lanes == *tile.lanes;
+        let found = self.maps.iter().position(same).unwrap_or_else(|| {
+            self.maps.push(LaneMap { lanes: tile.lanes.into(), run: tile.run });
+            self.maps.len() - 1
+        });
+        found as u32
+    }
+
+    #[inline(always)]
+    fn log_read(&mut self, doing: &Doing, mask: u32, bytes: u32, how: Logged, span: (u32, u32)) {
+        self.log.push(LoggedRead { stamp: doing.stamp, mask, bytes, how, span });
+        if self.log.len().max(self.scattered.len()) >= MAX_LOG {
+            self.enter_log((0, u32::MAX));
+        }
+    }
+
+    // Any access
+
+    #[inline(always)]
+    fn tile(&mut self, threads: &Threads, stamp: Stamp, tile: &Tile<'_>) -> bool {
+        if stamp.op() == Op::Read {
+            self.read_tile(&Doing::new(threads, stamp), tile)
         } else {
-            for l in lanes(mask) {
-                for line in self.lines_of(at[l] as u32, bytes) {
-                    each(self, line);
-                }
-            }
+            self.write_tile(&Doing::writing(threads, stamp), tile)
         }
     }
 
-    /// Whether the granules of a row hold nothing but what the same lanes left, or older things than `limit`.
-    fn row_is_own(&self, stamp: Stamp, start: usize, per_lane: usize, limit: u64) -> bool {
-        let mut other = !self.also.is_empty();
-        for (l, lane) in self.writes[start..start + 32 * per_lane].chunks_exact(per_lane).enumerate() {
-            let own = stamp.with_lane(l).0 & 0x3ff;
-            for s in lane {
-                other |= s.0 >= limit && (s.0 & 0x3ff != own || s.is_agent());
-            }
-        }
-        !other
-    }
-
-    /// Reads by the lanes of `mask`. `stamp` is that of lane 0.
-    #[inline]
-    pub fn read(
+    #[inline(always)]
+    fn read(
         &mut self,
         threads: &Threads,
         mask: u32,
         stamp: Stamp,
-        at: &[u64; 32],
+        at: &[u32; 32],
         lay: &Lay,
         bytes: u32,
         out: &mut Vec<Conflict>,
@@ -237,35 +401,125 @@ impl SharedShadow {
         if self.bytes == 0 {
             return;
         }
-        let floor = threads.floor();
-        self.fit_granule(lay, bytes, floor);
-        let time = if stamp.is_agent() { LOOK } else { stamp.time() };
+        let doing = Doing::new(threads, stamp);
+        if lay.shape == Shape::Row && self.read_tile(&doing, &Tile::row(lay.min, bytes)) {
+            return;
+        }
         self.agent_reads |= stamp.is_agent();
-        let (warp, synced) = (stamp.warp() as u32, threads.synced(stamp.warp()));
-        let mut look = false;
-        self.each_line(mask, at, lay, bytes, |shadow, line| {
-            let line = &mut shadow.lines[line];
-            look |= line.writes > line.settled(warp, floor, synced);
-            line.reads = line.reads.max(time);
+        let span = (lay.min, lay.max.saturating_add(bytes));
+        let close = self.lines_of(span.0, span.1 - span.0);
+        let mut log = mask;
+        if close.end() - close.start() >= CLOSE || !self.glance(&doing, close, lay, bytes) {
+            let mut hard = mask;
+            if bytes <= 4 && span.1 <= self.bytes && !stamp.is_agent() {
+                (log, hard) = self.read_words(&doing, mask, at, bytes);
+            }
+            if hard != 0 {
+                log |= self.read_lanes(&doing, threads, hard, at, lay, bytes, out);
+            }
+        }
+        if log == 0 {
+            return;
+        }
+        let how = match lay.shape {
+            Shape::Point => Logged::Point,
+            Shape::Row | Shape::Scattered => {
+                self.scattered.push(*at);
+                Logged::Scattered(self.scattered.len() as u32 - 1)
+            }
+        };
+        self.log_read(&doing, log, bytes, how, span);
+    }
+
+    /// Whether nothing in these lines can race with a read, and the log is the place for it. Marks them if so.
+    #[inline(always)]
+    fn glance(
+        &mut self,
+        doing: &Doing,
+        lines: std::ops::RangeInclusive<usize>,
+        lay: &Lay,
+        bytes: u32,
+    ) -> bool {
+        let fits = (lay.or | bytes).trailing_zeros().min(2) as u8;
+        let lines = &mut self.lines[lines];
+        let mut plain = true;
+        for line in &mut *lines {
+            let settled = line.settled(doing.warp, doing.floor, doing.synced);
+            plain &= line.writes <= settled && !line.eager && line.shift <= fits;
+        }
+        if plain {
+            for line in lines {
+                line.reads = line.reads.max(doing.time);
+                line.logged = line.logged.max(doing.time);
+            }
+        }
+        plain
+    }
+
+    /// Reads of a word, a half or a byte per lane, as far as it is plain that they do not race: which of the lanes
+    /// belong in the log, and which have to be looked at.
+    #[inline(always)]
+    fn read_words(&mut self, doing: &Doing, mask: u32, at: &[u32; 32], bytes: u32) -> (u32, u32) {
+        let shift = bytes.trailing_zeros() as u8;
+        let (mut log, mut hard) = (0, 0);
+        self.readers.reserve(self.writes.len());
+        let simple = self.also.is_empty();
+        let (lines, writes, readers) = (&mut self.lines[..], &self.writes[..], &mut self.readers.words[..]);
+        for l in lanes(mask) {
+            let own = doing.stamp.with_lane(l);
+            let line = &mut lines[(at[l] >> LINE) as usize];
+            let settled = line.settled(doing.warp, doing.floor, doing.synced);
+            let (limit, who) = (below(settled), own.0 & WHO);
+            let quiet = |word: Stamp, names| word.0 < limit || word.0 & names == who;
+            let g = line.granule(at[l]);
+            let ordered = line.writes <= settled || simple && quiet(writes[g], WHO);
+            if !ordered || line.shift != shift {
+                hard |= 1 << l;
+            } else if !line.eager {
+                line.reads = line.reads.max(doing.time);
+                line.logged = line.logged.max(doing.time);
+                log |= 1 << l;
+            } else if doing.weak && quiet(readers[g], READER) {
+                line.reads = line.reads.max(doing.time);
+                readers[g] = own;
+            } else {
+                hard |= 1 << l;
+            }
+        }
+        (log, hard)
+    }
+
+    /// Any reads. Returns the lanes that belong in the log.
+    #[inline(never)]
+    fn read_lanes(
+        &mut self,
+        doing: &Doing,
+        threads: &Threads,
+        mask: u32,
+        at: &[u32; 32],
+        lay: &Lay,
+        bytes: u32,
+        out: &mut Vec<Conflict>,
+    ) -> u32 {
+        let fits = (lay.or | bytes).trailing_zeros().min(2) as u8;
+        let (mut look, mut eager) = (false, false);
+        self.each_line(mask, at, bytes, |shadow, number| {
+            let line = &mut shadow.lines[number];
+            look |= line.writes > line.settled(doing.warp, doing.floor, doing.synced);
+            eager |= line.eager;
+            line.reads = line.reads.max(doing.time);
+            line.logged = if line.eager { line.logged } else { line.logged.max(doing.time) };
+            if fits < line.shift {
+                shadow.refine(number, fits);
+            }
         });
         if look {
-            self.check_reads(threads, mask, stamp, at, lay, bytes, out);
+            self.check_reads(threads, mask, doing.stamp, at, bytes, out);
         }
-        let place = if lay.shape == Shape::Scattered {
-            let mut offsets = [0; 32];
-            for (offset, at) in offsets.iter_mut().zip(at) {
-                *offset = *at as u32;
-            }
-            self.scattered.push(offsets);
-            self.scattered.len() as u32 - 1
-        } else {
-            lay.min as u32
-        };
-        let span = (lay.min as u32, (lay.max as u32).saturating_add(bytes));
-        self.log.push(LoggedRead { stamp, mask, bytes, shape: lay.shape, at: place, span });
-        if self.log.len().max(self.scattered.len()) >= MAX_LOG {
-            self.enter_log(floor, (0, u32::MAX));
+        if eager {
+            self.enter_lanes(doing, mask, at, bytes);
         }
+        if eager { 0 } else { mask }
     }
 
     #[inline(never)]
@@ -274,46 +528,41 @@ impl SharedShadow {
         threads: &Threads,
         mask: u32,
         stamp: Stamp,
-        at: &[u64; 32],
-        lay: &Lay,
+        at: &[u32; 32],
         bytes: u32,
         out: &mut Vec<Conflict>,
     ) {
-        let floor = threads.floor();
-        let (block, warp, limit) = (threads.block, stamp.warp(), u64::from(floor + 1) << TIME);
-        if lay.shape == Shape::Row && lay.max as u32 + bytes <= self.bytes {
-            let (start, per_lane) = ((lay.min as u32 >> self.shift) as usize, (bytes >> self.shift) as usize);
-            if self.row_is_own(stamp, start, per_lane, limit) {
-                return;
-            }
-        }
+        let (block, warp, limit) = (threads.block, stamp.warp(), below(threads.floor()));
         for l in lanes(mask) {
             let own = stamp.with_lane(l);
             let mut last = Stamp::NONE;
-            for g in self.granules(at[l] as u32, bytes) {
-                for first in [self.writes[g], self.also.get(g).copied().unwrap_or_default()] {
-                    if first.0 < limit || first == last {
-                        continue;
-                    }
-                    last = first;
-                    if threads.ordered_here(first, warp, l) {
-                        continue;
-                    }
-                    if races(first, block, own, block) {
-                        out.push(Conflict {
-                            first_block: block,
-                            first,
-                            second: own,
-                            address: (g as u64) << self.shift,
-                            same_value: false,
-                        });
-                    } else {
-                        self.note_seen(first);
+            for (at, bytes) in self.parts(at[l], bytes) {
+                let line = self.lines[(at >> LINE) as usize];
+                for (i, g) in line.range(at, bytes).enumerate() {
+                    for first in [self.writes[g], self.also.get(g).copied().unwrap_or_default()] {
+                        if first.0 < limit || first == last {
+                            continue;
+                        }
+                        last = first;
+                        if threads.ordered_here(first, warp, l) {
+                            continue;
+                        }
+                        if races(first, block, own, block) {
+                            out.push(Conflict {
+                                first_block: block,
+                                first,
+                                second: own,
+                                address: u64::from((at >> line.shift) + i as u32) << line.shift,
+                                same_value: false,
+                            });
+                        } else {
+                            self.note_seen(first);
+                        }
                     }
                 }
             }
         }
-        self.each_line(mask, at, lay, bytes, |shadow, line| shadow.settle(threads, line));
+        self.each_line(mask, at, bytes, |shadow, line| shadow.settle(threads, line));
     }
 
     fn note_seen(&mut self, first: Stamp) {
@@ -323,13 +572,14 @@ impl SharedShadow {
     }
 
     /// Unmarks lines whose asynchronous writes are behind a block-wide barrier.
-    fn settle(&mut self, threads: &Threads, line: usize) {
-        if self.lines[line].writes != LOOK || self.lines[line].looked == threads.floor() {
+    fn settle(&mut self, threads: &Threads, number: usize) {
+        let line = &mut self.lines[number];
+        if line.writes != LOOK || line.looked == threads.floor() {
             return;
         }
-        self.lines[line].looked = threads.floor();
+        line.looked = threads.floor();
         let mut latest = 0;
-        for g in self.granules((line as u32) << LINE, 1 << LINE) {
+        for g in line.range(0, 1 << LINE) {
             for s in [self.writes[g], self.also.get(g).copied().unwrap_or_default()] {
                 if s.is_agent() {
                     latest = if threads.known_to_all(s) { latest } else { LOOK };
@@ -338,17 +588,16 @@ impl SharedShadow {
                 }
             }
         }
-        self.lines[line].writes = latest;
+        line.writes = latest;
     }
 
-    /// Writes or atomics by the lanes of `mask`.
-    #[inline]
-    pub fn write(
+    #[inline(always)]
+    fn write(
         &mut self,
         threads: &Threads,
         mask: u32,
         stamp: Stamp,
-        at: &[u64; 32],
+        at: &[u32; 32],
         lay: &Lay,
         bytes: u32,
         values: &dyn SameValue,
@@ -357,81 +606,98 @@ impl SharedShadow {
         if self.bytes == 0 {
             return;
         }
-        let floor = threads.floor();
-        self.fit_granule(lay, bytes, floor);
-        let time = if stamp.is_agent() { LOOK } else { stamp.time() };
-        let (mut written, mut read) = (false, false);
-        // A strong write does not stand for weaker ones it is ordered after, so it must look at them.
-        let synced = if stamp.strength() == Strength::Weak { threads.synced(stamp.warp()) } else { 0 };
-        let warp = stamp.warp() as u32;
-        self.each_line(mask, at, lay, bytes, |shadow, line| {
-            let line = &mut shadow.lines[line];
-            let settled = line.settled(warp, floor, synced);
-            written |= line.writes > settled;
-            read |= line.reads > settled;
-            line.writes = line.writes.max(time);
-            if time == LOOK {
-                line.looked = floor;
-            }
-        });
-        if read {
-            self.enter_log(floor, (lay.min as u32, (lay.max as u32).saturating_add(bytes)));
-        }
-        let limit = u64::from(floor + 1) << TIME;
-        let (start, per_lane) = ((lay.min as u32 >> self.shift) as usize, (bytes >> self.shift) as usize);
-        if lay.shape == Shape::Row
-            && lay.max as u32 + bytes <= self.bytes
-            && (!written
-                || stamp.strength() == Strength::Weak && self.row_is_own(stamp, start, per_lane, limit))
-            && (!read || self.row_read_by_own(stamp, start, per_lane, limit))
-        {
-            let row = &mut self.writes[start..start + 32 * per_lane];
-            match per_lane {
-                1 => fill_row::<1>(row, stamp),
-                2 => fill_row::<2>(row, stamp),
-                4 => fill_row::<4>(row, stamp),
-                8 => fill_row::<8>(row, stamp),
-                _ => row
-                    .chunks_exact_mut(per_lane)
-                    .enumerate()
-                    .for_each(|(l, lane)| lane.fill(stamp.with_lane(l))),
-            }
+        let doing = Doing::writing(threads, stamp);
+        if lay.shape == Shape::Row && self.write_tile(&doing, &Tile::row(lay.min, bytes)) {
             return;
         }
-        let simple = !read && self.also.is_empty();
-        for l in lanes(mask) {
-            let own = stamp.with_lane(l);
-            let mut told = Stamp::NONE;
-            for g in self.granules(at[l] as u32, bytes) {
-                if simple && self.writes[g].0 < limit {
-                    self.writes[g] = own;
-                } else {
-                    self.write_granule(threads, g, own, read, floor, values, &mut told, out);
-                }
-            }
+        let words = bytes <= 4 && lay.max.saturating_add(bytes) <= self.bytes;
+        let hard = if words { self.write_words(&doing, mask, at, bytes) } else { mask };
+        if hard != 0 {
+            self.write_lanes(&doing, threads, hard, at, lay, bytes, values, out);
         }
     }
 
-    /// Whether the granules of a row have no readers but the same lanes, or older ones than `limit`.
-    fn row_read_by_own(&self, stamp: Stamp, start: usize, per_lane: usize, limit: u64) -> bool {
-        if self.readers.is_empty() {
-            return true;
+    /// Writes of a word, a half or a byte per lane, as far as it is plain that they do not race: the lanes that have
+    /// to be looked at.
+    #[inline(always)]
+    fn write_words(&mut self, doing: &Doing, mask: u32, at: &[u32; 32], bytes: u32) -> u32 {
+        let shift = bytes.trailing_zeros() as u8;
+        let mut hard = 0;
+        if !self.also.is_empty() {
+            return mask;
         }
-        // A strong write does not stand for a weak read.
-        let mut other = stamp.strength() != Strength::Weak;
-        for (l, lane) in self.readers[start..start + 32 * per_lane].chunks_exact(per_lane).enumerate() {
-            for r in lane {
-                let own = r.stamp.warp() == stamp.warp() && r.lanes & !(1 << l) == 0 && r.more == 0;
-                other |= r.stamp.0 >= limit && (!own || r.stamp.is_agent());
+        let (lines, writes, readers) = (&mut self.lines[..], &mut self.writes[..], &self.readers.words[..]);
+        for l in lanes(mask) {
+            let own = doing.stamp.with_lane(l);
+            let line = &mut lines[(at[l] >> LINE) as usize];
+            let settled = line.settled(doing.warp, doing.floor, doing.synced);
+            let (limit, who) = (below(settled), own.0 & WHO & !AGENT);
+            let quiet = |word: Stamp, names| word.0 < limit || doing.weak && word.0 & names == who;
+            let g = line.granule(at[l]);
+            let unread = line.reads <= settled
+                || line.logged <= settled && readers.get(g).is_some_and(|word| quiet(*word, READER));
+            let word = &mut writes[g];
+            if unread && line.shift == shift && quiet(*word, WHO) {
+                line.wrote(doing.time, doing.floor);
+                *word = own;
+            } else {
+                hard |= 1 << l;
             }
         }
-        !other
+        hard
+    }
+
+    /// Any writes.
+    #[inline(never)]
+    fn write_lanes(
+        &mut self,
+        doing: &Doing,
+        threads: &Threads,
+        mask: u32,
+        at: &[u32; 32],
+        lay: &Lay,
+        bytes: u32,
+        values: &dyn SameValue,
+        out: &mut Vec<Conflict>,
+    ) {
+        let fits = (lay.or | bytes).trailing_zeros().min(2) as u8;
+        for l in lanes(mask) {
+            let own = doing.stamp.with_lane(l);
+            let mut told = Stamp::NONE;
+            for (at, bytes) in self.parts(at[l], bytes) {
+                let number = (at >> LINE) as usize;
+                let line = &mut self.lines[number];
+                let settled = line.settled(doing.warp, doing.floor, doing.synced);
+                let read = line.reads > settled;
+                line.wrote(doing.time, doing.floor);
+                if fits < line.shift {
+                    self.refine(number, fits);
+                }
+                if read {
+                    self.make_eager(number, settled);
+                }
+                let (limit, who) = (below(settled), own.0 & WHO & !AGENT);
+                let quiet = |word: Stamp, names| word.0 < limit || doing.weak && word.0 & names == who;
+                let (simple, line) = (self.also.is_empty(), self.lines[number]);
+                for (i, g) in line.range(at, bytes).enumerate() {
+                    let unread = !read || self.readers.words.get(g).is_none_or(|word| quiet(*word, READER));
+                    if simple && unread && quiet(self.writes[g], WHO) {
+                        self.writes[g] = own;
+                        continue;
+                    }
+                    let address = ((at >> line.shift) + i as u32) << line.shift;
+                    let floor = doing.floor;
+                    self.write_granule(threads, g, address, own, read, floor, values, &mut told, out);
+                }
+            }
+        }
     }
 
     fn write_granule(
         &mut self,
         threads: &Threads,
         g: usize,
+        address: u32,
         own: Stamp,
         check_readers: bool,
         floor: u32,
@@ -439,8 +705,7 @@ impl SharedShadow {
         told: &mut Stamp,
         out: &mut Vec<Conflict>,
     ) {
-        let (block, warp, lane, limit) =
-            (threads.block, own.warp(), own.lane(), u64::from(floor + 1) << TIME);
+        let (block, warp, lane, limit) = (threads.block, own.warp(), own.lane(), below(floor));
         let last = self.writes[g];
         if last.0 >= limit {
             let also = self.also.get(g).copied().unwrap_or_default();
@@ -449,7 +714,7 @@ impl SharedShadow {
             let witnessed = own.op() == Op::Write
                 && own.strength() == Strength::Weak
                 && (last.op() == Op::Atomic && threads.ordered_here(last, warp, lane)
-                    || check_readers && self.read_strongly(g, warp, lane));
+                    || check_readers && self.readers.read_strongly(g, warp, lane));
             for first in [also, last] {
                 if first.0 < limit || witnessed && first.strength() != Strength::Weak {
                     continue;
@@ -488,7 +753,7 @@ impl SharedShadow {
                             first_block: block,
                             first,
                             second: own,
-                            address: (g as u64) << self.shift,
+                            address: u64::from(address),
                             same_value: harmless,
                         });
                         *told = first;
@@ -509,108 +774,23 @@ impl SharedShadow {
         } else if let Some(also) = self.also.get_mut(g) {
             *also = Stamp::NONE;
         }
-        if check_readers && !self.readers.is_empty() {
-            self.check_readers(threads, g, own, floor, out);
+        if check_readers {
+            self.readers.check(threads, g, address, own, out);
         }
         self.writes[g] = own;
     }
 
-    /// Whether the thread itself has read the granule with a strong access.
-    fn read_strongly(&self, g: usize, warp: usize, lane: usize) -> bool {
-        let strong = |stamp: Stamp, lanes: u32| {
-            stamp.strength() != Strength::Weak && stamp.warp() == warp && lanes >> lane & 1 == 1
-        };
-        self.readers.get(g).is_some_and(|r| {
-            let more = r.more.checked_sub(1).and_then(|i| self.more.get(i as usize));
-            strong(r.stamp, r.lanes)
-                || more.is_some_and(|list| list.iter().any(|(s, lanes)| strong(*s, *lanes)))
-        })
-    }
-
-    /// Checks the readers of a granule against a write, and forgets those that are ordered before it and that it can
-    /// stand for.
-    fn check_readers(
-        &mut self,
-        threads: &Threads,
-        g: usize,
-        own: Stamp,
-        floor: u32,
-        out: &mut Vec<Conflict>,
-    ) {
-        let (block, warp, lane, limit) =
-            (threads.block, own.warp(), own.lane(), u64::from(floor + 1) << TIME);
-        let readers = self.readers[g];
-        if readers.stamp.0 < limit {
-            return;
-        }
-        let own_only = readers.more == 0 && readers.stamp.warp() == warp && readers.lanes & !(1 << lane) == 0;
-        if own_only && own.strength() == Strength::Weak && !readers.stamp.is_agent() {
-            return;
-        }
-        let shift = self.shift;
-        let mut check = |stamp: Stamp, mask: u32| -> u32 {
-            let mut kept = 0;
-            for l in lanes(mask) {
-                let first = stamp.with_lane(l);
-                if threads.ordered_here(first, warp, lane) {
-                    if first.strength() < own.strength() {
-                        kept |= 1 << l;
-                    }
-                    continue;
-                }
-                if races(first, block, own, block) {
-                    out.push(Conflict {
-                        first_block: block,
-                        first,
-                        second: own,
-                        address: (g as u64) << shift,
-                        same_value: false,
-                    });
-                } else {
-                    kept |= 1 << l;
-                }
-            }
-            kept
-        };
-        let kept = check(readers.stamp, readers.lanes);
-        let mut rest = Vec::new();
-        if readers.more != 0
-            && let Some(more) = self.more.get_mut(readers.more as usize - 1)
-        {
-            rest = std::mem::take(more);
-            rest.retain_mut(|(stamp, mask)| {
-                if stamp.0 < limit {
-                    return false;
-                }
-                *mask = check(*stamp, *mask);
-                *mask != 0
-            });
-        }
-        if kept == 0 && rest.is_empty() {
-            self.readers[g] = Readers::default();
-            return;
-        }
-        let (stamp, lanes) = if kept != 0 { (readers.stamp, kept) } else { rest.remove(0) };
-        self.readers[g] = Readers { stamp, lanes, more: readers.more };
-        if readers.more != 0
-            && let Some(more) = self.more.get_mut(readers.more as usize - 1)
-        {
-            *more = rest;
-        }
-    }
-
     /// Enters the logged reads that touch the range into the granules; a short rest stays in the log.
     #[inline(never)]
-    fn enter_log(&mut self, floor: u32, range: (u32, u32)) {
+    fn enter_log(&mut self, range: (u32, u32)) {
         if self.log.is_empty() {
             return;
         }
-        if self.readers.is_empty() {
-            self.readers.resize(self.writes.len(), Readers::default());
-        }
-        let limit = u64::from(floor + 1) << TIME;
+        self.readers.reserve(self.writes.len());
+        let limit = self.readers.limit;
         let mut log = std::mem::take(&mut self.log);
         let scattered = std::mem::take(&mut self.scattered);
+        let maps = std::mem::take(&mut self.maps);
         let all = log.len() > MAX_REST;
         log.retain(|read| {
             if read.stamp.0 < limit {
@@ -619,24 +799,21 @@ impl SharedShadow {
             if !all && (read.span.1 <= range.0 || range.1 <= read.span.0) {
                 return true;
             }
-            match read.shape {
-                Shape::Point => {
-                    for g in self.granules(read.at, read.bytes) {
-                        self.enter(g, read.stamp, read.mask, limit);
-                    }
-                }
-                Shape::Row => {
-                    for l in 0..32 {
-                        for g in self.granules(read.at + l * read.bytes, read.bytes) {
-                            self.enter(g, read.stamp, 1 << l, limit);
+            match read.how {
+                Logged::Point => self.enter_part(read, read.span.0, read.mask, limit),
+                Logged::Tile(row, map) => {
+                    let map = &maps[map as usize];
+                    let (unit, run) = (read.bytes, map.run);
+                    let tile = Tile { base: read.span.0, row, run, unit, lanes: &map.lanes };
+                    for (at, units) in tile.parts(LINE) {
+                        for (i, lane) in units.iter().enumerate() {
+                            self.enter_part(read, at + i as u32 * unit, 1 << lane, limit);
                         }
                     }
                 }
-                Shape::Scattered => {
+                Logged::Scattered(place) => {
                     for l in lanes(read.mask) {
-                        for g in self.granules(scattered[read.at as usize][l], read.bytes) {
-                            self.enter(g, read.stamp, 1 << l, limit);
-                        }
+                        self.enter_part(read, scattered[place as usize][l], 1 << l, limit);
                     }
                 }
             }
@@ -644,63 +821,114 @@ impl SharedShadow {
         });
         self.log = log;
         self.scattered = scattered;
+        self.maps = maps;
         if self.log.is_empty() {
             self.scattered.clear();
         }
     }
 
-    /// Adds readers to a granule, not always in the order they read. A lane's later read takes the place of its
-    /// earlier one, unless it is strong and the earlier one weak.
-    fn enter(&mut self, g: usize, stamp: Stamp, mask: u32, limit: u64) {
-        // Two reads are alike if all but the instruction agree.
-        const INSTRUCTION: u64 = (1 << 30) - (1 << 10);
-        let alike = |a: Stamp, b: Stamp| (a.0 | INSTRUCTION | 31) == (b.0 | INSTRUCTION | 31);
-        let replaces = |old: Stamp| {
-            old.warp() == stamp.warp()
-                && old.is_agent() == stamp.is_agent()
-                && old.time() <= stamp.time()
-                && (stamp.strength() == Strength::Weak || old.strength() != Strength::Weak)
-        };
-        let slot = &mut self.readers[g];
-        if slot.stamp.0 < limit {
-            *slot = Readers { stamp, lanes: mask, more: 0 };
-            return;
-        }
-        if alike(slot.stamp, stamp) {
-            slot.lanes |= mask;
-            return;
-        }
-        if replaces(slot.stamp) {
-            slot.lanes &= !mask;
-            if slot.lanes == 0 && slot.more == 0 {
-                *slot = Readers { stamp, lanes: mask, more: 0 };
-                return;
+    fn enter_part(&mut self, read: &LoggedRead, at: u32, mask: u32, limit: u64) {
+        for (at, bytes) in self.parts(at, read.bytes) {
+            for g in self.lines[(at >> LINE) as usize].range(at, bytes) {
+                self.readers.enter(g, read.stamp, mask, limit);
             }
         }
-        if slot.more == 0 {
-            self.more.push(Vec::new());
-            slot.more = self.more.len() as u32;
-        }
-        let list = &mut self.more[slot.more as usize - 1];
-        let mut merged = false;
-        list.retain_mut(|(old, lanes)| {
-            if alike(*old, stamp) {
-                *lanes |= mask;
-                merged = true;
-            } else if replaces(*old) {
-                *lanes &= !mask;
+    }
+
+    /// Enters reads that happen now.
+    fn enter_lanes(&mut self, doing: &Doing, mask: u32, at: &[u32; 32], bytes: u32) {
+        self.readers.reserve(self.writes.len());
+        for l in lanes(mask) {
+            let own = doing.stamp.with_lane(l);
+            for (at, bytes) in self.parts(at[l], bytes) {
+                let line = &self.lines[(at >> LINE) as usize];
+                // A weak read stands for all that is ordered before it, a strong one for what is long past.
+                let settled = if line.owner == doing.warp && doing.weak { doing.synced } else { 0 };
+                let limit = below(doing.floor.max(settled));
+                for g in line.range(at, bytes) {
+                    let word = self.readers.words[g];
+                    if word.0 < limit || doing.weak && word.0 & READER == own.0 & WHO {
+                        self.readers.words[g] = own;
+                    } else {
+                        self.readers.enter(g, doing.stamp, 1 << l, limit);
+                    }
+                }
             }
-            *lanes != 0
-        });
-        if !merged {
-            list.push((stamp, mask));
         }
     }
 }
 
+// The ways in, compiled per instruction set: their loops over granules and lanes are most of what checking costs.
+
 #[inline(always)]
-fn fill_row<const PER_LANE: usize>(row: &mut [Stamp], stamp: Stamp) {
-    for (l, lane) in row.as_chunks_mut::<PER_LANE>().0.iter_mut().enumerate() {
-        *lane = [stamp.with_lane(l); PER_LANE];
-    }
+fn read_body<const WIDE: bool>(
+    shadow: &mut SharedShadow,
+    threads: &Threads,
+    mask: u32,
+    stamp: Stamp,
+    at: &[u32; 32],
+    lay: &Lay,
+    bytes: u32,
+    out: &mut Vec<Conflict>,
+) {
+    shadow.read(threads, mask, stamp, at, lay, bytes, out);
+}
+
+#[inline(always)]
+fn write_body<const WIDE: bool>(
+    shadow: &mut SharedShadow,
+    threads: &Threads,
+    mask: u32,
+    stamp: Stamp,
+    at: &[u32; 32],
+    lay: &Lay,
+    bytes: u32,
+    values: &dyn SameValue,
+    out: &mut Vec<Conflict>,
+) {
+    shadow.write(threads, mask, stamp, at, lay, bytes, values, out);
+}
+
+#[inline(always)]
+fn tile_body<const WIDE: bool>(
+    shadow: &mut SharedShadow,
+    threads: &Threads,
+    stamp: Stamp,
+    tile: &Tile<'_>,
+) -> bool {
+    shadow.tile(threads, stamp, tile)
+}
+
+per_isa! {
+    /// Reads by the lanes of `mask`. `stamp` is that of lane 0.
+    pub fn read = read_body where (
+        shadow: &mut SharedShadow,
+        threads: &Threads,
+        mask: u32,
+        stamp: Stamp,
+        at: &[u32; 32],
+        lay: &Lay,
+        bytes: u32,
+        out: &mut Vec<Conflict>,
+    );
+    /// Writes or atomics by the lanes of `mask`.
+    pub fn write = write_body where (
+        shadow: &mut SharedShadow,
+        threads: &Threads,
+        mask: u32,
+        stamp: Stamp,
+        at: &[u32; 32],
+        lay: &Lay,
+        bytes: u32,
+        values: &dyn SameValue,
+        out: &mut Vec<Conflict>,
+    );
+    /// A read or write of a tile, if it is plain that nothing races. False, and nothing done, if it has to be told
+    /// lane by lane.
+    pub fn tile = tile_body where (
+        shadow: &mut SharedShadow,
+        threads: &Threads,
+        stamp: Stamp,
+        tile: &Tile<'_>,
+    ) -> bool;
 }

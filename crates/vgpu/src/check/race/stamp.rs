@@ -16,6 +16,11 @@ use super::event::{Access, Op, Side, Strength};
 
 pub const TIME: u32 = 34;
 pub const MAX_TIME: u32 = (1 << 29) - 1;
+pub const AGENT: u64 = 1 << 63;
+/// The bits that name a thread or its agent.
+pub const WHO: u64 = AGENT | 0x3ff;
+/// In a word for the readers of a granule, where the operation is known: they are several.
+pub const SEVERAL: u64 = 3 << 30;
 const MAX_PC: u32 = (1 << 20) - 1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

@@ -9,16 +9,25 @@ use crate::num::Lanes;
 pub type Block = [[u8; 16]; 8];
 
 /// One matrix of `ldmatrix.b16`.
-#[inline]
+#[inline(always)]
 pub fn load(block: &Block, trans: bool) -> Lanes {
+    const { assert!(cfg!(target_endian = "little")) };
+    if !trans {
+        // SAFETY: the sizes are equal and any bytes are words.
+        return unsafe { std::mem::transmute::<Block, Lanes>(*block) };
+    }
+    // Rows two by two, then the columns: two steps that become a few shuffles each.
+    let mut pairs = [[0; 8]; 4];
+    for (t, pair) in pairs.iter_mut().enumerate() {
+        for (g, word) in pair.iter_mut().enumerate() {
+            *word = u32::from(element(block, 2 * t, g)) | u32::from(element(block, 2 * t + 1, g)) << 16;
+        }
+    }
     let mut out = [0; 32];
-    for (lane, word) in out.iter_mut().enumerate() {
-        let (g, t) = (lane / 4, lane % 4);
-        *word = if trans {
-            u32::from(element(block, 2 * t, g)) | u32::from(element(block, 2 * t + 1, g)) << 16
-        } else {
-            u32::from(element(block, g, 2 * t)) | u32::from(element(block, g, 2 * t + 1)) << 16
-        };
+    for g in 0..8 {
+        for t in 0..4 {
+            out[4 * g + t] = pairs[t][g];
+        }
     }
     out
 }

@@ -34,7 +34,7 @@ fn cost_per_warp_access() {
     let write = Access::weak(2, Op::Write);
     // Addresses and how they lie come from the core, where they are computed anyway.
     let plan = |bytes: u32, f: &dyn Fn(u32) -> u32| {
-        let at = std::array::from_fn(|l| u64::from(f(l as u32)));
+        let at = std::array::from_fn(|l| f(l as u32));
         (at, Lay::of(u32::MAX, &at, bytes))
     };
     let row = |base: u32, bytes: u32| plan(bytes, &|l| base + l * bytes);
@@ -45,7 +45,7 @@ fn cost_per_warp_access() {
     let memory = GlobalRaces::new([(GLOBAL, 64 << 20)]);
     let mut b = BlockRaces::default();
     let rounds = 2000u64;
-    let shared = |b: &mut BlockRaces, w: u32, access: &Access, (at, lay): &([u64; 32], Lay), bytes: u32| {
+    let shared = |b: &mut BlockRaces, w: u32, access: &Access, (at, lay): &([u32; 32], Lay), bytes: u32| {
         b.shared_at(w, u32::MAX, access, at, lay, bytes, &Differs);
     };
 

@@ -106,6 +106,28 @@ impl Machine {
         self.blocks[block as usize].shared(warp, u32::MAX, &access, &at, 4, &Differs);
     }
 
+    /// A tile of eight runs of 16 bytes, `row` bytes apart, by the lanes of `map`: as a whole, or else lane by lane.
+    pub fn sh_tile(&mut self, block: u32, warp: u32, op: Op, at: u32, row: u32, map: &[u8]) {
+        let access = self.access(op, WEAK);
+        self.trace.push(format!("{}: block {block} warp {warp} shared tile {at} by {row} {op:?}", self.pc));
+        let unit = 128 / map.len() as u32;
+        let tile = Tile { base: at, row, run: 16, unit, lanes: map };
+        let engine = &mut self.blocks[block as usize];
+        if engine.shared_tile(warp, &access, &tile) {
+            return;
+        }
+        // Each lane has one unit of each part of the tile that has 32 of them.
+        for part in 0..map.len() / 32 {
+            let mut address = [0; 32];
+            for (lane, address) in address.iter_mut().enumerate() {
+                let mut own = (0..map.len()).filter(|i| map[*i] as usize == lane);
+                let i = own.nth(part).expect("as many units as parts") as u32;
+                *address = at + i * unit / 16 * row + i * unit % 16;
+            }
+            engine.shared(warp, u32::MAX, &access, &address, unit, &Differs);
+        }
+    }
+
     pub fn gl_warp(&mut self, block: u32, warp: u32, op: Op, word: u64) {
         let access = self.access(op, WEAK);
         self.trace.push(format!("{}: block {block} warp {warp} global row {word} {op:?}", self.pc));

@@ -246,6 +246,22 @@ fn run(seed: u64, strong_shared: bool) -> (u32, u32) {
                 machine.sh_bytes(block as u32, thread as u32, op, WEAK, at as u32, bytes);
                 verdict = model.access(Some(block), t, false, op, Strength::Weak, at..at + u64::from(bytes));
             }
+            4 if dice.roll(4) == 0 => {
+                // A tile, by words or by halves that lie across.
+                let op = if dice.roll(2) == 0 { Op::Read } else { Op::Write };
+                let words: Vec<u8> = (0..32).collect();
+                let halves: Vec<u8> = (0..64).map(|i| 4 * (i % 8) + i / 16).collect();
+                let map = if dice.roll(3) == 0 { halves } else { words };
+                let (at, row) = (dice.roll(6) * 4, 16 + 4 * dice.roll(3));
+                machine.sh_tile(block as u32, warp as u32, op, at as u32, row as u32, &map);
+                let unit = 128 / map.len() as u64;
+                for (i, lane) in map.iter().enumerate() {
+                    let t = block * THREADS + warp * 32 + *lane as usize;
+                    let at = at + i as u64 * unit / 16 * row + i as u64 * unit % 16;
+                    let one = model.access(Some(block), t, false, op, Strength::Weak, at..at + unit);
+                    verdict = (verdict.0 || one.0, verdict.1 || one.1);
+                }
+            }
             4 if dice.roll(3) == 0 => {
                 // A whole warp, lanes side by side, in either memory.
                 let op = if dice.roll(2) == 0 { Op::Read } else { Op::Write };

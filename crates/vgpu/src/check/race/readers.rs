@@ -1,0 +1,216 @@
+//! Readers of the granules of shared memory.
+
+use super::clock::lanes;
+use super::conflict::{Conflict, races};
+use super::event::Strength;
+use super::stamp::{AGENT, SEVERAL, Stamp, TIME, WHO};
+use super::threads::Threads;
+
+/// The bits that name a granule's reader, if it is one.
+pub const READER: u64 = WHO | SEVERAL;
+/// Where a word for several readers holds the place of their list.
+const PLACE: usize = (1 << 30) - 1;
+
+#[derive(Debug, Default)]
+pub struct Readers {
+    /// Per granule: its one reader, or `SEVERAL`, their latest time, and the place of their list. Nothing until the
+    /// first is entered.
+    pub words: Vec<Stamp>,
+    /// Readers by instruction and lanes. Places are used anew after a block-wide barrier: those of words below the
+    /// limit are stale.
+    crowds: Vec<Vec<(Stamp, u32)>>,
+    used: usize,
+    /// How many may be in use before they are looked through.
+    room: usize,
+    /// Stamps below are ordered before everything the block does.
+    pub limit: u64,
+}
+
+impl Readers {
+    /// Forgets all of them.
+    pub fn start(&mut self, limit: u64) {
+        self.words.clear();
+        self.used = 0;
+        self.limit = limit;
+    }
+
+    /// A block-wide barrier orders all readers but agents, who keep their lists.
+    pub fn on_block_barrier(&mut self, limit: u64, agents: bool) {
+        self.limit = limit;
+        if !agents {
+            self.used = 0;
+        }
+    }
+
+    #[inline(always)]
+    pub fn reserve(&mut self, granules: usize) {
+        if self.words.len() < granules {
+            self.words.resize(granules, Stamp::NONE);
+        }
+    }
+
+    /// Granules are cut, each into `factor` at the end of the table.
+    pub fn refine(&mut self, granules: std::ops::Range<usize>, factor: usize) {
+        if self.words.is_empty() {
+            return;
+        }
+        for g in granules {
+            let word = std::mem::take(&mut self.words[g]);
+            let list = self.crowd(word).cloned();
+            self.words.push(word);
+            for _ in 1..factor {
+                let copy = list.clone().map_or(word, |list| self.keep(Stamp::NONE, list));
+                self.words.push(copy);
+            }
+        }
+    }
+
+    /// The list of readers, if they are several and still count.
+    fn crowd(&self, word: Stamp) -> Option<&Vec<(Stamp, u32)>> {
+        (word.0 >= self.limit && word.0 & SEVERAL == SEVERAL).then(|| &self.crowds[word.0 as usize & PLACE])
+    }
+
+    /// Takes the list out of the table, or makes one of the only reader.
+    fn take(&mut self, word: Stamp) -> Vec<(Stamp, u32)> {
+        if word.0 & SEVERAL == SEVERAL {
+            std::mem::take(&mut self.crowds[word.0 as usize & PLACE])
+        } else {
+            vec![(word.with_lane(0), 1 << word.lane())]
+        }
+    }
+
+    /// The word for these readers; `old` stood there before.
+    fn keep(&mut self, old: Stamp, list: Vec<(Stamp, u32)>) -> Stamp {
+        match list[..] {
+            [] => return Stamp::NONE,
+            [(stamp, lanes)] if lanes.is_power_of_two() => {
+                return stamp.with_lane(lanes.trailing_zeros() as usize);
+            }
+            _ => {}
+        }
+        let latest = list.iter().fold(0, |latest, (s, _)| latest.max(s.0 >> TIME << TIME));
+        let place = if self.crowd(old).is_some() {
+            old.0 as usize & PLACE
+        } else {
+            if self.used > self.room {
+                self.sweep();
+            }
+            self.used += 1;
+            self.used - 1
+        };
+        if place == self.crowds.len() {
+            self.crowds.push(list);
+        } else {
+            self.crowds[place] = list;
+        }
+        Stamp(latest | SEVERAL | place as u64)
+    }
+
+    /// Drops the lists no granule refers to any more.
+    #[cold]
+    fn sweep(&mut self) {
+        let mut kept = Vec::new();
+        for word in &mut self.words {
+            if word.0 >= self.limit && word.0 & SEVERAL == SEVERAL {
+                kept.push(std::mem::take(&mut self.crowds[word.0 as usize & PLACE]));
+                word.0 = word.0 & !(PLACE as u64) | (kept.len() as u64 - 1);
+            }
+        }
+        self.used = kept.len();
+        self.room = 2 * kept.len() + (1 << 12);
+        self.crowds = kept;
+    }
+
+    /// Whether the thread itself has read the granule with a strong access.
+    pub fn read_strongly(&self, g: usize, warp: usize, lane: usize) -> bool {
+        let strong = |stamp: Stamp, lanes: u32| {
+            stamp.strength() != Strength::Weak && stamp.warp() == warp && lanes >> lane & 1 == 1
+        };
+        let Some(&word) = self.words.get(g).filter(|word| word.0 >= self.limit) else { return false };
+        match self.crowd(word) {
+            Some(list) => list.iter().any(|(s, lanes)| strong(*s, *lanes)),
+            None => strong(word, 1 << word.lane()),
+        }
+    }
+
+    /// Checks the readers of a granule against a write, and forgets those that are ordered before it and that it can
+    /// stand for.
+    pub fn check(&mut self, threads: &Threads, g: usize, address: u32, own: Stamp, out: &mut Vec<Conflict>) {
+        let (block, warp, lane, limit) = (threads.block, own.warp(), own.lane(), self.limit);
+        let Some(&word) = self.words.get(g).filter(|word| word.0 >= limit) else { return };
+        if own.strength() == Strength::Weak && word.0 & READER == own.0 & WHO & !AGENT {
+            return;
+        }
+        let mut list = self.take(word);
+        list.retain_mut(|(stamp, mask)| {
+            if stamp.0 < limit {
+                return false;
+            }
+            for l in lanes(*mask) {
+                let first = stamp.with_lane(l);
+                let ordered = threads.ordered_here(first, warp, lane);
+                let race = !ordered && races(first, block, own, block);
+                if race {
+                    out.push(Conflict {
+                        first_block: block,
+                        first,
+                        second: own,
+                        address: u64::from(address),
+                        same_value: false,
+                    });
+                }
+                if race || ordered && first.strength() >= own.strength() {
+                    *mask &= !(1 << l);
+                }
+            }
+            *mask != 0
+        });
+        self.words[g] = self.keep(word, list);
+    }
+
+    /// Adds readers to a granule, not always in the order they read. A lane's later read takes the place of its
+    /// earlier one, unless it is strong and the earlier one weak.
+    pub fn enter(&mut self, g: usize, stamp: Stamp, mask: u32, limit: u64) {
+        // Two reads are alike if all but the instruction agree.
+        const INSTRUCTION: u64 = (1 << 30) - (1 << 10);
+        let alike = |a: Stamp, b: Stamp| (a.0 | INSTRUCTION | 31) == (b.0 | INSTRUCTION | 31);
+        let replaces = |old: Stamp| {
+            old.warp() == stamp.warp()
+                && old.is_agent() == stamp.is_agent()
+                && old.time() <= stamp.time()
+                && (stamp.strength() == Strength::Weak || old.strength() != Strength::Weak)
+        };
+        let word = self.words[g];
+        if word.0 < limit {
+            self.words[g] = if mask.is_power_of_two() {
+                stamp.with_lane(mask.trailing_zeros() as usize)
+            } else {
+                self.keep(word, vec![(stamp, mask)])
+            };
+            return;
+        }
+        let place = word.0 as usize & PLACE;
+        if word.0 & SEVERAL == SEVERAL
+            && let Some([(old, lanes)]) = self.crowds.get_mut(place).map(|list| &mut list[..])
+            && alike(*old, stamp)
+        {
+            *lanes |= mask;
+            return;
+        }
+        let mut list = self.take(word);
+        let mut merged = false;
+        list.retain_mut(|(old, lanes)| {
+            if alike(*old, stamp) {
+                *lanes |= mask;
+                merged = true;
+            } else if replaces(*old) {
+                *lanes &= !mask;
+            }
+            *lanes != 0
+        });
+        if !merged {
+            list.push((stamp, mask));
+        }
+        self.words[g] = self.keep(word, list);
+    }
+}
