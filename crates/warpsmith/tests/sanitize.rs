@@ -187,7 +187,7 @@ fn headers_that_kernels_include_out_of_habit_are_there() {
         "cuda_runtime.h",
         "cuda_fp16.h",
     ];
-    let includes: String = names.iter().map(|name| format!("#include <{name}>\n")).collect();
+    let includes = names.map(|name| format!("#include <{name}>\n")).concat();
     let body = "\
     const uint32_t bits = INT_MAX;
     assert(std::numeric_limits<int>::max() == INT_MAX && FLT_MAX > bits);
