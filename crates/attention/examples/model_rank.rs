@@ -153,9 +153,9 @@ fn modelled(
     let mut counted = problem;
     let mut scale = 1;
     while blocks_of(launch(&counted)?.grid) > most_blocks {
-        counted = if counted.batch % 2 == 0 {
+        counted = if counted.batch.is_multiple_of(2) {
             Problem { batch: counted.batch / 2, ..counted }
-        } else if counted.heads % 2 == 0 && counted.kv_heads % 2 == 0 {
+        } else if counted.heads.is_multiple_of(2) && counted.kv_heads.is_multiple_of(2) {
             Problem { heads: counted.heads / 2, kv_heads: counted.kv_heads / 2, ..counted }
         } else {
             break;
@@ -198,12 +198,12 @@ fn spearman(pairs: &[(f64, f64)]) -> f64 {
         let rank = |value: f64| {
             let below = pairs.iter().filter(|pair| of(pair) < value).count() as f64;
             let equal = pairs.iter().filter(|pair| of(pair) == value).count() as f64;
-            below + (equal + 1.0) / 2.0
+            below + f64::midpoint(equal, 1.0)
         };
         pairs.iter().map(|pair| rank(of(pair))).collect()
     };
     let (a, b) = (ranks(|pair| pair.0), ranks(|pair| pair.1));
-    let mean = (pairs.len() as f64 + 1.0) / 2.0;
+    let mean = f64::midpoint(pairs.len() as f64, 1.0);
     let product =
         |x: &[f64], y: &[f64]| -> f64 { x.iter().zip(y).map(|(x, y)| (x - mean) * (y - mean)).sum() };
     product(&a, &b) / (product(&a, &a) * product(&b, &b)).sqrt()
