@@ -6,11 +6,15 @@
 //! * [`bench`]: how fast kernels are, beside their peers;
 //! * [`stats`]: what timings say;
 //! * [`run`]: a run's folder, its event log, and what is derived from it;
+//! * [`profile`]: what limits a kernel;
+//! * [`invert`]: what known pathologies cost;
 //! * [`gate`]: whether a run is at least as good as the best on record.
 
 pub mod bench;
 pub mod check;
 pub mod gate;
+pub mod invert;
+pub mod profile;
 pub mod run;
 pub mod stats;
 pub mod suite;

@@ -6,7 +6,9 @@ use op::Complaint;
 use serde::{Deserialize, Serialize};
 use vgpu::model::ModelledMicros;
 
-use super::Manifest;
+use super::{Exchange, Manifest, Search, Trial};
+use crate::invert::Inversion;
+use crate::profile::Profile;
 use crate::stats::{Comparison, NoiseFloor, Speedup, StopReason};
 
 /// One thing that happened.
@@ -87,6 +89,25 @@ pub enum Event {
     /// A suite's target, held against what was measured.
     Target {
         target: TargetJudged,
+    },
+    /// A search begins, or goes on, over this space.
+    SearchStarted {
+        search: Search,
+    },
+    /// A proposer was asked.
+    Proposed {
+        exchange: Exchange,
+    },
+    /// A candidate of the search was tried. Trials are numbered: a later one of the same number replaces the first.
+    Tried {
+        trial: Box<Trial>,
+    },
+    Profiled {
+        of: Of,
+        profile: Box<Profile>,
+    },
+    Inverted {
+        inversion: Inversion,
     },
     Note {
         text: String,

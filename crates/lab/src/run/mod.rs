@@ -47,6 +47,7 @@ mod log;
 mod manifest;
 mod state;
 mod time;
+mod trial;
 
 pub use event::{
     Build, Ceiling, Check, Event, FailureKind, Key, Modelled, Of, Outcome, Sampled, Speed, Stage,
@@ -60,6 +61,7 @@ pub use log::{Log, LogError, Record, SCHEMA, Warning, Writer, read};
 pub use manifest::{Commit, Manifest};
 pub use state::{Control, Failure, Mean, Measurement, RunState, StageState, Verdict};
 pub use time::{MeasuredMicros, Utc};
+pub use trial::{Exchange, ProblemTime, Search, Time, Trial, TrialResult};
 
 #[cfg(test)]
 pub(crate) use state::tests as testing;

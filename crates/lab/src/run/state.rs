@@ -5,9 +5,11 @@ use serde::Serialize;
 
 use super::log::Log;
 use super::{
-    Build, Ceiling, Check, Event, Fact, FailureKind, Key, Manifest, Modelled, Of, Outcome, Sampled, Stage,
-    StageOutcome, TargetJudged, Timer, Utc,
+    Build, Ceiling, Check, Event, Exchange, Fact, FailureKind, Key, Manifest, Modelled, Of, Outcome, Sampled,
+    Search, Stage, StageOutcome, TargetJudged, Timer, Trial, Utc,
 };
+use crate::invert::Inversion;
+use crate::profile::Profile;
 use crate::stats::{Comparison, NoiseFloor, Speedup, Standing, geometric_mean};
 
 /// What a run knows, as of the last line of its log.
@@ -31,6 +33,12 @@ pub struct RunState {
     pub verdicts: Vec<Verdict>,
     pub failures: Vec<Failure>,
     pub targets: Vec<TargetJudged>,
+    pub search: Option<Search>,
+    /// By number.
+    pub trials: IndexMap<u32, Trial>,
+    pub exchanges: Vec<Exchange>,
+    pub profiles: IndexMap<Of, Profile>,
+    pub inversions: Vec<Inversion>,
     pub notes: Vec<String>,
     /// Kinds of events this version does not know, with how often each came.
     pub unknown: IndexMap<String, usize>,
@@ -173,6 +181,22 @@ impl RunState {
                     };
                     state.targets.retain(|before| !same(before));
                     state.targets.push(target.clone());
+                }
+                Event::SearchStarted { search } => state.search = Some(search.clone()),
+                Event::Proposed { exchange } => state.exchanges.push(exchange.clone()),
+                Event::Tried { trial } => {
+                    state.trials.insert(trial.number, (**trial).clone());
+                }
+                Event::Profiled { of, profile } => {
+                    state.profiles.insert(of.clone(), (**profile).clone());
+                }
+                Event::Inverted { inversion } => {
+                    let same = |before: &Inversion| {
+                        (&before.problem, &before.healthy, &before.setting)
+                            == (&inversion.problem, &inversion.healthy, &inversion.setting)
+                    };
+                    state.inversions.retain(|before| !same(before));
+                    state.inversions.push(inversion.clone());
                 }
                 Event::Note { text } => state.notes.push(text.clone()),
                 Event::RunFinished { outcome } => state.outcome = Some(*outcome),

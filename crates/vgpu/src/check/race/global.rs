@@ -378,11 +378,13 @@ impl GlobalRaces {
 
 #[inline(always)]
 fn lay_of_runs_body<const WIDE: bool>(address: &[u64; 32], bytes: u64) -> (u32, u32) {
+    // Lane by lane and then or'ed: so it becomes a few comparisons of vectors.
     let (mut aligned, mut next) = ([0u32; 32], [0u32; 32]);
     for l in 0..32 {
-        let after = address[(l + 1) % 32];
         aligned[l] = u32::from(address[l].is_multiple_of(SECTOR_BYTES as u64)) << l;
-        next[l] = u32::from(address[l].wrapping_add(bytes) == after) << l;
+    }
+    for l in 0..31 {
+        next[l] = u32::from(address[l].wrapping_add(bytes) == address[l + 1]) << l;
     }
     (aligned.iter().fold(0, |m, l| m | l), next.iter().fold(0, |m, l| m | l))
 }
