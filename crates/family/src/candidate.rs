@@ -298,7 +298,7 @@ impl Candidate {
         preset.map_or("defaults", |preset| preset.name.as_str()).to_owned() + &changed.collect::<String>()
     }
 
-    fn scope(&self) -> Scope {
+    pub(crate) fn scope(&self) -> Scope {
         Family::scope(self.knobs.iter().chain(&self.axes))
     }
 

@@ -12,6 +12,7 @@ mod expression;
 mod header;
 mod layout;
 mod manifest;
+mod rules;
 mod suggest;
 mod value;
 
@@ -20,5 +21,6 @@ pub use catalog::{Catalog, CatalogError, Entry};
 pub use expression::EvalError;
 pub use layout::{Buffer, Layout};
 pub use manifest::{Axis, Constraint, Family, Knob, Limits, ManifestError, Preset, Weights};
+pub use rules::Rule;
 pub use suggest::nearest;
 pub use value::Value;

@@ -16,6 +16,7 @@ pub mod gate;
 pub mod invert;
 pub mod profile;
 pub mod run;
-pub mod stats;
 pub mod suite;
 pub mod worker;
+
+pub use stats;

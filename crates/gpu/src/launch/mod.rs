@@ -7,13 +7,12 @@ mod argument;
 mod dtype;
 mod npy;
 mod placed;
-mod random;
 
+pub use ::random::Random;
 pub use argument::{Argument, ArgumentError, Init, Role};
 pub use dtype::Dtype;
 pub use npy::npy;
 pub use placed::{Placed, PlacedBuffer};
-pub use random::Random;
 
 use std::str::FromStr;
 

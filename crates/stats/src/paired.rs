@@ -1,6 +1,6 @@
 //! Two subjects measured in turns.
 
-use gpu::launch::Random;
+use random::Random;
 use serde::{Deserialize, Serialize};
 
 use super::bootstrap::{Interval, RESAMPLES};

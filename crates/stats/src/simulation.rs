@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use gpu::launch::Random;
+use random::Random;
 
 use super::verdict::conclude;
 use super::*;

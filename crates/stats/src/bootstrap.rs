@@ -1,6 +1,6 @@
 //! Bootstrap intervals: what the median could have been, had other samples of the same kind come.
 
-use gpu::launch::Random;
+use random::Random;
 use serde::{Deserialize, Serialize};
 
 use super::{Samples, percentile};
