@@ -103,6 +103,19 @@ Examples:
   warpsmith gate --leaderboard leaderboard.json --update
   warpsmith gate --leaderboard leaderboard.json --suite headline --run-dir run --junit gate.xml --github")]
     Gate(GateOptions),
+    /// Score the search strategies on recorded search spaces; needs no GPU
+    #[command(after_help = "\
+A recorded space holds the time of every configuration of a kernel, so a search on it costs nothing but its own time.
+Scores are shares of the optimum: best possible time over best time found after so many evaluations, mean over seeds.
+Failed configurations cost an evaluation. Seeds count up from 0; --seed plays no part.
+
+Files: recorded spaces, kernel_tuner caches (also of interrupted runs), T4 results; each may be gzip'd.
+
+Examples:
+  warpsmith replay --space spaces/*.json.gz
+  warpsmith replay --space gemm.json --strategy all --seeds 50 --csv scores.csv
+  warpsmith replay --space gemm.json --strategy genetic --budget 500 --at 100,500 --json")]
+    Replay(ReplayOptions),
     /// List runs, the latest first
     #[command(after_help = "Examples:\n  warpsmith runs\n  warpsmith runs --json")]
     Runs(RunsOptions),
@@ -323,6 +336,28 @@ pub enum GateTimer {
     Hot,
     Cold,
     Eager,
+}
+
+#[derive(Debug, Args)]
+pub struct ReplayOptions {
+    /// Recorded spaces
+    #[arg(long, value_name = "FILE", required = true, num_args = 1..)]
+    pub space: Vec<PathBuf>,
+    /// Strategies by name, or `all`
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = search::strategy::DEFAULT)]
+    pub strategy: Vec<String>,
+    /// Runs per space and strategy
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..))]
+    pub seeds: u64,
+    /// Evaluations per run
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    pub budget: usize,
+    /// Score after so many evaluations
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "25,50,100,200")]
+    pub at: Vec<usize>,
+    /// Write the scores into this file
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

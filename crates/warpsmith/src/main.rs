@@ -38,6 +38,7 @@ fn main() -> ExitCode {
         Command::Check(options) => commands::check::run(options, &cli.global, &printer),
         Command::Bench(options) => commands::bench::run(options, &cli.global, &printer),
         Command::Gate(options) => commands::gate::run(options, &printer),
+        Command::Replay(options) => commands::replay::run(options, &printer),
         Command::Runs(options) => commands::runs::run(options, &printer),
         Command::Worker { .. } => commands::worker::run(&cli.global, &printer),
         Command::Sanitize(options) => commands::sanitize::run(options, &cli.global, &printer),

@@ -6,6 +6,7 @@ pub mod check;
 pub mod doctor;
 pub mod gate;
 pub mod kernels;
+pub mod replay;
 pub mod runs;
 pub mod sanitize;
 pub mod sanitize_family;

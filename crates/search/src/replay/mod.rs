@@ -1,0 +1,15 @@
+//! Strategies played on recorded spaces: every point's time is known, so a search costs no kernel and no GPU.
+//!
+//! [`Recorded`] reads a space; [`play`] runs a strategy on it once; [`score`] turns the runs of many seeds into the
+//! numbers that strategies are compared by, and [`Suite`] averages them over spaces; [`write_csv`] writes them down.
+
+mod formats;
+mod harness;
+mod recorded;
+mod score;
+mod table;
+
+pub use harness::{Run, play, play_all};
+pub use recorded::{Fault, Recorded, RecordedError};
+pub use score::{At, Score, Suite, score};
+pub use table::write_csv;

@@ -1,0 +1,127 @@
+//! A space whose every time is known.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use crate::history::Outcome;
+use crate::space::{Parameter, Point, Space, SpaceError};
+
+use super::formats;
+
+#[derive(Clone, Debug)]
+pub struct Recorded {
+    pub name: String,
+    pub kernel: String,
+    pub gpu: String,
+    pub space: Space,
+    /// By point.
+    times: Vec<Option<f64>>,
+    optimum: f64,
+}
+
+/// A file that holds no recorded space.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {fault}", path.display())]
+pub struct RecordedError {
+    pub path: PathBuf,
+    pub fault: Fault,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum Fault {
+    #[error("cannot be read: {0}")]
+    Io(std::io::Error),
+    #[error("the gzip data are damaged: {0}")]
+    Gzip(std::io::Error),
+    #[error("not JSON: {0}")]
+    Json(serde_json::Error),
+    #[error("{0}")]
+    Field(serde_json::Error),
+    #[error("neither a recorded space (`params`, `time_ms`), nor a kernel_tuner cache (`tune_params`, `cache`), nor T4 results (`results`)")]
+    Unknown,
+    #[error("`{key}` has {found} values for {wanted} parameters")]
+    Values { key: String, found: usize, wanted: usize },
+    #[error("`{key}`: {parameter} has no value {value}")]
+    Value { key: String, parameter: String, value: String },
+    #[error("`{key}` is recorded twice")]
+    Twice { key: String },
+    #[error("`{key}`: {time} is no time")]
+    Time { key: String, time: String },
+    #[error("{0}")]
+    Space(SpaceError),
+    #[error("no configuration has a time")]
+    NothingTimed,
+}
+
+/// One recorded configuration, before it has a place in a space.
+pub(super) struct Entry {
+    pub key: String,
+    pub positions: Vec<usize>,
+    pub time: Option<f64>,
+}
+
+impl Recorded {
+    /// Reads a recorded space, a kernel_tuner cache or T4 results, gzip'd or not.
+    pub fn read(path: &Path) -> Result<Self, RecordedError> {
+        let read = || {
+            let bytes = fs::read(path).map_err(Fault::Io)?;
+            let stem = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+            let stem = stem.trim_end_matches(".gz").trim_end_matches(".json");
+            Recorded::of_bytes(&bytes, stem)
+        };
+        read().map_err(|fault| RecordedError { path: path.to_owned(), fault })
+    }
+
+    /// `name` is for files that do not name themselves.
+    pub fn of_bytes(bytes: &[u8], name: &str) -> Result<Self, Fault> {
+        let mut inflated = Vec::new();
+        let bytes = if bytes.starts_with(&[0x1f, 0x8b]) {
+            flate2::read::MultiGzDecoder::new(bytes).read_to_end(&mut inflated).map_err(Fault::Gzip)?;
+            &inflated
+        } else {
+            bytes
+        };
+        formats::parse(bytes, name)
+    }
+
+    pub(super) fn new(
+        (name, kernel, gpu): (String, String, String),
+        parameters: Vec<Parameter>,
+        entries: &[Entry],
+    ) -> Result<Self, Fault> {
+        let positions = entries.iter().map(|entry| &entry.positions);
+        let space = Space::of_points(parameters, positions).map_err(Fault::Space)?;
+        let mut times = vec![None; space.len()];
+        let mut seen = HashMap::new();
+        for entry in entries {
+            if entry.time.is_some_and(|time| !time.is_finite() || time <= 0.0) {
+                let time = entry.time.map_or_else(String::new, |time| time.to_string());
+                return Err(Fault::Time { key: entry.key.clone(), time });
+            }
+            if let Some(point) = space.find(&entry.positions) {
+                times[point.index()] = entry.time;
+                if seen.insert(point, ()).is_some() {
+                    return Err(Fault::Twice { key: entry.key.clone() });
+                }
+            }
+        }
+        let optimum = times.iter().flatten().copied().min_by(f64::total_cmp).ok_or(Fault::NothingTimed)?;
+        Ok(Recorded { name, kernel, gpu, space, times, optimum })
+    }
+
+    /// The least time of all.
+    pub fn optimum(&self) -> f64 {
+        self.optimum
+    }
+
+    /// Points with a time.
+    pub fn valid(&self) -> usize {
+        self.times.iter().flatten().count()
+    }
+
+    pub fn outcome(&self, point: Point) -> Outcome {
+        self.times[point.index()].map_or(Outcome::Failed, Outcome::Time)
+    }
+}

@@ -1,0 +1,147 @@
+//! Numbers that strategies are compared by.
+
+use indexmap::IndexMap;
+use serde::Serialize;
+
+use super::harness::Run;
+use super::recorded::Recorded;
+
+/// The mean fraction of the optimum after some evaluations, and its standard error over seeds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct At {
+    pub evaluations: usize,
+    pub mean: f64,
+    pub standard_error: f64,
+}
+
+/// A strategy on one space.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Score {
+    pub space: String,
+    pub kernel: String,
+    pub gpu: String,
+    pub strategy: String,
+    pub seeds: usize,
+    pub budget: usize,
+    pub at: Vec<At>,
+    /// Mean over the whole budget: how early a strategy gets good.
+    pub area: f64,
+    /// Median over seeds of the evaluations to 95% of the optimum; none where fewer than half get there.
+    pub to_95: Option<f64>,
+    /// Share of seeds that get to 95%.
+    pub reach_95: f64,
+    pub mean_unique: f64,
+    pub mean_failed: f64,
+    /// Time of the search alone.
+    pub seconds_per_100: f64,
+}
+
+/// A strategy over several spaces.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Suite {
+    pub strategy: String,
+    /// By the evaluations asked about: mean over kernels, each the mean over its spaces, so that many recordings of one
+    /// kernel do not outvote one of another.
+    pub by_kernel: Vec<f64>,
+    /// By the evaluations asked about: mean over spaces.
+    pub by_space: Vec<f64>,
+}
+
+/// Scores the runs of all seeds at these numbers of evaluations.
+pub fn score(recorded: &Recorded, strategy: &str, runs: &[Run], budget: usize, at: &[usize]) -> Score {
+    let count = runs.len() as f64;
+    let mean = |value: &dyn Fn(&Run) -> f64| runs.iter().map(value).sum::<f64>() / count;
+    let marks = at.iter().map(|&evaluations| {
+        let average = mean(&|run| held(run, evaluations));
+        let squares: f64 = runs.iter().map(|run| (held(run, evaluations) - average).powi(2)).sum();
+        let deviation = (squares / (count - 1.0).max(1.0)).sqrt();
+        At { evaluations, mean: average, standard_error: deviation / count.sqrt() }
+    });
+    let mut first: Vec<f64> = runs.iter().map(|run| first_at(run, 0.95).unwrap_or(f64::INFINITY)).collect();
+    first.sort_by(f64::total_cmp);
+    let reached = first.iter().filter(|first| first.is_finite()).count();
+    let unique: usize = runs.iter().map(|run| run.order.len()).sum();
+    let seconds: f64 = runs.iter().map(|run| run.seconds).sum();
+    Score {
+        space: recorded.name.clone(),
+        kernel: recorded.kernel.clone(),
+        gpu: recorded.gpu.clone(),
+        strategy: strategy.to_owned(),
+        seeds: runs.len(),
+        budget,
+        at: marks.collect(),
+        area: (1..=budget).map(|evaluations| mean(&|run| held(run, evaluations))).sum::<f64>() / budget as f64,
+        to_95: median(&first),
+        reach_95: reached as f64 / count,
+        mean_unique: unique as f64 / count,
+        mean_failed: mean(&|run| run.failed as f64),
+        seconds_per_100: 100.0 * seconds / unique.max(1) as f64,
+    }
+}
+
+/// The fraction after so many evaluations; the last one where a run ended before.
+fn held(run: &Run, evaluations: usize) -> f64 {
+    let known = run.fractions.len().min(evaluations);
+    known.checked_sub(1).map_or(0.0, |last| run.fractions[last])
+}
+
+fn first_at(run: &Run, fraction: f64) -> Option<f64> {
+    run.fractions.iter().position(|&reached| reached >= fraction).map(|before| (before + 1) as f64)
+}
+
+/// The median of sorted numbers, if it is finite. Where exactly half are, the last of those.
+fn median(sorted: &[f64]) -> Option<f64> {
+    let middle = sorted.len() / 2;
+    let upper = *sorted.get(middle)?;
+    let lower = if sorted.len().is_multiple_of(2) { sorted[middle.saturating_sub(1)] } else { upper };
+    let median = if upper.is_finite() { f64::midpoint(lower, upper) } else { lower };
+    median.is_finite().then_some(median)
+}
+
+impl Suite {
+    /// The scores of one strategy, put together.
+    pub fn of(strategy: &str, scores: &[&Score]) -> Self {
+        let mut kernels: IndexMap<&str, Vec<&Score>> = IndexMap::new();
+        for score in scores {
+            kernels.entry(&score.kernel).or_default().push(score);
+        }
+        let marks = scores.first().map_or(0, |score| score.at.len());
+        let mean = |scores: &[&Score], mark: usize| {
+            scores.iter().map(|score| score.at[mark].mean).sum::<f64>() / scores.len() as f64
+        };
+        let over_kernels =
+            |mark| kernels.values().map(|scores| mean(scores, mark)).sum::<f64>() / kernels.len() as f64;
+        Suite {
+            strategy: strategy.to_owned(),
+            by_kernel: (0..marks).map(over_kernels).collect(),
+            by_space: (0..marks).map(|mark| mean(scores, mark)).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(fractions: &[f64]) -> Run {
+        Run { order: Vec::new(), fractions: fractions.to_vec(), failed: 0, seconds: 0.0 }
+    }
+
+    #[test]
+    fn a_run_that_ends_early_holds_its_best() {
+        let run = run(&[0.0, 0.5, 0.96]);
+        assert_eq!([1, 2, 3, 200].map(|evaluations| held(&run, evaluations)), [0.0, 0.5, 0.96, 0.96]);
+        assert_eq!(first_at(&run, 0.95), Some(3.0));
+        assert_eq!(held(&Run { fractions: Vec::new(), ..run }, 5), 0.0);
+    }
+
+    #[test]
+    fn the_median_is_empty_where_fewer_than_half_arrive() {
+        let never = f64::INFINITY;
+        assert_eq!(median(&[1.0, 2.0, 9.0]), Some(2.0));
+        assert_eq!(median(&[1.0, 2.0, 4.0, never]), Some(3.0));
+        assert_eq!(median(&[1.0, 2.0, never, never]), Some(2.0));
+        assert_eq!(median(&[1.0, never, never]), None);
+        assert_eq!(median(&[]), None);
+    }
+}

@@ -1,0 +1,246 @@
+//! A search space: parameters with their values, and the combinations that constraints allow.
+//!
+//! All allowed combinations are known, in lexicographic order of their value positions; a [`Point`] is a place in that
+//! order. Each is kept as one number, its positions read as the digits of a mixed radix, so that ten million points
+//! take 80 MB, a combination is found by binary search, and all completions of a prefix are one range.
+
+mod build;
+mod neighbours;
+
+pub use build::Constraint;
+pub use neighbours::Neighbourhood;
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::value::Value;
+
+/// A parameter and its values, in an order that means something.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Parameter {
+    pub name: String,
+    pub values: Vec<Value>,
+}
+
+impl Parameter {
+    pub fn new<V: Into<Value>>(name: impl Into<String>, values: impl IntoIterator<Item = V>) -> Self {
+        Parameter { name: name.into(), values: values.into_iter().map(Into::into).collect() }
+    }
+}
+
+/// An allowed combination, by its number in the space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Point(pub(crate) u32);
+
+impl Point {
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Why there is no such space.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SpaceError {
+    #[error("parameter `{0}` has no values")]
+    NoValues(String),
+    #[error("parameter `{name}` has the value {value} twice")]
+    DuplicateValue { name: String, value: String },
+    #[error("there are two parameters named `{0}`")]
+    DuplicateName(String),
+    #[error("a constraint speaks of parameter {parameter}, there are {count}")]
+    UnknownParameter { parameter: usize, count: usize },
+    #[error("a combination has {found} positions for {wanted} parameters, or one beyond a parameter's values")]
+    Positions { found: usize, wanted: usize },
+    #[error("the parameters span more than 2^63 combinations")]
+    TooManyCombinations,
+    #[error("more than {limit} combinations are allowed; tighten the constraints")]
+    TooManyPoints { limit: usize },
+}
+
+/// Most points a space may have: their codes take 8 bytes each.
+pub const MOST_POINTS: usize = 1 << 27;
+
+#[derive(Clone)]
+pub struct Space {
+    parameters: Vec<Parameter>,
+    /// What a step of a parameter's position adds to the code. The last parameter's is 1.
+    strides: Vec<u64>,
+    /// Sorted.
+    codes: Vec<u64>,
+}
+
+impl fmt::Debug for Space {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.parameters.iter().map(|parameter| parameter.name.as_str()).collect();
+        write!(f, "Space({} points over {})", self.codes.len(), names.join(", "))
+    }
+}
+
+impl Space {
+    /// The combinations that every constraint allows.
+    pub fn new(parameters: Vec<Parameter>, constraints: &[Constraint]) -> Result<Self, SpaceError> {
+        let strides = strides(&parameters)?;
+        let codes = build::allowed(&parameters, &strides, constraints, MOST_POINTS)?;
+        Ok(Space { parameters, strides, codes })
+    }
+
+    /// The combinations listed, each as the position of every parameter's value. Repeats count once.
+    pub fn of_points(
+        parameters: Vec<Parameter>,
+        points: impl IntoIterator<Item = impl AsRef<[usize]>>,
+    ) -> Result<Self, SpaceError> {
+        let strides = strides(&parameters)?;
+        let mut codes = Vec::new();
+        for point in points {
+            let positions = point.as_ref();
+            let fits = positions.len() == parameters.len()
+                && positions
+                    .iter()
+                    .zip(&parameters)
+                    .all(|(&position, parameter)| position < parameter.values.len());
+            if !fits {
+                return Err(SpaceError::Positions { found: positions.len(), wanted: parameters.len() });
+            }
+            codes.push(encode(positions, &strides));
+        }
+        codes.sort_unstable();
+        codes.dedup();
+        if codes.len() > MOST_POINTS {
+            return Err(SpaceError::TooManyPoints { limit: MOST_POINTS });
+        }
+        Ok(Space { parameters, strides, codes })
+    }
+
+    pub fn parameters(&self) -> &[Parameter] {
+        &self.parameters
+    }
+
+    pub fn len(&self) -> usize {
+        self.codes.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.codes.is_empty()
+    }
+
+    /// Combinations before constraints.
+    pub fn raw_len(&self) -> u64 {
+        self.parameters.iter().map(|parameter| parameter.values.len() as u64).product()
+    }
+
+    pub fn points(&self) -> impl ExactSizeIterator<Item = Point> + use<> {
+        (0..self.codes.len() as u32).map(Point)
+    }
+
+    /// The point with this number.
+    pub fn point(&self, index: usize) -> Option<Point> {
+        (index < self.codes.len()).then_some(Point(index as u32))
+    }
+
+    /// The parameters that have a choice: those with one value need no search.
+    pub fn varying(&self) -> Vec<usize> {
+        (0..self.parameters.len()).filter(|&parameter| self.parameters[parameter].values.len() > 1).collect()
+    }
+
+    /// Which of its values a parameter has at a point.
+    pub fn position(&self, point: Point, parameter: usize) -> usize {
+        let values = self.parameters[parameter].values.len() as u64;
+        (self.codes[point.index()] / self.strides[parameter] % values) as usize
+    }
+
+    pub fn positions(&self, point: Point) -> Vec<usize> {
+        (0..self.parameters.len()).map(|parameter| self.position(point, parameter)).collect()
+    }
+
+    pub fn values(&self, point: Point) -> impl Iterator<Item = &Value> {
+        self.parameters
+            .iter()
+            .enumerate()
+            .map(move |(number, parameter)| &parameter.values[self.position(point, number)])
+    }
+
+    /// The point's values joined with commas, as recorded spaces name it.
+    pub fn key(&self, point: Point) -> String {
+        self.values(point).map(ToString::to_string).collect::<Vec<_>>().join(",")
+    }
+
+    /// The point with these positions, if it is allowed.
+    pub fn find(&self, positions: &[usize]) -> Option<Point> {
+        let fits = positions.len() == self.parameters.len()
+            && positions
+                .iter()
+                .zip(&self.parameters)
+                .all(|(&position, parameter)| position < parameter.values.len());
+        if fits { self.of_code(encode(positions, &self.strides)) } else { None }
+    }
+
+    /// The point with one parameter changed, if it is allowed.
+    pub fn with(&self, point: Point, parameter: usize, position: usize) -> Option<Point> {
+        if position >= self.parameters[parameter].values.len() {
+            return None;
+        }
+        let stride = self.strides[parameter];
+        let code = self.codes[point.index()] - self.position(point, parameter) as u64 * stride;
+        self.of_code(code + position as u64 * stride)
+    }
+
+    fn of_code(&self, code: u64) -> Option<Point> {
+        self.codes.binary_search(&code).ok().map(|index| Point(index as u32))
+    }
+
+    /// The allowed point nearest to a wish, parameter by parameter: each takes the position nearest to the wished one
+    /// for which an allowed completion exists. `None` only where the space is empty.
+    pub fn nearest(&self, wish: &[usize]) -> Option<Point> {
+        let (mut low, mut high) = (0, self.codes.len());
+        let mut prefix = 0;
+        for ((parameter, &stride), &wished) in self.parameters.iter().zip(&self.strides).zip(wish) {
+            // Points that share the prefix are codes[low..high]; those with one more digit are a range within it.
+            let range = |position: usize| {
+                let first = prefix + position as u64 * stride;
+                let codes = &self.codes[low..high];
+                let start = low + codes.partition_point(|&code| code < first);
+                let end = low + codes.partition_point(|&code| code < first + stride);
+                (start, end)
+            };
+            let mut order: Vec<usize> = (0..parameter.values.len()).collect();
+            order.sort_by_key(|position| position.abs_diff(wished));
+            let found = order.into_iter().map(|position| (position, range(position)));
+            let (position, (start, end)) = found.into_iter().find(|(_, (start, end))| start < end)?;
+            (low, high) = (start, end);
+            prefix += position as u64 * stride;
+        }
+        (low < high).then_some(Point(low as u32))
+    }
+}
+
+fn encode(positions: &[usize], strides: &[u64]) -> u64 {
+    positions.iter().zip(strides).map(|(&position, &stride)| position as u64 * stride).sum()
+}
+
+/// Checks the parameters, too: every space passes here.
+fn strides(parameters: &[Parameter]) -> Result<Vec<u64>, SpaceError> {
+    for (number, parameter) in parameters.iter().enumerate() {
+        let Parameter { name, values } = parameter;
+        if values.is_empty() {
+            return Err(SpaceError::NoValues(name.clone()));
+        }
+        if let Some(twice) = values.iter().enumerate().find(|(place, value)| values[..*place].contains(value))
+        {
+            return Err(SpaceError::DuplicateValue { name: name.clone(), value: twice.1.to_string() });
+        }
+        if parameters[..number].iter().any(|other| other.name == *name) {
+            return Err(SpaceError::DuplicateName(name.clone()));
+        }
+    }
+    let mut strides = vec![1; parameters.len()];
+    let mut span: u64 = 1;
+    for (stride, parameter) in strides.iter_mut().zip(parameters).rev() {
+        *stride = span;
+        span = span
+            .checked_mul(parameter.values.len() as u64)
+            .filter(|&span| span < 1 << 63)
+            .ok_or(SpaceError::TooManyCombinations)?;
+    }
+    Ok(strides)
+}

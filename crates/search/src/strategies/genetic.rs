@@ -1,0 +1,73 @@
+//! A genetic algorithm with uniform crossover, one child at a time.
+//!
+//! The population is the fastest points so far. Two of them, each the better of a drawn few, give each parameter's value
+//! with equal chance, and now and then a parameter takes any value. What constraints forbid is not generated: a child
+//! takes the nearest value that still can be completed, parameter by parameter.
+
+use crate::history::{History, Origin, Proposal};
+use crate::random::Random;
+use crate::space::{Point, Space};
+use crate::strategy::{Strategy, start, unknown, unknown_neighbour};
+
+const POPULATION: usize = 20;
+/// Drawn for each parent.
+const TOURNAMENT: usize = 2;
+/// Children that are known already before a neighbour of one will do.
+const TRIES: usize = 8;
+
+#[derive(Clone, Debug)]
+pub struct Genetic {
+    seed: u64,
+}
+
+impl Genetic {
+    pub fn new(seed: u64) -> Self {
+        Genetic { seed }
+    }
+}
+
+impl Strategy for Genetic {
+    fn ask(&mut self, space: &Space, history: &History) -> Option<Proposal> {
+        let mut random = Random::at(self.seed, history.asked().len());
+        let mut population: Vec<(Point, f64)> = history.timed().collect();
+        population.sort_by(|a, b| a.1.total_cmp(&b.1));
+        population.truncate(POPULATION);
+        let varying = space.varying();
+        if history.known().len() < POPULATION || population.len() < 2 || varying.is_empty() {
+            return start(space, history, &mut random);
+        }
+        let mut last = None;
+        for _ in 0..TRIES {
+            let mut parents = [parent(population.len(), &mut random), parent(population.len(), &mut random)];
+            parents.sort_unstable();
+            let [better, other] = parents.map(|rank| population[rank].0);
+            let mut wish = space.positions(better);
+            for &parameter in &varying {
+                if random.below(2) == 1 {
+                    wish[parameter] = space.position(other, parameter);
+                }
+                if random.below(varying.len()) == 0 {
+                    wish[parameter] = random.below(space.parameters()[parameter].values.len());
+                }
+            }
+            let child = space.nearest(&wish)?;
+            if !history.is_known(child) {
+                return Some(Proposal::new(child, Origin::Crossover).from([better, other]));
+            }
+            last = Some(child);
+        }
+        // The population has become one family: look around it, then anywhere.
+        let near = last.and_then(|child| {
+            let point = unknown_neighbour(space, history, child, &mut random)?;
+            Some(Proposal::new(point, Origin::Neighbour).from([child]))
+        });
+        near.or_else(|| {
+            unknown(space, history, &mut random).map(|point| Proposal::new(point, Origin::Random))
+        })
+    }
+}
+
+/// The best of a few drawn ranks.
+fn parent(population: usize, random: &mut Random) -> usize {
+    (0..TOURNAMENT).map(|_| random.below(population)).min().unwrap_or(0)
+}

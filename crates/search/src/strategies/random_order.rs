@@ -1,0 +1,24 @@
+//! Uniform without replacement: what every other strategy has to beat.
+
+use crate::history::{History, Origin, Proposal};
+use crate::random::Random;
+use crate::space::Space;
+use crate::strategy::{Strategy, unknown};
+
+#[derive(Clone, Debug)]
+pub struct RandomOrder {
+    seed: u64,
+}
+
+impl RandomOrder {
+    pub fn new(seed: u64) -> Self {
+        RandomOrder { seed }
+    }
+}
+
+impl Strategy for RandomOrder {
+    fn ask(&mut self, space: &Space, history: &History) -> Option<Proposal> {
+        let mut random = Random::at(self.seed, history.asked().len());
+        unknown(space, history, &mut random).map(|point| Proposal::new(point, Origin::Random))
+    }
+}

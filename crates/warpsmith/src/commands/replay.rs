@@ -1,0 +1,129 @@
+//! `replay`: the search strategies, scored on recorded spaces.
+
+use search::replay::{Recorded, Score, Suite, play_all, score, write_csv};
+use search::strategy::{self, Entry};
+use serde::Serialize;
+
+use crate::cli::ReplayOptions;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::printer::{FAINT, Printer, STRONG, styled};
+use crate::progress;
+use crate::tables::Table;
+
+#[derive(Serialize)]
+struct Replay<'a> {
+    seeds: u64,
+    budget: usize,
+    at: &'a [usize],
+    scores: Vec<Score>,
+    suites: Vec<Suite>,
+}
+
+pub fn run(options: &ReplayOptions, printer: &Printer) -> Result<Exit, Failure> {
+    let at = marks(&options.at, options.budget)?;
+    let strategies = strategies(&options.strategy)?;
+    let spaces = options
+        .space
+        .iter()
+        .map(|path| Recorded::read(path))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| Failure::usage(error.to_string()))?;
+
+    let stop = super::stop_on_interrupt();
+    let games = options.seeds * (spaces.len() * strategies.len()) as u64;
+    let bar = progress::counting(games, "playing");
+    let mut replay =
+        Replay { seeds: options.seeds, budget: options.budget, at: &at, scores: Vec::new(), suites: Vec::new() };
+    'games: for entry in &strategies {
+        let before = replay.scores.len();
+        for space in &spaces {
+            bar.set_message(format!("{} on {}", entry.name, space.name));
+            let runs = play_all(space, entry, options.seeds, options.budget, &stop, &|| bar.inc(1));
+            let Some(runs) = runs else { break 'games };
+            replay.scores.push(score(space, entry.name, &runs, options.budget, &at));
+        }
+        replay.suites.push(Suite::of(entry.name, &replay.scores[before..].iter().collect::<Vec<_>>()));
+    }
+    bar.finish_and_clear();
+
+    if let Some(path) = &options.csv {
+        let mut bytes = Vec::new();
+        write_csv(&replay.scores, &mut bytes)
+            .map_err(|error| error.to_string())
+            .and_then(|()| gpu::paths::write_atomically(path, &bytes).map_err(|error| error.to_string()))
+            .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
+    }
+    if printer.is_json() {
+        printer.json("replay", &replay);
+    } else {
+        print(&replay, &spaces, printer);
+    }
+    if replay.suites.len() < strategies.len() {
+        printer.message("stopped before all seeds were played; what is shown is complete for its strategy and space");
+        return Ok(Exit::Incomplete);
+    }
+    Ok(Exit::Holds)
+}
+
+fn strategies(names: &[String]) -> Result<Vec<&'static Entry>, Failure> {
+    if names.iter().any(|name| name == "all") {
+        return Ok(strategy::ALL.iter().collect());
+    }
+    names
+        .iter()
+        .map(|name| strategy::by_name(name))
+        .collect::<Result<_, _>>()
+        .map_err(|error| Failure::usage(error.to_string()).hint(format!("{}, or all", error.hint())))
+}
+
+/// The numbers of evaluations to score at: rising, and within the budget.
+fn marks(at: &[usize], budget: usize) -> Result<Vec<usize>, Failure> {
+    if let Some(beyond) = at.iter().find(|&&evaluations| evaluations == 0 || evaluations > budget) {
+        let message = format!("--at {beyond} is not between 1 and the budget of {budget}");
+        return Err(Failure::usage(message).hint("raise --budget, or leave it out of --at"));
+    }
+    let mut at = at.to_vec();
+    at.sort_unstable();
+    at.dedup();
+    Ok(at)
+}
+
+fn print(replay: &Replay, spaces: &[Recorded], printer: &Printer) {
+    let numbers: Vec<String> = replay.at.iter().map(ToString::to_string).collect();
+    let mut titles = vec![""];
+    titles.extend(numbers.iter().map(String::as_str));
+    titles.extend(["to 95%", "reach", "failed", "s/100"]);
+    for space in spaces {
+        let about = format!(
+            "{} points, {} valid, optimum {} ms; share of the optimum after so many evaluations",
+            space.space.len(),
+            space.valid(),
+            space.optimum()
+        );
+        printer.data(&format!("{}  {}", styled(STRONG, &space.name), styled(FAINT, about)));
+        let mut table = Table::new(&titles, &titles[1..]);
+        for score in replay.scores.iter().filter(|score| score.space == space.name) {
+            let mut row = vec![score.strategy.clone()];
+            row.extend(score.at.iter().map(|at| format!("{:.3}", at.mean)));
+            row.push(score.to_95.map_or_else(|| "-".to_owned(), |evaluations| evaluations.to_string()));
+            row.push(format!("{:.0}%", 100.0 * score.reach_95));
+            row.push(format!("{:.1}", score.mean_failed));
+            row.push(format!("{:.2}", score.seconds_per_100));
+            table.row(row);
+        }
+        printer.data(&format!("{}\n", table.text()));
+    }
+    for (title, by_kernel) in [("mean over kernels", true), ("mean over spaces", false)] {
+        let mut titles = vec![title];
+        titles.extend(numbers.iter().map(String::as_str));
+        let mut table = Table::new(&titles, &titles[1..]);
+        for suite in &replay.suites {
+            let means = if by_kernel { &suite.by_kernel } else { &suite.by_space };
+            let cells = means.iter().map(|mean| format!("{mean:.4}"));
+            table.row(std::iter::once(suite.strategy.clone()).chain(cells));
+        }
+        let end = if by_kernel { "\n" } else { "" };
+        printer.data(&format!("{}{end}", table.text()));
+    }
+}
