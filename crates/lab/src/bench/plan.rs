@@ -92,9 +92,9 @@ pub struct Plan<'f, P> {
 /// How the processes are started.
 pub struct Start<'a> {
     /// A worker for a kernel, by the subject's name, so that people can tell processes apart.
-    pub kernel: &'a dyn Fn(&str) -> Command,
+    pub kernel: Box<dyn Fn(&str) -> Command + 'a>,
     /// A worker for peers, from the script's path; or why there can be none.
-    pub peer: Result<&'a dyn Fn(&Path) -> Command, String>,
+    pub peer: Result<Box<dyn Fn(&Path) -> Command + 'a>, String>,
 }
 
 impl std::fmt::Debug for Start<'_> {

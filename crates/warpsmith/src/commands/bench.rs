@@ -1,26 +1,19 @@
 //! `bench`: kernels timed against their baselines.
 
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use attention::{Attention, Problem};
-use clap::Parser as _;
-use family::{Catalog, Family};
-use gpu::build::Compiler;
-use gpu::device::Device;
-use gpu::{machine, python};
-use lab::bench::{self, BenchError, Maker, Plan, Start, Subject};
-use lab::run::{
-    Commit, Event, Exports, Fact, FailureKind, Manifest, Outcome, Run, RunError, RunState, Timer,
-};
+use lab::bench::{self, BenchError, Maker, Plan, Subject};
+use lab::run::{FailureKind, Manifest, Run, RunError, RunState, Timer};
 use lab::stats::Stopping;
 use lab::suite;
 use lab::worker::Limits;
 use op::Op;
 
+use super::workbench::{self, OpenRun, Workbench};
 use crate::bench_table;
-use crate::cli::{self, BenchOptions, Cli, Global};
+use crate::cli::{self, BenchOptions, Global};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::printer::{FAINT, Printer, styled};
@@ -42,11 +35,7 @@ pub fn run(options: &BenchOptions, global: &Global, printer: &Printer) -> Result
 /// Goes on with a run as it was asked for then; the command line of now only says which.
 fn resume(options: &BenchOptions, printer: &Printer) -> Result<Exit, Failure> {
     let folder = options.run_dir.as_deref().unwrap_or(Path::new(lab::run::DEFAULT_FOLDER));
-    let no_run = || run_failure(&RunError::NoRun(folder.to_owned()));
-    let log = lab::run::read(folder).map_err(|_| no_run())?;
-    let manifest = RunState::of(&log).manifest.ok_or_else(no_run)?;
-    let then = Cli::try_parse_from(&manifest.command_line)
-        .map_err(|error| Failure::usage(format!("the run's command line is not one any more: {error}")))?;
+    let then = workbench::command_line_of(folder)?;
     let cli::Command::Bench(then_options) = &then.command else {
         return Err(Failure::usage(format!("{} holds no bench", folder.display())));
     };
@@ -60,99 +49,50 @@ fn carry_out(
     open: impl FnOnce(Manifest) -> Result<Run, RunError>,
 ) -> Result<Exit, Failure> {
     let op = Attention;
-    let catalog = Catalog::load(global.kernels.as_deref())?;
-    let device = super::device(global)?;
-    let found = machine::python();
-    let torch = found.as_ref().and_then(|python| python.package("torch"));
-    let plan = plan(op, options, global, &catalog, &device, torch.is_some())?;
+    let workbench = Workbench::open(global)?;
+    let plan = plan(op, options, global, &workbench)?;
     let compiler = super::build::compiler(global, printer)?;
-
-    let run =
-        open(manifest(global, &device, &compiler, found.as_ref())).map_err(|error| run_failure(&error))?;
-    let exports = Exports::open(run.folder())
-        .map_err(|error| Failure::usage(format!("{}: {error}", run.folder().display())))?;
-    printer.message(&styled(FAINT, format!("run: {}", run.folder().display())));
-    let program = std::env::current_exe().map_err(|error| Failure::lacking(error.to_string()))?;
-    let kernel = |name: &str| {
-        let mut command = Command::new(&program);
-        command.args(["worker", name, "--device", &device_name(&device)]);
-        if let Some(folder) = &global.cuda {
-            command.arg("--cuda").arg(folder);
-        }
-        if let Some(folder) = &global.kernels {
-            command.arg("--kernels").arg(folder);
-        }
-        command
-    };
-    let gpu_index = if let Device::Cuda { index, .. } = device { index } else { 0 };
-    let peer = |script: &Path| {
-        let mut command = Command::new(python::interpreter().unwrap_or_else(|| "python3".into()));
-        command.arg(script).arg(gpu_index.to_string());
-        command
-    };
-    let start = Start {
-        kernel: &kernel,
-        peer: match (&found, torch) {
-            (None, _) => Err("no python3".to_owned()),
-            (Some(_), None) => Err("no torch".to_owned()),
-            _ => Ok(&peer),
-        },
-    };
+    let opened = OpenRun::new(open(workbench.manifest("bench", &compiler)), printer)?;
+    let start = workbench.start()?;
     let stop = super::stop_on_interrupt();
     let tell = |text: &str| printer.message(&styled(FAINT, text));
-    let done = bench::run(&op, &plan, &compiler, &start, &run, &stop, &tell);
+    let done = bench::run(&op, &plan, &compiler, &start, &opened.run, &stop, &tell);
 
     let exit = match &done {
-        Ok(()) => verdict(&plan, options, &run.state()),
+        Ok(()) => verdict(&plan, options, &opened.run.state()),
         Err(BenchError::Stopped) => Exit::Incomplete,
         Err(error) => return Err(Failure::lacking(error.to_string())),
     };
-    run.record(&Event::RunFinished { outcome: outcome(exit) })
-        .map_err(|error| Failure::lacking(error.to_string()))?;
-    let state = run.state();
-    let written = exports
-        .write(&state)
-        .map_err(|error| Failure::lacking(format!("{}: {error}", run.folder().display())))?;
+    let folder = opened.run.folder().to_owned();
+    let (state, written) = opened.finish(exit)?;
     if printer.is_json() {
         let json = written.first().and_then(|path| std::fs::read_to_string(path).ok());
         printer.data(json.unwrap_or_default().trim_end());
     } else {
         printer.data(&bench_table::text(&plan, &state, !options.baseline.is_empty()));
         if exit == Exit::Incomplete {
-            let folder = run.folder().display();
+            let folder = folder.display();
             printer.message(&format!("incomplete; go on with: warpsmith bench --resume --run-dir {folder}"));
         }
     }
     Ok(exit)
 }
 
-fn plan<'c>(
+fn plan<'w>(
     op: Attention,
     options: &BenchOptions,
     global: &Global,
-    catalog: &'c Catalog,
-    device: &Device,
-    has_torch: bool,
-) -> Result<Plan<'c, Problem>, Failure> {
+    workbench: &'w Workbench<'_>,
+) -> Result<Plan<'w, Problem>, Failure> {
     let named = options.suite.as_deref().or(options.problem.is_empty().then_some(DEFAULT_SUITE));
     let suite = named.map(|name| suite::find(&op, name)).transpose()?;
-    let mut problems: Vec<Problem> = Vec::new();
-    for name in &options.problem {
-        problems.extend(op.problems(name)?);
-    }
-    problems.extend(suite.iter().flat_map(|suite| suite.problems.iter().copied()));
-    let mut seen: Vec<Problem> = Vec::new();
-    problems.retain(|problem| {
-        let first = !seen.contains(problem);
-        seen.push(*problem);
-        first
-    });
-
-    let virtual_device = matches!(device, Device::Virtual { .. });
+    let problems = workbench::problems(&options.problem, suite.as_ref())?;
+    let virtual_device = workbench.is_virtual();
     let wanted = suite.as_ref().map(|suite| suite.baselines.as_slice()).unwrap_or_default();
-    let mut subjects = subjects(op, options, catalog, wanted, virtual_device)?;
+    let mut subjects = subjects(op, options, workbench, wanted)?;
     if !virtual_device {
         // The first at one end of every turn, its copy at the other.
+        let has_torch = workbench.has_torch();
         let there = |subject: &&Subject<'_>| has_torch || matches!(subject.maker, Maker::Kernel { .. });
         let control = subjects.iter().find(there).map(Subject::once_more);
         subjects.extend(control);
@@ -170,7 +110,7 @@ fn plan<'c>(
     };
     let limit = options.limit.unwrap_or(if virtual_device { 900.0 } else { 120.0 });
     Ok(Plan {
-        device: device.clone(),
+        device: workbench.device.clone(),
         subjects,
         problems,
         timers,
@@ -187,13 +127,13 @@ fn plan<'c>(
 }
 
 /// Baselines first, then the kernels that were asked for.
-fn subjects<'c>(
+fn subjects<'w>(
     op: Attention,
     options: &BenchOptions,
-    catalog: &'c Catalog,
+    workbench: &'w Workbench<'_>,
     suite_baselines: &[String],
-    virtual_device: bool,
-) -> Result<Vec<Subject<'c>>, Failure> {
+) -> Result<Vec<Subject<'w>>, Failure> {
+    let virtual_device = workbench.is_virtual();
     let peers = op.peers();
     let peer_names = peers.map(|peers| peers.names).unwrap_or_default();
     let mut baselines: Vec<String> = match (options.baseline.as_slice(), suite_baselines) {
@@ -202,7 +142,7 @@ fn subjects<'c>(
         (some, _) => some.iter().filter(|name| *name != "none").cloned().collect(),
     };
     baselines.extend(options.require.iter().cloned());
-    let mut subjects: Vec<Subject<'c>> = Vec::new();
+    let mut subjects: Vec<Subject<'w>> = Vec::new();
     let mut reference = false;
     for name in &baselines {
         if name == REFERENCE {
@@ -217,10 +157,10 @@ fn subjects<'c>(
             return Err(Failure::usage(format!("there is no baseline `{name}`")).hint(hint));
         }
     }
-    let kernels = kernels(op, options, catalog)?;
+    let kernels = workbench.kernels(&options.families, &options.preset, &options.set)?;
     let has_reference = kernels.iter().any(is_reference);
     if reference && !has_reference && !virtual_device {
-        let family = catalog.family(REFERENCE)?;
+        let family = workbench.catalog.family(REFERENCE)?;
         let preset = family.presets.first().map(|preset| preset.name.clone());
         let subject = Subject::kernel(family, preset, Vec::new());
         subjects.push(Subject { is_baseline: true, is_candidate: false, ..subject });
@@ -234,104 +174,6 @@ fn subjects<'c>(
 
 fn is_reference(subject: &Subject<'_>) -> bool {
     matches!(&subject.maker, Maker::Kernel { family, .. } if family.name == REFERENCE)
-}
-
-/// Every preset of every family, or those that were named.
-fn kernels<'c>(
-    op: Attention,
-    options: &BenchOptions,
-    catalog: &'c Catalog,
-) -> Result<Vec<Subject<'c>>, Failure> {
-    let mut families: Vec<&Family> = Vec::new();
-    if options.families.is_empty() {
-        for entry in catalog.entries().iter().filter(|entry| entry.op == op.name()) {
-            families.push(entry.family.as_ref().map_err(|error| Failure::usage(error.to_string()))?);
-        }
-    }
-    for name in &options.families {
-        families.push(catalog.family(name)?);
-    }
-    let mut subjects: Vec<Subject<'c>> = Vec::new();
-    for family in families {
-        let presets: Vec<Option<String>> = match (options.preset.as_slice(), options.set.as_slice()) {
-            ([], []) => family.presets.iter().map(|preset| Some(preset.name.clone())).collect(),
-            ([], _) => vec![None],
-            (named, _) => {
-                named.iter().filter(|name| family.preset(name).is_some()).cloned().map(Some).collect()
-            }
-        };
-        subjects
-            .extend(presets.into_iter().map(|preset| Subject::kernel(family, preset, options.set.clone())));
-    }
-    // A preset may belong to one of several families; one that belongs to none is a mistake.
-    for name in &options.preset {
-        let has = |subject: &Subject<'_>| matches!(&subject.maker, Maker::Kernel { preset, .. } if preset.as_ref() == Some(name));
-        if !subjects.iter().any(has) {
-            let all = catalog.entries().iter().filter_map(|entry| entry.family.as_ref().ok());
-            let known: Vec<&str> =
-                all.flat_map(|it| it.presets.iter().map(|preset| preset.name.as_str())).collect();
-            let near =
-                family::nearest(name, known.iter().copied()).map(|near| format!("did you mean `{near}`?"));
-            return Err(Failure::usage(format!("there is no preset `{name}`"))
-                .hint(near.unwrap_or_else(|| format!("presets: {}", known.join(", ")))));
-        }
-    }
-    // Knobs and values are right or wrong whatever the problem.
-    for subject in &subjects {
-        if let Maker::Kernel { family, preset, knobs } = &subject.maker {
-            family.candidate(preset.as_deref(), knobs, &[])?;
-        }
-    }
-    Ok(subjects)
-}
-
-fn manifest(
-    global: &Global,
-    device: &Device,
-    compiler: &Compiler,
-    python: Option<&machine::Python>,
-) -> Manifest {
-    let mut manifest = Manifest::new("bench", std::env::args().collect(), global.seed);
-    manifest.commit = Commit::of(Path::new("."));
-    manifest.device = Fact::Known(device_name(device));
-    manifest.nvrtc = Fact::Known(compiler.identity().to_owned());
-    match device {
-        Device::Virtual { chip } => manifest.gpu = Fact::Known(format!("virtual {}", chip.id)),
-        Device::Cuda { index, name, .. } => {
-            manifest.gpu = Fact::Known(name.clone());
-            if let Ok(driver) = machine::driver() {
-                let gpu = driver.gpus.iter().find(|gpu| gpu.index == *index);
-                let clocks = |pick: fn(&machine::Gpu) -> Option<(u32, u32)>| gpu.and_then(pick);
-                let (sm, memory) = (clocks(|gpu| gpu.sm_clock_mhz), clocks(|gpu| gpu.memory_clock_mhz));
-                manifest.driver = Fact::Known(driver.version.clone());
-                manifest.cuda = driver.cuda.map(|(major, minor)| format!("{major}.{minor}")).into();
-                manifest.sm_clock_mhz = sm.map(|(now, _)| now).into();
-                manifest.sm_clock_max_mhz = sm.map(|(_, most)| most).into();
-                manifest.memory_clock_mhz = memory.map(|(now, _)| now).into();
-                manifest.memory_clock_max_mhz = memory.map(|(_, most)| most).into();
-            }
-        }
-    }
-    let package = |names: &[&str]| -> Fact<String> {
-        let python = python.ok_or("no python3");
-        python
-            .and_then(|python| {
-                let found = names.iter().find_map(|name| python.package(name));
-                found.map(str::to_owned).ok_or("not installed")
-            })
-            .into()
-    };
-    manifest.pytorch = package(&["torch"]);
-    manifest.triton = package(&["triton"]);
-    manifest.cudnn = package(&["nvidia-cudnn-cu13", "nvidia-cudnn-cu12"]);
-    manifest
-}
-
-fn device_name(device: &Device) -> String {
-    match device {
-        Device::Cuda { index, .. } => format!("cuda:{index}"),
-        Device::Virtual { chip } => format!("virtual:{}", chip.id),
-    }
 }
 
 /// What a run that came to its end amounts to.
@@ -360,23 +202,5 @@ fn verdict(plan: &Plan<'_, Problem>, options: &BenchOptions, state: &RunState) -
         Exit::Incomplete
     } else {
         Exit::Holds
-    }
-}
-
-fn outcome(exit: Exit) -> Outcome {
-    match exit {
-        Exit::Holds => Outcome::Holds,
-        Exit::Finding => Outcome::Finding,
-        Exit::Usage => Outcome::Usage,
-        Exit::Lacking => Outcome::Lacking,
-        Exit::Incomplete => Outcome::Incomplete,
-    }
-}
-
-fn run_failure(error: &RunError) -> Failure {
-    let failure = Failure::usage(error.to_string());
-    match error.hint() {
-        Some(hint) => failure.hint(hint),
-        None => failure,
     }
 }

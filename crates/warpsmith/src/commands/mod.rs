@@ -12,6 +12,7 @@ pub mod sanitize;
 pub mod sanitize_family;
 pub mod shell;
 pub mod toolchain;
+pub mod workbench;
 pub mod worker;
 
 use std::sync::Arc;

@@ -1,0 +1,244 @@
+//! What every command that measures stands on: the device, the kernels by name, worker processes, and a run's folder.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use attention::{Attention, Problem};
+use clap::Parser as _;
+use family::{Catalog, Family};
+use gpu::build::Compiler;
+use gpu::device::Device;
+use gpu::{machine, python};
+use lab::bench::{Maker, Start, Subject};
+use lab::run::{Commit, Event, Exports, Fact, Manifest, Outcome, Run, RunError, RunState};
+use lab::suite::Suite;
+use op::Op as _;
+
+use crate::cli::{Cli, Global};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::printer::{FAINT, Printer, styled};
+
+/// What is there to work with. Opening it compiles nothing and installs nothing.
+#[derive(Debug)]
+pub struct Workbench<'g> {
+    global: &'g Global,
+    pub catalog: Catalog,
+    pub device: Device,
+    python: Option<machine::Python>,
+}
+
+impl<'g> Workbench<'g> {
+    pub fn open(global: &'g Global) -> Result<Self, Failure> {
+        let catalog = Catalog::load(global.kernels.as_deref())?;
+        let device = super::device(global)?;
+        Ok(Workbench { global, catalog, device, python: machine::python() })
+    }
+
+    pub fn is_virtual(&self) -> bool {
+        matches!(self.device, Device::Virtual { .. })
+    }
+
+    /// Whether the package peers come from is installed.
+    pub fn has_torch(&self) -> bool {
+        self.python.as_ref().is_some_and(|python| python.package("torch").is_some())
+    }
+
+    /// Kernels as people name them: every preset of every family, or of those that are named. With knobs set and no
+    /// preset named, a family's defaults are what they are set on.
+    pub fn kernels(
+        &self,
+        families: &[String],
+        presets: &[String],
+        set: &[(String, String)],
+    ) -> Result<Vec<Subject<'_>>, Failure> {
+        let mut chosen: Vec<&Family> = Vec::new();
+        if families.is_empty() {
+            for entry in self.catalog.entries().iter().filter(|entry| entry.op == Attention.name()) {
+                chosen.push(entry.family.as_ref().map_err(|error| Failure::usage(error.to_string()))?);
+            }
+        }
+        for name in families {
+            chosen.push(self.catalog.family(name)?);
+        }
+        let mut subjects: Vec<Subject<'_>> = Vec::new();
+        for family in chosen {
+            let presets: Vec<Option<String>> = match (presets, set) {
+                ([], []) => family.presets.iter().map(|preset| Some(preset.name.clone())).collect(),
+                ([], _) => vec![None],
+                (named, _) => {
+                    named.iter().filter(|name| family.preset(name).is_some()).cloned().map(Some).collect()
+                }
+            };
+            subjects.extend(presets.into_iter().map(|preset| Subject::kernel(family, preset, set.to_vec())));
+        }
+        // A preset may belong to one of several families; one that belongs to none is a mistake.
+        for name in presets {
+            let has = |subject: &Subject<'_>| matches!(&subject.maker, Maker::Kernel { preset, .. } if preset.as_ref() == Some(name));
+            if !subjects.iter().any(has) {
+                let all = self.catalog.entries().iter().filter_map(|entry| entry.family.as_ref().ok());
+                let known: Vec<&str> =
+                    all.flat_map(|it| it.presets.iter().map(|preset| preset.name.as_str())).collect();
+                let near = family::nearest(name, known.iter().copied())
+                    .map(|near| format!("did you mean `{near}`?"));
+                return Err(Failure::usage(format!("there is no preset `{name}`"))
+                    .hint(near.unwrap_or_else(|| format!("presets: {}", known.join(", ")))));
+            }
+        }
+        // Knobs and values are right or wrong whatever the problem.
+        for subject in &subjects {
+            if let Maker::Kernel { family, preset, knobs } = &subject.maker {
+                family.candidate(preset.as_deref(), knobs, &[])?;
+            }
+        }
+        Ok(subjects)
+    }
+
+    /// How the run's processes are started.
+    pub fn start(&self) -> Result<Start<'_>, Failure> {
+        let program = std::env::current_exe().map_err(|error| Failure::lacking(error.to_string()))?;
+        let kernel = move |name: &str| {
+            let mut command = Command::new(&program);
+            command.args(["worker", name, "--device", &device_name(&self.device)]);
+            if let Some(folder) = &self.global.cuda {
+                command.arg("--cuda").arg(folder);
+            }
+            if let Some(folder) = &self.global.kernels {
+                command.arg("--kernels").arg(folder);
+            }
+            command
+        };
+        let gpu_index = if let Device::Cuda { index, .. } = self.device { index } else { 0 };
+        let peer = move |script: &Path| {
+            let mut command = Command::new(python::interpreter().unwrap_or_else(|| "python3".into()));
+            command.arg(script).arg(gpu_index.to_string());
+            command
+        };
+        let peer: Result<Box<dyn Fn(&Path) -> Command>, String> = match (&self.python, self.has_torch()) {
+            (None, _) => Err("no python3".to_owned()),
+            (Some(_), false) => Err("no torch".to_owned()),
+            (Some(_), true) => Ok(Box::new(peer)),
+        };
+        Ok(Start { kernel: Box::new(kernel), peer })
+    }
+
+    /// Where and with what a run of `command` happens.
+    pub fn manifest(&self, command: &str, compiler: &Compiler) -> Manifest {
+        let mut manifest = Manifest::new(command, std::env::args().collect(), self.global.seed);
+        manifest.commit = Commit::of(Path::new("."));
+        manifest.device = Fact::Known(device_name(&self.device));
+        manifest.nvrtc = Fact::Known(compiler.identity().to_owned());
+        match &self.device {
+            Device::Virtual { chip } => manifest.gpu = Fact::Known(format!("virtual {}", chip.id)),
+            Device::Cuda { index, name, .. } => {
+                manifest.gpu = Fact::Known(name.clone());
+                if let Ok(driver) = machine::driver() {
+                    let gpu = driver.gpus.iter().find(|gpu| gpu.index == *index);
+                    let clocks = |pick: fn(&machine::Gpu) -> Option<(u32, u32)>| gpu.and_then(pick);
+                    let (sm, memory) = (clocks(|gpu| gpu.sm_clock_mhz), clocks(|gpu| gpu.memory_clock_mhz));
+                    manifest.driver = Fact::Known(driver.version.clone());
+                    manifest.cuda = driver.cuda.map(|(major, minor)| format!("{major}.{minor}")).into();
+                    manifest.sm_clock_mhz = sm.map(|(now, _)| now).into();
+                    manifest.sm_clock_max_mhz = sm.map(|(_, most)| most).into();
+                    manifest.memory_clock_mhz = memory.map(|(now, _)| now).into();
+                    manifest.memory_clock_max_mhz = memory.map(|(_, most)| most).into();
+                }
+            }
+        }
+        let package = |names: &[&str]| -> Fact<String> {
+            let python = self.python.as_ref().ok_or("no python3");
+            python
+                .and_then(|python| {
+                    let found = names.iter().find_map(|name| python.package(name));
+                    found.map(str::to_owned).ok_or("not installed")
+                })
+                .into()
+        };
+        manifest.pytorch = package(&["torch"]);
+        manifest.triton = package(&["triton"]);
+        manifest.cudnn = package(&["nvidia-cudnn-cu13", "nvidia-cudnn-cu12"]);
+        manifest
+    }
+}
+
+/// The problems of names and of a suite, each once.
+pub fn problems(names: &[String], suite: Option<&Suite<Problem>>) -> Result<Vec<Problem>, Failure> {
+    let mut problems: Vec<Problem> = Vec::new();
+    for name in names {
+        problems.extend(Attention.problems(name)?);
+    }
+    problems.extend(suite.iter().flat_map(|suite| suite.problems.iter().copied()));
+    let mut seen: Vec<Problem> = Vec::new();
+    problems.retain(|problem| {
+        let first = !seen.contains(problem);
+        seen.push(*problem);
+        first
+    });
+    Ok(problems)
+}
+
+/// A run's folder, open for writing, with the files for others that are made of it at the end.
+#[derive(Debug)]
+pub struct OpenRun {
+    pub run: Run,
+    exports: Exports,
+}
+
+impl OpenRun {
+    /// Takes a run that was created or resumed, and says where it is.
+    pub fn new(run: Result<Run, RunError>, printer: &Printer) -> Result<Self, Failure> {
+        let run = run.map_err(|error| run_failure(&error))?;
+        let exports = Exports::open(run.folder())
+            .map_err(|error| Failure::usage(format!("{}: {error}", run.folder().display())))?;
+        printer.message(&styled(FAINT, format!("run: {}", run.folder().display())));
+        Ok(OpenRun { run, exports })
+    }
+
+    /// Writes down how the run ended and everything that is made of it. Returns what it knows, and the files.
+    pub fn finish(self, exit: Exit) -> Result<(RunState, Vec<PathBuf>), Failure> {
+        self.run
+            .record(&Event::RunFinished { outcome: outcome(exit) })
+            .map_err(|error| Failure::lacking(error.to_string()))?;
+        let state = self.run.state();
+        let written = self
+            .exports
+            .write(&state)
+            .map_err(|error| Failure::lacking(format!("{}: {error}", self.run.folder().display())))?;
+        Ok((state, written))
+    }
+}
+
+/// The command line a run in this folder was started with, for going on with it.
+pub fn command_line_of(folder: &Path) -> Result<Cli, Failure> {
+    let no_run = || run_failure(&RunError::NoRun(folder.to_owned()));
+    let log = lab::run::read(folder).map_err(|_| no_run())?;
+    let manifest = RunState::of(&log).manifest.ok_or_else(no_run)?;
+    Cli::try_parse_from(&manifest.command_line)
+        .map_err(|error| Failure::usage(format!("the run's command line is not one any more: {error}")))
+}
+
+/// As flags and manifests have it: `cuda:0`, `virtual:l4`.
+pub fn device_name(device: &Device) -> String {
+    match device {
+        Device::Cuda { index, .. } => format!("cuda:{index}"),
+        Device::Virtual { chip } => format!("virtual:{}", chip.id),
+    }
+}
+
+fn outcome(exit: Exit) -> Outcome {
+    match exit {
+        Exit::Holds => Outcome::Holds,
+        Exit::Finding => Outcome::Finding,
+        Exit::Usage => Outcome::Usage,
+        Exit::Lacking => Outcome::Lacking,
+        Exit::Incomplete => Outcome::Incomplete,
+    }
+}
+
+fn run_failure(error: &RunError) -> Failure {
+    let failure = Failure::usage(error.to_string());
+    match error.hint() {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
+}
