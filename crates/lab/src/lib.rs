@@ -6,12 +6,14 @@
 //! * [`bench`]: how fast kernels are, beside their peers;
 //! * [`stats`]: what timings say;
 //! * [`run`]: a run's folder, its event log, and what is derived from it;
+//! * [`evolve`]: searching a family's settings;
 //! * [`profile`]: what limits a kernel;
 //! * [`invert`]: what known pathologies cost;
 //! * [`gate`]: whether a run is at least as good as the best on record.
 
 pub mod bench;
 pub mod check;
+pub mod evolve;
 pub mod gate;
 pub mod invert;
 pub mod profile;

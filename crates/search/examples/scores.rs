@@ -19,11 +19,18 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let runs = play_all(space, entry, seeds, 200, &stop, &|| ()).unwrap_or_default();
             let score = score(space, name, &runs, 200, &[25, 50, 100, 200]);
             let means: Vec<String> = score.at.iter().map(|at| format!("{:.4}", at.mean)).collect();
-            println!("{name:10} {:24} {}  failed {:.1}  {:.3} s/100", score.space, means.join(" "), score.mean_failed, score.seconds_per_100);
+            println!(
+                "{name:10} {:24} {}  failed {:.1}  {:.3} s/100",
+                score.space,
+                means.join(" "),
+                score.mean_failed,
+                score.seconds_per_100
+            );
             scores.push(score);
         }
         let suite = Suite::of(name, &scores.iter().collect::<Vec<_>>());
-        let show = |means: &[f64]| means.iter().map(|mean| format!("{mean:.4}")).collect::<Vec<_>>().join(" ");
+        let show =
+            |means: &[f64]| means.iter().map(|mean| format!("{mean:.4}")).collect::<Vec<_>>().join(" ");
         println!("{name:10} MEAN {}   KERNELS {}", show(&suite.by_space), show(&suite.by_kernel));
     }
     Ok(())

@@ -56,8 +56,8 @@ fn conformance_b_random_is_as_good_as_it_must_be() {
     for line in lines {
         let cells: Vec<&str> = line.split(',').collect();
         let recorded = recorded(&folder, cells[0]);
-        let runs =
-            play_all(&recorded, by_name("random").unwrap(), 300, 200, &AtomicBool::new(false), &|| ()).unwrap();
+        let runs = play_all(&recorded, by_name("random").unwrap(), 300, 200, &AtomicBool::new(false), &|| ())
+            .unwrap();
         let score = score(&recorded, "random", &runs, 200, &at);
         for (mark, exact) in score.at.iter().zip(&cells[1..]) {
             let exact: f64 = exact.parse().unwrap();

@@ -95,7 +95,8 @@ fn a_space_where_everything_fails_is_searched_to_its_end() {
 fn times_that_are_all_alike_or_no_numbers_do_no_harm() {
     let space = small();
     for entry in ALL {
-        for outcome in [Outcome::Time(2.5), Outcome::Time(f64::NAN), Outcome::Time(1e-300), Outcome::Time(1e300)]
+        for outcome in
+            [Outcome::Time(2.5), Outcome::Time(f64::NAN), Outcome::Time(1e-300), Outcome::Time(1e300)]
         {
             let (_, proposals) = search(entry.name, 1, &space, 10_000, |_| outcome);
             assert_eq!(proposals.len(), space.len(), "{} at {outcome:?}", entry.name);

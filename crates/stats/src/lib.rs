@@ -7,6 +7,7 @@
 //!   the candidate is faster, with its interval over whole blocks, so that a drift both went through cancels;
 //! * [`rank_test`]: Mann-Whitney U, and Cliff's delta from it;
 //! * [`compare`]: all of that and a [`Verdict`], held against the [`NoiseFloor`] of an A/A control;
+//! * [`Between`]: how much processes that run the same thing differ, which no samples of one of them can say;
 //! * [`Stopping`]: when to stop taking samples, and why;
 //! * [`geometric_mean`] and [`Standing`]: many speedups as one, in a word.
 //!
@@ -33,6 +34,7 @@
 //! The unit of a sample is the caller's (the run log has nanoseconds); nothing here depends on it. The same samples
 //! and seed give the same answer everywhere.
 
+mod between;
 mod bootstrap;
 mod normal;
 mod paired;
@@ -45,6 +47,7 @@ mod stopping;
 mod summary;
 mod verdict;
 
+pub use between::Between;
 pub use bootstrap::{Interval, RESAMPLES, median_interval};
 pub use paired::{Paired, Speedup};
 pub use rank::{Method, RankTest, rank_test};

@@ -92,6 +92,22 @@ Examples:
   warpsmith bench wmma --set BLOCK_N=64 --problem b2h8s2048d64-causal-e4m3 --baseline cudnn
   warpsmith bench --resume --run-dir warpsmith-runs/20261115T054710Z-bench-1f3a9c")]
     Bench(BenchOptions),
+    /// Search a family's settings for the fastest that is right
+    #[command(after_help = "\
+Every candidate goes the same way: constraints, compile (in parallel, ahead), identical-binary check, correctness, timing
+next to the baseline in worker processes. What hangs, crashes or is wrong costs that candidate alone. Elites are kept at a
+gain of 3% or more that is no loss on two shapes. The run's folder has every trial, and `tuned.toml` with the best
+setting for each problem; with --tuned the picks also go into a table of yours.
+
+Strategies: model, genetic, hillclimb, annealing, random, exhaustive (`warpsmith replay` scores them).
+
+Examples:
+  warpsmith evolve
+  warpsmith evolve mma --problem mission --problem small --budget 64
+  warpsmith evolve wmma --preset stage-2 --suite headline --strategy genetic --seed 7
+  warpsmith evolve mma --suite v3 --tuned tuned.toml
+  warpsmith evolve --resume --run-dir warpsmith-runs/20261115T054710Z-evolve-1f3a9c")]
+    Evolve(EvolveOptions),
     /// Fail on a wrong result or a regression against the best on record
     #[command(after_help = "\
 A run fails on a wrong answer, on a candidate that broke, on registers or spills above the family's limits, and where
@@ -298,6 +314,52 @@ pub struct BenchOptions {
     /// Memory of one candidate's process before it is ended, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 16384)]
     pub memory: u64,
+    /// Go on with the run in --run-dir; what is finished is not repeated
+    #[arg(long, requires = "run_dir")]
+    pub resume: bool,
+    /// The run's folder (default: a new one below warpsmith-runs)
+    #[arg(long, value_name = "DIR")]
+    pub run_dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct EvolveOptions {
+    /// The family to search (default: mma)
+    #[arg(value_name = "FAMILY")]
+    pub family: Option<String>,
+    /// The preset everything is compared with (default: the first that takes every problem)
+    #[arg(long, value_name = "NAME")]
+    pub preset: Option<String>,
+    /// Set a knob on top of that preset
+    #[arg(long, value_name = "KNOB=VALUE", value_parser = assignment)]
+    pub set: Vec<(String, String)>,
+    /// A problem or an alias to be fast on (default: mission)
+    #[arg(long, value_name = "NAME")]
+    pub problem: Vec<String>,
+    /// The problems of a suite
+    #[arg(long, value_name = "NAME|FILE")]
+    pub suite: Option<String>,
+    /// Candidates to evaluate (default: 128)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub budget: Option<u32>,
+    /// A budget of 32
+    #[arg(long, conflicts_with = "budget")]
+    pub quick: bool,
+    /// How candidates are chosen
+    #[arg(long, value_name = "NAME", default_value = search::strategy::DEFAULT)]
+    pub strategy: String,
+    /// How many are kept
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    pub elites: u32,
+    /// Seconds of timing per candidate and problem, at most (default: 1)
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub seconds: Option<f64>,
+    /// Seconds one candidate may take to run before it is called hung (default: 20; 120 on the virtual GPU)
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub limit: Option<f64>,
+    /// A table of picks to write into; what is there stays unless this search is better placed to know
+    #[arg(long, value_name = "FILE")]
+    pub tuned: Option<PathBuf>,
     /// Go on with the run in --run-dir; what is finished is not repeated
     #[arg(long, requires = "run_dir")]
     pub resume: bool,

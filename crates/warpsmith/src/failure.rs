@@ -19,6 +19,10 @@ impl Failure {
         Failure { exit: Exit::Usage, message: message.into(), hint: None }
     }
 
+    pub fn finding(message: impl Into<String>) -> Self {
+        Failure { exit: Exit::Finding, message: message.into(), hint: None }
+    }
+
     pub fn lacking(message: impl Into<String>) -> Self {
         Failure { exit: Exit::Lacking, message: message.into(), hint: None }
     }

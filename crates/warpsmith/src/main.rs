@@ -37,6 +37,7 @@ fn main() -> ExitCode {
         Command::Build(options) => commands::build::run(options, &cli.global, &printer),
         Command::Check(options) => commands::check::run(options, &cli.global, &printer),
         Command::Bench(options) => commands::bench::run(options, &cli.global, &printer),
+        Command::Evolve(options) => commands::evolve::run(options, &cli.global, &printer),
         Command::Gate(options) => commands::gate::run(options, &printer),
         Command::Replay(options) => commands::replay::run(options, &printer),
         Command::Runs(options) => commands::runs::run(options, &printer),

@@ -97,11 +97,15 @@ impl<O: Op> Bench<'_, O> {
             };
             self.run.record(&Event::Sampled { of: entrant.key.of.clone(), sampled })?;
         }
-        let floor = control(&measured).and_then(|(subject, first, again)| {
-            let speedup = Paired::new(first, again, per_block).ok()?.speedup(seed);
-            Some((subject, speedup, NoiseFloor::of(&speedup, tick(first) / first.median())))
-        });
-        if let Some((subject, speedup, noise_floor)) = floor {
+        let mut floor: Option<NoiseFloor> = None;
+        for (subject, first, again) in controls(&measured) {
+            let Ok(paired) = Paired::new(first, again, per_block) else { continue };
+            let speedup = paired.speedup(seed);
+            let noise_floor = NoiseFloor::of(&speedup, tick(first) / first.median());
+            // Who differs most from itself says what can be told apart.
+            if floor.is_none_or(|before| noise_floor > before) {
+                floor = Some(noise_floor);
+            }
             self.run.record(&Event::Control {
                 problem: given.name.clone(),
                 subject: subject.name.clone(),
@@ -111,7 +115,7 @@ impl<O: Op> Bench<'_, O> {
                 noise_floor,
             })?;
         }
-        let floor = floor.map_or_else(unknown_floor, |(_, _, floor)| floor);
+        let floor = floor.unwrap_or_else(unknown_floor);
         for (candidate, times) in measured.iter().filter(|(subject, _)| subject.is_candidate) {
             for (baseline, others) in measured.iter().filter(|(subject, _)| subject.is_baseline) {
                 if candidate.name == baseline.name {
@@ -137,15 +141,16 @@ impl<O: Op> Bench<'_, O> {
     }
 }
 
-/// A subject that was measured twice, with both its series.
-fn control<'m>(
+/// The subjects that were measured twice, with both their series.
+fn controls<'m>(
     measured: &[(&'m Subject<'m>, &'m Samples)],
-) -> Option<(&'m Subject<'m>, &'m Samples, &'m Samples)> {
-    measured.iter().find_map(|(twin, again)| {
+) -> Vec<(&'m Subject<'m>, &'m Samples, &'m Samples)> {
+    let with_twin = |(twin, again): &(&'m Subject<'m>, &'m Samples)| {
         let name = twin.again.as_ref()?;
         let (subject, first) = measured.iter().find(|(subject, _)| subject.name == *name)?;
         Some((*subject, *first, *again))
-    })
+    };
+    measured.iter().filter_map(with_twin).collect()
 }
 
 /// A hot sample is the mean of many launches; the others are single ones, of which a turn takes some.

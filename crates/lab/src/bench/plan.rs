@@ -84,6 +84,8 @@ pub struct Plan<'f, P> {
     pub stopping: Stopping,
     /// Calls before anything is timed.
     pub warmup: u32,
+    /// Whether to measure what the device can do at best, unless the run knows it.
+    pub ceilings: bool,
     pub limits: Limits,
     pub seed: u64,
     pub targets: Vec<Target>,
@@ -92,9 +94,9 @@ pub struct Plan<'f, P> {
 /// How the processes are started.
 pub struct Start<'a> {
     /// A worker for a kernel, by the subject's name, so that people can tell processes apart.
-    pub kernel: Box<dyn Fn(&str) -> Command + 'a>,
+    pub kernel: Box<dyn Fn(&str) -> Command + Sync + 'a>,
     /// A worker for peers, from the script's path; or why there can be none.
-    pub peer: Result<Box<dyn Fn(&Path) -> Command + 'a>, String>,
+    pub peer: Result<Box<dyn Fn(&Path) -> Command + Sync + 'a>, String>,
 }
 
 impl std::fmt::Debug for Start<'_> {

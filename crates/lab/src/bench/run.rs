@@ -15,8 +15,8 @@ use super::crew::{Member, Office};
 use super::plan::{Maker, Plan, Start, Subject};
 use super::targets;
 use crate::run::{
-    Ceiling, Check, Event, Fact, FailureKind, Key, LogError, Modelled, Of, Run, Speed, Stage, StageOutcome,
-    StageState,
+    Ceiling, Check, Event, Fact, FailureKind, Key, LogError, Modelled, OURS, Of, Run, Speed, Stage,
+    StageOutcome, StageState,
 };
 use crate::worker::{Ask, Ended, Say};
 
@@ -143,7 +143,7 @@ impl<O: Op> Bench<'_, O> {
                 }
                 self.run.record(&Event::Baseline { name, version })?;
             } else if member.subject.is_baseline || member.subject.again.is_some() {
-                let version = Fact::Known(format!("warpsmith {}", env!("CARGO_PKG_VERSION")));
+                let version = Fact::Known(format!("{OURS}{}", env!("CARGO_PKG_VERSION")));
                 self.run.record(&Event::Baseline { name, version })?;
             }
         }
@@ -152,7 +152,8 @@ impl<O: Op> Bench<'_, O> {
 
     /// What the device can do at best, once per run.
     fn ceilings(&self, members: &mut [Member<'_, '_>]) -> Result<(), BenchError> {
-        if matches!(self.plan.device, Device::Virtual { .. }) || !self.run.state().ceilings.is_empty() {
+        let is_virtual = matches!(self.plan.device, Device::Virtual { .. });
+        if is_virtual || !self.plan.ceilings || !self.run.state().ceilings.is_empty() {
             return Ok(());
         }
         let none = |ended: &Ended, what: &str| Event::Note { text: format!("{what} unavailable: {ended}") };

@@ -139,6 +139,7 @@ mod tests {
             problems: Vec::new(),
             timers: vec![Timer::GraphHot],
             stopping: Stopping::default(),
+            ceilings: false,
             warmup: 1,
             limits: Limits { build: Duration::ZERO, answer: Duration::ZERO, resident_bytes: 0 },
             seed: 1,

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::log::{self, Log, LogError, Writer};
+use super::log::{self, Log, LogError, Record, Writer};
 use super::{Event, Manifest, RunState, Utc};
 
 /// Where runs go unless a place is named, below the current folder.
@@ -20,7 +20,8 @@ pub struct Run {
 
 #[derive(Debug)]
 struct Open {
-    writer: Writer,
+    /// `None`: nothing is kept beyond the process.
+    writer: Option<Writer>,
     log: Log,
 }
 
@@ -68,7 +69,7 @@ impl Run {
         let writer = Writer::create(&folder)?;
         let yaml =
             serde_saphyr::to_string(&manifest).map_err(|error| RunError::Manifest(error.to_string()))?;
-        let run = Run { folder, open: Mutex::new(Open { writer, log: Log::default() }) };
+        let run = Run { folder, open: Mutex::new(Open { writer: Some(writer), log: Log::default() }) };
         let path = run.folder.join("manifest.yaml");
         gpu::paths::write_atomically(&path, yaml.as_bytes()).map_err(|error| RunError::Io { path, error })?;
         run.record(&Event::RunStarted { manifest: Box::new(manifest) })?;
@@ -98,9 +99,16 @@ impl Run {
         if on(then) != on(&manifest) {
             return differ("on", &then.gpu, &manifest.gpu);
         }
-        let run = Run { folder: folder.to_owned(), open: Mutex::new(Open { writer, log }) };
+        let open = Open { writer: Some(writer), log };
+        let run = Run { folder: folder.to_owned(), open: Mutex::new(open) };
         run.record(&Event::Resumed { manifest: Box::new(manifest) })?;
         Ok(run)
+    }
+
+    /// A run whose log is in memory alone, for work of which only the conclusion is kept. `folder` is for its files.
+    pub fn in_memory(folder: &Path) -> Self {
+        let open = Open { writer: None, log: Log::default() };
+        Run { folder: folder.to_owned(), open: Mutex::new(open) }
     }
 
     pub fn folder(&self) -> &Path {
@@ -110,7 +118,10 @@ impl Run {
     /// Writes an event; once this returns, the event survives the process.
     pub fn record(&self, event: &Event) -> Result<(), LogError> {
         let mut open = self.open();
-        let record = open.writer.append(event)?;
+        let record = match &mut open.writer {
+            Some(writer) => writer.append(event)?,
+            None => Record::unwritten(open.log.records.len() as u64, event),
+        };
         open.log.records.push(record);
         Ok(())
     }

@@ -23,6 +23,12 @@ pub struct Record {
     pub event: Event,
 }
 
+impl Record {
+    pub(super) fn unwritten(seq: u64, event: &Event) -> Self {
+        Record { seq, time: Utc::now(), kind: String::new(), event: event.clone() }
+    }
+}
+
 /// A log as it was found.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Log {

@@ -59,6 +59,7 @@ pub use folder::{DEFAULT_FOLDER, Run, RunError};
 pub use list::{Listed, list};
 pub use log::{Log, LogError, Record, SCHEMA, Warning, Writer, read};
 pub use manifest::{Commit, Manifest};
+pub(crate) use state::OURS;
 pub use state::{Control, Failure, Mean, Measurement, RunState, StageState, Verdict};
 pub use time::{MeasuredMicros, Utc};
 pub use trial::{Exchange, ProblemTime, Search, Time, Trial, TrialResult};

@@ -10,7 +10,10 @@ use super::{
 };
 use crate::invert::Inversion;
 use crate::profile::Profile;
-use crate::stats::{Comparison, NoiseFloor, Speedup, Standing, geometric_mean};
+use crate::stats::{Between, Comparison, NoiseFloor, Speedup, Standing, geometric_mean};
+
+/// How the version of a baseline of our own begins.
+pub const OURS: &str = "warpsmith ";
 
 /// What a run knows, as of the last line of its log.
 #[derive(Clone, Debug, Default)]
@@ -255,6 +258,23 @@ impl RunState {
 
     pub fn is_baseline(&self, subject: &str) -> bool {
         self.baselines.contains_key(subject)
+    }
+
+    /// How much a subject's time differs between processes, as the run's controls have it: peers' controls for a peer,
+    /// kernels' for a kernel, and whatever there is where there are none of its kind.
+    pub fn between(&self, subject: &str) -> Between {
+        let of_kind = self.controls.iter().filter(|it| self.is_peer(&it.subject) == self.is_peer(subject));
+        let mut controls: Vec<&Speedup> = of_kind.map(|control| &control.speedup).collect();
+        if controls.is_empty() {
+            controls = self.controls.iter().map(|control| &control.speedup).collect();
+        }
+        Between::of(controls)
+    }
+
+    /// Whether a subject is somebody else's: our own kernels have our own version, as baselines too.
+    fn is_peer(&self, subject: &str) -> bool {
+        let version = self.baselines.get(subject).and_then(Fact::known);
+        version.is_some_and(|version| !version.starts_with(OURS))
     }
 
     /// Speedups over each baseline as one, per candidate and timer.

@@ -19,9 +19,9 @@ use crate::run::{Build, FailureKind, Timer};
 
 /// Why a candidate is out.
 #[derive(Clone, Debug)]
-pub(super) struct Failure {
-    kind: FailureKind,
-    reason: String,
+pub struct Failure {
+    pub kind: FailureKind,
+    pub reason: String,
 }
 
 impl Failure {

@@ -16,16 +16,19 @@ impl Axis {
         let numbers: Option<Vec<f64>> = parameter.values.iter().map(crate::Value::number).collect();
         let mode = crate::strategies::knob("COORD", 1.0) as i32;
         let coordinates = numbers.map(|numbers| {
-            let (low, high) = numbers.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), &number| {
-                (low.min(number), high.max(number))
-            });
+            let (low, high) =
+                numbers.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), &number| {
+                    (low.min(number), high.max(number))
+                });
             let log: Vec<f64> = if low > 0.0 && high / low >= 4.0 && mode >= 1 {
                 numbers.iter().map(|n| n.ln()).collect()
-            } else { numbers.clone() };
+            } else {
+                numbers.clone()
+            };
             let scale = |v: &Vec<f64>| -> Vec<f64> {
                 let lo = v.iter().copied().fold(f64::INFINITY, f64::min);
                 let hi = v.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-                v.iter().map(|x| if hi > lo {(x - lo) / (hi - lo)} else {0.0}).collect()
+                v.iter().map(|x| if hi > lo { (x - lo) / (hi - lo) } else { 0.0 }).collect()
             };
             let index: Vec<f64> = (0..values).map(|i| i as f64).collect();
             match mode {

@@ -65,7 +65,9 @@ impl Objective<'_> {
             for j in 0..i {
                 let mut p = 1.0;
                 for a in 0..d {
-                    p *= tables[a][self.points[i][a] as usize * self.axes[a].values() + self.points[j][a] as usize].0;
+                    p *= tables[a]
+                        [self.points[i][a] as usize * self.axes[a].values() + self.points[j][a] as usize]
+                        .0;
                 }
                 k.row_mut(i)[j] = p;
             }
@@ -90,8 +92,9 @@ impl Objective<'_> {
             for j in 0..i {
                 let g = (inverse.row(i)[j] - alpha[i] * alpha[j] / s2) * kept.row(i)[j];
                 for a in 0..d {
-                    grad[a] += g
-                        * tables[a][self.points[i][a] as usize * self.axes[a].values() + self.points[j][a] as usize].1;
+                    grad[a] += g * tables[a]
+                        [self.points[i][a] as usize * self.axes[a].values() + self.points[j][a] as usize]
+                        .1;
                 }
             }
             grad[d] += 0.5 * (inverse.row(i)[i] - alpha[i] * alpha[i] / s2) * noise;

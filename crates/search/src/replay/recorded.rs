@@ -39,7 +39,9 @@ pub enum Fault {
     Json(serde_json::Error),
     #[error("{0}")]
     Field(serde_json::Error),
-    #[error("neither a recorded space (`params`, `time_ms`), nor a kernel_tuner cache (`tune_params`, `cache`), nor T4 results (`results`)")]
+    #[error(
+        "neither a recorded space (`params`, `time_ms`), nor a kernel_tuner cache (`tune_params`, `cache`), nor T4 results (`results`)"
+    )]
     Unknown,
     #[error("`{key}` has {found} values for {wanted} parameters")]
     Values { key: String, found: usize, wanted: usize },

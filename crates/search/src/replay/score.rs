@@ -70,7 +70,8 @@ pub fn score(recorded: &Recorded, strategy: &str, runs: &[Run], budget: usize, a
         seeds: runs.len(),
         budget,
         at: marks.collect(),
-        area: (1..=budget).map(|evaluations| mean(&|run| held(run, evaluations))).sum::<f64>() / budget as f64,
+        area: (1..=budget).map(|evaluations| mean(&|run| held(run, evaluations))).sum::<f64>()
+            / budget as f64,
         to_95: median(&first),
         reach_95: reached as f64 / count,
         mean_unique: unique as f64 / count,

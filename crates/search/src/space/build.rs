@@ -64,8 +64,11 @@ impl<'a> Rule<'a> {
         let mut span = Some(1_u64);
         for &parameter in &constraint.parameters {
             let count = parameters.len();
-            let values =
-                parameters.get(parameter).ok_or(SpaceError::UnknownParameter { parameter, count })?.values.len();
+            let values = parameters
+                .get(parameter)
+                .ok_or(SpaceError::UnknownParameter { parameter, count })?
+                .values
+                .len();
             // One named twice has its place already.
             if strides[parameter] == 0 {
                 strides[parameter] = span.unwrap_or(0);
@@ -101,8 +104,10 @@ pub(super) fn allowed(
     constraints: &[Constraint],
     limit: usize,
 ) -> Result<Vec<u64>, SpaceError> {
-    let mut rules =
-        constraints.iter().map(|constraint| Rule::new(constraint, parameters)).collect::<Result<Vec<_>, _>>()?;
+    let mut rules = constraints
+        .iter()
+        .map(|constraint| Rule::new(constraint, parameters))
+        .collect::<Result<Vec<_>, _>>()?;
     // Rules about nothing are settled at once; the others by the parameter that completes them, narrow ones first.
     for rule in rules.iter_mut().filter(|rule| rule.last_parameter().is_none()) {
         if !rule.holds(0, parameters, &[]) {

@@ -50,7 +50,9 @@ pub enum SpaceError {
     DuplicateName(String),
     #[error("a constraint speaks of parameter {parameter}, there are {count}")]
     UnknownParameter { parameter: usize, count: usize },
-    #[error("a combination has {found} positions for {wanted} parameters, or one beyond a parameter's values")]
+    #[error(
+        "a combination has {found} positions for {wanted} parameters, or one beyond a parameter's values"
+    )]
     Positions { found: usize, wanted: usize },
     #[error("the parameters span more than 2^63 combinations")]
     TooManyCombinations,

@@ -32,8 +32,8 @@ impl Annealing {
         for (step, &(point, outcome)) in history.told().iter().enumerate().skip(self.seen) {
             let Some(time) = outcome.time() else { continue };
             let moves = self.here.is_none_or(|(_, here)| {
-                let temperature =
-                    (FIRST_TEMPERATURE * COOLING.powi(i32::try_from(step).unwrap_or(i32::MAX))).max(LAST_TEMPERATURE);
+                let temperature = (FIRST_TEMPERATURE * COOLING.powi(i32::try_from(step).unwrap_or(i32::MAX)))
+                    .max(LAST_TEMPERATURE);
                 // Another stream than that of proposals, or acceptance would follow from the point drawn.
                 let draw = Random::at(!self.seed, step).uniform();
                 draw < (-(time / here).ln() / temperature).exp()

@@ -20,8 +20,12 @@ pub fn knob(name: &str, default: f64) -> f64 {
     use std::sync::OnceLock;
     static K: OnceLock<HashMap<String, f64>> = OnceLock::new();
     let map = K.get_or_init(|| {
-        std::env::vars().filter_map(|(k, v)| Some((k.strip_prefix("K_")?.to_owned(), v.parse().ok()?))).collect()
+        std::env::vars()
+            .filter_map(|(k, v)| Some((k.strip_prefix("K_")?.to_owned(), v.parse().ok()?)))
+            .collect()
     });
-    if map.is_empty() { return default; }
+    if map.is_empty() {
+        return default;
+    }
     map.get(name).copied().unwrap_or(default)
 }

@@ -23,7 +23,7 @@ const DEFAULT_SUITE: &str = "headline";
 const REFERENCE: &str = "reference";
 const WARMUP: u32 = 10;
 /// What a worker may take to start or to compile.
-const BUILD_LIMIT: Duration = Duration::from_mins(10);
+pub const BUILD_LIMIT: Duration = Duration::from_mins(10);
 
 pub fn run(options: &BenchOptions, global: &Global, printer: &Printer) -> Result<Exit, Failure> {
     if options.resume {
@@ -91,11 +91,12 @@ fn plan<'w>(
     let wanted = suite.as_ref().map(|suite| suite.baselines.as_slice()).unwrap_or_default();
     let mut subjects = subjects(op, options, workbench, wanted)?;
     if !virtual_device {
-        // The first at one end of every turn, its copy at the other.
-        let has_torch = workbench.has_torch();
-        let there = |subject: &&Subject<'_>| has_torch || matches!(subject.maker, Maker::Kernel { .. });
-        let control = subjects.iter().find(there).map(Subject::once_more);
-        subjects.extend(control);
+        // A peer and a kernel each have a copy, in a process of its own: what they differ by is what any two runs do.
+        let is_peer = |subject: &&Subject<'_>| matches!(subject.maker, Maker::Peer { .. });
+        let peer = subjects.iter().find(is_peer).filter(|_| workbench.has_torch());
+        let kernel = subjects.iter().find(|subject| subject.is_candidate);
+        let controls: Vec<Subject<'_>> = [peer, kernel].into_iter().flatten().map(Subject::once_more).collect();
+        subjects.extend(controls);
     }
     let mut timers = vec![Timer::GraphHot];
     timers.extend(options.cold.then_some(Timer::GraphCold));
@@ -115,6 +116,7 @@ fn plan<'w>(
         problems,
         timers,
         stopping,
+        ceilings: true,
         warmup: options.warmup.or(suite.as_ref().and_then(|suite| suite.warmup)).unwrap_or(WARMUP),
         limits: Limits {
             build: BUILD_LIMIT,

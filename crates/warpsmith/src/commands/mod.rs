@@ -4,6 +4,7 @@ pub mod bench;
 pub mod build;
 pub mod check;
 pub mod doctor;
+pub mod evolve;
 pub mod gate;
 pub mod kernels;
 pub mod replay;

@@ -33,8 +33,13 @@ pub fn run(options: &ReplayOptions, printer: &Printer) -> Result<Exit, Failure> 
     let stop = super::stop_on_interrupt();
     let games = options.seeds * (spaces.len() * strategies.len()) as u64;
     let bar = progress::counting(games, "playing");
-    let mut replay =
-        Replay { seeds: options.seeds, budget: options.budget, at: &at, scores: Vec::new(), suites: Vec::new() };
+    let mut replay = Replay {
+        seeds: options.seeds,
+        budget: options.budget,
+        at: &at,
+        scores: Vec::new(),
+        suites: Vec::new(),
+    };
     'games: for entry in &strategies {
         let before = replay.scores.len();
         for space in &spaces {
@@ -60,7 +65,9 @@ pub fn run(options: &ReplayOptions, printer: &Printer) -> Result<Exit, Failure> 
         print(&replay, &spaces, printer);
     }
     if replay.suites.len() < strategies.len() {
-        printer.message("stopped before all seeds were played; what is shown is complete for its strategy and space");
+        printer.message(
+            "stopped before all seeds were played; what is shown is complete for its strategy and space",
+        );
         return Ok(Exit::Incomplete);
     }
     Ok(Exit::Holds)

@@ -114,11 +114,12 @@ impl<'g> Workbench<'g> {
             command.arg(script).arg(gpu_index.to_string());
             command
         };
-        let peer: Result<Box<dyn Fn(&Path) -> Command>, String> = match (&self.python, self.has_torch()) {
-            (None, _) => Err("no python3".to_owned()),
-            (Some(_), false) => Err("no torch".to_owned()),
-            (Some(_), true) => Ok(Box::new(peer)),
-        };
+        let peer: Result<Box<dyn Fn(&Path) -> Command + Sync>, String> =
+            match (&self.python, self.has_torch()) {
+                (None, _) => Err("no python3".to_owned()),
+                (Some(_), false) => Err("no torch".to_owned()),
+                (Some(_), true) => Ok(Box::new(peer)),
+            };
         Ok(Start { kernel: Box::new(kernel), peer })
     }
 

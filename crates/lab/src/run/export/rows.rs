@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::super::{MeasuredMicros, Measurement, Of, RunState, Speed, Timer};
-use crate::stats::{Comparison, Interval, Samples, StopReason, Summary};
+use crate::stats::{Between, Comparison, Interval, Samples, StopReason, Summary};
 
 /// A subject on a problem by a timer, in numbers. All times are measured ones.
 #[derive(Clone, Debug, Serialize)]
@@ -21,8 +21,10 @@ pub struct Row {
     pub mean_us: MeasuredMicros,
     /// `None` for a single sample.
     pub std_us: Option<MeasuredMicros>,
-    /// The 95% interval of the median.
+    /// The 95% interval of the median, with what differs between processes in it: where the next run will be.
     pub interval_us: Interval,
+    /// The interval of this process's samples alone.
+    pub samples_interval_us: Interval,
     pub stopped: StopReason,
     /// Whether clocks were held down meanwhile; `None`: nobody knows.
     pub throttled: Option<bool>,
@@ -50,6 +52,7 @@ fn row(state: &RunState, Measurement { of, sampled }: &Measurement) -> Option<Ro
     let seed = state.manifest.as_ref().map_or(0, |manifest| manifest.seed);
     let summary = Summary::of(&samples, seed);
     let seconds = summary.p50 / 1e6;
+    let between = state.between(&of.subject);
     let over = state
         .verdicts
         .iter()
@@ -59,7 +62,13 @@ fn row(state: &RunState, Measurement { of, sampled }: &Measurement) -> Option<Ro
                 && verdict.session == sampled.session
                 && verdict.timer == sampled.timer
         })
-        .map(|verdict| Over { baseline: verdict.baseline.clone(), comparison: verdict.comparison });
+        .map(|verdict| {
+            let mut comparison = verdict.comparison;
+            let speedup = &mut comparison.speedup;
+            let (baseline, candidate) = (state.between(&verdict.baseline), between);
+            speedup.interval = Between::widen_ratio(speedup.ratio, speedup.interval, baseline, candidate);
+            Over { baseline: verdict.baseline.clone(), comparison }
+        });
     Some(Row {
         of: of.clone(),
         is_baseline: state.is_baseline(&of.subject),
@@ -72,7 +81,8 @@ fn row(state: &RunState, Measurement { of, sampled }: &Measurement) -> Option<Ro
         p99_us: MeasuredMicros(summary.p99),
         mean_us: MeasuredMicros(summary.mean),
         std_us: summary.std.map(MeasuredMicros),
-        interval_us: summary.interval,
+        interval_us: between.widen(summary.p50, summary.interval),
+        samples_interval_us: summary.interval,
         stopped: sampled.stopped,
         throttled: sampled.telemetry.throttled.as_ref().map(|reasons| !reasons.is_empty()),
         tflops: sampled.work.map(|work| work.flops / seconds / 1e12),

@@ -1,0 +1,232 @@
+//! One candidate: compiled, and held against the baseline in worker processes.
+
+use std::sync::atomic::AtomicBool;
+
+use family::{Candidate, Family};
+use gpu::build::Compiler;
+use gpu::device::Device;
+use indexmap::IndexMap;
+use op::Op;
+
+use super::EvolveError;
+use super::plan::Plan;
+use crate::bench::{self, BenchError, Maker, Start, Subject};
+use crate::run::{FailureKind, MeasuredMicros, ProblemTime, Run, RunState, Stage, Time};
+use crate::worker;
+
+/// The name of the setting everything is compared with.
+const BASELINE: &str = "baseline";
+
+/// A setting on its way through the stages.
+#[derive(Clone, Debug)]
+pub struct Setting<'f> {
+    /// Its source may be another one than the searched family's.
+    pub family: &'f Family,
+    pub name: String,
+    pub knobs: IndexMap<String, String>,
+}
+
+/// What it compiled to, for all problems together.
+#[derive(Clone, Debug)]
+pub struct Compiled {
+    /// Machine code and launch geometry: settings that share it are one candidate.
+    pub identity: String,
+    pub code_hash: String,
+    /// The build for the first problem.
+    pub build: String,
+    pub registers: u32,
+    pub shared_bytes: u64,
+}
+
+/// It is out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Out {
+    pub stage: Stage,
+    pub failure: FailureKind,
+    pub reason: String,
+}
+
+pub struct Contest<'a, O: Op> {
+    pub op: &'a O,
+    pub plan: &'a Plan<'a, O::Problem>,
+    pub compiler: &'a Compiler,
+    pub start: &'a Start<'a>,
+    pub folder: &'a std::path::Path,
+    pub stop: &'a AtomicBool,
+}
+
+impl<O: Op> Contest<'_, O> {
+    /// Compiles a setting for every problem. Any thread may do this.
+    pub fn compile(&self, setting: &Setting<'_>) -> Result<Compiled, Out> {
+        let out = |failure: worker::Failure| Out {
+            stage: Stage::Build,
+            failure: failure.kind,
+            reason: failure.reason,
+        };
+        let knobs = pairs(&setting.knobs);
+        let family = setting.family;
+        let mut compiled: Option<Compiled> = None;
+        for problem in &self.plan.problems {
+            let candidate =
+                self.op.candidate(family, None, &knobs, problem).map_err(|refusal| out(refusal.into()))?;
+            let built = self.build(family, &candidate, problem).map_err(out)?;
+            match &mut compiled {
+                None => compiled = Some(built),
+                Some(all) => {
+                    all.identity = format!("{}+{}", all.identity, built.identity);
+                    if !all.code_hash.contains(&built.code_hash) {
+                        all.code_hash = format!("{}+{}", all.code_hash, built.code_hash);
+                    }
+                    all.registers = all.registers.max(built.registers);
+                    all.shared_bytes = all.shared_bytes.max(built.shared_bytes);
+                }
+            }
+        }
+        compiled.ok_or_else(|| out(worker::Failure::other("there is no problem to compile it for")))
+    }
+
+    fn build(
+        &self,
+        family: &Family,
+        candidate: &Candidate,
+        problem: &O::Problem,
+    ) -> Result<Compiled, worker::Failure> {
+        let request = family.request(candidate, self.plan.device.target())?;
+        let build = self.compiler.build(&request).map_err(|error| worker::Failure::build(&error))?.build;
+        let launch = family.launch(candidate, &self.op.sizes(problem))?;
+        let Some(entry) = build.entry(&family.entry) else {
+            let reason = format!("the source has no kernel {}", family.entry);
+            return Err(worker::Failure::new(FailureKind::DoesNotCompile, reason));
+        };
+        let spilled = entry.spill_store_bytes.max(entry.spill_load_bytes);
+        let over = |what: &str, found: u32, limit: Option<u32>| {
+            let limit = limit.filter(|limit| found > *limit)?;
+            Some(worker::Failure::new(
+                FailureKind::TooLarge,
+                format!("{what} {found}, the family allows {limit}"),
+            ))
+        };
+        let over = over("spills", spilled, family.limits.spill_bytes)
+            .or_else(|| over("registers", entry.registers, family.limits.registers));
+        if let Some(failure) = over {
+            return Err(failure);
+        }
+        Ok(Compiled {
+            identity: format!("{} {:?} {:?}", build.code_hash, launch.grid, launch.block),
+            code_hash: build.code_hash.clone(),
+            build: build.hash.clone(),
+            registers: entry.registers,
+            shared_bytes: launch.shared_bytes + u64::from(entry.static_shared_bytes),
+        })
+    }
+
+    /// Has a compiled setting checked and timed on every problem, next to the baseline. `known` are the baseline's
+    /// modelled times: a model says the same every time, so it is asked once.
+    pub fn time(
+        &self,
+        setting: &Setting<'_>,
+        known: Option<&[ProblemTime]>,
+    ) -> Result<Result<Vec<ProblemTime>, Out>, EvolveError> {
+        let is_virtual = matches!(self.plan.device, Device::Virtual { .. });
+        let candidate = Subject {
+            name: setting.name.clone(),
+            maker: Maker::Kernel { family: setting.family, preset: None, knobs: pairs(&setting.knobs) },
+            is_baseline: false,
+            is_candidate: true,
+            again: None,
+        };
+        let baseline = Subject {
+            name: BASELINE.to_owned(),
+            maker: Maker::Kernel {
+                family: self.plan.family,
+                preset: self.plan.baseline.clone(),
+                knobs: self.plan.baseline_knobs.clone(),
+            },
+            is_baseline: true,
+            is_candidate: false,
+            again: None,
+        };
+        let subjects = if is_virtual { vec![candidate] } else { vec![baseline, candidate] };
+        let plan = bench::Plan {
+            device: self.plan.device.clone(),
+            subjects,
+            problems: self.plan.problems.clone(),
+            timers: vec![self.plan.timer],
+            stopping: self.plan.stopping,
+            warmup: self.plan.warmup,
+            ceilings: false,
+            limits: self.plan.limits,
+            seed: self.plan.seed,
+            targets: Vec::new(),
+        };
+        let run = Run::in_memory(self.folder);
+        match bench::run(self.op, &plan, self.compiler, self.start, &run, self.stop, &|_| ()) {
+            Ok(()) => {}
+            Err(BenchError::Stopped) => return Err(EvolveError::Stopped),
+            Err(error) => return Err(EvolveError::Bench(error)),
+        }
+        let state = run.state();
+        if let Some(failure) = state.failures.iter().find(|failure| failure.of.subject == setting.name) {
+            let (stage, failure, reason) = (failure.stage, failure.kind, failure.reason.clone());
+            return Ok(Err(Out { stage, failure, reason }));
+        }
+        if let Some(failure) = state.failures.first() {
+            return Err(EvolveError::Baseline {
+                problem: failure.of.problem.clone(),
+                reason: failure.reason.clone(),
+            });
+        }
+        let times: Option<Vec<ProblemTime>> = self
+            .plan
+            .problems
+            .iter()
+            .map(|problem| {
+                let problem = problem.to_string();
+                if is_virtual {
+                    modelled(&state, &problem, known)
+                } else {
+                    measured(&state, &problem, &setting.name)
+                }
+            })
+            .collect();
+        Ok(times.ok_or_else(|| Out {
+            stage: Stage::Bench,
+            failure: FailureKind::Other,
+            reason: "it was not timed on every problem".to_owned(),
+        }))
+    }
+}
+
+fn modelled(state: &RunState, problem: &str, known: Option<&[ProblemTime]>) -> Option<ProblemTime> {
+    let (_, modelled) = state.modelled.iter().find(|(of, _)| of.problem == problem)?;
+    let time = Time::Modelled(modelled.time_us);
+    // Without a baseline this is the baseline.
+    let baseline = match known {
+        None => time,
+        Some(known) => known.iter().find(|known| known.problem == problem)?.time,
+    };
+    let speedup = baseline.micros() / time.micros();
+    Some(ProblemTime { problem: problem.to_owned(), time, baseline, speedup, interval: None })
+}
+
+fn measured(state: &RunState, problem: &str, subject: &str) -> Option<ProblemTime> {
+    let median = |subject: &str| {
+        let of = |it: &&crate::run::Measurement| it.of.problem == problem && it.of.subject == subject;
+        let samples = &state.measurements.iter().find(of)?.sampled.samples_ns;
+        let samples = crate::stats::Samples::new(samples.clone()).ok()?;
+        Some(Time::Measured(MeasuredMicros(samples.median() / 1000.0)))
+    };
+    let verdict = state.verdicts.iter().find(|it| it.problem == problem && it.candidate == subject)?;
+    let speedup = verdict.comparison.speedup;
+    Some(ProblemTime {
+        problem: problem.to_owned(),
+        time: median(subject)?,
+        baseline: median(BASELINE)?,
+        speedup: speedup.ratio,
+        interval: Some((speedup.interval.low, speedup.interval.high)),
+    })
+}
+
+fn pairs(knobs: &IndexMap<String, String>) -> Vec<(String, String)> {
+    knobs.iter().map(|(name, value)| (name.clone(), value.clone())).collect()
+}

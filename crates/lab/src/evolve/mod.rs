@@ -1,0 +1,23 @@
+//! `evolve`: searches a family's settings for the fastest that is right.
+//!
+//! A [`Plan`] says what is searched and how long. [`run`] asks a strategy (crate `search`) for settings and takes each
+//! through the same stages, in this order: constraints (settings that break one are not in the [`space`] at all),
+//! compile (in parallel, ahead of the evaluations), identical-binary check, correctness, timing. The last two happen
+//! in worker processes, as in a bench, next to the setting that everything is compared with. Every candidate is one
+//! [`Trial`](crate::run::Trial) in the run's log; what the search knows is what those say, so a run that was stopped
+//! goes on by playing its trials again.
+//!
+//! * [`elites`]: who is kept;
+//! * [`knobs`]: what the trials say about knobs, among it which are dead;
+//! * [`tuned`]: the table of picks that a library reads.
+
+mod contest;
+mod drive;
+pub mod elites;
+pub mod knobs;
+mod plan;
+pub mod space;
+pub mod tuned;
+
+pub use drive::{EvolveError, run};
+pub use plan::{Plan, Progress};

@@ -1,0 +1,84 @@
+//! A family's settings as a search space.
+
+use chips::Target;
+use family::{Candidate, Family, Rule};
+use indexmap::IndexMap;
+use op::{Op, Refusal};
+use search::Value;
+use search::space::{Constraint, Parameter, Point, Space};
+
+/// Every setting of the family that is allowed for all the problems on the target.
+pub fn of<O: Op>(op: &O, family: &Family, problems: &[O::Problem], target: Target) -> Result<Space, Refusal> {
+    let parameters = family
+        .knobs
+        .iter()
+        .map(|knob| Parameter::new(knob.name.clone(), knob.values.iter().map(to_search)))
+        .collect();
+    let mut axes: Vec<IndexMap<String, family::Value>> = Vec::new();
+    for problem in problems {
+        // Whether the problem is supported at all, in words about the problem.
+        let candidate = any_candidate(op, family, problem)?;
+        if !axes.contains(&candidate.axes) {
+            axes.push(candidate.axes);
+        }
+    }
+    let rules: Vec<Rule<'_>> = axes.iter().flat_map(|axes| family.rules(axes, target)).collect();
+    let constraints: Vec<Constraint<'_>> = rules
+        .iter()
+        .map(|rule| {
+            Constraint::new(rule.knobs.clone(), |values: &[&Value]| {
+                let values: Vec<family::Value> = values.iter().map(|value| from_search(value)).collect();
+                rule.holds(&values.iter().collect::<Vec<_>>())
+            })
+        })
+        .collect();
+    let space = Space::new(parameters, &constraints).map_err(Refusal::new)?;
+    if space.is_empty() {
+        let message = format!("no setting of {} is allowed for these problems on {target}", family.name);
+        return Err(Refusal::new(message));
+    }
+    Ok(space)
+}
+
+/// A candidate for the problem, whichever preset gives one.
+fn any_candidate<O: Op>(op: &O, family: &Family, problem: &O::Problem) -> Result<Candidate, Refusal> {
+    let mut presets = std::iter::once(None).chain(family.presets.iter().map(|it| Some(it.name.as_str())));
+    let defaults = op.candidate(family, presets.next().flatten(), &[], problem);
+    presets.filter_map(|preset| op.candidate(family, preset, &[], problem).ok()).next().map_or(defaults, Ok)
+}
+
+/// The knobs of a point, as candidates take them.
+pub fn knobs(space: &Space, point: Point) -> IndexMap<String, String> {
+    let names = space.parameters().iter().map(|parameter| parameter.name.clone());
+    names.zip(space.values(point).map(ToString::to_string)).collect()
+}
+
+/// The point of a full set of knobs; `None` where it is not allowed.
+pub fn point(space: &Space, knobs: &IndexMap<String, String>) -> Option<Point> {
+    let positions: Option<Vec<usize>> = space
+        .parameters()
+        .iter()
+        .map(|parameter| {
+            let wanted = knobs.get(&parameter.name)?;
+            parameter.values.iter().position(|value| value.to_string() == *wanted)
+        })
+        .collect();
+    space.find(&positions?)
+}
+
+fn to_search(value: &family::Value) -> Value {
+    match value {
+        family::Value::Bool(value) => Value::Bool(*value),
+        family::Value::Int(value) => Value::Int(*value),
+        family::Value::Text(value) => Value::Text(value.clone()),
+    }
+}
+
+fn from_search(value: &Value) -> family::Value {
+    match value {
+        Value::Bool(value) => family::Value::Bool(*value),
+        Value::Int(value) => family::Value::Int(*value),
+        Value::Real(value) => family::Value::Text(value.to_string()),
+        Value::Text(value) => family::Value::Text(value.clone()),
+    }
+}

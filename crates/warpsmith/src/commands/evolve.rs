@@ -1,0 +1,279 @@
+//! `evolve`: a family's settings searched for the fastest that is right.
+
+use std::cell::RefCell;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use attention::Attention;
+use family::Family;
+use indicatif::ProgressBar;
+use lab::evolve::{self, EvolveError, Plan, Progress, elites, tuned};
+use lab::run::{Manifest, Run, RunError, RunState, Time, Timer, Trial, TrialResult};
+use lab::stats::Stopping;
+use lab::suite;
+use lab::worker::Limits;
+use op::Op;
+use serde::Serialize;
+
+use super::bench::BUILD_LIMIT;
+use super::workbench::{self, OpenRun, Workbench};
+use crate::cli::{self, EvolveOptions, Global};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::printer::{FAINT, GOOD, Printer, STRONG, styled};
+use crate::progress;
+use crate::tables::Table;
+
+pub const BUDGET: u32 = 128;
+pub const QUICK_BUDGET: u32 = 32;
+pub const DEFAULT_FAMILY: &str = "mma";
+const DEFAULT_PROBLEM: &str = "mission";
+
+pub fn run(options: &EvolveOptions, global: &Global, printer: &Printer) -> Result<Exit, Failure> {
+    if options.resume {
+        return resume(options, printer);
+    }
+    carry_out(options, global, printer, |manifest| Run::create(options.run_dir.as_deref(), manifest))
+}
+
+fn resume(options: &EvolveOptions, printer: &Printer) -> Result<Exit, Failure> {
+    let folder = options.run_dir.as_deref().unwrap_or(Path::new(lab::run::DEFAULT_FOLDER));
+    let then = workbench::command_line_of(folder)?;
+    let cli::Command::Evolve(then_options) = &then.command else {
+        return Err(Failure::usage(format!("{} holds no search", folder.display())));
+    };
+    carry_out(then_options, &then.global, printer, |manifest| Run::resume(folder, manifest))
+}
+
+fn carry_out(
+    options: &EvolveOptions,
+    global: &Global,
+    printer: &Printer,
+    open: impl FnOnce(Manifest) -> Result<Run, RunError>,
+) -> Result<Exit, Failure> {
+    let workbench = Workbench::open(global)?;
+    let plan = plan(options, global, &workbench)?;
+    let compiler = super::build::compiler(global, printer)?;
+    let opened = OpenRun::new(open(workbench.manifest("evolve", &compiler)), printer)?;
+    let start = workbench.start()?;
+    let stop = super::stop_on_interrupt();
+    let show = Show::new(plan.budget, printer);
+    let done = evolve::run(&Attention, &plan, &compiler, &start, &opened.run, &stop, &|standing, trial| {
+        show.tell(standing, trial);
+    });
+    show.finish();
+    let exit = match done {
+        Ok(()) => Exit::Holds,
+        Err(EvolveError::Stopped) => Exit::Incomplete,
+        Err(error) => return Err(failure(error)),
+    };
+    let folder = opened.run.folder().to_owned();
+    let (state, _) = opened.finish(exit)?;
+    let picks = tuned::picks(&state);
+    let table = |path: &Path| -> Result<(), Failure> {
+        let mut table = tuned::Table::read(path).map_err(|error| Failure::usage(error.to_string()))?;
+        table.take(picks.clone());
+        table.write(path).map_err(|error| Failure::lacking(error.to_string()))
+    };
+    table(&folder.join("tuned.toml"))?;
+    if let Some(path) = options.tuned.as_deref().filter(|_| exit == Exit::Holds) {
+        table(path)?;
+        printer.message(&styled(FAINT, format!("picks written to {}", path.display())));
+    }
+    if printer.is_json() {
+        printer.json(
+            "evolve",
+            &Told {
+                run: folder.display().to_string(),
+                search: state.search.as_ref(),
+                trials: state.trials.values().collect(),
+                picks,
+            },
+        );
+    } else {
+        printer.data(&text(&state));
+        if exit == Exit::Incomplete {
+            let folder = folder.display();
+            printer.message(&format!("incomplete; go on with: warpsmith evolve --resume --run-dir {folder}"));
+        }
+    }
+    Ok(exit)
+}
+
+/// What to search, from what was asked for.
+fn plan<'w>(
+    options: &EvolveOptions,
+    global: &Global,
+    workbench: &'w Workbench<'_>,
+) -> Result<Plan<'w, attention::Problem>, Failure> {
+    let family = workbench.catalog.family(options.family.as_deref().unwrap_or(DEFAULT_FAMILY))?;
+    let suite = options.suite.as_deref().map(|name| suite::find(&Attention, name)).transpose()?;
+    let mut names = options.problem.clone();
+    if names.is_empty() && suite.is_none() {
+        names.push(DEFAULT_PROBLEM.to_owned());
+    }
+    let problems = workbench::problems(&names, suite.as_ref())?;
+    let baseline = baseline(family, options.preset.as_deref(), &options.set, &problems)?;
+    let strategy = search::strategy::by_name(&options.strategy)
+        .map_err(|error| Failure::usage(error.to_string()).hint(error.hint()))?;
+    let budget = options.budget.unwrap_or(if options.quick { QUICK_BUDGET } else { BUDGET });
+    Ok(Plan {
+        device: workbench.device.clone(),
+        family,
+        baseline,
+        baseline_knobs: options.set.clone(),
+        problems,
+        strategy: *strategy,
+        budget,
+        elites: options.elites as usize,
+        ahead: ahead(),
+        seed: global.seed,
+        timer: Timer::GraphHot,
+        stopping: stopping(options.seconds),
+        warmup: 10,
+        limits: limits(workbench.is_virtual(), options.limit),
+    })
+}
+
+/// Compiles that run while one candidate is being timed.
+pub fn ahead() -> usize {
+    std::thread::available_parallelism().map_or(2, usize::from).min(16)
+}
+
+pub fn stopping(seconds: Option<f64>) -> Stopping {
+    Stopping { time_limit: Duration::from_secs_f64(seconds.unwrap_or(1.0)), ..Stopping::default() }
+}
+
+pub fn limits(is_virtual: bool, limit: Option<f64>) -> Limits {
+    let answer = limit.unwrap_or(if is_virtual { 120.0 } else { 20.0 });
+    Limits { build: BUILD_LIMIT, answer: Duration::from_secs_f64(answer), resident_bytes: 16 << 30 }
+}
+
+/// The preset to start from: the one that was named, or the first that takes every problem.
+pub fn baseline(
+    family: &Family,
+    named: Option<&str>,
+    set: &[(String, String)],
+    problems: &[attention::Problem],
+) -> Result<Option<String>, Failure> {
+    let takes = |preset: Option<&str>| {
+        problems.iter().try_for_each(|problem| Attention.candidate(family, preset, set, problem).map(drop))
+    };
+    if let Some(name) = named {
+        takes(Some(name))?;
+        return Ok(Some(name.to_owned()));
+    }
+    let first = family.presets.iter().find(|preset| takes(Some(&preset.name)).is_ok());
+    match first {
+        Some(preset) => Ok(Some(preset.name.clone())),
+        None => takes(None).map(|()| None).map_err(Failure::from),
+    }
+}
+
+pub fn failure(error: EvolveError) -> Failure {
+    match error {
+        EvolveError::Refused(refusal) => refusal.into(),
+        EvolveError::Differs(_) => Failure::usage(error.to_string()).hint("start a new run"),
+        EvolveError::Baseline { .. } => Failure::finding(error.to_string()),
+        other => Failure::lacking(other.to_string()),
+    }
+}
+
+/// The line that moves while a search runs; where there is no terminal, a line for every new best.
+pub struct Show<'p> {
+    printer: &'p Printer,
+    bar: ProgressBar,
+    started: Instant,
+    best: RefCell<f64>,
+}
+
+impl<'p> Show<'p> {
+    pub fn new(budget: u32, printer: &'p Printer) -> Self {
+        let bar = progress::counting(u64::from(budget), "searching");
+        Show { printer, bar, started: Instant::now(), best: RefCell::new(0.0) }
+    }
+
+    pub fn tell(&self, standing: &Progress, trial: Option<&Trial>) {
+        self.bar.set_position(u64::from(standing.evaluated));
+        let left = self.started.elapsed().as_secs_f64() / f64::from(standing.evaluated.max(1))
+            * f64::from(standing.budget.saturating_sub(standing.evaluated));
+        let best = standing.best.as_ref().map_or(1.0, |(_, score)| *score);
+        self.bar.set_message(format!(
+            "best {best:.3}x, {} right, {} elites, about {left:.0} s left",
+            standing.valid, standing.elites
+        ));
+        let improved = best > *self.best.borrow() * 1.0001;
+        if improved {
+            self.best.replace(best);
+        }
+        if let Some(trial) = trial.filter(|trial| improved && trial.number > 0) {
+            let line = format!("trial {}: {best:.3}x  {}", trial.number, trial.candidate);
+            if self.bar.is_hidden() {
+                self.printer.message(&styled(FAINT, line));
+            } else {
+                self.bar.println(line);
+            }
+        }
+    }
+
+    pub fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+#[derive(Serialize)]
+struct Told<'s> {
+    run: String,
+    search: Option<&'s lab::run::Search>,
+    trials: Vec<&'s Trial>,
+    picks: Vec<tuned::Pick>,
+}
+
+/// What a search came to.
+pub fn text(state: &RunState) -> String {
+    let Some(search) = &state.search else { return "nothing was searched".to_owned() };
+    let count = |kind: fn(&TrialResult) -> bool| {
+        state.trials.values().filter(|it| it.number > 0 && kind(&it.result)).count()
+    };
+    let timed = count(|result| matches!(result, TrialResult::Timed { .. }));
+    let same = count(|result| matches!(result, TrialResult::Same { .. }));
+    let failed = count(|result| matches!(result, TrialResult::Failed { .. }));
+    let modelled =
+        elites::timed(state.trials.values()).any(|it| it.problems.iter().any(|it| it.time.is_modelled()));
+    let mut parts = vec![format!(
+        "{} from {}, over {}: {} of {} settings are allowed; {timed} timed, {failed} failed, {same} the same as another",
+        styled(STRONG, &search.family),
+        search.baseline,
+        search.problems.join(", "),
+        search.legal_points,
+        search.raw_points,
+    )];
+    if modelled {
+        parts.push(styled(FAINT, "times are modelled, not measured: they rank settings, nothing more"));
+    }
+    let mut best: Vec<_> = elites::timed(state.trials.values()).collect();
+    best.sort_by(|a, b| b.score.total_cmp(&a.score));
+    let titles = ["trial", "speedup", "time", "registers", "setting"];
+    let mut table = Table::new(&titles, &titles[..4]);
+    for timed in best.iter().take(search.elites.max(1) as usize) {
+        let times: Vec<String> = timed.problems.iter().map(|it| micros(it.time)).collect();
+        let registers = match &timed.trial.result {
+            TrialResult::Timed { registers, .. } => registers.to_string(),
+            _ => String::new(),
+        };
+        table.row([
+            timed.trial.number.to_string(),
+            styled(GOOD, format!("{:.3}x", timed.score)),
+            times.join(" / "),
+            registers,
+            timed.trial.candidate.clone(),
+        ]);
+    }
+    parts.push(table.text());
+    parts.extend(state.notes.iter().filter(|note| note.starts_with("knob ")).cloned());
+    parts.join("\n")
+}
+
+fn micros(time: Time) -> String {
+    format!("{:.2} us", time.micros())
+}
