@@ -13,7 +13,7 @@ use super::Build;
 use crate::paths;
 
 /// Changed whenever the format or the meaning of an entry changes; old entries are then not found.
-pub const FORMAT: &str = "warpsmith build 1";
+pub const FORMAT: &str = "warpsmith build 2";
 
 #[derive(Debug)]
 pub struct Cache {

@@ -129,7 +129,7 @@ impl Compiler {
         }
         Ok(Build {
             hash,
-            code_hash: machine_code::code_hash(&compiled.cubin),
+            code_hash: machine_code::code_hash(&compiled.cubin, &compiled.ptx),
             target: request.target,
             compiler: self.identity.clone(),
             entries,

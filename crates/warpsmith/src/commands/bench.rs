@@ -95,7 +95,8 @@ fn plan<'w>(
         let is_peer = |subject: &&Subject<'_>| matches!(subject.maker, Maker::Peer { .. });
         let peer = subjects.iter().find(is_peer).filter(|_| workbench.has_torch());
         let kernel = subjects.iter().find(|subject| subject.is_candidate);
-        let controls: Vec<Subject<'_>> = [peer, kernel].into_iter().flatten().map(Subject::once_more).collect();
+        let controls: Vec<Subject<'_>> =
+            [peer, kernel].into_iter().flatten().map(Subject::once_more).collect();
         subjects.extend(controls);
     }
     let mut timers = vec![Timer::GraphHot];
