@@ -8,6 +8,7 @@
 //! * [`run`]: a run's folder, its event log, and what is derived from it;
 //! * [`profile`]: what limits a kernel;
 //! * [`invert`]: what known pathologies cost;
+//! * [`report`]: a run for people, as a page and as Markdown;
 //! * [`gate`]: whether a run is at least as good as the best on record.
 
 pub mod bench;
@@ -15,7 +16,10 @@ pub mod check;
 pub mod gate;
 pub mod invert;
 pub mod profile;
+pub mod report;
 pub mod run;
 pub mod stats;
 pub mod suite;
+#[doc(hidden)]
+pub mod testing;
 pub mod worker;
