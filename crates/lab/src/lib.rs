@@ -9,6 +9,7 @@
 //! * [`evolve`]: searching a family's settings;
 //! * [`profile`]: what limits a kernel;
 //! * [`invert`]: what known pathologies cost;
+//! * [`report`]: a run for people, as a page and as Markdown;
 //! * [`gate`]: whether a run is at least as good as the best on record.
 
 pub mod bench;
@@ -17,8 +18,11 @@ pub mod evolve;
 pub mod gate;
 pub mod invert;
 pub mod profile;
+pub mod report;
 pub mod run;
 pub mod suite;
+#[doc(hidden)]
+pub mod testing;
 pub mod worker;
 
 pub use stats;

@@ -5,7 +5,8 @@
 //! * [`read`] reads a log, [`RunState::of`] folds it into what the run knows, [`RunState::finished`] is what resuming
 //!   need not repeat;
 //! * [`Manifest`] is where, with what and how the run happened; what is not known says `unavailable`;
-//! * [`Exports`] are the files for others (`bench.json`, `bench.csv`, `summary.md`), opened before anything is measured;
+//! * [`Exports`] are the files for others (`bench.json`, `topk.json`, `report.html`, ...), opened before anything is
+//!   measured; [`write_exports`] writes them anew;
 //! * [`list()`] finds runs.
 //!
 //! A bench, in short:
@@ -53,7 +54,7 @@ pub use event::{
     Build, Ceiling, Check, Event, FailureKind, Key, Modelled, Of, Outcome, Sampled, Speed, Stage,
     StageOutcome, TargetJudged, Telemetry, Timer,
 };
-pub use export::{Exporter, Exports, Row, rows};
+pub use export::{Exporter, Exports, Over, Row, rows, write_exports};
 pub use fact::Fact;
 pub use folder::{DEFAULT_FOLDER, Run, RunError};
 pub use list::{Listed, list};

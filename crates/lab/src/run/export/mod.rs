@@ -2,8 +2,10 @@
 
 mod csv;
 mod json;
-mod markdown;
+mod profile;
 mod rows;
+mod topk;
+mod tune_log;
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -12,16 +14,44 @@ use std::path::{Path, PathBuf};
 pub use rows::{Over, Row, rows};
 
 use super::RunState;
+use crate::report;
 
 /// A format.
 pub trait Exporter: std::fmt::Debug + Sync {
     /// The file's name in the run's folder.
     fn file_name(&self) -> &'static str;
+    /// Whether the run has anything that belongs into it. A run that searched nothing has no file of trials.
+    fn concerns(&self, _state: &RunState) -> bool {
+        true
+    }
     fn write(&self, state: &RunState, out: &mut dyn Write) -> io::Result<()>;
 }
 
 /// Every format there is.
-const ALL: [&dyn Exporter; 3] = [&json::Json, &csv::Csv, &markdown::Markdown];
+const ALL: [&dyn Exporter; 7] = [
+    &json::Json,
+    &csv::Csv,
+    &tune_log::TuneLog,
+    &topk::TopK,
+    &profile::Profiles,
+    &report::Markdown,
+    &report::Html,
+];
+
+/// Writes every file from a log that is read, not written: names of its own keep it out of the way of a run that has
+/// its files open.
+pub fn write_exports(folder: &Path, state: &RunState) -> io::Result<Vec<PathBuf>> {
+    let concerned = ALL.into_iter().filter(|exporter| exporter.concerns(state));
+    concerned
+        .map(|exporter| {
+            let path = folder.join(exporter.file_name());
+            let mut bytes = Vec::new();
+            exporter.write(state, &mut bytes)?;
+            gpu::paths::write_atomically(&path, &bytes)?;
+            Ok(path)
+        })
+        .collect()
+}
 
 /// Export files that are open. They are opened before anything is measured, so that a folder that cannot be written
 /// to is found out then; each appears under its name when it is whole.
@@ -51,7 +81,10 @@ impl Exports {
 
     /// Writes every file, and says where they are.
     pub fn write(self, state: &RunState) -> io::Result<Vec<PathBuf>> {
-        self.open
+        let (written, empty): (Vec<Open>, Vec<Open>) =
+            self.open.into_iter().partition(|open| open.exporter.concerns(state));
+        empty.iter().try_for_each(|open| fs::remove_file(&open.partial))?;
+        written
             .into_iter()
             .map(|Open { exporter, partial, path, file }| {
                 let mut out = BufWriter::new(file);
@@ -84,9 +117,9 @@ mod tests {
         let state = folded(&a_real_log());
         let written = exports.write(&state).unwrap();
         let names: Vec<_> = written.iter().map(|path| path.file_name().unwrap().to_str().unwrap()).collect();
-        assert_eq!(names, ["bench.json", "bench.csv", "summary.md"]);
+        assert_eq!(names, ["bench.json", "bench.csv", "summary.md", "report.html"]);
         assert_eq!(fs::read_to_string(&written[1]).unwrap(), text(&csv::Csv, &state));
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3, "no partial files are left");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 4, "no partial files are left");
     }
 
     #[test]
@@ -132,7 +165,7 @@ mod tests {
 
     #[test]
     fn the_summary_says_what_there_is() {
-        let text = text(&markdown::Markdown, &folded(&a_real_log()));
+        let text = text(&report::Markdown, &folded(&a_real_log()));
         for wanted in [
             "NVIDIA H200",
             "## Measured",
@@ -164,7 +197,7 @@ mod tests {
         let mut events = a_real_log();
         events.pop();
         let state = folded(&events);
-        assert!(text(&markdown::Markdown, &state).contains("incomplete"));
+        assert!(text(&report::Markdown, &state).contains("incomplete"));
         let json: serde_json::Value = serde_json::from_str(&text(&json::Json, &state)).unwrap();
         assert_eq!(json["complete"], false);
     }
@@ -174,7 +207,7 @@ mod tests {
         let mut events = a_real_log();
         let name = "evil | name\n# heading".to_owned();
         events.insert(1, Event::Baseline { name, version: Fact::unavailable("a|b\nc") });
-        let text = text(&markdown::Markdown, &folded(&events));
+        let text = text(&report::Markdown, &folded(&events));
         assert!(!text.lines().any(|line| line.starts_with("# heading")), "{text}");
     }
 

@@ -1,0 +1,71 @@
+//! What limits the kernels, and what to do next.
+
+use crate::profile::Diagnosis;
+use crate::run::{Of, RunState};
+
+#[derive(Clone, Copy, Debug)]
+pub struct Bottleneck<'s> {
+    pub of: &'s Of,
+    pub diagnosis: &'s Diagnosis,
+}
+
+/// A thing to do, with what speaks for it.
+#[derive(Clone, Copy, Debug)]
+pub struct Lever<'s> {
+    pub lever: &'s str,
+    pub because: Bottleneck<'s>,
+}
+
+/// What profiles found on a problem, or on all of them where that one has no profile; the weightiest first.
+pub fn bottlenecks<'s>(state: &'s RunState, problem: Option<&str>) -> Vec<Bottleneck<'s>> {
+    let all = state.profiles.iter();
+    let here = |of: &Of| problem.is_some_and(|problem| of.problem == problem);
+    let any_here = state.profiles.keys().any(here);
+    let mut found: Vec<Bottleneck<'s>> = all
+        .filter(|(of, _)| !any_here || here(of))
+        .flat_map(|(of, profile)| profile.diagnoses.iter().map(move |diagnosis| Bottleneck { of, diagnosis }))
+        .collect();
+    found.sort_by(|a, b| b.diagnosis.weight.total_cmp(&a.diagnosis.weight));
+    found
+}
+
+/// The most promising levers, each once: first every bottleneck's own first one, as levers of one bottleneck are
+/// alternatives to each other.
+pub fn levers<'s>(bottlenecks: &[Bottleneck<'s>], most: usize) -> Vec<Lever<'s>> {
+    let longest = bottlenecks.iter().map(|it| it.diagnosis.levers.len()).max().unwrap_or(0);
+    let mut found: Vec<Lever<'s>> = Vec::new();
+    for round in 0..longest {
+        for because in bottlenecks {
+            let Some(lever) = because.diagnosis.levers.get(round) else { continue };
+            if found.len() < most && found.iter().all(|known| known.lever != lever) {
+                found.push(Lever { lever, because: *because });
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{a_full_log, folded};
+
+    #[test]
+    fn levers_come_by_weight_and_once() {
+        let state = folded(&a_full_log());
+        let found = bottlenecks(&state, None);
+        assert!(found.windows(2).all(|pair| pair[0].diagnosis.weight >= pair[1].diagnosis.weight));
+        let levers = levers(&found, 3);
+        assert_eq!(levers.len(), 3);
+        assert_eq!(levers[0].lever, found[0].diagnosis.levers[0]);
+        assert_eq!(levers[1].lever, found[1].diagnosis.levers[0]);
+    }
+
+    #[test]
+    fn a_problem_without_a_profile_is_told_what_is_known_of_others() {
+        let state = folded(&a_full_log());
+        let all = bottlenecks(&state, None).len();
+        assert_eq!(bottlenecks(&state, Some("b9h9s9d64-fp16")).len(), all);
+        assert!(bottlenecks(&RunState::default(), None).is_empty());
+    }
+}

@@ -1,0 +1,199 @@
+//! The one sentence that says what a run found.
+
+use crate::invert::InversionResult;
+use crate::run::{Row, RunState, TrialResult, rows};
+
+use super::Kind;
+use super::advice::bottlenecks;
+use super::comparison::{Board, against, boards};
+use super::search::elites;
+use super::words::{count, device, interval, micros, ratio};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Headline {
+    pub sentence: String,
+    /// Of the times in it; `None` where it is about none.
+    pub kind: Option<Kind>,
+}
+
+/// The most that can be said: what was measured against baselines, else what a search found, else what is left.
+pub fn headline(state: &RunState) -> Headline {
+    say(state, &rows(state))
+}
+
+/// The same with rows at hand.
+pub(super) fn say(state: &RunState, rows: &[Row]) -> Headline {
+    let device = device(state);
+    let boards = boards(rows);
+    let measured = |sentence| Headline { sentence, kind: Some(Kind::Measured) };
+    if let Some(sentence) = boards.first().and_then(|board| compared(state, board, rows, &device)) {
+        return measured(sentence);
+    }
+    if let Some((sentence, kind)) = searched(state, &device) {
+        return Headline { sentence, kind: Some(kind) };
+    }
+    if let Some(row) = rows.iter().min_by(|a, b| a.p50_us.0.total_cmp(&b.p50_us.0)) {
+        let (low, high) = (row.interval_us.low, row.interval_us.high);
+        return measured(format!(
+            "{} takes {} on {} (95% interval {}), measured on {device}; it was compared with nothing.",
+            row.of.subject,
+            micros(row.p50_us.0),
+            row.of.problem,
+            interval(low, high),
+        ));
+    }
+    if let Some(sentence) = modelled(state) {
+        return Headline { sentence, kind: Some(Kind::Modelled) };
+    }
+    Headline { sentence: untimed(state, &device), kind: None }
+}
+
+/// Against the baseline that is hardest to beat, not the one that flatters most.
+fn compared(state: &RunState, board: &Board<'_>, rows: &[Row], device: &str) -> Option<String> {
+    let baseline = board.hardest()?;
+    let means = state.means();
+    let mean = means
+        .iter()
+        .filter(|mean| mean.baseline == baseline && mean.timer == board.timer)
+        .max_by(|a, b| a.problems.cmp(&b.problems).then(a.speedup.total_cmp(&b.speedup)))?;
+    let mut on: Vec<(&Row, crate::stats::Speedup)> = rows
+        .iter()
+        .filter(|row| row.timer == board.timer && row.of.subject == mean.candidate)
+        .filter_map(|row| Some((row, against(row, baseline)?.speedup)))
+        .collect();
+    on.sort_by(|a, b| a.1.ratio.total_cmp(&b.1.ratio));
+    let text = |(row, speedup): &(&Row, crate::stats::Speedup)| {
+        let (low, high) = (speedup.interval.low, speedup.interval.high);
+        format!("{} ({}) on {}", ratio(speedup.ratio), interval(low, high), row.of.problem)
+    };
+    let (worst, best) = (on.first()?, on.last()?);
+    let candidate = &mean.candidate;
+    Some(if mean.problems == 1 {
+        let (row, speedup) = best;
+        let (low, high) = (speedup.interval.low, speedup.interval.high);
+        format!(
+            "{candidate} runs at {} the speed of {baseline} (95% interval {}) on {}: {} a call, measured on {device}.",
+            ratio(speedup.ratio),
+            interval(low, high),
+            row.of.problem,
+            micros(row.p50_us.0),
+        )
+    } else {
+        format!(
+            "{candidate} runs at {} the speed of {baseline} over {} problems, from {} to {}, measured on {device}.",
+            ratio(mean.speedup),
+            mean.problems,
+            text(worst),
+            text(best),
+        )
+    })
+}
+
+fn searched(state: &RunState, device: &str) -> Option<(String, Kind)> {
+    let search = state.search.as_ref()?;
+    let elites = elites(state);
+    let best = elites.first()?;
+    let TrialResult::Timed { problems, .. } = &best.trial.result else { return None };
+    let spread = match problems.as_slice() {
+        [one] => match one.interval {
+            Some((low, high)) => format!(" (95% interval {}) on {}", interval(low, high), one.problem),
+            None => format!(" on {}", one.problem),
+        },
+        several => format!(" over {}", count(several.len(), "problem")),
+    };
+    let of_where = match best.kind {
+        Kind::Measured => format!("measured on {device}"),
+        Kind::Modelled => format!("modelled for {device}, not measured"),
+    };
+    let sentence = format!(
+        "{} runs at {} the speed of {} {}{spread}, the best of {}, {of_where}.",
+        best.trial.candidate,
+        ratio(best.score),
+        search.family,
+        search.baseline,
+        count(state.trials.len(), "trial"),
+    );
+    Some((sentence, best.kind))
+}
+
+fn modelled(state: &RunState) -> Option<String> {
+    let times = state.modelled.iter();
+    let (of, best) = times.min_by(|a, b| a.1.time_us.0.total_cmp(&b.1.time_us.0))?;
+    let others = match state.modelled.len() {
+        1 => String::new(),
+        several => format!(", the shortest of {several} modelled times"),
+    };
+    Some(format!(
+        "{} is modelled to take {} on {} on {}{others}; nothing was measured.",
+        of.subject,
+        micros(best.time_us.0),
+        of.problem,
+        best.gpu,
+    ))
+}
+
+/// Runs without a time.
+fn untimed(state: &RunState, device: &str) -> String {
+    if let Some(worst) = bottlenecks(state, None).first() {
+        let (of, found) = (worst.of, worst.diagnosis);
+        return format!("{} on {} is {}: {}.", of.subject, of.problem, found.rule, found.evidence);
+    }
+    let costly = state.inversions.iter().filter_map(|inversion| match &inversion.result {
+        InversionResult::Timed { time, cost, .. } => Some((inversion, *cost, Kind::of(*time))),
+        InversionResult::Failed { .. } => None,
+    });
+    if let Some((inversion, cost, kind)) = costly.max_by(|a, b| a.1.total_cmp(&b.1)) {
+        let (what, healthy) = (&inversion.pathology, &inversion.healthy);
+        return format!("{what} costs {healthy} most: {} the time, {}.", ratio(cost), kind.word());
+    }
+    if !state.checks.is_empty() {
+        let passed = state.checks.values().filter(|check| check.passed).count();
+        return format!("{passed} of {} gave right answers on {device}.", count(state.checks.len(), "check"));
+    }
+    if !state.builds.is_empty() {
+        return format!("{} made; nothing was run.", count(state.builds.len(), "build"));
+    }
+    "This run recorded no result.".to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::Event;
+    use crate::testing::{a_full_log, a_search, folded};
+
+    fn of(keep: impl Fn(&Event) -> bool) -> Headline {
+        let events: Vec<Event> = a_full_log().into_iter().filter(keep).collect();
+        headline(&folded(&events))
+    }
+
+    #[test]
+    fn it_says_what_was_measured_against_what_where() {
+        let Headline { sentence, kind } = of(|_| true);
+        assert_eq!(kind, Some(Kind::Measured));
+        for words in
+            ["wmma stage-2", "the speed of pytorch flash", "b1h8s512d64-fp16", "measured on NVIDIA H200"]
+        {
+            assert!(sentence.contains(words), "{words}: {sentence}");
+        }
+    }
+
+    #[test]
+    fn a_search_on_the_virtual_gpu_says_that_it_is_modelled() {
+        let found = headline(&folded(&a_search()));
+        assert_eq!(found.kind, Some(Kind::Modelled));
+        assert!(found.sentence.ends_with("modelled for virtual l4, not measured."), "{}", found.sentence);
+    }
+
+    #[test]
+    fn with_less_it_says_less() {
+        let only_times = of(|event| matches!(event, Event::RunStarted { .. } | Event::Modelled { .. }));
+        assert_eq!(only_times.kind, Some(Kind::Modelled));
+        assert!(only_times.sentence.ends_with("nothing was measured."), "{}", only_times.sentence);
+        let only_checks = of(|event| matches!(event, Event::Checked { .. }));
+        assert_eq!(only_checks.kind, None);
+        assert!(only_checks.sentence.contains("checks"), "{}", only_checks.sentence);
+        let nothing = headline(&RunState::default());
+        assert_eq!(nothing.sentence, "This run recorded no result.");
+    }
+}

@@ -1,0 +1,161 @@
+//! Which knobs mattered: how much of what trials differ by each knob explains alone.
+
+use indexmap::IndexMap;
+
+use crate::run::{RunState, TrialResult};
+use crate::stats::geometric_mean;
+
+use super::Kind;
+use super::search::{Scored, scored};
+
+/// Fewer trials than this say nothing about any knob.
+const LEAST: usize = 6;
+
+/// A knob, and what its values did.
+#[derive(Debug)]
+pub struct Importance<'s> {
+    pub knob: &'s str,
+    /// The share of the variance of log time between its values, less what chance alone would give as many values
+    /// (epsilon squared); 0 to 1.
+    pub share: f64,
+    /// Its values as tried, the fastest first.
+    pub values: Vec<Value<'s>>,
+}
+
+#[derive(Debug)]
+pub struct Value<'s> {
+    pub value: &'s str,
+    pub trials: usize,
+    /// Geometric mean of the scores of the trials that had it.
+    pub score: f64,
+}
+
+/// Every knob that was tried with two values or more, the most important first. Empty where there are too few trials.
+///
+/// A search does not draw its trials at random: two knobs it moved together share the credit, and a knob it moved only
+/// in good company looks better than it is. So this orders knobs; it promises nothing.
+pub fn importance(state: &RunState, kind: Kind) -> Vec<Importance<'_>> {
+    let trials: Vec<Scored<'_>> = scored(state).into_iter().filter(|it| it.kind == kind).collect();
+    if trials.len() < LEAST {
+        return Vec::new();
+    }
+    let mut knobs: Vec<&str> = Vec::new();
+    for trial in &trials {
+        for knob in trial.trial.knobs.keys() {
+            if !knobs.contains(&knob.as_str()) {
+                knobs.push(knob);
+            }
+        }
+    }
+    let mut found: Vec<Importance<'_>> = knobs.into_iter().filter_map(|knob| of(knob, &trials)).collect();
+    found.sort_by(|a, b| b.share.total_cmp(&a.share));
+    found
+}
+
+fn of<'s>(knob: &'s str, trials: &[Scored<'s>]) -> Option<Importance<'s>> {
+    let mut groups: IndexMap<&str, Vec<f64>> = IndexMap::new();
+    for trial in trials {
+        if let Some(value) = trial.trial.knobs.get(knob) {
+            groups.entry(value).or_default().push(trial.score);
+        }
+    }
+    if groups.len() < 2 {
+        return None;
+    }
+    let logs: Vec<Vec<f64>> =
+        groups.values().map(|scores| scores.iter().map(|score| score.ln()).collect()).collect();
+    let mut values: Vec<Value<'_>> = groups
+        .iter()
+        .filter_map(|(value, scores)| {
+            let score = geometric_mean(scores.iter().copied())?;
+            Some(Value { value, trials: scores.len(), score })
+        })
+        .collect();
+    values.sort_by(|a, b| b.score.total_cmp(&a.score));
+    Some(Importance { knob, share: explained(&logs), values })
+}
+
+/// The share of the variance that is between groups: epsilon squared.
+fn explained(groups: &[Vec<f64>]) -> f64 {
+    let count: usize = groups.iter().map(Vec::len).sum();
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+    let all: Vec<f64> = groups.iter().flatten().copied().collect();
+    let centre = mean(&all);
+    let total: f64 = all.iter().map(|x| (x - centre).powi(2)).sum();
+    let within: f64 = groups
+        .iter()
+        .map(|group| {
+            let centre = mean(group);
+            group.iter().map(|x| (x - centre).powi(2)).sum::<f64>()
+        })
+        .sum();
+    // As many groups as trials leave nothing to tell knobs and chance apart by.
+    if count <= groups.len() || total <= f64::EPSILON * count as f64 {
+        return 0.0;
+    }
+    let noise = within / (count - groups.len()) as f64;
+    ((total - within - (groups.len() - 1) as f64 * noise) / total).clamp(0.0, 1.0)
+}
+
+/// A knob that changed no machine code in any two trials that differ in it alone, with how many such pairs there are.
+pub fn dead_knobs(state: &RunState) -> Vec<(&str, usize)> {
+    let compiled: Vec<(&IndexMap<String, String>, &str)> = state
+        .trials
+        .values()
+        .filter_map(|trial| match &trial.result {
+            TrialResult::Timed { code_hash, .. } | TrialResult::Same { code_hash, .. } => {
+                Some((&trial.knobs, code_hash.as_str()))
+            }
+            TrialResult::Failed { .. } => None,
+        })
+        .collect();
+    // Pairs that differ in the knob alone, and those of them with different machine code.
+    let mut pairs: IndexMap<&str, (usize, usize)> = IndexMap::new();
+    for (index, (knobs, code)) in compiled.iter().enumerate() {
+        for (other_knobs, other_code) in &compiled[index + 1..] {
+            let mut differ = knobs.iter().filter(|(knob, value)| other_knobs.get(*knob) != Some(*value));
+            if let (Some((knob, _)), None) = (differ.next(), differ.next()) {
+                let counts = pairs.entry(knob).or_default();
+                counts.0 += 1;
+                counts.1 += usize::from(code != other_code);
+            }
+        }
+    }
+    pairs.into_iter().filter(|(_, (_, changed))| *changed == 0).map(|(knob, (all, _))| (knob, all)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{a_full_log, folded};
+
+    #[test]
+    fn groups_that_explain_everything_or_nothing() {
+        assert_eq!(explained(&[vec![1.0, 1.0, 1.0], vec![2.0, 2.0]]), 1.0);
+        assert_eq!(explained(&[vec![1.0, 2.0], vec![1.0, 2.0]]), 0.0);
+        assert_eq!(explained(&[vec![3.0, 3.0], vec![3.0, 3.0]]), 0.0);
+        assert_eq!(explained(&[vec![1.0], vec![2.0]]), 0.0);
+    }
+
+    #[test]
+    fn what_chance_would_give_is_taken_off() {
+        let share = explained(&[vec![0.0, 1.0], vec![2.0, 3.0]]);
+        // Means 0.5 and 2.5 around 1.5: between 4, within 1 with 2 degrees of freedom, total 5; (4 - 0.5) / 5.
+        assert!((share - 0.7).abs() < 1e-12, "{share}");
+    }
+
+    #[test]
+    fn the_knob_that_makes_the_difference_comes_first() {
+        let state = folded(&a_full_log());
+        let found = importance(&state, Kind::Modelled);
+        assert_eq!(found[0].knob, "STAGES");
+        assert!(found[0].share > 0.5 && found[0].share > 2.0 * found[1].share, "{found:?}");
+        assert_eq!(found[0].values[0].value, "3");
+        assert!(importance(&state, Kind::Measured).is_empty());
+    }
+
+    #[test]
+    fn a_knob_without_effect_on_the_machine_code_is_dead() {
+        assert_eq!(dead_knobs(&folded(&a_full_log())), [("UNUSED", 1)]);
+    }
+}

@@ -1,0 +1,287 @@
+//! What limits the kernels, what to do next, and what known mistakes cost.
+
+use super::super::Kind;
+use super::super::advice::{bottlenecks, levers};
+use super::super::html::{Piece, Table, details, escape, figure, missing, tag};
+use super::super::svg::bars::{self, Axis, Bar, Group};
+use super::super::svg::roofline::{self, Point, Roofs};
+use super::super::words::{micros, number, ratio, thousands};
+use super::Section;
+use crate::invert::{Inversion, InversionResult};
+use crate::profile::{Metrics, Profile, Roofline};
+use crate::run::{Fact, Of, RunState, Time};
+
+/// Levers listed under what to do next.
+const LEVERS: usize = 6;
+
+/// How the numbers of a profile were come by: the virtual GPU's time is a model's.
+pub fn kind(profile: &Profile) -> Kind {
+    match profile.metrics.time {
+        Some(time) => Kind::of(time),
+        None if profile.source.starts_with("virtual") => Kind::Modelled,
+        None => Kind::Measured,
+    }
+}
+
+pub fn section(state: &RunState) -> Option<Section> {
+    if state.profiles.is_empty() {
+        return None;
+    }
+    let body = state.profiles.iter().map(|(of, profile)| one(of, profile)).collect();
+    Some(Section::new("profile", "Profile", body))
+}
+
+fn one(of: &Of, profile: &Profile) -> String {
+    let kind = kind(profile);
+    let mut html = format!(
+        "<h3>{} on {} <small>{}</small> {}</h3>\n",
+        escape(&of.subject),
+        escape(&of.problem),
+        escape(&profile.source),
+        tag(kind)
+    );
+    html += &diagnoses(profile);
+    html += &metrics(kind, &profile.metrics);
+    match &profile.roofline {
+        Some(roof) => html += &under_the_roofs(kind, of, roof),
+        None => html += &missing("No roofline: what it takes was not seen."),
+    }
+    html += &stalls(kind, &profile.metrics);
+    html += &hot_lines(profile);
+    html
+}
+
+fn diagnoses(profile: &Profile) -> String {
+    if profile.diagnoses.is_empty() {
+        return missing("No rule found anything that limits this kernel.");
+    }
+    let items: String = profile
+        .diagnoses
+        .iter()
+        .map(|found| {
+            let levers: Vec<String> = found.levers.iter().map(|lever| escape(lever)).collect();
+            let levers = if levers.is_empty() {
+                String::new()
+            } else {
+                format!("<br><span class=\"faint\">levers:</span> {}", levers.join("; "))
+            };
+            format!(
+                "<li><strong>{}</strong>: {}{levers}</li>\n",
+                escape(&found.rule),
+                escape(&found.evidence)
+            )
+        })
+        .collect();
+    format!("<ol class=\"found\">\n{items}</ol>\n")
+}
+
+fn metrics(kind: Kind, metrics: &Metrics) -> String {
+    let percent = |fact: &Fact<f64>| match fact {
+        Fact::Known(value) => Piece::meter(*value),
+        unknown => Piece::faint(unknown),
+    };
+    let plain = |fact: &Fact<f64>| match fact {
+        Fact::Known(value) => Piece::text(number(*value)),
+        unknown => Piece::faint(unknown),
+    };
+    let whole = |fact: &Fact<u64>| match fact {
+        Fact::Known(value) => Piece::text(thousands(*value as f64)),
+        unknown => Piece::faint(unknown),
+    };
+    let time = metrics
+        .time
+        .map_or(Piece::faint("unavailable"), |time| Piece::time(Kind::of(time), micros(time.micros())));
+    let registers = match &metrics.registers {
+        Fact::Known(value) => Piece::text(value),
+        unknown => Piece::faint(unknown),
+    };
+    let conflicts = match (&metrics.bank_conflicts, &metrics.shared_wavefronts) {
+        (Fact::Known(extra), Fact::Known(all)) if *all > 0 => {
+            let share = 100.0 * *extra as f64 / *all as f64;
+            Piece::text(thousands(*extra as f64)).with(format!("{share:.1}% of wavefronts"))
+        }
+        (fact, _) => whole(fact),
+    };
+    let mut table = Table::of(kind, "What was seen of the launch", &["metric", "value"], 2);
+    for (name, value) in [
+        ("time", time),
+        ("tensor pipe active", percent(&metrics.tensor_active_percent)),
+        ("DRAM throughput", percent(&metrics.dram_percent)),
+        ("SM busy", percent(&metrics.sm_busy_percent)),
+        ("warps active", percent(&metrics.warps_active_percent)),
+        ("achieved occupancy", percent(&metrics.occupancy_percent)),
+        ("L2 hits", percent(&metrics.l2_hit_percent)),
+        ("shared bank conflicts", conflicts),
+        ("sectors per request", plain(&metrics.sectors_per_request)),
+        ("registers", registers),
+        ("local memory traffic, bytes", whole(&metrics.local_bytes)),
+        ("divergent branches", whole(&metrics.divergent_branches)),
+        ("barriers", whole(&metrics.barriers)),
+        ("instructions", whole(&metrics.instructions)),
+    ] {
+        table.row(vec![Piece::text(name), value]);
+    }
+    table.html()
+}
+
+fn under_the_roofs(kind: Kind, of: &Of, roof: &Roofline) -> String {
+    let words =
+        format!("{} TFLOP/s at {} operations per byte", number(roof.tflops), number(roof.flops_per_byte));
+    let point = Point {
+        label: words.clone(),
+        flops_per_byte: roof.flops_per_byte,
+        tflops: roof.tflops,
+        title: format!("{} on {}: {words}", of.subject, of.problem),
+        is_faint: false,
+    };
+    let roofs = Roofs { tflops: roof.peak_tflops, gb_per_s: roof.peak_gb_per_s };
+    let Some(picture) = roofline::draw(kind, &roofs, &[point]) else {
+        return missing("No roofline: its numbers are not above zero.");
+    };
+    let attainable = roof.peak_tflops.min(roof.flops_per_byte * roof.peak_gb_per_s / 1000.0);
+    let caption = format!(
+        "Roofline ({}): {words}, {:.0}% of what the roofs allow there. Roofs: {}.",
+        kind.word(),
+        100.0 * roof.tflops / attainable,
+        roof.peaks
+    );
+    figure(Some(kind), &picture, &Piece::text(caption))
+}
+
+fn stalls(kind: Kind, metrics: &Metrics) -> String {
+    if metrics.stalls.is_empty() {
+        return String::new();
+    }
+    let bar = |(reason, share): &(String, f64)| Bar {
+        label: reason.clone(),
+        value: *share,
+        interval: None,
+        text: format!("{share:.1}%"),
+        title: format!("{reason}: {share:.1}% of the warps' time"),
+        is_faint: false,
+    };
+    let groups = [Group { heading: String::new(), bars: metrics.stalls.iter().map(bar).collect() }];
+    let picture = bars::draw(kind, "why warps waited", Axis::Amount, "%", &groups);
+    let caption = format!("Why warps waited, as a share of their time ({}).", kind.word());
+    figure(Some(kind), &picture, &Piece::text(caption))
+}
+
+fn hot_lines(profile: &Profile) -> String {
+    let Some(of) = profile.hot_lines.first().map(|line| line.of.as_str()) else { return String::new() };
+    let caption = format!("Source lines with the largest share of {of}");
+    let mut table = Table::new(&caption, &["line", "share", "source"], 3);
+    for line in &profile.hot_lines {
+        table.row(vec![
+            Piece::text(format!("{}:{}", line.file, line.line)),
+            Piece::meter(line.share_percent),
+            Piece::code(line.text.trim()),
+        ]);
+    }
+    details(&format!("Hot lines: {}", profile.hot_lines.len()), &table.html())
+}
+
+pub fn next(state: &RunState) -> Option<Section> {
+    let found = bottlenecks(state, None);
+    let costly = ranked(state);
+    if found.is_empty() && costly.is_empty() {
+        return None;
+    }
+    let mut items: String = levers(&found, LEVERS)
+        .iter()
+        .map(|lever| {
+            let because = lever.because;
+            format!(
+                "<li><strong>{}</strong><br><span class=\"faint\">{} on {} is {}: {}</span></li>\n",
+                escape(lever.lever),
+                escape(&because.of.subject),
+                escape(&because.of.problem),
+                escape(&because.diagnosis.rule),
+                escape(&because.diagnosis.evidence)
+            )
+        })
+        .collect();
+    if let Some((inversion, _, _, cost)) = costly.first() {
+        items += &format!(
+            "<li><strong>{}</strong><br><span class=\"faint\">the costliest of the mistakes that were tried: {} takes {} \
+             the time</span></li>\n",
+            escape(&inversion.advice),
+            escape(&inversion.pathology),
+            ratio(*cost)
+        );
+    }
+    Some(Section::new("next", "What to do next", format!("<ol class=\"found\">\n{items}</ol>\n")))
+}
+
+/// Pathologies by what they cost, the costliest first.
+pub fn ranked(state: &RunState) -> Vec<(&Inversion, Time, Time, f64)> {
+    let timed = state.inversions.iter().filter_map(|inversion| match &inversion.result {
+        InversionResult::Timed { time, healthy, cost, .. } => Some((inversion, *time, *healthy, *cost)),
+        InversionResult::Failed { .. } => None,
+    });
+    let mut timed: Vec<_> = timed.collect();
+    timed.sort_by(|a, b| b.3.total_cmp(&a.3));
+    timed
+}
+
+pub fn inversion(state: &RunState) -> Option<Section> {
+    if state.inversions.is_empty() {
+        return None;
+    }
+    let ranked = ranked(state);
+    let mut body = String::new();
+    for kind in Kind::ALL {
+        let here: Vec<_> = ranked.iter().filter(|it| Kind::of(it.1) == kind).collect();
+        if here.is_empty() {
+            continue;
+        }
+        let head = ["pathology", "cost", "in", "time", "healthy", "evidence", "do instead"];
+        let caption = format!("What each pathology costs, the costliest first; {}", kind.word());
+        let mut table = Table::of(kind, &caption, &head, 7);
+        let mut groups: Vec<Group> = Vec::new();
+        for (inversion, time, healthy, cost) in here {
+            let evidence = match &inversion.result {
+                InversionResult::Timed { evidence, .. } => evidence.as_str(),
+                InversionResult::Failed { .. } => "",
+            };
+            table.row(vec![
+                Piece::text(&inversion.pathology).with(&inversion.setting),
+                Piece::time(kind, ratio(*cost)),
+                Piece::text(&inversion.healthy).with(&inversion.problem),
+                Piece::text(micros(time.micros())),
+                Piece::text(micros(healthy.micros())),
+                Piece::text(evidence),
+                Piece::text(&inversion.advice),
+            ]);
+            let place = format!("{} on {}", inversion.healthy, inversion.problem);
+            let bar = Bar {
+                label: inversion.pathology.clone(),
+                value: *cost,
+                interval: None,
+                text: ratio(*cost),
+                title: format!(
+                    "{} ({}) in {place}: {} the time",
+                    inversion.pathology,
+                    inversion.setting,
+                    ratio(*cost)
+                ),
+                is_faint: false,
+            };
+            match groups.iter_mut().find(|group| group.heading == place) {
+                Some(group) => group.bars.push(bar),
+                None => groups.push(Group { heading: place, bars: vec![bar] }),
+            }
+        }
+        let picture = bars::draw(kind, "what pathologies cost", Axis::Ratio, "x", &groups);
+        let caption = format!(
+            "Time with each pathology over the healthy kernel's ({}): 1x costs nothing.",
+            kind.word()
+        );
+        body += &figure(Some(kind), &picture, &Piece::text(caption));
+        body += &table.html();
+    }
+    let failed = state.inversions.len() - ranked.len();
+    if failed > 0 {
+        body += &missing(&format!("{failed} could not be timed; see failures."));
+    }
+    Some(Section::new("inversion", "Inversion: what known mistakes cost", body))
+}

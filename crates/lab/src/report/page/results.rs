@@ -1,0 +1,418 @@
+//! What was measured, what was modelled, and whether it was right.
+
+use super::super::Kind;
+use super::super::comparison::{Board, boards};
+use super::super::html::{Piece, Table, Tone, details, figure, heading, missing, paragraph};
+use super::super::svg::bars::{self, Axis, Bar, Group};
+use super::super::svg::roofline::{self, Point, Roofs};
+use super::super::words::{count, interval, micros, number, ratio, thousands};
+use super::Section;
+use crate::run::{MeasuredMicros, Row, RunState, Speed, Timer};
+use crate::stats::{Comparison, Verdict};
+
+/// More bars than this are looked at by nobody: then only those over the hardest baseline are drawn.
+const BARS: usize = 40;
+
+pub fn measured(state: &RunState, rows: &[Row]) -> Option<Section> {
+    if rows.is_empty() {
+        return None;
+    }
+    let boards = boards(rows);
+    let mut body = String::new();
+    for (index, board) in boards.iter().enumerate() {
+        if boards.len() > 1 {
+            body += &heading(timer_words(board.timer));
+        }
+        body += &against_baselines(board);
+        if index == 0 {
+            body += &speedups(board);
+            body += &every_candidate(state, board);
+        }
+    }
+    if boards.is_empty() {
+        body += &missing("No candidate was compared with a baseline in this run.");
+    }
+    body += &rooflines(state, rows);
+    body += &noise(state);
+    body += &measurements(rows);
+    body += &builds(state);
+    Some(Section::new("measured", "Measured", body))
+}
+
+fn timer_words(timer: Timer) -> &'static str {
+    match timer {
+        Timer::GraphHot => "Kernel time, caches warm",
+        Timer::GraphCold => "Kernel time, L2 flushed before each call",
+        Timer::Eager => "Time of a call, launch included",
+    }
+}
+
+fn against_baselines(board: &Board<'_>) -> String {
+    let head: Vec<&str> = ["problem", "fastest candidate", "median"]
+        .into_iter()
+        .chain(board.baselines.iter().copied())
+        .collect();
+    let caption = format!(
+        "Speedup of the fastest candidate over each baseline, with its 95% interval; {}",
+        board.timer
+    );
+    let mut table = Table::of(Kind::Measured, &caption, &head, 2);
+    for line in &board.lines {
+        let mut cells =
+            vec![Piece::text(line.problem), Piece::text(&line.best.of.subject), median(line.best)];
+        cells.extend(line.over.iter().map(|over| over.map_or(Piece::faint("not measured"), speedup)));
+        table.row(cells);
+    }
+    table.html()
+}
+
+fn median(row: &Row) -> Piece {
+    Piece::text(micros(row.p50_us.0)).with(interval(row.interval_us.low, row.interval_us.high))
+}
+
+fn speedup(comparison: &Comparison) -> Piece {
+    let tone = match comparison.verdict {
+        Verdict::Faster => Tone::Good,
+        Verdict::Slower => Tone::Bad,
+        Verdict::Same | Verdict::Unclear => Tone::Open,
+    };
+    let speedup = comparison.speedup;
+    let interval = interval(speedup.interval.low, speedup.interval.high);
+    let word = match comparison.verdict {
+        Verdict::Same | Verdict::Unclear => format!("{interval}, {}", comparison.verdict),
+        Verdict::Faster | Verdict::Slower => interval,
+    };
+    Piece::mark(tone, ratio(speedup.ratio)).with(word)
+}
+
+fn speedups(board: &Board<'_>) -> String {
+    let hardest = board.hardest();
+    let few = board.lines.len() * board.baselines.len() <= BARS;
+    let shown = |name: &str| few || Some(name) == hardest;
+    let bar = |name: &str, label: String, line: &super::super::comparison::Line<'_>, over: &Comparison| Bar {
+        label,
+        value: over.speedup.ratio,
+        interval: Some((over.speedup.interval.low, over.speedup.interval.high)),
+        text: ratio(over.speedup.ratio),
+        title: format!(
+            "{} on {}: {} over {name} ({}), {}",
+            line.best.of.subject,
+            line.problem,
+            ratio(over.speedup.ratio),
+            interval(over.speedup.interval.low, over.speedup.interval.high),
+            over.verdict,
+        ),
+        is_faint: matches!(over.verdict, Verdict::Same | Verdict::Unclear),
+    };
+    let mut groups: Vec<Group> = Vec::new();
+    for line in &board.lines {
+        let bars = board.baselines.iter().zip(&line.over).filter(|(name, _)| shown(name)).filter_map(
+            |(name, over)| {
+                let label = if few { (*name).to_owned() } else { line.problem.to_owned() };
+                Some(bar(name, label, line, (*over)?))
+            },
+        );
+        let bars: Vec<Bar> = bars.collect();
+        match groups.last_mut().filter(|_| !few) {
+            Some(group) => group.bars.extend(bars),
+            None => {
+                let heading =
+                    if few { format!("{}: {}", line.problem, line.best.of.subject) } else { String::new() };
+                groups.push(Group { heading, bars });
+            }
+        }
+    }
+    let over = if few { "each baseline" } else { hardest.unwrap_or("the hardest baseline") };
+    let caption = format!(
+        "The fastest candidate's speedup over {over}. Bars start at 1x: to the right the candidate is faster, to the left \
+         slower; whiskers are 95% intervals, pale bars are within the noise. Measured, {}.",
+        board.timer
+    );
+    let picture = bars::draw(Kind::Measured, "speedups over baselines", Axis::Ratio, "x", &groups);
+    figure(Some(Kind::Measured), &picture, &Piece::text(caption))
+}
+
+/// Every candidate over every baseline, over all problems: where the headline's candidate stands among its like.
+fn every_candidate(state: &RunState, board: &Board<'_>) -> String {
+    let means: Vec<_> = state.means().into_iter().filter(|mean| mean.timer == board.timer).collect();
+    let mut candidates: Vec<&str> = Vec::new();
+    for mean in &means {
+        if !candidates.contains(&mean.candidate.as_str()) {
+            candidates.push(&mean.candidate);
+        }
+    }
+    let head: Vec<&str> = ["candidate"].into_iter().chain(board.baselines.iter().copied()).collect();
+    let mut table = Table::of(
+        Kind::Measured,
+        "Geometric mean of the speedups over all problems, and what it amounts to",
+        &head,
+        1,
+    );
+    for candidate in candidates {
+        let cell = |baseline: &&str| {
+            let mean = means.iter().find(|mean| mean.candidate == candidate && mean.baseline == **baseline);
+            mean.map_or(Piece::faint("not measured"), |mean| {
+                let words = format!("{}, {}", mean.standing, count(mean.problems, "problem"));
+                Piece::text(ratio(mean.speedup)).with(words)
+            })
+        };
+        let cells = board.baselines.iter().map(cell);
+        table.row([Piece::text(candidate)].into_iter().chain(cells).collect());
+    }
+    details("Every candidate over every baseline", &table.html())
+}
+
+/// Under the ceilings this run measured: the fastest candidate of each problem, and the fastest baseline beside it.
+fn rooflines(state: &RunState, rows: &[Row]) -> String {
+    let copy = state.ceilings.iter().find_map(|ceiling| match ceiling.speed {
+        Speed::CopyGbPerS(rate) => Some(rate),
+        _ => None,
+    });
+    let Some(gb_per_s) = copy else { return String::new() };
+    let mut html = String::new();
+    for ceiling in &state.ceilings {
+        let (Speed::MatrixTflops(tflops), Some(matrix)) = (ceiling.speed, &ceiling.matrix) else { continue };
+        let (points, list) = points(state, rows, matrix);
+        let roofs = Roofs { tflops, gb_per_s };
+        if let Some(picture) = roofline::draw(Kind::Measured, &roofs, &points) {
+            let caption = format!(
+                "Roofline under the ceilings measured in this run: {} TFLOP/s of {matrix} products, {} GB/s copying. \
+                 Filled: the fastest candidate of each problem; hollow: the fastest baseline. Bytes are those that \
+                 must cross the bus at least.",
+                number(tflops),
+                thousands(gb_per_s),
+            );
+            let items: String = list.iter().map(|item| format!("<li>{}</li>", Piece::text(item))).collect();
+            let caption = Piece::html(format!("{}<ol class=\"keys\">{items}</ol>", Piece::text(caption)));
+            html += &figure(Some(Kind::Measured), &picture, &caption);
+        }
+    }
+    html
+}
+
+fn points(state: &RunState, rows: &[Row], matrix: &str) -> (Vec<Point>, Vec<String>) {
+    let Some(timer) = rows.iter().map(|row| row.timer).min() else { return (Vec::new(), Vec::new()) };
+    let of = |row: &Row| {
+        let same = |it: &&crate::run::Measurement| it.of == row.of && it.sampled.session == row.session;
+        let sampled = state.measurements.iter().find(same).map(|it| &it.sampled)?;
+        let work = sampled.work?;
+        (sampled.matrix.as_deref() == Some(matrix) && work.bytes > 0)
+            .then(|| (work.flops / work.bytes as f64, row.tflops.unwrap_or(f64::NAN)))
+    };
+    let mut problems: Vec<&str> = Vec::new();
+    for row in rows {
+        if !problems.contains(&row.of.problem.as_str()) {
+            problems.push(&row.of.problem);
+        }
+    }
+    let (mut points, mut list) = (Vec::new(), Vec::new());
+    for problem in problems {
+        let here = || rows.iter().filter(|row| row.of.problem == problem && row.timer == timer);
+        let fastest = |rows: &mut dyn Iterator<Item = &'_ Row>| -> Option<(f64, f64, String)> {
+            let row = rows.min_by(|a, b| a.p50_us.0.total_cmp(&b.p50_us.0))?;
+            let (flops_per_byte, tflops) = of(row)?;
+            let words = format!("{}, {} TFLOP/s", row.of.subject, number(tflops));
+            Some((flops_per_byte, tflops, words))
+        };
+        let candidate = fastest(&mut here().filter(|row| !row.over.is_empty() || !row.is_baseline));
+        let baseline = fastest(&mut here().filter(|row| row.is_baseline));
+        if candidate.is_none() && baseline.is_none() {
+            continue;
+        }
+        let key = (list.len() + 1).to_string();
+        let words = [&candidate, &baseline].into_iter().flatten().map(|it| it.2.as_str());
+        list.push(format!("{problem}: {}", words.collect::<Vec<_>>().join("; ")));
+        for (found, is_faint) in [(baseline, true), (candidate, false)] {
+            let Some((flops_per_byte, tflops, words)) = found else { continue };
+            points.push(Point {
+                label: key.clone(),
+                flops_per_byte,
+                tflops,
+                title: format!("{problem}: {words}"),
+                is_faint,
+            });
+        }
+    }
+    (points, list)
+}
+
+fn noise(state: &RunState) -> String {
+    let floors = state.controls.iter().map(|control| control.noise_floor.share());
+    let Some(floor) = floors.max_by(f64::total_cmp) else {
+        return missing("No A/A control was measured, so the noise floor is not known.");
+    };
+    paragraph(&Piece::text(format!(
+        "A subject measured against itself in a second process differed by up to {}% ({}): below that no difference \
+         counts.",
+        number(100.0 * floor),
+        count(state.controls.len(), "A/A control"),
+    )))
+}
+
+/// Everything that was measured, a table per problem.
+fn measurements(rows: &[Row]) -> String {
+    let mut problems: indexmap::IndexMap<&str, Vec<&Row>> = indexmap::IndexMap::new();
+    for row in rows {
+        problems.entry(&row.of.problem).or_default().push(row);
+    }
+    let one = |(problem, mut rows): (&str, Vec<&Row>)| {
+        rows.sort_by(|a, b| a.timer.cmp(&b.timer).then(a.p50_us.0.total_cmp(&b.p50_us.0)));
+        let head = ["subject", "timer", "median", "p90", "p99", "TFLOP/s", "GB/s", "ceiling", "samples"];
+        let caption = format!("Every measurement on {problem}, the fastest first");
+        let mut table = Table::of(Kind::Measured, &caption, &head, 2);
+        let or_none =
+            |value: Option<f64>| value.map_or(Piece::faint("n/a"), |value| Piece::text(number(value)));
+        for row in &rows {
+            let role = if row.is_baseline { "baseline" } else { "" };
+            table.row(vec![
+                Piece::text(&row.of.subject).with(role),
+                Piece::text(row.timer),
+                median(row),
+                Piece::text(micros(row.p90_us.0)),
+                Piece::text(micros(row.p99_us.0)),
+                or_none(row.tflops),
+                or_none(row.gb_per_s),
+                row.ceiling_percent.map_or(Piece::faint("n/a"), Piece::meter),
+                Piece::text(row.count).with(row.stopped.words()),
+            ]);
+        }
+        details(&format!("{problem}: {}", count(rows.len(), "measurement")), &table.html())
+    };
+    problems.into_iter().map(one).collect()
+}
+
+fn builds(state: &RunState) -> String {
+    let mut table = Table::new(
+        "What the candidates compiled to",
+        &["subject", "target", "build", "registers", "shared memory", "spills", "compiled in"],
+        3,
+    );
+    let mut seen: Vec<&str> = Vec::new();
+    for (of, build) in &state.builds {
+        if seen.contains(&of.build.as_str()) {
+            continue;
+        }
+        seen.push(&of.build);
+        let spills = match build.spill_bytes {
+            0 => Piece::text("none"),
+            bytes => Piece::mark(Tone::Bad, format!("{bytes} B")),
+        };
+        let limit = build.registers_limit.map_or(String::new(), |limit| format!("of {limit}"));
+        table.row(vec![
+            Piece::text(&of.subject),
+            Piece::text(&build.target),
+            Piece::code(of.build.chars().take(12).collect::<String>()),
+            Piece::text(build.registers).with(limit),
+            Piece::text(format!("{} B", thousands(build.shared_bytes as f64))),
+            spills,
+            Piece::text(format!("{:.0} ms", build.compile_ms)).with(if build.from_cache {
+                "cached"
+            } else {
+                ""
+            }),
+        ]);
+    }
+    if seen.is_empty() { String::new() } else { details(&format!("Builds: {}", seen.len()), &table.html()) }
+}
+
+pub fn modelled(state: &RunState) -> Option<Section> {
+    if state.modelled.is_empty() {
+        return None;
+    }
+    let mut problems: indexmap::IndexMap<&str, Vec<_>> = indexmap::IndexMap::new();
+    for (of, modelled) in &state.modelled {
+        problems.entry(&of.problem).or_default().push((of, modelled));
+    }
+    let head = ["problem", "kernel", "GPU", "limited by", "modelled time"];
+    let mut table = Table::of(Kind::Modelled, "Modelled times: computed, not measured", &head, 4);
+    let mut groups = Vec::new();
+    for (problem, mut times) in problems {
+        times.sort_by(|a, b| a.1.time_us.0.total_cmp(&b.1.time_us.0));
+        let mut bars = Vec::new();
+        for (of, modelled) in times {
+            table.row(vec![
+                Piece::text(problem),
+                Piece::text(&of.subject),
+                Piece::text(&modelled.gpu),
+                modelled.limiter.as_ref().map_or(Piece::faint("n/a"), Piece::text),
+                Piece::time(Kind::Modelled, micros(modelled.time_us.0)),
+            ]);
+            bars.push(Bar {
+                label: of.subject.clone(),
+                value: modelled.time_us.0,
+                interval: None,
+                text: micros(modelled.time_us.0),
+                title: format!("{} on {problem}: {}, {}", of.subject, modelled.time_us, modelled.gpu),
+                is_faint: false,
+            });
+        }
+        groups.push(Group { heading: problem.to_owned(), bars });
+    }
+    let picture = bars::draw(Kind::Modelled, "modelled times", Axis::Amount, " us", &groups);
+    let caption =
+        "Modelled time of each kernel, shorter is better. Computed by the virtual GPU's time model.";
+    let body = table.html() + &figure(Some(Kind::Modelled), &picture, &Piece::text(caption));
+    Some(Section::new("modelled", "Modelled, not measured", body))
+}
+
+pub fn correctness(state: &RunState) -> Option<Section> {
+    if state.checks.is_empty() {
+        return None;
+    }
+    let passed = state.checks.values().filter(|check| check.passed).count();
+    let cases: u32 = state.checks.values().map(|check| check.cases).sum();
+    let worst = state
+        .checks
+        .iter()
+        .filter(|(_, check)| check.passed)
+        .filter_map(|(of, check)| Some((of, 100.0 * check.error? / check.limit?)))
+        .filter(|(_, percent)| percent.is_finite())
+        .max_by(|a, b| a.1.total_cmp(&b.1));
+    let mut words = format!(
+        "{passed} of {} gave right answers, over {}.",
+        count(state.checks.len(), "check"),
+        count(cases as usize, "case")
+    );
+    if let Some((of, percent)) = worst {
+        words += &format!(
+            " Of those, the one nearest its limit is {} on {}: {percent:.0}% of the error that is allowed.",
+            of.subject, of.problem
+        );
+    }
+    if passed < state.checks.len() {
+        words += " Those that did not are listed under failures, and were not timed.";
+    }
+    let mut table = Table::new(
+        "Relative error in L2 against float64, and what it may be",
+        &["subject", "problem", "", "error", "limit", "cases"],
+        3,
+    );
+    for (of, check) in &state.checks {
+        let error = |value: Option<f64>| {
+            value.map_or(Piece::faint("none"), |value| Piece::text(format!("{value:.1e}")))
+        };
+        let mark =
+            if check.passed { Piece::mark(Tone::Good, "right") } else { Piece::mark(Tone::Bad, "wrong") };
+        table.row(vec![
+            Piece::text(&of.subject),
+            Piece::text(&of.problem),
+            mark,
+            error(check.error),
+            error(check.limit),
+            Piece::text(check.cases),
+        ]);
+    }
+    let body = paragraph(&Piece::text(words)) + &details("Every check", &table.html());
+    Some(Section::new("correctness", "Correctness", body))
+}
+
+/// For the environment: what the device was seen to do.
+pub fn ceiling_words(speed: Speed, matrix: Option<&str>) -> (String, String) {
+    match speed {
+        Speed::MatrixTflops(rate) => {
+            (format!("{} products", matrix.unwrap_or("matrix")), format!("{} TFLOP/s", number(rate)))
+        }
+        Speed::CopyGbPerS(rate) => ("copying".to_owned(), format!("{} GB/s", thousands(rate))),
+        Speed::LaunchFloorUs(MeasuredMicros(time)) => ("an empty launch".to_owned(), micros(time)),
+    }
+}

@@ -1,0 +1,108 @@
+//! Kernels under the two roofs: what the memory bus lets through, and what the arithmetic can do.
+
+use super::super::Kind;
+use super::super::words::number;
+use super::scale::{Scale, label};
+use super::{Anchor, Canvas, picture};
+
+#[derive(Clone, Debug)]
+pub struct Roofs {
+    pub tflops: f64,
+    pub gb_per_s: f64,
+}
+
+#[derive(Debug)]
+pub struct Point {
+    /// A few letters beside the mark.
+    pub label: String,
+    pub flops_per_byte: f64,
+    pub tflops: f64,
+    pub title: String,
+    /// A baseline, drawn hollow.
+    pub is_faint: bool,
+}
+
+const HEIGHT: f64 = 300.0;
+const LEFT: f64 = 48.0;
+const BOTTOM: f64 = 44.0;
+
+/// `None` where a roof or every point is no number above zero.
+pub fn draw(kind: Kind, roofs: &Roofs, points: &[Point]) -> Option<String> {
+    let counts = |value: f64| value.is_finite() && value > 0.0;
+    let points: Vec<&Point> =
+        points.iter().filter(|point| counts(point.flops_per_byte) && counts(point.tflops)).collect();
+    if points.is_empty() || !counts(roofs.tflops) || !counts(roofs.gb_per_s) {
+        return None;
+    }
+    // Operations per byte at which the two roofs meet.
+    let ridge = roofs.tflops * 1000.0 / roofs.gb_per_s;
+    let ends = |of: fn(&Point) -> f64, start: f64| {
+        points.iter().map(|it| of(it)).fold((start, start), |(low, high), it| (low.min(it), high.max(it)))
+    };
+    let (left, right) = ends(|point| point.flops_per_byte, ridge);
+    let (low, high) = ends(|point| point.tflops, roofs.tflops);
+    let label = format!("roofline, {}", kind.word());
+    Some(picture(kind, &label, |canvas| {
+        let floor = HEIGHT - BOTTOM;
+        let end = canvas.width - 10.0;
+        let domain = (left / 4.0, right * 4.0);
+        let x = Scale::log(domain, (LEFT, end));
+        let y = Scale::log((low / 3.0, high * 2.0), (floor, 8.0));
+        axes(canvas, x, y, (end, floor));
+        let bus = |intensity: f64| intensity * roofs.gb_per_s / 1000.0;
+        // Where the slope enters the picture: at its left side, or at its floor.
+        let enters = domain.0.max(low / 3.0 * 1000.0 / roofs.gb_per_s);
+        let corner = (x.at(ridge), y.at(roofs.tflops));
+        let start = (x.at(enters), y.at(bus(enters)));
+        canvas.titled("the two roofs", |canvas| {
+            canvas.path(&[start, corner, (end, corner.1)], "roof");
+        });
+        let arithmetic = format!("{} TFLOP/s", number(roofs.tflops));
+        canvas.text((end, corner.1 - 7.0), Anchor::End, "soft", &arithmetic);
+        let half = ((start.0 + corner.0) / 2.0, (start.1 + corner.1) / 2.0);
+        let bus = format!("{} GB/s", number(roofs.gb_per_s));
+        canvas.text((half.0 - 8.0, half.1 - 6.0), Anchor::End, "soft halo", &bus);
+        for point in &points {
+            let (at, height) = (x.at(point.flops_per_byte), y.at(point.tflops));
+            canvas.titled(&point.title, |canvas| {
+                canvas.circle((at, height), 10.0, "row");
+                canvas.circle((at, height), 5.0, if point.is_faint { "tried" } else { "elite" });
+                canvas.text((at + 9.0, height + 4.0), Anchor::Start, "strong halo", &point.label);
+            });
+        }
+        HEIGHT
+    }))
+}
+
+fn axes(canvas: &mut Canvas, x: Scale, y: Scale, (end, floor): (f64, f64)) {
+    for tick in y.ticks(7) {
+        canvas.line((LEFT, y.at(tick)), (end, y.at(tick)), "grid");
+        canvas.text((LEFT - 6.0, y.at(tick) + 4.0), Anchor::End, "soft", &label(tick));
+    }
+    let most = if canvas.is_narrow() { 5 } else { 8 };
+    for tick in x.ticks(most) {
+        canvas.line((x.at(tick), 8.0), (x.at(tick), floor), "grid");
+        canvas.text((x.at(tick), floor + 16.0), Anchor::Middle, "soft", &label(tick));
+    }
+    canvas.line((LEFT, floor), (end, floor), "axis");
+    canvas.text((LEFT, floor + 36.0), Anchor::Start, "soft", "TFLOP/s over operations per byte");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn point(flops_per_byte: f64, tflops: f64) -> Point {
+        let [label, title] = ["1", "a kernel"].map(str::to_owned);
+        Point { label, flops_per_byte, tflops, title, is_faint: false }
+    }
+
+    #[test]
+    fn a_kernel_without_numbers_has_no_roofline() {
+        let roofs = Roofs { tflops: 800.0, gb_per_s: 4000.0 };
+        assert!(draw(Kind::Measured, &roofs, &[point(100.0, 50.0)]).is_some());
+        assert!(draw(Kind::Measured, &roofs, &[point(0.0, 50.0), point(1.0, f64::NAN)]).is_none());
+        let none = Roofs { tflops: 0.0, ..roofs };
+        assert!(draw(Kind::Measured, &none, &[point(100.0, 50.0)]).is_none());
+    }
+}

@@ -1,0 +1,85 @@
+//! Numbers and counts as people read them.
+
+use crate::run::{Fact, RunState};
+
+/// `1 problem`, `3 problems`.
+pub fn count(number: usize, one: &str) -> String {
+    format!("{number} {one}{}", if number == 1 { "" } else { "s" })
+}
+
+/// Four digits that count, at most two of them behind the point.
+pub fn number(value: f64) -> String {
+    match value.abs() {
+        size if size >= 1000.0 => thousands(value),
+        size if size >= 100.0 => format!("{value:.1}"),
+        size if size >= 0.1 || size == 0.0 => format!("{value:.2}"),
+        size if size >= 0.001 => format!("{value:.4}"),
+        _ => format!("{value:.1e}"),
+    }
+}
+
+/// A whole number with a space between thousands.
+pub fn thousands(value: f64) -> String {
+    let digits = format!("{:.0}", value.abs());
+    let mut text = String::from(if value < 0.0 { "-" } else { "" });
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) && digits.len() > 4 {
+            text.push('\u{202f}');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+pub fn micros(value: f64) -> String {
+    format!("{} us", number(value))
+}
+
+/// `1.42x`: how many times as fast.
+pub fn ratio(value: f64) -> String {
+    if value >= 100.0 { format!("{value:.0}x") } else { format!("{value:.2}x") }
+}
+
+pub fn interval(low: f64, high: f64) -> String {
+    format!("{low:.2} - {high:.2}")
+}
+
+/// What the run's times are of.
+pub fn device(state: &RunState) -> String {
+    let Some(manifest) = &state.manifest else { return "an unknown device".to_owned() };
+    match (&manifest.gpu, &manifest.device) {
+        (Fact::Known(gpu), _) => gpu.clone(),
+        (_, Fact::Known(device)) => device.clone(),
+        _ => "an unknown device".to_owned(),
+    }
+}
+
+/// As a shell reads it back: words with anything special in them are quoted.
+pub fn shell(words: &[String]) -> String {
+    let quoted = words.iter().map(|word| {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
+        if !word.is_empty() && word.chars().all(plain) {
+            word.clone()
+        } else {
+            format!("'{}'", word.replace('\'', "'\\''"))
+        }
+    });
+    quoted.collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_keep_the_digits_that_count() {
+        let texts = [12345.6, 1234.5, 123.45, 12.345, 0.5, 0.01234, 1.5e-5, 0.0].map(number);
+        assert_eq!(texts, ["12\u{202f}346", "1234", "123.5", "12.35", "0.50", "0.0123", "1.5e-5", "0.00"]);
+    }
+
+    #[test]
+    fn a_command_line_can_be_pasted() {
+        let words = ["warpsmith", "bench", "--set", "A=1", "it's | here", ""].map(str::to_owned);
+        assert_eq!(shell(&words), r"warpsmith bench --set A=1 'it'\''s | here' ''");
+    }
+}

@@ -1,0 +1,52 @@
+//! `profile.json`: what limits the kernels, and what known pathologies cost.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use super::super::{Manifest, Of, RunState, SCHEMA};
+use super::Exporter;
+use crate::invert::Inversion;
+use crate::profile::Profile;
+
+#[derive(Debug)]
+pub struct Profiles;
+
+#[derive(Serialize)]
+struct File<'s> {
+    schema: u32,
+    manifest: &'s Option<Manifest>,
+    complete: bool,
+    profiles: Vec<Profiled<'s>>,
+    inversions: &'s [Inversion],
+}
+
+#[derive(Serialize)]
+struct Profiled<'s> {
+    #[serde(flatten)]
+    of: &'s Of,
+    #[serde(flatten)]
+    profile: &'s Profile,
+}
+
+impl Exporter for Profiles {
+    fn file_name(&self) -> &'static str {
+        "profile.json"
+    }
+
+    fn concerns(&self, state: &RunState) -> bool {
+        !state.profiles.is_empty() || !state.inversions.is_empty()
+    }
+
+    fn write(&self, state: &RunState, out: &mut dyn Write) -> io::Result<()> {
+        let file = File {
+            schema: SCHEMA,
+            manifest: &state.manifest,
+            complete: state.is_complete(),
+            profiles: state.profiles.iter().map(|(of, profile)| Profiled { of, profile }).collect(),
+            inversions: &state.inversions,
+        };
+        serde_json::to_writer_pretty(&mut *out, &file)?;
+        writeln!(out)
+    }
+}
