@@ -10,12 +10,12 @@ use crate::exit;
 
 #[derive(Debug, Parser)]
 #[command(name = "warpsmith", version, about, after_help = exit::TABLE, max_term_width = 110)]
-#[command(subcommand_required = true, arg_required_else_help = true)]
 pub struct Cli {
     #[command(flatten)]
     pub global: Global,
+    /// With none, `repro`.
     #[command(subcommand)]
-    pub command: Command,
+    pub command: Option<Command>,
 }
 
 /// Flags that every command takes.
@@ -108,6 +108,19 @@ Examples:
   warpsmith evolve mma --suite v3 --tuned tuned.toml
   warpsmith evolve --resume --run-dir warpsmith-runs/20261115T054710Z-evolve-1f3a9c")]
     Evolve(EvolveOptions),
+    /// All of it in order, from the environment to the report; what `warpsmith` alone does
+    #[command(after_help = "\
+One run: every kernel beside what people use today, a search from the best preset on, the best it found against everybody,
+what limits it, what known pathologies would cost, and a report in one page. With a GPU it is measured; with none it
+runs on the virtual GPU, and says modelled wherever a time stands.
+
+Examples:
+  warpsmith
+  warpsmith repro --quick
+  warpsmith repro --suite v3 --budget 256
+  warpsmith repro --problem b2h16s1024d128-causal-fp16 --device virtual:a100
+  warpsmith repro --resume --run-dir warpsmith-runs/20261115T054710Z-repro-1f3a9c")]
+    Repro(ReproOptions),
     /// Fail on a wrong result or a regression against the best on record
     #[command(after_help = "\
 A run fails on a wrong answer, on a candidate that broke, on registers or spills above the family's limits, and where
@@ -270,7 +283,7 @@ pub struct CheckOptions {
     pub jobs: Option<u16>,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub struct BenchOptions {
     /// Families to bench (default: all)
     #[arg(value_name = "FAMILY")]
@@ -366,6 +379,53 @@ pub struct EvolveOptions {
     /// The run's folder (default: a new one below warpsmith-runs)
     #[arg(long, value_name = "DIR")]
     pub run_dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct ReproOptions {
+    /// A problem or an alias
+    #[arg(long, value_name = "NAME")]
+    pub problem: Vec<String>,
+    /// The problems, baselines and targets of a suite (default: headline)
+    #[arg(long, value_name = "NAME|FILE")]
+    pub suite: Option<String>,
+    /// The family that is searched (default: mma)
+    #[arg(long, value_name = "FAMILY")]
+    pub family: Option<String>,
+    /// Candidates of the search (default: 128)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub budget: Option<u32>,
+    /// A budget of 32, and less time for timing
+    #[arg(long, conflicts_with = "budget")]
+    pub quick: bool,
+    /// How candidates are chosen
+    #[arg(long, value_name = "NAME", default_value = search::strategy::DEFAULT)]
+    pub strategy: String,
+    /// Seconds of timing per problem, at most (default: the suite's, or 5; 2 with --quick)
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub seconds: Option<f64>,
+    /// Go on with the run in --run-dir; what is finished is not repeated
+    #[arg(long, requires = "run_dir")]
+    pub resume: bool,
+    /// The run's folder (default: a new one below warpsmith-runs)
+    #[arg(long, value_name = "DIR")]
+    pub run_dir: Option<PathBuf>,
+}
+
+impl Default for ReproOptions {
+    fn default() -> Self {
+        ReproOptions {
+            problem: Vec::new(),
+            suite: None,
+            family: None,
+            budget: None,
+            quick: false,
+            strategy: search::strategy::DEFAULT.to_owned(),
+            seconds: None,
+            resume: false,
+            run_dir: None,
+        }
+    }
 }
 
 #[derive(Debug, Args)]

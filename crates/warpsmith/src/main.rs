@@ -15,7 +15,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::cli::{Cli, Command};
+use crate::cli::{Cli, Command, ReproOptions};
 use crate::exit::Exit;
 use crate::printer::Printer;
 
@@ -30,13 +30,15 @@ fn main() -> ExitCode {
         }
     };
     let printer = Printer::new(cli.global.json);
-    let outcome = match &cli.command {
+    let alone = Command::Repro(ReproOptions::default());
+    let outcome = match cli.command.as_ref().unwrap_or(&alone) {
         Command::Doctor => commands::doctor::run(&cli.global, &printer),
         Command::Toolchain(options) => commands::toolchain::run(options, &cli.global, &printer),
         Command::Kernels(options) => commands::kernels::run(options, &cli.global, &printer),
         Command::Build(options) => commands::build::run(options, &cli.global, &printer),
         Command::Check(options) => commands::check::run(options, &cli.global, &printer),
         Command::Bench(options) => commands::bench::run(options, &cli.global, &printer),
+        Command::Repro(options) => commands::repro::run(options, &cli.global, &printer),
         Command::Evolve(options) => commands::evolve::run(options, &cli.global, &printer),
         Command::Gate(options) => commands::gate::run(options, &printer),
         Command::Replay(options) => commands::replay::run(options, &printer),

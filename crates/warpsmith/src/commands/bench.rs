@@ -36,7 +36,7 @@ pub fn run(options: &BenchOptions, global: &Global, printer: &Printer) -> Result
 fn resume(options: &BenchOptions, printer: &Printer) -> Result<Exit, Failure> {
     let folder = options.run_dir.as_deref().unwrap_or(Path::new(lab::run::DEFAULT_FOLDER));
     let then = workbench::command_line_of(folder)?;
-    let cli::Command::Bench(then_options) = &then.command else {
+    let Some(cli::Command::Bench(then_options)) = &then.command else {
         return Err(Failure::usage(format!("{} holds no bench", folder.display())));
     };
     carry_out(then_options, &then.global, printer, |manifest| Run::resume(folder, manifest))
@@ -78,7 +78,7 @@ fn carry_out(
     Ok(exit)
 }
 
-fn plan<'w>(
+pub fn plan<'w>(
     op: Attention,
     options: &BenchOptions,
     global: &Global,

@@ -39,7 +39,7 @@ pub fn run(options: &EvolveOptions, global: &Global, printer: &Printer) -> Resul
 fn resume(options: &EvolveOptions, printer: &Printer) -> Result<Exit, Failure> {
     let folder = options.run_dir.as_deref().unwrap_or(Path::new(lab::run::DEFAULT_FOLDER));
     let then = workbench::command_line_of(folder)?;
-    let cli::Command::Evolve(then_options) = &then.command else {
+    let Some(cli::Command::Evolve(then_options)) = &then.command else {
         return Err(Failure::usage(format!("{} holds no search", folder.display())));
     };
     carry_out(then_options, &then.global, printer, |manifest| Run::resume(folder, manifest))

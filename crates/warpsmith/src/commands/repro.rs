@@ -1,0 +1,336 @@
+//! `repro`: everything in order, in one run: environment, baselines and candidates, search, the best against everybody,
+//! what limits it, what pathologies would cost, and the report.
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use attention::{Attention, Problem};
+use family::Family;
+use gpu::build::Compiler;
+use lab::bench::{self, BenchError, Maker, Start, Subject};
+use lab::evolve::{self, EvolveError, elites, tuned};
+use lab::run::{Event, Manifest, Run, RunError, RunState, Timer, TrialResult};
+use lab::stats::geometric_mean;
+use op::Op;
+
+use super::evolve::{BUDGET, DEFAULT_FAMILY, QUICK_BUDGET, Show};
+use super::workbench::{self, OpenRun, Workbench};
+use crate::cli::{self, BenchOptions, Global, ReproOptions};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::printer::{FAINT, GOOD, Printer, STRONG, styled};
+
+/// Elites that are kept.
+const ELITES: usize = 6;
+/// A problem with more work than this takes the virtual GPU minutes per kernel.
+const VIRTUAL_FLOPS: f64 = 2e9;
+/// How the best candidate of the search is called from then on.
+const EVOLVED: &str = "evolved";
+
+pub fn run(options: &ReproOptions, global: &Global, printer: &Printer) -> Result<Exit, Failure> {
+    if options.resume {
+        return resume(options, printer);
+    }
+    carry_out(options, global, printer, |manifest| Run::create(options.run_dir.as_deref(), manifest))
+}
+
+fn resume(options: &ReproOptions, printer: &Printer) -> Result<Exit, Failure> {
+    let folder = options.run_dir.as_deref().unwrap_or(Path::new(lab::run::DEFAULT_FOLDER));
+    let then = workbench::command_line_of(folder)?;
+    let then_options = match &then.command {
+        None => &ReproOptions::default(),
+        Some(cli::Command::Repro(options)) => options,
+        Some(_) => return Err(Failure::usage(format!("{} holds no repro", folder.display()))),
+    };
+    carry_out(then_options, &then.global, printer, |manifest| Run::resume(folder, manifest))
+}
+
+fn carry_out(
+    options: &ReproOptions,
+    global: &Global,
+    printer: &Printer,
+    open: impl FnOnce(Manifest) -> Result<Run, RunError>,
+) -> Result<Exit, Failure> {
+    let workbench = Workbench::open(global)?;
+    let family = workbench.catalog.family(options.family.as_deref().unwrap_or(DEFAULT_FAMILY))?;
+    let strategy = search::strategy::by_name(&options.strategy)
+        .map_err(|error| Failure::usage(error.to_string()).hint(error.hint()))?;
+    let mut plan = bench::Plan { seed: global.seed, ..bench_plan(options, global, &workbench)? };
+    let left_out = cut(&mut plan, workbench.is_virtual());
+    let compiler = super::build::compiler(global, printer)?;
+    let opened = OpenRun::new(open(workbench.manifest("repro", &compiler)), printer)?;
+    let start = workbench.start()?;
+    let stop = super::stop_on_interrupt();
+    let repro = Repro {
+        options,
+        workbench: &workbench,
+        family,
+        strategy: *strategy,
+        compiler: &compiler,
+        start: &start,
+        run: &opened.run,
+        stop: &stop,
+        printer,
+    };
+    let done = repro.note(left_out).and_then(|()| repro.stages(plan));
+    let exit = match done {
+        Ok(()) => verdict(&opened.run.state()),
+        Err(Stop::Stopped) => Exit::Incomplete,
+        Err(Stop::Failure(failure)) => return Err(failure),
+    };
+    let folder = opened.run.folder().to_owned();
+    let (state, _) = opened.finish(exit)?;
+    let mut table = tuned::Table::default();
+    table.take(tuned::picks(&state));
+    table.write(&folder.join("tuned.toml")).map_err(|error| Failure::lacking(error.to_string()))?;
+    let written = lab::report::write(&folder, &state)
+        .map_err(|error| Failure::lacking(format!("{}: {error}", folder.display())))?;
+    if printer.is_json() {
+        printer.json("repro", &serde_json::json!({ "run": folder, "files": written, "found": found(&state) }));
+    } else {
+        printer.data(&last_screen(&state, &folder));
+        if exit == Exit::Incomplete {
+            let folder = folder.display();
+            printer.message(&format!("incomplete; go on with: warpsmith repro --resume --run-dir {folder}"));
+        }
+    }
+    Ok(exit)
+}
+
+fn bench_plan<'w>(
+    options: &ReproOptions,
+    global: &Global,
+    workbench: &'w Workbench<'_>,
+) -> Result<bench::Plan<'w, Problem>, Failure> {
+    let options = BenchOptions {
+        problem: options.problem.clone(),
+        suite: options.suite.clone(),
+        seconds: options.seconds.or(options.quick.then_some(2.0)),
+        memory: 16384,
+        ..BenchOptions::default()
+    };
+    super::bench::plan(Attention, &options, global, workbench)
+}
+
+/// Leaves out what would keep the virtual GPU busy for too long, and says what that is.
+fn cut(plan: &mut bench::Plan<'_, Problem>, is_virtual: bool) -> Option<String> {
+    if !is_virtual {
+        return None;
+    }
+    let fits = |problem: &Problem| Attention.work(problem).flops <= VIRTUAL_FLOPS;
+    if !plan.problems.iter().any(fits) {
+        return None;
+    }
+    let (kept, left): (Vec<Problem>, Vec<Problem>) = plan.problems.iter().copied().partition(fits);
+    plan.problems = kept;
+    // What is modelled is held against no target.
+    plan.targets.clear();
+    let names: Vec<String> = left.iter().map(ToString::to_string).collect();
+    (!names.is_empty())
+        .then(|| format!("left out on the virtual GPU, where they would take minutes each: {}", names.join(", ")))
+}
+
+/// Why the stages did not come to their end.
+enum Stop {
+    Stopped,
+    Failure(Failure),
+}
+
+impl<E: std::fmt::Display> From<E> for Stop {
+    fn from(error: E) -> Self {
+        Stop::Failure(Failure::lacking(error.to_string()))
+    }
+}
+
+struct Repro<'a> {
+    options: &'a ReproOptions,
+    workbench: &'a Workbench<'a>,
+    family: &'a Family,
+    strategy: search::strategy::Entry,
+    compiler: &'a Compiler,
+    start: &'a Start<'a>,
+    run: &'a Run,
+    stop: &'a AtomicBool,
+    printer: &'a Printer,
+}
+
+impl<'a> Repro<'a> {
+    /// Says something once, in the log and to whoever watches.
+    fn note(&self, text: Option<String>) -> Result<(), Stop> {
+        let Some(text) = text else { return Ok(()) };
+        if !self.run.state().notes.contains(&text) {
+            self.printer.message(&styled(FAINT, &text));
+            self.run.record(&Event::Note { text })?;
+        }
+        Ok(())
+    }
+
+    fn heading(&self, number: u32, text: &str) {
+        self.printer.message(&styled(STRONG, format!("[{number}/5] {text}")));
+    }
+
+    fn stages(&self, plan: bench::Plan<'a, Problem>) -> Result<(), Stop> {
+        self.heading(1, "every kernel, and what people use today");
+        // Targets are judged at the end, with what the search found.
+        self.bench(&bench::Plan { targets: Vec::new(), ..plan.clone() })?;
+
+        self.heading(2, "the search");
+        self.evolve(&plan)?;
+
+        self.heading(3, "the best of it, against everybody");
+        let finals = self.finals(plan);
+        self.bench(&finals)
+    }
+
+    fn bench(&self, plan: &bench::Plan<'_, Problem>) -> Result<(), Stop> {
+        let tell = |text: &str| self.printer.message(&styled(FAINT, text));
+        match bench::run(&Attention, plan, self.compiler, self.start, self.run, self.stop, &tell) {
+            Ok(()) => Ok(()),
+            Err(BenchError::Stopped) => Err(Stop::Stopped),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn evolve(&self, plan: &bench::Plan<'_, Problem>) -> Result<(), Stop> {
+        let state = self.run.state();
+        let budget = self.options.budget.unwrap_or(if self.options.quick { QUICK_BUDGET } else { BUDGET });
+        let problems: Vec<Problem> = plan
+            .problems
+            .iter()
+            .copied()
+            .filter(|problem| super::evolve::baseline(self.family, None, &[], &[*problem]).is_ok())
+            .collect();
+        let baseline = match best_preset(&state, self.family, &problems) {
+            Some(preset) => Some(preset),
+            None => super::evolve::baseline(self.family, None, &[], &problems).map_err(Stop::Failure)?,
+        };
+        let is_virtual = self.workbench.is_virtual();
+        let search = evolve::Plan {
+            device: plan.device.clone(),
+            family: self.family,
+            baseline,
+            baseline_knobs: Vec::new(),
+            problems,
+            strategy: self.strategy,
+            budget,
+            elites: ELITES,
+            ahead: super::evolve::ahead(),
+            seed: plan.seed,
+            timer: Timer::GraphHot,
+            stopping: super::evolve::stopping(None),
+            warmup: plan.warmup,
+            limits: super::evolve::limits(is_virtual, None),
+        };
+        let show = Show::new(budget, self.printer);
+        let tell = |standing: &evolve::Progress, trial: Option<&lab::run::Trial>| show.tell(standing, trial);
+        let done = evolve::run(&Attention, &search, self.compiler, self.start, self.run, self.stop, &tell);
+        show.finish();
+        match done {
+            Ok(()) => Ok(()),
+            Err(EvolveError::Stopped) => Err(Stop::Stopped),
+            Err(error) => Err(Stop::Failure(super::evolve::failure(error))),
+        }
+    }
+
+    /// The baselines, the preset the search started from, and the best the search found.
+    fn finals(&self, mut plan: bench::Plan<'a, Problem>) -> bench::Plan<'a, Problem> {
+        let state = self.run.state();
+        let from = state.search.as_ref().map(|search| format!("{} {}", self.family.name, search.baseline));
+        plan.subjects.retain(|subject| {
+            let name = subject.again.as_ref().unwrap_or(&subject.name);
+            !subject.is_candidate && subject.again.is_none() || Some(name) == from.as_ref() || is_peer(subject)
+        });
+        if let Some(best) = best_trial(&state) {
+            let knobs = best.trial.knobs.iter().map(|(knob, value)| (knob.clone(), value.clone())).collect();
+            let evolved = Subject {
+                name: format!("{} {EVOLVED}", self.family.name),
+                ..Subject::kernel(self.family, None, knobs)
+            };
+            if !self.workbench.is_virtual() {
+                plan.subjects.push(evolved.once_more());
+            }
+            plan.subjects.push(evolved);
+        }
+        plan
+    }
+}
+
+fn is_peer(subject: &Subject<'_>) -> bool {
+    matches!(subject.maker, Maker::Peer { .. })
+}
+
+/// The trial with the highest score; of equals, the first.
+fn best_trial(state: &RunState) -> Option<elites::Timed<'_>> {
+    elites::timed(state.trials.values()).reduce(|a, b| if b.score > a.score { b } else { a })
+}
+
+/// The preset of the family that is fastest over all the problems, as far as they were timed.
+fn best_preset(state: &RunState, family: &Family, problems: &[Problem]) -> Option<String> {
+    // A run that is gone on with has made its choice.
+    if let Some(search) = &state.search {
+        return Some(search.baseline.clone());
+    }
+    let rows = lab::run::rows(state);
+    let time = |subject: &str, problem: &Problem| {
+        let problem = problem.to_string();
+        let measured = rows.iter().filter(|row| row.of.subject == subject && row.of.problem == problem);
+        let modelled = state.modelled.iter().find(|(of, _)| of.subject == subject && of.problem == problem);
+        measured.map(|row| row.p50_us.0).next().or(modelled.map(|(_, modelled)| modelled.time_us.0))
+    };
+    let mean = |preset: &family::Preset| {
+        let subject = format!("{} {}", family.name, preset.name);
+        let times: Option<Vec<f64>> = problems.iter().map(|problem| time(&subject, problem)).collect();
+        Some((geometric_mean(times?)?, preset.name.clone()))
+    };
+    let best = family.presets.iter().filter_map(mean).min_by(|a, b| a.0.total_cmp(&b.0));
+    best.map(|(_, preset)| preset)
+}
+
+/// A kernel of ours that is wrong or broken, or a missed target, is a finding. What the search tried and found wrong is
+/// none: that is what it is for.
+fn verdict(state: &RunState) -> Exit {
+    let broken = state
+        .failures
+        .iter()
+        .any(|failure| failure.kind != lab::run::FailureKind::Refused && !state.is_baseline(&failure.of.subject));
+    let missed = state.targets.iter().any(|target| target.met == Some(false));
+    if broken || missed { Exit::Finding } else { Exit::Holds }
+}
+
+/// What was found, line by line.
+fn found(state: &RunState) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let (Some(search), Some(best)) = (&state.search, best_trial(state)) {
+        let modelled = best.problems.iter().any(|it| it.time.is_modelled());
+        lines.push(format!(
+            "{}: {:.2}x over preset {} ({}), with {}",
+            search.family,
+            best.score,
+            search.baseline,
+            if modelled { "modelled" } else { "measured" },
+            best.trial.candidate
+        ));
+    }
+    let evolved = |candidate: &str| candidate.ends_with(EVOLVED);
+    for mean in state.means().iter().filter(|mean| evolved(&mean.candidate) && mean.timer == Timer::GraphHot) {
+        lines.push(format!(
+            "{}: {:.2}x over {} ({}, {} problems, measured)",
+            mean.candidate, mean.speedup, mean.baseline, mean.standing, mean.problems
+        ));
+    }
+    let met = state.targets.iter().filter(|target| target.met == Some(true)).count();
+    if !state.targets.is_empty() {
+        lines.push(format!("{met} of {} targets met", state.targets.len()));
+    }
+    let failed = state.trials.values().filter(|it| matches!(it.result, TrialResult::Failed { .. })).count();
+    lines.push(format!("{} candidates tried, {failed} of them failed", state.trials.len().saturating_sub(1)));
+    lines
+}
+
+fn last_screen(state: &RunState, folder: &Path) -> String {
+    let mut lines = vec![styled(STRONG, "found")];
+    lines.extend(found(state).into_iter().map(|line| format!("  {line}")));
+    let report = folder.join("report.html");
+    lines.push(format!("{} {}", styled(GOOD, "report"), report.display()));
+    lines.join("\n")
+}
