@@ -8,6 +8,7 @@
 //!
 //! On the virtual GPU nothing is timed: there is a modelled time per kernel, under its own name, and no comparison.
 
+mod answers;
 mod crew;
 mod measure;
 mod plan;
@@ -16,5 +17,6 @@ mod targets;
 mod telemetry;
 mod turns;
 
+pub use answers::Answers;
 pub use plan::{Maker, Plan, Start, Subject};
-pub use run::{BenchError, run};
+pub use run::{BenchError, run, run_with};

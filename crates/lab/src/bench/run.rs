@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gpu::build::Compiler;
@@ -11,6 +12,7 @@ use gpu::telemetry::Monitor;
 use indexmap::IndexMap;
 use op::{Judgement, Op};
 
+use super::answers::{Answer, Answers};
 use super::crew::{Member, Office};
 use super::plan::{Maker, Plan, Start, Subject};
 use super::targets;
@@ -41,6 +43,21 @@ pub fn run<O: Op>(
     stop: &AtomicBool,
     tell: &dyn Fn(&str),
 ) -> Result<(), BenchError> {
+    run_with(op, plan, compiler, start, run, &Answers::not_kept(), stop, tell)
+}
+
+/// [`run`], with answers that others have made before or will want again.
+#[allow(clippy::too_many_arguments)] // They are what a bench is about, each once.
+pub fn run_with<O: Op>(
+    op: &O,
+    plan: &Plan<'_, O::Problem>,
+    compiler: &Compiler,
+    start: &Start<'_>,
+    run: &Run,
+    answers: &Answers<O>,
+    stop: &AtomicBool,
+    tell: &dyn Fn(&str),
+) -> Result<(), BenchError> {
     let folder = run.folder().join("work");
     let io = |error| BenchError::Io { path: folder.clone(), error };
     fs::create_dir_all(&folder).map_err(io)?;
@@ -59,8 +76,17 @@ pub fn run<O: Op>(
         })?;
     }
     let monitor = monitor.and_then(Result::ok);
-    let bench =
-        Bench { op, plan, compiler, office: &office, run, monitor: monitor.as_ref(), folder: &folder, tell };
+    let bench = Bench {
+        op,
+        plan,
+        answers,
+        compiler,
+        office: &office,
+        run,
+        monitor: monitor.as_ref(),
+        folder: &folder,
+        tell,
+    };
     let outcome = bench.go();
     // Inputs and outputs of the last problem; what they were for is in the log.
     let _ = fs::remove_dir_all(&folder);
@@ -70,6 +96,7 @@ pub fn run<O: Op>(
 pub(super) struct Bench<'a, O: Op> {
     pub(super) op: &'a O,
     pub(super) plan: &'a Plan<'a, O::Problem>,
+    answers: &'a Answers<O>,
     compiler: &'a Compiler,
     pub(super) office: &'a Office<'a>,
     pub(super) run: &'a Run,
@@ -89,8 +116,7 @@ pub(super) struct Entrant {
 pub(super) struct Given<'p, O: Op> {
     pub(super) problem: &'p O::Problem,
     pub(super) name: String,
-    inputs: O::Inputs,
-    reference: O::Reference,
+    answer: Arc<Answer<O>>,
     /// The problem and the files of its inputs, as peers take them.
     peer: Option<(serde_json::Value, IndexMap<String, PathBuf>)>,
 }
@@ -224,11 +250,10 @@ impl<O: Op> Bench<'_, O> {
             self.keep(&mut alive, entrant, Stage::Build, sent)?;
         }
         // The right answer, meanwhile.
-        let inputs = self.op.timed_inputs(problem, self.plan.seed);
-        let reference = self.op.reference(problem, &inputs);
+        let answer = self.answers.to(self.op, problem, self.plan.seed);
         let has_peers = alive.iter().any(|it| matches!(members[it.index].subject.maker, Maker::Peer { .. }));
-        let peer = if has_peers { Some(self.peer_files(problem, &inputs)?) } else { None };
-        let given: Given<'_, O> = Given { problem, name, inputs, reference, peer };
+        let peer = if has_peers { Some(self.peer_files(problem, &answer.inputs)?) } else { None };
+        let given: Given<'_, O> = Given { problem, name, answer, peer };
 
         let alive = self.build(members, alive)?;
         let mut right = Vec::new();
@@ -354,7 +379,7 @@ impl<O: Op> Bench<'_, O> {
         of: &Of,
         given: &Given<'_, O>,
     ) -> Result<Result<(), Ended>, BenchError> {
-        let Given { inputs, reference, .. } = given;
+        let Answer { inputs, reference } = &*given.answer;
         let subject = member.subject;
         let mut answer = || -> Result<(Judgement, Vec<op::Complaint>), Ended> {
             if let (Maker::Peer { name }, Some((fields, inputs))) = (&subject.maker, &given.peer) {

@@ -10,7 +10,7 @@ use op::Op;
 
 use super::EvolveError;
 use super::plan::Plan;
-use crate::bench::{self, BenchError, Maker, Start, Subject};
+use crate::bench::{self, Answers, BenchError, Maker, Start, Subject};
 use crate::run::{FailureKind, MeasuredMicros, ProblemTime, Run, RunState, Stage, Time};
 use crate::worker;
 
@@ -52,6 +52,8 @@ pub struct Contest<'a, O: Op> {
     pub compiler: &'a Compiler,
     pub start: &'a Start<'a>,
     pub folder: &'a std::path::Path,
+    /// The same inputs for every candidate.
+    pub answers: Answers<O>,
     pub stop: &'a AtomicBool,
 }
 
@@ -160,7 +162,16 @@ impl<O: Op> Contest<'_, O> {
             targets: Vec::new(),
         };
         let run = Run::in_memory(self.folder);
-        match bench::run(self.op, &plan, self.compiler, self.start, &run, self.stop, &|_| ()) {
+        match bench::run_with(
+            self.op,
+            &plan,
+            self.compiler,
+            self.start,
+            &run,
+            &self.answers,
+            self.stop,
+            &|_| (),
+        ) {
             Ok(()) => {}
             Err(BenchError::Stopped) => return Err(EvolveError::Stopped),
             Err(error) => return Err(EvolveError::Bench(error)),

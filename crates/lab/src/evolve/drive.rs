@@ -16,7 +16,7 @@ use search::space::{Point, Space};
 use super::contest::{Compiled, Contest, Out, Setting};
 use super::plan::{Plan, Progress};
 use super::{elites, knobs, space};
-use crate::bench::{BenchError, Start};
+use crate::bench::{Answers, BenchError, Start};
 use crate::run::{Event, LogError, Run, Search, Stage, Trial, TrialResult};
 use crate::stats::geometric_mean;
 
@@ -56,7 +56,7 @@ pub fn run<O: Op>(
     let space = space::of(op, plan.family, &plan.problems, plan.device.target())?;
     let folder = run.folder().join("trials");
     fs::create_dir_all(&folder).map_err(|error| EvolveError::Io { path: folder.clone(), error })?;
-    let contest = Contest { op, plan, compiler, start, folder: &folder, stop };
+    let contest = Contest { op, plan, compiler, start, folder: &folder, answers: Answers::kept(), stop };
     let outcome = Drive::new(&contest, &space, run, progress)?.go();
     let _ = fs::remove_dir_all(&folder);
     outcome

@@ -86,7 +86,8 @@ fn carry_out(
     let written = lab::report::write(&folder, &state)
         .map_err(|error| Failure::lacking(format!("{}: {error}", folder.display())))?;
     if printer.is_json() {
-        printer.json("repro", &serde_json::json!({ "run": folder, "files": written, "found": found(&state) }));
+        printer
+            .json("repro", &serde_json::json!({ "run": folder, "files": written, "found": found(&state) }));
     } else {
         printer.data(&last_screen(&state, &folder));
         if exit == Exit::Incomplete {
@@ -126,8 +127,9 @@ fn cut(plan: &mut bench::Plan<'_, Problem>, is_virtual: bool) -> Option<String> 
     // What is modelled is held against no target.
     plan.targets.clear();
     let names: Vec<String> = left.iter().map(ToString::to_string).collect();
-    (!names.is_empty())
-        .then(|| format!("left out on the virtual GPU, where they would take minutes each: {}", names.join(", ")))
+    (!names.is_empty()).then(|| {
+        format!("left out on the virtual GPU, where they would take minutes each: {}", names.join(", "))
+    })
 }
 
 /// Why the stages did not come to their end.
@@ -238,7 +240,9 @@ impl<'a> Repro<'a> {
         let from = state.search.as_ref().map(|search| format!("{} {}", self.family.name, search.baseline));
         plan.subjects.retain(|subject| {
             let name = subject.again.as_ref().unwrap_or(&subject.name);
-            !subject.is_candidate && subject.again.is_none() || Some(name) == from.as_ref() || is_peer(subject)
+            !subject.is_candidate && subject.again.is_none()
+                || Some(name) == from.as_ref()
+                || is_peer(subject)
         });
         if let Some(best) = best_trial(&state) {
             let knobs = best.trial.knobs.iter().map(|(knob, value)| (knob.clone(), value.clone())).collect();
@@ -289,10 +293,9 @@ fn best_preset(state: &RunState, family: &Family, problems: &[Problem]) -> Optio
 /// A kernel of ours that is wrong or broken, or a missed target, is a finding. What the search tried and found wrong is
 /// none: that is what it is for.
 fn verdict(state: &RunState) -> Exit {
-    let broken = state
-        .failures
-        .iter()
-        .any(|failure| failure.kind != lab::run::FailureKind::Refused && !state.is_baseline(&failure.of.subject));
+    let broken = state.failures.iter().any(|failure| {
+        failure.kind != lab::run::FailureKind::Refused && !state.is_baseline(&failure.of.subject)
+    });
     let missed = state.targets.iter().any(|target| target.met == Some(false));
     if broken || missed { Exit::Finding } else { Exit::Holds }
 }
@@ -312,7 +315,8 @@ fn found(state: &RunState) -> Vec<String> {
         ));
     }
     let evolved = |candidate: &str| candidate.ends_with(EVOLVED);
-    for mean in state.means().iter().filter(|mean| evolved(&mean.candidate) && mean.timer == Timer::GraphHot) {
+    for mean in state.means().iter().filter(|mean| evolved(&mean.candidate) && mean.timer == Timer::GraphHot)
+    {
         lines.push(format!(
             "{}: {:.2}x over {} ({}, {} problems, measured)",
             mean.candidate, mean.speedup, mean.baseline, mean.standing, mean.problems
