@@ -520,8 +520,8 @@ pub struct SanitizeOptions {
     /// Run without checks, several times as fast; a fault still ends the launch
     #[arg(long)]
     pub unchecked: bool,
-    /// Warp instructions before a kernel is called run-away
-    #[arg(long, value_name = "N", default_value_t = 2_000_000_000)]
+    /// Warp instructions before a kernel is called run-away: half a minute or so
+    #[arg(long, value_name = "N", default_value_t = 300_000_000)]
     pub budget: u64,
     /// Worker threads (default: one per core)
     #[arg(long, short, value_name = "N", default_value_t = 0, hide_default_value = true)]

@@ -94,7 +94,11 @@ pub fn plan<'w>(
         // A peer and a kernel each have a copy, in a process of its own: what they differ by is what any two runs do.
         let is_peer = |subject: &&Subject<'_>| matches!(subject.maker, Maker::Peer { .. });
         let peer = subjects.iter().find(is_peer).filter(|_| workbench.has_torch());
-        let kernel = subjects.iter().find(|subject| subject.is_candidate);
+        // Not the plain kernel, if there is another: it takes so long that processes hardly differ.
+        let is_plain =
+            |subject: &Subject<'_>| matches!(&subject.maker, Maker::Kernel { family, .. } if family.plain);
+        let kernels = || subjects.iter().filter(|subject| subject.is_candidate);
+        let kernel = kernels().find(|subject| !is_plain(subject)).or_else(|| kernels().next());
         let controls: Vec<Subject<'_>> =
             [peer, kernel].into_iter().flatten().map(Subject::once_more).collect();
         subjects.extend(controls);
