@@ -62,15 +62,10 @@ fn compared(state: &RunState, board: &Board<'_>, rows: &[Row], device: &str) -> 
         .filter_map(|row| Some((row, against(row, baseline)?.speedup)))
         .collect();
     on.sort_by(|a, b| a.1.ratio.total_cmp(&b.1.ratio));
-    let text = |(row, speedup): &(&Row, crate::stats::Speedup)| {
-        let (low, high) = (speedup.interval.low, speedup.interval.high);
-        format!("{} ({}) on {}", ratio(speedup.ratio), interval(low, high), row.of.problem)
-    };
-    let (worst, best) = (on.first()?, on.last()?);
+    let (row, speedup) = on.last()?;
+    let (low, high) = (speedup.interval.low, speedup.interval.high);
     let candidate = &mean.candidate;
     Some(if mean.problems == 1 {
-        let (row, speedup) = best;
-        let (low, high) = (speedup.interval.low, speedup.interval.high);
         format!(
             "{candidate} runs at {} the speed of {baseline} (95% interval {}) on {}: {} a call, measured on {device}.",
             ratio(speedup.ratio),
@@ -80,11 +75,13 @@ fn compared(state: &RunState, board: &Board<'_>, rows: &[Row], device: &str) -> 
         )
     } else {
         format!(
-            "{candidate} runs at {} the speed of {baseline} over {} problems, from {} to {}, measured on {device}.",
+            "{candidate} runs at {} the speed of {baseline}, measured on {device}: geometric mean of {} problems, at best \
+             {} (95% interval {}) on {}.",
             ratio(mean.speedup),
             mean.problems,
-            text(worst),
-            text(best),
+            ratio(speedup.ratio),
+            interval(low, high),
+            row.of.problem,
         )
     })
 }
@@ -136,7 +133,7 @@ fn modelled(state: &RunState) -> Option<String> {
 fn untimed(state: &RunState, device: &str) -> String {
     if let Some(worst) = bottlenecks(state, None).first() {
         let (of, found) = (worst.of, worst.diagnosis);
-        return format!("{} on {} is {}: {}.", of.subject, of.problem, found.rule, found.evidence);
+        return format!("{} on {}: {} ({}).", of.subject, of.problem, found.rule, found.evidence);
     }
     let costly = state.inversions.iter().filter_map(|inversion| match &inversion.result {
         InversionResult::Timed { time, cost, .. } => Some((inversion, *cost, Kind::of(*time))),

@@ -37,9 +37,15 @@ pub fn environment(state: &RunState) -> Option<Section> {
         let (name, value) = ceiling_words(ceiling.speed, ceiling.matrix.as_deref());
         facts.push((name, Piece::text(value).with("measured in this run")));
     }
+    // Peers of one package have one version: said once.
+    let mut versions: Vec<(Vec<&str>, &Fact<String>)> = Vec::new();
     for (name, version) in &state.baselines {
-        facts.push((name.clone(), fact(version)));
+        match versions.iter_mut().find(|(_, known)| *known == version) {
+            Some((names, _)) => names.push(name),
+            None => versions.push((vec![name], version)),
+        }
     }
+    facts.extend(versions.into_iter().map(|(names, version)| (names.join(", "), fact(version))));
     let facts: String = facts
         .into_iter()
         .map(|(name, value)| format!("<div><dt>{}</dt><dd>{value}</dd></div>\n", escape(&name)))

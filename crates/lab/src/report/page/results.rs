@@ -1,6 +1,8 @@
 //! What was measured, what was modelled, and whether it was right.
 
 use super::super::Kind;
+use std::collections::BTreeMap;
+
 use super::super::comparison::{Board, boards};
 use super::super::html::{Piece, Table, Tone, details, figure, heading, missing, paragraph};
 use super::super::svg::bars::{self, Axis, Bar, Group};
@@ -125,7 +127,7 @@ fn speedups(board: &Board<'_>) -> String {
     let over = if few { "each baseline" } else { hardest.unwrap_or("the hardest baseline") };
     let caption = format!(
         "The fastest candidate's speedup over {over}. Bars start at 1x: to the right the candidate is faster, to the left \
-         slower; whiskers are 95% intervals, pale bars are within the noise. Measured, {}.",
+         slower; whiskers, where they are wide enough to be seen, are 95% intervals; pale bars are within the noise. Measured, {}.",
         board.timer
     );
     let picture = bars::draw(Kind::Measured, "speedups over baselines", Axis::Ratio, "x", &groups);
@@ -236,16 +238,27 @@ fn points(state: &RunState, rows: &[Row], matrix: &str) -> (Vec<Point>, Vec<Stri
     (points, list)
 }
 
+/// The largest noise floor by each timer.
+pub fn noise_floors(state: &RunState) -> BTreeMap<Timer, f64> {
+    let mut floors: BTreeMap<Timer, f64> = BTreeMap::new();
+    for control in &state.controls {
+        let floor = floors.entry(control.timer).or_default();
+        *floor = floor.max(control.noise_floor.share());
+    }
+    floors
+}
+
 fn noise(state: &RunState) -> String {
-    let floors = state.controls.iter().map(|control| control.noise_floor.share());
-    let Some(floor) = floors.max_by(f64::total_cmp) else {
+    let floors = noise_floors(state);
+    if floors.is_empty() {
         return missing("No A/A control was measured, so the noise floor is not known.");
-    };
+    }
+    let floors: Vec<String> =
+        floors.iter().map(|(timer, floor)| format!("{:.2}% ({timer})", 100.0 * floor)).collect();
     paragraph(&Piece::text(format!(
-        "A subject measured against itself in a second process differed by up to {}% ({}): below that no difference \
-         counts.",
-        number(100.0 * floor),
-        count(state.controls.len(), "A/A control"),
+        "Noise floor: a subject measured against itself in a second process seemed to differ by at most {}. Each \
+         comparison is held against the floor of its own problem: what is nearer to 1x than that does not count.",
+        floors.join(", "),
     )))
 }
 

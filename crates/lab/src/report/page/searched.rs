@@ -54,7 +54,7 @@ fn what(state: &RunState, search: &Search) -> String {
     };
     let text = format!(
         "{}, over {}: {} of which {} are allowed. Strategy {}, proposer {}, seed {}. {} of a budget of {}: {} timed, {} \
-         the same machine code as an earlier one, {} failed. A speedup of 1x is {}.{proposals}",
+         the same machine code as an earlier one, {} failed. 1x is the speed of {}.{proposals}",
         search.family,
         count(search.problems.len(), "problem"),
         count_points(search.raw_points),

@@ -23,6 +23,11 @@ pub fn section(state: &RunState) -> Option<Section> {
         ]);
     }
     let mut body = table.html();
+    if state.profiles.is_empty() && state.targets.iter().any(|target| target.met == Some(false)) {
+        let text = "What limits the kernels that missed, and the levers to pull, takes a profile, and this run has none.";
+        body += &missing(text);
+        return Some(Section::new("targets", "Targets", body));
+    }
     // One list per problem that missed something: targets of one problem have the same things in their way.
     let mut seen: Vec<Option<&str>> = Vec::new();
     for target in state.targets.iter().filter(|target| target.met == Some(false)) {
@@ -47,9 +52,7 @@ fn in_the_way(state: &RunState, problem: Option<&str>) -> String {
     let found = bottlenecks(state, problem);
     let place = problem.map_or("Missed".to_owned(), |problem| format!("Missed on {problem}"));
     if found.is_empty() {
-        return missing(&format!(
-            "{place}: no profile in this run says what limits the kernel; `warpsmith profile` would."
-        ));
+        return missing(&format!("{place}: the profiles of this run found nothing that limits the kernel."));
     }
     let limits: String = found
         .iter()

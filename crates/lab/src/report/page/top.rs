@@ -5,7 +5,7 @@ use super::super::comparison::boards;
 use super::super::headline::Headline;
 use super::super::html::{Piece, Tone, escape, tag};
 use super::super::search::{elites, tally};
-use super::super::words::{count, device, number, ratio};
+use super::super::words::{count, device, ratio};
 use crate::invert::InversionResult;
 use crate::run::{Outcome, Row, RunState};
 
@@ -48,8 +48,8 @@ fn figures(state: &RunState, rows: &[Row]) -> Vec<(String, Piece)> {
             let value = Piece::text(ratio(best.speedup.ratio)).with(format!("on {}", line.problem));
             figures.push((format!("best over {hardest}"), value));
             if let Some(percent) = line.best.ceiling_percent {
-                let value = Piece::text(format!("{percent:.1}%")).with("of the measured ceiling");
-                figures.push(("roofline".to_owned(), value));
+                let value = Piece::text(format!("{percent:.1}%")).with("there");
+                figures.push(("share of the measured ceiling".to_owned(), value));
             }
         }
     }
@@ -72,9 +72,8 @@ fn figures(state: &RunState, rows: &[Row]) -> Vec<(String, Piece)> {
         let value = Piece::text(passed).with(format!("of {}", state.checks.len()));
         figures.push(("right answers".to_owned(), value));
     }
-    let floors = state.controls.iter().map(|control| control.noise_floor.share());
-    if let Some(floor) = floors.max_by(f64::total_cmp) {
-        let value = Piece::text(format!("{}%", number(100.0 * floor))).with("at most, from A/A controls");
+    if let Some((timer, floor)) = super::results::noise_floors(state).into_iter().next() {
+        let value = Piece::text(format!("{:.2}%", 100.0 * floor)).with(format!("at most, {timer}"));
         figures.push(("noise floor".to_owned(), value));
     }
     figures

@@ -67,7 +67,9 @@ pub fn draw(kind: Kind, roofs: &Roofs, points: &[Point]) -> Option<String> {
             canvas.titled(&point.title, |canvas| {
                 canvas.circle((at, height), 10.0, "row");
                 canvas.circle((at, height), 5.0, if point.is_faint { "tried" } else { "elite" });
-                canvas.text((at + 9.0, height + 4.0), Anchor::Start, "strong halo", &point.label);
+                // Labels on either side, as a problem's two points are often close.
+                let (side, anchor) = if point.is_faint { (-9.0, Anchor::End) } else { (9.0, Anchor::Start) };
+                canvas.text((at + side, height + 4.0), anchor, "strong halo", &point.label);
             });
         }
         HEIGHT
