@@ -6,7 +6,7 @@ use crate::run::{Row, RunState, TrialResult, rows};
 use super::Kind;
 use super::advice::bottlenecks;
 use super::comparison::{Board, against, boards};
-use super::search::elites;
+use super::search::{elites, tally};
 use super::words::{count, device, interval, micros, ratio};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,7 +108,7 @@ fn searched(state: &RunState, device: &str) -> Option<(String, Kind)> {
         ratio(best.score),
         search.family,
         search.baseline,
-        count(state.trials.len(), "trial"),
+        count(tally(state).all(), "trial"),
     );
     Some((sentence, best.kind))
 }

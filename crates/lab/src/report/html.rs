@@ -47,6 +47,14 @@ impl Piece {
         }
     }
 
+    /// A piece in a table of times of that kind, which says the word itself.
+    pub fn of(self, kind: Kind) -> Self {
+        match kind {
+            Kind::Measured => self,
+            Kind::Modelled => Piece(format!("<i class=\"modelled\">{self}</i>")),
+        }
+    }
+
     /// A share as a number with a small bar.
     pub fn meter(percent: f64) -> Self {
         let width = if percent.is_finite() { percent.clamp(0.0, 100.0) } else { 0.0 };

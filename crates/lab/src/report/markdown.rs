@@ -245,7 +245,7 @@ fn searched(state: &RunState, out: &mut dyn Write) -> io::Result<()> {
     writeln!(
         out,
         "{}: {} timed, {} the same machine code as an earlier one, {} failed.\n",
-        count(state.trials.len(), "trial"),
+        count(tally.all(), "trial"),
         tally.timed,
         tally.same,
         tally.failed,

@@ -17,7 +17,7 @@ pub struct Scored<'s> {
     pub is_copy: bool,
 }
 
-/// What became of the trials, baseline included.
+/// What became of the trials. The baseline, number 0, was given and not tried.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     pub timed: usize,
@@ -25,9 +25,15 @@ pub struct Tally {
     pub failed: usize,
 }
 
+impl Tally {
+    pub fn all(&self) -> usize {
+        self.timed + self.same + self.failed
+    }
+}
+
 pub fn tally(state: &RunState) -> Tally {
     let mut tally = Tally::default();
-    for trial in state.trials.values() {
+    for trial in state.trials.values().filter(|trial| trial.number > 0) {
         match trial.result {
             TrialResult::Timed { .. } => tally.timed += 1,
             TrialResult::Same { .. } => tally.same += 1,

@@ -133,7 +133,7 @@ fn under_the_roofs(kind: Kind, of: &Of, roof: &Roofline) -> String {
     let words =
         format!("{} TFLOP/s at {} operations per byte", number(roof.tflops), number(roof.flops_per_byte));
     let point = Point {
-        label: words.clone(),
+        label: format!("{} TFLOP/s", number(roof.tflops)),
         flops_per_byte: roof.flops_per_byte,
         tflops: roof.tflops,
         title: format!("{} on {}: {words}", of.subject, of.problem),
@@ -253,8 +253,8 @@ pub fn inversion(state: &RunState) -> Option<Section> {
                 Piece::text(&inversion.healthy).with(&inversion.problem),
                 Piece::text(evidence),
                 Piece::text(&inversion.advice),
-                Piece::text(micros(time.micros())),
-                Piece::text(micros(healthy.micros())),
+                Piece::text(micros(time.micros())).of(kind),
+                Piece::text(micros(healthy.micros())).of(kind),
                 Piece::time(kind, ratio(*cost)),
             ]);
             let place = format!("{} on {}", inversion.healthy, inversion.problem);

@@ -1,7 +1,7 @@
 //! What was measured, what was modelled, and whether it was right.
 
 use super::super::Kind;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::comparison::{Board, boards};
 use super::super::html::{Piece, Table, Tone, details, figure, heading, missing, paragraph};
@@ -36,6 +36,7 @@ pub fn measured(state: &RunState, rows: &[Row]) -> Option<Section> {
     }
     body += &rooflines(state, rows);
     body += &noise(state);
+    body += &apart(state);
     body += &measurements(rows);
     body += &builds(state);
     Some(Section::new("measured", "Measured", body))
@@ -260,6 +261,30 @@ fn noise(state: &RunState) -> String {
          comparison is held against the floor of its own problem: what is nearer to 1x than that does not count.",
         floors.join(", "),
     )))
+}
+
+/// Work that some subjects need done first, and that is in none of the times.
+fn apart(state: &RunState) -> String {
+    let mut table = Table::of(
+        Kind::Measured,
+        "Work done before, and in none of the times above",
+        &["subject", "problem", "work", "time"],
+        3,
+    );
+    let mut seen = BTreeSet::new();
+    for measurement in &state.measurements {
+        for (name, nanos) in &measurement.sampled.apart_ns {
+            let of = &measurement.of;
+            if seen.insert((&of.problem, &of.subject, name)) {
+                let time = Piece::text(micros(nanos / 1000.0));
+                table.row(vec![Piece::text(&of.subject), Piece::text(&of.problem), Piece::text(name), time]);
+            }
+        }
+    }
+    if table.is_empty() {
+        return String::new();
+    }
+    details(&format!("Counted apart, not in these times: {}", seen.len()), &table.html())
 }
 
 /// Everything that was measured, a table per problem.

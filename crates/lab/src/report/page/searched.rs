@@ -62,7 +62,7 @@ fn what(state: &RunState, search: &Search) -> String {
         search.strategy,
         search.proposer,
         search.seed,
-        count(state.trials.len(), "trial"),
+        count(tally.all(), "trial"),
         search.budget,
         tally.timed,
         tally.same,
@@ -153,7 +153,9 @@ fn kept(state: &RunState, kind: Kind) -> String {
             cells.push(time.map_or(Piece::faint("not timed"), |time| {
                 let spread =
                     time.interval.map_or(String::new(), |(low, high)| format!("{}, ", interval(low, high)));
-                Piece::text(ratio(time.speedup)).with(format!("{spread}{}", micros(time.time.micros())))
+                Piece::text(ratio(time.speedup))
+                    .with(format!("{spread}{}", micros(time.time.micros())))
+                    .of(kind)
             }));
         }
         table.row(cells);

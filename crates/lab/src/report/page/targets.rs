@@ -12,13 +12,13 @@ pub fn section(state: &RunState) -> Option<Section> {
     if state.targets.is_empty() {
         return None;
     }
-    let mut table = Table::new("Targets and what they rest on", &["target", "", "problem", "evidence"], 4);
+    let mut table = Table::new("Targets and what they rest on", &["target", "problem", "", "evidence"], 4);
     for target in &state.targets {
         let (tone, word) = judged(target);
         table.row(vec![
             Piece::text(&target.target),
-            Piece::mark(tone, word),
             target.problem.as_ref().map_or(Piece::faint("all"), Piece::text),
+            Piece::mark(tone, word),
             Piece::text(&target.evidence),
         ]);
     }

@@ -37,7 +37,7 @@ fn figures(state: &RunState, rows: &[Row]) -> Vec<(String, Piece)> {
     let (tone, word) = match state.outcome {
         Some(Outcome::Holds) => (Tone::Good, "holds".to_owned()),
         Some(outcome) => (Tone::Bad, outcome.to_string()),
-        None => (Tone::Bad, "stopped".to_owned()),
+        None => (Tone::Bad, "unfinished".to_owned()),
     };
     let mut figures = vec![("result".to_owned(), Piece::mark(tone, word))];
     let boards = boards(rows);
@@ -58,8 +58,7 @@ fn figures(state: &RunState, rows: &[Row]) -> Vec<(String, Piece)> {
         figures.push(("best of the search".to_owned(), value));
     }
     if let (Some(search), tally) = (&state.search, tally(state)) {
-        let value =
-            Piece::text(state.trials.len()).with(format!("of {}, {} failed", search.budget, tally.failed));
+        let value = Piece::text(tally.all()).with(format!("of {}, {} failed", search.budget, tally.failed));
         figures.push(("trials".to_owned(), value));
     }
     if !state.targets.is_empty() {
