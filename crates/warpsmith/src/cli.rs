@@ -132,7 +132,6 @@ Examples:
   warpsmith gate --leaderboard leaderboard.json --update
   warpsmith gate --leaderboard leaderboard.json --suite headline --run-dir run --junit gate.xml --github")]
     Gate(GateOptions),
-<<<<<<< HEAD
     /// Score the search strategies on recorded search spaces; needs no GPU
     #[command(after_help = "\
 A recorded space holds the time of every configuration of a kernel, so a search on it costs nothing but its own time.
@@ -146,7 +145,6 @@ Examples:
   warpsmith replay --space gemm.json --strategy all --seeds 50 --csv scores.csv
   warpsmith replay --space gemm.json --strategy genetic --budget 500 --at 100,500 --json")]
     Replay(ReplayOptions),
-=======
     /// Write a run's report: one HTML page and Markdown, from its log alone
     #[command(after_help = "\
 Writes report.html (one file: no network, no script), summary.md and the run's data files (bench.json, bench.csv,
@@ -159,7 +157,6 @@ Examples:
   warpsmith report warpsmith-runs/20261115T054710Z-bench-1f3a9c
   warpsmith report --json")]
     Report(ReportOptions),
->>>>>>> b97d453 (warpsmith report: the command, and a test that looks at the page in a real browser)
     /// List runs, the latest first
     #[command(after_help = "Examples:\n  warpsmith runs\n  warpsmith runs --json")]
     Runs(RunsOptions),
@@ -476,7 +473,6 @@ pub enum GateTimer {
 }
 
 #[derive(Debug, Args)]
-<<<<<<< HEAD
 pub struct ReplayOptions {
     /// Recorded spaces
     #[arg(long, value_name = "FILE", required = true, num_args = 1..)]
@@ -496,12 +492,13 @@ pub struct ReplayOptions {
     /// Write the scores into this file
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
-=======
+}
+
+#[derive(Debug, Args)]
 pub struct ReportOptions {
     /// The run's folder (default: the latest run below warpsmith-runs)
     #[arg(value_name = "RUN_DIR")]
     pub run_dir: Option<PathBuf>,
->>>>>>> b97d453 (warpsmith report: the command, and a test that looks at the page in a real browser)
 }
 
 #[derive(Debug, Args)]

@@ -41,11 +41,8 @@ fn main() -> ExitCode {
         Command::Repro(options) => commands::repro::run(options, &cli.global, &printer),
         Command::Evolve(options) => commands::evolve::run(options, &cli.global, &printer),
         Command::Gate(options) => commands::gate::run(options, &printer),
-<<<<<<< HEAD
         Command::Replay(options) => commands::replay::run(options, &printer),
-=======
         Command::Report(options) => commands::report::run(options, &printer),
->>>>>>> b97d453 (warpsmith report: the command, and a test that looks at the page in a real browser)
         Command::Runs(options) => commands::runs::run(options, &printer),
         Command::Worker { .. } => commands::worker::run(&cli.global, &printer),
         Command::Sanitize(options) => commands::sanitize::run(options, &cli.global, &printer),

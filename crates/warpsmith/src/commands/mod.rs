@@ -7,12 +7,9 @@ pub mod doctor;
 pub mod evolve;
 pub mod gate;
 pub mod kernels;
-<<<<<<< HEAD
 pub mod replay;
-pub mod repro;
-=======
 pub mod report;
->>>>>>> b97d453 (warpsmith report: the command, and a test that looks at the page in a real browser)
+pub mod repro;
 pub mod runs;
 pub mod sanitize;
 pub mod sanitize_family;
