@@ -42,6 +42,9 @@ pub(super) fn say(state: &RunState, rows: &[Row]) -> Headline {
             interval(low, high),
         ));
     }
+    if let Some((sentence, kind)) = inverted(state) {
+        return Headline { sentence, kind: Some(kind) };
+    }
     if let Some(sentence) = modelled(state) {
         return Headline { sentence, kind: Some(Kind::Modelled) };
     }
@@ -102,6 +105,16 @@ fn searched(state: &RunState, device: &str) -> Option<(String, Kind)> {
         Kind::Measured => format!("measured on {device}"),
         Kind::Modelled => format!("modelled for {device}, not measured"),
     };
+    if best.trial.number == 0 {
+        let sentence = format!(
+            "None of {} beat {} {} on {} by enough to be kept, {of_where}.",
+            count(tally(state).all(), "trial"),
+            search.family,
+            search.baseline,
+            count(problems.len(), "problem"),
+        );
+        return Some((sentence, best.kind));
+    }
     let sentence = format!(
         "{} runs at {} the speed of {} {}{spread}, the best of {}, {of_where}.",
         best.trial.candidate,
@@ -129,19 +142,29 @@ fn modelled(state: &RunState) -> Option<String> {
     ))
 }
 
+fn inverted(state: &RunState) -> Option<(String, Kind)> {
+    let costly = state.inversions.iter().filter_map(|inversion| match &inversion.result {
+        InversionResult::Timed { time, cost, .. } => Some((inversion, *cost, Kind::of(*time))),
+        InversionResult::Failed { .. } => None,
+    });
+    let (worst, cost, kind) = costly.max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let sentence = format!(
+        "Of {} put into {} on {}, {} costs most: {} the time, {}.",
+        count(state.inversions.len(), "known mistake"),
+        worst.healthy,
+        worst.problem,
+        worst.pathology,
+        ratio(cost),
+        kind.word(),
+    );
+    Some((sentence, kind))
+}
+
 /// Runs without a time.
 fn untimed(state: &RunState, device: &str) -> String {
     if let Some(worst) = bottlenecks(state, None).first() {
         let (of, found) = (worst.of, worst.diagnosis);
         return format!("{} on {}: {} ({}).", of.subject, of.problem, found.rule, found.evidence);
-    }
-    let costly = state.inversions.iter().filter_map(|inversion| match &inversion.result {
-        InversionResult::Timed { time, cost, .. } => Some((inversion, *cost, Kind::of(*time))),
-        InversionResult::Failed { .. } => None,
-    });
-    if let Some((inversion, cost, kind)) = costly.max_by(|a, b| a.1.total_cmp(&b.1)) {
-        let (what, healthy) = (&inversion.pathology, &inversion.healthy);
-        return format!("{what} costs {healthy} most: {} the time, {}.", ratio(cost), kind.word());
     }
     if !state.checks.is_empty() {
         let passed = state.checks.values().filter(|check| check.passed).count();

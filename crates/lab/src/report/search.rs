@@ -63,17 +63,11 @@ fn score<'s>(state: &'s RunState, trial: &'s Trial) -> Option<Scored<'s>> {
     (score.is_finite() && *score > 0.0).then_some(Scored { trial, score: *score, kind, is_copy })
 }
 
-/// Those that joined the elites and would be among them now, the best first.
+/// The elites, the best first: as many as the search was to keep.
 pub fn elites(state: &RunState) -> Vec<Scored<'_>> {
-    let mut elites: Vec<Scored<'_>> = scored(state)
-        .into_iter()
-        .filter(|scored| matches!(scored.trial.result, TrialResult::Timed { elite: true, .. }))
-        .collect();
-    elites.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.trial.number.cmp(&b.trial.number)));
-    if let Some(search) = &state.search {
-        elites.truncate(search.elites as usize);
-    }
-    elites
+    let count = state.search.as_ref().map_or(usize::MAX, |search| search.elites as usize);
+    let best = crate::evolve::elites::best(state.trials.values(), count);
+    best.into_iter().filter_map(|timed| score(state, timed.trial)).collect()
 }
 
 /// A trial in the tree of the elites and those they were made from.

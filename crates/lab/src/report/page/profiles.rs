@@ -1,7 +1,7 @@
 //! What limits the kernels, what to do next, and what known mistakes cost.
 
 use super::super::Kind;
-use super::super::advice::{bottlenecks, levers};
+use super::super::advice::{bottlenecks, is_sick, levers};
 use super::super::html::{Piece, Table, details, escape, figure, missing, tag};
 use super::super::svg::bars::{self, Axis, Bar, Group};
 use super::super::svg::roofline::{self, Point, Roofs};
@@ -27,7 +27,12 @@ pub fn section(state: &RunState) -> Option<Section> {
     if state.profiles.is_empty() {
         return None;
     }
-    let body = state.profiles.iter().map(|(of, profile)| one(of, profile)).collect();
+    let (sick, healthy): (Vec<_>, Vec<_>) = state.profiles.iter().partition(|(of, _)| is_sick(state, of));
+    let mut body: String = healthy.iter().map(|(of, profile)| one(of, profile)).collect();
+    if !sick.is_empty() {
+        let pages: String = sick.iter().map(|(of, profile)| one(of, profile)).collect();
+        body += &details(&format!("Profiles of kernels made sick on purpose: {}", sick.len()), &pages);
+    }
     Some(Section::new("profile", "Profile", body))
 }
 
@@ -159,10 +164,10 @@ fn stalls(kind: Kind, metrics: &Metrics) -> String {
     }
     let bar = |(reason, share): &(String, f64)| Bar {
         label: reason.clone(),
-        value: *share,
+        value: 100.0 * share,
         interval: None,
-        text: format!("{share:.1}%"),
-        title: format!("{reason}: {share:.1}% of the warps' time"),
+        text: format!("{:.1}%", 100.0 * share),
+        title: format!("{reason}: {:.1}% of the warps' time", 100.0 * share),
         is_faint: false,
     };
     let groups = [Group { heading: String::new(), bars: metrics.stalls.iter().map(bar).collect() }];

@@ -12,6 +12,8 @@ use super::Section;
 use crate::run::{MeasuredMicros, Row, RunState, Speed, Timer};
 use crate::stats::{Comparison, Verdict};
 
+/// A table of no more rows than this is shown at once.
+const FEW: usize = 8;
 /// More bars than this are looked at by nobody: then only those over the hardest baseline are drawn.
 const BARS: usize = 40;
 
@@ -366,6 +368,7 @@ pub fn modelled(state: &RunState) -> Option<Section> {
     let mut groups = Vec::new();
     for (problem, mut times) in problems {
         times.sort_by(|a, b| a.1.time_us.0.total_cmp(&b.1.time_us.0));
+        let fastest = times.first().map_or(1.0, |(_, fastest)| fastest.time_us.0);
         let mut bars = Vec::new();
         for (of, modelled) in times {
             table.row(vec![
@@ -373,11 +376,11 @@ pub fn modelled(state: &RunState) -> Option<Section> {
                 Piece::text(&of.subject),
                 Piece::text(&modelled.gpu),
                 modelled.limiter.as_ref().map_or(Piece::faint("n/a"), Piece::text),
-                Piece::time(Kind::Modelled, micros(modelled.time_us.0)),
+                Piece::text(micros(modelled.time_us.0)).of(Kind::Modelled),
             ]);
             bars.push(Bar {
                 label: of.subject.clone(),
-                value: modelled.time_us.0,
+                value: modelled.time_us.0 / fastest,
                 interval: None,
                 text: micros(modelled.time_us.0),
                 title: format!("{} on {problem}: {}, {}", of.subject, modelled.time_us, modelled.gpu),
@@ -386,10 +389,15 @@ pub fn modelled(state: &RunState) -> Option<Section> {
         }
         groups.push(Group { heading: problem.to_owned(), bars });
     }
-    let picture = bars::draw(Kind::Modelled, "modelled times", Axis::Amount, " us", &groups);
-    let caption =
-        "Modelled time of each kernel, shorter is better. Computed by the virtual GPU's time model.";
-    let body = table.html() + &figure(Some(Kind::Modelled), &picture, &Piece::text(caption));
+    let picture = bars::draw(Kind::Modelled, "modelled times", Axis::Ratio, "x", &groups);
+    let caption = "Modelled time of each kernel, computed by the virtual GPU. Bars are times over that of the fastest kernel on \
+                   the problem, which is 1x.";
+    let mut body = figure(Some(Kind::Modelled), &picture, &Piece::text(caption));
+    body += &if state.modelled.len() > FEW {
+        details(&format!("Every modelled time: {}", state.modelled.len()), &table.html())
+    } else {
+        table.html()
+    };
     Some(Section::new("modelled", "Modelled, not measured", body))
 }
 
