@@ -145,6 +145,18 @@ Examples:
   warpsmith replay --space gemm.json --strategy all --seeds 50 --csv scores.csv
   warpsmith replay --space gemm.json --strategy genetic --budget 500 --at 100,500 --json")]
     Replay(ReplayOptions),
+    /// Write a run's report: one HTML page and Markdown, from its log alone
+    #[command(after_help = "\
+Writes report.html (one file: no network, no script), summary.md and the run's data files (bench.json, bench.csv,
+tune_log.csv, topk.json, profile.json: those it has anything for) into the run's folder, and prints their paths. Every
+number in them is read from the run's events.jsonl. A run that was stopped, or is still going on, can be reported too;
+the report says that it is incomplete.
+
+Examples:
+  warpsmith report
+  warpsmith report warpsmith-runs/20261115T054710Z-bench-1f3a9c
+  warpsmith report --json")]
+    Report(ReportOptions),
     /// List runs, the latest first
     #[command(after_help = "Examples:\n  warpsmith runs\n  warpsmith runs --json")]
     Runs(RunsOptions),
@@ -480,6 +492,13 @@ pub struct ReplayOptions {
     /// Write the scores into this file
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct ReportOptions {
+    /// The run's folder (default: the latest run below warpsmith-runs)
+    #[arg(value_name = "RUN_DIR")]
+    pub run_dir: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -42,6 +42,7 @@ fn main() -> ExitCode {
         Command::Evolve(options) => commands::evolve::run(options, &cli.global, &printer),
         Command::Gate(options) => commands::gate::run(options, &printer),
         Command::Replay(options) => commands::replay::run(options, &printer),
+        Command::Report(options) => commands::report::run(options, &printer),
         Command::Runs(options) => commands::runs::run(options, &printer),
         Command::Worker { .. } => commands::worker::run(&cli.global, &printer),
         Command::Sanitize(options) => commands::sanitize::run(options, &cli.global, &printer),

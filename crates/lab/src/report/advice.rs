@@ -16,12 +16,22 @@ pub struct Lever<'s> {
     pub because: Bottleneck<'s>,
 }
 
+/// Whether a result is of a kernel that was made sick on purpose: what is wrong with it is no advice.
+pub fn is_sick(state: &RunState, of: &Of) -> bool {
+    state.inversions.iter().any(|inversion| {
+        // The setting's knobs follow the healthy kernel's name, as subjects have it.
+        let knobs = of.subject.strip_prefix(&inversion.healthy).and_then(|rest| rest.strip_prefix('+'));
+        inversion.problem == of.problem
+            && knobs.is_some_and(|knobs| knobs == inversion.setting.replace(' ', "+"))
+    })
+}
+
 /// What profiles found on a problem, or on all of them where that one has no profile; the weightiest first.
 pub fn bottlenecks<'s>(state: &'s RunState, problem: Option<&str>) -> Vec<Bottleneck<'s>> {
-    let all = state.profiles.iter();
+    let healthy = || state.profiles.iter().filter(|(of, _)| !is_sick(state, of));
     let here = |of: &Of| problem.is_some_and(|problem| of.problem == problem);
-    let any_here = state.profiles.keys().any(here);
-    let mut found: Vec<Bottleneck<'s>> = all
+    let any_here = healthy().any(|(of, _)| here(of));
+    let mut found: Vec<Bottleneck<'s>> = healthy()
         .filter(|(of, _)| !any_here || here(of))
         .flat_map(|(of, profile)| profile.diagnoses.iter().map(move |diagnosis| Bottleneck { of, diagnosis }))
         .collect();
@@ -59,6 +69,20 @@ mod tests {
         assert_eq!(levers.len(), 3);
         assert_eq!(levers[0].lever, found[0].diagnosis.levers[0]);
         assert_eq!(levers[1].lever, found[1].diagnosis.levers[0]);
+    }
+
+    #[test]
+    fn what_was_made_sick_on_purpose_gives_no_advice() {
+        let mut state = folded(&a_full_log());
+        let (of, profile) =
+            state.profiles.first().map(|(of, profile)| (of.clone(), profile.clone())).unwrap();
+        let inversion = &mut state.inversions[1];
+        inversion.setting = "BLOCK_M=16 NUM_WARPS=2".to_owned();
+        let sick = Of { subject: format!("{}+BLOCK_M=16+NUM_WARPS=2", inversion.healthy), ..of.clone() };
+        assert!(is_sick(&state, &sick) && !is_sick(&state, &of));
+        let before = bottlenecks(&state, None).len();
+        state.profiles.insert(sick, profile);
+        assert_eq!(bottlenecks(&state, None).len(), before);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::run::{Row, RunState, TrialResult, rows};
 use super::Kind;
 use super::advice::bottlenecks;
 use super::comparison::{Board, against, boards};
-use super::search::elites;
+use super::search::{elites, tally};
 use super::words::{count, device, interval, micros, ratio};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +42,9 @@ pub(super) fn say(state: &RunState, rows: &[Row]) -> Headline {
             interval(low, high),
         ));
     }
+    if let Some((sentence, kind)) = inverted(state) {
+        return Headline { sentence, kind: Some(kind) };
+    }
     if let Some(sentence) = modelled(state) {
         return Headline { sentence, kind: Some(Kind::Modelled) };
     }
@@ -62,15 +65,10 @@ fn compared(state: &RunState, board: &Board<'_>, rows: &[Row], device: &str) -> 
         .filter_map(|row| Some((row, against(row, baseline)?.speedup)))
         .collect();
     on.sort_by(|a, b| a.1.ratio.total_cmp(&b.1.ratio));
-    let text = |(row, speedup): &(&Row, crate::stats::Speedup)| {
-        let (low, high) = (speedup.interval.low, speedup.interval.high);
-        format!("{} ({}) on {}", ratio(speedup.ratio), interval(low, high), row.of.problem)
-    };
-    let (worst, best) = (on.first()?, on.last()?);
+    let (row, speedup) = on.last()?;
+    let (low, high) = (speedup.interval.low, speedup.interval.high);
     let candidate = &mean.candidate;
     Some(if mean.problems == 1 {
-        let (row, speedup) = best;
-        let (low, high) = (speedup.interval.low, speedup.interval.high);
         format!(
             "{candidate} runs at {} the speed of {baseline} (95% interval {}) on {}: {} a call, measured on {device}.",
             ratio(speedup.ratio),
@@ -80,11 +78,13 @@ fn compared(state: &RunState, board: &Board<'_>, rows: &[Row], device: &str) -> 
         )
     } else {
         format!(
-            "{candidate} runs at {} the speed of {baseline} over {} problems, from {} to {}, measured on {device}.",
+            "{candidate} runs at {} the speed of {baseline}, measured on {device}: geometric mean of {} problems, at best \
+             {} (95% interval {}) on {}.",
             ratio(mean.speedup),
             mean.problems,
-            text(worst),
-            text(best),
+            ratio(speedup.ratio),
+            interval(low, high),
+            row.of.problem,
         )
     })
 }
@@ -105,13 +105,23 @@ fn searched(state: &RunState, device: &str) -> Option<(String, Kind)> {
         Kind::Measured => format!("measured on {device}"),
         Kind::Modelled => format!("modelled for {device}, not measured"),
     };
+    if best.trial.number == 0 {
+        let sentence = format!(
+            "None of {} beat {} {} on {} by enough to be kept, {of_where}.",
+            count(tally(state).all(), "trial"),
+            search.family,
+            search.baseline,
+            count(problems.len(), "problem"),
+        );
+        return Some((sentence, best.kind));
+    }
     let sentence = format!(
         "{} runs at {} the speed of {} {}{spread}, the best of {}, {of_where}.",
         best.trial.candidate,
         ratio(best.score),
         search.family,
         search.baseline,
-        count(state.trials.len(), "trial"),
+        count(tally(state).all(), "trial"),
     );
     Some((sentence, best.kind))
 }
@@ -132,19 +142,29 @@ fn modelled(state: &RunState) -> Option<String> {
     ))
 }
 
-/// Runs without a time.
-fn untimed(state: &RunState, device: &str) -> String {
-    if let Some(worst) = bottlenecks(state, None).first() {
-        let (of, found) = (worst.of, worst.diagnosis);
-        return format!("{} on {} is {}: {}.", of.subject, of.problem, found.rule, found.evidence);
-    }
+fn inverted(state: &RunState) -> Option<(String, Kind)> {
     let costly = state.inversions.iter().filter_map(|inversion| match &inversion.result {
         InversionResult::Timed { time, cost, .. } => Some((inversion, *cost, Kind::of(*time))),
         InversionResult::Failed { .. } => None,
     });
-    if let Some((inversion, cost, kind)) = costly.max_by(|a, b| a.1.total_cmp(&b.1)) {
-        let (what, healthy) = (&inversion.pathology, &inversion.healthy);
-        return format!("{what} costs {healthy} most: {} the time, {}.", ratio(cost), kind.word());
+    let (worst, cost, kind) = costly.max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let sentence = format!(
+        "Of {} put into {} on {}, {} costs most: {} the time, {}.",
+        count(state.inversions.len(), "known mistake"),
+        worst.healthy,
+        worst.problem,
+        worst.pathology,
+        ratio(cost),
+        kind.word(),
+    );
+    Some((sentence, kind))
+}
+
+/// Runs without a time.
+fn untimed(state: &RunState, device: &str) -> String {
+    if let Some(worst) = bottlenecks(state, None).first() {
+        let (of, found) = (worst.of, worst.diagnosis);
+        return format!("{} on {}: {} ({}).", of.subject, of.problem, found.rule, found.evidence);
     }
     if !state.checks.is_empty() {
         let passed = state.checks.values().filter(|check| check.passed).count();

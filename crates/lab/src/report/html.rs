@@ -47,6 +47,14 @@ impl Piece {
         }
     }
 
+    /// A piece in a table of times of that kind, which says the word itself.
+    pub fn of(self, kind: Kind) -> Self {
+        match kind {
+            Kind::Measured => self,
+            Kind::Modelled => Piece(format!("<i class=\"modelled\">{self}</i>")),
+        }
+    }
+
     /// A share as a number with a small bar.
     pub fn meter(percent: f64) -> Self {
         let width = if percent.is_finite() { percent.clamp(0.0, 100.0) } else { 0.0 };
@@ -103,6 +111,21 @@ pub fn escape(text: &str) -> String {
     escaped
 }
 
+/// A title for a piece that may be cut: its text without tags.
+fn whole(piece: &Piece) -> String {
+    let mut text = String::new();
+    let mut in_tag = false;
+    for c in piece.0.chars() {
+        match c {
+            '<' => in_tag = true,
+            '>' => in_tag = false,
+            c if !in_tag => text.push(c),
+            _ => {}
+        }
+    }
+    if text.chars().count() > 48 { format!(" title=\"{text}\"") } else { String::new() }
+}
+
 /// A table in a box of its own that scrolls where the page is narrow. The first column names the row.
 #[derive(Debug)]
 pub struct Table {
@@ -134,6 +157,10 @@ impl Table {
         self.rows.push(cells);
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
     pub fn html(&self) -> String {
         let class = |column: usize| if column >= self.numbers_from { " class=\"number\"" } else { "" };
         let head: String = self
@@ -144,7 +171,8 @@ impl Table {
             .collect();
         let row = |cells: &Vec<Piece>| {
             let cells = cells.iter().enumerate().map(|(column, cell)| match column {
-                0 => format!("<th scope=\"row\">{cell}</th>"),
+                // A name that takes more room than a row should is cut, and shown whole on hovering.
+                0 => format!("<th scope=\"row\"><div class=\"name\"{}>{cell}</div></th>", whole(cell)),
                 _ => format!("<td{}>{cell}</td>", class(column)),
             });
             format!("<tr>{}</tr>\n", cells.collect::<String>())
@@ -153,8 +181,9 @@ impl Table {
         let caption = escape(&self.caption);
         let kind = self.kind.map_or("", Kind::word);
         format!(
-            "<div class=\"scroll {kind}\" role=\"region\" tabindex=\"0\" aria-label=\"{caption}\">\n<table>\n\
-             <caption>{caption}</caption>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table>\n</div>\n"
+            "<div class=\"box {kind}\">\n<p class=\"caption\">{caption}</p>\n<div class=\"scroll\" role=\"region\" \
+             tabindex=\"0\" aria-label=\"{caption}\">\n<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody>\n\
+             </table>\n</div>\n</div>\n"
         )
     }
 }

@@ -2,7 +2,7 @@
 
 use indexmap::IndexMap;
 
-use crate::run::{RunState, TrialResult};
+use crate::run::RunState;
 use crate::stats::geometric_mean;
 
 use super::Kind;
@@ -97,33 +97,6 @@ fn explained(groups: &[Vec<f64>]) -> f64 {
     ((total - within - (groups.len() - 1) as f64 * noise) / total).clamp(0.0, 1.0)
 }
 
-/// A knob that changed no machine code in any two trials that differ in it alone, with how many such pairs there are.
-pub fn dead_knobs(state: &RunState) -> Vec<(&str, usize)> {
-    let compiled: Vec<(&IndexMap<String, String>, &str)> = state
-        .trials
-        .values()
-        .filter_map(|trial| match &trial.result {
-            TrialResult::Timed { code_hash, .. } | TrialResult::Same { code_hash, .. } => {
-                Some((&trial.knobs, code_hash.as_str()))
-            }
-            TrialResult::Failed { .. } => None,
-        })
-        .collect();
-    // Pairs that differ in the knob alone, and those of them with different machine code.
-    let mut pairs: IndexMap<&str, (usize, usize)> = IndexMap::new();
-    for (index, (knobs, code)) in compiled.iter().enumerate() {
-        for (other_knobs, other_code) in &compiled[index + 1..] {
-            let mut differ = knobs.iter().filter(|(knob, value)| other_knobs.get(*knob) != Some(*value));
-            if let (Some((knob, _)), None) = (differ.next(), differ.next()) {
-                let counts = pairs.entry(knob).or_default();
-                counts.0 += 1;
-                counts.1 += usize::from(code != other_code);
-            }
-        }
-    }
-    pairs.into_iter().filter(|(_, (_, changed))| *changed == 0).map(|(knob, (all, _))| (knob, all)).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -152,10 +125,5 @@ mod tests {
         assert!(found[0].share > 0.5 && found[0].share > 2.0 * found[1].share, "{found:?}");
         assert_eq!(found[0].values[0].value, "3");
         assert!(importance(&state, Kind::Measured).is_empty());
-    }
-
-    #[test]
-    fn a_knob_without_effect_on_the_machine_code_is_dead() {
-        assert_eq!(dead_knobs(&folded(&a_full_log())), [("UNUSED", 1)]);
     }
 }

@@ -7,10 +7,11 @@ use super::advice::{bottlenecks, levers};
 use super::comparison::boards;
 use super::failures::failures as all_failures;
 use super::headline;
-use super::importance::{dead_knobs, importance};
+use super::importance::importance;
 use super::page::{command, ranked};
 use super::search::{elites, lineage, scored, tally};
 use super::words::{count, micros, ratio};
+use crate::evolve::knobs::{Dead, dead};
 use crate::invert::InversionResult;
 use crate::profile::Metrics;
 use crate::run::{Exporter, Fact, Row, RunState, Speed, TrialResult, rows};
@@ -245,7 +246,7 @@ fn searched(state: &RunState, out: &mut dyn Write) -> io::Result<()> {
     writeln!(
         out,
         "{}: {} timed, {} the same machine code as an earlier one, {} failed.\n",
-        count(state.trials.len(), "trial"),
+        count(tally.all(), "trial"),
         tally.timed,
         tally.same,
         tally.failed,
@@ -305,11 +306,11 @@ fn searched(state: &RunState, out: &mut dyn Write) -> io::Result<()> {
             table(out, &["knob", "best value", "share"], 1, &knobs)?;
         }
     }
-    for (knob, pairs) in dead_knobs(state) {
+    for Dead { knob, pairs } in dead(state.trials.values()) {
         writeln!(
             out,
             "{} is dead: {} differing in nothing else compiled to the same machine code.\n",
-            plain(knob),
+            plain(&knob),
             count(pairs, "pair"),
         )?;
     }

@@ -17,7 +17,7 @@ pub struct Scored<'s> {
     pub is_copy: bool,
 }
 
-/// What became of the trials, baseline included.
+/// What became of the trials. The baseline, number 0, was given and not tried.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     pub timed: usize,
@@ -25,9 +25,15 @@ pub struct Tally {
     pub failed: usize,
 }
 
+impl Tally {
+    pub fn all(&self) -> usize {
+        self.timed + self.same + self.failed
+    }
+}
+
 pub fn tally(state: &RunState) -> Tally {
     let mut tally = Tally::default();
-    for trial in state.trials.values() {
+    for trial in state.trials.values().filter(|trial| trial.number > 0) {
         match trial.result {
             TrialResult::Timed { .. } => tally.timed += 1,
             TrialResult::Same { .. } => tally.same += 1,
@@ -57,17 +63,11 @@ fn score<'s>(state: &'s RunState, trial: &'s Trial) -> Option<Scored<'s>> {
     (score.is_finite() && *score > 0.0).then_some(Scored { trial, score: *score, kind, is_copy })
 }
 
-/// Those that joined the elites and would be among them now, the best first.
+/// The elites, the best first: as many as the search was to keep.
 pub fn elites(state: &RunState) -> Vec<Scored<'_>> {
-    let mut elites: Vec<Scored<'_>> = scored(state)
-        .into_iter()
-        .filter(|scored| matches!(scored.trial.result, TrialResult::Timed { elite: true, .. }))
-        .collect();
-    elites.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.trial.number.cmp(&b.trial.number)));
-    if let Some(search) = &state.search {
-        elites.truncate(search.elites as usize);
-    }
-    elites
+    let count = state.search.as_ref().map_or(usize::MAX, |search| search.elites as usize);
+    let best = crate::evolve::elites::best(state.trials.values(), count);
+    best.into_iter().filter_map(|timed| score(state, timed.trial)).collect()
 }
 
 /// A trial in the tree of the elites and those they were made from.

@@ -37,11 +37,17 @@ pub fn micros(value: f64) -> String {
 
 /// `1.42x`: how many times as fast.
 pub fn ratio(value: f64) -> String {
-    if value >= 100.0 { format!("{value:.0}x") } else { format!("{value:.2}x") }
+    match value {
+        value if value >= 100.0 => format!("{value:.0}x"),
+        value if value >= 0.1 => format!("{value:.2}x"),
+        value => format!("{value:.3}x"),
+    }
 }
 
+/// With as many digits as it takes to tell the ends apart, within reason.
 pub fn interval(low: f64, high: f64) -> String {
-    format!("{low:.2} - {high:.2}")
+    let digits = if high - low >= 0.01 { 2 } else { 3 };
+    format!("{low:.digits$}\u{2013}{high:.digits$}")
 }
 
 /// What the run's times are of.
@@ -75,6 +81,13 @@ mod tests {
     fn numbers_keep_the_digits_that_count() {
         let texts = [12345.6, 1234.5, 123.45, 12.345, 0.5, 0.01234, 1.5e-5, 0.0].map(number);
         assert_eq!(texts, ["12\u{202f}346", "1234", "123.5", "12.35", "0.50", "0.0123", "1.5e-5", "0.00"]);
+    }
+
+    #[test]
+    fn an_interval_shows_that_it_is_one() {
+        assert_eq!(interval(1.91, 2.05), "1.91\u{2013}2.05");
+        assert_eq!(interval(0.8459, 0.8482), "0.846\u{2013}0.848");
+        assert_eq!(interval(10.37001, 10.37002), "10.370\u{2013}10.370");
     }
 
     #[test]

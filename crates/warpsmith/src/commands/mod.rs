@@ -8,6 +8,7 @@ pub mod evolve;
 pub mod gate;
 pub mod kernels;
 pub mod replay;
+pub mod report;
 pub mod repro;
 pub mod runs;
 pub mod sanitize;

@@ -15,36 +15,64 @@ pub fn environment(state: &RunState) -> Option<Section> {
         return Some(Section::new("environment", "Environment", body));
     };
     let clocks = |now: &Fact<u32>, most: &Fact<u32>| match (now, most) {
-        (Fact::Known(now), Fact::Known(most)) => Piece::text(format!("{now} MHz")).with(format!("of {most}")),
-        (now, _) => fact(now),
+        (Fact::Known(now), Fact::Known(most)) => Fact::Known(format!("{now} MHz of {most}")),
+        (Fact::Known(now), _) => Fact::Known(format!("{now} MHz")),
+        (Fact::Unavailable { reason }, _) => Fact::unavailable(reason),
     };
-    let mut facts: Vec<(String, Piece)> = vec![
-        ("GPU".to_owned(), fact(&manifest.gpu)),
-        ("device".to_owned(), fact(&manifest.device)),
-        ("driver".to_owned(), fact(&manifest.driver)),
-        ("CUDA".to_owned(), fact(&manifest.cuda)),
-        ("NVRTC".to_owned(), fact(&manifest.nvrtc)),
-        ("PyTorch".to_owned(), fact(&manifest.pytorch)),
-        ("Triton".to_owned(), fact(&manifest.triton)),
-        ("cuDNN".to_owned(), fact(&manifest.cudnn)),
-        ("SM clock".to_owned(), clocks(&manifest.sm_clock_mhz, &manifest.sm_clock_max_mhz)),
-        ("memory clock".to_owned(), clocks(&manifest.memory_clock_mhz, &manifest.memory_clock_max_mhz)),
-        ("Warpsmith".to_owned(), Piece::text(&manifest.warpsmith)),
-        ("commit".to_owned(), commit(manifest)),
-        ("seed".to_owned(), Piece::text(manifest.seed)),
-    ];
+    let commit = match &manifest.commit {
+        Fact::Known(commit) => Fact::Known(commit.to_string()),
+        Fact::Unavailable { reason } => Fact::unavailable(reason),
+    };
+    let mut facts: Vec<(String, Piece)> = Vec::new();
+    let mut unknown: Vec<String> = Vec::new();
+    for (name, value) in [
+        ("GPU", &manifest.gpu),
+        ("device", &manifest.device),
+        ("driver", &manifest.driver),
+        ("CUDA", &manifest.cuda),
+        ("NVRTC", &manifest.nvrtc),
+        ("PyTorch", &manifest.pytorch),
+        ("Triton", &manifest.triton),
+        ("cuDNN", &manifest.cudnn),
+        ("SM clock", &clocks(&manifest.sm_clock_mhz, &manifest.sm_clock_max_mhz)),
+        ("memory clock", &clocks(&manifest.memory_clock_mhz, &manifest.memory_clock_max_mhz)),
+        ("commit", &commit),
+    ] {
+        match value {
+            Fact::Known(value) => facts.push((name.to_owned(), Piece::text(value))),
+            Fact::Unavailable { reason } if reason.is_empty() => unknown.push(name.to_owned()),
+            Fact::Unavailable { reason } => unknown.push(format!("{name} ({reason})")),
+        }
+    }
+    facts.push(("Warpsmith".to_owned(), Piece::text(&manifest.warpsmith)));
+    facts.push(("seed".to_owned(), Piece::text(manifest.seed)));
+    if let Some(seen) = while_measuring(state) {
+        facts.push(("while measuring".to_owned(), Piece::text(seen)));
+    }
     for ceiling in &state.ceilings {
         let (name, value) = ceiling_words(ceiling.speed, ceiling.matrix.as_deref());
         facts.push((name, Piece::text(value).with("measured in this run")));
     }
+    // Peers of one package have one version: said once.
+    let mut versions: Vec<(Vec<&str>, &Fact<String>)> = Vec::new();
     for (name, version) in &state.baselines {
-        facts.push((name.clone(), fact(version)));
+        match versions.iter_mut().find(|(_, known)| *known == version) {
+            Some((names, _)) => names.push(name),
+            None => versions.push((vec![name], version)),
+        }
     }
+    facts.extend(versions.into_iter().map(|(names, version)| (names.join(", "), fact(version))));
     let facts: String = facts
         .into_iter()
         .map(|(name, value)| format!("<div><dt>{}</dt><dd>{value}</dd></div>\n", escape(&name)))
         .collect();
-    Some(Section::new("environment", "Environment", format!("<dl class=\"facts\">\n{facts}</dl>\n")))
+    let unknown = if unknown.is_empty() {
+        String::new()
+    } else {
+        missing(&format!("Unavailable: {}.", unknown.join(", ")))
+    };
+    let body = format!("<dl class=\"facts\">\n{facts}</dl>\n{unknown}");
+    Some(Section::new("environment", "Environment", body))
 }
 
 fn fact<T: std::fmt::Display>(fact: &Fact<T>) -> Piece {
@@ -54,14 +82,25 @@ fn fact<T: std::fmt::Display>(fact: &Fact<T>) -> Piece {
     }
 }
 
-fn commit(manifest: &Manifest) -> Piece {
-    match &manifest.commit {
-        Fact::Known(commit) => {
-            let short: String = commit.hash.chars().take(12).collect();
-            Piece::code(short).with(if commit.dirty { "with changes" } else { "" })
-        }
-        unknown @ Fact::Unavailable { .. } => Piece::faint(unknown),
-    }
+/// Clocks, temperature and power over all measurements, as far as anybody looked.
+fn while_measuring(state: &RunState) -> Option<String> {
+    let all = || state.measurements.iter().map(|it| &it.sampled.telemetry);
+    let range = |values: Vec<(f64, f64)>, unit: &str| -> Option<String> {
+        let ends = values.into_iter().reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))?;
+        Some(if ends.0 == ends.1 {
+            format!("{:.0} {unit}", ends.0)
+        } else {
+            format!("{:.0}\u{2013}{:.0} {unit}", ends.0, ends.1)
+        })
+    };
+    let whole = |pair: (u32, u32)| (f64::from(pair.0), f64::from(pair.1));
+    let parts = [
+        range(all().filter_map(|it| it.sm_clock_mhz.map(whole)).collect(), "MHz"),
+        range(all().filter_map(|it| it.temperature_c.map(whole)).collect(), "\u{b0}C"),
+        range(all().filter_map(|it| it.power_w).collect(), "W"),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
 }
 
 pub fn failures(state: &RunState) -> Option<Section> {

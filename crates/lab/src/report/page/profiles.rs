@@ -1,7 +1,7 @@
 //! What limits the kernels, what to do next, and what known mistakes cost.
 
 use super::super::Kind;
-use super::super::advice::{bottlenecks, levers};
+use super::super::advice::{bottlenecks, is_sick, levers};
 use super::super::html::{Piece, Table, details, escape, figure, missing, tag};
 use super::super::svg::bars::{self, Axis, Bar, Group};
 use super::super::svg::roofline::{self, Point, Roofs};
@@ -27,7 +27,12 @@ pub fn section(state: &RunState) -> Option<Section> {
     if state.profiles.is_empty() {
         return None;
     }
-    let body = state.profiles.iter().map(|(of, profile)| one(of, profile)).collect();
+    let (sick, healthy): (Vec<_>, Vec<_>) = state.profiles.iter().partition(|(of, _)| is_sick(state, of));
+    let mut body: String = healthy.iter().map(|(of, profile)| one(of, profile)).collect();
+    if !sick.is_empty() {
+        let pages: String = sick.iter().map(|(of, profile)| one(of, profile)).collect();
+        body += &details(&format!("Profiles of kernels made sick on purpose: {}", sick.len()), &pages);
+    }
     Some(Section::new("profile", "Profile", body))
 }
 
@@ -63,7 +68,7 @@ fn diagnoses(profile: &Profile) -> String {
             let levers = if levers.is_empty() {
                 String::new()
             } else {
-                format!("<br><span class=\"faint\">levers:</span> {}", levers.join("; "))
+                format!("<br/><span class=\"faint\">levers:</span> {}", levers.join("; "))
             };
             format!(
                 "<li><strong>{}</strong>: {}{levers}</li>\n",
@@ -75,36 +80,24 @@ fn diagnoses(profile: &Profile) -> String {
     format!("<ol class=\"found\">\n{items}</ol>\n")
 }
 
+/// What was seen, in a table; what was not, in a line with the reasons.
 fn metrics(kind: Kind, metrics: &Metrics) -> String {
-    let percent = |fact: &Fact<f64>| match fact {
-        Fact::Known(value) => Piece::meter(*value),
-        unknown => Piece::faint(unknown),
-    };
-    let plain = |fact: &Fact<f64>| match fact {
-        Fact::Known(value) => Piece::text(number(*value)),
-        unknown => Piece::faint(unknown),
-    };
-    let whole = |fact: &Fact<u64>| match fact {
-        Fact::Known(value) => Piece::text(thousands(*value as f64)),
-        unknown => Piece::faint(unknown),
-    };
-    let time = metrics
-        .time
-        .map_or(Piece::faint("unavailable"), |time| Piece::time(Kind::of(time), micros(time.micros())));
-    let registers = match &metrics.registers {
-        Fact::Known(value) => Piece::text(value),
-        unknown => Piece::faint(unknown),
-    };
-    let conflicts = match (&metrics.bank_conflicts, &metrics.shared_wavefronts) {
-        (Fact::Known(extra), Fact::Known(all)) if *all > 0 => {
-            let share = 100.0 * *extra as f64 / *all as f64;
-            Piece::text(thousands(*extra as f64)).with(format!("{share:.1}% of wavefronts"))
+    let percent = |fact: &Fact<f64>| shown(fact, |value| Piece::meter(*value));
+    let whole = |fact: &Fact<u64>| shown(fact, |value| Piece::text(thousands(*value as f64)));
+    let time = metrics.time.map(|time| Piece::time(Kind::of(time), micros(time.micros())));
+    let conflicts = shown(&metrics.bank_conflicts, |extra| {
+        let text = Piece::text(thousands(*extra as f64));
+        match metrics.shared_wavefronts.known() {
+            Some(all) if *all > 0 => {
+                text.with(format!("{:.1}% of wavefronts", 100.0 * *extra as f64 / *all as f64))
+            }
+            _ => text,
         }
-        (fact, _) => whole(fact),
-    };
+    });
     let mut table = Table::of(kind, "What was seen of the launch", &["metric", "value"], 2);
+    let mut unseen: Vec<String> = Vec::new();
     for (name, value) in [
-        ("time", time),
+        ("time", time.ok_or_else(String::new)),
         ("tensor pipe active", percent(&metrics.tensor_active_percent)),
         ("DRAM throughput", percent(&metrics.dram_percent)),
         ("SM busy", percent(&metrics.sm_busy_percent)),
@@ -112,23 +105,40 @@ fn metrics(kind: Kind, metrics: &Metrics) -> String {
         ("achieved occupancy", percent(&metrics.occupancy_percent)),
         ("L2 hits", percent(&metrics.l2_hit_percent)),
         ("shared bank conflicts", conflicts),
-        ("sectors per request", plain(&metrics.sectors_per_request)),
-        ("registers", registers),
+        ("sectors per request", shown(&metrics.sectors_per_request, |value| Piece::text(number(*value)))),
+        ("registers", shown(&metrics.registers, |value| Piece::text(value))),
         ("local memory traffic, bytes", whole(&metrics.local_bytes)),
         ("divergent branches", whole(&metrics.divergent_branches)),
         ("barriers", whole(&metrics.barriers)),
         ("instructions", whole(&metrics.instructions)),
     ] {
-        table.row(vec![Piece::text(name), value]);
+        match value {
+            Ok(value) => table.row(vec![Piece::text(name), value]),
+            Err(reason) if reason.is_empty() => unseen.push(name.to_owned()),
+            Err(reason) => unseen.push(format!("{name} ({reason})")),
+        }
     }
-    table.html()
+    let unseen = if unseen.is_empty() {
+        String::new()
+    } else {
+        missing(&format!("Unavailable: {}.", unseen.join(", ")))
+    };
+    if table.is_empty() { unseen } else { table.html() + &unseen }
+}
+
+/// A fact in a cell, or why there is none.
+fn shown<T>(fact: &Fact<T>, show: impl Fn(&T) -> Piece) -> Result<Piece, String> {
+    match fact {
+        Fact::Known(value) => Ok(show(value)),
+        Fact::Unavailable { reason } => Err(reason.clone()),
+    }
 }
 
 fn under_the_roofs(kind: Kind, of: &Of, roof: &Roofline) -> String {
     let words =
         format!("{} TFLOP/s at {} operations per byte", number(roof.tflops), number(roof.flops_per_byte));
     let point = Point {
-        label: words.clone(),
+        label: format!("{} TFLOP/s", number(roof.tflops)),
         flops_per_byte: roof.flops_per_byte,
         tflops: roof.tflops,
         title: format!("{} on {}: {words}", of.subject, of.problem),
@@ -154,10 +164,10 @@ fn stalls(kind: Kind, metrics: &Metrics) -> String {
     }
     let bar = |(reason, share): &(String, f64)| Bar {
         label: reason.clone(),
-        value: *share,
+        value: 100.0 * share,
         interval: None,
-        text: format!("{share:.1}%"),
-        title: format!("{reason}: {share:.1}% of the warps' time"),
+        text: format!("{:.1}%", 100.0 * share),
+        title: format!("{reason}: {:.1}% of the warps' time", 100.0 * share),
         is_faint: false,
     };
     let groups = [Group { heading: String::new(), bars: metrics.stalls.iter().map(bar).collect() }];
@@ -191,7 +201,7 @@ pub fn next(state: &RunState) -> Option<Section> {
         .map(|lever| {
             let because = lever.because;
             format!(
-                "<li><strong>{}</strong><br><span class=\"faint\">{} on {} is {}: {}</span></li>\n",
+                "<li><strong>{}</strong><br/><span class=\"faint\">{} on {}: {} ({})</span></li>\n",
                 escape(lever.lever),
                 escape(&because.of.subject),
                 escape(&because.of.problem),
@@ -202,7 +212,7 @@ pub fn next(state: &RunState) -> Option<Section> {
         .collect();
     if let Some((inversion, _, _, cost)) = costly.first() {
         items += &format!(
-            "<li><strong>{}</strong><br><span class=\"faint\">the costliest of the mistakes that were tried: {} takes {} \
+            "<li><strong>{}</strong><br/><span class=\"faint\">the costliest of the mistakes that were tried: {}, {} \
              the time</span></li>\n",
             escape(&inversion.advice),
             escape(&inversion.pathology),
@@ -234,9 +244,9 @@ pub fn inversion(state: &RunState) -> Option<Section> {
         if here.is_empty() {
             continue;
         }
-        let head = ["pathology", "cost", "in", "time", "healthy", "evidence", "do instead"];
+        let head = ["pathology", "in", "evidence", "do instead", "time", "healthy", "cost"];
         let caption = format!("What each pathology costs, the costliest first; {}", kind.word());
-        let mut table = Table::of(kind, &caption, &head, 7);
+        let mut table = Table::of(kind, &caption, &head, 4);
         let mut groups: Vec<Group> = Vec::new();
         for (inversion, time, healthy, cost) in here {
             let evidence = match &inversion.result {
@@ -245,12 +255,12 @@ pub fn inversion(state: &RunState) -> Option<Section> {
             };
             table.row(vec![
                 Piece::text(&inversion.pathology).with(&inversion.setting),
-                Piece::time(kind, ratio(*cost)),
                 Piece::text(&inversion.healthy).with(&inversion.problem),
-                Piece::text(micros(time.micros())),
-                Piece::text(micros(healthy.micros())),
                 Piece::text(evidence),
                 Piece::text(&inversion.advice),
+                Piece::text(micros(time.micros())).of(kind),
+                Piece::text(micros(healthy.micros())).of(kind),
+                Piece::time(kind, ratio(*cost)),
             ]);
             let place = format!("{} on {}", inversion.healthy, inversion.problem);
             let bar = Bar {

@@ -1,6 +1,8 @@
 //! What was measured, what was modelled, and whether it was right.
 
 use super::super::Kind;
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::super::comparison::{Board, boards};
 use super::super::html::{Piece, Table, Tone, details, figure, heading, missing, paragraph};
 use super::super::svg::bars::{self, Axis, Bar, Group};
@@ -10,6 +12,8 @@ use super::Section;
 use crate::run::{MeasuredMicros, Row, RunState, Speed, Timer};
 use crate::stats::{Comparison, Verdict};
 
+/// A table of no more rows than this is shown at once.
+const FEW: usize = 8;
 /// More bars than this are looked at by nobody: then only those over the hardest baseline are drawn.
 const BARS: usize = 40;
 
@@ -34,6 +38,7 @@ pub fn measured(state: &RunState, rows: &[Row]) -> Option<Section> {
     }
     body += &rooflines(state, rows);
     body += &noise(state);
+    body += &apart(state);
     body += &measurements(rows);
     body += &builds(state);
     Some(Section::new("measured", "Measured", body))
@@ -125,7 +130,7 @@ fn speedups(board: &Board<'_>) -> String {
     let over = if few { "each baseline" } else { hardest.unwrap_or("the hardest baseline") };
     let caption = format!(
         "The fastest candidate's speedup over {over}. Bars start at 1x: to the right the candidate is faster, to the left \
-         slower; whiskers are 95% intervals, pale bars are within the noise. Measured, {}.",
+         slower; whiskers, where they are wide enough to be seen, are 95% intervals; pale bars are within the noise. Measured, {}.",
         board.timer
     );
     let picture = bars::draw(Kind::Measured, "speedups over baselines", Axis::Ratio, "x", &groups);
@@ -236,17 +241,52 @@ fn points(state: &RunState, rows: &[Row], matrix: &str) -> (Vec<Point>, Vec<Stri
     (points, list)
 }
 
+/// The largest noise floor by each timer.
+pub fn noise_floors(state: &RunState) -> BTreeMap<Timer, f64> {
+    let mut floors: BTreeMap<Timer, f64> = BTreeMap::new();
+    for control in &state.controls {
+        let floor = floors.entry(control.timer).or_default();
+        *floor = floor.max(control.noise_floor.share());
+    }
+    floors
+}
+
 fn noise(state: &RunState) -> String {
-    let floors = state.controls.iter().map(|control| control.noise_floor.share());
-    let Some(floor) = floors.max_by(f64::total_cmp) else {
+    let floors = noise_floors(state);
+    if floors.is_empty() {
         return missing("No A/A control was measured, so the noise floor is not known.");
-    };
+    }
+    let floors: Vec<String> =
+        floors.iter().map(|(timer, floor)| format!("{:.2}% ({timer})", 100.0 * floor)).collect();
     paragraph(&Piece::text(format!(
-        "A subject measured against itself in a second process differed by up to {}% ({}): below that no difference \
-         counts.",
-        number(100.0 * floor),
-        count(state.controls.len(), "A/A control"),
+        "Noise floor: a subject measured against itself in a second process seemed to differ by at most {}. Each \
+         comparison is held against the floor of its own problem: what is nearer to 1x than that does not count.",
+        floors.join(", "),
     )))
+}
+
+/// Work that some subjects need done first, and that is in none of the times.
+fn apart(state: &RunState) -> String {
+    let mut table = Table::of(
+        Kind::Measured,
+        "Work done before, and in none of the times above",
+        &["subject", "problem", "work", "time"],
+        3,
+    );
+    let mut seen = BTreeSet::new();
+    for measurement in &state.measurements {
+        for (name, nanos) in &measurement.sampled.apart_ns {
+            let of = &measurement.of;
+            if seen.insert((&of.problem, &of.subject, name)) {
+                let time = Piece::text(micros(nanos / 1000.0));
+                table.row(vec![Piece::text(&of.subject), Piece::text(&of.problem), Piece::text(name), time]);
+            }
+        }
+    }
+    if table.is_empty() {
+        return String::new();
+    }
+    details(&format!("Counted apart, not in these times: {}", seen.len()), &table.html())
 }
 
 /// Everything that was measured, a table per problem.
@@ -328,6 +368,7 @@ pub fn modelled(state: &RunState) -> Option<Section> {
     let mut groups = Vec::new();
     for (problem, mut times) in problems {
         times.sort_by(|a, b| a.1.time_us.0.total_cmp(&b.1.time_us.0));
+        let fastest = times.first().map_or(1.0, |(_, fastest)| fastest.time_us.0);
         let mut bars = Vec::new();
         for (of, modelled) in times {
             table.row(vec![
@@ -335,11 +376,11 @@ pub fn modelled(state: &RunState) -> Option<Section> {
                 Piece::text(&of.subject),
                 Piece::text(&modelled.gpu),
                 modelled.limiter.as_ref().map_or(Piece::faint("n/a"), Piece::text),
-                Piece::time(Kind::Modelled, micros(modelled.time_us.0)),
+                Piece::text(micros(modelled.time_us.0)).of(Kind::Modelled),
             ]);
             bars.push(Bar {
                 label: of.subject.clone(),
-                value: modelled.time_us.0,
+                value: modelled.time_us.0 / fastest,
                 interval: None,
                 text: micros(modelled.time_us.0),
                 title: format!("{} on {problem}: {}, {}", of.subject, modelled.time_us, modelled.gpu),
@@ -348,10 +389,15 @@ pub fn modelled(state: &RunState) -> Option<Section> {
         }
         groups.push(Group { heading: problem.to_owned(), bars });
     }
-    let picture = bars::draw(Kind::Modelled, "modelled times", Axis::Amount, " us", &groups);
-    let caption =
-        "Modelled time of each kernel, shorter is better. Computed by the virtual GPU's time model.";
-    let body = table.html() + &figure(Some(Kind::Modelled), &picture, &Piece::text(caption));
+    let picture = bars::draw(Kind::Modelled, "modelled times", Axis::Ratio, "x", &groups);
+    let caption = "Modelled time of each kernel, computed by the virtual GPU. Bars are times over that of the fastest kernel on \
+                   the problem, which is 1x.";
+    let mut body = figure(Some(Kind::Modelled), &picture, &Piece::text(caption));
+    body += &if state.modelled.len() > FEW {
+        details(&format!("Every modelled time: {}", state.modelled.len()), &table.html())
+    } else {
+        table.html()
+    };
     Some(Section::new("modelled", "Modelled, not measured", body))
 }
 

@@ -2,13 +2,14 @@
 
 use super::super::Kind;
 use super::super::html::{Piece, Table, details, figure, heading, missing, paragraph};
-use super::super::importance::{Importance, dead_knobs, importance};
+use super::super::importance::{Importance, importance};
 use super::super::search::{Scored, elites, lineage, scored, tally};
 use super::super::svg::bars::{self, Axis, Bar, Group};
 use super::super::svg::curve::{self, Point};
 use super::super::svg::lineage as tree;
 use super::super::words::{count, interval, micros, ratio, thousands};
 use super::{Section, counted};
+use crate::evolve::knobs::dead;
 use crate::run::{RunState, Search, TrialResult};
 
 pub fn section(state: &RunState) -> Option<Section> {
@@ -30,10 +31,10 @@ pub fn section(state: &RunState) -> Option<Section> {
     if scored.is_empty() {
         body += &missing("No trial was timed.");
     }
-    let dead = dead_knobs(state);
+    let dead = dead(state.trials.values());
     if !dead.is_empty() {
         let words: Vec<String> =
-            dead.iter().map(|(knob, pairs)| format!("{knob} ({})", count(*pairs, "pair"))).collect();
+            dead.iter().map(|it| format!("{} ({})", it.knob, count(it.pairs, "pair"))).collect();
         let words = words.join(", ");
         let text = format!(
             "Dead knobs: two trials that differ in nothing else compiled to the same machine code: {words}."
@@ -54,7 +55,7 @@ fn what(state: &RunState, search: &Search) -> String {
     };
     let text = format!(
         "{}, over {}: {} of which {} are allowed. Strategy {}, proposer {}, seed {}. {} of a budget of {}: {} timed, {} \
-         the same machine code as an earlier one, {} failed. A speedup of 1x is {}.{proposals}",
+         the same machine code as an earlier one, {} failed. 1x is the speed of {}.{proposals}",
         search.family,
         count(search.problems.len(), "problem"),
         count_points(search.raw_points),
@@ -62,7 +63,7 @@ fn what(state: &RunState, search: &Search) -> String {
         search.strategy,
         search.proposer,
         search.seed,
-        count(state.trials.len(), "trial"),
+        count(tally.all(), "trial"),
         search.budget,
         tally.timed,
         tally.same,
@@ -135,7 +136,7 @@ fn kept(state: &RunState, kind: Kind) -> String {
         .into_iter()
         .chain(problems.iter().copied())
         .collect();
-    let caption = format!("The best {}, by geometric mean of speedups; {}", elites.len(), kind.word());
+    let caption = format!("Elites by geometric mean of their speedups; {}", kind.word());
     let mut table = Table::of(kind, &caption, &head, 2);
     for elite in &elites {
         let TrialResult::Timed { registers, shared_bytes, problems: times, .. } = &elite.trial.result else {
@@ -153,7 +154,9 @@ fn kept(state: &RunState, kind: Kind) -> String {
             cells.push(time.map_or(Piece::faint("not timed"), |time| {
                 let spread =
                     time.interval.map_or(String::new(), |(low, high)| format!("{}, ", interval(low, high)));
-                Piece::text(ratio(time.speedup)).with(format!("{spread}{}", micros(time.time.micros())))
+                Piece::text(ratio(time.speedup))
+                    .with(format!("{spread}{}", micros(time.time.micros())))
+                    .of(kind)
             }));
         }
         table.row(cells);

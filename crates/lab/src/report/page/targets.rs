@@ -12,17 +12,22 @@ pub fn section(state: &RunState) -> Option<Section> {
     if state.targets.is_empty() {
         return None;
     }
-    let mut table = Table::new("Targets and what they rest on", &["target", "", "problem", "evidence"], 4);
+    let mut table = Table::new("Targets and what they rest on", &["target", "problem", "", "evidence"], 4);
     for target in &state.targets {
         let (tone, word) = judged(target);
         table.row(vec![
             Piece::text(&target.target),
-            Piece::mark(tone, word),
             target.problem.as_ref().map_or(Piece::faint("all"), Piece::text),
+            Piece::mark(tone, word),
             Piece::text(&target.evidence),
         ]);
     }
     let mut body = table.html();
+    if state.profiles.is_empty() && state.targets.iter().any(|target| target.met == Some(false)) {
+        let text = "What limits the kernels that missed, and the levers to pull, takes a profile, and this run has none.";
+        body += &missing(text);
+        return Some(Section::new("targets", "Targets", body));
+    }
     // One list per problem that missed something: targets of one problem have the same things in their way.
     let mut seen: Vec<Option<&str>> = Vec::new();
     for target in state.targets.iter().filter(|target| target.met == Some(false)) {
@@ -47,9 +52,7 @@ fn in_the_way(state: &RunState, problem: Option<&str>) -> String {
     let found = bottlenecks(state, problem);
     let place = problem.map_or("Missed".to_owned(), |problem| format!("Missed on {problem}"));
     if found.is_empty() {
-        return missing(&format!(
-            "{place}: no profile in this run says what limits the kernel; `warpsmith profile` would."
-        ));
+        return missing(&format!("{place}: the profiles of this run found nothing that limits the kernel."));
     }
     let limits: String = found
         .iter()

@@ -5,7 +5,7 @@ use super::super::comparison::boards;
 use super::super::headline::Headline;
 use super::super::html::{Piece, Tone, escape, tag};
 use super::super::search::{elites, tally};
-use super::super::words::{count, device, number, ratio};
+use super::super::words::{count, device, ratio};
 use crate::invert::InversionResult;
 use crate::run::{Outcome, Row, RunState};
 
@@ -37,7 +37,7 @@ fn figures(state: &RunState, rows: &[Row]) -> Vec<(String, Piece)> {
     let (tone, word) = match state.outcome {
         Some(Outcome::Holds) => (Tone::Good, "holds".to_owned()),
         Some(outcome) => (Tone::Bad, outcome.to_string()),
-        None => (Tone::Bad, "stopped".to_owned()),
+        None => (Tone::Bad, "unfinished".to_owned()),
     };
     let mut figures = vec![("result".to_owned(), Piece::mark(tone, word))];
     let boards = boards(rows);
@@ -48,8 +48,8 @@ fn figures(state: &RunState, rows: &[Row]) -> Vec<(String, Piece)> {
             let value = Piece::text(ratio(best.speedup.ratio)).with(format!("on {}", line.problem));
             figures.push((format!("best over {hardest}"), value));
             if let Some(percent) = line.best.ceiling_percent {
-                let value = Piece::text(format!("{percent:.1}%")).with("of the measured ceiling");
-                figures.push(("roofline".to_owned(), value));
+                let value = Piece::text(format!("{percent:.1}%")).with("there");
+                figures.push(("share of the measured ceiling".to_owned(), value));
             }
         }
     }
@@ -58,8 +58,7 @@ fn figures(state: &RunState, rows: &[Row]) -> Vec<(String, Piece)> {
         figures.push(("best of the search".to_owned(), value));
     }
     if let (Some(search), tally) = (&state.search, tally(state)) {
-        let value =
-            Piece::text(state.trials.len()).with(format!("of {}, {} failed", search.budget, tally.failed));
+        let value = Piece::text(tally.all()).with(format!("of {}, {} failed", search.budget, tally.failed));
         figures.push(("trials".to_owned(), value));
     }
     if !state.targets.is_empty() {
@@ -72,9 +71,8 @@ fn figures(state: &RunState, rows: &[Row]) -> Vec<(String, Piece)> {
         let value = Piece::text(passed).with(format!("of {}", state.checks.len()));
         figures.push(("right answers".to_owned(), value));
     }
-    let floors = state.controls.iter().map(|control| control.noise_floor.share());
-    if let Some(floor) = floors.max_by(f64::total_cmp) {
-        let value = Piece::text(format!("{}%", number(100.0 * floor))).with("at most, from A/A controls");
+    if let Some((timer, floor)) = super::results::noise_floors(state).into_iter().next() {
+        let value = Piece::text(format!("{:.2}%", 100.0 * floor)).with(format!("at most, {timer}"));
         figures.push(("noise floor".to_owned(), value));
     }
     figures

@@ -2,7 +2,7 @@
 
 use super::super::Kind;
 use super::scale::{Scale, label};
-use super::{Anchor, Canvas, fit, picture, text_width};
+use super::{Anchor, Canvas, bold_width, fit, picture, text_width};
 
 /// What a bar's length means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub struct Bar {
     pub is_faint: bool,
 }
 
-const HEADING: f64 = 26.0;
+const HEADING: f64 = 30.0;
 const ROW: f64 = 22.0;
 const BAR: f64 = 11.0;
 const AXIS: f64 = 24.0;
@@ -42,11 +42,11 @@ pub fn draw(kind: Kind, what: &str, axis: Axis, unit: &str, groups: &[Group]) ->
     let drawn = |bar: &&Bar| bar.value.is_finite() && (axis == Axis::Amount || bar.value > 0.0);
     picture(kind, what, |canvas| {
         let bars: Vec<&Bar> = groups.iter().flat_map(|group| group.bars.iter().filter(drawn)).collect();
-        let widest =
-            |text: fn(&Bar) -> &str| bars.iter().map(|bar| text_width(text(bar))).fold(0.0, f64::max);
         let share = if canvas.is_narrow() { 0.42 } else { 0.36 };
-        let left = widest(|bar| &bar.label).min(canvas.width * share) + 10.0;
-        let right = canvas.width - widest(|bar| &bar.text) - 10.0;
+        let widest = |widths: &mut dyn Iterator<Item = f64>| widths.fold(0.0, f64::max);
+        let labels = widest(&mut bars.iter().map(|bar| text_width(&bar.label)));
+        let left = labels.min(canvas.width * share) + 10.0;
+        let right = canvas.width - widest(&mut bars.iter().map(|bar| bold_width(&bar.text))) - 8.0;
         let scale = scale(axis, &bars, (left, right));
         let rows: f64 = groups
             .iter()
@@ -61,7 +61,7 @@ pub fn draw(kind: Kind, what: &str, axis: Axis, unit: &str, groups: &[Group]) ->
         for group in groups {
             if !group.heading.is_empty() {
                 let text = fit(&group.heading, canvas.width);
-                canvas.text((0.0, y + HEADING - 9.0), Anchor::Start, "strong", &text);
+                canvas.text((0.0, y + HEADING - 9.0), Anchor::Start, "strong halo", &text);
                 y += HEADING;
             }
             for bar in group.bars.iter().filter(drawn) {
@@ -110,9 +110,12 @@ fn one(canvas: &mut Canvas, bar: &Bar, scale: Scale, zero: f64, (left, y): (f64,
     canvas.rect((zero.min(end), middle - BAR / 2.0), ((end - zero).abs().max(1.0), BAR), class);
     if let Some((low, high)) = bar.interval {
         let (low, high) = (scale.at(low), scale.at(high));
-        canvas.line((low, middle), (high, middle), "whisker");
-        for x in [low, high] {
-            canvas.line((x, middle - 3.0), (x, middle + 3.0), "whisker");
+        // One that is narrower than its own ends would only smudge the bar.
+        if high - low >= 3.0 {
+            canvas.line((low, middle), (high, middle), "whisker");
+            for x in [low, high] {
+                canvas.line((x, middle - 3.0), (x, middle + 3.0), "whisker");
+            }
         }
     }
     canvas.text((canvas.width, middle + 4.0), Anchor::End, "strong", &bar.text);

@@ -3,7 +3,7 @@
 use super::super::Kind;
 use super::super::search::Node;
 use super::super::words::ratio;
-use super::{Anchor, fit, picture, text_width};
+use super::{Anchor, bold_width, fit, picture};
 
 const ROW: f64 = 24.0;
 
@@ -29,8 +29,8 @@ pub fn draw(kind: Kind, nodes: &[Node<'_>]) -> String {
                 let (radius, class) = if node.rank.is_some() { (5.5, "elite") } else { (3.5, "tried") };
                 canvas.circle((x, y), radius, class);
                 canvas.text((x + 12.0, y + 4.0), Anchor::Start, "soft", &number);
-                let start = x + 18.0 + text_width(&number);
-                let room = canvas.width - start - text_width(&score) - 12.0;
+                let start = x + 16.0 + bold_width(&number);
+                let room = canvas.width - start - bold_width(&score) - 12.0;
                 let class = if node.rank.is_some() { "strong" } else { "" };
                 canvas.text((start, y + 4.0), Anchor::Start, class, &fit(&node.change, room));
                 canvas.text((canvas.width, y + 4.0), Anchor::End, class, &score);

@@ -106,14 +106,19 @@ fn attribute(name: &str, value: impl Display) -> String {
     if value.is_empty() { value } else { format!(" {name}=\"{value}\"") }
 }
 
-/// About how wide a text is; letters of a proportional font differ, so this is on the safe side.
+/// About how wide a text is; fonts differ, so this is on the safe side for most.
 fn text_width(text: &str) -> f64 {
     0.58 * LETTERS * text.chars().count() as f64
 }
 
+/// The same for bold numbers, which some fonts make very wide.
+fn bold_width(text: &str) -> f64 {
+    0.72 * LETTERS * text.chars().count() as f64
+}
+
 /// As much of the text as fits; its titles hold the whole.
 fn fit(text: &str, width: f64) -> String {
-    let most = (width / (0.58 * LETTERS)).max(2.0) as usize;
+    let most = (width / (0.58 * LETTERS) + 0.01).max(2.0) as usize;
     if text.chars().count() <= most {
         return text.to_owned();
     }

@@ -3,7 +3,7 @@
 use super::super::Kind;
 use super::super::words::number;
 use super::scale::{Scale, label};
-use super::{Anchor, Canvas, picture};
+use super::{Anchor, Canvas, bold_width, picture};
 
 #[derive(Clone, Debug)]
 pub struct Roofs {
@@ -62,12 +62,23 @@ pub fn draw(kind: Kind, roofs: &Roofs, points: &[Point]) -> Option<String> {
         let half = ((start.0 + corner.0) / 2.0, (start.1 + corner.1) / 2.0);
         let bus = format!("{} GB/s", number(roofs.gb_per_s));
         canvas.text((half.0 - 8.0, half.1 - 6.0), Anchor::End, "soft halo", &bus);
+        // Where labels are already; one that would run into another is left to the titles.
+        let mut labels: Vec<(f64, f64)> = Vec::new();
         for point in &points {
             let (at, height) = (x.at(point.flops_per_byte), y.at(point.tflops));
             canvas.titled(&point.title, |canvas| {
                 canvas.circle((at, height), 10.0, "row");
                 canvas.circle((at, height), 5.0, if point.is_faint { "tried" } else { "elite" });
-                canvas.text((at + 9.0, height + 4.0), Anchor::Start, "strong halo", &point.label);
+                // On either side, as a problem's two points are often close; a long one where it has room.
+                let leftwards = point.is_faint || at + 9.0 + bold_width(&point.label) > end;
+                let (side, anchor) = if leftwards { (-9.0, Anchor::End) } else { (9.0, Anchor::Start) };
+                let place = (at + side, height + 4.0);
+                let near =
+                    |other: &(f64, f64)| (other.0 - place.0).abs() < 16.0 && (other.1 - place.1).abs() < 11.0;
+                if !labels.iter().any(near) {
+                    labels.push(place);
+                    canvas.text(place, anchor, "strong halo", &point.label);
+                }
             });
         }
         HEIGHT

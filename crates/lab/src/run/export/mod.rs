@@ -99,7 +99,7 @@ impl Exports {
 
 #[cfg(test)]
 mod tests {
-    use super::super::state::tests::{a_real_log, folded};
+    use super::super::state::tests::{PROBLEM, a_full_log, a_real_log, folded};
     use super::super::{Event, Fact};
     use super::*;
 
@@ -217,5 +217,67 @@ mod tests {
         for exporter in ALL {
             assert!(!text(exporter, &state).is_empty(), "{exporter:?}");
         }
+    }
+
+    #[test]
+    fn every_trial_is_a_row_and_each_kind_of_time_a_column() {
+        let state = folded(&a_full_log());
+        let text = text(&tune_log::TuneLog, &state);
+        let mut reader = ::csv::Reader::from_reader(text.as_bytes());
+        let headers = reader.headers().unwrap().clone();
+        let at = |name: &str| headers.iter().position(|header| header == name).unwrap();
+        let rows: Vec<::csv::StringRecord> = reader.records().map(Result::unwrap).collect();
+        assert_eq!(rows.len(), state.trials.len());
+        let (best, same, failed) = (&rows[10], &rows[4], &rows[7]);
+        assert_eq!((&best[at("trial")], &best[at("result")], &best[at("elite")]), ("10", "timed", "true"));
+        assert_eq!((&best[at("knob STAGES")], &best[at("parent")]), ("3", "5"));
+        let modelled = format!("{PROBLEM} modelled_us");
+        assert!((best[at(&modelled)].parse::<f64>().unwrap() - 40.0 / 1.36).abs() < 1e-9);
+        assert_eq!(&best[at(&format!("{PROBLEM} measured_us"))], "NA");
+        assert_eq!((&same[at("result")], &same[at("same_as")], &same[at("score")]), ("same", "3", "NA"));
+        assert_eq!((&failed[at("result")], &failed[at("stage")]), ("too large", "build"));
+        assert!(failed[at("reason")].contains("shared memory"));
+    }
+
+    #[test]
+    fn elites_have_all_it_takes_to_build_them_again() {
+        let state = folded(&a_full_log());
+        let json: serde_json::Value = serde_json::from_str(&text(&topk::TopK, &state)).unwrap();
+        assert_eq!(
+            (&json["schema"], &json["device"], &json["commit"]),
+            (&1.into(), &"cuda:0".into(), &"unavailable".into())
+        );
+        assert_eq!(json["search"]["family"], "attention/mma");
+        let elites = json["elites"].as_array().unwrap();
+        assert_eq!(
+            elites.iter().map(|elite| elite["trial"].as_u64().unwrap()).collect::<Vec<_>>(),
+            [10, 5, 8]
+        );
+        let best = &elites[0];
+        assert_eq!(
+            (&best["rank"], &best["build"], &best["knobs"]["STAGES"]),
+            (&1.into(), &"b3-48-0".into(), &"3".into())
+        );
+        let time = &best["problems"][0];
+        assert_eq!((&time["problem"], &time["speedup"]), (&PROBLEM.into(), &1.36.into()));
+        assert!(time["time"]["modelled_us"].is_f64() && time["time"].get("measured_us").is_none(), "{time}");
+    }
+
+    #[test]
+    fn a_profile_says_what_it_could_not_see() {
+        let state = folded(&a_full_log());
+        let json: serde_json::Value = serde_json::from_str(&text(&profile::Profiles, &state)).unwrap();
+        let found = &json["profiles"][0];
+        assert_eq!((&found["subject"], &found["source"]), (&"wmma stage-2".into(), &"virtual:l4".into()));
+        assert_eq!(found["metrics"]["l2_hit_percent"], "unavailable: the model has no L2");
+        assert_eq!(found["metrics"]["registers"], 128);
+        assert_eq!(json["inversions"].as_array().unwrap().len(), 4);
+    }
+
+    #[test]
+    fn a_run_without_trials_has_no_file_of_them() {
+        let state = folded(&a_real_log());
+        assert!(!tune_log::TuneLog.concerns(&state) && !topk::TopK.concerns(&state));
+        assert!(!profile::Profiles.concerns(&state));
     }
 }

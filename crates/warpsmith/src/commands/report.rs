@@ -1,0 +1,77 @@
+//! `report`: a run's log as a page and as Markdown.
+
+use std::path::{Path, PathBuf};
+
+use lab::report::{Headline, Kind, headline, write};
+use lab::run::{LogError, RunState};
+use serde::Serialize;
+
+use crate::cli::ReportOptions;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::printer::{BAD, FAINT, Printer, styled};
+
+#[derive(Serialize)]
+struct Reported {
+    run: PathBuf,
+    complete: bool,
+    headline: String,
+    /// `measured` or `modelled`, where the headline is about times.
+    times: Option<&'static str>,
+    files: Vec<PathBuf>,
+}
+
+pub fn run(options: &ReportOptions, printer: &Printer) -> Result<Exit, Failure> {
+    let folder = match &options.run_dir {
+        Some(folder) => folder.clone(),
+        None => latest()?,
+    };
+    let log = lab::run::read(&folder).map_err(|error| unreadable(&folder, &error))?;
+    let state = RunState::of(&log);
+    let files = write(&folder, &state)
+        .map_err(|error| Failure::lacking(format!("cannot write into {}: {error}", folder.display())))?;
+    let Headline { sentence, kind } = headline(&state);
+    let reported = Reported {
+        run: folder,
+        complete: state.is_complete(),
+        headline: sentence,
+        times: kind.map(Kind::word),
+        files,
+    };
+    if printer.is_json() {
+        printer.json("report", &reported);
+        return Ok(Exit::Holds);
+    }
+    printer.message(&reported.headline);
+    if !reported.complete {
+        printer.message(&styled(BAD, "the run is incomplete, and its report says so"));
+    }
+    for warning in &state.warnings {
+        printer.message(&styled(FAINT, warning));
+    }
+    for path in &reported.files {
+        printer.data(&path.display().to_string());
+    }
+    Ok(Exit::Holds)
+}
+
+fn unreadable(folder: &Path, error: &LogError) -> Failure {
+    match error {
+        LogError::Io { error, .. } if error.kind() == std::io::ErrorKind::NotFound => {
+            Failure::usage(format!("{} holds no run", folder.display()))
+                .hint("`warpsmith runs` lists the runs there are")
+        }
+        other => Failure::usage(other.to_string()),
+    }
+}
+
+/// The latest run below the default folder, whatever its command.
+fn latest() -> Result<PathBuf, Failure> {
+    let folder = Path::new(lab::run::DEFAULT_FOLDER);
+    let runs = lab::run::list(folder)
+        .map_err(|error| Failure::usage(format!("cannot read {}: {error}", folder.display())))?;
+    runs.into_iter().next().map(|run| run.folder).ok_or_else(|| {
+        Failure::usage(format!("there is no run in {}", folder.display()))
+            .hint("run `warpsmith bench` first, or name a run's folder")
+    })
+}
