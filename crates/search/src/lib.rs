@@ -3,7 +3,6 @@
 //! * [`space`]: parameters, constraints, and the combinations that are allowed;
 //! * [`history`]: what was asked for and what was told;
 //! * [`strategy`]: what proposes the next point, by name;
-//! * [`model`]: what the default strategy believes about points it has not seen;
 //! * [`replay`]: strategies played and scored on recorded spaces.
 //!
 //! A search is a loop that its driver owns:
@@ -38,7 +37,7 @@
 //! ```
 
 pub mod history;
-pub mod model;
+mod model;
 mod random;
 pub mod replay;
 pub mod space;

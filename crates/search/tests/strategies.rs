@@ -1,5 +1,7 @@
 //! What every strategy must do, on small spaces.
 
+#![allow(clippy::unwrap_used)] // A test that cannot set itself up fails, which is what unwrap does.
+
 use search::history::{History, Outcome, Proposal};
 use search::space::{Constraint, Parameter, Point, Space};
 use search::strategy::{ALL, by_name};
