@@ -36,9 +36,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod draws;
 pub mod history;
 mod model;
-mod random;
 pub mod replay;
 pub mod space;
 mod strategies;

@@ -194,7 +194,7 @@ fn subtract(out: &mut [f32], factors: &[f32], rows: &[Vec<f32>], first: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Random;
+    use crate::draws::Random;
     use crate::space::Parameter;
 
     fn pooled() -> (Coordinates, Pool) {

@@ -181,8 +181,8 @@ impl Level {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::draws::Random;
     use crate::model::coordinates::Coordinates;
-    use crate::random::Random;
     use crate::space::{Parameter, Space};
 
     /// Points of three parameters, of which the second does nothing.

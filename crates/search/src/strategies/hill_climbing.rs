@@ -4,8 +4,8 @@
 //! neighbour is faster it starts anew. Everything measured before counts: a climb passes through points that an
 //! earlier one has measured without asking for them again.
 
+use crate::draws::Random;
 use crate::history::{History, Origin, Proposal};
-use crate::random::Random;
 use crate::space::{Neighbourhood, Point, Space};
 use crate::strategy::{Strategy, start, unknown_neighbour};
 

@@ -10,12 +10,12 @@
 
 use std::collections::HashSet;
 
+use crate::draws::Random;
 use crate::history::{History, Origin, Proposal};
 use crate::model::coordinates::{Axis, Coordinates};
 use crate::model::feasibility::Feasibility;
 use crate::model::process::{Pool, Process, groups};
 use crate::model::shape::Shape;
-use crate::random::Random;
 use crate::space::{Neighbourhood, Point, Space};
 use crate::strategy::{Strategy, unknown};
 
