@@ -1,10 +1,14 @@
-//! Strategies on recorded spaces, without building the whole program: `scores STRATEGY,... SEEDS FILE...`
+//! Strategies on recorded spaces, without building the whole program: `scores STRATEGY,... SEEDS FILE... > scores.csv`.
+//! The scores go to stdout, the means over spaces and kernels to stderr. `warpsmith replay` is the command for users.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use search::replay::{Recorded, Suite, play_all, score};
+use search::replay::{Recorded, Suite, play_all, score, write_csv};
 use search::strategy;
+
+const BUDGET: usize = 200;
+const AT: [usize; 4] = [25, 50, 100, 200];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -12,26 +16,20 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let seeds = arguments.next().ok_or("how many seeds?")?.parse()?;
     let spaces = arguments.map(|file| Recorded::read(Path::new(&file))).collect::<Result<Vec<_>, _>>()?;
     let stop = AtomicBool::new(false);
+    let mut all = Vec::new();
     for name in names.split(',') {
         let entry = strategy::by_name(name)?;
         let mut scores = Vec::new();
         for space in &spaces {
-            let runs = play_all(space, entry, seeds, 200, &stop, &|| ()).unwrap_or_default();
-            let score = score(space, name, &runs, 200, &[25, 50, 100, 200]);
-            let means: Vec<String> = score.at.iter().map(|at| format!("{:.4}", at.mean)).collect();
-            println!(
-                "{name:10} {:24} {}  failed {:.1}  {:.3} s/100",
-                score.space,
-                means.join(" "),
-                score.mean_failed,
-                score.seconds_per_100
-            );
-            scores.push(score);
+            let runs = play_all(space, entry, seeds, BUDGET, &stop, &|| ()).unwrap_or_default();
+            scores.push(score(space, name, &runs, BUDGET, &AT));
         }
         let suite = Suite::of(name, &scores.iter().collect::<Vec<_>>());
         let show =
             |means: &[f64]| means.iter().map(|mean| format!("{mean:.4}")).collect::<Vec<_>>().join(" ");
-        println!("{name:10} MEAN {}   KERNELS {}", show(&suite.by_space), show(&suite.by_kernel));
+        eprintln!("{name:10}  spaces {}  kernels {}", show(&suite.by_space), show(&suite.by_kernel));
+        all.extend(scores);
     }
+    write_csv(&all, std::io::stdout())?;
     Ok(())
 }

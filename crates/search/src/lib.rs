@@ -3,7 +3,6 @@
 //! * [`space`]: parameters, constraints, and the combinations that are allowed;
 //! * [`history`]: what was asked for and what was told;
 //! * [`strategy`]: what proposes the next point, by name;
-//! * [`model`]: what the default strategy believes about points it has not seen;
 //! * [`replay`]: strategies played and scored on recorded spaces.
 //!
 //! A search is a loop that its driver owns:
@@ -37,9 +36,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod draws;
 pub mod history;
-pub mod model;
-mod random;
+mod model;
 pub mod replay;
 pub mod space;
 mod strategies;

@@ -1,7 +1,7 @@
 //! What a strategy is, and which there are.
 
+use crate::draws::Random;
 use crate::history::{History, Origin, Proposal};
-use crate::random::Random;
 use crate::space::{Neighbourhood, Point, Space};
 use crate::strategies::{Annealing, Exhaustive, Genetic, HillClimbing, Model, RandomOrder};
 

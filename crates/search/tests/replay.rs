@@ -1,5 +1,7 @@
 //! Recorded spaces: the files, and the conformance checks of the replay rules.
 
+#![allow(clippy::unwrap_used)] // A test that cannot set itself up fails, which is what unwrap does.
+
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};

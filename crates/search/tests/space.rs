@@ -1,5 +1,7 @@
 //! Spaces against brute force.
 
+#![allow(clippy::unwrap_used)] // A test that cannot set itself up fails, which is what unwrap does.
+
 use std::cell::Cell;
 
 use proptest::prelude::*;

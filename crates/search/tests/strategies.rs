@@ -1,5 +1,7 @@
 //! What every strategy must do, on small spaces.
 
+#![allow(clippy::unwrap_used)] // A test that cannot set itself up fails, which is what unwrap does.
+
 use search::history::{History, Outcome, Proposal};
 use search::space::{Constraint, Parameter, Point, Space};
 use search::strategy::{ALL, by_name};
@@ -177,4 +179,43 @@ fn a_wrong_name_is_answered_with_the_nearest_and_all_there_are() {
     assert!(ALL.iter().all(|entry| error.hint().contains(entry.name)), "{}", error.hint());
     assert_eq!(by_name("zzz").unwrap_err().nearest, None);
     assert!(by_name(search::strategy::DEFAULT).is_ok());
+}
+
+/// Plays the model on a space, then asks a fresh one that is handed the history.
+fn lived_and_fresh(space: &Space, evaluations: usize, time: impl Fn(Point) -> f64) -> History {
+    let (history, _) = search("model", 6, space, evaluations, |point| Outcome::Time(time(point)));
+    let mut longer = by_name("model").unwrap().start(6);
+    let next = longer.ask(space, &history);
+    let (same, proposals) = search("model", 6, space, evaluations + 1, |point| Outcome::Time(time(point)));
+    assert_eq!(same.told()[..evaluations], *history.told());
+    assert_eq!(next.as_ref(), proposals.last());
+    history
+}
+
+/// More points than the model holds at a time: it keeps the fastest and a sample.
+#[test]
+fn the_model_goes_on_past_the_points_it_holds() {
+    let space = Space::new(vec![Parameter::new("a", 1..=24), Parameter::new("b", 1..=24)], &[]).unwrap();
+    let time = |point| {
+        let [a, b] = space.positions(point)[..] else { return 1.0 };
+        2.0 + (a as f64 * 0.9).sin() * (b as f64 * 0.7).cos()
+    };
+    let history = lived_and_fresh(&space, 420, time);
+    let least = space.points().map(time).fold(f64::INFINITY, f64::min);
+    assert_eq!(history.best().map(|(_, time)| time), Some(least));
+}
+
+/// More points than the model looks at: it follows the neighbours of the fastest.
+#[test]
+fn the_model_finds_its_way_in_a_space_too_large_to_look_at() {
+    let sizes = [16, 32, 48, 64, 96, 128, 192, 256];
+    let parameters = ["a", "b", "c", "d", "e", "f"].map(|name| Parameter::new(name, sizes)).into();
+    let space = Space::new(parameters, &[]).unwrap();
+    assert_eq!(space.len(), 262_144);
+    // Least where every position is 5; one of 262,144.
+    let time =
+        |point| 1.0 + space.positions(point).iter().map(|&at| at.abs_diff(5).pow(2) as f64).sum::<f64>();
+    let history = lived_and_fresh(&space, 80, time);
+    let best = history.best().map(|(_, time)| time).unwrap();
+    assert!(best <= 2.0, "{best}; chance comes to about 10");
 }

@@ -484,12 +484,12 @@ pub struct ReplayOptions {
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..))]
     pub seeds: u64,
     /// Evaluations per run
-    #[arg(long, value_name = "N", default_value_t = 200)]
+    #[arg(long, value_name = "N", default_value = "200", value_parser = budget)]
     pub budget: usize,
-    /// Score after so many evaluations
-    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "25,50,100,200")]
+    /// Score after so many evaluations (default: 25,50,100,200, as far as the budget goes)
+    #[arg(long, value_name = "N,...", value_delimiter = ',')]
     pub at: Vec<usize>,
-    /// Write the scores into this file
+    /// Write the scores into this file, as they come
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
 }
@@ -591,6 +591,13 @@ fn assignment(text: &str) -> Result<(String, String), String> {
         }
         _ => Err("expected NAME=VALUE".to_owned()),
     }
+}
+
+fn budget(text: &str) -> Result<usize, String> {
+    text.parse()
+        .ok()
+        .filter(|&evaluations| evaluations > 0)
+        .ok_or("expected a number of evaluations".to_owned())
 }
 
 fn seconds(text: &str) -> Result<f64, String> {

@@ -1,134 +1,120 @@
-//! A Gaussian process over the points of a space.
+//! A Gaussian process over a pool of points.
+//!
+//! For each point seen there is a row: its covariance with every point of the pool, less what the rows before it
+//! explain. A new point costs one row, so a step of the search is linear in the points seen and in the pool. Rows are
+//! in single precision: they are summed by the million, and noise is far above its rounding.
 
-use super::axis::Axis;
-use super::fit::{Shape, correlation, dot};
+use super::coordinates::Coordinates;
+use super::shape::{Level, Shape};
+use super::triangle::Triangle;
+use crate::space::{Point, Space};
 
-/// Lower triangle matters only.
-#[derive(Clone, Debug)]
-pub struct Matrix {
-    n: usize,
-    a: Vec<f64>,
-}
+/// Points of the pool worked on at a time, so that their rows stay in a core's cache.
+const BLOCK: usize = 1024;
 
-impl Matrix {
-    pub fn zeros(n: usize) -> Self {
-        Matrix { n, a: vec![0.0; n * n] }
-    }
-    pub fn row(&self, i: usize) -> &[f64] {
-        &self.a[i * self.n..(i + 1) * self.n]
-    }
-    pub fn row_mut(&mut self, i: usize) -> &mut [f64] {
-        &mut self.a[i * self.n..(i + 1) * self.n]
-    }
-    pub fn cholesky(&mut self) -> bool {
-        let n = self.n;
-        for i in 0..n {
-            let (before, rest) = self.a.split_at_mut(i * n);
-            let row = &mut rest[..n];
-            for j in 0..i {
-                let other = &before[j * n..j * n + n];
-                let s: f64 = dot4(&row[..j], &other[..j]);
-                row[j] = (row[j] - s) / other[j];
-            }
-            let s = row[i] - dot4(&row[..i], &row[..i]);
-            if s <= 1e-12 {
-                return false;
-            }
-            row[i] = s.sqrt();
-        }
-        true
-    }
-    pub fn solve_lower(&self, b: &[f64]) -> Vec<f64> {
-        let mut x = b.to_vec();
-        for i in 0..self.n {
-            let s = dot4(&self.row(i)[..i], &x[..i]);
-            x[i] = (x[i] - s) / self.row(i)[i];
-        }
-        x
-    }
-    pub fn solve_upper(&self, b: &[f64]) -> Vec<f64> {
-        let mut x = b.to_vec();
-        for i in (0..self.n).rev() {
-            x[i] /= self.row(i)[i];
-            let v = x[i];
-            for (t, l) in x[..i].iter_mut().zip(self.row(i)) {
-                *t -= l * v;
-            }
-        }
-        x
-    }
-    /// Lower triangle of (L L^T)^-1.
-    pub fn inverse_from_cholesky(&self) -> Matrix {
-        let n = self.n;
-        // rows of u: u.row(j) = column j of L^-1 (entries j..n)
-        let mut u = Matrix::zeros(n);
-        for j in 0..n {
-            let row = u.row_mut(j);
-            row[j] = 1.0 / self.row(j)[j];
-            for i in j + 1..n {
-                let s = dot4(&self.row(i)[j..i], &row[j..i]);
-                row[i] = -s / self.row(i)[i];
-            }
-        }
-        let mut inverse = Matrix::zeros(n);
-        for i in 0..n {
-            for j in 0..=i {
-                inverse.a[i * n + j] = dot4(&u.row(i)[i..], &u.row(j)[i..]);
-            }
-        }
-        inverse
-    }
-}
-
-pub fn dot4(a: &[f64], b: &[f64]) -> f64 {
-    let mut s = [0.0; 4];
-    let (a4, b4) = (a.chunks_exact(4), b.chunks_exact(4));
-    let rest: f64 = a4.remainder().iter().zip(b4.remainder()).map(|(a, b)| a * b).sum();
-    for (a, b) in a4.zip(b4) {
-        for i in 0..4 {
-            s[i] += a[i] * b[i];
-        }
-    }
-    s[0] + s[1] + s[2] + s[3] + rest
-}
-
-/// Candidates, by axis the position of each.
+/// Points by their coordinates.
 #[derive(Clone, Debug, Default)]
-pub struct Columns {
-    pub positions: Vec<Vec<u16>>,
-    pub count: usize,
+pub(crate) struct Pool {
+    pub points: Vec<Point>,
+    /// By parameter, the group of each point's value.
+    pub groups: Vec<Vec<u8>>,
+}
+
+impl Pool {
+    pub fn new(coordinates: &Coordinates) -> Self {
+        Pool { points: Vec::new(), groups: vec![Vec::new(); coordinates.parameters.len()] }
+    }
+
+    pub fn push(&mut self, space: &Space, coordinates: &Coordinates, point: Point) {
+        self.points.push(point);
+        for (column, group) in self.groups.iter_mut().zip(groups(space, coordinates, point)) {
+            column.push(group);
+        }
+    }
+}
+
+/// By parameter, the group of a point's value.
+pub(crate) fn groups(space: &Space, coordinates: &Coordinates, point: Point) -> Vec<u8> {
+    let numbered = coordinates.parameters.iter().enumerate();
+    numbered.map(|(place, &number)| coordinates.group(place, space.position(point, number))).collect()
+}
+
+/// A factor per parameter and pair of groups; a product of them per pair of points.
+#[derive(Clone, Debug)]
+pub(super) struct Likeness {
+    /// By parameter, row by row.
+    tables: Vec<Vec<f32>>,
+    groups: Vec<usize>,
+}
+
+impl Likeness {
+    /// The product of the axes' tables, by parameter.
+    pub fn of(coordinates: &Coordinates, tables: impl IntoIterator<Item = (usize, Vec<f64>)>) -> Self {
+        let groups: Vec<usize> =
+            (0..coordinates.parameters.len()).map(|parameter| coordinates.groups(parameter)).collect();
+        let mut product: Vec<Vec<f32>> = groups.iter().map(|&groups| vec![1.0; groups * groups]).collect();
+        for (parameter, table) in tables {
+            for (factor, value) in product[parameter].iter_mut().zip(table) {
+                *factor *= value as f32;
+            }
+        }
+        Likeness { tables: product, groups }
+    }
+
+    fn between(&self, a: &[u8], b: &[u8]) -> f64 {
+        let tables = self.tables.iter().zip(&self.groups);
+        tables
+            .zip(a.iter().zip(b))
+            .map(|((table, groups), (&a, &b))| f64::from(table[a as usize * groups + b as usize]))
+            .product()
+    }
+
+    /// Of one point with the pool's points from `first` on.
+    pub fn with_pool(&self, point: &[u8], pool: &Pool, first: usize, out: &mut [f32]) {
+        out.fill(1.0);
+        for (((table, groups), column), &group) in
+            self.tables.iter().zip(&self.groups).zip(&pool.groups).zip(point)
+        {
+            let factors = &table[group as usize * groups..][..*groups];
+            for (out, &other) in out.iter_mut().zip(&column[first..]) {
+                *out *= factors[other as usize];
+            }
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
-pub struct Process {
-    axes: Vec<Axis>,
-    tables: Vec<Vec<f32>>,
+pub(crate) struct Process {
+    likeness: Likeness,
     noise: f64,
-    points: Vec<Vec<u16>>,
-    lower: Vec<Vec<f64>>,
+    points: Vec<Vec<u8>>,
+    triangle: Triangle,
+    /// The forward solution for a vector of ones.
+    ones: Vec<f64>,
     rows: Vec<Vec<f32>>,
-    pub explained: Vec<f32>,
-    a: Vec<f64>,
+    /// By point of the pool: the share of its variance that the points seen explain.
+    explained: Vec<f32>,
+}
+
+/// What is expected of the points of a pool.
+#[derive(Clone, Debug)]
+pub(crate) struct Belief {
+    pub means: Vec<f32>,
+    pub deviations: Vec<f32>,
 }
 
 impl Process {
-    pub fn new(axes: Vec<Axis>, shape: &Shape, count: usize) -> Self {
-        let tables = axes
-            .iter()
-            .zip(&shape.lengths)
-            .map(|(axis, &length)| {
-                axis.distances().iter().map(|&distance| correlation(distance, length).0 as f32).collect()
-            })
-            .collect();
+    pub fn new(coordinates: &Coordinates, shape: &Shape, pool: &Pool) -> Self {
+        let parameters = coordinates.axes.iter().map(|axis| axis.parameter);
+        let tables = parameters.zip(shape.correlations(&coordinates.axes));
         Process {
-            axes,
-            tables,
-            noise: shape.noise.exp(),
+            likeness: Likeness::of(coordinates, tables),
+            noise: shape.noise(),
             points: Vec::new(),
-            lower: Vec::new(),
+            triangle: Triangle::default(),
+            ones: Vec::new(),
             rows: Vec::new(),
-            explained: vec![0.0; count],
-            a: Vec::new(),
+            explained: vec![0.0; pool.points.len()],
         }
     }
 
@@ -136,92 +122,136 @@ impl Process {
         self.points.len()
     }
 
-    fn kernel(&self, a: &[u16], b: &[u16]) -> f64 {
-        self.tables
-            .iter()
-            .zip(&self.axes)
-            .zip(a.iter().zip(b))
-            .map(|((table, axis), (&a, &b))| f64::from(table[a as usize * axis.values() + b as usize]))
-            .product()
+    /// Takes account of a point that was seen, or will be.
+    pub fn push(&mut self, point: &[u8], pool: &Pool) {
+        let covariances = self.points.iter().map(|other| self.likeness.between(point, other));
+        self.triangle.push(covariances, 1.0 + self.noise);
+        let number = self.points.len();
+        let factors = self.triangle.row(number);
+        let (&diagonal, before) = factors.split_last().unwrap_or((&1.0, &[]));
+        let before: Vec<f32> = before.iter().map(|&factor| factor as f32).collect();
+        let inverse = (1.0 / diagonal) as f32;
+        let mut row = vec![0.0; pool.points.len()];
+        for (block, (out, explained)) in
+            row.chunks_mut(BLOCK).zip(self.explained.chunks_mut(BLOCK)).enumerate()
+        {
+            let first = block * BLOCK;
+            self.likeness.with_pool(point, pool, first, out);
+            subtract(out, &before, &self.rows, first);
+            for (out, explained) in out.iter_mut().zip(explained) {
+                *out *= inverse;
+                *explained += *out * *out;
+            }
+        }
+        let sum: f64 = factors.iter().zip(&self.ones).map(|(factor, one)| factor * one).sum();
+        self.ones.push((1.0 - sum) / diagonal);
+        self.rows.push(row);
+        self.points.push(point.to_vec());
     }
 
-    pub fn push(&mut self, point: Vec<u16>, columns: &Columns) {
-        let n = self.points.len();
-        let mut row: Vec<f64> = Vec::with_capacity(n + 1);
-        for (j, other) in self.points.iter().enumerate() {
-            let k = self.kernel(&point, other);
-            let s = dot4(&row[..j], &self.lower[j][..j]);
-            row.push((k - s) / self.lower[j][j]);
+    /// What is expected of the pool, where the first points seen had these targets and the rest will come in near what
+    /// is expected of them: they leave the means alone and narrow what is around them. They are forgotten again.
+    pub fn belief(&mut self, targets: &[f64], pending: &[Vec<u8>], pool: &Pool) -> Belief {
+        let level = Level::of(&self.triangle, &self.ones, targets);
+        let mut means = vec![level.mean as f32; self.explained.len()];
+        let weights: Vec<f32> = level.residual.iter().map(|&weight| -weight as f32).collect();
+        for (block, out) in means.chunks_mut(BLOCK).enumerate() {
+            subtract(out, &weights, &self.rows, block * BLOCK);
         }
-        let rest = 1.0 + self.noise - dot(&row, &row);
-        let diagonal = rest.max(1e-8).sqrt();
-        row.push(diagonal);
-        let mut fresh = vec![0.0_f32; columns.count];
-        const CHUNK: usize = 1024;
-        for start in (0..columns.count).step_by(CHUNK) {
-            let end = (start + CHUNK).min(columns.count);
-            let out = &mut fresh[start..end];
-            out.fill(1.0);
-            for (axis, table) in self.tables.iter().enumerate() {
-                let values = self.axes[axis].values();
-                let table = &table[point[axis] as usize * values..][..values];
-                for (o, &p) in out.iter_mut().zip(&columns.positions[axis][start..end]) {
-                    *o *= table[p as usize];
-                }
-            }
-            let mut j = 0;
-            while j + 4 <= n {
-                let l: [f32; 4] = std::array::from_fn(|k| row[j + k] as f32);
-                let len = out.len();
-                let v: [&[f32]; 4] = std::array::from_fn(|k| &self.rows[j + k][start..end][..len]);
-                for c in 0..len {
-                    out[c] -= l[0] * v[0][c] + l[1] * v[1][c] + l[2] * v[2][c] + l[3] * v[3][c];
-                }
-                j += 4;
-            }
-            while j < n {
-                let l = row[j] as f32;
-                for (o, v) in out.iter_mut().zip(&self.rows[j][start..end]) {
-                    *o -= l * v;
-                }
-                j += 1;
-            }
-            let inverse = (1.0 / diagonal) as f32;
-            for (o, e) in out.iter_mut().zip(&mut self.explained[start..end]) {
-                *o *= inverse;
-                *e += *o * *o;
-            }
+        let (seen, explained) = (self.len(), self.explained.clone());
+        for point in pending {
+            self.push(point, pool);
         }
-        self.rows.push(fresh);
-        let s = dot(&row[..n], &self.a);
-        self.a.push((1.0 - s) / diagonal);
-        self.lower.push(row);
-        self.points.push(point);
+        let deviation = |explained: &f32| level.scale as f32 * (1.0 - explained).max(1e-6).sqrt();
+        let deviations = self.explained.iter().map(deviation).collect();
+        self.points.truncate(seen);
+        self.triangle.truncate(seen);
+        self.ones.truncate(seen);
+        self.rows.truncate(seen);
+        self.explained = explained;
+        Belief { means, deviations }
+    }
+}
+
+/// `out -= sum of factor * row`, four rows at a time so that `out` is read and written a quarter as often.
+fn subtract(out: &mut [f32], factors: &[f32], rows: &[Vec<f32>], first: usize) {
+    let len = out.len();
+    let part = |row: usize| &rows[row][first..first + len];
+    let (fours, rest) = factors.as_chunks::<4>();
+    for (four, [a, b, c, d]) in fours.iter().enumerate() {
+        let [ra, rb, rc, rd] = [0, 1, 2, 3].map(|k| part(4 * four + k));
+        for (out, (((va, vb), vc), vd)) in out.iter_mut().zip(ra.iter().zip(rb).zip(rc).zip(rd)) {
+            *out -= a * va + b * vb + c * vc + d * vd;
+        }
+    }
+    for (number, factor) in rest.iter().enumerate() {
+        for (out, value) in out.iter_mut().zip(part(4 * fours.len() + number)) {
+            *out -= factor * value;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::draws::Random;
+    use crate::space::Parameter;
+
+    fn pooled() -> (Coordinates, Pool) {
+        let parameters =
+            vec![Parameter::new("a", 1..=40), Parameter::new("b", 1..=30), Parameter::new("c", ["x", "y"])];
+        let space = Space::new(parameters, &[]).unwrap();
+        let coordinates = Coordinates::of(&space);
+        let mut pool = Pool::new(&coordinates);
+        for point in space.points() {
+            pool.push(&space, &coordinates, point);
+        }
+        (coordinates, pool)
     }
 
-    /// mean level, scale (std dev), and standardised weights w for y.
-    pub fn means(&self, y: &[f64]) -> (f64, f64, Vec<f32>) {
-        let n = y.len();
-        let mut b: Vec<f64> = Vec::with_capacity(n);
-        for i in 0..n {
-            let s = dot4(&self.lower[i][..i], &b[..i]);
-            b.push((y[i] - s) / self.lower[i][i]);
+    fn point(pool: &Pool, index: usize) -> Vec<u8> {
+        pool.groups.iter().map(|column| column[index]).collect()
+    }
+
+    #[test]
+    fn what_was_seen_is_believed_and_the_rest_is_uncertain() {
+        let (coordinates, pool) = pooled();
+        let shape = Shape::prior(coordinates.axes.len());
+        let mut process = Process::new(&coordinates, &shape, &pool);
+        let mut random = Random::new(5);
+        let seen: Vec<usize> = (0..50).map(|_| random.below(pool.points.len())).collect();
+        let target = |index: usize| f64::from(pool.groups[0][index]) * 0.1 + f64::from(pool.groups[2][index]);
+        for &index in &seen {
+            process.push(&point(&pool, index), &pool);
         }
-        let m = dot(&self.a[..n], &b) / dot(&self.a[..n], &self.a[..n]);
-        let w: Vec<f64> = b.iter().zip(&self.a).map(|(b, a)| b - m * a).collect();
-        let s2 = dot(&w, &w) / n as f64;
-        let count = self.explained.len();
-        let mut mean = vec![m as f32; count];
-        const CHUNK: usize = 1024;
-        for start in (0..count).step_by(CHUNK) {
-            let end = (start + CHUNK).min(count);
-            for i in 0..n {
-                let w = w[i] as f32;
-                for (m, v) in mean[start..end].iter_mut().zip(&self.rows[i][start..end]) {
-                    *m += w * v;
-                }
-            }
+        let targets: Vec<f64> = seen.iter().map(|&index| target(index)).collect();
+        let belief = process.belief(&targets, &[], &pool);
+        let far: Vec<usize> = (0..pool.points.len()).filter(|index| !seen.contains(index)).collect();
+        let mean =
+            |of: &[usize]| of.iter().map(|&index| belief.deviations[index]).sum::<f32>() / of.len() as f32;
+        assert!(mean(&seen) < 0.5 * mean(&far), "{} {}", mean(&seen), mean(&far));
+        let squares = |value: &dyn Fn(usize) -> f64| {
+            far.iter().map(|&index| (value(index) - target(index)).powi(2)).sum::<f64>()
+        };
+        let average = targets.iter().sum::<f64>() / targets.len() as f64;
+        let left = squares(&|index| f64::from(belief.means[index])) / squares(&|_| average);
+        assert!(left < 0.05, "{left} of the variance of a smooth function left by fifty of 2400 points");
+    }
+
+    #[test]
+    fn pending_points_narrow_what_is_around_them_and_leave_no_trace() {
+        let (coordinates, pool) = pooled();
+        let shape = Shape::prior(coordinates.axes.len());
+        let mut process = Process::new(&coordinates, &shape, &pool);
+        for index in [3, 1000, 2000] {
+            process.push(&point(&pool, index), &pool);
         }
-        (m, s2.sqrt(), mean)
+        let targets = [1.0, 2.0, 0.5];
+        let before = process.belief(&targets, &[], &pool);
+        let pending = process.belief(&targets, &[point(&pool, 1500)], &pool);
+        assert_eq!(before.means, pending.means);
+        assert!(pending.deviations[1500] < 0.3 * before.deviations[1500]);
+        let after = process.belief(&targets, &[], &pool);
+        assert_eq!(before.deviations, after.deviations);
     }
 }

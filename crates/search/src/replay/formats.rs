@@ -75,7 +75,7 @@ fn ours(file: Ours) -> Result<Recorded, Fault> {
 }
 
 #[derive(Deserialize)]
-struct Cache {
+struct KernelTuner {
     #[serde(default)]
     device_name: String,
     #[serde(default)]
@@ -88,7 +88,7 @@ struct Cache {
 /// What kernel_tuner once wrote for the time of a configuration that failed.
 const NO_TIME: f64 = 1e20;
 
-fn kernel_tuner(mut file: Cache, name: &str) -> Result<Recorded, Fault> {
+fn kernel_tuner(mut file: KernelTuner, name: &str) -> Result<Recorded, Fault> {
     let parameters = file
         .tune_params_keys
         .into_iter()

@@ -1,6 +1,6 @@
 //! A space whose every time is known.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -96,7 +96,7 @@ impl Recorded {
         let positions = entries.iter().map(|entry| &entry.positions);
         let space = Space::of_points(parameters, positions).map_err(Fault::Space)?;
         let mut times = vec![None; space.len()];
-        let mut seen = HashMap::new();
+        let mut seen = HashSet::new();
         for entry in entries {
             if entry.time.is_some_and(|time| !time.is_finite() || time <= 0.0) {
                 let time = entry.time.map_or_else(String::new, |time| time.to_string());
@@ -104,7 +104,7 @@ impl Recorded {
             }
             if let Some(point) = space.find(&entry.positions) {
                 times[point.index()] = entry.time;
-                if seen.insert(point, ()).is_some() {
+                if !seen.insert(point) {
                     return Err(Fault::Twice { key: entry.key.clone() });
                 }
             }

@@ -9,10 +9,12 @@
 use super::{Parameter, SpaceError};
 use crate::value::Value;
 
+type Predicate<'a> = dyn Fn(&[&Value]) -> bool + 'a;
+
 /// A rule over some of the parameters.
 pub struct Constraint<'a> {
     parameters: Vec<usize>,
-    holds: Box<dyn Fn(&[&Value]) -> bool + 'a>,
+    holds: Box<Predicate<'a>>,
 }
 
 impl std::fmt::Debug for Constraint<'_> {
@@ -124,6 +126,7 @@ pub(super) fn allowed(
     for numbers in &mut due {
         numbers.sort_by_key(|&number| rules[number].constraint.parameters.len());
     }
+    let settled = due.iter().rposition(|numbers| !numbers.is_empty()).map_or(0, |last| last + 1);
     let mut codes = Vec::new();
     if depth == 0 {
         return Ok(vec![0]);
@@ -154,11 +157,13 @@ pub(super) fn allowed(
             continue;
         }
         let code = prefix[level] + position * strides[level];
-        if level + 1 == depth {
-            if codes.len() == limit {
+        if level + 1 >= settled {
+            // No rule is left: every completion is allowed, and their codes are those from here to the next position's.
+            let completions = code..code + strides[level];
+            if codes.len() as u64 + strides[level] > limit as u64 {
                 return Err(SpaceError::TooManyPoints { limit });
             }
-            codes.push(code);
+            codes.extend(completions);
             positions[level] += 1;
             continue;
         }

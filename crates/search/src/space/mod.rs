@@ -207,8 +207,10 @@ impl Space {
             };
             let mut order: Vec<usize> = (0..parameter.values.len()).collect();
             order.sort_by_key(|position| position.abs_diff(wished));
-            let found = order.into_iter().map(|position| (position, range(position)));
-            let (position, (start, end)) = found.into_iter().find(|(_, (start, end))| start < end)?;
+            let (position, (start, end)) = order
+                .into_iter()
+                .map(|position| (position, range(position)))
+                .find(|(_, (start, end))| start < end)?;
             (low, high) = (start, end);
             prefix += position as u64 * stride;
         }

@@ -4,8 +4,8 @@
 //! `exp(-ln(slower / here) / temperature)`: by ratios of times, so that the unit does not matter. The temperature falls
 //! with every outcome. Where all neighbours are known the walk goes on from the fastest point that has unknown ones.
 
+use crate::draws::Random;
 use crate::history::{History, Origin, Proposal};
-use crate::random::Random;
 use crate::space::{Point, Space};
 use crate::strategy::{Strategy, start, unknown_neighbour};
 

@@ -4,8 +4,8 @@
 //! with equal chance, and now and then a parameter takes any value. What constraints forbid is not generated: a child
 //! takes the nearest value that still can be completed, parameter by parameter.
 
+use crate::draws::Random;
 use crate::history::{History, Origin, Proposal};
-use crate::random::Random;
 use crate::space::{Point, Space};
 use crate::strategy::{Strategy, start, unknown, unknown_neighbour};
 

@@ -4,8 +4,8 @@
 //! neighbour is faster it starts anew. Everything measured before counts: a climb passes through points that an
 //! earlier one has measured without asking for them again.
 
+use crate::draws::Random;
 use crate::history::{History, Origin, Proposal};
-use crate::random::Random;
 use crate::space::{Neighbourhood, Point, Space};
 use crate::strategy::{Strategy, start, unknown_neighbour};
 
@@ -23,10 +23,12 @@ impl HillClimbing {
 impl Strategy for HillClimbing {
     fn ask(&mut self, space: &Space, history: &History) -> Option<Proposal> {
         let mut random = Random::at(self.seed, history.asked().len());
-        let begun = history.asked().iter().rev().find(|proposal| proposal.origin == Origin::Start);
+        let started = history.asked().iter().rev().find(|proposal| proposal.origin == Origin::Start);
+        // What was measured before the search began is as good a beginning as any.
+        let begun = started.map(|proposal| proposal.point).or_else(|| history.best().map(|(point, _)| point));
         begun
-            .and_then(|proposal| {
-                let top = climbed(space, history, proposal.point)?;
+            .and_then(|point| {
+                let top = climbed(space, history, point)?;
                 let next = unknown_neighbour(space, history, top, &mut random)?;
                 Some(Proposal::new(next, Origin::Neighbour).from([top]))
             })

@@ -1,59 +1,71 @@
-//! Model based.
+//! The default: a model of time, and the point that promises most.
+//!
+//! A few points spread over the space come first. From then on every proposal is the point with the greatest expected
+//! improvement on the fastest so far, times its chance of running at all, under the Gaussian process of
+//! [`crate::model`]. Expected improvement weighs how fast a point is likely to be against how little is known about
+//! it, so the search explores while it knows little and settles around the fastest points as it learns.
+//!
+//! What is modelled is the logarithm of time, because knobs act by factors, with slow points pulled in: how slow a bad
+//! point is teaches nothing about which of the good ones is best, and would stretch the scale for all.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 
-use super::knob;
+use crate::draws::Random;
 use crate::history::{History, Origin, Proposal};
-use crate::model::axis::Axis;
-use crate::model::fit::{Shape, fit};
-use crate::model::process::{Columns, Process};
-use crate::random::Random;
+use crate::model::coordinates::{Axis, Coordinates};
+use crate::model::feasibility::Feasibility;
+use crate::model::process::{Pool, Process, groups};
+use crate::model::shape::Shape;
 use crate::space::{Neighbourhood, Point, Space};
 use crate::strategy::{Strategy, unknown};
 
+/// Points before the model is asked.
+const FIRST: usize = 8;
+/// Drawn for each of the first points; the one farthest from those before it is taken.
+const DRAWN: usize = 10;
+/// Points told that they keep away from.
+const LATEST: usize = 64;
+/// Slower than this share of the points seen, a point is pulled in...
+const ORDINARY: f64 = 0.7;
+/// ... to this part of what it is slower by.
+const PULLED: f64 = 0.2;
+/// The shape is fitted anew when there are that many times more points, or that many more.
+const GROWTH: f64 = 1.15;
+const MOST_NEW: usize = 64;
+const STEPS: usize = 15;
+/// A shape needs some points.
+const LEAST_FITTED: usize = 4;
+/// Points that the process holds at a fit: costs grow with their cube. Of more, the fastest half of that many are kept
+/// and a sample of the others.
+const MOST_HELD: usize = 384;
+/// Spaces up to this size are looked at whole. Of larger ones a sample, and the neighbours of every record.
+const WHOLE: usize = 20_000;
+
+#[derive(Debug)]
 pub struct Model {
     seed: u64,
+    /// A fold over what the history has told.
     state: Option<State>,
 }
 
+#[derive(Debug)]
 struct State {
-    varying: Vec<usize>,
-    axes: Vec<Axis>,
-    columns: Columns,
-    candidates: Vec<Point>,
-    place: HashMap<Point, usize>,
+    coordinates: Coordinates,
+    pool: Pool,
+    pooled: HashSet<Point>,
     shape: Shape,
     process: Process,
-    fitted: usize,
-    /// points timed so far
-    points: Vec<Vec<u16>>,
-    times: Vec<f64>,
-    seen: usize,
-    /// feasibility sums
-    good: Vec<f32>,
-    bad: Vec<f32>,
+    feasibility: Feasibility,
+    /// Outcomes taken account of.
+    told: usize,
     failures: usize,
-    features: Vec<Vec<f32>>,
-    coords: Vec<Vec<f32>>,
-}
-
-fn features(coords: &[Vec<f32>], p: &[u16]) -> Vec<f32> {
-    let z: Vec<f32> = coords.iter().zip(p).map(|(c, &p)| c[p as usize]).collect();
-    let mut f = z.clone();
-    if knob("PAIRS", 1.0) > 0.0 {
-        for i in 0..z.len() {
-            if coords[i].len() < 3 {
-                continue;
-            }
-            for j in 0..i {
-                if coords[j].len() >= 3 {
-                    f.push(z[i] + z[j]);
-                    f.push(z[i] - z[j]);
-                }
-            }
-        }
-    }
-    f
+    /// Points with a time, in the order told, and the logarithms of their times.
+    seen: Vec<Vec<u8>>,
+    logs: Vec<f64>,
+    /// Which of them the process holds, in order; those not pushed yet at the end.
+    held: Vec<usize>,
+    /// How many there were at the last fit.
+    fitted: usize,
 }
 
 impl Model {
@@ -62,297 +74,239 @@ impl Model {
     }
 }
 
-fn positions(space: &Space, varying: &[usize], point: Point) -> Vec<u16> {
-    varying.iter().map(|&p| space.position(point, p) as u16).collect()
+impl Strategy for Model {
+    fn ask(&mut self, space: &Space, history: &History) -> Option<Proposal> {
+        let mut random = Random::at(self.seed, history.asked().len());
+        let state = self.state.get_or_insert_with(|| State::new(space, self.seed));
+        state.learn(space, history);
+        if history.known().len() < FIRST || state.seen.len() < 2 {
+            return spread(space, history, &state.coordinates, &mut random)
+                .map(|point| Proposal::new(point, Origin::Start));
+        }
+        let Some(point) = state.most_promising(space, history) else {
+            // The whole sample of a large space is known.
+            return unknown(space, history, &mut random).map(|point| Proposal::new(point, Origin::Random));
+        };
+        let parent = most_alike(space, history, point);
+        Some(Proposal::new(point, Origin::Model).from(Vec::from_iter(parent)))
+    }
 }
 
 impl State {
     fn new(space: &Space, seed: u64) -> Self {
-        let varying = space.varying();
-        let axes: Vec<Axis> = varying.iter().map(|&p| Axis::of(&space.parameters()[p])).collect();
-        let most = knob("POOL", 50000.0) as usize;
-        let candidates: Vec<Point> = if space.len() <= most {
+        let coordinates = Coordinates::of(space);
+        let mut pool = Pool::new(&coordinates);
+        let points: Vec<Point> = if space.len() <= WHOLE {
             space.points().collect()
         } else {
             let mut random = Random::new(seed);
-            let mut c: Vec<Point> =
-                (0..most).filter_map(|_| space.point(random.below(space.len()))).collect();
-            c.sort();
-            c.dedup();
-            c
+            let drawn: HashSet<usize> = (0..WHOLE).map(|_| random.below(space.len())).collect();
+            let mut drawn: Vec<usize> = drawn.into_iter().collect();
+            drawn.sort_unstable();
+            drawn.into_iter().filter_map(|index| space.point(index)).collect()
         };
-        let mut columns = Columns { positions: vec![Vec::new(); axes.len()], count: candidates.len() };
-        for &c in &candidates {
-            for (a, &p) in varying.iter().enumerate() {
-                columns.positions[a].push(space.position(c, p) as u16);
-            }
+        for &point in &points {
+            pool.push(space, &coordinates, point);
         }
-        let place = candidates.iter().enumerate().map(|(i, &p)| (p, i)).collect();
-        let shape = Shape::prior(axes.len());
-        let process = Process::new(axes.clone(), &shape, columns.count);
-        let n = candidates.len();
+        let shape = Shape::prior(coordinates.axes.len());
         State {
-            varying,
-            axes,
-            columns,
-            candidates,
-            place,
+            process: Process::new(&coordinates, &shape, &pool),
+            feasibility: Feasibility::new(&coordinates, &pool),
+            pooled: points.into_iter().collect(),
+            pool,
+            coordinates,
             shape,
-            process,
-            fitted: 0,
-            points: vec![],
-            times: vec![],
-            seen: 0,
-            good: vec![0.0; n],
-            bad: vec![0.0; n],
+            told: 0,
             failures: 0,
-            features: vec![],
-            coords: vec![],
+            seen: Vec::new(),
+            logs: Vec::new(),
+            held: Vec::new(),
+            fitted: 0,
         }
     }
 
-    fn targets(&self, n: usize) -> Vec<f64> {
-        let mut y: Vec<f64> = self.times[..n].iter().map(|t| t.ln()).collect();
-        let q = knob("CLIP", 0.9);
-        if q < 1.0 && n > 3 {
-            let mut s = y.clone();
-            s.sort_by(f64::total_cmp);
-            let at = s[((n - 1) as f64 * q) as usize];
-            let soft = knob("SOFT", 0.0);
-            for v in &mut y {
-                if *v > at {
-                    *v = at + soft * (*v - at);
-                }
-            }
-        }
-        y
-    }
-
+    /// Takes account of what was told since.
     fn learn(&mut self, space: &Space, history: &History) {
-        let flen = knob("FLEN", 0.3);
-        for &(point, outcome) in &history.told()[self.seen..] {
-            let p = positions(space, &self.varying, point);
-            // feasibility
-            let mut w = vec![1.0_f32; self.columns.count];
-            for (a, axis) in self.axes.iter().enumerate() {
-                let v = axis.values();
-                let row: Vec<f32> = axis.distances()[p[a] as usize * v..][..v]
-                    .iter()
-                    .map(|d| (-d / flen).exp() as f32)
-                    .collect();
-                for (w, &q) in w.iter_mut().zip(&self.columns.positions[a]) {
-                    *w *= row[q as usize];
-                }
-            }
-            let sum = if outcome.time().is_some() { &mut self.good } else { &mut self.bad };
-            for (s, w) in sum.iter_mut().zip(&w) {
-                *s += w;
-            }
-            if let Some(time) = outcome.time() {
-                self.points.push(p.clone());
-                self.times.push(time);
-                let n = self.points.len();
-                let n0 = knob("FITMIN", 4.0) as usize;
-                if n >= n0 && n >= (self.fitted as f64 * knob("GROW", 1.15)) as usize + 1 {
-                    self.fitted = n;
-                    let y = self.targets(n);
-                    let start = if knob("WARM", 1.0) > 0.0 {
-                        self.shape.clone()
-                    } else {
-                        Shape::prior(self.axes.len())
-                    };
-                    self.shape = fit(&self.axes, &self.points, &y, &start, knob("STEPS", 15.0) as usize);
-                }
-            } else {
+        let news = &history.told()[self.told..];
+        if news.is_empty() {
+            return;
+        }
+        let (mut stale, mut grown) = (false, false);
+        let mut record = self.logs.iter().copied().fold(f64::INFINITY, f64::min);
+        for &(point, outcome) in news {
+            let Some(time) = outcome.time() else {
                 self.failures += 1;
+                continue;
+            };
+            self.held.push(self.seen.len());
+            self.seen.push(groups(space, &self.coordinates, point));
+            self.logs.push(time.ln());
+            if time.ln() < record {
+                record = time.ln();
+                grown |= self.pool_neighbours(space, point);
+            }
+            let due = ((self.fitted as f64 * GROWTH) as usize).min(self.fitted + MOST_NEW) + 1;
+            if self.seen.len() >= due.max(LEAST_FITTED) {
+                self.fit();
+                stale = true;
             }
         }
-        self.seen = history.told().len();
+        if stale || grown {
+            self.process = Process::new(&self.coordinates, &self.shape, &self.pool);
+        }
+        for &number in &self.held[self.process.len()..] {
+            self.process.push(&self.seen[number], &self.pool);
+        }
+        let mut unweighed = self.told;
+        if grown {
+            self.feasibility = Feasibility::new(&self.coordinates, &self.pool);
+            unweighed = 0;
+        }
+        for &(point, outcome) in &history.told()[unweighed..] {
+            let groups = groups(space, &self.coordinates, point);
+            self.feasibility.push(&groups, outcome.time().is_some(), &self.pool);
+        }
+        self.told = history.told().len();
     }
 
-    fn refresh(&mut self, stale: bool) {
-        if stale {
-            self.process = Process::new(self.axes.clone(), &self.shape, self.columns.count);
+    /// Adds the neighbours of a record to the pool of a large space; whether there were any.
+    fn pool_neighbours(&mut self, space: &Space, point: Point) -> bool {
+        if space.len() <= WHOLE {
+            return false;
         }
-        for i in self.process.len()..self.points.len() {
-            self.process.push(self.points[i].clone(), &self.columns);
+        let mut grown = false;
+        for neighbour in space.neighbours(point, Neighbourhood::AnyValue) {
+            if self.pooled.insert(neighbour) {
+                self.pool.push(space, &self.coordinates, neighbour);
+                grown = true;
+            }
         }
+        grown
+    }
+
+    fn fit(&mut self) {
+        let count = self.seen.len();
+        self.fitted = count;
+        self.held = (0..count).collect();
+        if count > MOST_HELD {
+            self.held.sort_by(|&a, &b| self.logs[a].total_cmp(&self.logs[b]));
+            let others = self.held.split_off(MOST_HELD / 2);
+            let stride = others.len().div_ceil(MOST_HELD / 2);
+            self.held.extend(others.into_iter().step_by(stride));
+            self.held.sort_unstable();
+        }
+        let points: Vec<Vec<u8>> = self.held.iter().map(|&number| self.seen[number].clone()).collect();
+        self.shape = self.shape.fitted(&self.coordinates.axes, &points, &self.targets(), STEPS);
+    }
+
+    /// What the process is told about the points it holds.
+    fn targets(&self) -> Vec<f64> {
+        let mut sorted = self.logs.clone();
+        sorted.sort_by(f64::total_cmp);
+        let ordinary = sorted[((sorted.len() - 1) as f64 * ORDINARY) as usize];
+        let pulled = |log: f64| if log > ordinary { ordinary + PULLED * (log - ordinary) } else { log };
+        self.held.iter().map(|&number| pulled(self.logs[number])).collect()
+    }
+
+    /// The point of the pool that the history does not know and that promises most.
+    fn most_promising(&mut self, space: &Space, history: &History) -> Option<Point> {
+        let targets = self.targets();
+        let best = targets.iter().copied().fold(f64::INFINITY, f64::min) as f32;
+        let pending: Vec<Vec<u8>> =
+            history.pending().map(|point| groups(space, &self.coordinates, point)).collect();
+        let belief = self.process.belief(&targets, &pending, &self.pool);
+        let mut found: Option<(f32, f32, Point)> = None;
+        for (index, &point) in self.pool.points.iter().enumerate() {
+            let mean = belief.means[index];
+            let mut promise = expected_improvement(best - mean, belief.deviations[index]);
+            if self.failures > 0 {
+                promise *= self.feasibility.chance(index);
+            }
+            // Where nothing promises anything any more, the least mean is taken.
+            let better =
+                found.is_none_or(|(most, least, _)| promise > most || (promise == most && mean < least));
+            if better && !history.is_known(point) {
+                found = Some((promise, mean, point));
+            }
+        }
+        found.map(|(_, _, point)| point)
     }
 }
 
-fn cdf(u: f32) -> f32 {
-    // Abramowitz-Stegun 26.2.17
-    let x = u.abs();
-    let t = 1.0 / (1.0 + 0.231_641_9 * x);
-    let poly =
-        t * (0.319_381_53 + t * (-0.356_563_78 + t * (1.781_477_9 + t * (-1.821_255_9 + t * 1.330_274_4))));
-    let tail = pdf(x) * poly;
-    if u >= 0.0 { 1.0 - tail } else { tail }
-}
-fn pdf(u: f32) -> f32 {
-    0.398_942_3 * (-0.5 * u * u).exp()
+/// Of a normal distribution with this mean, of what is above 0.
+fn expected_improvement(mean: f32, deviation: f32) -> f32 {
+    let off = mean / deviation;
+    let density = 0.398_942_3 * (-0.5 * off * off).exp();
+    deviation * (off * cumulative(off, density) + density)
 }
 
-impl Strategy for Model {
-    fn ask(&mut self, space: &Space, history: &History) -> Option<Proposal> {
-        let mut random = Random::at(self.seed, history.asked().len());
-        let seed = self.seed;
-        let state = self.state.get_or_insert_with(|| State::new(space, seed));
-        let before = state.fitted;
-        state.learn(space, history);
-        let n0 = knob("INIT", 8.0) as usize;
-        if history.known().len() < n0 || state.points.len() < 2 {
-            // maximin
-            let tries = knob("SPREAD", 10.0) as usize;
-            let known: Vec<Vec<u16>> =
-                history.asked().iter().map(|q| positions(space, &state.varying, q.point)).collect();
-            let mut best: Option<(f64, Point)> = None;
-            for _ in 0..tries {
-                let p = unknown(space, history, &mut random)?;
-                let x = positions(space, &state.varying, p);
-                let d = known
-                    .iter()
-                    .map(|k| {
-                        state
-                            .axes
-                            .iter()
-                            .enumerate()
-                            .map(|(a, axis)| {
-                                let d = axis.distances()[x[a] as usize * axis.values() + k[a] as usize];
-                                d
-                            })
-                            .sum::<f64>()
-                    })
-                    .fold(f64::INFINITY, f64::min);
-                if best.is_none_or(|b| d > b.0) {
-                    best = Some((d, p));
-                }
-            }
-            return best.map(|(_, p)| Proposal::new(p, Origin::Start));
-        }
-        state.refresh(before != state.fitted || state.process.len() == 0);
-        let n = state.points.len();
-        let y = state.targets(n);
-        let best_y = y.iter().copied().fold(f64::INFINITY, f64::min);
-        let (_, scale, mut mean) = state.process.means(&y);
-        let mut spread: Vec<f32> =
-            state.process.explained.iter().map(|e| scale as f32 * (1.0 - e).max(1e-6).sqrt()).collect();
-        let mix = knob("FOREST", 0.0) as f32;
-        if mix > 0.0 {
-            use crate::model::forest::Tree;
-            if state.features.is_empty() {
-                state.coords = state
-                    .varying
-                    .iter()
-                    .map(|&p| {
-                        let v = &space.parameters()[p].values;
-                        let nums: Option<Vec<f64>> = v.iter().map(crate::Value::number).collect();
-                        match nums {
-                            Some(n) if n.iter().all(|&x| x > 0.0) => {
-                                n.iter().map(|x| x.ln() as f32).collect()
-                            }
-                            Some(n) => n.iter().map(|&x| x as f32).collect(),
-                            None => (0..v.len()).map(|i| i as f32).collect(),
-                        }
-                    })
-                    .collect();
-                let m = knob("FPOOL", 3000.0) as usize;
-                let pos = &state.columns.positions;
-                state.features = (0..state.candidates.len())
-                    .map(|c| features(&state.coords, &pos.iter().map(|p| p[c]).collect::<Vec<_>>()))
-                    .collect();
-                let _ = m;
-            }
-            let rows: Vec<Vec<f32>> = state.points.iter().map(|p| features(&state.coords, p)).collect();
-            let t = knob("TREES", 30.0) as usize;
-            let tries = (rows[0].len() as f64 * knob("MTRY", 0.5)).ceil() as usize;
-            let trees: Vec<Tree> = (0..t)
-                .map(|_| Tree::grow(&rows, &y, tries, knob("LEAF", 3.0) as usize, &mut random))
-                .collect();
-            let m = knob("FPOOL", 3000.0) as usize;
-            let keep = m as f64 / state.candidates.len() as f64;
-            let mut near = vec![false; state.candidates.len()];
-            let mut fastest: Vec<(Point, f64)> = history.timed().collect();
-            fastest.sort_by(|a, b| a.1.total_cmp(&b.1));
-            for (p, _) in fastest.into_iter().take(5) {
-                for q in space.neighbours(p, Neighbourhood::AnyValue) {
-                    if let Some(&i) = state.place.get(&q) {
-                        near[i] = true;
-                    }
-                }
-            }
-            for c in 0..state.candidates.len() {
-                if !near[c] && random.uniform() > keep {
-                    mean[c] = 1e9;
-                    continue;
-                }
-                let (mut a, mut b, mut lv) = (0.0, 0.0, 0.0);
-                for tree in &trees {
-                    let (p, v) = tree.predict(&state.features[c]);
-                    a += p;
-                    b += p * p;
-                    lv += v;
-                }
-                let fm = a / t as f32;
-                let fv = (b / t as f32 - fm * fm).max(0.0) + lv / t as f32;
-                mean[c] = mix * fm + (1.0 - mix) * mean[c];
-                spread[c] = mix * fv.sqrt().max(1e-4) + (1.0 - mix) * spread[c];
-            }
-        }
-        let mut pick: Option<(f32, f32, usize)> = None;
-        let xi = knob("XI", 0.0) as f32 * scale as f32;
-        let mask: Option<Vec<bool>> = {
-            let local = knob("LOCAL", 0.0) as usize;
-            if local > 0 && history.asked().len() % local == local - 1 {
-                let mut m = vec![false; state.candidates.len()];
-                let mut any = false;
-                let mut fastest: Vec<(Point, f64)> = history.timed().collect();
-                fastest.sort_by(|a, b| a.1.total_cmp(&b.1));
-                for (p, _) in fastest.into_iter().take(knob("LTOP", 1.0) as usize) {
-                    for q in space.neighbours(p, Neighbourhood::AnyValue) {
-                        if !history.is_known(q)
-                            && let Some(&i) = state.place.get(&q)
-                        {
-                            m[i] = true;
-                            any = true;
-                        }
-                    }
-                }
-                any.then_some(m)
-            } else {
-                None
-            }
+/// The normal distribution function (Abramowitz and Stegun 26.2.17, to 1e-7), given the density.
+fn cumulative(x: f32, density: f32) -> f32 {
+    let t = 1.0 / (1.0 + 0.231_641_9 * x.abs());
+    let series = [1.330_274_4, -1.821_255_9, 1.781_477_9, -0.356_563_78, 0.319_381_53];
+    let tail = density * series.iter().fold(0.0, |sum, factor| (sum + factor) * t);
+    if x >= 0.0 { 1.0 - tail } else { tail }
+}
+
+/// Of a few drawn points, the one farthest from those known.
+fn spread(space: &Space, history: &History, coordinates: &Coordinates, random: &mut Random) -> Option<Point> {
+    // Where everything fails the first points are many; the latest will do.
+    let told = history.told().iter().rev().map(|&(point, _)| point).take(LATEST);
+    let known: Vec<Vec<u8>> =
+        told.chain(history.pending()).map(|point| groups(space, coordinates, point)).collect();
+    let apart = |a: &[u8], b: &[u8]| -> f64 {
+        let distance = |axis: &Axis| {
+            axis.distances[a[axis.parameter] as usize * axis.groups + b[axis.parameter] as usize]
         };
-        let prior = knob("FPRIOR", 0.5) as f32;
-        let pw = knob("FPOW", 1.0) as f32;
-        let beta = knob("BETA", 0.0) as f32;
-        for c in 0..state.candidates.len() {
-            if history.is_known(state.candidates[c]) {
-                continue;
-            }
-            if let Some(m) = &mask
-                && !m[c]
-            {
-                continue;
-            }
-            let s = spread[c];
-            let gain = best_y as f32 - xi - mean[c];
-            let u = gain / s;
-            let mut ei = if beta > 0.0 { 10.0 + gain + beta * s } else { s * (u * cdf(u) + pdf(u)) };
-            if state.failures > 0 {
-                let p = (state.good[c] + prior) / (state.good[c] + state.bad[c] + prior);
-                ei *= p.powf(pw);
-            }
-            let m = -mean[c];
-            if pick.is_none_or(|(e, pm, _)| ei > e || (ei == e && m > pm)) {
-                pick = Some((ei, m, c));
-            }
+        coordinates.axes.iter().map(distance).sum()
+    };
+    let mut best: Option<(f64, Point)> = None;
+    for _ in 0..DRAWN {
+        let point = unknown(space, history, random)?;
+        let here = groups(space, coordinates, point);
+        let nearest = known.iter().map(|other| apart(&here, other)).fold(f64::INFINITY, f64::min);
+        if best.is_none_or(|(most, _)| nearest > most) {
+            best = Some((nearest, point));
         }
-        let (_, _, c) = pick?;
-        let point = state.candidates[c];
-        Some(
-            Proposal::new(point, Origin::Model)
-                .from(history.best().map(|b| b.0).into_iter().collect::<Vec<_>>()),
-        )
+    }
+    best.map(|(_, point)| point)
+}
+
+/// Of the points with a time, the one that differs in the fewest parameters; of equals the fastest.
+fn most_alike(space: &Space, history: &History, point: Point) -> Option<Point> {
+    let positions = space.positions(point);
+    let differences = |other: Point| {
+        positions
+            .iter()
+            .enumerate()
+            .filter(|&(parameter, &here)| space.position(other, parameter) != here)
+            .count()
+    };
+    history
+        .timed()
+        .map(|(other, time)| (differences(other), time, other))
+        .min_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)))
+        .map(|(_, _, other)| other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn expected_improvement_is_the_mean_of_what_is_gained() {
+        // By the trapezoid rule over the normal density.
+        for (mean, deviation) in [(0.0, 1.0), (-1.0, 0.5), (2.0, 0.3), (-0.2, 2.0)] {
+            let step = 1e-3;
+            let gained: f64 = (-8000..8000)
+                .map(|number| f64::from(number) * step)
+                .map(|z| {
+                    (mean + deviation * z).max(0.0) * (-0.5 * z * z).exp() * step
+                        / std::f64::consts::TAU.sqrt()
+                })
+                .sum();
+            let found = f64::from(expected_improvement(mean as f32, deviation as f32));
+            assert!((found - gained).abs() < 1e-4, "{mean}, {deviation}: {found} for {gained}");
+        }
     }
 }

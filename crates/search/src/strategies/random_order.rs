@@ -1,7 +1,7 @@
 //! Uniform without replacement: what every other strategy has to beat.
 
+use crate::draws::Random;
 use crate::history::{History, Origin, Proposal};
-use crate::random::Random;
 use crate::space::Space;
 use crate::strategy::{Strategy, unknown};
 

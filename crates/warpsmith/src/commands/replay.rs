@@ -1,5 +1,7 @@
 //! `replay`: the search strategies, scored on recorded spaces.
 
+use std::path::Path;
+
 use search::replay::{Recorded, Score, Suite, play_all, score, write_csv};
 use search::strategy::{self, Entry};
 use serde::Serialize;
@@ -10,6 +12,9 @@ use crate::failure::Failure;
 use crate::printer::{FAINT, Printer, STRONG, styled};
 use crate::progress;
 use crate::tables::Table;
+
+/// Where strategies are compared, unless asked otherwise.
+const USUAL: [usize; 4] = [25, 50, 100, 200];
 
 #[derive(Serialize)]
 struct Replay<'a> {
@@ -47,18 +52,14 @@ pub fn run(options: &ReplayOptions, printer: &Printer) -> Result<Exit, Failure> 
             let runs = play_all(space, entry, options.seeds, options.budget, &stop, &|| bar.inc(1));
             let Some(runs) = runs else { break 'games };
             replay.scores.push(score(space, entry.name, &runs, options.budget, &at));
+            if let Some(path) = &options.csv {
+                write(path, &replay.scores)?;
+            }
         }
         replay.suites.push(Suite::of(entry.name, &replay.scores[before..].iter().collect::<Vec<_>>()));
     }
     bar.finish_and_clear();
 
-    if let Some(path) = &options.csv {
-        let mut bytes = Vec::new();
-        write_csv(&replay.scores, &mut bytes)
-            .map_err(|error| error.to_string())
-            .and_then(|()| gpu::paths::write_atomically(path, &bytes).map_err(|error| error.to_string()))
-            .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
-    }
     if printer.is_json() {
         printer.json("replay", &replay);
     } else {
@@ -71,6 +72,15 @@ pub fn run(options: &ReplayOptions, printer: &Printer) -> Result<Exit, Failure> 
         return Ok(Exit::Incomplete);
     }
     Ok(Exit::Holds)
+}
+
+/// Writes all scores there are: a file that cannot be written is noticed early, and a run that is stopped leaves one.
+fn write(path: &Path, scores: &[Score]) -> Result<(), Failure> {
+    let mut bytes = Vec::new();
+    write_csv(scores, &mut bytes)
+        .map_err(|error| error.to_string())
+        .and_then(|()| gpu::paths::write_atomically(path, &bytes).map_err(|error| error.to_string()))
+        .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
 }
 
 fn strategies(names: &[String]) -> Result<Vec<&'static Entry>, Failure> {
@@ -86,6 +96,10 @@ fn strategies(names: &[String]) -> Result<Vec<&'static Entry>, Failure> {
 
 /// The numbers of evaluations to score at: rising, and within the budget.
 fn marks(at: &[usize], budget: usize) -> Result<Vec<usize>, Failure> {
+    if at.is_empty() {
+        let within: Vec<usize> = USUAL.into_iter().filter(|&evaluations| evaluations <= budget).collect();
+        return Ok(if within.is_empty() { vec![budget] } else { within });
+    }
     if let Some(beyond) = at.iter().find(|&&evaluations| evaluations == 0 || evaluations > budget) {
         let message = format!("--at {beyond} is not between 1 and the budget of {budget}");
         return Err(Failure::usage(message).hint("raise --budget, or leave it out of --at"));
@@ -101,7 +115,7 @@ fn print(replay: &Replay, spaces: &[Recorded], printer: &Printer) {
     let mut titles = vec![""];
     titles.extend(numbers.iter().map(String::as_str));
     titles.extend(["to 95%", "reach", "failed", "s/100"]);
-    for space in spaces {
+    for (number, space) in spaces.iter().enumerate() {
         let about = format!(
             "{} points, {} valid, optimum {} ms; share of the optimum after so many evaluations",
             space.space.len(),
@@ -110,7 +124,8 @@ fn print(replay: &Replay, spaces: &[Recorded], printer: &Printer) {
         );
         printer.data(&format!("{}  {}", styled(STRONG, &space.name), styled(FAINT, about)));
         let mut table = Table::new(&titles, &titles[1..]);
-        for score in replay.scores.iter().filter(|score| score.space == space.name) {
+        // Strategy by strategy, each on all spaces in order; names of spaces need not differ.
+        for score in replay.scores.iter().skip(number).step_by(spaces.len()) {
             let mut row = vec![score.strategy.clone()];
             row.extend(score.at.iter().map(|at| format!("{:.3}", at.mean)));
             row.push(score.to_95.map_or_else(|| "-".to_owned(), |evaluations| evaluations.to_string()));

@@ -1,33 +1,27 @@
 //! Random numbers that are a function of the seed and of how far the search has come, and of nothing else.
 
-/// SplitMix64.
 #[derive(Clone, Debug)]
-pub struct Random(u64);
+pub struct Random(random::Random);
 
 impl Random {
     pub fn new(seed: u64) -> Self {
-        Random(seed)
+        Random(random::Random::new(seed))
     }
 
     /// The numbers for step `step` of the run `seed`. A strategy that takes its numbers by step needs no generator that
     /// lives as long as the run, so a resumed run goes on with the numbers it would have had.
     pub fn at(seed: u64, step: usize) -> Self {
-        let mut mixed = Random(seed ^ 0x5851_f42d_4c95_7f2d);
-        let high = mixed.bits();
-        Random(high ^ Random(step as u64).bits())
+        let run = Random::new(seed ^ 0x5851_f42d_4c95_7f2d).bits();
+        Random::new(run ^ Random::new(step as u64).bits())
     }
 
     pub fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.bits()
     }
 
     /// In [0, 1), with 53 bits.
     pub fn uniform(&mut self) -> f64 {
-        (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
+        self.0.uniform()
     }
 
     /// In `0..limit`; 0 where there is nothing to choose from.
