@@ -20,7 +20,7 @@ pub use candidate::{Candidate, Launch, SettingError, Sizes};
 pub use catalog::{Catalog, CatalogError, Entry};
 pub use expression::EvalError;
 pub use layout::{Buffer, Layout};
-pub use manifest::{Axis, Constraint, Family, Knob, Limits, ManifestError, Preset, Weights};
+pub use manifest::{Axis, Constraint, Family, Knob, Limits, ManifestError, Pathology, Preset, Weights};
 pub use rules::Rule;
 pub use suggest::nearest;
 pub use value::Value;

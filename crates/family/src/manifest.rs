@@ -29,6 +29,8 @@ pub struct Family {
     pub knobs: Vec<Knob>,
     pub constraints: Vec<Constraint>,
     pub presets: Vec<Preset>,
+    /// Ways to make it slow on purpose.
+    pub pathologies: Vec<Pathology>,
     pub limits: Limits,
     /// What the weights of a sum of values (attention's P) are rounded to, by the dtype of the inputs; only those that
     /// differ from [`Weights::Half`].
@@ -57,6 +59,8 @@ pub struct Knob {
     pub values: Vec<Value>,
     pub default: Value,
     pub about: String,
+    /// Whether a search may turn it; a knob that only makes a kernel worse says `search = false`.
+    pub search: bool,
 }
 
 #[derive(Debug)]
@@ -100,6 +104,17 @@ impl Weights {
 pub struct Preset {
     pub name: String,
     pub about: String,
+    pub knobs: IndexMap<String, Value>,
+}
+
+/// A known mistake that can be put into the kernel: the knobs that bring it, on top of any preset. The answer stays
+/// right, only the time does not.
+#[derive(Clone, Debug, Serialize)]
+pub struct Pathology {
+    pub name: String,
+    pub about: String,
+    /// What to do instead, for kernels that have it by accident.
+    pub advice: String,
     pub knobs: IndexMap<String, Value>,
 }
 
@@ -169,6 +184,8 @@ struct File {
     #[serde(default)]
     constraints: Vec<ConstraintTable>,
     presets: Spanned<IndexMap<String, Spanned<PresetTable>>>,
+    #[serde(default)]
+    pathologies: IndexMap<String, Spanned<PathologyTable>>,
     launch: LaunchTable,
     #[serde(default)]
     shared: Vec<Spanned<BufferTable>>,
@@ -196,6 +213,12 @@ struct KnobTable {
     values: Vec<Value>,
     default: Value,
     about: String,
+    #[serde(default = "yes")]
+    search: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 #[derive(Deserialize)]
@@ -212,6 +235,14 @@ struct ConstraintTable {
 struct PresetTable {
     about: String,
     #[serde(default)]
+    knobs: IndexMap<String, Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PathologyTable {
+    about: String,
+    advice: String,
     knobs: IndexMap<String, Value>,
 }
 
@@ -313,6 +344,7 @@ pub(crate) fn read(text: &str, place: Place) -> Result<Family, ManifestError> {
     let shared = reader.buffers(&file.shared, "shared", &compile_time)?;
     let workspace = reader.buffers(&file.workspace, "workspace", &with_sizes)?;
     let presets = reader.presets(&file.presets, &knobs)?;
+    let pathologies = reader.pathologies(&file.pathologies, &knobs)?;
     let family = Family {
         op: place.op,
         name: place.name,
@@ -324,6 +356,7 @@ pub(crate) fn read(text: &str, place: Place) -> Result<Family, ManifestError> {
         knobs,
         constraints,
         presets,
+        pathologies,
         limits: file.limits,
         weights,
         launch,
@@ -426,6 +459,7 @@ impl Reader<'_> {
                 values: table.values.clone(),
                 default: table.default.clone(),
                 about: table.about.clone(),
+                search: table.search,
             });
         }
         Ok(knobs)
@@ -456,21 +490,8 @@ impl Reader<'_> {
         }
         let mut presets = Vec::new();
         for (name, spanned) in tables.get_ref() {
-            for (knob, value) in &spanned.get_ref().knobs {
-                let field = format!("presets.{name}.knobs.{knob}");
-                let Some(declared) = knobs.iter().find(|declared| declared.name == *knob) else {
-                    return Err(self.error(
-                        spanned.span(),
-                        &field,
-                        unknown(knob, knobs.iter().map(|k| k.name.as_str())),
-                    ));
-                };
-                if !declared.values.contains(value) {
-                    let message = format!("{value} is not one of {}", list(&declared.values));
-                    return Err(self.error(spanned.span(), &field, message));
-                }
-            }
             let table = spanned.get_ref();
+            self.check_setting(&table.knobs, knobs, spanned.span(), &format!("presets.{name}.knobs"))?;
             presets.push(Preset {
                 name: name.clone(),
                 about: table.about.clone(),
@@ -478,6 +499,49 @@ impl Reader<'_> {
             });
         }
         Ok(presets)
+    }
+
+    fn pathologies(
+        &self,
+        tables: &IndexMap<String, Spanned<PathologyTable>>,
+        knobs: &[Knob],
+    ) -> Result<Vec<Pathology>, ManifestError> {
+        let mut pathologies = Vec::new();
+        for (name, spanned) in tables {
+            let (field, table) = (format!("pathologies.{name}"), spanned.get_ref());
+            if table.knobs.is_empty() {
+                return Err(self.error(spanned.span(), &field, "sets no knob".to_owned()));
+            }
+            self.check_setting(&table.knobs, knobs, spanned.span(), &format!("{field}.knobs"))?;
+            pathologies.push(Pathology {
+                name: name.clone(),
+                about: table.about.clone(),
+                advice: table.advice.clone(),
+                knobs: table.knobs.clone(),
+            });
+        }
+        Ok(pathologies)
+    }
+
+    /// Knobs that are set must be there, and their values allowed.
+    fn check_setting(
+        &self,
+        setting: &IndexMap<String, Value>,
+        knobs: &[Knob],
+        span: Range<usize>,
+        field: &str,
+    ) -> Result<(), ManifestError> {
+        for (knob, value) in setting {
+            let field = format!("{field}.{knob}");
+            let Some(declared) = knobs.iter().find(|declared| declared.name == *knob) else {
+                return Err(self.error(span, &field, unknown(knob, knobs.iter().map(|k| k.name.as_str()))));
+            };
+            if !declared.values.contains(value) {
+                let message = format!("{value} is not one of {}", list(&declared.values));
+                return Err(self.error(span, &field, message));
+            }
+        }
+        Ok(())
     }
 
     fn buffers(
@@ -576,6 +640,11 @@ impl Family {
         let own = (name == file).then_some(text);
         let header = || self.headers.iter().find(|(name, _)| name == file).map(|(_, text)| text);
         own.or_else(header).map(String::as_str)
+    }
+
+    /// The name line tables have for its source; headers have others.
+    pub fn source_name(&self) -> &str {
+        &self.source.0
     }
 
     /// What the kernel rounds its weights to for inputs of this dtype.

@@ -35,6 +35,7 @@ about = "how"
 values = [false, true]
 default = false
 about = "more memory"
+search = false
 
 [[constraints]]
 require = "!DEEP || BLOCK >= 128"
@@ -52,6 +53,11 @@ knobs = { BLOCK = 64 }
 [presets.large]
 about = "large"
 knobs = { BLOCK = 256, DEEP = true }
+
+[pathologies.narrow]
+about = "few threads"
+advice = "more threads"
+knobs = { BLOCK = 64, DEEP = false }
 
 [launch]
 sizes = ["n"]
@@ -199,8 +205,19 @@ fn weights_are_half_unless_the_manifest_says_otherwise() {
 }
 
 #[test]
+fn a_knob_is_searched_unless_it_says_no_and_pathologies_are_settings() {
+    let (_folder, catalog) = catalog(MANIFEST);
+    let family = catalog.family("scale").unwrap();
+    let searched: Vec<bool> = family.knobs.iter().map(|knob| knob.search).collect();
+    assert_eq!(searched, [true, true, false]);
+    let [narrow] = &family.pathologies[..] else { panic!("{:?}", family.pathologies) };
+    assert_eq!((narrow.name.as_str(), narrow.advice.as_str()), ("narrow", "more threads"));
+    assert_eq!(narrow.knobs["BLOCK"], Value::Int(64));
+}
+
+#[test]
 fn mistakes_name_file_line_and_field() {
-    let cases: [(&str, &str, &str, &str, &str); 17] = [
+    let cases: [(&str, &str, &str, &str, &str); 19] = [
         ("targets = [\"sm_80\"", "targets = [\"sm_8\"", "targets =", "family.targets", "sm_8"),
         ("entry = \"scale\"", "entry = \"scael\"", "entry =", "family.entry", "no `scael` in"),
         ("specialise = [\"dtype\"]", "specialise = [\"dtyp\"]", "specialise", "specialise", "not an axis"),
@@ -213,6 +230,20 @@ fn mistakes_name_file_line_and_field() {
             "[presets.small]",
             "presets.small.knobs.BLOK",
             "did you mean `BLOCK`",
+        ),
+        (
+            "knobs = { BLOCK = 64, DEEP = false }",
+            "knobs = { BLOCK = 65 }",
+            "[pathologies.narrow]",
+            "pathologies.narrow.knobs.BLOCK",
+            "65 is not one of",
+        ),
+        (
+            "knobs = { BLOCK = 64, DEEP = false }",
+            "knobs = {}",
+            "[pathologies.narrow]",
+            "pathologies.narrow",
+            "sets no knob",
         ),
         ("BLOCK = 256, DEEP", "BLOCK = 64, DEEP", "[presets.large]", "presets.large", "deep needs width"),
         (

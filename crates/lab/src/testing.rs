@@ -301,6 +301,7 @@ fn profile_events() -> Vec<Event> {
     };
     let profile = Profile {
         source: "virtual:l4".to_owned(),
+        notes: Vec::new(),
         metrics: Metrics {
             time: Some(Time::Modelled(ModelledMicros(31.5))),
             tensor_active_percent: Fact::Known(22.5),

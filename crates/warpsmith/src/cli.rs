@@ -121,6 +121,30 @@ Examples:
   warpsmith repro --problem b2h16s1024d128-causal-fp16 --device virtual:a100
   warpsmith repro --resume --run-dir warpsmith-runs/20261115T054710Z-repro-1f3a9c")]
     Repro(ReproOptions),
+    /// Say what limits kernels, and which levers to pull
+    #[command(after_help = "\
+On a GPU, Nsight Compute (ncu) profiles one launch of every kernel; it must be installed, fit the driver and be permitted
+to read the counters, or the command ends with code 3. On the virtual GPU the same figures come from its counters and
+its time model; large problems are counted in part: fewer heads, then fewer queries, never fewer keys. Either way the
+kernel's answer is held against float64 arithmetic first: nothing wrong is profiled.
+
+Examples:
+  warpsmith profile wmma --preset stage-2
+  warpsmith profile mma --problem mission --problem small --device cuda
+  warpsmith profile wmma --preset stage-2 --set PATHOLOGY=barriers --device virtual:h200
+  warpsmith profile --suite canonical --run-dir run --json")]
+    Profile(ProfileOptions),
+    /// Put known pathologies into a kernel on purpose, and rank them by what they cost
+    #[command(after_help = "\
+A family names its pathologies in its manifest: strided loads, no staging in shared memory, extra barriers, divergent
+branches, over-unrolling, tiny blocks. Each is checked like any other kernel (the answer stays right), then timed in
+turns with the healthy one on a GPU, or counted on the virtual GPU, where costs are modelled.
+
+Examples:
+  warpsmith invert
+  warpsmith invert wmma --preset stage-2 --problem small
+  warpsmith invert wmma --device virtual:h200 --json")]
+    Invert(InvertOptions),
     /// Fail on a wrong result or a regression against the best on record
     #[command(after_help = "\
 A run fails on a wrong answer, on a candidate that broke, on registers or spills above the family's limits, and where
@@ -165,6 +189,9 @@ Examples:
     Worker {
         /// Whose worker it is, for those who look at the list of processes
         subject: Option<String>,
+        /// A file with the questions, instead of stdin
+        #[arg(long, value_name = "FILE")]
+        asks: Option<PathBuf>,
     },
     /// Run a CUDA kernel on the virtual GPU under all its checkers
     #[command(after_help = "\
@@ -438,6 +465,68 @@ impl Default for ReproOptions {
             run_dir: None,
         }
     }
+}
+
+#[derive(Debug, Args)]
+pub struct ProfileOptions {
+    /// Families to profile (default: all)
+    #[arg(value_name = "FAMILY")]
+    pub families: Vec<String>,
+    /// Profile only this preset (default: all)
+    #[arg(long, value_name = "NAME")]
+    pub preset: Vec<String>,
+    /// Set a knob on top of the preset
+    #[arg(long, value_name = "KNOB=VALUE", value_parser = assignment)]
+    pub set: Vec<(String, String)>,
+    /// A problem or an alias, such as mission or b2h8s2048d64-causal-e4m3 (default: mission)
+    #[arg(long, value_name = "NAME")]
+    pub problem: Vec<String>,
+    /// The problems of a suite
+    #[arg(long, value_name = "NAME|FILE")]
+    pub suite: Option<String>,
+    #[command(flatten)]
+    pub process: ProcessOptions,
+}
+
+#[derive(Debug, Args)]
+pub struct InvertOptions {
+    /// The family (default: every one that has pathologies)
+    #[arg(value_name = "FAMILY")]
+    pub families: Vec<String>,
+    /// The healthy kernel (default: the family's last preset that can have every pathology)
+    #[arg(long, value_name = "NAME")]
+    pub preset: Option<String>,
+    /// Set a knob of the healthy kernel on top of the preset
+    #[arg(long, value_name = "KNOB=VALUE", value_parser = assignment)]
+    pub set: Vec<(String, String)>,
+    /// A problem or an alias, such as mission or b2h8s2048d64-causal-e4m3 (default: mission)
+    #[arg(long, value_name = "NAME")]
+    pub problem: Vec<String>,
+    /// Seconds of timing per problem, at most
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value_t = 5.0)]
+    pub seconds: f64,
+    #[command(flatten)]
+    pub process: ProcessOptions,
+}
+
+/// How long and how large a candidate's process may get, and where its results go.
+#[derive(Debug, Args)]
+pub struct ProcessOptions {
+    /// Count problems on the virtual GPU as they are, however long it takes
+    #[arg(long)]
+    pub full_size: bool,
+    /// Seconds one candidate may take to run before it is called hung (default: 120; 900 on the virtual GPU)
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub limit: Option<f64>,
+    /// Memory of one candidate's process before it is ended, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 16384)]
+    pub memory: u64,
+    /// Go on with the run in --run-dir; what is finished is not repeated
+    #[arg(long, requires = "run_dir")]
+    pub resume: bool,
+    /// The run's folder (default: a new one below warpsmith-runs)
+    #[arg(long, value_name = "DIR")]
+    pub run_dir: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -3,6 +3,7 @@
 use family::{CatalogError, SettingError};
 use gpu::build::BuildError;
 use gpu::toolchain::ToolchainError;
+use lab::profile::ncu::NcuError;
 use op::Refusal;
 
 use crate::exit::Exit;
@@ -64,6 +65,12 @@ impl From<ToolchainError> for Failure {
     }
 }
 
+impl From<&NcuError> for Failure {
+    fn from(error: &NcuError) -> Self {
+        Failure::lacking(error.to_string()).hint(error.remedy())
+    }
+}
+
 impl From<BuildError> for Failure {
     fn from(error: BuildError) -> Self {
         match &error {
@@ -74,6 +81,24 @@ impl From<BuildError> for Failure {
                 .hint("`warpsmith toolchain` shows where the compiler comes from"),
             BuildError::Io { .. } => Failure::lacking(error.to_string())
                 .hint("set WARPSMITH_CACHE to a folder that can be written"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_profiler_that_cannot_be_used_is_what_the_machine_lacks() {
+        for error in [
+            NcuError::Missing,
+            NcuError::NoPermission,
+            NcuError::Unfit { version: "2025.3".to_owned(), needs: 13, has: 12 },
+        ] {
+            let failure = Failure::from(&error);
+            assert_eq!(failure.exit, Exit::Lacking, "{error}");
+            assert!(failure.hint.is_some_and(|hint| !hint.is_empty()), "{error}");
         }
     }
 }

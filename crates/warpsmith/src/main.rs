@@ -7,6 +7,7 @@ mod exit;
 mod failure;
 mod findings;
 mod printer;
+mod profile_table;
 mod progress;
 mod snippet;
 mod tables;
@@ -40,11 +41,13 @@ fn main() -> ExitCode {
         Command::Bench(options) => commands::bench::run(options, &cli.global, &printer),
         Command::Repro(options) => commands::repro::run(options, &cli.global, &printer),
         Command::Evolve(options) => commands::evolve::run(options, &cli.global, &printer),
+        Command::Profile(options) => commands::profile::run(options, &cli.global, &printer),
+        Command::Invert(options) => commands::invert::run(options, &cli.global, &printer),
         Command::Gate(options) => commands::gate::run(options, &printer),
         Command::Replay(options) => commands::replay::run(options, &printer),
         Command::Report(options) => commands::report::run(options, &printer),
         Command::Runs(options) => commands::runs::run(options, &printer),
-        Command::Worker { .. } => commands::worker::run(&cli.global, &printer),
+        Command::Worker { asks, .. } => commands::worker::run(asks.as_deref(), &cli.global, &printer),
         Command::Sanitize(options) => commands::sanitize::run(options, &cli.global, &printer),
         Command::Completions { shell } => commands::shell::completions(*shell, &printer),
         Command::Man { folder } => commands::shell::man(folder, &printer),

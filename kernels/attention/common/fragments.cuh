@@ -97,6 +97,25 @@ struct Fragments<true> {
         ptx::load_matrix_x4_transposed(right.r, tile.chunk(row + lane() % 16, chunk + lane() / 16));
     }
 
+    // The same without a tile, element by element.
+    __device__ static void load(Left& left, NoTile rows, int row, int chunk) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+            left.r[i] = rows.pair(row + lane() / 4 + i % 2 * 8, 8 * chunk + lane() % 4 * 2 + i / 2 * 8);
+    }
+
+    __device__ static void load(RightTransposed& right, NoTile rows, int row, int chunk) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+            right.r[i] = rows.pair(row + lane() / 4 + i / 2 * 8, 8 * chunk + lane() % 4 * 2 + i % 2 * 8);
+    }
+
+    __device__ static void load(Right& right, NoTile rows, int row, int chunk) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+            right.r[i] = rows.column_pair(row + lane() % 4 * 2 + i % 2 * 8, 8 * chunk + lane() / 4 + i / 2 * 8);
+    }
+
     template <typename RightFactor>
     __device__ static void multiply_add(Sum& sum, const Left& left, const RightFactor& right) {
         ptx::mma_16x8x16(sum.columns[0], left.r, right.r[0], right.r[1]);

@@ -40,6 +40,7 @@ struct Tile {
     __device__ __half* chunk(int row, int index) const {
         return first + row * PITCH + 8 * (SWIZZLED ? index ^ (row & 7) : index);
     }
+    __device__ uint4 piece(int row, int index) const { return *reinterpret_cast<const uint4*>(chunk(row, index)); }
 };
 
 template <typename Element>
@@ -50,6 +51,39 @@ __device__ uint4 load_piece(const GlobalRows<Element>& rows, int row, int piece)
     if (row >= rows.count) return make_uint4(0, 0, 0, 0);
     return __ldg(reinterpret_cast<const uint4*>(rows.row(row) + piece * ELEMENTS_PER_PIECE<Element>));
 }
+
+// Rows [first_row, ...) with no tile between: whoever needs an element fetches it from global memory himself, as often
+// as he needs it. How not to do it; for measuring what tiles are worth.
+struct NoTile {
+    GlobalRows<__half> rows;
+    int first_row;
+
+    __device__ uint4 piece(int row, int index) const { return load_piece(rows, first_row + row, index); }
+
+    // Two neighbouring halves of a row, zeros beyond the end.
+    __device__ unsigned pair(int row, int column) const {
+        if (first_row + row >= rows.count) return 0;
+        return __ldg(reinterpret_cast<const unsigned*>(rows.row(first_row + row) + column));
+    }
+
+    // Two halves one below the other.
+    __device__ unsigned column_pair(int row, int column) const {
+        return pick(row, column) | pick(row + 1, column) << 16;
+    }
+
+    __device__ unsigned pick(int row, int column) const {
+        if (first_row + row >= rows.count) return 0;
+        return __ldg(reinterpret_cast<const unsigned short*>(rows.row(first_row + row) + column));
+    }
+};
+
+// Which piece of [ROWS x PIECES] is the i-th: along the rows, so that neighbouring threads ask for neighbouring
+// addresses; or, STRIDED, down the columns, so that they do not (how not to do it, again).
+template <int ROWS, int PIECES, bool STRIDED>
+struct Place {
+    int row, piece;
+    __device__ explicit Place(int i) : row(STRIDED ? i % ROWS : i / PIECES), piece(STRIDED ? i / ROWS : i % PIECES) {}
+};
 
 // One piece of halves is one chunk of the tile.
 template <typename TileT>
@@ -65,42 +99,43 @@ __device__ void store_piece(TileT tile, int row, int piece, uint4 codes, const e
 }
 
 // rows[first_row .. first_row + ROWS) -> tile [ROWS x WIDTH], through registers.
-template <int ROWS, int WIDTH, int THREADS, typename Element, typename TileT>
+template <int ROWS, int WIDTH, int THREADS, bool STRIDED = false, typename Element, typename TileT>
 __device__ void global_to_tile(const GlobalRows<Element>& rows, int first_row, TileT tile, int thread) {
     constexpr int PIECES = WIDTH / ELEMENTS_PER_PIECE<Element>;
 #pragma unroll
     for (int i = thread; i < ROWS * PIECES; i += THREADS) {
-        const int row = i / PIECES, piece = i % PIECES;
-        store_piece(tile, row, piece, load_piece(rows, first_row + row, piece), rows.first);
+        const Place<ROWS, PIECES, STRIDED> at(i);
+        store_piece(tile, at.row, at.piece, load_piece(rows, first_row + at.row, at.piece), rows.first);
     }
 }
 
 // rows[first_row .. first_row + ROWS) -> tile [ROWS x WIDTH] by cp.async; the caller closes the group and
 // waits.
-template <int ROWS, int WIDTH, int THREADS, typename TileT>
+template <int ROWS, int WIDTH, int THREADS, bool STRIDED = false, typename TileT>
 __device__ void global_to_tile_async(const GlobalRows<__half>& rows, int first_row, TileT tile, int thread) {
     constexpr int PIECES = WIDTH / ELEMENTS_PER_PIECE<__half>;
 #pragma unroll
     for (int i = thread; i < ROWS * PIECES; i += THREADS) {
-        const int row = i / PIECES, piece = i % PIECES;
-        const bool exists = first_row + row < rows.count;
-        const __half* source = rows.row(exists ? first_row + row : 0) + piece * ELEMENTS_PER_PIECE<__half>;
-        ptx::copy16_async(tile.chunk(row, piece), source, exists);
+        const Place<ROWS, PIECES, STRIDED> at(i);
+        const bool exists = first_row + at.row < rows.count;
+        const __half* source = rows.row(exists ? first_row + at.row : 0) + at.piece * ELEMENTS_PER_PIECE<__half>;
+        ptx::copy16_async(tile.chunk(at.row, at.piece), source, exists);
     }
 }
 
 // rows[first_row .. first_row + ROWS) -> codes [ROWS x WIDTH] bytes by cp.async; the caller closes the group
 // and waits.
-template <int ROWS, int WIDTH, int THREADS>
+template <int ROWS, int WIDTH, int THREADS, bool STRIDED = false>
 __device__ void global_to_codes_async(const GlobalRows<e4m3::Code>& rows, int first_row, unsigned char* codes,
                                       int thread) {
     constexpr int PIECES = WIDTH / ELEMENTS_PER_PIECE<e4m3::Code>;
 #pragma unroll
     for (int i = thread; i < ROWS * PIECES; i += THREADS) {
-        const int row = i / PIECES, piece = i % PIECES;
-        const bool exists = first_row + row < rows.count;
-        const e4m3::Code* source = rows.row(exists ? first_row + row : 0) + piece * ELEMENTS_PER_PIECE<e4m3::Code>;
-        ptx::copy16_async(codes + 16 * i, source, exists);
+        const Place<ROWS, PIECES, STRIDED> at(i);
+        const bool exists = first_row + at.row < rows.count;
+        const e4m3::Code* row = rows.row(exists ? first_row + at.row : 0);
+        const e4m3::Code* source = row + at.piece * ELEMENTS_PER_PIECE<e4m3::Code>;
+        ptx::copy16_async(codes + 16 * (at.row * PIECES + at.piece), source, exists);
     }
 }
 

@@ -30,6 +30,9 @@
 //   stage-5-p1, -p2     PRODUCER_WARPS: warps that only fill tiles, handed over by mbarriers; the rest only compute
 //   stage-5-persistent  PERSISTENT: a fixed number of blocks, each taking work tile after work tile
 //
+// PATHOLOGY puts one known mistake into any of them, so that its price can be measured (`warpsmith invert`). Every one
+// of them still gives the right answer; none costs anything while it is not there.
+//
 // Shared memory at 32x32, head_dim 64, fp16 (the manifest is the only formula; `warpsmith build` prints the
 // total):
 //   Q 4.5 KiB, K and V 4.5 KiB each per stage, S 5 KiB, P 2.5 KiB; the output leaves through S.
@@ -78,6 +81,14 @@ constexpr bool PERSISTENT = knob::PERSISTENT > 0;
 constexpr bool TENSOR_PV = knob::PV == decltype(knob::PV)::wmma;
 constexpr bool SWIZZLED = knob::SWIZZLE;
 
+// Mistakes on purpose, one at a time.
+using knob::Pathology;
+constexpr bool STRIDED = knob::PATHOLOGY == Pathology::strided;          // lanes load from rows, not along them
+constexpr bool UNSTAGED = knob::PATHOLOGY == Pathology::unstaged;        // fragments straight from global memory
+constexpr bool EXTRA_BARRIERS = knob::PATHOLOGY == Pathology::barriers;  // all warps meet after every product
+constexpr bool DIVERGENT = knob::PATHOLOGY == Pathology::divergent;      // lanes take turns in the softmax
+constexpr bool UNROLLED = knob::PATHOLOGY == Pathology::unrolled;        // further than the registers reach
+
 constexpr int ROW_THREADS = COMPUTE_THREADS / BLOCK_M;                     // lanes that share a row's softmax
 constexpr int SCORE_PAIRS = BLOCK_N / (2 * ROW_THREADS);                   // of scores, per lane
 constexpr int SCORE_BLOCKS = BLOCK_M * BLOCK_N / 256 / COMPUTE_WARPS;      // 16x16, per warp
@@ -91,7 +102,7 @@ static_assert(SCORE_BLOCKS * COMPUTE_WARPS * 256 == BLOCK_M * BLOCK_N, "every sc
 static_assert(OUTPUT_BLOCKS * COMPUTE_WARPS * 256 == BLOCK_M * HEAD_DIM, "every output block has its warp");
 static_assert(!SPECIALISED || STAGES >= 2, "producers need a slot to run ahead into");
 
-using Fragment = Fragments<SWIZZLED>;
+using Fragment = Fragments<SWIZZLED || UNSTAGED>;
 using QTile = Tile<smem::q_tile::dim1, SWIZZLED>;     // [BLOCK_M x HEAD_DIM]
 using KvTile = Tile<smem::k_tile::dim2, SWIZZLED>;    // [BLOCK_N x HEAD_DIM]
 using WeightTile = Tile<smem::weights::dim1, false>;  // [BLOCK_M x BLOCK_N]
@@ -140,6 +151,23 @@ __device__ void compute_sync() {
     }
 }
 
+// Where a mistake wants all warps to meet for nothing.
+__device__ void needless_sync() {
+    if constexpr (EXTRA_BARRIERS) compute_sync();
+}
+
+// Work of every lane for itself: all lanes together, or in eight turns.
+template <typename Work>
+__device__ void every_lane(Work work) {
+    if constexpr (DIVERGENT) {
+#pragma unroll 1
+        for (int turn = 0; turn < 8; ++turn)
+            if (lane() % 8 == turn) work();
+    } else {
+        work();
+    }
+}
+
 // ---- the work ----
 
 // BLOCK_M query rows of one head and the keys any of them sees.
@@ -183,10 +211,12 @@ __device__ GlobalRows<Element> v_rows(const Arguments& args, const WorkTile& wor
 
 // ---- S = Q K^T ----
 
-// q_tile [BLOCK_M x HEAD_DIM], k [BLOCK_N x HEAD_DIM] -> scores [BLOCK_M x BLOCK_N], unscaled
-__device__ void scores_from_tile(KvTile k) {
+// q [BLOCK_M x HEAD_DIM], k [BLOCK_N x HEAD_DIM] -> scores [BLOCK_M x BLOCK_N], unscaled
+template <typename QuerySource, typename KeySource>
+__device__ void scores_from(QuerySource q, KeySource k) {
     constexpr int COLUMN_BLOCKS = BLOCK_N / 16;
-#pragma unroll 2
+    constexpr int AT_ONCE = UNROLLED ? SCORE_BLOCKS : 2;
+#pragma unroll AT_ONCE
     for (int i = 0; i < SCORE_BLOCKS; ++i) {
         const int block = warp() * SCORE_BLOCKS + i;
         const int row = block / COLUMN_BLOCKS * 16, column = block % COLUMN_BLOCKS * 16;
@@ -196,9 +226,10 @@ __device__ void scores_from_tile(KvTile k) {
         for (int chunk = 0; chunk < HEAD_DIM / 8; chunk += 2) {
             Fragment::Left left;
             Fragment::RightTransposed right;
-            Fragment::load(left, q_tile(), row, chunk);
+            Fragment::load(left, q, row, chunk);
             Fragment::load(right, k, column, chunk);
             Fragment::multiply_add(sum, left, right);
+            needless_sync();
         }
         Fragment::store<SCORE_PITCH>(scores() + row * SCORE_PITCH + column, sum);
     }
@@ -219,32 +250,36 @@ __device__ float weights_from_scores(RowState& state, float scale, int visible) 
     float* row = scores() + own_row() * SCORE_PITCH;
     float2 x[SCORE_PAIRS];
     float largest = state.maximum;
+    every_lane([&] {
 #pragma unroll
-    for (int i = 0; i < SCORE_PAIRS; ++i) {
-        const int column = 2 * (own_part() + i * ROW_THREADS);
-        const float2 score = *reinterpret_cast<const float2*>(row + column);
-        x[i].x = column < visible ? score.x * scale : negative_infinity();
-        x[i].y = column + 1 < visible ? score.y * scale : negative_infinity();
-        largest = fmaxf(largest, fmaxf(x[i].x, x[i].y));
-    }
+        for (int i = 0; i < SCORE_PAIRS; ++i) {
+            const int column = 2 * (own_part() + i * ROW_THREADS);
+            const float2 score = *reinterpret_cast<const float2*>(row + column);
+            x[i].x = column < visible ? score.x * scale : negative_infinity();
+            x[i].y = column + 1 < visible ? score.y * scale : negative_infinity();
+            largest = fmaxf(largest, fmaxf(x[i].x, x[i].y));
+        }
+    });
     largest = group_max<ROW_THREADS>(largest);
 
     const float origin = exponent_origin(largest);
     const float correction = ptx::exp2_approx(state.maximum - origin);
     state.maximum = largest;
     state.sum *= correction;
+    every_lane([&] {
 #pragma unroll
-    for (int i = 0; i < SCORE_PAIRS; ++i) {
-        const int column = 2 * (own_part() + i * ROW_THREADS);
-        const float2 weight = make_float2(ptx::exp2_approx(x[i].x - origin), ptx::exp2_approx(x[i].y - origin));
-        state.sum += weight.x + weight.y;
-        if constexpr (TENSOR_PV) {
-            __half* to = weights().first + own_row() * smem::weights::dim1 + column;
-            *reinterpret_cast<__half2*>(to) = __floats2half2_rn(weight.x, weight.y);
-        } else {
-            *reinterpret_cast<float2*>(row + column) = weight;
+        for (int i = 0; i < SCORE_PAIRS; ++i) {
+            const int column = 2 * (own_part() + i * ROW_THREADS);
+            const float2 weight = make_float2(ptx::exp2_approx(x[i].x - origin), ptx::exp2_approx(x[i].y - origin));
+            state.sum += weight.x + weight.y;
+            if constexpr (TENSOR_PV) {
+                __half* to = weights().first + own_row() * smem::weights::dim1 + column;
+                *reinterpret_cast<__half2*>(to) = __floats2half2_rn(weight.x, weight.y);
+            } else {
+                *reinterpret_cast<float2*>(row + column) = weight;
+            }
         }
-    }
+    });
     return correction;
 }
 
@@ -275,16 +310,18 @@ struct ScalarOutput {
     }
 
     // The row's weights were written by lanes of this warp.
-    __device__ void add_product(float correction, KvTile v) {
+    template <typename ValueSource>
+    __device__ void add_product(float correction, ValueSource v) {
         __syncwarp();
         multiply(correction);
         const float* row = scores() + own_row() * SCORE_PITCH;
-#pragma unroll 4
+        constexpr int AT_ONCE = UNROLLED ? BLOCK_N : 4;
+#pragma unroll AT_ONCE
         for (int key = 0; key < BLOCK_N; ++key) {
             const float weight = row[key];
 #pragma unroll
             for (int c = 0; c < CHUNKS; ++c) {
-                const uint4 chunk = *reinterpret_cast<const uint4*>(v.chunk(key, own_part() + c * ROW_THREADS));
+                const uint4 chunk = v.piece(key, own_part() + c * ROW_THREADS);
                 const __half2* pairs = reinterpret_cast<const __half2*>(&chunk);
 #pragma unroll
                 for (int i = 0; i < 4; ++i) {
@@ -293,6 +330,7 @@ struct ScalarOutput {
                     value[c][2 * i + 1] = fmaf(weight, pair.y, value[c][2 * i + 1]);
                 }
             }
+            needless_sync();
         }
         // The next step writes scores. Without producers, the barrier around its copies is between.
         if constexpr (SPECIALISED) compute_sync();
@@ -336,7 +374,8 @@ struct TensorOutput {
     }
 
     // Rows and columns change owners here: the weights and corrections of all warps are awaited first.
-    __device__ void add_product(float correction, KvTile v) {
+    template <typename ValueSource>
+    __device__ void add_product(float correction, ValueSource v) {
         if (own_part() == 0) row_correction()[own_row()] = correction;
         compute_sync();
         multiply(row_correction());
@@ -351,6 +390,7 @@ struct TensorOutput {
                 Fragment::load(right, v, key, first_column() / 8 + 2 * c);
 #pragma unroll
                 for (int s = 0; s < STRIPS; ++s) Fragment::multiply_add(block[s][c], left[s], right);
+                needless_sync();
             }
         }
     }
@@ -406,12 +446,14 @@ struct Attention {
     }
 
     __device__ void load_queries() {
-        global_to_tile<BLOCK_M, HEAD_DIM, COMPUTE_THREADS>(q_rows(args, work), work.first_query, q_tile(), threadIdx.x);
+        global_to_tile<BLOCK_M, HEAD_DIM, COMPUTE_THREADS, STRIDED>(q_rows(args, work), work.first_query, q_tile(),
+                                                                    threadIdx.x);
     }
 
-    // One step: keys and values [step * BLOCK_N, ...) are in the tiles k and v.
-    __device__ void attend(int step, KvTile k, KvTile v) {
-        scores_from_tile(k);
+    // One step: the queries are in q, keys and values [step * BLOCK_N, ...) in k and v.
+    template <typename QuerySource, typename KvSource>
+    __device__ void attend(int step, QuerySource q, KvSource k, KvSource v) {
+        scores_from(q, k);
         compute_sync();
         const float correction = weights_from_scores(state, scale, visible - step * BLOCK_N);
         output.add_product(correction, v);
@@ -435,12 +477,13 @@ struct Attention {
 // Starts the copies of one step into a slot of the ring: tiles, or codes that are decoded later.
 template <typename Rows>
 __device__ void start_copies(const Rows& k, const Rows& v, int step, int slot) {
+    const int first = step * BLOCK_N;
     if constexpr (FP8) {
-        global_to_codes_async<BLOCK_N, HEAD_DIM, COMPUTE_THREADS>(k, step * BLOCK_N, k_codes(slot), threadIdx.x);
-        global_to_codes_async<BLOCK_N, HEAD_DIM, COMPUTE_THREADS>(v, step * BLOCK_N, v_codes(slot), threadIdx.x);
+        global_to_codes_async<BLOCK_N, HEAD_DIM, COMPUTE_THREADS, STRIDED>(k, first, k_codes(slot), threadIdx.x);
+        global_to_codes_async<BLOCK_N, HEAD_DIM, COMPUTE_THREADS, STRIDED>(v, first, v_codes(slot), threadIdx.x);
     } else {
-        global_to_tile_async<BLOCK_N, HEAD_DIM, COMPUTE_THREADS>(k, step * BLOCK_N, k_tile(slot), threadIdx.x);
-        global_to_tile_async<BLOCK_N, HEAD_DIM, COMPUTE_THREADS>(v, step * BLOCK_N, v_tile(slot), threadIdx.x);
+        global_to_tile_async<BLOCK_N, HEAD_DIM, COMPUTE_THREADS, STRIDED>(k, first, k_tile(slot), threadIdx.x);
+        global_to_tile_async<BLOCK_N, HEAD_DIM, COMPUTE_THREADS, STRIDED>(v, first, v_tile(slot), threadIdx.x);
     }
 }
 
@@ -451,10 +494,10 @@ __device__ void compute_in_turn(const Arguments& args, const WorkTile& work) {
     tile.load_queries();
     for (int step = 0; step < work.steps; ++step) {
         if (step > 0) __syncthreads();  // the step before is done with the tiles
-        global_to_tile<BLOCK_N, HEAD_DIM, COMPUTE_THREADS>(k, step * BLOCK_N, k_tile(0), threadIdx.x);
-        global_to_tile<BLOCK_N, HEAD_DIM, COMPUTE_THREADS>(v, step * BLOCK_N, v_tile(0), threadIdx.x);
+        global_to_tile<BLOCK_N, HEAD_DIM, COMPUTE_THREADS, STRIDED>(k, step * BLOCK_N, k_tile(0), threadIdx.x);
+        global_to_tile<BLOCK_N, HEAD_DIM, COMPUTE_THREADS, STRIDED>(v, step * BLOCK_N, v_tile(0), threadIdx.x);
         __syncthreads();
-        tile.attend(step, k_tile(0), v_tile(0));
+        tile.attend(step, q_tile(), k_tile(0), v_tile(0));
     }
     tile.finish();
 }
@@ -481,10 +524,22 @@ __device__ void compute_pipelined(const Arguments& args, const WorkTile& work) {
             codes_to_tile<BLOCK_N, HEAD_DIM, COMPUTE_THREADS>(k_codes(slot), k_tile(0), threadIdx.x);
             codes_to_tile<BLOCK_N, HEAD_DIM, COMPUTE_THREADS>(v_codes(slot), v_tile(0), threadIdx.x);
             __syncthreads();
-            tile.attend(step, k_tile(0), v_tile(0));
+            tile.attend(step, q_tile(), k_tile(0), v_tile(0));
         } else {
-            tile.attend(step, k_tile(slot), v_tile(slot));
+            tile.attend(step, q_tile(), k_tile(slot), v_tile(slot));
         }
+    }
+    tile.finish();
+}
+
+// PATHOLOGY = unstaged: nothing is copied; every warp fetches what its products need, and waits for it.
+template <typename Source>
+__device__ void compute_unstaged(const Arguments& args, const WorkTile& work) {
+    Attention tile(args, work);
+    const Source q{q_rows(args, work), work.first_query};
+    for (int step = 0; step < work.steps; ++step) {
+        if (step > 0) __syncthreads();  // the step before is done with the scores
+        tile.attend(step, q, Source{k_rows(args, work), step * BLOCK_N}, Source{v_rows(args, work), step * BLOCK_N});
     }
     tile.finish();
 }
@@ -510,12 +565,12 @@ template <typename Rows>
 __device__ void fill_slot(const Rows& k, const Rows& v, int step, int slot) {
     const int thread = threadIdx.x - COMPUTE_THREADS;  // among the producers
     if constexpr (FP8) {
-        global_to_tile<BLOCK_N, HEAD_DIM, PRODUCER_THREADS>(k, step * BLOCK_N, k_tile(slot), thread);
-        global_to_tile<BLOCK_N, HEAD_DIM, PRODUCER_THREADS>(v, step * BLOCK_N, v_tile(slot), thread);
+        global_to_tile<BLOCK_N, HEAD_DIM, PRODUCER_THREADS, STRIDED>(k, step * BLOCK_N, k_tile(slot), thread);
+        global_to_tile<BLOCK_N, HEAD_DIM, PRODUCER_THREADS, STRIDED>(v, step * BLOCK_N, v_tile(slot), thread);
         ptx::mbarrier_arrive(filled(slot));
     } else {
-        global_to_tile_async<BLOCK_N, HEAD_DIM, PRODUCER_THREADS>(k, step * BLOCK_N, k_tile(slot), thread);
-        global_to_tile_async<BLOCK_N, HEAD_DIM, PRODUCER_THREADS>(v, step * BLOCK_N, v_tile(slot), thread);
+        global_to_tile_async<BLOCK_N, HEAD_DIM, PRODUCER_THREADS, STRIDED>(k, step * BLOCK_N, k_tile(slot), thread);
+        global_to_tile_async<BLOCK_N, HEAD_DIM, PRODUCER_THREADS, STRIDED>(v, step * BLOCK_N, v_tile(slot), thread);
         ptx::mbarrier_arrive_after_copies(filled(slot));
     }
 }
@@ -535,7 +590,7 @@ __device__ void consume(const Arguments& args, const WorkTile& work, RingPositio
     compute_sync();
     for (int step = 0; step < work.steps; ++step, ring.advance()) {
         ptx::mbarrier_wait(filled(ring.slot), ring.parity);
-        tile.attend(step, k_tile(ring.slot), v_tile(ring.slot));
+        tile.attend(step, q_tile(), k_tile(ring.slot), v_tile(ring.slot));
         __syncwarp();  // every lane has read the slot
         if (lane() == 0) ptx::mbarrier_arrive(emptied(ring.slot));
     }
@@ -563,11 +618,14 @@ __device__ void for_each_work_tile(const Arguments& args, Visit visit) {
     }
 }
 
+// One block at least: registers as needed. Left to itself the compiler aimed at more blocks per multiprocessor and
+// spilled to get there; over-unrolled code does so too, as it gets the registers of a full multiprocessor only.
+constexpr int BLOCK_THREADS = COMPUTE_THREADS + PRODUCER_THREADS;
+constexpr int LEAST_BLOCKS = UNROLLED ? 1536 / BLOCK_THREADS : 1;
+
 }  // namespace ladder
 
-// The 1: registers as needed. Left to itself the compiler aimed at more blocks per multiprocessor and spilled
-// to get there.
-extern "C" __global__ void __launch_bounds__(ladder::COMPUTE_THREADS + ladder::PRODUCER_THREADS, 1)
+extern "C" __global__ void __launch_bounds__(ladder::BLOCK_THREADS, ladder::LEAST_BLOCKS)
 attention_wmma(const __grid_constant__ attention::Arguments args) {
     using namespace ladder;
     if constexpr (SPECIALISED) {
@@ -582,7 +640,9 @@ attention_wmma(const __grid_constant__ attention::Arguments args) {
     } else {
         for_each_work_tile(args, [&](const WorkTile& work) {
             if constexpr (PERSISTENT) __syncthreads();  // the work tile before is done with every buffer
-            if constexpr (PIPELINED) {
+            if constexpr (UNSTAGED) {
+                compute_unstaged<NoTile>(args, work);
+            } else if constexpr (PIPELINED) {
                 compute_pipelined(args, work);
             } else {
                 compute_in_turn(args, work);

@@ -33,7 +33,7 @@ impl<O: Op> Answers<O> {
     }
 
     /// The answer to the problem with the inputs of this seed.
-    pub(super) fn to(&self, op: &O, problem: &O::Problem, seed: u64) -> Arc<Answer<O>> {
+    pub(crate) fn to(&self, op: &O, problem: &O::Problem, seed: u64) -> Arc<Answer<O>> {
         let make = || {
             let inputs = op.timed_inputs(problem, seed);
             let reference = op.reference(problem, &inputs);

@@ -20,3 +20,4 @@ mod turns;
 pub use answers::Answers;
 pub use plan::{Maker, Plan, Start, Subject};
 pub use run::{BenchError, run, run_with};
+pub(crate) use run::{build_hash, check_of, complaints_in, surprise};

@@ -61,7 +61,7 @@ impl<'f> Subject<'f> {
         }
     }
 
-    pub(super) fn candidate_name(&self) -> Option<CandidateName> {
+    pub(crate) fn candidate_name(&self) -> Option<CandidateName> {
         match &self.maker {
             Maker::Kernel { family, preset, knobs } => Some(CandidateName {
                 family: family.full_name(),

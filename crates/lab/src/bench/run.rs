@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use family::{Candidate, Family};
 use gpu::build::Compiler;
 use gpu::device::Device;
 use gpu::telemetry::Monitor;
@@ -313,16 +314,7 @@ impl<O: Op> Bench<'_, O> {
                     .op
                     .candidate(family, preset.as_deref(), knobs, problem)
                     .map_err(|refusal| (FailureKind::Refused, refusal.to_string()))?;
-                let request = family.request(&candidate, self.plan.device.target()).map_err(|error| {
-                    let kind = match error {
-                        family::SettingError::SharedMemory { .. } | family::SettingError::Threads { .. } => {
-                            FailureKind::TooLarge
-                        }
-                        _ => FailureKind::Refused,
-                    };
-                    (kind, error.to_string())
-                })?;
-                Ok(self.compiler.hash(&request))
+                build_hash(family, &candidate, &self.plan.device, self.compiler)
             }
         }
     }
@@ -406,24 +398,12 @@ impl<O: Op> Bench<'_, O> {
             Err(ended) => return Ok(Err(ended)),
         };
         complaints.extend(judgement.complaints.iter().cloned());
-        let finite = |value: f64| value.is_finite().then_some(value);
-        let check = Check {
-            passed: complaints.is_empty(),
-            error: finite(judgement.error),
-            limit: finite(judgement.limit),
-            cases: 1,
-            complaints,
-        };
-        let words: Vec<String> = check
-            .complaints
-            .iter()
-            .map(|complaint| format!("[{}] {}", complaint.kind, complaint.message))
-            .collect();
+        let check = check_of(&judgement, complaints);
+        let words = complaints_in(&check);
         self.run.record(&Event::Checked { of: of.clone(), check })?;
-        Ok(if words.is_empty() {
-            Ok(())
-        } else {
-            Err(Ended::Failed { failure: FailureKind::WrongAnswer, reason: words.join("; ") })
+        Ok(match words {
+            None => Ok(()),
+            Some(reason) => Err(Ended::Failed { failure: FailureKind::WrongAnswer, reason }),
         })
     }
 
@@ -494,13 +474,51 @@ impl<O: Op> Bench<'_, O> {
     }
 }
 
+/// The hash of what a candidate compiles to, or why it cannot be.
+pub(crate) fn build_hash(
+    family: &Family,
+    candidate: &Candidate,
+    device: &Device,
+    compiler: &Compiler,
+) -> Result<String, (FailureKind, String)> {
+    let request = family.request(candidate, device.target()).map_err(|error| {
+        let kind = match error {
+            family::SettingError::SharedMemory { .. } | family::SettingError::Threads { .. } => {
+                FailureKind::TooLarge
+            }
+            _ => FailureKind::Refused,
+        };
+        (kind, error.to_string())
+    })?;
+    Ok(compiler.hash(&request))
+}
+
+/// One answer held against the right one, as the log has it.
+pub(crate) fn check_of(judgement: &Judgement, complaints: Vec<op::Complaint>) -> Check {
+    let finite = |value: f64| value.is_finite().then_some(value);
+    Check {
+        passed: complaints.is_empty(),
+        error: finite(judgement.error),
+        limit: finite(judgement.limit),
+        cases: 1,
+        complaints,
+    }
+}
+
+/// What is wrong with an answer, in words.
+pub(crate) fn complaints_in(check: &Check) -> Option<String> {
+    let words = |it: &op::Complaint| format!("[{}] {}", it.kind, it.message);
+    let words: Vec<String> = check.complaints.iter().map(words).collect();
+    (!words.is_empty()).then(|| words.join("; "))
+}
+
 /// What a kernel's worker is asked to build; a peer has nothing to build.
 fn build_of(subject: &Subject<'_>, problem: &str) -> Option<Ask> {
     let candidate = subject.candidate_name()?;
     Some(Ask::Build { candidate, problem: problem.to_owned() })
 }
 
-pub(super) fn surprise(said: &Say) -> Ended {
+pub(crate) fn surprise(said: &Say) -> Ended {
     Ended::Lost { failure: FailureKind::Other, reason: format!("it answered {said:?}") }
 }
 

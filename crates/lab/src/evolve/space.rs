@@ -1,19 +1,20 @@
 //! A family's settings as a search space.
 
 use chips::Target;
-use family::{Candidate, Family, Rule};
+use family::{Candidate, Family, Knob, Rule};
 use indexmap::IndexMap;
 use op::{Op, Refusal};
 use search::Value;
 use search::space::{Constraint, Parameter, Point, Space};
 
-/// Every setting of the family that is allowed for all the problems on the target.
+/// Every setting of the family that is allowed for all the problems on the target. A knob that is not to be searched
+/// stays at its default.
 pub fn of<O: Op>(op: &O, family: &Family, problems: &[O::Problem], target: Target) -> Result<Space, Refusal> {
-    let parameters = family
-        .knobs
-        .iter()
-        .map(|knob| Parameter::new(knob.name.clone(), knob.values.iter().map(to_search)))
-        .collect();
+    let parameter = |knob: &Knob| {
+        let values = knob.values.iter().filter(|value| knob.search || **value == knob.default);
+        Parameter::new(knob.name.clone(), values.map(to_search))
+    };
+    let parameters = family.knobs.iter().map(parameter).collect();
     let mut axes: Vec<IndexMap<String, family::Value>> = Vec::new();
     for problem in problems {
         // Whether the problem is supported at all, in words about the problem.

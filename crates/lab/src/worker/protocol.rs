@@ -7,10 +7,11 @@ use op::Complaint;
 use serde::{Deserialize, Serialize};
 use vgpu::model::ModelledMicros;
 
+use crate::profile::Seen;
 use crate::run::{Build, Ceiling, FailureKind, Timer};
 
 /// A family, a preset and what is set on top of it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CandidateName {
     pub family: String,
     pub preset: Option<String>,
@@ -51,6 +52,14 @@ pub enum Ask {
     },
     /// The answer was right: what the virtual GPU's model says of that run.
     Model,
+    /// The answer was right: what the virtual GPU counted in that run, as if it had had so many times the blocks.
+    Count {
+        times: u64,
+    },
+    /// Launch what has run so many times more, for somebody who looks on from outside.
+    Launch {
+        times: u32,
+    },
     /// What the device can do at best, as far as this worker can tell.
     Ceilings,
     /// The rate of a large matrix product.
@@ -81,6 +90,8 @@ pub enum Say {
         ns: Vec<f64>,
     },
     Modelled(Modelled),
+    Seen(Box<Seen>),
+    Launched,
     Ceilings {
         ceilings: Vec<Ceiling>,
     },

@@ -6,15 +6,16 @@ use std::sync::mpsc::{self, Receiver};
 use std::{fs, process, thread};
 
 use family::{Candidate, Catalog, Family, SettingError};
-use gpu::accelerator::{AcceleratorError, CudaDevice, VirtualDevice};
-use gpu::build::{BuildError, Compiler};
+use gpu::accelerator::{Accelerator as _, AcceleratorError, CudaDevice, VirtualDevice};
+use gpu::build::{BuildError, Compiler, Entry};
 use gpu::device::Device;
 use op::{Addresses, Complaint, Kernel, Observed, Op, Ready, Refusal, RunError, Stage};
-use vgpu::model::{self, Shape};
 
 use super::cuda::{self, Armed};
 use super::protocol::{Ask, Built, CandidateName, Modelled, Say};
 use crate::check::beside_the_answer;
+use crate::profile::Seen;
+use crate::profile::counted::{self, Counted};
 use crate::run::{Build, FailureKind, Timer};
 
 /// Why a candidate is out.
@@ -99,9 +100,20 @@ struct Shop<'a, O: Op> {
     inbox: Receiver<Ask>,
 }
 
-/// Answers on stdout what is asked on stdin, until it is told to quit or nobody asks any more.
-pub fn serve<O: Op>(op: &O, catalog: &Catalog, compiler: &Compiler, device: &Device) {
-    let shop = Shop { op, catalog, compiler, device, inbox: listen() };
+/// Answers on stdout what is asked on stdin, until it is told to quit or nobody asks any more. Under a profiler, whose
+/// own the pipes are, the questions are in a file.
+pub fn serve<O: Op>(
+    op: &O,
+    catalog: &Catalog,
+    compiler: &Compiler,
+    device: &Device,
+    asks: Option<&Path>,
+) -> io::Result<()> {
+    let inbox = match asks {
+        Some(file) => written(file)?,
+        None => listen(),
+    };
+    let shop = Shop { op, catalog, compiler, device, inbox };
     let mut machine = None;
     let mut next = shop.next();
     while let Some(ask) = next {
@@ -131,6 +143,17 @@ pub fn serve<O: Op>(op: &O, catalog: &Catalog, compiler: &Compiler, device: &Dev
             }
         };
     }
+    Ok(())
+}
+
+/// Everything that is asked, from a file.
+fn written(file: &Path) -> io::Result<Receiver<Ask>> {
+    let (sender, inbox) = mpsc::channel();
+    for line in fs::read_to_string(file)?.lines() {
+        // The receiver is at hand.
+        let _ = sender.send(serde_json::from_str(line)?);
+    }
+    Ok(inbox)
 }
 
 /// Reads what is asked on a thread of its own: when the parent is gone this process must end, also while a kernel
@@ -240,7 +263,11 @@ impl<O: Op> Shop<'_, O> {
         say(&ran(&observed, &folder)?);
 
         let next = match machine {
-            Machine::Virtual(device) => self.modelled(device, &ready, &observed),
+            Machine::Virtual(device) => {
+                let entry = built.build.entry(&family.entry).cloned().unwrap_or_default();
+                let ran = RanVirtually { family, entry, device, ready: &ready, observed: &observed };
+                self.modelled(&ran)
+            }
             Machine::Cuda(device) => self.timed(device, &kernel, &ready)?,
         };
         ready.release(machine.stage());
@@ -248,13 +275,15 @@ impl<O: Op> Shop<'_, O> {
     }
 
     /// Answers about a run on the virtual GPU.
-    fn modelled(&self, device: &VirtualDevice, ready: &Ready<'_>, observed: &Observed) -> Option<Ask> {
+    fn modelled(&self, ran: &RanVirtually<'_>) -> Option<Ask> {
+        let answer = |said: Result<Say, Failure>| match said {
+            Ok(said) => say(&said),
+            Err(failure) => refuse(failure),
+        };
         loop {
             match self.next() {
-                Some(Ask::Model) => match model_of(device, ready, observed) {
-                    Ok(modelled) => say(&Say::Modelled(modelled)),
-                    Err(failure) => refuse(failure),
-                },
+                Some(Ask::Model) => answer(ran.modelled()),
+                Some(Ask::Count { times }) => answer(ran.seen(times)),
                 Some(Ask::Arm { .. }) => {
                     let reason = "a virtual GPU takes no time that could be measured";
                     refuse(Failure::new(FailureKind::Refused, reason));
@@ -271,12 +300,20 @@ impl<O: Op> Shop<'_, O> {
         kernel: &Kernel<'_>,
         ready: &Ready<'_>,
     ) -> Result<Option<Ask>, Failure> {
-        let (timers, warmup, replay_ns) = match self.next() {
-            Some(Ask::Arm { timers, warmup, replay_ns }) => (timers, warmup, replay_ns),
-            other => return Ok(other),
+        let entry = &kernel.family.entry;
+        let (timers, warmup, replay_ns) = loop {
+            match self.next() {
+                Some(Ask::Arm { timers, warmup, replay_ns }) => break (timers, warmup, replay_ns),
+                Some(Ask::Launch { times }) => {
+                    for _ in 0..times {
+                        device.launch(kernel.module(), entry, ready.geometry, &ready.parameters)?;
+                    }
+                    say(&Say::Launched);
+                }
+                other => return Ok(other),
+            }
         };
         let flush = cuda::flush_buffer(device)?;
-        let entry = &kernel.family.entry;
         let call = device.call(kernel.module(), entry, ready.geometry, &ready.parameters)?;
         let armed = Armed::new(device, call, &timers, warmup, replay_ns, flush)?;
         say(&Say::Armed { launches: armed.launches() });
@@ -292,7 +329,7 @@ impl<O: Op> Shop<'_, O> {
             }
         };
         drop(armed);
-        gpu::accelerator::Accelerator::free(device, flush)?;
+        device.free(flush)?;
         Ok(next)
     }
 }
@@ -356,22 +393,43 @@ fn ran(observed: &Observed, folder: &Path) -> Result<Say, Failure> {
     Ok(Say::Ran { outputs, complaints })
 }
 
-fn model_of(device: &VirtualDevice, ready: &Ready<'_>, observed: &Observed) -> Result<Modelled, Failure> {
-    let counters = observed.report.as_ref().and_then(|report| report.counters.as_ref());
-    let counters = counters.ok_or_else(|| Failure::other("the run counted nothing"))?;
-    let threads_per_block = ready.geometry.block.iter().product();
-    let limits = &device.options.limits;
-    let resident = limits.resident(threads_per_block, ready.geometry.shared_bytes);
-    let shape = Shape {
-        blocks: ready.geometry.grid.iter().map(|&extent| u64::from(extent)).product(),
-        threads_per_block,
-        blocks_per_sm: (resident / u64::from(limits.sms.max(1))) as u32,
-        shared_per_block: ready.geometry.shared_bytes,
-    };
-    let modelled = model::modelled(counters, shape, device.chip());
-    Ok(Modelled {
-        gpu: device.chip().id.to_owned(),
-        time_us: modelled.time,
-        limiter: modelled.bottleneck.name().to_owned(),
-    })
+/// A run on the virtual GPU, with what there is to say about it.
+struct RanVirtually<'a> {
+    family: &'a Family,
+    entry: Entry,
+    device: &'a VirtualDevice,
+    ready: &'a Ready<'a>,
+    observed: &'a Observed,
+}
+
+impl RanVirtually<'_> {
+    fn counted(&self, times: u64) -> Result<Counted<'_>, Failure> {
+        let report = self.observed.report.as_ref();
+        let counters = report.and_then(|report| report.counters.as_ref());
+        let counters = counters.ok_or_else(|| Failure::other("the run counted nothing"))?;
+        let blocks: u64 = self.ready.geometry.grid.iter().map(|&extent| u64::from(extent)).product();
+        let counted = Counted {
+            counters: if times > 1 { counters.scaled(times) } else { counters.clone() },
+            entry: &self.entry,
+            chip: self.device.chip(),
+            blocks: blocks * times.max(1),
+            threads_per_block: self.ready.geometry.block.iter().product(),
+            shared_bytes: self.ready.geometry.shared_bytes,
+        };
+        Ok(counted.with_spills())
+    }
+
+    fn modelled(&self) -> Result<Say, Failure> {
+        let modelled = self.counted(1)?.modelled();
+        Ok(Say::Modelled(Modelled {
+            gpu: self.device.chip().id.to_owned(),
+            time_us: modelled.time,
+            limiter: modelled.bottleneck.name().to_owned(),
+        }))
+    }
+
+    fn seen(&self, times: u64) -> Result<Say, Failure> {
+        let hot_lines = counted::hot_lines(&self.counted(1)?.counters, self.family);
+        Ok(Say::Seen(Box::new(Seen { metrics: self.counted(times)?.metrics(), hot_lines })))
+    }
 }

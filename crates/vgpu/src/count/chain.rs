@@ -7,6 +7,8 @@
 
 use std::collections::HashMap;
 
+use serde::{Deserialize, Serialize};
+
 use crate::isa::decode::Pipe;
 use crate::isa::op::{Inst, MbarrierOp, Op, Slot};
 use crate::isa::types::Space;
@@ -20,6 +22,46 @@ const BARRIER_CLOCKS: u64 = 20;
 /// A branch taken, until the next instruction.
 const BRANCH_CLOCKS: u64 = 8;
 
+/// Clocks by what a warp spends them on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Waits {
+    /// For loads from global memory and copies that a wait covers.
+    pub global: u64,
+    pub local: u64,
+    pub shared: u64,
+    /// For the other warps, and for what is under way when it comes to a barrier.
+    pub barrier: u64,
+    /// For results of arithmetic, tensor cores included.
+    pub arithmetic: u64,
+    pub branch: u64,
+    /// For nothing: an instruction per clock.
+    pub issue: u64,
+}
+
+impl Waits {
+    pub fn clocks(&self) -> u64 {
+        self.global + self.local + self.shared + self.barrier + self.arithmetic + self.branch + self.issue
+    }
+
+    pub(super) fn add(&mut self, mut other: Waits, times: u64) {
+        for (sum, part) in self.parts().into_iter().zip(other.parts()) {
+            *sum += *part * times;
+        }
+    }
+
+    #[must_use]
+    pub(super) fn times(self, n: u64) -> Waits {
+        let mut waits = Waits::default();
+        waits.add(self, n);
+        waits
+    }
+
+    fn parts(&mut self) -> [&mut u64; 7] {
+        let Waits { global, local, shared, barrier, arithmetic, branch, issue } = self;
+        [global, local, shared, barrier, arithmetic, branch, issue]
+    }
+}
+
 /// Clocks of every basic block of a kernel.
 #[derive(Clone, Debug, Default)]
 pub struct Chains {
@@ -27,16 +69,23 @@ pub struct Chains {
     blocks: Vec<Vec<(u32, u32)>>,
 }
 
+/// What the clocks of every basic block are spent on, by function and block, with where it starts.
+pub(super) fn waits(functions: &[Function]) -> Vec<Vec<(u32, Waits)>> {
+    let of = |f: &Function| f.blocks.iter().map(|b| (b.start, block(f, b.start, b.end))).collect();
+    functions.iter().map(of).collect()
+}
+
+fn block(f: &Function, start: u32, end: u32) -> Waits {
+    let range = start as usize..end as usize;
+    let pipes = f.metas[range.clone()].iter().map(|meta| meta.pipe);
+    longest_chain(f.insts[range].iter().zip(pipes))
+}
+
 impl Chains {
     pub(crate) fn new(functions: &[Function]) -> Chains {
-        let clocks = |f: &Function| {
-            let of = |start: u32, end: u32| {
-                let range = start as usize..end as usize;
-                let pipes = f.metas[range.clone()].iter().map(|meta| meta.pipe);
-                clocks(f.insts[range].iter().zip(pipes))
-            };
-            f.blocks.iter().map(|b| (b.start, of(b.start, b.end).min(u64::from(u32::MAX)) as u32)).collect()
-        };
+        let of = |start: u32, end: u32, f: &Function| block(f, start, end).clocks().min(u64::from(u32::MAX));
+        let clocks =
+            |f: &Function| f.blocks.iter().map(|b| (b.start, of(b.start, b.end, f) as u32)).collect();
         Chains { blocks: functions.iter().map(clocks).collect() }
     }
 
@@ -48,37 +97,65 @@ impl Chains {
     }
 }
 
-fn clocks<'i>(block: impl Iterator<Item = (&'i Inst, Pipe)>) -> u64 {
-    let mut ready: HashMap<Slot, u64> = HashMap::new();
+/// A moment in a block, with what the clocks before it were spent on.
+#[derive(Clone, Copy, Debug, Default)]
+struct Moment {
+    at: u64,
+    waits: Waits,
+}
+
+impl Moment {
+    fn later(self, other: Moment) -> Moment {
+        if other.at > self.at { other } else { self }
+    }
+
+    fn after(mut self, clocks: u64, what: fn(&mut Waits) -> &mut u64) -> Moment {
+        self.at += clocks;
+        *what(&mut self.waits) += clocks;
+        self
+    }
+}
+
+fn longest_chain<'i>(block: impl Iterator<Item = (&'i Inst, Pipe)>) -> Waits {
+    let mut ready: HashMap<Slot, Moment> = HashMap::new();
     // When everything so far is done, when the last barrier was passed, when the copies of this block are there.
-    let (mut end, mut passed, mut copied) = (0u64, 0u64, 0u64);
+    let (mut end, mut passed, mut copied) = (Moment::default(), Moment::default(), Moment::default());
+    // When the last instruction so far has begun.
+    let mut begun = Moment::default();
     let mut issued = 0;
     for (inst, pipe) in block {
         // Moves between registers mostly vanish in machine code.
         issued += u64::from(pipe != Pipe::Move);
-        let operands = inst.sources().iter().filter_map(|slot| ready.get(slot)).copied().max().unwrap_or(0);
-        let mut start = operands.max(passed);
+        let operands = inst.sources().iter().filter_map(|slot| ready.get(slot)).copied();
+        let mut start = operands.fold(passed, Moment::later);
         if !inst.guard.is_always() {
-            let guard = ready.iter().filter(|(slot, _)| is_guard(**slot, inst)).map(|(_, at)| *at).max();
-            start = start.max(guard.unwrap_or(0));
+            let guard = ready.iter().filter(|(slot, _)| is_guard(**slot, inst)).map(|(_, at)| *at);
+            start = guard.fold(start, Moment::later);
         }
-        let mut done = start + latency(&inst.op, pipe);
+        let (clocks, what) = latency(&inst.op, pipe);
+        let mut done = start.after(clocks, what);
         match &inst.op {
-            Op::CopyAsync { .. } | Op::CopyBulk { .. } => copied = copied.max(start + L2_CLOCKS),
-            Op::CopyWait { keep: 0, .. } => done = done.max(copied),
+            Op::CopyAsync { .. } | Op::CopyBulk { .. } => {
+                copied = copied.later(start.after(L2_CLOCKS, |waits| &mut waits.global));
+            }
+            Op::CopyWait { keep: 0, .. } => done = done.later(copied),
             _ => {}
         }
-        if waits(&inst.op) {
-            // All that went before is done before what comes after begins.
-            done = done.max(end + BARRIER_CLOCKS);
+        if waits_for_others(&inst.op) {
+            // All that went before is done before what comes after begins. The warp stands at the barrier since it had
+            // nothing left to begin.
+            let stands = end.at - begun.at.min(end.at) + BARRIER_CLOCKS;
+            done = done.later(begun.after(stands, |waits| &mut waits.barrier));
             passed = done;
         }
         for result in inst.results() {
             ready.insert(*result, done);
         }
-        end = end.max(done);
+        begun = begun.later(start);
+        end = end.later(done);
     }
-    end.max(issued)
+    let idle = issued.max(end.at) - end.at;
+    end.after(idle, |waits| &mut waits.issue).waits
 }
 
 fn is_guard(slot: Slot, inst: &Inst) -> bool {
@@ -86,41 +163,49 @@ fn is_guard(slot: Slot, inst: &Inst) -> bool {
 }
 
 /// Whether a warp waits here for others.
-fn waits(op: &Op) -> bool {
+fn waits_for_others(op: &Op) -> bool {
     matches!(
         op,
         Op::Barrier { .. } | Op::CopyWait { .. } | Op::Mbarrier { op: MbarrierOp::TestWait { .. }, .. }
     )
 }
 
-fn latency(op: &Op, pipe: Pipe) -> u64 {
-    let memory = |space: Space| match space {
-        Space::Shared => SHARED_CLOCKS,
-        Space::Local => LOCAL_CLOCKS,
-        Space::Param => 4,
-        _ => L2_CLOCKS,
+/// Clocks until an instruction's results are there, and what they are spent on.
+fn latency(op: &Op, pipe: Pipe) -> (u64, fn(&mut Waits) -> &mut u64) {
+    type What = fn(&mut Waits) -> &mut u64;
+    const GLOBAL: What = |waits| &mut waits.global;
+    const SHARED: What = |waits| &mut waits.shared;
+    const LOCAL: What = |waits| &mut waits.local;
+    const ARITHMETIC: What = |waits| &mut waits.arithmetic;
+    const BRANCH: What = |waits| &mut waits.branch;
+    const BARRIER: What = |waits| &mut waits.barrier;
+    let memory = |space: Space, more: u64| match space {
+        Space::Shared => (SHARED_CLOCKS + more, SHARED),
+        Space::Local => (LOCAL_CLOCKS + more, LOCAL),
+        Space::Param => (4 + more, ARITHMETIC),
+        _ => (L2_CLOCKS + more, GLOBAL),
     };
     match op {
-        Op::Load(access) => memory(access.space),
-        Op::Atom { access, .. } => memory(access.space) + SHARED_CLOCKS,
+        Op::Load(access) => memory(access.space, 0),
+        Op::Atom { access, .. } => memory(access.space, SHARED_CLOCKS),
         // Nobody waits for a store; what must see it waits at a barrier.
-        Op::Store(_) | Op::StoreMatrix { .. } | Op::WmmaStore(_) => 1,
-        Op::LoadMatrix { .. } => SHARED_CLOCKS + 8,
+        Op::Store(_) | Op::StoreMatrix { .. } | Op::WmmaStore(_) => (1, ARITHMETIC),
+        Op::LoadMatrix { .. } => (SHARED_CLOCKS + 8, SHARED),
         // Piece after piece.
-        Op::WmmaLoad(m) => memory(m.space) + m.steps.len() as u64,
-        Op::Mma(_) => 33,
-        Op::Shuffle { .. } | Op::Redux { .. } | Op::Match { .. } | Op::MoveMatrix => 24,
+        Op::WmmaLoad(m) => memory(m.space, m.steps.len() as u64),
+        Op::Mma(_) => (33, ARITHMETIC),
+        Op::Shuffle { .. } | Op::Redux { .. } | Op::Match { .. } | Op::MoveMatrix => (24, SHARED),
         Op::Branch { .. } | Op::BranchIndexed { .. } | Op::Call { .. } | Op::CallIndirect | Op::Return => {
-            BRANCH_CLOCKS
+            (BRANCH_CLOCKS, BRANCH)
         }
-        Op::Barrier { .. } | Op::CopyWait { .. } | Op::Fence { .. } => 1,
-        Op::Mbarrier { .. } => SHARED_CLOCKS,
+        Op::Barrier { .. } | Op::CopyWait { .. } | Op::Fence { .. } => (1, BARRIER),
+        Op::Mbarrier { .. } => (SHARED_CLOCKS, BARRIER),
         _ => match pipe {
-            Pipe::Move => 0,
-            Pipe::Fp64 => 16,
-            Pipe::Special => 18,
-            Pipe::Conversion => 10,
-            _ => 4,
+            Pipe::Move => (0, ARITHMETIC),
+            Pipe::Fp64 => (16, ARITHMETIC),
+            Pipe::Special => (18, ARITHMETIC),
+            Pipe::Conversion => (10, ARITHMETIC),
+            _ => (4, ARITHMETIC),
         },
     }
 }
@@ -160,5 +245,22 @@ mod tests {
         assert!(copy(1) < L2_CLOCKS / 2);
         let load = "ld.global.u32 %r1, [%rd0];\nst.shared.u32 [s], %r1;\nbar.sync 0;";
         assert!(clocks_of(load) >= L2_CLOCKS);
+    }
+
+    #[test]
+    fn clocks_are_spent_on_what_is_waited_for() {
+        let text = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 p)\n{\n\
+             .reg .b32 %r<9>;\n.reg .b64 %rd<9>;\n.shared .align 16 .b8 s[64];\n\
+             ld.global.u32 %r1, [%rd0];\nst.shared.u32 [s], %r1;\nbar.sync 0;\nld.shared.u32 %r2, [s];\n\
+             add.u32 %r3, %r2, 1;\nret;\n}\n";
+        let module = crate::load(text).unwrap_or_else(|e| panic!("{e}"));
+        let functions = &module.kernels[0].functions;
+        let spent = waits(functions)[0][0].1;
+        // The store has begun when it is told to wait, and takes a clock.
+        assert_eq!(
+            (spent.global, spent.shared, spent.barrier),
+            (L2_CLOCKS, SHARED_CLOCKS, BARRIER_CLOCKS + 1)
+        );
+        assert_eq!(spent.clocks(), Chains::new(functions).of(0, 0, 0));
     }
 }

@@ -4,7 +4,7 @@ mod chain;
 
 use serde::{Deserialize, Serialize};
 
-pub use chain::Chains;
+pub use chain::{Chains, Waits};
 
 use crate::isa::decode::Pipe;
 use crate::isa::op::Op;
@@ -135,6 +135,12 @@ pub struct Counters {
     /// Distinct 128-byte lines of global memory: what DRAM must deliver at least, in bytes.
     pub dram_footprint: u64,
     pub blocks: Blocks,
+    /// What the clocks of all warps are spent on if they never wait for a pipe.
+    #[serde(default)]
+    pub waits: Waits,
+    /// Instructions in the text of the kernel, executed or not.
+    #[serde(default)]
+    pub static_instructions: u64,
     /// The same by source line, most instructions first.
     pub lines: Vec<LineCounters>,
 }
@@ -262,6 +268,8 @@ impl Counters {
                 chain_clocks: self.blocks.chain_clocks * n,
                 ..self.blocks
             },
+            waits: self.waits.times(n),
+            static_instructions: self.static_instructions,
             lines: Vec::new(),
         }
     }
@@ -290,7 +298,12 @@ pub fn summarise(kernel: &Kernel, sources: &SourceMap, counts: &Counts) -> Count
         ..Counters::default()
     };
     let mut lines: std::collections::BTreeMap<u32, LineCounters> = std::collections::BTreeMap::new();
-    for f in &kernel.functions {
+    for (f, waits) in kernel.functions.iter().zip(chain::waits(&kernel.functions)) {
+        total.static_instructions += f.insts.len() as u64;
+        for (start, waits) in waits {
+            let entered = counts.insts.get((f.first + start) as usize).map_or(0, |c| c.issued);
+            total.waits.add(waits, entered);
+        }
         for (i, meta) in f.metas.iter().enumerate() {
             let Some(c) = counts.insts.get(f.first as usize + i) else { continue };
             if c.issued == 0 {

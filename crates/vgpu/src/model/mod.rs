@@ -11,10 +11,12 @@
 //! but for moves, clocks are the boost clocks. No constant is fitted to a kernel. So a modelled time ranks settings of
 //! one kernel; it is no measurement, and its type keeps it from being taken for one.
 
+use std::collections::BTreeMap;
+
 use chips::{Chip, TensorType};
 use serde::{Deserialize, Serialize};
 
-use crate::count::{Counters, LineCounters, TensorWork};
+use crate::count::{Counters, LineCounters, TensorWork, Waits};
 use crate::isa::decode::Pipe;
 use crate::num::tile::Elem;
 
@@ -67,6 +69,47 @@ impl Resource {
     }
 }
 
+/// What a warp's time goes into, by the names Nsight Compute has for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stall {
+    /// Global or local memory has not answered yet.
+    LongScoreboard,
+    /// Shared memory, or another lane.
+    ShortScoreboard,
+    Barrier,
+    /// A result of arithmetic is under way.
+    Wait,
+    BranchResolving,
+    /// Other warps are before it: at the scheduler, ...
+    NotSelected,
+    /// ... at an arithmetic pipe, ...
+    MathPipeThrottle,
+    /// ... at shared memory and the load/store units, ...
+    MioThrottle,
+    /// ... or on the way to L2.
+    LgThrottle,
+    /// It issues.
+    Selected,
+}
+
+impl Stall {
+    pub fn name(self) -> &'static str {
+        match self {
+            Stall::LongScoreboard => "long_scoreboard",
+            Stall::ShortScoreboard => "short_scoreboard",
+            Stall::Barrier => "barrier",
+            Stall::Wait => "wait",
+            Stall::BranchResolving => "branch_resolving",
+            Stall::NotSelected => "not_selected",
+            Stall::MathPipeThrottle => "math_pipe_throttle",
+            Stall::MioThrottle => "mio_throttle",
+            Stall::LgThrottle => "lg_throttle",
+            Stall::Selected => "selected",
+        }
+    }
+}
+
 /// The launch's shape, as far as time depends on it.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
@@ -86,10 +129,12 @@ pub struct Modelled {
     pub bottleneck: Resource,
     /// Every resource with the time it alone would take, longest first.
     pub resources: Vec<(Resource, ModelledMicros)>,
+    /// What the time of a warp goes into, as shares that add up to 1, largest first.
+    pub stalls: Vec<(Stall, f64)>,
 }
 
 /// What a launch costs beside its work: a tiny kernel in a CUDA graph took 1.2 us on an H200.
-const LAUNCH_MICROS: f64 = 1.2;
+pub const LAUNCH_MICROS: f64 = 1.2;
 
 /// Bytes per clock an SM can take from L2.
 const L2_PORT_BYTES: f64 = 64.0;
@@ -138,7 +183,7 @@ pub fn modelled(counters: &Counters, shape: Shape, chip: &Chip) -> Modelled {
     let chain = counters.blocks.chain_clocks as f64 / counters.blocks.finished.max(1) as f64;
     let resident = u64::from(shape.blocks_per_sm.max(1));
     let (full, rest) = (on_sm / resident, on_sm % resident);
-    let round = |blocks: u64| together(blocks * warps_per_block, chain, &per_warp);
+    let round = |blocks: u64| together(blocks * warps_per_block, chain, &per_warp).iter().sum::<f64>();
     let mut clocks = full as f64 * round(resident.min(on_sm));
     if rest > 0 {
         clocks += round(rest);
@@ -155,7 +200,15 @@ pub fn modelled(counters: &Counters, shape: Shape, chip: &Chip) -> Modelled {
     resources.push((Resource::Dram, dram));
     resources.push((Resource::Latency, chain * rounds / clock));
     resources.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let parts = together(resident.min(on_sm) * warps_per_block, chain, &per_warp);
+    let queues: Vec<(Resource, f64)> = demands
+        .iter()
+        .zip(parts[1..].iter().zip(&per_warp))
+        .map(|((resource, _), (stays, needs))| (*resource, stays - needs))
+        .collect();
+    let alone = parts[0] + per_warp.iter().sum::<f64>();
     Modelled {
+        stalls: stalls(&counters.waits, alone, &queues),
         gpu: chip.name.to_owned(),
         time: ModelledMicros((clocks / clock).max(dram) + LAUNCH_MICROS),
         bottleneck: resources[0].0,
@@ -166,22 +219,58 @@ pub fn modelled(counters: &Counters, shape: Shape, chip: &Chip) -> Modelled {
     }
 }
 
-/// Clocks until `customers` warps that start together have all done: each needs resource `r` for `demand[r]` clocks, and
-/// `chain` clocks in all if it is alone. Mean-value analysis of a closed network.
-fn together(customers: u64, chain: f64, demand: &[f64]) -> f64 {
+/// Clocks until `customers` warps that start together have all done, as the parts they consist of: by itself, and at each
+/// resource. Each needs resource `r` for `demand[r]` clocks, and `chain` clocks in all if it is alone. Mean-value
+/// analysis of a closed network.
+fn together(customers: u64, chain: f64, demand: &[f64]) -> Vec<f64> {
     let alone = (chain - demand.iter().sum::<f64>()).max(0.0);
     let mut queued = vec![0.0; demand.len()];
-    let mut clocks = 0.0;
+    let mut parts = vec![alone];
     for n in 1..=customers.clamp(1, 64) {
-        let stays: Vec<f64> = demand.iter().zip(&queued).map(|(d, q)| d * (1.0 + q)).collect();
-        clocks = alone + stays.iter().sum::<f64>();
+        parts = vec![alone];
+        parts.extend(demand.iter().zip(&queued).map(|(d, q)| d * (1.0 + q)));
+        let clocks: f64 = parts.iter().sum();
         if clocks > 0.0 {
-            for (q, stay) in queued.iter_mut().zip(&stays) {
+            for (q, stay) in queued.iter_mut().zip(&parts[1..]) {
                 *q = n as f64 / clocks * stay;
             }
         }
     }
-    clocks
+    parts
+}
+
+/// What a warp's clocks go into: those it needs alone by what it waits for, those in queues by where it stands.
+fn stalls(waits: &Waits, alone: f64, queues: &[(Resource, f64)]) -> Vec<(Stall, f64)> {
+    let scale = alone / (waits.clocks() as f64).max(1.0);
+    let own = [
+        (Stall::LongScoreboard, waits.global + waits.local),
+        (Stall::ShortScoreboard, waits.shared),
+        (Stall::Barrier, waits.barrier),
+        (Stall::Wait, waits.arithmetic),
+        (Stall::BranchResolving, waits.branch),
+        (Stall::Selected, waits.issue),
+    ];
+    let queued = queues.iter().map(|(resource, clocks)| {
+        let stall = match resource {
+            Resource::Issue => Stall::NotSelected,
+            Resource::LoadStore | Resource::SharedMemory => Stall::MioThrottle,
+            Resource::L2 | Resource::Dram => Stall::LgThrottle,
+            _ => Stall::MathPipeThrottle,
+        };
+        (stall, *clocks)
+    });
+    let mut sums: BTreeMap<Stall, f64> = BTreeMap::new();
+    for (stall, clocks) in own.into_iter().map(|(stall, clocks)| (stall, clocks as f64 * scale)).chain(queued)
+    {
+        *sums.entry(stall).or_default() += clocks;
+    }
+    let total: f64 = sums.values().sum();
+    let mut shares: Vec<(Stall, f64)> = sums.into_iter().filter(|(_, clocks)| *clocks > 0.0).collect();
+    for (_, clocks) in &mut shares {
+        *clocks /= total;
+    }
+    shares.sort_by(|a, b| b.1.total_cmp(&a.1));
+    shares
 }
 
 /// Bytes L2 must deliver: what blocks load again comes from L1 if the resident ones' memory fits there.
@@ -303,10 +392,21 @@ mod tests {
     #[test]
     fn many_warps_take_what_the_busiest_pipe_takes() {
         let (chain, demand) = (1000.0, [10.0, 40.0]);
-        assert_eq!(together(1, chain, &demand), chain);
-        let full = together(64, chain, &demand);
+        let together = |customers| together(customers, chain, &demand).iter().sum::<f64>();
+        assert_eq!(together(1), chain);
+        let full = together(64);
         assert!((64.0 * 40.0..1.1 * 64.0 * 40.0).contains(&full), "{full}");
-        assert!(together(8, chain, &demand) < 1.2 * chain);
+        assert!(together(8) < 1.2 * chain);
+    }
+
+    #[test]
+    fn a_warp_alone_waits_for_results_and_one_of_many_in_queues() {
+        let waits = Waits { global: 300, arithmetic: 700, ..Waits::default() };
+        let alone = stalls(&waits, 1000.0, &[(Resource::Tensor, 0.0)]);
+        assert_eq!(alone, [(Stall::Wait, 0.7), (Stall::LongScoreboard, 0.3)]);
+        let queueing = stalls(&waits, 1000.0, &[(Resource::Tensor, 2000.0), (Resource::L2, 1000.0)]);
+        assert_eq!(queueing[0], (Stall::MathPipeThrottle, 0.5));
+        assert!((queueing.iter().map(|(_, share)| share).sum::<f64>() - 1.0).abs() < 1e-12);
     }
 
     #[test]

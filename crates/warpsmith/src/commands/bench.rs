@@ -22,8 +22,6 @@ const DEFAULT_SUITE: &str = "headline";
 /// The family that every other one is compared with.
 const REFERENCE: &str = "reference";
 const WARMUP: u32 = 10;
-/// What a worker may take to start or to compile.
-pub const BUILD_LIMIT: Duration = Duration::from_mins(10);
 
 pub fn run(options: &BenchOptions, global: &Global, printer: &Printer) -> Result<Exit, Failure> {
     if options.resume {
@@ -124,7 +122,7 @@ pub fn plan<'w>(
         ceilings: true,
         warmup: options.warmup.or(suite.as_ref().and_then(|suite| suite.warmup)).unwrap_or(WARMUP),
         limits: Limits {
-            build: BUILD_LIMIT,
+            build: workbench::BUILD_LIMIT,
             answer: Duration::from_secs_f64(limit),
             resident_bytes: options.memory << 20,
         },

@@ -15,7 +15,7 @@ use lab::worker::Limits;
 use op::Op;
 use serde::Serialize;
 
-use super::bench::BUILD_LIMIT;
+use super::workbench::BUILD_LIMIT;
 use super::workbench::{self, OpenRun, Workbench};
 use crate::cli::{self, EvolveOptions, Global};
 use crate::exit::Exit;

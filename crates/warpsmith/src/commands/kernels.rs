@@ -1,7 +1,7 @@
 //! `kernels`: the families, or one of them in full.
 
 use chips::Target;
-use family::{Axis, Catalog, Family, Knob, Layout, Limits, Preset, Weights};
+use family::{Axis, Catalog, Family, Knob, Layout, Limits, Pathology, Preset, Weights};
 use serde::Serialize;
 
 use crate::cli::{Global, KernelsOptions};
@@ -21,6 +21,7 @@ struct Described<'a> {
     knobs: &'a [Knob],
     constraints: Vec<Required<'a>>,
     presets: &'a [Preset],
+    pathologies: &'a [Pathology],
     limits: Limits,
     /// What P is rounded to, by dtype, where that is coarser than fp16.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -112,6 +113,7 @@ fn describe(family: &Family) -> Result<Described<'_>, Failure> {
             })
             .collect(),
         presets: &family.presets,
+        pathologies: &family.pathologies,
         limits: family.limits,
         coarse_weights: coarse_weights(family),
         shared_memory: family.layout(&defaults)?,
@@ -186,6 +188,11 @@ fn in_full(family: &Family) -> Result<String, Failure> {
         format!("{:<20} {}\n  {:<20} {}", preset.name, preset.about, "", styled(FAINT, knobs))
     };
     section("Presets", family.presets.iter().map(preset).collect());
+    let pathology = |pathology: &Pathology| {
+        let knobs = words(pathology.knobs.iter().map(|(name, value)| format!("{name}={value}")));
+        format!("{:<20} {}\n  {:<20} {}", pathology.name, pathology.about, "", styled(FAINT, knobs))
+    };
+    section("Pathologies, for `warpsmith invert`", family.pathologies.iter().map(pathology).collect());
     let layout = family.layout(&family.candidate(None, &[], &[])?)?;
     let buffer = |buffer: &family::Buffer| {
         let shape = buffer.shape.iter().map(ToString::to_string).collect::<Vec<_>>().join("x");

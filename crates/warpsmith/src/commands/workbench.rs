@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use attention::{Attention, Problem};
 use clap::Parser as _;
@@ -12,12 +13,16 @@ use gpu::{machine, python};
 use lab::bench::{Maker, Start, Subject};
 use lab::run::{Commit, Event, Exports, Fact, Manifest, Outcome, Run, RunError, RunState};
 use lab::suite::Suite;
+use lab::worker::Limits;
 use op::Op as _;
 
-use crate::cli::{Cli, Global};
+use crate::cli::{Cli, Global, ProcessOptions};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::printer::{FAINT, Printer, styled};
+
+/// What a worker may take to start or to compile.
+pub const BUILD_LIMIT: Duration = Duration::from_mins(10);
 
 /// What is there to work with. Opening it compiles nothing and installs nothing.
 #[derive(Debug)]
@@ -176,6 +181,16 @@ pub fn problems(names: &[String], suite: Option<&Suite<Problem>>) -> Result<Vec<
         first
     });
     Ok(problems)
+}
+
+/// What a candidate's process may take to start and compile, to answer, and to hold.
+pub fn limits(options: &ProcessOptions, is_virtual: bool) -> Limits {
+    let answer = options.limit.unwrap_or(if is_virtual { 900.0 } else { 120.0 });
+    Limits {
+        build: BUILD_LIMIT,
+        answer: Duration::from_secs_f64(answer),
+        resident_bytes: options.memory << 20,
+    }
 }
 
 /// A run's folder, open for writing, with the files for others that are made of it at the end.

@@ -1,0 +1,171 @@
+//! Metrics from the virtual GPU: what it counted, and what its time model makes of that.
+
+use chips::{Chip, Occupancy, Resources};
+use family::Family;
+use gpu::build::Entry;
+use indexmap::IndexMap;
+use vgpu::Counters;
+use vgpu::count::Waits;
+use vgpu::isa::decode::Pipe;
+use vgpu::model::{self, Modelled, Resource, Shape};
+
+use super::{HotLine, Metrics, hottest};
+use crate::run::{Fact, Time};
+
+/// A launch that was counted.
+#[derive(Clone, Debug)]
+pub struct Counted<'a> {
+    pub counters: Counters,
+    pub entry: &'a Entry,
+    pub chip: &'static Chip,
+    pub blocks: u64,
+    pub threads_per_block: u32,
+    /// Dynamic shared memory of a block.
+    pub shared_bytes: u32,
+}
+
+impl Counted<'_> {
+    /// The counters with what the compiler spilled. The virtual GPU runs PTX, which has registers without end; how often
+    /// a spill's instructions run is not in any report, so each is taken to run as often as instructions do on average.
+    #[must_use]
+    pub fn with_spills(mut self) -> Self {
+        let per_thread = u64::from(self.entry.spill_store_bytes + self.entry.spill_load_bytes) / 4;
+        let counters = &mut self.counters;
+        let spills = (per_thread as f64 * counters.warp_instructions as f64
+            / counters.static_instructions.max(1) as f64) as u64;
+        counters.warp_instructions += spills;
+        counters.thread_instructions += 32 * spills;
+        *counters.by_pipe.entry(Pipe::LoadStore).or_default() += spills;
+        counters.local.requests += spills;
+        // Four bytes of 32 lanes, side by side.
+        counters.local.transactions += 4 * spills;
+        counters.local.ideal += 4 * spills;
+        self
+    }
+
+    fn occupancy(&self) -> Option<Occupancy> {
+        let resources = Resources {
+            registers_per_thread: self.entry.registers,
+            static_shared_bytes: self.entry.static_shared_bytes,
+            dynamic_shared_bytes: self.shared_bytes,
+            threads_per_block: self.threads_per_block,
+            barriers: self.entry.barriers,
+        };
+        self.chip.occupancy(&resources).ok()
+    }
+
+    pub fn modelled(&self) -> Modelled {
+        let occupancy = self.occupancy();
+        let shape = Shape {
+            blocks: self.blocks,
+            threads_per_block: self.threads_per_block,
+            blocks_per_sm: occupancy.as_ref().map_or(1, |it| it.blocks_per_sm),
+            shared_per_block: occupancy.map_or(self.shared_bytes, |it| it.shared_per_block),
+        };
+        model::modelled(&self.counters, shape, self.chip)
+    }
+
+    pub fn metrics(&self) -> Metrics {
+        let counters = &self.counters;
+        let modelled = self.modelled();
+        // While the multiprocessors have work, and from the launch to its end.
+        let working = (modelled.time.0 - model::LAUNCH_MICROS).max(f64::MIN_POSITIVE);
+        let of = |resource: Resource| {
+            let micros = modelled.resources.iter().find(|(known, _)| *known == resource);
+            (100.0 * micros.map_or(0.0, |(_, micros)| micros.0) / working).min(100.0)
+        };
+        let dram = counters.dram_footprint as f64 / (self.chip.memory.gbs * 1e3);
+        let ratio = |a: u64, b: u64| (b > 0).then(|| a as f64 / b as f64);
+        let none = |what: &str| format!("the launch has no {what}");
+        let occupancy = self.occupancy();
+        let resident = occupancy.as_ref().map(|it| self.resident_warps(it));
+        let busy_sms = f64::from(self.chip.sms).min(self.blocks as f64);
+        let share = |warps: f64| 100.0 * warps / f64::from(self.chip.limits().max_warps_per_sm);
+        let does_not_fit = "the kernel does not fit on the device";
+        let global = counters.global;
+        Metrics {
+            time: Some(Time::Modelled(modelled.time)),
+            tensor_active_percent: Fact::Known(of(Resource::Tensor)),
+            dram_percent: Fact::Known((100.0 * dram / modelled.time.0).min(100.0)),
+            sm_busy_percent: Fact::Known(PIPES.into_iter().map(of).fold(0.0, f64::max)),
+            warps_active_percent: resident
+                .map(|warps| share(warps) * busy_sms / f64::from(self.chip.sms) * working / modelled.time.0)
+                .ok_or(does_not_fit)
+                .into(),
+            occupancy_percent: resident.map(share).ok_or(does_not_fit).into(),
+            theoretical_occupancy_percent: occupancy.map(|it| 100.0 * it.fraction).ok_or(does_not_fit).into(),
+            l2_hit_percent: Fact::unavailable("the virtual GPU has no caches"),
+            bank_conflicts: Fact::Known(counters.shared.transactions.saturating_sub(counters.shared.ideal)),
+            shared_wavefronts: Fact::Known(counters.shared.transactions),
+            global_requests: Fact::Known(global.requests),
+            sectors_per_request: ratio(global.transactions, global.requests)
+                .ok_or_else(|| none("request to global memory"))
+                .into(),
+            sector_use_percent: ratio(100 * global.ideal, global.transactions)
+                .ok_or_else(|| none("request to global memory"))
+                .into(),
+            registers: Fact::Known(self.entry.registers),
+            local_bytes: Fact::Known(counters.local.transactions * 32),
+            spill_bytes: Fact::Known(u64::from(self.entry.spill_store_bytes + self.entry.spill_load_bytes)),
+            branches: Fact::Known(counters.branches),
+            divergent_branches: Fact::Known(counters.divergent_branches),
+            threads_per_instruction: ratio(counters.thread_instructions, counters.warp_instructions)
+                .ok_or_else(|| none("instruction"))
+                .into(),
+            barriers: Fact::Known(counters.barriers),
+            instructions: Fact::Known(counters.warp_instructions),
+            tensor_instructions: Fact::Known(counters.tensor_flops / FLOPS_PER_PRODUCT),
+            blocks: Fact::Known(self.blocks),
+            threads_per_block: Fact::Known(self.threads_per_block),
+            sms: Fact::Known(self.chip.sms),
+            stalls: stalls(&counters.waits, &modelled),
+        }
+    }
+
+    /// Warps on a multiprocessor that has work, on average over the rounds its blocks take.
+    fn resident_warps(&self, occupancy: &Occupancy) -> f64 {
+        let sms = u64::from(self.chip.sms.max(1));
+        let rounds = self.blocks.div_ceil(sms).div_ceil(u64::from(occupancy.blocks_per_sm.max(1)));
+        let blocks = self.blocks as f64 / sms.min(self.blocks).max(1) as f64 / rounds.max(1) as f64;
+        blocks * f64::from(occupancy.warps_per_block)
+    }
+}
+
+/// Of a 16x8x16 product.
+const FLOPS_PER_PRODUCT: u64 = 2 * 16 * 8 * 16;
+
+/// What a multiprocessor's instructions go through.
+const PIPES: [Resource; 8] = [
+    Resource::Issue,
+    Resource::Integer,
+    Resource::Fp32,
+    Resource::Fp16,
+    Resource::Fp64,
+    Resource::Special,
+    Resource::Tensor,
+    Resource::LoadStore,
+];
+
+fn stalls(waits: &Waits, modelled: &Modelled) -> Vec<(String, f64)> {
+    // A launch without an instruction has no reasons.
+    if waits.clocks() == 0 {
+        return Vec::new();
+    }
+    modelled.stalls.iter().map(|(stall, share)| (stall.name().to_owned(), 100.0 * share)).collect()
+}
+
+/// The lines of the family's own files that most of the modelled time goes into. What is called counts where the
+/// family's source calls it: a line of a helper that everybody uses tells nobody anything.
+pub fn hot_lines(counters: &Counters, family: &Family) -> Vec<HotLine> {
+    let shares = model::line_shares(&counters.lines);
+    let mut sums: IndexMap<(String, u32), f64> = IndexMap::new();
+    for (line, share) in counters.lines.iter().zip(shares) {
+        let frames = &line.frames;
+        let source = frames.iter().find(|frame| frame.file == family.source_name());
+        let header = || frames.iter().find(|frame| family.text_of(&frame.file).is_some());
+        if let Some(frame) = source.or_else(header).or(frames.first()) {
+            *sums.entry((frame.file.clone(), frame.line)).or_default() += share;
+        }
+    }
+    hottest(sums.into_iter().collect(), "slots of issue and memory, counted", family)
+}

@@ -1,0 +1,681 @@
+//! Metrics by Nsight Compute: its command line over a worker process of ours, and what it prints read back.
+//!
+//! One run of `ncu` profiles one launch into a report; two more read the report as CSV, one for the metrics and one for
+//! the source lines. So everything, and whatever somebody else reads out of the report, is of the same launch. Clocks
+//! are left alone, caches are as `ncu` leaves them before each of its passes: flushed.
+
+use std::fs;
+use std::io::{self, BufRead as _, BufReader, Read};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use family::Family;
+use gpu::machine::{self, Profiler};
+use indexmap::IndexMap;
+
+use super::{HotLine, Metrics, hottest};
+use crate::run::{Fact, MeasuredMicros, Time};
+
+/// Why Nsight Compute cannot be had, or could not do it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NcuError {
+    #[error("there is no Nsight Compute (ncu) on this machine")]
+    Missing,
+    #[error("ncu {version} is made for CUDA {needs}, the driver for {has}")]
+    Unfit { version: String, needs: i32, has: i32 },
+    #[error("this user may not read the GPU's hardware counters (ERR_NVGPUCTRPERM)")]
+    NoPermission,
+    #[error("ncu could not profile: {0}")]
+    Failed(String),
+    #[error("what ncu printed is not what it should be: {0}")]
+    Output(String),
+    #[error("stopped")]
+    Stopped,
+}
+
+impl NcuError {
+    /// What to do about it, for a `hint:` line.
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            NcuError::Missing => {
+                "install Nsight Compute, or profile on the virtual GPU: --device virtual (`warpsmith doctor` looks for ncu)"
+            }
+            NcuError::Unfit { .. } => "update the driver, or install an older Nsight Compute",
+            NcuError::NoPermission => {
+                "as root: set NVreg_RestrictProfilingToAdminUsers=0 for the nvidia module; or --device virtual"
+            }
+            NcuError::Failed(_) | NcuError::Output(_) | NcuError::Stopped => {
+                "`warpsmith doctor` says what is missing; --device virtual needs no profiler"
+            }
+        }
+    }
+}
+
+/// Nsight Compute, found and fit.
+#[derive(Clone, Debug)]
+pub struct Ncu {
+    path: PathBuf,
+    /// `2025.3`.
+    pub version: String,
+}
+
+impl Ncu {
+    /// The one on this machine. Version and permission are asked for first, as far as they can be.
+    pub fn find() -> Result<Self, NcuError> {
+        let cuda = machine::driver().ok().and_then(|driver| driver.cuda);
+        Self::checked(machine::profiler(), cuda.map(|(major, _)| major), machine::counters_permitted())
+    }
+
+    fn checked(
+        profiler: Option<Profiler>,
+        driver: Option<i32>,
+        permitted: Option<bool>,
+    ) -> Result<Self, NcuError> {
+        let profiler = profiler.ok_or(NcuError::Missing)?;
+        let version = profiler.version.map_or("?".to_owned(), |(year, release)| format!("{year}.{release}"));
+        if let (Some(needs), Some(has)) = (profiler.cuda_major(), driver)
+            && needs > has
+        {
+            return Err(NcuError::Unfit { version, needs, has });
+        }
+        if permitted == Some(false) {
+            return Err(NcuError::NoPermission);
+        }
+        Ok(Ncu { path: profiler.path, version })
+    }
+
+    /// Profiles one launch of `kernel` by the worker `command` starts, after `skip` of them, into a report. Returns what
+    /// the worker printed, line by line.
+    pub fn profile(
+        &self,
+        command: &Command,
+        kernel: &str,
+        skip: u32,
+        report: &Path,
+        limit: Duration,
+        stop: &AtomicBool,
+    ) -> Result<Vec<String>, NcuError> {
+        let log = report.with_extension("log");
+        let mut ncu = Command::new(&self.path);
+        ncu.args(["--force-overwrite", "--clock-control", "none", "--import-source", "no", "--export"]);
+        ncu.arg(report).arg("--log-file").arg(&log);
+        ncu.args(["--kernel-name", kernel, "--launch-skip", &skip.to_string(), "--launch-count", "1"]);
+        ncu.args(["--section", "SourceCounters", "--metrics", &wanted().join(",")]);
+        ncu.arg(command.get_program()).args(command.get_args());
+        let ended = run(&mut ncu, limit, stop)?;
+        let said = fs::read_to_string(&log).unwrap_or_default();
+        // What is wrong may be told on any of the three ways out, and the code is 0 where no kernel was profiled.
+        let all = format!("{said}\n{}\n{}", ended.stdout.join("\n"), ended.stderr);
+        if !report.exists() {
+            return Err(failure(&all));
+        }
+        Ok(ended.stdout)
+    }
+
+    /// A page of a report, as CSV.
+    pub fn page(&self, report: &Path, page: &[&str], stop: &AtomicBool) -> Result<String, NcuError> {
+        let mut ncu = Command::new(&self.path);
+        ncu.arg("--import").arg(report).args(["--csv", "--page"]).args(page);
+        let ended = run(&mut ncu, Duration::from_mins(2), stop)?;
+        if !ended.good {
+            return Err(failure(&format!("{}\n{}", ended.stdout.join("\n"), ended.stderr)));
+        }
+        Ok(ended.stdout.join("\n"))
+    }
+
+    /// The metrics of the report's launch.
+    pub fn metrics(&self, report: &Path, stop: &AtomicBool) -> Result<Metrics, NcuError> {
+        let launches = launches(&self.page(report, &["raw", "--print-units", "base"], stop)?)?;
+        let [launch] = &launches[..] else {
+            return Err(NcuError::Output(format!("{} launches where there is one", launches.len())));
+        };
+        Ok(launch.metrics())
+    }
+
+    /// The lines warps were seen waiting at.
+    pub fn hot_lines(
+        &self,
+        report: &Path,
+        family: &Family,
+        stop: &AtomicBool,
+    ) -> Result<Vec<HotLine>, NcuError> {
+        let samples = samples(&self.page(report, &["source", "--print-source", "cuda"], stop)?)?;
+        Ok(hottest(samples, "stall samples", family))
+    }
+}
+
+/// What ncu said, as an error.
+fn failure(said: &str) -> NcuError {
+    if said.contains("ERR_NVGPUCTRPERM") {
+        return NcuError::NoPermission;
+    }
+    let errors = said.lines().filter_map(|line| line.trim().strip_prefix("==ERROR== "));
+    let warnings = said.lines().filter_map(|line| line.trim().strip_prefix("==WARNING== "));
+    let words: Vec<&str> = errors.chain(warnings).collect();
+    NcuError::Failed(if words.is_empty() { "it wrote no report".to_owned() } else { words.join("; ") })
+}
+
+struct EndedProcess {
+    good: bool,
+    stdout: Vec<String>,
+    stderr: String,
+}
+
+/// Runs a process to its end, or ends it and what it started.
+fn run(command: &mut Command, limit: Duration, stop: &AtomicBool) -> Result<EndedProcess, NcuError> {
+    let failed = |error: io::Error| NcuError::Failed(error.to_string());
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .spawn()
+        .map_err(failed)?;
+    let lines = |pipe: Option<Box<dyn Read + Send>>| {
+        thread::spawn(move || {
+            let lines = pipe.into_iter().flat_map(|pipe| BufReader::new(pipe).split(b'\n'));
+            lines
+                .map_while(Result::ok)
+                .map(|line| String::from_utf8_lossy(&line).trim_end().to_owned())
+                .collect::<Vec<String>>()
+        })
+    };
+    let stdout = lines(child.stdout.take().map(|pipe| Box::new(pipe) as _));
+    let stderr = lines(child.stderr.take().map(|pipe| Box::new(pipe) as _));
+    let started = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().map_err(failed)? {
+            break status;
+        }
+        if stop.load(Ordering::Relaxed) {
+            end(&mut child);
+            return Err(NcuError::Stopped);
+        }
+        if started.elapsed() > limit {
+            end(&mut child);
+            return Err(NcuError::Failed(format!("it was not done after {} s", limit.as_secs())));
+        }
+        thread::sleep(Duration::from_millis(20));
+    };
+    let read = |reader: thread::JoinHandle<Vec<String>>| reader.join().unwrap_or_default();
+    Ok(EndedProcess { good: status.success(), stdout: read(stdout), stderr: read(stderr).join("\n") })
+}
+
+/// Ends the profiler and the worker under it, which are a process group of their own.
+fn end(child: &mut Child) {
+    let group = format!("-{}", child.id());
+    let _ = Command::new("kill").args(["-9", "--", &group]).stderr(Stdio::null()).status();
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+// ---- the metrics ----
+
+const TIME: &str = "gpu__time_duration.sum";
+/// From the newest chips' name to the oldest's.
+const TENSOR_ACTIVE: [&str; 2] = [
+    "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
+    "sm__inst_executed_pipe_tensor.avg.pct_of_peak_sustained_active",
+];
+const DRAM: &str = "dram__throughput.avg.pct_of_peak_sustained_elapsed";
+const SM_BUSY: &str = "sm__instruction_throughput.avg.pct_of_peak_sustained_active";
+const WARPS_ACTIVE: &str = "sm__warps_active.avg.pct_of_peak_sustained_elapsed";
+const OCCUPANCY: &str = "sm__warps_active.avg.pct_of_peak_sustained_active";
+const THEORETICAL: &str = "sm__maximum_warps_per_active_cycle_pct";
+const L2_HIT: &str = "lts__t_sector_hit_rate.pct";
+const CONFLICTS: &str = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum";
+const WAVEFRONTS: &str = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum";
+const LOAD_REQUESTS: &str = "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum";
+const LOAD_SECTORS: &str = "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum";
+/// Asynchronous copies (cp.async) are instructions of their own.
+const COPY_REQUESTS: [&str; 2] = [
+    "l1tex__t_requests_pipe_lsu_mem_global_op_ldgsts_cache_access.sum",
+    "l1tex__t_requests_pipe_lsu_mem_global_op_ldgsts_cache_bypass.sum",
+];
+const COPY_SECTORS: [&str; 2] = [
+    "l1tex__t_sectors_pipe_lsu_mem_global_op_ldgsts_cache_access.sum",
+    "l1tex__t_sectors_pipe_lsu_mem_global_op_ldgsts_cache_bypass.sum",
+];
+const SECTOR_USE: &str = "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.pct";
+const REGISTERS: &str = "launch__registers_per_thread";
+const LOCAL_SECTORS: [&str; 2] =
+    ["l1tex__t_sectors_pipe_lsu_mem_local_op_ld.sum", "l1tex__t_sectors_pipe_lsu_mem_local_op_st.sum"];
+const BRANCHES: &str = "smsp__sass_branch_targets.sum";
+const DIVERGENT: &str = "smsp__sass_branch_targets_threads_divergent.sum";
+const THREADS_PER_INSTRUCTION: &str = "smsp__thread_inst_executed_per_inst_executed.ratio";
+const INSTRUCTIONS: &str = "smsp__inst_executed.sum";
+const TENSOR_INSTRUCTIONS: &str = "sm__inst_executed_pipe_tensor.sum";
+const BLOCKS: &str = "launch__grid_size";
+const THREADS: &str = "launch__block_size";
+const SMS: &str = "launch__sm_count";
+const STALL_PREFIX: &str = "smsp__average_warps_issue_stalled_";
+const STALL_SUFFIX: &str = "_per_issue_active.ratio";
+const STALLS: [&str; 19] = [
+    "barrier",
+    "branch_resolving",
+    "dispatch_stall",
+    "drain",
+    "gmma",
+    "imc_miss",
+    "lg_throttle",
+    "long_scoreboard",
+    "math_pipe_throttle",
+    "membar",
+    "mio_throttle",
+    "misc",
+    "no_instruction",
+    "not_selected",
+    "selected",
+    "short_scoreboard",
+    "sleeping",
+    "tex_throttle",
+    "wait",
+];
+
+/// Every metric that is asked for.
+pub fn wanted() -> Vec<String> {
+    let single = [
+        TIME,
+        DRAM,
+        SM_BUSY,
+        WARPS_ACTIVE,
+        OCCUPANCY,
+        THEORETICAL,
+        L2_HIT,
+        CONFLICTS,
+        WAVEFRONTS,
+        LOAD_REQUESTS,
+        LOAD_SECTORS,
+        SECTOR_USE,
+        REGISTERS,
+        BRANCHES,
+        DIVERGENT,
+        THREADS_PER_INSTRUCTION,
+        INSTRUCTIONS,
+        TENSOR_INSTRUCTIONS,
+        BLOCKS,
+        THREADS,
+        SMS,
+    ];
+    let several = [TENSOR_ACTIVE, COPY_REQUESTS, COPY_SECTORS, LOCAL_SECTORS].concat();
+    let stalls = STALLS.iter().map(|reason| format!("{STALL_PREFIX}{reason}{STALL_SUFFIX}"));
+    single.into_iter().chain(several).map(str::to_owned).chain(stalls).collect()
+}
+
+// ---- the raw page ----
+
+/// One profiled launch, by the names of the page's columns.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Launch {
+    pub kernel: String,
+    values: IndexMap<String, Fact<f64>>,
+}
+
+/// The launches of a raw page. Its first row has the names, the second the units; numbers may have separators of
+/// thousands, and what could not be collected is `n/a`.
+pub fn launches(text: &str) -> Result<Vec<Launch>, NcuError> {
+    let mut rows = rows(text).into_iter();
+    let names = rows
+        .find(|row| row.iter().any(|cell| cell == "Kernel Name"))
+        .ok_or_else(|| NcuError::Output("no row with the names of columns".to_owned()))?;
+    let column = |name: &str| names.iter().position(|cell| cell == name);
+    let kernel = column("Kernel Name").unwrap_or_default();
+    let id = column("ID");
+    let mut units: Vec<String> = Vec::new();
+    let mut launches = Vec::new();
+    for row in rows {
+        let cell = |at: usize| row.get(at).map_or("", String::as_str);
+        // The row of units has nothing where launches have their number.
+        if units.is_empty() && launches.is_empty() && id.is_some_and(|at| cell(at).is_empty()) {
+            units = row;
+            continue;
+        }
+        let values = names.iter().enumerate().map(|(at, name)| {
+            let unit = units.get(at).map_or("", String::as_str);
+            (name.clone(), quantity(cell(at), unit))
+        });
+        launches.push(Launch { kernel: cell(kernel).to_owned(), values: values.collect() });
+    }
+    if launches.is_empty() {
+        return Err(NcuError::Output("no launch was profiled".to_owned()));
+    }
+    Ok(launches)
+}
+
+/// The rows of CSV among lines that are not: ncu's own begin with `==`.
+fn rows(text: &str) -> Vec<Vec<String>> {
+    let csv: String = text.lines().filter(|line| !line.starts_with("==") && !line.trim().is_empty()).fold(
+        String::new(),
+        |mut all, line| {
+            all.push_str(line);
+            all.push('\n');
+            all
+        },
+    );
+    let mut reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(csv.as_bytes());
+    reader.records().map_while(Result::ok).map(|row| row.iter().map(str::to_owned).collect()).collect()
+}
+
+/// A number in the unit it stands for: nanoseconds, bytes, per cent, or plain counts.
+fn quantity(text: &str, unit: &str) -> Fact<f64> {
+    let text = text.trim();
+    let number = text.strip_prefix("(!)").unwrap_or(text).trim().replace(',', "");
+    let value: f64 = match number.parse() {
+        Ok(value) if f64::is_finite(value) => value,
+        Ok(_) => return Fact::unavailable(format!("ncu says {text}")),
+        Err(_) if number.is_empty() || number.eq_ignore_ascii_case("n/a") => {
+            return Fact::unavailable("ncu could not collect it");
+        }
+        Err(_) => return Fact::unavailable(format!("ncu says `{text}`, which is no number")),
+    };
+    match factor(unit.trim()) {
+        Some(factor) => Fact::Known(value * factor),
+        None => Fact::unavailable(format!("ncu gives it in `{unit}`, which is no unit known here")),
+    }
+}
+
+/// What a unit is in nanoseconds, bytes, per cent, hertz or counts.
+fn factor(unit: &str) -> Option<f64> {
+    let prefixed = |names: &[&str]| {
+        let prefixes = [("", 1.0), ("K", 1e3), ("M", 1e6), ("G", 1e9), ("T", 1e12)];
+        prefixes.iter().find_map(|(prefix, factor)| {
+            names.iter().any(|name| unit.strip_prefix(prefix) == Some(name)).then_some(*factor)
+        })
+    };
+    match unit {
+        "" | "%" => Some(1.0),
+        "ns" | "nsecond" => Some(1.0),
+        "us" | "usecond" => Some(1e3),
+        "ms" | "msecond" => Some(1e6),
+        "s" | "second" => Some(1e9),
+        // `inst`, `cycle/s`, `warp`, `register/thread`: what is counted does not change the number, its prefix does.
+        _ => prefixed(&[
+            "byte", "B", "Hz", "hz", "inst", "cycle", "sector", "request", "warp", "thread", "block",
+        ])
+        .or_else(|| {
+            let counted = unit.split('/').all(|word| {
+                !word.is_empty() && word.chars().all(|c| c.is_ascii_lowercase() || c == ' ' || c == '_')
+            });
+            counted.then_some(1.0)
+        }),
+    }
+}
+
+impl Launch {
+    fn fact(&self, name: &str) -> Fact<f64> {
+        let none = || Fact::unavailable(format!("ncu has no {name} on this GPU"));
+        self.values.get(name).cloned().unwrap_or_else(none)
+    }
+
+    /// The first of several names the GPU has.
+    fn first(&self, names: &[&str]) -> Fact<f64> {
+        let facts = names.iter().map(|name| self.fact(name));
+        let mut all: Vec<Fact<f64>> = facts.collect();
+        match all.iter().position(|fact| fact.known().is_some()) {
+            Some(at) => all.swap_remove(at),
+            None => all.into_iter().next().unwrap_or_default(),
+        }
+    }
+
+    /// A sum of which parts may be missing, but not all.
+    fn sum(&self, names: &[&str]) -> Fact<f64> {
+        let facts: Vec<Fact<f64>> = names.iter().map(|name| self.fact(name)).collect();
+        if facts.iter().all(|fact| fact.known().is_none()) {
+            return facts.into_iter().next().unwrap_or_default();
+        }
+        Fact::Known(facts.iter().filter_map(Fact::known).sum())
+    }
+
+    pub fn metrics(&self) -> Metrics {
+        let requests = self.sum(&[&[LOAD_REQUESTS], &COPY_REQUESTS[..]].concat());
+        let sectors = self.sum(&[&[LOAD_SECTORS], &COPY_SECTORS[..]].concat());
+        let each = match (sectors.known(), requests.known()) {
+            (Some(sectors), Some(requests)) if *requests > 0.0 => Fact::Known(sectors / requests),
+            (Some(_), Some(_)) => Fact::unavailable("no load from global memory"),
+            (None, _) => sectors,
+            (_, None) => requests.clone(),
+        };
+        let local = self.sum(&LOCAL_SECTORS);
+        let mut stalls: Vec<(String, f64)> = STALLS
+            .iter()
+            .filter_map(|reason| {
+                let waiting = self.fact(&format!("{STALL_PREFIX}{reason}{STALL_SUFFIX}"));
+                waiting.known().map(|warps| ((*reason).to_owned(), *warps))
+            })
+            .collect();
+        let total: f64 = stalls.iter().map(|(_, warps)| warps).sum();
+        stalls.retain(|(_, warps)| *warps > 0.0);
+        for (_, warps) in &mut stalls {
+            *warps *= 100.0 / total;
+        }
+        stalls.sort_by(|a, b| b.1.total_cmp(&a.1));
+        Metrics {
+            time: self.fact(TIME).known().map(|nanos| Time::Measured(MeasuredMicros::from_nanos(*nanos))),
+            tensor_active_percent: self.first(&TENSOR_ACTIVE),
+            dram_percent: self.fact(DRAM),
+            sm_busy_percent: self.fact(SM_BUSY),
+            warps_active_percent: self.fact(WARPS_ACTIVE),
+            occupancy_percent: self.fact(OCCUPANCY),
+            theoretical_occupancy_percent: self.fact(THEORETICAL),
+            l2_hit_percent: self.fact(L2_HIT),
+            bank_conflicts: whole(self.fact(CONFLICTS)),
+            shared_wavefronts: whole(self.fact(WAVEFRONTS)),
+            global_requests: whole(requests),
+            sectors_per_request: each,
+            sector_use_percent: self.fact(SECTOR_USE),
+            registers: small(self.fact(REGISTERS)),
+            local_bytes: whole(map(local, |sectors| sectors * 32.0)),
+            spill_bytes: Fact::default(),
+            branches: whole(self.fact(BRANCHES)),
+            divergent_branches: whole(self.fact(DIVERGENT)),
+            threads_per_instruction: self.fact(THREADS_PER_INSTRUCTION),
+            barriers: Fact::unavailable("ncu counts the time at barriers, not the barriers"),
+            instructions: whole(self.fact(INSTRUCTIONS)),
+            tensor_instructions: whole(self.fact(TENSOR_INSTRUCTIONS)),
+            blocks: whole(self.fact(BLOCKS)),
+            threads_per_block: small(self.fact(THREADS)),
+            sms: small(self.fact(SMS)),
+            stalls,
+        }
+    }
+}
+
+fn map<T, U>(fact: Fact<T>, with: impl FnOnce(T) -> U) -> Fact<U> {
+    match fact {
+        Fact::Known(value) => Fact::Known(with(value)),
+        Fact::Unavailable { reason } => Fact::Unavailable { reason },
+    }
+}
+
+fn whole(fact: Fact<f64>) -> Fact<u64> {
+    map(fact, |value| value.round().max(0.0) as u64)
+}
+
+fn small(fact: Fact<f64>) -> Fact<u32> {
+    map(fact, |value| value.round().clamp(0.0, f64::from(u32::MAX)) as u32)
+}
+
+// ---- the source page ----
+
+/// Samples by file and line, from a source page. Its layout has changed between versions, so columns are found by their names:
+/// a row with a file's path, one with names of columns, then a row per line.
+fn samples(text: &str) -> Result<Vec<((String, u32), f64)>, NcuError> {
+    let mut file = String::new();
+    let mut columns: Option<(usize, usize)> = None;
+    let mut samples: IndexMap<(String, u32), f64> = IndexMap::new();
+    for row in rows(text) {
+        if let [key, path, ..] = &row[..]
+            && matches!(key.as_str(), "File Path" | "File Name" | "Source File" | "File")
+        {
+            path.clone_into(&mut file);
+            columns = None;
+            continue;
+        }
+        let find = |names: &[&str]| row.iter().position(|cell| names.contains(&cell.as_str()));
+        let line = find(&["Line No", "#", "Line", "Line Number"]);
+        let sampled = find(&["# Samples", "Warp Stall Sampling (All Samples)", "Samples"]);
+        if let (Some(line), Some(sampled)) = (line, sampled) {
+            columns = Some((line, sampled));
+            continue;
+        }
+        let Some((line, sampled)) = columns else { continue };
+        let number = |at: usize| row.get(at).and_then(|cell| cell.replace(',', "").parse::<f64>().ok());
+        if let (Some(line), Some(count)) = (number(line), number(sampled))
+            && count > 0.0
+        {
+            *samples.entry((file.clone(), line as u32)).or_default() += count;
+        }
+    }
+    if samples.is_empty() {
+        return Err(NcuError::Output("the source page has no line with samples".to_owned()));
+    }
+    Ok(samples.into_iter().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As ncu 2025.3 prints it: its own lines, names, units, launches.
+    const RAW: &str = r#"==PROF== Connected to process 4242 (/usr/bin/warpsmith)
+"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size","Grid Size","Device","CC","gpu__time_duration.sum","dram__throughput.avg.pct_of_peak_sustained_elapsed","l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum","l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum","l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum","launch__registers_per_thread","sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active","sm__inst_executed_pipe_tensor.avg.pct_of_peak_sustained_active","smsp__average_warps_issue_stalled_barrier_per_issue_active.ratio","smsp__average_warps_issue_stalled_wait_per_issue_active.ratio","lts__t_sector_hit_rate.pct","l1tex__t_sectors_pipe_lsu_mem_local_op_ld.sum"
+"","","","","","","","","","","","us","%","","","sector","register/thread","%","%","inst","inst","%","sector"
+"0","4242","warpsmith","127.0.0.1","attention_wmma","1","13","(128, 1, 1)","(1,024, 1, 1)","0","9.0","5,440.25","3.5","1,234,567","1,000","16,000","107","n/a","41.5","1.5","0.5","(!) nan","0"
+"#;
+
+    fn launch() -> Launch {
+        launches(RAW).unwrap().swap_remove(0)
+    }
+
+    #[test]
+    fn names_units_and_separators_are_honoured() {
+        let launch = launch();
+        assert_eq!(launch.kernel, "attention_wmma");
+        let metrics = launch.metrics();
+        assert_eq!(metrics.time, Some(Time::Measured(MeasuredMicros(5440.25))));
+        assert_eq!(metrics.bank_conflicts, Fact::Known(1_234_567));
+        assert_eq!(metrics.global_requests, Fact::Known(1000));
+        assert_eq!(metrics.sectors_per_request, Fact::Known(16.0));
+        assert_eq!((metrics.registers, metrics.dram_percent), (Fact::Known(107), Fact::Known(3.5)));
+        let shares: Vec<(&str, f64)> =
+            metrics.stalls.iter().map(|(name, part)| (name.as_str(), *part)).collect();
+        assert_eq!(shares, [("barrier", 75.0), ("wait", 25.0)]);
+    }
+
+    #[test]
+    fn what_is_missing_is_unavailable_and_zero_is_zero() {
+        let metrics = launch().metrics();
+        // The first name is n/a here, the second is there.
+        assert_eq!(metrics.tensor_active_percent, Fact::Known(41.5));
+        assert_eq!(metrics.local_bytes, Fact::Known(0));
+        assert!(metrics.l2_hit_percent.to_string().contains("nan"));
+        let none = metrics.sm_busy_percent.to_string();
+        assert!(none.starts_with("unavailable: ncu has no sm__instruction_throughput"), "{none}");
+        assert_eq!(quantity("n/a", "%").to_string(), "unavailable: ncu could not collect it");
+        assert_eq!(quantity("(!) n/a", "").to_string(), "unavailable: ncu could not collect it");
+        assert!(quantity("5", "parsec\u{b2}").known().is_none());
+    }
+
+    #[test]
+    fn every_unit_ncu_has_for_a_time_or_a_size_is_the_same_number() {
+        for (value, unit) in [("5440", "ns"), ("5.44", "us"), ("0.00544", "ms"), ("5,440", "nsecond")] {
+            let nanos = quantity(value, unit);
+            assert!((nanos.known().unwrap() - 5440.0).abs() < 1e-6, "{value} {unit}");
+        }
+        for (value, unit) in [("1,500", "byte"), ("1.5", "Kbyte"), ("0.0015", "Mbyte"), ("1.5", "KB")] {
+            let bytes = quantity(value, unit);
+            assert!((bytes.known().unwrap() - 1500.0).abs() < 1e-6, "{value} {unit}");
+        }
+        for unit in ["", "%", "inst", "sector", "register/thread", "warp", "cycle", "inst/cycle", "block"] {
+            assert_eq!(quantity("7", unit), Fact::Known(7.0), "{unit}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_page_is_an_error() {
+        for text in ["", "==PROF== nothing\n", "\"ID\",\"Kernel Name\"\n\"\",\"\"\n", "\"a\",\"b\"\n1,2\n"] {
+            assert!(matches!(launches(text), Err(NcuError::Output(_))), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn no_permission_is_told_from_other_failures() {
+        let refused = "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU \
+                       Performance Counters on the target device 0.\n";
+        assert_eq!(failure(refused), NcuError::NoPermission);
+        let broken = "==PROF== Connected\n==ERROR== Failed to initialize the profiler: LibraryNotLoaded\n";
+        let words = "Failed to initialize the profiler: LibraryNotLoaded".to_owned();
+        assert_eq!(failure(broken), NcuError::Failed(words));
+        assert_eq!(failure(""), NcuError::Failed("it wrote no report".to_owned()));
+    }
+
+    #[test]
+    fn version_and_permission_are_checked_before_anything_runs() {
+        let profiler = |version| Some(Profiler { path: "/opt/ncu".into(), version });
+        let checked = Ncu::checked;
+        assert_eq!(checked(None, Some(13), Some(true)).unwrap_err(), NcuError::Missing);
+        let unfit = checked(profiler(Some((2025, 3))), Some(12), Some(true)).unwrap_err();
+        assert_eq!(unfit, NcuError::Unfit { version: "2025.3".to_owned(), needs: 13, has: 12 });
+        let denied = checked(profiler(Some((2025, 3))), Some(13), Some(false)).unwrap_err();
+        assert_eq!(denied, NcuError::NoPermission);
+        assert_eq!(checked(profiler(Some((2025, 3))), Some(13), None).unwrap().version, "2025.3");
+        for error in [NcuError::Missing, unfit, denied] {
+            assert!(!error.remedy().is_empty());
+        }
+    }
+
+    /// A program that behaves like ncu: it runs its target, and has a report to show or an error to tell.
+    fn stand_in(folder: &Path, script: &str) -> Ncu {
+        use std::os::unix::fs::PermissionsExt as _;
+        let path = folder.join("ncu");
+        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        Ncu { path, version: "2025.3".to_owned() }
+    }
+
+    fn profile(ncu: &Ncu, report: &Path, limit: Duration) -> Result<Vec<String>, NcuError> {
+        let mut worker = Command::new("echo");
+        worker.arg("answer");
+        ncu.profile(&worker, "k", 1, report, limit, &AtomicBool::new(false))
+    }
+
+    #[test]
+    fn a_report_is_made_and_read_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let report = folder.path().join("a.ncu-rep");
+        fs::write(folder.path().join("raw.csv"), RAW).unwrap();
+        let script = format!(
+            "case \"$*\" in *--import\\ *) cat {0}/raw.csv;; *) touch {0}/a.ncu-rep; echo answer;; esac",
+            folder.path().display()
+        );
+        let ncu = stand_in(folder.path(), &script);
+        let said = profile(&ncu, &report, Duration::from_mins(1)).unwrap();
+        assert_eq!(said, ["answer"]);
+        let metrics = ncu.metrics(&report, &AtomicBool::new(false)).unwrap();
+        assert_eq!(metrics.registers, Fact::Known(107));
+    }
+
+    #[test]
+    fn a_profiler_that_may_not_or_does_not_end_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let report = folder.path().join("a.ncu-rep");
+        let ncu = stand_in(folder.path(), "echo '==ERROR== ERR_NVGPUCTRPERM - no' >&2; exit 1");
+        assert_eq!(profile(&ncu, &report, Duration::from_mins(1)), Err(NcuError::NoPermission));
+        let ncu = stand_in(folder.path(), "sleep 600");
+        let late = profile(&ncu, &report, Duration::from_millis(60));
+        assert!(matches!(late, Err(NcuError::Failed(_))), "{late:?}");
+    }
+
+    #[test]
+    fn lines_are_found_under_their_file() {
+        let text = "\"File Path\",\"attention/wmma/kernel.cu\"\n\"Line No\",\"Source\",\"# Samples\"\n\"2\",\"b\",\"30\"\n\"1\",\"a\",\"1,000\"\n\"3\",\"c\",\"0\"\n";
+        let found = samples(text).unwrap();
+        let line = |number: u32, count: f64| (("attention/wmma/kernel.cu".to_owned(), number), count);
+        assert_eq!(found, [line(2, 30.0), line(1, 1000.0)]);
+        assert!(samples("\"a\"\n").is_err());
+    }
+}

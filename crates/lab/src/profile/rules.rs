@@ -1,0 +1,393 @@
+//! What limits a kernel, from its metrics: a table of rules, each with its evidence, its levers and an estimate of what
+//! there is to be had.
+//!
+//! Two sorts of rules. A *class* says what kind of limit a kernel runs into (tensor cores, memory, latency); it names no
+//! cause, so it counts for a tenth of the room it sees. A *cause* has seen something that need not be there (conflicts,
+//! half-empty sectors, idle lanes, spills) and counts for the part of the time that went into it. So a cause comes
+//! before the class it brings about unless it is a small one.
+
+use super::{Diagnosis, Metrics};
+
+/// The part of the room above a kernel that a lever without a known cause is taken to gain.
+const CLASS: f64 = 0.1;
+/// What a share of the time is taken to be where nothing says why warps wait.
+const UNKNOWN_SHARE: f64 = 0.3;
+
+const GLOBAL_WAITS: [&str; 2] = ["long_scoreboard", "lg_throttle"];
+const SHARED_WAITS: [&str; 2] = ["short_scoreboard", "mio_throttle"];
+
+type Rule = fn(&Metrics) -> Option<Diagnosis>;
+
+const RULES: [Rule; 13] = [
+    compute_bound,
+    memory_bound,
+    latency_bound,
+    tensor_cores_idle,
+    spilling,
+    bank_conflicts,
+    strided_loads,
+    no_staging,
+    divergent_branches,
+    barriers,
+    small_blocks,
+    low_occupancy,
+    idle_multiprocessors,
+];
+
+/// Everything the rules have to say, the most worthwhile first.
+pub fn diagnose(metrics: &Metrics) -> Vec<Diagnosis> {
+    let mut found: Vec<Diagnosis> = RULES.iter().filter_map(|rule| rule(metrics)).collect();
+    found.sort_by(|a, b| b.weight.total_cmp(&a.weight));
+    found
+}
+
+fn diagnosis(rule: &str, weight: f64, evidence: String, levers: &[&str]) -> Diagnosis {
+    let levers = levers.iter().map(|lever| (*lever).to_owned()).collect();
+    Diagnosis { rule: rule.to_owned(), weight: weight.clamp(0.0, 1.0), evidence, levers }
+}
+
+/// Tensor pipe and DRAM, the two figures the classes are told by.
+fn pipes(metrics: &Metrics) -> Option<(f64, f64)> {
+    Some((*metrics.tensor_active_percent.known()?, *metrics.dram_percent.known()?))
+}
+
+fn seen(tensor: f64, dram: f64) -> String {
+    format!("tensor pipe active {tensor:.1}%, DRAM {dram:.1}%")
+}
+
+fn share(metrics: &Metrics, reasons: &[&str]) -> f64 {
+    metrics.stalled(reasons).unwrap_or(UNKNOWN_SHARE)
+}
+
+fn stall_words(metrics: &Metrics, reasons: &[&str]) -> String {
+    match metrics.stalled(reasons) {
+        Some(share) => format!("{:.0}% of warps' time in {}", 100.0 * share, reasons.join(" and ")),
+        None => "why warps wait is not known".to_owned(),
+    }
+}
+
+// ---- classes ----
+
+fn compute_bound(metrics: &Metrics) -> Option<Diagnosis> {
+    let (tensor, dram) = pipes(metrics)?;
+    (tensor > 50.0 && dram < 70.0).then(|| {
+        diagnosis(
+            "compute-bound",
+            CLASS * (1.0 - tensor / 100.0),
+            seen(tensor, dram),
+            &["larger tile: more products per loaded operand", "FP8 where the accuracy allows", "wgmma"],
+        )
+    })
+}
+
+fn memory_bound(metrics: &Metrics) -> Option<Diagnosis> {
+    let dram = *metrics.dram_percent.known()?;
+    (dram > 70.0).then(|| {
+        diagnosis(
+            "memory-bound",
+            CLASS * dram / 100.0,
+            format!("DRAM {dram:.1}%"),
+            &["larger tile: fewer reads of K and V", "work ordered so that L2 is hit", "narrower inputs"],
+        )
+    })
+}
+
+fn latency_bound(metrics: &Metrics) -> Option<Diagnosis> {
+    let (tensor, dram) = pipes(metrics)?;
+    let busiest = metrics.sm_busy_percent.known().copied().unwrap_or(0.0).max(tensor).max(dram);
+    (tensor < 40.0 && dram < 40.0).then(|| {
+        let mut evidence = seen(tensor, dram);
+        if let Some((reason, percent)) = metrics.stalls.iter().find(|(name, _)| name != "selected") {
+            evidence += &format!("; {percent:.0}% of warps' time in {reason}");
+        }
+        diagnosis(
+            "latency-bound",
+            CLASS * (1.0 - busiest / 100.0),
+            evidence,
+            &["cp.async depth (STAGES)", "producer warps", "more warps or blocks per multiprocessor"],
+        )
+    })
+}
+
+fn tensor_cores_idle(metrics: &Metrics) -> Option<Diagnosis> {
+    let tensor = *metrics.tensor_active_percent.known()?;
+    (tensor < 10.0).then(|| {
+        // Not used at all: the products are done by units ten times slower.
+        let unused = metrics.tensor_instructions.known() == Some(&0);
+        let weight = if unused { 0.9 } else { CLASS * (1.0 - tensor / 100.0) };
+        let evidence = format!(
+            "tensor pipe active {tensor:.1}%{}",
+            if unused { ", no tensor-core instruction at all" } else { "" }
+        );
+        diagnosis(
+            "tensor cores idle",
+            weight,
+            evidence,
+            &["both products on the tensor cores", "larger tile", "cp.async depth"],
+        )
+    })
+}
+
+// ---- causes ----
+
+fn spilling(metrics: &Metrics) -> Option<Diagnosis> {
+    let bytes = *metrics.local_bytes.known()?;
+    (bytes > 0).then(|| {
+        // Local memory against everything that goes through L1, in the time that goes into waiting for it; or its
+        // instructions (a word of 32 lanes each) against all of them, as far as instructions are what is waited for.
+        let global = global_bytes(metrics).unwrap_or(0.0);
+        let part = bytes as f64 / (bytes as f64 + global);
+        let waiting = share(metrics, &["long_scoreboard", "lg_throttle"]);
+        let busy = metrics.sm_busy_percent.known().map_or(UNKNOWN_SHARE, |busy| busy / 100.0);
+        let instructions = metrics.instructions.known().map_or(0.0, |all| bytes as f64 / 128.0 / *all as f64);
+        let mut evidence =
+            format!("{bytes} bytes of local memory moved, {:.0}% of the traffic", 100.0 * part);
+        if let (Some(spilled), Some(registers)) = (metrics.spill_bytes.known(), metrics.registers.known()) {
+            evidence += &format!("; {spilled} bytes spilled per thread at {registers} registers");
+        }
+        diagnosis(
+            "spilling",
+            (part * waiting).max(instructions.min(1.0) * busy),
+            evidence,
+            &["unroll less", "smaller tile per thread", "more registers: launch bounds, fewer threads"],
+        )
+    })
+}
+
+fn bank_conflicts(metrics: &Metrics) -> Option<Diagnosis> {
+    let (conflicts, wavefronts) = (*metrics.bank_conflicts.known()?, *metrics.shared_wavefronts.known()?);
+    let part = conflicts as f64 / wavefronts.max(1) as f64;
+    (part > 0.1).then(|| {
+        diagnosis(
+            "bank conflicts",
+            part * share(metrics, &SHARED_WAITS),
+            format!(
+                "{conflicts} of {wavefronts} shared wavefronts ({:.0}%) are conflicts; {}",
+                100.0 * part,
+                stall_words(metrics, &SHARED_WAITS)
+            ),
+            &["swizzle (SWIZZLE)", "rows padded by 16 bytes", "ldmatrix instead of single loads"],
+        )
+    })
+}
+
+fn strided_loads(metrics: &Metrics) -> Option<Diagnosis> {
+    let used = *metrics.sector_use_percent.known()?;
+    (used < 75.0).then(|| {
+        let sectors = metrics.sectors_per_request.known();
+        let sectors = sectors.map_or(String::new(), |count| format!("{count:.1} sectors per request, "));
+        diagnosis(
+            "strided loads",
+            (1.0 - used / 100.0) * share(metrics, &GLOBAL_WAITS),
+            format!("{sectors}{used:.0}% of their bytes asked for; {}", stall_words(metrics, &GLOBAL_WAITS)),
+            &["neighbouring lanes to neighbouring 16-byte pieces", "contiguous layout of the inputs"],
+        )
+    })
+}
+
+fn no_staging(metrics: &Metrics) -> Option<Diagnosis> {
+    let (requests, products) = (*metrics.global_requests.known()?, *metrics.tensor_instructions.known()?);
+    let each = requests as f64 / products.max(1) as f64;
+    // A tile that is staged once serves many products; even 16x16 tiles take less than one request for each.
+    (products > 0 && each >= 1.0).then(|| {
+        diagnosis(
+            "no staging",
+            (1.0 - 0.25 / each) * share(metrics, &GLOBAL_WAITS),
+            format!(
+                "{each:.1} global requests per tensor-core product; {}",
+                stall_words(metrics, &GLOBAL_WAITS)
+            ),
+            &["tiles in shared memory, filled by cp.async (STAGES)", "producer warps", "larger tile"],
+        )
+    })
+}
+
+fn divergent_branches(metrics: &Metrics) -> Option<Diagnosis> {
+    let active = *metrics.threads_per_instruction.known()?;
+    (active < 28.0).then(|| {
+        let branches = match (metrics.divergent_branches.known(), metrics.branches.known()) {
+            (Some(divergent), Some(all)) => format!("; {divergent} of {all} branches split their warp"),
+            (Some(divergent), None) => format!("; {divergent} branches split their warp"),
+            _ => String::new(),
+        };
+        diagnosis(
+            "divergent branches",
+            1.0 - active / 32.0,
+            format!("{active:.1} of 32 threads active per instruction{branches}"),
+            &[
+                "select instead of branching",
+                "work divided by warps, not by lanes",
+                "masks on whole tiles only",
+            ],
+        )
+    })
+}
+
+fn barriers(metrics: &Metrics) -> Option<Diagnosis> {
+    let waiting = metrics.stalled(&["barrier"])?;
+    (waiting > 0.2).then(|| {
+        let count = metrics.barriers.known().zip(metrics.instructions.known());
+        let count = count.map_or(String::new(), |(barriers, instructions)| {
+            format!("; one warp instruction in {} is one", instructions / barriers.max(&1))
+        });
+        diagnosis(
+            "barriers",
+            waiting,
+            format!("{}{count}", stall_words(metrics, &["barrier"])),
+            &[
+                "fewer barriers: named ones, __syncwarp, mbarriers",
+                "producer warps",
+                "cp.async depth (STAGES)",
+            ],
+        )
+    })
+}
+
+fn small_blocks(metrics: &Metrics) -> Option<Diagnosis> {
+    let threads = *metrics.threads_per_block.known()?;
+    (threads < 128).then(|| {
+        let missing = 1.0 - f64::from(threads) / 128.0;
+        diagnosis(
+            "small blocks",
+            missing * share(metrics, &GLOBAL_WAITS).max(UNKNOWN_SHARE),
+            format!(
+                "{threads} threads per block: not a warp for each of the four schedulers, and tiles to match"
+            ),
+            &["larger tile (BLOCK_M)", "more warps (NUM_WARPS)"],
+        )
+    })
+}
+
+fn low_occupancy(metrics: &Metrics) -> Option<Diagnosis> {
+    let allowed = *metrics.theoretical_occupancy_percent.known()?;
+    let (tensor, dram) = pipes(metrics)?;
+    (allowed < 20.0 && tensor < 40.0 && dram < 40.0).then(|| {
+        let registers = metrics.registers.known();
+        let registers = registers.map_or(String::new(), |count| format!(", {count} registers per thread"));
+        diagnosis(
+            "low occupancy",
+            CLASS * (1.0 - allowed / 100.0) * share(metrics, &GLOBAL_WAITS),
+            format!("resources allow {allowed:.0}% of the warps{registers}"),
+            &[
+                "fewer registers or less shared memory per block",
+                "smaller tile",
+                "cp.async depth instead of warps",
+            ],
+        )
+    })
+}
+
+fn idle_multiprocessors(metrics: &Metrics) -> Option<Diagnosis> {
+    let (blocks, sms) = (*metrics.blocks.known()?, u64::from(*metrics.sms.known()?));
+    (blocks < sms).then(|| {
+        diagnosis(
+            "idle multiprocessors",
+            1.0 - blocks as f64 / sms as f64,
+            format!("{blocks} blocks on {sms} multiprocessors"),
+            &["smaller tile (BLOCK_M): more blocks", "keys split among blocks"],
+        )
+    })
+}
+
+/// Bytes of global memory that went through L1.
+fn global_bytes(metrics: &Metrics) -> Option<f64> {
+    let (requests, sectors) = (*metrics.global_requests.known()?, *metrics.sectors_per_request.known()?);
+    Some(requests as f64 * sectors * 32.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::Fact;
+
+    fn metrics(tensor: f64, dram: f64) -> Metrics {
+        Metrics {
+            tensor_active_percent: Fact::Known(tensor),
+            dram_percent: Fact::Known(dram),
+            ..Metrics::default()
+        }
+    }
+
+    fn rules(metrics: &Metrics) -> Vec<String> {
+        diagnose(metrics).into_iter().map(|found| found.rule).collect()
+    }
+
+    #[test]
+    fn classes_are_told_by_tensor_pipe_and_dram() {
+        for (tensor, dram, expected) in [
+            (60.0, 30.0, &["compute-bound"][..]),
+            (50.1, 69.9, &["compute-bound"]),
+            (50.0, 69.9, &[]),
+            (60.0, 80.0, &["memory-bound"]),
+            (20.0, 70.1, &["memory-bound"]),
+            (45.0, 70.0, &[]),
+            (39.9, 39.9, &["latency-bound"]),
+            (40.0, 10.0, &[]),
+            (9.9, 50.0, &["tensor cores idle"]),
+            (10.0, 50.0, &[]),
+        ] {
+            assert_eq!(rules(&metrics(tensor, dram)), expected, "{tensor} {dram}");
+        }
+        let both = rules(&metrics(5.0, 5.0));
+        assert!(both.contains(&"latency-bound".to_owned()) && both.contains(&"tensor cores idle".to_owned()));
+    }
+
+    #[test]
+    fn what_is_not_known_says_nothing() {
+        assert_eq!(rules(&Metrics::default()), Vec::<String>::new());
+        let half = Metrics { tensor_active_percent: Fact::Known(80.0), ..Metrics::default() };
+        assert_eq!(rules(&half), Vec::<String>::new());
+    }
+
+    #[test]
+    fn every_cause_has_its_own_figure() {
+        let stalls = vec![("long_scoreboard".to_owned(), 40.0), ("barrier".to_owned(), 5.0)];
+        let healthy = Metrics {
+            bank_conflicts: Fact::Known(1),
+            shared_wavefronts: Fact::Known(1000),
+            global_requests: Fact::Known(100),
+            sectors_per_request: Fact::Known(16.0),
+            sector_use_percent: Fact::Known(100.0),
+            local_bytes: Fact::Known(0),
+            threads_per_instruction: Fact::Known(31.5),
+            tensor_instructions: Fact::Known(1000),
+            threads_per_block: Fact::Known(128),
+            theoretical_occupancy_percent: Fact::Known(50.0),
+            blocks: Fact::Known(264),
+            sms: Fact::Known(132),
+            stalls: stalls.clone(),
+            ..metrics(45.0, 45.0)
+        };
+        assert_eq!(rules(&healthy), Vec::<String>::new());
+        let mut waiting = stalls;
+        waiting[1].1 = 30.0;
+        for (rule, sick) in [
+            ("bank conflicts", Metrics { bank_conflicts: Fact::Known(500), ..healthy.clone() }),
+            ("strided loads", Metrics { sector_use_percent: Fact::Known(50.0), ..healthy.clone() }),
+            ("no staging", Metrics { global_requests: Fact::Known(4000), ..healthy.clone() }),
+            ("spilling", Metrics { local_bytes: Fact::Known(4), ..healthy.clone() }),
+            ("divergent branches", Metrics { threads_per_instruction: Fact::Known(20.0), ..healthy.clone() }),
+            ("barriers", Metrics { stalls: waiting, ..healthy.clone() }),
+            ("small blocks", Metrics { threads_per_block: Fact::Known(64), ..healthy.clone() }),
+            ("idle multiprocessors", Metrics { blocks: Fact::Known(64), ..healthy.clone() }),
+        ] {
+            let found = diagnose(&sick);
+            assert_eq!(found.len(), 1, "{rule}: {found:?}");
+            assert_eq!(found[0].rule, rule);
+            assert!(!found[0].levers.is_empty() && !found[0].evidence.is_empty());
+            assert!(found[0].weight > 0.0 && found[0].weight <= 1.0, "{found:?}");
+        }
+    }
+
+    #[test]
+    fn a_large_cause_comes_before_the_class_it_brings_about_and_a_small_one_after() {
+        let with = |conflicts: u64| Metrics {
+            bank_conflicts: Fact::Known(conflicts),
+            shared_wavefronts: Fact::Known(1000),
+            stalls: vec![("mio_throttle".to_owned(), 50.0)],
+            ..metrics(20.0, 5.0)
+        };
+        assert_eq!(rules(&with(600)), ["bank conflicts", "latency-bound"]);
+        assert_eq!(rules(&with(120)), ["latency-bound", "bank conflicts"]);
+    }
+}

@@ -1,0 +1,368 @@
+//! Profiles from the first worker to the last diagnosis.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use family::{Candidate, Family};
+use gpu::build::Compiler;
+use gpu::device::Device;
+use op::{Complaint, Op};
+
+use super::ncu::{Ncu, NcuError};
+use super::{Profile, Seen, roofline, rules};
+use crate::bench::{Answers, Maker, Start, Subject, build_hash, check_of, complaints_in, surprise};
+use crate::run::{Check, Event, FailureKind, Key, LogError, Of, Run, Stage, StageOutcome};
+use crate::worker::{Ask, Built, Ended, Limits, Say, Worker};
+
+/// Operations of a problem the virtual GPU counts in a few seconds. Larger problems are cut to it.
+const COUNTED_FLOPS: f64 = 2e9;
+/// Launches before the one that is profiled.
+const WARMUP: u32 = 3;
+
+/// What is to be profiled.
+#[derive(Clone, Debug)]
+pub struct Plan<'f, P> {
+    pub device: Device,
+    /// Kernels, each on a problem. Others than kernels cannot be profiled, and are left out.
+    pub subjects: Vec<(Subject<'f>, P)>,
+    pub limits: Limits,
+    pub seed: u64,
+    /// Count problems on the virtual GPU as they are, however long it takes.
+    pub full_size: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ProfileError {
+    #[error(transparent)]
+    Log(#[from] LogError),
+    #[error("{}: {error}", path.display())]
+    Io { path: PathBuf, error: io::Error },
+    /// The machine lacks a profiler, or the permission to use it.
+    #[error(transparent)]
+    Ncu(NcuError),
+    #[error("stopped")]
+    Stopped,
+}
+
+/// Why a subject has no profile.
+enum Lost {
+    /// It is out, the others go on.
+    Out { stage: Stage, failure: FailureKind, reason: String },
+    /// Nobody can go on.
+    All(ProfileError),
+}
+
+impl From<LogError> for Lost {
+    fn from(error: LogError) -> Self {
+        Lost::All(error.into())
+    }
+}
+
+impl From<NcuError> for Lost {
+    fn from(error: NcuError) -> Self {
+        match error {
+            NcuError::Stopped => Lost::All(ProfileError::Stopped),
+            // What ncu prints of one kernel may be odd; the next may do better.
+            NcuError::Output(reason) => {
+                Lost::Out { stage: Stage::Profile, failure: FailureKind::Other, reason }
+            }
+            other => Lost::All(ProfileError::Ncu(other)),
+        }
+    }
+}
+
+fn out(stage: Stage) -> impl Fn(Ended) -> Lost {
+    move |ended| match ended {
+        Ended::Stopped => Lost::All(ProfileError::Stopped),
+        Ended::Failed { failure, reason } | Ended::Lost { failure, reason } => {
+            Lost::Out { stage, failure, reason }
+        }
+    }
+}
+
+/// Profiles everything in the plan that the run has no profile of yet. `tell` is called with what happens, for people.
+pub fn run<O: Op>(
+    op: &O,
+    plan: &Plan<'_, O::Problem>,
+    compiler: &Compiler,
+    start: &Start<'_>,
+    run: &Run,
+    stop: &AtomicBool,
+    tell: &dyn Fn(&str),
+) -> Result<(), ProfileError> {
+    let ncu = match &plan.device {
+        Device::Cuda { .. } => Some(Ncu::find().map_err(ProfileError::Ncu)?),
+        Device::Virtual { .. } => None,
+    };
+    let folder = run.folder().join("work");
+    fs::create_dir_all(&folder).map_err(|error| ProfileError::Io { path: folder.clone(), error })?;
+    let answers = Answers::kept();
+    let bench =
+        Bench { op, plan, compiler, start, run, stop, folder: &folder, ncu: ncu.as_ref(), answers: &answers };
+    let outcome = plan.subjects.iter().try_for_each(|(subject, problem)| {
+        tell(&format!("{problem}: profiling {}", subject.name));
+        bench.subject(subject, problem, tell)
+    });
+    // Answers that were judged; what they were for is in the log.
+    let _ = fs::remove_dir_all(&folder);
+    outcome
+}
+
+struct Bench<'a, O: Op> {
+    op: &'a O,
+    plan: &'a Plan<'a, O::Problem>,
+    compiler: &'a Compiler,
+    start: &'a Start<'a>,
+    run: &'a Run,
+    stop: &'a AtomicBool,
+    folder: &'a Path,
+    ncu: Option<&'a Ncu>,
+    answers: &'a Answers<O>,
+}
+
+/// A subject on its problem.
+struct Job<'a, O: Op> {
+    subject: &'a Subject<'a>,
+    family: &'a Family,
+    candidate: Candidate,
+    problem: &'a O::Problem,
+    of: Of,
+}
+
+impl<O: Op> Bench<'_, O> {
+    fn subject(
+        &self,
+        subject: &Subject<'_>,
+        problem: &O::Problem,
+        tell: &dyn Fn(&str),
+    ) -> Result<(), ProfileError> {
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(ProfileError::Stopped);
+        }
+        let Maker::Kernel { family, preset, knobs } = &subject.maker else { return Ok(()) };
+        let name = problem.to_string();
+        let identity = self
+            .op
+            .candidate(family, preset.as_deref(), knobs, problem)
+            .map_err(|refusal| (FailureKind::Refused, refusal.to_string()))
+            .and_then(|candidate| {
+                let hash = build_hash(family, &candidate, &self.plan.device, self.compiler)?;
+                Ok((candidate, hash))
+            });
+        let (candidate, hash) = match identity {
+            Ok(identity) => identity,
+            Err((failure, reason)) => {
+                let key = Key::new(Stage::Profile, name, &subject.name, "");
+                let outcome = StageOutcome::Skipped { reason: reason.clone() };
+                return self.fail(key, Stage::Build, failure, reason, outcome, tell);
+            }
+        };
+        let key = Key::new(Stage::Profile, name, &subject.name, hash);
+        if self.run.state().finished(&key) {
+            return Ok(());
+        }
+        self.run.record(&Event::StageStarted { key: key.clone() })?;
+        let job = Job { subject, family, candidate, problem, of: key.of.clone() };
+        let profile = match self.ncu {
+            Some(ncu) => self.by_ncu(ncu, &job),
+            None => self.counted(&job),
+        };
+        match profile {
+            Ok(profile) => {
+                self.run.record(&Event::Profiled { of: key.of.clone(), profile: Box::new(profile) })?;
+                self.run.record(&Event::StageFinished { key, outcome: StageOutcome::Done })?;
+                Ok(())
+            }
+            Err(Lost::Out { stage, failure, reason }) => {
+                let outcome = StageOutcome::Failed { reason: reason.clone() };
+                self.fail(key, stage, failure, reason, outcome, tell)
+            }
+            Err(Lost::All(error)) => Err(error),
+        }
+    }
+
+    fn fail(
+        &self,
+        key: Key,
+        stage: Stage,
+        failure: FailureKind,
+        reason: String,
+        outcome: StageOutcome,
+        tell: &dyn Fn(&str),
+    ) -> Result<(), ProfileError> {
+        tell(&format!("{} is out on {}: {failure}: {reason}", key.of.subject, key.of.problem));
+        self.run.record(&Event::CandidateFailed { of: key.of.clone(), stage, failure, reason })?;
+        self.run.record(&Event::StageFinished { key, outcome })?;
+        Ok(())
+    }
+
+    /// By the virtual GPU's counters.
+    fn counted(&self, job: &Job<'_, O>) -> Result<Profile, Lost> {
+        let problem =
+            if self.plan.full_size { job.problem.clone() } else { self.op.cut(job.problem, COUNTED_FLOPS) };
+        let times = self.alike(job, &problem);
+        let mut notes = Vec::new();
+        if problem != *job.problem {
+            notes.push(match times {
+                Some(times) => format!("counted on {problem}; the whole has {times} times its blocks"),
+                None => format!("of {problem}, the problem cut to size"),
+            });
+        }
+        let mut command = (self.start.kernel)(&job.subject.name);
+        let lost = |error: io::Error| Ended::Lost { failure: FailureKind::Other, reason: error.to_string() };
+        let mut worker =
+            Worker::start(&mut command, self.plan.limits).map_err(lost).map_err(out(Stage::Build))?;
+        let mut ask = |ask: &Ask, stage: Stage| worker.ask(ask, self.stop).map_err(out(stage));
+        let other = |stage: Stage| move |said: &Say| out(stage)(surprise(said));
+        match ask(&self.build(job, &problem), Stage::Build)? {
+            Say::Built(built) => self.built(job, built)?,
+            said => return Err(other(Stage::Build)(&said)),
+        }
+        match ask(&self.run_once(), Stage::Check)? {
+            Say::Ran { outputs, complaints } => self.check(job, &problem, &outputs, complaints)?,
+            said => return Err(other(Stage::Check)(&said)),
+        }
+        let seen = match ask(&Ask::Count { times: times.unwrap_or(1) }, Stage::Profile)? {
+            Say::Seen(seen) => *seen,
+            said => return Err(other(Stage::Profile)(&said)),
+        };
+        let of = if times.is_some() { job.problem } else { &problem };
+        Ok(self.profile(self.plan.device.to_string(), notes, seen, of))
+    }
+
+    /// How many times the blocks of a cut problem the whole one has, if that is all it has more.
+    fn alike(&self, job: &Job<'_, O>, cut: &O::Problem) -> Option<u64> {
+        let blocks = |problem: &O::Problem| -> Option<u64> {
+            let launch = job.family.launch(&job.candidate, &self.op.sizes(problem)).ok()?;
+            Some(launch.grid.iter().product())
+        };
+        let (whole, part) = (blocks(job.problem)?, blocks(cut)?);
+        let times = whole / part.max(1);
+        let work = self.op.work(job.problem).flops / self.op.work(cut).flops;
+        let same = whole == part * times && (work / times as f64 - 1.0).abs() < 1e-9;
+        same.then_some(times)
+    }
+
+    /// By Nsight Compute, over a worker that is told beforehand what it will be asked.
+    fn by_ncu(&self, ncu: &Ncu, job: &Job<'_, O>) -> Result<Profile, Lost> {
+        let io = |path: &Path| {
+            let path = path.to_owned();
+            move |error| Lost::All(ProfileError::Io { path, error })
+        };
+        let asks = [self.build(job, job.problem), self.run_once(), Ask::Launch { times: WARMUP }];
+        let file = self.folder.join("asks.jsonl");
+        let lines: Result<Vec<String>, _> = asks.iter().map(serde_json::to_string).collect();
+        let lines = lines.map_err(|error| io(&file)(error.into()))?;
+        fs::write(&file, lines.join("\n")).map_err(io(&file))?;
+        let reports = self.run.folder().join("profiles");
+        fs::create_dir_all(&reports).map_err(io(&reports))?;
+        let report = reports.join(format!("{}.ncu-rep", file_name(&job.of)));
+
+        let mut command: Command = (self.start.kernel)(&job.subject.name);
+        command.arg("--asks").arg(&file);
+        // ncu runs a kernel once for every few metrics.
+        let limit = self.plan.limits.build + 20 * self.plan.limits.answer.min(Duration::from_mins(2));
+        // The first launch is the one whose answer is judged.
+        let said = ncu.profile(&command, &job.family.entry, WARMUP, &report, limit, self.stop)?;
+
+        let answers = said.iter().filter_map(|line| serde_json::from_str::<Say>(line).ok());
+        let mut launched = false;
+        for answer in answers {
+            match answer {
+                Say::Built(built) => self.built(job, built)?,
+                Say::Ran { outputs, complaints } => self.check(job, job.problem, &outputs, complaints)?,
+                Say::Launched => launched = true,
+                Say::Failed { failure, reason } => {
+                    return Err(Lost::Out { stage: Stage::Profile, failure, reason });
+                }
+                other => return Err(out(Stage::Profile)(surprise(&other))),
+            }
+        }
+        if !launched {
+            let reason = "its process ended before it had launched the kernel".to_owned();
+            return Err(Lost::Out { stage: Stage::Profile, failure: FailureKind::Crash, reason });
+        }
+        let mut metrics = ncu.metrics(&report, self.stop)?;
+        if let Some(build) = self.run.state().builds.get(&job.of) {
+            metrics.spill_bytes = u64::from(build.spill_bytes).into();
+        }
+        let mut notes = vec![format!("the report of Nsight Compute is {}", report.display())];
+        let hot_lines = match ncu.hot_lines(&report, job.family, self.stop) {
+            Ok(lines) => lines,
+            Err(NcuError::Stopped) => return Err(Lost::All(ProfileError::Stopped)),
+            Err(error) => {
+                notes.push(format!("hot lines are unavailable: {error}"));
+                Vec::new()
+            }
+        };
+        let seen = Seen { metrics, hot_lines };
+        Ok(self.profile(format!("ncu {}", ncu.version), notes, seen, job.problem))
+    }
+
+    fn build(&self, job: &Job<'_, O>, problem: &O::Problem) -> Ask {
+        let candidate = job.subject.candidate_name().unwrap_or_default();
+        Ask::Build { candidate, problem: problem.to_string() }
+    }
+
+    fn run_once(&self) -> Ask {
+        Ask::Run { seed: self.plan.seed, folder: self.folder.to_owned() }
+    }
+
+    fn built(&self, job: &Job<'_, O>, built: Built) -> Result<(), Lost> {
+        self.run.record(&Event::Built { of: job.of.clone(), build: built.build })?;
+        Ok(())
+    }
+
+    /// Holds an answer against the right one: nothing wrong is profiled.
+    fn check(
+        &self,
+        job: &Job<'_, O>,
+        problem: &O::Problem,
+        outputs: &[PathBuf],
+        complaints: Vec<Complaint>,
+    ) -> Result<(), Lost> {
+        let outputs: Result<Vec<Vec<u8>>, io::Error> = outputs.iter().map(fs::read).collect();
+        let outputs = outputs.map_err(|error| Lost::Out {
+            stage: Stage::Check,
+            failure: FailureKind::Other,
+            reason: error.to_string(),
+        })?;
+        let answer = self.answers.to(self.op, problem, self.plan.seed);
+        let judgement = self.op.judge(job.family, &answer.inputs, &answer.reference, &outputs);
+        let mut all = complaints;
+        all.extend(judgement.complaints.iter().cloned());
+        let check: Check = check_of(&judgement, all);
+        let words = complaints_in(&check);
+        self.run.record(&Event::Checked { of: job.of.clone(), check })?;
+        match words {
+            None => Ok(()),
+            Some(reason) => Err(Lost::Out { stage: Stage::Check, failure: FailureKind::WrongAnswer, reason }),
+        }
+    }
+
+    fn profile(&self, source: String, notes: Vec<String>, seen: Seen, problem: &O::Problem) -> Profile {
+        let ceilings = self.run.state().ceilings;
+        let roofs = roofline::roofs(&self.plan.device, &ceilings, self.op.matrix_type(problem));
+        let roofline = roofs
+            .zip(seen.metrics.time)
+            .map(|(roofs, time)| roofline::under(roofs, self.op.work(problem), time));
+        Profile {
+            source,
+            notes,
+            roofline,
+            diagnoses: rules::diagnose(&seen.metrics),
+            metrics: seen.metrics,
+            hot_lines: seen.hot_lines,
+        }
+    }
+}
+
+/// A name for files: letters, digits and dashes.
+fn file_name(of: &Of) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' };
+    format!("{}-{}", of.problem, of.subject).chars().map(plain).collect()
+}

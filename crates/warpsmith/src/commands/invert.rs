@@ -1,0 +1,153 @@
+//! `invert`: what known pathologies cost.
+
+use std::path::Path;
+use std::time::Duration;
+
+use attention::{Attention, Problem};
+use family::Family;
+use lab::bench::Subject;
+use lab::invert::{self, InversionResult, InvertError, Plan};
+use lab::profile::ProfileError;
+use lab::run::{Manifest, Run, RunError, RunState};
+use lab::stats::Stopping;
+use op::Op as _;
+
+use super::workbench::{self, OpenRun, Workbench};
+use crate::cli::{self, Global, InvertOptions};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::printer::{FAINT, Printer, styled};
+use crate::profile_table;
+
+const WARMUP: u32 = 10;
+
+pub fn run(options: &InvertOptions, global: &Global, printer: &Printer) -> Result<Exit, Failure> {
+    let process = &options.process;
+    if process.resume {
+        let folder = process.run_dir.as_deref().unwrap_or(Path::new(lab::run::DEFAULT_FOLDER));
+        let then = workbench::command_line_of(folder)?;
+        let Some(cli::Command::Invert(then_options)) = &then.command else {
+            return Err(Failure::usage(format!("{} holds no inversion", folder.display())));
+        };
+        return carry_out(then_options, &then.global, printer, |manifest| Run::resume(folder, manifest));
+    }
+    carry_out(options, global, printer, |manifest| Run::create(process.run_dir.as_deref(), manifest))
+}
+
+fn carry_out(
+    options: &InvertOptions,
+    global: &Global,
+    printer: &Printer,
+    open: impl FnOnce(Manifest) -> Result<Run, RunError>,
+) -> Result<Exit, Failure> {
+    let op = Attention;
+    let workbench = Workbench::open(global)?;
+    let names = match options.problem.as_slice() {
+        [] => vec![super::profile::DEFAULT_PROBLEM.to_owned()],
+        names => names.to_vec(),
+    };
+    let problems = workbench::problems(&names, None)?;
+    let healthy = healthy(options, &workbench, &problems)?;
+    let compiler = super::build::compiler(global, printer)?;
+    let opened = OpenRun::new(open(workbench.manifest("invert", &compiler)), printer)?;
+    let start = workbench.start()?;
+    let stop = super::stop_on_interrupt();
+    let tell = |text: &str| printer.message(&styled(FAINT, text));
+    let done = healthy.into_iter().try_for_each(|healthy| {
+        let plan = Plan {
+            device: workbench.device.clone(),
+            healthy,
+            problems: problems.clone(),
+            stopping: Stopping {
+                time_limit: Duration::from_secs_f64(options.seconds),
+                ..Stopping::default()
+            },
+            warmup: WARMUP,
+            limits: workbench::limits(&options.process, workbench.is_virtual()),
+            seed: global.seed,
+            full_size: options.process.full_size,
+        };
+        invert::run(&op, &plan, &compiler, &start, &opened.run, &stop, &tell)
+    });
+    let (exit, failure) = match done {
+        Ok(()) => (verdict(&opened.run.state()), None),
+        Err(error) if error.is_stop() => (Exit::Incomplete, None),
+        Err(InvertError::Profile(ProfileError::Ncu(error))) => (Exit::Lacking, Some(Failure::from(&error))),
+        Err(error) => return Err(Failure::lacking(error.to_string())),
+    };
+    let folder = opened.run.folder().to_owned();
+    let (state, _) = opened.finish(exit)?;
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
+    if printer.is_json() {
+        printer.json("invert", &profile_table::Document::of(&state));
+    } else {
+        printer.data(&profile_table::inversions(&state));
+        if exit == Exit::Incomplete {
+            let folder = folder.display();
+            printer.message(&format!("incomplete; go on with: warpsmith invert --resume --run-dir {folder}"));
+        }
+    }
+    Ok(exit)
+}
+
+/// The healthy kernels: of every family that is named, or that has pathologies.
+fn healthy<'w>(
+    options: &InvertOptions,
+    workbench: &'w Workbench<'_>,
+    problems: &[Problem],
+) -> Result<Vec<Subject<'w>>, Failure> {
+    let entries = workbench.catalog.entries().iter().filter(|entry| entry.op == Attention.name());
+    let known: Vec<&Family> = entries.filter_map(|entry| entry.family.as_ref().ok()).collect();
+    let with: Vec<&Family> = known.into_iter().filter(|family| !family.pathologies.is_empty()).collect();
+    let mut families: Vec<&Family> = Vec::new();
+    for name in &options.families {
+        let family = workbench.catalog.family(name)?;
+        if family.pathologies.is_empty() {
+            let names: Vec<&str> = with.iter().map(|family| family.name.as_str()).collect();
+            return Err(Failure::usage(format!("{} has no pathologies", family.full_name()))
+                .hint(format!("families that have: {}", names.join(", "))));
+        }
+        families.push(family);
+    }
+    if families.is_empty() {
+        families = with;
+    }
+    families
+        .into_iter()
+        .map(|family| {
+            let preset = match &options.preset {
+                Some(preset) => Some(preset.clone()),
+                None => refined(family, problems),
+            };
+            family.candidate(preset.as_deref(), &options.set, &[])?;
+            Ok(Subject::kernel(family, preset, options.set.clone()))
+        })
+        .collect()
+}
+
+/// The last preset, presets being listed from plain to refined, that can have every pathology on every problem.
+fn refined(family: &Family, problems: &[Problem]) -> Option<String> {
+    let can = |preset: &str| {
+        family.pathologies.iter().all(|pathology| {
+            let knobs: Vec<(String, String)> =
+                pathology.knobs.iter().map(|(knob, value)| (knob.clone(), value.to_string())).collect();
+            problems.iter().all(|problem| Attention.candidate(family, Some(preset), &knobs, problem).is_ok())
+        })
+    };
+    let presets = family.presets.iter().rev().map(|preset| &preset.name);
+    presets.into_iter().find(|name| can(name)).or(family.presets.first().map(|it| &it.name)).cloned()
+}
+
+/// A pathology that could not be timed leaves the ranking incomplete; one that gives a wrong answer is a finding.
+fn verdict(state: &RunState) -> Exit {
+    let failed = |result: &InversionResult| matches!(result, InversionResult::Failed { .. });
+    match super::profile::verdict(state) {
+        Exit::Finding => Exit::Finding,
+        _ if state.inversions.is_empty() || state.inversions.iter().any(|it| failed(&it.result)) => {
+            Exit::Incomplete
+        }
+        _ => Exit::Holds,
+    }
+}

@@ -1,0 +1,101 @@
+//! `profile`: what limits kernels.
+
+use std::path::Path;
+
+use attention::{Attention, Problem};
+use lab::bench::Subject;
+use lab::profile::{self, Plan, ProfileError};
+use lab::run::{FailureKind, Manifest, Run, RunError, RunState};
+use lab::suite;
+
+use super::workbench::{self, OpenRun, Workbench};
+use crate::cli::{self, Global, ProfileOptions};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::printer::{FAINT, Printer, styled};
+use crate::profile_table;
+
+/// What is profiled where nobody says what.
+pub const DEFAULT_PROBLEM: &str = "mission";
+
+pub fn run(options: &ProfileOptions, global: &Global, printer: &Printer) -> Result<Exit, Failure> {
+    let process = &options.process;
+    if process.resume {
+        let folder = process.run_dir.as_deref().unwrap_or(Path::new(lab::run::DEFAULT_FOLDER));
+        let then = workbench::command_line_of(folder)?;
+        let Some(cli::Command::Profile(then_options)) = &then.command else {
+            return Err(Failure::usage(format!("{} holds no profile", folder.display())));
+        };
+        return carry_out(then_options, &then.global, printer, |manifest| Run::resume(folder, manifest));
+    }
+    carry_out(options, global, printer, |manifest| Run::create(process.run_dir.as_deref(), manifest))
+}
+
+fn carry_out(
+    options: &ProfileOptions,
+    global: &Global,
+    printer: &Printer,
+    open: impl FnOnce(Manifest) -> Result<Run, RunError>,
+) -> Result<Exit, Failure> {
+    let op = Attention;
+    let workbench = Workbench::open(global)?;
+    let suite = options.suite.as_deref().map(|name| suite::find(&op, name)).transpose()?;
+    let names = match (options.problem.as_slice(), &suite) {
+        ([], None) => vec![DEFAULT_PROBLEM.to_owned()],
+        (names, _) => names.to_vec(),
+    };
+    let problems = workbench::problems(&names, suite.as_ref())?;
+    let kernels = workbench.kernels(&options.families, &options.preset, &options.set)?;
+    let subjects: Vec<(Subject<'_>, Problem)> =
+        problems.iter().flat_map(|problem| kernels.iter().map(|kernel| (kernel.clone(), *problem))).collect();
+    let plan = Plan {
+        device: workbench.device.clone(),
+        subjects,
+        limits: workbench::limits(&options.process, workbench.is_virtual()),
+        seed: global.seed,
+        full_size: options.process.full_size,
+    };
+    if !workbench.is_virtual() {
+        // Before there is a run's folder, which would hold nothing.
+        profile::ncu::Ncu::find().map_err(|error| Failure::from(&error))?;
+    }
+    let compiler = super::build::compiler(global, printer)?;
+    let opened = OpenRun::new(open(workbench.manifest("profile", &compiler)), printer)?;
+    let start = workbench.start()?;
+    let stop = super::stop_on_interrupt();
+    let tell = |text: &str| printer.message(&styled(FAINT, text));
+    let done = profile::run(&op, &plan, &compiler, &start, &opened.run, &stop, &tell);
+    let (exit, failure) = match done {
+        Ok(()) => (verdict(&opened.run.state()), None),
+        Err(ProfileError::Stopped) => (Exit::Incomplete, None),
+        Err(ProfileError::Ncu(error)) => (Exit::Lacking, Some(Failure::from(&error))),
+        Err(error) => return Err(Failure::lacking(error.to_string())),
+    };
+    let folder = opened.run.folder().to_owned();
+    let (state, _) = opened.finish(exit)?;
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
+    if printer.is_json() {
+        printer.json("profile", &profile_table::Document::of(&state));
+    } else {
+        printer.data(&profile_table::profiles(&state));
+        if exit == Exit::Incomplete {
+            let folder = folder.display();
+            printer
+                .message(&format!("incomplete; go on with: warpsmith profile --resume --run-dir {folder}"));
+        }
+    }
+    Ok(exit)
+}
+
+/// A kernel that is wrong or broken is a finding; one that cannot take a problem is none.
+pub fn verdict(state: &RunState) -> Exit {
+    if state.failures.iter().any(|failure| failure.kind != FailureKind::Refused) {
+        Exit::Finding
+    } else if state.profiles.is_empty() {
+        Exit::Incomplete
+    } else {
+        Exit::Holds
+    }
+}

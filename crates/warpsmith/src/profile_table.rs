@@ -1,0 +1,249 @@
+//! Profiles and inversions as text and as JSON, from their log.
+
+use lab::invert::{Inversion, InversionResult};
+use lab::profile::{Metrics, Profile};
+use lab::run::{Fact, Failure, Of, RunState, Time};
+use serde::Serialize;
+
+use crate::printer::{BAD, FAINT, STRONG, WARN, styled};
+use crate::tables::Table;
+
+/// For `--json`.
+#[derive(Debug, Serialize)]
+pub struct Document<'s> {
+    profiles: Vec<Named<'s>>,
+    inversions: &'s [Inversion],
+    failures: &'s [Failure],
+    notes: &'s [String],
+}
+
+#[derive(Debug, Serialize)]
+struct Named<'s> {
+    #[serde(flatten)]
+    of: &'s Of,
+    #[serde(flatten)]
+    profile: &'s Profile,
+}
+
+impl<'s> Document<'s> {
+    pub fn of(state: &'s RunState) -> Self {
+        Document {
+            profiles: state.profiles.iter().map(|(of, profile)| Named { of, profile }).collect(),
+            inversions: &state.inversions,
+            failures: &state.failures,
+            notes: &state.notes,
+        }
+    }
+}
+
+pub fn profiles(state: &RunState) -> String {
+    let mut parts: Vec<String> = state.profiles.iter().map(|(of, it)| profile(of, it)).collect();
+    parts.extend(failures(state));
+    parts.extend(state.notes.iter().map(|note| styled(FAINT, note)));
+    parts.join("\n\n")
+}
+
+fn profile(of: &Of, profile: &Profile) -> String {
+    let title = styled(STRONG, format!("{}  {}", of.problem, of.subject));
+    let mut lines = vec![format!("{title}  {}", styled(FAINT, format!("by {}", profile.source)))];
+    lines.extend(profile.notes.iter().map(|note| styled(FAINT, note)));
+    lines.push(metrics(&profile.metrics));
+    if let Some(roofline) = &profile.roofline {
+        let roof = roofline.roof_tflops();
+        lines.push(format!(
+            "roofline          {:.1} TFLOP/s at {:.0} FLOP per byte: {:.1}% of the {:.0} TFLOP/s roof ({:.0} TFLOP/s, {:.0} GB/s, {})",
+            roofline.tflops,
+            roofline.flops_per_byte,
+            100.0 * roofline.tflops / roof,
+            roof,
+            roofline.peak_tflops,
+            roofline.peak_gb_per_s,
+            roofline.peaks
+        ));
+    }
+    let stalls: Vec<String> = profile
+        .metrics
+        .stalls
+        .iter()
+        .take(5)
+        .map(|(name, percent)| format!("{name} {percent:.0}%"))
+        .collect();
+    if !stalls.is_empty() {
+        lines.push(format!("warps' time       {}", stalls.join(", ")));
+    }
+    if profile.diagnoses.is_empty() {
+        lines.push(styled(FAINT, "no rule has anything to say"));
+    } else {
+        let mut table = Table::new(&["limit", "worth", "evidence", "levers"], &["worth"]);
+        for found in &profile.diagnoses {
+            let worth = format!("{:.0}%", 100.0 * found.weight);
+            table.row([found.rule.clone(), worth, found.evidence.clone(), found.levers.join("; ")]);
+        }
+        lines.push(table.text());
+    }
+    if let Some(first) = profile.hot_lines.first() {
+        let share = format!("share of {}", first.of);
+        let mut table = Table::new(&["%", "line", &share], &["%"]);
+        for line in profile.hot_lines.iter().take(8) {
+            let place = format!("{}:{}", line.file, line.line);
+            table.row([format!("{:.1}", line.share_percent), place, line.text.clone()]);
+        }
+        lines.push(table.text());
+    }
+    lines.join("\n")
+}
+
+/// One figure per line, so that two profiles can be held side by side.
+fn metrics(metrics: &Metrics) -> String {
+    let percent = |fact: &Fact<f64>| words(fact, |value| format!("{value:.1}%"));
+    let number = |fact: &Fact<u64>| words(fact, ToString::to_string);
+    let small = |fact: &Fact<u32>| words(fact, ToString::to_string);
+    let time = metrics.time.map_or(styled(FAINT, "unavailable"), time_words);
+    let rows = [
+        ("time", time),
+        ("tensor pipe", percent(&metrics.tensor_active_percent)),
+        ("DRAM", percent(&metrics.dram_percent)),
+        ("SM busy", percent(&metrics.sm_busy_percent)),
+        ("warps active", percent(&metrics.warps_active_percent)),
+        (
+            "occupancy",
+            format!(
+                "{} of {} allowed",
+                percent(&metrics.occupancy_percent),
+                percent(&metrics.theoretical_occupancy_percent)
+            ),
+        ),
+        ("L2 hits", percent(&metrics.l2_hit_percent)),
+        (
+            "bank conflicts",
+            format!(
+                "{} of {} wavefronts",
+                number(&metrics.bank_conflicts),
+                number(&metrics.shared_wavefronts)
+            ),
+        ),
+        (
+            "global loads",
+            format!(
+                "{} requests, {} sectors each, {} of their bytes used",
+                number(&metrics.global_requests),
+                words(&metrics.sectors_per_request, |value| format!("{value:.1}")),
+                percent(&metrics.sector_use_percent)
+            ),
+        ),
+        ("registers", small(&metrics.registers)),
+        (
+            "local memory",
+            format!(
+                "{} B moved, {} B spilled per thread",
+                number(&metrics.local_bytes),
+                number(&metrics.spill_bytes)
+            ),
+        ),
+        (
+            "branches",
+            format!("{} of {} divergent", number(&metrics.divergent_branches), number(&metrics.branches)),
+        ),
+        (
+            "active threads",
+            format!(
+                "{} of 32 per instruction",
+                words(&metrics.threads_per_instruction, |value| format!("{value:.1}"))
+            ),
+        ),
+        ("barriers", number(&metrics.barriers)),
+        (
+            "instructions",
+            format!(
+                "{}, {} of tensor cores",
+                number(&metrics.instructions),
+                number(&metrics.tensor_instructions)
+            ),
+        ),
+        (
+            "launch",
+            format!(
+                "{} blocks of {} threads on {} SMs",
+                number(&metrics.blocks),
+                small(&metrics.threads_per_block),
+                small(&metrics.sms)
+            ),
+        ),
+    ];
+    rows.into_iter().map(|(name, value)| format!("{name:<17} {value}")).collect::<Vec<_>>().join("\n")
+}
+
+fn words<T>(fact: &Fact<T>, with: impl Fn(&T) -> String) -> String {
+    match fact {
+        Fact::Known(value) => with(value),
+        Fact::Unavailable { reason } if reason.is_empty() => styled(FAINT, "unavailable"),
+        Fact::Unavailable { reason } => styled(FAINT, format!("unavailable ({reason})")),
+    }
+}
+
+fn time_words(time: Time) -> String {
+    match time {
+        Time::Measured(time) => time.to_string(),
+        Time::Modelled(time) => time.to_string(),
+    }
+}
+
+pub fn inversions(state: &RunState) -> String {
+    let mut parts = Vec::new();
+    let mut groups: Vec<(&str, &str)> = Vec::new();
+    for inversion in &state.inversions {
+        let group = (inversion.problem.as_str(), inversion.healthy.as_str());
+        if !groups.contains(&group) {
+            groups.push(group);
+        }
+    }
+    for (problem, healthy) in groups {
+        let of_group = |it: &&Inversion| it.problem == problem && it.healthy == healthy;
+        let found: Vec<&Inversion> = state.inversions.iter().filter(of_group).collect();
+        parts.push(group(problem, healthy, &found));
+    }
+    parts.extend(failures(state));
+    parts.extend(state.notes.iter().map(|note| styled(FAINT, note)));
+    parts.join("\n\n")
+}
+
+fn group(problem: &str, healthy: &str, found: &[&Inversion]) -> String {
+    let well = found.iter().find_map(|it| match &it.result {
+        InversionResult::Timed { healthy, .. } => Some(*healthy),
+        InversionResult::Failed { .. } => None,
+    });
+    let well = well.map_or(String::new(), |time| format!(": {} healthy", time_words(time)));
+    let title = styled(STRONG, format!("{problem}  {healthy}{well}"));
+    let mut table = Table::new(&["pathology", "by", "time", "cost", "seen"], &["time", "cost"]);
+    for it in found {
+        let (time, cost, evidence) = match &it.result {
+            InversionResult::Timed { time, cost, evidence, .. } => {
+                let cost = format!("{cost:.2}x");
+                let cost = if time.micros() > 0.0 { styled(WARN, cost) } else { cost };
+                (time_words(*time), cost, evidence.clone())
+            }
+            InversionResult::Failed { reason } => (String::new(), styled(BAD, "failed"), reason.clone()),
+        };
+        table.row([it.pathology.clone(), it.setting.clone(), time, cost, evidence]);
+    }
+    let advice = found
+        .iter()
+        .filter(|it| matches!(&it.result, InversionResult::Timed { cost, .. } if *cost > 1.0))
+        .enumerate()
+        .map(|(rank, it)| format!("{}. {}", rank + 1, it.advice));
+    let advice: Vec<String> = advice.collect();
+    let heading = styled(STRONG, "what to do instead, the dearest first");
+    format!("{title}\n{}\n{heading}\n{}", table.text(), advice.join("\n"))
+}
+
+fn failures(state: &RunState) -> Option<String> {
+    if state.failures.is_empty() {
+        return None;
+    }
+    let mut table = Table::new(&["out", "problem", "why", ""], &[]);
+    for failure in &state.failures {
+        let kind = styled(BAD, failure.kind);
+        table.row([failure.of.subject.clone(), failure.of.problem.clone(), kind, failure.reason.clone()]);
+    }
+    Some(table.text())
+}
