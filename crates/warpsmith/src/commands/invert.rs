@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use attention::{Attention, Problem};
-use family::Family;
+use family::{Catalog, Family};
 use lab::bench::Subject;
 use lab::invert::{self, InversionResult, InvertError, Plan};
 use lab::profile::ProfileError;
@@ -125,6 +125,13 @@ fn healthy<'w>(
             Ok(Subject::kernel(family, preset, options.set.clone()))
         })
         .collect()
+}
+
+/// The kernel to put pathologies into where nobody names one: of the first family that has some for these problems.
+pub fn usual<'c>(catalog: &'c Catalog, problems: &[Problem]) -> Option<Subject<'c>> {
+    let families = catalog.entries().iter().filter_map(|entry| entry.family.as_ref().ok());
+    let mut with = families.filter(|family| !family.pathologies.is_empty());
+    with.find_map(|family| Some(Subject::kernel(family, Some(refined(family, problems)?), Vec::new())))
 }
 
 /// The last preset, presets being listed from plain to refined, that can have every pathology on every problem.

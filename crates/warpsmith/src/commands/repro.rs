@@ -9,6 +9,8 @@ use family::Family;
 use gpu::build::Compiler;
 use lab::bench::{self, BenchError, Maker, Start, Subject};
 use lab::evolve::{self, EvolveError, elites, tuned};
+use lab::invert::{self, InvertError};
+use lab::profile::{self, ProfileError};
 use lab::run::{Event, Manifest, Run, RunError, RunState, Timer, TrialResult};
 use lab::stats::geometric_mean;
 use op::Op;
@@ -181,7 +183,13 @@ impl<'a> Repro<'a> {
 
         self.heading(3, "the best of it, against everybody");
         let finals = self.finals(plan);
-        self.bench(&finals)
+        self.bench(&finals)?;
+
+        self.heading(4, "what limits it");
+        self.profile(&finals)?;
+
+        self.heading(5, "what known pathologies would cost");
+        self.invert(&finals)
     }
 
     fn bench(&self, plan: &bench::Plan<'_, Problem>) -> Result<(), Stop> {
@@ -231,6 +239,61 @@ impl<'a> Repro<'a> {
             Ok(()) => Ok(()),
             Err(EvolveError::Stopped) => Err(Stop::Stopped),
             Err(error) => Err(Stop::Failure(super::evolve::failure(error))),
+        }
+    }
+
+    /// Profiles the kernels of the final on the first problem. A machine that lets nobody count is no reason to stop.
+    fn profile(&self, finals: &bench::Plan<'a, Problem>) -> Result<(), Stop> {
+        let Some(&problem) = finals.problems.first() else { return Ok(()) };
+        let state = self.run.state();
+        let profiled = |subject: &Subject<'_>| {
+            state.profiles.keys().any(|of| of.subject == subject.name && of.problem == problem.to_string())
+        };
+        let kernels = finals.subjects.iter().filter(|subject| subject.is_candidate && !profiled(subject));
+        let subjects: Vec<(Subject<'a>, Problem)> = kernels.map(|subject| (subject.clone(), problem)).collect();
+        let plan = profile::Plan {
+            device: finals.device.clone(),
+            subjects,
+            limits: finals.limits,
+            seed: finals.seed,
+            full_size: false,
+        };
+        let tell = |text: &str| self.printer.message(&styled(FAINT, text));
+        match profile::run(&Attention, &plan, self.compiler, self.start, self.run, self.stop, &tell) {
+            Ok(()) => Ok(()),
+            Err(ProfileError::Stopped) => Err(Stop::Stopped),
+            Err(ProfileError::Ncu(error)) => self.note(Some(format!("no profile: {error}"))),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Puts the pathologies into the first family that has some, on the first problem.
+    fn invert(&self, finals: &bench::Plan<'a, Problem>) -> Result<(), Stop> {
+        let Some(&problem) = finals.problems.first() else { return Ok(()) };
+        if !self.run.state().inversions.is_empty() {
+            return Ok(());
+        }
+        let Some(healthy) = super::invert::usual(&self.workbench.catalog, &[problem]) else {
+            return self.note(Some(format!("no family has pathologies that {problem} could be run with")));
+        };
+        let plan = invert::Plan {
+            device: finals.device.clone(),
+            healthy,
+            problems: vec![problem],
+            stopping: super::evolve::stopping(None),
+            warmup: finals.warmup,
+            limits: finals.limits,
+            seed: finals.seed,
+            full_size: false,
+        };
+        let tell = |text: &str| self.printer.message(&styled(FAINT, text));
+        match invert::run(&Attention, &plan, self.compiler, self.start, self.run, self.stop, &tell) {
+            Ok(()) => Ok(()),
+            Err(error) if error.is_stop() => Err(Stop::Stopped),
+            Err(InvertError::Profile(ProfileError::Ncu(error))) => {
+                self.note(Some(format!("pathologies without their counters: {error}")))
+            }
+            Err(error) => Err(error.into()),
         }
     }
 
