@@ -250,7 +250,8 @@ impl<'a> Repro<'a> {
             state.profiles.keys().any(|of| of.subject == subject.name && of.problem == problem.to_string())
         };
         let kernels = finals.subjects.iter().filter(|subject| subject.is_candidate && !profiled(subject));
-        let subjects: Vec<(Subject<'a>, Problem)> = kernels.map(|subject| (subject.clone(), problem)).collect();
+        let subjects: Vec<(Subject<'a>, Problem)> =
+            kernels.map(|subject| (subject.clone(), problem)).collect();
         let plan = profile::Plan {
             device: finals.device.clone(),
             subjects,
@@ -270,12 +271,15 @@ impl<'a> Repro<'a> {
     /// Puts the pathologies into the first family that has some, on the first problem.
     fn invert(&self, finals: &bench::Plan<'a, Problem>) -> Result<(), Stop> {
         let Some(&problem) = finals.problems.first() else { return Ok(()) };
-        if !self.run.state().inversions.is_empty() {
-            return Ok(());
-        }
         let Some(healthy) = super::invert::usual(&self.workbench.catalog, &[problem]) else {
             return self.note(Some(format!("no family has pathologies that {problem} could be run with")));
         };
+        let tried = self.run.state().inversions;
+        let tried = tried.iter().filter(|it| it.healthy == healthy.name && it.problem == problem.to_string());
+        if matches!(&healthy.maker, Maker::Kernel { family, .. } if tried.count() == family.pathologies.len())
+        {
+            return Ok(());
+        }
         let plan = invert::Plan {
             device: finals.device.clone(),
             healthy,
