@@ -88,7 +88,8 @@ impl Metrics {
             return None;
         }
         let wanted = self.stalls.iter().filter(|(name, _)| reasons.contains(&name.as_str()));
-        Some(wanted.map(|(_, percent)| percent / 100.0).sum())
+        // An empty sum of floats is a negative zero.
+        Some(wanted.fold(0.0, |sum, (_, percent)| sum + percent / 100.0))
     }
 }
 

@@ -344,7 +344,9 @@ mod tests {
 
     #[test]
     fn every_cause_has_its_own_figure() {
-        let stalls = vec![("long_scoreboard".to_owned(), 40.0), ("barrier".to_owned(), 5.0)];
+        let stalls = [("long_scoreboard", 40.0), ("barrier", 5.0), ("mio_throttle", 20.0)];
+        let stalls: Vec<(String, f64)> =
+            stalls.into_iter().map(|(name, percent)| (name.to_owned(), percent)).collect();
         let healthy = Metrics {
             bank_conflicts: Fact::Known(1),
             shared_wavefronts: Fact::Known(1000),
