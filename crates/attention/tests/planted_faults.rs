@@ -74,8 +74,8 @@ const MMA: Fault = Fault { family: "mma", file: "mma/kernel.cu", preset: "d64", 
 const FAULTS: &[Fault] = &[
     Fault {
         name: "no barrier between the scores and who reads them",
-        right: "scores_from_tile(k);\n        compute_sync();",
-        wrong: "scores_from_tile(k);",
+        right: "scores_from(q, k);\n        compute_sync();",
+        wrong: "scores_from(q, k);",
         preset: "stage-2",
         problem: "b1h1s40d64-fp16",
         noticed: Noticed::Found(&[Kind::Race]),

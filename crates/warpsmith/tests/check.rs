@@ -16,14 +16,17 @@ fn check(arguments: &[&str]) -> Run {
 /// The repository's wmma family with one line changed.
 fn with_fault(folder: &Path, right: &str, wrong: &str) -> PathBuf {
     let kernels = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels/attention");
+    let mut planted = 0;
     for part in ["common", "wmma"] {
         let to = folder.join("attention").join(part);
         fs::create_dir_all(&to).unwrap();
         for entry in fs::read_dir(kernels.join(part)).unwrap().flatten() {
             let text = fs::read_to_string(entry.path()).unwrap();
+            planted += usize::from(text.contains(right));
             fs::write(to.join(entry.file_name()), text.replacen(right, wrong, 1)).unwrap();
         }
     }
+    assert_eq!(planted, 1, "`{right}` is in {planted} files");
     folder.to_owned()
 }
 
@@ -90,8 +93,8 @@ fn a_wrong_kernel_is_named_drawn_and_repeated() {
 #[test]
 fn under_the_checkers_a_fault_is_shown_at_its_line() {
     let folder = tempfile::tempdir().unwrap();
-    let right = "scores_from_tile(k);\n        compute_sync();";
-    let kernels = with_fault(folder.path(), right, "scores_from_tile(k);");
+    let right = "scores_from(q, k);\n        compute_sync();";
+    let kernels = with_fault(folder.path(), right, "scores_from(q, k);");
     let kernels = kernels.to_str().unwrap();
     let arguments =
         ["wmma", "--preset", "stage-2", "--problem", "b1h1s40d64-fp16", "--kernels", kernels, "--sanitize"];
