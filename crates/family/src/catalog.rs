@@ -110,6 +110,18 @@ impl Catalog {
     }
 }
 
+impl Family {
+    /// The family with another source in place of its own, as files by their path below a `kernels/` folder:
+    /// [`Catalog::load`] reads them back.
+    pub fn files_with(&self, source: &str) -> Vec<(String, String)> {
+        let Family { op, name, manifest, headers, .. } = self;
+        let headers = headers.iter().map(|(name, text)| (format!("{op}/{name}"), text.clone()));
+        let own = [("kernel.cu", source), ("kernel.toml", manifest.as_str())];
+        let own = own.map(|(file, text)| (format!("{op}/{name}/{file}"), text.to_owned()));
+        own.into_iter().chain(headers).collect()
+    }
+}
+
 impl Tree {
     fn read(folder: &Path) -> Result<Self, CatalogError> {
         let mut files = BTreeMap::new();

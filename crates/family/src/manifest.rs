@@ -42,6 +42,8 @@ pub struct Family {
     pub(crate) source: (String, String),
     /// Headers of the op that the source includes, directly or not, as (name in `#include`, text).
     pub(crate) headers: Vec<(String, String)>,
+    /// The text all this was read from.
+    pub(crate) manifest: String,
 }
 
 /// A property of a problem and the values the family supports; the first is the default.
@@ -364,6 +366,7 @@ pub(crate) fn read(text: &str, place: Place) -> Result<Family, ManifestError> {
         workspace,
         source: place.source,
         headers: place.headers,
+        manifest: text.to_owned(),
     };
     // A preset that breaks the family's own constraints is a mistake of the manifest, not of whoever uses it.
     for (name, table) in file.presets.get_ref() {
@@ -640,14 +643,6 @@ impl Family {
         let own = (name == file).then_some(text);
         let header = || self.headers.iter().find(|(name, _)| name == file).map(|(_, text)| text);
         own.or_else(header).map(String::as_str)
-    }
-
-    /// The name of one of its files, from a path somebody made of it.
-    pub fn own_file(&self, path: &str) -> Option<&str> {
-        let names = std::iter::once(&self.source).chain(&self.headers).map(|(name, _)| name.as_str());
-        names
-            .into_iter()
-            .find(|name| path.strip_suffix(name).is_some_and(|rest| rest.is_empty() || rest.ends_with('/')))
     }
 
     /// The name line tables have for its source; headers have others.

@@ -213,10 +213,6 @@ fn a_knob_is_searched_unless_it_says_no_and_pathologies_are_settings() {
     let [narrow] = &family.pathologies[..] else { panic!("{:?}", family.pathologies) };
     assert_eq!((narrow.name.as_str(), narrow.advice.as_str()), ("narrow", "more threads"));
     assert_eq!(narrow.knobs["BLOCK"], Value::Int(64));
-    let source = family.source_name();
-    assert_eq!(family.own_file(&format!("/somewhere/{source}")), Some(source));
-    assert_eq!(family.own_file("/tmp/common/helper.cuh"), Some("common/helper.cuh"));
-    assert_eq!(family.own_file("/tmp/uncommon/helper.cuh"), None);
 }
 
 #[test]
@@ -314,4 +310,29 @@ fn a_manifest_without_its_source_says_so() {
     fs::remove_file(folder.path().join("demo/scale/kernel.cu")).unwrap();
     let catalog = Catalog::load(Some(folder.path())).unwrap();
     assert!(catalog.family("scale").unwrap_err().to_string().contains("no kernel.cu"));
+}
+
+#[test]
+fn a_family_with_another_source_is_read_back_with_its_headers() {
+    let catalog = Catalog::load(None).unwrap();
+    let mma = catalog.family("mma").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let other = "#include \"common/chunks.cuh\"\nvoid attention_mma();\n";
+    for (path, text) in mma.files_with(other) {
+        let path = folder.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    let again = Catalog::load(Some(folder.path())).unwrap();
+    let again = again.family("attention/mma").unwrap();
+    let request = |family: &family::Family| {
+        let candidate = family.candidate(Some("small"), &[], &[]).unwrap();
+        family.request(&candidate, Target::Sm89).unwrap().source
+    };
+    let (before, after) = (request(mma), request(again));
+    assert_eq!(after.text, other);
+    // The knobs and the layout are the same; of the headers there is what the source includes, at first or second hand.
+    let names: Vec<&str> = after.headers.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["common/chunks.cuh", "common/ptx.cuh", "generated.cuh"]);
+    assert!(after.headers.iter().all(|header| before.headers.contains(header)));
 }

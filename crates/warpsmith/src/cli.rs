@@ -101,11 +101,22 @@ setting for each problem; with --tuned the picks also go into a table of yours.
 
 Strategies: model, genetic, hillclimb, annealing, random, exhaustive (`warpsmith replay` scores them).
 
+Instead of a strategy, a program or a model may propose. It is asked with a JSON document (the task; with
+--information insight also what came of earlier candidates, with profiles; with full also the best so far). It answers
+  {\"knobs\": {\"STAGES\": 3}, \"why\": \"...\"}           knobs on top of the baseline's
+  {\"source\": \"...\", \"knobs\": {...}}                a kernel source of its own
+--proposer-cmd is run by `sh -c` for every answer, with the document on its stdin and the answer on its stdout.
+--endpoint is the base address of an OpenAI-compatible server, asked through curl; its key is read from the environment
+(WARPSMITH_API_KEY) and written nowhere. Every answer counts, also one that is no candidate. A proposed source may
+include the family's, CUDA's and standard headers only, and runs under all checkers of the virtual GPU first.
+
 Examples:
   warpsmith evolve
   warpsmith evolve mma --problem mission --problem small --budget 64
   warpsmith evolve wmma --preset stage-2 --suite headline --strategy genetic --seed 7
   warpsmith evolve mma --suite v3 --tuned tuned.toml
+  warpsmith evolve mma --proposer-cmd \"python3 propose.py\" --budget 20
+  warpsmith evolve mma --endpoint https://api.example.com/v1 --model NAME --information insight
   warpsmith evolve --resume --run-dir warpsmith-runs/20261115T054710Z-evolve-1f3a9c")]
     Evolve(EvolveOptions),
     /// All of it in order, from the environment to the report; what `warpsmith` alone does
@@ -400,6 +411,21 @@ pub struct EvolveOptions {
     /// How candidates are chosen
     #[arg(long, value_name = "NAME", default_value = search::strategy::DEFAULT)]
     pub strategy: String,
+    /// A command line that proposes candidates, instead of a strategy
+    #[arg(long, value_name = "COMMAND", group = "proposer", conflicts_with = "strategy")]
+    pub proposer_cmd: Option<String>,
+    /// An OpenAI-compatible server whose model proposes candidates, instead of a strategy
+    #[arg(long, value_name = "URL", group = "proposer", requires = "model", conflicts_with = "strategy")]
+    pub endpoint: Option<String>,
+    /// The model's name at the endpoint
+    #[arg(long, value_name = "NAME", requires = "endpoint")]
+    pub model: Option<String>,
+    /// What a proposer is told
+    #[arg(long, value_enum, requires = "proposer", default_value_t = ProposerInformation::Full)]
+    pub information: ProposerInformation,
+    /// Seconds a proposer may take for one answer
+    #[arg(long, value_name = "SECONDS", requires = "proposer", default_value = "120", value_parser = seconds)]
+    pub proposer_seconds: f64,
     /// How many are kept
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     pub elites: u32,
@@ -418,6 +444,16 @@ pub struct EvolveOptions {
     /// The run's folder (default: a new one below warpsmith-runs)
     #[arg(long, value_name = "DIR")]
     pub run_dir: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub enum ProposerInformation {
+    /// The task
+    Free,
+    /// The task, and what came of earlier candidates
+    Insight,
+    /// The task, what came of earlier candidates, and the best so far
+    Full,
 }
 
 #[derive(Debug, Args)]

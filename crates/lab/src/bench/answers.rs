@@ -14,8 +14,10 @@ pub struct Answer<O: Op> {
 /// Answers that are kept from one bench to the next, or not at all: a suite's would fill the memory.
 pub struct Answers<O: Op> {
     /// By problem and seed.
-    kept: Option<Mutex<HashMap<(String, u64), Arc<Answer<O>>>>>,
+    kept: Option<Mutex<Kept<O>>>,
 }
+
+type Kept<O> = HashMap<(String, u64), Arc<Answer<O>>>;
 
 impl<O: Op> std::fmt::Debug for Answers<O> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

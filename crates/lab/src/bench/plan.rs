@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
+use chips::Chip;
 use family::Family;
 use gpu::device::Device;
 
@@ -94,10 +95,16 @@ pub struct Plan<'f, P> {
 /// How the processes are started.
 pub struct Start<'a> {
     /// A worker for a kernel, by the subject's name, so that people can tell processes apart.
-    pub kernel: Box<dyn Fn(&str) -> Command + Sync + 'a>,
+    pub kernel: Box<Worker<'a>>,
+    /// The same for a kernel from a folder of families of its own, on the run's device or on a virtual one.
+    pub stranger: Box<StrangersWorker<'a>>,
     /// A worker for peers, from the script's path; or why there can be none.
-    pub peer: Result<Box<dyn Fn(&Path) -> Command + Sync + 'a>, String>,
+    pub peer: Result<Box<PeersWorker<'a>>, String>,
 }
+
+type Worker<'a> = dyn Fn(&str) -> Command + Sync + 'a;
+type StrangersWorker<'a> = dyn Fn(&str, &Path, Option<&'static Chip>) -> Command + Sync + 'a;
+type PeersWorker<'a> = dyn Fn(&Path) -> Command + Sync + 'a;
 
 impl std::fmt::Debug for Start<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

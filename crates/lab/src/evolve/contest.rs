@@ -1,8 +1,9 @@
 //! One candidate: compiled, and held against the baseline in worker processes.
 
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use family::{Candidate, Family};
+use family::Family;
 use gpu::build::Compiler;
 use gpu::device::Device;
 use indexmap::IndexMap;
@@ -12,7 +13,7 @@ use super::EvolveError;
 use super::plan::Plan;
 use crate::bench::{self, Answers, BenchError, Maker, Start, Subject};
 use crate::run::{FailureKind, MeasuredMicros, ProblemTime, Run, RunState, Stage, Time};
-use crate::worker;
+use crate::worker::{self, Built};
 
 /// The name of the setting everything is compared with.
 const BASELINE: &str = "baseline";
@@ -20,10 +21,24 @@ const BASELINE: &str = "baseline";
 /// A setting on its way through the stages.
 #[derive(Clone, Debug)]
 pub struct Setting<'f> {
-    /// Its source may be another one than the searched family's.
     pub family: &'f Family,
     pub name: String,
     pub knobs: IndexMap<String, String>,
+    /// Where the family is from, if its source is not the searched family's.
+    pub own: Option<&'f Path>,
+}
+
+impl<'f> Setting<'f> {
+    /// As what is measured and profiled.
+    pub fn subject(&self) -> Subject<'f> {
+        Subject {
+            name: self.name.clone(),
+            maker: Maker::Kernel { family: self.family, preset: None, knobs: pairs(&self.knobs) },
+            is_baseline: false,
+            is_candidate: true,
+            again: None,
+        }
+    }
 }
 
 /// What it compiled to, for all problems together.
@@ -38,6 +53,24 @@ pub struct Compiled {
     pub shared_bytes: u64,
 }
 
+impl Compiled {
+    /// For one problem more.
+    pub fn and(self, next: &Compiled) -> Compiled {
+        let code_hash = if self.code_hash.contains(&next.code_hash) {
+            self.code_hash
+        } else {
+            format!("{}+{}", self.code_hash, next.code_hash)
+        };
+        Compiled {
+            identity: format!("{}+{}", self.identity, next.identity),
+            code_hash,
+            build: self.build,
+            registers: self.registers.max(next.registers),
+            shared_bytes: self.shared_bytes.max(next.shared_bytes),
+        }
+    }
+}
+
 /// It is out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Out {
@@ -46,12 +79,18 @@ pub struct Out {
     pub reason: String,
 }
 
+impl Out {
+    pub fn of(stage: Stage, failure: worker::Failure) -> Self {
+        Out { stage, failure: failure.kind, reason: failure.reason }
+    }
+}
+
 pub struct Contest<'a, O: Op> {
     pub op: &'a O,
     pub plan: &'a Plan<'a, O::Problem>,
     pub compiler: &'a Compiler,
     pub start: &'a Start<'a>,
-    pub folder: &'a std::path::Path,
+    pub folder: &'a Path,
     /// The same inputs for every candidate.
     pub answers: Answers<O>,
     pub stop: &'a AtomicBool,
@@ -60,29 +99,16 @@ pub struct Contest<'a, O: Op> {
 impl<O: Op> Contest<'_, O> {
     /// Compiles a setting for every problem. Any thread may do this.
     pub fn compile(&self, setting: &Setting<'_>) -> Result<Compiled, Out> {
-        let out = |failure: worker::Failure| Out {
-            stage: Stage::Build,
-            failure: failure.kind,
-            reason: failure.reason,
-        };
+        let out = |failure| Out::of(Stage::Build, failure);
         let knobs = pairs(&setting.knobs);
         let family = setting.family;
         let mut compiled: Option<Compiled> = None;
         for problem in &self.plan.problems {
-            let candidate =
-                self.op.candidate(family, None, &knobs, problem).map_err(|refusal| out(refusal.into()))?;
-            let built = self.build(family, &candidate, problem).map_err(out)?;
-            match &mut compiled {
-                None => compiled = Some(built),
-                Some(all) => {
-                    all.identity = format!("{}+{}", all.identity, built.identity);
-                    if !all.code_hash.contains(&built.code_hash) {
-                        all.code_hash = format!("{}+{}", all.code_hash, built.code_hash);
-                    }
-                    all.registers = all.registers.max(built.registers);
-                    all.shared_bytes = all.shared_bytes.max(built.shared_bytes);
-                }
-            }
+            let next = self.build(family, &knobs, problem).map_err(out)?;
+            compiled = Some(match compiled {
+                None => next,
+                Some(before) => before.and(&next),
+            });
         }
         compiled.ok_or_else(|| out(worker::Failure::other("there is no problem to compile it for")))
     }
@@ -90,17 +116,27 @@ impl<O: Op> Contest<'_, O> {
     fn build(
         &self,
         family: &Family,
-        candidate: &Candidate,
+        knobs: &[(String, String)],
         problem: &O::Problem,
     ) -> Result<Compiled, worker::Failure> {
-        let request = family.request(candidate, self.plan.device.target())?;
-        let build = self.compiler.build(&request).map_err(|error| worker::Failure::build(&error))?.build;
-        let launch = family.launch(candidate, &self.op.sizes(problem))?;
-        let Some(entry) = build.entry(&family.entry) else {
-            let reason = format!("the source has no kernel {}", family.entry);
-            return Err(worker::Failure::new(FailureKind::DoesNotCompile, reason));
-        };
-        let spilled = entry.spill_store_bytes.max(entry.spill_load_bytes);
+        let candidate = self.op.candidate(family, None, knobs, problem)?;
+        let request = family.request(&candidate, self.plan.device.target())?;
+        let built = self.compiler.build(&request).map_err(|error| worker::Failure::build(&error))?;
+        let built =
+            Built { hash: built.build.hash.clone(), build: worker::told(family, &candidate, &built)? };
+        self.compiled(family, knobs, problem, built)
+    }
+
+    /// What a build is to the search, unless it takes more than the family allows.
+    pub fn compiled(
+        &self,
+        family: &Family,
+        knobs: &[(String, String)],
+        problem: &O::Problem,
+        Built { hash, build }: Built,
+    ) -> Result<Compiled, worker::Failure> {
+        let candidate = self.op.candidate(family, None, knobs, problem)?;
+        let launch = family.launch(&candidate, &self.op.sizes(problem))?;
         let over = |what: &str, found: u32, limit: Option<u32>| {
             let limit = limit.filter(|limit| found > *limit)?;
             Some(worker::Failure::new(
@@ -108,17 +144,17 @@ impl<O: Op> Contest<'_, O> {
                 format!("{what} {found}, the family allows {limit}"),
             ))
         };
-        let over = over("spills", spilled, family.limits.spill_bytes)
-            .or_else(|| over("registers", entry.registers, family.limits.registers));
+        let over = over("spills", build.spill_bytes, family.limits.spill_bytes)
+            .or_else(|| over("registers", build.registers, family.limits.registers));
         if let Some(failure) = over {
             return Err(failure);
         }
         Ok(Compiled {
             identity: format!("{} {:?} {:?}", build.code_hash, launch.grid, launch.block),
-            code_hash: build.code_hash.clone(),
-            build: build.hash.clone(),
-            registers: entry.registers,
-            shared_bytes: launch.shared_bytes + u64::from(entry.static_shared_bytes),
+            code_hash: build.code_hash,
+            build: hash,
+            registers: build.registers,
+            shared_bytes: build.shared_bytes,
         })
     }
 
@@ -130,13 +166,7 @@ impl<O: Op> Contest<'_, O> {
         known: Option<&[ProblemTime]>,
     ) -> Result<Result<Vec<ProblemTime>, Out>, EvolveError> {
         let is_virtual = matches!(self.plan.device, Device::Virtual { .. });
-        let candidate = Subject {
-            name: setting.name.clone(),
-            maker: Maker::Kernel { family: setting.family, preset: None, knobs: pairs(&setting.knobs) },
-            is_baseline: false,
-            is_candidate: true,
-            again: None,
-        };
+        let candidate = setting.subject();
         let baseline = Subject {
             name: BASELINE.to_owned(),
             maker: Maker::Kernel {
@@ -162,16 +192,8 @@ impl<O: Op> Contest<'_, O> {
             targets: Vec::new(),
         };
         let run = Run::in_memory(self.folder);
-        match bench::run_with(
-            self.op,
-            &plan,
-            self.compiler,
-            self.start,
-            &run,
-            &self.answers,
-            self.stop,
-            &|_| (),
-        ) {
+        let start = &self.start_of(setting);
+        match bench::run_with(self.op, &plan, self.compiler, start, &run, &self.answers, self.stop, &|_| ()) {
             Ok(()) => {}
             Err(BenchError::Stopped) => return Err(EvolveError::Stopped),
             Err(error) => return Err(EvolveError::Bench(error)),
@@ -206,6 +228,20 @@ impl<O: Op> Contest<'_, O> {
             reason: "it was not timed on every problem".to_owned(),
         }))
     }
+
+    /// How the processes are started where one of them is for this setting.
+    pub fn start_of<'s>(&'s self, setting: &'s Setting<'_>) -> Start<'s> {
+        let start = self.start;
+        let kernel = move |name: &str| match setting.own {
+            Some(folder) if name == setting.name => (start.stranger)(name, folder, None),
+            _ => (start.kernel)(name),
+        };
+        Start {
+            kernel: Box::new(kernel),
+            stranger: Box::new(|name, folder, chip| (start.stranger)(name, folder, chip)),
+            peer: Err("no peer takes part in a search".to_owned()),
+        }
+    }
 }
 
 fn modelled(state: &RunState, problem: &str, known: Option<&[ProblemTime]>) -> Option<ProblemTime> {
@@ -217,7 +253,8 @@ fn modelled(state: &RunState, problem: &str, known: Option<&[ProblemTime]>) -> O
         Some(known) => known.iter().find(|known| known.problem == problem)?.time,
     };
     let speedup = baseline.micros() / time.micros();
-    Some(ProblemTime { problem: problem.to_owned(), time, baseline, speedup, interval: None })
+    let limiter = modelled.limiter.clone();
+    Some(ProblemTime { problem: problem.to_owned(), time, baseline, speedup, interval: None, limiter })
 }
 
 fn measured(state: &RunState, problem: &str, subject: &str) -> Option<ProblemTime> {
@@ -235,9 +272,10 @@ fn measured(state: &RunState, problem: &str, subject: &str) -> Option<ProblemTim
         baseline: median(BASELINE)?,
         speedup: speedup.ratio,
         interval: Some((speedup.interval.low, speedup.interval.high)),
+        limiter: None,
     })
 }
 
-fn pairs(knobs: &IndexMap<String, String>) -> Vec<(String, String)> {
+pub fn pairs(knobs: &IndexMap<String, String>) -> Vec<(String, String)> {
     knobs.iter().map(|(name, value)| (name.clone(), value.clone())).collect()
 }

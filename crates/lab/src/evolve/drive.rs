@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
 
-use family::Family;
 use gpu::build::Compiler;
 use indexmap::IndexMap;
 use op::{Op, Refusal};
@@ -15,9 +14,13 @@ use search::space::{Point, Space};
 
 use super::contest::{Compiled, Contest, Out, Setting};
 use super::plan::{Plan, Progress};
+use super::proposer::answer::{self, Answer};
+use super::proposer::{External, Information, NoAnswer, Proposer, prompt, screen};
+use super::stranger::{self, Stranger};
 use super::{elites, knobs, space};
 use crate::bench::{Answers, BenchError, Start};
-use crate::run::{Event, LogError, Run, Search, Stage, Trial, TrialResult};
+use crate::profile::{self, ProfileError};
+use crate::run::{Event, Exchange, LogError, Run, Search, Stage, Trial, TrialResult};
 use crate::stats::geometric_mean;
 
 #[derive(Debug, thiserror::Error)]
@@ -35,13 +38,33 @@ pub enum EvolveError {
     /// What is asked for now is not what the run searched, or the code has changed in between.
     #[error("the run cannot be gone on with: {0}")]
     Differs(String),
+    /// A program that asking the proposer takes.
+    #[error("the proposer cannot be asked: {program}: {error}")]
+    NoProgram { program: &'static str, error: String },
+    #[error("the proposer gave no answer {times} times in a row: {reason}")]
+    Silent { times: u32, reason: String },
     /// The run was told to stop; what is finished is in its log.
     #[error("stopped")]
     Stopped,
 }
 
+impl From<NoAnswer> for EvolveError {
+    fn from(no_answer: NoAnswer) -> Self {
+        match no_answer {
+            NoAnswer::Stopped => EvolveError::Stopped,
+            NoAnswer::NotThere { program, error } => EvolveError::NoProgram { program, error },
+            NoAnswer::Silent { reason, .. } => EvolveError::Silent { times: 1, reason },
+        }
+    }
+}
+
 /// How many proposals there may be for one evaluation that counts, where most of them compile to the same code.
 const PROPOSALS_PER_EVALUATION: u32 = 8;
+/// A proposer that gives no answer at all that many times in a row will give none; a bad answer is an answer.
+const SILENCES: u32 = 5;
+/// Bytes of an answer the log keeps that came to nothing. One that came to a candidate is kept whole: it is read again
+/// when the run is gone on with.
+const KEPT_BYTES: usize = 64 << 10;
 
 /// Searches until the budget is used up, the space is, or `stop` is set. Trials the run has are not repeated.
 pub fn run<O: Op>(
@@ -69,7 +92,12 @@ struct Drive<'a, O: Op> {
     progress: &'a dyn Fn(&Progress, Option<&Trial>),
     /// Of the run so far; taken as they come up again.
     recorded: IndexMap<u32, Trial>,
+    exchanges: IndexMap<u32, Exchange>,
+    /// Where proposed sources are kept.
+    sources: PathBuf,
     trials: Vec<Trial>,
+    /// Answers that were no candidate: their numbers and why.
+    refused: Vec<(u32, String)>,
     history: History,
     /// Which trial a point was, and which trial first had a machine code.
     numbers: HashMap<Point, u32>,
@@ -85,6 +113,22 @@ struct Pending {
     compiled: Option<Receiver<Result<Compiled, Out>>>,
 }
 
+/// A proposer's candidate: its names, values and constraints hold, and its source, if it has one, was screened.
+struct Proposed {
+    name: String,
+    knobs: IndexMap<String, String>,
+    source: Option<String>,
+}
+
+/// A setting to be tried, and what the log will say it came from.
+struct Entrant<'s> {
+    number: u32,
+    setting: Setting<'s>,
+    parent: Option<u32>,
+    origin: String,
+    source: Option<String>,
+}
+
 impl<'a, O: Op> Drive<'a, O> {
     fn new(
         contest: &'a Contest<'a, O>,
@@ -93,6 +137,10 @@ impl<'a, O: Op> Drive<'a, O> {
         progress: &'a dyn Fn(&Progress, Option<&Trial>),
     ) -> Result<Self, EvolveError> {
         let plan = contest.plan;
+        let (proposer, strategy) = match &plan.proposer {
+            Proposer::Knobs => ("knobs", plan.strategy.name),
+            Proposer::External(external) => (external.name(), external.information.name()),
+        };
         let search = Search {
             family: plan.family.full_name(),
             baseline: baseline_name(plan.baseline.as_deref(), &plan.baseline_knobs),
@@ -104,8 +152,8 @@ impl<'a, O: Op> Drive<'a, O> {
                 .collect(),
             raw_points: space.raw_len(),
             legal_points: space.len() as u64,
-            proposer: "knobs".to_owned(),
-            strategy: plan.strategy.name.to_owned(),
+            proposer: proposer.to_owned(),
+            strategy: strategy.to_owned(),
             budget: plan.budget,
             elites: plan.elites as u32,
             seed: plan.seed,
@@ -125,7 +173,10 @@ impl<'a, O: Op> Drive<'a, O> {
             run,
             progress,
             recorded: state.trials,
+            exchanges: state.exchanges.into_iter().map(|it| (it.number, it)).collect(),
+            sources: run.folder().join("sources"),
             trials: Vec::new(),
+            refused: Vec::new(),
             history: History::new(),
             numbers: HashMap::new(),
             identities: HashMap::new(),
@@ -134,7 +185,27 @@ impl<'a, O: Op> Drive<'a, O> {
     }
 
     fn go(mut self) -> Result<(), EvolveError> {
+        let plan = self.contest.plan;
+        if let Proposer::External(external) = &plan.proposer {
+            external.ready().map_err(EvolveError::from)?;
+        }
         self.baseline()?;
+        match &plan.proposer {
+            Proposer::Knobs => self.by_strategy()?,
+            Proposer::External(external) => self.by_proposer(external)?,
+        }
+        for dead in knobs::dead(&self.trials) {
+            let text = format!(
+                "knob {} changed no machine code in {} pairs of trials that differ in nothing else: it is dead here",
+                dead.knob, dead.pairs
+            );
+            self.note(text)?;
+        }
+        Ok(())
+    }
+
+    /// Asks the strategy, some candidates ahead of the one that is evaluated.
+    fn by_strategy(&mut self) -> Result<(), EvolveError> {
         let plan = self.contest.plan;
         let mut strategy = plan.strategy.start(plan.seed);
         let mut queue: VecDeque<Pending> = VecDeque::new();
@@ -165,19 +236,174 @@ impl<'a, O: Op> Drive<'a, O> {
                 let Some(next) = queue.pop_front() else { break };
                 let point = next.proposal.point;
                 let trial = self.trial(next)?;
+                if !matches!(trial.result, TrialResult::Same { .. }) {
+                    self.evaluated += 1;
+                }
                 self.take(trial, Some(point));
             }
             Ok(())
-        })?;
-        for dead in knobs::dead(&self.trials) {
-            let text = format!(
-                "knob {} changed no machine code in {} pairs of trials that differ in nothing else: it is dead here",
-                dead.knob, dead.pairs
-            );
-            // A run that is gone on with after its last trial has said so already.
-            if !self.run.state().notes.contains(&text) {
-                self.run.record(&Event::Note { text })?;
+        })
+    }
+
+    /// Asks the proposer for one candidate after another; every answer counts.
+    fn by_proposer(&mut self, external: &External) -> Result<(), EvolveError> {
+        let budget = self.contest.plan.budget;
+        let mut silences = 0;
+        for number in 1..=budget {
+            if self.contest.stop.load(Ordering::Relaxed) {
+                return Err(EvolveError::Stopped);
             }
+            let exchange = match self.exchanges.shift_remove(&number) {
+                Some(exchange) => exchange,
+                None => self.exchange(external, number, &mut silences)?,
+            };
+            self.evaluated = number;
+            match exchange.outcome {
+                Ok(_) => {
+                    let proposed = self.judge(&exchange.answer).map_err(EvolveError::Differs)?;
+                    let trial = self.proposed(external, number, proposed)?;
+                    self.take(trial, None);
+                }
+                Err(reason) if silences >= SILENCES && number < budget => {
+                    return Err(EvolveError::Silent { times: silences, reason });
+                }
+                Err(reason) => {
+                    self.refused.push((number, reason));
+                    (self.progress)(&self.standing(), None);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks the proposer, and writes down what was said.
+    fn exchange(
+        &self,
+        external: &External,
+        number: u32,
+        silences: &mut u32,
+    ) -> Result<Exchange, EvolveError> {
+        let Contest { op, plan, folder, stop, .. } = *self.contest;
+        let baseline = baseline_name(plan.baseline.as_deref(), &plan.baseline_knobs);
+        let known = prompt::Known {
+            op,
+            family: plan.family,
+            device: &plan.device,
+            problems: &plan.problems,
+            baseline: &baseline,
+            elites: plan.elites,
+            trials: &self.trials,
+            refused: &self.refused,
+            profiles: &self.run.state().profiles,
+            source: &|hash| stranger::text(plan.family, hash, &self.sources),
+        };
+        let prompt = prompt::make(&known, external.information, (number, plan.budget))?;
+        let (mut answer, outcome) = match external.ask(&prompt, folder, stop) {
+            Ok(answer) => {
+                *silences = 0;
+                let outcome = self.judge(&answer).map(|proposed| proposed.name);
+                (answer, outcome)
+            }
+            Err(NoAnswer::Silent { reason, heard }) => {
+                *silences += 1;
+                (heard, Err(reason))
+            }
+            Err(other) => return Err(other.into()),
+        };
+        if outcome.is_err() && answer.len() > KEPT_BYTES {
+            answer.truncate(answer.floor_char_boundary(KEPT_BYTES));
+        }
+        let exchange = Exchange { number, proposer: external.name().to_owned(), prompt, answer, outcome };
+        self.run.record(&Event::Proposed { exchange: exchange.clone() })?;
+        Ok(exchange)
+    }
+
+    /// What an answer proposes; or why it is no candidate, in words for the proposer.
+    fn judge(&self, answer: &str) -> Result<Proposed, String> {
+        let Plan { family, problems, device, .. } = self.contest.plan;
+        let baseline = self.trials.first().map(|trial| &trial.knobs);
+        let Answer { knobs: changes, source } = answer::read(answer)?;
+        let is_fixed = |name: &&String| family.knob(name).is_some_and(|knob| !knob.search);
+        if let Some(name) = changes.keys().find(is_fixed) {
+            return Err(format!("{}: {name} is not searched", family.name));
+        }
+        // On top of the baseline's: the later of two settings of a knob counts.
+        let set: Vec<(String, String)> =
+            baseline.into_iter().flatten().chain(&changes).map(|(a, b)| (a.clone(), b.clone())).collect();
+        let words = |refusal: Refusal| match refusal.hint {
+            Some(hint) => format!("{} ({hint})", refusal.message),
+            None => refusal.message,
+        };
+        let mut knobs = IndexMap::new();
+        for problem in problems {
+            let candidate = self.contest.op.candidate(family, None, &set, problem).map_err(words)?;
+            let request = family.request(&candidate, device.target()).map_err(|error| words(error.into()))?;
+            if let Some(text) = &source {
+                let headers: Vec<String> = request.source.headers.into_iter().map(|(name, _)| name).collect();
+                screen::source(text, &family.entry, &headers)?;
+            }
+            knobs = candidate.knobs.into_iter().map(|(name, value)| (name, value.to_string())).collect();
+        }
+        let whose = match &source {
+            Some(text) => format!("{} source {}", family.name, stranger::hash(text)),
+            None => family.name.clone(),
+        };
+        Ok(Proposed { name: name(&whose, &knobs, baseline), knobs, source })
+    }
+
+    /// The trial of a proposer's candidate: as the log has it, or made now.
+    fn proposed(
+        &mut self,
+        external: &External,
+        number: u32,
+        proposed: Proposed,
+    ) -> Result<Trial, EvolveError> {
+        let family = self.contest.plan.family;
+        let Proposed { name, knobs, source } = proposed;
+        let stranger = source.map(|text| Stranger::keep(family, &text, &self.sources)).transpose()?;
+        let family = stranger.as_ref().map_or(Ok(family), Stranger::family)?;
+        let own = stranger.as_ref().map(|stranger| stranger.folder.as_path());
+        let source = stranger.as_ref().map(|stranger| stranger.hash.clone());
+        let setting = Setting { family, name, knobs, own };
+        let trial = if let Some(trial) = self.recalled(number, &setting, source.as_ref())? {
+            trial
+        } else {
+            let (parent, origin) = (None, external.name().to_owned());
+            self.attempt(Entrant { number, setting: setting.clone(), parent, origin, source }, None)?
+        };
+        self.profile(&trial, &setting)?;
+        Ok(trial)
+    }
+
+    /// Has an elite looked at more closely, where a proposer is told what was seen. The log has it then.
+    fn profile(&self, trial: &Trial, setting: &Setting<'_>) -> Result<(), EvolveError> {
+        let Contest { op, plan, compiler, stop, .. } = *self.contest;
+        let is_told = matches!(&plan.proposer, Proposer::External(it) if it.information != Information::Free);
+        if !is_told || !matches!(trial.result, TrialResult::Timed { elite: true, .. }) {
+            return Ok(());
+        }
+        let plan = profile::Plan {
+            device: plan.device.clone(),
+            subjects: plan.problems.iter().map(|problem| (setting.subject(), problem.clone())).collect(),
+            limits: plan.limits,
+            seed: plan.seed,
+            full_size: false,
+        };
+        let start = self.contest.start_of(setting);
+        match profile::run(op, &plan, compiler, &start, self.run, stop, &|_| ()) {
+            Ok(()) => Ok(()),
+            Err(ProfileError::Stopped) => Err(EvolveError::Stopped),
+            Err(ProfileError::Log(error)) => Err(error.into()),
+            // A search goes on without.
+            Err(error) => self.note(format!("no profiles for the proposer: {error}")),
+        }
+    }
+
+    /// Writes down what people should know, once.
+    fn note(&self, text: String) -> Result<(), EvolveError> {
+        // A run that is gone on with may have said so already.
+        if !self.run.state().notes.contains(&text) {
+            self.run.record(&Event::Note { text })?;
         }
         Ok(())
     }
@@ -193,50 +419,92 @@ impl<'a, O: Op> Drive<'a, O> {
         let knobs: IndexMap<String, String> =
             candidate.knobs.iter().map(|(name, value)| (name.clone(), value.to_string())).collect();
         let point = space::point(self.space, &knobs);
-        let trial = match self.recorded.shift_remove(&0) {
-            Some(trial) => trial,
-            None => {
-                let name = baseline_name(preset, &plan.baseline_knobs);
-                let setting = Setting { family: plan.family, name, knobs: knobs.clone() };
-                let lost =
-                    |out: Out| EvolveError::Baseline { problem: problem.to_string(), reason: out.reason };
-                let compiled = self.contest.compile(&setting).map_err(lost)?;
-                let problems = self.contest.time(&setting, None)?.map_err(lost)?;
-                let Setting { name: candidate, knobs, .. } = setting;
-                let result = timed(compiled, 1.0, problems, true);
-                let (parent, origin) = (None, "baseline".to_owned());
-                let trial = Trial { number: 0, candidate, knobs, parent, origin, source: None, result };
-                self.run.record(&Event::Tried { trial: Box::new(trial.clone()) })?;
-                trial
-            }
+        let name = baseline_name(preset, &plan.baseline_knobs);
+        let setting = Setting { family: plan.family, name, knobs, own: None };
+        let trial = if let Some(trial) = self.recalled(0, &setting, None)? {
+            trial
+        } else {
+            let lost = |out: Out| EvolveError::Baseline { problem: problem.to_string(), reason: out.reason };
+            let compiled = self.contest.compile(&setting).map_err(lost)?;
+            self.identities.insert(compiled.identity.clone(), 0);
+            let problems = self.contest.time(&setting, None)?.map_err(lost)?;
+            let Setting { name: candidate, knobs, .. } = setting.clone();
+            let result = timed(compiled, 1.0, problems, true);
+            let (parent, origin) = (None, "baseline".to_owned());
+            let trial = Trial { number: 0, candidate, knobs, parent, origin, source: None, result };
+            self.run.record(&Event::Tried { trial: Box::new(trial.clone()) })?;
+            trial
         };
+        self.profile(&trial, &setting)?;
         self.take(trial, point);
-        self.evaluated = 0;
         Ok(())
     }
 
-    /// The next trial: as the log has it, or made now.
+    /// The next trial of a strategy: as the log has it, or made now.
     fn trial(&mut self, next: Pending) -> Result<Trial, EvolveError> {
         let Pending { number, proposal, knobs, compiled } = next;
-        if let Some(trial) = self.recorded.shift_remove(&number) {
-            if trial.knobs != knobs {
-                let reason = format!("trial {number} was {}, now it would be another", trial.candidate);
-                return Err(EvolveError::Differs(reason));
-            }
+        let setting = self.setting(&knobs);
+        if let Some(trial) = self.recalled(number, &setting, None)? {
             return Ok(trial);
         }
-        let setting = self.setting(&knobs);
         let parent = proposal.parents.first().and_then(|parent| self.numbers.get(parent)).copied();
-        let compiled = compiled.and_then(|compiled| compiled.recv().ok());
-        let result = match compiled.unwrap_or_else(|| self.contest.compile(&setting)) {
-            Err(out) => failed(out),
-            Ok(compiled) => match self.identities.get(&compiled.identity) {
-                Some(&as_trial) => TrialResult::Same { as_trial, code_hash: compiled.code_hash },
-                None => self.evaluate(&setting, compiled, parent)?,
-            },
-        };
         let origin = proposal.origin.to_string();
-        let trial = Trial { number, candidate: setting.name, knobs, parent, origin, source: None, result };
+        self.attempt(Entrant { number, setting, parent, origin, source: None }, compiled)
+    }
+
+    /// A trial of the log, if it has this one.
+    fn recalled(
+        &mut self,
+        number: u32,
+        setting: &Setting<'_>,
+        source: Option<&String>,
+    ) -> Result<Option<Trial>, EvolveError> {
+        let Some(trial) = self.recorded.shift_remove(&number) else { return Ok(None) };
+        if trial.knobs != setting.knobs || trial.source.as_ref() != source {
+            let reason = format!("trial {number} was {}, now it would be another", trial.candidate);
+            return Err(EvolveError::Differs(reason));
+        }
+        match trial.result {
+            TrialResult::Same { .. } | TrialResult::Failed { stage: Stage::Build, .. } => {}
+            // What it compiled to is worked out again, from the cache.
+            TrialResult::Timed { .. } | TrialResult::Failed { .. } => {
+                let compiled = match setting.own {
+                    Some(folder) => self.contest.compile_apart(setting, folder)?,
+                    None => self.contest.compile(setting),
+                };
+                if let Ok(compiled) = compiled {
+                    self.identities.entry(compiled.identity).or_insert(number);
+                }
+            }
+        }
+        Ok(Some(trial))
+    }
+
+    /// Takes a setting through the stages.
+    fn attempt(
+        &mut self,
+        entrant: Entrant<'_>,
+        compiled: Option<Receiver<Result<Compiled, Out>>>,
+    ) -> Result<Trial, EvolveError> {
+        let Entrant { number, setting, parent, origin, source } = entrant;
+        let compiled = match (setting.own, compiled.and_then(|compiled| compiled.recv().ok())) {
+            (Some(folder), _) => self.contest.compile_apart(&setting, folder)?,
+            (None, Some(compiled)) => compiled,
+            (None, None) => self.contest.compile(&setting),
+        };
+        let result = match compiled {
+            Err(out) => failed(out),
+            Ok(compiled) => {
+                if let Some(&as_trial) = self.identities.get(&compiled.identity) {
+                    TrialResult::Same { as_trial, code_hash: compiled.code_hash }
+                } else {
+                    self.identities.insert(compiled.identity.clone(), number);
+                    self.evaluate(&setting, compiled, parent)?
+                }
+            }
+        };
+        let Setting { name: candidate, knobs, .. } = setting;
+        let trial = Trial { number, candidate, knobs, parent, origin, source, result };
         self.run.record(&Event::Tried { trial: Box::new(trial.clone()) })?;
         Ok(trial)
     }
@@ -247,6 +515,11 @@ impl<'a, O: Op> Drive<'a, O> {
         compiled: Compiled,
         parent: Option<u32>,
     ) -> Result<TrialResult, EvolveError> {
+        if let Some(folder) = setting.own
+            && let Err(out) = self.contest.prove(setting, folder)?
+        {
+            return Ok(failed(out));
+        }
         let baseline = elites::timed(self.trials.first()).next().map(|timed| timed.problems);
         let problems = match self.contest.time(setting, baseline)? {
             Ok(problems) => problems,
@@ -274,12 +547,6 @@ impl<'a, O: Op> Drive<'a, O> {
             self.numbers.insert(point, trial.number);
             self.history.tell(point, outcome);
         }
-        if let Some(identity) = identity(&trial, self.contest) {
-            self.identities.entry(identity).or_insert(trial.number);
-        }
-        if !matches!(trial.result, TrialResult::Same { .. }) {
-            self.evaluated += 1;
-        }
         self.trials.push(trial);
         (self.progress)(&self.standing(), self.trials.last());
     }
@@ -302,17 +569,17 @@ impl<'a, O: Op> Drive<'a, O> {
     fn setting(&self, knobs: &IndexMap<String, String>) -> Setting<'a> {
         let family = self.contest.plan.family;
         let baseline = self.trials.first().map(|trial| &trial.knobs);
-        Setting { family, name: name(family, knobs, baseline), knobs: knobs.clone() }
+        Setting { family, name: name(&family.name, knobs, baseline), knobs: knobs.clone(), own: None }
     }
 }
 
 /// What a candidate differs from the baseline in; that is what people compare.
 fn name(
-    family: &Family,
+    whose: &str,
     knobs: &IndexMap<String, String>,
     baseline: Option<&IndexMap<String, String>>,
 ) -> String {
-    let mut name = family.name.clone();
+    let mut name = whose.to_owned();
     for (knob, value) in knobs {
         if baseline.and_then(|baseline| baseline.get(knob)) != Some(value) {
             name += &format!(" {knob}={value}");
@@ -336,15 +603,4 @@ fn timed(compiled: Compiled, score: f64, problems: Vec<crate::run::ProblemTime>,
 
 fn failed(out: Out) -> TrialResult {
     TrialResult::Failed { stage: out.stage, failure: out.failure, reason: out.reason }
-}
-
-/// What a trial's setting compiled to; worked out again from the cache for one that comes from the log.
-fn identity<O: Op>(trial: &Trial, contest: &Contest<'_, O>) -> Option<String> {
-    match trial.result {
-        TrialResult::Same { .. } | TrialResult::Failed { stage: Stage::Build, .. } => return None,
-        TrialResult::Timed { .. } | TrialResult::Failed { .. } => {}
-    }
-    let setting =
-        Setting { family: contest.plan.family, name: trial.candidate.clone(), knobs: trial.knobs.clone() };
-    contest.compile(&setting).ok().map(|compiled| compiled.identity)
 }

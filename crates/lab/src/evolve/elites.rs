@@ -15,12 +15,16 @@ pub struct Timed<'t> {
     pub trial: &'t Trial,
     pub score: f64,
     pub problems: &'t [ProblemTime],
+    pub registers: u32,
+    pub shared_bytes: u64,
 }
 
 /// The trials that have a time, in the order they were made.
 pub fn timed<'t>(trials: impl IntoIterator<Item = &'t Trial>) -> impl Iterator<Item = Timed<'t>> {
     trials.into_iter().filter_map(|trial| match &trial.result {
-        TrialResult::Timed { score, problems, .. } => Some(Timed { trial, score: *score, problems }),
+        TrialResult::Timed { score, problems, registers, shared_bytes, .. } => {
+            Some(Timed { trial, score: *score, problems, registers: *registers, shared_bytes: *shared_bytes })
+        }
         TrialResult::Same { .. } | TrialResult::Failed { .. } => None,
     })
 }
@@ -71,6 +75,7 @@ mod tests {
             baseline: time,
             speedup: *speedup,
             interval: None,
+            limiter: None,
         };
         let problems: Vec<ProblemTime> = speedups.iter().enumerate().map(problem).collect();
         let score = crate::stats::geometric_mean(speedups.iter().copied()).unwrap();

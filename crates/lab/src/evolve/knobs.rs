@@ -29,7 +29,10 @@ pub fn dead<'t>(trials: impl IntoIterator<Item = &'t Trial>) -> Vec<Dead> {
         for (second, other) in &compiled[at + 1..] {
             let mut differ =
                 first.knobs.iter().filter(|(knob, value)| second.knobs.get(*knob) != Some(value));
-            if let (Some((knob, _)), None) = (differ.next(), differ.next()) {
+            // Knobs of different sources have nothing to do with each other.
+            if let (true, Some((knob, _)), None) =
+                (first.source == second.source, differ.next(), differ.next())
+            {
                 let (same, different) = seen.entry(knob).or_default();
                 *(if code == other { same } else { different }) += 1;
             }

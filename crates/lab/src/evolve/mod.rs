@@ -7,6 +7,10 @@
 //! [`Trial`](crate::run::Trial) in the run's log; what the search knows is what those say, so a run that was stopped
 //! goes on by playing its trials again.
 //!
+//! Instead of a strategy a [`Proposer`] from outside may say what to try: it is shown a prompt and answers with knobs or
+//! with a source of its own. Every exchange is in the log. Such a source is a stranger's: it is screened, compiled
+//! in a process of its own and run under all checkers of the virtual GPU before it goes the way of the others.
+//!
 //! * [`elites`]: who is kept;
 //! * [`knobs`]: what the trials say about knobs, among it which are dead;
 //! * [`tuned`]: the table of picks that a library reads.
@@ -16,8 +20,11 @@ mod drive;
 pub mod elites;
 pub mod knobs;
 mod plan;
+mod proposer;
 pub mod space;
+mod stranger;
 pub mod tuned;
 
 pub use drive::{EvolveError, run};
 pub use plan::{Plan, Progress};
+pub use proposer::{Endpoint, External, Information, Proposer, Voice};

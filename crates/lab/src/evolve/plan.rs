@@ -4,6 +4,7 @@ use family::Family;
 use gpu::device::Device;
 use search::strategy::Entry;
 
+use super::proposer::Proposer;
 use crate::run::Timer;
 use crate::stats::Stopping;
 use crate::worker::Limits;
@@ -17,7 +18,9 @@ pub struct Plan<'f, P> {
     pub baseline_knobs: Vec<(String, String)>,
     pub problems: Vec<P>,
     pub strategy: Entry,
-    /// Candidates that are evaluated, right or wrong. What turns out to be one seen before is free.
+    pub proposer: Proposer,
+    /// Candidates that are evaluated, right or wrong. What turns out to be one seen before is free, unless a proposer
+    /// was asked for it: its answers count, whatever becomes of them.
     pub budget: u32,
     pub elites: usize,
     /// Candidates that are compiled ahead of the one being evaluated.

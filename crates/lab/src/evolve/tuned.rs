@@ -93,11 +93,13 @@ impl Table {
     }
 }
 
-/// What a search found: for each of its problems the fastest setting, which may be the baseline.
+/// What a search found: for each of its problems the fastest setting, which may be the baseline. A candidate with a
+/// source of its own is no pick: the library has the family's source, and settings of that alone.
 pub fn picks(state: &RunState) -> Vec<Pick> {
     let (Some(search), Some(manifest)) = (&state.search, &state.manifest) else { return Vec::new() };
     let best = |problem: &String| {
-        let times = elites::timed(state.trials.values()).filter_map(|timed| {
+        let settings = state.trials.values().filter(|trial| trial.source.is_none());
+        let times = elites::timed(settings).filter_map(|timed| {
             let time = timed.problems.iter().find(|it| it.problem == *problem)?;
             Some((timed.trial, time))
         });

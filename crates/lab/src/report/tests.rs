@@ -82,12 +82,14 @@ fn every_string_of_the_log_may_be_hostile() {
     crate::testing::write(folder.path(), &a_full_log());
     let path = folder.path().join("events.jsonl");
     let log = std::fs::read_to_string(&path).unwrap();
-    let mut changed = String::new();
-    for line in log.lines() {
-        let mut event: serde_json::Value = serde_json::from_str(line).unwrap();
-        poison(&mut event);
-        changed += &format!("{event}\n");
-    }
+    let changed: String = log
+        .lines()
+        .map(|line| {
+            let mut event: serde_json::Value = serde_json::from_str(line).unwrap();
+            poison(&mut event);
+            format!("{event}\n")
+        })
+        .collect();
     std::fs::write(&path, changed).unwrap();
     let state = RunState::of(&crate::run::read(folder.path()).unwrap());
     let page = text(&Html, &state);
@@ -129,7 +131,7 @@ fn poison(value: &mut serde_json::Value) {
             for (name, field) in fields {
                 match field {
                     serde_json::Value::String(text) if FREE.contains(&name.as_str()) => {
-                        text.push_str(HOSTILE);
+                        text.push_str(HOSTILE)
                     }
                     other => poison(other),
                 }
@@ -177,7 +179,7 @@ fn every_table_has_rows_and_every_row_its_cells() {
         let page = html(&events);
         for table in parsed(&page).descendants().filter(|node| node.has_tag_name("table")) {
             let cells =
-                |row: roxmltree::Node<'_, '_>| row.children().filter(roxmltree::Node::is_element).count();
+                |row: roxmltree::Node<'_, '_>| row.children().filter(|cell| cell.is_element()).count();
             let rows: Vec<usize> =
                 table.descendants().filter(|node| node.has_tag_name("tr")).map(cells).collect();
             assert!(rows.len() > 1, "an empty table");

@@ -44,6 +44,7 @@ pub struct Search {
     pub legal_points: u64,
     /// `knobs`, `command`, `endpoint`.
     pub proposer: String,
+    /// How knobs are chosen; of another proposer, what it is told: `free`, `insight`, `full`.
     pub strategy: String,
     pub budget: u32,
     pub elites: u32,
@@ -62,7 +63,7 @@ pub struct Trial {
     /// The trial it was made from, and by what: `neighbour`, `crossover`, `model`.
     pub parent: Option<u32>,
     pub origin: String,
-    /// The hash of a source of its own, kept beside the log as `sources/HASH.cu`.
+    /// The hash of a source of its own, kept beside the log as a folder of families, `sources/HASH`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
     pub result: TrialResult,
@@ -103,11 +104,15 @@ pub struct ProblemTime {
     pub speedup: f64,
     /// Of the speedup, 95%; `None` for a model, which has no spread.
     pub interval: Option<(f64, f64)>,
+    /// What the virtual GPU's model says limits it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limiter: Option<String>,
 }
 
 /// A question to a proposer and what it said.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Exchange {
+    /// From 1; the trial that came of it has the same number.
     pub number: u32,
     pub proposer: String,
     pub prompt: serde_json::Value,

@@ -15,5 +15,5 @@ mod serve;
 
 pub use process::{Ended, Limits, Worker};
 pub use protocol::{Ask, Built, CandidateName, MatrixRate, Modelled, Say};
-pub(crate) use serve::Failure;
 pub use serve::serve;
+pub(crate) use serve::{Failure, told};

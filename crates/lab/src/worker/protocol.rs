@@ -39,6 +39,11 @@ pub enum Ask {
         seed: u64,
         folder: PathBuf,
     },
+    /// The same under every checker of the virtual GPU; a worker of another device refuses.
+    Prove {
+        seed: u64,
+        folder: PathBuf,
+    },
     /// The answer was right: make ready to take times.
     Arm {
         timers: Vec<Timer>,

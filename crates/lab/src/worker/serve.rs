@@ -7,7 +7,7 @@ use std::{fs, process, thread};
 
 use family::{Candidate, Catalog, Family, SettingError};
 use gpu::accelerator::{Accelerator as _, AcceleratorError, CudaDevice, VirtualDevice};
-use gpu::build::{BuildError, Compiler, Entry};
+use gpu::build::{BuildError, Compiler, Diagnostic, Entry};
 use gpu::device::Device;
 use op::{Addresses, Complaint, Kernel, Observed, Op, Ready, Refusal, RunError, Stage};
 
@@ -17,6 +17,9 @@ use crate::check::beside_the_answer;
 use crate::profile::Seen;
 use crate::profile::counted::{self, Counted};
 use crate::run::{Build, FailureKind, Timer};
+
+/// How much of what the compiler says is passed on.
+const DIAGNOSTICS: usize = 3;
 
 /// Why a candidate is out.
 #[derive(Clone, Debug)]
@@ -37,8 +40,12 @@ impl Failure {
     pub fn build(error: &BuildError) -> Self {
         match error {
             BuildError::Source { diagnostics, .. } => {
-                let first = diagnostics.first().map(|first| format!(": {}", first.message));
-                Failure::new(FailureKind::DoesNotCompile, format!("{error}{}", first.unwrap_or_default()))
+                let said = |it: &Diagnostic| match &it.place {
+                    Some(place) => format!("line {}: {}", place.line, it.message),
+                    None => it.message.clone(),
+                };
+                let said: Vec<String> = diagnostics.iter().take(DIAGNOSTICS).map(said).collect();
+                Failure::new(FailureKind::DoesNotCompile, format!("{error}: {}", said.join("; ")))
             }
             BuildError::NoKernel { .. } => Failure::new(FailureKind::DoesNotCompile, error.to_string()),
             BuildError::Nvrtc(_) | BuildError::Io { .. } => Failure::other(error.to_string()),
@@ -204,11 +211,22 @@ impl Machine {
             Device::Cuda { index, .. } => Machine::Cuda(CudaDevice::open(*index)?),
             Device::Virtual { chip } => {
                 let mut device = VirtualDevice::new(chip);
-                device.options.checks = vgpu::Checks::None;
                 device.options.counters = true;
                 Machine::Virtual(Box::new(device))
             }
         })
+    }
+
+    /// Has what comes run under these checks.
+    fn under(&mut self, checks: vgpu::Checks) -> Result<(), Failure> {
+        match (self, checks) {
+            (Machine::Virtual(device), checks) => device.options.checks = checks,
+            (Machine::Cuda(_), vgpu::Checks::None) => {}
+            (Machine::Cuda(_), vgpu::Checks::All) => {
+                return Err(Failure::new(FailureKind::Refused, "a GPU does not check what it runs"));
+            }
+        }
+        Ok(())
     }
 
     fn stage(&mut self) -> &mut dyn Stage {
@@ -248,12 +266,14 @@ impl<O: Op> Shop<'_, O> {
             .map_err(|error| Failure::build(&error))?;
         say(&Say::Built(Built { hash: built.build.hash.clone(), build: told(family, &candidate, &built)? }));
 
-        let (seed, folder) = match self.next() {
-            Some(Ask::Run { seed, folder }) => (seed, folder),
+        let (seed, folder, checks) = match self.next() {
+            Some(Ask::Run { seed, folder }) => (seed, folder, vgpu::Checks::None),
+            Some(Ask::Prove { seed, folder }) => (seed, folder, vgpu::Checks::All),
             other => return Ok(other),
         };
         let inputs = op.timed_inputs(&problem, seed);
         let machine = opened(machine, device)?;
+        machine.under(checks)?;
         let image = machine.stage().image(&built.build);
         let kernel = Kernel::load(machine.stage(), family, candidate, image)?;
         let arrangement = op.arrange(family, &problem, &inputs);
@@ -348,7 +368,7 @@ fn one_problem<O: Op>(op: &O, name: &str) -> Result<O::Problem, Failure> {
 }
 
 /// A build as the log tells it.
-fn told(family: &Family, candidate: &Candidate, built: &gpu::build::Outcome) -> Result<Build, Failure> {
+pub fn told(family: &Family, candidate: &Candidate, built: &gpu::build::Outcome) -> Result<Build, Failure> {
     let build = &built.build;
     let entry = build.entry(&family.entry).ok_or_else(|| {
         Failure::new(FailureKind::DoesNotCompile, format!("there is no kernel `{}`", family.entry))

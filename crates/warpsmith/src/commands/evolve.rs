@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use attention::Attention;
 use family::Family;
 use indicatif::ProgressBar;
-use lab::evolve::{self, EvolveError, Plan, Progress, elites, tuned};
+use lab::evolve::{
+    self, Endpoint, EvolveError, External, Information, Plan, Progress, Proposer, Voice, elites, tuned,
+};
 use lab::run::{Manifest, Run, RunError, RunState, Time, Timer, Trial, TrialResult};
 use lab::stats::Stopping;
 use lab::suite;
@@ -17,7 +19,7 @@ use serde::Serialize;
 
 use super::workbench::BUILD_LIMIT;
 use super::workbench::{self, OpenRun, Workbench};
-use crate::cli::{self, EvolveOptions, Global};
+use crate::cli::{self, EvolveOptions, Global, ProposerInformation};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::printer::{FAINT, GOOD, Printer, STRONG, styled};
@@ -28,6 +30,8 @@ pub const BUDGET: u32 = 128;
 pub const QUICK_BUDGET: u32 = 32;
 pub const DEFAULT_FAMILY: &str = "mma";
 const DEFAULT_PROBLEM: &str = "mission";
+/// The key of an endpoint: neither a flag, which the list of processes would show, nor anywhere in the log.
+const KEY: &str = "WARPSMITH_API_KEY";
 
 pub fn run(options: &EvolveOptions, global: &Global, printer: &Printer) -> Result<Exit, Failure> {
     if options.resume {
@@ -124,6 +128,7 @@ fn plan<'w>(
         baseline_knobs: options.set.clone(),
         problems,
         strategy: *strategy,
+        proposer: proposer(options)?,
         budget,
         elites: options.elites as usize,
         ahead: ahead(),
@@ -133,6 +138,26 @@ fn plan<'w>(
         warmup: 10,
         limits: limits(workbench.is_virtual(), options.limit),
     })
+}
+
+/// Who proposes.
+fn proposer(options: &EvolveOptions) -> Result<Proposer, Failure> {
+    let voice = match (&options.proposer_cmd, &options.endpoint) {
+        (Some(line), _) => Voice::Command(line.clone()),
+        (None, Some(url)) => {
+            let model = options.model.as_deref().unwrap_or_default();
+            let key = std::env::var(KEY).ok().filter(|key| !key.is_empty());
+            Voice::Endpoint(Endpoint::new(url, model, key).map_err(Failure::usage)?)
+        }
+        (None, None) => return Ok(Proposer::Knobs),
+    };
+    let information = match options.information {
+        ProposerInformation::Free => Information::Free,
+        ProposerInformation::Insight => Information::Insight,
+        ProposerInformation::Full => Information::Full,
+    };
+    let limit = Duration::from_secs_f64(options.proposer_seconds);
+    Ok(Proposer::External(External { voice, information, limit }))
 }
 
 /// Compiles that run while one candidate is being timed.
@@ -175,6 +200,12 @@ pub fn failure(error: EvolveError) -> Failure {
         EvolveError::Refused(refusal) => refusal.into(),
         EvolveError::Differs(_) => Failure::usage(error.to_string()).hint("start a new run"),
         EvolveError::Baseline { .. } => Failure::finding(error.to_string()),
+        EvolveError::Silent { .. } => {
+            Failure::lacking(error.to_string()).hint("--resume goes on with the next answer")
+        }
+        EvolveError::NoProgram { program, .. } => {
+            Failure::lacking(error.to_string()).hint(format!("install {program}, or use another proposer"))
+        }
         other => Failure::lacking(other.to_string()),
     }
 }
@@ -248,6 +279,11 @@ pub fn text(state: &RunState) -> String {
         search.legal_points,
         search.raw_points,
     )];
+    let refused = state.exchanges.iter().filter(|exchange| exchange.outcome.is_err()).count();
+    if !state.exchanges.is_empty() {
+        let asked = state.exchanges.len();
+        parts.push(format!("the proposer was asked {asked} times; {refused} answers were no candidate"));
+    }
     if modelled {
         parts.push(styled(FAINT, "times are modelled, not measured: they rank settings, nothing more"));
     }

@@ -222,6 +222,7 @@ impl<'a> Repro<'a> {
             baseline_knobs: Vec::new(),
             problems,
             strategy: self.strategy,
+            proposer: evolve::Proposer::Knobs,
             budget,
             elites: ELITES,
             ahead: super::evolve::ahead(),

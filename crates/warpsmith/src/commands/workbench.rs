@@ -5,6 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use attention::{Attention, Problem};
+use chips::Chip;
 use clap::Parser as _;
 use family::{Catalog, Family};
 use gpu::build::Compiler;
@@ -102,16 +103,22 @@ impl<'g> Workbench<'g> {
     /// How the run's processes are started.
     pub fn start(&self) -> Result<Start<'_>, Failure> {
         let program = std::env::current_exe().map_err(|error| Failure::lacking(error.to_string()))?;
-        let kernel = move |name: &str| {
+        let worker = move |name: &str, device: &Device, kernels: Option<&Path>| {
             let mut command = Command::new(&program);
-            command.args(["worker", name, "--device", &device_name(&self.device)]);
+            command.args(["worker", name, "--device", &device_name(device)]);
             if let Some(folder) = &self.global.cuda {
                 command.arg("--cuda").arg(folder);
             }
-            if let Some(folder) = &self.global.kernels {
+            if let Some(folder) = kernels {
                 command.arg("--kernels").arg(folder);
             }
             command
+        };
+        let own = worker.clone();
+        let kernel = move |name: &str| own(name, &self.device, self.global.kernels.as_deref());
+        let stranger = move |name: &str, kernels: &Path, chip: Option<&'static Chip>| {
+            let device = chip.map_or_else(|| self.device.clone(), |chip| Device::Virtual { chip });
+            worker(name, &device, Some(kernels))
         };
         let gpu_index = if let Device::Cuda { index, .. } = self.device { index } else { 0 };
         let peer = move |script: &Path| {
@@ -125,7 +132,7 @@ impl<'g> Workbench<'g> {
                 (Some(_), false) => Err("no torch".to_owned()),
                 (Some(_), true) => Ok(Box::new(peer)),
             };
-        Ok(Start { kernel: Box::new(kernel), peer })
+        Ok(Start { kernel: Box::new(kernel), stranger: Box::new(stranger), peer })
     }
 
     /// Where and with what a run of `command` happens.

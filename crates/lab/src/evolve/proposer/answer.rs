@@ -1,0 +1,162 @@
+//! What a proposer said, read.
+
+use indexmap::IndexMap;
+use serde::Deserialize;
+use serde_json::Value;
+
+/// A candidate as it was proposed; nothing about it has been looked at yet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Answer {
+    /// On top of the baseline's.
+    pub knobs: IndexMap<String, String>,
+    pub source: Option<String>,
+}
+
+/// The answer as it is written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    #[serde(default)]
+    knobs: Option<IndexMap<String, Value>>,
+    #[serde(default)]
+    source: Option<String>,
+    /// For those who read the log.
+    #[serde(default)]
+    #[expect(dead_code, reason = "the log has it as part of the answer")]
+    why: Option<String>,
+}
+
+/// Words that mark a fenced block as a kernel.
+const CUDA: [&str; 5] = ["cuda", "cu", "c++", "cpp", "c"];
+
+/// Reads an answer: a JSON object, alone or in a fenced block; or a source in a fenced block marked as CUDA, with or
+/// without such an object beside it. The reason why not is meant for whoever wrote it.
+pub fn read(text: &str) -> Result<Answer, String> {
+    let text = text.trim();
+    if text.is_empty() {
+        return Err("the answer is empty".to_owned());
+    }
+    if text.starts_with('{') {
+        return of_object(text);
+    }
+    let blocks = fenced(text)?;
+    let is_cuda = |(mark, _): &&(String, String)| CUDA.contains(&mark.as_str());
+    let is_object = |(mark, body): &&(String, String)| {
+        mark == "json" || (mark.is_empty() && body.trim_start().starts_with('{'))
+    };
+    let objects: Vec<_> = blocks.iter().filter(is_object).collect();
+    let sources: Vec<_> = blocks.iter().filter(is_cuda).collect();
+    match (objects.as_slice(), sources.as_slice()) {
+        ([], []) => {
+            Err("the answer has no JSON object and no fenced block marked `json` or `cuda`".to_owned())
+        }
+        ([(_, object)], []) => of_object(object),
+        ([], [(_, source)]) => Ok(Answer { source: Some(source.clone()), ..Answer::default() }),
+        ([(_, object)], [(_, source)]) => match of_object(object)? {
+            Answer { source: None, knobs } => Ok(Answer { knobs, source: Some(source.clone()) }),
+            Answer { source: Some(_), .. } => Err("the answer has two sources".to_owned()),
+        },
+        _ => Err("the answer has more than one candidate; send one".to_owned()),
+    }
+}
+
+fn of_object(text: &str) -> Result<Answer, String> {
+    let written: Written = serde_json::from_str(text.trim())
+        .map_err(|error| format!("the answer is no such JSON object: {error}"))?;
+    if written.knobs.is_none() && written.source.is_none() {
+        return Err("the answer names neither knobs nor a source".to_owned());
+    }
+    let mut knobs = IndexMap::new();
+    for (knob, value) in written.knobs.unwrap_or_default() {
+        let value = match value {
+            Value::String(text) => text,
+            Value::Bool(_) | Value::Number(_) => value.to_string(),
+            Value::Null | Value::Array(_) | Value::Object(_) => {
+                return Err(format!("{knob} cannot be {value}: a knob is a number, a word, true or false"));
+            }
+        };
+        knobs.insert(knob, value);
+    }
+    Ok(Answer { knobs, source: written.source })
+}
+
+/// The blocks between lines of three backticks, each with its mark in lower case.
+fn fenced(text: &str) -> Result<Vec<(String, String)>, String> {
+    let mut blocks = Vec::new();
+    let mut open: Option<(String, String)> = None;
+    for line in text.lines() {
+        match (line.trim_start().strip_prefix("```"), &mut open) {
+            (Some(mark), None) => {
+                let mark = mark.split_whitespace().next().unwrap_or_default().to_lowercase();
+                open = Some((mark, String::new()));
+            }
+            (Some(_), Some(_)) => blocks.extend(open.take()),
+            (None, Some((_, body))) => {
+                body.push_str(line);
+                body.push('\n');
+            }
+            (None, None) => {}
+        }
+    }
+    if open.is_some() { Err("a fenced block of the answer does not end".to_owned()) } else { Ok(blocks) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn knobs(pairs: &[(&str, &str)]) -> IndexMap<String, String> {
+        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn answers_come_in_these_forms() {
+        let stages = Answer { knobs: knobs(&[("STAGES", "2"), ("SWIZZLE", "true")]), source: None };
+        let source = |knobs| Answer { knobs, source: Some("int x;\n".to_owned()) };
+        for (text, answer) in [
+            (r#" {"knobs": {"STAGES": 2, "SWIZZLE": true}, "why": "less waiting"} "#, stages.clone()),
+            (
+                "Here:\n```json\n{\"knobs\": {\"STAGES\": \"2\", \"SWIZZLE\": \"true\"}}\n```\nthat is all",
+                stages.clone(),
+            ),
+            ("```\n{\"knobs\": {\"STAGES\": 2, \"SWIZZLE\": true}}\n```", stages),
+            (r#"{"knobs": {}}"#, Answer::default()),
+            (r#"{"source": "int x;\n"}"#, source(knobs(&[]))),
+            ("so\n```CUDA\nint x;\n```", source(knobs(&[]))),
+            (
+                "```text\nno\n```\n```json\n{\"knobs\":{\"A\":1}}\n```\n```cpp\nint x;\n```",
+                source(knobs(&[("A", "1")])),
+            ),
+        ] {
+            assert_eq!(read(text), Ok(answer), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_answer_says_why() {
+        let deep = format!(r#"{{"knobs": {{"STAGES": {}"#, "[".repeat(100_000));
+        for (text, words) in [
+            ("  ", "empty"),
+            ("I would raise STAGES.", "no JSON object"),
+            (r#"["STAGES"]"#, "no JSON object"),
+            ("```python\nprint()\n```", "no JSON object"),
+            (r#"{"knobs": {"STAGES": 2}"#, "EOF"),
+            (r#"{"knobs": {"STAGES": [2]}}"#, "STAGES cannot be [2]"),
+            (r#"{"knobs": {"STAGES": null}}"#, "STAGES cannot be null"),
+            (r#"{"knobs": "STAGES=2"}"#, "expected a map"),
+            (r#"{"knob": {"STAGES": 2}}"#, "unknown field `knob`"),
+            (r#"{"source": 7}"#, "expected a string"),
+            (r#"{"why": "no idea"}"#, "neither knobs nor a source"),
+            ("{}", "neither knobs nor a source"),
+            (r#"{"knobs": {}} and more"#, "trailing"),
+            ("```json\n{\"knobs\": {}}\n", "does not end"),
+            ("```json\n{}\n```\n```json\n{}\n```", "more than one"),
+            ("```cuda\na\n```\n```cuda\nb\n```", "more than one"),
+            ("```json\n{\"source\": \"a\"}\n```\n```cuda\nb\n```", "two sources"),
+            (&deep, "recursion limit"),
+        ] {
+            let reason = read(text).unwrap_err();
+            assert!(reason.contains(words), "{reason}");
+        }
+    }
+}

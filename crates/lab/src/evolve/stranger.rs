@@ -1,0 +1,202 @@
+//! A source that was proposed: nobody has read it. It is compiled and run in processes of its own only, and on the
+//! virtual GPU, under all its checkers, before any GPU gets it.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use chips::{CHIPS, Chip};
+use family::{Catalog, Family};
+use gpu::device::Device;
+use op::{Op, Refusal};
+
+use super::EvolveError;
+use super::contest::{Compiled, Contest, Out, Setting, pairs};
+use crate::check::cut_to_size;
+use crate::run::{FailureKind, Stage};
+use crate::worker::{Ask, Built, CandidateName, Ended, Limits, Say, Worker};
+
+/// What the run under the checkers may take, in operations: a second or two. A plain kernel takes longer for them.
+const PROOF_FLOPS: f64 = 1.0e8;
+const PLAIN_COST: f64 = 16.0;
+/// A compiler can be kept busy on purpose.
+const BUILD_LIMIT: Duration = Duration::from_mins(2);
+const RESIDENT_BYTES: u64 = 8 << 30;
+
+/// A proposed source in a folder of its own, with what it may include, as a family.
+#[derive(Debug)]
+pub struct Stranger {
+    pub hash: String,
+    pub folder: PathBuf,
+    catalog: Catalog,
+    name: String,
+}
+
+impl Stranger {
+    /// Writes the source below `sources`, beside the family's manifest and headers. It must have been screened.
+    pub fn keep(family: &Family, text: &str, sources: &Path) -> Result<Self, EvolveError> {
+        let hash = hash(text);
+        let folder = sources.join(&hash);
+        for (path, text) in family.files_with(text) {
+            let path = folder.join(path);
+            gpu::paths::write_atomically(&path, text.as_bytes())
+                .map_err(|error| EvolveError::Io { path, error })?;
+        }
+        let catalog = Catalog::load(Some(&folder)).map_err(Refusal::new)?;
+        let name = family.full_name();
+        catalog.family(&name).map_err(Refusal::new)?;
+        Ok(Stranger { hash, folder, catalog, name })
+    }
+
+    pub fn family(&self) -> Result<&Family, EvolveError> {
+        Ok(self.catalog.family(&self.name).map_err(Refusal::new)?)
+    }
+}
+
+/// What a source is called in the log.
+pub fn hash(text: &str) -> String {
+    blake3::hash(text.as_bytes()).to_hex()[..16].to_owned()
+}
+
+/// The text of a source that was kept.
+pub fn text(family: &Family, hash: &str, sources: &Path) -> Option<String> {
+    let folder = sources.join(hash).join(&family.op).join(&family.name);
+    fs::read_to_string(folder.join("kernel.cu")).ok()
+}
+
+/// What becomes of a step in a worker: it may be all over, or only for the candidate.
+type Step<T> = Result<Result<T, Out>, EvolveError>;
+
+impl<O: Op> Contest<'_, O> {
+    /// [`Contest::compile`], in a process of its own.
+    pub fn compile_apart(&self, setting: &Setting<'_>, folder: &Path) -> Step<Compiled> {
+        let mut worker = match self.worker(setting, folder, None)? {
+            Ok(worker) => worker,
+            Err(out) => return Ok(Err(out)),
+        };
+        let mut compiled: Option<Compiled> = None;
+        for problem in &self.plan.problems {
+            let built = match self.build_apart(&mut worker, setting, problem)? {
+                Ok(built) => built,
+                Err(out) => return Ok(Err(out)),
+            };
+            let next = match self.compiled(setting.family, &pairs(&setting.knobs), problem, built) {
+                Ok(next) => next,
+                Err(failure) => return Ok(Err(Out::of(Stage::Build, failure))),
+            };
+            compiled = Some(match compiled {
+                None => next,
+                Some(before) => before.and(&next),
+            });
+        }
+        Ok(compiled.ok_or_else(|| out(Stage::Build, "there is no problem to compile it for")))
+    }
+
+    /// Runs a compiled setting under all of the virtual GPU's checkers, on problems cut to size: nothing may be found,
+    /// and the answers must be right.
+    pub fn prove(&self, setting: &Setting<'_>, folder: &Path) -> Step<()> {
+        let Some(chip) = stand_in(&self.plan.device, setting.family) else {
+            let reason = "there is no virtual GPU that could prove it";
+            return Ok(Err(out(Stage::Check, reason)));
+        };
+        let mut worker = match self.worker(setting, folder, Some(chip))? {
+            Ok(worker) => worker,
+            Err(out) => return Ok(Err(out)),
+        };
+        let flops = if setting.family.plain { PROOF_FLOPS / PLAIN_COST } else { PROOF_FLOPS };
+        for (problem, _) in cut_to_size(self.op, &self.plan.problems, flops) {
+            if let Err(out) = self.build_apart(&mut worker, setting, &problem)? {
+                return Ok(Err(out));
+            }
+            let ask = Ask::Prove { seed: self.plan.seed, folder: self.folder.to_owned() };
+            let (paths, mut complaints) = match self.ask(&mut worker, &ask, Stage::Check)? {
+                Ok(Say::Ran { outputs, complaints }) => (outputs, complaints),
+                Ok(other) => return Ok(Err(out(Stage::Check, format!("it answered {other:?}")))),
+                Err(out) => return Ok(Err(out)),
+            };
+            let outputs: io::Result<Vec<Vec<u8>>> = paths.iter().map(fs::read).collect();
+            let outputs = outputs.map_err(|error| EvolveError::Io { path: self.folder.to_owned(), error })?;
+            let right = self.answers.to(self.op, &problem, self.plan.seed);
+            let judgement = self.op.judge(setting.family, &right.inputs, &right.reference, &outputs);
+            complaints.extend(judgement.complaints);
+            if !complaints.is_empty() {
+                let words: Vec<String> =
+                    complaints.iter().map(|it| format!("[{}] {}", it.kind, it.message)).collect();
+                let reason = format!("on {problem}, on the virtual GPU: {}", words.join("; "));
+                let failure = FailureKind::WrongAnswer;
+                return Ok(Err(Out { stage: Stage::Check, failure, reason }));
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    fn worker(&self, setting: &Setting<'_>, folder: &Path, chip: Option<&'static Chip>) -> Step<Worker> {
+        let limits = Limits {
+            build: self.plan.limits.build.min(BUILD_LIMIT),
+            answer: self.plan.limits.answer,
+            resident_bytes: self.plan.limits.resident_bytes.min(RESIDENT_BYTES),
+        };
+        let mut command = (self.start.stranger)(&setting.name, folder, chip);
+        Ok(Worker::start(&mut command, limits).map_err(|error| out(Stage::Build, error.to_string())))
+    }
+
+    fn build_apart(&self, worker: &mut Worker, setting: &Setting<'_>, problem: &O::Problem) -> Step<Built> {
+        let candidate =
+            CandidateName { family: setting.family.full_name(), preset: None, knobs: pairs(&setting.knobs) };
+        let ask = Ask::Build { candidate, problem: problem.to_string() };
+        Ok(match self.ask(worker, &ask, Stage::Build)? {
+            Ok(Say::Built(built)) => Ok(built),
+            Ok(other) => Err(out(Stage::Build, format!("it answered {other:?}"))),
+            Err(out) => Err(out),
+        })
+    }
+
+    fn ask(&self, worker: &mut Worker, ask: &Ask, stage: Stage) -> Step<Say> {
+        match worker.ask(ask, self.stop) {
+            Ok(said) => Ok(Ok(said)),
+            Err(Ended::Stopped) => Err(EvolveError::Stopped),
+            Err(Ended::Failed { failure, reason } | Ended::Lost { failure, reason }) => {
+                Ok(Err(Out { stage, failure, reason }))
+            }
+        }
+    }
+}
+
+fn out(stage: Stage, reason: impl Into<String>) -> Out {
+    Out { stage, failure: FailureKind::Other, reason: reason.into() }
+}
+
+/// The virtual GPU that stands in for a device: itself, the same GPU, one of the same target, or any the family is
+/// made for.
+fn stand_in(device: &Device, family: &Family) -> Option<&'static Chip> {
+    match device {
+        Device::Virtual { chip } => Some(chip),
+        Device::Cuda { name, target, .. } => Chip::by_name(name)
+            .ok()
+            .or_else(|| CHIPS.iter().find(|chip| chip.target == *target))
+            .or_else(|| CHIPS.iter().find(|chip| family.targets.contains(&chip.target))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use chips::Target;
+
+    use super::*;
+
+    #[test]
+    fn every_device_has_a_stand_in() {
+        let catalog = Catalog::load(None).unwrap();
+        let family = catalog.family("reference").unwrap();
+        let cuda = |name: &str, target| Device::Cuda { index: 0, name: name.to_owned(), target };
+        for (device, id) in [
+            (Device::Virtual { chip: Chip::by_name("a100").unwrap() }, "a100"),
+            (cuda("NVIDIA H200", Target::Sm90a), "h200"),
+            (cuda("NVIDIA L40S", Target::Sm89), "l4"),
+            (cuda("NVIDIA A10", Target::Sm86), "l4"),
+        ] {
+            assert_eq!(stand_in(&device, family).unwrap().id, id, "{device}");
+        }
+    }
+}
