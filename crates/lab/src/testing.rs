@@ -191,7 +191,7 @@ fn texts<const N: usize>(texts: [&str; N]) -> Vec<String> {
 /// and one is the same machine code as an earlier one.
 pub fn a_search() -> Vec<Event> {
     let mut manifest = manifest();
-    manifest.command = "evolve".to_owned();
+    "evolve".clone_into(&mut manifest.command);
     manifest.gpu = Fact::Known("virtual l4".to_owned());
     manifest.device = Fact::Known("virtual:l4".to_owned());
     let mut events = vec![Event::RunStarted { manifest: Box::new(manifest) }];
@@ -199,6 +199,9 @@ pub fn a_search() -> Vec<Event> {
     events.push(Event::RunFinished { outcome: Outcome::Holds });
     events
 }
+
+/// Knobs, parent, what it came to (a score, an earlier trial, or nothing), and whether it is an elite.
+type Planned<'p> = ([&'p str; 3], Option<u32>, Result<f64, Option<u32>>, bool);
 
 fn search_events() -> Vec<Event> {
     let knobs =
@@ -229,7 +232,7 @@ fn search_events() -> Vec<Event> {
         Event::Proposed { exchange: exchange(2, Err(format!("no JSON: {HOSTILE}"))) },
     ];
     // Knobs, parent, what it came to: a score, an earlier trial, or nothing.
-    let plan: [([&str; 3], Option<u32>, Result<f64, Option<u32>>, bool); 13] = [
+    let plan: [Planned<'_>; 13] = [
         (["2", "32", "0"], None, Ok(1.0), false),
         (["1", "32", "0"], Some(0), Ok(0.71), false),
         (["3", "32", "0"], Some(0), Ok(1.22), true),

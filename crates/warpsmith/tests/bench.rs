@@ -164,7 +164,8 @@ fn a_run_that_is_killed_goes_on_without_repeating_itself() {
     drill(folder.path());
     let mut parent = start(&mut bench(folder.path(), &["good", "hangs", "nan", "--limit", "15"]));
     // Work counts from the moment its end is in the log; a kill before that has it done again.
-    let is_end = |event: &Value| event["kind"] == "stage-finished" && event["key"]["subject"] == "good default";
+    let is_end =
+        |event: &Value| event["kind"] == "stage-finished" && event["key"]["subject"] == "good default";
     wait_until("the first one's end", || events(folder.path()).iter().any(is_end));
     parent.kill().unwrap();
     parent.wait().unwrap();

@@ -18,6 +18,6 @@ mod telemetry;
 mod turns;
 
 pub use answers::Answers;
-pub use plan::{Maker, Plan, Start, Subject};
+pub use plan::{Maker, PeersWorker, Plan, Start, StrangersWorker, Subject, Worker};
 pub use run::{BenchError, run, run_with};
 pub(crate) use run::{build_hash, check_of, complaints_in, surprise};

@@ -102,9 +102,9 @@ pub struct Start<'a> {
     pub peer: Result<Box<PeersWorker<'a>>, String>,
 }
 
-type Worker<'a> = dyn Fn(&str) -> Command + Sync + 'a;
-type StrangersWorker<'a> = dyn Fn(&str, &Path, Option<&'static Chip>) -> Command + Sync + 'a;
-type PeersWorker<'a> = dyn Fn(&Path) -> Command + Sync + 'a;
+pub type Worker<'a> = dyn Fn(&str) -> Command + Sync + 'a;
+pub type StrangersWorker<'a> = dyn Fn(&str, &Path, Option<&'static Chip>) -> Command + Sync + 'a;
+pub type PeersWorker<'a> = dyn Fn(&Path) -> Command + Sync + 'a;
 
 impl std::fmt::Debug for Start<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -45,7 +45,7 @@ pub fn of<O: Op>(op: &O, family: &Family, problems: &[O::Problem], target: Targe
 fn any_candidate<O: Op>(op: &O, family: &Family, problem: &O::Problem) -> Result<Candidate, Refusal> {
     let mut presets = std::iter::once(None).chain(family.presets.iter().map(|it| Some(it.name.as_str())));
     let defaults = op.candidate(family, presets.next().flatten(), &[], problem);
-    presets.filter_map(|preset| op.candidate(family, preset, &[], problem).ok()).next().map_or(defaults, Ok)
+    presets.find_map(|preset| op.candidate(family, preset, &[], problem).ok()).map_or(defaults, Ok)
 }
 
 /// The knobs of a point, as candidates take them.

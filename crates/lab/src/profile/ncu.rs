@@ -387,8 +387,7 @@ fn factor(unit: &str) -> Option<f64> {
         })
     };
     match unit {
-        "" | "%" => Some(1.0),
-        "ns" | "nsecond" => Some(1.0),
+        "" | "%" | "ns" | "nsecond" => Some(1.0),
         "us" | "usecond" => Some(1e3),
         "ms" | "msecond" => Some(1e6),
         "s" | "second" => Some(1e9),
@@ -501,9 +500,12 @@ fn small(fact: Fact<f64>) -> Fact<u32> {
 
 // ---- the source page ----
 
+/// A file and a line of it.
+type Line = (String, u32);
+
 /// Samples by file and line, from a source page. Its layout has changed between versions, so columns are found by their names:
 /// a row with a file's path, one with names of columns, then a row per line.
-fn samples(text: &str) -> Result<Vec<((String, u32), f64)>, NcuError> {
+fn samples(text: &str) -> Result<Vec<(Line, f64)>, NcuError> {
     let mut file = String::new();
     let mut columns: Option<(usize, usize)> = None;
     let mut samples: IndexMap<(String, u32), f64> = IndexMap::new();

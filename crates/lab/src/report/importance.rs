@@ -24,7 +24,7 @@ pub struct Importance<'s> {
 
 #[derive(Debug)]
 pub struct Value<'s> {
-    pub value: &'s str,
+    pub text: &'s str,
     pub trials: usize,
     /// Geometric mean of the scores of the trials that had it.
     pub score: f64,
@@ -68,7 +68,7 @@ fn of<'s>(knob: &'s str, trials: &[Scored<'s>]) -> Option<Importance<'s>> {
         .iter()
         .filter_map(|(value, scores)| {
             let score = geometric_mean(scores.iter().copied())?;
-            Some(Value { value, trials: scores.len(), score })
+            Some(Value { text: value, trials: scores.len(), score })
         })
         .collect();
     values.sort_by(|a, b| b.score.total_cmp(&a.score));
@@ -123,7 +123,7 @@ mod tests {
         let found = importance(&state, Kind::Modelled);
         assert_eq!(found[0].knob, "STAGES");
         assert!(found[0].share > 0.5 && found[0].share > 2.0 * found[1].share, "{found:?}");
-        assert_eq!(found[0].values[0].value, "3");
+        assert_eq!(found[0].values[0].text, "3");
         assert!(importance(&state, Kind::Measured).is_empty());
     }
 }

@@ -292,7 +292,7 @@ fn searched(state: &RunState, out: &mut dyn Write) -> io::Result<()> {
             .iter()
             .map(|it| {
                 let best = it.values.first().map_or("-".to_owned(), |value| {
-                    format!("{} ({:.2}x, {})", plain(value.value), value.score, count(value.trials, "trial"))
+                    format!("{} ({:.2}x, {})", plain(value.text), value.score, count(value.trials, "trial"))
                 });
                 vec![plain(it.knob), best, format!("{:.0}%", 100.0 * it.share)]
             })
@@ -369,11 +369,11 @@ fn profiled(state: &RunState, out: &mut dyn Write) -> io::Result<()> {
 fn seen(metrics: &Metrics) -> Vec<(&'static str, String)> {
     let percent = |fact: &Fact<f64>| match fact {
         Fact::Known(value) => format!("{value:.1}%"),
-        unknown => unknown.to_string(),
+        unknown @ Fact::Unavailable { .. } => unknown.to_string(),
     };
     let sectors = match &metrics.sectors_per_request {
         Fact::Known(value) => format!("{value:.2}"),
-        unknown => unknown.to_string(),
+        unknown @ Fact::Unavailable { .. } => unknown.to_string(),
     };
     let time = metrics.time.map_or("unavailable".to_owned(), |time| {
         format!("{} ({})", micros(time.micros()), Kind::of(time).word())

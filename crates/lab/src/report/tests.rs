@@ -131,7 +131,7 @@ fn poison(value: &mut serde_json::Value) {
             for (name, field) in fields {
                 match field {
                     serde_json::Value::String(text) if FREE.contains(&name.as_str()) => {
-                        text.push_str(HOSTILE)
+                        text.push_str(HOSTILE);
                     }
                     other => poison(other),
                 }
@@ -179,7 +179,7 @@ fn every_table_has_rows_and_every_row_its_cells() {
         let page = html(&events);
         for table in parsed(&page).descendants().filter(|node| node.has_tag_name("table")) {
             let cells =
-                |row: roxmltree::Node<'_, '_>| row.children().filter(|cell| cell.is_element()).count();
+                |row: roxmltree::Node<'_, '_>| row.children().filter(roxmltree::Node::is_element).count();
             let rows: Vec<usize> =
                 table.descendants().filter(|node| node.has_tag_name("tr")).map(cells).collect();
             assert!(rows.len() > 1, "an empty table");

@@ -11,7 +11,7 @@ use family::{Catalog, Family};
 use gpu::build::Compiler;
 use gpu::device::Device;
 use gpu::{machine, python};
-use lab::bench::{Maker, Start, Subject};
+use lab::bench::{Maker, PeersWorker, Start, Subject};
 use lab::run::{Commit, Event, Exports, Fact, Manifest, Outcome, Run, RunError, RunState};
 use lab::suite::Suite;
 use lab::worker::Limits;
@@ -126,12 +126,11 @@ impl<'g> Workbench<'g> {
             command.arg(script).arg(gpu_index.to_string());
             command
         };
-        let peer: Result<Box<dyn Fn(&Path) -> Command + Sync>, String> =
-            match (&self.python, self.has_torch()) {
-                (None, _) => Err("no python3".to_owned()),
-                (Some(_), false) => Err("no torch".to_owned()),
-                (Some(_), true) => Ok(Box::new(peer)),
-            };
+        let peer: Result<Box<PeersWorker<'_>>, String> = match (&self.python, self.has_torch()) {
+            (None, _) => Err("no python3".to_owned()),
+            (Some(_), false) => Err("no torch".to_owned()),
+            (Some(_), true) => Ok(Box::new(peer)),
+        };
         Ok(Start { kernel: Box::new(kernel), stranger: Box::new(stranger), peer })
     }
 

@@ -118,13 +118,12 @@ fn speedups(board: &Board<'_>) -> String {
             },
         );
         let bars: Vec<Bar> = bars.collect();
-        match groups.last_mut().filter(|_| !few) {
-            Some(group) => group.bars.extend(bars),
-            None => {
-                let heading =
-                    if few { format!("{}: {}", line.problem, line.best.of.subject) } else { String::new() };
-                groups.push(Group { heading, bars });
-            }
+        if let Some(group) = groups.last_mut().filter(|_| !few) {
+            group.bars.extend(bars);
+        } else {
+            let heading =
+                if few { format!("{}: {}", line.problem, line.best.of.subject) } else { String::new() };
+            groups.push(Group { heading, bars });
         }
     }
     let over = if few { "each baseline" } else { hardest.unwrap_or("the hardest baseline") };

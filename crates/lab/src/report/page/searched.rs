@@ -203,7 +203,7 @@ fn knobs(state: &RunState, kind: Kind) -> String {
             .iter()
             .map(|value| {
                 let trials = count(value.trials, "trial");
-                format!("{}", Piece::code(value.value).with(format!("{}, {trials}", ratio(value.score))))
+                format!("{}", Piece::code(value.text).with(format!("{}, {trials}", ratio(value.score))))
             })
             .collect();
         table.row(vec![Piece::code(it.knob), Piece::html(values.join("; "))]);

@@ -83,7 +83,7 @@ fn scale(axis: Axis, bars: &[&Bar], place: (f64, f64)) -> Scale {
         Axis::Amount => Scale::linear((0.0, if high > 0.0 { high } else { 1.0 }), place),
         Axis::Ratio => {
             // Room on both sides of 1, so that nobody takes 1 for the end.
-            let (low, high) = (low.max(1e-6).min(1.0), high.max(1.0));
+            let (low, high) = (low.clamp(1e-6, 1.0), high.max(1.0));
             let room = (high / low).powf(0.06).max(1.02);
             Scale::log((low / room, high * room), place)
         }

@@ -34,13 +34,12 @@ pub fn draw(kind: Kind, points: &[Point]) -> String {
         best_so_far(canvas, points, x, y, right);
         for point in points {
             let place = x.at(f64::from(point.number));
-            canvas.titled(&point.title, |canvas| match point.score {
-                Some(score) => {
+            canvas.titled(&point.title, |canvas| {
+                if let Some(score) = point.score {
                     let (radius, class) = if point.is_elite { (4.5, "elite") } else { (3.0, "tried") };
                     canvas.circle((place, y.at(score)), 9.0, "row");
                     canvas.circle((place, y.at(score)), radius, class);
-                }
-                None => {
+                } else {
                     canvas.rect((place - 3.0, floor - 9.0), (6.0, 9.0), "row");
                     canvas.path(&[(place - 2.5, floor - 8.0), (place + 2.5, floor - 3.0)], "failed");
                     canvas.path(&[(place - 2.5, floor - 3.0), (place + 2.5, floor - 8.0)], "failed");
@@ -62,7 +61,7 @@ fn axes(canvas: &mut Canvas, x: Scale, y: Scale, (right, floor): (f64, f64)) {
     for tick in x.ticks(most).into_iter().filter(|tick| tick.fract() == 0.0) {
         canvas.text((x.at(tick), floor + 16.0), Anchor::Middle, "soft", &label(tick));
     }
-    canvas.text(((LEFT + right) / 2.0, floor + 36.0), Anchor::Middle, "soft", "trial");
+    canvas.text((f64::midpoint(LEFT, right), floor + 36.0), Anchor::Middle, "soft", "trial");
 }
 
 fn best_so_far(canvas: &mut Canvas, points: &[Point], x: Scale, y: Scale, right: f64) {

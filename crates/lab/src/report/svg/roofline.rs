@@ -59,7 +59,7 @@ pub fn draw(kind: Kind, roofs: &Roofs, points: &[Point]) -> Option<String> {
         });
         let arithmetic = format!("{} TFLOP/s", number(roofs.tflops));
         canvas.text((end, corner.1 - 7.0), Anchor::End, "soft", &arithmetic);
-        let half = ((start.0 + corner.0) / 2.0, (start.1 + corner.1) / 2.0);
+        let half = (f64::midpoint(start.0, corner.0), f64::midpoint(start.1, corner.1));
         let bus = format!("{} GB/s", number(roofs.gb_per_s));
         canvas.text((half.0 - 8.0, half.1 - 6.0), Anchor::End, "soft halo", &bus);
         // Where labels are already; one that would run into another is left to the titles.
