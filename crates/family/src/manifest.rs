@@ -645,6 +645,14 @@ impl Family {
         own.or_else(header).map(String::as_str)
     }
 
+    /// The name of one of its files, from a path somebody made of it.
+    pub fn own_file(&self, path: &str) -> Option<&str> {
+        let names = std::iter::once(&self.source).chain(&self.headers).map(|(name, _)| name.as_str());
+        names
+            .into_iter()
+            .find(|name| path.strip_suffix(name).is_some_and(|rest| rest.is_empty() || rest.ends_with('/')))
+    }
+
     /// The name line tables have for its source; headers have others.
     pub fn source_name(&self) -> &str {
         &self.source.0

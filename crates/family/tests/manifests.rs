@@ -213,6 +213,10 @@ fn a_knob_is_searched_unless_it_says_no_and_pathologies_are_settings() {
     let [narrow] = &family.pathologies[..] else { panic!("{:?}", family.pathologies) };
     assert_eq!((narrow.name.as_str(), narrow.advice.as_str()), ("narrow", "more threads"));
     assert_eq!(narrow.knobs["BLOCK"], Value::Int(64));
+    let source = family.source_name();
+    assert_eq!(family.own_file(&format!("/somewhere/{source}")), Some(source));
+    assert_eq!(family.own_file("/tmp/common/helper.cuh"), Some("common/helper.cuh"));
+    assert_eq!(family.own_file("/tmp/uncommon/helper.cuh"), None);
 }
 
 #[test]

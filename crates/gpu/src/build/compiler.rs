@@ -114,16 +114,28 @@ impl Compiler {
         options.extend(folders.map(|folder| format!("--include-path={}", folder.display())));
         options.extend(request.options.iter().cloned());
 
+        let compile = |options: &[String]| {
+            let compiled = nvrtc.compile(&source.name, &source.text, &source.headers, options);
+            compiled.map_err(|error| match error {
+                NvrtcError::Compilation { log } => {
+                    BuildError::Source { name: source.name.clone(), diagnostics: errors(&log), log }
+                }
+                other => BuildError::Nvrtc(other),
+            })
+        };
         let start = Instant::now();
-        let compiled = nvrtc.compile(&source.name, &source.text, &source.headers, &options);
-        let compile_ms = milliseconds(start);
-        let compiled = compiled.map_err(|error| match error {
-            NvrtcError::Compilation { log } => {
-                BuildError::Source { name: source.name.clone(), diagnostics: errors(&log), log }
+        let mut compiled = compile(&options)?;
+        let mut entries = log::entries(&compiled.log);
+        if entries.is_empty() && compiled.ptx.contains(".entry") {
+            // Where there is a driver NVRTC has a cache of its own, and what comes from there has no log. A compiler
+            // that does not know the option has no such cache either, and the log stays as it is.
+            options.push("--no-cache".to_owned());
+            if let Ok(again) = compile(&options) {
+                entries = log::entries(&again.log);
+                compiled = again;
             }
-            other => BuildError::Nvrtc(other),
-        })?;
-        let entries = log::entries(&compiled.log);
+        }
+        let compile_ms = milliseconds(start);
         if entries.is_empty() {
             return Err(BuildError::NoKernel { name: source.name.clone() });
         }

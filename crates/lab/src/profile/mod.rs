@@ -143,8 +143,11 @@ pub struct Seen {
 /// How many source lines a profile keeps.
 const HOT_LINES: usize = 12;
 
+/// What lines weigh, by file and line.
+type LineWeights = Vec<((String, u32), f64)>;
+
 /// The lines with the largest shares, with their text where the family has it.
-fn hottest(lines: Vec<((String, u32), f64)>, of: &str, family: &Family) -> Vec<HotLine> {
+fn hottest(lines: LineWeights, of: &str, family: &Family) -> Vec<HotLine> {
     let total: f64 = lines.iter().map(|(_, weight)| weight).sum();
     let mut lines = lines;
     lines.sort_by(|a, b| b.1.total_cmp(&a.1));

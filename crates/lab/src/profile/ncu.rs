@@ -17,7 +17,7 @@ use family::Family;
 use gpu::machine::{self, Profiler};
 use indexmap::IndexMap;
 
-use super::{HotLine, Metrics, hottest};
+use super::{HotLine, LineWeights, Metrics, hottest};
 use crate::run::{Fact, MeasuredMicros, Time};
 
 /// Why Nsight Compute cannot be had, or could not do it.
@@ -143,7 +143,13 @@ impl Ncu {
         family: &Family,
         stop: &AtomicBool,
     ) -> Result<Vec<HotLine>, NcuError> {
-        let samples = samples(&self.page(report, &["source", "--print-source", "cuda"], stop)?)?;
+        // By itself, the view of the source wants the files; beside machine code it does without.
+        let mut samples = samples(&self.page(report, &["source", "--print-source", "cuda,sass"], stop)?)?;
+        for ((file, _), _) in &mut samples {
+            if let Some(own) = family.own_file(file) {
+                own.clone_into(file);
+            }
+        }
         Ok(hottest(samples, "stall samples", family))
     }
 }
@@ -387,7 +393,7 @@ fn factor(unit: &str) -> Option<f64> {
         })
     };
     match unit {
-        "" | "%" | "ns" | "nsecond" => Some(1.0),
+        "" | "%" | "ns" | "nsecond" | "SM" => Some(1.0),
         "us" | "usecond" => Some(1e3),
         "ms" | "msecond" => Some(1e6),
         "s" | "second" => Some(1e9),
@@ -429,6 +435,20 @@ impl Launch {
         Fact::Known(facts.iter().filter_map(Fact::known).sum())
     }
 
+    /// The figure ncu has is of plain loads alone, which may be a few beside many copies. Copies are taken to be of 16
+    /// bytes a lane, 16 sectors a request if they lie well.
+    fn sector_use(&self) -> Fact<f64> {
+        let plain = self.fact(SECTOR_USE);
+        let known = |names: &[&str]| self.sum(names).known().copied().unwrap_or(0.0);
+        let (loaded, copied) = (known(&[LOAD_SECTORS]), known(&COPY_SECTORS));
+        let all = loaded + copied;
+        if copied == 0.0 || all == 0.0 {
+            return plain;
+        }
+        let filled = (16.0 * known(&COPY_REQUESTS)).min(copied);
+        map(plain, |percent| (percent * loaded + 100.0 * filled) / all)
+    }
+
     pub fn metrics(&self) -> Metrics {
         let requests = self.sum(&[&[LOAD_REQUESTS], &COPY_REQUESTS[..]].concat());
         let sectors = self.sum(&[&[LOAD_SECTORS], &COPY_SECTORS[..]].concat());
@@ -465,7 +485,7 @@ impl Launch {
             shared_wavefronts: whole(self.fact(WAVEFRONTS)),
             global_requests: whole(requests),
             sectors_per_request: each,
-            sector_use_percent: self.fact(SECTOR_USE),
+            sector_use_percent: self.sector_use(),
             registers: small(self.fact(REGISTERS)),
             local_bytes: whole(map(local, |sectors| sectors * 32.0)),
             spill_bytes: Fact::default(),
@@ -500,12 +520,9 @@ fn small(fact: Fact<f64>) -> Fact<u32> {
 
 // ---- the source page ----
 
-/// A file and a line of it.
-type Line = (String, u32);
-
 /// Samples by file and line, from a source page. Its layout has changed between versions, so columns are found by their names:
 /// a row with a file's path, one with names of columns, then a row per line.
-fn samples(text: &str) -> Result<Vec<(Line, f64)>, NcuError> {
+fn samples(text: &str) -> Result<LineWeights, NcuError> {
     let mut file = String::new();
     let mut columns: Option<(usize, usize)> = None;
     let mut samples: IndexMap<(String, u32), f64> = IndexMap::new();
@@ -583,6 +600,26 @@ mod tests {
     }
 
     #[test]
+    fn a_few_plain_loads_do_not_speak_for_many_copies() {
+        let launch = |copied: f64| Launch {
+            kernel: "k".to_owned(),
+            values: [
+                (SECTOR_USE, 50.0),
+                (LOAD_SECTORS, 100.0),
+                (COPY_SECTORS[0], copied),
+                (COPY_REQUESTS[0], 100.0),
+            ]
+            .map(|(name, value)| (name.to_owned(), Fact::Known(value)))
+            .into(),
+        };
+        assert_eq!(launch(0.0).sector_use(), Fact::Known(50.0));
+        let well = *launch(1600.0).sector_use().known().unwrap();
+        assert!((well - 100.0 * 1650.0 / 1700.0).abs() < 1e-9, "{well}");
+        let strided = *launch(3200.0).sector_use().known().unwrap();
+        assert!((strided - 50.0).abs() < 1e-9, "{strided}");
+    }
+
+    #[test]
     fn every_unit_ncu_has_for_a_time_or_a_size_is_the_same_number() {
         for (value, unit) in [("5440", "ns"), ("5.44", "us"), ("0.00544", "ms"), ("5,440", "nsecond")] {
             let nanos = quantity(value, unit);
@@ -592,7 +629,9 @@ mod tests {
             let bytes = quantity(value, unit);
             assert!((bytes.known().unwrap() - 1500.0).abs() < 1e-6, "{value} {unit}");
         }
-        for unit in ["", "%", "inst", "sector", "register/thread", "warp", "cycle", "inst/cycle", "block"] {
+        for unit in
+            ["", "%", "inst", "sector", "register/thread", "warp", "cycle", "inst/cycle", "block", "SM"]
+        {
             assert_eq!(quantity("7", unit), Fact::Known(7.0), "{unit}");
         }
     }
@@ -674,9 +713,19 @@ mod tests {
 
     #[test]
     fn lines_are_found_under_their_file() {
-        let text = "\"File Path\",\"attention/wmma/kernel.cu\"\n\"Line No\",\"Source\",\"# Samples\"\n\"2\",\"b\",\"30\"\n\"1\",\"a\",\"1,000\"\n\"3\",\"c\",\"0\"\n";
+        // As ncu 2025.3 has it: a row per line, then its machine code.
+        let text = r##"==WARNING== Unable to open source file /tmp/common/tiles.cuh.
+"File Path","/tmp/common/tiles.cuh"
+"Function Name","k"
+"Line No","Source","Address","Source","Warp Stall Sampling (All Samples)","# Samples"
+"2","<Unable to open source file>","-","-","30","30"
+"","","0x7f611b7a0030","      ULDC UR4, c[0x0][0x2cc]","14","14"
+"","","...","...","-","-"
+"1","<Unable to open source file>","-","-","1,000","1,000"
+"3","<Unable to open source file>","-","-","0","0"
+"##;
         let found = samples(text).unwrap();
-        let line = |number: u32, count: f64| (("attention/wmma/kernel.cu".to_owned(), number), count);
+        let line = |number: u32, count: f64| (("/tmp/common/tiles.cuh".to_owned(), number), count);
         assert_eq!(found, [line(2, 30.0), line(1, 1000.0)]);
         assert!(samples("\"a\"\n").is_err());
     }

@@ -2,14 +2,14 @@
 //! there is to be had.
 //!
 //! Two sorts of rules. A *class* says what kind of limit a kernel runs into (tensor cores, memory, latency); it names no
-//! cause, so it counts for a tenth of the room it sees. A *cause* has seen something that need not be there (conflicts,
+//! cause, so it counts for a twentieth of the room it sees. A *cause* has seen something that need not be there (conflicts,
 //! half-empty sectors, idle lanes, spills) and counts for the part of the time that went into it. So a cause comes
 //! before the class it brings about unless it is a small one.
 
 use super::{Diagnosis, Metrics};
 
 /// The part of the room above a kernel that a lever without a known cause is taken to gain.
-const CLASS: f64 = 0.1;
+const CLASS: f64 = 0.05;
 /// What a share of the time is taken to be where nothing says why warps wait.
 const UNKNOWN_SHARE: f64 = 0.3;
 
@@ -140,6 +140,9 @@ fn spilling(metrics: &Metrics) -> Option<Diagnosis> {
         let waiting = share(metrics, &["long_scoreboard", "lg_throttle"]);
         let busy = metrics.sm_busy_percent.known().map_or(UNKNOWN_SHARE, |busy| busy / 100.0);
         let instructions = metrics.instructions.known().map_or(0.0, |all| bytes as f64 / 128.0 / *all as f64);
+        // On an H200, 4.5% of the instructions went with 27% of the time: they stand in the middle of dependent
+        // arithmetic, where neither measure sees them.
+        let least = if instructions > 0.01 { 0.1 } else { 0.0 };
         let mut evidence =
             format!("{bytes} bytes of local memory moved, {:.0}% of the traffic", 100.0 * part);
         if let (Some(spilled), Some(registers)) = (metrics.spill_bytes.known(), metrics.registers.known()) {
@@ -147,7 +150,7 @@ fn spilling(metrics: &Metrics) -> Option<Diagnosis> {
         }
         diagnosis(
             "spilling",
-            (part * waiting).max(instructions.min(1.0) * busy),
+            (part * waiting).max(instructions.min(1.0) * busy).max(least),
             evidence,
             &["unroll less", "smaller tile per thread", "more registers: launch bounds, fewer threads"],
         )
@@ -386,7 +389,7 @@ mod tests {
         let with = |conflicts: u64| Metrics {
             bank_conflicts: Fact::Known(conflicts),
             shared_wavefronts: Fact::Known(1000),
-            stalls: vec![("mio_throttle".to_owned(), 50.0)],
+            stalls: vec![("mio_throttle".to_owned(), 25.0)],
             ..metrics(20.0, 5.0)
         };
         assert_eq!(rules(&with(600)), ["bank conflicts", "latency-bound"]);

@@ -163,12 +163,9 @@ impl Table {
 
     pub fn html(&self) -> String {
         let class = |column: usize| if column >= self.numbers_from { " class=\"number\"" } else { "" };
-        let head: String = self
-            .head
-            .iter()
-            .enumerate()
-            .map(|(column, cell)| format!("<th scope=\"col\"{}>{cell}</th>", class(column)))
-            .collect();
+        let head = each(self.head.iter().enumerate(), |(column, cell)| {
+            format!("<th scope=\"col\"{}>{cell}</th>", class(column))
+        });
         let row = |cells: &Vec<Piece>| {
             let cells = cells.iter().enumerate().map(|(column, cell)| match column {
                 // A name that takes more room than a row should is cut, and shown whole on hovering.
@@ -190,6 +187,11 @@ impl Table {
 
 pub fn paragraph(piece: &Piece) -> String {
     format!("<p>{piece}</p>\n")
+}
+
+/// What each item gives, one after the other.
+pub fn each<T>(items: impl IntoIterator<Item = T>, show: impl Fn(T) -> String) -> String {
+    items.into_iter().map(show).collect()
 }
 
 /// A line for what is not there.

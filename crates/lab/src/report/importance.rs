@@ -24,7 +24,7 @@ pub struct Importance<'s> {
 
 #[derive(Debug)]
 pub struct Value<'s> {
-    pub text: &'s str,
+    pub name: &'s str,
     pub trials: usize,
     /// Geometric mean of the scores of the trials that had it.
     pub score: f64,
@@ -66,9 +66,9 @@ fn of<'s>(knob: &'s str, trials: &[Scored<'s>]) -> Option<Importance<'s>> {
         groups.values().map(|scores| scores.iter().map(|score| score.ln()).collect()).collect();
     let mut values: Vec<Value<'_>> = groups
         .iter()
-        .filter_map(|(value, scores)| {
+        .filter_map(|(name, scores)| {
             let score = geometric_mean(scores.iter().copied())?;
-            Some(Value { text: value, trials: scores.len(), score })
+            Some(Value { name, trials: scores.len(), score })
         })
         .collect();
     values.sort_by(|a, b| b.score.total_cmp(&a.score));
@@ -123,7 +123,7 @@ mod tests {
         let found = importance(&state, Kind::Modelled);
         assert_eq!(found[0].knob, "STAGES");
         assert!(found[0].share > 0.5 && found[0].share > 2.0 * found[1].share, "{found:?}");
-        assert_eq!(found[0].values[0].text, "3");
+        assert_eq!(found[0].values[0].name, "3");
         assert!(importance(&state, Kind::Measured).is_empty());
     }
 }

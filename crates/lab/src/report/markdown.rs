@@ -292,7 +292,7 @@ fn searched(state: &RunState, out: &mut dyn Write) -> io::Result<()> {
             .iter()
             .map(|it| {
                 let best = it.values.first().map_or("-".to_owned(), |value| {
-                    format!("{} ({:.2}x, {})", plain(value.text), value.score, count(value.trials, "trial"))
+                    format!("{} ({:.2}x, {})", plain(value.name), value.score, count(value.trials, "trial"))
                 });
                 vec![plain(it.knob), best, format!("{:.0}%", 100.0 * it.share)]
             })

@@ -6,9 +6,6 @@
 //!
 //! Measured and modelled times never share a table or a picture, and never look alike: see [`Kind`].
 
-// A page is put together once: a `String` per piece costs nothing, and reads as what it is.
-#![allow(clippy::format_collect)]
-
 mod advice;
 mod comparison;
 mod failures;

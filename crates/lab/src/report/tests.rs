@@ -82,14 +82,12 @@ fn every_string_of_the_log_may_be_hostile() {
     crate::testing::write(folder.path(), &a_full_log());
     let path = folder.path().join("events.jsonl");
     let log = std::fs::read_to_string(&path).unwrap();
-    let changed: String = log
-        .lines()
-        .map(|line| {
-            let mut event: serde_json::Value = serde_json::from_str(line).unwrap();
-            poison(&mut event);
-            format!("{event}\n")
-        })
-        .collect();
+    let mut changed = String::new();
+    for line in log.lines() {
+        let mut event: serde_json::Value = serde_json::from_str(line).unwrap();
+        poison(&mut event);
+        changed += &format!("{event}\n");
+    }
     std::fs::write(&path, changed).unwrap();
     let state = RunState::of(&crate::run::read(folder.path()).unwrap());
     let page = text(&Html, &state);

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::super::failures::failures as all_failures;
-use super::super::html::{Piece, Table, escape, missing};
+use super::super::html::{Piece, Table, each, escape, missing};
 use super::super::words::{count, shell};
 use super::Section;
 use super::results::ceiling_words;
@@ -62,10 +62,8 @@ pub fn environment(state: &RunState) -> Option<Section> {
         }
     }
     facts.extend(versions.into_iter().map(|(names, version)| (names.join(", "), fact(version))));
-    let facts: String = facts
-        .into_iter()
-        .map(|(name, value)| format!("<div><dt>{}</dt><dd>{value}</dd></div>\n", escape(&name)))
-        .collect();
+    let facts =
+        each(facts, |(name, value)| format!("<div><dt>{}</dt><dd>{value}</dd></div>\n", escape(&name)));
     let unknown = if unknown.is_empty() {
         String::new()
     } else {
@@ -131,7 +129,7 @@ pub fn notes(state: &RunState) -> Option<Section> {
     if all.is_empty() {
         return None;
     }
-    let items: String = all.iter().map(|note| format!("<li>{}</li>\n", escape(note))).collect();
+    let items = each(&all, |note| format!("<li>{}</li>\n", escape(note)));
     Some(Section::new("notes", "Notes", format!("<ul>\n{items}</ul>\n")))
 }
 

@@ -12,9 +12,8 @@ pub(super) use profiles::ranked;
 
 use std::io::{self, Write};
 
-use super::html::escape;
-use super::words::count;
-use super::{Kind, headline};
+use super::headline;
+use super::html::{each, escape};
 use crate::run::{Exporter, RunState, rows};
 
 /// The page.
@@ -77,8 +76,7 @@ fn page(state: &RunState) -> String {
     .into_iter()
     .flatten()
     .collect();
-    let contents: String =
-        sections.iter().map(|it| format!("<li><a href=\"#{}\">{}</a></li>\n", it.id, it.title)).collect();
+    let contents = each(&sections, |it| format!("<li><a href=\"#{}\">{}</a></li>\n", it.id, it.title));
     let body: String = sections.iter().map(Section::html).collect();
     let title = match &state.manifest {
         Some(manifest) => format!("warpsmith {}, {}", manifest.command, manifest.started.short()),
@@ -97,9 +95,4 @@ fn page(state: &RunState) -> String {
         top = top::html(state, &rows, &headline),
         footer = end::footer(state),
     )
-}
-
-/// `3 trials`, for captions.
-fn counted(number: usize, one: &str, kind: Kind) -> String {
-    format!("{}, {}", count(number, one), kind.word())
 }

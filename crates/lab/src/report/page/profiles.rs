@@ -2,7 +2,7 @@
 
 use super::super::Kind;
 use super::super::advice::{bottlenecks, is_sick, levers};
-use super::super::html::{Piece, Table, details, escape, figure, missing, tag};
+use super::super::html::{Piece, Table, details, each, escape, figure, missing, tag};
 use super::super::svg::bars::{self, Axis, Bar, Group};
 use super::super::svg::roofline::{self, Point, Roofs};
 use super::super::words::{micros, number, ratio, thousands};
@@ -60,23 +60,14 @@ fn diagnoses(profile: &Profile) -> String {
     if profile.diagnoses.is_empty() {
         return missing("No rule found anything that limits this kernel.");
     }
-    let items: String = profile
-        .diagnoses
-        .iter()
-        .map(|found| {
-            let levers: Vec<String> = found.levers.iter().map(|lever| escape(lever)).collect();
-            let levers = if levers.is_empty() {
-                String::new()
-            } else {
-                format!("<br/><span class=\"faint\">levers:</span> {}", levers.join("; "))
-            };
-            format!(
-                "<li><strong>{}</strong>: {}{levers}</li>\n",
-                escape(&found.rule),
-                escape(&found.evidence)
-            )
-        })
-        .collect();
+    let items = each(&profile.diagnoses, |found| {
+        let levers: Vec<String> = found.levers.iter().map(|lever| escape(lever)).collect();
+        let levers = match levers.as_slice() {
+            [] => String::new(),
+            some => format!("<br/><span class=\"faint\">levers:</span> {}", some.join("; ")),
+        };
+        format!("<li><strong>{}</strong>: {}{levers}</li>\n", escape(&found.rule), escape(&found.evidence))
+    });
     format!("<ol class=\"found\">\n{items}</ol>\n")
 }
 
@@ -196,26 +187,25 @@ pub fn next(state: &RunState) -> Option<Section> {
     if found.is_empty() && costly.is_empty() {
         return None;
     }
-    let mut items: String = levers(&found, LEVERS)
-        .iter()
-        .map(|lever| {
-            let because = lever.because;
-            format!(
-                "<li><strong>{}</strong><br/><span class=\"faint\">{} on {}: {} ({})</span></li>\n",
-                escape(lever.lever),
-                escape(&because.of.subject),
-                escape(&because.of.problem),
-                escape(&because.diagnosis.rule),
-                escape(&because.diagnosis.evidence)
-            )
-        })
-        .collect();
+    let mut items = each(levers(&found, LEVERS), |lever| {
+        let because = lever.because;
+        format!(
+            "<li><strong>{}</strong><br/><span class=\"faint\">{} on {}: {} ({})</span></li>\n",
+            escape(lever.lever),
+            escape(&because.of.subject),
+            escape(&because.of.problem),
+            escape(&because.diagnosis.rule),
+            escape(&because.diagnosis.evidence)
+        )
+    });
     if let Some((inversion, _, _, cost)) = costly.first() {
         items += &format!(
-            "<li><strong>{}</strong><br/><span class=\"faint\">the costliest of the mistakes that were tried: {}, {} \
+            "<li>Keep what matters most: <strong>{}</strong><br/><span class=\"faint\">without it ({}) {} on {} takes {} \
              the time</span></li>\n",
             escape(&inversion.advice),
             escape(&inversion.pathology),
+            escape(&inversion.healthy),
+            escape(&inversion.problem),
             ratio(*cost)
         );
     }
@@ -244,42 +234,40 @@ pub fn inversion(state: &RunState) -> Option<Section> {
         if here.is_empty() {
             continue;
         }
-        let head = ["pathology", "in", "evidence", "do instead", "time", "healthy", "cost"];
-        let caption = format!("What each pathology costs, the costliest first; {}", kind.word());
-        let mut table = Table::of(kind, &caption, &head, 4);
-        let mut groups: Vec<Group> = Vec::new();
+        let mut places: indexmap::IndexMap<String, (Table, Vec<Bar>)> = indexmap::IndexMap::new();
         for (inversion, time, healthy, cost) in here {
+            let place = format!("{} on {}", inversion.healthy, inversion.problem);
+            let caption =
+                format!("{place}, which takes {} when it is well; {}", micros(healthy.micros()), kind.word());
+            let head = ["pathology", "evidence", "do instead", "time", "cost"];
+            let (table, bars) = places
+                .entry(place.clone())
+                .or_insert_with(|| (Table::of(kind, &caption, &head, 3), Vec::new()));
             let evidence = match &inversion.result {
                 InversionResult::Timed { evidence, .. } => evidence.as_str(),
                 InversionResult::Failed { .. } => "",
             };
             table.row(vec![
                 Piece::text(&inversion.pathology).with(&inversion.setting),
-                Piece::text(&inversion.healthy).with(&inversion.problem),
                 Piece::text(evidence),
                 Piece::text(&inversion.advice),
                 Piece::text(micros(time.micros())).of(kind),
-                Piece::text(micros(healthy.micros())).of(kind),
                 Piece::time(kind, ratio(*cost)),
             ]);
-            let place = format!("{} on {}", inversion.healthy, inversion.problem);
-            let bar = Bar {
-                label: inversion.pathology.clone(),
+            let (pathology, setting) = (&inversion.pathology, &inversion.setting);
+            bars.push(Bar {
+                label: pathology.clone(),
                 value: *cost,
                 interval: None,
                 text: ratio(*cost),
-                title: format!(
-                    "{} ({}) in {place}: {} the time",
-                    inversion.pathology,
-                    inversion.setting,
-                    ratio(*cost)
-                ),
+                title: format!("{pathology} ({setting}) in {place}: {} the time", ratio(*cost)),
                 is_faint: false,
-            };
-            match groups.iter_mut().find(|group| group.heading == place) {
-                Some(group) => group.bars.push(bar),
-                None => groups.push(Group { heading: place, bars: vec![bar] }),
-            }
+            });
+        }
+        let (mut tables, mut groups) = (String::new(), Vec::new());
+        for (heading, (table, bars)) in places {
+            tables += &table.html();
+            groups.push(Group { heading, bars });
         }
         let picture = bars::draw(kind, "what pathologies cost", Axis::Ratio, "x", &groups);
         let caption = format!(
@@ -287,7 +275,7 @@ pub fn inversion(state: &RunState) -> Option<Section> {
             kind.word()
         );
         body += &figure(Some(kind), &picture, &Piece::text(caption));
-        body += &table.html();
+        body += &tables;
     }
     let failed = state.inversions.len() - ranked.len();
     if failed > 0 {

@@ -4,7 +4,7 @@ use super::super::Kind;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::comparison::{Board, boards};
-use super::super::html::{Piece, Table, Tone, details, figure, heading, missing, paragraph};
+use super::super::html::{Piece, Table, Tone, details, each, figure, heading, missing, paragraph};
 use super::super::svg::bars::{self, Axis, Bar, Group};
 use super::super::svg::roofline::{self, Point, Roofs};
 use super::super::words::{count, interval, micros, number, ratio, thousands};
@@ -118,12 +118,12 @@ fn speedups(board: &Board<'_>) -> String {
             },
         );
         let bars: Vec<Bar> = bars.collect();
+        // Few of them are grouped by problem; of many, one each, in one group.
         if let Some(group) = groups.last_mut().filter(|_| !few) {
             group.bars.extend(bars);
         } else {
-            let heading =
-                if few { format!("{}: {}", line.problem, line.best.of.subject) } else { String::new() };
-            groups.push(Group { heading, bars });
+            let heading = format!("{}: {}", line.problem, line.best.of.subject);
+            groups.push(Group { heading: if few { heading } else { String::new() }, bars });
         }
     }
     let over = if few { "each baseline" } else { hardest.unwrap_or("the hardest baseline") };
@@ -186,7 +186,7 @@ fn rooflines(state: &RunState, rows: &[Row]) -> String {
                 number(tflops),
                 thousands(gb_per_s),
             );
-            let items: String = list.iter().map(|item| format!("<li>{}</li>", Piece::text(item))).collect();
+            let items = each(&list, |item| format!("<li>{}</li>", Piece::text(item)));
             let caption = Piece::html(format!("{}<ol class=\"keys\">{items}</ol>", Piece::text(caption)));
             html += &figure(Some(Kind::Measured), &picture, &caption);
         }

@@ -8,7 +8,7 @@ use super::super::svg::bars::{self, Axis, Bar, Group};
 use super::super::svg::curve::{self, Point};
 use super::super::svg::lineage as tree;
 use super::super::words::{count, interval, micros, ratio, thousands};
-use super::{Section, counted};
+use super::Section;
 use crate::evolve::knobs::dead;
 use crate::run::{RunState, Search, TrialResult};
 
@@ -111,7 +111,7 @@ fn curve(state: &RunState, scored: &[Scored<'_>], kind: Kind) -> String {
     let caption = format!(
         "Speedup of every trial over the search's baseline ({}); the line is the best so far. Large points are the elites, \
          crosses at the floor failed.",
-        counted(points.len(), "trial", kind)
+        kind.word()
     );
     heading("How it went") + &figure(Some(kind), &curve::draw(kind, &points), &Piece::text(caption))
 }
@@ -163,9 +163,11 @@ fn kept(state: &RunState, kind: Kind) -> String {
     }
     html += &table.html();
     let nodes = lineage(state);
-    let caption =
-        "Each elite (large) with the trials it came from, and what was changed from parent to child.";
-    html += &figure(Some(kind), &tree::draw(kind, &nodes), &Piece::text(caption));
+    if nodes.len() > 1 {
+        let caption =
+            "Each elite (large) with the trials it came from, and what was changed from parent to child.";
+        html += &figure(Some(kind), &tree::draw(kind, &nodes), &Piece::text(caption));
+    }
     html
 }
 
@@ -203,7 +205,7 @@ fn knobs(state: &RunState, kind: Kind) -> String {
             .iter()
             .map(|value| {
                 let trials = count(value.trials, "trial");
-                format!("{}", Piece::code(value.text).with(format!("{}, {trials}", ratio(value.score))))
+                format!("{}", Piece::code(value.name).with(format!("{}, {trials}", ratio(value.score))))
             })
             .collect();
         table.row(vec![Piece::code(it.knob), Piece::html(values.join("; "))]);

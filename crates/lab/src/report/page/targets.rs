@@ -1,7 +1,7 @@
 //! Targets: met or not, on what evidence; and where one is missed, what stands in its way.
 
 use super::super::advice::{bottlenecks, levers};
-use super::super::html::{Piece, Table, Tone, escape, missing};
+use super::super::html::{Piece, Table, Tone, each, escape, missing};
 use super::Section;
 use crate::run::{RunState, TargetJudged};
 
@@ -54,19 +54,11 @@ fn in_the_way(state: &RunState, problem: Option<&str>) -> String {
     if found.is_empty() {
         return missing(&format!("{place}: the profiles of this run found nothing that limits the kernel."));
     }
-    let limits: String = found
-        .iter()
-        .take(TOP)
-        .map(|it| {
-            let (rule, evidence) = (escape(&it.diagnosis.rule), escape(&it.diagnosis.evidence));
-            format!(
-                "<li><strong>{rule}</strong>: {evidence} <small>{}</small></li>\n",
-                escape(&it.of.subject)
-            )
-        })
-        .collect();
-    let pull: String =
-        levers(&found, TOP).iter().map(|it| format!("<li>{}</li>\n", escape(it.lever))).collect();
+    let limits = each(found.iter().take(TOP), |it| {
+        let (rule, evidence) = (escape(&it.diagnosis.rule), escape(&it.diagnosis.evidence));
+        format!("<li><strong>{rule}</strong>: {evidence} <small>{}</small></li>\n", escape(&it.of.subject))
+    });
+    let pull = each(levers(&found, TOP), |it| format!("<li>{}</li>\n", escape(it.lever)));
     let place = escape(&place);
     format!(
         "<div class=\"pair\">\n<div><h3>{place}: what limits it</h3>\n<ol>\n{limits}</ol></div>\n\

@@ -3,7 +3,7 @@
 use super::super::Kind;
 use super::super::comparison::boards;
 use super::super::headline::Headline;
-use super::super::html::{Piece, Tone, escape, tag};
+use super::super::html::{Piece, Tone, each, escape, tag};
 use super::super::search::{elites, tally};
 use super::super::words::{count, device, ratio};
 use crate::invert::InversionResult;
@@ -17,14 +17,11 @@ pub fn html(state: &RunState, rows: &[Row], headline: &Headline) -> String {
         None => "warpsmith".to_owned(),
     };
     let tag = headline.kind.map_or(String::new(), |kind| format!(" {}", tag(kind)));
-    let figures: String = figures(state, rows)
-        .into_iter()
-        .map(|(name, value)| format!("<div><dt>{}</dt><dd>{value}</dd></div>\n", escape(&name)))
-        .collect();
-    let notices: String = notices(state, rows)
-        .into_iter()
-        .map(|(class, text)| format!("<p class=\"notice {class}\">{text}</p>\n"))
-        .collect();
+    let figures = each(figures(state, rows), |(name, value)| {
+        format!("<div><dt>{}</dt><dd>{value}</dd></div>\n", escape(&name))
+    });
+    let notices =
+        each(notices(state, rows), |(class, text)| format!("<p class=\"notice {class}\">{text}</p>\n"));
     format!(
         "<p class=\"kicker\">{}</p>\n<h1>{}{tag}</h1>\n<dl class=\"figures\">\n{figures}</dl>\n{notices}",
         escape(&of),
