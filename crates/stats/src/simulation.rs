@@ -12,8 +12,8 @@ use super::*;
 
 const RUNS: usize = 1000;
 const PER_BLOCK: usize = 2;
-/// A tenth of what is in use, for the tests' time. More resamples steady an interval's ends; they do not move them.
-const RESAMPLES: usize = 1000;
+/// A twentieth of what is in use, for the tests' time. More resamples steady an interval's ends; they do not move them.
+const RESAMPLES: usize = 500;
 
 #[derive(Clone, Copy)]
 struct Noise {

@@ -439,6 +439,10 @@ impl Launch {
     /// bytes a lane, 16 sectors a request if they lie well.
     fn sector_use(&self) -> Fact<f64> {
         let plain = self.fact(SECTOR_USE);
+        if plain.known() == Some(&0.0) {
+            // Every load uses some of its bytes. Copies past L1 count among the load's requests, but not here.
+            return Fact::unavailable("ncu has it of plain loads, of which there are none");
+        }
         let known = |names: &[&str]| self.sum(names).known().copied().unwrap_or(0.0);
         let (loaded, copied) = (known(&[LOAD_SECTORS]), known(&COPY_SECTORS));
         let all = loaded + copied;
@@ -613,6 +617,9 @@ mod tests {
             .into(),
         };
         assert_eq!(launch(0.0).sector_use(), Fact::Known(50.0));
+        let mut none = launch(0.0);
+        none.values.insert(SECTOR_USE.to_owned(), Fact::Known(0.0));
+        assert_eq!(none.sector_use().known(), None, "seen on an H200, of cp.async.cg alone");
         let well = *launch(1600.0).sector_use().known().unwrap();
         assert!((well - 100.0 * 1650.0 / 1700.0).abs() < 1e-9, "{well}");
         let strided = *launch(3200.0).sector_use().known().unwrap();
