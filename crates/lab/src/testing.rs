@@ -317,7 +317,7 @@ fn profile_events() -> Vec<Event> {
             sectors_per_request: Fact::Known(4.0),
             registers: Fact::Known(128),
             local_bytes: Fact::Known(0),
-            stalls: vec![("long scoreboard".to_owned(), 0.41), (HOSTILE.to_owned(), 0.125)],
+            stalls: vec![("long scoreboard".to_owned(), 41.0), (HOSTILE.to_owned(), 12.5)],
             ..Metrics::default()
         },
         roofline: Some(Roofline {

@@ -52,6 +52,11 @@ fn a_full_run_has_every_section() {
 }
 
 #[test]
+fn shares_of_time_are_in_per_cent_once() {
+    assert!(html(&a_full_log()).contains("long scoreboard: 41.0% of the warps"));
+}
+
+#[test]
 fn nothing_breaks_out_of_its_place() {
     let mut events = a_full_log();
     // Every text of the log replaced by the hostile one, where a text may be anything.

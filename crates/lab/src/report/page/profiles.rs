@@ -155,10 +155,10 @@ fn stalls(kind: Kind, metrics: &Metrics) -> String {
     }
     let bar = |(reason, share): &(String, f64)| Bar {
         label: reason.clone(),
-        value: 100.0 * share,
+        value: *share,
         interval: None,
-        text: format!("{:.1}%", 100.0 * share),
-        title: format!("{reason}: {:.1}% of the warps' time", 100.0 * share),
+        text: format!("{share:.1}%"),
+        title: format!("{reason}: {share:.1}% of the warps' time"),
         is_faint: false,
     };
     let groups = [Group { heading: String::new(), bars: metrics.stalls.iter().map(bar).collect() }];
