@@ -42,6 +42,41 @@ fn mutated_modules_load_or_are_refused() {
     assert!(start.elapsed() < Duration::from_mins(5));
 }
 
+/// Found by `examples/fuzz_ptx`: the machine read registers that the instruction did not name.
+#[test]
+fn an_instruction_with_too_few_or_too_many_operands_is_refused() {
+    let module = |line: &str| {
+        format!(
+            ".version 8.4\n.target sm_80\n.address_size 64\n.visible .entry k()\n{{\n\
+             .reg .b32 %r<4>;\n.reg .b64 %rd<4>;\n.reg .f32 %f<4>;\n{line}\nret;\n}}\n"
+        )
+    };
+    assert!(load(&module("and.b32 %r1, %r2, %r3;")).is_ok());
+    for line in [
+        "and.b32 %r1;",
+        "and.b32 %r1, %r2;",
+        "and.b32 %r1, %r2, %r3, %r0;",
+        "not.b32 %r1;",
+        "add.s32 %r1, %r2;",
+        "add.s64 %rd1;",
+        "mul.lo.s32 %r1;",
+        "shl.b32 %r1, %r2;",
+        "min.s32 %r1, %r2;",
+        "abs.s32 %r1;",
+        "add.f32 %f1, %f2;",
+        "fma.rn.f32 %f1, %f2, %f3;",
+        "popc.b32 %r1;",
+        "lop3.b32 %r1, %r2, %r3;",
+        "prmt.b32 %r1, %r2;",
+        "selp.b32 %r1, %r2;",
+        "setp.eq.s32 %r1;",
+        "mov.b32 %r1;",
+    ] {
+        let error = load(&module(line)).expect_err(line);
+        assert!(!error.diagnostics.is_empty(), "{line}");
+    }
+}
+
 #[test]
 fn deep_nesting_and_long_lists_are_refused_quickly() {
     for text in [

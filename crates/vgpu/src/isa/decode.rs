@@ -456,6 +456,10 @@ impl<'a, 'k> Decoder<'a, 'k> {
         if d.class() == Class::Pred || d.is_wide() != spec.wide[0] || !d.is_frame() {
             return reject("result register has the wrong width");
         }
+        // The function reads that many registers, whatever the instruction names.
+        if sources.len() < spec.sources {
+            return reject(format!("takes {} source operands, has {}", spec.sources, sources.len()));
+        }
         for (i, wide) in spec.wide[1..].iter().enumerate() {
             match (sources.get(i), wide) {
                 (None, false) => {}

@@ -31,7 +31,7 @@ fn pair16(a: u32, b: u32, f: impl Fn(u16, u16) -> u16) -> u32 {
 
 impl<'a> Decoder<'a, '_> {
     pub(super) fn same_type(&mut self, i: &Instruction<'a>, ty: Ty, spec: LaneSpec, flow: Flow) -> Decoded {
-        let sources: Vec<Ty> = vec![ty; i.operands.len().saturating_sub(1)];
+        let sources: Vec<Ty> = vec![ty; spec.sources];
         self.typed(i, ty, &sources, spec, flow, 0)
     }
 

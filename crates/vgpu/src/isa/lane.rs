@@ -208,10 +208,21 @@ pick_level!(test_fn, TestOp, test_body, TestFn, (a: *const u32, b: *const u32) -
 pub struct LaneSpec {
     pub f: LaneFn,
     pub wide: [bool; 4],
+    /// How many registers it reads.
+    pub sources: usize,
 }
 
 pub fn lane_spec<O: LaneOp>() -> LaneSpec {
-    LaneSpec { f: lane_fn::<O>(), wide: [O::D::WIDE, O::A::WIDE, O::B::WIDE, O::C::WIDE] }
+    let read = [
+        size_of::<<O::A as Lane>::Store>(),
+        size_of::<<O::B as Lane>::Store>(),
+        size_of::<<O::C as Lane>::Store>(),
+    ];
+    LaneSpec {
+        f: lane_fn::<O>(),
+        wide: [O::D::WIDE, O::A::WIDE, O::B::WIDE, O::C::WIDE],
+        sources: read.into_iter().filter(|bytes| *bytes > 0).count(),
+    }
 }
 
 /// A test and whether it compares 64-bit registers.
