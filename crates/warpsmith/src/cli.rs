@@ -78,8 +78,8 @@ Examples:
     /// Time kernels against their baselines, each in a process of its own
     #[command(after_help = "\
 Every subject is compiled, run once and held against float64 arithmetic before it is timed; what is wrong is never
-timed. Kernels and baselines then take turns (A B C C B A) in one run, the first of them in two processes as a
-control, until every median is known to half a per cent. Times are of CUDA-graph replays; --cold adds such with the L2 flushed, --eager the
+timed. Kernels and baselines then take turns (A B C C B A) in one run, until every median is known to half a per cent.
+A baseline and a kernel run in two processes each: what a thing differs from itself by is in every interval. Times are of CUDA-graph replays; --cold adds such with the L2 flushed, --eager the
 time of one call, launch included. The virtual GPU gives modelled times only, which are compared with nothing.
 
 Baselines: auto, math, flash, mem_efficient, cudnn (PyTorch's scaled_dot_product_attention), reference (our own
