@@ -1,6 +1,7 @@
 //! Every command and flag, in one place.
 
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
@@ -15,7 +16,15 @@ pub struct Cli {
     pub global: Global,
     /// With none, `repro`.
     #[command(subcommand)]
-    pub command: Option<Command>,
+    command: Option<Command>,
+}
+
+impl Cli {
+    /// What was asked for.
+    pub fn asked(&self) -> &Command {
+        static ALONE: LazyLock<Command> = LazyLock::new(|| Command::Repro(ReproOptions::default()));
+        self.command.as_ref().unwrap_or_else(|| &ALONE)
+    }
 }
 
 /// Flags that every command takes.

@@ -16,7 +16,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::cli::{Cli, Command, ReproOptions};
+use crate::cli::{Cli, Command};
 use crate::exit::Exit;
 use crate::printer::Printer;
 
@@ -31,8 +31,7 @@ fn main() -> ExitCode {
         }
     };
     let printer = Printer::new(cli.global.json);
-    let alone = Command::Repro(ReproOptions::default());
-    let outcome = match cli.command.as_ref().unwrap_or(&alone) {
+    let outcome = match cli.asked() {
         Command::Doctor => commands::doctor::run(&cli.global, &printer),
         Command::Toolchain(options) => commands::toolchain::run(options, &cli.global, &printer),
         Command::Kernels(options) => commands::kernels::run(options, &cli.global, &printer),

@@ -1,6 +1,5 @@
 //! `bench`: kernels timed against their baselines.
 
-use std::path::Path;
 use std::time::Duration;
 
 use attention::{Attention, Problem};
@@ -13,7 +12,7 @@ use op::Op;
 
 use super::workbench::{self, OpenRun, Workbench};
 use crate::bench_table;
-use crate::cli::{self, BenchOptions, Global};
+use crate::cli::{BenchOptions, Command, Global};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::printer::{FAINT, Printer, styled};
@@ -24,20 +23,16 @@ const REFERENCE: &str = "reference";
 const WARMUP: u32 = 10;
 
 pub fn run(options: &BenchOptions, global: &Global, printer: &Printer) -> Result<Exit, Failure> {
-    if options.resume {
-        return resume(options, printer);
+    fn then(command: &Command) -> Option<&BenchOptions> {
+        if let Command::Bench(options) = command { Some(options) } else { None }
     }
-    carry_out(options, global, printer, |manifest| Run::create(options.run_dir.as_deref(), manifest))
-}
-
-/// Goes on with a run as it was asked for then; the command line of now only says which.
-fn resume(options: &BenchOptions, printer: &Printer) -> Result<Exit, Failure> {
-    let folder = options.run_dir.as_deref().unwrap_or(Path::new(lab::run::DEFAULT_FOLDER));
-    let then = workbench::command_line_of(folder)?;
-    let Some(cli::Command::Bench(then_options)) = &then.command else {
-        return Err(Failure::usage(format!("{} holds no bench", folder.display())));
-    };
-    carry_out(then_options, &then.global, printer, |manifest| Run::resume(folder, manifest))
+    workbench::in_a_run(
+        (options, global),
+        (options.resume, options.run_dir.as_deref()),
+        "bench",
+        then,
+        |options, global, open| carry_out(options, global, printer, open),
+    )
 }
 
 fn carry_out(

@@ -19,7 +19,7 @@ use serde::Serialize;
 
 use super::workbench::BUILD_LIMIT;
 use super::workbench::{self, OpenRun, Workbench};
-use crate::cli::{self, EvolveOptions, Global, ProposerInformation};
+use crate::cli::{Command, EvolveOptions, Global, ProposerInformation};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::printer::{FAINT, GOOD, Printer, STRONG, styled};
@@ -34,19 +34,16 @@ const DEFAULT_PROBLEM: &str = "mission";
 const KEY: &str = "WARPSMITH_API_KEY";
 
 pub fn run(options: &EvolveOptions, global: &Global, printer: &Printer) -> Result<Exit, Failure> {
-    if options.resume {
-        return resume(options, printer);
+    fn then(command: &Command) -> Option<&EvolveOptions> {
+        if let Command::Evolve(options) = command { Some(options) } else { None }
     }
-    carry_out(options, global, printer, |manifest| Run::create(options.run_dir.as_deref(), manifest))
-}
-
-fn resume(options: &EvolveOptions, printer: &Printer) -> Result<Exit, Failure> {
-    let folder = options.run_dir.as_deref().unwrap_or(Path::new(lab::run::DEFAULT_FOLDER));
-    let then = workbench::command_line_of(folder)?;
-    let Some(cli::Command::Evolve(then_options)) = &then.command else {
-        return Err(Failure::usage(format!("{} holds no search", folder.display())));
-    };
-    carry_out(then_options, &then.global, printer, |manifest| Run::resume(folder, manifest))
+    workbench::in_a_run(
+        (options, global),
+        (options.resume, options.run_dir.as_deref()),
+        "search",
+        then,
+        |options, global, open| carry_out(options, global, printer, open),
+    )
 }
 
 fn carry_out(

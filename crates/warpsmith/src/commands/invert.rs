@@ -1,6 +1,5 @@
 //! `invert`: what known pathologies cost.
 
-use std::path::Path;
 use std::time::Duration;
 
 use attention::{Attention, Problem};
@@ -13,7 +12,7 @@ use lab::stats::Stopping;
 use op::Op as _;
 
 use super::workbench::{self, OpenRun, Workbench};
-use crate::cli::{self, Global, InvertOptions};
+use crate::cli::{Command, Global, InvertOptions};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::printer::{FAINT, Printer, styled};
@@ -22,16 +21,16 @@ use crate::profile_table;
 const WARMUP: u32 = 10;
 
 pub fn run(options: &InvertOptions, global: &Global, printer: &Printer) -> Result<Exit, Failure> {
-    let process = &options.process;
-    if process.resume {
-        let folder = process.run_dir.as_deref().unwrap_or(Path::new(lab::run::DEFAULT_FOLDER));
-        let then = workbench::command_line_of(folder)?;
-        let Some(cli::Command::Invert(then_options)) = &then.command else {
-            return Err(Failure::usage(format!("{} holds no inversion", folder.display())));
-        };
-        return carry_out(then_options, &then.global, printer, |manifest| Run::resume(folder, manifest));
+    fn then(command: &Command) -> Option<&InvertOptions> {
+        if let Command::Invert(options) = command { Some(options) } else { None }
     }
-    carry_out(options, global, printer, |manifest| Run::create(process.run_dir.as_deref(), manifest))
+    workbench::in_a_run(
+        (options, global),
+        (options.process.resume, options.process.run_dir.as_deref()),
+        "inversion",
+        then,
+        |options, global, open| carry_out(options, global, printer, open),
+    )
 }
 
 fn carry_out(

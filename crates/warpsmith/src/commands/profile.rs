@@ -1,7 +1,5 @@
 //! `profile`: what limits kernels.
 
-use std::path::Path;
-
 use attention::{Attention, Problem};
 use lab::bench::Subject;
 use lab::profile::{self, Plan, ProfileError};
@@ -9,7 +7,7 @@ use lab::run::{FailureKind, Manifest, Run, RunError, RunState};
 use lab::suite;
 
 use super::workbench::{self, OpenRun, Workbench};
-use crate::cli::{self, Global, ProfileOptions};
+use crate::cli::{Command, Global, ProfileOptions};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::printer::{FAINT, Printer, styled};
@@ -19,16 +17,16 @@ use crate::profile_table;
 pub const DEFAULT_PROBLEM: &str = "mission";
 
 pub fn run(options: &ProfileOptions, global: &Global, printer: &Printer) -> Result<Exit, Failure> {
-    let process = &options.process;
-    if process.resume {
-        let folder = process.run_dir.as_deref().unwrap_or(Path::new(lab::run::DEFAULT_FOLDER));
-        let then = workbench::command_line_of(folder)?;
-        let Some(cli::Command::Profile(then_options)) = &then.command else {
-            return Err(Failure::usage(format!("{} holds no profile", folder.display())));
-        };
-        return carry_out(then_options, &then.global, printer, |manifest| Run::resume(folder, manifest));
+    fn then(command: &Command) -> Option<&ProfileOptions> {
+        if let Command::Profile(options) = command { Some(options) } else { None }
     }
-    carry_out(options, global, printer, |manifest| Run::create(process.run_dir.as_deref(), manifest))
+    workbench::in_a_run(
+        (options, global),
+        (options.process.resume, options.process.run_dir.as_deref()),
+        "profile",
+        then,
+        |options, global, open| carry_out(options, global, printer, open),
+    )
 }
 
 fn carry_out(

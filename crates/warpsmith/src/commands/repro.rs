@@ -17,7 +17,7 @@ use op::Op;
 
 use super::evolve::{BUDGET, DEFAULT_FAMILY, QUICK_BUDGET, Show};
 use super::workbench::{self, OpenRun, Workbench};
-use crate::cli::{self, BenchOptions, Global, ReproOptions};
+use crate::cli::{BenchOptions, Command, Global, ReproOptions};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::printer::{FAINT, GOOD, Printer, STRONG, styled};
@@ -30,21 +30,16 @@ const VIRTUAL_FLOPS: f64 = 2e9;
 const EVOLVED: &str = "evolved";
 
 pub fn run(options: &ReproOptions, global: &Global, printer: &Printer) -> Result<Exit, Failure> {
-    if options.resume {
-        return resume(options, printer);
+    fn then(command: &Command) -> Option<&ReproOptions> {
+        if let Command::Repro(options) = command { Some(options) } else { None }
     }
-    carry_out(options, global, printer, |manifest| Run::create(options.run_dir.as_deref(), manifest))
-}
-
-fn resume(options: &ReproOptions, printer: &Printer) -> Result<Exit, Failure> {
-    let folder = options.run_dir.as_deref().unwrap_or(Path::new(lab::run::DEFAULT_FOLDER));
-    let then = workbench::command_line_of(folder)?;
-    let then_options = match &then.command {
-        None => &ReproOptions::default(),
-        Some(cli::Command::Repro(options)) => options,
-        Some(_) => return Err(Failure::usage(format!("{} holds no repro", folder.display()))),
-    };
-    carry_out(then_options, &then.global, printer, |manifest| Run::resume(folder, manifest))
+    workbench::in_a_run(
+        (options, global),
+        (options.resume, options.run_dir.as_deref()),
+        "repro",
+        then,
+        |options, global, open| carry_out(options, global, printer, open),
+    )
 }
 
 fn carry_out(

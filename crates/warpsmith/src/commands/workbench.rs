@@ -17,7 +17,7 @@ use lab::suite::Suite;
 use lab::worker::Limits;
 use op::Op as _;
 
-use crate::cli::{Cli, Global, ProcessOptions};
+use crate::cli::{self, Cli, Global, ProcessOptions};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::printer::{FAINT, Printer, styled};
@@ -230,8 +230,27 @@ impl OpenRun {
     }
 }
 
+/// Has a command's work done in a new run; or in one that is gone on with, as it was asked for then: the command line of
+/// now only says which. `then` finds the command's options in that of then, `what` is what such a run holds.
+pub fn in_a_run<O>(
+    (options, global): (&O, &Global),
+    (resume, run_dir): (bool, Option<&Path>),
+    what: &str,
+    then: impl FnOnce(&cli::Command) -> Option<&O>,
+    work: impl FnOnce(&O, &Global, &dyn Fn(Manifest) -> Result<Run, RunError>) -> Result<Exit, Failure>,
+) -> Result<Exit, Failure> {
+    if !resume {
+        return work(options, global, &|manifest| Run::create(run_dir, manifest));
+    }
+    let folder = run_dir.unwrap_or(Path::new(lab::run::DEFAULT_FOLDER));
+    let cli = command_line_of(folder)?;
+    let options =
+        then(cli.asked()).ok_or_else(|| Failure::usage(format!("{} holds no {what}", folder.display())))?;
+    work(options, &cli.global, &|manifest| Run::resume(folder, manifest))
+}
+
 /// The command line a run in this folder was started with, for going on with it.
-pub fn command_line_of(folder: &Path) -> Result<Cli, Failure> {
+fn command_line_of(folder: &Path) -> Result<Cli, Failure> {
     let no_run = || run_failure(&RunError::NoRun(folder.to_owned()));
     let log = lab::run::read(folder).map_err(|_| no_run())?;
     let manifest = RunState::of(&log).manifest.ok_or_else(no_run)?;
