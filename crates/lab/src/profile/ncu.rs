@@ -233,8 +233,13 @@ const WARPS_ACTIVE: &str = "sm__warps_active.avg.pct_of_peak_sustained_elapsed";
 const OCCUPANCY: &str = "sm__warps_active.avg.pct_of_peak_sustained_active";
 const THEORETICAL: &str = "sm__maximum_warps_per_active_cycle_pct";
 const L2_HIT: &str = "lts__t_sector_hit_rate.pct";
+/// Wavefronts of the shared accesses, counted per instruction, asynchronous copies included. (The counter of the data
+/// pipe, `l1tex__data_pipe_lsu_wavefronts_mem_shared`, leaves most of a copy out.)
+const WAVEFRONTS: &str = "smsp__sass_l1tex_pipe_lsu_wavefronts_mem_shared.sum";
+/// Conflicts of two kinds, and those of the second kind: between an access's own addresses, which its kernel can do
+/// something about, and between accesses of different warps that came at the same time.
 const CONFLICTS: &str = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum";
-const WAVEFRONTS: &str = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum";
+const ARBITRATION: &str = "l1tex__data_bank_conflicts_type_arbitration.sum";
 const LOAD_REQUESTS: &str = "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum";
 const LOAD_SECTORS: &str = "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum";
 /// Asynchronous copies (cp.async) are instructions of their own.
@@ -293,6 +298,7 @@ pub fn wanted() -> Vec<String> {
         THEORETICAL,
         L2_HIT,
         CONFLICTS,
+        ARBITRATION,
         WAVEFRONTS,
         LOAD_REQUESTS,
         LOAD_SECTORS,
@@ -453,6 +459,12 @@ impl Launch {
         map(plain, |percent| (percent * loaded + 100.0 * filled) / all)
     }
 
+    /// Those between an access's own addresses; all of them where a GPU does not tell the kinds apart.
+    fn own_conflicts(&self) -> Fact<f64> {
+        let between_warps = self.fact(ARBITRATION).known().copied().unwrap_or(0.0);
+        map(self.fact(CONFLICTS), |all| (all - between_warps).max(0.0))
+    }
+
     pub fn metrics(&self) -> Metrics {
         let requests = self.sum(&[&[LOAD_REQUESTS], &COPY_REQUESTS[..]].concat());
         let sectors = self.sum(&[&[LOAD_SECTORS], &COPY_SECTORS[..]].concat());
@@ -485,7 +497,7 @@ impl Launch {
             occupancy_percent: self.fact(OCCUPANCY),
             theoretical_occupancy_percent: self.fact(THEORETICAL),
             l2_hit_percent: self.fact(L2_HIT),
-            bank_conflicts: whole(self.fact(CONFLICTS)),
+            bank_conflicts: whole(self.own_conflicts()),
             shared_wavefronts: whole(self.fact(WAVEFRONTS)),
             global_requests: whole(requests),
             sectors_per_request: each,
@@ -565,9 +577,9 @@ mod tests {
 
     /// As ncu 2025.3 prints it: its own lines, names, units, launches.
     const RAW: &str = r#"==PROF== Connected to process 4242 (/usr/bin/warpsmith)
-"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size","Grid Size","Device","CC","gpu__time_duration.sum","dram__throughput.avg.pct_of_peak_sustained_elapsed","l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum","l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum","l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum","launch__registers_per_thread","sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active","sm__inst_executed_pipe_tensor.avg.pct_of_peak_sustained_active","smsp__average_warps_issue_stalled_barrier_per_issue_active.ratio","smsp__average_warps_issue_stalled_wait_per_issue_active.ratio","lts__t_sector_hit_rate.pct","l1tex__t_sectors_pipe_lsu_mem_local_op_ld.sum"
-"","","","","","","","","","","","us","%","","","sector","register/thread","%","%","inst","inst","%","sector"
-"0","4242","warpsmith","127.0.0.1","attention_wmma","1","13","(128, 1, 1)","(1,024, 1, 1)","0","9.0","5,440.25","3.5","1,234,567","1,000","16,000","107","n/a","41.5","1.5","0.5","(!) nan","0"
+"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size","Grid Size","Device","CC","gpu__time_duration.sum","dram__throughput.avg.pct_of_peak_sustained_elapsed","l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum","l1tex__data_bank_conflicts_type_arbitration.sum","l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum","l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum","launch__registers_per_thread","sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active","sm__inst_executed_pipe_tensor.avg.pct_of_peak_sustained_active","smsp__average_warps_issue_stalled_barrier_per_issue_active.ratio","smsp__average_warps_issue_stalled_wait_per_issue_active.ratio","lts__t_sector_hit_rate.pct","l1tex__t_sectors_pipe_lsu_mem_local_op_ld.sum"
+"","","","","","","","","","","","us","%","","","","sector","register/thread","%","%","inst","inst","%","sector"
+"0","4242","warpsmith","127.0.0.1","attention_wmma","1","13","(128, 1, 1)","(1,024, 1, 1)","0","9.0","5,440.25","3.5","1,234,567","234,567","1,000","16,000","107","n/a","41.5","1.5","0.5","(!) nan","0"
 "#;
 
     fn launch() -> Launch {
@@ -580,7 +592,7 @@ mod tests {
         assert_eq!(launch.kernel, "attention_wmma");
         let metrics = launch.metrics();
         assert_eq!(metrics.time, Some(Time::Measured(MeasuredMicros(5440.25))));
-        assert_eq!(metrics.bank_conflicts, Fact::Known(1_234_567));
+        assert_eq!(metrics.bank_conflicts, Fact::Known(1_000_000));
         assert_eq!(metrics.global_requests, Fact::Known(1000));
         assert_eq!(metrics.sectors_per_request, Fact::Known(16.0));
         assert_eq!((metrics.registers, metrics.dram_percent), (Fact::Known(107), Fact::Known(3.5)));
