@@ -8,7 +8,7 @@ use super::survey::survey_of;
 use super::taint::{Origin, Source, collapse, spread};
 use super::warp::{State, Undef};
 use crate::check::Kind;
-use crate::isa::op::{Access, Inst, Mma, Op, Order, Slot, WmmaMemory};
+use crate::isa::op::{Access, Inst, Mma, Op, Order, Slot, TileForm, WmmaMemory};
 use crate::isa::types::{MemType, Scope, Space, Ty};
 use crate::mem::{shadow, window};
 use crate::num::tile;
@@ -328,6 +328,39 @@ impl<P: Policy> Cx<'_, '_, P> {
         Access { space, ty: MemType::of(ty), ..Self::matrix_access() }
     }
 
+    /// Counts a fragment's requests as the assembler makes them, not as PTX describes them: in shared memory 8x8 blocks
+    /// of halves are read by ldmatrix, each block once although a fragment may hold it twice, and two neighbouring words
+    /// of a lane go in one access of eight bytes.
+    fn count_fragment(&mut self, m: &WmmaMemory, base: u64, stride: u64, space: Space, mask: u32, what: Use) {
+        let row = stride.wrapping_mul(m.fragment.elem.bits() as u64 / 8);
+        let mut count = |at: [u64; 32], size: u32, mask: u32| {
+            self.count_access(space, &Addresses { survey: survey_of(mask, &at), at }, size, mask, what);
+        };
+        let pieces = m.steps.len();
+        let per = pieces / m.fragment.regs;
+        match m.form {
+            TileForm::Rows | TileForm::Columns if space == Space::Shared && what == Use::Load => {
+                for p in (0..m.fragment.distinct * per).step_by(per) {
+                    let start = |g: usize| {
+                        let step = u64::from(m.steps[p][0]) + g as u64;
+                        base.wrapping_add(step.wrapping_mul(row)).wrapping_add(u64::from(m.along[p][0]))
+                    };
+                    count(std::array::from_fn(|l| start(l % 8)), 16, 0xff);
+                }
+            }
+            TileForm::Pairs => {
+                for p in (0..pieces).step_by(2) {
+                    count(Self::piece_addresses(m, p, base, stride).at, 8, mask);
+                }
+            }
+            _ => {
+                for p in 0..pieces {
+                    count(Self::piece_addresses(m, p, base, stride).at, u32::from(m.piece_bytes), mask);
+                }
+            }
+        }
+    }
+
     fn wmma_load(&mut self, inst: &Inst, m: &WmmaMemory, mask: u32) -> Next {
         let (base, stride, space) = self.wmma_base(inst, m, mask);
         let size = u32::from(m.piece_bytes);
@@ -337,15 +370,15 @@ impl<P: Policy> Cx<'_, '_, P> {
             return Next::Continue;
         }
         let access = Access { vector: 1, ..Self::wmma_access(m, space) };
+        if P::COUNT {
+            self.count_fragment(m, base, stride, space, mask, Use::Load);
+        }
         for (r, d) in inst.results().iter().enumerate() {
             let mut out = [0u64; 32];
             let mut undefined: Undef = 0;
             let mut origin = Origin(0);
             for k in 0..per {
                 let ad = Self::piece_addresses(m, r * per + k, base, stride);
-                if P::COUNT {
-                    self.count_access(space, &ad, size, mask, Use::Load);
-                }
                 let mut left = u32::MAX;
                 let mut failed = u32::MAX;
                 while left != 0 {
@@ -410,15 +443,15 @@ impl<P: Policy> Cx<'_, '_, P> {
         if !P::COUNT && mask == u32::MAX && self.wmma_store_quick(regs, m, base, stride, space) {
             return Next::Continue;
         }
+        if P::COUNT {
+            self.count_fragment(m, base, stride, space, mask, Use::Store);
+        }
         for (r, s) in regs.iter().enumerate() {
             let values = self.wide(*s);
             let bad = if P::CHECK && self.w.tracking { self.undefined_lanes(*s) } else { 0 };
             let stored = if bad != 0 { self.origin_of(*s).used_at(self.at()) } else { Origin(0) };
             for k in 0..per {
                 let ad = Self::piece_addresses(m, r * per + k, base, stride);
-                if P::COUNT {
-                    self.count_access(space, &ad, size, mask, Use::Store);
-                }
                 let mut left = mask;
                 let mut failed = mask;
                 while left != 0 {
