@@ -42,12 +42,16 @@ impl Interval {
 /// uniform numbers. That one has a beta distribution, and for even n its successor, given it, is the least of the
 /// uniform numbers left above it. One or two random numbers stand for n, and the distribution is the same.
 pub fn median_interval(samples: &Samples, seed: u64) -> Interval {
+    median_interval_by(RESAMPLES, samples, seed)
+}
+
+pub(super) fn median_interval_by(resamples: usize, samples: &Samples, seed: u64) -> Interval {
     let sorted = samples.sorted();
     let count = sorted.len();
     let middle = count.div_ceil(2); // the lower middle, counted from 1
     let mut random = Random::new(seed);
     let at = |u: f64| sorted[((u * count as f64) as usize).min(count - 1)];
-    let medians = (0..RESAMPLES).map(|_| {
+    let medians = (0..resamples).map(|_| {
         let u = beta(&mut random, middle, count + 1 - middle);
         if count % 2 == 1 {
             at(u)

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use random::Random;
 
+use super::bootstrap::median_interval_by;
 use super::verdict::conclude;
 use super::*;
 
@@ -102,7 +103,7 @@ fn intervals_of_the_median_cover_it_at_their_rate() {
         let covered = (0..RUNS)
             .filter(|&seed| {
                 let times = (0..count).map(|_| (0.1 * random.normal()).exp()).collect();
-                median_interval(&Samples::new(times).unwrap(), seed as u64).contains(1.0)
+                median_interval_by(RESAMPLES, &Samples::new(times).unwrap(), seed as u64).contains(1.0)
             })
             .count();
         println!("median of {count}: covered {covered} of {RUNS}");
@@ -150,13 +151,13 @@ fn stopping_when_tight_keeps_the_coverage() {
         let samples = loop {
             times.extend((times.len()..until).map(|_| (0.02 * random.normal()).exp()));
             let samples = Samples::new(times.clone()).unwrap();
-            match rule.progress(&[&samples], Duration::ZERO, seed as u64) {
+            match rule.progress_by(RESAMPLES, &[&samples], Duration::ZERO, seed as u64) {
                 Progress::Continue { until: next } => until = next,
                 Progress::Stop(_) => break samples,
             }
         };
         taken += samples.count();
-        covered += usize::from(median_interval(&samples, seed as u64).contains(1.0));
+        covered += usize::from(median_interval_by(RESAMPLES, &samples, seed as u64).contains(1.0));
     }
     println!("stopped after {} samples on average, covered {covered} of {RUNS}", taken / RUNS);
     assert!(nominal(covered), "{covered}");

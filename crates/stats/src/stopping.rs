@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Samples, median_interval};
+use super::Samples;
+use super::bootstrap::{RESAMPLES, median_interval_by};
 
 /// Stops once the median is known well enough, or enough time was spent.
 ///
@@ -61,8 +62,18 @@ pub enum Progress {
 impl Stopping {
     /// Whether to go on, for the samples of every subject that is measured in turns: all must be known well enough.
     pub fn progress(&self, subjects: &[&Samples], elapsed: Duration, seed: u64) -> Progress {
+        self.progress_by(RESAMPLES, subjects, elapsed, seed)
+    }
+
+    pub(super) fn progress_by(
+        &self,
+        resamples: usize,
+        subjects: &[&Samples],
+        elapsed: Duration,
+        seed: u64,
+    ) -> Progress {
         let count = subjects.iter().map(|samples| samples.count()).min().unwrap_or(0);
-        if count >= self.least && subjects.iter().all(|samples| self.is_tight(samples, seed)) {
+        if count >= self.least && subjects.iter().all(|samples| self.is_tight(resamples, samples, seed)) {
             Progress::Stop(StopReason::Tight)
         } else if self.most.is_some_and(|most| count >= most) {
             Progress::Stop(StopReason::Enough)
@@ -74,9 +85,9 @@ impl Stopping {
     }
 
     /// Whether the interval is narrow enough now, and was with two thirds of the samples.
-    fn is_tight(&self, samples: &Samples, seed: u64) -> bool {
+    fn is_tight(&self, resamples: usize, samples: &Samples, seed: u64) -> bool {
         let narrow = |samples: &Samples| {
-            median_interval(samples, seed).half_width() <= self.half_width * samples.median()
+            median_interval_by(resamples, samples, seed).half_width() <= self.half_width * samples.median()
         };
         let earlier = samples.taken()[..samples.count() * 2 / 3].to_vec();
         narrow(samples) && Samples::new(earlier).is_ok_and(|earlier| narrow(&earlier))
