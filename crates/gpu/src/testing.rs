@@ -16,3 +16,9 @@ pub fn pinned_root(target_tmp: &Path) -> PathBuf {
     toolchain::install(&target_tmp.join("shared-toolchain"), &mut |_| ())
         .unwrap_or_else(|error| panic!("tests need NVRTC: {error}; {}", error.remedy()))
 }
+
+/// A cache that all crates' tests share and that is kept between test runs: what is in it is keyed by everything that
+/// was compiled. Tests that are about a cache have one of their own.
+pub fn shared_cache(target_tmp: &Path) -> PathBuf {
+    target_tmp.join("shared-cache")
+}

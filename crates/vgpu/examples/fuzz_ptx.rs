@@ -8,7 +8,7 @@
 //! seconds or more memory than a few hundred megabytes. The input at hand is in `target/fuzz-last.ptx`; one that
 //! breaks a rule is kept beside it. The same entry is a libFuzzer target in `crates/vgpu/fuzz`.
 
-#[path = "../tests/common/mutate.rs"]
+#[path = "../tests/it/mutate.rs"]
 mod mutate;
 
 use std::alloc::{GlobalAlloc, Layout, System};

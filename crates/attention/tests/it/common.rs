@@ -1,0 +1,80 @@
+//! What the tests that run kernels share.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::OnceLock;
+
+use attention::metrics::{self, Failure, Tolerance, Weights};
+use attention::oracle::{self, Rows};
+use attention::run::Run;
+use attention::{Encoded, Problem, error_map};
+use chips::Chip;
+use gpu::accelerator::VirtualDevice;
+use gpu::build::Compiler;
+use gpu::testing::{pinned_toolchain, shared_cache};
+use op::Kernel;
+
+pub fn compiler() -> &'static Compiler {
+    static COMPILER: OnceLock<Compiler> = OnceLock::new();
+    COMPILER.get_or_init(|| {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        Compiler::new(pinned_toolchain(folder), &shared_cache(folder)).expect("NVRTC")
+    })
+}
+
+pub fn problem(name: &str) -> Problem {
+    name.parse().unwrap_or_else(|error| panic!("{error}"))
+}
+
+pub fn device(chip: &str) -> VirtualDevice {
+    VirtualDevice::new(Chip::by_name(chip).expect("a chip of the table"))
+}
+
+/// What is wrong with a run.
+#[derive(Debug, Default)]
+pub struct Complaints {
+    pub findings: Vec<vgpu::Finding>,
+    pub failures: Vec<Failure>,
+    pub changed_inputs: Vec<&'static str>,
+    /// A picture of the errors, if there are any.
+    pub map: String,
+}
+
+impl Complaints {
+    pub fn is_empty(&self) -> bool {
+        self.findings.is_empty() && self.failures.is_empty() && self.changed_inputs.is_empty()
+    }
+}
+
+impl fmt::Display for Complaints {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for finding in self.findings.iter().take(3) {
+            let place = finding.place.frames.first().map(|frame| format!("{}:{}", frame.file, frame.line));
+            writeln!(f, "{} at {}: {}", finding.kind, place.unwrap_or_default(), finding.message)?;
+        }
+        for failure in &self.failures {
+            writeln!(f, "{failure}")?;
+        }
+        for name in &self.changed_inputs {
+            writeln!(f, "{name} was changed")?;
+        }
+        f.write_str(&self.map)
+    }
+}
+
+/// Holds a run against the oracle and the virtual GPU's checks.
+pub fn complaints(kernel: &Kernel<'_>, problem: &Problem, inputs: &Encoded, run: &Run) -> Complaints {
+    let report = run.report.as_ref().expect("the virtual GPU reports");
+    let serious = report.findings.iter().filter(|finding| finding.severity != vgpu::Severity::Note);
+    let reference = oracle::attention(problem, &inputs.decode(), Rows::all(problem));
+    let tolerance = Tolerance::of(problem.dtype, Weights::of(kernel.family, problem.dtype));
+    let comparison = metrics::compare(&reference, &run.output, run.lse.as_deref(), tolerance);
+    let tile = kernel.candidate.knobs.get("BLOCK_M").and_then(|height| height.to_string().parse().ok());
+    let map = error_map::draw(&reference, &run.output, tolerance, tile);
+    Complaints {
+        findings: serious.cloned().collect(),
+        failures: comparison.failures,
+        changed_inputs: run.changed_inputs.clone(),
+        map: map.map(|map| map.to_string()).unwrap_or_default(),
+    }
+}

@@ -1,0 +1,316 @@
+//! Every preset of every embedded family on the virtual GPU, with all checks on, against the oracle.
+//!
+//! Shapes are small: what is looked for is wrong edges, masks, groups and hand-overs, and those show at S = 65 as
+//! well as at S = 2048.
+
+use std::sync::OnceLock;
+
+use attention::run::{self, RunError, Unsupported};
+use attention::{Class, Input, Inputs, Layout, Problem};
+use chips::Target;
+use family::{Candidate, Catalog, Family};
+use gpu::launch::Random;
+use op::Kernel;
+
+use crate::common::{compiler, complaints, device, problem};
+
+fn catalog() -> &'static Catalog {
+    static CATALOG: OnceLock<Catalog> = OnceLock::new();
+    CATALOG.get_or_init(|| Catalog::load(None).expect("the embedded kernels"))
+}
+
+fn family(name: &str) -> &'static Family {
+    catalog().family(name).expect("an embedded family")
+}
+
+/// One kernel on one problem; what is wrong, in words.
+fn wrongs(
+    family: &Family,
+    candidate: Candidate,
+    problem: &Problem,
+    (chip, target): (&str, Target),
+    (class, layout, seed): (Class, Layout, u64),
+) -> Option<String> {
+    let mut device = device(chip);
+    let what = format!("{} {} {problem} {layout} {class}", family.name, candidate.label(family));
+    let kernel = Kernel::build(&mut device, compiler(), family, candidate, target)
+        .unwrap_or_else(|error| panic!("{what}: {error}"));
+    let inputs = Inputs::generate(problem, class, seed).encode(problem.dtype, layout);
+    match run::run(&kernel, &mut device, problem, &inputs, seed % 3 != 2) {
+        Ok(run) => {
+            let complaints = complaints(&kernel, problem, &inputs, &run);
+            (!complaints.is_empty()).then(|| format!("{what}:\n{complaints}"))
+        }
+        Err(error) => Some(format!("{what}: {error}")),
+    }
+}
+
+/// Runs presets over problems on a chip and fails with everything that went wrong.
+fn expect_right(
+    family: &Family,
+    presets: &[&str],
+    problems: &[Problem],
+    chip: &str,
+    target: Target,
+    class: Class,
+) {
+    let mut wrong = Vec::new();
+    for preset in presets {
+        for (index, problem) in problems.iter().enumerate() {
+            let candidate = run::candidate(family, Some(preset), &[], problem).expect("a preset");
+            let inputs = (class, Layout::ALL[index % 2], index as u64);
+            wrong.extend(wrongs(family, candidate, problem, (chip, target), inputs));
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n\n"));
+}
+
+/// Runs every preset that a problem and a target allow; each problem must have one.
+fn expect_presets_right(family: &Family, problems: &[Problem], chip: &str, target: Target, class: Class) {
+    let mut wrong = Vec::new();
+    for (index, problem) in problems.iter().enumerate() {
+        let candidates: Vec<Candidate> = family
+            .presets
+            .iter()
+            .filter_map(|preset| run::candidate(family, Some(&preset.name), &[], problem).ok())
+            .filter(|candidate| family.check_target(candidate, target).is_ok())
+            .collect();
+        assert!(!candidates.is_empty(), "no preset of {} is for {problem} on {target}", family.name);
+        for candidate in candidates {
+            let inputs = (class, Layout::ALL[index % 2], index as u64);
+            wrong.extend(wrongs(family, candidate, problem, (chip, target), inputs));
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n\n"));
+}
+
+/// The shapes where tiles, masks and groups have their edges.
+fn edges(dtype: &str) -> Vec<Problem> {
+    [
+        "b1h1s1d64",
+        "b1h2s17d64",
+        "b2h1s65d64-causal",
+        "b1h2sq17sk65d64-causal",
+        "b1h2sq65sk17d64-causal",
+        "b1h1sq33sk70d64-causal-tl",
+        "b1h4kv2s65d64",
+        "b2h4kv2sq40sk33d64-causal",
+    ]
+    .map(|name| problem(&format!("{name}-{dtype}")))
+    .to_vec()
+}
+
+#[test]
+fn reference_is_right_at_every_edge_in_every_type() {
+    for dtype in ["fp16", "bf16", "e4m3"] {
+        expect_right(family("reference"), &["default"], &edges(dtype), "h200", Target::Sm90, Class::Normal);
+    }
+    let odd = [problem("b1h2s19d80-causal-bf16"), problem("b1h1s9d256-fp16"), problem("b1h2kv1s20d96-e4m3")];
+    expect_right(family("reference"), &["default"], &odd, "l4", Target::Sm89, Class::Normal);
+}
+
+#[test]
+fn the_simple_stages_are_right_at_every_edge() {
+    for dtype in ["fp16", "e4m3"] {
+        let presets = ["stage-c", "stage-1", "stage-2"];
+        expect_right(family("wmma"), &presets, &edges(dtype), "l4", Target::Sm89, Class::Normal);
+    }
+}
+
+#[test]
+fn the_swizzled_stages_are_right_at_every_edge() {
+    for dtype in ["fp16", "e4m3"] {
+        let presets = ["stage-3", "stage-4"];
+        expect_right(family("wmma"), &presets, &edges(dtype), "h200", Target::Sm90, Class::Normal);
+    }
+}
+
+#[test]
+fn the_specialised_stages_are_right_at_every_edge() {
+    for dtype in ["fp16", "e4m3"] {
+        let presets = ["stage-5-p1", "stage-5-p2", "stage-5-persistent"];
+        expect_right(family("wmma"), &presets, &edges(dtype), "h200", Target::Sm90a, Class::Normal);
+    }
+}
+
+#[test]
+fn a_gpu_without_fp8_conversions_decodes_the_same() {
+    let problems = [problem("b1h2kv1sq33sk49d64-causal-e4m3"), problem("b1h1s20d128-e4m3")];
+    let presets = ["stage-c", "stage-2", "stage-5-p2"];
+    expect_right(family("wmma"), &presets, &problems, "a100", Target::Sm80, Class::Normal);
+}
+
+#[test]
+fn wide_heads_and_every_class_of_inputs_are_right() {
+    let wide = [problem("b1h2s49d128-causal-fp16"), problem("b1h2s49d128-e4m3")];
+    let presets = ["stage-c", "stage-4", "stage-5-persistent"];
+    expect_right(family("wmma"), &presets, &wide, "h200", Target::Sm90, Class::Normal);
+    let two = [problem("b1h1s70d64-causal-fp16"), problem("b1h2kv1sq33sk70d64-e4m3")];
+    for class in Class::ALL {
+        expect_right(family("reference"), &["default"], &two, "h200", Target::Sm90, class);
+        expect_right(family("wmma"), &["stage-1", "stage-5-p2"], &two, "h200", Target::Sm90, class);
+    }
+}
+
+#[test]
+fn mma_is_right_at_every_edge_in_every_type() {
+    expect_presets_right(family("mma"), &edges("fp16"), "h200", Target::Sm90, Class::Normal);
+    expect_right(family("mma"), &["small", "d64"], &edges("bf16"), "a100", Target::Sm80, Class::Normal);
+    expect_right(family("mma"), &["small", "fp8"], &edges("e4m3"), "l4", Target::Sm89, Class::Normal);
+}
+
+#[test]
+fn mma_is_right_at_every_head_dimension() {
+    let problems = [
+        "b1h2s70d80-causal-fp16",
+        "b1h4kv2sq33sk100d96-bf16",
+        "b1h1s129d128-causal-fp16",
+        "b1h1s70d256-bf16",
+        "b1h2s70d80-causal-e4m3",
+        "b1h4kv2sq33sk100d96-e4m3",
+        "b1h1s129d128-e4m3",
+        "b1h1s70d256-causal-e4m3",
+    ];
+    expect_presets_right(family("mma"), &problems.map(problem), "l4", Target::Sm89, Class::Normal);
+}
+
+#[test]
+fn mma_is_right_at_the_lengths_that_tiles_divide_and_those_they_do_not() {
+    let lengths = [127, 129, 448, 512, 513, 640];
+    let causal = lengths.map(|length| problem(&format!("b1h1s{length}d64-causal-fp16")));
+    let grouped = lengths.map(|length| problem(&format!("b1h2kv1s{length}d64-e4m3")));
+    expect_right(family("mma"), &["small", "d64"], &causal, "h200", Target::Sm90, Class::Normal);
+    expect_right(family("mma"), &["small", "fp8"], &grouped, "l4", Target::Sm89, Class::Normal);
+    let eight_to_two = [problem("b1h8kv2s130d64-causal-fp16"), problem("b2h8kv2sq65sk130d64-causal-tl-fp16")];
+    expect_right(family("mma"), &["small", "d64"], &eight_to_two, "h200", Target::Sm90, Class::Normal);
+}
+
+#[test]
+fn mma_is_right_for_every_class_of_inputs() {
+    let problems = [problem("b1h1s200d64-causal-fp16"), problem("b1h2kv1sq33sk200d64-bf16")];
+    let fp8 = [problem("b1h1s200d64-causal-e4m3")];
+    for class in Class::ALL {
+        expect_right(family("mma"), &["small", "d64"], &problems, "a100", Target::Sm80, class);
+        expect_right(family("mma"), &["fp8"], &fp8, "l4", Target::Sm89, class);
+    }
+}
+
+#[test]
+fn mma_rescales_no_more_than_it_must_and_no_less() {
+    // Keys whose scores grow along the sequence in steps the slack allows, and in steps it does not.
+    let problem = problem("b1h1sq16sk256d64-fp16");
+    for growth in [0.1_f32, 1.0, 8.0] {
+        let mut inputs = Inputs::generate(&problem, Class::Normal, 3);
+        inputs.q.data.iter_mut().for_each(|x| *x = 1.0);
+        for (index, x) in inputs.k.data.iter_mut().enumerate() {
+            // The steps are taken from the last key to the first.
+            *x += growth * (256 - index / 64) as f32 / 64.0;
+        }
+        let inputs = inputs.encode(problem.dtype, Layout::Bhsd);
+        let mut device = device("h200");
+        for preset in ["small", "d64"] {
+            let candidate = run::candidate(family("mma"), Some(preset), &[], &problem).expect("a preset");
+            let kernel = Kernel::build(&mut device, compiler(), family("mma"), candidate, Target::Sm90);
+            let kernel = kernel.expect("a kernel");
+            let run = run::run(&kernel, &mut device, &problem, &inputs, true).expect("a run");
+            let complaints = complaints(&kernel, &problem, &inputs, &run);
+            assert!(complaints.is_empty(), "{preset}, growth {growth}: {complaints}");
+        }
+    }
+}
+
+#[test]
+fn more_work_tiles_than_persistent_blocks_are_all_done() {
+    // 4 * 17 * 2 = 136 work tiles for 132 blocks.
+    let problems = [problem("b4h17s33d64-causal-fp16"), problem("b4h17s33d64-e4m3")];
+    expect_right(family("wmma"), &["stage-5-persistent"], &problems, "h200", Target::Sm90, Class::Normal);
+}
+
+#[test]
+fn equal_inputs_give_equal_bits_and_other_inputs_another_answer() {
+    let problem = problem("b1h2s65d64-causal-fp16");
+    let mut device = device("h200");
+    let candidate = run::candidate(family("wmma"), Some("stage-5-p2"), &[], &problem).expect("a preset");
+    let kernel =
+        Kernel::build(&mut device, compiler(), family("wmma"), candidate, Target::Sm90).expect("a kernel");
+    let mut answer = |inputs: &Inputs| {
+        let inputs = inputs.encode(problem.dtype, Layout::Bhsd);
+        run::run(&kernel, &mut device, &problem, &inputs, false).expect("a run").output
+    };
+    let inputs = Inputs::generate(&problem, Class::Normal, 1);
+    let first = answer(&inputs);
+    assert_eq!(first, answer(&inputs));
+    for which in Input::ALL {
+        assert_ne!(first, answer(&inputs.redraw(&problem, Class::Normal, 2, which)), "{which}");
+    }
+}
+
+/// How many settings the next tests draw; `WARPSMITH_SETTINGS` asks for another number.
+const SETTINGS: usize = 10;
+
+#[test]
+fn settings_of_wmma_drawn_at_random_are_right() {
+    let problems =
+        ["b1h4kv2sq70sk141d64-causal-fp16", "b2h1s131d128-e4m3", "b1h2sq141sk70d64-causal-e4m3"].map(problem);
+    expect_random_settings_right(family("wmma"), &problems);
+}
+
+#[test]
+fn settings_of_mma_drawn_at_random_are_right() {
+    let problems = [
+        "b1h4kv2sq70sk141d64-causal-fp16",
+        "b2h1s131d128-bf16",
+        "b1h2sq141sk70d96-causal-e4m3",
+        "b1h1s141d80-fp16",
+    ]
+    .map(problem);
+    expect_random_settings_right(family("mma"), &problems);
+}
+
+fn expect_random_settings_right(family: &Family, problems: &[Problem]) {
+    let count = std::env::var("WARPSMITH_SETTINGS").ok().and_then(|text| text.parse().ok());
+    let mut random = Random::new(20_240);
+    let mut wrong = Vec::new();
+    let mut right = 0;
+    while right + wrong.len() < count.unwrap_or(SETTINGS) {
+        let knobs: Vec<(String, String)> = family
+            .knobs
+            .iter()
+            .map(|knob| {
+                let value = &knob.values[random.integer(0, knob.values.len() as i64) as usize];
+                (knob.name.clone(), value.to_string())
+            })
+            .collect();
+        let problem = &problems[random.integer(0, problems.len() as i64) as usize];
+        // Most draws break a constraint or do not fit; those are not settings.
+        let candidate = run::candidate(family, None, &knobs, problem).ok();
+        let Some(candidate) = candidate.filter(|it| family.check_target(it, Target::Sm90).is_ok()) else {
+            continue;
+        };
+        let inputs = (Class::Normal, Layout::Bhsd, random.bits());
+        match wrongs(family, candidate, problem, ("h200", Target::Sm90), inputs) {
+            Some(words) => wrong.push(words),
+            None => right += 1,
+        }
+    }
+    assert!(wrong.is_empty(), "{right} right, but\n{}\n", wrong.join("\n\n"));
+}
+
+#[test]
+fn what_is_not_supported_is_refused_before_the_launch() {
+    let mut device = device("h200");
+    let wide = problem("b1h1s16d72-fp16");
+    let error =
+        run::candidate(family("wmma"), Some("stage-c"), &[], &wide).expect_err("no such head dimension");
+    assert!(matches!(error, RunError::Unsupported(Unsupported::Value { axis: "head_dim", .. })), "{error}");
+    let made_for = problem("b1h1s16d64-fp16");
+    let candidate = run::candidate(family("wmma"), None, &[], &made_for).expect("supported");
+    let kernel =
+        Kernel::build(&mut device, compiler(), family("wmma"), candidate, Target::Sm90).expect("a kernel");
+    let other = problem("b1h1s16d128-fp16");
+    let inputs = Inputs::generate(&other, Class::Normal, 1).encode(other.dtype, Layout::Bhsd);
+    let error = run::run(&kernel, &mut device, &other, &inputs, false).expect_err("compiled for another");
+    assert_eq!(error.to_string(), "the kernel was made for head_dim 64, the problem has 128");
+    let error = run::run(&kernel, &mut device, &made_for, &inputs, false).expect_err("inputs of another");
+    assert_eq!(error.to_string(), "the inputs' q is not that of b1h1s16d64-fp16");
+}

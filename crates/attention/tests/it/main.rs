@@ -1,0 +1,7 @@
+//! The op and its kernels, together: against the oracle, against PyTorch, with faults planted.
+
+mod common;
+mod conversions;
+mod families;
+mod planted_faults;
+mod pytorch;

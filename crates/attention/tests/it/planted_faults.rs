@@ -1,0 +1,447 @@
+//! Kernels with planted faults, the kind people make: `check` must notice every one, and name it where it has a name. A fault is a replacement in
+//! the source, so that it stays readable and stops compiling, loudly, when the source moves on.
+
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use attention::Attention;
+use chips::Target;
+use family::Catalog;
+use lab::check::{self, Bench, Case, Depth, Group, Outcome, Plan, Subject, Verdict};
+use op::Stage;
+use vgpu::Kind;
+
+use crate::common::{compiler, device, problem};
+
+/// How a fault must be noticed.
+#[derive(Clone, Copy)]
+enum Noticed {
+    /// By one of these findings of the virtual GPU.
+    Found(&'static [Kind]),
+    /// By a complaint of this kind about the answer.
+    Named(&'static str),
+    /// By a complaint about the answer, whichever.
+    Wrong,
+}
+
+impl Noticed {
+    fn by(self, verdict: &Verdict) -> bool {
+        let Outcome::Failed { complaints, .. } = &verdict.outcome else { return false };
+        // Findings come first, and are complaints too.
+        let mut about_the_answer = complaints.iter().skip(verdict.findings.len());
+        match self {
+            Noticed::Found(kinds) => verdict.findings.iter().any(|finding| kinds.contains(&finding.kind)),
+            Noticed::Named(kind) => about_the_answer.any(|complaint| complaint.kind == kind),
+            Noticed::Wrong => about_the_answer.next().is_some(),
+        }
+    }
+}
+
+struct Fault {
+    name: &'static str,
+    family: &'static str,
+    /// Below `kernels/attention`.
+    file: &'static str,
+    right: &'static str,
+    wrong: &'static str,
+    preset: &'static str,
+    knobs: &'static [(&'static str, &'static str)],
+    problem: &'static str,
+    class: &'static str,
+    target: Target,
+    noticed: Noticed,
+}
+
+/// What most faults in the `wmma` family have in common.
+const WMMA: Fault = Fault {
+    name: "",
+    family: "wmma",
+    file: "wmma/kernel.cu",
+    right: "",
+    wrong: "",
+    preset: "stage-c",
+    knobs: &[],
+    problem: "b1h1s33d64-fp16",
+    class: "normal",
+    target: Target::Sm90,
+    noticed: Noticed::Wrong,
+};
+const MMA: Fault = Fault { family: "mma", file: "mma/kernel.cu", preset: "d64", ..WMMA };
+
+const FAULTS: &[Fault] = &[
+    Fault {
+        name: "no barrier between the scores and who reads them",
+        right: "scores_from(q, k);\n        compute_sync();",
+        wrong: "scores_from(q, k);",
+        preset: "stage-2",
+        problem: "b1h1s40d64-fp16",
+        noticed: Noticed::Found(&[Kind::Race]),
+        ..WMMA
+    },
+    Fault {
+        name: "the output is not rescaled when the maximum rises",
+        right: "multiply(row_correction());",
+        wrong: "",
+        preset: "stage-2",
+        problem: "b1h1s70d64-fp16",
+        noticed: Noticed::Wrong,
+        ..WMMA
+    },
+    Fault {
+        name: "the sum is not rescaled when the maximum rises",
+        right: "state.sum *= correction;",
+        wrong: "",
+        preset: "stage-c",
+        problem: "b1h1s70d64-fp16",
+        noticed: Noticed::Named("lse"),
+        ..WMMA
+    },
+    Fault {
+        name: "a rescale by exp(m - m)",
+        right: "const float correction = ptx::exp2_approx(state.maximum - origin);",
+        wrong: "const float correction = ptx::exp2_approx(exponent_origin(largest) - origin);",
+        preset: "stage-4",
+        problem: "b1h1s70d64-fp16",
+        noticed: Noticed::Wrong,
+        ..WMMA
+    },
+    Fault {
+        name: "the mask hides the diagonal",
+        file: "common/arguments.cuh",
+        right: "query + args.diagonal + 1",
+        wrong: "query + args.diagonal",
+        preset: "stage-1",
+        problem: "b1h1s33d64-causal-fp16",
+        noticed: Noticed::Wrong,
+        ..WMMA
+    },
+    Fault {
+        name: "the mask shows one key too many",
+        file: "common/arguments.cuh",
+        right: "query + args.diagonal + 1",
+        wrong: "query + args.diagonal + 2",
+        preset: "stage-5-p1",
+        problem: "b1h1sq33sk65d64-causal-e4m3",
+        noticed: Noticed::Wrong,
+        ..WMMA
+    },
+    Fault {
+        name: "the scale of V in place of K's",
+        right: "attention::head_scale(args.k_scale,",
+        wrong: "attention::head_scale(args.v_scale,",
+        preset: "stage-c",
+        problem: "b1h2s33d64-e4m3",
+        noticed: Noticed::Wrong,
+        ..WMMA
+    },
+    Fault {
+        name: "the output registers are not cleared",
+        right: "        output.clear();\n",
+        wrong: "",
+        preset: "stage-c",
+        problem: "b1h1s33d64-fp16",
+        noticed: Noticed::Found(&[Kind::Uninitialised]),
+        ..WMMA
+    },
+    Fault {
+        name: "query tiles counted from one",
+        right: "(blocks - 1 - index % blocks) * BLOCK_M",
+        wrong: "(blocks - index % blocks) * BLOCK_M",
+        preset: "stage-2",
+        problem: "b1h1s65d64-fp16",
+        noticed: Noticed::Named("unwritten"),
+        ..WMMA
+    },
+    Fault {
+        name: "the last work tile is left out",
+        right: "index < work_tiles(args);",
+        wrong: "index < work_tiles(args) - 1;",
+        preset: "stage-5-persistent",
+        problem: "b1h2s65d64-fp16",
+        noticed: Noticed::Found(&[Kind::UnwrittenOutput]),
+        ..WMMA
+    },
+    Fault {
+        name: "the step at hand copied again in place of the next",
+        right: "start_copies(k, v, next, next % STAGES)",
+        wrong: "start_copies(k, v, step, next % STAGES)",
+        preset: "stage-3",
+        problem: "b1h1s129d64-fp16",
+        noticed: Noticed::Wrong,
+        ..WMMA
+    },
+    Fault {
+        name: "copies are not waited for",
+        right: "ptx::copy_groups_wait<PIPELINED ? STAGES - 2 : 0>();",
+        wrong: "",
+        preset: "stage-1",
+        problem: "b1h1s70d64-fp16",
+        noticed: Noticed::Found(&[Kind::AsyncNotWaited]),
+        ..WMMA
+    },
+    Fault {
+        name: "a constant answer",
+        right: "__floats2half2_rn(x[2 * i], x[2 * i + 1])",
+        wrong: "__floats2half2_rn(0.0f * x[2 * i] + 0.25f, 0.25f)",
+        preset: "stage-c",
+        problem: "b1h1s33d64-fp16",
+        noticed: Noticed::Named("constant"),
+        ..WMMA
+    },
+    Fault {
+        name: "an answer that does not depend on V",
+        right: "static_cast<const Element*>(args.v)",
+        wrong: "static_cast<const Element*>(args.k)",
+        preset: "stage-4",
+        problem: "b1h1s33d64-fp16",
+        noticed: Noticed::Wrong,
+        ..WMMA
+    },
+    Fault {
+        name: "a fully masked row divides by its sum of zero",
+        file: "common/softmax.cuh",
+        right: "row_sum > 0.0f ? v_scale / row_sum : 0.0f",
+        wrong: "v_scale / row_sum",
+        preset: "stage-2",
+        problem: "b1h1sq40sk20d64-causal-fp16",
+        noticed: Noticed::Named("non-finite"),
+        ..WMMA
+    },
+    Fault {
+        name: "a row that has seen nothing subtracts -inf from -inf",
+        file: "common/softmax.cuh",
+        right: "row_maximum == negative_infinity() ? 0.0f : row_maximum",
+        wrong: "row_maximum",
+        preset: "stage-5-p2",
+        problem: "b1h1sq40sk20d64-causal-fp16",
+        noticed: Noticed::Named("non-finite"),
+        ..WMMA
+    },
+    Fault {
+        name: "an mbarrier that waits for a warp too many",
+        right: "ptx::mbarrier_init(emptied(slot), COMPUTE_WARPS);",
+        wrong: "ptx::mbarrier_init(emptied(slot), COMPUTE_WARPS + 1);",
+        preset: "stage-5-p1",
+        problem: "b1h1s200d64-fp16",
+        noticed: Noticed::Found(&[Kind::Deadlock]),
+        ..WMMA
+    },
+    Fault {
+        name: "the parity of the ring is never flipped",
+        right: "parity ^= 1;",
+        wrong: "",
+        preset: "stage-5-p2",
+        problem: "b1h1s200d64-fp16",
+        noticed: Noticed::Found(&[Kind::Race, Kind::AsyncNotWaited, Kind::Deadlock]),
+        ..WMMA
+    },
+    Fault {
+        name: "producers that count themselves among the whole block",
+        right: "const int thread = threadIdx.x - COMPUTE_THREADS;",
+        wrong: "const int thread = threadIdx.x;",
+        preset: "stage-5-p2",
+        problem: "b1h1s33d64-fp16",
+        noticed: Noticed::Found(&[Kind::Uninitialised]),
+        ..WMMA
+    },
+    Fault {
+        name: "rows past the last query are written",
+        right: "if (own_row() >= rows) return;",
+        wrong: "",
+        preset: "stage-1",
+        problem: "b1h1s33d64-fp16",
+        noticed: Noticed::Found(&[Kind::OutOfBounds]),
+        ..WMMA
+    },
+    Fault {
+        name: "rows past the last key are read",
+        file: "common/tiles.cuh",
+        right: "if (row >= rows.count) return make_uint4(0, 0, 0, 0);",
+        wrong: "",
+        preset: "stage-c",
+        problem: "b1h1s33d64-fp16",
+        noticed: Noticed::Found(&[Kind::OutOfBounds]),
+        ..WMMA
+    },
+    Fault {
+        name: "query heads dealt out to key heads in turn",
+        file: "common/arguments.cuh",
+        right: "return head / (args.heads / args.kv_heads);",
+        wrong: "return head % args.kv_heads;",
+        preset: "stage-c",
+        problem: "b1h4kv2s33d64-fp16",
+        noticed: Noticed::Wrong,
+        ..WMMA
+    },
+    Fault {
+        name: "a log-sum-exp in base 2",
+        file: "common/softmax.cuh",
+        right: "(row_maximum + log2f(row_sum)) * LN_2",
+        wrong: "(row_maximum + log2f(row_sum))",
+        preset: "stage-c",
+        problem: "b1h1s33d64-fp16",
+        noticed: Noticed::Named("lse"),
+        ..WMMA
+    },
+    Fault {
+        name: "one group of copies too many may still be under way",
+        right: "copy_groups_wait<2 * STAGES - 2>();",
+        wrong: "copy_groups_wait<2 * STAGES - 1>();",
+        problem: "b1h1s200d64-fp16",
+        noticed: Noticed::Found(&[Kind::AsyncNotWaited]),
+        ..MMA
+    },
+    Fault {
+        name: "a step that starts no copies is not counted",
+        right: "            ptx::copy_group_end();  // empty",
+        wrong: "            // empty",
+        knobs: &[("LOOK_AHEAD", "true"), ("NUM_WARPS", "8"), ("STAGES", "3")],
+        problem: "b1h1s260d64-fp16",
+        noticed: Noticed::Found(&[Kind::AsyncNotWaited]),
+        ..MMA
+    },
+    Fault {
+        name: "V refilled while other warps still read it",
+        right: "next_tile_landed();  // the next K, and everyone is done with this V",
+        wrong: "ptx::copies_wait_all();",
+        knobs: &[("STAGES", "1")],
+        problem: "b1h1s200d64-fp16",
+        noticed: Noticed::Found(&[Kind::Race, Kind::AsyncNotWaited]),
+        ..MMA
+    },
+    Fault {
+        name: "the last keys copied without looking where they end",
+        right: "source.template copy<false>(key,",
+        wrong: "source.template copy<true>(key,",
+        problem: "b1h1s33d64-fp16",
+        noticed: Noticed::Found(&[Kind::OutOfBounds]),
+        ..MMA
+    },
+    Fault {
+        name: "the output is not rescaled when a maximum is outgrown",
+        right: "output[strip][block][i % 4] *= correction[strip][i % 4 / 2];",
+        wrong: "output[strip][block][i % 4] *= 1.0f;",
+        problem: "b1h1s200d64-fp16",
+        class: "large",
+        ..MMA
+    },
+    Fault {
+        name: "the groups' outputs added without regard to their maxima",
+        right: "const float factor = ptx::exp2_approx(theirs.x - origin);",
+        wrong: "const float factor = 1.0f;",
+        preset: "small",
+        problem: "b1h1s260d64-fp16",
+        ..MMA
+    },
+    Fault {
+        name: "the groups' outputs laid over tiles still in use",
+        right: "    __syncthreads();  // the rings are free\n",
+        wrong: "",
+        preset: "small",
+        problem: "b1h1s260d64-fp16",
+        noticed: Noticed::Found(&[Kind::Race]),
+        ..MMA
+    },
+    Fault {
+        name: "tiles written swizzled and read plain",
+        file: "common/chunks.cuh",
+        right: "(Tile::twist(row) ^ odd) * 16), start",
+        wrong: "odd * 16), start",
+        ..MMA
+    },
+    Fault {
+        name: "steps on the diagonal taken for whole ones",
+        right: "masked = steps - seen_by_all / BLOCK_N;",
+        wrong: "masked = 0;",
+        problem: "b1h1s128d64-causal-fp16",
+        ..MMA
+    },
+    Fault {
+        name: "row sums of one lane in place of its quad",
+        right: "group_sum<4>(sum[i / 2][i % 2])",
+        wrong: "sum[i / 2][i % 2]",
+        noticed: Noticed::Named("lse"),
+        ..MMA
+    },
+    Fault {
+        name: "FP8 keys multiplied in another order than weighed",
+        right: "__byte_perm(r[0], r[1], 0x6420)",
+        wrong: "__byte_perm(r[0], r[1], 0x5410)",
+        preset: "fp8",
+        problem: "b1h1s64d64-e4m3",
+        ..MMA
+    },
+    Fault {
+        name: "FP8 weights that use a fraction of the format's range",
+        right: "constexpr float WEIGHT_SHIFT = FP8 ? 8.0f : 0.0f;",
+        wrong: "constexpr float WEIGHT_SHIFT = FP8 ? -6.0f : 0.0f;",
+        preset: "fp8",
+        problem: "b1h1s200d64-e4m3",
+        noticed: Noticed::Named("l2"),
+        ..MMA
+    },
+];
+
+/// The repository's kernels with the fault in them.
+fn planted(fault: &Fault, folder: &Path) -> Catalog {
+    let kernels = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels/attention");
+    for part in ["common", fault.family] {
+        let to = folder.join("attention").join(part);
+        fs::create_dir_all(&to).expect("a temporary folder");
+        for entry in fs::read_dir(kernels.join(part)).expect("the kernels").flatten() {
+            let name = entry.file_name();
+            let mut text = fs::read_to_string(entry.path()).expect("a source");
+            if Path::new(fault.file) == Path::new(part).join(&name) {
+                assert!(
+                    text.contains(fault.right),
+                    "{}: the source no longer has `{}`",
+                    fault.name,
+                    fault.right
+                );
+                text = text.replacen(fault.right, fault.wrong, 1);
+            }
+            fs::write(to.join(name), text).expect("a temporary file");
+        }
+    }
+    Catalog::load(Some(folder)).expect("the same manifests")
+}
+
+/// Checks the kernel with the fault and returns how that failed to notice it, if it did.
+fn unnoticed(fault: &Fault) -> Option<String> {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let catalog = planted(fault, folder.path());
+    let family = catalog.family(fault.family).expect("the family");
+    let knobs = fault.knobs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    let subject = Subject { family, preset: Some(fault.preset.to_owned()), knobs };
+    let case = Case {
+        problem: problem(fault.problem),
+        cut_from: Vec::new(),
+        class: fault.class.to_owned(),
+        seed: 5,
+        depth: Depth::Full,
+    };
+    let groups = vec![Group { subjects: vec![subject], cases: vec![case] }];
+    let plan = Plan { target: fault.target, groups };
+    let stop = AtomicBool::new(false);
+    let make = || Ok(Box::new(device("h200")) as Box<dyn Stage>);
+    let bench = Bench { compiler: compiler(), device: &make, threads: 1, turn: None, stop: &stop };
+    let verdicts = check::run(&Attention, &plan, &bench, &|_| ()).expect("a thread");
+    let [verdict] = verdicts.as_slice() else { panic!("{}: {} verdicts", fault.name, verdicts.len()) };
+    (!fault.noticed.by(verdict)).then(|| format!("{}: {:?}", fault.name, verdict.outcome))
+}
+
+#[test]
+fn every_planted_fault_is_noticed() {
+    let next = AtomicUsize::new(0);
+    let work = || -> Vec<String> {
+        let faults = std::iter::from_fn(|| FAULTS.get(next.fetch_add(1, Ordering::Relaxed)));
+        faults.filter_map(unnoticed).collect()
+    };
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let unnoticed: Vec<String> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().flat_map(|worker| worker.join().expect("a fault that is planted")).collect()
+    });
+    assert!(unnoticed.is_empty(), "not noticed as expected:\n{}", unnoticed.join("\n"));
+}

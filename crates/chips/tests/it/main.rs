@@ -1,0 +1,4 @@
+//! Occupancy, against what others say.
+
+mod h200;
+mod occupancy;

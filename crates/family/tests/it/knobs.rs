@@ -1,0 +1,109 @@
+//! No knob is dead: each one reaches the generated source, the build's hash and the machine code.
+
+use std::path::Path;
+
+use chips::Target;
+use family::{Candidate, Catalog, Family, Knob};
+use gpu::build::{Compiler, Request};
+use gpu::testing::{pinned_toolchain, shared_cache};
+
+fn compiler() -> Compiler {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    Compiler::new(pinned_toolchain(folder), &shared_cache(folder)).unwrap()
+}
+
+fn families(catalog: &Catalog) -> Vec<&Family> {
+    catalog
+        .entries()
+        .iter()
+        .map(|entry| entry.family.as_ref().expect("an embedded manifest is right"))
+        .collect()
+}
+
+/// The candidate of a preset with one knob set, if it is allowed and fits.
+fn with_knob(
+    family: &Family,
+    preset: &str,
+    knob: &Knob,
+    value: &family::Value,
+    target: Target,
+) -> Option<(Candidate, Request)> {
+    let setting = [(knob.name.clone(), value.to_string())];
+    let candidate = family.candidate(Some(preset), &setting, &[]).ok()?;
+    let request = family.request(&candidate, target).ok()?;
+    Some((candidate, request))
+}
+
+/// A preset under which the knob has the most values that are allowed, with the requests of those values.
+fn legal_values(family: &Family, knob: &Knob, target: Target) -> Vec<(String, Request)> {
+    let of_preset = |preset: &str| -> Vec<(String, Request)> {
+        let each = knob.values.iter();
+        each.filter_map(|value| Some((value.to_string(), with_knob(family, preset, knob, value, target)?.1)))
+            .collect()
+    };
+    family.presets.iter().map(|preset| of_preset(&preset.name)).max_by_key(Vec::len).unwrap_or_default()
+}
+
+fn generated(request: &Request) -> &str {
+    &request.source.headers.iter().find(|(name, _)| name == "generated.cuh").expect("every build has one").1
+}
+
+#[test]
+fn every_knob_changes_the_generated_source_and_the_hash() {
+    let compiler = compiler();
+    let catalog = Catalog::load(None).unwrap();
+    for family in families(&catalog) {
+        for knob in &family.knobs {
+            let legal = legal_values(family, knob, Target::Sm90);
+            assert!(legal.len() >= 2, "{}: no preset allows two values of {}", family.full_name(), knob.name);
+            for (index, (value, request)) in legal.iter().enumerate() {
+                for (other_value, other) in &legal[..index] {
+                    let what = format!("{}: {} {value} and {other_value}", family.full_name(), knob.name);
+                    assert_ne!(generated(request), generated(other), "{what}");
+                    assert_ne!(compiler.hash(request), compiler.hash(other), "{what}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_value_of_every_knob_changes_the_machine_code() {
+    let compiler = compiler();
+    let catalog = Catalog::load(None).unwrap();
+    let mut dead = Vec::new();
+    for family in families(&catalog) {
+        for knob in &family.knobs {
+            let legal = legal_values(family, knob, Target::Sm90);
+            let requests: Vec<Request> = legal.iter().map(|(_, request)| request.clone()).collect();
+            let outcomes = compiler.build_many(&requests, 2, &|_, _| ());
+            let codes: Vec<String> =
+                outcomes.into_iter().map(|outcome| outcome.unwrap().build.code_hash).collect();
+            for index in 0..codes.len() {
+                if codes[..index].contains(&codes[index]) {
+                    dead.push(format!("{} {}={}", family.full_name(), knob.name, legal[index].0));
+                }
+            }
+        }
+    }
+    assert!(dead.is_empty(), "these settings change nothing: {dead:?}");
+}
+
+#[test]
+fn every_specialised_axis_changes_the_machine_code() {
+    let compiler = compiler();
+    let catalog = Catalog::load(None).unwrap();
+    for family in families(&catalog) {
+        for axis in family.axes.iter().filter(|axis| axis.specialised) {
+            let mut codes = Vec::new();
+            for value in axis.values.iter().take(2) {
+                let candidate =
+                    family.candidate(None, &[], &[(axis.name.clone(), value.to_string())]).unwrap();
+                let request = family.request(&candidate, Target::Sm90).unwrap();
+                codes.push(compiler.build(&request).unwrap().build.code_hash);
+            }
+            codes.dedup();
+            assert_eq!(codes.len(), 2.min(axis.values.len()), "{} {}", family.full_name(), axis.name);
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! The virtual GPU from outside: programs in, answers, findings and counters out.
+
+mod arithmetic;
+mod counters;
+mod coverage;
+mod files;
+mod hostile;
+mod mutate;
+mod waits;

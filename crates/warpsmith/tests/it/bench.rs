@@ -1,0 +1,258 @@
+//! `bench` as a user meets it, on the virtual GPU: candidates that misbehave in every way cost themselves alone, and
+//! runs that are killed are finished without repeating what was done.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::common::{Run, run, warpsmith};
+use serde_json::Value;
+
+const PROBLEM: &str = "b1h1s16d64-fp16";
+
+/// Families made of the reference kernel, each with one thing changed.
+fn drill(folder: &Path) {
+    let kernels = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels/attention");
+    let write = |family: &str, file: &str, text: &str| {
+        let folder = folder.join("attention").join(family);
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join(file), text).unwrap();
+    };
+    for entry in fs::read_dir(kernels.join("common")).unwrap().flatten() {
+        let text = fs::read_to_string(entry.path()).unwrap();
+        write("common", entry.file_name().to_str().unwrap(), &text);
+    }
+    let source = fs::read_to_string(kernels.join("reference/kernel.cu")).unwrap();
+    let manifest = fs::read_to_string(kernels.join("reference/kernel.toml")).unwrap();
+    let changed = |text: &str, from: &str, to: &str| {
+        assert!(text.contains(from), "no `{from}`");
+        text.replace(from, to)
+    };
+    let start = "    const int row = blockIdx.x,";
+    let at_start = |line: &str| changed(&source, start, &format!("    {line}\n{start}"));
+    let answer = "from_float(o[d], out * scale_out);";
+    let a_megabyte =
+        "[[shared]]\nname = \"everything\"\nelement = \"float\"\nshape = [\"262144\"]\n\n[[workspace]]";
+    for (family, text) in [
+        ("good", source.clone()),
+        ("hangs", at_start("while (*static_cast<const volatile unsigned*>(args.q) != 0xffffffffu) {}")),
+        ("strays", at_start("static_cast<volatile float*>(args.o)[1ll << 40] = 1.0f;")),
+        ("nan", changed(&source, answer, "from_float(o[d], __int_as_float(0x7fc00000));")),
+        ("broken", at_start("this is no CUDA;")),
+        ("huge", source.clone()),
+    ] {
+        write(family, "kernel.cu", &text);
+        write(family, "kernel.toml", &manifest);
+    }
+    write("huge", "kernel.toml", &changed(&manifest, "[[workspace]]", a_megabyte));
+}
+
+fn bench(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = warpsmith();
+    command.args(["bench", "--device", "virtual:l4", "--problem", PROBLEM]);
+    command.arg("--kernels").arg(folder).arg("--run-dir").arg(folder.join("run")).args(arguments);
+    command.current_dir(folder);
+    command
+}
+
+fn events(folder: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(folder.join("run/events.jsonl")).unwrap_or_default();
+    // A line that is being written is not there yet.
+    text.split_inclusive('\n')
+        .filter(|line| line.ends_with('\n'))
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+fn of_kind<'e>(events: &'e [Value], kind: &str, subject: &str) -> Vec<&'e Value> {
+    events.iter().filter(|event| event["kind"] == kind && event["of"]["subject"] == subject).collect()
+}
+
+/// Waits until something is so; two minutes must do on any machine.
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !is_so() {
+        assert!(started.elapsed() < Duration::from_mins(2), "waited in vain for {what}");
+        sleep(Duration::from_millis(20));
+    }
+}
+
+/// Processes whose command line holds all of these words.
+fn processes(words: &[&str]) -> Vec<u32> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        let Ok(id) = entry.file_name().to_string_lossy().parse() else { continue };
+        let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line).replace('\0', " ");
+        if words.iter().all(|word| line.contains(word)) {
+            found.push(id);
+        }
+    }
+    found
+}
+
+fn kill(id: u32) {
+    assert!(Command::new("kill").args(["-9", &id.to_string()]).status().unwrap().success());
+}
+
+fn start(command: &mut Command) -> Child {
+    command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+#[test]
+fn what_misbehaves_costs_itself_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    drill(folder.path());
+    let outcome: Run =
+        run(&mut bench(folder.path(), &["hangs", "strays", "nan", "huge", "broken", "good", "--limit", "7"]));
+    assert_eq!(outcome.code, 1, "{outcome}");
+    let events = events(folder.path());
+    for (subject, failure, words) in [
+        ("hangs default", "hang", ""),
+        ("strays default", "illegal-access", "out-of-bounds"),
+        ("nan default", "wrong-answer", "finite"),
+        ("huge default", "too-large", "bytes of shared memory per block"),
+        ("broken default", "does-not-compile", "does not compile"),
+    ] {
+        let failed = of_kind(&events, "candidate-failed", subject);
+        assert_eq!(failed.len(), 1, "{subject}\n{outcome}");
+        assert_eq!(failed[0]["failure"], failure, "{}", failed[0]);
+        assert!(failed[0]["reason"].as_str().unwrap().contains(words), "{}", failed[0]);
+        assert!(of_kind(&events, "modelled", subject).is_empty());
+        assert!(outcome.stdout.contains(subject), "{outcome}");
+    }
+    assert_eq!(of_kind(&events, "modelled", "good default").len(), 1, "{outcome}");
+    assert!(outcome.stdout.contains("modelled, not measured (virtual:l4)"), "{outcome}");
+    assert!(!outcome.stdout.contains("pytorch"), "{outcome}");
+    assert_eq!(events.last().unwrap()["kind"], "run-finished");
+    assert_eq!(events.last().unwrap()["outcome"], "finding");
+    for file in ["manifest.yaml", "bench.json", "bench.csv", "summary.md"] {
+        assert!(folder.path().join("run").join(file).is_file(), "{file}");
+    }
+    assert!(!folder.path().join("run/work").exists());
+}
+
+#[test]
+fn a_worker_that_is_killed_costs_its_candidate() {
+    let folder = tempfile::tempdir().unwrap();
+    drill(folder.path());
+    let mut parent = start(&mut bench(folder.path(), &["hangs", "good", "--limit", "100"]));
+    let place = folder.path().to_str().unwrap().to_owned();
+    let worker = || processes(&["worker", "hangs default", &place]);
+    wait_until("the worker", || !worker().is_empty());
+    wait_until("its build", || !of_kind(&events(folder.path()), "built", "hangs default").is_empty());
+    kill(worker()[0]);
+    assert_eq!(parent.wait().unwrap().code(), Some(1));
+    let events = events(folder.path());
+    let failed = of_kind(&events, "candidate-failed", "hangs default");
+    assert_eq!(failed[0]["failure"], "crash");
+    assert!(failed[0]["reason"].as_str().unwrap().contains("SIGKILL"), "{}", failed[0]);
+    assert_eq!(of_kind(&events, "modelled", "good default").len(), 1);
+}
+
+#[test]
+fn a_run_that_is_killed_goes_on_without_repeating_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    drill(folder.path());
+    let mut parent = start(&mut bench(folder.path(), &["good", "hangs", "nan", "--limit", "7"]));
+    // Work counts from the moment its end is in the log; a kill before that has it done again.
+    let is_end =
+        |event: &Value| event["kind"] == "stage-finished" && event["key"]["subject"] == "good default";
+    wait_until("the first one's end", || events(folder.path()).iter().any(is_end));
+    parent.kill().unwrap();
+    parent.wait().unwrap();
+    // Nobody is left behind, not even the one whose kernel never ends.
+    let place = folder.path().to_str().unwrap().to_owned();
+    wait_until("the workers' end", || processes(&["worker", &place]).is_empty());
+    assert!(!events(folder.path()).iter().any(|event| event["kind"] == "run-finished"));
+
+    let again = || run(warpsmith().args(["bench", "--resume", "--run-dir"]).arg(folder.path().join("run")));
+    let outcome = again();
+    assert_eq!(outcome.code, 1, "{outcome}");
+    let events = events(folder.path());
+    for (kind, subject) in [
+        ("built", "good default"),
+        ("modelled", "good default"),
+        ("candidate-failed", "hangs default"),
+        ("candidate-failed", "nan default"),
+    ] {
+        assert_eq!(of_kind(&events, kind, subject).len(), 1, "{kind} {subject}\n{outcome}");
+    }
+    assert!(outcome.stdout.contains("good default"), "{outcome}");
+    let outcome = again();
+    assert_eq!(outcome.code, 2, "{outcome}");
+    assert!(outcome.stderr.contains("is finished"), "{outcome}");
+}
+
+#[test]
+fn an_interrupted_run_ends_cleanly_and_can_be_resumed() {
+    let folder = tempfile::tempdir().unwrap();
+    drill(folder.path());
+    let mut parent = start(&mut bench(folder.path(), &["good", "hangs", "--limit", "100"]));
+    wait_until("the first time", || !of_kind(&events(folder.path()), "modelled", "good default").is_empty());
+    let id = parent.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    assert_eq!(parent.wait().unwrap().code(), Some(4));
+    let place = folder.path().to_str().unwrap().to_owned();
+    assert_eq!(processes(&["worker", &place]), Vec::<u32>::new());
+    let events = events(folder.path());
+    assert_eq!(events.last().unwrap()["outcome"], "incomplete");
+    let listed = run(warpsmith().args(["runs", "--run-dir"]).arg(folder.path().join("run")));
+    assert!(listed.stdout.contains("incomplete"), "{listed}");
+}
+
+#[test]
+fn right_kernels_have_modelled_times_and_the_list_of_runs_shows_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = warpsmith();
+    command.args([
+        "bench",
+        "wmma",
+        "--preset",
+        "stage-2",
+        "--preset",
+        "stage-5-p2",
+        "--problem",
+        "b1h2s40d64-e4m3",
+    ]);
+    command.args(["--device", "virtual:h200", "--run-dir"]).arg(folder.path().join("run"));
+    let outcome = run(&mut command);
+    assert_eq!(outcome.code, 0, "{outcome}");
+    for words in ["wmma stage-2", "wmma stage-5-p2", "us (modelled)", "limited by"] {
+        assert!(outcome.stdout.contains(words), "no `{words}` in {outcome}");
+    }
+    let listed = run(warpsmith().args(["runs", "--run-dir"]).arg(folder.path()));
+    assert!(listed.stdout.contains("2 modelled times"), "{listed}");
+    // A gate has nothing to hold a modelled time against, which is no pass.
+    let board = folder.path().join("leaderboard.json");
+    let junit = folder.path().join("gate.xml");
+    let mut gate = warpsmith();
+    gate.args(["gate", "--update", "--github", "--leaderboard"]).arg(&board).arg("--junit").arg(&junit);
+    let outcome = run(gate.arg("--run-dir").arg(folder.path().join("run")));
+    assert_eq!(outcome.code, 4, "{outcome}");
+    assert!(outcome.stdout.contains("b1h2s40d64-e4m3") && outcome.stdout.contains("modelled"), "{outcome}");
+    assert!(outcome.stdout.contains("::error"), "{outcome}");
+    assert!(fs::read_to_string(&junit).unwrap().contains("<testsuite") && !board.exists());
+    let again = run(&mut command);
+    assert_eq!(again.code, 2, "{again}");
+    assert!(again.stderr.contains("already holds a run") && again.stderr.contains("--resume"), "{again}");
+}
+
+#[test]
+fn what_cannot_be_is_refused_before_anything_is_compiled() {
+    for (arguments, words) in [
+        (&["bench", "--baseline", "tensorrt"][..], "there is no baseline `tensorrt`"),
+        (&["bench", "wmma", "--preset", "stage-9"], "there is no preset `stage-9`"),
+        (&["bench", "wmma", "--set", "BLOCK_N=48"], "wmma: BLOCK_N cannot be 48"),
+        (&["bench", "--suite", "headlin"], "there is no suite `headlin`"),
+        (&["bench", "--seconds", "0"], "expected a number of seconds"),
+        (&["bench", "--resume", "--run-dir", "/nowhere/at/all"], "holds no run"),
+        (&["bench", "--resume"], "--run-dir"),
+    ] {
+        let outcome = run(warpsmith().args(["--device", "virtual:l4"]).args(arguments));
+        assert_eq!(outcome.code, 2, "{outcome}");
+        assert!(outcome.stderr.contains(words), "no `{words}` in {outcome}");
+    }
+}

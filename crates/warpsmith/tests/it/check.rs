@@ -1,0 +1,158 @@
+//! `check` as a user meets it: right kernels, wrong ones with a picture and a command that repeats them, refusals.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::common::{Run, run, warpsmith};
+
+fn check(arguments: &[&str]) -> Run {
+    run(warpsmith().args(["check", "--device", "virtual:l4"]).args(arguments))
+}
+
+/// The repository's wmma family with one line changed.
+fn with_fault(folder: &Path, right: &str, wrong: &str) -> PathBuf {
+    let kernels = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels/attention");
+    let mut planted = 0;
+    for part in ["common", "wmma"] {
+        let to = folder.join("attention").join(part);
+        fs::create_dir_all(&to).unwrap();
+        for entry in fs::read_dir(kernels.join(part)).unwrap().flatten() {
+            let text = fs::read_to_string(entry.path()).unwrap();
+            planted += usize::from(text.contains(right));
+            fs::write(to.join(entry.file_name()), text.replacen(right, wrong, 1)).unwrap();
+        }
+    }
+    assert_eq!(planted, 1, "`{right}` is in {planted} files");
+    folder.to_owned()
+}
+
+#[test]
+fn right_kernels_are_exit_0_with_a_line_each() {
+    let outcome =
+        check(&["wmma", "--preset", "stage-2", "--problem", "b1h2s17d64-causal-e4m3", "--class", "all"]);
+    assert_eq!(outcome.code, 0, "{outcome}");
+    assert!(outcome.stdout.contains("9 of 9 runs are right on virtual:l4"), "{outcome}");
+    for class in ["normal", "tiny", "signed-zeros"] {
+        assert!(outcome.stdout.contains(class), "{outcome}");
+    }
+    let outcome = check(&["reference", "--problem", "b1h2s5d80-bf16", "--sanitize", "--json"]);
+    assert_eq!(outcome.code, 0, "{outcome}");
+    let document: serde_json::Value = serde_json::from_str(&outcome.stdout).unwrap();
+    assert_eq!(document["schema"], "warpsmith.check/1");
+    assert_eq!(document["sanitized"], true);
+    assert_eq!(document["cases"][0]["outcome"], "passed");
+    assert_eq!(document["cases"][0]["problem"], "b1h2s5d80-bf16");
+}
+
+#[test]
+fn a_wrong_kernel_is_named_drawn_and_repeated() {
+    let folder = tempfile::tempdir().unwrap();
+    let kernels = with_fault(
+        folder.path(),
+        "(blocks - 1 - index % blocks) * BLOCK_M",
+        "(blocks - index % blocks) * BLOCK_M",
+    );
+    let maps = folder.path().join("maps");
+    let kernels = kernels.to_str().unwrap();
+    let outcome = check(&[
+        "wmma",
+        "--preset",
+        "stage-2",
+        "--problem",
+        "b1h1s65d64-fp16",
+        "--kernels",
+        kernels,
+        "--svg",
+        maps.to_str().unwrap(),
+    ]);
+    assert_eq!(outcome.code, 1, "{outcome}");
+    for words in [
+        "[unwritten] 2048 elements were never written, the first at [batch 0, head 0, query 0, column 0]",
+        "     0 ????????????????",
+        "query tiles of 32: only 0 of 0-2",
+        "repeat: warpsmith check wmma --preset stage-2 --problem b1h1s65d64-fp16 --class normal --seed 1 --device virtual:l4",
+        "1 of 1 runs are wrong",
+    ] {
+        assert!(outcome.stdout.contains(words), "no `{words}` in {outcome}");
+    }
+    let pictures: Vec<_> = fs::read_dir(&maps).unwrap().flatten().collect();
+    assert_eq!(pictures.len(), 1);
+    assert!(fs::read_to_string(pictures[0].path()).unwrap().starts_with("<svg"));
+    // The command it prints does the same again.
+    let repeat =
+        outcome.stdout.lines().find_map(|line| line.trim().strip_prefix("repeat: warpsmith ")).unwrap();
+    let again = run(warpsmith().args(repeat.split_whitespace()));
+    assert_eq!(again.code, 1, "{again}");
+    assert!(again.stdout.contains("[unwritten] 2048 elements"), "{again}");
+}
+
+#[test]
+fn under_the_checkers_a_fault_is_shown_at_its_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let right = "scores_from(q, k);\n        compute_sync();";
+    let kernels = with_fault(folder.path(), right, "scores_from(q, k);");
+    let kernels = kernels.to_str().unwrap();
+    let arguments =
+        ["wmma", "--preset", "stage-2", "--problem", "b1h1s40d64-fp16", "--kernels", kernels, "--sanitize"];
+    let outcome = check(&arguments);
+    assert_eq!(outcome.code, 1, "{outcome}");
+    assert!(outcome.stdout.contains("[race]") && outcome.stdout.contains("kernel.cu:"), "{outcome}");
+}
+
+#[test]
+fn what_cannot_be_is_refused_before_anything_is_compiled() {
+    for (arguments, words) in [
+        (
+            &["wmma", "--problem", "b1h1s16d72-fp16"][..],
+            "wmma does not support head_dim 72 (it supports 64, 128)",
+        ),
+        (&["--problem", "b1h1s16d64-e5m2"], "`e5m2` is neither a mask nor a dtype"),
+        (&["wmma", "--preset", "stage-9"], "there is no preset `stage-9`"),
+        (&["wmma", "--set", "BLOCK_N=48", "--problem", "mission"], "wmma: BLOCK_N cannot be 48"),
+        (&["--class", "weird"], "there is no class of inputs `weird`"),
+        (&["--suite", "headlin"], "there is no suite `headlin`"),
+        (&["nosuch"], "there is no family `nosuch`"),
+    ] {
+        let outcome = check(arguments);
+        assert_eq!(outcome.code, 2, "{outcome}");
+        assert!(outcome.stderr.contains(words), "no `{words}` in {outcome}");
+    }
+}
+
+#[test]
+fn suites_are_read_from_files_too_and_mistakes_in_them_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mine.toml");
+    let suite =
+        "problems = ['b1h1s4d64', { batch = 1, heads = [1, 2], seq = 5, head_dim = 64, causal = true }]";
+    fs::write(&path, suite).unwrap();
+    let outcome = check(&["wmma", "--preset", "stage-c", "--suite", path.to_str().unwrap()]);
+    assert_eq!(outcome.code, 0, "{outcome}");
+    assert!(outcome.stdout.contains("3 of 3 runs are right"), "{outcome}");
+    fs::write(&path, "problems = [{ batch = 1, head = 2, seq = 5, head_dim = 64 }]").unwrap();
+    let outcome = check(&["--suite", path.to_str().unwrap()]);
+    assert_eq!(outcome.code, 2, "{outcome}");
+    assert!(outcome.stderr.contains("suite mine: a problem has no field `head`"), "{outcome}");
+}
+
+#[test]
+fn random_problems_are_the_same_for_the_same_seed() {
+    let problems = |seed: &str| {
+        let outcome = check(&["wmma", "--preset", "stage-5-p1", "--fuzz", "6", "--seed", seed, "--json"]);
+        let document: serde_json::Value = serde_json::from_str(&outcome.stdout).unwrap();
+        assert!(
+            document["cases"].as_array().unwrap().iter().all(|case| case["outcome"] == "passed"),
+            "{outcome}"
+        );
+        document["cases"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|case| case["problem"].to_string())
+            .collect::<Vec<_>>()
+    };
+    let first = problems("3");
+    assert!(!first.is_empty());
+    assert_eq!(first, problems("3"));
+    assert_ne!(first, problems("40"));
+}

@@ -1,0 +1,112 @@
+//! Runs the real program the way a user does, in a world of its own: no colour, its own cache, a pinned compiler.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+pub fn target_tmp() -> &'static Path {
+    Path::new(env!("CARGO_TARGET_TMPDIR"))
+}
+
+/// The program with an environment that does not depend on the machine.
+pub fn warpsmith() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_warpsmith"));
+    for name in
+        ["CUDA_HOME", "CUDA_PATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "WARPSMITH_PYTHON"]
+    {
+        command.env_remove(name);
+    }
+    command
+        .env("NO_COLOR", "1")
+        .env("WARPSMITH_CUDA", gpu::testing::pinned_root(target_tmp()))
+        .env("WARPSMITH_CACHE", gpu::testing::shared_cache(target_tmp()));
+    command
+}
+
+/// One invocation, with what a snapshot should hold: exit code and both streams.
+pub struct Run {
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+pub fn run(command: &mut Command) -> Run {
+    let Output { status, stdout, stderr } = command.output().expect("the program starts");
+    Run {
+        code: status.code().unwrap_or(-1),
+        stdout: String::from_utf8_lossy(&stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&stderr).into_owned(),
+    }
+}
+
+impl std::fmt::Display for Run {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "exit code: {}\n----- stdout -----\n{}\n----- stderr -----\n{}",
+            self.code, self.stdout, self.stderr
+        )
+    }
+}
+
+/// What differs from machine to machine or from run to run, replaced by what it is.
+pub fn settings() -> insta::Settings {
+    let mut settings = insta::Settings::clone_current();
+    let tmp = target_tmp().display().to_string();
+    settings.add_filter(&regex_escape(&tmp), "[TMP]");
+    settings.add_filter(r"/tmp/\.tmp\w+|/[\w/.-]*/\.tmp\w+", "[DIR]");
+    settings.add_filter(r"\b[0-9a-f]{32}\b", "[HASH]");
+    settings.add_filter(r#""(elapsed|compile)_ms": [0-9.]+"#, r#""${1}_ms": "[TIME]""#);
+    settings.add_filter(r"\b[0-9.]+ (ms|s)\b", "[TIME]");
+    settings.add_filter(r" +\[TIME\]", " [TIME]");
+    settings
+}
+
+fn regex_escape(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_ascii_alphanumeric() || c == '/' { c.to_string() } else { format!("\\{c}") })
+        .collect()
+}
+
+/// A folder with one family of its own, `demo/scale`, made of `source`.
+pub fn family_folder(source: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    write_family(folder.path(), "scale", source);
+    folder
+}
+
+pub fn write_family(root: &Path, name: &str, source: &str) -> PathBuf {
+    const MANIFEST: &str = r#"
+[family]
+description = "multiplies a vector"
+entry = "scale"
+targets = ["sm_80", "sm_89"]
+[supports]
+dtype = ["fp32"]
+[knobs.BLOCK]
+values = [64, 128]
+default = 128
+about = "threads of a block"
+[presets.plain]
+about = "the defaults"
+[launch]
+sizes = ["n"]
+grid = ["ceil_div(n, BLOCK)"]
+block = ["BLOCK"]
+[limits]
+registers = 32
+spill_bytes = 0
+"#;
+    let folder = root.join("demo").join(name);
+    std::fs::create_dir_all(&folder).expect("a folder");
+    std::fs::write(folder.join("kernel.toml"), MANIFEST).expect("a file");
+    std::fs::write(folder.join("kernel.cu"), source).expect("a file");
+    folder
+}
+
+pub const SCALE: &str = "#include \"generated.cuh\"
+extern \"C\" __global__ void scale(float* x, int n)
+{
+    int i = blockIdx.x * knob::BLOCK + threadIdx.x;
+    if (i < n) x[i] *= 2.0f;
+}
+";

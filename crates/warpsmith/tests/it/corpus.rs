@@ -1,0 +1,234 @@
+//! The corpus: every buggy kernel raises the finding it should, at its line; every fixed twin is silent; every
+//! ordinary kernel is silent and gives the CPU's answer.
+
+#[allow(clippy::all, clippy::pedantic)] // Formulas written the way the literature has them.
+#[path = "../../../../corpus/reference.rs"]
+mod reference;
+
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::common::{run, warpsmith};
+use gpu::launch::{Argument, Dtype};
+use reference::{Arg, Values};
+use serde_json::Value;
+
+fn corpus(folder: &str) -> Vec<PathBuf> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus").join(folder);
+    let mut files: Vec<PathBuf> =
+        std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|file| file.extension().is_some_and(|kind| kind == "cu"));
+    files.sort();
+    assert!(files.len() >= 100, "{} holds only {} files", path.display(), files.len());
+    files
+}
+
+fn stem(file: &Path) -> String {
+    file.file_stem().unwrap().to_string_lossy().into_owned()
+}
+
+/// Runs `judge` over the files on all cores and fails with everything it complained about.
+fn each(files: &[PathBuf], judge: impl Fn(&Path, &Value) -> Vec<String> + Sync) {
+    let next = AtomicUsize::new(0);
+    let complaints = Mutex::new(Vec::new());
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let found = sanitize(file, &judge);
+                    complaints
+                        .lock()
+                        .unwrap()
+                        .extend(found.into_iter().map(|text| format!("{}: {text}", stem(file))));
+                }
+            });
+        }
+    });
+    let mut complaints = complaints.into_inner().unwrap();
+    complaints.sort();
+    assert!(complaints.is_empty(), "{} complaints:\n{}", complaints.len(), complaints.join("\n"));
+}
+
+fn sanitize(file: &Path, judge: &impl Fn(&Path, &Value) -> Vec<String>) -> Vec<String> {
+    let mut command = warpsmith();
+    // One worker: the corpus is run on all cores already.
+    command.args(["sanitize", "--json", "--print", "all", "--jobs", "1", "--budget", "20000000"]).arg(file);
+    let outcome = run(&mut command);
+    match serde_json::from_str::<Value>(&outcome.stdout) {
+        Ok(document) if document["schema"] == "warpsmith.sanitize/1" => {
+            let clean = document["clean"] == true;
+            let mut complaints = judge(file, &document);
+            if outcome.code != i32::from(!clean) {
+                complaints.push(format!("exit code {} for clean = {clean}", outcome.code));
+            }
+            complaints
+        }
+        _ => vec![format!("exit code {}: {}", outcome.code, outcome.stderr)],
+    }
+}
+
+/// Findings above a note.
+fn findings(document: &Value) -> Vec<&Value> {
+    document["findings"].as_array().unwrap().iter().filter(|finding| finding["severity"] != "note").collect()
+}
+
+fn brief(finding: &Value) -> String {
+    let frame = &finding["place"]["frames"][0];
+    format!("{} at line {}: {}", finding["kind"], frame["line"], finding["message"])
+}
+
+fn must_be_silent(document: &Value) -> Vec<String> {
+    findings(document).iter().map(|finding| format!("false alarm: {}", brief(finding))).collect()
+}
+
+// ---- Bugs ----
+
+/// A mark in a bug file, `//~ KIND`.
+struct Mark {
+    kind: String,
+    line: u64,
+}
+
+/// What a file's marks demand: groups of alternatives of which one must be reported, and what else may be.
+#[derive(Default)]
+struct Expected {
+    required: Vec<Vec<Mark>>,
+    allowed: Vec<Mark>,
+}
+
+fn expected(text: &str) -> Expected {
+    let mut expected = Expected::default();
+    for (index, line) in text.lines().enumerate() {
+        for comment in line.split("//~").skip(1) {
+            let (how, rest) = match comment.chars().next() {
+                Some(c @ ('|' | '?')) => (c, &comment[1..]),
+                _ => (' ', comment),
+            };
+            for kind in rest.split_whitespace().take(1) {
+                let mark = Mark { kind: kind.to_owned(), line: index as u64 + 1 };
+                match how {
+                    '?' => expected.allowed.push(mark),
+                    '|' => expected.required.last_mut().expect("an alternative follows a mark").push(mark),
+                    _ => expected.required.push(vec![mark]),
+                }
+            }
+        }
+    }
+    expected
+}
+
+/// Kinds that are about the launch as a whole and have no line of their own.
+const WITHOUT_LINE: [&str; 3] = ["unwritten-output", "idle-blocks", "not-resident"];
+
+fn matches(finding: &Value, mark: &Mark, file: &Path) -> bool {
+    if finding["kind"] != mark.kind.as_str() {
+        return false;
+    }
+    if WITHOUT_LINE.contains(&mark.kind.as_str()) {
+        return true;
+    }
+    let name = file.file_name().unwrap().to_string_lossy();
+    let at = |frame: &Value| {
+        frame["line"] == mark.line && frame["file"].as_str().is_some_and(|file| file.ends_with(&*name))
+    };
+    finding["place"]["frames"].as_array().is_some_and(|frames| frames.iter().any(at))
+}
+
+#[test]
+fn every_bug_is_found_at_its_line_and_nothing_else_is() {
+    let mut files = corpus("bugs");
+    files.retain(|file| !stem(file).ends_with("_fixed"));
+    each(&files, |file, document| {
+        let expected = expected(&std::fs::read_to_string(file).unwrap());
+        assert!(!expected.required.is_empty(), "{} has no mark", file.display());
+        let found = findings(document);
+        let mut complaints = Vec::new();
+        for group in &expected.required {
+            if !found.iter().any(|finding| group.iter().any(|mark| matches(finding, mark, file))) {
+                let marks: Vec<String> =
+                    group.iter().map(|mark| format!("{} at {}", mark.kind, mark.line)).collect();
+                let got: Vec<String> = found.iter().map(|finding| brief(finding)).collect();
+                complaints.push(format!("missed {}; got {got:?}", marks.join(" or ")));
+            }
+        }
+        let all = || expected.required.iter().flatten().chain(&expected.allowed);
+        for finding in found {
+            if !all().any(|mark| matches(finding, mark, file)) {
+                complaints.push(format!("not marked: {}", brief(finding)));
+            }
+        }
+        complaints
+    });
+}
+
+#[test]
+fn every_fixed_twin_is_silent() {
+    let mut files = corpus("bugs");
+    files.retain(|file| stem(file).ends_with("_fixed"));
+    each(&files, |_, document| must_be_silent(document));
+}
+
+// ---- Ordinary kernels ----
+
+/// The arguments of the file's header as the CPU answer takes them.
+fn arguments(text: &str) -> Vec<Arg> {
+    let lines = text.lines().filter_map(|line| line.trim_start().strip_prefix("// warpsmith:"));
+    let words: Vec<&str> = lines.flat_map(str::split_whitespace).collect();
+    let specifications = words.windows(2).filter(|pair| pair[0] == "--arg").map(|pair| pair[1]);
+    let arguments = specifications.map(|text| text.parse::<Argument>().unwrap());
+    arguments
+        .map(|argument| {
+            let contents = argument.contents();
+            let (dtype, dims) = match (&argument.role, argument.buffer()) {
+                (_, Some((dtype, dims))) => (dtype, dims.to_vec()),
+                (gpu::launch::Role::Scalar { dtype, .. }, None) => (*dtype, Vec::new()),
+                _ => (Dtype::U8, vec![contents.as_ref().map_or(0, Vec::len)]),
+            };
+            let values = values(dtype, &contents.unwrap_or_default());
+            Arg { name: argument.name.unwrap_or_default(), dims, values }
+        })
+        .collect()
+}
+
+fn values(dtype: Dtype, bytes: &[u8]) -> Values {
+    if dtype.is_float() { Values::Float(dtype.floats(bytes)) } else { Values::Int(dtype.integers(bytes)) }
+}
+
+/// What the launch left, by name, as the CPU answer compares it.
+fn result(document: &Value, name: &str) -> Option<Values> {
+    if name == "stdout" {
+        return Some(Values::Text(document["printed"].as_str()?.lines().map(str::to_owned).collect()));
+    }
+    let buffer = document["buffers"].as_array()?.iter().find(|buffer| buffer["name"] == name)?;
+    let dtype: Dtype = buffer["dtype"].as_str()?.parse().ok()?;
+    let values = buffer["values"].as_array()?;
+    if dtype.is_float() {
+        // NaN and infinities come as words.
+        let float = |value: &Value| value.as_f64().or_else(|| value.as_str()?.parse().ok());
+        return values.iter().map(float).collect::<Option<_>>().map(Values::Float);
+    }
+    let integer = |value: &Value| value.as_i64().or_else(|| Some(value.as_u64()?.cast_signed()));
+    values.iter().map(integer).collect::<Option<_>>().map(Values::Int)
+}
+
+#[test]
+fn every_ordinary_kernel_is_silent_and_right() {
+    each(&corpus("kernels"), |file, document| {
+        let mut complaints = must_be_silent(document);
+        let text = std::fs::read_to_string(file).unwrap();
+        let Some(answer) = reference::reference(&stem(file), &arguments(&text)) else {
+            complaints.push("has no CPU answer".to_owned());
+            return complaints;
+        };
+        assert!(!answer.is_empty(), "{} compares nothing", file.display());
+        for output in answer {
+            match result(document, output.name) {
+                None => complaints.push(format!("{} was not left by the launch", output.name)),
+                Some(got) => complaints.extend(output.check(&got).err()),
+            }
+        }
+        complaints
+    });
+}
