@@ -106,7 +106,7 @@ fn what_misbehaves_costs_itself_alone() {
     let folder = tempfile::tempdir().unwrap();
     drill(folder.path());
     let outcome: Run =
-        run(&mut bench(folder.path(), &["hangs", "strays", "nan", "huge", "broken", "good", "--limit", "7"]));
+        run(&mut bench(folder.path(), &["hangs", "strays", "nan", "huge", "broken", "good", "--limit", "4"]));
     assert_eq!(outcome.code, 1, "{outcome}");
     let events = events(folder.path());
     for (subject, failure, words) in [
@@ -156,7 +156,7 @@ fn a_worker_that_is_killed_costs_its_candidate() {
 fn a_run_that_is_killed_goes_on_without_repeating_itself() {
     let folder = tempfile::tempdir().unwrap();
     drill(folder.path());
-    let mut parent = start(&mut bench(folder.path(), &["good", "hangs", "nan", "--limit", "7"]));
+    let mut parent = start(&mut bench(folder.path(), &["good", "hangs", "nan", "--limit", "4"]));
     // Work counts from the moment its end is in the log; a kill before that has it done again.
     let is_end =
         |event: &Value| event["kind"] == "stage-finished" && event["key"]["subject"] == "good default";

@@ -66,7 +66,7 @@ because = "one of each fault will do"
 
 fn evolve(folder: &Path, name: &str, arguments: &[&str]) -> Command {
     let mut command = warpsmith();
-    command.args(["evolve", "maze", "--device", "virtual:l4", "--problem", PROBLEM, "--limit", "6"]);
+    command.args(["evolve", "maze", "--device", "virtual:l4", "--problem", PROBLEM, "--limit", "4"]);
     command.arg("--kernels").arg(folder).arg("--run-dir").arg(folder.join(name)).args(arguments);
     command.current_dir(folder);
     command
