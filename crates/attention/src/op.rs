@@ -2,6 +2,7 @@
 
 use family::{Candidate, Family, Sizes};
 use gpu::launch::Random;
+use op::tuned::Likeness;
 use op::{
     Addresses, Arrangement, Complaint, Judgement, Op, PeerProblem, Peers, Picture, Refusal, SuiteText, Work,
 };
@@ -199,6 +200,15 @@ impl Op for Attention {
 
     fn work(&self, problem: &Problem) -> Work {
         Work { flops: problem.flops(), bytes: problem.minimal_bytes() }
+    }
+
+    /// What tiles fit and what a tile costs goes by dtype, head dimension and mask; how many tiles there are, by the
+    /// pairs of queries and keys. The mask is part of the kind, so hidden pairs need not be counted off.
+    fn likeness(&self, problem: &Problem) -> Likeness {
+        let Problem { batch, heads, seq_q, seq_k, head_dim, mask, dtype, .. } = *problem;
+        let mask = if mask == Mask::None { String::new() } else { format!("-{mask}") };
+        let size = [batch, heads, seq_q, seq_k].map(|extent| extent as f64).iter().product();
+        Likeness { kind: format!("d{head_dim}{mask}-{dtype}"), size }
     }
 
     fn cut(&self, problem: &Problem, flops: f64) -> Problem {

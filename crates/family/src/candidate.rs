@@ -88,8 +88,7 @@ impl Family {
     ) -> Result<Candidate, SettingError> {
         let preset = preset
             .map(|name| {
-                let known = || self.presets.iter().map(|preset| preset.name.as_str());
-                self.preset(name).ok_or_else(|| self.unknown("preset", name, known().collect()))
+                self.preset(name).ok_or_else(|| self.unknown("preset", name, self.preset_names().collect()))
             })
             .transpose()?;
         let mut candidate = Candidate {
@@ -289,13 +288,31 @@ impl Family {
 impl Candidate {
     /// A short name for people: the preset, and the knobs that were set differently from it.
     pub fn label(&self, family: &Family) -> String {
+        let preset = self.preset.as_deref().unwrap_or("defaults").to_owned();
+        let changes = self.changes(family);
+        preset + &changes.iter().map(|(knob, value)| format!("+{knob}={value}")).collect::<String>()
+    }
+
+    /// The knobs that are set differently from its preset, or from the defaults. With the preset's name they are the
+    /// candidate again.
+    pub fn changes(&self, family: &Family) -> Vec<(String, String)> {
         let preset = self.preset.as_deref().and_then(|name| family.preset(name));
         let changed = family.knobs.iter().filter_map(|knob| {
             let before = preset.and_then(|preset| preset.knobs.get(&knob.name)).unwrap_or(&knob.default);
             let now = &self.knobs[&knob.name];
-            (now != before).then(|| format!("+{}={now}", knob.name))
+            (now != before).then(|| (knob.name.clone(), now.to_string()))
         });
-        preset.map_or("defaults", |preset| preset.name.as_str()).to_owned() + &changed.collect::<String>()
+        changed.collect()
+    }
+
+    /// The same setting, told from the preset it takes the fewest knobs to tell it from: of equals `favourite`, then the
+    /// first.
+    #[must_use]
+    pub fn told_shortest(self, family: &Family, favourite: &str) -> Self {
+        let presets = family.preset(favourite).into_iter().chain(&family.presets);
+        let from = presets.map(|preset| Some(preset.name.clone())).chain([None]);
+        let told = from.map(|preset| Candidate { preset, ..self.clone() });
+        told.min_by_key(|candidate| candidate.changes(family).len()).unwrap_or(self)
     }
 
     pub(crate) fn scope(&self) -> Scope {

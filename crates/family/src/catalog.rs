@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::manifest::{self, Family, ManifestError, Place};
 use crate::suggest::nearest;
+use crate::tuned::{self, Table};
 
 mod embedded {
     include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
@@ -61,7 +62,8 @@ struct Tree {
 
 impl Catalog {
     /// The families embedded in the program, and over them those of `folder`: a family there replaces the one of
-    /// the same op and name, and finds headers there first.
+    /// the same op and name, and finds headers there first. Its tuned table is the one there or none: what was embedded
+    /// is about another kernel.
     pub fn load(folder: Option<&Path>) -> Result<Self, CatalogError> {
         let own = Tree {
             label: "kernels".to_owned(),
@@ -130,12 +132,13 @@ impl Tree {
         Ok(Tree { label: folder.display().to_string(), files })
     }
 
-    /// (op, family) of every manifest.
+    /// (op, family) of every manifest, and of every tuned table: that alone may be replaced.
     fn families(&self) -> impl Iterator<Item = (String, String)> + '_ {
         self.files.keys().filter_map(|path| {
             let mut parts = path.split('/');
             let (op, name, file) = (parts.next()?, parts.next()?, parts.next()?);
-            (file == "kernel.toml" && parts.next().is_none()).then(|| (op.to_owned(), name.to_owned()))
+            let is_one = ["kernel.toml", tuned::FILE].contains(&file) && parts.next().is_none();
+            is_one.then(|| (op.to_owned(), name.to_owned()))
         })
     }
 }
@@ -153,35 +156,43 @@ fn collect(root: &Path, folder: &Path, files: &mut BTreeMap<String, String>) -> 
     Ok(())
 }
 
-/// Reads one family; files are looked up in the trees in order.
+/// Reads one family; files are looked up in the trees in order, its table in the first.
 fn entry(op: String, name: String, trees: &[&Tree]) -> Entry {
+    let family = read(&op, &name, trees);
+    Entry { op, name, family }
+}
+
+fn read(op: &str, name: &str, trees: &[&Tree]) -> Result<Family, ManifestError> {
     let find = |path: &str| trees.iter().find_map(|tree| Some((*tree, tree.files.get(path)?)));
     let folder = format!("{op}/{name}");
-    let manifest = find(&format!("{folder}/kernel.toml"));
-    let source = find(&format!("{folder}/kernel.cu"));
     let file = |tree: &Tree, path: &str| format!("{}/{folder}/{path}", tree.label);
-    let family = match (manifest, source) {
-        (Some((tree, text)), Some((source_tree, source))) => {
-            let source_name = file(source_tree, "kernel.cu");
-            let headers = included_headers(&op, source, &find);
-            let place = Place {
-                op: op.clone(),
-                name: name.clone(),
-                file: file(tree, "kernel.toml"),
-                source: (source_name, source.clone()),
-                headers,
-            };
-            manifest::read(text, place)
-        }
-        (tree, _) => Err(ManifestError {
-            file: tree.map_or_else(|| folder.clone(), |(tree, _)| file(tree, "kernel.toml")),
-            line: 1,
-            column: 1,
-            field: "kernel.cu".to_owned(),
-            message: "there is no kernel.cu beside the manifest".to_owned(),
-        }),
+    let lacks = |at: String, what: &str, beside: &str| ManifestError {
+        file: at,
+        line: 1,
+        column: 1,
+        field: what.to_owned(),
+        message: format!("there is no {what} beside the {beside}"),
     };
-    Entry { op, name, family }
+    let Some((tree, text)) = find(&format!("{folder}/kernel.toml")) else {
+        let at = trees.first().map_or_else(|| folder.clone(), |tree| file(tree, tuned::FILE));
+        return Err(lacks(at, "kernel.toml", "tuned table"));
+    };
+    let Some((source_tree, source)) = find(&format!("{folder}/kernel.cu")) else {
+        return Err(lacks(file(tree, "kernel.toml"), "kernel.cu", "manifest"));
+    };
+    let table = trees.first().and_then(|tree| {
+        let text = tree.files.get(&format!("{folder}/{}", tuned::FILE))?;
+        Some(Table::parse(&file(tree, tuned::FILE), text))
+    });
+    let place = Place {
+        op: op.to_owned(),
+        name: name.to_owned(),
+        file: file(tree, "kernel.toml"),
+        source: (file(source_tree, "kernel.cu"), source.clone()),
+        headers: included_headers(op, source, &find),
+        tuned: table.transpose()?.unwrap_or_default(),
+    };
+    manifest::read(text, place)
 }
 
 /// The op's headers that a source includes, directly or through another: `common/x.cuh` is

@@ -4,7 +4,8 @@
 //! The way through this crate: a [`Catalog`] holds the [`Family`]s; a family makes a [`Candidate`] out of a
 //! preset, knobs and problem axes, checking every name, value and constraint; a candidate has a shared-memory
 //! [`Layout`], and from both comes the source that is compiled. There is no other way for a knob to reach the
-//! compiler, and no other place that knows the size of a buffer.
+//! compiler, and no other place that knows the size of a buffer. [`tuned`] is the table of settings that searches found
+//! best; a family carries its own.
 
 mod candidate;
 mod catalog;
@@ -14,6 +15,7 @@ mod layout;
 mod manifest;
 mod rules;
 mod suggest;
+pub mod tuned;
 mod value;
 
 pub use candidate::{Candidate, Launch, SettingError, Sizes};

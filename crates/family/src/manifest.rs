@@ -11,6 +11,7 @@ use toml::Spanned;
 use crate::Value;
 use crate::expression::{Expression, Scope};
 use crate::suggest::nearest;
+use crate::tuned::{self, Table};
 
 /// A CUDA source with everything its manifest declares. Made by [`crate::Catalog`], checked as a whole.
 #[derive(Debug)]
@@ -32,6 +33,8 @@ pub struct Family {
     /// Ways to make it slow on purpose.
     pub pathologies: Vec<Pathology>,
     pub limits: Limits,
+    /// What searches found best, on which GPU and problem. May hold what the family does not have any more.
+    pub tuned: Table,
     /// What the weights of a sum of values (attention's P) are rounded to, by the dtype of the inputs; only those that
     /// differ from [`Weights::Half`].
     pub(crate) weights: IndexMap<String, Weights>,
@@ -147,7 +150,7 @@ pub(crate) struct BufferRule {
     pub about: String,
 }
 
-/// A mistake in a manifest, with its place.
+/// A mistake in a manifest, or in the table beside it, with its place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}:{column}: {field}: {message}")]
 pub struct ManifestError {
@@ -283,6 +286,7 @@ pub(crate) struct Place {
     pub file: String,
     pub source: (String, String),
     pub headers: Vec<(String, String)>,
+    pub tuned: Table,
 }
 
 /// Reads a manifest and checks everything that can be checked without compiling.
@@ -360,6 +364,7 @@ pub(crate) fn read(text: &str, place: Place) -> Result<Family, ManifestError> {
         presets,
         pathologies,
         limits: file.limits,
+        tuned: place.tuned,
         weights,
         launch,
         shared,
@@ -381,14 +386,14 @@ pub(crate) fn read(text: &str, place: Place) -> Result<Family, ManifestError> {
     Ok(family)
 }
 
-/// The manifest's text, for turning spans into lines.
-struct Reader<'a> {
-    file: &'a str,
-    text: &'a str,
+/// A file's text, for turning spans into lines.
+pub(crate) struct Reader<'a> {
+    pub file: &'a str,
+    pub text: &'a str,
 }
 
 impl Reader<'_> {
-    fn error(&self, span: Range<usize>, field: &str, message: String) -> ManifestError {
+    pub fn error(&self, span: Range<usize>, field: &str, message: String) -> ManifestError {
         let before = &self.text[..span.start.min(self.text.len())];
         let line = before.matches('\n').count() + 1;
         let column = before.len() - before.rfind('\n').map_or(0, |at| at + 1) + 1;
@@ -494,6 +499,10 @@ impl Reader<'_> {
         let mut presets = Vec::new();
         for (name, spanned) in tables.get_ref() {
             let table = spanned.get_ref();
+            if tuned::is_tuned(name) {
+                let message = "is the name of the tuned table's picks".to_owned();
+                return Err(self.error(spanned.span(), &format!("presets.{name}"), message));
+            }
             self.check_setting(&table.knobs, knobs, spanned.span(), &format!("presets.{name}.knobs"))?;
             presets.push(Preset {
                 name: name.clone(),
@@ -673,6 +682,17 @@ impl Family {
 
     pub fn preset(&self, name: &str) -> Option<&Preset> {
         self.presets.iter().find(|preset| preset.name.eq_ignore_ascii_case(name))
+    }
+
+    /// The names of its presets, and that of its tuned table if it has one.
+    pub fn preset_names(&self) -> impl Iterator<Item = &str> {
+        let tuned = (!self.tuned.picks.is_empty()).then_some(tuned::PRESET);
+        self.presets.iter().map(|preset| preset.name.as_str()).chain(tuned)
+    }
+
+    /// Whether one of those is meant.
+    pub fn has_preset(&self, name: &str) -> bool {
+        self.preset_names().any(|known| known.eq_ignore_ascii_case(name))
     }
 }
 

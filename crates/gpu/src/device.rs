@@ -93,6 +93,14 @@ impl Device {
         }
     }
 
+    /// The GPU as its driver names it, or as the table of GPUs does.
+    pub fn gpu(&self) -> &str {
+        match self {
+            Device::Cuda { name, .. } => name,
+            Device::Virtual { chip } => chip.name,
+        }
+    }
+
     /// What to compile for, so that it runs there.
     pub fn target(&self) -> Target {
         match self {

@@ -7,6 +7,7 @@
 //! * [`accelerator`]: what runs kernels, one interface over the CUDA driver and the virtual GPU.
 //! * [`device`]: which device is meant, and whether it is there.
 //! * [`launch`]: kernel arguments as users write them, and what they hold.
+//! * [`time`]: times a device took, measured or modelled.
 //! * [`telemetry`]: clocks, temperature, power and throttling of a GPU at work.
 //! * [`machine`]: GPUs, driver, profiler and Python, as found or missing.
 
@@ -21,4 +22,5 @@ pub mod python;
 pub mod telemetry;
 #[doc(hidden)]
 pub mod testing;
+pub mod time;
 pub mod toolchain;

@@ -6,6 +6,7 @@ use family::{Candidate, Family, SettingError, Sizes};
 use serde::{Deserialize, Serialize};
 
 use crate::arrangement::{Addresses, Arrangement, Input};
+use crate::tuned::Likeness;
 
 /// What is asked for cannot be: said before anything is compiled or launched.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -139,6 +140,9 @@ pub trait Op: Sync {
     fn sizes(&self, problem: &Self::Problem) -> Sizes;
 
     fn work(&self, problem: &Self::Problem) -> Work;
+
+    /// Which problems a setting that is best for this one may be good for.
+    fn likeness(&self, problem: &Self::Problem) -> Likeness;
 
     /// The problem made smaller until it takes about `flops` operations at most, in dimensions that repeat the same
     /// work (batch and heads first): what is left must still have every edge of the original.

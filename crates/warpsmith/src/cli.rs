@@ -60,7 +60,9 @@ Examples:
   warpsmith toolchain clean       remove them again")]
     Toolchain(ToolchainOptions),
     /// List kernel families, or show one with its knobs, presets and capabilities
-    #[command(after_help = "Examples:\n  warpsmith kernels\n  warpsmith kernels wmma")]
+    #[command(
+        after_help = "Examples:\n  warpsmith kernels\n  warpsmith kernels mma       also what `--preset tuned` stands for, on which GPU and problem"
+    )]
     Kernels(KernelsOptions),
     /// Compile kernels; show registers, shared memory, spills and occupancy
     #[command(after_help = "\
@@ -68,6 +70,7 @@ Examples:
   warpsmith build wmma --preset stage-c --arch sm_89
   warpsmith build wmma --set BLOCK_N=64 --axis dtype=e4m3 --device virtual:l4
   warpsmith build wmma --preset stage-c --emit out     write PTX, cubin and the generated header
+  warpsmith build mma --preset tuned --problem mission the setting a search found best on the device
   warpsmith build --all                                every preset for every target")]
     Build(BuildOptions),
     /// Check that kernels give the right answer, over problems, input classes and seeds
@@ -97,6 +100,7 @@ unfused kernel), none. With --require the run fails with code 3 if the baseline 
 Examples:
   warpsmith bench
   warpsmith bench wmma --preset stage-5-p2 --problem mission --cold --eager
+  warpsmith bench mma --preset tuned --preset small --problem mission
   warpsmith bench --suite headline --require auto
   warpsmith bench wmma --set BLOCK_N=64 --problem b2h8s2048d64-causal-e4m3 --baseline cudnn
   warpsmith bench --resume --run-dir warpsmith-runs/20261115T054710Z-bench-1f3a9c")]
@@ -106,7 +110,9 @@ Examples:
 Every candidate goes the same way: constraints, compile (in parallel, ahead), identical-binary check, correctness, timing
 next to the baseline in worker processes. What hangs, crashes or is wrong costs that candidate alone. Elites are kept at a
 gain of 3% or more that is no loss on two shapes. The run's folder has every trial, and `tuned.toml` with the best
-setting for each problem; with --tuned the picks also go into a table of yours.
+setting for each problem; with --tuned the picks also go into a table of yours. A family's own table is `tuned.toml`
+beside its `kernel.toml`: `--preset tuned` is its pick for the device and problem, or for the nearest problem of that
+dtype, head dimension and mask.
 
 Strategies: model, genetic, hillclimb, annealing, random, exhaustive (`warpsmith replay` scores them).
 
@@ -124,6 +130,7 @@ Examples:
   warpsmith evolve mma --problem mission --problem small --budget 64
   warpsmith evolve wmma --preset stage-2 --suite headline --strategy genetic --seed 7
   warpsmith evolve mma --suite v3 --tuned tuned.toml
+  warpsmith evolve mma --suite v3 --tuned kernels/attention/mma/tuned.toml --kernels kernels
   warpsmith evolve mma --proposer-cmd \"python3 propose.py\" --budget 20
   warpsmith evolve mma --endpoint https://api.example.com/v1 --model NAME --information insight
   warpsmith evolve --resume --run-dir warpsmith-runs/20261115T054710Z-evolve-1f3a9c")]
@@ -279,12 +286,15 @@ pub struct BuildOptions {
     /// Every preset of the family, or of all families, for every target
     #[arg(long, conflicts_with_all = ["preset", "set"])]
     pub all: bool,
-    /// A named setting of the knobs
+    /// A named setting of the knobs, or `tuned`: the tuned table's pick for the device and problem
     #[arg(long, value_name = "NAME")]
     pub preset: Option<String>,
     /// Set a knob
     #[arg(long, value_name = "KNOB=VALUE", value_parser = assignment)]
     pub set: Vec<(String, String)>,
+    /// Compile for this problem, or an alias: its compile-time properties; `tuned` goes by it
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["all", "axis"])]
+    pub problem: Option<String>,
     /// Set a compile-time property of the problem
     #[arg(long, value_name = "AXIS=VALUE", value_parser = assignment)]
     pub axis: Vec<(String, String)>,
@@ -307,7 +317,7 @@ pub struct CheckOptions {
     /// Families to check (default: all)
     #[arg(value_name = "FAMILY")]
     pub families: Vec<String>,
-    /// Check only this preset (default: all)
+    /// Check only this preset, or `tuned`, the tuned table's pick for each problem (default: all presets)
     #[arg(long, value_name = "NAME")]
     pub preset: Vec<String>,
     /// Set a knob on top of the preset
@@ -347,7 +357,7 @@ pub struct BenchOptions {
     /// Families to bench (default: all)
     #[arg(value_name = "FAMILY")]
     pub families: Vec<String>,
-    /// Bench only this preset (default: all)
+    /// Bench only this preset, or `tuned`, the tuned table's pick for each problem (default: all presets)
     #[arg(long, value_name = "NAME")]
     pub preset: Vec<String>,
     /// Set a knob on top of the preset
@@ -517,7 +527,7 @@ pub struct ProfileOptions {
     /// Families to profile (default: all)
     #[arg(value_name = "FAMILY")]
     pub families: Vec<String>,
-    /// Profile only this preset (default: all)
+    /// Profile only this preset, or `tuned`, the tuned table's pick for each problem (default: all presets)
     #[arg(long, value_name = "NAME")]
     pub preset: Vec<String>,
     /// Set a knob on top of the preset
@@ -649,7 +659,7 @@ pub struct SanitizeOptions {
     pub file: PathBuf,
     #[command(flatten)]
     pub launch: LaunchOptions,
-    /// Of a family: the preset
+    /// Of a family: the preset, or `tuned`, the tuned table's pick for the problem
     #[arg(long, value_name = "NAME")]
     pub preset: Option<String>,
     /// Of a family: set a knob on top of the preset

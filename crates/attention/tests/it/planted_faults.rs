@@ -6,8 +6,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use attention::Attention;
-use chips::Target;
+use chips::Chip;
 use family::Catalog;
+use gpu::device::Device;
 use lab::check::{self, Bench, Case, Depth, Group, Outcome, Plan, Subject, Verdict};
 use op::Stage;
 use vgpu::Kind;
@@ -49,7 +50,6 @@ struct Fault {
     knobs: &'static [(&'static str, &'static str)],
     problem: &'static str,
     class: &'static str,
-    target: Target,
     noticed: Noticed,
 }
 
@@ -64,7 +64,6 @@ const WMMA: Fault = Fault {
     knobs: &[],
     problem: "b1h1s33d64-fp16",
     class: "normal",
-    target: Target::Sm90,
     noticed: Noticed::Wrong,
 };
 const MMA: Fault = Fault { family: "mma", file: "mma/kernel.cu", preset: "d64", ..WMMA };
@@ -422,9 +421,10 @@ fn unnoticed(fault: &Fault) -> Option<String> {
         depth: Depth::Full,
     };
     let groups = vec![Group { subjects: vec![subject], cases: vec![case] }];
-    let plan = Plan { target: fault.target, groups };
+    let chip = Chip::by_name("h200").expect("a chip of the table");
+    let plan = Plan { device: Device::Virtual { chip }, groups };
     let stop = AtomicBool::new(false);
-    let make = || Ok(Box::new(device("h200")) as Box<dyn Stage>);
+    let make = || Ok(Box::new(device(chip.id)) as Box<dyn Stage>);
     let bench = Bench { compiler: compiler(), device: &make, threads: 1, turn: None, stop: &stop };
     let verdicts = check::run(&Attention, &plan, &bench, &|_| ()).expect("a thread");
     let [verdict] = verdicts.as_slice() else { panic!("{}: {} verdicts", fault.name, verdicts.len()) };

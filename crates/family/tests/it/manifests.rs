@@ -219,7 +219,7 @@ fn a_knob_is_searched_unless_it_says_no_and_pathologies_are_settings() {
 
 #[test]
 fn mistakes_name_file_line_and_field() {
-    let cases: [(&str, &str, &str, &str, &str); 19] = [
+    let cases: [(&str, &str, &str, &str, &str); 20] = [
         ("targets = [\"sm_80\"", "targets = [\"sm_8\"", "targets =", "family.targets", "sm_8"),
         ("entry = \"scale\"", "entry = \"scael\"", "entry =", "family.entry", "no `scael` in"),
         ("specialise = [\"dtype\"]", "specialise = [\"dtyp\"]", "specialise", "specialise", "not an axis"),
@@ -247,6 +247,7 @@ fn mistakes_name_file_line_and_field() {
             "pathologies.narrow",
             "sets no knob",
         ),
+        ("[presets.large]", "[presets.Tuned]", "[presets.large]", "presets.Tuned", "the tuned table's picks"),
         ("BLOCK = 256, DEEP", "BLOCK = 64, DEEP", "[presets.large]", "presets.large", "deep needs width"),
         (
             "require = \"!DEEP || BLOCK",

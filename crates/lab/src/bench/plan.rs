@@ -10,7 +10,7 @@ use gpu::device::Device;
 use crate::run::Timer;
 use crate::stats::Stopping;
 use crate::suite::Target;
-use crate::worker::{CandidateName, Limits};
+use crate::worker::Limits;
 
 /// Something to measure.
 #[derive(Clone, Debug)]
@@ -59,17 +59,6 @@ impl<'f> Subject<'f> {
             is_baseline: false,
             is_candidate: false,
             again: Some(self.name.clone()),
-        }
-    }
-
-    pub(crate) fn candidate_name(&self) -> Option<CandidateName> {
-        match &self.maker {
-            Maker::Kernel { family, preset, knobs } => Some(CandidateName {
-                family: family.full_name(),
-                preset: preset.clone(),
-                knobs: knobs.clone(),
-            }),
-            Maker::Peer { .. } => None,
         }
     }
 }

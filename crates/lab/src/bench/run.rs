@@ -11,17 +11,17 @@ use gpu::build::Compiler;
 use gpu::device::Device;
 use gpu::telemetry::Monitor;
 use indexmap::IndexMap;
-use op::{Judgement, Op};
+use op::{Judgement, Op, tuned};
 
 use super::answers::{Answer, Answers};
 use super::crew::{Member, Office};
-use super::plan::{Maker, Plan, Start, Subject};
+use super::plan::{Maker, Plan, Start};
 use super::targets;
 use crate::run::{
     Ceiling, Check, Event, Fact, FailureKind, Key, LogError, Modelled, OURS, Of, Run, Speed, Stage,
     StageOutcome, StageState,
 };
-use crate::worker::{Ask, Ended, Say};
+use crate::worker::{Ask, CandidateName, Ended, Say};
 
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
@@ -111,6 +111,8 @@ pub(super) struct Entrant {
     /// Among all members.
     pub(super) index: usize,
     pub(super) key: Key,
+    /// What a kernel's worker is asked to build; a peer has nothing to build.
+    build: Option<Ask>,
 }
 
 /// A problem with what everybody needs for it.
@@ -244,8 +246,8 @@ impl<O: Op> Bench<'_, O> {
         for entrant in entrants {
             // All compile at the same time; each is waited for below.
             let member = &mut members[entrant.index];
-            let sent = match build_of(member.subject, &name) {
-                Some(ask) => member.send(self.office, &ask),
+            let sent = match &entrant.build {
+                Some(ask) => member.send(self.office, ask),
                 None => Ok(()),
             };
             self.keep(&mut alive, entrant, Stage::Build, sent)?;
@@ -279,8 +281,9 @@ impl<O: Op> Bench<'_, O> {
         for (index, member) in members.iter().enumerate() {
             let subject = member.subject;
             match self.identity(member, problem) {
-                Ok(build) => {
-                    entrants.push(Entrant { index, key: Key::new(Stage::Bench, name, &subject.name, build) });
+                Ok((identity, build)) => {
+                    let key = Key::new(Stage::Bench, name, &subject.name, identity);
+                    entrants.push(Entrant { index, key, build });
                 }
                 Err((failure, reason)) => {
                     let key = Key::new(Stage::Bench, name, &subject.name, "");
@@ -299,22 +302,26 @@ impl<O: Op> Bench<'_, O> {
         Ok(entrants)
     }
 
-    /// What a subject's results on a problem are keyed by: the build's hash, a peer's version.
+    /// What a subject's results on a problem are keyed by: the build's hash, a peer's version. And what is to be built.
     fn identity(
         &self,
         member: &Member<'_, '_>,
         problem: &O::Problem,
-    ) -> Result<String, (FailureKind, String)> {
+    ) -> Result<(String, Option<Ask>), (FailureKind, String)> {
+        let device = &self.plan.device;
         match &member.subject.maker {
-            Maker::Peer { .. } => member.version.clone().ok_or_else(|| {
-                (FailureKind::Refused, member.missing.clone().unwrap_or_else(|| "unavailable".to_owned()))
-            }),
+            Maker::Peer { .. } => {
+                let missing = || member.missing.clone().unwrap_or_else(|| "unavailable".to_owned());
+                let version = member.version.clone().ok_or_else(|| (FailureKind::Refused, missing()))?;
+                Ok((version, None))
+            }
             Maker::Kernel { family, preset, knobs } => {
-                let candidate = self
-                    .op
-                    .candidate(family, preset.as_deref(), knobs, problem)
-                    .map_err(|refusal| (FailureKind::Refused, refusal.to_string()))?;
-                build_hash(family, &candidate, &self.plan.device, self.compiler)
+                let candidate =
+                    tuned::candidate(self.op, family, preset.as_deref(), knobs, (problem, device))
+                        .map_err(|refusal| (FailureKind::Refused, refusal.to_string()))?;
+                let hash = build_hash(family, &candidate, device, self.compiler)?;
+                let candidate = CandidateName::of(family, &candidate);
+                Ok((hash, Some(Ask::Build { candidate, problem: problem.to_string() })))
             }
         }
     }
@@ -327,11 +334,11 @@ impl<O: Op> Bench<'_, O> {
         let mut alive = Vec::new();
         for entrant in entrants {
             let member = &mut members[entrant.index];
-            let Some(ask) = build_of(member.subject, &entrant.key.of.problem) else {
+            let Some(ask) = &entrant.build else {
                 alive.push(entrant);
                 continue;
             };
-            let built = member.answer(self.office, &ask).and_then(|said| match said {
+            let built = member.answer(self.office, ask).and_then(|said| match said {
                 Say::Built(built) => Ok(built),
                 other => Err(surprise(&other)),
             });
@@ -510,12 +517,6 @@ pub(crate) fn complaints_in(check: &Check) -> Option<String> {
     let words = |it: &op::Complaint| format!("[{}] {}", it.kind, it.message);
     let words: Vec<String> = check.complaints.iter().map(words).collect();
     (!words.is_empty()).then(|| words.join("; "))
-}
-
-/// What a kernel's worker is asked to build; a peer has nothing to build.
-fn build_of(subject: &Subject<'_>, problem: &str) -> Option<Ask> {
-    let candidate = subject.candidate_name()?;
-    Some(Ask::Build { candidate, problem: problem.to_owned() })
 }
 
 pub(crate) fn surprise(said: &Say) -> Ended {

@@ -46,6 +46,8 @@ pub struct Verdict {
     pub family: String,
     /// The preset and what was set otherwise.
     pub kernel: String,
+    /// The same as a command takes it. Of a tuned setting this is not `tuned`: what that stands for goes by the problem,
+    /// which may have been cut, and by the table.
     pub preset: Option<String>,
     pub knobs: Vec<(String, String)>,
     pub problem: String,
@@ -90,11 +92,11 @@ pub fn run<O: Op>(
     let pool = rayon::ThreadPoolBuilder::new().num_threads(bench.threads.max(1)).build()?;
     let stopped = || bench.stop.load(Ordering::Relaxed);
     let per_case = |(group, case): (&Group<'_, O::Problem>, &Case<O::Problem>)| -> Vec<Verdict> {
-        let subjects = if stopped() { Vec::new() } else { group.subjects_of(op, case, plan.target) };
+        let subjects = if stopped() { Vec::new() } else { group.subjects_of(op, case, &plan.device) };
         if subjects.is_empty() {
             return Vec::new();
         }
-        let trial = one::Trial::new(op, case, bench, plan.target);
+        let trial = one::Trial::new(op, case, bench, plan.device.target());
         let mut verdicts = Vec::new();
         for (subject, candidate) in subjects {
             if stopped() {

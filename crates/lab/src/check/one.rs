@@ -43,6 +43,7 @@ impl<'a, O: Op> Trial<'a, O> {
     pub fn check(&self, subject: &Subject<'_>, candidate: Candidate) -> Verdict {
         let started = Instant::now();
         let kernel = candidate.label(subject.family);
+        let (preset, knobs) = (candidate.preset.clone(), candidate.changes(subject.family));
         let (outcome, findings, picture) = match self.answer(subject, candidate) {
             Err(reason) => (Outcome::Broken { reason }, Vec::new(), None),
             Ok(Answer { complaints, judgement, findings, picture }) => {
@@ -58,8 +59,8 @@ impl<'a, O: Op> Trial<'a, O> {
         Verdict {
             family: subject.family.name.clone(),
             kernel,
-            preset: subject.preset.clone(),
-            knobs: subject.knobs.clone(),
+            preset,
+            knobs,
             problem: case.problem.to_string(),
             cut_from: case.cut_from.iter().map(ToString::to_string).collect(),
             class: case.class.clone(),

@@ -1,9 +1,10 @@
 //! What to check: kernels and cases.
 
-use chips::Target;
+use family::tuned::is_tuned;
 use family::{Candidate, Family};
+use gpu::device::Device;
 use indexmap::IndexMap;
-use op::{Op, Refusal};
+use op::{Op, Refusal, tuned};
 use serde::Serialize;
 
 /// A kernel to check: a family with a preset, and knobs set on top of it.
@@ -43,21 +44,22 @@ pub struct Group<'f, P> {
 
 #[derive(Clone, Debug)]
 pub struct Plan<'f, P> {
-    pub target: Target,
+    pub device: Device,
     pub groups: Vec<Group<'f, P>>,
 }
 
 impl<'f, P> Group<'f, P> {
-    /// The subjects that support a case's problem on the target.
+    /// The subjects that support a case's problem on the device.
     pub(super) fn subjects_of<O: Op<Problem = P>>(
         &self,
         op: &O,
         case: &Case<P>,
-        target: Target,
+        device: &Device,
     ) -> Vec<(&Subject<'f>, Candidate)> {
+        let of = |subject: &'_ Subject<'f>| subject.candidates(op, case, device).unwrap_or_default();
         self.subjects
             .iter()
-            .filter_map(|subject| Some((subject, subject.candidate(op, &case.problem, target).ok()?)))
+            .flat_map(|subject| of(subject).into_iter().map(move |candidate| (subject, candidate)))
             .collect()
     }
 }
@@ -69,8 +71,8 @@ impl<P> Plan<'_, P> {
         for group in &self.groups {
             for case in &group.cases {
                 for subject in &group.subjects {
-                    match subject.candidate(op, &case.problem, self.target) {
-                        Ok(_) => extent.verdicts += 1,
+                    match subject.candidates(op, case, &self.device) {
+                        Ok(candidates) => extent.verdicts += candidates.len(),
                         Err(refusal) => *extent.refusals.entry(refusal.message).or_default() += 1,
                     }
                 }
@@ -89,16 +91,40 @@ pub struct Extent {
 }
 
 impl Subject<'_> {
-    /// What is launched for a problem on a target; refused where the family, or the target, cannot.
+    /// What is launched for a problem on a device; refused where the family, or the device, cannot.
     pub fn candidate<O: Op>(
         &self,
         op: &O,
         problem: &O::Problem,
-        target: Target,
+        device: &Device,
     ) -> Result<Candidate, Refusal> {
-        let candidate = op.candidate(self.family, self.preset.as_deref(), &self.knobs, problem)?;
-        self.family.check_target(&candidate, target)?;
+        let (preset, knobs) = (self.preset.as_deref(), &self.knobs);
+        let candidate = tuned::candidate(op, self.family, preset, knobs, (problem, device))?;
+        self.family.check_target(&candidate, device.target())?;
         Ok(candidate)
+    }
+
+    /// What is launched for a case: one candidate, but of tuned settings those of all the problems the case stands for,
+    /// which are what will be used.
+    fn candidates<O: Op>(
+        &self,
+        op: &O,
+        case: &Case<O::Problem>,
+        device: &Device,
+    ) -> Result<Vec<Candidate>, Refusal> {
+        if case.cut_from.is_empty() || !self.preset.as_deref().is_some_and(is_tuned) {
+            return Ok(vec![self.candidate(op, &case.problem, device)?]);
+        }
+        let mut candidates: Vec<Candidate> = Vec::new();
+        for whole in &case.cut_from {
+            let whole = self.candidate(op, whole, device)?;
+            let (preset, knobs) = (whole.preset.as_deref(), whole.changes(self.family));
+            let part = op.candidate(self.family, preset, &knobs, &case.problem)?;
+            if !candidates.iter().any(|known| known.knobs == part.knobs) {
+                candidates.push(part);
+            }
+        }
+        Ok(candidates)
     }
 }
 

@@ -13,7 +13,7 @@
 //!
 //! * [`elites`]: who is kept;
 //! * [`knobs`]: what the trials say about knobs, among it which are dead;
-//! * [`tuned`]: the table of picks that a library reads.
+//! * [`tuned`]: what a search has for the table of picks that a library reads.
 
 mod contest;
 mod drive;

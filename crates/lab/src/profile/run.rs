@@ -10,13 +10,13 @@ use std::time::Duration;
 use family::{Candidate, Family};
 use gpu::build::Compiler;
 use gpu::device::Device;
-use op::{Complaint, Op};
+use op::{Complaint, Op, tuned};
 
 use super::ncu::{Ncu, NcuError};
 use super::{Profile, Seen, roofline, rules};
 use crate::bench::{Answers, Maker, Start, Subject, build_hash, check_of, complaints_in, surprise};
 use crate::run::{Check, Event, FailureKind, Key, LogError, Of, Run, Stage, StageOutcome};
-use crate::worker::{Ask, Built, Ended, Limits, Say, Worker};
+use crate::worker::{Ask, Built, CandidateName, Ended, Limits, Say, Worker};
 
 /// Operations of a problem the virtual GPU counts in a few seconds. Larger problems are cut to it.
 const COUNTED_FLOPS: f64 = 2e9;
@@ -145,12 +145,11 @@ impl<O: Op> Bench<'_, O> {
         }
         let Maker::Kernel { family, preset, knobs } = &subject.maker else { return Ok(()) };
         let name = problem.to_string();
-        let identity = self
-            .op
-            .candidate(family, preset.as_deref(), knobs, problem)
+        let device = &self.plan.device;
+        let identity = tuned::candidate(self.op, family, preset.as_deref(), knobs, (problem, device))
             .map_err(|refusal| (FailureKind::Refused, refusal.to_string()))
             .and_then(|candidate| {
-                let hash = build_hash(family, &candidate, &self.plan.device, self.compiler)?;
+                let hash = build_hash(family, &candidate, device, self.compiler)?;
                 Ok((candidate, hash))
             });
         let (candidate, hash) = match identity {
@@ -304,7 +303,7 @@ impl<O: Op> Bench<'_, O> {
     }
 
     fn build(&self, job: &Job<'_, O>, problem: &O::Problem) -> Ask {
-        let candidate = job.subject.candidate_name().unwrap_or_default();
+        let candidate = CandidateName::of(job.family, &job.candidate);
         Ask::Build { candidate, problem: problem.to_string() }
     }
 

@@ -57,13 +57,14 @@ pub use event::{
 pub use export::{Exporter, Exports, Over, Row, rows, write_exports};
 pub use fact::Fact;
 pub use folder::{DEFAULT_FOLDER, Run, RunError};
+pub use gpu::time::{MeasuredMicros, Time};
 pub use list::{Listed, list};
 pub use log::{Log, LogError, Record, SCHEMA, Warning, Writer, read};
 pub use manifest::{Commit, Manifest};
 pub(crate) use state::OURS;
 pub use state::{Control, Failure, Mean, Measurement, RunState, StageState, Verdict};
-pub use time::{MeasuredMicros, Utc};
-pub use trial::{Exchange, ProblemTime, Search, Time, Trial, TrialResult};
+pub use time::Utc;
+pub use trial::{Exchange, ProblemTime, Search, Trial, TrialResult};
 
 #[cfg(test)]
 pub(crate) use state::tests as testing;

@@ -1,27 +1,9 @@
-//! Times of day, and times that were measured.
+//! Times of day.
 
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-/// A time that a clock measured on a device. A computed one is `vgpu`'s `ModelledMicros`; nothing turns one into the
-/// other.
-#[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct MeasuredMicros(pub f64);
-
-impl MeasuredMicros {
-    pub fn from_nanos(nanos: f64) -> Self {
-        MeasuredMicros(nanos / 1000.0)
-    }
-}
-
-impl fmt::Display for MeasuredMicros {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&format!("{:.2} us", self.0))
-    }
-}
 
 /// A moment, to the millisecond: `2026-11-15T05:47:10.123Z`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -2,32 +2,8 @@
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
-use vgpu::model::ModelledMicros;
 
-use super::{FailureKind, MeasuredMicros, Stage};
-
-/// A time with the way it was come by. The two never meet in one comparison.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Time {
-    #[serde(rename = "measured_us")]
-    Measured(MeasuredMicros),
-    #[serde(rename = "modelled_us")]
-    Modelled(ModelledMicros),
-}
-
-impl Time {
-    /// For scales and pictures, which have one kind of time only.
-    pub fn micros(self) -> f64 {
-        match self {
-            Time::Measured(time) => time.0,
-            Time::Modelled(time) => time.0,
-        }
-    }
-
-    pub fn is_modelled(self) -> bool {
-        matches!(self, Time::Modelled(_))
-    }
-}
+use super::{FailureKind, Stage, Time};
 
 /// What is searched, and how.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

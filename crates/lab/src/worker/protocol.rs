@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use family::{Candidate, Family};
 use indexmap::IndexMap;
 use op::Complaint;
 use serde::{Deserialize, Serialize};
@@ -11,11 +12,22 @@ use crate::profile::Seen;
 use crate::run::{Build, Ceiling, FailureKind, Timer};
 
 /// A family, a preset and what is set on top of it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CandidateName {
     pub family: String,
     pub preset: Option<String>,
     pub knobs: Vec<(String, String)>,
+}
+
+impl CandidateName {
+    /// The worker is told the setting itself: were it to look up a tuned pick, it might find another.
+    pub fn of(family: &Family, candidate: &Candidate) -> Self {
+        CandidateName {
+            family: family.full_name(),
+            preset: candidate.preset.clone(),
+            knobs: candidate.changes(family),
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

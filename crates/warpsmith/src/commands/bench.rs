@@ -10,6 +10,7 @@ use lab::suite;
 use lab::worker::Limits;
 use op::Op;
 
+use super::tuned;
 use super::workbench::{self, OpenRun, Workbench};
 use crate::bench_table;
 use crate::cli::{BenchOptions, Command, Global};
@@ -44,6 +45,7 @@ fn carry_out(
     let op = Attention;
     let workbench = Workbench::open(global)?;
     let plan = plan(op, options, global, &workbench)?;
+    look_up_tuned(&plan, &options.problem, printer)?;
     let compiler = super::build::compiler(global, printer)?;
     let opened = OpenRun::new(open(workbench.manifest("bench", &compiler)), printer)?;
     let start = workbench.start()?;
@@ -124,6 +126,13 @@ pub fn plan<'w>(
         seed: global.seed,
         targets: suite.map(|suite| suite.targets).unwrap_or_default(),
     })
+}
+
+/// What `tuned` stands for, where it was asked for: the problems that were named must have it.
+fn look_up_tuned(plan: &Plan<'_, Problem>, named: &[String], printer: &Printer) -> Result<(), Failure> {
+    let named = workbench::problems(named, None)?;
+    let others: Vec<Problem> = plan.problems.iter().filter(|it| !named.contains(it)).copied().collect();
+    tuned::look_up(&tuned::families(&plan.subjects), (&named, &others), &plan.device, printer)
 }
 
 /// Baselines first, then the kernels that were asked for.

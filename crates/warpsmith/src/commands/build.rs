@@ -2,11 +2,15 @@
 
 use std::path::Path;
 
+use attention::{Attention, Problem};
 use chips::{CHIPS, Chip, DoesNotFit, Occupancy, Resources, Target};
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
+use family::tuned::is_tuned;
 use family::{Candidate, Catalog, Family, SettingError};
 use gpu::build::{BuildError, Compiler, Entry, Outcome, Request};
+use gpu::device::Device;
 use gpu::toolchain;
+use op::tuned;
 use serde::Serialize;
 
 use crate::cli::{BuildOptions, Global};
@@ -94,7 +98,7 @@ pub fn run(options: &BuildOptions, global: &Global, printer: &Printer) -> Result
     let (jobs, broken) = if options.all {
         plan_all(options, &archs, &catalog)?
     } else {
-        (plan_one(options, global, archs, &catalog)?, Vec::new())
+        (plan_one(options, global, archs, &catalog, printer)?, Vec::new())
     };
 
     let compiler = compiler(global, printer)?;
@@ -146,11 +150,21 @@ fn plan_one<'a>(
     global: &Global,
     archs: Vec<Target>,
     catalog: &'a Catalog,
+    printer: &Printer,
 ) -> Result<Vec<Job<'a>>, Failure> {
     let name = options.family.as_deref().unwrap_or_default();
     let family = catalog.family(name)?;
-    let candidate = family.candidate(options.preset.as_deref(), &options.set, &options.axis)?;
-    let targets = if archs.is_empty() { vec![super::device(global)?.target()] } else { archs };
+    let device = || super::device(global);
+    let preset = options.preset.as_deref();
+    let candidate = match &options.problem {
+        Some(problem) => candidate_for(family, problem, options, &device()?, printer)?,
+        None if preset.is_some_and(is_tuned) => {
+            return Err(Failure::usage("`tuned` has a setting for each problem, and none is named")
+                .hint("add --problem NAME; `warpsmith kernels FAMILY` lists the picks"));
+        }
+        None => family.candidate(preset, &options.set, &options.axis)?,
+    };
+    let targets = if archs.is_empty() { vec![device()?.target()] } else { archs };
     targets
         .into_iter()
         .map(|target| {
@@ -158,6 +172,22 @@ fn plan_one<'a>(
             Ok(Job { family, candidate: candidate.clone(), target, request })
         })
         .collect()
+}
+
+/// The candidate for a problem, which has the compile-time axes; and `tuned` goes by it.
+fn candidate_for(
+    family: &Family,
+    problem: &str,
+    options: &BuildOptions,
+    device: &Device,
+    printer: &Printer,
+) -> Result<Candidate, Failure> {
+    let problem: Problem = problem.parse().map_err(op::Refusal::from)?;
+    let preset = options.preset.as_deref();
+    if preset.is_some_and(is_tuned) {
+        super::tuned::look_up(&[family], (&[problem], &[]), device, printer)?;
+    }
+    Ok(tuned::candidate(&Attention, family, preset, &options.set, (&problem, device))?)
 }
 
 /// Every preset for every target. Families whose manifest is wrong come back by their message.

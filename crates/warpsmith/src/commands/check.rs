@@ -8,6 +8,7 @@ use std::time::Instant;
 use attention::Attention;
 use chips::Target;
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
+use family::tuned::is_tuned;
 use family::{Catalog, Family};
 use gpu::accelerator::{CudaDevice, VirtualDevice};
 use gpu::device::Device;
@@ -16,6 +17,7 @@ use op::{Op, Refusal, Stage};
 use serde::Serialize;
 use vgpu::Checks;
 
+use super::{tuned, workbench};
 use crate::cli::{CheckOptions, Global};
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -37,7 +39,8 @@ pub fn run(options: &CheckOptions, global: &Global, printer: &Printer) -> Result
     let catalog = Catalog::load(global.kernels.as_deref())?;
     let device = super::device(global)?;
     let target = device.target();
-    let plan = plan(op, options, global, &catalog, &device)?;
+    let (plan, problems) = plan(op, options, global, &catalog, &device)?;
+    look_up_tuned(op, options, &plan, &problems, printer)?;
     let extent = plan.extent(&op);
     refuse_what_was_asked_for(op, options, &plan, &extent)?;
 
@@ -97,7 +100,7 @@ fn plan<'c>(
     global: &Global,
     catalog: &'c Catalog,
     device: &Device,
-) -> Result<Plan<'c, attention::Problem>, Failure> {
+) -> Result<(Plan<'c, attention::Problem>, Vec<attention::Problem>), Failure> {
     let all = op.classes();
     let unknown = |name: &&String| *name != "all" && !all.contains(&name.as_str());
     if let Some(name) = options.class.iter().find(unknown) {
@@ -115,7 +118,24 @@ fn plan<'c>(
             groups.push(Group { subjects, cases: wanted.cases(op, options, global, limit) });
         }
     }
-    Ok(Plan { target: device.target(), groups })
+    let problems = [wanted.problems, wanted.edges].concat();
+    Ok((Plan { device: device.clone(), groups }, problems))
+}
+
+/// What `tuned` stands for, where it was asked for.
+fn look_up_tuned(
+    op: Attention,
+    options: &CheckOptions,
+    plan: &Plan<'_, attention::Problem>,
+    problems: &[attention::Problem],
+    printer: &Printer,
+) -> Result<(), Failure> {
+    let subjects = plan.groups.iter().flat_map(|group| &group.subjects);
+    let tuned = subjects.filter(|subject| subject.preset.as_deref().is_some_and(is_tuned));
+    let families: Vec<&Family> = tuned.map(|subject| subject.family).collect();
+    let named = options.problem.iter().map(|name| op.problems(name)).collect::<Result<Vec<_>, _>>()?.concat();
+    let others: Vec<_> = problems.iter().filter(|problem| !named.contains(problem)).copied().collect();
+    tuned::look_up(&families, (&named, &others), &plan.device, printer)
 }
 
 /// The problems to check on, and those of them that get every class of inputs where they are small.
@@ -196,7 +216,7 @@ fn subjects<'c>(
             subjects.push(Subject { family, preset: None, knobs: options.set.clone() });
             continue;
         }
-        let has = |name: &&String| family.preset(name).is_some();
+        let has = |name: &&String| family.has_preset(name);
         let named: Vec<&String> = options.preset.iter().filter(has).collect();
         let presets: Vec<String> = match named.as_slice() {
             [] if options.preset.is_empty() => family.presets.iter().map(|it| it.name.clone()).collect(),
@@ -209,13 +229,7 @@ fn subjects<'c>(
     // A preset may belong to one of several families; one that belongs to none is a mistake.
     for name in &options.preset {
         if !subjects.iter().any(|subject| subject.preset.as_ref() == Some(name)) {
-            let families: Vec<&Family> =
-                catalog.entries().iter().filter_map(|it| it.family.as_ref().ok()).collect();
-            let known = families.iter().flat_map(|family| family.presets.iter().map(|it| it.name.as_str()));
-            let hint = family::nearest(name, known.clone()).map(|near| format!("did you mean `{near}`?"));
-            let all: Vec<&str> = known.collect();
-            return Err(Failure::usage(format!("there is no preset `{name}`"))
-                .hint(hint.unwrap_or_else(|| format!("presets: {}", all.join(", ")))));
+            return Err(workbench::no_preset(name, catalog));
         }
     }
     Ok(subjects)
@@ -233,7 +247,7 @@ fn refuse_what_was_asked_for(
     let subjects: Vec<&Subject<'_>> = plan.groups.iter().flat_map(|group| &group.subjects).collect();
     for name in &options.problem {
         for problem in op.problems(name)? {
-            let refusal = |subject: &&Subject<'_>| subject.candidate(&op, &problem, plan.target).err();
+            let refusal = |subject: &&Subject<'_>| subject.candidate(&op, &problem, &plan.device).err();
             if exact {
                 subjects.iter().find_map(refusal).map_or(Ok(()), Err)?;
             }

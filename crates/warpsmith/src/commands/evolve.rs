@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use attention::Attention;
 use family::Family;
+use family::tuned::{Pick, Table, is_tuned};
+use gpu::device::Device;
 use indicatif::ProgressBar;
 use lab::evolve::{
     self, Endpoint, EvolveError, External, Information, Plan, Progress, Proposer, Voice, elites, tuned,
@@ -24,7 +26,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::printer::{FAINT, GOOD, Printer, STRONG, styled};
 use crate::progress;
-use crate::tables::Table;
+use crate::tables;
 
 pub const BUDGET: u32 = 128;
 pub const QUICK_BUDGET: u32 = 32;
@@ -53,7 +55,7 @@ fn carry_out(
     open: impl FnOnce(Manifest) -> Result<Run, RunError>,
 ) -> Result<Exit, Failure> {
     let workbench = Workbench::open(global)?;
-    let plan = plan(options, global, &workbench)?;
+    let plan = plan(options, global, &workbench, printer)?;
     let compiler = super::build::compiler(global, printer)?;
     let opened = OpenRun::new(open(workbench.manifest("evolve", &compiler)), printer)?;
     let start = workbench.start()?;
@@ -72,7 +74,7 @@ fn carry_out(
     let (state, _) = opened.finish(exit)?;
     let picks = tuned::picks(&state);
     let table = |path: &Path| -> Result<(), Failure> {
-        let mut table = tuned::Table::read(path).map_err(|error| Failure::usage(error.to_string()))?;
+        let mut table = Table::read(path).map_err(|error| Failure::usage(error.to_string()))?;
         table.take(picks.clone());
         table.write(path).map_err(|error| Failure::lacking(error.to_string()))
     };
@@ -106,6 +108,7 @@ fn plan<'w>(
     options: &EvolveOptions,
     global: &Global,
     workbench: &'w Workbench<'_>,
+    printer: &Printer,
 ) -> Result<Plan<'w, attention::Problem>, Failure> {
     let family = workbench.catalog.family(options.family.as_deref().unwrap_or(DEFAULT_FAMILY))?;
     let suite = options.suite.as_deref().map(|name| suite::find(&Attention, name)).transpose()?;
@@ -114,7 +117,12 @@ fn plan<'w>(
         names.push(DEFAULT_PROBLEM.to_owned());
     }
     let problems = workbench::problems(&names, suite.as_ref())?;
-    let baseline = baseline(family, options.preset.as_deref(), &options.set, &problems)?;
+    let (baseline, baseline_knobs) = if options.preset.as_deref().is_some_and(is_tuned) {
+        super::tuned::look_up(&[family], (&problems, &[]), &workbench.device, printer)?;
+        tuned_baseline(family, &options.set, &problems, &workbench.device)?
+    } else {
+        (baseline(family, options.preset.as_deref(), &options.set, &problems)?, options.set.clone())
+    };
     let strategy = search::strategy::by_name(&options.strategy)
         .map_err(|error| Failure::usage(error.to_string()).hint(error.hint()))?;
     let budget = options.budget.unwrap_or(if options.quick { QUICK_BUDGET } else { BUDGET });
@@ -122,7 +130,7 @@ fn plan<'w>(
         device: workbench.device.clone(),
         family,
         baseline,
-        baseline_knobs: options.set.clone(),
+        baseline_knobs,
         problems,
         strategy: *strategy,
         proposer: proposer(options)?,
@@ -192,6 +200,25 @@ pub fn baseline(
     }
 }
 
+/// The tuned setting to start from, as a preset and knobs on top of it: it must be the same one for every problem.
+fn tuned_baseline(
+    family: &Family,
+    set: &[(String, String)],
+    problems: &[attention::Problem],
+    device: &Device,
+) -> Result<(Option<String>, Vec<(String, String)>), Failure> {
+    let candidate = |problem: &attention::Problem| {
+        op::tuned::candidate(&Attention, family, Some(family::tuned::PRESET), set, (problem, device))
+    };
+    let candidates = problems.iter().map(candidate).collect::<Result<Vec<_>, _>>()?;
+    let one = candidates.first().filter(|one| candidates.iter().all(|it| it.knobs == one.knobs));
+    let one = one.ok_or_else(|| {
+        Failure::usage("a search starts from one setting, and `tuned` is not the same one for these problems")
+            .hint("search for one problem at a time, or start from a preset")
+    })?;
+    Ok((one.preset.clone(), one.changes(family)))
+}
+
 pub fn failure(error: EvolveError) -> Failure {
     match error {
         EvolveError::Refused(refusal) => refusal.into(),
@@ -254,7 +281,7 @@ struct Told<'s> {
     run: String,
     search: Option<&'s lab::run::Search>,
     trials: Vec<&'s Trial>,
-    picks: Vec<tuned::Pick>,
+    picks: Vec<Pick>,
 }
 
 /// What a search came to.
@@ -287,7 +314,7 @@ pub fn text(state: &RunState) -> String {
     let mut best: Vec<_> = elites::timed(state.trials.values()).collect();
     best.sort_by(|a, b| b.score.total_cmp(&a.score));
     let titles = ["trial", "speedup", "time", "registers", "setting"];
-    let mut table = Table::new(&titles, &titles[..4]);
+    let mut table = tables::Table::new(&titles, &titles[..4]);
     for timed in best.iter().take(search.elites.max(1) as usize) {
         let times: Vec<String> = timed.problems.iter().map(|it| micros(it.time)).collect();
         let registers = match &timed.trial.result {

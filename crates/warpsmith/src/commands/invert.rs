@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use attention::{Attention, Problem};
+use family::tuned::is_tuned;
 use family::{Catalog, Family};
 use lab::bench::Subject;
 use lab::invert::{self, InversionResult, InvertError, Plan};
@@ -11,6 +12,7 @@ use lab::run::{Manifest, Run, RunError, RunState};
 use lab::stats::Stopping;
 use op::Op as _;
 
+use super::tuned;
 use super::workbench::{self, OpenRun, Workbench};
 use crate::cli::{Command, Global, InvertOptions};
 use crate::exit::Exit;
@@ -46,7 +48,7 @@ fn carry_out(
         names => names.to_vec(),
     };
     let problems = workbench::problems(&names, None)?;
-    let healthy = healthy(options, &workbench, &problems)?;
+    let healthy = healthy(options, &workbench, &problems, printer)?;
     let compiler = super::build::compiler(global, printer)?;
     let opened = OpenRun::new(open(workbench.manifest("invert", &compiler)), printer)?;
     let start = workbench.start()?;
@@ -96,6 +98,7 @@ fn healthy<'w>(
     options: &InvertOptions,
     workbench: &'w Workbench<'_>,
     problems: &[Problem],
+    printer: &Printer,
 ) -> Result<Vec<Subject<'w>>, Failure> {
     let entries = workbench.catalog.entries().iter().filter(|entry| entry.op == Attention.name());
     let known: Vec<&Family> = entries.filter_map(|entry| entry.family.as_ref().ok()).collect();
@@ -120,7 +123,11 @@ fn healthy<'w>(
                 Some(preset) => Some(preset.clone()),
                 None => refined(family, problems),
             };
-            family.candidate(preset.as_deref(), &options.set, &[])?;
+            if preset.as_deref().is_some_and(is_tuned) {
+                tuned::look_up(&[family], (problems, &[]), &workbench.device, printer)?;
+            } else {
+                family.candidate(preset.as_deref(), &options.set, &[])?;
+            }
             Ok(Subject::kernel(family, preset, options.set.clone()))
         })
         .collect()

@@ -1,13 +1,17 @@
 //! `kernels`: the families, or one of them in full.
 
+use attention::Attention;
 use chips::Target;
+use family::tuned::Pick;
 use family::{Axis, Catalog, Family, Knob, Layout, Limits, Pathology, Preset, Weights};
+use op::tuned::Stale;
 use serde::Serialize;
 
 use crate::cli::{Global, KernelsOptions};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::printer::{BAD, FAINT, Printer, STRONG, styled};
+use crate::printer::{BAD, FAINT, Printer, STRONG, WARN, styled};
+use crate::tables::Table;
 
 /// A family as JSON shows it.
 #[derive(Serialize)]
@@ -28,8 +32,11 @@ struct Described<'a> {
     coarse_weights: Vec<Coarse>,
     /// Of the defaults.
     shared_memory: Layout,
-    /// Picks of the tuned table. Nothing has been tuned yet.
-    tuned: Vec<String>,
+    /// What `--preset tuned` chooses from.
+    tuned: Vec<Tuned<'a>>,
+    /// Picks of the table that are of no use any more.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tuned_left_out: Vec<LeftOut<'a>>,
 }
 
 #[derive(Serialize)]
@@ -51,6 +58,21 @@ struct Broken<'a> {
     op: &'a str,
     name: &'a str,
     error: String,
+}
+
+/// A pick of the tuned table, with its setting in short: a preset and what differs from it.
+#[derive(Serialize)]
+struct Tuned<'a> {
+    #[serde(flatten)]
+    pick: &'a Pick,
+    setting: String,
+}
+
+#[derive(Serialize)]
+struct LeftOut<'a> {
+    gpu: &'a str,
+    problem: &'a str,
+    reason: String,
 }
 
 pub fn run(options: &KernelsOptions, global: &Global, printer: &Printer) -> Result<Exit, Failure> {
@@ -95,6 +117,7 @@ pub fn run(options: &KernelsOptions, global: &Global, printer: &Printer) -> Resu
 
 fn describe(family: &Family) -> Result<Described<'_>, Failure> {
     let defaults = family.candidate(None, &[], &[])?;
+    let (tuned, tuned_left_out) = picks(family);
     Ok(Described {
         op: &family.op,
         name: &family.name,
@@ -117,8 +140,41 @@ fn describe(family: &Family) -> Result<Described<'_>, Failure> {
         limits: family.limits,
         coarse_weights: coarse_weights(family),
         shared_memory: family.layout(&defaults)?,
-        tuned: Vec::new(),
+        tuned,
+        tuned_left_out,
     })
+}
+
+/// The picks of the family's tuned table, and those of no use.
+fn picks(family: &Family) -> (Vec<Tuned<'_>>, Vec<LeftOut<'_>>) {
+    let (usable, stale) = op::tuned::picks(&Attention, family);
+    let tuned = usable
+        .into_iter()
+        .map(|usable| Tuned { setting: usable.candidate.label(family), pick: usable.pick })
+        .collect();
+    let left_out = stale
+        .into_iter()
+        .map(|Stale { pick, reason }| LeftOut { gpu: &pick.gpu, problem: &pick.problem, reason })
+        .collect();
+    (tuned, left_out)
+}
+
+fn tuned_rows(family: &Family) -> Vec<String> {
+    let (tuned, left_out) = picks(family);
+    if tuned.is_empty() && left_out.is_empty() {
+        return vec!["none: nothing has been tuned yet".to_owned()];
+    }
+    let mut table = Table::new(&["gpu", "problem", "time", "", "setting"], &["time"]);
+    for Tuned { pick, setting } in &tuned {
+        let how = if pick.time.is_modelled() { "modelled" } else { "measured" };
+        let time = format!("{:.2} us", pick.time.micros());
+        table.row([pick.gpu.clone(), pick.problem.clone(), time, how.to_owned(), setting.clone()]);
+    }
+    let mut rows: Vec<String> = table.text().lines().map(str::to_owned).collect();
+    for LeftOut { gpu, problem, reason } in &left_out {
+        rows.push(format!("{}: {problem} on {gpu}: {reason}", styled(WARN, "left out")));
+    }
+    rows
 }
 
 fn coarse_weights(family: &Family) -> Vec<Coarse> {
@@ -210,6 +266,6 @@ fn in_full(family: &Family) -> Result<String, Failure> {
         buffers.push(format!("{:>7} total", layout.total_bytes));
     }
     section("Shared memory of the defaults (offset, buffer, bytes)", buffers);
-    section("Tuned picks", vec!["none: nothing has been tuned yet".to_owned()]);
+    section("Tuned picks", tuned_rows(family));
     Ok(lines.join("\n"))
 }

@@ -17,6 +17,7 @@ pub mod sanitize;
 pub mod sanitize_family;
 pub mod shell;
 pub mod toolchain;
+pub mod tuned;
 pub mod workbench;
 pub mod worker;
 

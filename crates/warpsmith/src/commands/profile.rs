@@ -6,6 +6,7 @@ use lab::profile::{self, Plan, ProfileError};
 use lab::run::{FailureKind, Manifest, Run, RunError, RunState};
 use lab::suite;
 
+use super::tuned;
 use super::workbench::{self, OpenRun, Workbench};
 use crate::cli::{Command, Global, ProfileOptions};
 use crate::exit::Exit;
@@ -44,6 +45,9 @@ fn carry_out(
     };
     let problems = workbench::problems(&names, suite.as_ref())?;
     let kernels = workbench.kernels(&options.families, &options.preset, &options.set)?;
+    let named = workbench::problems(&names, None)?;
+    let others: Vec<Problem> = problems.iter().filter(|it| !named.contains(it)).copied().collect();
+    tuned::look_up(&tuned::families(&kernels), (&named, &others), &workbench.device, printer)?;
     let subjects: Vec<(Subject<'_>, Problem)> =
         problems.iter().flat_map(|problem| kernels.iter().map(|kernel| (kernel.clone(), *problem))).collect();
     let plan = Plan {

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use attention::{Attention, Problem};
 use family::Family;
+use family::tuned::Table;
 use gpu::build::Compiler;
 use lab::bench::{self, BenchError, Maker, Start, Subject};
 use lab::evolve::{self, EvolveError, elites, tuned};
@@ -77,7 +78,7 @@ fn carry_out(
     };
     let folder = opened.run.folder().to_owned();
     let (state, _) = opened.finish(exit)?;
-    let mut table = tuned::Table::default();
+    let mut table = Table::default();
     table.take(tuned::picks(&state));
     table.write(&folder.join("tuned.toml")).map_err(|error| Failure::lacking(error.to_string()))?;
     let written = lab::report::write(&folder, &state)

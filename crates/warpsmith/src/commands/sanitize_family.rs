@@ -2,8 +2,10 @@
 
 use attention::{Attention, Problem};
 use family::Catalog;
+use family::tuned::is_tuned;
 use gpu::accelerator::{Accelerator as _, Geometry, Image};
-use op::{Addresses, Kernel, Op as _};
+use gpu::device::Device;
+use op::{Addresses, Kernel, Op as _, tuned};
 
 use super::sanitize::{self, Run};
 use crate::cli::{Global, SanitizeOptions};
@@ -26,7 +28,12 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
         .parse()
         .map_err(|error: attention::problem::NameError| op::Refusal::from(error))?;
     let chip = sanitize::chip(global)?;
-    let candidate = op.candidate(family, options.preset.as_deref(), &options.set, &problem)?;
+    let place = Device::Virtual { chip };
+    if options.preset.as_deref().is_some_and(is_tuned) {
+        super::tuned::look_up(&[family], (&[problem], &[]), &place, printer)?;
+    }
+    let candidate =
+        tuned::candidate(&op, family, options.preset.as_deref(), &options.set, (&problem, &place))?;
     let request = family.request(&candidate, chip.target)?;
     let build = super::build::compiler(global, printer)?.build(&request)?.build;
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use attention::{Attention, Problem};
 use chips::Chip;
 use clap::Parser as _;
+use family::tuned::is_tuned;
 use family::{Catalog, Family};
 use gpu::build::Compiler;
 use gpu::device::Device;
@@ -73,7 +74,7 @@ impl<'g> Workbench<'g> {
                 ([], []) => family.presets.iter().map(|preset| Some(preset.name.clone())).collect(),
                 ([], _) => vec![None],
                 (named, _) => {
-                    named.iter().filter(|name| family.preset(name).is_some()).cloned().map(Some).collect()
+                    named.iter().filter(|name| family.has_preset(name)).cloned().map(Some).collect()
                 }
             };
             subjects.extend(presets.into_iter().map(|preset| Subject::kernel(family, preset, set.to_vec())));
@@ -82,19 +83,18 @@ impl<'g> Workbench<'g> {
         for name in presets {
             let has = |subject: &Subject<'_>| matches!(&subject.maker, Maker::Kernel { preset, .. } if preset.as_ref() == Some(name));
             if !subjects.iter().any(has) {
-                let all = self.catalog.entries().iter().filter_map(|entry| entry.family.as_ref().ok());
-                let known: Vec<&str> =
-                    all.flat_map(|it| it.presets.iter().map(|preset| preset.name.as_str())).collect();
-                let near = family::nearest(name, known.iter().copied())
-                    .map(|near| format!("did you mean `{near}`?"));
-                return Err(Failure::usage(format!("there is no preset `{name}`"))
-                    .hint(near.unwrap_or_else(|| format!("presets: {}", known.join(", ")))));
+                return Err(no_preset(name, &self.catalog));
             }
         }
         // Knobs and values are right or wrong whatever the problem.
         for subject in &subjects {
-            if let Maker::Kernel { family, preset, knobs } = &subject.maker {
-                family.candidate(preset.as_deref(), knobs, &[])?;
+            match &subject.maker {
+                // Those of the tuned table go by the problem.
+                Maker::Kernel { preset: Some(preset), .. } if is_tuned(preset) => {}
+                Maker::Kernel { family, preset, knobs } => {
+                    family.candidate(preset.as_deref(), knobs, &[])?;
+                }
+                Maker::Peer { .. } => {}
             }
         }
         Ok(subjects)
@@ -171,6 +171,22 @@ impl<'g> Workbench<'g> {
         manifest.cudnn = package(&["nvidia-cudnn-cu13", "nvidia-cudnn-cu12"]);
         manifest
     }
+}
+
+/// A preset that none of the families has that were asked for.
+pub fn no_preset(name: &str, catalog: &Catalog) -> Failure {
+    let all: Vec<&Family> = catalog.entries().iter().filter_map(|entry| entry.family.as_ref().ok()).collect();
+    if is_tuned(name) {
+        let with = all.iter().filter(|family| family.has_preset(name)).map(|family| family.name.as_str());
+        let with = with.collect::<Vec<_>>().join(", ");
+        let hint = if with.is_empty() { String::new() } else { format!("families that have one: {with}; ") };
+        return Failure::usage("there is no tuned table")
+            .hint(hint + "`warpsmith evolve FAMILY --tuned FILE` fills one");
+    }
+    let known: Vec<&str> = all.iter().flat_map(|family| family.preset_names()).collect();
+    let near = family::nearest(name, known.iter().copied()).map(|near| format!("did you mean `{near}`?"));
+    Failure::usage(format!("there is no preset `{name}`"))
+        .hint(near.unwrap_or_else(|| format!("presets: {}", known.join(", "))))
 }
 
 /// The problems of names and of a suite, each once.

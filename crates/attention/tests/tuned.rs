@@ -1,0 +1,316 @@
+//! Which pick of a tuned table serves which problem, and what is said where none does.
+
+#![allow(clippy::unwrap_used)] // A test that cannot set itself up fails, which is what unwrap does.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+
+use attention::{Attention, Problem};
+use chips::Chip;
+use common::problem;
+use family::tuned::{Pick, Table};
+use family::{Catalog, Family};
+use gpu::device::Device;
+use gpu::time::{MeasuredMicros, ModelledMicros, Time};
+use lab::check::{Group, Plan, Subject, cut_to_size};
+use op::Op as _;
+use op::tuned::{self, Stale};
+
+/// Settings that are told apart by their keys per step, and allowed wherever nothing else is said.
+const NARROW: &[(&str, &str)] = &[("BLOCK_N", "32")];
+const USUAL: &[(&str, &str)] = &[("BLOCK_N", "64")];
+const WIDE: &[(&str, &str)] = &[("BLOCK_N", "128"), ("Q_IN", "shared")];
+/// More shared memory than an L4 has for a block, and less than an H200.
+const LARGE: &[(&str, &str)] = &[("BLOCK_N", "128"), ("Q_IN", "shared"), ("STAGES", "3")];
+
+fn pick(gpu: &str, problem: &str, time: Time, knobs: &[(&str, &str)]) -> Pick {
+    Pick {
+        gpu: gpu.to_owned(),
+        problem: problem.to_owned(),
+        family: "attention/mma".to_owned(),
+        time,
+        speedup: 1.0,
+        baseline: "defaults".to_owned(),
+        build: "3f9a".to_owned(),
+        commit: None,
+        knobs: knobs.iter().map(|(knob, value)| ((*knob).to_owned(), (*value).to_owned())).collect(),
+    }
+}
+
+fn measured(micros: f64) -> Time {
+    Time::Measured(MeasuredMicros(micros))
+}
+
+fn modelled(micros: f64) -> Time {
+    Time::Modelled(ModelledMicros(micros))
+}
+
+fn put(root: &Path, family: &str, picks: Vec<Pick>) {
+    let table = Table { picks, ..Table::default() };
+    table.write(&root.join("attention").join(family).join("tuned.toml")).unwrap();
+}
+
+/// The built-in families, `mma` with these picks instead of its own.
+fn with(picks: Vec<Pick>) -> Catalog {
+    let folder = tempfile::tempdir().unwrap();
+    put(folder.path(), "mma", picks);
+    Catalog::load(Some(folder.path())).unwrap()
+}
+
+fn virtual_gpu(id: &str) -> Device {
+    Device::Virtual { chip: Chip::by_name(id).unwrap() }
+}
+
+/// The keys per step of what `tuned` stands for.
+fn block_n(family: &Family, device: &Device, name: &str) -> Result<String, op::Refusal> {
+    let problem = problem(name);
+    let candidate = tuned::candidate(&Attention, family, Some("tuned"), &[], (&problem, device))?;
+    Ok(candidate.knobs["BLOCK_N"].to_string())
+}
+
+#[test]
+fn a_problems_own_pick_comes_first_then_the_nearest_by_factors() {
+    let catalog = with(vec![
+        pick("NVIDIA L4", "b1h8s512d64-fp16", measured(9.0), NARROW),
+        pick("NVIDIA L4", "b64h8s512d64-fp16", measured(300.0), WIDE),
+        // As much to do as the first, and not it.
+        pick("NVIDIA L4", "b8h1s512d64-fp16", measured(9.0), USUAL),
+    ]);
+    let (mma, l4) = (catalog.family("mma").unwrap(), virtual_gpu("l4"));
+    for (name, keys) in [
+        ("b1h8s512d64-fp16", "32"),
+        ("b64h8s512d64-fp16", "128"),
+        ("b8h1s512d64-fp16", "64"),
+        ("b2h8s512d64-fp16", "32"),
+        ("b1h1s17d64-fp16", "32"),
+        // 16 times the one and a quarter of the other; by difference the first would be nearer.
+        ("b16h8s512d64-fp16", "128"),
+        ("b2h64s4096d64-fp16", "128"),
+        ("b2h8sq1024sk256d64-fp16", "32"),
+    ] {
+        assert_eq!(block_n(mma, &l4, name).as_deref(), Ok(keys), "{name}");
+    }
+}
+
+#[test]
+fn a_pick_serves_its_own_kind_and_gpu_alone() {
+    let catalog = with(vec![
+        pick("virtual l4", "b1h8s512d64-fp16", modelled(9.0), NARROW),
+        pick("NVIDIA H200", "b1h8s512d64-causal-fp16", measured(5.0), WIDE),
+    ]);
+    let mma = catalog.family("mma").unwrap();
+    let real = |name: &str| Device::Cuda { index: 0, name: name.to_owned(), target: chips::Target::Sm90a };
+    let l4 = virtual_gpu("l4");
+    assert_eq!(block_n(mma, &l4, "b4h8s512d64-fp16").as_deref(), Ok("32"));
+    let h200 = real("NVIDIA H200");
+    assert_eq!(block_n(mma, &h200, "b1h8s640d64-causal-fp16").as_deref(), Ok("128"));
+    // The virtual one models it, so what was measured on it serves.
+    assert_eq!(block_n(mma, &virtual_gpu("h200"), "b1h8s640d64-causal-fp16").as_deref(), Ok("128"));
+
+    let refusal = |device: &Device, name: &str| block_n(mma, device, name).unwrap_err();
+    for name in
+        ["b1h8s512d64-bf16", "b1h8s512d128-fp16", "b1h8s512d64-causal-fp16", "b1h8s512d64-causal-tl-fp16"]
+    {
+        let refusal = refusal(&l4, name);
+        assert_eq!(refusal.message, format!("mma has no tuned setting for {name} on L4"));
+        assert_eq!(refusal.hint.as_deref(), Some("its table has there: d64-fp16, of any size"));
+    }
+    let unknown = refusal(&real("NVIDIA B200"), "b1h8s512d64-fp16");
+    assert_eq!(unknown.hint.as_deref(), Some("its table is of virtual l4, NVIDIA H200"));
+    let empty = with(Vec::new());
+    let empty = block_n(empty.family("mma").unwrap(), &l4, "b1h8s512d64-fp16").unwrap_err();
+    assert!(empty.hint.unwrap().starts_with("its table is empty"));
+}
+
+#[test]
+fn what_was_measured_comes_before_what_was_modelled_as_near() {
+    let near = |first: Time, second: Time| {
+        let name = "b1h8s512d64-fp16";
+        let catalog = with(vec![pick("NVIDIA L4", name, first, NARROW), pick("L4", name, second, WIDE)]);
+        block_n(catalog.family("mma").unwrap(), &virtual_gpu("l4"), "b2h8s512d64-fp16").unwrap()
+    };
+    assert_eq!(near(modelled(4.0), measured(9.0)), "128");
+    assert_eq!(near(measured(9.0), modelled(4.0)), "32");
+}
+
+#[test]
+fn a_setting_the_gpu_does_not_allow_is_passed_over() {
+    let large = pick("NVIDIA L4", "b1h8s512d64-fp16", measured(9.0), LARGE);
+    let far = pick("NVIDIA L4", "b64h8s512d64-fp16", measured(300.0), NARROW);
+    let catalog = with(vec![large.clone(), far]);
+    assert_eq!(
+        block_n(catalog.family("mma").unwrap(), &virtual_gpu("l4"), "b1h8s512d64-fp16").unwrap(),
+        "32"
+    );
+    let catalog = with(vec![large]);
+    let refusal =
+        block_n(catalog.family("mma").unwrap(), &virtual_gpu("l4"), "b1h8s512d64-fp16").unwrap_err();
+    let hint = refusal.hint.unwrap();
+    assert!(hint.starts_with("the nearest is not allowed there: mma needs 114688 bytes"), "{hint}");
+}
+
+#[test]
+fn what_the_family_does_not_have_any_more_is_left_out_and_named() {
+    let name = "b1h8s512d64-fp16";
+    let mut other = pick("NVIDIA L4", name, measured(1.0), NARROW);
+    other.family = "attention/wmma".to_owned();
+    let catalog = with(vec![
+        pick("NVIDIA L4", name, measured(1.0), &[("UNROLL", "2")]),
+        pick("NVIDIA L4", name, measured(1.0), &[("BLOCK_N", "33")]),
+        pick("NVIDIA L4", name, measured(1.0), &[("BLOCK_M", "16"), ("NUM_WARPS", "8")]),
+        pick("NVIDIA L4", "b1h8s512", measured(1.0), NARROW),
+        pick("NVIDIA L4", "canonical", measured(1.0), NARROW),
+        other,
+        // Knobs it does not name keep their defaults.
+        pick("NVIDIA L4", "b8h8s512d64-fp16", measured(1.0), WIDE),
+    ]);
+    let mma = catalog.family("mma").unwrap();
+    let (usable, stale) = tuned::picks(&Attention, mma);
+    assert_eq!(usable.len(), 1);
+    let reasons: Vec<&str> = stale.iter().map(|Stale { reason, .. }| reason.as_str()).collect();
+    assert_eq!(
+        [reasons[0], reasons[1], reasons[3], reasons[4], reasons[5]],
+        [
+            "mma has no knob `UNROLL`",
+            "mma: BLOCK_N cannot be 33",
+            "`b1h8s512`: the head dimension (d) is missing",
+            "`canonical` is not one problem",
+            "it is of attention/wmma",
+        ]
+    );
+    assert!(reasons[2].contains("a warp takes 16 or 32 rows"), "{}", reasons[2]);
+    assert_eq!(block_n(mma, &virtual_gpu("l4"), name).as_deref(), Ok("128"));
+}
+
+#[test]
+fn knobs_go_on_top_and_the_setting_is_told_from_the_nearest_preset() {
+    let causal = [
+        ("BLOCK_M", "64"),
+        ("BLOCK_N", "64"),
+        ("NUM_WARPS", "4"),
+        ("STAGES", "1"),
+        ("Q_IN", "shared"),
+        ("EXP2_POLY", "1"),
+    ];
+    let name = "b1h8s512d64-causal-fp16";
+    let mut own = pick("NVIDIA L4", name, measured(9.0), &causal);
+    own.baseline = "causal".to_owned();
+    let catalog = with(vec![own]);
+    let (mma, l4) = (catalog.family("mma").unwrap(), virtual_gpu("l4"));
+    let candidate = |knobs: &[(String, String)]| {
+        tuned::candidate(&Attention, mma, Some("Tuned"), knobs, (&problem(name), &l4))
+    };
+    assert_eq!(candidate(&[]).unwrap().label(mma), "causal+EXP2_POLY=1");
+    let set = |knob: &str, value: &str| [(knob.to_owned(), value.to_owned())];
+    assert_eq!(candidate(&set("STAGES", "2")).unwrap().label(mma), "causal+STAGES=2+EXP2_POLY=1");
+    assert!(candidate(&set("NUM_WARPS", "16")).unwrap_err().message.contains("a warp takes 16 or 32 rows"));
+    let known = tuned::candidate(&Attention, mma, Some("causal"), &[], (&problem(name), &l4)).unwrap();
+    assert_eq!(known, Attention.candidate(mma, Some("causal"), &[], &problem(name)).unwrap());
+}
+
+#[test]
+fn the_best_family_is_the_fastest_of_those_that_fit_best() {
+    let folder = tempfile::tempdir().unwrap();
+    let wmma = |name: &str, time: Time| Pick {
+        family: "attention/wmma".to_owned(),
+        ..pick("NVIDIA L4", name, time, &[])
+    };
+    let (near, far) = ("b1h8s512d64-fp16", "b8h8s512d64-fp16");
+    let best = |mma: Pick, wmma: Pick| {
+        put(folder.path(), "mma", vec![mma]);
+        put(folder.path(), "wmma", vec![wmma]);
+        let catalog = Catalog::load(Some(folder.path())).unwrap();
+        let found = tuned::best(&Attention, &catalog, &virtual_gpu("l4"), &problem(near));
+        found.map(|(family, _)| family.name.clone())
+    };
+    let mma = |name: &str, time: Time| pick("NVIDIA L4", name, time, &[]);
+    assert_eq!(best(mma(near, measured(9.0)), wmma(near, measured(8.0))).as_deref(), Some("wmma"));
+    assert_eq!(best(mma(near, measured(9.0)), wmma(near, measured(10.0))).as_deref(), Some("mma"));
+    // Times of different problems, or of a clock and a model, say nothing about each other.
+    assert_eq!(best(mma(near, measured(9.0)), wmma(far, measured(1.0))).as_deref(), Some("mma"));
+    assert_eq!(best(mma(near, measured(9.0)), wmma(near, modelled(1.0))).as_deref(), Some("mma"));
+    assert_eq!(best(mma("b1h8s512d64-bf16", measured(9.0)), wmma("mission-e4m3", measured(1.0))), None);
+}
+
+/// Two problems that are one when they are cut may have two settings: both are what will be used.
+#[test]
+fn a_case_that_stands_for_several_problems_is_checked_with_the_picks_of_all() {
+    let wholes = ["b2h8s2048d64-fp16", "b4h8s2048d64-fp16", "b8h8s2048d64-fp16"];
+    let catalog = with(vec![
+        pick("NVIDIA L4", wholes[0], measured(9.0), NARROW),
+        pick("NVIDIA L4", wholes[1], measured(9.0), WIDE),
+        pick("NVIDIA L4", wholes[2], measured(9.0), NARROW),
+        pick("NVIDIA L4", "b1h1s2048d64-fp16", measured(9.0), USUAL),
+    ]);
+    let family = catalog.family("mma").unwrap();
+    let problems: Vec<Problem> = wholes.map(problem).to_vec();
+    let [(problem, cut_from)] = cut_to_size(&Attention, &problems, 1.1e9).try_into().unwrap();
+    assert_eq!(cut_from, problems);
+    let case = lab::check::Case {
+        problem,
+        cut_from,
+        class: "normal".to_owned(),
+        seed: 1,
+        depth: lab::check::Depth::Answer,
+    };
+    let subject = |preset: &str| Subject { family, preset: Some(preset.to_owned()), knobs: Vec::new() };
+    let extent = |preset: &str| {
+        let groups = vec![Group { subjects: vec![subject(preset)], cases: vec![case.clone()] }];
+        Plan { device: virtual_gpu("l4"), groups }.extent(&Attention).verdicts
+    };
+    assert_eq!((extent("tuned"), extent("d64")), (2, 1));
+}
+
+/// A change of a family that leaves picks behind is noticed here, and by everybody who uses the table.
+#[test]
+fn every_built_in_pick_is_of_use_for_its_own_problem() {
+    let catalog = Catalog::load(None).unwrap();
+    let families = catalog.entries().iter().map(|entry| entry.family.as_ref().unwrap());
+    let mut count = 0;
+    for family in families {
+        let (usable, stale) = tuned::picks(&Attention, family);
+        assert!(stale.is_empty(), "{stale:?}");
+        for own in usable {
+            let gpu = own.pick.gpu.trim_start_matches("virtual ");
+            let device = virtual_gpu(gpu);
+            let found = tuned::pick(&Attention, family, &device, &own.problem).unwrap();
+            assert_eq!(found.problem, own.problem);
+            count += 1;
+        }
+    }
+    assert!(count > 0, "no family has a tuned table");
+}
+
+/// A table of the user's replaces the embedded one, alone or beside a manifest; without one there is none, since what is
+/// embedded is about another kernel.
+#[test]
+fn a_folders_table_replaces_the_embedded_one() {
+    let own = Catalog::load(None).unwrap();
+    assert!(!own.family("mma").unwrap().tuned.picks.is_empty());
+    let replaced = with(vec![pick("NVIDIA L4", "b1h8s512d64-fp16", measured(9.0), NARROW)]);
+    assert_eq!(replaced.family("mma").unwrap().tuned.picks.len(), 1);
+
+    let folder = tempfile::tempdir().unwrap();
+    let family = folder.path().join("attention/mma");
+    fs::create_dir_all(&family).unwrap();
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels/attention/mma/kernel.toml");
+    fs::copy(manifest, family.join("kernel.toml")).unwrap();
+    let theirs = Catalog::load(Some(folder.path())).unwrap();
+    assert!(theirs.family("mma").unwrap().tuned.picks.is_empty());
+
+    fs::write(family.join("tuned.toml"), "schema = 2\n").unwrap();
+    let newer = Catalog::load(Some(folder.path())).unwrap();
+    let error = newer.family("mma").unwrap_err().to_string();
+    assert!(
+        error.ends_with("tuned.toml:1:1: schema: written by a newer version (schema 2; this one reads 1)")
+    );
+    put(folder.path(), "nma", Vec::new());
+    fs::remove_file(family.join("tuned.toml")).unwrap();
+    let lost = Catalog::load(Some(folder.path())).unwrap();
+    let error = lost.family("nma").unwrap_err().to_string();
+    assert!(
+        error.ends_with("nma/tuned.toml:1:1: kernel.toml: there is no kernel.toml beside the tuned table")
+    );
+}

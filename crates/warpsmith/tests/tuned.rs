@@ -1,0 +1,183 @@
+//! The tuned table as a user meets it: shown by `kernels`, used by `--preset tuned`.
+
+#![allow(clippy::unwrap_used)] // A test that cannot set itself up fails, which is what unwrap does.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use common::{Run, run, settings, warpsmith};
+use serde_json::Value;
+
+/// A pick of the model's with a neighbour that was measured, one the family does not have any more, and one of another
+/// GPU.
+const TABLE: &str = r#"
+schema = 1
+
+[[pick]]
+gpu = "virtual l4"
+problem = "b1h2s128d64-fp16"
+family = "attention/mma"
+modelled_us = 4.25
+speedup = 1.25
+baseline = "small"
+build = "3f9a"
+commit = "1234567"
+knobs = { BLOCK_M = "32", BLOCK_N = "64", NUM_WARPS = "4", SPLIT_KV = "2", STAGES = "1", Q_IN = "shared" }
+
+[[pick]]
+gpu = "NVIDIA L4"
+problem = "b8h8s512d64-fp16"
+family = "attention/mma"
+measured_us = 31.5
+speedup = 1.0
+baseline = "d64"
+build = "3f9b"
+knobs = { BLOCK_M = "128", BLOCK_N = "64", NUM_WARPS = "4", STAGES = "1" }
+
+[[pick]]
+gpu = "NVIDIA L4"
+problem = "b1h2s128d64-fp16"
+family = "attention/mma"
+measured_us = 3.0
+speedup = 1.5
+baseline = "d64"
+build = "3f9c"
+knobs = { BLOCK_M = "128", UNROLL = "4" }
+
+[[pick]]
+gpu = "NVIDIA H200"
+problem = "b1h2s128d64-causal-fp16"
+family = "attention/mma"
+measured_us = 2.5
+speedup = 1.0
+baseline = "defaults"
+build = "3f9d"
+knobs = {}
+"#;
+
+/// A folder with that table, which replaces the built-in one of `mma` and nothing else.
+fn table() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let family = folder.path().join("attention/mma");
+    fs::create_dir_all(&family).unwrap();
+    fs::write(family.join("tuned.toml"), TABLE).unwrap();
+    folder
+}
+
+fn with_table(kernels: &Path, arguments: &[&str]) -> Run {
+    let mut command: Command = warpsmith();
+    run(command.args(arguments).arg("--kernels").arg(kernels).current_dir(kernels))
+}
+
+#[test]
+fn kernels_shows_the_picks_and_what_is_left_out() {
+    let folder = table();
+    let shown = with_table(folder.path(), &["kernels", "mma"]);
+    assert_eq!(shown.code, 0, "{shown}");
+    let at = shown.stdout.find("Tuned picks").unwrap();
+    insta::assert_snapshot!("kernels-picks", &shown.stdout[at..]);
+
+    let json = with_table(folder.path(), &["kernels", "mma", "--json"]);
+    let document: Value = serde_json::from_str(&json.stdout).unwrap();
+    let picks = &document["tuned"];
+    assert_eq!(picks.as_array().unwrap().len(), 3);
+    assert_eq!(picks[0]["setting"], "small+BLOCK_N=64");
+    assert_eq!((&picks[0]["modelled_us"], &picks[0]["measured_us"]), (&4.25.into(), &Value::Null));
+    assert_eq!((&picks[1]["measured_us"], &picks[1]["commit"]), (&31.5.into(), &Value::Null));
+    assert_eq!(document["tuned_left_out"][0]["reason"], "mma has no knob `UNROLL`");
+}
+
+#[test]
+fn the_built_in_table_is_shown_as_it_is() {
+    let shown = run(warpsmith().args(["kernels", "mma"]));
+    assert!(shown.stdout.contains("measured") && shown.stdout.contains("modelled"), "{shown}");
+    assert!(!shown.stdout.contains("left out"), "{shown}");
+}
+
+#[test]
+fn tuned_is_the_pick_for_the_problem_on_the_device() {
+    let folder = table();
+    for (name, arguments) in [
+        ("own", &["build", "mma", "--problem", "b1h2s128d64-fp16", "--device", "virtual:l4"][..]),
+        ("nearest", &["build", "mma", "--problem", "b4h8s512d64-fp16", "--device", "virtual:l4"]),
+    ] {
+        let arguments = [arguments, &["--preset", "tuned"]].concat();
+        let outcome = with_table(folder.path(), &arguments);
+        let said = format!("{}\n{}", outcome.stdout.lines().next().unwrap_or_default(), outcome.stderr);
+        insta::assert_snapshot!(format!("build-{name}"), said);
+        assert_eq!(outcome.code, 0, "{outcome}");
+    }
+}
+
+#[test]
+fn every_command_that_runs_kernels_takes_it() {
+    let folder = table();
+    let one = ["mma", "--preset", "tuned", "--problem", "b1h2s128d64-fp16", "--device", "virtual:l4"];
+    let told = "mma tuned on b1h2s128d64-fp16: small+BLOCK_N=64 (modelled on virtual l4)";
+    for (command, words) in [
+        ("check", "mma small+BLOCK_N=64  b1h2s128d64-fp16"),
+        ("sanitize", "mma small+BLOCK_N=64 b1h2s128d64-fp16"),
+        ("bench", "mma tuned"),
+        ("profile", "mma tuned"),
+    ] {
+        let outcome = with_table(folder.path(), &[&[command], &one[..]].concat());
+        assert_eq!(outcome.code, 0, "{outcome}");
+        assert!(outcome.stderr.contains(told) && outcome.stdout.contains(words), "{command}: {outcome}");
+        let left_out =
+            "warning: mma's tuned pick for b1h2s128d64-fp16 on NVIDIA L4 is left out: mma has no knob";
+        assert!(outcome.stderr.contains(left_out), "{command}: {outcome}");
+    }
+    // The bench and the preset it came from are one kernel: what was modelled is the table's setting.
+    let modelled = |arguments: &[&str]| -> Value {
+        let line = ["bench", "mma", "--problem", "b1h2s128d64-fp16", "--device", "virtual:l4", "--json"];
+        let outcome = with_table(folder.path(), &[&line, arguments].concat());
+        let document: Value = serde_json::from_str(&outcome.stdout).unwrap();
+        document["modelled"][0].clone()
+    };
+    let (tuned, named) =
+        (modelled(&["--preset", "tuned"]), modelled(&["--preset", "small", "--set", "BLOCK_N=64"]));
+    assert_eq!((&tuned["build"], &tuned["modelled_us"]), (&named["build"], &named["modelled_us"]));
+    assert_eq!(tuned["subject"], "mma tuned");
+}
+
+#[test]
+fn where_there_is_no_pick_what_there_is_is_said() {
+    let folder = table();
+    for (name, arguments) in [
+        ("kind", &["check", "mma", "--preset", "tuned", "--problem", "mission-bf16"][..]),
+        ("gpu", &["bench", "mma", "--preset", "tuned", "--device", "virtual:a100"]),
+        ("family", &["profile", "wmma", "--preset", "tuned"]),
+        ("no-problem", &["build", "mma", "--preset", "tuned"]),
+        ("sanitize", &["sanitize", "mma", "--preset", "tuned", "--problem", "mission-e4m3"]),
+        ("several", &["evolve", "mma", "--preset", "tuned", "--problem", "mission", "--problem", "v3_large"]),
+    ] {
+        let outcome = with_table(folder.path(), arguments);
+        settings().bind(|| {
+            insta::assert_snapshot!(format!("none-{name}"), outcome.to_string(), &arguments.join(" "))
+        });
+        assert_eq!(outcome.code, 2, "{outcome}");
+    }
+}
+
+/// From a search into the family's own table, and from there into a build.
+#[test]
+fn a_search_fills_the_familys_own_table() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = "attention/mma/tuned.toml";
+    fs::create_dir_all(folder.path().join("attention/mma")).unwrap();
+    fs::write(folder.path().join(file), "schema = 1\n").unwrap();
+    let problem = ["--problem", "b1h1s16d64-fp16", "--device", "virtual:l4"];
+    let search = ["evolve", "mma", "--preset", "small", "--budget", "1", "--tuned", file];
+    let outcome = with_table(folder.path(), &[&search[..], &problem].concat());
+    assert_eq!(outcome.code, 0, "{outcome}");
+    let built = with_table(folder.path(), &[&["build", "mma", "--preset", "tuned"][..], &problem].concat());
+    assert_eq!(built.code, 0, "{built}");
+    assert!(built.stderr.contains("(modelled on virtual l4)"), "{built}");
+    // And on from there: the setting found is what the next search starts from.
+    let again = ["evolve", "mma", "--preset", "tuned", "--budget", "1"];
+    let outcome = with_table(folder.path(), &[&again[..], &problem].concat());
+    assert_eq!(outcome.code, 0, "{outcome}");
+}
