@@ -13,7 +13,9 @@
 //! * [`error_map`]: where it is wrong, for people;
 //! * [`Attention`]: all of it as an op of the workbench.
 //!
-//! Nothing here times, searches or prints.
+//! Nothing here times, searches or prints. What searches found best is in the families' tuned tables: in place of
+//! `run::candidate` with a preset, `op::tuned::best(&Attention, &catalog, &Device::Virtual { chip }, &problem)` gives the
+//! family and the candidate for a problem on a GPU.
 //!
 //! ```no_run
 //! use attention::metrics::{Tolerance, Weights, compare};

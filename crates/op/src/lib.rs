@@ -3,8 +3,8 @@
 //! An [`Op`] knows its problems, inputs, the right answer and how right is right enough; it knows neither devices nor
 //! files. This crate knows how to put what an op asks for on a device ([`Arrangement`]), with guard bands and poison,
 //! how to launch it ([`Kernel`]) and what to bring back ([`Observed`]); and which of a family's tuned settings is the one
-//! for a problem ([`tuned`]). The workbench (`lab`) is written against these
-//! alone, so that a second op needs no change there; an op's own crate needs no workbench.
+//! for a problem ([`tuned`]). The workbench (`lab`) is written against these alone, so that a second op needs no change
+//! there; an op's own crate needs no workbench.
 
 mod arrangement;
 mod contract;

@@ -147,12 +147,32 @@ fn every_command_that_runs_kernels_takes_it() {
 fn where_there_is_no_pick_what_there_is_is_said() {
     let folder = table();
     for (name, arguments) in [
-        ("kind", &["check", "mma", "--preset", "tuned", "--problem", "mission-bf16"][..]),
+        (
+            "kind",
+            &["check", "mma", "--preset", "tuned", "--problem", "mission-bf16", "--device", "virtual:l4"][..],
+        ),
         ("gpu", &["bench", "mma", "--preset", "tuned", "--device", "virtual:a100"]),
-        ("family", &["profile", "wmma", "--preset", "tuned"]),
+        ("family", &["profile", "wmma", "--preset", "tuned", "--device", "virtual:l4"]),
         ("no-problem", &["build", "mma", "--preset", "tuned"]),
-        ("sanitize", &["sanitize", "mma", "--preset", "tuned", "--problem", "mission-e4m3"]),
-        ("several", &["evolve", "mma", "--preset", "tuned", "--problem", "mission", "--problem", "v3_large"]),
+        (
+            "sanitize",
+            &["sanitize", "mma", "--preset", "tuned", "--problem", "mission-e4m3", "--device", "virtual:l4"],
+        ),
+        (
+            "several",
+            &[
+                "evolve",
+                "mma",
+                "--preset",
+                "tuned",
+                "--problem",
+                "b1h2s128d64-fp16",
+                "--problem",
+                "b8h8s512d64-fp16",
+                "--budget",
+                "1",
+            ],
+        ),
     ] {
         let outcome = with_table(folder.path(), arguments);
         settings().bind(|| {
