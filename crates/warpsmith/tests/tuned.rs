@@ -171,6 +171,8 @@ fn where_there_is_no_pick_what_there_is_is_said() {
                 "b8h8s512d64-fp16",
                 "--budget",
                 "1",
+                "--device",
+                "virtual:l4",
             ],
         ),
     ] {
