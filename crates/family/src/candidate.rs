@@ -288,9 +288,11 @@ impl Family {
 impl Candidate {
     /// A short name for people: the preset, and the knobs that were set differently from it.
     pub fn label(&self, family: &Family) -> String {
-        let preset = self.preset.as_deref().unwrap_or("defaults").to_owned();
-        let changes = self.changes(family);
-        preset + &changes.iter().map(|(knob, value)| format!("+{knob}={value}")).collect::<String>()
+        let mut label = self.preset.as_deref().unwrap_or("defaults").to_owned();
+        for (knob, value) in self.changes(family) {
+            label += &format!("+{knob}={value}");
+        }
+        label
     }
 
     /// The knobs that are set differently from its preset, or from the defaults. With the preset's name they are the

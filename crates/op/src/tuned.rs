@@ -174,11 +174,11 @@ fn none<O: Op>(op: &O, family: &Family, device: &Device, problem: &O::Problem) -
     let (usable, _) = picks(op, family);
     let distinct = |words: Vec<String>| {
         let mut seen: Vec<String> = Vec::new();
-        words.into_iter().for_each(|word| {
+        for word in words {
             if !seen.contains(&word) {
-                seen.push(word)
+                seen.push(word);
             }
-        });
+        }
         seen.join(", ")
     };
     let own = usable.iter().filter(|usable| usable.pick.is_of(device.gpu()));

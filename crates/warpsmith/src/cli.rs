@@ -70,7 +70,7 @@ Examples:
   warpsmith build wmma --preset stage-c --arch sm_89
   warpsmith build wmma --set BLOCK_N=64 --axis dtype=e4m3 --device virtual:l4
   warpsmith build wmma --preset stage-c --emit out     write PTX, cubin and the generated header
-  warpsmith build mma --preset tuned --problem mission the setting a search found best on the device
+  warpsmith build mma --preset tuned --problem mission --device virtual:l4
   warpsmith build --all                                every preset for every target")]
     Build(BuildOptions),
     /// Check that kernels give the right answer, over problems, input classes and seeds

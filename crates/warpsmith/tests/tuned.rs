@@ -178,7 +178,7 @@ fn where_there_is_no_pick_what_there_is_is_said() {
     ] {
         let outcome = with_table(folder.path(), arguments);
         settings().bind(|| {
-            insta::assert_snapshot!(format!("none-{name}"), outcome.to_string(), &arguments.join(" "))
+            insta::assert_snapshot!(format!("none-{name}"), outcome.to_string(), &arguments.join(" "));
         });
         assert_eq!(outcome.code, 2, "{outcome}");
     }

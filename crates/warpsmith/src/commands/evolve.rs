@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use attention::Attention;
-use family::Family;
 use family::tuned::{Pick, Table, is_tuned};
+use family::{Candidate, Family};
 use gpu::device::Device;
 use indicatif::ProgressBar;
 use lab::evolve::{
@@ -119,7 +119,8 @@ fn plan<'w>(
     let problems = workbench::problems(&names, suite.as_ref())?;
     let (baseline, baseline_knobs) = if options.preset.as_deref().is_some_and(is_tuned) {
         super::tuned::look_up(&[family], (&problems, &[]), &workbench.device, printer)?;
-        tuned_baseline(family, &options.set, &problems, &workbench.device)?
+        let tuned = tuned_baseline(family, &options.set, &problems, &workbench.device)?;
+        (tuned.preset.clone(), tuned.changes(family))
     } else {
         (baseline(family, options.preset.as_deref(), &options.set, &problems)?, options.set.clone())
     };
@@ -200,23 +201,22 @@ pub fn baseline(
     }
 }
 
-/// The tuned setting to start from, as a preset and knobs on top of it: it must be the same one for every problem.
+/// The tuned setting to start from: it must be the same one for every problem.
 fn tuned_baseline(
     family: &Family,
     set: &[(String, String)],
     problems: &[attention::Problem],
     device: &Device,
-) -> Result<(Option<String>, Vec<(String, String)>), Failure> {
+) -> Result<Candidate, Failure> {
     let candidate = |problem: &attention::Problem| {
         op::tuned::candidate(&Attention, family, Some(family::tuned::PRESET), set, (problem, device))
     };
     let candidates = problems.iter().map(candidate).collect::<Result<Vec<_>, _>>()?;
     let one = candidates.first().filter(|one| candidates.iter().all(|it| it.knobs == one.knobs));
-    let one = one.ok_or_else(|| {
+    one.cloned().ok_or_else(|| {
         Failure::usage("a search starts from one setting, and `tuned` is not the same one for these problems")
             .hint("search for one problem at a time, or start from a preset")
-    })?;
-    Ok((one.preset.clone(), one.changes(family)))
+    })
 }
 
 pub fn failure(error: EvolveError) -> Failure {
