@@ -5,3 +5,4 @@ mod conversions;
 mod families;
 mod planted_faults;
 mod pytorch;
+mod tuned;

@@ -17,3 +17,4 @@ mod replay;
 mod report_page;
 mod repro;
 mod sanitize;
+mod tuned;

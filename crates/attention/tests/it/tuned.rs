@@ -1,15 +1,11 @@
 //! Which pick of a tuned table serves which problem, and what is said where none does.
 
-#![allow(clippy::unwrap_used)] // A test that cannot set itself up fails, which is what unwrap does.
-
-mod common;
-
 use std::fs;
 use std::path::Path;
 
+use crate::common::problem;
 use attention::{Attention, Problem};
 use chips::Chip;
-use common::problem;
 use family::tuned::{Pick, Table};
 use family::{Catalog, Family};
 use gpu::device::Device;

@@ -1,14 +1,10 @@
 //! The tuned table as a user meets it: shown by `kernels`, used by `--preset tuned`.
 
-#![allow(clippy::unwrap_used)] // A test that cannot set itself up fails, which is what unwrap does.
-
-mod common;
-
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use common::{Run, run, settings, warpsmith};
+use crate::common::{Run, run, settings, warpsmith};
 use serde_json::Value;
 
 /// A pick of the model's with a neighbour that was measured, one the family does not have any more, and one of another
