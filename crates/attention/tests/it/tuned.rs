@@ -1,5 +1,7 @@
 //! Which pick of a tuned table serves which problem, and what is said where none does.
 
+#![allow(clippy::unwrap_used)] // A test that cannot set itself up fails, which is what unwrap does.
+
 use std::fs;
 use std::path::Path;
 
