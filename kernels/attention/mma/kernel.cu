@@ -7,7 +7,7 @@
 //
 //   S = Q K^T                          tensor cores, fp32 sums
 //   m' = max(m, max S)                 only where scores exceed m by more than 8: until then m stays, and O with it
-//   P = 2^(scale S - scale m'), l += sum P     fp32, rounded to the input type
+//   P = 2^(scale S - scale m'), l += sum P     fp32, rounded to the input type (FP8: some of it twice, see REFINES)
 //   O = 2^(m-m') O + P V               tensor cores, fp32 sums
 //
 // and at the end O / l. The scale (with log2 e and, for FP8, the scales of Q and K) is one FMA with the maximum; V's
@@ -134,6 +134,15 @@ constexpr float WEIGHT_SHIFT = FP8 ? 8.0f : 0.0f;
 constexpr float SLACK = FP8 ? 0.0f : 8.0f;
 // FP8: each step's products are summed apart and added to O in fp32, where there are registers to spare.
 constexpr bool SUMS_APART = FP8 && HEAD_DIM <= 128;
+// FP8: 16 of every 64 keys are refined, multiplied once more by what rounding took from their weights. All of P in three
+// bits would be an error of up to 0.0265 (relative L2); sqrt(3/4) of that is below 0.024. Not on Hopper, which unpacks
+// FP8 for this instruction and has no registers left.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+constexpr bool REFINES = false;
+#else
+constexpr bool REFINES = FP8;
+#endif
+__device__ constexpr bool has_refined_keys(int step) { return REFINES && step % 2 == 0; }  // its first 16
 // The origin of a row before its first key. Finite, because -inf - -inf is NaN, and below every exponent that counts.
 constexpr float NOTHING_SEEN = -1e30f;
 
@@ -353,7 +362,10 @@ __device__ unsigned pack(float low, float high, const __nv_bfloat16*) {
 }
 
 // P of one step, as left factors.
-using Weights = unsigned[KEY_STEPS][STRIPS][4];
+struct Weights {
+    unsigned words[KEY_STEPS][STRIPS][4];
+    unsigned lost[(KEY_STEPS + 1) / 2][STRIPS][2];  // FP8: by rounding, of the refined keys
+};
 
 // One warp's rows on their way: output and softmax so far.
 struct Rows {
@@ -439,9 +451,11 @@ struct Rows {
         const float2 w = weigh(s, strip, block, half, polynomial);
         if constexpr (FP8) {
             const float2 w8 = weigh(s, strip, block + 1, half, polynomial);
-            p[step][strip][word] = e4m3::encode4(w.x, w.y, w8.x, w8.y);
+            p.words[step][strip][word] = e4m3::encode4(w.x, w.y, w8.x, w8.y);
+            if (has_refined_keys(step) && word < 2)
+                p.lost[step / 2][strip][word] = e4m3::encode4_lost(w.x, w.y, w8.x, w8.y, p.words[step][strip][word]);
         } else {
-            p[step][strip][word] = pack(w.x, w.y, static_cast<const Output*>(nullptr));
+            p.words[step][strip][word] = pack(w.x, w.y, static_cast<const Output*>(nullptr));
         }
     }
     // Part i of n of a step's registers.
@@ -465,18 +479,19 @@ struct Rows {
                 ptx::load_matrix_x4_transposed(b, place.at(16 * step, 2 * column));
 #pragma unroll
                 for (int strip = 0; strip < STRIPS; ++strip) {
-                    Number::multiply_add(output[strip][2 * column], p[step][strip], b[0], b[1]);
-                    Number::multiply_add(output[strip][2 * column + 1], p[step][strip], b[2], b[3]);
+                    Number::multiply_add(output[strip][2 * column], p.words[step][strip], b[0], b[1]);
+                    Number::multiply_add(output[strip][2 * column + 1], p.words[step][strip], b[2], b[3]);
                 }
                 if (!WEIGHED && step + 1 < KEY_STEPS) weigh_part(p, s, step + 1, column, COLUMN_PAIRS);
             }
         }
     }
 
-    // FP8: O = correction O + P V. A lane's registers of a transposed load of 32 keys x 16 bytes hold keys 2q, 2q+1 (+8,
-    // +16, +24) of columns 2r and 2r+1; two byte permutations bring the even and the odd column of those same keys
-    // together. So the blocks of O have the even and the odd columns of a chunk. The products of a step are summed
-    // apart, because the FP8 tensor cores' sums keep about 13 bits, and added to O in fp32.
+    // FP8: O = correction O + P V, with what P lost. A lane's registers of a transposed load of 32 keys x 16 bytes hold
+    // keys 2q, 2q+1 (+8, +16, +24) of columns 2r and 2r+1; two byte permutations bring the even and the odd column of
+    // those same keys together. So the blocks of O have the even and the odd columns of a chunk. The products of a step
+    // are summed apart, because the FP8 tensor cores' sums keep about 13 bits, and added to O in fp32. What P lost is
+    // multiplied first: after the rest it makes the compiler spill at head_dim 256.
     __device__ void add_values_fp8(const Weights& p, KvTile v) {
         const LaneRow<KvTile> place(v, lane(), 0);
 #pragma unroll
@@ -492,8 +507,13 @@ struct Rows {
                 for (int strip = 0; strip < STRIPS; ++strip) {
                     float(&to_even)[4] = SUMS_APART ? even[strip] : output[strip][2 * chunk];
                     float(&to_odd)[4] = SUMS_APART ? odd[strip] : output[strip][2 * chunk + 1];
-                    Number::multiply_add(to_even, p[step][strip], b[0], b[1]);
-                    Number::multiply_add(to_odd, p[step][strip], b[2], b[3]);
+                    if (has_refined_keys(step)) {
+                        const unsigned(&lost)[2] = p.lost[step / 2][strip];
+                        ptx::mma_16x8x16_e4m3(to_even, lost[0], lost[1], b[0]);
+                        ptx::mma_16x8x16_e4m3(to_odd, lost[0], lost[1], b[2]);
+                    }
+                    Number::multiply_add(to_even, p.words[step][strip], b[0], b[1]);
+                    Number::multiply_add(to_odd, p.words[step][strip], b[2], b[3]);
                 }
             }
             if constexpr (SUMS_APART) {
