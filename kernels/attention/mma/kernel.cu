@@ -369,11 +369,9 @@ __device__ void multiply_unpacked(float (&d)[4], const unsigned (&a)[4], unsigne
     ptx::mma_16x8x16(d, a, reinterpret_cast<const unsigned&>(low), reinterpret_cast<const unsigned&>(high));
 }
 
-// P of one step, as left factors.
-struct Weights {
-    unsigned words[KEY_STEPS][STRIPS][4];
-    unsigned lost[(KEY_STEPS + 1) / 2][STRIPS][2];  // FP8 weights: by rounding, of the refined keys
-};
+// P of one step, as left factors. FP8 weights: and behind it, as words 0 and 1, what the refined keys lost by rounding.
+using Weights = unsigned[KEY_STEPS + (FP8_WEIGHTS ? (KEY_STEPS + 1) / 2 : 0)][STRIPS][4];
+__device__ constexpr int lost_of(int step) { return KEY_STEPS + step / 2; }
 
 // One warp's rows on their way: output and softmax so far.
 struct Rows {
@@ -459,11 +457,11 @@ struct Rows {
         const float2 w = weigh(s, strip, block, half, polynomial);
         if constexpr (FP8_WEIGHTS) {
             const float2 w8 = weigh(s, strip, block + 1, half, polynomial);
-            p.words[step][strip][word] = e4m3::encode4(w.x, w.y, w8.x, w8.y);
+            p[step][strip][word] = e4m3::encode4(w.x, w.y, w8.x, w8.y);
             if (has_refined_keys(step) && word < 2)
-                p.lost[step / 2][strip][word] = e4m3::encode4_lost(w.x, w.y, w8.x, w8.y, p.words[step][strip][word]);
+                p[lost_of(step)][strip][word] = e4m3::encode4_lost(w.x, w.y, w8.x, w8.y, p[step][strip][word]);
         } else {
-            p.words[step][strip][word] = pack(w.x, w.y, static_cast<const Output*>(nullptr));
+            p[step][strip][word] = pack(w.x, w.y, static_cast<const Output*>(nullptr));
         }
     }
     // Part i of n of a step's registers.
@@ -487,8 +485,8 @@ struct Rows {
                 ptx::load_matrix_x4_transposed(b, place.at(16 * step, 2 * column));
 #pragma unroll
                 for (int strip = 0; strip < STRIPS; ++strip) {
-                    Number::multiply_add(output[strip][2 * column], p.words[step][strip], b[0], b[1]);
-                    Number::multiply_add(output[strip][2 * column + 1], p.words[step][strip], b[2], b[3]);
+                    Number::multiply_add(output[strip][2 * column], p[step][strip], b[0], b[1]);
+                    Number::multiply_add(output[strip][2 * column + 1], p[step][strip], b[2], b[3]);
                 }
                 if (!WEIGHED && step + 1 < KEY_STEPS) weigh_part(p, s, step + 1, column, COLUMN_PAIRS);
             }
@@ -517,16 +515,16 @@ struct Rows {
                     float(&to_odd)[4] = SUMS_APART ? odd[strip] : output[strip][2 * chunk + 1];
                     if constexpr (FP8_WEIGHTS) {
                         if (has_refined_keys(load)) {
-                            const unsigned(&lost)[2] = p.lost[load / 2][strip];
+                            const unsigned(&lost)[4] = p[lost_of(load)][strip];
                             ptx::mma_16x8x16_e4m3(to_even, lost[0], lost[1], b[0]);
                             ptx::mma_16x8x16_e4m3(to_odd, lost[0], lost[1], b[2]);
                         }
-                        Number::multiply_add(to_even, p.words[load][strip], b[0], b[1]);
-                        Number::multiply_add(to_odd, p.words[load][strip], b[2], b[3]);
+                        Number::multiply_add(to_even, p[load][strip], b[0], b[1]);
+                        Number::multiply_add(to_odd, p[load][strip], b[2], b[3]);
                     } else {
 #pragma unroll
                         for (int i = 0; i < 4; ++i)
-                            multiply_unpacked(i < 2 ? to_even : to_odd, p.words[2 * load + i % 2][strip], b[i]);
+                            multiply_unpacked(i < 2 ? to_even : to_odd, p[2 * load + i % 2][strip], b[i]);
                     }
                 }
             }
