@@ -141,16 +141,15 @@ impl Errors {
     fn collect(reference: &Reference, output: &Tensor, tolerance: Tolerance) -> Self {
         let problem = &reference.problem;
         let data = output.decode().data;
-        let tolerance = tolerance.for_values_of(reference);
         let noise = Noise::of(reference, tolerance);
         let mut levels = vec![Level::NotCompared; data.len()];
-        for (row, wanted, _) in reference.iter() {
+        for (compared, (row, wanted, _)) in reference.iter().enumerate() {
             let first = row.index(problem) * problem.head_dim;
             for (column, &wanted) in wanted.iter().enumerate() {
                 let error = (f64::from(data[first + column]) - wanted).abs();
                 levels[first + column] = if error <= noise.around(wanted) {
                     Level::Right
-                } else if error <= tolerance.allowed(wanted) {
+                } else if error <= tolerance.allowed(reference, compared * problem.head_dim + column) {
                     Level::Off
                 } else {
                     Level::Wrong

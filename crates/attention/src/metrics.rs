@@ -12,6 +12,15 @@
 //! for values of unit size, and is multiplied by the root mean square of V where that is above 1; never below, so that
 //! small values get no stricter bound than the one written down. The L2 gate is relative and needs nothing.
 //!
+//! # The rounding of the weights
+//!
+//! A kernel that multiplies FP8 by FP8 rounds its weights to E4M3's three bits. Each is then off by up to 2^-4 of itself,
+//! and an element by up to `2^-4 sum(p |v|)`. Among ordinary values most of that averages out; but a value much larger
+//! than its neighbours brings its weight's error along alone, and where another such value cancels it in the answer, the
+//! errors stay (class `outliers`: 1.875 where 2.38 was right). No multiple of the answer and of V's mean size covers that
+//! without being too wide for every other row. So these kernels are allowed what all others are and, element by
+//! element, that sum beside it, which the oracle adds up together with the answer. The L2 gate has nothing added.
+//!
 //! # The resolution of the output format
 //!
 //! A correctly rounded fp16 output is within 2^-11 of the exact one, relatively, as long as it is a normal number.
@@ -60,6 +69,8 @@ impl Weights {
 pub struct Tolerance {
     pub atol: f64,
     pub rtol: f64,
+    /// How far a weight may be off, relative to itself.
+    pub weight: f64,
     /// Of the error's L2 norm to the reference's.
     pub l2: f64,
 }
@@ -72,20 +83,16 @@ impl Tolerance {
             (Dtype::E4m3, Weights::Half) => 2e-3,
             (Dtype::E4m3, Weights::Fp8) => 3e-2,
         };
-        // An FP8 weight is off by up to 2^-4 of itself, and few keys average little of it away.
-        let element = if (dtype, weights) == (Dtype::E4m3, Weights::Fp8) { 6.25e-2 } else { 1e-2 };
-        Tolerance { atol: element, rtol: element, l2 }
+        let weight = if (dtype, weights) == (Dtype::E4m3, Weights::Fp8) { 2.0_f64.powi(-4) } else { 0.0 };
+        Tolerance { atol: 1e-2, rtol: 1e-2, weight, l2 }
     }
 
-    /// The tolerance for an answer made of values as large as these.
-    #[must_use]
-    pub fn for_values_of(self, reference: &Reference) -> Self {
-        Tolerance { atol: self.atol * reference.value_size.max(1.0), ..self }
-    }
-
-    /// The largest error allowed where the reference is `wanted`.
-    pub fn allowed(&self, wanted: f64) -> f64 {
-        self.atol + self.rtol * wanted.abs()
+    /// The largest error allowed in an element, which is counted as in the reference's output.
+    pub fn allowed(&self, reference: &Reference, element: usize) -> f64 {
+        let magnitude = reference.magnitude.as_ref().map_or(0.0, |magnitude| magnitude[element]);
+        self.atol * reference.value_size.max(1.0)
+            + self.rtol * reference.output[element].abs()
+            + self.weight * magnitude
     }
 }
 
@@ -195,7 +202,6 @@ pub fn compare(
     tolerance: Tolerance,
 ) -> Comparison {
     let problem = &reference.problem;
-    let tolerance = tolerance.for_values_of(reference);
     let decoded = output.decode();
     let mut failures = holes(reference, output, &decoded.data);
     let finite = failures.is_empty();
@@ -205,7 +211,7 @@ pub fn compare(
     let (mut beyond, mut below_normal) = (0, 0);
     let mut worst: Option<Element> = None;
     let mut worst_beyond: Option<(f64, Element)> = None;
-    for (row, wanted_row, _) in reference.iter() {
+    for (compared, (row, wanted_row, _)) in reference.iter().enumerate() {
         let got_row = &decoded.data[row.index(problem) * problem.head_dim..][..problem.head_dim];
         for (column, (&got, &wanted)) in got_row.iter().zip(wanted_row).enumerate() {
             let element = Element { place: Place { row, column }, got: f64::from(got), wanted };
@@ -216,7 +222,7 @@ pub fn compare(
             if worst.is_none_or(|worst| error > worst.error()) {
                 worst = Some(element);
             }
-            let share = error / tolerance.allowed(wanted);
+            let share = error / tolerance.allowed(reference, compared * problem.head_dim + column);
             if exceeds(share, 1.0) {
                 beyond += 1;
                 if worst_beyond.is_none_or(|(before, _)| share > before) {
@@ -319,9 +325,9 @@ pub fn independence(
     after: (&Reference, &Tensor),
     tolerance: Tolerance,
 ) -> Option<Failure> {
-    let tolerance = tolerance.for_values_of(before.0);
-    let pairs = before.0.output.iter().zip(&after.0.output);
-    let should_differ = pairs.into_iter().any(|(a, b)| (a - b).abs() > 2.0 * tolerance.allowed(*a));
+    let mut pairs = before.0.output.iter().zip(&after.0.output).enumerate();
+    let should_differ =
+        pairs.any(|(element, (a, b))| (a - b).abs() > 2.0 * tolerance.allowed(before.0, element));
     (should_differ && before.1.bytes == after.1.bytes).then_some(Failure::Independent { of })
 }
 
@@ -351,6 +357,8 @@ pub fn relative_l2(a: &[f64], b: &[f64]) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use vgpu::num::codec;
+
     use super::*;
     use crate::inputs::{Class, Inputs};
     use crate::oracle::{self, Rows};
@@ -510,6 +518,101 @@ mod tests {
             }
             assert_eq!(noticed.len(), matter, "{noticed:?}");
             assert!(noticed.contains(&Failure::Independent { of: Input::V }));
+        }
+    }
+
+    /// The answer of a perfect kernel with these weights: `change` gets the weights of a row, the largest of them 1.
+    fn answer_by(
+        problem: &Problem,
+        inputs: &Inputs,
+        reference: &Reference,
+        change: impl Fn(Row, &mut [f64]),
+    ) -> Tensor {
+        let width = problem.head_dim;
+        let mut data = Vec::new();
+        for (row, ..) in reference.iter() {
+            let kv_head = row.head / (problem.heads / problem.kv_heads);
+            let query = &inputs.q.head(row.batch, row.head)[row.query * width..][..width];
+            let keys = inputs.k.head(row.batch, kv_head).chunks_exact(width);
+            let values = inputs.v.head(row.batch, kv_head).chunks_exact(width);
+            let scale = inputs.q.scale(row.batch, row.head)
+                * inputs.k.scale(row.batch, kv_head)
+                * f64::from(problem.softmax_scale());
+            let dot =
+                |key: &[f32]| query.iter().zip(key).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
+            let scores: Vec<f64> =
+                keys.take(problem.visible_keys(row.query)).map(|key| scale * dot(key)).collect();
+            let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let mut weights: Vec<f64> = scores.iter().map(|score| (score - largest).exp()).collect();
+            let factor = inputs.v.scale(row.batch, kv_head) / weights.iter().sum::<f64>();
+            change(row, &mut weights);
+            let mut output = vec![0.0; width];
+            for (weight, value) in weights.iter().zip(values) {
+                output.iter_mut().zip(value).for_each(|(x, v)| *x += weight * factor * f64::from(*v));
+            }
+            data.extend(output.iter().map(|&x| x as f32));
+        }
+        let values = Values { shape: problem.query_shape(), data, scales: None };
+        Tensor::encode(&values, problem.dtype.output(), Layout::Bhsd)
+    }
+
+    /// As a kernel does it that multiplies FP8 by FP8: the largest weight is 2^8.
+    fn round_to_e4m3(weights: &mut [f64]) {
+        for weight in weights {
+            *weight = f64::from(codec::e4m3_to_f32(codec::f32_to_e4m3((*weight * 256.0) as f32))) / 256.0;
+        }
+    }
+
+    fn fp8_problem() -> Problem {
+        Problem { kv_heads: 2, ..Problem::new(1, 4, 129, 64, Dtype::E4m3) }.with_mask(Mask::Causal)
+    }
+
+    #[test]
+    fn weights_rounded_to_fp8_pass_where_the_gate_is_for_them() {
+        let problem = fp8_problem();
+        for class in Class::ALL {
+            for seed in 1..=4 {
+                let inputs =
+                    Inputs::generate(&problem, class, seed).encode(problem.dtype, Layout::Bhsd).decode();
+                let reference = oracle::attention(&problem, &inputs, Rows::all(&problem));
+                let output = answer_by(&problem, &inputs, &reference, |_, weights| round_to_e4m3(weights));
+                let held =
+                    |weights| compare(&reference, &output, None, Tolerance::of(problem.dtype, weights));
+                let fp8 = held(Weights::Fp8);
+                assert!(fp8.passed(), "{class} {seed}: {:?}", fp8.failures);
+                assert!(class != Class::Normal || !held(Weights::Half).passed(), "the gate of half weights");
+            }
+        }
+    }
+
+    #[test]
+    fn the_gate_for_fp8_weights_still_finds_faults_in_single_elements() {
+        let problem = fp8_problem();
+        for class in [Class::Normal, Class::Outliers] {
+            let inputs = Inputs::generate(&problem, class, 1).encode(problem.dtype, Layout::Bhsd).decode();
+            let reference = oracle::attention(&problem, &inputs, Rows::all(&problem));
+            let elements = |inputs: &Inputs, change: &dyn Fn(Row, &mut [f64])| {
+                let output = answer_by(&problem, inputs, &reference, change);
+                let tolerance = Tolerance::of(problem.dtype, Weights::Fp8);
+                let failures = compare(&reference, &output, None, tolerance).failures;
+                failures.iter().find_map(|failure| match failure {
+                    Failure::Elements { worst, .. } => Some(worst.place.row),
+                    _ => None,
+                })
+            };
+            // One row of all leaves out its heaviest key.
+            let last = Row { batch: 0, head: 3, query: 128 };
+            let dropped = elements(&inputs, &|row, weights| {
+                round_to_e4m3(weights);
+                if row == last {
+                    weights.iter_mut().filter(|weight| **weight == 1.0).for_each(|weight| *weight = 0.0);
+                }
+            });
+            assert_eq!(dropped, Some(last), "{class}");
+            // V's two heads have each other's scale.
+            let mut swapped = inputs.clone();
+            swapped.v.scales.as_mut().expect("FP8 has scales").swap(0, 1);
+            assert!(elements(&swapped, &|_, weights| round_to_e4m3(weights)).is_some(), "{class}");
         }
     }
 

@@ -89,4 +89,14 @@ __device__ inline unsigned encode4(float x0, float x1, float x2, float x3) {
     return low | static_cast<unsigned>(high) << 16;
 }
 
+// What encode4 lost of four numbers within half's range, as codes too; `codes` is what it returned.
+__device__ inline unsigned encode4_lost(float x0, float x1, float x2, float x3, unsigned codes) {
+    const __half2 x01 = __hsub2(__floats2half2_rn(x0, x1), decode2(static_cast<unsigned short>(codes)));
+    const __half2 x23 = __hsub2(__floats2half2_rn(x2, x3), decode2(static_cast<unsigned short>(codes >> 16)));
+    unsigned short low, high;
+    asm("cvt.rn.satfinite.e4m3x2.f16x2 %0, %1;" : "=h"(low) : "r"(reinterpret_cast<const unsigned&>(x01)));
+    asm("cvt.rn.satfinite.e4m3x2.f16x2 %0, %1;" : "=h"(high) : "r"(reinterpret_cast<const unsigned&>(x23)));
+    return low | static_cast<unsigned>(high) << 16;
+}
+
 }  // namespace e4m3

@@ -1,5 +1,5 @@
 // Fused attention on mma.sync: scores, weights and output stay in registers from the first product to the last.
-// For sm_80 and everything newer; fp16 and bf16 by m16n8k16, E4M3 by m16n8k32 (sm_89 and newer).
+// For sm_80 and everything newer; fp16 and bf16 by m16n8k16, E4M3 by m16n8k32 (sm_89 and newer; see FP8_WEIGHTS).
 //
 // Algorithm (online softmax). A work tile is BLOCK_M query rows of one head. Its keys come in steps of BLOCK_N, the
 // last step first, so that the steps that need the mask (the diagonal, the end of the sequence) come before all
@@ -7,7 +7,7 @@
 //
 //   S = Q K^T                          tensor cores, fp32 sums
 //   m' = max(m, max S)                 only where scores exceed m by more than 8: until then m stays, and O with it
-//   P = 2^(scale S - scale m'), l += sum P     fp32, rounded to the input type
+//   P = 2^(scale S - scale m'), l += sum P     fp32, rounded to the input type (FP8: some of it twice)
 //   O = 2^(m-m') O + P V               tensor cores, fp32 sums
 //
 // and at the end O / l. The scale (with log2 e and, for FP8, the scales of Q and K) is one FMA with the maximum; V's
@@ -86,6 +86,13 @@ using Element = Number::Element;
 using Output = OutputOf<Element>::Type;
 
 constexpr bool FP8 = axis::dtype == axis::Dtype::e4m3;
+// Hopper's tensor cores multiply FP8 by wgmma only: for m16n8k32 the compiler unpacks both factors to fp16. So there P is
+// fp16 to begin with, and only V is unpacked.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+constexpr bool FP8_WEIGHTS = false;
+#else
+constexpr bool FP8_WEIGHTS = FP8;
+#endif
 constexpr int HEAD_DIM = axis::head_dim;
 constexpr int BLOCK_M = knob::BLOCK_M;
 constexpr int BLOCK_N = knob::BLOCK_N;
@@ -107,7 +114,7 @@ constexpr int DEPTH_STEPS = (ROW_BYTES + 31) / 32;            // of Q K^T
 constexpr bool LAST_DEPTH_IS_HALF = ROW_BYTES % 32 != 0;      // FP8 at head_dim 80
 constexpr int SCORE_BLOCKS = BLOCK_N / 8;                     // 16x8, side by side
 constexpr int OUTPUT_BLOCKS = HEAD_DIM / 8;                   // 16x8, side by side
-constexpr int STEP_KEYS = 32 / sizeof(Element);               // of one tensor-core step of P V
+constexpr int STEP_KEYS = FP8_WEIGHTS ? 32 : 16;              // of one tensor-core step of P V
 constexpr int KEY_STEPS = BLOCK_N / STEP_KEYS;
 
 static_assert(knob::NUM_WARPS % GROUPS == 0 && STRIPS >= 1 && STRIPS * 16 * GROUP_WARPS == BLOCK_M, "whole strips");
@@ -128,12 +135,15 @@ static_assert(smem::k_tile::dim0 == GROUPS && smem::k_tile::dim1 == STAGES && sm
 static_assert(smem::v_tile::bytes == smem::k_tile::bytes && smem::v_tile::dim3 == smem::k_tile::dim3, "V's like K's");
 
 // FP8 weights are shifted up so that they use the format's range: the largest is 2^8, of at most 448.
-constexpr float WEIGHT_SHIFT = FP8 ? 8.0f : 0.0f;
+constexpr float WEIGHT_SHIFT = FP8_WEIGHTS ? 8.0f : 0.0f;
 // How far, in powers of two, scores may exceed the row's maximum before O is rescaled. fp16 has room for 2^15; FP8 has
 // used all of its own.
-constexpr float SLACK = FP8 ? 0.0f : 8.0f;
-// FP8: each step's products are summed apart and added to O in fp32, where there are registers to spare.
-constexpr bool SUMS_APART = FP8 && HEAD_DIM <= 128;
+constexpr float SLACK = FP8_WEIGHTS ? 0.0f : 8.0f;
+// FP8 weights: each step's products are summed apart and added to O in fp32, where there are registers to spare.
+constexpr bool SUMS_APART = FP8_WEIGHTS && HEAD_DIM <= 128;
+// FP8 weights: of every 64 keys 16 are refined, multiplied once more by what rounding took from their weights. All of P
+// in three bits would be an error of up to 0.0265 (relative L2); sqrt(3/4) of that is below 0.024.
+__device__ constexpr bool has_refined_keys(int step) { return FP8_WEIGHTS && step % 2 == 0; }  // its first 16
 // The origin of a row before its first key. Finite, because -inf - -inf is NaN, and below every exponent that counts.
 constexpr float NOTHING_SEEN = -1e30f;
 
@@ -352,8 +362,16 @@ __device__ unsigned pack(float low, float high, const __nv_bfloat16*) {
     return reinterpret_cast<const unsigned&>(pair);
 }
 
-// P of one step, as left factors.
-using Weights = unsigned[KEY_STEPS][STRIPS][4];
+// fp16 weights times FP8 values of 16 keys, of which a lane's word has keys 2q, 2q+1, 2q+8 and 2q+9.
+__device__ void multiply_unpacked(float (&d)[4], const unsigned (&a)[4], unsigned codes) {
+    const __half2 low = e4m3::decode2(static_cast<unsigned short>(codes));
+    const __half2 high = e4m3::decode2(static_cast<unsigned short>(codes >> 16));
+    ptx::mma_16x8x16(d, a, reinterpret_cast<const unsigned&>(low), reinterpret_cast<const unsigned&>(high));
+}
+
+// P of one step, as left factors. FP8 weights: and behind it, as words 0 and 1, what the refined keys lost by rounding.
+using Weights = unsigned[KEY_STEPS + (FP8_WEIGHTS ? (KEY_STEPS + 1) / 2 : 0)][STRIPS][4];
+__device__ constexpr int lost_of(int step) { return KEY_STEPS + step / 2; }
 
 // One warp's rows on their way: output and softmax so far.
 struct Rows {
@@ -361,7 +379,7 @@ struct Rows {
     float output[STRIPS][OUTPUT_BLOCKS][4];
     float origin[STRIPS][2];      // what is subtracted from exponents: the maximum so far, or a little less
     float sum[STRIPS][2];         // of the lane's own columns
-    float correction[STRIPS][2];  // FP8: what the output is multiplied by when the next products are added
+    float correction[STRIPS][2];  // SUMS_APART: what the output is multiplied by when the next products are added
 
     __device__ explicit Rows(float scale_) : scale(scale_) {
 #pragma unroll
@@ -437,9 +455,11 @@ struct Rows {
         const int strip = n / 4, word = n % 4, half = word % 2, block = step * (STEP_KEYS / 8) + word / 2 * (STEP_KEYS / 16);
         const bool polynomial = word < POLYNOMIALS;
         const float2 w = weigh(s, strip, block, half, polynomial);
-        if constexpr (FP8) {
+        if constexpr (FP8_WEIGHTS) {
             const float2 w8 = weigh(s, strip, block + 1, half, polynomial);
             p[step][strip][word] = e4m3::encode4(w.x, w.y, w8.x, w8.y);
+            if (has_refined_keys(step) && word < 2)
+                p[lost_of(step)][strip][word] = e4m3::encode4_lost(w.x, w.y, w8.x, w8.y, p[step][strip][word]);
         } else {
             p[step][strip][word] = pack(w.x, w.y, static_cast<const Output*>(nullptr));
         }
@@ -473,27 +493,39 @@ struct Rows {
         }
     }
 
-    // FP8: O = correction O + P V. A lane's registers of a transposed load of 32 keys x 16 bytes hold keys 2q, 2q+1 (+8,
-    // +16, +24) of columns 2r and 2r+1; two byte permutations bring the even and the odd column of those same keys
-    // together. So the blocks of O have the even and the odd columns of a chunk. The products of a step are summed
-    // apart, because the FP8 tensor cores' sums keep about 13 bits, and added to O in fp32.
+    // FP8: O = correction O + P V, with what P lost. A lane's registers of a transposed load of 32 keys x 16 bytes hold
+    // keys 2q, 2q+1 (+8, +16, +24) of columns 2r and 2r+1; two byte permutations bring the even and the odd column of
+    // those same keys together. So the blocks of O have the even and the odd columns of a chunk. The products of a step
+    // are summed apart, because the FP8 tensor cores' sums keep about 13 bits, and added to O in fp32. What P lost is
+    // multiplied first: after the rest it makes the compiler spill at head_dim 256.
     __device__ void add_values_fp8(const Weights& p, KvTile v) {
         const LaneRow<KvTile> place(v, lane(), 0);
 #pragma unroll
         for (int chunk = 0; chunk < ROW_CHUNKS; ++chunk) {
             float even[STRIPS][4] = {}, odd[STRIPS][4] = {};
 #pragma unroll
-            for (int step = 0; step < KEY_STEPS; ++step) {
+            for (int load = 0; load < BLOCK_N / 32; ++load) {
                 unsigned r[4];
-                ptx::load_matrix_x4_transposed(r, place.at(32 * step, chunk));
+                ptx::load_matrix_x4_transposed(r, place.at(32 * load, chunk));
                 const unsigned b[4] = {__byte_perm(r[0], r[1], 0x6420), __byte_perm(r[2], r[3], 0x6420),
                                        __byte_perm(r[0], r[1], 0x7531), __byte_perm(r[2], r[3], 0x7531)};
 #pragma unroll
                 for (int strip = 0; strip < STRIPS; ++strip) {
                     float(&to_even)[4] = SUMS_APART ? even[strip] : output[strip][2 * chunk];
                     float(&to_odd)[4] = SUMS_APART ? odd[strip] : output[strip][2 * chunk + 1];
-                    Number::multiply_add(to_even, p[step][strip], b[0], b[1]);
-                    Number::multiply_add(to_odd, p[step][strip], b[2], b[3]);
+                    if constexpr (FP8_WEIGHTS) {
+                        if (has_refined_keys(load)) {
+                            const unsigned(&lost)[4] = p[lost_of(load)][strip];
+                            ptx::mma_16x8x16_e4m3(to_even, lost[0], lost[1], b[0]);
+                            ptx::mma_16x8x16_e4m3(to_odd, lost[0], lost[1], b[2]);
+                        }
+                        Number::multiply_add(to_even, p[load][strip], b[0], b[1]);
+                        Number::multiply_add(to_odd, p[load][strip], b[2], b[3]);
+                    } else {
+#pragma unroll
+                        for (int i = 0; i < 4; ++i)
+                            multiply_unpacked(i < 2 ? to_even : to_odd, p[2 * load + i % 2][strip], b[i]);
+                    }
                 }
             }
             if constexpr (SUMS_APART) {

@@ -11,7 +11,7 @@ use std::thread;
 pub use rows::{Row, Rows};
 
 use crate::inputs::Inputs;
-use crate::problem::Problem;
+use crate::problem::{Dtype, Problem};
 use crate::tensor::Values;
 
 /// The right answer for some rows.
@@ -23,6 +23,9 @@ pub struct Reference {
     pub output: Vec<f64>,
     /// Log-sum-exp of each row's scores; -inf where the mask hides every key.
     pub lse: Vec<f64>,
+    /// `sum(p |v|)` of each output element, which errors of the weights are in proportion to. Only for FP8 inputs,
+    /// whose weights may be rounded to FP8 as well.
+    pub magnitude: Option<Vec<f64>>,
     /// Root mean square of V: the size of what was averaged, which errors are in proportion to.
     pub value_size: f64,
 }
@@ -46,14 +49,17 @@ const KEYS_AT_ONCE: usize = 64;
 struct Job<'a> {
     rows: &'a [Row],
     output: &'a mut [f64],
+    magnitude: Option<&'a mut [f64]>,
     lse: &'a mut [f64],
 }
 
 /// The answer for the given rows, on all cores.
 pub fn attention(problem: &Problem, inputs: &Inputs, rows: Rows) -> Reference {
     let mut output = vec![0.0; rows.list().len() * problem.head_dim];
+    let mut magnitude = (problem.dtype == Dtype::E4m3).then(|| output.clone());
     let mut lse = vec![f64::NEG_INFINITY; rows.list().len()];
-    let queue = Mutex::new(jobs(problem, rows.list(), &mut output, &mut lse).into_iter());
+    let jobs = jobs(problem, rows.list(), &mut output, magnitude.as_deref_mut(), &mut lse);
+    let queue = Mutex::new(jobs.into_iter());
     let threads = thread::available_parallelism().map_or(1, usize::from);
     thread::scope(|scope| {
         for _ in 0..threads {
@@ -69,7 +75,7 @@ pub fn attention(problem: &Problem, inputs: &Inputs, rows: Rows) -> Reference {
         }
     });
     drop(queue);
-    Reference { problem: *problem, rows, output, lse, value_size: root_mean_square(&inputs.v) }
+    Reference { problem: *problem, rows, output, lse, magnitude, value_size: root_mean_square(&inputs.v) }
 }
 
 fn root_mean_square(values: &Values) -> f64 {
@@ -85,6 +91,7 @@ fn jobs<'a>(
     problem: &Problem,
     mut rows: &'a [Row],
     mut output: &'a mut [f64],
+    mut magnitude: Option<&'a mut [f64]>,
     mut lse: &'a mut [f64],
 ) -> Vec<Job<'a>> {
     let mut jobs = Vec::new();
@@ -93,9 +100,11 @@ fn jobs<'a>(
         let count = rows.iter().take(ROWS_AT_ONCE).take_while(same_head).count();
         let (these, later) = rows.split_at(count);
         let (their_output, later_output) = output.split_at_mut(count * problem.head_dim);
+        let (their_magnitude, later_magnitude) =
+            magnitude.map(|magnitude| magnitude.split_at_mut(count * problem.head_dim)).unzip();
         let (their_lse, later_lse) = lse.split_at_mut(count);
-        jobs.push(Job { rows: these, output: their_output, lse: their_lse });
-        (rows, output, lse) = (later, later_output, later_lse);
+        jobs.push(Job { rows: these, output: their_output, magnitude: their_magnitude, lse: their_lse });
+        (rows, output, magnitude, lse) = (later, later_output, later_magnitude, later_lse);
     }
     jobs
 }
@@ -131,7 +140,7 @@ impl<'a> Head<'a> {
 }
 
 fn answer(problem: &Problem, inputs: &Inputs, job: Job<'_>, scratch: &mut Scratch) {
-    let Job { rows, output, lse } = job;
+    let Job { rows, output, mut magnitude, lse } = job;
     let Some(&Row { batch, head, .. }) = rows.first() else { return };
     let width = problem.head_dim;
     let kv_head = head / (problem.heads / problem.kv_heads);
@@ -171,20 +180,26 @@ fn answer(problem: &Problem, inputs: &Inputs, job: Job<'_>, scratch: &mut Scratc
         hidden.fill(0.0);
     }
     // Product.
+    let add_products = |first: usize, values: &[f64], sums: &mut [f64]| {
+        let weights = scratch.scores.chunks_exact(keys_needed);
+        for ((row, weights), sums) in rows.iter().zip(weights).zip(sums.chunks_exact_mut(width)) {
+            // A hidden value is not touched, not even to be multiplied by 0: it may be an infinity.
+            let end = visible(row).min(first + values.len() / width);
+            if first < end {
+                add_product(&weights[first..end], values, sums);
+            }
+        }
+    };
     for first in (0..keys_needed).step_by(KEYS_AT_ONCE) {
         let count = KEYS_AT_ONCE.min(keys_needed - first);
         values.convert(first, count, &mut scratch.tile);
-        for ((row, weights), output) in
-            rows.iter().zip(scratch.scores.chunks_exact(keys_needed)).zip(output.chunks_exact_mut(width))
-        {
-            // A hidden value is not touched, not even to be multiplied by 0: it may be an infinity.
-            let end = visible(row).min(first + count);
-            if first < end {
-                add_product(&weights[first..end], &scratch.tile, output);
-            }
+        add_products(first, &scratch.tile, output);
+        if let Some(magnitude) = &mut magnitude {
+            scratch.tile.iter_mut().for_each(|v| *v = v.abs());
+            add_products(first, &scratch.tile, magnitude);
         }
     }
-    for x in output.iter_mut() {
+    for x in output.iter_mut().chain(magnitude.into_iter().flatten()) {
         *x *= value_scale;
     }
 }
@@ -256,8 +271,8 @@ mod tests {
         name.parse().unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// The formula, one element at a time.
-    fn slowly(problem: &Problem, inputs: &Inputs, row: Row) -> (Vec<f64>, f64) {
+    /// The formula, one element at a time: outputs, magnitudes and LSE.
+    fn slowly(problem: &Problem, inputs: &Inputs, row: Row) -> (Vec<f64>, Vec<f64>, f64) {
         let kv_head = row.head / (problem.heads / problem.kv_heads);
         let element = |values: &Values, head: usize, position: usize, d: usize| {
             let data = f64::from(values.head(row.batch, head)[position * problem.head_dim + d]);
@@ -272,11 +287,13 @@ mod tests {
             })
             .collect();
         let lse = scores.iter().map(|score| score.exp()).sum::<f64>().ln();
-        let output = (0..problem.head_dim).map(|d| {
+        let products = |d: usize| {
             let weighted = scores.iter().enumerate();
-            weighted.map(|(key, score)| (score - lse).exp() * element(&inputs.v, kv_head, key, d)).sum()
-        });
-        (output.collect(), lse)
+            weighted.map(move |(key, score)| (score - lse).exp() * element(&inputs.v, kv_head, key, d))
+        };
+        let output = (0..problem.head_dim).map(|d| products(d).sum());
+        let magnitude = (0..problem.head_dim).map(|d| products(d).map(f64::abs).sum());
+        (output.collect(), magnitude.collect(), lse)
     }
 
     #[test]
@@ -292,12 +309,18 @@ mod tests {
             let inputs =
                 Inputs::generate(&problem, Class::Normal, 9).encode(problem.dtype, Layout::Bhsd).decode();
             let reference = attention(&problem, &inputs, Rows::all(&problem));
+            let mut magnitudes = Vec::new();
             for (row, output, lse) in reference.iter() {
-                let (slow, slow_lse) = slowly(&problem, &inputs, row);
+                let (slow, magnitude, slow_lse) = slowly(&problem, &inputs, row);
                 assert!(lse == slow_lse || (lse - slow_lse).abs() < 1e-12, "{name} {row:?} {lse} {slow_lse}");
                 for (a, b) in output.iter().zip(&slow) {
                     assert!((a - b).abs() < 1e-12, "{name} {row:?} {a} {b}");
                 }
+                magnitudes.extend(magnitude);
+            }
+            assert_eq!(reference.magnitude.is_some(), problem.dtype == Dtype::E4m3, "{name}");
+            for (a, b) in reference.magnitude.iter().flatten().zip(&magnitudes) {
+                assert!((a - b).abs() < 1e-12, "{name} {a} {b}");
             }
         }
     }

@@ -373,10 +373,11 @@ const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "FP8 weights that use a fraction of the format's range",
-        right: "constexpr float WEIGHT_SHIFT = FP8 ? 8.0f : 0.0f;",
-        wrong: "constexpr float WEIGHT_SHIFT = FP8 ? -6.0f : 0.0f;",
+        right: "constexpr float WEIGHT_SHIFT = FP8_WEIGHTS ? 8.0f : 0.0f;",
+        wrong: "constexpr float WEIGHT_SHIFT = FP8_WEIGHTS ? -6.0f : 0.0f;",
         preset: "fp8",
         problem: "b1h1s200d64-e4m3",
+        target: Target::Sm89,
         noticed: Noticed::Named("l2"),
         ..MMA
     },
