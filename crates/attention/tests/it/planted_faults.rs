@@ -50,6 +50,8 @@ struct Fault {
     knobs: &'static [(&'static str, &'static str)],
     problem: &'static str,
     class: &'static str,
+    /// The modelled GPU it runs on.
+    chip: &'static str,
     noticed: Noticed,
 }
 
@@ -64,6 +66,7 @@ const WMMA: Fault = Fault {
     knobs: &[],
     problem: "b1h1s33d64-fp16",
     class: "normal",
+    chip: "h200",
     noticed: Noticed::Wrong,
 };
 const MMA: Fault = Fault { family: "mma", file: "mma/kernel.cu", preset: "d64", ..WMMA };
@@ -377,7 +380,7 @@ const FAULTS: &[Fault] = &[
         wrong: "constexpr float WEIGHT_SHIFT = FP8_WEIGHTS ? -6.0f : 0.0f;",
         preset: "fp8",
         problem: "b1h1s200d64-e4m3",
-        target: Target::Sm89,
+        chip: "l4",
         noticed: Noticed::Named("l2"),
         ..MMA
     },
@@ -422,7 +425,7 @@ fn unnoticed(fault: &Fault) -> Option<String> {
         depth: Depth::Full,
     };
     let groups = vec![Group { subjects: vec![subject], cases: vec![case] }];
-    let chip = Chip::by_name("h200").expect("a chip of the table");
+    let chip = Chip::by_name(fault.chip).expect("a chip of the table");
     let plan = Plan { device: Device::Virtual { chip }, groups };
     let stop = AtomicBool::new(false);
     let make = || Ok(Box::new(device(chip.id)) as Box<dyn Stage>);
