@@ -202,7 +202,7 @@ fn knobs_go_on_top_and_the_setting_is_told_from_the_nearest_preset() {
     };
     assert_eq!(candidate(&[]).unwrap().label(mma), "causal+EXP2_POLY=1");
     let set = |knob: &str, value: &str| [(knob.to_owned(), value.to_owned())];
-    assert_eq!(candidate(&set("STAGES", "2")).unwrap().label(mma), "causal+STAGES=2+EXP2_POLY=1");
+    assert_eq!(candidate(&set("SWIZZLE", "false")).unwrap().label(mma), "causal+SWIZZLE=false+EXP2_POLY=1");
     assert!(candidate(&set("NUM_WARPS", "16")).unwrap_err().message.contains("a warp takes 16 or 32 rows"));
     let known = tuned::candidate(&Attention, mma, Some("causal"), &[], (&problem(name), &l4)).unwrap();
     assert_eq!(known, Attention.candidate(mma, Some("causal"), &[], &problem(name)).unwrap());

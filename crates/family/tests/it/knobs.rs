@@ -20,28 +20,30 @@ fn families(catalog: &Catalog) -> Vec<&Family> {
         .collect()
 }
 
-/// The candidate of a preset with one knob set, if it is allowed and fits.
+/// The candidate of a preset, or of the defaults, with one knob set, if it is allowed and fits.
 fn with_knob(
     family: &Family,
-    preset: &str,
+    preset: Option<&str>,
     knob: &Knob,
     value: &family::Value,
     target: Target,
 ) -> Option<(Candidate, Request)> {
     let setting = [(knob.name.clone(), value.to_string())];
-    let candidate = family.candidate(Some(preset), &setting, &[]).ok()?;
+    let candidate = family.candidate(preset, &setting, &[]).ok()?;
     let request = family.request(&candidate, target).ok()?;
     Some((candidate, request))
 }
 
-/// A preset under which the knob has the most values that are allowed, with the requests of those values.
+/// Of the presets and the defaults, the one under which the knob has the most values that are allowed: the requests of
+/// those values.
 fn legal_values(family: &Family, knob: &Knob, target: Target) -> Vec<(String, Request)> {
-    let of_preset = |preset: &str| -> Vec<(String, Request)> {
+    let of_preset = |preset: Option<&str>| -> Vec<(String, Request)> {
         let each = knob.values.iter();
         each.filter_map(|value| Some((value.to_string(), with_knob(family, preset, knob, value, target)?.1)))
             .collect()
     };
-    family.presets.iter().map(|preset| of_preset(&preset.name)).max_by_key(Vec::len).unwrap_or_default()
+    let presets = family.presets.iter().map(|preset| Some(preset.name.as_str()));
+    std::iter::once(None).chain(presets).map(of_preset).max_by_key(Vec::len).unwrap_or_default()
 }
 
 fn generated(request: &Request) -> &str {
