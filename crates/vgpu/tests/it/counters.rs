@@ -193,3 +193,41 @@ fn an_asynchronous_copy_counts_on_both_sides() {
     assert_eq!((c.shared.requests, c.shared.transactions), (3, 3));
     assert_eq!(c.l2_bytes, 3 * 128);
 }
+
+/// A fragment of halves is read by ldmatrix, four 8x8 blocks of eight rows of 16 bytes, and one of floats is stored by
+/// words in pairs. Rows 48 and 96 bytes apart are in different banks; at 32 and 64 bytes every second wavefront is a
+/// conflict.
+#[test]
+fn fragments_are_counted_as_the_assembler_moves_them() {
+    let shared = |instruction: &str, pitch: u32| {
+        let c = count_text(&format!(
+            "
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 p0, .param .u64 p1)
+{{
+    .reg .b32 %r<9>;
+    .reg .f32 %f<8>;
+    .shared .align 32 .b8 s[2048];
+    mov.u32 %r8, s;
+    mov.u32 %r0, {pitch};
+    {instruction}
+    ret;
+}}
+"
+        ));
+        (c.shared.transactions, c.shared.ideal)
+    };
+    for layout in ["row", "col"] {
+        let load = format!(
+            "wmma.load.a.sync.aligned.{layout}.m16n16k16.shared.f16 {{%r0,%r1,%r2,%r3,%r4,%r5,%r6,%r7}}, [%r8], %r0;"
+        );
+        assert_eq!(shared(&load, 24), (3 * 4, 3 * 4), "{layout}");
+        assert_eq!(shared(&load, 16), (3 * 8, 3 * 4), "{layout}");
+    }
+    let store =
+        "wmma.store.d.sync.aligned.row.m16n16k16.shared.f32 [%r8], {%f0,%f1,%f2,%f3,%f4,%f5,%f6,%f7}, %r0;";
+    assert_eq!(shared(store, 24), (3 * 8, 3 * 8));
+    assert_eq!(shared(store, 16), (3 * 16, 3 * 8));
+}
