@@ -4,19 +4,19 @@
 use crate::problem::{Mask, Problem};
 use crate::tensor::{self, Layout};
 
-/// Distances in elements.
+/// Distances in elements, of which no problem has more than 32 bits can count ([`crate::problem::MAX_ENTRY_ELEMENTS`]).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Strides {
-    pub batch: i64,
-    pub head: i64,
-    pub sequence: i64,
+    pub batch: u32,
+    pub head: u32,
+    pub sequence: u32,
 }
 
 impl From<tensor::Strides> for Strides {
     fn from(strides: tensor::Strides) -> Self {
         let tensor::Strides { batch, head, sequence } = strides;
-        Strides { batch: batch as i64, head: head as i64, sequence: sequence as i64 }
+        Strides { batch: batch as u32, head: head as u32, sequence: sequence as u32 }
     }
 }
 
@@ -28,24 +28,32 @@ pub struct Arguments {
     pub k: u64,
     pub v: u64,
     pub o: u64,
+    pub kv_head_factor: u32,
+    pub seq_q: i32,
+    pub seq_k: i32,
+    pub softmax_scale: f32,
+    pub q_strides: Strides,
+    pub k_strides: Strides,
+    pub v_strides: Strides,
+    pub o_strides: Strides,
+    /// 0: none; 1: causal, with `diagonal`.
+    pub mask: i32,
+    pub diagonal: i32,
+    pub batch: i32,
+    pub heads: i32,
     pub lse: u64,
     pub q_scale: u64,
     pub k_scale: u64,
     pub v_scale: u64,
     pub workspace: u64,
-    pub q_strides: Strides,
-    pub k_strides: Strides,
-    pub v_strides: Strides,
-    pub o_strides: Strides,
-    pub batch: i32,
-    pub heads: i32,
     pub kv_heads: i32,
-    pub seq_q: i32,
-    pub seq_k: i32,
-    /// 0: none; 1: causal, with `diagonal`.
-    pub mask: i32,
-    pub diagonal: i32,
-    pub softmax_scale: f32,
+    pub reserved: i32,
+}
+
+/// What a query head is multiplied by to get its KV head, times 2^32; 0 where they are the same.
+fn kv_head_factor(heads: usize, kv_heads: usize) -> u32 {
+    let shared_by = (heads / kv_heads.max(1)).max(1) as u64;
+    if shared_by == 1 { 0 } else { (1_u64 << 32).div_ceil(shared_by) as u32 }
 }
 
 impl Arguments {
@@ -54,44 +62,38 @@ impl Arguments {
         let queries: Strides = layout.strides(problem.query_shape()).into();
         let keys: Strides = layout.strides(problem.key_shape()).into();
         Arguments {
+            kv_head_factor: kv_head_factor(problem.heads, problem.kv_heads),
+            seq_q: problem.seq_q as i32,
+            seq_k: problem.seq_k as i32,
+            softmax_scale: problem.softmax_scale(),
             q_strides: queries,
             k_strides: keys,
             v_strides: keys,
             o_strides: queries,
+            mask: i32::from(problem.mask != Mask::None),
+            diagonal: problem.diagonal() as i32,
             batch: problem.batch as i32,
             heads: problem.heads as i32,
             kv_heads: problem.kv_heads as i32,
-            seq_q: problem.seq_q as i32,
-            seq_k: problem.seq_k as i32,
-            mask: i32::from(problem.mask != Mask::None),
-            diagonal: problem.diagonal() as i32,
-            softmax_scale: problem.softmax_scale(),
             ..Arguments::default()
         }
     }
 
     /// The bytes a kernel is given: the fields in order, little-endian, nothing between them.
     pub fn bytes(&self) -> Vec<u8> {
-        let pointers = [
-            self.q,
-            self.k,
-            self.v,
-            self.o,
-            self.lse,
-            self.q_scale,
-            self.k_scale,
-            self.v_scale,
-            self.workspace,
-        ];
         let strides = [self.q_strides, self.k_strides, self.v_strides, self.o_strides];
-        let sizes = [self.batch, self.heads, self.kv_heads, self.seq_q, self.seq_k, self.mask, self.diagonal];
+        let strides = strides.iter().flat_map(|it| [it.batch, it.head, it.sequence]);
         let mut bytes = Vec::with_capacity(size_of::<Self>());
-        bytes.extend(pointers.iter().flat_map(|address| address.to_le_bytes()));
-        for Strides { batch, head, sequence } in strides {
-            bytes.extend([batch, head, sequence].iter().flat_map(|stride| stride.to_le_bytes()));
-        }
-        bytes.extend(sizes.iter().flat_map(|size| size.to_le_bytes()));
+        bytes.extend([self.q, self.k, self.v, self.o].iter().flat_map(|address| address.to_le_bytes()));
+        bytes.extend(self.kv_head_factor.to_le_bytes());
+        bytes.extend([self.seq_q, self.seq_k].iter().flat_map(|size| size.to_le_bytes()));
         bytes.extend(self.softmax_scale.to_le_bytes());
+        bytes.extend(strides.flat_map(u32::to_le_bytes));
+        let sizes = [self.mask, self.diagonal, self.batch, self.heads];
+        bytes.extend(sizes.iter().flat_map(|size| size.to_le_bytes()));
+        let addresses = [self.lse, self.q_scale, self.k_scale, self.v_scale, self.workspace];
+        bytes.extend(addresses.iter().flat_map(|address| address.to_le_bytes()));
+        bytes.extend([self.kv_heads, self.reserved].iter().flat_map(|size| size.to_le_bytes()));
         bytes
     }
 }
@@ -125,8 +127,8 @@ mod tests {
             ($($field:ident)*) => { vec![$((stringify!($field), offset_of!(Arguments, $field))),*] };
         }
         let ours = offsets!(
-            q k v o lse q_scale k_scale v_scale workspace q_strides k_strides v_strides o_strides
-            batch heads kv_heads seq_q seq_k mask diagonal softmax_scale
+            q k v o kv_head_factor seq_q seq_k softmax_scale q_strides k_strides v_strides o_strides
+            mask diagonal batch heads lse q_scale k_scale v_scale workspace kv_heads reserved
         );
         let (fields, size) = table();
         assert_eq!(ours, fields);
@@ -141,31 +143,52 @@ mod tests {
             k: 2,
             v: 3,
             o: 4,
-            lse: 5,
-            q_scale: 6,
-            k_scale: 7,
-            v_scale: 8,
-            workspace: 9,
-            q_strides: strides(10),
-            k_strides: strides(13),
-            v_strides: strides(16),
-            o_strides: strides(19),
-            batch: 22,
-            heads: 23,
-            kv_heads: 24,
-            seq_q: 25,
-            seq_k: 26,
-            mask: 27,
-            diagonal: -28,
+            kv_head_factor: 5,
+            seq_q: 6,
+            seq_k: 7,
             softmax_scale: 0.125,
+            q_strides: strides(9),
+            k_strides: strides(12),
+            v_strides: strides(15),
+            o_strides: strides(18),
+            mask: 21,
+            diagonal: -22,
+            batch: 23,
+            heads: 24,
+            lse: 25,
+            q_scale: 26,
+            k_scale: 27,
+            v_scale: 28,
+            workspace: 29,
+            kv_heads: 30,
+            reserved: 31,
         };
         let bytes = arguments.bytes();
-        let (longs, ints) = bytes.split_at(168);
-        let longs: Vec<u64> = longs.as_chunks().0.iter().map(|&bytes| u64::from_le_bytes(bytes)).collect();
-        let ints: Vec<i32> = ints.as_chunks().0.iter().map(|&bytes| i32::from_le_bytes(bytes)).collect();
-        assert_eq!(longs, (1..22).collect::<Vec<u64>>());
-        assert_eq!(ints, [22, 23, 24, 25, 26, 27, -28, 0.125_f32.to_bits() as i32]);
+        let words = |bytes: &[u8]| -> Vec<i32> {
+            bytes.as_chunks().0.iter().map(|&word| i32::from_le_bytes(word)).collect()
+        };
+        let addresses = |bytes: &[u8]| -> Vec<u64> {
+            bytes.as_chunks().0.iter().map(|&address| u64::from_le_bytes(address)).collect()
+        };
+        assert_eq!(addresses(&bytes[..32]), [1, 2, 3, 4]);
+        let mut wanted: Vec<i32> = (5..25).collect();
+        (wanted[3], wanted[17]) = (0.125_f32.to_bits() as i32, -22);
+        assert_eq!(words(&bytes[32..112]), wanted);
+        assert_eq!(addresses(&bytes[112..152]), [25, 26, 27, 28, 29]);
+        assert_eq!(words(&bytes[152..]), [30, 31]);
         assert_eq!(bytes.len(), size_of::<Arguments>());
+    }
+
+    /// As `kv_head_of` of arguments.cuh multiplies.
+    #[test]
+    fn the_factor_divides() {
+        for shared_by in (1..=300).chain([1 << 10, 65_535]) {
+            let factor = u64::from(kv_head_factor(shared_by * 4, 4));
+            for head in (0..2_000).chain([65_534, 65_535]) {
+                let quotient = if factor == 0 { head } else { (head as u64 * factor >> 32) as usize };
+                assert_eq!(quotient, head / shared_by, "{head} / {shared_by}");
+            }
+        }
     }
 
     #[test]

@@ -3,8 +3,9 @@
 //   O[b,h,i,:] = sum_j softmax_j(softmax_scale * <Q[b,h,i,:], K[b,g,j,:]>) V[b,g,j,:]
 //   where g = h / (heads / kv_heads)
 //
-// The struct is passed by value and mirrored on the host by a `#[repr(C)]` struct: only 8-byte and 4-byte
-// scalars, 8-byte ones first, no padding.
+// The struct is passed by value and mirrored on the host by a `#[repr(C)]` struct: no padding. What every launch reads
+// first lies together: a launch finds its parameters in no cache, and waits for each of their lines (64 bytes, of which
+// the first begins 16 bytes before the struct).
 #pragma once
 
 namespace attention {
@@ -12,9 +13,9 @@ namespace attention {
 // Distances between neighbours along one axis of a [batch, head, sequence, head_dim] tensor, in elements.
 // The head_dim axis is contiguous. [B,H,S,D] is {H*S*D, S*D, D}; [B,S,H,D] is {S*H*D, D, H*D}.
 struct Strides {
-    long long batch;
-    long long head;
-    long long sequence;
+    unsigned batch;
+    unsigned head;
+    unsigned sequence;
 };
 
 enum class Mask : int {
@@ -28,28 +29,29 @@ struct Arguments {
     const void* k;               //   8  [batch, kv_heads, seq_k, head_dim]
     const void* v;               //  16  [batch, kv_heads, seq_k, head_dim]
     void* o;                     //  24  [batch, heads, seq_q, head_dim] fp16; bf16 where the inputs are bf16
-    float* lse;                  //  32  [batch, heads, seq_q] contiguous, natural logarithm; null: not wanted
-    const float* q_scale;        //  40  [batch, heads] contiguous, value = code * scale; null: every scale is 1
-    const float* k_scale;        //  48  [batch, kv_heads] contiguous, or null
-    const float* v_scale;        //  56  [batch, kv_heads] contiguous, or null
-    void* workspace;             //  64  scratch of the size the manifest declares; null where it declares none
-    Strides q_strides;           //  72  rows must start on 16-byte boundaries: 8 fp16 or 16 e4m3 elements
-    Strides k_strides;           //  96
-    Strides v_strides;           // 120
-    Strides o_strides;           // 144
-    int batch;                   // 168
-    int heads;                   // 172  a multiple of kv_heads
-    int kv_heads;                // 176
-    int seq_q;                   // 180  at least 1
-    int seq_k;                   // 184  0 makes every row fully masked
-    Mask mask;                   // 188
-    int diagonal;                // 192  causal: seq_k - seq_q aligns bottom-right, 0 aligns top-left; may be negative
-    float softmax_scale;         // 196  usually 1 / sqrt(head_dim)
-};                               // 200 bytes, aligned to 8
+    unsigned kv_head_factor;     //  32  see kv_head_of
+    int seq_q;                   //  36  at least 1
+    int seq_k;                   //  40  0 makes every row fully masked
+    float softmax_scale;         //  44  usually 1 / sqrt(head_dim)
+    Strides q_strides;           //  48  rows must start on 16-byte boundaries: 8 fp16 or 16 e4m3 elements
+    Strides k_strides;           //  60
+    Strides v_strides;           //  72
+    Strides o_strides;           //  84
+    Mask mask;                   //  96
+    int diagonal;                // 100  causal: seq_k - seq_q aligns bottom-right, 0 aligns top-left; may be negative
+    int batch;                   // 104
+    int heads;                   // 108  a multiple of kv_heads
+    float* lse;                  // 112  [batch, heads, seq_q] contiguous, natural logarithm; null: not wanted
+    const float* q_scale;        // 120  [batch, heads] contiguous, value = code * scale; null: every scale is 1
+    const float* k_scale;        // 128  [batch, kv_heads] contiguous, or null
+    const float* v_scale;        // 136  [batch, kv_heads] contiguous, or null
+    void* workspace;             // 144  scratch of the size the manifest declares; null where it declares none
+    int kv_heads;                // 152
+    int reserved;                // 156  0
+};                               // 160 bytes, aligned to 8
 
-// Nine pointers, twelve strides, eight 4-byte scalars and nothing between them: the offsets above follow from
-// the order.
-static_assert(sizeof(Arguments) == 9 * 8 + 12 * 8 + 8 * 4 && alignof(Arguments) == 8, "mirrored on the host");
+// Nine pointers, twelve strides, ten 4-byte scalars and nothing between them: the offsets above follow from the order.
+static_assert(sizeof(Arguments) == 9 * 8 + 12 * 4 + 10 * 4 && alignof(Arguments) == 8, "mirrored on the host");
 
 // Query i sees the keys [0, visible_keys): none (<= 0 is possible), some, or all of them.
 __device__ inline int visible_keys(const Arguments& args, int query) {
@@ -57,15 +59,20 @@ __device__ inline int visible_keys(const Arguments& args, int query) {
     return min(args.seq_k, query + args.diagonal + 1);
 }
 
-// The key/value head that query head `head` attends to.
+// The key/value head that query head `head` attends to: head / (heads / kv_heads), by multiplication. The factor is
+// 2^32 / (heads / kv_heads) rounded up, which is exact as long as head * (heads / kv_heads) < 2^32; 0 where there is one
+// query head to each.
 __device__ inline int kv_head_of(const Arguments& args, int head) {
-    return head / (args.heads / args.kv_heads);
+    return args.kv_head_factor == 0 ? head : __umulhi(head, args.kv_head_factor);
 }
 
 // First element of one head of one batch entry.
 template <typename Element>
 __device__ Element* head_start(Element* tensor, const Strides& strides, int batch, int head) {
-    return tensor + batch * strides.batch + head * strides.head;
+    const auto far = [](int steps, unsigned stride) {
+        return static_cast<unsigned long long>(static_cast<unsigned>(steps)) * stride;
+    };
+    return tensor + far(batch, strides.batch) + far(head, strides.head);
 }
 
 // The quantiser's scale of one head, 1 for tensors that carry none.

@@ -59,34 +59,46 @@ struct LaneRow {
     }
 };
 
-// One head of a tensor in global memory, copied to tiles by THREADS threads. Each thread keeps to one column of chunks
-// and goes down the rows; where the chunks of a row do not divide the threads, the last few have nothing to do.
+// A thread's share in copying one head of a tensor to tiles by cp.async, one tile after the other: a column of chunks and
+// every ROWS_PER_PASS-th row. Where the chunks of a row do not divide the threads, the last few have nothing to do.
 template <typename Tile, int THREADS>
-struct TileSource {
+struct TileCopier {
     static constexpr int ROWS_PER_PASS = THREADS / Tile::CHUNKS;
     static constexpr int PASSES = (Tile::ROWS + ROWS_PER_PASS - 1) / ROWS_PER_PASS;
+    static constexpr bool ALIKE = ROWS_PER_PASS % 8 == 0;  // in every pass the row is twisted alike
     static_assert(ROWS_PER_PASS >= 1, "at least a row at a time");
 
-    const char* first;  // of the head
-    long long stride;   // bytes from row to row
+    const char* source;  // the thread's first chunk of the tile that comes next
+    int stride;          // bytes from row to row
+    unsigned place;      // of that chunk in its tile
 
-    // Rows [first_row, first_row + ROWS) -> tile by cp.async; the caller closes the group and waits. Rows from `count`
-    // on become zeros, never garbage: a masked score has weight 0, and 0 * NaN is NaN. WHOLE: there are none.
+    __device__ static int own_row(unsigned thread) { return thread / Tile::CHUNKS; }
+    __device__ static int column(unsigned thread) { return thread % Tile::CHUNKS; }
+
+    // Begins with the tile at `first_row` of the head.
+    __device__ TileCopier(const char* head, int stride_, int first_row, unsigned thread)
+        : source(head + static_cast<long long>(first_row + own_row(thread)) * stride_ + column(thread) * 16),
+          stride(stride_), place(Tile{0}.chunk(own_row(thread), column(thread))) {}
+
+    // The caller waits. Of the tile's rows the first `count` exist; the others become zeros, never garbage: a masked score
+    // has weight 0, and 0 * NaN is NaN. WHOLE: all exist.
     template <bool WHOLE>
-    __device__ void copy(int first_row, int count, Tile tile, int thread) const {
-        const int own_row = thread / Tile::CHUNKS, column = thread % Tile::CHUNKS;
-        if (THREADS % Tile::CHUNKS != 0 && own_row >= ROWS_PER_PASS) return;
-        const char* source = first + (first_row + own_row) * stride + column * 16;
+    __device__ void copy(Tile tile, int count, unsigned thread) const {
+        if (THREADS % Tile::CHUNKS != 0 && own_row(thread) >= ROWS_PER_PASS) return;
 #pragma unroll
-        for (int pass = 0; pass < PASSES; ++pass, source += ROWS_PER_PASS * stride) {
-            const int row = own_row + pass * ROWS_PER_PASS;
+        for (int pass = 0; pass < PASSES; ++pass) {
+            const int below = pass * ROWS_PER_PASS, row = own_row(thread) + below;
             if (Tile::ROWS % ROWS_PER_PASS != 0 && row >= Tile::ROWS) break;
+            const unsigned to = ALIKE ? tile.first + place + below * Tile::PITCH : tile.chunk(row, column(thread));
+            const char* from = source + static_cast<long long>(below) * stride;
             if constexpr (WHOLE) {
-                ptx::copy16_async(tile.chunk(row, column), source);
+                ptx::copy16_async(to, from);
             } else {
-                const bool exists = first_row + row < count;
-                ptx::copy16_async(tile.chunk(row, column), exists ? source : first, exists);
+                ptx::copy16_async(to, from, row < count);  // nothing is read where nothing is
             }
         }
     }
+
+    // The tile that comes next is `rows` rows further on.
+    __device__ void move(int rows) { source += static_cast<long long>(rows) * stride; }
 };

@@ -15,6 +15,13 @@ __device__ inline float exp2_approx(float x) {
     return y;
 }
 
+// 1 / x with about 1 ulp, for x that is neither tiny nor huge: no slow path.
+__device__ inline float reciprocal_approx(float x) {
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
 // blockIdx read where the source says. The built-in variable, and all that is computed from it, may be kept in registers
 // from its first use to its last, which can be a whole kernel.
 __device__ inline int3 block_index_again() {
@@ -24,13 +31,14 @@ __device__ inline int3 block_index_again() {
     return index;
 }
 
-// 4 bytes that nobody writes meanwhile, loaded where the source says: the compiler moves a plain load behind copies that
-// were meant to come after it.
-__device__ inline unsigned load_word(const void* global) {
-    unsigned word;
-    asm volatile("ld.global.nc.b32 %0, [%1];" : "=r"(word) : "l"(global));
-    return word;
+// 16 bytes to an address on a 16-byte boundary, by one instruction: a plain store the compiler may split.
+__device__ inline void store16(void* global, const unsigned (&w)[4]) {
+    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" :: "l"(global), "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]) : "memory");
 }
+
+// A value all lanes of the warp have alike, which the compiler then knows: what is uniform has its own registers and needs
+// no loop over the lanes where an instruction takes nothing else.
+__device__ inline unsigned same_in_warp(unsigned value) { return __shfl_sync(0xffffffffu, value, 0); }
 
 // ---- copies from global to shared memory that run beside the thread ----
 
@@ -75,38 +83,44 @@ __device__ void named_barrier_sync(int id) {
     asm volatile("bar.sync %0, %1;" :: "r"(id), "n"(THREADS) : "memory");
 }
 
+// Tells barrier `id` among THREADS threads that this one has come, without waiting for the others. What it wrote before is
+// visible to who waits there.
+template <int THREADS>
+__device__ void named_barrier_arrive(int id) {
+    asm volatile("bar.arrive %0, %1;" :: "r"(id), "n"(THREADS) : "memory");
+}
+
 // An mbarrier completes a phase when `arrivals` threads have arrived; phases count 0, 1, 0, 1, ...
-__device__ inline void mbarrier_init(unsigned long long* barrier, unsigned arrivals) {
-    asm volatile("mbarrier.init.shared.b64 [%0], %1;" :: "r"(shared_address(barrier)), "r"(arrivals) : "memory");
+__device__ inline void mbarrier_init(unsigned barrier, unsigned arrivals) {
+    asm volatile("mbarrier.init.shared.b64 [%0], %1;" :: "r"(barrier), "r"(arrivals) : "memory");
 }
 
 // Everything this thread did before is visible to who sees the phase complete.
-__device__ inline void mbarrier_arrive(unsigned long long* barrier) {
-    asm volatile("{ .reg .b64 state; mbarrier.arrive.shared.b64 state, [%0]; }"
-                 :: "r"(shared_address(barrier)) : "memory");
+__device__ inline void mbarrier_arrive(unsigned barrier) {
+    asm volatile("{ .reg .b64 state; mbarrier.arrive.shared.b64 state, [%0]; }" :: "r"(barrier) : "memory");
 }
 
 // Arrives on this thread's behalf once all its copies so far have landed. One of the `arrivals` the barrier
 // was made for.
-__device__ inline void mbarrier_arrive_after_copies(unsigned long long* barrier) {
-    asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" :: "r"(shared_address(barrier)) : "memory");
+__device__ inline void mbarrier_arrive_after_copies(unsigned barrier) {
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" :: "r"(barrier) : "memory");
 }
 
 // Has the phase of this parity completed? A fresh barrier counts the phase before its first (parity 1) as
 // completed. From sm_90 on the hardware suspends the thread for a while before it says no.
-__device__ inline bool mbarrier_phase_done(unsigned long long* barrier, unsigned parity) {
+__device__ inline bool mbarrier_phase_done(unsigned barrier, unsigned parity) {
     unsigned done;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
-                 : "=r"(done) : "r"(shared_address(barrier)), "r"(parity) : "memory");
+                 : "=r"(done) : "r"(barrier), "r"(parity) : "memory");
 #else
     asm volatile("{ .reg .pred p; mbarrier.test_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
-                 : "=r"(done) : "r"(shared_address(barrier)), "r"(parity) : "memory");
+                 : "=r"(done) : "r"(barrier), "r"(parity) : "memory");
 #endif
     return done != 0;
 }
 
-__device__ inline void mbarrier_wait(unsigned long long* barrier, unsigned parity) {
+__device__ inline void mbarrier_wait(unsigned barrier, unsigned parity) {
     while (!mbarrier_phase_done(barrier, parity)) {}
 }
 

@@ -25,18 +25,22 @@
 // K and V lie in shared memory as rows of 16-byte chunks (common/chunks.cuh) and become fragments by ldmatrix, V's
 // transposed on the way. In bytes fp16 and FP8 are alike: a step of the tensor cores is 32 bytes deep.
 //
-// Copies. K and V have rings of STAGES tiles each, filled by cp.async in the order K0 V0 K1 V1 ...; two barriers per
-// step, each of which hands over one landed tile and frees one:
+// Copies. K and V have rings of STAGES tiles each, filled by cp.async in the order K0 V0 K1 V1 ... Every slot has an
+// mbarrier that says when its tile is there, from all threads that copy it. The threads of a step meet only where a slot is
+// filled again, so that keys that fit into the rings are passed without meeting at all.
 //
-//     S = Q K_t;  wait for V_t, barrier, refill K's slot;  O += P V_t;  wait for K_t+1, barrier, refill V's slot
+//     wait for K_t;  S = Q K_t;  meet, refill K's slot;  wait for V_t;  O += P V_t;  meet, refill V's slot
 //
 // SPLIT_KV: the block's warps form that many groups. All groups share the queries; group g takes every SPLIT_KV-th
 // step, with rings and barriers of its own, and at the end the groups' outputs are added through shared memory. For
 // problems with too few query rows to fill a GPU: more warps, and more copies in flight, per row.
 //
+// A short launch is mostly its beginning and its end: code that runs once, and waits for its instructions and for its
+// parameters. So there the code is short rather than unrolled, with few branches and few words per address.
+//
 // Shared memory, fp16 (the manifest is the only formula):
-//   K and V: 2 * SPLIT_KV * STAGES * BLOCK_N * head_dim * 2 bytes; Q another BLOCK_M * head_dim * 2 where it is kept
-//   there. 64 keys, head_dim 64, two stages: 32 KiB. The groups' outputs reuse the rings.
+//   K and V: 2 * SPLIT_KV * STAGES * BLOCK_N * head_dim * 2 bytes; Q another BLOCK_M * head_dim * 2; what all groups but
+//   one leave behind: BLOCK_M * (head_dim + 8) * 4 each. 64 keys, head_dim 64, two stages: 32 KiB and Q.
 // Registers per lane: O takes STRIPS * head_dim / 2, S takes STRIPS * BLOCK_N / 2, Q the same as O in halves.
 //
 // What was tried and what came of it: NOTES.md.
@@ -120,15 +124,14 @@ constexpr int KEY_STEPS = BLOCK_N / STEP_KEYS;
 static_assert(knob::NUM_WARPS % GROUPS == 0 && STRIPS >= 1 && STRIPS * 16 * GROUP_WARPS == BLOCK_M, "whole strips");
 static_assert(BLOCK_N % STEP_KEYS == 0 && BLOCK_N % 16 == 0, "whole tensor-core steps");
 static_assert(ROW_BYTES % 16 == 0 && HEAD_DIM % 16 == 0, "whole chunks, and blocks in pairs");
-static_assert(GROUPS <= 15, "a named barrier per group");
+static_assert(!SPLIT || GROUPS + GROUP_WARPS <= 15, "named barriers: one per group, one per warp of a group");
 #if defined(__CUDA_ARCH__)
 static_assert(!FP8 || __CUDA_ARCH__ >= 890, "the tensor cores multiply E4M3 from sm_89 on");
 #endif
 
 using QTile = ChunkTile<BLOCK_M, ROW_CHUNKS, smem::k_tile::dim3, knob::SWIZZLE>;
 using KvTile = ChunkTile<BLOCK_N, ROW_CHUNKS, smem::k_tile::dim3, knob::SWIZZLE>;
-using KvSource = TileSource<KvTile, GROUP_THREADS>;
-constexpr int PARTIAL_PITCH = smem::partial_output::dim2;  // floats
+using KvCopier = TileCopier<KvTile, GROUP_THREADS>;
 
 static_assert(smem::k_tile::dim0 == GROUPS && smem::k_tile::dim1 == STAGES && smem::k_tile::dim2 == BLOCK_N,
               "as the manifest lays it out");
@@ -151,7 +154,7 @@ constexpr float NOTHING_SEEN = -1e30f;
 
 __device__ int lane() { return threadIdx.x % 32; }
 __device__ int warp() { return threadIdx.x / 32; }
-__device__ int group() { return SPLIT ? warp() / GROUP_WARPS : 0; }
+__device__ int own_group() { return SPLIT ? ptx::same_in_warp(warp() / GROUP_WARPS) : 0; }
 __device__ int group_thread() { return threadIdx.x % GROUP_THREADS; }
 __device__ int first_row() { return warp() % GROUP_WARPS * (STRIPS * 16); }  // of the warp, in the work tile
 __device__ int quad_lane() { return lane() % 4; }
@@ -160,28 +163,35 @@ __device__ int own_row(int strip, int half) { return first_row() + strip * 16 + 
 
 __device__ unsigned in_shared(unsigned offset) { return ptx::shared_address(shared_memory) + offset; }
 __device__ QTile q_tile() { return {in_shared(smem::q_tile::offset)}; }
-__device__ KvTile k_tile(int slot) {
-    return {in_shared(smem::k_tile::offset) + (group() * STAGES + slot) * KvTile::BYTES};
+// What lane l of another group leaves for lane l of the first, which holds the same rows and columns: of each strip the
+// output's blocks and, as the last, origins and sums.
+__device__ float4* left_by(int of_group, int strip) {  // [OUTPUT_BLOCKS + 1], 32 apart
+    const int strip_of_block = warp() % GROUP_WARPS * STRIPS + strip;
+    return reinterpret_cast<float4*>(shared_memory + smem::left_rows::offset) +
+           ((of_group - 1) * (BLOCK_M / 16) + strip_of_block) * ((OUTPUT_BLOCKS + 1) * 32) + lane();
 }
-__device__ KvTile v_tile(int slot) {
-    return {in_shared(smem::v_tile::offset) + (group() * STAGES + slot) * KvTile::BYTES};
-}
-__device__ float* partial_output(int of_group, int row) {  // [PARTIAL_PITCH]
-    return reinterpret_cast<float*>(shared_memory + smem::partial_output::offset) +
-           (of_group * BLOCK_M + row) * PARTIAL_PITCH;
-}
-__device__ float2& partial_row(int of_group, int row) {  // origin and sum
-    return reinterpret_cast<float2*>(shared_memory + smem::partial_rows::offset)[of_group * BLOCK_M + row];
+// Barriers that complete a phase when a tile has come from all who copy it: of the queries, or of a group's K (index below
+// STAGES) or V.
+constexpr int TILE_BARRIERS = GROUPS * 2 * STAGES;
+__device__ unsigned barrier(int index) { return in_shared(smem::landed::offset + index * 8); }
+__device__ unsigned query_barrier() { return barrier(TILE_BARRIERS); }
+
+// The others see the barriers after they have met this thread.
+__device__ void init_barriers() {
+    if (threadIdx.x != 0) return;
+#pragma unroll
+    for (int i = 0; i < TILE_BARRIERS; ++i) ptx::mbarrier_init(barrier(i), GROUP_THREADS);
+    ptx::mbarrier_init(query_barrier(), THREADS);
 }
 
 // All warps of a group meet, and no others.
-__device__ void group_sync() {
+__device__ void group_sync(int group) {
     if constexpr (!SPLIT) {
         __syncthreads();
     } else if constexpr (GROUP_WARPS == 1) {
         __syncwarp();
     } else {
-        ptx::named_barrier_sync<GROUP_THREADS>(1 + group());
+        ptx::named_barrier_sync<GROUP_THREADS>(1 + group);
     }
 }
 
@@ -197,8 +207,7 @@ struct WorkTile {
     int masked;  // of them, at the end: some row does not see every key
 
     __device__ WorkTile(const Arguments& args, int query_block, int head_, int batch_)
-        : batch(batch_), head(head_),
-          kv_head(args.heads == args.kv_heads ? head : attention::kv_head_of(args, head)),
+        : batch(batch_), head(head_), kv_head(attention::kv_head_of(args, head)),
           first_query(query_block * BLOCK_M) {
         const int last_query = min(first_query + BLOCK_M, args.seq_q) - 1;
         const int seen_by_all = max(attention::visible_keys(args, first_query), 0);
@@ -210,7 +219,7 @@ struct WorkTile {
 
 __device__ int query_blocks(const Arguments& args) { return (args.seq_q + BLOCK_M - 1) / BLOCK_M; }
 
-// Calls `visit` with the block's work tiles: its own one, or every PERSISTENT-th. Neighbours share a head, so its K and
+// Calls `visit` with the block's work tiles, its own one or every PERSISTENT-th, and whether it is the first. Neighbours share a head, so its K and
 // V stay in L2; the last query block, the longest under a causal mask, comes first.
 template <typename Visit>
 __device__ void for_each_work_tile(const Arguments& args, Visit visit) {
@@ -218,10 +227,11 @@ __device__ void for_each_work_tile(const Arguments& args, Visit visit) {
         const int blocks = query_blocks(args);
         for (int index = blockIdx.x; index < blocks * args.heads * args.batch; index += knob::PERSISTENT) {
             if (index >= knob::PERSISTENT) __syncthreads();  // the work tile before is done with every buffer
-            visit(WorkTile(args, blocks - 1 - index % blocks, index / blocks % args.heads, index / blocks / args.heads));
+            const WorkTile work(args, blocks - 1 - index % blocks, index / blocks % args.heads, index / blocks / args.heads);
+            visit(work, index < knob::PERSISTENT);
         }
     } else {
-        visit(WorkTile(args, gridDim.x - 1 - blockIdx.x, blockIdx.y, blockIdx.z));
+        visit(WorkTile(args, gridDim.x - 1 - blockIdx.x, blockIdx.y, blockIdx.z), true);
     }
 }
 
@@ -237,8 +247,8 @@ __device__ WorkTile again(const Arguments& args, const WorkTile& work) {
 }
 
 // What a group's own t-th step is among the work tile's, and how many it has of the last `count`.
-__device__ int step_of(const WorkTile& work, int t) { return work.steps - 1 - (t * GROUPS + group()); }
-__device__ int share_of(int count) { return (count - group() + GROUPS - 1) / GROUPS; }
+__device__ int step_of(const WorkTile& work, int group, int t) { return work.steps - 1 - (t * GROUPS + group); }
+__device__ int share_of(int count, int group) { return (count - group + GROUPS - 1) / GROUPS; }
 
 // ---- Q, the left factor of the scores ----
 
@@ -247,64 +257,47 @@ __device__ const char* head_bytes(const void* tensor, const attention::Strides& 
         attention::head_start(static_cast<const Element*>(tensor), strides, batch, head));
 }
 
-// Held in registers: straight from global memory, each lane its own words.
-struct QueriesInRegisters {
-    unsigned words[STRIPS][DEPTH_STEPS][4];
+__device__ int row_bytes(const attention::Strides& strides) {
+    return strides.sequence * sizeof(Element);
+}
 
-    __device__ void start(const Arguments& args, const WorkTile& work) {
-        const char* q = head_bytes(args.q, args.q_strides, work.batch, work.head) + quad_lane() * 4;
-#pragma unroll
-        for (int strip = 0; strip < STRIPS; ++strip) {
-#pragma unroll
-            for (int half = 0; half < 2; ++half) {
-                const int query = work.first_query + own_row(strip, half);
-                const char* row = q + query * args.q_strides.sequence * static_cast<int>(sizeof(Element));
-#pragma unroll
-                for (int chunk = 0; chunk < 2 * DEPTH_STEPS; ++chunk) {
-                    const bool exists = chunk < ROW_CHUNKS && query < args.seq_q;
-                    words[strip][chunk / 2][chunk % 2 * 2 + half] =
-                        exists ? ptx::load_word(row + chunk * 16) : 0;
-                }
-            }
-        }
-    }
-    __device__ void fragment(unsigned (&a)[STRIPS][4], int depth) const {
-#pragma unroll
-        for (int i = 0; i < STRIPS * 4; ++i) a[i / 4][i % 4] = words[i / 4][depth][i % 4];
-    }
-};
-
-// Kept in shared memory and read again at every step: registers for O instead.
-struct QueriesInShared {
+// Copied to shared memory, and from there read into registers once, or again at every step: registers for O instead.
+struct Queries {
     LaneRow<QTile> place{q_tile(), first_row() + lane() % 16, lane() / 16};
+    unsigned words[QUERIES_IN_REGISTERS ? STRIPS : 1][DEPTH_STEPS][4];
 
-    // Becomes part of the first group of copies.
-    __device__ void start(const Arguments& args, const WorkTile& work) {
-        const TileSource<QTile, THREADS> source{head_bytes(args.q, args.q_strides, work.batch, work.head),
-                                                args.q_strides.sequence * static_cast<int>(sizeof(Element))};
-        source.template copy<false>(work.first_query, args.seq_q, q_tile(), threadIdx.x);
+    // All threads of the block copy.
+    __device__ static void start(const Arguments& args, const WorkTile& work) {
+        const TileCopier<QTile, THREADS> copier(head_bytes(args.q, args.q_strides, work.batch, work.head),
+                                                row_bytes(args.q_strides), work.first_query, threadIdx.x);
+        copier.template copy<false>(q_tile(), args.seq_q - work.first_query, threadIdx.x);
+    }
+    // They are there.
+    __device__ void begin() {
+        if constexpr (QUERIES_IN_REGISTERS) {
+#pragma unroll
+            for (int i = 0; i < STRIPS * DEPTH_STEPS; ++i) read(words[i / DEPTH_STEPS][i % DEPTH_STEPS], i / DEPTH_STEPS, i % DEPTH_STEPS);
+        }
+    }
+    __device__ void read(unsigned (&a)[4], int strip, int depth) const {
+        if (LAST_DEPTH_IS_HALF && depth == DEPTH_STEPS - 1) {
+            ptx::load_matrix_x4(a, place.at_single(strip * 16, 2 * depth));
+        } else {
+            ptx::load_matrix_x4(a, place.at(strip * 16, 2 * depth));
+        }
     }
     __device__ void fragment(unsigned (&a)[STRIPS][4], int depth) const {
 #pragma unroll
         for (int strip = 0; strip < STRIPS; ++strip) {
-            if (LAST_DEPTH_IS_HALF && depth == DEPTH_STEPS - 1) {
-                ptx::load_matrix_x4(a[strip], place.at_single(strip * 16, 2 * depth));
+            if constexpr (QUERIES_IN_REGISTERS) {
+#pragma unroll
+                for (int i = 0; i < 4; ++i) a[strip][i] = words[strip][depth][i];
             } else {
-                ptx::load_matrix_x4(a[strip], place.at(strip * 16, 2 * depth));
+                read(a[strip], strip, depth);
             }
         }
     }
 };
-
-template <bool IN_REGISTERS>
-struct QueriesOf {
-    using Type = QueriesInRegisters;
-};
-template <>
-struct QueriesOf<false> {
-    using Type = QueriesInShared;
-};
-using Queries = QueriesOf<QUERIES_IN_REGISTERS>::Type;
 
 // ---- S = Q K^T ----
 
@@ -470,25 +463,29 @@ struct Rows {
         for (int word = i * WORDS_PER_STEP / n; word < (i + 1) * WORDS_PER_STEP / n; ++word) weigh(p, s, step, word);
     }
 
-    // fp16 and bf16: O += P V. The weights of the next 16 keys are computed between the products of these, a register at
-    // a time: exponentials and tensor cores are different pipes. WEIGHED: P is complete already.
-    template <bool WEIGHED>
-    __device__ void add_values(Weights& p, const Scores& s, KvTile v) {
-        constexpr int COLUMN_PAIRS = OUTPUT_BLOCKS / 2;
+    // fp16 and bf16: adds the values of 16 keys to a pair of O's blocks.
+    __device__ void add_columns(const Weights& p, KvTile v, int step, int pair) {
         const LaneRow<KvTile> place(v, lane() % 16, lane() / 16);
-        if constexpr (!WEIGHED) weigh_part(p, s, 0, 0, 1);
+        unsigned b[4];
+        ptx::load_matrix_x4_transposed(b, place.at(16 * step, 2 * pair));
+#pragma unroll
+        for (int strip = 0; strip < STRIPS; ++strip) {
+            Number::multiply_add(output[strip][2 * pair], p[step][strip], b[0], b[1]);
+            Number::multiply_add(output[strip][2 * pair + 1], p[step][strip], b[2], b[3]);
+        }
+    }
+
+    // fp16 and bf16: O += P V. The weights of the next 16 keys are computed between the products of these, a register at
+    // a time: exponentials and tensor cores are different pipes.
+    __device__ void add_values(Weights& p, const Scores& s, KvTile v) {
+        constexpr int PAIRS = OUTPUT_BLOCKS / 2;
+        weigh_part(p, s, 0, 0, 1);
 #pragma unroll
         for (int step = 0; step < KEY_STEPS; ++step) {
 #pragma unroll
-            for (int column = 0; column < COLUMN_PAIRS; ++column) {
-                unsigned b[4];
-                ptx::load_matrix_x4_transposed(b, place.at(16 * step, 2 * column));
-#pragma unroll
-                for (int strip = 0; strip < STRIPS; ++strip) {
-                    Number::multiply_add(output[strip][2 * column], p[step][strip], b[0], b[1]);
-                    Number::multiply_add(output[strip][2 * column + 1], p[step][strip], b[2], b[3]);
-                }
-                if (!WEIGHED && step + 1 < KEY_STEPS) weigh_part(p, s, step + 1, column, COLUMN_PAIRS);
+            for (int pair = 0; pair < PAIRS; ++pair) {
+                add_columns(p, v, step, pair);
+                if (step + 1 < KEY_STEPS) weigh_part(p, s, step + 1, pair, PAIRS);
             }
         }
     }
@@ -548,31 +545,27 @@ struct Rows {
             for (int step = 0; step < KEY_STEPS; ++step) weigh_part(p, s, step, 0, 1);
             add_values_fp8(p, v);
         } else {
-            add_values<false>(p, s, v);
+            add_values(p, s, v);
         }
     }
 
-    // Turns the scores into weights and then, in their place, into the scores of the next step: while the tensor cores
-    // multiply for the keys whose weights are done, the next keys' exponentials are computed.
-    __device__ void weigh_and_look_ahead(Weights& p, Scores& s, const Queries& queries, KvTile next) {
+    // Turns the scores into weights, adds the weighted values, and leaves the scores of the next step in their place: what
+    // is between the products of 16 keys are the exponentials of the next 16.
+    __device__ void add_weighted_and_look_ahead(Scores& s, KvTile v, const Queries& queries, KvTile next) {
+        constexpr int PAIRS = STEP_KEYS / 16;
+        Weights p;
         weigh_part(p, s, 0, 0, 1);
 #pragma unroll
         for (int step = 0; step < KEY_STEPS; ++step) {
-            constexpr int PAIRS = STEP_KEYS / 16;
             clear_scores<PAIRS>(s, step * PAIRS);
 #pragma unroll
             for (int depth = 0; depth < DEPTH_STEPS; ++depth) {
-                add_scores<PAIRS>(s, step * PAIRS, queries, next, depth);
                 if (step + 1 < KEY_STEPS) weigh_part(p, s, step + 1, depth, DEPTH_STEPS);
+                add_scores<PAIRS>(s, step * PAIRS, queries, next, depth);
+                if constexpr (!FP8) add_columns(p, v, step, depth);
             }
         }
-    }
-    __device__ void add_values_of(Weights& p, const Scores& s, KvTile v) {
-        if constexpr (FP8) {
-            add_values_fp8(p, v);
-        } else {
-            add_values<true>(p, s, v);
-        }
+        if constexpr (FP8) add_values_fp8(p, v);
     }
 
     // ---- the outputs in pairs of neighbouring columns, whichever blocks they are in ----
@@ -590,24 +583,9 @@ struct Rows {
         }
     }
 
-    // Adds factor * x to a pair of columns.
-    __device__ void add_word(int strip, int half, int word, float factor, float2 x) {
-        float& first = FP8 ? output[strip][word / 2 * 2][2 * half + word % 2] : output[strip][word][2 * half];
-        float& second = FP8 ? output[strip][word / 2 * 2 + 1][2 * half + word % 2] : output[strip][word][2 * half + 1];
-        first = fmaf(factor, x.x, first);
-        second = fmaf(factor, x.y, second);
-    }
-
-    // Moves a row's origin to another, with its sum and output.
-    __device__ void rescale(int strip, int half, float to) {
-        const float factor = ptx::exp2_approx(origin[strip][half] - to);
-        origin[strip][half] = to;
-        sum[strip][half] *= factor;
+    __device__ void scale_output(int strip, const float (&factor)[2]) {
 #pragma unroll
-        for (int block = 0; block < OUTPUT_BLOCKS; ++block) {
-            output[strip][block][2 * half] *= factor;
-            output[strip][block][2 * half + 1] *= factor;
-        }
+        for (int i = 0; i < OUTPUT_BLOCKS * 4; ++i) output[strip][i / 4][i % 4] *= factor[i % 4 / 2];
     }
 
     // The lanes of a row add up their sums. A row that has seen nothing has sum 0.
@@ -642,12 +620,17 @@ __device__ void hide(Scores& s, const Arguments& args, const WorkTile& work, int
 
 __device__ Output* output_row(const Arguments& args, const WorkTile& work, int row) {
     return attention::head_start(static_cast<Output*>(args.o), args.o_strides, work.batch, work.head) +
-           (work.first_query + row) * args.o_strides.sequence;
+           static_cast<long long>(work.first_query + row) * args.o_strides.sequence;
 }
 
-__device__ void store_lse(const Arguments& args, const WorkTile& work, int row, float2 statistics) {
-    args.lse[attention::row_index(args, work.batch, work.head, work.first_query + row)] =
-        log_sum_exp(statistics.x, statistics.y);
+__device__ void store_lse(const Arguments& args, const WorkTile& work, const Rows& rows) {
+#pragma unroll
+    for (int i = 0; i < STRIPS * 2; ++i) {
+        const int strip = i / 2, half = i % 2, query = work.first_query + own_row(strip, half);
+        if (quad_lane() == 0 && query < args.seq_q)
+            args.lse[attention::row_index(args, work.batch, work.head, query)] =
+                log_sum_exp(rows.origin[strip][half], rows.sum[strip][half]);
+    }
 }
 
 // Among the four lanes of a row: each has words of every chunk and gets all words of one chunk.
@@ -673,70 +656,103 @@ __device__ int gather(unsigned (&w)[4], int word) {
     }
 }
 
-// Rows / sum straight from registers to global memory, 16 bytes at a time.
-__device__ void store_rows(const Arguments& args, const WorkTile& work, const Rows& rows, float v_scale) {
+// Rows straight from registers to global memory, 16 bytes at a time.
+__device__ void store_rows(const Arguments& args, const WorkTile& work, const Rows& rows) {
     constexpr int WORDS = Rows::WORDS;
     const Output* tag = nullptr;
 #pragma unroll
     for (int i = 0; i < STRIPS * 2; ++i) {
         const int strip = i / 2, half = i % 2, row = own_row(strip, half);
         const bool exists = work.first_query + row < args.seq_q;
-        const float2 statistics = make_float2(rows.origin[strip][half], rows.sum[strip][half]);
-        const float factor = normaliser(statistics.y, v_scale);
         Output* o = output_row(args, work, row);
         unsigned words[WORDS];
 #pragma unroll
         for (int word = 0; word < WORDS; ++word) {
             const float2 x = rows.word_of(strip, half, word);
-            words[word] = pack(x.x * factor, x.y * factor, tag);
+            words[word] = pack(x.x, x.y, tag);
         }
 #pragma unroll
         for (int word = 0; word + 4 <= WORDS; word += 4) {
             unsigned(&w)[4] = reinterpret_cast<unsigned(&)[4]>(words[word]);
             const int column = gather(w, word);
-            if (exists) *reinterpret_cast<uint4*>(o + column) = make_uint4(w[0], w[1], w[2], w[3]);
+            if (exists) ptx::store16(o + column, w);
         }
 #pragma unroll
         for (int word = WORDS / 4 * 4; word < WORDS; ++word) {
             if (exists) *reinterpret_cast<unsigned*>(o + Rows::column_of(word)) = words[word];
         }
-        if (args.lse != nullptr && exists && quad_lane() == 0) store_lse(args, work, row, statistics);
     }
 }
 
-// The other groups leave their rows in shared memory and the first adds them to its own; true for the first.
-__device__ bool add_other_groups(Rows& rows) {
-    __syncthreads();  // the rings are free
-    if (group() > 0) {
+// What a row's output is multiplied by in the end. No visible key: 0, so that the row is zeros.
+__device__ float normal(float sum, float v_scale) {
+    return sum > 0.0f ? v_scale * ptx::reciprocal_approx(sum) : 0.0f;
+}
+
+// Divides the rows by their sums. With several groups the others leave theirs in shared memory, and the first adds them to
+// its own; a warp of it waits for the warps with the same rows only. True for who has the rows then.
+__device__ bool complete(Rows& rows, int group, float v_scale) {
+    rows.complete_sums();
+    if constexpr (!SPLIT) {
 #pragma unroll
-        for (int i = 0; i < STRIPS * 2; ++i) {
-            const int strip = i / 2, half = i % 2, row = own_row(strip, half);
-#pragma unroll
-            for (int word = 0; word < Rows::WORDS; ++word)
-                *reinterpret_cast<float2*>(partial_output(group(), row) + Rows::column_of(word)) =
-                    rows.word_of(strip, half, word);
-            if (quad_lane() == 0)
-                partial_row(group(), row) = make_float2(rows.origin[strip][half], rows.sum[strip][half]);
+        for (int strip = 0; strip < STRIPS; ++strip) {
+            const float factor[2] = {normal(rows.sum[strip][0], v_scale), normal(rows.sum[strip][1], v_scale)};
+            rows.scale_output(strip, factor);
         }
+        return true;
     }
-    __syncthreads();
-    if (group() > 0) return false;
+    const int meeting = 1 + GROUPS + warp() % GROUP_WARPS;
+    if (group > 0) {
 #pragma unroll
-    for (int i = 0; i < STRIPS * 2; ++i) {
-        const int strip = i / 2, half = i % 2, row = own_row(strip, half);
-        float origin = rows.origin[strip][half];
+        for (int strip = 0; strip < STRIPS; ++strip) {
+            float4* left = left_by(group, strip);
 #pragma unroll
-        for (int g = 1; g < GROUPS; ++g) origin = fmaxf(origin, partial_row(g, row).x);
-        rows.rescale(strip, half, origin);
+            for (int block = 0; block < OUTPUT_BLOCKS; ++block) {
+                const float(&o)[4] = rows.output[strip][block];
+                left[block * 32] = make_float4(o[0], o[1], o[2], o[3]);
+            }
+            left[OUTPUT_BLOCKS * 32] =
+                make_float4(rows.origin[strip][0], rows.origin[strip][1], rows.sum[strip][0], rows.sum[strip][1]);
+        }
+        ptx::named_barrier_arrive<GROUPS * 32>(meeting);
+        return false;
+    }
+    ptx::named_barrier_sync<GROUPS * 32>(meeting);
+#pragma unroll
+    for (int strip = 0; strip < STRIPS; ++strip) {
+        // Of each group what its rows are multiplied by: first to a common origin, then by the sum of all.
+        float factor[GROUPS][2], origin[2], sum[2] = {0.0f, 0.0f};
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const auto of = [&](int g, int what) {
+                return reinterpret_cast<const float*>(left_by(g, strip) + OUTPUT_BLOCKS * 32)[2 * what + half];
+            };
+            origin[half] = rows.origin[strip][half];
+#pragma unroll
+            for (int g = 1; g < GROUPS; ++g) origin[half] = fmaxf(origin[half], of(g, 0));
+#pragma unroll
+            for (int g = 0; g < GROUPS; ++g) {
+                factor[g][half] = ptx::exp2_approx((g == 0 ? rows.origin[strip][half] : of(g, 0)) - origin[half]);
+                sum[half] = fmaf(factor[g][half], g == 0 ? rows.sum[strip][half] : of(g, 1), sum[half]);
+            }
+            const float by_sum = normal(sum[half], v_scale);
+#pragma unroll
+            for (int g = 0; g < GROUPS; ++g) factor[g][half] *= by_sum;
+            rows.origin[strip][half] = origin[half];
+            rows.sum[strip][half] = sum[half];
+        }
+        rows.scale_output(strip, factor[0]);
 #pragma unroll
         for (int g = 1; g < GROUPS; ++g) {
-            const float2 theirs = partial_row(g, row);
-            const float factor = ptx::exp2_approx(theirs.x - origin);
-            rows.sum[strip][half] = fmaf(factor, theirs.y, rows.sum[strip][half]);
 #pragma unroll
-            for (int word = 0; word < Rows::WORDS; ++word)
-                rows.add_word(strip, half, word, factor,
-                              *reinterpret_cast<const float2*>(partial_output(g, row) + Rows::column_of(word)));
+            for (int block = 0; block < OUTPUT_BLOCKS; ++block) {
+                const float4 x = left_by(g, strip)[block * 32];
+                float(&o)[4] = rows.output[strip][block];
+                o[0] = fmaf(factor[g][0], x.x, o[0]);
+                o[1] = fmaf(factor[g][0], x.y, o[1]);
+                o[2] = fmaf(factor[g][1], x.z, o[2]);
+                o[3] = fmaf(factor[g][1], x.w, o[3]);
+            }
         }
     }
     return true;
@@ -744,100 +760,127 @@ __device__ bool add_other_groups(Rows& rows) {
 
 // ---- the loop ----
 
-// One group's K and V: which step's tiles are where, and the copies that bring them.
+// A bit for each barrier of the group: the phase its next tile completes. Outlives a work tile, as the barriers do.
+using Phases = unsigned;
+
+// One group's K and V: which step's tiles are where, the copies that bring them, and who may have them.
 struct Ring {
-    const WorkTile& work;
-    KvSource k, v;
-    int steps;  // of this group
-    int rows;   // of K and V that exist
+    Phases& phases;
+    const int group;
+    const int steps;  // of this group
+    KvCopier k, v;    // at the group's next step
 
-    __device__ Ring(const Arguments& args, const WorkTile& tile)
-        : work(tile),
-          k{head_bytes(args.k, args.k_strides, work.batch, work.kv_head),
-            args.k_strides.sequence * static_cast<int>(sizeof(Element))},
-          v{head_bytes(args.v, args.v_strides, work.batch, work.kv_head),
-            args.v_strides.sequence * static_cast<int>(sizeof(Element))},
-          steps(share_of(work.steps)), rows(args.seq_k) {}
+    __device__ Ring(const Arguments& args, const WorkTile& work, int group_, Phases& phases_)
+        : phases(phases_), group(group_), steps(share_of(work.steps, group)),
+          k(head_bytes(args.k, args.k_strides, work.batch, work.kv_head), row_bytes(args.k_strides),
+            step_of(work, group, 0) * BLOCK_N, group_thread()),
+          v(head_bytes(args.v, args.v_strides, work.batch, work.kv_head), row_bytes(args.v_strides),
+            step_of(work, group, 0) * BLOCK_N, group_thread()) {}
 
-    // Starts one tile's copies, as a group of their own; past the end the group is empty. FIRST: of the group's first
-    // step, which may be the work tile's last and reach beyond the keys.
-    template <bool FIRST>
-    __device__ void start(const KvSource& source, KvTile tile, int t) const {
-        const int key = step_of(work, t) * BLOCK_N;
-        if (FIRST && t < steps && key + BLOCK_N > rows) {
-            source.template copy<false>(key, rows, tile, group_thread());
-        } else if (t < steps) {
-            source.template copy<true>(key, rows, tile, group_thread());
-        }
-        ptx::copy_group_end();
+    __device__ KvTile k_tile(int t) const { return tile(smem::k_tile::offset, t); }
+    __device__ KvTile v_tile(int t) const { return tile(smem::v_tile::offset, t); }
+    __device__ KvTile tile(unsigned ring, int t) const {
+        return {in_shared(ring) + (group * STAGES + t % STAGES) * KvTile::BYTES};
     }
-    __device__ void start_k(int t) const { start<false>(k, k_tile(t % STAGES), t); }
-    __device__ void start_v(int t) const { start<false>(v, v_tile(t % STAGES), t); }
-    __device__ void start_first_k() const { start<true>(k, k_tile(0), 0); }
-    __device__ void start_first_v() const { start<true>(v, v_tile(0), 0); }
+    __device__ unsigned k_barrier(int t) const { return barrier(group * 2 * STAGES + t % STAGES); }
+    __device__ unsigned v_barrier(int t) const { return barrier((group * 2 + 1) * STAGES + t % STAGES); }
+
+    // The group's first step may be the work tile's last and reach beyond the keys: `rows` of it exist.
+    __device__ void copy_first_k(int rows) { copy_first(k, k_tile(0), rows); }
+    __device__ void copy_first_v(int rows) { copy_first(v, v_tile(0), rows); }
+    __device__ void copy_first(KvCopier& copier, KvTile tile, int rows) const {
+        copier.template copy<false>(tile, rows, group_thread());
+        copier.move(-GROUPS * BLOCK_N);
+    }
+    __device__ void start_k(int t) { start(k, k_tile(t), k_barrier(t), t); }
+    __device__ void start_v(int t) { start(v, v_tile(t), v_barrier(t), t); }
+    __device__ void start(KvCopier& copier, KvTile tile, unsigned barrier, int t) const {
+        if (t >= steps) return;
+        copier.template copy<true>(tile, BLOCK_N, group_thread());
+        copier.move(-GROUPS * BLOCK_N);
+        ptx::mbarrier_arrive_after_copies(barrier);
+    }
+
+    // Waits for a tile, from all threads of the group.
+    __device__ void await_k(int t) const { await(k_barrier(t), t % STAGES); }
+    __device__ void await_v(int t) const { await(v_barrier(t), STAGES + t % STAGES); }
+    __device__ void await(unsigned barrier, int bit) const {
+        ptx::mbarrier_wait(barrier, phases >> bit & 1);
+        phases ^= 1u << bit;
+    }
+
+    // Steps whose tiles are followed by others in their slots; after them nobody has to wait for anybody.
+    __device__ int followed() const { return max(steps - STAGES, 0); }
+    // Everyone is done with this step's K, or V: on to the one that takes its place.
+    __device__ void replace_k(int t) {
+        group_sync(group);
+        start_k(t + STAGES);
+    }
+    __device__ void replace_v(int t) {
+        group_sync(group);
+        start_v(t + STAGES);
+    }
 };
 
-// Waits until this thread's oldest tile that is still under way has landed, when all 2 * STAGES are on their way and
-// later when one has just been used up; then for the others of the group.
-__device__ void first_tile_landed() {
-    ptx::copy_groups_wait<2 * STAGES - 1>();
-    group_sync();
-}
-__device__ void next_tile_landed() {
-    ptx::copy_groups_wait<2 * STAGES - 2>();
-    group_sync();
-}
-
-// The group's steps [from, to) in its own counting. K of step `from` has landed.
-template <bool MASKED>
-__device__ void attend(const Arguments& args, const WorkTile& work, const Ring& ring, const Queries& queries, Rows& rows,
+// The group's steps [from, to) in its own counting. FOLLOWED: whether they are, or whether that is looked up at each.
+enum class Followed { no, yes, perhaps };
+template <bool MASKED, Followed FOLLOWED>
+__device__ void attend(const Arguments& args, const WorkTile& work, Ring& ring, const Queries& queries, Rows& rows,
                        int from, int to) {
+#pragma unroll 1
     for (int t = from; t < to; ++t) {
+        const bool followed = FOLLOWED == Followed::perhaps ? t < ring.followed() : FOLLOWED == Followed::yes;
         Scores s;
-        scores_of(s, queries, k_tile(t % STAGES));
-        if constexpr (MASKED) hide(s, args, work, step_of(work, t) * BLOCK_N);
+        ring.await_k(t);
+        scores_of(s, queries, ring.k_tile(t));
+        if constexpr (MASKED) hide(s, args, work, step_of(work, ring.group, t) * BLOCK_N);
         rows.raise_origin(s, t == 0);
-        next_tile_landed();  // this V, and everyone is done with this K
-        ring.start_k(t + STAGES);
-        rows.add_weighted(s, v_tile(t % STAGES));
-        next_tile_landed();  // the next K, and everyone is done with this V
-        ring.start_v(t + STAGES);
+        if (followed) ring.replace_k(t);
+        ring.await_v(t);
+        rows.add_weighted(s, ring.v_tile(t));
+        if (followed) ring.replace_v(t);
     }
 }
 
-// All of the group's steps, with the scores computed one step ahead. The first K has landed.
-__device__ void attend_ahead(const Arguments& args, const WorkTile& work, const Ring& ring, const Queries& queries,
-                             Rows& rows, int masked) {
-    if (ring.steps == 0) return;
-    Scores s;
-    Weights p;
-    scores_of(s, queries, k_tile(0));
-    if (masked > 0) hide(s, args, work, step_of(work, 0) * BLOCK_N);
-    group_sync();  // everyone is done with the first K
-    ring.start_k(STAGES);
-    for (int t = 0; t + 1 < ring.steps; ++t) {
-        next_tile_landed();  // the next K, and everyone is done with the V before
-        if (t == 0) {
-            ptx::copy_group_end();  // empty: no V is free yet, and the count of groups goes on
-        } else {
-            ring.start_v(t - 1 + STAGES);
+// The same with the scores computed one step ahead: those of step `from` are in s, and when it ends those of step `to`.
+template <bool FOLLOWED>
+__device__ void attend_ahead(Scores& s, const Arguments& args, const WorkTile& work, Ring& ring, const Queries& queries,
+                             Rows& rows, int masked, int from, int to) {
+#pragma unroll 1
+    for (int t = from; t < to; ++t) {
+        ring.await_k(t + 1);
+        ring.await_v(t);
+        rows.add_weighted_and_look_ahead(s, ring.v_tile(t), queries, ring.k_tile(t + 1));
+        if (t + 1 < masked) hide(s, args, work, step_of(work, ring.group, t + 1) * BLOCK_N);
+        rows.raise_origin(s, false);
+        if constexpr (FOLLOWED) {
+            ring.replace_v(t);
+            ring.start_k(t + 1 + STAGES);  // everyone is done with that one too
         }
-        rows.raise_origin(s, t == 0);
-        rows.weigh_and_look_ahead(p, s, queries, k_tile((t + 1) % STAGES));
-        if (t + 1 < masked) hide(s, args, work, step_of(work, t + 1) * BLOCK_N);
-        next_tile_landed();  // this V, and everyone is done with the next K
-        ring.start_k(t + 1 + STAGES);
-        rows.add_values_of(p, s, v_tile(t % STAGES));
     }
-    const int last = ring.steps - 1;
-    if (STAGES == 1 && last > 0) {
-        group_sync();
-        ring.start_v(last);
+}
+
+// All of the group's steps.
+__device__ void attend_to_all(const Arguments& args, const WorkTile& work, Ring& ring, const Queries& queries, Rows& rows) {
+    const int masked = share_of(work.masked, ring.group), followed = ring.followed();
+    if constexpr (LOOK_AHEAD) {
+        if (ring.steps == 0) return;
+        const int last = ring.steps - 1;
+        Scores s;
+        ring.await_k(0);
+        scores_of(s, queries, ring.k_tile(0));
+        if (masked > 0) hide(s, args, work, step_of(work, ring.group, 0) * BLOCK_N);
+        rows.raise_origin(s, true);
+        if (followed > 0) ring.replace_k(0);
+        attend_ahead<true>(s, args, work, ring, queries, rows, masked, 0, followed);
+        attend_ahead<false>(s, args, work, ring, queries, rows, masked, followed, last);
+        ring.await_v(last);
+        rows.add_weighted(s, ring.v_tile(last));
+    } else {
+        attend<true, Followed::perhaps>(args, work, ring, queries, rows, 0, masked);
+        attend<false, Followed::yes>(args, work, ring, queries, rows, masked, followed);
+        attend<false, Followed::no>(args, work, ring, queries, rows, max(masked, followed), ring.steps);
     }
-    rows.raise_origin(s, last == 0);
-    ptx::copies_wait_all();
-    group_sync();
-    rows.add_weighted(s, v_tile(last % STAGES));
 }
 
 // Only FP8 tensors carry scales.
@@ -845,38 +888,39 @@ __device__ float code_scale(const float* scales, int heads, int batch, int head)
     return FP8 ? attention::head_scale(scales, heads, batch, head) : 1.0f;
 }
 
-__device__ void compute(const Arguments& args, const WorkTile& work) {
-    const Ring ring(args, work);
-    Queries queries;
-    if constexpr (QUERIES_IN_REGISTERS) {
-        ring.start_first_k();
-        queries.start(args, work);
-    } else {
-        queries.start(args, work);
-        ring.start_first_k();
+__device__ void compute(const Arguments& args, const WorkTile& work, bool first, Phases& phases) {
+    const int group = own_group();
+    Ring ring(args, work, group, phases);
+    const int rows_of_first = args.seq_k - step_of(work, group, 0) * BLOCK_N;
+    Queries::start(args, work);
+    if (ring.steps > 0) ring.copy_first_k(rows_of_first);
+    if (first) {
+        init_barriers();
+        __syncthreads();
     }
-    ring.start_first_v();
-#pragma unroll
+    ptx::mbarrier_arrive_after_copies(query_barrier());
+    if (ring.steps > 0) {
+        ptx::mbarrier_arrive_after_copies(ring.k_barrier(0));
+        ring.copy_first_v(rows_of_first);
+        ptx::mbarrier_arrive_after_copies(ring.v_barrier(0));
+    }
+#pragma unroll 1
     for (int t = 1; t < STAGES; ++t) {
         ring.start_k(t);
         ring.start_v(t);
     }
     Rows rows(args.softmax_scale * LOG2_E * code_scale(args.q_scale, args.heads, work.batch, work.head) *
               code_scale(args.k_scale, args.kv_heads, work.batch, work.kv_head));
-    first_tile_landed();
-    if constexpr (SPLIT && !QUERIES_IN_REGISTERS) __syncthreads();  // the queries come from all groups
-    const int masked = share_of(work.masked);
-    if constexpr (LOOK_AHEAD) {
-        attend_ahead(args, work, ring, queries, rows, masked);
-    } else {
-        attend<true>(args, work, ring, queries, rows, 0, masked);
-        attend<false>(args, work, ring, queries, rows, masked, ring.steps);
-    }
-
-    rows.complete_sums();
-    if (!SPLIT || add_other_groups(rows)) {
-        const WorkTile done = again(args, work);
-        store_rows(args, done, rows, code_scale(args.v_scale, args.kv_heads, done.batch, done.kv_head));
+    constexpr int BIT = 31;
+    ptx::mbarrier_wait(query_barrier(), phases >> BIT);
+    phases ^= 1u << BIT;
+    Queries queries;
+    queries.begin();
+    attend_to_all(args, work, ring, queries, rows);
+    const WorkTile done = again(args, work);
+    if (complete(rows, group, code_scale(args.v_scale, args.kv_heads, done.batch, done.kv_head))) {
+        store_rows(args, done, rows);
+        if (args.lse != nullptr) store_lse(args, done, rows);
     }
 }
 
@@ -886,5 +930,6 @@ __device__ void compute(const Arguments& args, const WorkTile& work) {
 extern "C" __global__ void __launch_bounds__(flash::THREADS, 1)
 attention_mma(const __grid_constant__ attention::Arguments args) {
     using namespace flash;
-    for_each_work_tile(args, [&](const WorkTile& work) { compute(args, work); });
+    Phases phases = 0;
+    for_each_work_tile(args, [&](const WorkTile& work, bool first) { compute(args, work, first, phases); });
 }

@@ -87,11 +87,11 @@ attention_reference(const __grid_constant__ attention::Arguments args) {
     const int keys = visible_keys(args, row);
 
     const Element* q = head_start(static_cast<const Element*>(args.q), args.q_strides, batch, head) +
-                       row * args.q_strides.sequence;
+                       static_cast<long long>(row) * args.q_strides.sequence;
     const Element* k = head_start(static_cast<const Element*>(args.k), args.k_strides, batch, kv_head);
     const Element* v = head_start(static_cast<const Element*>(args.v), args.v_strides, batch, kv_head);
     Output* o = head_start(static_cast<Output*>(args.o), args.o_strides, batch, head) +
-                row * args.o_strides.sequence;
+                static_cast<long long>(row) * args.o_strides.sequence;
     float* scores = static_cast<float*>(args.workspace) + row_index(args, batch, head, row) * args.seq_k;  // [seq_k]
 
     const float q_scale = head_scale(args.q_scale, args.heads, batch, head);
@@ -105,7 +105,7 @@ attention_reference(const __grid_constant__ attention::Arguments args) {
     // scores, and the largest of them
     float largest = negative_infinity();
     for (int key = thread; key < keys; key += THREADS) {
-        scores[key] = scale * dot(query, k + key * args.k_strides.sequence);
+        scores[key] = scale * dot(query, k + static_cast<long long>(key) * args.k_strides.sequence);
         largest = fmaxf(largest, scores[key]);
     }
     const float row_maximum = block_max(partials, largest);
@@ -124,7 +124,7 @@ attention_reference(const __grid_constant__ attention::Arguments args) {
     for (int d = thread; d < HEAD_DIM; d += THREADS) {
         float out = 0.0f;
         for (int key = 0; key < keys; ++key)
-            out = fmaf(scores[key], to_float(v[key * args.v_strides.sequence + d]), out);
+            out = fmaf(scores[key], to_float(v[static_cast<long long>(key) * args.v_strides.sequence + d]), out);
         from_float(o[d], out * scale_out);
     }
     if (args.lse != nullptr && thread == 0)

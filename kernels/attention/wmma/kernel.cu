@@ -133,8 +133,8 @@ __device__ WeightTile weights() { return {in_shared<smem::weights, __half>()}; }
 __device__ float* scores() { return in_shared<smem::scores, float>(); }  // [BLOCK_M x SCORE_PITCH]
 __device__ float* row_correction() { return in_shared<smem::row_correction, float>(); }  // [BLOCK_M]
 __device__ float* row_normaliser() { return in_shared<smem::row_normaliser, float>(); }  // [BLOCK_M]
-__device__ Mbarrier* filled(int slot) { return in_shared<smem::filled, Mbarrier>() + slot; }
-__device__ Mbarrier* emptied(int slot) { return in_shared<smem::emptied, Mbarrier>() + slot; }
+__device__ unsigned filled(int slot) { return ptx::shared_address(in_shared<smem::filled, Mbarrier>() + slot); }
+__device__ unsigned emptied(int slot) { return ptx::shared_address(in_shared<smem::emptied, Mbarrier>() + slot); }
 
 // A computing thread's place: its warp and lane, and the row whose softmax it shares.
 __device__ int warp() { return threadIdx.x / 32; }
@@ -464,7 +464,7 @@ struct Attention {
         const float v_scale = attention::head_scale(args.v_scale, args.kv_heads, work.batch, work.kv_head);
         const int rows = args.seq_q - work.first_query;
         __half* o = attention::head_start(static_cast<__half*>(args.o), args.o_strides, work.batch, work.head) +
-                    work.first_query * args.o_strides.sequence;
+                    static_cast<long long>(work.first_query) * args.o_strides.sequence;
         output.store(normaliser(row_sum, v_scale), o, args.o_strides.sequence, rows);
         if (args.lse != nullptr && own_part() == 0 && own_row() < rows)
             args.lse[attention::row_index(args, work.batch, work.head, work.first_query + own_row())] =

@@ -10,6 +10,8 @@ use super::{Dtype, Mask, Problem, alias};
 
 /// Elements of the largest tensor a problem may have: 2 TiB of fp16, far beyond any GPU, and far from overflow.
 pub const MAX_ELEMENTS: usize = 1 << 40;
+/// Elements of the largest batch entry: kernels take distances in 32 bits.
+pub const MAX_ENTRY_ELEMENTS: usize = u32::MAX as usize;
 
 /// A name that names no problem, in words for the person who typed it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -28,8 +30,8 @@ pub enum NameError {
     Suffix { text: String, suffix: String },
     #[error("`{text}`: heads ({heads}) must be a multiple of kv heads ({kv_heads})")]
     Groups { text: String, heads: usize, kv_heads: usize },
-    #[error("`{text}` is too large: a tensor would have more than 2^40 elements")]
-    TooLarge { text: String },
+    #[error("`{text}` is too large: a tensor would have more than {limit}")]
+    TooLarge { text: String, limit: &'static str },
     #[error("`{text}` stands for {} problems: {}", names.len(), names.join(", "))]
     Several { text: String, names: Vec<String> },
 }
@@ -114,9 +116,14 @@ pub(super) fn parse(text: &str) -> Result<Problem, NameError> {
     let (mask, dtype) = suffixes(text, suffix)?;
     let problem = Problem { batch, heads, kv_heads, seq_q, seq_k, head_dim, mask, dtype };
     // Every extent is below 2^31, so these products of four fit into 128 bits.
-    let elements = |heads: usize, seq: usize| batch as u128 * heads as u128 * seq as u128 * head_dim as u128;
-    if elements(heads, seq_q).max(elements(kv_heads, seq_k)) > MAX_ELEMENTS as u128 {
-        return Err(NameError::TooLarge { text: text.to_owned() });
+    let entry = |heads: usize, seq: usize| heads as u128 * seq as u128 * head_dim as u128;
+    let entry = entry(heads, seq_q).max(entry(kv_heads, seq_k));
+    if entry > MAX_ENTRY_ELEMENTS as u128 {
+        let limit = "2^32 elements per batch entry";
+        return Err(NameError::TooLarge { text: text.to_owned(), limit });
+    }
+    if batch as u128 * entry > MAX_ELEMENTS as u128 {
+        return Err(NameError::TooLarge { text: text.to_owned(), limit: "2^40 elements" });
     }
     Ok(problem)
 }
@@ -213,7 +220,8 @@ mod tests {
             ("b1h8s512d64-", "`` is neither a mask nor a dtype"),
             ("b1h8s512d64-fp16-causal", "`fp16-causal` is neither"),
             ("b1h8kv3s512d64", "heads (8) must be a multiple of kv heads (3)"),
-            ("b1000000h1000000s1d64", "too large"),
+            ("b1000000h1000000s1d64", "more than 2^40 elements"),
+            ("b1h64s1048576d64", "more than 2^32 elements per batch entry"),
             ("", "neither a problem's dimensions nor an alias"),
             ("misson", "neither a problem's dimensions nor an alias"),
         ] {

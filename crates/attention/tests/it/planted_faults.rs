@@ -269,7 +269,7 @@ const FAULTS: &[Fault] = &[
     Fault {
         name: "query heads dealt out to key heads in turn",
         file: "common/arguments.cuh",
-        right: "return head / (args.heads / args.kv_heads);",
+        right: "return args.kv_head_factor == 0 ? head : __umulhi(head, args.kv_head_factor);",
         wrong: "return head % args.kv_heads;",
         preset: "stage-c",
         problem: "b1h4kv2s33d64-fp16",
@@ -287,35 +287,45 @@ const FAULTS: &[Fault] = &[
         ..WMMA
     },
     Fault {
-        name: "one group of copies too many may still be under way",
-        right: "copy_groups_wait<2 * STAGES - 2>();",
-        wrong: "copy_groups_wait<2 * STAGES - 1>();",
+        name: "V taken before it is there",
+        right: "await_v(int t) const { await(v_barrier(t), STAGES + t % STAGES); }",
+        wrong: "await_v(int) const {}",
         problem: "b1h1s200d64-fp16",
         noticed: Noticed::Found(&[Kind::AsyncNotWaited]),
         ..MMA
     },
     Fault {
-        name: "a step that starts no copies is not counted",
-        right: "            ptx::copy_group_end();  // empty",
-        wrong: "            // empty",
+        name: "a tile said to be there before its copies are started",
+        right: "        copier.template copy<true>(tile, BLOCK_N, group_thread());\n",
+        wrong: "        ptx::mbarrier_arrive_after_copies(barrier);\n        \
+                copier.template copy<true>(tile, BLOCK_N, group_thread());\n        \
+                copier.move(-GROUPS * BLOCK_N);\n        return;\n",
         knobs: &[("LOOK_AHEAD", "true"), ("NUM_WARPS", "8"), ("STAGES", "3")],
         problem: "b1h1s260d64-fp16",
         noticed: Noticed::Found(&[Kind::AsyncNotWaited]),
         ..MMA
     },
     Fault {
+        name: "barriers used by who has not met their maker",
+        right: "        init_barriers();\n        __syncthreads();\n",
+        wrong: "        init_barriers();\n",
+        problem: "b1h1s200d64-fp16",
+        noticed: Noticed::Found(&[Kind::Race]),
+        ..MMA
+    },
+    Fault {
         name: "V refilled while other warps still read it",
-        right: "next_tile_landed();  // the next K, and everyone is done with this V",
-        wrong: "ptx::copies_wait_all();",
+        right: "    __device__ void replace_v(int t) {\n        group_sync(group);\n",
+        wrong: "    __device__ void replace_v(int t) {\n",
         knobs: &[("STAGES", "1")],
         problem: "b1h1s200d64-fp16",
-        noticed: Noticed::Found(&[Kind::Race, Kind::AsyncNotWaited]),
+        noticed: Noticed::Found(&[Kind::Race]),
         ..MMA
     },
     Fault {
         name: "the last keys copied without looking where they end",
-        right: "source.template copy<false>(key,",
-        wrong: "source.template copy<true>(key,",
+        right: "copier.template copy<false>(tile, rows,",
+        wrong: "copier.template copy<true>(tile, rows,",
         problem: "b1h1s33d64-fp16",
         noticed: Noticed::Found(&[Kind::OutOfBounds]),
         ..MMA
@@ -330,15 +340,15 @@ const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "the groups' outputs added without regard to their maxima",
-        right: "const float factor = ptx::exp2_approx(theirs.x - origin);",
-        wrong: "const float factor = 1.0f;",
+        right: "ptx::exp2_approx((g == 0 ? rows.origin[strip][half] : of(g, 0)) - origin[half]);",
+        wrong: "1.0f;",
         preset: "small",
         problem: "b1h1s260d64-fp16",
         ..MMA
     },
     Fault {
-        name: "the groups' outputs laid over tiles still in use",
-        right: "    __syncthreads();  // the rings are free\n",
+        name: "the groups' outputs added before they are left",
+        right: "    ptx::named_barrier_sync<GROUPS * 32>(meeting);\n",
         wrong: "",
         preset: "small",
         problem: "b1h1s260d64-fp16",

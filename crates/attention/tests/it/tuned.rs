@@ -146,7 +146,7 @@ fn a_setting_the_gpu_does_not_allow_is_passed_over() {
     let refusal =
         block_n(catalog.family("mma").unwrap(), &virtual_gpu("l4"), "b1h8s512d64-fp16").unwrap_err();
     let hint = refusal.hint.unwrap();
-    assert!(hint.starts_with("the nearest is not allowed there: mma needs 114688 bytes"), "{hint}");
+    assert!(hint.starts_with("the nearest is not allowed there: mma needs 114744 bytes"), "{hint}");
 }
 
 #[test]

@@ -147,11 +147,11 @@ impl Block {
             if b.arrived == 0 || b.arrived < b.expected.unwrap_or(self.core.live_threads) {
                 continue;
             }
-            let (popc, any, all) = (b.popc, b.any, b.all);
+            let (popc, any, all, whole_block) = (b.popc, b.any, b.all, b.expected.is_none());
             self.core.barriers[id].arrived = 0;
             self.core.progress += 1;
             if P::CHECK {
-                self.core.races.bar_complete(id as u32);
+                self.core.races.bar_complete(id as u32, whole_block);
             }
             let functions = worker.functions();
             for w in &mut self.warps {

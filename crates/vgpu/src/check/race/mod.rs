@@ -32,7 +32,7 @@
 //!   polls, barrier, all fence" are taken as sound, as they are on hardware.
 //! - A missing acquire after an atomic that read the flag is a note (NVIDIA's samples do without).
 //! - Strong accesses of different sizes at one place count as strong to each other; `.cluster` counts as `.gpu`.
-//! - An exited thread counts as having reached every later barrier.
+//! - An exited thread counts as having reached every later barrier of the whole block.
 //! - A fence is acquire and release, whatever it says. Proxy fences are not modelled: an agent's access is ordered by
 //!   waits and mbarriers alone.
 //! - Times have 29 bits; a block that synchronises more often is no longer checked.
@@ -370,9 +370,10 @@ impl BlockRaces {
         self.threads.arrive(barrier as usize, warp as usize, mask, waits);
     }
 
-    /// A block barrier has all its arrivals; call before anybody it held runs on.
-    pub fn bar_complete(&mut self, barrier: u32) {
-        if self.threads.complete(barrier as usize) {
+    /// A block barrier has all its arrivals; call before anybody it held runs on. `whole_block`: it is for as many
+    /// threads as the block has, not for a number of them.
+    pub fn bar_complete(&mut self, barrier: u32, whole_block: bool) {
+        if self.threads.complete(barrier as usize, whole_block) {
             self.shared.on_block_barrier(self.threads.floor());
         }
     }

@@ -212,6 +212,8 @@ pub struct Threads {
     barriers: Vec<Named>,
     /// Whether any thread knows anything of another block.
     knows_others: bool,
+    /// Some thread has exited.
+    exited: bool,
     /// Times are used up: nothing is ordered or unordered any more, and nothing is reported.
     pub exhausted: bool,
 }
@@ -234,11 +236,13 @@ impl Threads {
         self.read_by_atomics = Blocks::default();
         self.knows_others = false;
         self.barriers.clear();
+        self.exited = false;
         self.exhausted = false;
     }
 
     pub fn exit(&mut self, warp: usize, mask: u32) {
         self.warps[warp].live &= !mask;
+        self.exited = true;
     }
 
     #[inline(always)]
@@ -359,7 +363,7 @@ impl Threads {
 
     /// Synchronises lanes of a warp. True if they are all the block has.
     pub fn sync_warp(&mut self, warp: usize, mask: u32) -> bool {
-        let alone = self.warps.iter().enumerate().all(|(i, w)| i == warp || w.live == 0);
+        let alone = self.warps.len() == 1;
         let w = &mut self.warps[warp];
         let live = w.live;
         if alone && mask & live == live {
@@ -480,14 +484,15 @@ impl Threads {
     }
 
     /// The barrier has all its arrivals and lets go whoever waits. True if it held every live thread of the block.
-    pub fn complete(&mut self, barrier: usize) -> bool {
+    pub fn complete(&mut self, barrier: usize, whole_block: bool) -> bool {
         let Some(named) = self.barriers.get_mut(barrier) else { return false };
         let mut named = std::mem::take(named);
         let mut arrived = [0u32; 32];
         for &(warp, mask) in &named.waiting {
             arrived[warp] |= mask;
         }
-        if !named.early && self.warps.iter().zip(arrived).all(|(w, arrived)| arrived & w.live == w.live) {
+        let everyone_left = self.warps.iter().zip(arrived).all(|(w, arrived)| arrived & w.live == w.live);
+        if !named.early && everyone_left && (whole_block || !self.exited) {
             self.sync_block();
             named.waiting.clear();
             self.barriers[barrier] = named;

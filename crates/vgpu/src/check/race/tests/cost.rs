@@ -24,7 +24,7 @@ fn barrier(block: &mut BlockRaces, warps: u32) {
     for w in 0..warps {
         block.bar_arrive(0, w, u32::MAX, true);
     }
-    block.bar_complete(0);
+    block.bar_complete(0, true);
 }
 
 #[test]

@@ -141,7 +141,7 @@ impl Machine {
             let mask = if lanes == 32 { u32::MAX } else { (1 << lanes) - 1 };
             self.blocks[block as usize].bar_arrive(0, warp, mask, true);
         }
-        self.blocks[block as usize].bar_complete(0);
+        self.blocks[block as usize].bar_complete(0, true);
     }
 
     pub fn fence(&mut self, block: u32, thread: u32, scope: Scope) {

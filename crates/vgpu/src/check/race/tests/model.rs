@@ -335,7 +335,7 @@ fn run(seed: u64, strong_shared: bool) -> (u32, u32) {
                 let mask = if dice.roll(2) == 0 { u32::MAX } else { 0b111 };
                 engine.bar_arrive(1, warp as u32, mask, !early);
                 engine.bar_arrive(1, 1 - warp as u32, mask, true);
-                engine.bar_complete(1);
+                engine.bar_complete(1, false);
                 let members: Vec<usize> =
                     (0..THREADS).filter(|t| mask >> (t % 32) & 1 == 1).map(|t| block * THREADS + t).collect();
                 model.sync(&members, |t| !early || t % THREADS / 32 != warp);

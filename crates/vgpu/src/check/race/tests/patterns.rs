@@ -535,12 +535,12 @@ fn named_barrier_hands_over() {
             m.sh_warp(0, 0, Write, 0, 1);
             m.blocks[0].bar_arrive(1, 0, u32::MAX, false);
             m.blocks[0].bar_arrive(1, 1, u32::MAX, true);
-            m.blocks[0].bar_complete(1);
+            m.blocks[0].bar_complete(1, false);
             m.sh_warp(0, 1, Read, 0, 1);
             if right {
                 m.blocks[0].bar_arrive(2, 1, u32::MAX, false);
                 m.blocks[0].bar_arrive(2, 0, u32::MAX, true);
-                m.blocks[0].bar_complete(2);
+                m.blocks[0].bar_complete(2, false);
             }
         }
     });
@@ -552,7 +552,7 @@ fn arrive_does_not_cover_what_comes_after_it() {
     m.blocks[0].bar_arrive(1, 0, u32::MAX, false);
     m.sh_warp(0, 0, Write, 0, 1);
     m.blocks[0].bar_arrive(1, 1, u32::MAX, true);
-    m.blocks[0].bar_complete(1);
+    m.blocks[0].bar_complete(1, false);
     m.sh_warp(0, 1, Read, 0, 1);
     assert_eq!(m.kinds(), [RaceKind::Shared]);
 }
@@ -564,11 +564,26 @@ fn barrier_of_some_warps_leaves_the_others_out() {
     for w in 0..2 {
         m.blocks[0].bar_arrive(3, w, u32::MAX, true);
     }
-    m.blocks[0].bar_complete(3);
+    m.blocks[0].bar_complete(3, false);
     m.sh_warp(0, 1, Read, 0, 1);
     assert_eq!(m.kinds(), []);
     m.sh_warp(0, 2, Read, 0, 1);
     assert_eq!(m.kinds(), [RaceKind::Shared]);
+}
+
+#[test]
+fn barrier_of_those_who_are_left_leaves_out_who_has_gone() {
+    for (whole_block, races) in [(true, vec![]), (false, vec![RaceKind::Shared])] {
+        let mut m = Machine::block(96);
+        m.sh_warp(0, 2, Write, 0, 1);
+        m.blocks[0].exit(2, u32::MAX);
+        for w in 0..2 {
+            m.blocks[0].bar_arrive(1, w, u32::MAX, true);
+        }
+        m.blocks[0].bar_complete(1, whole_block);
+        m.sh_warp(0, 0, Read, 0, 1);
+        assert_eq!(m.kinds(), races);
+    }
 }
 
 #[test]
