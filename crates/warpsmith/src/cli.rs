@@ -770,7 +770,18 @@ fn seconds(text: &str) -> Result<f64, String> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
+    use clap::{CommandFactory as _, Parser as _};
+
+    #[test]
+    fn a_resumed_bench_has_the_processes_it_was_started_with() {
+        // A run is gone on with by the command line in its manifest.
+        let asked = |line: &[&str]| match super::Cli::try_parse_from(line).unwrap().asked() {
+            super::Command::Bench(options) => options.processes,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(asked(&["warpsmith", "bench", "--processes", "5"]), 5);
+        assert_eq!(asked(&["warpsmith", "bench"]), super::PROCESSES);
+    }
 
     #[test]
     fn the_command_line_is_well_formed() {

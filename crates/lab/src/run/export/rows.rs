@@ -190,6 +190,58 @@ mod tests {
         assert!(rows[0].is_baseline && rows[0].over.is_empty() && row.over.len() == 1);
     }
 
+    /// The same run with every subject in three processes: these levels, as shares, of the candidate's.
+    fn in_processes(levels: [f64; 3]) -> RunState {
+        let mut state = folded(&a_real_log());
+        for (measurement, levels) in state.measurements.iter_mut().zip([[1.0; 3], levels]) {
+            let sampled = &mut measurement.sampled;
+            (sampled.per_block, sampled.processes) = (6, 3);
+            let [a, b, c] = levels;
+            let turns = [a, b, c, c, b, a].into_iter().cycle();
+            sampled.samples_ns = sampled.samples_ns[..36].to_vec();
+            sampled.samples_ns.iter_mut().zip(turns).for_each(|(time, level)| *time *= level);
+        }
+        state
+    }
+
+    #[test]
+    fn a_row_reaches_every_place_its_processes_were_in() {
+        let (calm, apart) = (rows(&in_processes([1.0; 3])), rows(&in_processes([1.0, 1.0, 1.08])));
+        assert_eq!((calm[1].processes, calm[1].process_medians_us.len(), calm[1].count), (3, 3, 36));
+        assert!(calm[1].interval_us.half_width() < 0.012 * calm[1].p50_us.0, "{:?}", calm[1].interval_us);
+        let medians: Vec<f64> = apart[1].process_medians_us.iter().map(|it| it.0).collect();
+        assert!(medians.iter().all(|&place| apart[1].interval_us.contains(place)), "{medians:?}");
+        // So does its speedup; its neighbour's time is as well known as before.
+        let over = apart[1].over[0].comparison.speedup.interval;
+        assert!(over.high / over.low > 1.07, "{over:?}");
+        let baseline = |rows: &[Row]| rows[0].interval_us;
+        assert_eq!(baseline(&calm), baseline(&apart));
+    }
+
+    #[test]
+    fn controls_count_for_their_kind_and_timer_and_not_for_themselves() {
+        let state = in_processes([1.0; 3]);
+        let calm = &state.controls[0];
+        let mut wild = calm.clone();
+        wild.speedup.ratio = 1.05;
+        wild.speedup.interval = Interval { low: 1.049, high: 1.051 };
+        let width = |controls: &[&Control]| {
+            let mut state = state.clone();
+            state.controls = controls.iter().map(|&control| control.clone()).collect();
+            let row = &rows(&state)[1];
+            row.interval_us.half_width() / row.p50_us.0
+        };
+        let of =
+            |subject: &str, control: &Control| Control { subject: subject.to_owned(), ..control.clone() };
+        let other = of("wmma stage-9", &wild);
+        assert!(width(&[&other]) > 1.2 * width(&[]));
+        let cold = Control { timer: Timer::GraphCold, ..other };
+        assert_eq!((width(&[&of("wmma stage-2", &wild)]), width(&[&cold])), (width(&[]), width(&[])));
+        // A peer's counts for a kernel only while there is none of a kernel.
+        assert!(width(&[&wild]) > 1.2 * width(&[]));
+        assert!(width(&[&wild, &of("wmma stage-9", calm)]) < width(&[]));
+    }
+
     #[test]
     fn without_ceilings_there_is_no_share_of_them() {
         let mut state = folded(&a_real_log());
