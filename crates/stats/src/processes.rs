@@ -7,7 +7,7 @@ use super::{Interval, RESAMPLES, SampleError, Samples};
 ///
 /// They are in the order taken. A block is one turn of every process forth and one back, all turns of the same length:
 /// with processes 0, 1, 2 and turns of two samples a block is `0 0 1 1 2 2 2 2 1 1 0 0`. So the process a sample is
-/// from follows from its place ([`Blocks::process_of`]), and any number of whole blocks has as many of each.
+/// from follows from its place ([`Blocks::split`]), and any number of whole blocks has as many of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocks {
     /// Samples of one subject in a block, all its processes together.
@@ -24,7 +24,7 @@ impl Blocks {
     /// nothing, so there any block will do.
     pub(super) fn checked(self) -> Result<Self, SampleError> {
         let Blocks { per_block, processes } = self;
-        let turns = if processes == 1 { 1 } else { 2 * processes };
+        let turns = if processes == 1 { 1 } else { processes.saturating_mul(2) };
         if per_block == 0 || processes == 0 || !per_block.is_multiple_of(turns) {
             return Err(SampleError::NoTurns { per_block, processes });
         }
@@ -45,6 +45,9 @@ impl Blocks {
     /// had a turn.
     pub fn split(self, samples: &Samples) -> Result<Vec<Samples>, SampleError> {
         let blocks = self.checked()?;
+        if blocks.processes > samples.count() {
+            return Err(SampleError::Empty);
+        }
         let mut taken = vec![Vec::new(); blocks.processes];
         for (place, &value) in samples.taken().iter().enumerate() {
             taken[blocks.process_of(place)].push(value);
@@ -149,9 +152,11 @@ mod tests {
             let refused = Blocks { per_block, processes }.split(&series(&[1.0; 24]));
             assert_eq!(refused, Err(SampleError::NoTurns { per_block, processes }));
         }
-        // The third process had no turn.
-        let early = Blocks { per_block: 6, processes: 3 }.split(&series(&[1.0, 1.0]));
-        assert_eq!(early, Err(SampleError::Empty));
+        // Some process had no turn.
+        for (per_block, processes) in [(6, 3), (12, 2), (1 << 62, 1 << 61)] {
+            let early = Blocks { per_block, processes }.split(&series(&[1.0, 1.0]));
+            assert_eq!(early, Err(SampleError::Empty), "{per_block} {processes}");
+        }
     }
 
     #[test]

@@ -378,7 +378,7 @@ pub struct BenchOptions {
     pub require: Vec<String>,
     /// Worker processes of every subject. Processes that run the same thing differ by more than samples of one of them
     /// show; with several, intervals hold for the next run, and every subject is its own A/A control. Each takes a CUDA
-    /// context's memory. On the virtual GPU one will do
+    /// context's memory. The virtual GPU, whose times are modelled, has one
     #[arg(long, value_name = "N", default_value_t = PROCESSES, value_parser = processes)]
     pub processes: u32,
     /// Most samples per subject, problem and timer (default: until the median is known well enough)
