@@ -9,8 +9,8 @@
 //! * [`rank_test`]: Mann-Whitney U, and Cliff's delta from it;
 //! * [`control`]: a subject against itself, one process against its others (A/A);
 //! * [`compare`]: all of that and a [`Verdict`], held against the [`NoiseFloor`] of the two that are compared;
-//! * [`Between`]: how much processes that run the same thing differ, which no samples of one of them can say, and the
-//!   intervals that hold for the next run;
+//! * [`Between`]: how much processes that run the same thing differ, which no samples of one of them can say, and
+//!   [`Known`]: intervals with that in them, which hold for the next run;
 //! * [`Stopping`]: when to stop taking samples, and why;
 //! * [`geometric_mean`] and [`Standing`]: many speedups as one, in a word.
 //!

@@ -54,7 +54,7 @@ impl<'s> Paired<'s> {
     }
 
     /// The ratio of the medians and its 95% bootstrap interval over blocks, from [`RESAMPLES`] resamples. It is of these
-    /// very processes: what others would have been is [`Between`](super::Between)'s to add.
+    /// very processes: what others would have been is [`Known`](super::Known)'s to add.
     pub fn speedup(&self, seed: u64) -> Speedup {
         self.speedup_by(RESAMPLES, seed)
     }

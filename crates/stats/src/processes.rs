@@ -72,7 +72,7 @@ impl Blocks {
 pub struct Typical {
     pub value: f64,
     /// The 95% interval these processes' samples leave. What other processes would have been is not in it:
-    /// [`Between`](super::Between) has that.
+    /// [`Known`](super::Known) adds that.
     pub interval: Interval,
     /// Of each process.
     pub medians: Vec<f64>,
@@ -108,12 +108,14 @@ impl Typical {
 }
 
 /// The medians of processes as one; of a single one, itself to the last bit.
-pub(super) fn together(medians: impl ExactSizeIterator<Item = f64> + Clone) -> f64 {
+pub(super) fn together(mut medians: impl ExactSizeIterator<Item = f64>) -> f64 {
     let count = medians.len();
-    match medians.clone().next() {
-        Some(only) if count == 1 => only,
-        _ => (medians.map(f64::ln).sum::<f64>() / count as f64).exp(),
+    if count == 1
+        && let Some(only) = medians.next()
+    {
+        return only;
     }
+    (medians.map(f64::ln).sum::<f64>() / count as f64).exp()
 }
 
 #[cfg(test)]
