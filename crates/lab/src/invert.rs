@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 use crate::bench::{self, BenchError, Maker, Start, Subject};
 use crate::profile::ncu::Ncu;
 use crate::profile::{self, ProfileError};
-use crate::run::{Event, LogError, MeasuredMicros, Run, RunState, Time, Timer};
-use crate::stats::{Samples, Stopping};
+use crate::run::{Event, LogError, Run, RunState, Time, Timer};
+use crate::stats::Stopping;
 use crate::worker::Limits;
 
 /// One pathology, tried.
@@ -126,14 +126,14 @@ pub fn run<O: Op>(
     let is_virtual = matches!(plan.device, Device::Virtual { .. });
     if !is_virtual {
         let healthy = Subject { is_baseline: true, is_candidate: false, ..plan.healthy.clone() };
-        let again = healthy.once_more();
         let mut subjects = vec![healthy];
         subjects.extend(sick.iter().map(|sick| sick.subject.clone()));
-        subjects.push(again);
         let times = bench::Plan {
             device: plan.device.clone(),
             subjects,
             problems: plan.problems.clone(),
+            // As few as tell a pathology that costs something from what processes differ by anyway: most cost far more.
+            processes: 2,
             timers: vec![Timer::GraphHot],
             stopping: plan.stopping,
             warmup: plan.warmup,
@@ -218,10 +218,9 @@ fn result(state: &RunState, problem: &str, healthy: &str, sick: &str) -> Inversi
     InversionResult::Timed { time, healthy: well, cost, evidence: evidence.join("; ") }
 }
 
-/// The median of the last session.
+/// The time in the last session.
 fn measured(state: &RunState, problem: &str, subject: &str) -> Option<Time> {
     let found =
         state.measurements.iter().rev().find(|it| it.of.problem == problem && it.of.subject == subject)?;
-    let samples = Samples::new(found.sampled.samples_ns.clone()).ok()?;
-    Some(Time::Measured(MeasuredMicros::from_nanos(samples.median())))
+    found.sampled.typical_us().ok().map(Time::Measured)
 }

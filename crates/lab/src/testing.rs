@@ -32,6 +32,7 @@ pub fn sampled(session: u32, samples_ns: Vec<f64>) -> Sampled {
         session,
         samples_ns,
         per_block: 2,
+        processes: 1,
         warmup: 10,
         stopped: StopReason::Tight,
         work: Some(Work { flops: 5.4e8, bytes: 2_097_152 }),
@@ -127,6 +128,7 @@ pub fn a_real_log() -> Vec<Event> {
         subject: TORCH.to_owned(),
         session: 0,
         timer: Timer::GraphHot,
+        processes: 2,
         speedup: control,
         noise_floor,
     });

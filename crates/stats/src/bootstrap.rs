@@ -46,6 +46,11 @@ pub fn median_interval(samples: &Samples, seed: u64) -> Interval {
 }
 
 pub(super) fn median_interval_by(resamples: usize, samples: &Samples, seed: u64) -> Interval {
+    Interval::of_resamples(median_draws(resamples, samples, seed))
+}
+
+/// The medians of resamples, in the order drawn.
+pub(super) fn median_draws(resamples: usize, samples: &Samples, seed: u64) -> Vec<f64> {
     let sorted = samples.sorted();
     let count = sorted.len();
     let middle = count.div_ceil(2); // the lower middle, counted from 1
@@ -62,7 +67,7 @@ pub(super) fn median_interval_by(resamples: usize, samples: &Samples, seed: u64)
             f64::midpoint(at(u), at(next))
         }
     });
-    Interval::of_resamples(medians.collect())
+    medians.collect()
 }
 
 /// Beta with whole-number parameters, at least 1 each.

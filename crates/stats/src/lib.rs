@@ -3,11 +3,14 @@
 //! Everything starts from [`Samples`]: times that are finite and above zero, in the order they were taken.
 //!
 //! * [`Summary::of`]: p50, p90, p95, p99, mean, standard deviation, and the bootstrap interval of the median;
+//! * [`Blocks`]: how the samples of several processes lie in one series, and [`Typical`]: what they come to;
 //! * [`Paired`]: two subjects measured in turns (ABBA). [`Paired::speedup`] is `baseline / candidate`, above 1 where
 //!   the candidate is faster, with its interval over whole blocks, so that a drift both went through cancels;
 //! * [`rank_test`]: Mann-Whitney U, and Cliff's delta from it;
-//! * [`compare`]: all of that and a [`Verdict`], held against the [`NoiseFloor`] of an A/A control;
-//! * [`Between`]: how much processes that run the same thing differ, which no samples of one of them can say;
+//! * [`control`]: a subject against itself, one process against its others (A/A);
+//! * [`compare`]: all of that and a [`Verdict`], held against the [`NoiseFloor`] of the two that are compared;
+//! * [`Between`]: how much processes that run the same thing differ, which no samples of one of them can say, and
+//!   [`Known`]: intervals with that in them, which hold for the next run;
 //! * [`Stopping`]: when to stop taking samples, and why;
 //! * [`geometric_mean`] and [`Standing`]: many speedups as one, in a word.
 //!
@@ -38,6 +41,7 @@ mod between;
 mod bootstrap;
 mod normal;
 mod paired;
+mod processes;
 mod rank;
 mod samples;
 #[cfg(test)]
@@ -47,9 +51,10 @@ mod stopping;
 mod summary;
 mod verdict;
 
-pub use between::Between;
+pub use between::{Between, Known};
 pub use bootstrap::{Interval, RESAMPLES, median_interval};
-pub use paired::{Paired, Speedup};
+pub use paired::{Paired, Speedup, control};
+pub use processes::{Blocks, Typical};
 pub use rank::{Method, RankTest, rank_test};
 pub use samples::{SampleError, Samples};
 pub use standing::{Standing, geometric_mean};

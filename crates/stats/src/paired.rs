@@ -4,7 +4,8 @@ use random::Random;
 use serde::{Deserialize, Serialize};
 
 use super::bootstrap::{Interval, RESAMPLES};
-use super::{SampleError, Samples};
+use super::processes::together;
+use super::{Blocks, SampleError, Samples};
 
 /// A baseline and a candidate measured in turns: A B B A is a block, with two samples of each. Whatever changed
 /// slowly (clocks, temperature, a neighbour) changed for both in a block, so blocks, not samples, are what is drawn.
@@ -12,10 +13,11 @@ use super::{SampleError, Samples};
 pub struct Paired<'s> {
     baseline: &'s Samples,
     candidate: &'s Samples,
-    per_block: usize,
+    blocks: Blocks,
 }
 
-/// How much faster the candidate is: `baseline / candidate`, of medians.
+/// How much faster the candidate is: `baseline / candidate`, of medians; over several processes, of what is typical
+/// of each ([`Typical`](super::Typical)).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Speedup {
     /// Above 1 the candidate is faster.
@@ -27,11 +29,16 @@ pub struct Speedup {
 impl<'s> Paired<'s> {
     /// `per_block` consecutive samples of each subject were taken in one block; every block must be whole.
     pub fn new(baseline: &'s Samples, candidate: &'s Samples, per_block: usize) -> Result<Self, SampleError> {
-        let counts = (baseline.count(), candidate.count());
+        Self::over(baseline, candidate, Blocks::of_one_process(per_block))
+    }
+
+    /// Both in the same number of processes, all of them measured in turns.
+    pub fn over(baseline: &'s Samples, candidate: &'s Samples, blocks: Blocks) -> Result<Self, SampleError> {
+        let (counts, per_block) = ((baseline.count(), candidate.count()), blocks.per_block);
         if counts.0 != counts.1 || per_block == 0 || !counts.0.is_multiple_of(per_block) {
             return Err(SampleError::Unpaired { baseline: counts.0, candidate: counts.1, per_block });
         }
-        Ok(Paired { baseline, candidate, per_block })
+        Ok(Paired { baseline, candidate, blocks: blocks.checked()? })
     }
 
     pub fn baseline(&self) -> &Samples {
@@ -43,27 +50,52 @@ impl<'s> Paired<'s> {
     }
 
     pub fn blocks(&self) -> usize {
-        self.baseline.count() / self.per_block
+        self.baseline.count() / self.blocks.per_block
     }
 
-    /// The ratio of the medians and its 95% bootstrap interval over blocks, from [`RESAMPLES`] resamples.
+    /// The ratio of the medians and its 95% bootstrap interval over blocks, from [`RESAMPLES`] resamples. It is of these
+    /// very processes: what others would have been is [`Known`](super::Known)'s to add.
     pub fn speedup(&self, seed: u64) -> Speedup {
         self.speedup_by(RESAMPLES, seed)
     }
 
     pub(super) fn speedup_by(&self, resamples: usize, seed: u64) -> Speedup {
-        let blocks = self.blocks();
-        let ladders = [self.baseline, self.candidate].map(|samples| Ladder::new(samples, self.per_block));
-        let mut random = Random::new(seed);
-        let mut drawn = vec![0_u32; blocks];
-        let ratios = (0..resamples).map(|_| {
-            draw(&mut random, &mut drawn);
-            let [baseline, candidate] = ladders.each_ref().map(|ladder| ladder.median(&drawn));
-            baseline / candidate
-        });
-        let interval = Interval::of_resamples(ratios.collect());
-        Speedup { ratio: self.baseline.median() / self.candidate.median(), interval, blocks }
+        let side = |samples: &Samples| -> Vec<Ladder> {
+            (0..self.blocks.processes).map(|process| Ladder::new(samples, self.blocks, process)).collect()
+        };
+        ratio(&side(self.baseline), &side(self.candidate), self.blocks(), (resamples, seed))
     }
+}
+
+/// An A/A control: a subject's first process against its others, as if they were two subjects. What differs from process
+/// to process differs here. There is none of a single process.
+pub fn control(samples: &Samples, blocks: Blocks, seed: u64) -> Result<Speedup, SampleError> {
+    let paired = Paired::over(samples, samples, blocks)?;
+    let mut ladders: Vec<Ladder> =
+        (0..blocks.processes).map(|process| Ladder::new(samples, blocks, process)).collect();
+    let others = ladders.split_off(1);
+    if others.is_empty() {
+        return Err(SampleError::Empty);
+    }
+    Ok(ratio(&ladders, &others, paired.blocks(), (RESAMPLES, seed)))
+}
+
+/// What is typical of one side over what is typical of the other, with the interval over blocks.
+fn ratio(above: &[Ladder], below: &[Ladder], blocks: usize, (resamples, seed): (usize, u64)) -> Speedup {
+    let mut random = Random::new(seed);
+    let mut drawn = vec![1_u32; blocks];
+    let sides = [above, below];
+    let of = |drawn: &[u32]| {
+        let [above, below] = sides.map(|side| together(side.iter().map(|ladder| ladder.median(drawn))));
+        above / below
+    };
+    // Every block once: what was measured.
+    let ratio = of(&drawn);
+    let ratios = (0..resamples).map(|_| {
+        draw(&mut random, &mut drawn);
+        of(&drawn)
+    });
+    Speedup { ratio, interval: Interval::of_resamples(ratios.collect()), blocks }
 }
 
 /// Draws as many blocks as there are, with replacement: how often each was drawn. Every 64 random bits give two
@@ -82,7 +114,7 @@ fn draw(random: &mut Random, drawn: &mut [u32]) {
     }
 }
 
-/// A subject's samples in ascending order, each with its block. The median of a resample is found by counting up the
+/// A process's samples in ascending order, each with its block. The median of a resample is found by counting up the
 /// order; as it nearly always lies near the middle, counting starts a little below that.
 struct Ladder {
     steps: Vec<(f64, u32)>,
@@ -92,16 +124,15 @@ struct Ladder {
 }
 
 impl Ladder {
-    fn new(samples: &Samples, per_block: usize) -> Self {
-        let blocks = samples.taken().chunks(per_block).zip(0..);
-        let mut steps: Vec<(f64, u32)> =
-            blocks.flat_map(|(values, block)| values.iter().map(move |&value| (value, block))).collect();
+    fn new(samples: &Samples, blocks: Blocks, process: usize) -> Self {
+        let mut steps: Vec<(f64, u32)> = blocks.of_process(samples, process).collect();
         steps.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
         // Some six standard deviations of how many drawn samples fall below the middle, were the samples of a block
         // all alike; beyond it counting starts at the bottom.
-        let reach = 3.0 * ((steps.len() * per_block) as f64).sqrt();
+        let together = blocks.per_block / blocks.processes;
+        let reach = 3.0 * ((steps.len() * together) as f64).sqrt();
         let start = (steps.len() / 2).saturating_sub(reach as usize);
-        let mut below = vec![0; samples.count() / per_block];
+        let mut below = vec![0; samples.count() / blocks.per_block];
         for &(_, block) in &steps[..start] {
             below[block as usize] += 1;
         }
@@ -146,7 +177,7 @@ mod tests {
         let mut random = Random::new(1);
         for (count, per_block) in [(1, 1), (2, 1), (2, 2), (6, 2), (30, 3), (101, 1), (400, 2), (396, 4)] {
             let samples = noisy(count, 9);
-            let ladder = Ladder::new(&samples, per_block);
+            let ladder = Ladder::new(&samples, Blocks::of_one_process(per_block), 0);
             let mut drawn = vec![0; count / per_block];
             let mut tries: Vec<Vec<u32>> = (0..50)
                 .map(|_| {
@@ -209,6 +240,38 @@ mod tests {
         assert!(super::super::median_interval(&baseline, 1).half_width() > 0.02 * baseline.median());
     }
 
+    /// A series of three processes whose levels are these.
+    fn in_processes(levels: [f64; 3], blocks: usize, seed: u64) -> Samples {
+        let mut random = Random::new(seed);
+        let [a, b, c] = levels;
+        let order = [a, b, c, c, b, a].repeat(blocks);
+        Samples::new(order.iter().map(|level| level * (0.002 * random.normal()).exp()).collect()).unwrap()
+    }
+
+    const THREE: Blocks = Blocks { per_block: 6, processes: 3 };
+
+    #[test]
+    fn over_processes_it_is_the_ratio_of_what_is_typical() {
+        let (slow, fast) =
+            (in_processes([200.0, 200.0, 216.0], 40, 1), in_processes([100.0, 108.0, 100.0], 40, 2));
+        let speedup = Paired::over(&slow, &fast, THREE).unwrap().speedup(1);
+        let typical = |samples| super::super::Typical::value_of(samples, THREE).unwrap();
+        assert!((speedup.ratio - typical(&slow) / typical(&fast)).abs() < 1e-12);
+        assert!(speedup.interval.contains(2.0) && speedup.interval.half_width() < 0.005, "{speedup:?}");
+        assert_eq!(speedup.blocks, 40);
+    }
+
+    #[test]
+    fn a_control_is_the_first_process_against_the_others() {
+        let calm = control(&in_processes([100.0; 3], 40, 1), THREE, 1).unwrap();
+        assert!(calm.interval.contains(1.0) && calm.interval.half_width() < 0.003, "{calm:?}");
+        let first = control(&in_processes([108.0, 100.0, 100.0], 40, 1), THREE, 1).unwrap();
+        assert!(first.interval.contains(1.08), "{first:?}");
+        let last = control(&in_processes([100.0, 100.0, 108.0], 40, 1), THREE, 1).unwrap();
+        assert!(last.interval.contains(1.08f64.powf(-0.5)), "{last:?}");
+        assert_eq!(control(&noisy(8, 1), Blocks::of_one_process(2), 1), Err(SampleError::Empty));
+    }
+
     #[test]
     fn what_is_not_in_pairs_is_refused() {
         let (four, five) = (noisy(4, 1), noisy(5, 1));
@@ -216,5 +279,6 @@ mod tests {
         assert!(Paired::new(&five, &five, 2).is_err());
         assert!(Paired::new(&four, &four, 0).is_err());
         assert_eq!(Paired::new(&four, &four, 2).unwrap().blocks(), 2);
+        assert!(Paired::over(&four, &four, Blocks { per_block: 4, processes: 3 }).is_err());
     }
 }

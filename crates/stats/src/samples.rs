@@ -15,6 +15,8 @@ pub enum SampleError {
     NotATime { index: usize, value: f64 },
     #[error("{baseline} samples against {candidate}, in blocks of {per_block}, are not pairs")]
     Unpaired { baseline: usize, candidate: usize, per_block: usize },
+    #[error("blocks of {per_block} samples are not turns of {processes} processes, forth and back")]
+    NoTurns { per_block: usize, processes: usize },
 }
 
 impl Samples {

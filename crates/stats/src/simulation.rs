@@ -13,6 +13,7 @@ use super::*;
 
 const RUNS: usize = 1000;
 const PER_BLOCK: usize = 2;
+const ONE: Blocks = Blocks { per_block: PER_BLOCK, processes: 1 };
 /// A twentieth of what is in use, for the tests' time. More resamples steady an interval's ends; they do not move them.
 const RESAMPLES: usize = 500;
 
@@ -89,6 +90,40 @@ fn two_per_cent_are_found_in_either_direction() {
     }
 }
 
+/// Two subjects in three processes each, which differ by `sigma` between processes; the verdicts are held against the
+/// floor of the two.
+fn verdicts_over_processes(sigma: f64, speedup: f64) -> Vec<Comparison> {
+    const THREE: Blocks = Blocks { per_block: 6, processes: 3 };
+    let mut random = Random::new(31);
+    let mut subject = |time: f64| {
+        let [a, b, c] = [(); 3].map(|()| time * (sigma * random.normal()).exp());
+        let turns = [a, b, c, c, b, a].repeat(15);
+        Samples::new(turns.iter().map(|level| level * (0.004 * random.normal()).exp()).collect()).unwrap()
+    };
+    let run = |seed: usize| {
+        let (baseline, candidate) = (subject(20_000.0 * speedup), subject(20_000.0));
+        let medians = |samples| Typical::by(2, samples, THREE, 1).unwrap().medians;
+        let floor = NoiseFloor::between(&medians(&baseline), &medians(&candidate), 0.0).unwrap();
+        let paired = Paired::over(&baseline, &candidate, THREE).unwrap();
+        conclude(&paired, paired.speedup_by(RESAMPLES, seed as u64), floor)
+    };
+    (0..RUNS).map(run).collect()
+}
+
+#[test]
+fn what_differs_by_its_processes_alone_is_rarely_called_different() {
+    for sigma in [0.001, 0.005, 0.02] {
+        let comparisons = verdicts_over_processes(sigma, 1.0);
+        let wrong = count(&comparisons, Verdict::Faster) + count(&comparisons, Verdict::Slower);
+        println!("A/A, processes {sigma} apart: {wrong} of {RUNS} called different");
+        assert!(wrong as f64 <= 0.05 * RUNS as f64 + 3.0 * (0.05 * 0.95 * RUNS as f64).sqrt(), "{wrong}");
+    }
+    let comparisons = verdicts_over_processes(0.003, 1.02);
+    let found = count(&comparisons, Verdict::Faster);
+    println!("planted 1.02, processes 0.003 apart: found {found} of {RUNS}");
+    assert!(found * 100 >= RUNS * 95 && count(&comparisons, Verdict::Slower) == 0, "{found}");
+}
+
 /// Three standard deviations of how often 95% happen in `RUNS` runs.
 fn nominal(covered: usize) -> bool {
     let expected = 0.95 * RUNS as f64;
@@ -151,7 +186,7 @@ fn stopping_when_tight_keeps_the_coverage() {
         let samples = loop {
             times.extend((times.len()..until).map(|_| (0.02 * random.normal()).exp()));
             let samples = Samples::new(times.clone()).unwrap();
-            match rule.progress_by(RESAMPLES, &[&samples], Duration::ZERO, seed as u64) {
+            match rule.progress_by(RESAMPLES, &[&samples], ONE, Duration::ZERO, seed as u64) {
                 Progress::Continue { until: next } => until = next,
                 Progress::Stop(_) => break samples,
             }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::Samples;
-use super::bootstrap::{RESAMPLES, median_interval_by};
+use super::bootstrap::RESAMPLES;
+use super::{Blocks, Samples, Typical};
 
 /// Stops once the median is known well enough, or enough time was spent.
 ///
@@ -61,19 +61,22 @@ pub enum Progress {
 
 impl Stopping {
     /// Whether to go on, for the samples of every subject that is measured in turns: all must be known well enough.
-    pub fn progress(&self, subjects: &[&Samples], elapsed: Duration, seed: u64) -> Progress {
-        self.progress_by(RESAMPLES, subjects, elapsed, seed)
+    pub fn progress(&self, subjects: &[&Samples], blocks: Blocks, elapsed: Duration, seed: u64) -> Progress {
+        // As much work for many processes as for one; for a look that does.
+        self.progress_by(RESAMPLES / blocks.processes.max(1), subjects, blocks, elapsed, seed)
     }
 
     pub(super) fn progress_by(
         &self,
         resamples: usize,
         subjects: &[&Samples],
+        blocks: Blocks,
         elapsed: Duration,
         seed: u64,
     ) -> Progress {
         let count = subjects.iter().map(|samples| samples.count()).min().unwrap_or(0);
-        if count >= self.least && subjects.iter().all(|samples| self.is_tight(resamples, samples, seed)) {
+        let is_tight = |samples: &&Samples| self.is_tight(resamples, samples, blocks, seed);
+        if count >= self.least && subjects.iter().all(is_tight) {
             Progress::Stop(StopReason::Tight)
         } else if self.most.is_some_and(|most| count >= most) {
             Progress::Stop(StopReason::Enough)
@@ -84,10 +87,12 @@ impl Stopping {
         }
     }
 
-    /// Whether the interval is narrow enough now, and was with two thirds of the samples.
-    fn is_tight(&self, resamples: usize, samples: &Samples, seed: u64) -> bool {
+    /// Whether the interval is narrow enough now, and was with two thirds of the samples. It is that of the samples of
+    /// these processes: how far apart processes are no number of samples makes smaller.
+    fn is_tight(&self, resamples: usize, samples: &Samples, blocks: Blocks, seed: u64) -> bool {
         let narrow = |samples: &Samples| {
-            median_interval_by(resamples, samples, seed).half_width() <= self.half_width * samples.median()
+            Typical::by(resamples, samples, blocks, seed)
+                .is_ok_and(|typical| typical.interval.half_width() <= self.half_width * typical.value)
         };
         let earlier = samples.taken()[..samples.count() * 2 / 3].to_vec();
         narrow(samples) && Samples::new(earlier).is_ok_and(|earlier| narrow(&earlier))
@@ -104,6 +109,8 @@ impl Stopping {
 mod tests {
     use super::*;
 
+    const ONE: Blocks = Blocks { per_block: 2, processes: 1 };
+
     fn spread(count: usize, width: f64) -> Samples {
         Samples::new((0..count).map(|i| 100.0 + width * i as f64 / count as f64).collect()).unwrap()
     }
@@ -114,17 +121,35 @@ mod tests {
         let (tight, wide) = (spread(200, 1.0), spread(200, 50.0));
         let early = Duration::from_secs(1);
         let late = rule.time_limit;
-        assert_eq!(rule.progress(&[&tight], early, 1), Progress::Stop(StopReason::Tight));
-        assert_eq!(rule.progress(&[&tight, &wide], early, 1), Progress::Continue { until: 300 });
-        assert_eq!(rule.progress(&[&tight, &wide], late, 1), Progress::Stop(StopReason::TimeLimit));
-        assert_eq!(rule.progress(&[&spread(500, 50.0)], early, 1), Progress::Stop(StopReason::Enough));
+        let progress = |subjects: &[&Samples], elapsed| rule.progress(subjects, ONE, elapsed, 1);
+        assert_eq!(progress(&[&tight], early), Progress::Stop(StopReason::Tight));
+        assert_eq!(progress(&[&tight, &wide], early), Progress::Continue { until: 300 });
+        assert_eq!(progress(&[&tight, &wide], late), Progress::Stop(StopReason::TimeLimit));
+        assert_eq!(progress(&[&spread(500, 50.0)], early), Progress::Stop(StopReason::Enough));
     }
 
     #[test]
     fn few_samples_are_never_enough() {
         let rule = Stopping::default();
-        assert_eq!(rule.progress(&[&spread(5, 0.0)], Duration::ZERO, 1), Progress::Continue { until: 40 });
-        assert_eq!(rule.progress(&[], Duration::ZERO, 1), Progress::Continue { until: 40 });
+        assert_eq!(
+            rule.progress(&[&spread(5, 0.0)], ONE, Duration::ZERO, 1),
+            Progress::Continue { until: 40 }
+        );
+        assert_eq!(rule.progress(&[], ONE, Duration::ZERO, 1), Progress::Continue { until: 40 });
+    }
+
+    /// Two processes 8% apart, each steady: more samples would tell nothing new.
+    #[test]
+    fn processes_apart_are_no_reason_to_go_on() {
+        let taken = (0..200).map(|i| [100.0, 108.0, 108.0, 100.0][i % 4] + 0.001 * i as f64).collect();
+        let samples = Samples::new(taken).unwrap();
+        let progress = |blocks| Stopping::default().progress(&[&samples], blocks, Duration::from_secs(1), 1);
+        let two = Blocks { per_block: 4, processes: 2 };
+        assert_eq!(progress(two), Progress::Stop(StopReason::Tight));
+        assert!(
+            matches!(progress(ONE), Progress::Continue { .. }),
+            "taken for one series the median is in the gap"
+        );
     }
 
     #[test]

@@ -2,12 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Interval, Samples, median_interval};
+use super::{Blocks, Interval, SampleError, Samples, Typical, median_interval};
 
 /// A set of samples in numbers, in the samples' unit.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     pub count: usize,
+    /// Over processes, where there are several ([`Typical`]); the others are of all samples together.
     pub p50: f64,
     pub p90: f64,
     pub p95: f64,
@@ -17,19 +18,31 @@ pub struct Summary {
     pub std: Option<f64>,
     pub min: f64,
     pub max: f64,
-    /// The 95% bootstrap interval of the median.
+    /// The 95% bootstrap interval of the median, for these very processes.
     pub interval: Interval,
 }
 
 impl Summary {
+    /// Of one process's samples.
     pub fn of(samples: &Samples, seed: u64) -> Self {
+        let (p50, interval) = (samples.median(), median_interval(samples, seed));
+        Self::around(samples, p50, interval)
+    }
+
+    /// Of the samples of several processes, with what is [`Typical`] of them.
+    pub fn over(samples: &Samples, blocks: Blocks, seed: u64) -> Result<(Self, Typical), SampleError> {
+        let typical = Typical::of(samples, blocks, seed)?;
+        Ok((Self::around(samples, typical.value, typical.interval), typical))
+    }
+
+    fn around(samples: &Samples, p50: f64, interval: Interval) -> Self {
         let sorted = samples.sorted();
         let count = sorted.len();
         let mean = sorted.iter().sum::<f64>() / count as f64;
         let squares: f64 = sorted.iter().map(|x| (x - mean) * (x - mean)).sum();
         Summary {
             count,
-            p50: percentile(sorted, 50.0),
+            p50,
             p90: percentile(sorted, 90.0),
             p95: percentile(sorted, 95.0),
             p99: percentile(sorted, 99.0),
@@ -37,7 +50,7 @@ impl Summary {
             std: (count > 1).then(|| (squares / (count - 1) as f64).sqrt()),
             min: sorted[0],
             max: sorted[count - 1],
-            interval: median_interval(samples, seed),
+            interval,
         }
     }
 }

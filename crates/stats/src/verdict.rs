@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::between::{squares, t975};
 use super::{Paired, RankTest, Speedup, rank_test};
 
 /// Below this a rank test counts.
@@ -24,6 +25,22 @@ impl NoiseFloor {
         let Speedup { interval, .. } = control;
         let farther = (1.0 - interval.low).abs().max((interval.high - 1.0).abs());
         NoiseFloor(farther.max(tick))
+    }
+
+    /// Of two subjects compared, from the medians of their processes: what two that are the same would seem to differ by
+    /// in one run of twenty, given how much each of these two differs from itself (the two-sample t test). Nobody
+    /// else's processes count: a neighbour that is all over the place says nothing about these. `None` where neither
+    /// has a second process.
+    pub fn between(baseline: &[f64], candidate: &[f64], tick: f64) -> Option<Self> {
+        let sides = [baseline, candidate];
+        let freedom: usize = sides.iter().map(|medians| medians.len().saturating_sub(1)).sum();
+        if freedom == 0 {
+            return None;
+        }
+        let squares: f64 = sides.map(squares).iter().sum();
+        let draws: f64 = sides.iter().map(|medians| 1.0 / medians.len() as f64).sum();
+        let spread = (squares / freedom as f64 * draws).sqrt();
+        Some(NoiseFloor((t975(freedom as f64) * spread).exp_m1().max(tick)))
     }
 
     pub fn share(self) -> f64 {
@@ -139,6 +156,17 @@ mod tests {
         let control = Speedup { ratio: 1.001, interval: Interval { low: 0.997, high: 1.004 }, blocks: 50 };
         assert!((NoiseFloor::of(&control, 0.0).share() - 0.004).abs() < 1e-12);
         assert_eq!(NoiseFloor::of(&control, 0.03).share(), 0.03);
+    }
+
+    #[test]
+    fn the_floor_of_two_is_from_their_own_processes() {
+        let floor = |a: &[f64], b: &[f64]| NoiseFloor::between(a, b, 0.0001).unwrap().share();
+        // scipy 1.17: the critical difference of `ttest_ind(a, b)` on logarithms, `t.ppf(0.975, 4) * standard error`.
+        let (a, b) = ([100.0, 101.0, 100.5], [50.0, 50.1, 50.4]);
+        assert!((floor(&a, &b) - 0.01043516555867025).abs() < 1e-4, "{}", floor(&a, &b));
+        assert!(floor(&[75.7, 75.7, 82.1], &b) > 0.05);
+        assert_eq!(floor(&[100.0; 3], &[50.0; 3]), 0.0001);
+        assert_eq!(NoiseFloor::between(&[100.0], &[50.0], 0.1), None);
     }
 
     #[test]

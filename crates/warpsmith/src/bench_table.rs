@@ -38,13 +38,19 @@ fn measured(state: &RunState, every_baseline: bool) -> Vec<String> {
 
 fn group(state: &RunState, problem: &str, session: u32, rows: &[&Row], every_baseline: bool) -> String {
     let first = rows[0];
-    let control = state.controls.iter().find(|it| it.session == session && it.problem == problem);
-    let control = control.map_or("no control".to_owned(), |control| {
+    let controls = state.controls.iter().filter(|it| it.session == session && it.problem == problem);
+    let worst = controls.max_by(|a, b| a.noise_floor.share().total_cmp(&b.noise_floor.share()));
+    let control = worst.map_or("no control".to_owned(), |control| {
         let interval = control.speedup.interval;
-        format!("{} against itself {:.3} - {:.3}", control.subject, interval.low, interval.high)
+        format!("farthest from itself: {} {:.3} - {:.3}", control.subject, interval.low, interval.high)
     });
     let title = styled(STRONG, format!("{problem}, {}", first.timer));
-    let about = styled(FAINT, format!("{} samples each, {}; {control}", first.count, first.stopped.words()));
+    // Who is measured in turns has as many samples and processes as the others.
+    let samples = match first.processes {
+        1 => format!("{} samples each from one process", first.count),
+        several => format!("{} samples each from {several} processes", first.count),
+    };
+    let about = styled(FAINT, format!("{samples}, {}; {control}", first.stopped.words()));
     let titles = ["subject", "p50", "+-", "p90", "TFLOP/s", "GB/s", "% of ceiling"];
     let mut times = Table::new(&titles, &titles[1..]);
     for row in rows {

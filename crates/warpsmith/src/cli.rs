@@ -87,12 +87,13 @@ Examples:
   warpsmith check --fuzz 200 --seed 7
   warpsmith check wmma --set BLOCK_N=64 --problem mission --svg maps")]
     Check(CheckOptions),
-    /// Time kernels against their baselines, each in a process of its own
+    /// Time kernels against their baselines, each in processes of its own
     #[command(after_help = "\
 Every subject is compiled, run once and held against float64 arithmetic before it is timed; what is wrong is never
 timed. Kernels and baselines then take turns (A B C C B A) in one run, until every median is known to half a per cent.
-A baseline and a kernel run in two processes each: what a thing differs from itself by is in every interval. Times are of CUDA-graph replays; --cold adds such with the L2 flushed, --eager the
-time of one call, launch included. The virtual GPU gives modelled times only, which are compared with nothing.
+Each runs in three processes (--processes), which all take part: what a thing differs from itself by is in every interval.
+Times are of CUDA-graph replays; --cold adds such with the L2 flushed, --eager the time of one call, launch included. The
+virtual GPU gives modelled times only, which are compared with nothing.
 
 Baselines: auto, math, flash, mem_efficient, cudnn (PyTorch's scaled_dot_product_attention), reference (our own
 unfused kernel), none. With --require the run fails with code 3 if the baseline cannot be measured.
@@ -101,7 +102,7 @@ Examples:
   warpsmith bench
   warpsmith bench wmma --preset stage-5-p2 --problem mission --cold --eager
   warpsmith bench mma --preset tuned --preset small --problem mission
-  warpsmith bench --suite headline --require auto
+  warpsmith bench --suite headline --require auto --processes 5
   warpsmith bench wmma --set BLOCK_N=64 --problem b2h8s2048d64-causal-e4m3 --baseline cudnn
   warpsmith bench --resume --run-dir warpsmith-runs/20261115T054710Z-bench-1f3a9c")]
     Bench(BenchOptions),
@@ -375,6 +376,11 @@ pub struct BenchOptions {
     /// A baseline that must be there
     #[arg(long, value_name = "NAME")]
     pub require: Vec<String>,
+    /// Worker processes of every subject. Processes that run the same thing differ by more than samples of one of them
+    /// show; with several, intervals hold for the next run, and every subject is its own A/A control. Each takes a CUDA
+    /// context's memory. The virtual GPU, whose times are modelled, has one
+    #[arg(long, value_name = "N", default_value_t = PROCESSES, value_parser = processes)]
+    pub processes: u32,
     /// Most samples per subject, problem and timer (default: until the median is known well enough)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..))]
     pub iters: Option<u32>,
@@ -744,6 +750,17 @@ fn budget(text: &str) -> Result<usize, String> {
         .ok_or("expected a number of evaluations".to_owned())
 }
 
+/// How many processes a subject is measured in, unless told: with three, two runs of something that is in one of two
+/// places from process to process are apart in 1 of 32, with two in 1 of 8.
+pub const PROCESSES: u32 = 3;
+
+fn processes(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(count) if count > 0 => Ok(count),
+        _ => Err("expected a number of processes, at least 1".to_owned()),
+    }
+}
+
 fn seconds(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(value) if f64::is_finite(value) && value > 0.0 => Ok(value),
@@ -753,7 +770,18 @@ fn seconds(text: &str) -> Result<f64, String> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
+    use clap::{CommandFactory as _, Parser as _};
+
+    #[test]
+    fn a_resumed_bench_has_the_processes_it_was_started_with() {
+        // A run is gone on with by the command line in its manifest.
+        let asked = |line: &[&str]| match super::Cli::try_parse_from(line).unwrap().asked() {
+            super::Command::Bench(options) => options.processes,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(asked(&["warpsmith", "bench", "--processes", "5"]), 5);
+        assert_eq!(asked(&["warpsmith", "bench"]), super::PROCESSES);
+    }
 
     #[test]
     fn the_command_line_is_well_formed() {

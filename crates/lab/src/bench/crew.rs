@@ -7,12 +7,12 @@ use super::plan::{Maker, Start, Subject};
 use crate::run::FailureKind;
 use crate::worker::{Ask, Ended, Limits, Say, Worker};
 
-/// A subject and its process, which may have to be started again.
+/// A subject and its processes, each of which may have to be started again.
 #[derive(Debug)]
 pub struct Member<'p, 'f> {
     pub subject: &'p Subject<'f>,
-    worker: Option<Worker>,
-    /// A peer's version, once it has said it.
+    workers: Vec<Option<Worker>>,
+    /// A peer's version, once its processes have said it.
     pub version: Option<String>,
     /// Why a peer is not there at all.
     pub missing: Option<String>,
@@ -40,45 +40,60 @@ impl Office<'_> {
 }
 
 impl<'p, 'f> Member<'p, 'f> {
-    pub fn new(subject: &'p Subject<'f>) -> Self {
-        Member { subject, worker: None, version: None, missing: None }
+    /// `processes`: at least one.
+    pub fn new(subject: &'p Subject<'f>, processes: usize) -> Self {
+        let workers = (0..processes.max(1)).map(|_| None).collect();
+        Member { subject, workers, version: None, missing: None }
     }
 
-    /// Starts the process, unless it runs.
-    pub fn start(&mut self, office: &Office<'_>) -> Result<&mut Worker, Ended> {
-        if self.worker.is_none() {
-            let begun = office.begin(self.subject);
-            let lost = |reason| Ended::Lost { failure: FailureKind::Other, reason };
-            self.worker = Some(begun.map_err(lost)?);
+    /// Its processes, by number.
+    pub fn processes(&self) -> std::ops::Range<usize> {
+        0..self.workers.len()
+    }
+
+    /// Starts a process, unless it runs.
+    pub fn start(&mut self, office: &Office<'_>, process: usize) -> Result<(), Ended> {
+        self.worker(office, process).map(|_| ())
+    }
+
+    fn worker(&mut self, office: &Office<'_>, process: usize) -> Result<&mut Worker, Ended> {
+        let lost = |reason| Ended::Lost { failure: FailureKind::Other, reason };
+        let place =
+            self.workers.get_mut(process).ok_or_else(|| lost(format!("there is no process {process}")))?;
+        match place {
+            Some(worker) => Ok(worker),
+            None => Ok(place.insert(office.begin(self.subject).map_err(lost)?)),
         }
-        self.worker
-            .as_mut()
-            .ok_or_else(|| Ended::Lost { failure: FailureKind::Other, reason: "no worker".to_owned() })
     }
 
-    pub fn send(&mut self, office: &Office<'_>, ask: &Ask) -> Result<(), Ended> {
-        let sent = self.start(office)?.send(ask);
-        self.keep_or_drop(sent)
+    pub fn send(&mut self, office: &Office<'_>, process: usize, ask: &Ask) -> Result<(), Ended> {
+        let sent = self.worker(office, process).and_then(|worker| worker.send(ask));
+        self.keep_or_drop(process, sent)
     }
 
-    pub fn answer(&mut self, office: &Office<'_>, to: &Ask) -> Result<Say, Ended> {
-        let said = self.start(office)?.answer(to, office.stop);
-        self.keep_or_drop(said)
+    pub fn answer(&mut self, office: &Office<'_>, process: usize, to: &Ask) -> Result<Say, Ended> {
+        let said = self.worker(office, process).and_then(|worker| worker.answer(to, office.stop));
+        self.keep_or_drop(process, said)
     }
 
-    pub fn ask(&mut self, office: &Office<'_>, ask: &Ask) -> Result<Say, Ended> {
-        self.send(office, ask)?;
-        self.answer(office, ask)
+    pub fn ask(&mut self, office: &Office<'_>, process: usize, ask: &Ask) -> Result<Say, Ended> {
+        self.send(office, process, ask)?;
+        self.answer(office, process, ask)
     }
 
     /// A process that failed in a way that may have left its device unusable is not asked again; the next problem
     /// gets a fresh one. A refusal leaves nothing behind.
-    fn keep_or_drop<T>(&mut self, outcome: Result<T, Ended>) -> Result<T, Ended> {
+    fn keep_or_drop<T>(&mut self, process: usize, outcome: Result<T, Ended>) -> Result<T, Ended> {
         match &outcome {
             Ok(_)
             | Err(Ended::Failed { failure: FailureKind::Refused | FailureKind::DoesNotCompile, .. }) => {}
-            Err(_) => self.worker = None,
+            Err(_) => {
+                if let Some(place) = self.workers.get_mut(process) {
+                    *place = None;
+                }
+            }
         }
-        outcome
+        let all = self.workers.len();
+        outcome.map_err(|ended| ended.of_process(process, all))
     }
 }

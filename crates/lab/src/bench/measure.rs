@@ -6,9 +6,9 @@ use super::crew::Member;
 use super::plan::Subject;
 use super::run::{Bench, BenchError, Entrant, Given, surprise};
 use super::telemetry::Watch;
-use super::turns::{Session, Turns, take_turns};
+use super::turns::{Seat, Session, Turns, take_turns};
 use crate::run::{Event, Sampled, Stage, Telemetry, Timer};
-use crate::stats::{Interval, NoiseFloor, Paired, Samples, Speedup, compare};
+use crate::stats::{Blocks, Interval, NoiseFloor, Paired, Samples, Speedup, compare, control};
 use crate::worker::{Ask, Say};
 
 /// How long one replay of a hot graph takes at least. What the CPU does between two replays is hidden behind the
@@ -27,7 +27,9 @@ impl<O: Op> Bench<'_, O> {
         for entrant in entrants {
             let ask =
                 Ask::Arm { timers: self.plan.timers.clone(), warmup: self.plan.warmup, replay_ns: REPLAY_NS };
-            let armed = members[entrant.index].ask(self.office, &ask).map(|_| ());
+            let member = &mut members[entrant.index];
+            let mut processes = member.processes();
+            let armed = processes.try_for_each(|process| member.ask(self.office, process, &ask).map(|_| ()));
             self.keep(&mut alive, entrant, Stage::Bench, armed)?;
         }
         for &timer in &self.plan.timers {
@@ -35,7 +37,11 @@ impl<O: Op> Bench<'_, O> {
             if alive.is_empty() {
                 break;
             }
-            (self.tell)(&format!("{}: timing {} subjects in turns ({timer})", given.name, alive.len()));
+            let each = match self.plan.crew() {
+                1 => String::new(),
+                crew => format!(", in {crew} processes each,"),
+            };
+            (self.tell)(&format!("{}: timing {} subjects{each} in turns ({timer})", given.name, alive.len()));
             let (turns, telemetry) = self.session(members, &alive, timer)?;
             alive = self.record(members, alive, given, timer, turns, &telemetry)?;
         }
@@ -51,13 +57,14 @@ impl<O: Op> Bench<'_, O> {
         let mut watch = Watch::new(self.monitor);
         let session = Session {
             subjects: entrants.len(),
+            processes: self.plan.crew(),
             per_turn: per_turn(timer),
             stopping: &self.plan.stopping,
             seed: self.plan.seed,
         };
-        let mut take = |subject: usize, count: usize| {
+        let mut take = |Seat { subject, process }: Seat, count: usize| {
             let ask = Ask::Sample { timer, count };
-            match members[entrants[subject].index].ask(self.office, &ask)? {
+            match members[entrants[subject].index].ask(self.office, process, &ask)? {
                 Say::Samples { ns } => Ok(ns),
                 other => Err(surprise(&other)),
             }
@@ -66,7 +73,7 @@ impl<O: Op> Bench<'_, O> {
         Ok((turns, watch.seen()))
     }
 
-    /// Writes down a session: samples, the control, and every candidate against every baseline.
+    /// Writes down a session: samples, every subject against itself, and every candidate against every baseline.
     fn record(
         &self,
         members: &[Member<'_, '_>],
@@ -78,7 +85,7 @@ impl<O: Op> Bench<'_, O> {
     ) -> Result<Vec<Entrant>, BenchError> {
         let session = self.run.state().next_session();
         let seed = self.plan.seed;
-        let Turns { samples, mut lost, per_block, stopped } = turns;
+        let Turns { samples, mut lost, blocks, stopped } = turns;
         let mut measured: Vec<(&Subject<'_>, &Samples)> = Vec::new();
         for (entrant, samples) in entrants.iter().zip(&samples) {
             let Some(samples) = samples else { continue };
@@ -87,7 +94,8 @@ impl<O: Op> Bench<'_, O> {
                 timer,
                 session,
                 samples_ns: samples.taken().to_vec(),
-                per_block,
+                per_block: blocks.per_block,
+                processes: blocks.processes,
                 warmup: self.plan.warmup,
                 stopped,
                 work: Some(self.op.work(given.problem)),
@@ -97,38 +105,32 @@ impl<O: Op> Bench<'_, O> {
             };
             self.run.record(&Event::Sampled { of: entrant.key.of.clone(), sampled })?;
         }
-        let mut floor: Option<NoiseFloor> = None;
-        for (subject, first, again) in controls(&measured) {
-            let Ok(paired) = Paired::new(first, again, per_block) else { continue };
-            let speedup = paired.speedup(seed);
-            let noise_floor = NoiseFloor::of(&speedup, tick(first) / first.median());
-            // Who differs most from itself says what can be told apart.
-            if floor.is_none_or(|before| noise_floor > before) {
-                floor = Some(noise_floor);
-            }
+        for (subject, times) in &measured {
+            // One process has nothing to be held against.
+            let Ok(speedup) = control(times, blocks, seed) else { continue };
             self.run.record(&Event::Control {
                 problem: given.name.clone(),
                 subject: subject.name.clone(),
                 session,
                 timer,
+                processes: blocks.processes,
                 speedup,
-                noise_floor,
+                noise_floor: NoiseFloor::of(&speedup, tick(times)),
             })?;
         }
-        let floor = floor.unwrap_or_else(unknown_floor);
         for (candidate, times) in measured.iter().filter(|(subject, _)| subject.is_candidate) {
             for (baseline, others) in measured.iter().filter(|(subject, _)| subject.is_baseline) {
                 if candidate.name == baseline.name {
                     continue;
                 }
-                let Ok(paired) = Paired::new(others, times, per_block) else { continue };
+                let Ok(paired) = Paired::over(others, times, blocks) else { continue };
                 self.run.record(&Event::Verdict {
                     problem: given.name.clone(),
                     candidate: candidate.name.clone(),
                     baseline: baseline.name.clone(),
                     session,
                     timer,
-                    comparison: compare(&paired, floor, seed),
+                    comparison: compare(&paired, floor(others, times, blocks), seed),
                 })?;
             }
         }
@@ -141,18 +143,6 @@ impl<O: Op> Bench<'_, O> {
     }
 }
 
-/// The subjects that were measured twice, with both their series.
-fn controls<'m>(
-    measured: &[(&'m Subject<'m>, &'m Samples)],
-) -> Vec<(&'m Subject<'m>, &'m Samples, &'m Samples)> {
-    let with_twin = |(twin, again): &(&'m Subject<'m>, &'m Samples)| {
-        let name = twin.again.as_ref()?;
-        let (subject, first) = measured.iter().find(|(subject, _)| subject.name == *name)?;
-        Some((*subject, *first, *again))
-    };
-    measured.iter().filter_map(with_twin).collect()
-}
-
 /// A hot sample is the mean of many launches; the others are single ones, of which a turn takes some.
 fn per_turn(timer: Timer) -> usize {
     match timer {
@@ -161,14 +151,24 @@ fn per_turn(timer: Timer) -> usize {
     }
 }
 
-/// The step in which times come: the smallest difference there is between two.
+/// The step in which times come, the smallest difference there is between two, as a share of them.
 fn tick(samples: &Samples) -> f64 {
     let steps = samples.sorted().windows(2).map(|pair| pair[1] - pair[0]).filter(|step| *step > 0.0);
     let tick = steps.fold(f64::INFINITY, f64::min);
-    if tick.is_finite() { tick } else { 0.0 }
+    if tick.is_finite() { tick / samples.median() } else { 0.0 }
 }
 
-/// Where there is no control: two per cent, about what one kernel has differed by between two processes on an H200.
+/// How far apart two that are the same may seem to be, from what each of these two does in its own processes.
+fn floor(baseline: &Samples, candidate: &Samples, blocks: Blocks) -> NoiseFloor {
+    let medians = |samples: &Samples| -> Vec<f64> {
+        blocks.split(samples).unwrap_or_default().iter().map(Samples::median).collect()
+    };
+    let tick = tick(baseline).max(tick(candidate));
+    NoiseFloor::between(&medians(baseline), &medians(candidate), tick).unwrap_or_else(unknown_floor)
+}
+
+/// Where nobody has a second process: two per cent, about what one kernel has differed by between two processes on an
+/// H200.
 fn unknown_floor() -> NoiseFloor {
     let interval = Interval { low: 0.98, high: 1.02 };
     NoiseFloor::of(&Speedup { ratio: 1.0, interval, blocks: 0 }, 0.0)

@@ -1,10 +1,11 @@
 //! `bench`: how fast kernels are, beside their peers and each other.
 //!
 //! A [`Plan`] says what is measured: [`Subject`]s (kernels and peers) on problems, by which timers, until when.
-//! [`run`] has every subject in a worker process of its own. Per problem it has all of them built, run once and their
-//! answers held against the oracle's; those that are right are then timed in turns (A B C C B A, again and again,
-//! see [`turns`]), with a peer and a kernel twice, in two processes each, as A/A controls, until every median is known well enough. Everything goes
-//! into the run's log as it happens; tables, targets and exports are read from there.
+//! [`run`] has every subject in worker processes of its own, several of them: processes that run the same thing differ.
+//! Per problem it has all of them built, run once and their answers held against the oracle's; subjects that are right
+//! in every process are then timed in turns (A B C C B A, again and again, see [`turns`]) until every median is known well
+//! enough. One process of a subject against its others is its A/A control. Everything goes into the run's log as it
+//! happens; tables, targets and exports are read from there.
 //!
 //! On the virtual GPU nothing is timed: there is a modelled time per kernel, under its own name, and no comparison.
 

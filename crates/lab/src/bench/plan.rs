@@ -22,8 +22,6 @@ pub struct Subject<'f> {
     pub is_baseline: bool,
     /// It is compared with the baselines.
     pub is_candidate: bool,
-    /// The subject it is a second copy of, as the A/A control.
-    pub again: Option<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -40,26 +38,13 @@ impl<'f> Subject<'f> {
             name += &format!("+{knob}={value}");
         }
         let maker = Maker::Kernel { family, preset, knobs };
-        Subject { name, maker, is_baseline: false, is_candidate: true, again: None }
+        Subject { name, maker, is_baseline: false, is_candidate: true }
     }
 
     pub fn peer(package: &str, name: &'static str) -> Self {
         let maker = Maker::Peer { name };
         let name = format!("{package} {name}");
-        Subject { name, maker, is_baseline: true, is_candidate: false, again: None }
-    }
-
-    /// The same under another name, in a process of its own: where memory lies, and whatever else two processes
-    /// differ in, is part of what an A/A control has to show.
-    #[must_use]
-    pub fn once_more(&self) -> Self {
-        Subject {
-            name: format!("{} (again)", self.name),
-            maker: self.maker.clone(),
-            is_baseline: false,
-            is_candidate: false,
-            again: Some(self.name.clone()),
-        }
+        Subject { name, maker, is_baseline: true, is_candidate: false }
     }
 }
 
@@ -68,6 +53,9 @@ pub struct Plan<'f, P> {
     pub device: Device,
     pub subjects: Vec<Subject<'f>>,
     pub problems: Vec<P>,
+    /// Worker processes of every subject on a GPU. Where memory lies, what a library chose and whatever else two
+    /// processes differ in is in no sample of one of them; from two on, a subject is its own A/A control.
+    pub processes: usize,
     /// How times are taken; the first is what targets are judged by.
     pub timers: Vec<Timer>,
     /// Per problem and timer.
@@ -79,6 +67,16 @@ pub struct Plan<'f, P> {
     pub limits: Limits,
     pub seed: u64,
     pub targets: Vec<Target>,
+}
+
+impl<P> Plan<'_, P> {
+    /// The processes a subject has. The virtual GPU models the same time in every one, so one will do.
+    pub(super) fn crew(&self) -> usize {
+        match self.device {
+            Device::Cuda { .. } => self.processes.max(1),
+            Device::Virtual { .. } => 1,
+        }
+    }
 }
 
 /// How the processes are started.

@@ -21,7 +21,7 @@ use crate::run::{
     Ceiling, Check, Event, Fact, FailureKind, Key, LogError, Modelled, OURS, Of, Run, Speed, Stage,
     StageOutcome, StageState,
 };
-use crate::worker::{Ask, CandidateName, Ended, Say};
+use crate::worker::{Ask, Built, CandidateName, Ended, Say};
 
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
@@ -126,7 +126,9 @@ pub(super) struct Given<'p, O: Op> {
 
 impl<O: Op> Bench<'_, O> {
     fn go(&self) -> Result<(), BenchError> {
-        let mut members: Vec<Member<'_, '_>> = self.plan.subjects.iter().map(Member::new).collect();
+        let crew = self.plan.crew();
+        let subjects = self.plan.subjects.iter();
+        let mut members: Vec<Member<'_, '_>> = subjects.map(|it| Member::new(it, crew)).collect();
         self.greet(&mut members)?;
         self.ceilings(&mut members)?;
         for problem in &self.plan.problems {
@@ -148,18 +150,19 @@ impl<O: Op> Bench<'_, O> {
         let mut sent: Vec<Result<(), Ended>> = Vec::new();
         for member in members.iter_mut() {
             // A kernel's worker that does not start is found out when it is asked to build.
-            sent.push(if is_peer(member) {
-                member.send(self.office, &Ask::Hello)
-            } else {
-                member.start(self.office).map(|_| ())
-            });
+            sent.push(member.processes().try_for_each(|process| {
+                if is_peer(member) {
+                    member.send(self.office, process, &Ask::Hello)
+                } else {
+                    member.start(self.office, process)
+                }
+            }));
         }
         for (member, sent) in members.iter_mut().zip(sent) {
             let name = member.subject.name.clone();
             if is_peer(member) {
-                match sent.and_then(|()| member.answer(self.office, &Ask::Hello)) {
-                    Ok(Say::Ready { version }) => member.version = Some(version),
-                    Ok(other) => member.missing = Some(format!("it answered {other:?}")),
+                match sent.and_then(|()| self.version(member)) {
+                    Ok(version) => member.version = Some(version),
                     Err(Ended::Stopped) => return Err(BenchError::Stopped),
                     Err(ended) => member.missing = Some(ended.to_string()),
                 }
@@ -171,12 +174,29 @@ impl<O: Op> Bench<'_, O> {
                     (self.tell)(&format!("{name} is unavailable: {reason}"));
                 }
                 self.run.record(&Event::Baseline { name, version })?;
-            } else if member.subject.is_baseline || member.subject.again.is_some() {
+            } else if member.subject.is_baseline {
                 let version = Fact::Known(format!("{OURS}{}", env!("CARGO_PKG_VERSION")));
                 self.run.record(&Event::Baseline { name, version })?;
             }
         }
         Ok(())
+    }
+
+    /// What a peer's processes say they are; they must be one thing.
+    fn version(&self, member: &mut Member<'_, '_>) -> Result<String, Ended> {
+        let mut known: Option<String> = None;
+        for process in member.processes() {
+            let version = match member.answer(self.office, process, &Ask::Hello)? {
+                Say::Ready { version } => version,
+                other => return Err(surprise(&other)),
+            };
+            if let Some(first) = known.as_ref().filter(|first| **first != version) {
+                let reason = format!("one of its processes is {first}, another {version}");
+                return Err(Ended::Failed { failure: FailureKind::Other, reason });
+            }
+            known = Some(version);
+        }
+        known.ok_or_else(|| Ended::Failed { failure: FailureKind::Other, reason: "no process".to_owned() })
     }
 
     /// What the device can do at best, once per run.
@@ -188,7 +208,7 @@ impl<O: Op> Bench<'_, O> {
         let none = |ended: &Ended, what: &str| Event::Note { text: format!("{what} unavailable: {ended}") };
         let is_kernel = |member: &&mut Member<'_, '_>| matches!(member.subject.maker, Maker::Kernel { .. });
         if let Some(member) = members.iter_mut().find(is_kernel) {
-            match member.ask(self.office, &Ask::Ceilings) {
+            match member.ask(self.office, 0, &Ask::Ceilings) {
                 Ok(Say::Ceilings { ceilings }) => {
                     for ceiling in ceilings {
                         self.run.record(&Event::Ceiling { ceiling })?;
@@ -208,7 +228,7 @@ impl<O: Op> Bench<'_, O> {
                 self.run.record(&Event::Note { text })?;
                 continue;
             };
-            match member.ask(self.office, &Ask::Matrix { dtype: dtype.to_owned() }) {
+            match member.ask(self.office, 0, &Ask::Matrix { dtype: dtype.to_owned() }) {
                 Ok(Say::MatrixRate(rate)) => {
                     let speed = Speed::MatrixTflops(rate.tflops);
                     let ceiling = Ceiling { speed, matrix: Some(dtype.to_owned()), samples: rate.samples };
@@ -244,10 +264,10 @@ impl<O: Op> Bench<'_, O> {
         }
         let mut alive = Vec::new();
         for entrant in entrants {
-            // All compile at the same time; each is waited for below.
+            // All compile at the same time, in their first processes; each is waited for below.
             let member = &mut members[entrant.index];
             let sent = match &entrant.build {
-                Some(ask) => member.send(self.office, ask),
+                Some(ask) => member.send(self.office, 0, ask),
                 None => Ok(()),
             };
             self.keep(&mut alive, entrant, Stage::Build, sent)?;
@@ -326,6 +346,7 @@ impl<O: Op> Bench<'_, O> {
         }
     }
 
+    /// Waits for what the first processes were asked to build, and has the others find it built.
     fn build(
         &self,
         members: &mut [Member<'_, '_>],
@@ -338,15 +359,18 @@ impl<O: Op> Bench<'_, O> {
                 alive.push(entrant);
                 continue;
             };
-            let built = member.answer(self.office, ask).and_then(|said| match said {
-                Say::Built(built) => Ok(built),
-                other => Err(surprise(&other)),
-            });
-            if let Ok(built) = &built {
-                let event = Event::Built { of: entrant.key.of.clone(), build: built.build.clone() };
-                self.run.record(&event)?;
-            }
-            self.keep(&mut alive, entrant, Stage::Build, built.map(|_| ()))?;
+            let outcome = match member.answer(self.office, 0, ask).and_then(built) {
+                Ok(first) => {
+                    let event = Event::Built { of: entrant.key.of.clone(), build: first.build };
+                    self.run.record(&event)?;
+                    let mut others = member.processes().skip(1);
+                    others.try_for_each(|process| {
+                        member.ask(self.office, process, ask).and_then(built).map(|_| ())
+                    })
+                }
+                Err(ended) => Err(ended),
+            };
+            self.keep(&mut alive, entrant, Stage::Build, outcome)?;
         }
         Ok(alive)
     }
@@ -371,10 +395,25 @@ impl<O: Op> Bench<'_, O> {
         Ok((peer.fields, files))
     }
 
-    /// Runs a subject once and holds its answer against the right one.
+    /// Has every process of a subject run once, and holds each answer against the right one.
     fn check(
         &self,
         member: &mut Member<'_, '_>,
+        of: &Of,
+        given: &Given<'_, O>,
+    ) -> Result<Result<(), Ended>, BenchError> {
+        for process in member.processes() {
+            if let Err(ended) = self.check_process(member, process, of, given)? {
+                return Ok(Err(ended));
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    fn check_process(
+        &self,
+        member: &mut Member<'_, '_>,
+        process: usize,
         of: &Of,
         given: &Given<'_, O>,
     ) -> Result<Result<(), Ended>, BenchError> {
@@ -383,10 +422,11 @@ impl<O: Op> Bench<'_, O> {
         let mut answer = || -> Result<(Judgement, Vec<op::Complaint>), Ended> {
             if let (Maker::Peer { name }, Some((fields, inputs))) = (&subject.maker, &given.peer) {
                 let (fields, inputs) = (fields.clone(), inputs.clone());
-                member.ask(self.office, &Ask::Load { name: (*name).to_owned(), fields, inputs })?;
+                let ask = Ask::Load { name: (*name).to_owned(), fields, inputs };
+                member.ask(self.office, process, &ask)?;
             }
             let ask = Ask::Run { seed: self.plan.seed, folder: self.folder.to_owned() };
-            let (paths, complaints) = match member.ask(self.office, &ask)? {
+            let (paths, complaints) = match member.ask(self.office, process, &ask)? {
                 Say::Ran { outputs, complaints } => (outputs, complaints),
                 other => return Err(surprise(&other)),
             };
@@ -410,7 +450,10 @@ impl<O: Op> Bench<'_, O> {
         self.run.record(&Event::Checked { of: of.clone(), check })?;
         Ok(match words {
             None => Ok(()),
-            Some(reason) => Err(Ended::Failed { failure: FailureKind::WrongAnswer, reason }),
+            Some(reason) => {
+                let wrong = Ended::Failed { failure: FailureKind::WrongAnswer, reason };
+                Err(wrong.of_process(process, member.processes().len()))
+            }
         })
     }
 
@@ -421,7 +464,7 @@ impl<O: Op> Bench<'_, O> {
         entrant: Entrant,
         problem: &O::Problem,
     ) -> Result<(), BenchError> {
-        let said = member.ask(self.office, &Ask::Model).and_then(|said| match said {
+        let said = member.ask(self.office, 0, &Ask::Model).and_then(|said| match said {
             Say::Modelled(modelled) => Ok(modelled),
             other => Err(surprise(&other)),
         });
@@ -517,6 +560,13 @@ pub(crate) fn complaints_in(check: &Check) -> Option<String> {
     let words = |it: &op::Complaint| format!("[{}] {}", it.kind, it.message);
     let words: Vec<String> = check.complaints.iter().map(words).collect();
     (!words.is_empty()).then(|| words.join("; "))
+}
+
+fn built(said: Say) -> Result<Built, Ended> {
+    match said {
+        Say::Built(built) => Ok(built),
+        other => Err(surprise(&other)),
+    }
 }
 
 pub(crate) fn surprise(said: &Say) -> Ended {

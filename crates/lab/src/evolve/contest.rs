@@ -12,7 +12,7 @@ use op::Op;
 use super::EvolveError;
 use super::plan::Plan;
 use crate::bench::{self, Answers, BenchError, Maker, Start, Subject};
-use crate::run::{FailureKind, MeasuredMicros, ProblemTime, Run, RunState, Stage, Time};
+use crate::run::{FailureKind, ProblemTime, Run, RunState, Stage, Time};
 use crate::worker::{self, Built};
 
 /// The name of the setting everything is compared with.
@@ -36,7 +36,6 @@ impl<'f> Setting<'f> {
             maker: Maker::Kernel { family: self.family, preset: None, knobs: pairs(&self.knobs) },
             is_baseline: false,
             is_candidate: true,
-            again: None,
         }
     }
 }
@@ -176,13 +175,15 @@ impl<O: Op> Contest<'_, O> {
             },
             is_baseline: true,
             is_candidate: false,
-            again: None,
         };
         let subjects = if is_virtual { vec![candidate] } else { vec![baseline, candidate] };
         let plan = bench::Plan {
             device: self.plan.device.clone(),
             subjects,
             problems: self.plan.problems.clone(),
+            // A search tries hundreds, and keeps what gains 3% or more, which is above what processes of a kernel have
+            // differed by: one each. What a search found is for `bench` to say, in several.
+            processes: 1,
             timers: vec![self.plan.timer],
             stopping: self.plan.stopping,
             warmup: self.plan.warmup,
@@ -260,9 +261,7 @@ fn modelled(state: &RunState, problem: &str, known: Option<&[ProblemTime]>) -> O
 fn measured(state: &RunState, problem: &str, subject: &str) -> Option<ProblemTime> {
     let median = |subject: &str| {
         let of = |it: &&crate::run::Measurement| it.of.problem == problem && it.of.subject == subject;
-        let samples = &state.measurements.iter().find(of)?.sampled.samples_ns;
-        let samples = crate::stats::Samples::new(samples.clone()).ok()?;
-        Some(Time::Measured(MeasuredMicros(samples.median() / 1000.0)))
+        state.measurements.iter().find(of)?.sampled.typical_us().ok().map(Time::Measured)
     };
     let verdict = state.verdicts.iter().find(|it| it.problem == problem && it.candidate == subject)?;
     let speedup = verdict.comparison.speedup;

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::Best;
+use crate::run::MeasuredMicros;
 use crate::stats::{Interval, RankTest, SIGNIFICANT, Samples, rank_test};
 
 /// Slower by up to this share is no regression.
@@ -22,6 +23,7 @@ pub struct Change {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Now<'s> {
     pub samples: &'s Samples,
+    pub p50: MeasuredMicros,
     pub interval: Interval,
 }
 
@@ -30,7 +32,7 @@ impl Change {
     pub(super) fn of(now: Now<'_>, best: &Best) -> Option<Self> {
         let kept = Samples::new(best.samples_us.clone()).ok()?;
         Some(Change {
-            slower_by: now.samples.median() / best.p50_us.0 - 1.0,
+            slower_by: now.p50.0 / best.p50_us.0 - 1.0,
             intervals_overlap: now.interval.overlaps(&best.interval_us),
             rank_test: rank_test(now.samples, &kept),
         })

@@ -121,6 +121,47 @@ fn slower_is_not_enough_while_the_intervals_overlap() {
     assert_eq!(only(&report).standing, Standing::Passed);
 }
 
+/// A run in three processes with these medians.
+fn run_in_processes(medians_us: [f64; 3]) -> Vec<Event> {
+    let noise = times_us(1.0, 240, 4);
+    let [a, b, c] = medians_us;
+    let levels = [a, b, c, c, b, a].into_iter().cycle();
+    let times: Vec<f64> = levels.zip(noise).map(|(level, noise)| level * noise).collect();
+    let mut events = run(&times);
+    for event in &mut events {
+        if let Event::Sampled { sampled, .. } = event {
+            (sampled.per_block, sampled.processes) = (6, 3);
+        }
+    }
+    events
+}
+
+#[test]
+fn one_process_in_another_place_is_no_regression_and_all_of_them_are() {
+    let report = judged(&run_in_processes([10.0, 10.0, 10.8]));
+    let row = only(&report);
+    let change = row.change.unwrap();
+    assert!(change.slower_by > TOLERATED && change.intervals_overlap, "{change:?}");
+    assert_eq!((row.standing, row.processes), (Standing::Passed, Some(3)));
+    for (level, standing) in [
+        (10.8, Standing::Failed),
+        (10.3, Standing::Failed),
+        (10.1, Standing::Passed),
+        (9.5, Standing::Improved),
+    ] {
+        let report = judged(&run_in_processes([level; 3]));
+        assert_eq!(only(&report).standing, standing, "{level}: {:?}", only(&report).change);
+    }
+    // A series that is no turns of its processes is no time.
+    let mut events = run_in_processes([10.0; 3]);
+    for event in &mut events {
+        if let Event::Sampled { sampled, .. } = event {
+            sampled.per_block = 4;
+        }
+    }
+    assert!(matches!(&only(&judged(&events)).gaps[..], [Gap::BadSamples { .. }]));
+}
+
 #[test]
 fn slower_is_not_enough_while_the_ranks_do_not_agree() {
     // Two against two: 9% apart, the intervals too, and one order of four in six is as extreme by chance.

@@ -4,9 +4,9 @@ use super::change::Now;
 use super::leaderboard::thin;
 use super::{Best, Change, Finding, Gap, Leaderboard, Report, Row, Standing};
 use crate::run::{
-    FailureKind, Key, MeasuredMicros, Measurement, RunState, StageOutcome, StageState, Timer, Utc, Verdict,
+    self, FailureKind, Key, Measurement, RunState, StageOutcome, StageState, Timer, Utc, Verdict,
 };
-use crate::stats::{Samples, median_interval};
+use crate::stats::{Interval, SampleError, Samples};
 
 /// What the gate is asked about.
 #[derive(Clone, Debug)]
@@ -22,7 +22,8 @@ pub fn judge(state: &RunState, board: &Leaderboard, asked: &Asked) -> Report {
     let manifest = state.manifest.as_ref();
     let device = manifest.and_then(|manifest| manifest.gpu.known());
     let problems = problems(state, board, asked, device);
-    let rows = problems.iter().map(|problem| row(state, board, asked.timer, device, problem)).collect();
+    let run = Judged { state, rows: run::rows(state), timer: asked.timer };
+    let rows = problems.iter().map(|problem| row(&run, board, device, problem)).collect();
     let device = device.cloned().unwrap_or_else(|| "unknown device".to_owned());
     Report::new(device, asked.timer, rows)
 }
@@ -46,7 +47,15 @@ fn problems(state: &RunState, board: &Leaderboard, asked: &Asked, device: Option
     problems
 }
 
-fn row(state: &RunState, board: &Leaderboard, timer: Timer, device: Option<&String>, problem: &str) -> Row {
+/// The run that is judged, and its measurements in numbers.
+struct Judged<'s> {
+    state: &'s RunState,
+    rows: Vec<run::Row>,
+    timer: Timer,
+}
+
+fn row(run: &Judged<'_>, board: &Leaderboard, device: Option<&String>, problem: &str) -> Row {
+    let state = run.state;
     let mut row = Row {
         problem: problem.to_owned(),
         standing: Standing::Incomplete,
@@ -54,6 +63,7 @@ fn row(state: &RunState, board: &Leaderboard, timer: Timer, device: Option<&Stri
         build: None,
         p50_us: None,
         interval_us: None,
+        processes: None,
         best_candidate: None,
         best_p50_us: None,
         change: None,
@@ -67,7 +77,7 @@ fn row(state: &RunState, board: &Leaderboard, timer: Timer, device: Option<&Stri
     cut_short(state, &mut row);
     match device {
         None => row.gaps.push(Gap::UnknownDevice),
-        Some(device) => time(state, board, timer, device, &mut row),
+        Some(device) => time(run, board, device, &mut row),
     }
     skipped(state, &mut row);
     if row.candidate.is_none() && row.findings.is_empty() && row.gaps.is_empty() {
@@ -155,41 +165,67 @@ fn skipped(state: &RunState, row: &mut Row) {
     }
 }
 
+/// A candidate's time in the run.
+struct Timed<'s> {
+    measurement: &'s Measurement,
+    samples: Samples,
+    row: &'s run::Row,
+}
+
+impl<'s> Timed<'s> {
+    fn of(run: &'s Judged<'_>, measurement: &'s Measurement) -> Result<Self, SampleError> {
+        let Measurement { of, sampled } = measurement;
+        let samples = sampled.samples_us()?;
+        sampled.blocks().split(&samples)?;
+        let mut rows = run.rows.iter();
+        let row = rows.find(|row| (row.session, row.timer, &row.of) == (sampled.session, sampled.timer, of));
+        // Samples that can be split into processes have a row.
+        row.map(|row| Timed { measurement, samples, row }).ok_or(SampleError::Empty)
+    }
+
+    /// Where the next run will be, as far as the run's own processes show it. A single process shows nothing of that:
+    /// there it is the samples' interval, and what is tolerated has to do.
+    fn interval(&self) -> Interval {
+        if self.row.processes > 1 { self.row.interval_us } else { self.row.samples_interval_us }
+    }
+}
+
 /// The run's fastest right candidate against the best on record.
-fn time(state: &RunState, board: &Leaderboard, timer: Timer, device: &str, row: &mut Row) {
+fn time(run: &Judged<'_>, board: &Leaderboard, device: &str, row: &mut Row) {
+    let (state, timer) = (run.state, run.timer);
     let best = board.best(device, &row.problem, timer);
     row.best_candidate = best.map(|best| best.candidate.clone());
     row.best_p50_us = best.map(|best| best.p50_us);
 
-    let mut fastest: Option<(Samples, &Measurement)> = None;
+    let mut fastest: Option<Timed<'_>> = None;
     for measurement in latest(state, timer, &row.problem) {
         let candidate = measurement.of.subject.clone();
         let checked = state.checks.get(&measurement.of);
-        let micros = measurement.sampled.samples_ns.iter().map(|nanos| nanos / 1000.0).collect();
-        match (checked, Samples::new(micros)) {
+        match (checked, Timed::of(run, measurement)) {
             (None, _) => row.gaps.push(Gap::Unchecked { candidate }),
             (Some(check), _) if !check.passed => {} // a finding already
             (_, Err(error)) => row.gaps.push(Gap::BadSamples { candidate, reason: error.to_string() }),
-            (_, Ok(samples)) => {
+            (_, Ok(timed)) => {
                 if !state.builds.contains_key(&measurement.of) {
                     row.gaps.push(Gap::NoBuild { candidate });
                 }
-                if fastest.as_ref().is_none_or(|(before, _)| samples.median() < before.median()) {
-                    fastest = Some((samples, measurement));
+                if fastest.as_ref().is_none_or(|before| timed.row.p50_us < before.row.p50_us) {
+                    fastest = Some(timed);
                 }
             }
         }
     }
-    let Some((samples, measurement)) = fastest else { return };
-    let seed = state.manifest.as_ref().map_or(0, |manifest| manifest.seed);
-    let interval = median_interval(&samples, seed);
+    let Some(timed) = fastest else { return };
+    let Timed { measurement, samples, row: numbers } = &timed;
+    let (p50, interval) = (numbers.p50_us, timed.interval());
     let candidate = measurement.of.subject.clone();
     row.candidate = Some(candidate.clone());
     row.build = Some(measurement.of.build.clone());
-    row.p50_us = Some(MeasuredMicros(samples.median()));
+    row.p50_us = Some(p50);
     row.interval_us = Some(interval);
+    row.processes = Some(numbers.processes);
     row.throttled = measurement.sampled.telemetry.was_throttled();
-    row.change = best.and_then(|best| Change::of(Now { samples: &samples, interval }, best));
+    row.change = best.and_then(|best| Change::of(Now { samples, p50, interval }, best));
     match row.change {
         None => row.gaps.push(Gap::NothingOnRecord),
         Some(change) if change.is_regression() => row.findings.push(Finding::Regression {
@@ -207,7 +243,7 @@ fn time(state: &RunState, board: &Leaderboard, timer: Timer, device: &str, row: 
         build: measurement.of.build.clone(),
         commit: state.manifest.as_ref().map(|manifest| manifest.commit.clone()).unwrap_or_default(),
         recorded: Utc::now(),
-        p50_us: MeasuredMicros(samples.median()),
+        p50_us: p50,
         interval_us: interval,
         speedups: speedups(state, measurement),
         samples_us: thin(samples.sorted()),

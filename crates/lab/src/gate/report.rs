@@ -30,6 +30,8 @@ pub struct Row {
     pub build: Option<String>,
     pub p50_us: Option<MeasuredMicros>,
     pub interval_us: Option<Interval>,
+    /// The processes it was measured in.
+    pub processes: Option<usize>,
     /// The best on record.
     pub best_candidate: Option<String>,
     pub best_p50_us: Option<MeasuredMicros>,

@@ -7,6 +7,11 @@ pub fn count(number: usize, one: &str) -> String {
     format!("{number} {one}{}", if number == 1 { "" } else { "s" })
 }
 
+/// `in 3 processes`
+pub fn in_processes(number: usize) -> String {
+    format!("in {number} process{}", if number == 1 { "" } else { "es" })
+}
+
 /// Four digits that count, at most two of them behind the point.
 pub fn number(value: f64) -> String {
     match value.abs() {

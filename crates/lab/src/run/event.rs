@@ -9,7 +9,7 @@ use vgpu::model::ModelledMicros;
 use super::{Exchange, Manifest, Search, Trial};
 use crate::invert::Inversion;
 use crate::profile::Profile;
-use crate::stats::{Comparison, NoiseFloor, Speedup, StopReason};
+use crate::stats::{Blocks, Comparison, NoiseFloor, SampleError, Samples, Speedup, StopReason, Typical};
 
 /// One thing that happened.
 ///
@@ -57,12 +57,15 @@ pub enum Event {
         of: Of,
         modelled: Modelled,
     },
-    /// A subject measured against itself, in turns, as an A/A control.
+    /// A subject measured against itself, in turns, as an A/A control: one of its processes against its others.
     Control {
         problem: String,
         subject: String,
         session: u32,
         timer: Timer,
+        /// How many processes it is of; two, where a log does not say.
+        #[serde(default = "two")]
+        processes: usize,
         speedup: Speedup,
         noise_floor: NoiseFloor,
     },
@@ -272,6 +275,9 @@ pub struct Sampled {
     pub samples_ns: Vec<f64>,
     /// Consecutive samples that belong to one block of turns (A B B A: 2).
     pub per_block: usize,
+    /// The processes they are from. Which sample is from which follows from its place in its block ([`Blocks`]).
+    #[serde(default = "one")]
+    pub processes: usize,
     pub warmup: u32,
     pub stopped: StopReason,
     /// What the problem takes at least, for TFLOP/s and GB/s.
@@ -284,6 +290,32 @@ pub struct Sampled {
     pub apart_ns: Vec<(String, f64)>,
     #[serde(default)]
     pub telemetry: Telemetry,
+}
+
+impl Sampled {
+    /// How the samples lie in the series.
+    pub fn blocks(&self) -> Blocks {
+        Blocks { per_block: self.per_block, processes: self.processes }
+    }
+
+    /// In microseconds.
+    pub fn samples_us(&self) -> Result<Samples, SampleError> {
+        Samples::new(self.samples_ns.iter().map(|nanos| nanos / 1000.0).collect())
+    }
+
+    /// The time over all processes, or why there is none.
+    pub fn typical_us(&self) -> Result<super::MeasuredMicros, SampleError> {
+        Typical::value_of(&self.samples_us()?, self.blocks()).map(super::MeasuredMicros)
+    }
+}
+
+// What logs meant that were written before they said it.
+fn one() -> usize {
+    1
+}
+
+fn two() -> usize {
+    2
 }
 
 /// The device while samples were taken, as NVML has it.

@@ -307,6 +307,19 @@ mod tests {
         assert!(matches!(read(folder.path()), Err(LogError::Newer { line: 1, schema: 2, .. })));
     }
 
+    /// Before subjects had several processes a log said nothing of them: samples were of one, controls of two.
+    #[test]
+    fn logs_of_before_there_were_processes_open() {
+        let events = a_real_log();
+        let (folder, bytes) = written(&events);
+        let text = String::from_utf8(bytes).unwrap();
+        let old = text.replace("\"processes\":1,", "").replace("\"processes\":2,", "");
+        assert!(text.contains("processes") && !old.contains("processes"));
+        std::fs::write(folder.path().join(FILE), old).unwrap();
+        let read: Vec<Event> = read(folder.path()).unwrap().records.into_iter().map(|it| it.event).collect();
+        assert_eq!(read, events);
+    }
+
     #[test]
     fn what_cannot_be_read_back_is_not_written() {
         let folder = tempfile::tempdir().unwrap();

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::invert::Inversion;
 use crate::profile::Profile;
-use crate::stats::{Between, Comparison, NoiseFloor, Speedup, Standing, geometric_mean};
+use crate::stats::{Comparison, NoiseFloor, Speedup, Standing, geometric_mean};
 
 /// How the version of a baseline of our own begins.
 pub const OURS: &str = "warpsmith ";
@@ -69,6 +69,7 @@ pub struct Control {
     pub subject: String,
     pub session: u32,
     pub timer: Timer,
+    pub processes: usize,
     pub speedup: Speedup,
     pub noise_floor: NoiseFloor,
 }
@@ -150,12 +151,13 @@ impl RunState {
                 Event::Modelled { of, modelled } => {
                     state.modelled.insert(of.clone(), modelled.clone());
                 }
-                Event::Control { problem, subject, session, timer, speedup, noise_floor } => {
+                Event::Control { problem, subject, session, timer, processes, speedup, noise_floor } => {
                     state.controls.push(Control {
                         problem: problem.clone(),
                         subject: subject.clone(),
                         session: *session,
                         timer: *timer,
+                        processes: *processes,
                         speedup: *speedup,
                         noise_floor: *noise_floor,
                     });
@@ -260,19 +262,8 @@ impl RunState {
         self.baselines.contains_key(subject)
     }
 
-    /// How much a subject's time differs between processes, as the run's controls have it: peers' controls for a peer,
-    /// kernels' for a kernel, and whatever there is where there are none of its kind.
-    pub fn between(&self, subject: &str) -> Between {
-        let of_kind = self.controls.iter().filter(|it| self.is_peer(&it.subject) == self.is_peer(subject));
-        let mut controls: Vec<&Speedup> = of_kind.map(|control| &control.speedup).collect();
-        if controls.is_empty() {
-            controls = self.controls.iter().map(|control| &control.speedup).collect();
-        }
-        Between::of(controls)
-    }
-
     /// Whether a subject is somebody else's: our own kernels have our own version, as baselines too.
-    fn is_peer(&self, subject: &str) -> bool {
+    pub(super) fn is_peer(&self, subject: &str) -> bool {
         let version = self.baselines.get(subject).and_then(Fact::known);
         version.is_some_and(|version| !version.starts_with(OURS))
     }

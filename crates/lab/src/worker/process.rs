@@ -45,6 +45,23 @@ pub enum Ended {
     Stopped,
 }
 
+impl Ended {
+    /// The same, of one of a subject's processes. That it was not the first, which is asked everything first, is worth
+    /// saying: the subject does not always end so.
+    #[must_use]
+    pub fn of_process(self, process: usize, all: usize) -> Self {
+        let said = |reason: String| match process {
+            0 => reason,
+            _ => format!("process {} of {all}: {reason}", process + 1),
+        };
+        match self {
+            Ended::Failed { failure, reason } => Ended::Failed { failure, reason: said(reason) },
+            Ended::Lost { failure, reason } => Ended::Lost { failure, reason: said(reason) },
+            Ended::Stopped => Ended::Stopped,
+        }
+    }
+}
+
 /// A worker that runs. It is ended when this goes.
 #[derive(Debug)]
 pub struct Worker {

@@ -84,20 +84,7 @@ pub fn plan<'w>(
     let problems = workbench::problems(&options.problem, suite.as_ref())?;
     let virtual_device = workbench.is_virtual();
     let wanted = suite.as_ref().map(|suite| suite.baselines.as_slice()).unwrap_or_default();
-    let mut subjects = subjects(op, options, workbench, wanted)?;
-    if !virtual_device {
-        // A peer and a kernel each have a copy, in a process of its own: what they differ by is what any two runs do.
-        let is_peer = |subject: &&Subject<'_>| matches!(subject.maker, Maker::Peer { .. });
-        let peer = subjects.iter().find(is_peer).filter(|_| workbench.has_torch());
-        // Not the plain kernel, if there is another: it takes so long that processes hardly differ.
-        let is_plain =
-            |subject: &Subject<'_>| matches!(&subject.maker, Maker::Kernel { family, .. } if family.plain);
-        let kernels = || subjects.iter().filter(|subject| subject.is_candidate);
-        let kernel = kernels().find(|subject| !is_plain(subject)).or_else(|| kernels().next());
-        let controls: Vec<Subject<'_>> =
-            [peer, kernel].into_iter().flatten().map(Subject::once_more).collect();
-        subjects.extend(controls);
-    }
+    let subjects = subjects(op, options, workbench, wanted)?;
     let mut timers = vec![Timer::GraphHot];
     timers.extend(options.cold.then_some(Timer::GraphCold));
     timers.extend(options.eager.then_some(Timer::Eager));
@@ -114,6 +101,7 @@ pub fn plan<'w>(
         device: workbench.device.clone(),
         subjects,
         problems,
+        processes: options.processes as usize,
         timers,
         stopping,
         ceilings: true,

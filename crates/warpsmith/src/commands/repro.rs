@@ -18,7 +18,7 @@ use op::Op;
 
 use super::evolve::{BUDGET, DEFAULT_FAMILY, QUICK_BUDGET, Show};
 use super::workbench::{self, OpenRun, Workbench};
-use crate::cli::{BenchOptions, Command, Global, ReproOptions};
+use crate::cli::{BenchOptions, Command, Global, PROCESSES, ReproOptions};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::printer::{FAINT, GOOD, Printer, STRONG, styled};
@@ -106,6 +106,7 @@ fn bench_plan<'w>(
         suite: options.suite.clone(),
         seconds: options.seconds.or(options.quick.then_some(2.0)),
         memory: 16384,
+        processes: PROCESSES,
         ..BenchOptions::default()
     };
     super::bench::plan(Attention, &options, global, workbench)
@@ -302,29 +303,17 @@ impl<'a> Repro<'a> {
     fn finals(&self, mut plan: bench::Plan<'a, Problem>) -> bench::Plan<'a, Problem> {
         let state = self.run.state();
         let from = state.search.as_ref().map(|search| format!("{} {}", self.family.name, search.baseline));
-        plan.subjects.retain(|subject| {
-            let name = subject.again.as_ref().unwrap_or(&subject.name);
-            !subject.is_candidate && subject.again.is_none()
-                || Some(name) == from.as_ref()
-                || is_peer(subject)
-        });
+        plan.subjects.retain(|subject| !subject.is_candidate || Some(&subject.name) == from.as_ref());
         if let Some(best) = best_trial(&state) {
             let knobs = best.trial.knobs.iter().map(|(knob, value)| (knob.clone(), value.clone())).collect();
             let evolved = Subject {
                 name: format!("{} {EVOLVED}", self.family.name),
                 ..Subject::kernel(self.family, None, knobs)
             };
-            if !self.workbench.is_virtual() {
-                plan.subjects.push(evolved.once_more());
-            }
             plan.subjects.push(evolved);
         }
         plan
     }
-}
-
-fn is_peer(subject: &Subject<'_>) -> bool {
-    matches!(subject.maker, Maker::Peer { .. })
 }
 
 /// The trial with the highest score; of equals, the first.

@@ -248,6 +248,7 @@ fn what_cannot_be_is_refused_before_anything_is_compiled() {
         (&["bench", "wmma", "--set", "BLOCK_N=48"], "wmma: BLOCK_N cannot be 48"),
         (&["bench", "--suite", "headlin"], "there is no suite `headlin`"),
         (&["bench", "--seconds", "0"], "expected a number of seconds"),
+        (&["bench", "--processes", "0"], "expected a number of processes, at least 1"),
         (&["bench", "--resume", "--run-dir", "/nowhere/at/all"], "holds no run"),
         (&["bench", "--resume"], "--run-dir"),
     ] {

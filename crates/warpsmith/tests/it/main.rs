@@ -11,6 +11,7 @@ mod common;
 mod corpus;
 mod evolve;
 mod hardship;
+mod processes;
 mod profile;
 mod propose;
 mod replay;

@@ -7,9 +7,9 @@ use super::super::comparison::{Board, boards};
 use super::super::html::{Piece, Table, Tone, details, each, figure, heading, missing, paragraph};
 use super::super::svg::bars::{self, Axis, Bar, Group};
 use super::super::svg::roofline::{self, Point, Roofs};
-use super::super::words::{count, interval, micros, number, ratio, thousands};
+use super::super::words::{count, in_processes, interval, micros, number, ratio, thousands};
 use super::Section;
-use crate::run::{MeasuredMicros, Row, RunState, Speed, Timer};
+use crate::run::{Control, MeasuredMicros, Row, RunState, Speed, Timer};
 use crate::stats::{Comparison, Verdict};
 
 /// A table of no more rows than this is shown at once.
@@ -240,12 +240,26 @@ fn points(state: &RunState, rows: &[Row], matrix: &str) -> (Vec<Point>, Vec<Stri
     (points, list)
 }
 
-/// The largest noise floor by each timer.
-pub fn noise_floors(state: &RunState) -> BTreeMap<Timer, f64> {
-    let mut floors: BTreeMap<Timer, f64> = BTreeMap::new();
+/// How far subjects seemed to be from themselves.
+pub struct Floor<'s> {
+    /// Half of them less.
+    pub usual: f64,
+    pub worst: &'s Control,
+}
+
+/// By each timer.
+pub fn noise_floors(state: &RunState) -> BTreeMap<Timer, Floor<'_>> {
+    let mut timers: BTreeMap<Timer, Vec<&Control>> = BTreeMap::new();
     for control in &state.controls {
-        let floor = floors.entry(control.timer).or_default();
-        *floor = floor.max(control.noise_floor.share());
+        timers.entry(control.timer).or_default().push(control);
+    }
+    let share = |control: &Control| control.noise_floor.share();
+    let mut floors = BTreeMap::new();
+    for (timer, mut controls) in timers {
+        controls.sort_by(|a, b| share(a).total_cmp(&share(b)));
+        if let Some(worst) = controls.last() {
+            floors.insert(timer, Floor { usual: share(controls[(controls.len() - 1) / 2]), worst });
+        }
     }
     floors
 }
@@ -255,11 +269,22 @@ fn noise(state: &RunState) -> String {
     if floors.is_empty() {
         return missing("No A/A control was measured, so the noise floor is not known.");
     }
-    let floors: Vec<String> =
-        floors.iter().map(|(timer, floor)| format!("{:.2}% ({timer})", 100.0 * floor)).collect();
+    let floors: Vec<String> = floors
+        .iter()
+        .map(|(timer, Floor { usual, worst })| {
+            format!(
+                "{:.2}% ({timer}; {:.2}% at most, {} on {})",
+                100.0 * usual,
+                100.0 * worst.noise_floor.share(),
+                worst.subject,
+                worst.problem
+            )
+        })
+        .collect();
     paragraph(&Piece::text(format!(
-        "Noise floor: a subject measured against itself in a second process seemed to differ by at most {}. Each \
-         comparison is held against the floor of its own problem: what is nearer to 1x than that does not count.",
+        "Noise floor: a subject measured against itself, one process against its others, usually seemed to differ by {}. \
+         Each comparison is held against what the processes of the two compared differ by: what is nearer to 1x than \
+         that does not count.",
         floors.join(", "),
     )))
 }
@@ -297,7 +322,10 @@ fn measurements(rows: &[Row]) -> String {
     let one = |(problem, mut rows): (&str, Vec<&Row>)| {
         rows.sort_by(|a, b| a.timer.cmp(&b.timer).then(a.p50_us.0.total_cmp(&b.p50_us.0)));
         let head = ["subject", "timer", "median", "p90", "p99", "TFLOP/s", "GB/s", "ceiling", "samples"];
-        let caption = format!("Every measurement on {problem}, the fastest first");
+        let caption = format!(
+            "Every measurement on {problem}, the fastest first; of several processes, the mean of their medians, and an \
+             interval that holds between processes"
+        );
         let mut table = Table::of(Kind::Measured, &caption, &head, 2);
         let or_none =
             |value: Option<f64>| value.map_or(Piece::faint("n/a"), |value| Piece::text(number(value)));
@@ -312,7 +340,11 @@ fn measurements(rows: &[Row]) -> String {
                 or_none(row.tflops),
                 or_none(row.gb_per_s),
                 row.ceiling_percent.map_or(Piece::faint("n/a"), Piece::meter),
-                Piece::text(row.count).with(row.stopped.words()),
+                Piece::text(row.count).with(format!(
+                    "{}, {}",
+                    in_processes(row.processes),
+                    row.stopped.words()
+                )),
             ]);
         }
         details(&format!("{problem}: {}", count(rows.len(), "measurement")), &table.html())

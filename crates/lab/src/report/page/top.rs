@@ -69,7 +69,7 @@ fn figures(state: &RunState, rows: &[Row]) -> Vec<(String, Piece)> {
         figures.push(("right answers".to_owned(), value));
     }
     if let Some((timer, floor)) = super::results::noise_floors(state).into_iter().next() {
-        let value = Piece::text(format!("{:.2}%", 100.0 * floor)).with(format!("at most, {timer}"));
+        let value = Piece::text(format!("{:.2}%", 100.0 * floor.usual)).with(format!("usually, {timer}"));
         figures.push(("noise floor".to_owned(), value));
     }
     figures

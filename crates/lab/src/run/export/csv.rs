@@ -10,7 +10,7 @@ pub struct Csv;
 
 const NONE: &str = "NA";
 
-const COLUMNS: [&str; 25] = [
+const COLUMNS: [&str; 26] = [
     "problem",
     "subject",
     "build",
@@ -18,6 +18,7 @@ const COLUMNS: [&str; 25] = [
     "timer",
     "session",
     "samples",
+    "processes",
     "p50_us",
     "p50_low_us",
     "p50_high_us",
@@ -76,6 +77,7 @@ fn measured(row: &Row) -> Vec<String> {
         row.timer.to_string(),
         row.session.to_string(),
         row.count.to_string(),
+        row.processes.to_string(),
         row.p50_us.0.to_string(),
         row.interval_us.low.to_string(),
         row.interval_us.high.to_string(),

@@ -1,0 +1,188 @@
+//! One subject's samples from several processes: how they lie in its series, and what its time over them is.
+
+use super::bootstrap::median_draws;
+use super::{Interval, RESAMPLES, SampleError, Samples};
+
+/// How the samples of a subject lie in its series.
+///
+/// They are in the order taken. A block is one turn of every process forth and one back, all turns of the same length:
+/// with processes 0, 1, 2 and turns of two samples a block is `0 0 1 1 2 2 2 2 1 1 0 0`. So the process a sample is
+/// from follows from its place ([`Blocks::split`]), and any number of whole blocks has as many of each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Blocks {
+    /// Samples of one subject in a block, all its processes together.
+    pub per_block: usize,
+    pub processes: usize,
+}
+
+impl Blocks {
+    pub fn of_one_process(per_block: usize) -> Self {
+        Blocks { per_block, processes: 1 }
+    }
+
+    /// Whether a block can be one turn forth and one back of every process. A single process's place in it says
+    /// nothing, so there any block will do.
+    pub(super) fn checked(self) -> Result<Self, SampleError> {
+        let Blocks { per_block, processes } = self;
+        let turns = if processes == 1 { 1 } else { processes.saturating_mul(2) };
+        if per_block == 0 || processes == 0 || !per_block.is_multiple_of(turns) {
+            return Err(SampleError::NoTurns { per_block, processes });
+        }
+        Ok(self)
+    }
+
+    /// The process the sample at this place of a series is from.
+    fn process_of(self, place: usize) -> usize {
+        if self.processes == 1 {
+            return 0;
+        }
+        let turns = 2 * self.processes;
+        let turn = place % self.per_block / (self.per_block / turns);
+        turn.min(turns - 1 - turn)
+    }
+
+    /// The samples of each process, in the order taken. A series may end within a block, but every process must have
+    /// had a turn.
+    pub fn split(self, samples: &Samples) -> Result<Vec<Samples>, SampleError> {
+        let blocks = self.checked()?;
+        if blocks.processes > samples.count() {
+            return Err(SampleError::Empty);
+        }
+        let mut taken = vec![Vec::new(); blocks.processes];
+        for (place, &value) in samples.taken().iter().enumerate() {
+            taken[blocks.process_of(place)].push(value);
+        }
+        taken.into_iter().map(Samples::new).collect()
+    }
+
+    /// The values of one process, each with its block.
+    pub(super) fn of_process(self, samples: &Samples, process: usize) -> impl Iterator<Item = (f64, u32)> {
+        let places = samples.taken().iter().enumerate();
+        let own = places.filter(move |(place, _)| self.process_of(*place) == process);
+        own.map(move |(place, &value)| (value, (place / self.per_block) as u32))
+    }
+}
+
+/// A subject's time: the geometric mean of its processes' medians.
+///
+/// Not the median of all samples: where processes fall into one of two places that is the place most of them are in, so
+/// it jumps from run to run, and with an even number of processes it lies in the gap. The mean moves least between
+/// runs, and is what an interval over processes is of. For one process both are its median.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Typical {
+    pub value: f64,
+    /// The 95% interval these processes' samples leave. What other processes would have been is not in it:
+    /// [`Known`](super::Known) adds that.
+    pub interval: Interval,
+    /// Of each process.
+    pub medians: Vec<f64>,
+}
+
+impl Typical {
+    /// With the interval from [`RESAMPLES`] resamples of every process.
+    pub fn of(samples: &Samples, blocks: Blocks, seed: u64) -> Result<Self, SampleError> {
+        Self::by(RESAMPLES, samples, blocks, seed)
+    }
+
+    pub(super) fn by(
+        resamples: usize,
+        samples: &Samples,
+        blocks: Blocks,
+        seed: u64,
+    ) -> Result<Self, SampleError> {
+        let split = blocks.split(samples)?;
+        let own = split.iter().enumerate();
+        let draws: Vec<Vec<f64>> = own
+            .map(|(process, own)| median_draws(resamples, own, seed.wrapping_add(process as u64)))
+            .collect();
+        let drawn = (0..resamples).map(|at| together(draws.iter().map(|draws| draws[at])));
+        let interval = Interval::of_resamples(drawn.collect());
+        let medians: Vec<f64> = split.iter().map(Samples::median).collect();
+        Ok(Typical { value: together(medians.iter().copied()), interval, medians })
+    }
+
+    /// The value alone, without the work an interval takes.
+    pub fn value_of(samples: &Samples, blocks: Blocks) -> Result<f64, SampleError> {
+        Ok(together(blocks.split(samples)?.iter().map(Samples::median)))
+    }
+}
+
+/// The medians of processes as one; of a single one, itself to the last bit.
+pub(super) fn together(mut medians: impl ExactSizeIterator<Item = f64>) -> f64 {
+    let count = medians.len();
+    if count == 1
+        && let Some(only) = medians.next()
+    {
+        return only;
+    }
+    (medians.map(f64::ln).sum::<f64>() / count as f64).exp()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::median_interval;
+    use super::*;
+
+    fn series(values: &[f64]) -> Samples {
+        Samples::new(values.to_vec()).unwrap()
+    }
+
+    #[test]
+    fn a_place_says_the_process() {
+        let blocks = Blocks { per_block: 12, processes: 3 };
+        let processes: Vec<usize> = (0..24).map(|place| blocks.process_of(place)).collect();
+        assert_eq!(processes, [0, 0, 1, 1, 2, 2, 2, 2, 1, 1, 0, 0].repeat(2));
+        let taken: Vec<f64> = processes.iter().map(|&process| 10.0 + process as f64).collect();
+        let split = blocks.split(&series(&taken)).unwrap();
+        assert_eq!(split.iter().map(Samples::count).collect::<Vec<_>>(), [8, 8, 8]);
+        assert_eq!(split.iter().map(Samples::median).collect::<Vec<_>>(), [10.0, 11.0, 12.0]);
+        let second: Vec<(f64, u32)> = blocks.of_process(&series(&taken), 1).collect();
+        assert_eq!(second[..5], [(11.0, 0), (11.0, 0), (11.0, 0), (11.0, 0), (11.0, 1)]);
+    }
+
+    #[test]
+    fn one_process_has_all_of_any_block() {
+        for per_block in [1, 2, 3, 8] {
+            let split = Blocks::of_one_process(per_block).split(&series(&[1.0, 2.0, 3.0])).unwrap();
+            assert_eq!(split, [series(&[1.0, 2.0, 3.0])]);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_turns_is_refused() {
+        for (per_block, processes) in [(0, 1), (2, 0), (2, 2), (5, 2), (8, 3)] {
+            let refused = Blocks { per_block, processes }.split(&series(&[1.0; 24]));
+            assert_eq!(refused, Err(SampleError::NoTurns { per_block, processes }));
+        }
+        // Some process had no turn.
+        for (per_block, processes) in [(6, 3), (12, 2), (1 << 62, 1 << 61)] {
+            let early = Blocks { per_block, processes }.split(&series(&[1.0, 1.0]));
+            assert_eq!(early, Err(SampleError::Empty), "{per_block} {processes}");
+        }
+    }
+
+    #[test]
+    fn of_one_process_it_is_the_median() {
+        let taken: Vec<f64> = (0..41).map(|i| 100.0 + f64::from(i * 7 % 11)).collect();
+        let samples = series(&taken);
+        let typical = Typical::of(&samples, Blocks::of_one_process(1), 9).unwrap();
+        assert_eq!((typical.value, typical.medians.as_slice()), (samples.median(), &[samples.median()][..]));
+        assert_eq!(typical.interval, median_interval(&samples, 9));
+    }
+
+    #[test]
+    fn two_places_are_averaged_and_not_voted_on() {
+        let blocks = Blocks { per_block: 6, processes: 3 };
+        let taken = |places: [f64; 3]| {
+            series(&[places[0], places[1], places[2], places[2], places[1], places[0]].repeat(20))
+        };
+        let value = |places| Typical::value_of(&taken(places), blocks).unwrap();
+        let (low, high): (f64, f64) = (75.7, 82.1);
+        let between = |share: f64| low * (high / low).powf(share);
+        assert!((value([low, low, high]) - between(1.0 / 3.0)).abs() < 1e-9);
+        assert!((value([high, low, high]) - between(2.0 / 3.0)).abs() < 1e-9);
+        // The samples of these very processes leave no doubt.
+        let typical = Typical::of(&taken([low, low, high]), blocks, 1).unwrap();
+        assert!(typical.interval.half_width() < 1e-9 && typical.medians == [low, low, high], "{typical:?}");
+    }
+}

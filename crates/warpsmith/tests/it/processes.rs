@@ -1,0 +1,265 @@
+//! A bench on a GPU that is not there: every worker is a stand-in that has a real one on the virtual GPU build and run,
+//! so that answers are right and judged, and makes up the times it is asked for. What each process of a subject does is
+//! planned, by the order in which they start.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use attention::Attention;
+use chips::Target;
+use family::Catalog;
+use gpu::build::Compiler;
+use gpu::device::Device;
+use lab::bench::{self, BenchError, Plan, Start, Subject};
+use lab::run::{Event, Manifest, Row, Run, RunState, Timer, read, rows};
+use lab::stats::{Stopping, Verdict};
+use lab::worker::Limits;
+use op::Op as _;
+use serde_json::Value;
+
+use crate::common::{target_tmp, warpsmith};
+
+const PROBLEM: &str = "b1h1s16d64-fp16";
+
+/// Its arguments: what it is to do, and the real worker's command.
+const STAND_IN: &str = r#"
+import json, os, subprocess, sys, time
+does = json.loads(sys.argv[1])
+inner = subprocess.Popen(sys.argv[2:], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+def real(ask):
+    print(json.dumps(ask), file=inner.stdin, flush=True)
+    for said in inner.stdout:
+        if said.startswith("{"):
+            return json.loads(said)
+
+taken = 0
+for line in sys.stdin:
+    ask = json.loads(line)
+    kind = ask["ask"]
+    if kind == "hello":
+        said = {"say": "ready", "version": "torch 0"}
+    elif kind == "load":
+        candidate = {"family": "attention/reference", "preset": "default", "knobs": []}
+        assert real({"ask": "build", "candidate": candidate, "problem": "PROBLEM"})["say"] == "built"
+        said = {"say": "loaded"}
+    elif kind == "arm":
+        said = {"say": "armed", "launches": 1}
+    elif kind == "sample":
+        taken += ask["count"]
+        if does == "dies" and taken > 2:
+            os._exit(7)
+        if does == "stalls" and taken > 2:
+            time.sleep(600)
+        micros = does if isinstance(does, (int, float)) else 50.0
+        said = {"say": "samples", "ns": [micros * (1000.0 + taken * 7 % 11 / 4) for _ in range(ask["count"])]}
+    else:
+        said = real(ask)
+        if kind == "run" and does == "wrong":
+            path = said["outputs"][0]
+            length = os.path.getsize(path)
+            open(path, "wb").write(b"\0" * length)
+    print(json.dumps(said), flush=True)
+"#;
+
+/// What the processes of the peer, of the reference kernel and of a `wmma` one do: a time in microseconds, or a mishap.
+struct World<'w> {
+    peer: &'w str,
+    reference: &'w str,
+    wmma: &'w str,
+}
+
+const CALM: World<'_> = World { peer: "[75.7]", reference: "[90]", wmma: "[50]" };
+
+/// The next process of a subject; those after the planned ones do as the last of them. The folder is where they are
+/// counted.
+fn stand_in(folder: &Path, name: &str, plan: &str) -> Command {
+    let plan: Vec<Value> = serde_json::from_str(plan).unwrap();
+    let is_new = |number: &usize| fs::create_dir(folder.join(format!("{name} {number}"))).is_ok();
+    let number = (0..100).find(is_new).unwrap();
+    let does = &plan[number.min(plan.len() - 1)];
+    let script = folder.join("stand-in.py");
+    fs::write(&script, STAND_IN.replace("PROBLEM", PROBLEM)).unwrap();
+    let real = warpsmith();
+    let mut command = Command::new(gpu::python::interpreter().expect("tests need Python"));
+    command.arg(script).arg(does.to_string()).arg(real.get_program());
+    command.args(["worker", name, "--device", "virtual:l4"]);
+    for (variable, value) in real.get_envs() {
+        match value {
+            Some(value) => command.env(variable, value),
+            None => command.env_remove(variable),
+        };
+    }
+    command
+}
+
+impl World<'_> {
+    /// Measures in `processes` each, into this run. The folder is the stand-ins'.
+    fn bench(
+        &self,
+        (folder, run): (&Path, &Run),
+        processes: usize,
+        stop: &AtomicBool,
+    ) -> Result<(), BenchError> {
+        let catalog = Catalog::load(None).unwrap();
+        let compiler = Compiler::new(
+            gpu::testing::pinned_toolchain(target_tmp()),
+            &gpu::testing::shared_cache(target_tmp()),
+        );
+        let kernel = |family: &str, preset: &str| {
+            Subject::kernel(catalog.family(family).unwrap(), Some(preset.to_owned()), Vec::new())
+        };
+        let reference = kernel("reference", "default");
+        let plan = Plan {
+            device: Device::Cuda { index: 0, name: "a stand-in".to_owned(), target: Target::Sm89 },
+            subjects: vec![
+                Subject::peer("pytorch", "math"),
+                Subject { is_baseline: true, is_candidate: false, ..reference },
+                kernel("wmma", "stage-2"),
+            ],
+            problems: Attention.problems(PROBLEM).unwrap(),
+            processes,
+            timers: vec![Timer::GraphHot],
+            stopping: Stopping { least: 24, most: Some(24), ..Stopping::default() },
+            warmup: 1,
+            ceilings: false,
+            limits: Limits {
+                build: Duration::from_mins(3),
+                answer: Duration::from_mins(2),
+                resident_bytes: 1 << 40,
+            },
+            seed: 1,
+            targets: Vec::new(),
+        };
+        let start = Start {
+            kernel: Box::new(|name| {
+                stand_in(folder, name, if name.starts_with("wmma") { self.wmma } else { self.reference })
+            }),
+            stranger: Box::new(|_, _, _| Command::new("false")),
+            peer: Ok(Box::new(|_| stand_in(folder, "pytorch math", self.peer))),
+        };
+        bench::run(&Attention, &plan, &compiler.unwrap(), &start, run, stop, &|text| println!("{text}"))
+    }
+}
+
+fn manifest() -> Manifest {
+    Manifest::new("bench", Vec::new(), 1)
+}
+
+/// A run of its own, and what is in its log.
+fn measured(world: &World<'_>, processes: usize) -> RunState {
+    let folder = tempfile::tempdir().unwrap();
+    let run = Run::create(Some(&folder.path().join("run")), manifest()).unwrap();
+    world.bench((folder.path(), &run), processes, &AtomicBool::new(false)).unwrap();
+    run.state()
+}
+
+fn row<'r>(rows: &'r [Row], subject: &str) -> &'r Row {
+    rows.iter().find(|row| row.of.subject == subject).unwrap_or_else(|| panic!("no {subject} in {rows:?}"))
+}
+
+#[test]
+fn a_subject_in_two_places_says_so_and_blurs_nobody_else() {
+    let state = measured(&World { peer: "[75.7, 75.7, 82.1]", ..CALM }, 3);
+    assert!(state.failures.is_empty(), "{:?}", state.failures);
+    let rows = rows(&state);
+    assert_eq!(rows.len(), 3, "{rows:?}");
+    assert!(rows.iter().all(|row| (row.processes, row.count) == (3, 24)), "{rows:?}");
+
+    let math = row(&rows, "pytorch math");
+    let medians: Vec<f64> = math.process_medians_us.iter().map(|median| median.0).collect();
+    for (median, place) in medians.iter().zip([75.7, 75.7, 82.1]) {
+        assert!((median / place - 1.0).abs() < 0.003, "{medians:?}");
+    }
+    assert!(math.interval_us.low < 75.8 && math.interval_us.high > 82.1, "{:?}", math.interval_us);
+    let wmma = row(&rows, "wmma stage-2");
+    let half = wmma.interval_us.half_width() / wmma.p50_us.0;
+    assert!(half < 0.015, "{half}");
+
+    // Every subject is its own control; only the one that differs from itself has a high floor.
+    assert_eq!(state.controls.len(), 3);
+    let control = |name: &str| state.controls.iter().find(|it| it.subject == name).unwrap();
+    assert!(control("pytorch math").noise_floor.share() > 0.03 && control("pytorch math").processes == 3);
+    assert!(control("wmma stage-2").noise_floor.share() < 0.01);
+    let over = |name: &str| {
+        let found = wmma.over.iter().find(|over| over.baseline == name);
+        found.unwrap_or_else(|| panic!("{:?}", wmma.over)).comparison
+    };
+    let (math, reference) = (over("pytorch math"), over("reference default"));
+    assert_eq!((math.verdict, reference.verdict), (Verdict::Faster, Verdict::Faster));
+    assert!(math.noise_floor.share() > 0.05 && reference.noise_floor.share() < 0.01);
+    assert!(math.speedup.interval.contains(75.8 / 50.0) && math.speedup.interval.contains(82.0 / 50.0));
+    assert!(reference.speedup.interval.half_width() < 0.03);
+}
+
+#[test]
+fn a_subject_is_out_with_any_of_its_processes_and_the_others_go_on() {
+    for (does, failure, words) in [
+        (r#"[50, 50, "wrong"]"#, "wrong answer", "process 3 of 3: "),
+        (r#"[50, "dies", 50]"#, "crash", "process 2 of 3: its process ended with code 7"),
+    ] {
+        let state = measured(&World { wmma: does, ..CALM }, 3);
+        let failed: Vec<_> = state.failures.iter().map(|it| it.of.subject.as_str()).collect();
+        assert_eq!(failed, ["wmma stage-2"], "{does}");
+        assert_eq!(state.failures[0].kind.to_string(), failure);
+        assert!(state.failures[0].reason.starts_with(words), "{}", state.failures[0].reason);
+        let measured: Vec<_> = state.measurements.iter().map(|it| it.of.subject.as_str()).collect();
+        assert_eq!(measured, ["pytorch math", "reference default"], "{does}");
+        // The failed check stands, however many processes were right.
+        let passed = state.checks.iter().filter(|(of, _)| of.subject == "wmma stage-2");
+        assert!(passed.map(|(_, check)| check.passed).eq([failure == "crash"]));
+    }
+}
+
+#[test]
+fn with_one_process_there_is_no_control_and_the_floor_is_what_is_usual() {
+    let state = measured(&CALM, 1);
+    assert!(state.controls.is_empty());
+    let rows = rows(&state);
+    let wmma = row(&rows, "wmma stage-2");
+    assert_eq!((wmma.processes, wmma.over.len()), (1, 2));
+    assert!((wmma.over[0].comparison.noise_floor.share() - 0.02).abs() < 1e-9);
+    // What is not known widens it all the same.
+    assert!(wmma.interval_us.half_width() > 4.0 * wmma.samples_interval_us.half_width());
+}
+
+#[test]
+fn what_was_stopped_is_measured_again_as_a_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("run");
+    let stop = AtomicBool::new(false);
+    let run = Run::create(Some(&place), manifest()).unwrap();
+    let stalls = World { wmma: r#"[50, "stalls", 50]"#, ..CALM };
+    let stopped = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // The turns have begun once every subject is right; the second process of `wmma` will not answer then.
+            let started = Instant::now();
+            while run.state().checks.len() < 3 && started.elapsed() < Duration::from_mins(2) {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            std::thread::sleep(Duration::from_millis(300));
+            stop.store(true, Ordering::Relaxed);
+        });
+        stalls.bench((folder.path(), &run), 3, &stop)
+    });
+    assert!(matches!(stopped, Err(BenchError::Stopped)));
+    assert!(run.state().measurements.is_empty());
+    drop(run);
+
+    // Whoever starts now comes after the planned ones, and does as the last of those.
+    let run = Run::resume(&place, manifest()).unwrap();
+    stalls.bench((folder.path(), &run), 3, &AtomicBool::new(false)).unwrap();
+    let state = run.state();
+    assert_eq!(rows(&state).iter().map(|row| row.processes).collect::<Vec<_>>(), [3; 3]);
+    stalls.bench((folder.path(), &run), 3, &AtomicBool::new(false)).unwrap();
+    let sampled = |event: &Event| matches!(event, Event::Sampled { .. });
+    let log = read(&place).unwrap();
+    assert_eq!(
+        log.records.iter().filter(|record| sampled(&record.event)).count(),
+        3,
+        "nothing is left to do"
+    );
+}
