@@ -7,7 +7,8 @@
 //
 //   S = Q K^T                          tensor cores, fp32 sums
 //   m' = max(m, max S)                 only where scores exceed m by more than 8: until then m stays, and O with it
-//   P = 2^(scale S - scale m'), l += sum P     fp32, rounded to the input type (FP8: some of it twice)
+//   P = 2^(scale S - scale m')         fp32, rounded to the input type (FP8: some of it twice)
+//   l = 2^(m-m') l + sum P             beside P V, or one more column of it
 //   O = 2^(m-m') O + P V               tensor cores, fp32 sums
 //
 // and at the end O / l. The scale (with log2 e and, for FP8, the scales of Q and K) is one FMA with the maximum; V's
@@ -147,6 +148,10 @@ constexpr bool SUMS_APART = FP8_WEIGHTS && HEAD_DIM <= 128;
 // FP8 weights: of every 64 keys 16 are refined, multiplied once more by what rounding took from their weights. All of P
 // in three bits would be an error of up to 0.0265 (relative L2); sqrt(3/4) of that is below 0.024.
 __device__ constexpr bool has_refined_keys(int step) { return FP8_WEIGHTS && step % 2 == 0; }  // its first 16
+// fp16: a row's sum of weights is one more column of P V, products with ones: an eighth of the instructions that adding them
+// up takes, and no lane has a part of its own. It sums what the products use, rounded; in bf16 the rounding would show.
+constexpr bool SUMS_BY_PRODUCT = axis::dtype == axis::Dtype::fp16;
+constexpr unsigned TWO_ONES = 0x3c003c00;
 // The origin of a row before its first key. Finite, because -inf - -inf is NaN, and below every exponent that counts.
 constexpr float NOTHING_SEEN = -1e30f;
 
@@ -371,7 +376,8 @@ struct Rows {
     const float scale;            // raw scores to base-2 exponents
     float output[STRIPS][OUTPUT_BLOCKS][4];
     float origin[STRIPS][2];      // what is subtracted from exponents: the maximum so far, or a little less
-    float sum[STRIPS][2];         // of the lane's own columns
+    float sum[STRIPS][2];         // of the lane's own columns; SUMS_BY_PRODUCT: complete, in the end
+    float product[STRIPS][4];     // SUMS_BY_PRODUCT: of the weights with ones
     float correction[STRIPS][2];  // SUMS_APART: what the output is multiplied by when the next products are added
 
     __device__ explicit Rows(float scale_) : scale(scale_) {
@@ -383,6 +389,8 @@ struct Rows {
             origin[i / 2][i % 2] = NOTHING_SEEN;
             sum[i / 2][i % 2] = 0.0f;
         }
+#pragma unroll
+        for (int i = 0; i < STRIPS * 4; ++i) product[i / 4][i % 4] = 0.0f;
         correction_is_one();
     }
 
@@ -421,6 +429,8 @@ struct Rows {
                 const int strip = i / 4 / OUTPUT_BLOCKS, block = i / 4 % OUTPUT_BLOCKS;
                 output[strip][block][i % 4] *= correction[strip][i % 4 / 2];
             }
+#pragma unroll
+            for (int i = 0; i < STRIPS * 4; ++i) product[i / 4][i % 4] *= correction[i / 4][i % 4 / 2];
         }
     }
     __device__ void correction_is_one() {
@@ -437,7 +447,7 @@ struct Rows {
     __device__ float2 weigh(const Scores& s, int strip, int block, int half, bool polynomial) {
         const float2 w = make_float2(weight(s[strip][block][2 * half], strip, half, polynomial),
                                      weight(s[strip][block][2 * half + 1], strip, half, polynomial));
-        sum[strip][half] += w.x + w.y;
+        if constexpr (!SUMS_BY_PRODUCT) sum[strip][half] += w.x + w.y;
         return w;
     }
 
@@ -470,6 +480,7 @@ struct Rows {
         ptx::load_matrix_x4_transposed(b, place.at(16 * step, 2 * pair));
 #pragma unroll
         for (int strip = 0; strip < STRIPS; ++strip) {
+            if (SUMS_BY_PRODUCT && pair == 0) Number::multiply_add(product[strip], p[step][strip], TWO_ONES, TWO_ONES);
             Number::multiply_add(output[strip][2 * pair], p[step][strip], b[0], b[1]);
             Number::multiply_add(output[strip][2 * pair + 1], p[step][strip], b[2], b[3]);
         }
@@ -588,10 +599,11 @@ struct Rows {
         for (int i = 0; i < OUTPUT_BLOCKS * 4; ++i) output[strip][i / 4][i % 4] *= factor[i % 4 / 2];
     }
 
-    // The lanes of a row add up their sums. A row that has seen nothing has sum 0.
+    // Every lane of a row gets its sum. A row that has seen nothing has sum 0.
     __device__ void complete_sums() {
 #pragma unroll
-        for (int i = 0; i < STRIPS * 2; ++i) sum[i / 2][i % 2] = group_sum<4>(sum[i / 2][i % 2]);
+        for (int i = 0; i < STRIPS * 2; ++i)
+            sum[i / 2][i % 2] = SUMS_BY_PRODUCT ? product[i / 2][i % 2 * 2] : group_sum<4>(sum[i / 2][i % 2]);
     }
 };
 

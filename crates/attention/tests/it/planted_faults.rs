@@ -373,7 +373,16 @@ const FAULTS: &[Fault] = &[
         name: "row sums of one lane in place of its quad",
         right: "group_sum<4>(sum[i / 2][i % 2])",
         wrong: "sum[i / 2][i % 2]",
+        problem: "b1h1s100d64-bf16",
         noticed: Noticed::Named("lse"),
+        ..MMA
+    },
+    Fault {
+        name: "the sums of weights are not rescaled when a maximum is outgrown",
+        right: "product[i / 4][i % 4] *= correction[i / 4][i % 4 / 2];",
+        wrong: "product[i / 4][i % 4] *= 1.0f;",
+        problem: "b1h1s200d64-fp16",
+        class: "large",
         ..MMA
     },
     Fault {

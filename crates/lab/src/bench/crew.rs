@@ -66,6 +66,13 @@ impl<'p, 'f> Member<'p, 'f> {
         }
     }
 
+    /// Ends the processes from this number on; they are started again when they are needed.
+    pub fn dismiss(&mut self, from: usize) {
+        for place in self.workers.iter_mut().skip(from) {
+            *place = None;
+        }
+    }
+
     pub fn send(&mut self, office: &Office<'_>, process: usize, ask: &Ask) -> Result<(), Ended> {
         let sent = self.worker(office, process).and_then(|worker| worker.send(ask));
         self.keep_or_drop(process, sent)

@@ -279,8 +279,16 @@ impl<O: Op> Bench<'_, O> {
         let given: Given<'_, O> = Given { problem, name, answer, peer };
 
         let alive = self.build(members, alive)?;
-        let mut right = Vec::new();
+        // On a GPU making the inputs takes a worker longest: all begin at once. A virtual GPU takes every core by itself.
+        let at_once = !virtual_device;
+        let mut begun = Vec::new();
         for entrant in alive {
+            let member = &mut members[entrant.index];
+            let sent = if at_once { self.begin_run(member) } else { Ok(()) };
+            self.keep(&mut begun, entrant, Stage::Check, sent)?;
+        }
+        let mut right = Vec::new();
+        for entrant in begun {
             let outcome = self.check(&mut members[entrant.index], &entrant.key.of, &given)?;
             self.keep(&mut right, entrant, Stage::Check, outcome)?;
             if virtual_device && let Some(entrant) = right.pop() {
@@ -404,10 +412,25 @@ impl<O: Op> Bench<'_, O> {
     ) -> Result<Result<(), Ended>, BenchError> {
         for process in member.processes() {
             if let Err(ended) = self.check_process(member, process, of, given)? {
+                // Nobody will listen to what the others have begun.
+                member.dismiss(process + 1);
                 return Ok(Err(ended));
             }
         }
         Ok(Ok(()))
+    }
+
+    /// Has a kernel's processes begin with their one run; a peer is to load its inputs first.
+    fn begin_run(&self, member: &mut Member<'_, '_>) -> Result<(), Ended> {
+        let is_kernel = matches!(member.subject.maker, Maker::Kernel { .. });
+        let mut processes = member.processes();
+        processes.try_for_each(|process| {
+            if is_kernel { member.send(self.office, process, &self.run_once()) } else { Ok(()) }
+        })
+    }
+
+    fn run_once(&self) -> Ask {
+        Ask::Run { seed: self.plan.seed, folder: self.folder.to_owned() }
     }
 
     fn check_process(
@@ -425,13 +448,21 @@ impl<O: Op> Bench<'_, O> {
                 let ask = Ask::Load { name: (*name).to_owned(), fields, inputs };
                 member.ask(self.office, process, &ask)?;
             }
-            let ask = Ask::Run { seed: self.plan.seed, folder: self.folder.to_owned() };
-            let (paths, complaints) = match member.ask(self.office, process, &ask)? {
+            let ask = self.run_once();
+            let begun =
+                matches!((&subject.maker, &self.plan.device), (Maker::Kernel { .. }, Device::Cuda { .. }));
+            if !begun {
+                member.send(self.office, process, &ask)?;
+            }
+            let (paths, complaints) = match member.answer(self.office, process, &ask)? {
                 Say::Ran { outputs, complaints } => (outputs, complaints),
                 other => return Err(surprise(&other)),
             };
             let outputs: Result<Vec<Vec<u8>>, io::Error> = paths.iter().map(fs::read).collect();
             let outputs = outputs.map_err(|error| trouble(&error))?;
+            for path in paths {
+                let _ = fs::remove_file(path); // The folder goes in the end.
+            }
             let judgement = match &subject.maker {
                 Maker::Kernel { family, .. } => self.op.judge(family, inputs, reference, &outputs),
                 Maker::Peer { .. } => {

@@ -406,7 +406,8 @@ fn ran(observed: &Observed, folder: &Path) -> Result<Say, Failure> {
     }
     let mut outputs = Vec::new();
     for (index, bytes) in observed.outputs.iter().enumerate() {
-        let path = folder.join(format!("output-{index}"));
+        // Others leave theirs in the same folder.
+        let path = folder.join(format!("output-{}-{index}", std::process::id()));
         fs::write(&path, bytes).map_err(|error| Failure::other(format!("{}: {error}", path.display())))?;
         outputs.push(path);
     }
