@@ -33,7 +33,8 @@ __device__ inline int3 block_index_again() {
 
 // 16 bytes to an address on a 16-byte boundary, by one instruction: a plain store the compiler may split.
 __device__ inline void store16(void* global, const unsigned (&w)[4]) {
-    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" :: "l"(global), "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]) : "memory");
+    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};"
+                 :: "l"(global), "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]) : "memory");
 }
 
 // A value all lanes of the warp have alike, which the compiler then knows: what is uniform has its own registers and needs

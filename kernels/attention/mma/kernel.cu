@@ -27,8 +27,8 @@
 // transposed on the way. In bytes fp16 and FP8 are alike: a step of the tensor cores is 32 bytes deep.
 //
 // Copies. K and V have rings of STAGES tiles each, filled by cp.async in the order K0 V0 K1 V1 ... Every slot has an
-// mbarrier that says when its tile is there, from all threads that copy it. The threads of a step meet only where a slot is
-// filled again, so that keys that fit into the rings are passed without meeting at all.
+// mbarrier that says when its tile is there, from all threads that copy it. Threads meet only where a slot is filled
+// again, so that keys that fit into the rings are passed without meeting at all.
 //
 //     wait for K_t;  S = Q K_t;  meet, refill K's slot;  wait for V_t;  O += P V_t;  meet, refill V's slot
 //
@@ -40,8 +40,8 @@
 // parameters. So there the code is short rather than unrolled, with few branches and few words per address.
 //
 // Shared memory, fp16 (the manifest is the only formula):
-//   K and V: 2 * SPLIT_KV * STAGES * BLOCK_N * head_dim * 2 bytes; Q another BLOCK_M * head_dim * 2; what all groups but
-//   one leave behind: BLOCK_M * (head_dim + 8) * 4 each. 64 keys, head_dim 64, two stages: 32 KiB and Q.
+//   K and V: 2 * SPLIT_KV * STAGES * BLOCK_N * head_dim * 2 bytes; Q another BLOCK_M * head_dim * 2; what all groups
+//   but one leave behind: BLOCK_M * (head_dim + 8) * 4 each. 64 keys, head_dim 64, two stages: 32 KiB and Q.
 // Registers per lane: O takes STRIPS * head_dim / 2, S takes STRIPS * BLOCK_N / 2, Q the same as O in halves.
 //
 // What was tried and what came of it: NOTES.md.
@@ -148,8 +148,8 @@ constexpr bool SUMS_APART = FP8_WEIGHTS && HEAD_DIM <= 128;
 // FP8 weights: of every 64 keys 16 are refined, multiplied once more by what rounding took from their weights. All of P
 // in three bits would be an error of up to 0.0265 (relative L2); sqrt(3/4) of that is below 0.024.
 __device__ constexpr bool has_refined_keys(int step) { return FP8_WEIGHTS && step % 2 == 0; }  // its first 16
-// fp16: a row's sum of weights is one more column of P V, products with ones: an eighth of the instructions that adding them
-// up takes, and no lane has a part of its own. It sums what the products use, rounded; in bf16 the rounding would show.
+// fp16: a row's sum of weights is one more column of P V, products with ones: an eighth of the instructions that adding
+// them up takes, and every lane has all of it. It sums what the products use, rounded; in bf16 the rounding would show.
 constexpr bool SUMS_BY_PRODUCT = axis::dtype == axis::Dtype::fp16;
 constexpr unsigned TWO_ONES = 0x3c003c00;
 // The origin of a row before its first key. Finite, because -inf - -inf is NaN, and below every exponent that counts.
@@ -224,15 +224,16 @@ struct WorkTile {
 
 __device__ int query_blocks(const Arguments& args) { return (args.seq_q + BLOCK_M - 1) / BLOCK_M; }
 
-// Calls `visit` with the block's work tiles, its own one or every PERSISTENT-th, and whether it is the first. Neighbours share a head, so its K and
-// V stay in L2; the last query block, the longest under a causal mask, comes first.
+// Calls `visit` with the block's work tiles, its own one or every PERSISTENT-th, and whether it is the first. Neighbours
+// share a head, so its K and V stay in L2; the last query block, the longest under a causal mask, comes first.
 template <typename Visit>
 __device__ void for_each_work_tile(const Arguments& args, Visit visit) {
     if constexpr (PERSISTENT) {
         const int blocks = query_blocks(args);
         for (int index = blockIdx.x; index < blocks * args.heads * args.batch; index += knob::PERSISTENT) {
             if (index >= knob::PERSISTENT) __syncthreads();  // the work tile before is done with every buffer
-            const WorkTile work(args, blocks - 1 - index % blocks, index / blocks % args.heads, index / blocks / args.heads);
+            const int head = index / blocks;
+            const WorkTile work(args, blocks - 1 - index % blocks, head % args.heads, head / args.heads);
             visit(work, index < knob::PERSISTENT);
         }
     } else {
@@ -281,7 +282,10 @@ struct Queries {
     __device__ void begin() {
         if constexpr (QUERIES_IN_REGISTERS) {
 #pragma unroll
-            for (int i = 0; i < STRIPS * DEPTH_STEPS; ++i) read(words[i / DEPTH_STEPS][i % DEPTH_STEPS], i / DEPTH_STEPS, i % DEPTH_STEPS);
+            for (int strip = 0; strip < STRIPS; ++strip) {
+#pragma unroll
+                for (int depth = 0; depth < DEPTH_STEPS; ++depth) read(words[strip][depth], strip, depth);
+            }
         }
     }
     __device__ void read(unsigned (&a)[4], int strip, int depth) const {
