@@ -148,9 +148,14 @@ constexpr bool SUMS_APART = FP8_WEIGHTS && HEAD_DIM <= 128;
 // FP8 weights: of every 64 keys 16 are refined, multiplied once more by what rounding took from their weights. All of P
 // in three bits would be an error of up to 0.0265 (relative L2); sqrt(3/4) of that is below 0.024.
 __device__ constexpr bool has_refined_keys(int step) { return FP8_WEIGHTS && step % 2 == 0; }  // its first 16
-// fp16: a row's sum of weights is one more column of P V, products with ones: an eighth of the instructions that adding
-// them up takes, and every lane has all of it. It sums what the products use, rounded; in bf16 the rounding would show.
+// fp16 on Hopper: a row's sum of weights is one more column of P V, products with ones: an eighth of the instructions that
+// adding them up takes, and every lane has all of it. There instructions are what is short; elsewhere the tensor cores are.
+// It sums what the products use, rounded; in bf16 the rounding would show.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 constexpr bool SUMS_BY_PRODUCT = axis::dtype == axis::Dtype::fp16;
+#else
+constexpr bool SUMS_BY_PRODUCT = false;
+#endif
 constexpr unsigned TWO_ONES = 0x3c003c00;
 // The origin of a row before its first key. Finite, because -inf - -inf is NaN, and below every exponent that counts.
 constexpr float NOTHING_SEEN = -1e30f;
