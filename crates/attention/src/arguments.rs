@@ -185,7 +185,7 @@ mod tests {
         for shared_by in (1..=300).chain([1 << 10, 65_535]) {
             let factor = u64::from(kv_head_factor(shared_by * 4, 4));
             for head in (0..2_000).chain([65_534, 65_535]) {
-                let quotient = if factor == 0 { head } else { (head as u64 * factor >> 32) as usize };
+                let quotient = if factor == 0 { head } else { ((head as u64 * factor) >> 32) as usize };
                 assert_eq!(quotient, head / shared_by, "{head} / {shared_by}");
             }
         }
