@@ -741,26 +741,32 @@ __device__ bool complete(Rows& rows, int group, float v_scale) {
     ptx::named_barrier_sync<GROUPS * 32>(meeting);
 #pragma unroll
     for (int strip = 0; strip < STRIPS; ++strip) {
-        // Of each group what its rows are multiplied by: first to a common origin, then by the sum of all.
-        float factor[GROUPS][2], origin[2], sum[2] = {0.0f, 0.0f};
+        float origin[GROUPS][2] = {{rows.origin[strip][0], rows.origin[strip][1]}};
+        float sum[GROUPS][2] = {{rows.sum[strip][0], rows.sum[strip][1]}};
+#pragma unroll
+        for (int g = 1; g < GROUPS; ++g) {
+            const float4 theirs = left_by(g, strip)[OUTPUT_BLOCKS * 32];
+            origin[g][0] = theirs.x;
+            origin[g][1] = theirs.y;
+            sum[g][0] = theirs.z;
+            sum[g][1] = theirs.w;
+        }
+        // Of each group what its rows are multiplied by: to a common origin, and by the sum of all.
+        float factor[GROUPS][2];
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-            const auto of = [&](int g, int what) {
-                return reinterpret_cast<const float*>(left_by(g, strip) + OUTPUT_BLOCKS * 32)[2 * what + half];
-            };
-            origin[half] = rows.origin[strip][half];
+            float highest = origin[0][half], total = 0.0f;
 #pragma unroll
-            for (int g = 1; g < GROUPS; ++g) origin[half] = fmaxf(origin[half], of(g, 0));
+            for (int g = 1; g < GROUPS; ++g) highest = fmaxf(highest, origin[g][half]);
 #pragma unroll
             for (int g = 0; g < GROUPS; ++g) {
-                factor[g][half] = ptx::exp2_approx((g == 0 ? rows.origin[strip][half] : of(g, 0)) - origin[half]);
-                sum[half] = fmaf(factor[g][half], g == 0 ? rows.sum[strip][half] : of(g, 1), sum[half]);
+                factor[g][half] = ptx::exp2_approx(origin[g][half] - highest);
+                total = fmaf(factor[g][half], sum[g][half], total);
             }
-            const float by_sum = normal(sum[half], v_scale);
 #pragma unroll
-            for (int g = 0; g < GROUPS; ++g) factor[g][half] *= by_sum;
-            rows.origin[strip][half] = origin[half];
-            rows.sum[strip][half] = sum[half];
+            for (int g = 0; g < GROUPS; ++g) factor[g][half] *= normal(total, v_scale);
+            rows.origin[strip][half] = highest;
+            rows.sum[strip][half] = total;
         }
         rows.scale_output(strip, factor[0]);
 #pragma unroll

@@ -340,7 +340,7 @@ const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "the groups' outputs added without regard to their maxima",
-        right: "ptx::exp2_approx((g == 0 ? rows.origin[strip][half] : of(g, 0)) - origin[half]);",
+        right: "ptx::exp2_approx(origin[g][half] - highest);",
         wrong: "1.0f;",
         preset: "small",
         problem: "b1h1s260d64-fp16",
