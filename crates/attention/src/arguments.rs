@@ -50,7 +50,8 @@ pub struct Arguments {
     pub reserved: i32,
 }
 
-/// What a query head is multiplied by to get its KV head, times 2^32; 0 where they are the same.
+/// What a query head is multiplied by to get its KV head, times 2^32; 0 where they are the same. Exact for as many heads
+/// as a problem may have ([`crate::problem::MAX_HEADS`]).
 fn kv_head_factor(heads: usize, kv_heads: usize) -> u32 {
     let shared_by = (heads / kv_heads.max(1)).max(1) as u64;
     if shared_by == 1 { 0 } else { (1_u64 << 32).div_ceil(shared_by) as u32 }
@@ -117,7 +118,7 @@ mod tests {
             let offset = comment.split_whitespace().nth(1).expect("an offset after the slashes");
             (name, offset.parse().expect("a number"))
         });
-        let size = after.split_whitespace().nth(1).expect("`// 200 bytes`").parse().expect("a number");
+        let size = after.split_whitespace().nth(1).expect("`// 160 bytes`").parse().expect("a number");
         (fields.collect(), size)
     }
 

@@ -20,7 +20,7 @@
 //          +--------+                  and r + 8 (bottom). The pairs of two neighbouring blocks, rounded, are exactly
 //       r  | ..qq.. |                  the left factor of P V for 16 keys: P never leaves the lane that computed it.
 //          |        |  16 rows         FP8: four blocks make one factor for 32 keys, taken in the order 0 1 8 9 2 3
-//     r+8  | ..qq.. |                  10 11 ...; V's rows are taken in the same order (see multiply_values).
+//     r+8  | ..qq.. |                  10 11 ...; V's rows are taken in the same order (see add_values_fp8).
 //          +--------+
 //
 // K and V lie in shared memory as rows of 16-byte chunks (common/chunks.cuh) and become fragments by ldmatrix, V's
@@ -180,8 +180,8 @@ __device__ float4* left_by(int of_group, int strip) {  // [OUTPUT_BLOCKS + 1], 3
     return reinterpret_cast<float4*>(shared_memory + smem::left_rows::offset) +
            ((of_group - 1) * (BLOCK_M / 16) + strip_of_block) * ((OUTPUT_BLOCKS + 1) * 32) + lane();
 }
-// Barriers that complete a phase when a tile has come from all who copy it: of the queries, or of a group's K (index below
-// STAGES) or V.
+// Barriers that complete a phase when a tile has come from all who copy it: a group's K or V, or the queries (and with
+// them everyone's first K).
 constexpr int TILE_BARRIERS = GROUPS * 2 * STAGES;
 __device__ unsigned barrier(int index) { return in_shared(smem::landed::offset + index * 8); }
 __device__ unsigned query_barrier() { return barrier(TILE_BARRIERS); }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 pub use alias::{ALIASES, aliases, expand};
 pub use fields::from_fields;
-pub use name::{MAX_ELEMENTS, MAX_ENTRY_ELEMENTS, NameError};
+pub use name::{MAX_ELEMENTS, MAX_ENTRY_ELEMENTS, MAX_HEADS, NameError};
 
 use crate::tensor::Shape;
 

@@ -10,6 +10,8 @@ use super::{Dtype, Mask, Problem, alias};
 
 /// Elements of the largest tensor a problem may have: 2 TiB of fp16, far beyond any GPU, and far from overflow.
 pub const MAX_ELEMENTS: usize = 1 << 40;
+/// Blocks a grid can have in its second dimension; and KV heads are found by a multiplication that is exact up to here.
+pub const MAX_HEADS: usize = 65_535;
 /// Elements of the largest batch entry: kernels take distances in 32 bits.
 pub const MAX_ENTRY_ELEMENTS: usize = u32::MAX as usize;
 
@@ -30,6 +32,8 @@ pub enum NameError {
     Suffix { text: String, suffix: String },
     #[error("`{text}`: heads ({heads}) must be a multiple of kv heads ({kv_heads})")]
     Groups { text: String, heads: usize, kv_heads: usize },
+    #[error("`{text}`: {heads} heads are more than {MAX_HEADS}")]
+    Heads { text: String, heads: usize },
     #[error("`{text}` is too large: a tensor would have more than {limit}")]
     TooLarge { text: String, limit: &'static str },
     #[error("`{text}` stands for {} problems: {}", names.len(), names.join(", "))]
@@ -44,7 +48,10 @@ impl NameError {
             NameError::Suffix { .. } => {
                 Some("masks: causal, causal-tl (none: leave it out); dtypes: fp16, bf16, e4m3".to_owned())
             }
-            NameError::Groups { .. } | NameError::TooLarge { .. } | NameError::Size { .. } => None,
+            NameError::Groups { .. }
+            | NameError::Heads { .. }
+            | NameError::TooLarge { .. }
+            | NameError::Size { .. } => None,
             NameError::Several { .. } => Some("name one of them".to_owned()),
             _ => Some("a name looks like b2h8s2048d64-causal-e4m3, b1h32kv8sq17sk129d128-bf16".to_owned()),
         }
@@ -119,11 +126,14 @@ pub(super) fn parse(text: &str) -> Result<Problem, NameError> {
     let entry = |heads: usize, seq: usize| heads as u128 * seq as u128 * head_dim as u128;
     let entry = entry(heads, seq_q).max(entry(kv_heads, seq_k));
     if entry > MAX_ENTRY_ELEMENTS as u128 {
-        let limit = "2^32 elements per batch entry";
+        let limit = "2^32 - 1 elements per batch entry";
         return Err(NameError::TooLarge { text: text.to_owned(), limit });
     }
     if batch as u128 * entry > MAX_ELEMENTS as u128 {
         return Err(NameError::TooLarge { text: text.to_owned(), limit: "2^40 elements" });
+    }
+    if heads > MAX_HEADS {
+        return Err(NameError::Heads { text: text.to_owned(), heads });
     }
     Ok(problem)
 }
@@ -221,7 +231,8 @@ mod tests {
             ("b1h8s512d64-fp16-causal", "`fp16-causal` is neither"),
             ("b1h8kv3s512d64", "heads (8) must be a multiple of kv heads (3)"),
             ("b1000000h1000000s1d64", "more than 2^40 elements"),
-            ("b1h64s1048576d64", "more than 2^32 elements per batch entry"),
+            ("b1h64s1048576d64", "more than 2^32 - 1 elements per batch entry"),
+            ("b1h65536kv1s1d64", "65536 heads are more than 65535"),
             ("", "neither a problem's dimensions nor an alias"),
             ("misson", "neither a problem's dimensions nor an alias"),
         ] {

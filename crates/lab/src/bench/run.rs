@@ -279,12 +279,10 @@ impl<O: Op> Bench<'_, O> {
         let given: Given<'_, O> = Given { problem, name, answer, peer };
 
         let alive = self.build(members, alive)?;
-        // On a GPU making the inputs takes a worker longest: all begin at once. A virtual GPU takes every core by itself.
-        let at_once = !virtual_device;
         let mut begun = Vec::new();
         for entrant in alive {
             let member = &mut members[entrant.index];
-            let sent = if at_once { self.begin_run(member) } else { Ok(()) };
+            let sent = if self.runs_at_once(member) { self.begin_run(member) } else { Ok(()) };
             self.keep(&mut begun, entrant, Stage::Check, sent)?;
         }
         let mut right = Vec::new();
@@ -378,6 +376,9 @@ impl<O: Op> Bench<'_, O> {
                 }
                 Err(ended) => Err(ended),
             };
+            if let Err(Ended::Lost { .. }) = outcome {
+                member.dismiss(0); // It may have said something else than it was asked, and be out of step.
+            }
             self.keep(&mut alive, entrant, Stage::Build, outcome)?;
         }
         Ok(alive)
@@ -410,23 +411,34 @@ impl<O: Op> Bench<'_, O> {
         of: &Of,
         given: &Given<'_, O>,
     ) -> Result<Result<(), Ended>, BenchError> {
+        let begun = self.runs_at_once(member);
         for process in member.processes() {
             if let Err(ended) = self.check_process(member, process, of, given)? {
-                // Nobody will listen to what the others have begun.
-                member.dismiss(process + 1);
+                if begun {
+                    // Nobody will listen to what the others say. One that was lost may not be in step itself.
+                    let in_step = matches!(ended, Ended::Failed { .. });
+                    member.dismiss(process + usize::from(in_step));
+                }
                 return Ok(Err(ended));
             }
         }
         Ok(Ok(()))
     }
 
-    /// Has a kernel's processes begin with their one run; a peer is to load its inputs first.
+    /// On a GPU making the inputs takes a kernel's worker longest, so all begin with their one run at once. A virtual GPU
+    /// takes every core by itself; a peer is to load its inputs first.
+    fn runs_at_once(&self, member: &Member<'_, '_>) -> bool {
+        matches!((&member.subject.maker, &self.plan.device), (Maker::Kernel { .. }, Device::Cuda { .. }))
+    }
+
+    /// Has all processes begin with their one run, or none.
     fn begin_run(&self, member: &mut Member<'_, '_>) -> Result<(), Ended> {
-        let is_kernel = matches!(member.subject.maker, Maker::Kernel { .. });
         let mut processes = member.processes();
-        processes.try_for_each(|process| {
-            if is_kernel { member.send(self.office, process, &self.run_once()) } else { Ok(()) }
-        })
+        let sent = processes.try_for_each(|process| member.send(self.office, process, &self.run_once()));
+        if sent.is_err() {
+            member.dismiss(0);
+        }
+        sent
     }
 
     fn run_once(&self) -> Ask {
@@ -449,9 +461,7 @@ impl<O: Op> Bench<'_, O> {
                 member.ask(self.office, process, &ask)?;
             }
             let ask = self.run_once();
-            let begun =
-                matches!((&subject.maker, &self.plan.device), (Maker::Kernel { .. }, Device::Cuda { .. }));
-            if !begun {
+            if !self.runs_at_once(member) {
                 member.send(self.office, process, &ask)?;
             }
             let (paths, complaints) = match member.answer(self.office, process, &ask)? {

@@ -32,7 +32,8 @@
 //!   polls, barrier, all fence" are taken as sound, as they are on hardware.
 //! - A missing acquire after an atomic that read the flag is a note (NVIDIA's samples do without).
 //! - Strong accesses of different sizes at one place count as strong to each other; `.cluster` counts as `.gpu`.
-//! - An exited thread counts as having reached every later barrier of the whole block.
+//! - An exited thread counts as having reached every later barrier of the whole block, and every later barrier that the
+//!   rest of its warp reaches together.
 //! - A fence is acquire and release, whatever it says. Proxy fences are not modelled: an agent's access is ordered by
 //!   waits and mbarriers alone.
 //! - Times have 29 bits; a block that synchronises more often is no longer checked.

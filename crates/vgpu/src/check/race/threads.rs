@@ -483,7 +483,8 @@ impl Threads {
         }
     }
 
-    /// The barrier has all its arrivals and lets go whoever waits. True if it held every live thread of the block.
+    /// The barrier has all its arrivals and lets go whoever waits. True if it ordered all that the block did so far: it
+    /// held every live thread, and none that has exited is left out of it.
     pub fn complete(&mut self, barrier: usize, whole_block: bool) -> bool {
         let Some(named) = self.barriers.get_mut(barrier) else { return false };
         let mut named = std::mem::take(named);
