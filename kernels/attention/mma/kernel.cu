@@ -705,7 +705,7 @@ __device__ void store_rows(const Arguments& args, const WorkTile& work, const Ro
     }
 }
 
-// What a row's output is multiplied by in the end. No visible key: 0, so that the row is zeros.
+// `normaliser` of common/softmax.cuh without a division's slow path, which is code to fetch at the end of every launch.
 __device__ float normal(float sum, float v_scale) {
     return sum > 0.0f ? v_scale * ptx::reciprocal_approx(sum) : 0.0f;
 }
