@@ -18,6 +18,9 @@ pub trait Stage: Accelerator {
 
     /// Names the results of the next launch, for a device that checks that they are written.
     fn declare_outputs(&mut self, _outputs: &[Buffer]) {}
+
+    /// Says how much arithmetic the next launches are for, to a device that ends what seems to run for ever.
+    fn expect(&mut self, _flops: f64) {}
 }
 
 impl Stage for CudaDevice {}
@@ -33,5 +36,34 @@ impl Stage for VirtualDevice {
 
     fn declare_outputs(&mut self, outputs: &[Buffer]) {
         self.set_outputs(outputs);
+    }
+
+    fn expect(&mut self, flops: f64) {
+        let usual = vgpu::Options::default().budget;
+        self.options.budget = usual.max((flops / LEAST_FLOPS) as u64);
+    }
+}
+
+/// What a warp's instruction does of a problem's arithmetic, at the very least: a multiply-add of 32 lanes is 64
+/// operations, and a plain kernel has a dozen instructions around each.
+const LEAST_FLOPS: f64 = 4.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_problem_is_not_taken_for_one_that_never_ends() {
+        let chip = chips::Chip::by_name("l4").expect("an L4");
+        let mut device = VirtualDevice::new(chip);
+        let usual = device.options.budget;
+        device.expect(1e6);
+        assert_eq!(device.options.budget, usual);
+        // One head of sixteen thousand queries and keys, on a plain kernel.
+        device.expect(4.0 * 16384.0 * 16384.0 * 64.0);
+        assert!(device.options.budget > 10_000_000_000);
+        // What comes after it has its own.
+        device.expect(1e6);
+        assert_eq!(device.options.budget, usual);
     }
 }

@@ -10,7 +10,7 @@ use std::fmt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use gpu::build::Compiler;
+use gpu::build::{Compiler, Request};
 use op::{Op, Picture, Stage};
 use rayon::prelude::*;
 use serde::Serialize;
@@ -37,6 +37,12 @@ pub struct Bench<'a> {
 impl fmt::Debug for Bench<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Bench({} at a time)", self.threads)
+    }
+}
+
+impl Bench<'_> {
+    fn pool(&self) -> Result<rayon::ThreadPool, rayon::ThreadPoolBuildError> {
+        rayon::ThreadPoolBuilder::new().num_threads(self.threads.max(1)).build()
     }
 }
 
@@ -82,6 +88,24 @@ impl Verdict {
     }
 }
 
+/// Compiles what a plan needs, so that no two cases compile the same and none waits for a compiler while it has the
+/// device. `done` is called after each. What does not compile is told by the cases that need it.
+pub fn compile(
+    requests: &[Request],
+    bench: &Bench<'_>,
+    done: &(dyn Fn() + Sync),
+) -> Result<(), rayon::ThreadPoolBuildError> {
+    bench.pool()?.install(|| {
+        requests.par_iter().with_max_len(1).for_each(|request| {
+            if !bench.stop.load(Ordering::Relaxed) {
+                let _ = bench.compiler.build(request);
+            }
+            done();
+        });
+    });
+    Ok(())
+}
+
 /// Checks everything in the plan. `done` is called after each verdict, from several threads.
 pub fn run<O: Op>(
     op: &O,
@@ -89,7 +113,7 @@ pub fn run<O: Op>(
     bench: &Bench<'_>,
     done: &(dyn Fn(&Verdict) + Sync),
 ) -> Result<Vec<Verdict>, rayon::ThreadPoolBuildError> {
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(bench.threads.max(1)).build()?;
+    let pool = bench.pool()?;
     let stopped = || bench.stop.load(Ordering::Relaxed);
     let per_case = |(group, case): (&Group<'_, O::Problem>, &Case<O::Problem>)| -> Vec<Verdict> {
         let subjects = if stopped() { Vec::new() } else { group.subjects_of(op, case, &plan.device) };

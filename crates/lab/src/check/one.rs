@@ -6,7 +6,9 @@ use std::time::Instant;
 
 use chips::Target;
 use family::Candidate;
-use op::{Addresses, Arrangement, Complaint, Judgement, Kernel, Observed, Op, Picture, Refusal, RunError};
+use op::{
+    Addresses, Arrangement, Complaint, Judgement, Kernel, Observed, Op, Picture, Refusal, RunError, Stage,
+};
 
 use super::plan::{Case, Depth, Subject};
 use super::{Bench, Outcome, Verdict};
@@ -25,6 +27,13 @@ pub(super) struct Trial<'a, O: Op> {
 
 /// The name of an input, the inputs with that one drawn anew, and the right answer to them.
 type Redrawn<O> = (&'static str, <O as Op>::Inputs, <O as Op>::Reference);
+
+/// What came back from the device: to the inputs, to the same once more, and with each input drawn anew.
+struct Launched {
+    first: Observed,
+    again: Option<Observed>,
+    redrawn: Vec<Observed>,
+}
 
 /// What is known of an answer that was given.
 struct Answer {
@@ -78,44 +87,62 @@ impl<'a, O: Op> Trial<'a, O> {
         let inputs = self.inputs.as_ref().map_err(ToString::to_string)?;
         let words = |error: RunError| error.to_string();
         // What takes the CPU comes before the device's turn.
+        let request = family.request(&candidate, self.target).map_err(|error| words(error.into()))?;
+        let build = bench.compiler.build(&request).map_err(|error| words(error.into()))?.build;
         let reference = self.reference.get_or_init(|| op.reference(&case.problem, inputs));
         let redrawn = if case.depth == Depth::Full { self.redrawn(inputs) } else { &[] };
-        let turn = bench.turn.map(|turn| turn.lock().unwrap_or_else(PoisonError::into_inner));
-        let mut device = (bench.device)()?;
-        let kernel =
-            Kernel::build(&mut *device, bench.compiler, family, candidate, self.target).map_err(words)?;
-        let sizes = op.sizes(&case.problem);
-        let mut observe = |inputs: &O::Inputs| {
-            let arrangement = op.arrange(family, &case.problem, inputs);
-            let parameters = |addresses: &Addresses| op.parameters(&case.problem, inputs, addresses);
-            let observed = kernel.observe(&mut *device, &sizes, &arrangement, &parameters).map_err(words)?;
-            Ok::<(Observed, Arrangement), String>((observed, arrangement))
+        let (kernel, launched) = {
+            let _turn = bench.turn.map(|turn| turn.lock().unwrap_or_else(PoisonError::into_inner));
+            // Let go of before the turn is: the next finds nobody on the device.
+            let mut device = (bench.device)()?;
+            device.expect(op.work(&case.problem).flops);
+            let image = device.image(&build);
+            let kernel = Kernel::load(&mut *device, family, candidate, image).map_err(words)?;
+            let launched = self.launch(&mut *device, &kernel, inputs, redrawn).map_err(words)?;
+            (kernel, launched)
         };
+        let Launched { first, again, redrawn: others } = launched;
 
-        let (first, arrangement) = observe(inputs)?;
         let judgement = op.judge(family, inputs, reference, &first.outputs);
         let (mut complaints, findings) = beside_the_answer(&first);
         let wrong = !judgement.complaints.is_empty();
         complaints.extend(judgement.complaints.iter().cloned());
-
         // A wrong answer is wrong whatever else it is; that it is the same every time makes it a constant one.
-        if case.depth == Depth::Full {
-            let (again, _) = observe(inputs)?;
-            if again.outputs != first.outputs {
-                complaints.push(differing(&arrangement, &first.outputs, &again.outputs));
-            }
-            for (which, inputs, right) in redrawn {
-                let (other, _) = observe(inputs)?;
-                let before = (reference, first.outputs.as_slice());
-                let after = (right, other.outputs.as_slice());
-                complaints.extend(op.independence(family, which, before, after));
-            }
+        if let Some(again) = again.filter(|again| again.outputs != first.outputs) {
+            let arrangement = op.arrange(family, &case.problem, inputs);
+            complaints.push(differing(&arrangement, &first.outputs, &again.outputs));
         }
-        drop(turn);
+        for ((which, _, right), other) in redrawn.iter().zip(&others) {
+            let before = (reference, first.outputs.as_slice());
+            let after = (right, other.outputs.as_slice());
+            complaints.extend(op.independence(family, which, before, after));
+        }
         let picture = wrong
             .then(|| op.picture((family, &kernel.candidate), inputs, reference, &first.outputs))
             .flatten();
         Ok(Answer { complaints, judgement, findings, picture })
+    }
+
+    /// Everything the case has run on the device.
+    fn launch(
+        &self,
+        device: &mut dyn Stage,
+        kernel: &Kernel<'_>,
+        inputs: &O::Inputs,
+        redrawn: &[Redrawn<O>],
+    ) -> Result<Launched, RunError> {
+        let Trial { op, case, .. } = self;
+        let sizes = op.sizes(&case.problem);
+        let mut observe = |inputs: &O::Inputs| {
+            let arrangement = op.arrange(kernel.family, &case.problem, inputs);
+            let parameters = |addresses: &Addresses| op.parameters(&case.problem, inputs, addresses);
+            kernel.observe(&mut *device, &sizes, &arrangement, &parameters)
+        };
+        Ok(Launched {
+            first: observe(inputs)?,
+            again: (case.depth == Depth::Full).then(|| observe(inputs)).transpose()?,
+            redrawn: redrawn.iter().map(|(_, inputs, _)| observe(inputs)).collect::<Result<_, _>>()?,
+        })
     }
 
     fn redrawn(&self, inputs: &O::Inputs) -> &[Redrawn<O>] {

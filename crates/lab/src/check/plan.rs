@@ -2,6 +2,7 @@
 
 use family::tuned::is_tuned;
 use family::{Candidate, Family};
+use gpu::build::{Compiler, Request};
 use gpu::device::Device;
 use indexmap::IndexMap;
 use op::{Op, Refusal, tuned};
@@ -65,6 +66,21 @@ impl<'f, P> Group<'f, P> {
 }
 
 impl<P> Plan<'_, P> {
+    /// What has to be compiled for it, each once, where there is a request to be made of it at all.
+    pub fn requests<O: Op<Problem = P>>(&self, op: &O, compiler: &Compiler) -> Vec<Request> {
+        let mut requests = IndexMap::new();
+        for group in &self.groups {
+            for case in &group.cases {
+                for (subject, candidate) in group.subjects_of(op, case, &self.device) {
+                    if let Ok(request) = subject.family.request(&candidate, self.device.target()) {
+                        requests.entry(compiler.hash(&request)).or_insert(request);
+                    }
+                }
+            }
+        }
+        requests.into_values().collect()
+    }
+
     /// How many verdicts there will be, and why there are not more.
     pub fn extent<O: Op<Problem = P>>(&self, op: &O) -> Extent {
         let mut extent = Extent::default();

@@ -274,6 +274,7 @@ impl<O: Op> Shop<'_, O> {
         let inputs = op.timed_inputs(&problem, seed);
         let machine = opened(machine, device)?;
         machine.under(checks)?;
+        machine.stage().expect(op.work(&problem).flops);
         let image = machine.stage().image(&built.build);
         let kernel = Kernel::load(machine.stage(), family, candidate, image)?;
         let arrangement = op.arrange(family, &problem, &inputs);

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use attention::Attention;
@@ -10,7 +10,7 @@ use chips::Target;
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
 use family::tuned::is_tuned;
 use family::{Catalog, Family};
-use gpu::accelerator::{CudaDevice, VirtualDevice};
+use gpu::accelerator::{AcceleratorError, CudaDevice, HeldContext, VirtualDevice};
 use gpu::device::Device;
 use lab::check::{self, Bench, Case, Depth, Extent, Group, Outcome, Plan, Subject, Verdict, cut_to_size};
 use op::{Op, Refusal, Stage};
@@ -47,10 +47,13 @@ pub fn run(options: &CheckOptions, global: &Global, printer: &Printer) -> Result
     let compiler = super::build::compiler(global, printer)?;
     let stop = super::stop_on_interrupt();
     let checks = if options.sanitize { Checks::All } else { Checks::None };
-    let make = || make_device(&device, checks);
-    // A GPU's context lives as long as somebody holds it: held here, opening the device again costs nothing.
-    let _held = matches!(device, Device::Cuda { .. }).then(&make).transpose().map_err(Failure::lacking)?;
+    let held = Mutex::new(None);
+    let make = || make_device(&device, checks, &held);
     let virtual_device = matches!(device, Device::Virtual { .. });
+    if !virtual_device {
+        // A GPU that cannot be opened is what is wrong, not every kernel.
+        make().map_err(Failure::lacking)?;
+    }
     if options.sanitize && !virtual_device {
         return Err(Failure::usage("--sanitize needs the virtual GPU").hint("add --device virtual"));
     }
@@ -60,6 +63,10 @@ pub fn run(options: &CheckOptions, global: &Global, printer: &Printer) -> Result
     let turn = (!virtual_device).then_some(&turn);
     let bench = Bench { compiler: &compiler, device: &make, threads, turn, stop: &stop };
     let started = Instant::now();
+    let requests = plan.requests(&op, &compiler);
+    let bar = progress::counting(requests.len() as u64, "compiling");
+    check::compile(&requests, &bench, &|| bar.inc(1)).map_err(|error| Failure::lacking(error.to_string()))?;
+    bar.finish_and_clear();
     let bar = progress::counting(extent.verdicts as u64, "checking");
     let verdicts = check::run(&op, &plan, &bench, &|verdict| {
         if !verdict.passed() {
@@ -269,7 +276,12 @@ fn refuse_what_was_asked_for(
     Ok(())
 }
 
-fn make_device(device: &Device, checks: Checks) -> Result<Box<dyn Stage>, String> {
+/// A device to check on. A GPU's context is held until a kernel breaks it.
+fn make_device(
+    device: &Device,
+    checks: Checks,
+    held: &Mutex<Option<HeldContext>>,
+) -> Result<Box<dyn Stage>, String> {
     match device {
         Device::Virtual { chip } => {
             let mut device = VirtualDevice::new(chip);
@@ -277,10 +289,16 @@ fn make_device(device: &Device, checks: Checks) -> Result<Box<dyn Stage>, String
             device.options.threads = 1;
             Ok(Box::new(device))
         }
-        Device::Cuda { index, .. } => match CudaDevice::open(*index) {
-            Ok(device) => Ok(Box::new(device)),
-            Err(error) => Err(error.to_string()),
-        },
+        Device::Cuda { index, .. } => {
+            let words = |error: AcceleratorError| error.to_string();
+            let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
+            // Let go of before another is made, or that would be the same one.
+            held.take_if(|context| !context.is_sound());
+            if held.is_none() {
+                *held = Some(HeldContext::new(*index).map_err(words)?);
+            }
+            Ok(Box::new(CudaDevice::open(*index).map_err(words)?))
+        }
     }
 }
 

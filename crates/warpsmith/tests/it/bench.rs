@@ -8,46 +8,10 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::common::{Run, run, warpsmith};
+use crate::drill::drill;
 use serde_json::Value;
 
 const PROBLEM: &str = "b1h1s16d64-fp16";
-
-/// Families made of the reference kernel, each with one thing changed.
-fn drill(folder: &Path) {
-    let kernels = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels/attention");
-    let write = |family: &str, file: &str, text: &str| {
-        let folder = folder.join("attention").join(family);
-        fs::create_dir_all(&folder).unwrap();
-        fs::write(folder.join(file), text).unwrap();
-    };
-    for entry in fs::read_dir(kernels.join("common")).unwrap().flatten() {
-        let text = fs::read_to_string(entry.path()).unwrap();
-        write("common", entry.file_name().to_str().unwrap(), &text);
-    }
-    let source = fs::read_to_string(kernels.join("reference/kernel.cu")).unwrap();
-    let manifest = fs::read_to_string(kernels.join("reference/kernel.toml")).unwrap();
-    let changed = |text: &str, from: &str, to: &str| {
-        assert!(text.contains(from), "no `{from}`");
-        text.replace(from, to)
-    };
-    let start = "    const int row = blockIdx.x,";
-    let at_start = |line: &str| changed(&source, start, &format!("    {line}\n{start}"));
-    let answer = "from_float(o[d], out * scale_out);";
-    let a_megabyte =
-        "[[shared]]\nname = \"everything\"\nelement = \"float\"\nshape = [\"262144\"]\n\n[[workspace]]";
-    for (family, text) in [
-        ("good", source.clone()),
-        ("hangs", at_start("while (*static_cast<const volatile unsigned*>(args.q) != 0xffffffffu) {}")),
-        ("strays", at_start("static_cast<volatile float*>(args.o)[1ll << 40] = 1.0f;")),
-        ("nan", changed(&source, answer, "from_float(o[d], __int_as_float(0x7fc00000));")),
-        ("broken", at_start("this is no CUDA;")),
-        ("huge", source.clone()),
-    ] {
-        write(family, "kernel.cu", &text);
-        write(family, "kernel.toml", &manifest);
-    }
-    write("huge", "kernel.toml", &changed(&manifest, "[[workspace]]", a_megabyte));
-}
 
 fn bench(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = warpsmith();
@@ -105,13 +69,16 @@ fn start(command: &mut Command) -> Child {
 fn what_misbehaves_costs_itself_alone() {
     let folder = tempfile::tempdir().unwrap();
     drill(folder.path());
-    let outcome: Run =
-        run(&mut bench(folder.path(), &["hangs", "strays", "nan", "huge", "broken", "good", "--limit", "4"]));
+    let outcome: Run = run(&mut bench(
+        folder.path(),
+        &["hangs", "strays", "traps", "nan", "huge", "broken", "good", "--limit", "4"],
+    ));
     assert_eq!(outcome.code, 1, "{outcome}");
     let events = events(folder.path());
     for (subject, failure, words) in [
         ("hangs default", "hang", ""),
         ("strays default", "illegal-access", "out-of-bounds"),
+        ("traps default", "crash", ""),
         ("nan default", "wrong-answer", "finite"),
         ("huge default", "too-large", "bytes of shared memory per block"),
         ("broken default", "does-not-compile", "does not compile"),

@@ -9,6 +9,7 @@ mod check;
 mod commands;
 mod common;
 mod corpus;
+mod drill;
 mod evolve;
 mod hardship;
 mod processes;

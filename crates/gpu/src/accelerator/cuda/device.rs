@@ -41,23 +41,65 @@ pub(super) fn reason(error: result::DriverError) -> String {
     }
 }
 
+/// The driver's handle of GPU number `index`.
+fn handle(index: u32) -> Result<sys::CUdevice, AcceleratorError> {
+    if !driver_is_present() {
+        return Err(AcceleratorError::NoDriver("libcuda.so.1 is not installed".to_owned()));
+    }
+    result::init().map_err(|error| AcceleratorError::NoDriver(reason(error)))?;
+    let count = check("cuDeviceGetCount", result::device::get_count())?;
+    if i64::from(index) >= i64::from(count) {
+        return Err(AcceleratorError::NoDevice(index));
+    }
+    check("cuDeviceGet", result::device::get(index as i32))
+}
+
+/// Holds the GPU's primary context and makes it this thread's.
+fn retain(device: sys::CUdevice) -> Result<(), AcceleratorError> {
+    // SAFETY: the device handle was given out by the driver.
+    let context = check("cuDevicePrimaryCtxRetain", unsafe { result::primary_ctx::retain(device) })?;
+    // SAFETY: the context was just retained.
+    check("cuCtxSetCurrent", unsafe { result::ctx::set_current(context) })
+}
+
+fn release(device: sys::CUdevice) {
+    // SAFETY: retained once before.
+    let _ = unsafe { result::primary_ctx::release(device) };
+}
+
+/// Keeps a GPU's context alive while devices are opened on it and closed again: opening the next costs nothing.
+#[derive(Debug)]
+pub struct HeldContext {
+    device: sys::CUdevice,
+}
+
+impl HeldContext {
+    pub fn new(index: u32) -> Result<Self, AcceleratorError> {
+        let device = handle(index)?;
+        retain(device)?;
+        Ok(HeldContext { device })
+    }
+
+    /// Whether no kernel broke it: after a fault everything on it fails, until everybody has let go of it.
+    pub fn is_sound(&self) -> bool {
+        let sound = retain(self.device).is_ok() && result::ctx::synchronize().is_ok();
+        release(self.device);
+        sound
+    }
+}
+
+impl Drop for HeldContext {
+    fn drop(&mut self) {
+        release(self.device);
+    }
+}
+
 impl CudaDevice {
     /// Opens GPU number `index`.
     pub fn open(index: u32) -> Result<Self, AcceleratorError> {
-        if !driver_is_present() {
-            return Err(AcceleratorError::NoDriver("libcuda.so.1 is not installed".to_owned()));
-        }
-        result::init().map_err(|error| AcceleratorError::NoDriver(reason(error)))?;
-        let count = check("cuDeviceGetCount", result::device::get_count())?;
-        if i64::from(index) >= i64::from(count) {
-            return Err(AcceleratorError::NoDevice(index));
-        }
-        let device = check("cuDeviceGet", result::device::get(index as i32))?;
+        let device = handle(index)?;
         let name = check("cuDeviceGetName", result::device::get_name(device))?;
-        // SAFETY: the device handle was just given out by the driver.
-        let context = check("cuDevicePrimaryCtxRetain", unsafe { result::primary_ctx::retain(device) })?;
-        // SAFETY: the context was just retained.
-        check("cuCtxSetCurrent", unsafe { result::ctx::set_current(context) })?;
+        retain(device)?;
         // A blocking stream: copies go over the null stream, and a launch must wait for those before it.
         let stream = check("cuStreamCreate", result::stream::create(result::stream::StreamKind::Default))?;
         Ok(CudaDevice { index, name, device, stream, modules: Vec::new() })
@@ -92,8 +134,7 @@ impl Drop for CudaDevice {
         }
         // SAFETY: created in `open`, destroyed once.
         let _ = unsafe { result::stream::destroy(self.stream) };
-        // SAFETY: retained in `open`, released once.
-        let _ = unsafe { result::primary_ctx::release(self.device) };
+        release(self.device);
     }
 }
 

@@ -7,6 +7,6 @@ mod device;
 mod launch;
 mod timing;
 
-pub use device::CudaDevice;
+pub use device::{CudaDevice, HeldContext};
 pub use launch::Call;
 pub use timing::{ColdReplay, EventPair, Replay};

@@ -1,0 +1,186 @@
+//! What only a GPU can show: the program on one, as a user runs it.
+//!
+//! ```text
+//! cargo test --release -p warpsmith --test gpu
+//! cargo test --release -p warpsmith --test gpu -- counts
+//! ```
+//!
+//! Where there is none it says `skipped: no GPU`. To run it on a machine without cargo, take this program and
+//! `warpsmith` there, start it in a copy of the repository, and name the latter in `WARPSMITH_BINARY`.
+
+#![allow(clippy::unwrap_used)] // A test that cannot set itself up fails, which is what unwrap does.
+
+#[path = "../it/drill.rs"]
+mod drill;
+
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use std::time::Instant;
+
+use gpu::accelerator::{Accelerator, CudaDevice};
+use serde_json::Value;
+
+/// A test and its name.
+type Test = (&'static str, fn(&Path));
+
+const TESTS: [Test; 5] = [
+    ("answers_at_the_edges", answers_at_the_edges),
+    ("answers_at_full_size", answers_at_full_size),
+    ("a_fault_leaves_nothing_behind", a_fault_leaves_nothing_behind),
+    ("what_misbehaves_costs_itself_alone", what_misbehaves_costs_itself_alone),
+    ("counts_of_shared_memory_are_those_of_ncu", counts_of_shared_memory_are_those_of_ncu),
+];
+
+fn main() -> ExitCode {
+    // Options are the harness's, which there is none of.
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    match CudaDevice::open(0) {
+        // Closed again at once: the tests' own processes have the GPU to themselves.
+        Ok(device) => println!("on {}", device.describe()),
+        Err(error) => {
+            println!("skipped: no GPU ({error})");
+            return ExitCode::SUCCESS;
+        }
+    }
+    let mut failed = 0;
+    for (name, test) in TESTS {
+        if !wanted.is_empty() && !wanted.iter().any(|part| name.contains(part.as_str())) {
+            continue;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let started = Instant::now();
+        let verdict = match std::panic::catch_unwind(|| test(folder.path())) {
+            Ok(()) => "ok",
+            Err(_) => {
+                failed += 1;
+                "FAILED"
+            }
+        };
+        println!("test {name} ... {verdict} ({:.0} s)", started.elapsed().as_secs_f64());
+    }
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Runs the program in a folder of the test's own; its exit code, and the JSON it printed.
+fn warpsmith(folder: &Path, arguments: &[&str]) -> (i32, Value) {
+    let program = std::env::var_os("WARPSMITH_BINARY").unwrap_or(env!("CARGO_BIN_EXE_warpsmith").into());
+    let program = std::path::absolute(program).unwrap();
+    let output = Command::new(program).args(arguments).arg("--json").current_dir(folder).output().unwrap();
+    let code = output.status.code().unwrap_or(-1);
+    let document = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
+        let said = String::from_utf8_lossy(&output.stderr);
+        panic!("{arguments:?} ended with {code} and printed no JSON: {error}\n{said}")
+    });
+    (code, document)
+}
+
+fn items<'v>(document: &'v Value, field: &str) -> &'v [Value] {
+    document[field].as_array().unwrap_or_else(|| panic!("no list of {field} in {document}"))
+}
+
+/// Checks on the GPU: every case passed, and there were at least so many.
+fn check(folder: &Path, at_least: usize, arguments: &[&str]) {
+    let (code, document) = warpsmith(folder, &[&["check", "--device", "cuda"], arguments].concat());
+    let cases = items(&document, "cases");
+    let wrong: Vec<&Value> = cases.iter().filter(|case| case["outcome"] != "passed").collect();
+    assert!(
+        wrong.is_empty() && code == 0,
+        "exit code {code}, {} of {}: {wrong:#?}",
+        wrong.len(),
+        cases.len()
+    );
+    assert!(cases.len() >= at_least, "only {} cases", cases.len());
+    println!("    {}: {} right", arguments.join(" "), cases.len());
+}
+
+/// Every preset of every family, every class of inputs.
+fn answers_at_the_edges(folder: &Path) {
+    check(folder, 2000, &[]);
+}
+
+/// The problems people have, every preset that runs them.
+fn answers_at_full_size(folder: &Path) {
+    for (suite, at_least) in [("headline", 18), ("v3", 30), ("canonical", 16), ("paper", 84)] {
+        check(folder, at_least, &["mma", "--suite", suite]);
+    }
+    let fp8 = ["mission", "small", "long", "wide", "stress", "v3_medium_causal", "v3_large_causal"];
+    let named: Vec<String> = fp8.iter().map(|name| format!("{name}-e4m3")).collect();
+    let problems = named.iter().flat_map(|name| ["--problem", name]);
+    check(folder, 14, &["mma"].into_iter().chain(problems).collect::<Vec<_>>());
+}
+
+/// The context a fault broke is not the next kernel's.
+fn a_fault_leaves_nothing_behind(folder: &Path) {
+    drill::drill(folder);
+    let ask = ["check", "strays", "good", "traps", "--kernels", ".", "--problem", "b1h1s16d64-fp16"];
+    let (code, document) = warpsmith(folder, &[&ask[..], &["--device", "cuda", "--jobs", "1"]].concat());
+    assert_eq!(code, 1, "{document:#}");
+    let cases = items(&document, "cases");
+    let outcomes: Vec<(&Value, &Value)> =
+        cases.iter().map(|case| (&case["family"], &case["outcome"])).collect();
+    for (family, right) in [("strays", false), ("good", true), ("traps", false)] {
+        let mut own = outcomes.iter().filter(|(name, _)| *name == family).peekable();
+        assert!(own.peek().is_some(), "{family}: {outcomes:?}");
+        assert!(own.all(|(_, outcome)| (*outcome == "passed") == right), "{family}: {outcomes:?}");
+    }
+}
+
+fn what_misbehaves_costs_itself_alone(folder: &Path) {
+    drill::drill(folder);
+    let subjects = ["hangs", "strays", "traps", "nan", "huge", "broken", "good"];
+    let options = ["--kernels", ".", "--run-dir", "run", "--problem", "b1h1s16d64-fp16", "--limit", "4"];
+    let (code, document) =
+        warpsmith(folder, &[&["bench", "--device", "cuda"], &subjects[..], &options].concat());
+    assert_eq!(code, 1, "{document:#}");
+    let log = std::fs::read_to_string(folder.join("run/events.jsonl")).unwrap();
+    let events: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |kind: &str, family: &str| -> Vec<&Value> {
+        let subject = format!("{family} default");
+        events.iter().filter(|event| event["kind"] == kind && event["of"]["subject"] == subject).collect()
+    };
+    for (family, failure) in [
+        ("hangs", "hang"),
+        ("strays", "illegal-access"),
+        ("traps", "crash"),
+        ("nan", "wrong-answer"),
+        ("huge", "too-large"),
+        ("broken", "does-not-compile"),
+    ] {
+        let failed = of("candidate-failed", family);
+        assert_eq!(failed.len(), 1, "{family}: {failed:?}");
+        assert_eq!(failed[0]["failure"], failure, "{}", failed[0]);
+        assert!(of("sampled", family).is_empty(), "{family} was measured");
+        println!("    {family}: {failure}: {}", failed[0]["reason"]);
+    }
+    assert!(!of("sampled", "good").is_empty(), "good was not measured");
+    assert_eq!(events.last().unwrap()["kind"], "run-finished");
+}
+
+/// The tuned picks: wavefronts and conflicts of the same launch, counted by Nsight Compute and by the virtual GPU.
+fn counts_of_shared_memory_are_those_of_ncu(folder: &Path) {
+    let problems =
+        ["mission", "small", "wide", "v3_small_causal", "v3_medium", "v3_medium_causal", "v3_large"];
+    let named = problems.iter().flat_map(|name| ["--problem", name]);
+    let ask: Vec<&str> = ["profile", "mma", "--preset", "tuned"].into_iter().chain(named).collect();
+    let (_, counted) = warpsmith(folder, &[&ask[..], &["--device", "cuda"]].concat());
+    let (_, modelled) = warpsmith(folder, &[&ask[..], &["--device", "virtual:h200", "--full-size"]].concat());
+    let pairs = items(&counted, "profiles").iter().zip(items(&modelled, "profiles"));
+    assert_eq!(pairs.len(), problems.len(), "{counted:#}");
+    for (ncu, ours) in pairs {
+        assert_eq!((&ncu["problem"], &ncu["subject"]), (&ours["problem"], &ours["subject"]));
+        let figure = |profile: &Value, name: &str| {
+            let value = &profile["metrics"][name];
+            value.as_f64().unwrap_or_else(|| panic!("{name} of {}: {value}", profile["problem"]))
+        };
+        let both = |name: &str| (figure(ncu, name), figure(ours, name));
+        let (wavefronts, conflicts) = (both("shared_wavefronts"), both("bank_conflicts"));
+        println!(
+            "    {}: wavefronts {} by ncu, {} here; conflicts {} and {}",
+            ncu["problem"], wavefronts.0, wavefronts.1, conflicts.0, conflicts.1
+        );
+        let near = |(theirs, ours): (f64, f64)| (theirs - ours).abs() <= 0.05 * wavefronts.0;
+        assert!(near(wavefronts) && near(conflicts), "{}", ncu["problem"]);
+        assert!(conflicts.0 <= 0.05 * wavefronts.0, "{}", ncu["problem"]);
+        assert_eq!(both("local_bytes"), (0.0, 0.0), "{}", ncu["problem"]);
+    }
+}
