@@ -28,6 +28,12 @@ pub(super) struct Trial<'a, O: Op> {
 /// The name of an input, the inputs with that one drawn anew, and the right answer to them.
 type Redrawn<O> = (&'static str, <O as Op>::Inputs, <O as Op>::Reference);
 
+/// Inputs with what they are to a kernel: the case's own, and those with each drawn anew.
+struct Inputs<'a, O: Op> {
+    own: (&'a O::Inputs, Arrangement),
+    redrawn: Vec<(&'a O::Inputs, Arrangement)>,
+}
+
 /// What came back from the device: to the inputs, to the same once more, and with each input drawn anew.
 struct Launched {
     first: Observed,
@@ -91,6 +97,11 @@ impl<'a, O: Op> Trial<'a, O> {
         let build = bench.compiler.build(&request).map_err(|error| words(error.into()))?.build;
         let reference = self.reference.get_or_init(|| op.reference(&case.problem, inputs));
         let redrawn = if case.depth == Depth::Full { self.redrawn(inputs) } else { &[] };
+        let arrange = |inputs| op.arrange(family, &case.problem, inputs);
+        let arranged = Inputs {
+            own: (inputs, arrange(inputs)),
+            redrawn: redrawn.iter().map(|(_, inputs, _)| (inputs, arrange(inputs))).collect(),
+        };
         let (kernel, launched) = {
             let _turn = bench.turn.map(|turn| turn.lock().unwrap_or_else(PoisonError::into_inner));
             // Let go of before the turn is: the next finds nobody on the device.
@@ -98,7 +109,7 @@ impl<'a, O: Op> Trial<'a, O> {
             device.expect(op.work(&case.problem).flops);
             let image = device.image(&build);
             let kernel = Kernel::load(&mut *device, family, candidate, image).map_err(words)?;
-            let launched = self.launch(&mut *device, &kernel, inputs, redrawn).map_err(words)?;
+            let launched = self.launch(&mut *device, &kernel, &arranged).map_err(words)?;
             (kernel, launched)
         };
         let Launched { first, again, redrawn: others } = launched;
@@ -109,8 +120,7 @@ impl<'a, O: Op> Trial<'a, O> {
         complaints.extend(judgement.complaints.iter().cloned());
         // A wrong answer is wrong whatever else it is; that it is the same every time makes it a constant one.
         if let Some(again) = again.filter(|again| again.outputs != first.outputs) {
-            let arrangement = op.arrange(family, &case.problem, inputs);
-            complaints.push(differing(&arrangement, &first.outputs, &again.outputs));
+            complaints.push(differing(&arranged.own.1, &first.outputs, &again.outputs));
         }
         for ((which, _, right), other) in redrawn.iter().zip(&others) {
             let before = (reference, first.outputs.as_slice());
@@ -128,20 +138,18 @@ impl<'a, O: Op> Trial<'a, O> {
         &self,
         device: &mut dyn Stage,
         kernel: &Kernel<'_>,
-        inputs: &O::Inputs,
-        redrawn: &[Redrawn<O>],
+        arranged: &Inputs<'_, O>,
     ) -> Result<Launched, RunError> {
         let Trial { op, case, .. } = self;
         let sizes = op.sizes(&case.problem);
-        let mut observe = |inputs: &O::Inputs| {
-            let arrangement = op.arrange(kernel.family, &case.problem, inputs);
+        let mut observe = |(inputs, arrangement): &(&O::Inputs, Arrangement)| {
             let parameters = |addresses: &Addresses| op.parameters(&case.problem, inputs, addresses);
-            kernel.observe(&mut *device, &sizes, &arrangement, &parameters)
+            kernel.observe(&mut *device, &sizes, arrangement, &parameters)
         };
         Ok(Launched {
-            first: observe(inputs)?,
-            again: (case.depth == Depth::Full).then(|| observe(inputs)).transpose()?,
-            redrawn: redrawn.iter().map(|(_, inputs, _)| observe(inputs)).collect::<Result<_, _>>()?,
+            first: observe(&arranged.own)?,
+            again: (case.depth == Depth::Full).then(|| observe(&arranged.own)).transpose()?,
+            redrawn: arranged.redrawn.iter().map(observe).collect::<Result<_, _>>()?,
         })
     }
 

@@ -90,7 +90,17 @@ fn check(folder: &Path, at_least: usize, arguments: &[&str]) {
         cases.len()
     );
     assert!(cases.len() >= at_least, "only {} cases", cases.len());
-    println!("    {}: {} right", arguments.join(" "), cases.len());
+    let seconds = |value: &Value| value["seconds"].as_f64().unwrap_or_default();
+    let slowest = cases.iter().max_by(|a, b| seconds(a).total_cmp(&seconds(b))).unwrap();
+    println!(
+        "    {}: {} right in {:.0} s; {} {} took {:.1} s",
+        arguments.join(" "),
+        cases.len(),
+        seconds(&document),
+        slowest["kernel"],
+        slowest["problem"],
+        seconds(slowest)
+    );
 }
 
 /// Every preset of every family, every class of inputs.
