@@ -106,33 +106,20 @@ def pair(**options):
     return [torch.cuda.Event(enable_timing=True, **options) for _ in range(2)]
 
 
-def l2_bytes():
-    return torch.cuda.get_device_properties(torch.cuda.current_device()).L2_cache_size
-
-
 def nanoseconds(events):
     return events[0].elapsed_time(events[1]) * 1e6
 
 
 class Hot:
-    # What a call allocates lies wherever its graph's memory is. For what fits the L2 that matters: the same call of the
-    # math backend at S = 512 took 75 to 87 us in nine graphs of one process. So of this many graphs the one in the
-    # middle is kept.
-    PLACES = 9
-
     def __init__(self, call, replay_ns):
         self.events = pair()
         self.times = 1
         self.graph = self.repeated(call, 1)
         # Twice: the first guess is of a cold graph.
         for _ in range(2):
-            each = self.least(self.graph)
+            each = min(self.sample() for _ in range(3))
             self.times = max(1, min(2000, round(replay_ns / each)))
-            before = torch.cuda.memory_reserved()
             self.graph = self.repeated(call, self.times)
-        if torch.cuda.memory_reserved() - before <= 4 * l2_bytes():
-            graphs = [self.graph] + [self.repeated(call, self.times) for _ in range(self.PLACES - 1)]
-            self.graph = sorted(graphs, key=self.least)[len(graphs) // 2]
 
     @staticmethod
     def repeated(call, times):
@@ -142,25 +129,20 @@ class Hot:
 
         return captured(work)
 
-    def least(self, graph):
-        return min(self.time_of(graph) for _ in range(3))
-
-    def time_of(self, graph):
+    def sample(self):
         # The first replay fills the caches and keeps the GPU busy while the second is put behind it.
-        graph.replay()
+        self.graph.replay()
         self.events[0].record()
-        graph.replay()
+        self.graph.replay()
         self.events[1].record()
         torch.cuda.synchronize()
         return nanoseconds(self.events) / self.times
 
-    def sample(self):
-        return self.time_of(self.graph)
-
 
 class Cold:
     def __init__(self, call):
-        self.flush = torch.empty(max(2 * l2_bytes(), 1 << 20), dtype=torch.uint8, device="cuda")
+        l2 = torch.cuda.get_device_properties(torch.cuda.current_device()).L2_cache_size
+        self.flush = torch.empty(max(2 * l2, 1 << 20), dtype=torch.uint8, device="cuda")
         try:
             self.events = pair(external=True)
         except TypeError:

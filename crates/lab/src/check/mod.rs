@@ -10,6 +10,7 @@ use std::fmt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use family::Candidate;
 use gpu::build::{Compiler, Request};
 use op::{Op, Picture, Stage};
 use rayon::prelude::*;
@@ -121,16 +122,12 @@ pub fn run<O: Op>(
             return Vec::new();
         }
         let trial = one::Trial::new(op, case, bench, plan.device.target());
-        let mut verdicts = Vec::new();
-        for (subject, candidate) in subjects {
-            if stopped() {
-                break;
-            }
-            let verdict = trial.check(subject, candidate);
+        let verdict = |(subject, candidate): (&Subject<'_>, Candidate)| {
+            let verdict = (!stopped()).then(|| trial.check(subject, candidate))?;
             done(&verdict);
-            verdicts.push(verdict);
-        }
-        verdicts
+            Some(verdict)
+        };
+        subjects.into_par_iter().with_max_len(1).filter_map(verdict).collect()
     };
     let cases: Vec<_> =
         plan.groups.iter().flat_map(|group| group.cases.iter().map(move |case| (group, case))).collect();

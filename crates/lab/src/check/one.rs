@@ -1,7 +1,6 @@
 //! One case on one kernel.
 
-use std::cell::OnceCell;
-use std::sync::PoisonError;
+use std::sync::{OnceLock, PoisonError};
 use std::time::Instant;
 
 use chips::Target;
@@ -20,9 +19,9 @@ pub(super) struct Trial<'a, O: Op> {
     bench: &'a Bench<'a>,
     target: Target,
     inputs: Result<O::Inputs, Refusal>,
-    reference: OnceCell<O::Reference>,
+    reference: OnceLock<O::Reference>,
     /// With each input drawn anew, and the right answers to those.
-    redrawn: OnceCell<Vec<Redrawn<O>>>,
+    redrawn: OnceLock<Vec<Redrawn<O>>>,
 }
 
 /// The name of an input, the inputs with that one drawn anew, and the right answer to them.
@@ -52,7 +51,7 @@ struct Answer {
 impl<'a, O: Op> Trial<'a, O> {
     pub fn new(op: &'a O, case: &'a Case<O::Problem>, bench: &'a Bench<'a>, target: Target) -> Self {
         let inputs = op.inputs(&case.problem, &case.class, case.seed);
-        Trial { op, case, bench, target, inputs, reference: OnceCell::new(), redrawn: OnceCell::new() }
+        Trial { op, case, bench, target, inputs, reference: OnceLock::new(), redrawn: OnceLock::new() }
     }
 
     pub fn check(&self, subject: &Subject<'_>, candidate: Candidate) -> Verdict {
