@@ -49,13 +49,9 @@ fn main() -> ExitCode {
         }
         let folder = tempfile::tempdir().unwrap();
         let started = Instant::now();
-        let verdict = match std::panic::catch_unwind(|| test(folder.path())) {
-            Ok(()) => "ok",
-            Err(_) => {
-                failed += 1;
-                "FAILED"
-            }
-        };
+        let passed = std::panic::catch_unwind(|| test(folder.path())).is_ok();
+        failed += usize::from(!passed);
+        let verdict = if passed { "ok" } else { "FAILED" };
         println!("test {name} ... {verdict} ({:.0} s)", started.elapsed().as_secs_f64());
     }
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
