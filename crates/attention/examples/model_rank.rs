@@ -14,13 +14,13 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 
 use attention::run;
-use attention::{Class, Inputs, Layout, Problem};
+use attention::{Attention, Class, Inputs, Layout, Problem};
 use chips::{Chip, Resources};
 use family::{Catalog, Family};
 use gpu::accelerator::VirtualDevice;
 use gpu::build::Compiler;
 use gpu::toolchain;
-use op::Kernel;
+use op::{Kernel, Op as _};
 use vgpu::Checks;
 use vgpu::model::{self, Modelled, Shape};
 
@@ -186,7 +186,8 @@ fn modelled(
         blocks_per_sm: occupancy.blocks_per_sm,
         shared_per_block: entry.static_shared_bytes + whole.shared_bytes as u32,
     };
-    let mut counters = counters.scaled(scale);
+    let bytes = |problem: &Problem| Attention.work(problem).bytes as f64;
+    let mut counters = counters.scaled(scale, bytes(&problem) / bytes(&counted));
     counters.blocks.finished = blocks;
     let modelled = model::modelled(&counters, shape, chip);
     Ok(Row { name, problem, measured: measured.micros, modelled, scale })

@@ -20,6 +20,8 @@ use crate::worker::{Ask, Built, CandidateName, Ended, Limits, Say, Worker};
 
 /// Operations of a problem the virtual GPU counts in a few seconds. Larger problems are cut to it.
 const COUNTED_FLOPS: f64 = 2e9;
+/// How often that may be doubled for a part that is like the whole: half a minute.
+const MOST_DOUBLINGS: u32 = 7;
 /// Launches before the one that is profiled.
 const WARMUP: u32 = 3;
 
@@ -201,9 +203,7 @@ impl<O: Op> Bench<'_, O> {
 
     /// By the virtual GPU's counters.
     fn counted(&self, job: &Job<'_, O>) -> Result<Profile, Lost> {
-        let problem =
-            if self.plan.full_size { job.problem.clone() } else { self.op.cut(job.problem, COUNTED_FLOPS) };
-        let times = self.alike(job, &problem);
+        let (problem, times) = self.part(job);
         let mut notes = Vec::new();
         if problem != *job.problem {
             notes.push(match times {
@@ -225,12 +225,31 @@ impl<O: Op> Bench<'_, O> {
             Say::Ran { outputs, complaints } => self.check(job, &problem, &outputs, complaints)?,
             said => return Err(other(Stage::Check)(&said)),
         }
-        let seen = match ask(&Ask::Count { times: times.unwrap_or(1) }, Stage::Profile)? {
+        // Queries that were cut away read the same keys: the memory has not as many times as the blocks.
+        let bytes = |problem: &O::Problem| self.op.work(problem).bytes as f64;
+        let memory = bytes(job.problem) / bytes(&problem);
+        let seen = match ask(&Ask::Count { times: times.unwrap_or(1), memory }, Stage::Profile)? {
             Say::Seen(seen) => *seen,
             said => return Err(other(Stage::Profile)(&said)),
         };
         let of = if times.is_some() { job.problem } else { &problem };
         Ok(self.profile(self.plan.device.to_string(), notes, seen, of))
+    }
+
+    /// What of a problem is counted, and how many times its blocks the whole has: as small a part as tells the whole. With
+    /// a causal mask the last queries have more to do than the first, so all of a head's queries must stay; where even a
+    /// much larger part is not like the whole, the small one is counted for itself.
+    fn part(&self, job: &Job<'_, O>) -> (O::Problem, Option<u64>) {
+        if self.plan.full_size {
+            return (job.problem.clone(), Some(1));
+        }
+        let parts = (0..=MOST_DOUBLINGS).map(|power| {
+            let part = self.op.cut(job.problem, COUNTED_FLOPS * f64::from(1 << power));
+            let times = self.alike(job, &part);
+            (part, times)
+        });
+        let small = || (self.op.cut(job.problem, COUNTED_FLOPS), None);
+        parts.into_iter().find(|(_, times)| times.is_some()).unwrap_or_else(small)
     }
 
     /// How many times the blocks of a cut problem the whole one has, if that is all it has more.

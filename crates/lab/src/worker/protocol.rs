@@ -69,9 +69,11 @@ pub enum Ask {
     },
     /// The answer was right: what the virtual GPU's model says of that run.
     Model,
-    /// The answer was right: what the virtual GPU counted in that run, as if it had had so many times the blocks.
+    /// The answer was right: what the virtual GPU counted in that run, as if it had had so many times the blocks and the
+    /// memory.
     Count {
         times: u64,
+        memory: f64,
     },
     /// Launch what has run so many times more, for somebody who looks on from outside.
     Launch {

@@ -304,7 +304,7 @@ impl<O: Op> Shop<'_, O> {
         loop {
             match self.next() {
                 Some(Ask::Model) => answer(ran.modelled()),
-                Some(Ask::Count { times }) => answer(ran.seen(times)),
+                Some(Ask::Count { times, memory }) => answer(ran.seen(times, memory)),
                 Some(Ask::Arm { .. }) => {
                     let reason = "a virtual GPU takes no time that could be measured";
                     refuse(Failure::new(FailureKind::Refused, reason));
@@ -425,13 +425,13 @@ struct RanVirtually<'a> {
 }
 
 impl RanVirtually<'_> {
-    fn counted(&self, times: u64) -> Result<Counted<'_>, Failure> {
+    fn counted(&self, times: u64, memory: f64) -> Result<Counted<'_>, Failure> {
         let report = self.observed.report.as_ref();
         let counters = report.and_then(|report| report.counters.as_ref());
         let counters = counters.ok_or_else(|| Failure::other("the run counted nothing"))?;
         let blocks: u64 = self.ready.geometry.grid.iter().map(|&extent| u64::from(extent)).product();
         let counted = Counted {
-            counters: if times > 1 { counters.scaled(times) } else { counters.clone() },
+            counters: if times > 1 { counters.scaled(times, memory) } else { counters.clone() },
             entry: &self.entry,
             chip: self.device.chip(),
             blocks: blocks * times.max(1),
@@ -442,7 +442,7 @@ impl RanVirtually<'_> {
     }
 
     fn modelled(&self) -> Result<Say, Failure> {
-        let modelled = self.counted(1)?.modelled();
+        let modelled = self.counted(1, 1.0)?.modelled();
         Ok(Say::Modelled(Modelled {
             gpu: self.device.chip().id.to_owned(),
             time_us: modelled.time,
@@ -450,8 +450,8 @@ impl RanVirtually<'_> {
         }))
     }
 
-    fn seen(&self, times: u64) -> Result<Say, Failure> {
-        let hot_lines = counted::hot_lines(&self.counted(1)?.counters, self.family);
-        Ok(Say::Seen(Box::new(Seen { metrics: self.counted(times)?.metrics(), hot_lines })))
+    fn seen(&self, times: u64, memory: f64) -> Result<Say, Failure> {
+        let hot_lines = counted::hot_lines(&self.counted(1, 1.0)?.counters, self.family);
+        Ok(Say::Seen(Box::new(Seen { metrics: self.counted(times, memory)?.metrics(), hot_lines })))
     }
 }

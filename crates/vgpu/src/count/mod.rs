@@ -242,9 +242,10 @@ impl Counters {
         }
     }
 
-    /// The counters of `n` launches like this one side by side: sums grow, extremes stay. Lines are left out.
+    /// The counters of `n` launches like this one side by side: sums grow, extremes stay. Lines are left out. `memory` is
+    /// how many times the memory they touch together; fewer than `n` where some of it is the same.
     #[must_use]
-    pub fn scaled(&self, n: u64) -> Counters {
+    pub fn scaled(&self, n: u64, memory: f64) -> Counters {
         let tensor = self.tensor.iter().map(|work| TensorWork { flops: work.flops * n, ..*work }).collect();
         Counters {
             warp_instructions: self.warp_instructions * n,
@@ -262,7 +263,7 @@ impl Counters {
             shared: self.shared.times(n),
             local: self.local.times(n),
             l2_bytes: self.l2_bytes * n,
-            dram_footprint: self.dram_footprint * n,
+            dram_footprint: (self.dram_footprint as f64 * memory) as u64,
             blocks: Blocks {
                 finished: self.blocks.finished * n,
                 chain_clocks: self.blocks.chain_clocks * n,

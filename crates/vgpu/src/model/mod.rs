@@ -381,7 +381,7 @@ mod tests {
         // A block on each SM takes no longer; a second one beside it hardly; one after another twice as long.
         let many = |blocks, blocks_per_sm| {
             let shape = Shape { blocks, blocks_per_sm, ..shape };
-            modelled(&counters.scaled(blocks), shape, chip("h200")).time.0 - LAUNCH_MICROS
+            modelled(&counters.scaled(blocks, blocks as f64), shape, chip("h200")).time.0 - LAUNCH_MICROS
         };
         let alone = alone.time.0 - LAUNCH_MICROS;
         assert!((many(132, 16) / alone - 1.0).abs() < 0.01);

@@ -112,6 +112,38 @@ fn a_profile_says_what_limits_a_kernel_and_where() {
     assert!(again.stderr.contains("already holds a run"), "{again}");
 }
 
+/// What is counted in part is told of the whole: the same figures, far sooner.
+#[test]
+fn a_part_of_a_problem_tells_the_whole() {
+    let metrics = |problem: &str, more: &[&str]| -> Value {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = warpsmith();
+        command.args(["profile", "mma", "--preset", "d64", "--device", "virtual:l4", "--json"]);
+        command.args(["--problem", problem, "--run-dir"]).arg(folder.path().join("run")).args(more);
+        let outcome = run(&mut command);
+        assert_eq!(outcome.code, 0, "{outcome}");
+        let document: Value = serde_json::from_str(&outcome.stdout).unwrap();
+        document["profiles"][0].clone()
+    };
+    // Fewer queries, which read the same keys; and fewer heads, because a causal mask needs all of the queries.
+    for (problem, part) in [
+        ("b1h1sq2048sk8192d64-fp16", "b1h1sq512sk8192d64-fp16; the whole has 4 times"),
+        ("b1h4sq2048sk2048d64-causal-fp16", "b1h2s2048d64-causal-fp16; the whole has 2 times"),
+    ] {
+        let (counted, whole) = (metrics(problem, &[]), metrics(problem, &["--full-size"]));
+        assert!(counted["notes"][0].as_str().is_some_and(|note| note.contains(part)), "{counted:#}");
+        let of = |profile: &Value, name: &str| number(&profile["metrics"][name]);
+        for name in ["instructions", "shared_wavefronts", "blocks", "barriers"] {
+            // Whether a maximum outgrows its limit depends on the numbers, and so does a rescaling.
+            let ratio = of(&counted, name) / of(&whole, name);
+            assert!((ratio - 1.0).abs() < 0.001, "{problem}: {name}: {ratio}");
+        }
+        let time = |profile: &Value| number(&profile["metrics"]["time"]["modelled_us"]);
+        assert!((time(&counted) / time(&whole) - 1.0).abs() < 0.01, "{problem}: {counted:#} {whole:#}");
+        assert!((of(&counted, "dram_percent") - of(&whole, "dram_percent")).abs() < 1.0, "{problem}");
+    }
+}
+
 #[test]
 fn a_kernel_that_is_wrong_or_does_not_compile_is_a_finding_and_has_no_profile() {
     let folder = tempfile::tempdir().unwrap();
