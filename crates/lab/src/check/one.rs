@@ -28,7 +28,7 @@ pub(super) struct Trial<'a, O: Op> {
 type Redrawn<O> = (&'static str, <O as Op>::Inputs, <O as Op>::Reference);
 
 /// Inputs with what they are to a kernel: the case's own, and those with each drawn anew.
-struct Inputs<'a, O: Op> {
+struct Arranged<'a, O: Op> {
     own: (&'a O::Inputs, Arrangement),
     redrawn: Vec<(&'a O::Inputs, Arrangement)>,
 }
@@ -97,7 +97,7 @@ impl<'a, O: Op> Trial<'a, O> {
         let reference = self.reference.get_or_init(|| op.reference(&case.problem, inputs));
         let redrawn = if case.depth == Depth::Full { self.redrawn(inputs) } else { &[] };
         let arrange = |inputs| op.arrange(family, &case.problem, inputs);
-        let arranged = Inputs {
+        let arranged = Arranged {
             own: (inputs, arrange(inputs)),
             redrawn: redrawn.iter().map(|(_, inputs, _)| (inputs, arrange(inputs))).collect(),
         };
@@ -137,7 +137,7 @@ impl<'a, O: Op> Trial<'a, O> {
         &self,
         device: &mut dyn Stage,
         kernel: &Kernel<'_>,
-        arranged: &Inputs<'_, O>,
+        arranged: &Arranged<'_, O>,
     ) -> Result<Launched, RunError> {
         let Trial { op, case, .. } = self;
         let sizes = op.sizes(&case.problem);

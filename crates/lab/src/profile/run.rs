@@ -243,13 +243,13 @@ impl<O: Op> Bench<'_, O> {
         if self.plan.full_size {
             return (job.problem.clone(), Some(1));
         }
-        let parts = (0..=MOST_DOUBLINGS).map(|power| {
+        let mut parts = (0..=MOST_DOUBLINGS).map(|power| {
             let part = self.op.cut(job.problem, COUNTED_FLOPS * f64::from(1 << power));
             let times = self.alike(job, &part);
             (part, times)
         });
         let small = || (self.op.cut(job.problem, COUNTED_FLOPS), None);
-        parts.into_iter().find(|(_, times)| times.is_some()).unwrap_or_else(small)
+        parts.find(|(_, times)| times.is_some()).unwrap_or_else(small)
     }
 
     /// How many times the blocks of a cut problem the whole one has, if that is all it has more.

@@ -59,7 +59,8 @@ fn retain(device: sys::CUdevice) -> Result<(), AcceleratorError> {
     // SAFETY: the device handle was given out by the driver.
     let context = check("cuDevicePrimaryCtxRetain", unsafe { result::primary_ctx::retain(device) })?;
     // SAFETY: the context was just retained.
-    check("cuCtxSetCurrent", unsafe { result::ctx::set_current(context) })
+    let current = check("cuCtxSetCurrent", unsafe { result::ctx::set_current(context) });
+    current.inspect_err(|_| release(device))
 }
 
 fn release(device: sys::CUdevice) {
@@ -82,7 +83,10 @@ impl HeldContext {
 
     /// Whether no kernel broke it: after a fault everything on it fails, until everybody has let go of it.
     pub fn is_sound(&self) -> bool {
-        let sound = retain(self.device).is_ok() && result::ctx::synchronize().is_ok();
+        if retain(self.device).is_err() {
+            return false;
+        }
+        let sound = result::ctx::synchronize().is_ok();
         release(self.device);
         sound
     }
@@ -101,7 +105,8 @@ impl CudaDevice {
         let name = check("cuDeviceGetName", result::device::get_name(device))?;
         retain(device)?;
         // A blocking stream: copies go over the null stream, and a launch must wait for those before it.
-        let stream = check("cuStreamCreate", result::stream::create(result::stream::StreamKind::Default))?;
+        let stream = check("cuStreamCreate", result::stream::create(result::stream::StreamKind::Default))
+            .inspect_err(|_| release(device))?;
         Ok(CudaDevice { index, name, device, stream, modules: Vec::new() })
     }
 
