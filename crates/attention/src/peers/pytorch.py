@@ -3,7 +3,8 @@
 Reads one JSON object per line from stdin and answers each with one on stdout, as crates/lab/src/worker has it.
 The timers are the same as those of the kernels' worker: hot is a CUDA graph of many calls, replayed twice, the second
 time between two events; cold is a graph that writes over twice the L2 and then makes one call between two events that
-are nodes of the graph; eager is an event pair around one call.
+are nodes of the graph; eager is an event pair around one call. Before times are taken many streams run a small kernel,
+which puts every process into the same state (crates/gpu/src/accelerator/cuda/timing.rs says why).
 """
 
 import json
@@ -110,6 +111,20 @@ def nanoseconds(events):
     return events[0].elapsed_time(events[1]) * 1e6
 
 
+class SideStreams:
+    COUNT = 32
+
+    def __init__(self):
+        self.streams = [torch.cuda.Stream() for _ in range(self.COUNT)]
+        self.cell = torch.zeros(1, device="cuda")
+
+    def stir(self):
+        for stream in self.streams:
+            with torch.cuda.stream(stream):
+                self.cell.add_(1)
+        torch.cuda.synchronize()
+
+
 class Hot:
     def __init__(self, call, replay_ns):
         self.events = pair()
@@ -211,6 +226,7 @@ def matrix_rate(dtype):
     say(say="matrix-rate", tflops=best, samples=3 * times)
 
 
+side_streams = SideStreams()
 # What was loaded last.
 problem = None
 
@@ -239,6 +255,7 @@ def answer(ask):
         arm(problem, ask)
     elif kind == "sample":
         timer = problem.graphs[ask["timer"]]
+        side_streams.stir()
         with problem.chosen():
             say(say="samples", ns=[timer.sample() for _ in range(ask["count"])])
     elif kind == "matrix":

@@ -6,7 +6,7 @@ mod virtual_gpu;
 
 use std::fmt;
 
-pub use cuda::{Call, ColdReplay, CudaDevice, EventPair, HeldContext, Replay};
+pub use cuda::{Call, ColdReplay, CudaDevice, EventPair, HeldContext, Replay, SideStreams};
 pub use virtual_gpu::VirtualDevice;
 
 /// Memory on a device. Plain data: it says where, the device keeps it.

@@ -3,7 +3,7 @@
 use chips::Target;
 use gpu::accelerator::{
     Accelerator as _, AcceleratorError, Buffer, Call, ColdReplay, CudaDevice, EventPair, Geometry, Image,
-    Replay,
+    Replay, SideStreams,
 };
 use gpu::build::{Compiler, Request, Source};
 
@@ -17,6 +17,7 @@ const MOST_LAUNCHES: f64 = 2000.0;
 pub(super) struct Armed<'d> {
     device: &'d CudaDevice,
     call: Call,
+    side: SideStreams,
     hot: Option<Replay>,
     cold: Option<ColdReplay>,
     eager: Option<EventPair>,
@@ -26,7 +27,7 @@ impl<'d> Armed<'d> {
     /// Warms up and captures what the timers need. `flush` is a buffer larger than the L2.
     pub fn new(
         device: &'d CudaDevice,
-        call: Call,
+        (call, side): (Call, SideStreams),
         timers: &[Timer],
         warmup: u32,
         replay_ns: f64,
@@ -36,7 +37,7 @@ impl<'d> Armed<'d> {
         for _ in 0..warmup.max(1) {
             device.time_eager(&call, &events)?;
         }
-        let mut armed = Armed { device, call, hot: None, cold: None, eager: Some(events) };
+        let mut armed = Armed { device, call, side, hot: None, cold: None, eager: Some(events) };
         for timer in timers {
             match timer {
                 Timer::GraphHot => armed.hot = Some(armed.hot_graph(replay_ns)?),
@@ -66,7 +67,13 @@ impl<'d> Armed<'d> {
         self.hot.as_ref().map_or(1, Replay::times)
     }
 
-    pub fn sample(&self, timer: Timer) -> Result<f64, Failure> {
+    /// Nanoseconds of a launch, `count` times. Others may have had the GPU since the last.
+    pub fn samples(&self, timer: Timer, count: usize) -> Result<Vec<f64>, Failure> {
+        self.side.stir()?;
+        (0..count).map(|_| self.sample(timer)).collect()
+    }
+
+    fn sample(&self, timer: Timer) -> Result<f64, Failure> {
         let not_armed = || Failure::other(format!("the timer `{timer}` was not asked for"));
         let Armed { device, call, .. } = self;
         let time = match timer {
@@ -82,6 +89,22 @@ impl<'d> Armed<'d> {
 pub(super) fn flush_buffer(device: &mut CudaDevice) -> Result<Buffer, AcceleratorError> {
     let bytes = (2 * device.l2_bytes()?).max(1 << 20);
     device.allocate("L2 flush", bytes)
+}
+
+/// A launch that does nothing.
+pub(super) fn nothing(device: &mut CudaDevice, compiler: &Compiler, target: Target) -> Result<Call, Failure> {
+    let source = Source {
+        name: "nothing.cu".to_owned(),
+        text: "extern \"C\" __global__ void nothing() {}\n".to_owned(),
+        ..Source::default()
+    };
+    let build = compiler
+        .build(&Request { source, target, options: Vec::new() })
+        .map_err(|error| Failure::build(&error))?
+        .build;
+    let module = device.load(Image::Cubin(&build.cubin))?;
+    let geometry = Geometry { grid: [1; 3], block: [32, 1, 1], cluster: [1; 3], shared_bytes: 0 };
+    Ok(device.call(module, "nothing", geometry, &[])?)
 }
 
 /// Copy bandwidth and the launch floor, measured.
@@ -107,18 +130,8 @@ pub(super) fn ceilings(
         samples: 5 * TIMES as usize,
     };
 
-    let source = Source {
-        name: "nothing.cu".to_owned(),
-        text: "extern \"C\" __global__ void nothing() {}\n".to_owned(),
-        ..Source::default()
-    };
-    let build = compiler
-        .build(&Request { source, target, options: Vec::new() })
-        .map_err(|error| Failure::build(&error))?
-        .build;
-    let module = device.load(Image::Cubin(&build.cubin))?;
-    let geometry = Geometry { grid: [1; 3], block: [32, 1, 1], cluster: [1; 3], shared_bytes: 0 };
-    let call = device.call(module, "nothing", geometry, &[])?;
+    let call = nothing(device, compiler, target)?;
+    SideStreams::new(nothing(device, compiler, target)?)?.stir()?;
     let replay = device.replay(&call, 1000)?;
     let mut floor = f64::INFINITY;
     for _ in 0..5 {

@@ -6,7 +6,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::{fs, process, thread};
 
 use family::{Candidate, Catalog, Family, SettingError};
-use gpu::accelerator::{Accelerator as _, AcceleratorError, CudaDevice, VirtualDevice};
+use gpu::accelerator::{Accelerator as _, AcceleratorError, CudaDevice, SideStreams, VirtualDevice};
 use gpu::build::{BuildError, Compiler, Diagnostic, Entry};
 use gpu::device::Device;
 use op::{Addresses, Complaint, Kernel, Observed, Op, Ready, Refusal, RunError, Stage};
@@ -16,7 +16,7 @@ use super::protocol::{Ask, Built, CandidateName, Modelled, Say};
 use crate::check::beside_the_answer;
 use crate::profile::Seen;
 use crate::profile::counted::{self, Counted};
-use crate::run::{Build, FailureKind, Timer};
+use crate::run::{Build, FailureKind};
 
 /// How much of what the compiler says is passed on.
 const DIAGNOSTICS: usize = 3;
@@ -336,15 +336,13 @@ impl<O: Op> Shop<'_, O> {
         };
         let flush = cuda::flush_buffer(device)?;
         let call = device.call(kernel.module(), entry, ready.geometry, &ready.parameters)?;
-        let armed = Armed::new(device, call, &timers, warmup, replay_ns, flush)?;
+        let side = SideStreams::new(cuda::nothing(device, self.compiler, self.device.target())?)?;
+        let armed = Armed::new(device, (call, side), &timers, warmup, replay_ns, flush)?;
         say(&Say::Armed { launches: armed.launches() });
         let next = loop {
             match self.next() {
                 Some(Ask::Sample { timer, count }) => {
-                    let samples = |timer: Timer| {
-                        (0..count).map(|_| armed.sample(timer)).collect::<Result<Vec<f64>, _>>()
-                    };
-                    say(&Say::Samples { ns: samples(timer)? });
+                    say(&Say::Samples { ns: armed.samples(timer, count)? });
                 }
                 other => break other,
             }

@@ -1,7 +1,8 @@
 //! A CUDA GPU, through the driver library, which is loaded at run time: without it there is an error, not a panic.
 //!
 //! * [`CudaDevice`]: memory, modules and launches, as every accelerator has them;
-//! * [`Call`], [`Replay`], [`ColdReplay`]: a launch prepared once, and the three ways to time it.
+//! * [`Call`], [`Replay`], [`ColdReplay`]: a launch prepared once, and the three ways to time it;
+//! * [`SideStreams`]: what makes times comparable between processes that share the GPU.
 
 mod device;
 mod launch;
@@ -9,4 +10,4 @@ mod timing;
 
 pub use device::{CudaDevice, HeldContext};
 pub use launch::Call;
-pub use timing::{ColdReplay, EventPair, Replay};
+pub use timing::{ColdReplay, EventPair, Replay, SideStreams};
