@@ -6,9 +6,10 @@ use std::str::FromStr;
 use gpu::launch::Random;
 use serde::{Deserialize, Serialize};
 
+use crate::cores;
 use crate::problem::{Dtype, Problem};
 use crate::quantise;
-use crate::tensor::{Layout, Shape, Tensor, Values};
+use crate::tensor::{Layout, Tensor, Values};
 
 /// What the numbers are like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -120,34 +121,34 @@ impl Inputs {
     /// The inputs of a problem, the same for the same class and seed everywhere. They do not depend on the dtype:
     /// formats are compared on the same numbers.
     pub fn generate(problem: &Problem, class: Class, seed: u64) -> Self {
-        // A stream for each tensor, so that a longer Q does not shift K.
-        let mut seeds = Random::new(seed);
-        let mut stream = || Random::new(seeds.bits());
-        Inputs {
-            q: generate(class, Role::Scores, problem.query_shape(), stream()),
-            k: generate(class, Role::Scores, problem.key_shape(), stream()),
-            v: generate(class, Role::Values, problem.key_shape(), stream()),
-        }
+        let [q, k, v] = Input::ALL.map(|which| generate(problem, class, seed, which));
+        Inputs { q, k, v }
     }
 
     /// The same inputs with one of them drawn from another seed.
     #[must_use]
     pub fn redraw(&self, problem: &Problem, class: Class, seed: u64, which: Input) -> Self {
-        let other = Inputs::generate(problem, class, seed);
+        let other = generate(problem, class, seed, which);
+        let Inputs { q, k, v } = self;
         match which {
-            Input::Q => Inputs { q: other.q, ..self.clone() },
-            Input::K => Inputs { k: other.k, ..self.clone() },
-            Input::V => Inputs { v: other.v, ..self.clone() },
+            Input::Q => Inputs { q: other, k: k.clone(), v: v.clone() },
+            Input::K => Inputs { q: q.clone(), k: other, v: v.clone() },
+            Input::V => Inputs { q: q.clone(), k: k.clone(), v: other },
         }
     }
 
     /// As kernels read them: rounded to fp16 or bf16, or quantised to E4M3 with a scale per head.
     pub fn encode(&self, dtype: Dtype, layout: Layout) -> Encoded {
-        let encode = |values: &Values| match dtype {
-            Dtype::Fp16 | Dtype::Bf16 => Tensor::encode(values, dtype, layout),
-            Dtype::E4m3 => Tensor::encode(&quantise::scaled(values), dtype, layout),
-        };
-        Encoded { q: encode(&self.q), k: encode(&self.k), v: encode(&self.v) }
+        let Inputs { q, k, v } = self;
+        let [q, k, v] = [q, k, v].map(|values| encode(values, dtype, layout));
+        Encoded { q, k, v }
+    }
+}
+
+fn encode(values: &Values, dtype: Dtype, layout: Layout) -> Tensor {
+    match dtype {
+        Dtype::Fp16 | Dtype::Bf16 => Tensor::encode(values, dtype, layout),
+        Dtype::E4m3 => Tensor::encode(&quantise::scaled(values), dtype, layout),
     }
 }
 
@@ -160,38 +161,45 @@ pub struct Encoded {
 }
 
 impl Encoded {
+    /// The same with one of them taken from other inputs.
+    #[must_use]
+    pub fn with(&self, which: Input, other: &Inputs) -> Self {
+        let Encoded { q, k, v } = self;
+        let anew = |values: &Values| encode(values, q.dtype, q.layout);
+        match which {
+            Input::Q => Encoded { q: anew(&other.q), k: k.clone(), v: v.clone() },
+            Input::K => Encoded { q: q.clone(), k: anew(&other.k), v: v.clone() },
+            Input::V => Encoded { q: q.clone(), k: k.clone(), v: anew(&other.v) },
+        }
+    }
+
     /// The numbers the kernel sees, exactly: what its answer is judged by.
     pub fn decode(&self) -> Inputs {
         Inputs { q: self.q.decode(), k: self.k.decode(), v: self.v.decode() }
     }
 }
 
-/// What a tensor is for: Q and K make scores, V is what they weigh.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Role {
-    Scores,
-    Values,
-}
+/// Elements one thread draws at a time. Even: normal numbers come in pairs.
+const PIECE: usize = 1 << 16;
 
-fn generate(class: Class, role: Role, shape: Shape, mut random: Random) -> Values {
-    const OUTLIERS: f64 = 1.0 / 500.0;
+fn generate(problem: &Problem, class: Class, seed: u64, which: Input) -> Values {
+    // A stream for each tensor, so that a longer Q does not shift K.
+    let mut seeds = Random::new(seed).after(which as u64);
+    let mut random = Random::new(seeds.bits());
+    let shape = if which == Input::Q { problem.query_shape() } else { problem.key_shape() };
     let mut data = vec![0.0; shape.elements()];
-    let mut each = |number: &mut dyn FnMut(&mut Random) -> f64| {
-        for element in &mut data {
-            *element = number(&mut random) as f32;
-        }
-    };
     match class {
-        Class::Normal => each(&mut |random| random.normal()),
-        Class::Uniform => each(&mut |random| 2.0 * random.uniform() - 1.0),
+        Class::Normal => draw(&mut data, &random, 1, Random::normal),
+        Class::Uniform => draw(&mut data, &random, 1, |random| 2.0 * random.uniform() - 1.0),
         Class::Zeros => {}
-        Class::Tiny => each(&mut |random| 1e-4 * random.normal()),
-        Class::Large => each(&mut |random| 60.0 * random.normal()),
-        Class::Outliers => each(&mut |random| {
+        Class::Tiny => draw(&mut data, &random, 1, |random| 1e-4 * random.normal()),
+        Class::Large => draw(&mut data, &random, 1, |random| 60.0 * random.normal()),
+        Class::Outliers => draw(&mut data, &random, 2, |random| {
+            const OUTLIERS: f64 = 1.0 / 500.0;
             let factor = if random.uniform() < OUTLIERS { 64.0 } else { 1.0 };
             factor * random.normal()
         }),
-        Class::SignedZeros => each(&mut |random| {
+        Class::SignedZeros => draw(&mut data, &random, 2, |random| {
             let (draw, number) = (random.uniform(), random.normal());
             if draw < 0.25 {
                 0.0
@@ -207,13 +215,23 @@ fn generate(class: Class, role: Role, shape: Shape, mut random: Random) -> Value
             data.fill(if random.uniform() < 0.5 { -magnitude } else { magnitude });
         }
         Class::OneHot => {
-            let peak = if role == Role::Scores { 16.0 } else { 1.0 };
+            let peak = if which == Input::V { 1.0 } else { 16.0 };
             for row in data.chunks_exact_mut(shape.head_dim) {
                 row[random.integer(0, shape.head_dim as i64) as usize] = peak;
             }
         }
     }
     Values { shape, data, scales: None }
+}
+
+/// Fills a tensor, on all cores, with what one thread would have drawn. `draws`: for each element.
+fn draw(data: &mut [f32], random: &Random, draws: usize, number: impl Fn(&mut Random) -> f64 + Sync) {
+    cores::each(data.chunks_mut(PIECE).enumerate().collect(), |(index, piece)| {
+        let mut random = random.after((index * PIECE * draws) as u64);
+        for element in piece {
+            *element = number(&mut random) as f32;
+        }
+    });
 }
 
 #[cfg(test)]
@@ -233,6 +251,39 @@ mod tests {
         // A longer Q leaves K and V as they were.
         let longer = Problem { seq_q: 100, ..problem() };
         assert_eq!(Inputs::generate(&longer, Class::Normal, 1).k, normal(1).k);
+    }
+
+    #[test]
+    fn many_threads_draw_what_one_would() {
+        let problem: Problem = "b1h3s701d64-fp16".parse().expect("a right name");
+        let inputs = |class| Inputs::generate(&problem, class, 5);
+        assert!(inputs(Class::Normal).k.data.len() > 2 * PIECE);
+        let stream = |which: Input| Random::new(Random::new(5).after(which as u64).bits());
+        let mut random = stream(Input::K);
+        assert!(inputs(Class::Normal).k.data.iter().all(|&x| x == random.normal() as f32));
+        let mut random = stream(Input::V);
+        assert!(inputs(Class::SignedZeros).v.data.iter().all(|&x| {
+            let (draw, number) = (random.uniform(), random.normal());
+            x == if draw < 0.5 { 0.0 } else { number as f32 }
+        }));
+    }
+
+    #[test]
+    fn one_drawn_anew_leaves_the_others() {
+        let [first, second] = [1, 2].map(|seed| Inputs::generate(&problem(), Class::Normal, seed));
+        for which in Input::ALL {
+            let redrawn = first.redraw(&problem(), Class::Normal, 2, which);
+            let expected = Inputs {
+                q: if which == Input::Q { second.q.clone() } else { first.q.clone() },
+                k: if which == Input::K { second.k.clone() } else { first.k.clone() },
+                v: if which == Input::V { second.v.clone() } else { first.v.clone() },
+            };
+            assert_eq!(redrawn, expected);
+            for dtype in Dtype::ALL {
+                let encoded = first.encode(dtype, Layout::Bshd).with(which, &redrawn);
+                assert_eq!(encoded, redrawn.encode(dtype, Layout::Bshd), "{which} {dtype}");
+            }
+        }
     }
 
     #[test]

@@ -45,6 +45,7 @@
 //! ```
 
 pub mod arguments;
+mod cores;
 pub mod error_map;
 pub mod inputs;
 pub mod metrics;

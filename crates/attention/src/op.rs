@@ -259,7 +259,7 @@ impl Op for Attention {
     fn redraw(&self, problem: &Problem, inputs: &Given, which: &str, seed: u64) -> Given {
         let which = Input::ALL.into_iter().find(|input| input.to_string() == which).unwrap_or(Input::V);
         let original = inputs.original.redraw(problem, inputs.class, seed, which);
-        let encoded = original.encode(problem.dtype, inputs.encoded.q.layout);
+        let encoded = inputs.encoded.with(which, &original);
         Given { original, encoded, ..*inputs }
     }
 

@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use vgpu::num::codec;
 
+use crate::cores;
 use crate::problem::Dtype;
 
 /// `[batch, heads, seq, head_dim]`, whatever the order in memory.
@@ -132,11 +133,14 @@ impl Tensor {
     /// are those before the scale.
     pub fn encode(values: &Values, dtype: Dtype, layout: Layout) -> Self {
         let shape = values.shape;
-        let mut bytes = vec![0; shape.elements() * dtype.bytes()];
-        for (row, numbers) in values.data.chunks_exact(shape.head_dim).enumerate() {
-            let place = row_place(shape, layout, row) * dtype.bytes();
-            encode_row(dtype, numbers, &mut bytes[place..place + shape.head_dim * dtype.bytes()]);
-        }
+        let row_bytes = shape.head_dim * dtype.bytes();
+        let mut bytes = vec![0; shape.rows() * row_bytes];
+        cores::each(bytes.chunks_mut(ROWS_AT_ONCE * row_bytes).enumerate().collect(), |(index, piece)| {
+            for (offset, into) in piece.chunks_exact_mut(row_bytes).enumerate() {
+                let first = row_at(shape, layout, index * ROWS_AT_ONCE + offset) * shape.head_dim;
+                encode_row(dtype, &values.data[first..first + shape.head_dim], into);
+            }
+        });
         Tensor { shape, layout, dtype, bytes, scales: values.scales.clone() }
     }
 
@@ -157,12 +161,32 @@ impl Tensor {
     /// The numbers, exactly.
     pub fn decode(&self) -> Values {
         let shape = self.shape;
+        let row_bytes = shape.head_dim * self.dtype.bytes();
         let mut data = vec![0.0; shape.elements()];
-        for (row, numbers) in data.chunks_exact_mut(shape.head_dim).enumerate() {
-            let place = row_place(shape, self.layout, row) * self.dtype.bytes();
-            decode_row(self.dtype, &self.bytes[place..place + shape.head_dim * self.dtype.bytes()], numbers);
-        }
+        let pieces = data.chunks_mut(ROWS_AT_ONCE * shape.head_dim).enumerate().collect();
+        cores::each(pieces, |(index, piece)| {
+            for (offset, numbers) in piece.chunks_exact_mut(shape.head_dim).enumerate() {
+                let row = index * ROWS_AT_ONCE + offset;
+                let place = row_place(shape, self.layout, row) * self.dtype.bytes();
+                decode_row(self.dtype, &self.bytes[place..place + row_bytes], numbers);
+            }
+        });
         Values { shape, data, scales: self.scales.clone() }
+    }
+}
+
+/// Rows one thread encodes or decodes at a time.
+const ROWS_AT_ONCE: usize = 1024;
+
+/// The row, by its number in `[batch, heads, seq]` order, that lies at a place, counted in rows.
+fn row_at(shape: Shape, layout: Layout, place: usize) -> usize {
+    let Shape { heads, seq, .. } = shape;
+    match layout {
+        Layout::Bhsd => place,
+        Layout::Bshd => {
+            let (position, head) = (place / heads, place % heads);
+            (position / seq * heads + head) * seq + position % seq
+        }
     }
 }
 

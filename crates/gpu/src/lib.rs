@@ -14,6 +14,7 @@
 pub mod accelerator;
 pub mod build;
 pub mod device;
+pub mod ending;
 pub mod launch;
 pub mod machine;
 pub mod nvrtc;

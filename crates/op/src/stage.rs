@@ -1,6 +1,6 @@
 //! What a run needs of a device beside launching.
 
-use gpu::accelerator::{Accelerator, Buffer, CudaDevice, Image, VirtualDevice};
+use gpu::accelerator::{Accelerator, Buffer, CudaDevice, Image, LentDevice, VirtualDevice};
 use gpu::build::Build;
 
 /// A device kernels are checked on. The defaults are right for one that runs machine code and checks nothing.
@@ -24,6 +24,9 @@ pub trait Stage: Accelerator {
 }
 
 impl Stage for CudaDevice {}
+
+/// Those that are lent are CUDA devices.
+impl Stage for LentDevice {}
 
 impl Stage for VirtualDevice {
     fn guard_bytes(&self) -> u64 {

@@ -7,13 +7,23 @@ pub struct Random {
     spare: Option<f64>,
 }
 
+/// What the state grows by with every draw.
+const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
 impl Random {
     pub fn new(seed: u64) -> Self {
         Random { state: seed, spare: None }
     }
 
+    /// The same numbers from the one after so many draws on: several may draw one sequence at once. A number of
+    /// [`Random::bits`], [`Random::uniform`] and [`Random::integer`] is one draw, two of [`Random::normal`] are two.
+    #[must_use]
+    pub fn after(&self, draws: u64) -> Self {
+        Random { state: self.state.wrapping_add(STEP.wrapping_mul(draws)), spare: None }
+    }
+
     pub fn bits(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.state = self.state.wrapping_add(STEP);
         let mut z = self.state;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -61,6 +71,16 @@ mod tests {
         let uniform = (0..count).map(|_| random.uniform()).sum::<f64>() / f64::from(count);
         assert!((uniform - 0.5).abs() < 0.01, "{uniform}");
         assert!((0..1000).map(|_| random.integer(-3, 4)).all(|n| (-3..4).contains(&n)));
+    }
+
+    #[test]
+    fn a_sequence_can_be_entered_anywhere() {
+        let start = Random::new(3);
+        let mut all = start.clone();
+        let numbers: Vec<f64> = (0..10).map(|_| all.normal()).collect();
+        let mut late = start.after(6);
+        assert_eq!((0..4).map(|_| late.normal()).collect::<Vec<_>>(), numbers[6..]);
+        assert_eq!(late.bits(), all.bits());
     }
 
     #[test]

@@ -221,6 +221,9 @@ Examples:
         #[arg(long, value_name = "FILE")]
         asks: Option<PathBuf>,
     },
+    /// Lend the GPU to the program at the other end of stdin, a socket
+    #[command(hide = true)]
+    LendDevice,
     /// Run a CUDA kernel on the virtual GPU under all its checkers
     #[command(after_help = "\
 The launch may stand in the file itself, as comment lines that hold the same flags:
@@ -348,6 +351,9 @@ pub struct CheckOptions {
     /// Write a picture of the errors of every wrong answer into this folder
     #[arg(long, value_name = "DIR")]
     pub svg: Option<PathBuf>,
+    /// Seconds a kernel may take on a GPU before it is called hung
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "120")]
+    pub limit: f64,
     /// Cases at a time (default: one per core)
     #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub jobs: Option<u16>,

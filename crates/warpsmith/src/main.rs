@@ -47,6 +47,7 @@ fn main() -> ExitCode {
         Command::Report(options) => commands::report::run(options, &printer),
         Command::Runs(options) => commands::runs::run(options, &printer),
         Command::Worker { asks, .. } => commands::worker::run(asks.as_deref(), &cli.global, &printer),
+        Command::LendDevice => commands::lend_device::run(&cli.global),
         Command::Sanitize(options) => commands::sanitize::run(options, &cli.global, &printer),
         Command::Completions { shell } => commands::shell::completions(*shell, &printer),
         Command::Man { folder } => commands::shell::man(folder, &printer),

@@ -5,11 +5,9 @@
 
 mod rows;
 
-use std::sync::{Mutex, PoisonError};
-use std::thread;
-
 pub use rows::{Row, Rows};
 
+use crate::cores;
 use crate::inputs::Inputs;
 use crate::problem::{Dtype, Problem};
 use crate::tensor::Values;
@@ -59,22 +57,7 @@ pub fn attention(problem: &Problem, inputs: &Inputs, rows: Rows) -> Reference {
     let mut magnitude = (problem.dtype == Dtype::E4m3).then(|| output.clone());
     let mut lse = vec![f64::NEG_INFINITY; rows.list().len()];
     let jobs = jobs(problem, rows.list(), &mut output, magnitude.as_deref_mut(), &mut lse);
-    let queue = Mutex::new(jobs.into_iter());
-    let threads = thread::available_parallelism().map_or(1, usize::from);
-    thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                let mut scratch = Scratch::default();
-                loop {
-                    // The lock guards an iterator only, which a panic elsewhere cannot have broken.
-                    let job = queue.lock().unwrap_or_else(PoisonError::into_inner).next();
-                    let Some(job) = job else { break };
-                    answer(problem, inputs, job, &mut scratch);
-                }
-            });
-        }
-    });
-    drop(queue);
+    cores::each_with(jobs, |job, scratch| answer(problem, inputs, job, scratch));
     Reference { problem: *problem, rows, output, lse, magnitude, value_size: root_mean_square(&inputs.v) }
 }
 

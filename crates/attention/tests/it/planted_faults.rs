@@ -448,7 +448,7 @@ fn unnoticed(fault: &Fault) -> Option<String> {
     let plan = Plan { device: Device::Virtual { chip }, groups };
     let stop = AtomicBool::new(false);
     let make = || Ok(Box::new(device(chip.id)) as Box<dyn Stage>);
-    let bench = Bench { compiler: compiler(), device: &make, threads: 1, turn: None, stop: &stop };
+    let bench = Bench { compiler: compiler(), device: &make, threads: 1, stop: &stop };
     let verdicts = check::run(&Attention, &plan, &bench, &|_| ()).expect("a thread");
     let [verdict] = verdicts.as_slice() else { panic!("{}: {} verdicts", fault.name, verdicts.len()) };
     (!fault.noticed.by(verdict)).then(|| format!("{}: {:?}", fault.name, verdict.outcome))

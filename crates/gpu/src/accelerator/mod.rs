@@ -2,22 +2,26 @@
 //! implement it, so that what is written against it runs on either unchanged.
 
 mod cuda;
+mod process;
 mod virtual_gpu;
 
+use std::borrow::Cow;
 use std::fmt;
 
 pub use cuda::{Call, ColdReplay, CudaDevice, EventPair, HeldContext, Replay, SideStreams};
+pub use process::{DevicePool, DeviceProcess, LentDevice, Terms, serve};
+use serde::{Deserialize, Serialize};
 pub use virtual_gpu::VirtualDevice;
 
 /// Memory on a device. Plain data: it says where, the device keeps it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Buffer {
     pub address: u64,
     pub bytes: u64,
 }
 
 /// A loaded module, by its number on the device it was loaded on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ModuleId(pub(crate) usize);
 
 /// What a module is loaded from.
@@ -30,7 +34,7 @@ pub enum Image<'a> {
 }
 
 /// A kernel's launch, but for its arguments.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Geometry {
     pub grid: [u32; 3],
     pub block: [u32; 3],
@@ -40,14 +44,14 @@ pub struct Geometry {
     pub shared_bytes: u32,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum AcceleratorError {
     #[error("no CUDA driver: {0}")]
     NoDriver(String),
     #[error("there is no device {0}")]
     NoDevice(u32),
     #[error("{call}: {reason}")]
-    Driver { call: &'static str, reason: String },
+    Driver { call: Cow<'static, str>, reason: String },
     #[error("out of memory: {0}")]
     Memory(String),
     #[error("cannot load the module: {0}")]
@@ -67,6 +71,9 @@ pub enum AcceleratorError {
         /// Whether it touched memory it must not.
         access: bool,
     },
+    /// It was in a process of its own, which is gone.
+    #[error("the device was lost: {0}")]
+    Lost(String),
 }
 
 /// A device that runs kernels.

@@ -7,7 +7,6 @@ mod one;
 mod plan;
 
 use std::fmt;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use family::Candidate;
@@ -20,7 +19,8 @@ pub(crate) use one::beside_the_answer;
 pub use op::{Complaint, Judgement};
 pub use plan::{Case, Depth, Extent, Group, Plan, Subject, cut_to_size};
 
-/// A device to check on, made anew for every kernel: a fault on one leaves nothing behind for the next.
+/// A device to check on, made anew for every kernel: a fault on one leaves nothing behind for the next. Waits where
+/// there are not enough for all.
 pub type MakeDevice<'a> = dyn Fn() -> Result<Box<dyn Stage>, String> + Sync + 'a;
 
 /// Where and how cases run.
@@ -29,9 +29,7 @@ pub struct Bench<'a> {
     pub device: &'a MakeDevice<'a>,
     /// Cases at a time.
     pub threads: usize,
-    /// Held while a kernel runs, where there is one device for all: inputs and right answers are still made at once.
-    pub turn: Option<&'a Mutex<()>>,
-    /// Set from outside to stop after the cases at hand.
+    /// Set from outside to stop after the cases at hand. What was given up for it is no verdict.
     pub stop: &'a AtomicBool,
 }
 
@@ -124,6 +122,9 @@ pub fn run<O: Op>(
         let trial = one::Trial::new(op, case, bench, plan.device.target());
         let verdict = |(subject, candidate): (&Subject<'_>, Candidate)| {
             let verdict = (!stopped()).then(|| trial.check(subject, candidate))?;
+            if stopped() && matches!(verdict.outcome, Outcome::Broken { .. }) {
+                return None;
+            }
             done(&verdict);
             Some(verdict)
         };

@@ -1,6 +1,6 @@
 //! One case on one kernel.
 
-use std::sync::{OnceLock, PoisonError};
+use std::sync::OnceLock;
 use std::time::Instant;
 
 use chips::Target;
@@ -91,7 +91,7 @@ impl<'a, O: Op> Trial<'a, O> {
         let family = subject.family;
         let inputs = self.inputs.as_ref().map_err(ToString::to_string)?;
         let words = |error: RunError| error.to_string();
-        // What takes the CPU comes before the device's turn.
+        // What takes the CPU comes before a device is taken.
         let request = family.request(&candidate, self.target).map_err(|error| words(error.into()))?;
         let build = bench.compiler.build(&request).map_err(|error| words(error.into()))?.build;
         let reference = self.reference.get_or_init(|| op.reference(&case.problem, inputs));
@@ -102,8 +102,6 @@ impl<'a, O: Op> Trial<'a, O> {
             redrawn: redrawn.iter().map(|(_, inputs, _)| (inputs, arrange(inputs))).collect(),
         };
         let (kernel, launched) = {
-            let _turn = bench.turn.map(|turn| turn.lock().unwrap_or_else(PoisonError::into_inner));
-            // Let go of before the turn is: the next finds nobody on the device.
             let mut device = (bench.device)()?;
             device.expect(op.work(&case.problem).flops);
             let image = device.image(&build);
@@ -147,7 +145,7 @@ impl<'a, O: Op> Trial<'a, O> {
         };
         Ok(Launched {
             first: observe(&arranged.own)?,
-            again: (case.depth == Depth::Full).then(|| observe(&arranged.own)).transpose()?,
+            again: (case.depth >= Depth::Again).then(|| observe(&arranged.own)).transpose()?,
             redrawn: arranged.redrawn.iter().map(observe).collect::<Result<_, _>>()?,
         })
     }

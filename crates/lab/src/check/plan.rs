@@ -17,11 +17,13 @@ pub struct Subject<'f> {
 }
 
 /// How much is asked of a kernel on one case.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Depth {
     /// The answer is right and nothing else was touched.
     Answer,
-    /// And the same inputs give the same bits again, and each input makes a difference.
+    /// And the same inputs give the same bits again: two launches.
+    Again,
+    /// And each input makes a difference: a launch, and a right answer to compare with, for each of them besides.
     Full,
 }
 

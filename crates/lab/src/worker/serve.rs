@@ -65,7 +65,8 @@ impl From<AcceleratorError> for Failure {
             }
             AcceleratorError::NoDriver(_)
             | AcceleratorError::NoDevice(_)
-            | AcceleratorError::Driver { .. } => FailureKind::Other,
+            | AcceleratorError::Driver { .. }
+            | AcceleratorError::Lost(_) => FailureKind::Other,
         };
         Failure::new(kind, error.to_string())
     }

@@ -2,22 +2,22 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use attention::Attention;
-use chips::Target;
+use chips::{Chip, Target};
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
 use family::tuned::is_tuned;
 use family::{Catalog, Family};
-use gpu::accelerator::{AcceleratorError, CudaDevice, HeldContext, VirtualDevice};
+use gpu::accelerator::{DevicePool, VirtualDevice};
 use gpu::device::Device;
 use lab::check::{self, Bench, Case, Depth, Extent, Group, Outcome, Plan, Subject, Verdict, cut_to_size};
 use op::{Op, Refusal, Stage};
 use serde::Serialize;
 use vgpu::Checks;
 
-use super::{tuned, workbench};
+use super::{lend_device, tuned, workbench};
 use crate::cli::{CheckOptions, Global};
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -31,6 +31,9 @@ const VIRTUAL_FLOPS: f64 = 1.1e9;
 const PLAIN_COST: f64 = 16.0;
 /// Cases up to this size also get every class of inputs, and are asked for the same bits twice.
 const SMALL_FLOPS: f64 = 1.3e6;
+/// What a GPU is asked everything about unless it was named: the headline's problems are, long sequences are not. The
+/// right answers to redrawn inputs take the CPU longer than all launches take the GPU.
+const SWEEP_FLOPS: f64 = 5e10;
 /// With more verdicts than this the table has a line per kernel, not per verdict.
 const LINES: usize = 40;
 
@@ -47,21 +50,22 @@ pub fn run(options: &CheckOptions, global: &Global, printer: &Printer) -> Result
     let compiler = super::build::compiler(global, printer)?;
     let stop = super::stop_on_interrupt();
     let checks = if options.sanitize { Checks::All } else { Checks::None };
-    let held = Mutex::new(None);
-    let make = || make_device(&device, checks, &held);
-    let virtual_device = matches!(device, Device::Virtual { .. });
-    if !virtual_device {
-        // A GPU that cannot be opened is what is wrong, not every kernel.
-        make().map_err(Failure::lacking)?;
-    }
-    if options.sanitize && !virtual_device {
-        return Err(Failure::usage("--sanitize needs the virtual GPU").hint("add --device virtual"));
-    }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = options.jobs.map_or(cores, usize::from);
-    let turn = Mutex::new(());
-    let turn = (!virtual_device).then_some(&turn);
-    let bench = Bench { compiler: &compiler, device: &make, threads, turn, stop: &stop };
+    let devices = match &device {
+        Device::Virtual { chip } => Devices::Virtual { chip, checks },
+        Device::Cuda { .. } if options.sanitize => {
+            return Err(Failure::usage("--sanitize needs the virtual GPU").hint("add --device virtual"));
+        }
+        Device::Cuda { index, .. } => {
+            let limit = Duration::from_secs_f64(options.limit);
+            Devices::Lent(lend_device::pool(*index, limit, threads, &stop)?)
+        }
+    };
+    let make = || devices.one();
+    // A GPU that cannot be opened is what is wrong, not every kernel.
+    make().map_err(Failure::lacking)?;
+    let bench = Bench { compiler: &compiler, device: &make, threads, stop: &stop };
     let started = Instant::now();
     let requests = plan.requests(&op, &compiler);
     let bar = progress::counting(requests.len() as u64, "compiling");
@@ -149,6 +153,8 @@ fn look_up_tuned(
 struct Wanted {
     problems: Vec<attention::Problem>,
     edges: Vec<attention::Problem>,
+    /// Whether nothing was asked for by name.
+    sweep: bool,
 }
 
 impl Wanted {
@@ -158,7 +164,7 @@ impl Wanted {
             Ok(problems?.into_iter().flatten().collect())
         };
         if options.problem.is_empty() && options.suite.is_empty() && options.fuzz.is_none() {
-            return Ok(Wanted { problems: expand(&op.usual())?, edges: expand(&op.edges())? });
+            return Ok(Wanted { problems: expand(&op.usual())?, edges: expand(&op.edges())?, sweep: true });
         }
         let mut problems = expand(&options.problem)?;
         for suite in &options.suite {
@@ -166,7 +172,7 @@ impl Wanted {
         }
         let draws = 0..options.fuzz.unwrap_or(0);
         problems.extend(draws.map(|index| op.fuzzed(global.seed.wrapping_add(index))));
-        Ok(Wanted { problems, edges: Vec::new() })
+        Ok(Wanted { problems, edges: Vec::new(), sweep: false })
     }
 
     fn cases(
@@ -180,15 +186,20 @@ impl Wanted {
         let mut cases = Vec::new();
         for (problems, edges) in [(&self.problems, false), (&self.edges, true)] {
             for (problem, cut_from) in cut_to_size(&op, problems, limit) {
-                let small = op.work(&problem).flops <= SMALL_FLOPS;
+                let flops = op.work(&problem).flops;
+                let small = flops <= SMALL_FLOPS;
                 let classes: Vec<&str> = match options.class.as_slice() {
                     [] if edges && small => all.clone(),
                     [] => vec![all[0]],
                     some if some.iter().any(|name| name == "all") => all.clone(),
                     some => some.iter().map(String::as_str).collect(),
                 };
-                // Full depth takes five launches instead of one.
-                let depth = if small || limit.is_infinite() { Depth::Full } else { Depth::Answer };
+                let depth = match () {
+                    () if small => Depth::Full,
+                    () if limit.is_finite() => Depth::Answer,
+                    () if self.sweep && flops > SWEEP_FLOPS => Depth::Again,
+                    () => Depth::Full,
+                };
                 for class in classes {
                     for offset in 0..options.seeds {
                         let seed = global.seed.wrapping_add(offset);
@@ -276,28 +287,22 @@ fn refuse_what_was_asked_for(
     Ok(())
 }
 
-/// A device to check on. A GPU's context is held until a kernel breaks it.
-fn make_device(
-    device: &Device,
-    checks: Checks,
-    held: &Mutex<Option<HeldContext>>,
-) -> Result<Box<dyn Stage>, String> {
-    match device {
-        Device::Virtual { chip } => {
-            let mut device = VirtualDevice::new(chip);
-            device.options.checks = checks;
-            device.options.threads = 1;
-            Ok(Box::new(device))
-        }
-        Device::Cuda { index, .. } => {
-            let words = |error: AcceleratorError| error.to_string();
-            let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
-            // Let go of before another is made, or that would be the same one.
-            held.take_if(|context| !context.is_sound());
-            if held.is_none() {
-                *held = Some(HeldContext::new(*index).map_err(words)?);
+/// Where devices to check on come from.
+enum Devices {
+    Virtual { chip: &'static Chip, checks: Checks },
+    Lent(Arc<DevicePool>),
+}
+
+impl Devices {
+    fn one(&self) -> Result<Box<dyn Stage>, String> {
+        match self {
+            Devices::Virtual { chip, checks } => {
+                let mut device = VirtualDevice::new(chip);
+                device.options.checks = *checks;
+                device.options.threads = 1;
+                Ok(Box::new(device))
             }
-            Ok(Box::new(CudaDevice::open(*index).map_err(words)?))
+            Devices::Lent(pool) => Ok(Box::new(pool.lend().map_err(|error| error.to_string())?)),
         }
     }
 }

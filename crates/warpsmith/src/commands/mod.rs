@@ -8,6 +8,7 @@ pub mod evolve;
 pub mod gate;
 pub mod invert;
 pub mod kernels;
+pub mod lend_device;
 pub mod profile;
 pub mod replay;
 pub mod report;

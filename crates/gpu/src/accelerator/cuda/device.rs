@@ -28,7 +28,7 @@ pub(super) fn check<T>(
     call: &'static str,
     outcome: Result<T, result::DriverError>,
 ) -> Result<T, AcceleratorError> {
-    outcome.map_err(|error| AcceleratorError::Driver { call, reason: reason(error) })
+    outcome.map_err(|error| AcceleratorError::Driver { call: call.into(), reason: reason(error) })
 }
 
 /// The driver's own name and sentence for an error.
@@ -79,16 +79,6 @@ impl HeldContext {
         let device = handle(index)?;
         retain(device)?;
         Ok(HeldContext { device })
-    }
-
-    /// Whether no kernel broke it: after a fault everything on it fails, until everybody has let go of it.
-    pub fn is_sound(&self) -> bool {
-        if retain(self.device).is_err() {
-            return false;
-        }
-        let sound = result::ctx::synchronize().is_ok();
-        release(self.device);
-        sound
     }
 }
 
