@@ -119,19 +119,30 @@ impl<'f> Kernel<'f> {
 
     /// Launches what is ready once, and brings back everything there is to hold against it.
     pub fn look(&self, device: &mut dyn Stage, ready: &Ready<'_>) -> Result<Observed, AcceleratorError> {
-        let Ready { memory, arrangement, placed, geometry, parameters } = ready;
+        let (outputs, report) = self.launch(device, ready)?;
+        let mut changed_inputs = Vec::new();
+        for (input, &buffer) in ready.arrangement.inputs.iter().zip(&ready.placed.inputs) {
+            if device.read(buffer)? != input.bytes {
+                changed_inputs.push(input.name);
+            }
+        }
+        let trespasses = ready.memory.trespasses(device)?;
+        Ok(Observed { outputs, report, trespasses, changed_inputs })
+    }
+
+    /// Launches what is ready once; the outputs, and what the virtual GPU found.
+    fn launch(
+        &self,
+        device: &mut dyn Stage,
+        ready: &Ready<'_>,
+    ) -> Result<(Vec<Vec<u8>>, Option<vgpu::LaunchReport>), AcceleratorError> {
+        let Ready { placed, geometry, parameters, .. } = ready;
         device.declare_outputs(&placed.outputs);
         let launched = device.launch(self.module, &self.family.entry, *geometry, parameters);
         device.declare_outputs(&[]);
         let report = launched?.report;
         let outputs = placed.outputs.iter().map(|&buffer| device.read(buffer)).collect::<Result<_, _>>()?;
-        let mut changed_inputs = Vec::new();
-        for (input, &buffer) in arrangement.inputs.iter().zip(&placed.inputs) {
-            if device.read(buffer)? != input.bytes {
-                changed_inputs.push(input.name);
-            }
-        }
-        Ok(Observed { outputs, report, trespasses: memory.trespasses(device)?, changed_inputs })
+        Ok((outputs, report))
     }
 
     /// Runs the kernel once. `parameters` makes the kernel's parameters once the buffers have their addresses.
@@ -147,6 +158,20 @@ impl<'f> Kernel<'f> {
         // Whatever failed, the memory is given back.
         ready.release(device);
         Ok(observed?)
+    }
+
+    /// Runs the kernel once, for its outputs alone.
+    pub fn outputs(
+        &self,
+        device: &mut dyn Stage,
+        sizes: &Sizes,
+        arrangement: &Arrangement,
+        parameters: &dyn Fn(&Addresses) -> Vec<Vec<u8>>,
+    ) -> Result<Vec<Vec<u8>>, RunError> {
+        let ready = self.ready(device, sizes, arrangement, parameters)?;
+        let launched = self.launch(device, &ready);
+        ready.release(device);
+        Ok(launched?.0)
     }
 }
 

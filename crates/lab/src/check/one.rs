@@ -33,11 +33,14 @@ struct Arranged<'a, O: Op> {
     redrawn: Vec<(&'a O::Inputs, Arrangement)>,
 }
 
+/// Outputs of a launch.
+type Outputs = Vec<Vec<u8>>;
+
 /// What came back from the device: to the inputs, to the same once more, and with each input drawn anew.
 struct Launched {
     first: Observed,
-    again: Option<Observed>,
-    redrawn: Vec<Observed>,
+    again: Option<Outputs>,
+    redrawn: Vec<Outputs>,
 }
 
 /// What is known of an answer that was given.
@@ -116,12 +119,12 @@ impl<'a, O: Op> Trial<'a, O> {
         let wrong = !judgement.complaints.is_empty();
         complaints.extend(judgement.complaints.iter().cloned());
         // A wrong answer is wrong whatever else it is; that it is the same every time makes it a constant one.
-        if let Some(again) = again.filter(|again| again.outputs != first.outputs) {
-            complaints.push(differing(&arranged.own.1, &first.outputs, &again.outputs));
+        if let Some(again) = again.filter(|again| *again != first.outputs) {
+            complaints.push(differing(&arranged.own.1, &first.outputs, &again));
         }
         for ((which, _, right), other) in redrawn.iter().zip(&others) {
             let before = (reference, first.outputs.as_slice());
-            let after = (right, other.outputs.as_slice());
+            let after = (right, other.as_slice());
             complaints.extend(op.independence(family, which, before, after));
         }
         let picture = wrong
@@ -139,14 +142,18 @@ impl<'a, O: Op> Trial<'a, O> {
     ) -> Result<Launched, RunError> {
         let Trial { op, case, .. } = self;
         let sizes = op.sizes(&case.problem);
-        let mut observe = |(inputs, arrangement): &(&O::Inputs, Arrangement)| {
-            let parameters = |addresses: &Addresses| op.parameters(&case.problem, inputs, addresses);
-            kernel.observe(&mut *device, &sizes, arrangement, &parameters)
+        let parameters =
+            |inputs: &O::Inputs, addresses: &Addresses| op.parameters(&case.problem, inputs, addresses);
+        let (inputs, arrangement) = &arranged.own;
+        let first =
+            kernel.observe(device, &sizes, arrangement, &|addresses| parameters(inputs, addresses))?;
+        let mut outputs = |(inputs, arrangement): &(&O::Inputs, Arrangement)| {
+            kernel.outputs(&mut *device, &sizes, arrangement, &|addresses| parameters(inputs, addresses))
         };
         Ok(Launched {
-            first: observe(&arranged.own)?,
-            again: (case.depth >= Depth::Again).then(|| observe(&arranged.own)).transpose()?,
-            redrawn: arranged.redrawn.iter().map(observe).collect::<Result<_, _>>()?,
+            first,
+            again: (case.depth >= Depth::Again).then(|| outputs(&arranged.own)).transpose()?,
+            redrawn: arranged.redrawn.iter().map(outputs).collect::<Result<_, _>>()?,
         })
     }
 
