@@ -9,7 +9,7 @@ use gpu::accelerator::{Accelerator, AcceleratorError, Buffer, Geometry, Image, M
 use gpu::build::{BuildError, Compiler};
 
 use crate::arrangement::{Addresses, Arrangement};
-use crate::memory::{Memory, Trespass};
+use crate::memory::{Contents, Item, Memory, Trespass, View};
 use crate::stage::Stage;
 
 #[derive(Debug, thiserror::Error)]
@@ -104,45 +104,53 @@ impl<'f> Kernel<'f> {
         parameters: &dyn Fn(&Addresses) -> Vec<Vec<u8>>,
     ) -> Result<Ready<'a>, RunError> {
         let (geometry, workspace) = self.geometry(sizes)?;
-        let mut memory = Memory::new(device.guard_bytes());
-        match place(&mut memory, device, arrangement, workspace) {
-            Ok(placed) => {
-                let parameters = parameters(&placed.addresses(arrangement));
-                Ok(Ready { memory, arrangement, placed, geometry, parameters })
-            }
-            Err(error) => {
-                memory.release(device);
-                Err(error.into())
-            }
-        }
+        let band = device.guard_bytes();
+        let memory = Memory::new(device, band, &items(arrangement, workspace))?;
+        let mut buffers = memory.buffers().into_iter();
+        let placed = Placed {
+            inputs: buffers.by_ref().take(arrangement.inputs.len()).collect(),
+            outputs: buffers.by_ref().take(arrangement.outputs.len()).collect(),
+            workspace: buffers.next().map_or(0, |buffer| buffer.address),
+        };
+        let parameters = parameters(&placed.addresses(arrangement));
+        Ok(Ready { memory, arrangement, placed, geometry, parameters })
     }
 
     /// Launches what is ready once, and brings back everything there is to hold against it.
     pub fn look(&self, device: &mut dyn Stage, ready: &Ready<'_>) -> Result<Observed, AcceleratorError> {
-        let (outputs, report) = self.launch(device, ready)?;
+        let report = self.launch(device, ready)?;
+        let Ready { memory, arrangement, placed, .. } = ready;
+        let view = memory.look(device)?;
+        let outputs = read_all(&view, device, &placed.outputs)?;
         let mut changed_inputs = Vec::new();
-        for (input, &buffer) in ready.arrangement.inputs.iter().zip(&ready.placed.inputs) {
-            if device.read(buffer)? != input.bytes {
+        for (input, &buffer) in arrangement.inputs.iter().zip(&placed.inputs) {
+            if view.read(device, buffer)? != input.bytes {
                 changed_inputs.push(input.name);
             }
         }
-        let trespasses = ready.memory.trespasses(device)?;
-        Ok(Observed { outputs, report, trespasses, changed_inputs })
+        Ok(Observed { outputs, report, trespasses: memory.trespasses(device, &view)?, changed_inputs })
     }
 
-    /// Launches what is ready once; the outputs, and what the virtual GPU found.
+    /// Launches what is ready once, for its outputs alone.
+    pub fn outputs(
+        &self,
+        device: &mut dyn Stage,
+        ready: &Ready<'_>,
+    ) -> Result<Vec<Vec<u8>>, AcceleratorError> {
+        self.launch(device, ready)?;
+        read_all(&ready.memory.look(device)?, device, &ready.placed.outputs)
+    }
+
     fn launch(
         &self,
         device: &mut dyn Stage,
         ready: &Ready<'_>,
-    ) -> Result<(Vec<Vec<u8>>, Option<vgpu::LaunchReport>), AcceleratorError> {
+    ) -> Result<Option<vgpu::LaunchReport>, AcceleratorError> {
         let Ready { placed, geometry, parameters, .. } = ready;
         device.declare_outputs(&placed.outputs);
         let launched = device.launch(self.module, &self.family.entry, *geometry, parameters);
         device.declare_outputs(&[]);
-        let report = launched?.report;
-        let outputs = placed.outputs.iter().map(|&buffer| device.read(buffer)).collect::<Result<_, _>>()?;
-        Ok((outputs, report))
+        Ok(launched?.report)
     }
 
     /// Runs the kernel once. `parameters` makes the kernel's parameters once the buffers have their addresses.
@@ -159,20 +167,14 @@ impl<'f> Kernel<'f> {
         ready.release(device);
         Ok(observed?)
     }
+}
 
-    /// Runs the kernel once, for its outputs alone.
-    pub fn outputs(
-        &self,
-        device: &mut dyn Stage,
-        sizes: &Sizes,
-        arrangement: &Arrangement,
-        parameters: &dyn Fn(&Addresses) -> Vec<Vec<u8>>,
-    ) -> Result<Vec<Vec<u8>>, RunError> {
-        let ready = self.ready(device, sizes, arrangement, parameters)?;
-        let launched = self.launch(device, &ready);
-        ready.release(device);
-        Ok(launched?.0)
-    }
+fn read_all(
+    view: &View,
+    device: &mut dyn Stage,
+    buffers: &[Buffer],
+) -> Result<Vec<Vec<u8>>, AcceleratorError> {
+    buffers.iter().map(|&buffer| view.read(device, buffer)).collect()
 }
 
 /// A kernel's buffers on a device, filled, and its launch but for doing it.
@@ -183,6 +185,29 @@ pub struct Ready<'a> {
     placed: Placed,
     pub geometry: Geometry,
     pub parameters: Vec<Vec<u8>>,
+}
+
+impl<'a> Ready<'a> {
+    /// Makes it ready for another arrangement of the same problem, or once more for the same.
+    pub fn refill(
+        &mut self,
+        device: &mut dyn Stage,
+        arrangement: &'a Arrangement,
+        parameters: &dyn Fn(&Addresses) -> Vec<Vec<u8>>,
+    ) -> Result<(), AcceleratorError> {
+        let inputs = arrangement.inputs.iter().zip(&self.arrangement.inputs).zip(&self.placed.inputs);
+        for ((input, before), &buffer) in inputs {
+            if input.bytes != before.bytes {
+                device.write(buffer, &input.bytes)?;
+            }
+        }
+        for (output, &buffer) in arrangement.outputs.iter().zip(&self.placed.outputs) {
+            device.write(buffer, &output.blank)?;
+        }
+        self.arrangement = arrangement;
+        self.parameters = parameters(&self.placed.addresses(arrangement));
+        Ok(())
+    }
 }
 
 impl Ready<'_> {
@@ -213,23 +238,16 @@ impl Placed {
     }
 }
 
-fn place(
-    memory: &mut Memory,
-    device: &mut dyn Accelerator,
-    arrangement: &Arrangement,
-    workspace_bytes: u64,
-) -> Result<Placed, AcceleratorError> {
-    let mut inputs = Vec::new();
-    for input in &arrangement.inputs {
-        inputs.push(memory.place(device, input.name, &input.bytes)?);
-    }
-    let workspace = match workspace_bytes {
-        0 => 0,
-        bytes => memory.reserve(device, "workspace", bytes)?.address,
-    };
-    let mut outputs = Vec::new();
-    for output in &arrangement.outputs {
-        outputs.push(memory.place(device, output.name, &output.blank)?);
-    }
-    Ok(Placed { inputs, outputs, workspace })
+/// Inputs, outputs, and the workspace where there is one.
+fn items(arrangement: &Arrangement, workspace_bytes: u64) -> Vec<Item<'_>> {
+    let inputs = arrangement
+        .inputs
+        .iter()
+        .map(|input| Item { name: input.name, contents: Contents::These(&input.bytes) });
+    let outputs = arrangement
+        .outputs
+        .iter()
+        .map(|output| Item { name: output.name, contents: Contents::These(&output.blank) });
+    let workspace = Item { name: "workspace", contents: Contents::Any(workspace_bytes) };
+    inputs.chain(outputs).chain((workspace_bytes > 0).then_some(workspace)).collect()
 }

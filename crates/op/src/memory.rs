@@ -1,6 +1,8 @@
 //! A run's buffers on a device: filled, guarded on both sides where the device does not guard them itself, and given
 //! back at the end.
 
+use std::ops::Range;
+
 use gpu::accelerator::{Accelerator, AcceleratorError, Buffer};
 use serde::Serialize;
 
@@ -18,78 +20,161 @@ pub struct Trespass {
     pub bytes: usize,
 }
 
+/// Up to this much of memory is one allocation, written and read as one: small problems take longer to be handed over
+/// than to be computed. Larger ones have their buffers apart, as programs do that are timed.
+const TOGETHER: u64 = 1 << 20;
+/// What allocations are aligned to, at least.
+const ALIGNMENT: u64 = 256;
+
+/// A buffer to be placed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Item<'a> {
+    pub name: &'static str,
+    pub contents: Contents<'a>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Contents<'a> {
+    These(&'a [u8]),
+    /// That many bytes, whose contents do not matter.
+    Any(u64),
+}
+
+impl Contents<'_> {
+    fn bytes(self) -> u64 {
+        match self {
+            Contents::These(bytes) => bytes.len() as u64,
+            Contents::Any(bytes) => bytes,
+        }
+    }
+}
+
 /// A buffer with its bands.
 #[derive(Debug)]
 struct Guarded {
     name: &'static str,
-    whole: Buffer,
+    before: Buffer,
     inner: Buffer,
+    after: Buffer,
+}
+
+impl Guarded {
+    /// From `address` on, with a band of so many bytes on either side.
+    fn new(name: &'static str, address: u64, band: u64, bytes: u64) -> Self {
+        let before = Buffer { address, bytes: band };
+        let inner = Buffer { address: end(before), bytes };
+        Guarded { name, before, inner, after: Buffer { address: end(inner), bytes: band } }
+    }
+}
+
+fn end(buffer: Buffer) -> u64 {
+    buffer.address + buffer.bytes
 }
 
 /// The buffers of one run.
 #[derive(Debug)]
 pub(crate) struct Memory {
-    band: u64,
+    allocations: Vec<Buffer>,
     buffers: Vec<Guarded>,
+    /// Whether all buffers are in the one allocation there is.
+    together: bool,
 }
 
 impl Memory {
-    /// `band`: bytes of guard on either side of every buffer.
-    pub fn new(band: u64) -> Self {
-        Memory { band, buffers: Vec::new() }
-    }
-
-    /// A buffer that holds `contents`.
-    pub fn place(
-        &mut self,
+    /// Places buffers on a device, with `band` bytes of guard on either side of each.
+    pub fn new(
         device: &mut dyn Accelerator,
-        name: &'static str,
-        contents: &[u8],
-    ) -> Result<Buffer, AcceleratorError> {
-        let inner = self.reserve(device, name, contents.len() as u64)?;
-        device.write(inner, contents)?;
-        Ok(inner)
-    }
-
-    /// A buffer whose contents do not matter.
-    pub fn reserve(
-        &mut self,
-        device: &mut dyn Accelerator,
-        name: &'static str,
-        bytes: u64,
-    ) -> Result<Buffer, AcceleratorError> {
-        let whole = device.allocate(name, bytes + 2 * self.band)?;
-        let inner = Buffer { address: whole.address + self.band, bytes };
-        // Noted before anything else can fail, so that it is given back.
-        self.buffers.push(Guarded { name, whole, inner });
-        if self.band > 0 {
-            let band = vec![PATTERN; self.band as usize];
-            for side in self.bands(whole, inner) {
-                device.write(side, &band)?;
+        band: u64,
+        items: &[Item<'_>],
+    ) -> Result<Self, AcceleratorError> {
+        let room = |item: &Item<'_>| (item.contents.bytes() + 2 * band).next_multiple_of(ALIGNMENT);
+        let total: u64 = items.iter().map(room).sum();
+        // Without bands the device itself tells buffers apart, so they must be.
+        let together = band > 0 && total <= TOGETHER;
+        let mut memory = Memory { allocations: Vec::new(), buffers: Vec::new(), together };
+        let placed = if together {
+            memory.place_together(device, band, items, total)
+        } else {
+            items.iter().try_for_each(|item| memory.place_apart(device, band, item))
+        };
+        match placed {
+            Ok(()) => Ok(memory),
+            Err(error) => {
+                memory.release(device);
+                Err(error)
             }
         }
-        Ok(inner)
     }
 
-    fn bands(&self, whole: Buffer, inner: Buffer) -> [Buffer; 2] {
-        [whole.address, inner.address + inner.bytes].map(|address| Buffer { address, bytes: self.band })
+    fn place_together(
+        &mut self,
+        device: &mut dyn Accelerator,
+        band: u64,
+        items: &[Item<'_>],
+        total: u64,
+    ) -> Result<(), AcceleratorError> {
+        let whole = device.allocate("buffers", total)?;
+        self.allocations.push(whole);
+        let mut image = vec![PATTERN; total as usize];
+        let mut address = whole.address;
+        for Item { name, contents } in items {
+            let guarded = Guarded::new(name, address, band, contents.bytes());
+            if let Contents::These(bytes) = contents {
+                image[within(whole, guarded.inner)].copy_from_slice(bytes);
+            }
+            address = end(guarded.after).next_multiple_of(ALIGNMENT);
+            self.buffers.push(guarded);
+        }
+        device.write(whole, &image)
+    }
+
+    fn place_apart(
+        &mut self,
+        device: &mut dyn Accelerator,
+        band: u64,
+        item: &Item<'_>,
+    ) -> Result<(), AcceleratorError> {
+        let whole = device.allocate(item.name, item.contents.bytes() + 2 * band)?;
+        // Noted before anything else can fail, so that it is given back.
+        self.allocations.push(whole);
+        let guarded = Guarded::new(item.name, whole.address, band, item.contents.bytes());
+        if band > 0 {
+            let pattern = vec![PATTERN; band as usize];
+            device.write(guarded.before, &pattern)?;
+            device.write(guarded.after, &pattern)?;
+        }
+        if let Contents::These(bytes) = item.contents {
+            device.write(guarded.inner, bytes)?;
+        }
+        self.buffers.push(guarded);
+        Ok(())
+    }
+
+    /// The buffers, in the items' order.
+    pub fn buffers(&self) -> Vec<Buffer> {
+        self.buffers.iter().map(|guarded| guarded.inner).collect()
+    }
+
+    /// Reads what buffers hold now.
+    pub fn look(&self, device: &mut dyn Accelerator) -> Result<View, AcceleratorError> {
+        let whole = self.allocations.first().filter(|_| self.together);
+        Ok(View { whole: whole.map(|&whole| Ok((whole, device.read(whole)?))).transpose()? })
     }
 
     /// Looks for writes into the bands.
-    pub fn trespasses(&self, device: &mut dyn Accelerator) -> Result<Vec<Trespass>, AcceleratorError> {
+    pub fn trespasses(
+        &self,
+        device: &mut dyn Accelerator,
+        view: &View,
+    ) -> Result<Vec<Trespass>, AcceleratorError> {
         let mut found = Vec::new();
-        if self.band == 0 {
-            return Ok(found);
-        }
-        for guarded in &self.buffers {
-            for side in self.bands(guarded.whole, guarded.inner) {
-                let band = device.read(side)?;
+        for Guarded { name, before, inner, after } in &self.buffers {
+            for side in [before, after].into_iter().filter(|side| side.bytes > 0) {
+                let band = view.read(device, *side)?;
                 if let Some(first) = band.iter().position(|&byte| byte != PATTERN) {
                     found.push(Trespass {
-                        buffer: guarded.name,
-                        offset: (side.address + first as u64)
-                            .wrapping_sub(guarded.inner.address)
-                            .cast_signed(),
+                        buffer: name,
+                        offset: (side.address + first as u64).wrapping_sub(inner.address).cast_signed(),
                         bytes: band.iter().filter(|&&byte| byte != PATTERN).count(),
                     });
                 }
@@ -100,9 +185,30 @@ impl Memory {
 
     /// Gives every buffer back.
     pub fn release(self, device: &mut dyn Accelerator) {
-        for guarded in self.buffers {
+        for allocation in self.allocations {
             // A device that refuses is broken by what went before, and that is what will be reported.
-            let _ = device.free(guarded.whole);
+            let _ = device.free(allocation);
+        }
+    }
+}
+
+/// The bytes of a buffer in those of another that holds it.
+fn within(whole: Buffer, part: Buffer) -> Range<usize> {
+    let start = (part.address - whole.address) as usize;
+    start..start + part.bytes as usize
+}
+
+/// Memory as it was at one moment, where it is small enough to be read as one, and the device's where it is not.
+#[derive(Debug)]
+pub(crate) struct View {
+    whole: Option<(Buffer, Vec<u8>)>,
+}
+
+impl View {
+    pub fn read(&self, device: &mut dyn Accelerator, buffer: Buffer) -> Result<Vec<u8>, AcceleratorError> {
+        match &self.whole {
+            Some((whole, bytes)) => Ok(bytes[within(*whole, buffer)].to_vec()),
+            None => device.read(buffer),
         }
     }
 }
@@ -114,20 +220,48 @@ mod tests {
 
     use super::*;
 
+    fn placed(device: &mut VirtualDevice, band: u64, large: u64) -> Memory {
+        let item = |name, contents| Item { name, contents };
+        let items = [
+            item("q", Contents::These(&[7; 10])),
+            item("o", Contents::Any(5)),
+            item("large", Contents::Any(large)),
+        ];
+        Memory::new(device, band, &items).expect("room")
+    }
+
     #[test]
     fn a_write_beside_a_buffer_is_seen_from_either_side() {
+        // Together, and apart.
+        for large in [100, TOGETHER] {
+            let mut device = VirtualDevice::new(Chip::by_name("h200").expect("in the table"));
+            let memory = placed(&mut device, 64, large);
+            assert_eq!(memory.together, large < TOGETHER);
+            let [q, o, _] = memory.buffers()[..] else { panic!("three buffers") };
+            let look = |device: &mut VirtualDevice| {
+                let view = memory.look(device).expect("readable");
+                (view.read(device, q), memory.trespasses(device, &view))
+            };
+            assert_eq!(look(&mut device), (Ok(vec![7; 10]), Ok(Vec::new())));
+            let mut write = |buffer: Buffer, offset: i64| {
+                let beside = Buffer { address: buffer.address.wrapping_add_signed(offset), bytes: 2 };
+                device.write(beside, &[0, 0]).expect("inside the allocation");
+            };
+            write(q, 10);
+            write(q, -3);
+            write(o, 67);
+            let trespass = |buffer, offset| Trespass { buffer, offset, bytes: 2 };
+            let expected = vec![trespass("q", -3), trespass("q", 10), trespass("o", 67)];
+            assert_eq!(look(&mut device).1, Ok(expected));
+            memory.release(&mut device);
+            assert!(device.read(q).is_err());
+        }
+    }
+
+    #[test]
+    fn without_bands_every_buffer_is_an_allocation() {
         let mut device = VirtualDevice::new(Chip::by_name("h200").expect("in the table"));
-        let mut memory = Memory::new(64);
-        let buffer = memory.place(&mut device, "q", &[7; 10]).expect("room");
-        memory.reserve(&mut device, "o", 5).expect("room");
-        assert_eq!(memory.trespasses(&mut device), Ok(Vec::new()));
-        assert_eq!(device.read(buffer), Ok(vec![7; 10]));
-        let beside = |offset: i64| Buffer { address: buffer.address.wrapping_add_signed(offset), bytes: 2 };
-        device.write(beside(10), &[0, 0]).expect("inside the allocation");
-        device.write(beside(-3), &[0, 0]).expect("inside the allocation");
-        let trespass = |offset| Trespass { buffer: "q", offset, bytes: 2 };
-        assert_eq!(memory.trespasses(&mut device), Ok(vec![trespass(-3), trespass(10)]));
-        memory.release(&mut device);
-        assert!(device.read(buffer).is_err());
+        let memory = placed(&mut device, 0, 100);
+        assert_eq!(memory.allocations, memory.buffers());
     }
 }

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use chips::Target;
 use family::Candidate;
+use gpu::accelerator::AcceleratorError;
 use op::{
     Addresses, Arrangement, Complaint, Judgement, Kernel, Observed, Op, Picture, Refusal, RunError, Stage,
 };
@@ -134,27 +135,33 @@ impl<'a, O: Op> Trial<'a, O> {
     }
 
     /// Everything the case has run on the device.
-    fn launch(
+    fn launch<'b>(
         &self,
         device: &mut dyn Stage,
         kernel: &Kernel<'_>,
-        arranged: &Arranged<'_, O>,
+        arranged: &'b Arranged<'_, O>,
     ) -> Result<Launched, RunError> {
         let Trial { op, case, .. } = self;
         let sizes = op.sizes(&case.problem);
-        let parameters =
-            |inputs: &O::Inputs, addresses: &Addresses| op.parameters(&case.problem, inputs, addresses);
-        let (inputs, arrangement) = &arranged.own;
-        let first =
-            kernel.observe(device, &sizes, arrangement, &|addresses| parameters(inputs, addresses))?;
-        let mut outputs = |(inputs, arrangement): &(&O::Inputs, Arrangement)| {
-            kernel.outputs(&mut *device, &sizes, arrangement, &|addresses| parameters(inputs, addresses))
+        let parameters = |inputs: &'b O::Inputs| {
+            move |addresses: &Addresses| op.parameters(&case.problem, inputs, addresses)
         };
-        Ok(Launched {
-            first,
-            again: (case.depth >= Depth::Again).then(|| outputs(&arranged.own)).transpose()?,
-            redrawn: arranged.redrawn.iter().map(outputs).collect::<Result<_, _>>()?,
-        })
+        let (inputs, arrangement) = &arranged.own;
+        let mut ready = kernel.ready(device, &sizes, arrangement, &parameters(inputs))?;
+        let mut launch = || -> Result<Launched, AcceleratorError> {
+            let first = kernel.look(device, &ready)?;
+            let mut outputs = |(inputs, arrangement): &'b (&O::Inputs, Arrangement)| {
+                ready.refill(device, arrangement, &parameters(inputs))?;
+                kernel.outputs(device, &ready)
+            };
+            let again = (case.depth >= Depth::Again).then(|| outputs(&arranged.own)).transpose()?;
+            let redrawn = arranged.redrawn.iter().map(outputs).collect::<Result<_, _>>()?;
+            Ok(Launched { first, again, redrawn })
+        };
+        let launched = launch();
+        // Whatever failed, the memory is given back.
+        ready.release(device);
+        Ok(launched?)
     }
 
     fn redrawn(&self, inputs: &O::Inputs) -> &[Redrawn<O>] {
