@@ -79,6 +79,7 @@ Every answer is held against float64 arithmetic; results are poisoned before the
 inputs must stay as they were, the same inputs must give the same bits and every input must make a difference.
 With nothing named, every preset of every family is checked over the named problems and the shapes where kernels have
 their edges. On the virtual GPU large problems are cut to size: fewer heads, then fewer queries, never fewer keys.
+On a GPU kernels run in processes of their own: what faults or hangs costs itself alone.
 
 Examples:
   warpsmith check
