@@ -21,7 +21,7 @@ pub struct Trespass {
 }
 
 /// Up to this much of memory is one allocation, written and read as one: small problems take longer to be handed over
-/// than to be computed. Larger ones have their buffers apart, as programs do that are timed.
+/// than to be computed. Larger ones, and all that is worth timing is larger, have their buffers apart, as programs do.
 const TOGETHER: u64 = 1 << 20;
 /// What allocations are aligned to, at least.
 const ALIGNMENT: u64 = 256;

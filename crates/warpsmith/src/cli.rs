@@ -79,7 +79,8 @@ Every answer is held against float64 arithmetic; results are poisoned before the
 inputs must stay as they were, the same inputs must give the same bits and every input must make a difference.
 With nothing named, every preset of every family is checked over the named problems and the shapes where kernels have
 their edges. On the virtual GPU large problems are cut to size: fewer heads, then fewer queries, never fewer keys.
-On a GPU kernels run in processes of their own: what faults or hangs costs itself alone.
+On a GPU kernels run in processes of their own, up to four at a time: what faults or hangs costs itself alone. There the
+largest problems are asked whether every input makes a difference only where they are named.
 
 Examples:
   warpsmith check
@@ -352,7 +353,7 @@ pub struct CheckOptions {
     /// Write a picture of the errors of every wrong answer into this folder
     #[arg(long, value_name = "DIR")]
     pub svg: Option<PathBuf>,
-    /// Seconds a kernel may take on a GPU before it is called hung
+    /// Seconds a kernel may take on a GPU, which it shares with up to three, before it is called hung
     #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "120")]
     pub limit: f64,
     /// Cases at a time (default: one per core)

@@ -35,7 +35,7 @@ fn every_kernel_is_compiled_once_and_verdicts_come_in_the_plans_order() {
     assert_eq!(requests.len(), 2 * presets.len());
 
     let stop = AtomicBool::new(false);
-    let make = || Ok(Box::new(device("l4")) as Box<dyn Stage>);
+    let make = |_| Ok(Box::new(device("l4")) as Box<dyn Stage>);
     let bench = Bench { compiler: compiler(), device: &make, threads: 3, stop: &stop };
     let compiled = AtomicUsize::new(0);
     let count = || {

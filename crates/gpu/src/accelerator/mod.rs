@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 pub use cuda::{Call, ColdReplay, CudaDevice, EventPair, HeldContext, Replay, SideStreams};
-pub use process::{DevicePool, DeviceProcess, LentDevice, Terms, serve};
+pub use process::{DevicePool, DeviceProcess, Lease, LentDevice, Terms, serve};
 use serde::{Deserialize, Serialize};
 pub use virtual_gpu::VirtualDevice;
 

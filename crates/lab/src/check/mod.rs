@@ -10,6 +10,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use family::Candidate;
+use gpu::accelerator::Lease;
 use gpu::build::{Compiler, Request};
 use op::{Op, Picture, Stage};
 use rayon::prelude::*;
@@ -21,7 +22,7 @@ pub use plan::{Case, Depth, Extent, Group, Plan, Subject, cut_to_size};
 
 /// A device to check on, made anew for every kernel: a fault on one leaves nothing behind for the next. Waits where
 /// there are not enough for all.
-pub type MakeDevice<'a> = dyn Fn() -> Result<Box<dyn Stage>, String> + Sync + 'a;
+pub type MakeDevice<'a> = dyn Fn(Lease) -> Result<Box<dyn Stage>, String> + Sync + 'a;
 
 /// Where and how cases run.
 pub struct Bench<'a> {
@@ -60,6 +61,7 @@ pub struct Verdict {
     pub cut_from: Vec<String>,
     pub class: String,
     pub seed: u64,
+    pub depth: Depth,
     #[serde(flatten)]
     pub outcome: Outcome,
     /// What the virtual GPU found; notes are not among them.
@@ -121,7 +123,7 @@ pub fn run<O: Op>(
         }
         let trial = one::Trial::new(op, case, bench, plan.device.target());
         let verdict = |(subject, candidate): (&Subject<'_>, Candidate)| {
-            let verdict = (!stopped()).then(|| trial.check(subject, candidate))?;
+            let verdict = (!stopped()).then(|| trial.check(subject, &candidate))?;
             if stopped() && matches!(verdict.outcome, Outcome::Broken { .. }) {
                 return None;
             }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use chips::Target;
 use family::Candidate;
-use gpu::accelerator::AcceleratorError;
+use gpu::accelerator::{AcceleratorError, Lease};
 use op::{
     Addresses, Arrangement, Complaint, Judgement, Kernel, Observed, Op, Picture, Refusal, RunError, Stage,
 };
@@ -44,6 +44,15 @@ struct Launched {
     redrawn: Vec<Outputs>,
 }
 
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+enum Unanswered {
+    #[error("{0}")]
+    NoDevice(String),
+    #[error(transparent)]
+    Run(#[from] RunError),
+}
+
 /// What is known of an answer that was given.
 struct Answer {
     complaints: Vec<Complaint>,
@@ -58,7 +67,7 @@ impl<'a, O: Op> Trial<'a, O> {
         Trial { op, case, bench, target, inputs, reference: OnceLock::new(), redrawn: OnceLock::new() }
     }
 
-    pub fn check(&self, subject: &Subject<'_>, candidate: Candidate) -> Verdict {
+    pub fn check(&self, subject: &Subject<'_>, candidate: &Candidate) -> Verdict {
         let started = Instant::now();
         let kernel = candidate.label(subject.family);
         let (preset, knobs) = (candidate.preset.clone(), candidate.changes(subject.family));
@@ -83,6 +92,7 @@ impl<'a, O: Op> Trial<'a, O> {
             cut_from: case.cut_from.iter().map(ToString::to_string).collect(),
             class: case.class.clone(),
             seed: case.seed,
+            depth: case.depth,
             outcome,
             findings,
             picture,
@@ -90,13 +100,13 @@ impl<'a, O: Op> Trial<'a, O> {
         }
     }
 
-    fn answer(&self, subject: &Subject<'_>, candidate: Candidate) -> Result<Answer, String> {
+    fn answer(&self, subject: &Subject<'_>, candidate: &Candidate) -> Result<Answer, String> {
         let Trial { op, case, bench, .. } = self;
         let family = subject.family;
         let inputs = self.inputs.as_ref().map_err(ToString::to_string)?;
         let words = |error: RunError| error.to_string();
         // What takes the CPU comes before a device is taken.
-        let request = family.request(&candidate, self.target).map_err(|error| words(error.into()))?;
+        let request = family.request(candidate, self.target).map_err(|error| words(error.into()))?;
         let build = bench.compiler.build(&request).map_err(|error| words(error.into()))?.build;
         let reference = self.reference.get_or_init(|| op.reference(&case.problem, inputs));
         let redrawn = if case.depth == Depth::Full { self.redrawn(inputs) } else { &[] };
@@ -105,14 +115,20 @@ impl<'a, O: Op> Trial<'a, O> {
             own: (inputs, arrange(inputs)),
             redrawn: redrawn.iter().map(|(_, inputs, _)| (inputs, arrange(inputs))).collect(),
         };
-        let (kernel, launched) = {
-            let mut device = (bench.device)()?;
+        let run = |lease| -> Result<(Kernel<'_>, Launched), Unanswered> {
+            let mut device = (bench.device)(lease).map_err(Unanswered::NoDevice)?;
             device.expect(op.work(&case.problem).flops);
             let image = device.image(&build);
-            let kernel = Kernel::load(&mut *device, family, candidate, image).map_err(words)?;
-            let launched = self.launch(&mut *device, &kernel, &arranged).map_err(words)?;
-            (kernel, launched)
+            let kernel = Kernel::load(&mut *device, family, candidate.clone(), image)?;
+            let launched = self.launch(&mut *device, &kernel, &arranged)?;
+            Ok((kernel, launched))
         };
+        let (kernel, launched) = match run(Lease::Shared) {
+            // Not for itself, perhaps, but beside the others.
+            Err(Unanswered::Run(RunError::Accelerator(AcceleratorError::Memory(_)))) => run(Lease::Alone),
+            other => other,
+        }
+        .map_err(|error| error.to_string())?;
         let Launched { first, again, redrawn: others } = launched;
 
         let judgement = op.judge(family, inputs, reference, &first.outputs);
@@ -150,6 +166,10 @@ impl<'a, O: Op> Trial<'a, O> {
         let mut ready = kernel.ready(device, &sizes, arrangement, &parameters(inputs))?;
         let mut launch = || -> Result<Launched, AcceleratorError> {
             let first = kernel.look(device, &ready)?;
+            if !first.changed_inputs.is_empty() {
+                // What it would say next would not be of the same inputs.
+                return Ok(Launched { first, again: None, redrawn: Vec::new() });
+            }
             let mut outputs = |(inputs, arrangement): &'b (&O::Inputs, Arrangement)| {
                 ready.refill(device, arrangement, &parameters(inputs))?;
                 kernel.outputs(device, &ready)

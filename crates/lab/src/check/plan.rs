@@ -17,7 +17,8 @@ pub struct Subject<'f> {
 }
 
 /// How much is asked of a kernel on one case.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Depth {
     /// The answer is right and nothing else was touched.
     Answer,

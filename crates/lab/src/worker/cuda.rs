@@ -131,7 +131,8 @@ pub(super) fn ceilings(
     };
 
     let call = nothing(device, compiler, target)?;
-    SideStreams::new(nothing(device, compiler, target)?)?.stir()?;
+    let side = SideStreams::new(nothing(device, compiler, target)?)?;
+    side.stir()?;
     let replay = device.replay(&call, 1000)?;
     let mut floor = f64::INFINITY;
     for _ in 0..5 {

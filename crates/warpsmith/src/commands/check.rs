@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use attention::Attention;
@@ -10,7 +11,7 @@ use chips::{Chip, Target};
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
 use family::tuned::is_tuned;
 use family::{Catalog, Family};
-use gpu::accelerator::{DevicePool, VirtualDevice};
+use gpu::accelerator::{DevicePool, Lease, VirtualDevice};
 use gpu::device::Device;
 use lab::check::{self, Bench, Case, Depth, Extent, Group, Outcome, Plan, Subject, Verdict, cut_to_size};
 use op::{Op, Refusal, Stage};
@@ -31,8 +32,8 @@ const VIRTUAL_FLOPS: f64 = 1.1e9;
 const PLAIN_COST: f64 = 16.0;
 /// Cases up to this size also get every class of inputs, and are asked for the same bits twice.
 const SMALL_FLOPS: f64 = 1.3e6;
-/// What a GPU is asked everything about unless it was named: the headline's problems are, long sequences are not. The
-/// right answers to redrawn inputs take the CPU longer than all launches take the GPU.
+/// Whole problems up to this size are asked everything about in a sweep too: the headline's are. Of larger ones, where the
+/// right answers to redrawn inputs take longer than everything else, only those that were named.
 const SWEEP_FLOPS: f64 = 5e10;
 /// With more verdicts than this the table has a line per kernel, not per verdict.
 const LINES: usize = 40;
@@ -62,9 +63,15 @@ pub fn run(options: &CheckOptions, global: &Global, printer: &Printer) -> Result
             Devices::Lent(lend_device::pool(*index, limit, threads, &stop)?)
         }
     };
-    let make = || devices.one();
+    let make = |lease| devices.one(lease);
     // A GPU that cannot be opened is what is wrong, not every kernel.
-    make().map_err(Failure::lacking)?;
+    if let Err(reason) = make(Lease::Shared) {
+        return if stop.load(Ordering::Relaxed) {
+            Ok(Exit::Incomplete)
+        } else {
+            Err(Failure::lacking(reason))
+        };
+    }
     let bench = Bench { compiler: &compiler, device: &make, threads, stop: &stop };
     let started = Instant::now();
     let requests = plan.requests(&op, &compiler);
@@ -294,7 +301,7 @@ enum Devices {
 }
 
 impl Devices {
-    fn one(&self) -> Result<Box<dyn Stage>, String> {
+    fn one(&self, lease: Lease) -> Result<Box<dyn Stage>, String> {
         match self {
             Devices::Virtual { chip, checks } => {
                 let mut device = VirtualDevice::new(chip);
@@ -302,7 +309,7 @@ impl Devices {
                 device.options.threads = 1;
                 Ok(Box::new(device))
             }
-            Devices::Lent(pool) => Ok(Box::new(pool.lend().map_err(|error| error.to_string())?)),
+            Devices::Lent(pool) => Ok(Box::new(pool.lend(lease).map_err(|error| error.to_string())?)),
         }
     }
 }

@@ -35,8 +35,9 @@ pub fn run(global: &Global) -> Result<Exit, Failure> {
         }
         Ok(Box::new(CudaDevice::open(index)?))
     };
-    // The pipes of a program that is gone are closed, and whatever the GPU is doing is of no use to anybody.
-    serve(stream, open, || std::process::exit(Exit::Holds as i32)).map_err(lost)?;
+    // The program that asked is gone, and whatever the GPU is doing is of no use to anybody. At once: the driver's own
+    // end might wait for a kernel that has none.
+    serve(stream, open, || std::process::abort()).map_err(lost)?;
     Ok(Exit::Holds)
 }
 

@@ -18,10 +18,13 @@ const STOPPED: ErrorKind = ErrorKind::ConnectionAborted;
 /// How often a wait looks at the clock and at whether it is to stop.
 const TICK: Duration = Duration::from_millis(50);
 
+/// The longest any other answer than a launch's may take: a context takes seconds where the machine is busy.
+const PATIENCE: Duration = Duration::from_mins(5);
+
 /// What a device's process is held to.
 #[derive(Clone, Debug)]
 pub struct Terms {
-    /// The longest an answer may take.
+    /// The longest a launch may take.
     pub limit: Duration,
     /// Set from outside: nobody wants the answer any more.
     pub stop: Arc<AtomicBool>,
@@ -46,7 +49,7 @@ impl DeviceProcess {
             |error: io::Error| AcceleratorError::Lost(format!("its process cannot be started: {error}"));
         let (stream, theirs) = UnixStream::pair().map_err(lost)?;
         stream.set_read_timeout(Some(TICK)).map_err(lost)?;
-        stream.set_write_timeout(Some(terms.limit)).map_err(lost)?;
+        stream.set_write_timeout(Some(PATIENCE)).map_err(lost)?;
         let errors = io::stderr().as_fd().try_clone_to_owned().map_err(lost)?;
         let child = command
             .stdin(OwnedFd::from(theirs))
@@ -75,17 +78,13 @@ impl DeviceProcess {
 
     fn ask(&mut self, ask: &Ask, bytes: &[u8]) -> Result<(Say, Vec<u8>), AcceleratorError> {
         self.tell(ask, bytes)?;
-        let Terms { limit, stop } = &self.terms;
-        let mut patient = Patient { stream: &self.stream, stop, until: Instant::now() + *limit };
-        let said = wire::receive(&mut patient);
-        let error = match said {
+        let limit = if matches!(ask, Ask::Launch { .. }) { self.terms.limit } else { PATIENCE };
+        let until = Instant::now() + limit;
+        let mut patient = Patient { stream: &self.stream, stop: &self.terms.stop, until };
+        let error = match wire::receive(&mut patient) {
             Ok((Say::Failed(error), _)) => error,
             Ok(answer) => return Ok(answer),
-            Err(error) if error.kind() == ErrorKind::TimedOut => {
-                self.end();
-                AcceleratorError::Lost(format!("no answer within {} s", self.terms.limit.as_secs_f64()))
-            }
-            Err(error) => AcceleratorError::Lost(self.obituary(&error)),
+            Err(error) => self.lost(&error, limit),
         };
         self.is_sound &= leaves_it_sound(&error);
         Err(error)
@@ -93,9 +92,24 @@ impl DeviceProcess {
 
     /// Asks what is not answered.
     fn tell(&mut self, ask: &Ask, bytes: &[u8]) -> Result<(), AcceleratorError> {
+        if !self.is_sound {
+            return Err(AcceleratorError::Lost("it broke before".to_owned()));
+        }
         wire::send(&mut self.stream, ask, bytes).map_err(|error| {
             self.is_sound = false;
-            AcceleratorError::Lost(self.obituary(&error))
+            self.lost(&error, PATIENCE)
+        })
+    }
+
+    /// What became of the process, when the socket says so.
+    fn lost(&mut self, error: &io::Error, limit: Duration) -> AcceleratorError {
+        AcceleratorError::Lost(match error.kind() {
+            STOPPED => "stopped".to_owned(),
+            ErrorKind::TimedOut | ErrorKind::WouldBlock => {
+                self.end();
+                format!("no answer within {} s", limit.as_secs_f64())
+            }
+            _ => self.obituary(error),
         })
     }
 
@@ -106,9 +120,6 @@ impl DeviceProcess {
 
     /// How the process ended, once the socket is closed.
     fn obituary(&mut self, error: &io::Error) -> String {
-        if error.kind() == STOPPED {
-            return "stopped".to_owned();
-        }
         // A closed socket and a living process are a process that is about to end.
         let deadline = Instant::now() + Duration::from_secs(2);
         while Instant::now() < deadline {
@@ -119,6 +130,11 @@ impl DeviceProcess {
             }
         }
         format!("its process does not answer: {error}")
+    }
+
+    #[cfg(test)]
+    pub(super) fn kill(&mut self) {
+        self.end();
     }
 
     fn end(&mut self) {
@@ -140,12 +156,13 @@ fn leaves_it_sound(error: &AcceleratorError) -> bool {
         AcceleratorError::NoDriver(_)
         | AcceleratorError::NoDevice(_)
         | AcceleratorError::Driver { .. }
+        // Whatever the driver says that is nothing in particular.
+        | AcceleratorError::Launch { .. }
         | AcceleratorError::Fault { .. }
         | AcceleratorError::Lost(_) => false,
         AcceleratorError::Memory(_)
         | AcceleratorError::Load(_)
         | AcceleratorError::NoKernel(_)
-        | AcceleratorError::Launch { .. }
         | AcceleratorError::TooLarge { .. } => true,
     }
 }
@@ -162,7 +179,8 @@ impl Read for Patient<'_> {
         loop {
             match self.stream.read(into) {
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // After a pause (Ctrl-Z) the answer may have been there for long.
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 other => return other,
             }
             if self.stop.load(Ordering::Relaxed) {
@@ -223,7 +241,7 @@ impl Accelerator for DeviceProcess {
         let (kernel, parameters) = (kernel.to_owned(), parameters.to_vec());
         let ask = Ask::Launch { module, kernel: kernel.clone(), geometry, parameters };
         match self.ask(&ask, &[]) {
-            Ok((Say::Launched, _)) => Ok(Launched::default()),
+            Ok((Say::Done, _)) => Ok(Launched::default()),
             Ok((other, _)) => Err(self.unexpected(&other)),
             // What became of the process while it ran the kernel is the kernel's doing.
             Err(AcceleratorError::Lost(reason)) => {

@@ -10,7 +10,7 @@ mod serve;
 mod wire;
 
 pub use client::{DeviceProcess, Terms};
-pub use pool::{DevicePool, LentDevice};
+pub use pool::{DevicePool, Lease, LentDevice};
 pub use serve::serve;
 
 #[cfg(test)]

@@ -14,14 +14,23 @@ pub struct DevicePool {
     /// At a time.
     most: usize,
     start: Box<Start>,
-    shelf: Mutex<Shelf>,
+    pub(super) shelf: Mutex<Shelf>,
     returned: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Shelf {
-    idle: Vec<DeviceProcess>,
+pub(super) struct Shelf {
+    pub(super) idle: Vec<DeviceProcess>,
     lent: usize,
+    /// Whether somebody has, or waits to have, the device alone.
+    pub(super) alone: bool,
+}
+
+/// Whether others may have the device at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lease {
+    Shared,
+    Alone,
 }
 
 impl fmt::Debug for DevicePool {
@@ -39,22 +48,49 @@ impl DevicePool {
         Arc::new(DevicePool { most: most.max(1), start: Box::new(start), shelf, returned })
     }
 
-    /// A device as one that was just opened. Waits while all are lent.
-    pub fn lend(self: &Arc<Self>) -> Result<LentDevice, AcceleratorError> {
+    /// A device as one that was just opened. Waits while all are lent, or until nobody else has one.
+    pub fn lend(self: &Arc<Self>, lease: Lease) -> Result<LentDevice, AcceleratorError> {
+        let (idle, mut lent) = self.reserve(lease);
+        for mut process in idle {
+            // What became of it while nobody used it is nobody's fault.
+            if process.open().is_ok() {
+                lent.process = Some(process);
+                return Ok(lent);
+            }
+        }
+        let opened = (self.start)().and_then(|mut process| process.open().map(|()| process));
+        match opened {
+            Ok(process) => {
+                lent.process = Some(process);
+                Ok(lent)
+            }
+            // There may be GPUs that take one process only.
+            Err(_) if lease == Lease::Shared && self.most > 1 => {
+                drop(lent);
+                self.lend(Lease::Alone)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Counts one more as lent: from here on it is given back whatever happens. With it come idle processes: one, or,
+    /// for who is to be alone, all.
+    fn reserve(self: &Arc<Self>, lease: Lease) -> (Vec<DeviceProcess>, LentDevice) {
         let shelf = self.shelf.lock().unwrap_or_else(PoisonError::into_inner);
-        let all_lent = |shelf: &mut Shelf| shelf.lent >= self.most;
-        let mut shelf = self.returned.wait_while(shelf, all_lent).unwrap_or_else(PoisonError::into_inner);
-        shelf.lent += 1;
-        let idle = shelf.idle.pop();
-        drop(shelf);
-        // From here on it is counted as lent, and given back whatever happens.
-        let mut lent = LentDevice { process: idle, pool: Arc::clone(self) };
-        let process = match &mut lent.process {
-            Some(process) => process,
-            none => none.insert((self.start)()?),
+        let busy = |shelf: &mut Shelf| shelf.alone || shelf.lent >= self.most;
+        let mut shelf = self.returned.wait_while(shelf, busy).unwrap_or_else(PoisonError::into_inner);
+        let idle = match lease {
+            Lease::Shared => shelf.idle.pop().into_iter().collect(),
+            Lease::Alone => {
+                // Nobody else gets one from now on; those that are out come back.
+                shelf.alone = true;
+                let others = |shelf: &mut Shelf| shelf.lent > 0;
+                shelf = self.returned.wait_while(shelf, others).unwrap_or_else(PoisonError::into_inner);
+                std::mem::take(&mut shelf.idle)
+            }
         };
-        process.open()?;
-        Ok(lent)
+        shelf.lent += 1;
+        (idle, LentDevice { process: None, lease, pool: Arc::clone(self) })
     }
 }
 
@@ -62,6 +98,7 @@ impl DevicePool {
 #[derive(Debug)]
 pub struct LentDevice {
     process: Option<DeviceProcess>,
+    lease: Lease,
     pool: Arc<DevicePool>,
 }
 
@@ -72,7 +109,11 @@ impl Drop for LentDevice {
         let mut shelf = self.pool.shelf.lock().unwrap_or_else(PoisonError::into_inner);
         shelf.idle.extend(sound);
         shelf.lent -= 1;
-        self.pool.returned.notify_one();
+        if self.lease == Lease::Alone {
+            shelf.alone = false;
+        }
+        // Who waits may wait for different things.
+        self.pool.returned.notify_all();
     }
 }
 

@@ -6,63 +6,88 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 
 use super::wire::{self, Ask, Say};
-use crate::accelerator::{Accelerator, AcceleratorError, Image};
+use crate::accelerator::{Accelerator, AcceleratorError, Buffer, Image};
 
 /// Answers what is asked until nobody asks any more. `gone` is called then, from another thread: a kernel that never
 /// ends may keep this one.
 pub fn serve(
     mut stream: UnixStream,
-    mut open: impl FnMut() -> Result<Box<dyn Accelerator>, AcceleratorError>,
+    open: impl FnMut() -> Result<Box<dyn Accelerator>, AcceleratorError>,
     gone: impl FnOnce() + Send + 'static,
 ) -> io::Result<()> {
     let inbox = listen(stream.try_clone()?, gone);
-    let mut device: Option<Box<dyn Accelerator>> = None;
+    let mut server = Server { open, device: None, allocated: Vec::new() };
     // What went wrong where nobody waited for an answer.
     let mut owed = None;
     for (ask, bytes) in inbox {
         if ask == Ask::Open {
-            // The one before goes first, with what it loaded.
-            (device, owed) = (None, None);
-            let opened = open().map(|opened| device.insert(opened).describe());
-            let said = opened.map_or_else(Say::Failed, |description| Say::Opened { description });
-            wire::send(&mut stream, &said, &[])?;
-            continue;
+            // What the one before left behind is not the next one's.
+            owed = None;
         }
         let is_answered = ask.is_answered();
-        let done = match (&mut device, owed.take()) {
-            (_, Some(error)) => Err(error),
-            (None, None) => Err(AcceleratorError::Lost("no device was opened".to_owned())),
-            (Some(device), None) => answer(&mut **device, ask, &bytes),
-        };
+        let done = owed.take().map_or_else(|| server.answer(ask, &bytes), Err);
         match done {
             Err(error) if !is_answered => owed = Some(error),
             Err(error) => wire::send(&mut stream, &Say::Failed(error), &[])?,
-            Ok(Some((said, bytes))) => wire::send(&mut stream, &said, &bytes)?,
-            Ok(None) => {}
+            Ok((said, bytes)) if is_answered => wire::send(&mut stream, &said, &bytes)?,
+            Ok(_) => {}
         }
     }
     Ok(())
 }
 
-fn answer(
-    device: &mut dyn Accelerator,
-    ask: Ask,
-    bytes: &[u8],
-) -> Result<Option<(Say, Vec<u8>)>, AcceleratorError> {
-    let said = match ask {
-        Ask::Free(buffer) => return device.free(buffer).map(|()| None),
-        Ask::Write(buffer) => return device.write(buffer, bytes).map(|()| None),
-        Ask::Read(buffer) => return Ok(Some((Say::Read, device.read(buffer)?))),
-        Ask::Open => Say::Opened { description: device.describe() },
-        Ask::Allocate { label, bytes } => Say::Allocated(device.allocate(&label, bytes)?),
-        Ask::LoadCubin => Say::Loaded(device.load(Image::Cubin(bytes))?),
-        Ask::LoadPtx => Say::Loaded(device.load(Image::Ptx(&String::from_utf8_lossy(bytes)))?),
-        Ask::Launch { module, kernel, geometry, parameters } => {
-            device.launch(module, &kernel, geometry, &parameters)?;
-            Say::Launched
+struct Server<F> {
+    open: F,
+    device: Option<Box<dyn Accelerator>>,
+    allocated: Vec<Buffer>,
+}
+
+impl<F: FnMut() -> Result<Box<dyn Accelerator>, AcceleratorError>> Server<F> {
+    fn answer(&mut self, ask: Ask, bytes: &[u8]) -> Result<(Say, Vec<u8>), AcceleratorError> {
+        let said = match ask {
+            Ask::Open => Say::Opened { description: self.open()? },
+            Ask::Allocate { label, bytes } => {
+                let buffer = self.device()?.allocate(&label, bytes)?;
+                self.allocated.push(buffer);
+                Say::Allocated(buffer)
+            }
+            Ask::Free(buffer) => {
+                self.device()?.free(buffer)?;
+                self.allocated.retain(|known| known.address != buffer.address);
+                Say::Done
+            }
+            Ask::Write(buffer) => {
+                self.device()?.write(buffer, bytes)?;
+                Say::Done
+            }
+            Ask::Read(buffer) => return Ok((Say::Read, self.device()?.read(buffer)?)),
+            Ask::LoadCubin => Say::Loaded(self.device()?.load(Image::Cubin(bytes))?),
+            Ask::LoadPtx => Say::Loaded(self.device()?.load(Image::Ptx(&String::from_utf8_lossy(bytes)))?),
+            Ask::Launch { module, kernel, geometry, parameters } => {
+                self.device()?.launch(module, &kernel, geometry, &parameters)?;
+                Say::Done
+            }
+        };
+        Ok((said, Vec::new()))
+    }
+
+    fn device(&mut self) -> Result<&mut dyn Accelerator, AcceleratorError> {
+        match &mut self.device {
+            Some(device) => Ok(&mut **device),
+            None => Err(AcceleratorError::Lost("no device was opened".to_owned())),
         }
-    };
-    Ok(Some((said, Vec::new())))
+    }
+
+    /// Opens the device anew; what it is.
+    fn open(&mut self) -> Result<String, AcceleratorError> {
+        // The one before goes first, with what it loaded and what was not given back.
+        if let Some(mut device) = self.device.take() {
+            for buffer in self.allocated.drain(..) {
+                device.free(buffer)?;
+            }
+        }
+        Ok(self.device.insert((self.open)()?).describe())
+    }
 }
 
 /// Asks that wait to be answered; more would be memory for nothing.

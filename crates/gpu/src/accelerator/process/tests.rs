@@ -148,9 +148,8 @@ fn a_process_that_is_gone_is_said_to_be() {
     let lost = |reason: &str| AcceleratorError::Lost(reason.to_owned());
     assert_eq!(ended("exit 3", terms(LONG)), lost("its process ended with code 3"));
     assert_eq!(ended("kill -11 $$", terms(LONG)), lost("its process was ended by SIGSEGV"));
-    assert_eq!(ended("sleep 100", terms(Duration::from_millis(60))), lost("no answer within 0.06 s"));
     let stopped = Terms { limit: LONG, stop: Arc::new(AtomicBool::new(true)) };
-    assert_eq!(ended("sleep 100", stopped), lost("stopped"));
+    assert_eq!(ended("exec sleep 100", stopped), lost("stopped"));
     assert!(DeviceProcess::start(&mut Command::new("/no/such/program"), terms(LONG)).is_err());
 }
 
@@ -163,21 +162,64 @@ fn what_broke_is_not_lent_again_and_what_did_not_is() {
         start(Duration::from_secs(2))
     });
     for _ in 0..3 {
-        let mut device = pool.lend().unwrap();
+        let mut device = pool.lend(Lease::Shared).unwrap();
         let (module, buffer) = prepared(&mut device);
         // As one that was just opened.
         assert_eq!(module, ModuleId(0));
         add_one(&mut device, module, buffer, 1).unwrap();
     }
     assert_eq!(starts.load(Ordering::Relaxed), 1);
-    let mut device = pool.lend().unwrap();
+    let mut device = pool.lend(Lease::Shared).unwrap();
     let (module, buffer) = prepared(&mut device);
     assert!(add_one(&mut device, module, buffer, 8).is_err());
     drop(device);
-    let mut device = pool.lend().unwrap();
+    let mut device = pool.lend(Lease::Shared).unwrap();
     let (module, buffer) = prepared(&mut device);
     add_one(&mut device, module, buffer, 1).unwrap();
     assert_eq!(starts.load(Ordering::Relaxed), 2);
+}
+
+#[test]
+fn what_became_of_an_idle_one_is_not_the_next_ones_fault() {
+    let pool = DevicePool::new(1, || start(LONG));
+    let mut device = pool.lend(Lease::Shared).unwrap();
+    prepared(&mut device);
+    drop(device);
+    pool.shelf.lock().unwrap().idle[0].kill();
+    let mut device = pool.lend(Lease::Shared).unwrap();
+    let (module, buffer) = prepared(&mut device);
+    add_one(&mut device, module, buffer, 1).unwrap();
+}
+
+#[test]
+fn who_is_to_be_alone_is() {
+    let pool = DevicePool::new(3, || start(LONG));
+    let shared = [0, 1].map(|_| pool.lend(Lease::Shared).unwrap());
+    let lent = AtomicUsize::new(2);
+    thread::scope(|scope| {
+        let alone = scope.spawn(|| {
+            let device = pool.lend(Lease::Alone).unwrap();
+            assert_eq!(lent.fetch_add(1, Ordering::SeqCst), 0, "somebody else has it");
+            thread::sleep(Duration::from_millis(50));
+            lent.fetch_sub(1, Ordering::SeqCst);
+            drop(device);
+        });
+        // It waits for those that are out, and those that come after it wait for it.
+        while !pool.shelf.lock().unwrap().alone {
+            thread::yield_now();
+        }
+        let after = scope.spawn(|| {
+            let device = pool.lend(Lease::Shared).unwrap();
+            lent.fetch_add(1, Ordering::SeqCst);
+            drop(device);
+        });
+        for device in shared {
+            lent.fetch_sub(1, Ordering::SeqCst);
+            drop(device);
+        }
+        alone.join().unwrap();
+        after.join().unwrap();
+    });
 }
 
 #[test]
@@ -187,7 +229,7 @@ fn no_more_are_lent_than_there_may_be() {
     thread::scope(|scope| {
         for _ in 0..6 {
             scope.spawn(|| {
-                let mut device = pool.lend().unwrap();
+                let mut device = pool.lend(Lease::Shared).unwrap();
                 most.fetch_max(lent.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                 let (module, buffer) = prepared(&mut device);
                 add_one(&mut device, module, buffer, 1).unwrap();
@@ -196,9 +238,10 @@ fn no_more_are_lent_than_there_may_be() {
         }
     });
     assert!(most.into_inner() <= 2);
+    assert_eq!(pool.lend(Lease::Alone).unwrap().describe(), started(LONG).describe());
     // One that cannot be started is nobody's any more.
     let broken = DevicePool::new(1, || Err(AcceleratorError::NoDevice(3)));
     for _ in 0..2 {
-        assert_eq!(broken.lend().unwrap_err(), AcceleratorError::NoDevice(3));
+        assert_eq!(broken.lend(Lease::Shared).unwrap_err(), AcceleratorError::NoDevice(3));
     }
 }

@@ -10,7 +10,7 @@ use crate::accelerator::{AcceleratorError, Buffer, Geometry, ModuleId};
 /// What is asked of the device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum Ask {
-    /// The device as one that was just opened: no modules, no memory.
+    /// The device as one that was just opened: what was loaded and allocated before is gone.
     Open,
     Allocate {
         label: String,
@@ -48,7 +48,7 @@ pub(super) enum Say {
     /// The bytes are behind it.
     Read,
     Loaded(ModuleId),
-    Launched,
+    Done,
     Failed(AcceleratorError),
 }
 
