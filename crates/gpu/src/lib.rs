@@ -9,6 +9,7 @@
 //! * [`launch`]: kernel arguments as users write them, and what they hold.
 //! * [`time`]: times a device took, measured or modelled.
 //! * [`telemetry`]: clocks, temperature, power and throttling of a GPU at work.
+//! * [`ending`]: how a process that had a device ended, in words.
 //! * [`machine`]: GPUs, driver, profiler and Python, as found or missing.
 
 pub mod accelerator;

@@ -770,15 +770,25 @@ fn processes(text: &str) -> Result<u32, String> {
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
+    // Three years. Clocks end somewhere.
+    const MOST: f64 = 1e8;
     match text.parse() {
-        Ok(value) if f64::is_finite(value) && value > 0.0 => Ok(value),
-        _ => Err("expected a number of seconds".to_owned()),
+        Ok(value) if value > 0.0 && value <= MOST => Ok(value),
+        _ => Err(format!("expected a number of seconds, above 0 and at most {MOST}")),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use clap::{CommandFactory as _, Parser as _};
+
+    #[test]
+    fn seconds_are_what_a_clock_can_count() {
+        assert_eq!(super::seconds("0.5"), Ok(0.5));
+        for wrong in ["", "soon", "0", "-1", "nan", "inf", "1e300"] {
+            assert!(super::seconds(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn a_resumed_bench_has_the_processes_it_was_started_with() {

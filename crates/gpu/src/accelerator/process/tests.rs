@@ -43,6 +43,7 @@ const SERVE: &str = "WARPSMITH_TEST_SERVES_A_DEVICE";
 
 /// The other process: this program again, with only this test.
 #[test]
+#[ignore = "no test, but what the tests start"]
 fn serving() {
     if std::env::var_os(SERVE).is_none() {
         return;
@@ -63,7 +64,7 @@ fn terms(limit: Duration) -> Terms {
 
 fn start(limit: Duration) -> Result<DeviceProcess, AcceleratorError> {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "accelerator::process::tests::serving"]).env(SERVE, "1");
+    command.args(["--exact", "accelerator::process::tests::serving", "--ignored"]).env(SERVE, "1");
     DeviceProcess::start(&mut command, terms(limit))
 }
 
@@ -238,7 +239,6 @@ fn no_more_are_lent_than_there_may_be() {
         }
     });
     assert!(most.into_inner() <= 2);
-    assert_eq!(pool.lend(Lease::Alone).unwrap().describe(), started(LONG).describe());
     // One that cannot be started is nobody's any more.
     let broken = DevicePool::new(1, || Err(AcceleratorError::NoDevice(3)));
     for _ in 0..2 {
