@@ -137,12 +137,34 @@ impl Inputs {
         }
     }
 
+    /// Other inputs of the same class: every number has the opposite sign, and the magnitude of the number half a sequence
+    /// away.
+    #[must_use]
+    pub fn opposite(&self) -> Self {
+        let [q, k, v] = [&self.q, &self.k, &self.v].map(opposite);
+        Inputs { q, k, v }
+    }
+
     /// As kernels read them: rounded to fp16 or bf16, or quantised to E4M3 with a scale per head.
     pub fn encode(&self, dtype: Dtype, layout: Layout) -> Encoded {
         let Inputs { q, k, v } = self;
         let [q, k, v] = [q, k, v].map(|values| encode(values, dtype, layout));
         Encoded { q, k, v }
     }
+}
+
+fn opposite(values: &Values) -> Values {
+    let head = values.shape.head_elements().max(1);
+    let turn = (values.shape.seq / 2) * values.shape.head_dim;
+    let mut data = values.data.clone();
+    let heads = data.chunks_exact_mut(head).zip(values.data.chunks_exact(head)).collect();
+    cores::each(heads, |(into, from): (&mut [f32], &[f32])| {
+        let (before, after) = from.split_at(turn);
+        for (number, magnitude) in into.iter_mut().zip(after.iter().chain(before)) {
+            *number = magnitude.abs().copysign(-*number);
+        }
+    });
+    Values { shape: values.shape, data, scales: values.scales.clone() }
 }
 
 fn encode(values: &Values, dtype: Dtype, layout: Layout) -> Tensor {
@@ -251,6 +273,25 @@ mod tests {
         // A longer Q leaves K and V as they were.
         let longer = Problem { seq_q: 100, ..problem() };
         assert_eq!(Inputs::generate(&longer, Class::Normal, 1).k, normal(1).k);
+    }
+
+    #[test]
+    fn opposite_inputs_have_every_sign_turned_and_the_same_magnitudes() {
+        for class in Class::ALL {
+            let inputs = Inputs::generate(&problem(), class, 3);
+            let other = inputs.opposite();
+            for (a, b) in inputs.k.data.iter().zip(&other.k.data) {
+                assert_ne!(a.is_sign_negative(), b.is_sign_negative(), "{class}: {a} {b}");
+            }
+            let sorted = |values: &Values| {
+                let mut data: Vec<f32> = values.data.iter().map(|x| x.abs()).collect();
+                data.sort_by(f32::total_cmp);
+                data
+            };
+            assert_eq!(sorted(&inputs.q), sorted(&other.q), "{class}");
+        }
+        let normal = Inputs::generate(&problem(), Class::Normal, 3);
+        assert_ne!(normal.opposite().v.data[0], -normal.v.data[0]);
     }
 
     #[test]

@@ -124,7 +124,7 @@ fn judgement(
         worst: comparison.worst.map_or(0.0, |element| element.error()),
         quantisation: reference.original.as_ref().map(split),
         compared: comparison.elements,
-        sampled: comparison.elements < problem.query_shape().elements(),
+        elements: problem.query_shape().elements(),
         complaints: comparison.failures.iter().map(complaint).collect(),
     }
 }
@@ -226,11 +226,17 @@ impl Op for Attention {
         Ok(Given { problem: *problem, class, original, encoded })
     }
 
-    fn timed_inputs(&self, problem: &Problem, seed: u64) -> Given {
-        let (class, layout) = (Class::Normal, Layout::Bhsd);
+    fn timed_inputs(&self, problem: &Problem, class: &str, seed: u64) -> Result<Given, Refusal> {
+        let class = class_of(class)?;
         let original = Inputs::generate(problem, class, seed);
-        let encoded = original.encode(problem.dtype, layout);
-        Given { problem: *problem, class, original, encoded }
+        let encoded = original.encode(problem.dtype, Layout::Bhsd);
+        Ok(Given { problem: *problem, class, original, encoded })
+    }
+
+    fn opposite(&self, problem: &Problem, inputs: &Given) -> Given {
+        let original = inputs.original.opposite();
+        let encoded = original.encode(problem.dtype, inputs.encoded.q.layout);
+        Given { original, encoded, ..*inputs }
     }
 
     fn matrix_type(&self, problem: &Problem) -> &'static str {
@@ -271,11 +277,36 @@ impl Op for Attention {
         run::parameters(problem, inputs.encoded.q.layout, addresses)
     }
 
-    fn reference(&self, problem: &Problem, inputs: &Given) -> Answer {
-        let rows = || Rows::within(problem, ORACLE_BUDGET, 1);
+    fn reference(&self, problem: &Problem, inputs: &Given, sample: u64) -> Answer {
+        let rows = || Rows::within(problem, ORACLE_BUDGET, sample);
         let original =
             (problem.dtype == Dtype::E4m3).then(|| oracle::attention(problem, &inputs.original, rows()));
         Answer { decoded: oracle::attention(problem, &inputs.encoded.decode(), rows()), original }
+    }
+
+    fn extra_tolerance(
+        &self,
+        family: &Family,
+        problem: &Problem,
+        ptx: &str,
+    ) -> Result<Option<String>, Refusal> {
+        if problem.dtype != Dtype::E4m3 || Weights::of(family, problem.dtype) != Weights::Fp8 {
+            return Ok(None);
+        }
+        // Weights become FP8 by one instruction, and are of use as FP8 to one other only.
+        let rounds = ptx.contains(".e4m3x2.f32") || ptx.contains(".e4m3x2.f16x2");
+        let multiplies = ptx.contains(".e4m3.e4m3");
+        let [own, asked] = [Weights::Half, Weights::Fp8].map(|it| Tolerance::of(problem.dtype, it).l2);
+        if !(rounds && multiplies) {
+            let missing = if rounds { "multiplies E4M3 by E4M3" } else { "rounds anything to E4M3" };
+            return Err(Refusal::new(format!(
+                "{} asks for the tolerance of FP8 weights (relative L2 error {asked:.0e}, not {own:.0e}), but its \
+                 kernel never {missing}",
+                family.name
+            ))
+            .hint(Some("leave `weights` out of the manifest".to_owned())));
+        }
+        Ok(Some(format!("the family asks for FP8 weights: relative L2 error {asked:.0e} allowed, not {own:.0e}")))
     }
 
     fn judge(&self, family: &Family, inputs: &Given, reference: &Answer, outputs: &[Vec<u8>]) -> Judgement {

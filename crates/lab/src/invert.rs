@@ -59,6 +59,8 @@ pub struct Plan<'f, P> {
     pub warmup: u32,
     pub limits: Limits,
     pub seed: u64,
+    /// What inputs are drawn from.
+    pub secret: u64,
     pub full_size: bool,
 }
 
@@ -120,7 +122,7 @@ pub fn run<O: Op>(
             })
             .collect(),
         limits: plan.limits,
-        seed: plan.seed,
+        secret: plan.secret,
         full_size: plan.full_size,
     };
     let is_virtual = matches!(plan.device, Device::Virtual { .. });
@@ -139,6 +141,7 @@ pub fn run<O: Op>(
             warmup: plan.warmup,
             limits: plan.limits,
             seed: plan.seed,
+            secret: plan.secret,
             targets: Vec::new(),
             ceilings: true,
         };

@@ -23,6 +23,7 @@ pub mod run;
 pub mod suite;
 #[doc(hidden)]
 pub mod testing;
+mod trial;
 pub mod worker;
 
 pub use stats;

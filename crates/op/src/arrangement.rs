@@ -5,6 +5,9 @@
 pub struct Input {
     pub name: &'static str,
     pub bytes: Vec<u8>,
+    /// Bits of an element whose sign may be turned at will: 8, 16 or 32, the sign on top. 0: the bytes must stay as they
+    /// are, because they are an index or a scale.
+    pub sign_bits: u32,
 }
 
 /// A result. It holds `blank` before the launch: a pattern no right answer contains, so that what nobody wrote shows.

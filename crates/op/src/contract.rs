@@ -68,11 +68,18 @@ pub struct Judgement {
     pub worst: f64,
     /// What the input format alone costs, against the inputs before they were rounded to it; never part of `error`.
     pub quantisation: Option<f64>,
-    /// How many elements were compared, and whether that is all of them.
+    /// How many elements were compared, and how many there are.
     pub compared: usize,
-    pub sampled: bool,
+    pub elements: usize,
     /// Empty: acceptable.
     pub complaints: Vec<Complaint>,
+}
+
+impl Judgement {
+    /// Whether only a part of the elements was compared.
+    pub fn is_sampled(&self) -> bool {
+        self.compared < self.elements
+    }
 }
 
 /// Where an answer is wrong, for people.
@@ -154,8 +161,12 @@ pub trait Op: Sync {
     /// The inputs of a problem: the same for the same class and seed everywhere.
     fn inputs(&self, problem: &Self::Problem, class: &str, seed: u64) -> Result<Self::Inputs, Refusal>;
 
-    /// The inputs kernels are timed on: of the ordinary class, laid out as peers expect them.
-    fn timed_inputs(&self, problem: &Self::Problem, seed: u64) -> Self::Inputs;
+    /// The inputs kernels are timed on: drawn as [`Op::inputs`] draws them, laid out as peers expect them.
+    fn timed_inputs(&self, problem: &Self::Problem, class: &str, seed: u64) -> Result<Self::Inputs, Refusal>;
+
+    /// Other inputs of the same class and layout, in which every number has the opposite sign. A kernel that is right
+    /// only if some element is positive is then wrong on one of the two.
+    fn opposite(&self, problem: &Self::Problem, inputs: &Self::Inputs) -> Self::Inputs;
 
     /// The element type of the matrix products a problem consists of, as a ceiling is measured for it: `fp16`.
     fn matrix_type(&self, problem: &Self::Problem) -> &'static str;
@@ -185,8 +196,18 @@ pub trait Op: Sync {
         addresses: &Addresses,
     ) -> Vec<Vec<u8>>;
 
-    /// The right answer, by the slow and obvious way.
-    fn reference(&self, problem: &Self::Problem, inputs: &Self::Inputs) -> Self::Reference;
+    /// The right answer, by the slow and obvious way. Of a large problem it is the answer for some parts only, which are
+    /// drawn from `sample`.
+    fn reference(&self, problem: &Self::Problem, inputs: &Self::Inputs, sample: u64) -> Self::Reference;
+
+    /// What the family asks for beyond the op's own tolerance on a problem, in words for every verdict. It is refused
+    /// where the kernel's code does not need it.
+    fn extra_tolerance(
+        &self,
+        family: &Family,
+        problem: &Self::Problem,
+        ptx: &str,
+    ) -> Result<Option<String>, Refusal>;
 
     /// Holds a kernel's outputs, in the arrangement's order, against the right answer.
     fn judge(

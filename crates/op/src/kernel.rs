@@ -5,12 +5,13 @@ use std::fmt;
 
 use chips::Target;
 use family::{Candidate, Family, SettingError, Sizes};
-use gpu::accelerator::{Accelerator, AcceleratorError, Buffer, Geometry, Image, ModuleId};
+use gpu::accelerator::{Accelerator, AcceleratorError, Buffer, Geometry, Image, ModuleId, Variable};
 use gpu::build::{BuildError, Compiler};
 
 use crate::arrangement::{Addresses, Arrangement};
-use crate::memory::{Contents, Item, Memory, Trespass, View};
+use crate::memory::{Contents, Item, Memory, Placement, Trespass, View};
 use crate::stage::Stage;
+use crate::trial::{Step, derived};
 
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
@@ -29,6 +30,8 @@ pub struct Kernel<'f> {
     pub family: &'f Family,
     pub candidate: Candidate,
     module: ModuleId,
+    /// The module's writable variables, with what they held after loading.
+    state: Vec<(Variable, Vec<u8>)>,
 }
 
 impl fmt::Debug for Kernel<'_> {
@@ -48,6 +51,29 @@ pub struct Observed {
     pub trespasses: Vec<Trespass>,
     /// Inputs that are not what they were.
     pub changed_inputs: Vec<&'static str>,
+    /// Module variables that are not what they were after loading. They have been put back.
+    pub changed_state: Vec<String>,
+}
+
+impl Observed {
+    /// Whether the launch ended, and left its inputs alone. A trial goes on only then: what a next launch did would not
+    /// be this kernel's answer to the next inputs.
+    fn is_sound(&self) -> bool {
+        self.changed_inputs.is_empty() && self.report.as_ref().is_none_or(|report| report.stats.completed)
+    }
+}
+
+/// One set of inputs of a trial.
+pub struct Inputs<'a> {
+    pub arrangement: &'a Arrangement,
+    /// The kernel's parameters, once the buffers have their addresses.
+    pub parameters: &'a dyn Fn(&Addresses) -> Vec<Vec<u8>>,
+}
+
+impl fmt::Debug for Inputs<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Inputs({} bytes)", self.arrangement.bytes())
+    }
 }
 
 impl<'f> Kernel<'f> {
@@ -59,7 +85,12 @@ impl<'f> Kernel<'f> {
         image: Image<'_>,
     ) -> Result<Self, RunError> {
         let module = device.load(image)?;
-        Ok(Kernel { family, candidate, module })
+        let mut state = Vec::new();
+        for variable in device.variables(module)? {
+            let bytes = device.read(variable.buffer)?;
+            state.push((variable, bytes));
+        }
+        Ok(Kernel { family, candidate, module, state })
     }
 
     /// Compiles the candidate, or finds it compiled, and loads it.
@@ -95,30 +126,99 @@ impl<'f> Kernel<'f> {
         Ok((geometry, self.family.workspace(&self.candidate, sizes)?.total_bytes))
     }
 
-    /// Puts an arrangement on a device for launching it there, once or often.
+    /// Puts inputs on a device for launching the kernel there, once or often.
     pub fn ready<'a>(
         &self,
         device: &mut dyn Stage,
         sizes: &Sizes,
-        arrangement: &'a Arrangement,
-        parameters: &dyn Fn(&Addresses) -> Vec<Vec<u8>>,
+        inputs: &Inputs<'a>,
     ) -> Result<Ready<'a>, RunError> {
-        let (geometry, workspace) = self.geometry(sizes)?;
-        let band = device.guard_bytes();
-        let memory = Memory::new(device, band, &items(arrangement, workspace))?;
+        self.ready_at(device, sizes, inputs, 0)
+    }
+
+    /// The same at other addresses: every buffer starts `shift` bytes later than it would.
+    fn ready_at<'a>(
+        &self,
+        device: &mut dyn Stage,
+        sizes: &Sizes,
+        inputs: &Inputs<'a>,
+        shift: u64,
+    ) -> Result<Ready<'a>, RunError> {
+        let (geometry, workspace_bytes) = self.geometry(sizes)?;
+        let Inputs { arrangement, parameters } = *inputs;
+        let placement = Placement { band: device.guard_bytes(), shift };
+        let memory = Memory::new(device, placement, &items(arrangement, workspace_bytes))?;
         let mut buffers = memory.buffers().into_iter();
         let placed = Placed {
             inputs: buffers.by_ref().take(arrangement.inputs.len()).collect(),
             outputs: buffers.by_ref().take(arrangement.outputs.len()).collect(),
-            workspace: buffers.next().map_or(0, |buffer| buffer.address),
+            workspace: buffers.next(),
         };
         let parameters = parameters(&placed.addresses(arrangement));
         Ok(Ready { memory, arrangement, placed, geometry, parameters })
     }
 
+    /// Launches the kernel once for every step, each under other circumstances, which are drawn from the seed. After a
+    /// launch that did not end or changed its inputs there are no more.
+    pub fn trial(
+        &self,
+        device: &mut dyn Stage,
+        sizes: &Sizes,
+        inputs: &[Inputs<'_>],
+        steps: &[Step],
+        seed: u64,
+    ) -> Result<Vec<Observed>, RunError> {
+        let mut seen: Vec<Observed> = Vec::new();
+        let mut place: Option<(bool, Ready<'_>)> = None;
+        for (index, step) in steps.iter().enumerate() {
+            let seed = derived(seed, index as u64);
+            let inputs = &inputs[step.inputs];
+            device.set_world(seed)?;
+            let stays = place.as_ref().is_some_and(|(moved, _)| *moved == step.moved);
+            if !stays {
+                if let Some((_, ready)) = place.take() {
+                    ready.release(device);
+                }
+                let shift = if step.moved { SHIFT_STEP * (1 + seed % SHIFTS) } else { 0 };
+                place = Some((step.moved, self.ready_at(device, sizes, inputs, shift)?));
+            }
+            let Some((_, ready)) = &mut place else { continue };
+            let fill = if step.stale_outputs { Outputs::Stale } else { Outputs::Poisoned };
+            let looked = ready.refill(device, inputs, fill, seed).and_then(|()| self.look(device, ready));
+            match looked {
+                Ok(observed) => seen.push(observed),
+                Err(error) => {
+                    if let Some((_, ready)) = place.take() {
+                        ready.release(device);
+                    }
+                    return Err(error.into());
+                }
+            }
+            device.stop_counting();
+            if !seen.last().is_some_and(Observed::is_sound) {
+                break;
+            }
+        }
+        if let Some((_, ready)) = place {
+            ready.release(device);
+        }
+        device.set_world(0)?;
+        Ok(seen)
+    }
+
     /// Launches what is ready once, and brings back everything there is to hold against it.
     pub fn look(&self, device: &mut dyn Stage, ready: &Ready<'_>) -> Result<Observed, AcceleratorError> {
         let report = self.launch(device, ready)?;
+        self.left_behind(device, ready, report)
+    }
+
+    /// What launches have left behind: outputs, and everything that must be as it was.
+    pub fn left_behind(
+        &self,
+        device: &mut dyn Stage,
+        ready: &Ready<'_>,
+        report: Option<vgpu::LaunchReport>,
+    ) -> Result<Observed, AcceleratorError> {
         let Ready { memory, arrangement, placed, .. } = ready;
         let view = memory.look(device)?;
         let outputs = read_all(&view, device, &placed.outputs)?;
@@ -128,17 +228,20 @@ impl<'f> Kernel<'f> {
                 changed_inputs.push(input.name);
             }
         }
-        Ok(Observed { outputs, report, trespasses: memory.trespasses(device, &view)?, changed_inputs })
+        let trespasses = memory.trespasses(device, &view)?;
+        Ok(Observed { outputs, report, trespasses, changed_inputs, changed_state: self.restore(device)? })
     }
 
-    /// Launches what is ready once, for its outputs alone.
-    pub fn outputs(
-        &self,
-        device: &mut dyn Stage,
-        ready: &Ready<'_>,
-    ) -> Result<Vec<Vec<u8>>, AcceleratorError> {
-        self.launch(device, ready)?;
-        read_all(&ready.memory.look(device)?, device, &ready.placed.outputs)
+    /// Puts the module's variables back to what they were after loading; the names of those that had changed.
+    fn restore(&self, device: &mut dyn Stage) -> Result<Vec<String>, AcceleratorError> {
+        let mut changed = Vec::new();
+        for (variable, initial) in &self.state {
+            if device.read(variable.buffer)? != *initial {
+                device.write(variable.buffer, initial)?;
+                changed.push(variable.name.clone());
+            }
+        }
+        Ok(changed)
     }
 
     fn launch(
@@ -161,12 +264,24 @@ impl<'f> Kernel<'f> {
         arrangement: &Arrangement,
         parameters: &dyn Fn(&Addresses) -> Vec<Vec<u8>>,
     ) -> Result<Observed, RunError> {
-        let ready = self.ready(device, sizes, arrangement, parameters)?;
+        let ready = self.ready(device, sizes, &Inputs { arrangement, parameters })?;
         let observed = self.look(device, &ready);
         // Whatever failed, the memory is given back.
         ready.release(device);
         Ok(observed?)
     }
+}
+
+/// Addresses of a moved buffer differ in bits from 8 to 15: as aligned as allocations are, and not more.
+const SHIFT_STEP: u64 = 256;
+const SHIFTS: u64 = 255;
+
+/// What outputs hold before a launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outputs {
+    Poisoned,
+    /// Whatever the launch before left there.
+    Stale,
 }
 
 fn read_all(
@@ -188,26 +303,117 @@ pub struct Ready<'a> {
 }
 
 impl<'a> Ready<'a> {
-    /// Makes it ready for another arrangement of the same problem, or once more for the same.
+    /// Makes it ready for other inputs of the same problem, or once more for the same. The workspace is poisoned, with
+    /// another poison for every seed.
     pub fn refill(
         &mut self,
         device: &mut dyn Stage,
-        arrangement: &'a Arrangement,
-        parameters: &dyn Fn(&Addresses) -> Vec<Vec<u8>>,
+        inputs: &Inputs<'a>,
+        outputs: Outputs,
+        seed: u64,
     ) -> Result<(), AcceleratorError> {
-        let inputs = arrangement.inputs.iter().zip(&self.arrangement.inputs).zip(&self.placed.inputs);
-        for ((input, before), &buffer) in inputs {
+        let Inputs { arrangement, parameters } = *inputs;
+        let pairs = arrangement.inputs.iter().zip(&self.arrangement.inputs).zip(&self.placed.inputs);
+        for ((input, before), &buffer) in pairs {
             if input.bytes != before.bytes {
                 device.write(buffer, &input.bytes)?;
             }
         }
-        for (output, &buffer) in arrangement.outputs.iter().zip(&self.placed.outputs) {
-            device.write(buffer, &output.blank)?;
+        if outputs == Outputs::Poisoned {
+            for (output, &buffer) in arrangement.outputs.iter().zip(&self.placed.outputs) {
+                device.write(buffer, &output.blank)?;
+            }
+        }
+        if let Some(workspace) = self.placed.workspace {
+            device.poison(workspace, poison(seed))?;
         }
         self.arrangement = arrangement;
         self.parameters = parameters(&self.placed.addresses(arrangement));
         Ok(())
     }
+
+    /// Writes the inputs once more, whatever has become of them.
+    pub fn rewrite_inputs(&self, device: &mut dyn Stage) -> Result<(), AcceleratorError> {
+        self.inputs().try_for_each(|(input, buffer)| device.write(buffer, &input.bytes))
+    }
+
+    /// Puts a second set of inputs beside the first. Its launches write the outputs and workspace of the first.
+    pub fn beside<'b>(
+        &self,
+        device: &mut dyn Stage,
+        inputs: &Inputs<'b>,
+    ) -> Result<SecondInputs<'b>, AcceleratorError> {
+        let Inputs { arrangement, parameters } = *inputs;
+        let placement = Placement { band: device.guard_bytes(), shift: 0 };
+        let memory = Memory::new(device, placement, &input_items(arrangement))?;
+        let placed = Placed {
+            inputs: memory.buffers(),
+            outputs: self.placed.outputs.clone(),
+            workspace: self.placed.workspace,
+        };
+        let parameters = parameters(&placed.addresses(arrangement));
+        Ok(SecondInputs { memory, inputs: placed.inputs, arrangement, parameters })
+    }
+
+    /// Where its results are.
+    pub fn outputs(&self) -> &[Buffer] {
+        &self.placed.outputs
+    }
+
+    pub fn workspace(&self) -> Option<Buffer> {
+        self.placed.workspace
+    }
+
+    /// Its inputs, with the buffers they are in.
+    pub fn inputs(&self) -> impl Iterator<Item = (&'a crate::Input, Buffer)> {
+        self.arrangement.inputs.iter().zip(self.placed.inputs.iter().copied())
+    }
+}
+
+/// Inputs without outputs of their own.
+#[derive(Debug)]
+pub struct SecondInputs<'a> {
+    memory: Memory,
+    inputs: Vec<Buffer>,
+    arrangement: &'a Arrangement,
+    pub parameters: Vec<Vec<u8>>,
+}
+
+impl<'a> SecondInputs<'a> {
+    /// Replaces the inputs where they are.
+    pub fn refill(
+        &mut self,
+        device: &mut dyn Stage,
+        arrangement: &'a Arrangement,
+    ) -> Result<(), AcceleratorError> {
+        for (input, &buffer) in arrangement.inputs.iter().zip(&self.inputs) {
+            device.write(buffer, &input.bytes)?;
+        }
+        self.arrangement = arrangement;
+        Ok(())
+    }
+
+    /// Adds what happened to these inputs to what a launch left behind.
+    pub fn add_to(&self, observed: &mut Observed, device: &mut dyn Stage) -> Result<(), AcceleratorError> {
+        let view = self.memory.look(device)?;
+        for (input, &buffer) in self.arrangement.inputs.iter().zip(&self.inputs) {
+            if view.read(device, buffer)? != input.bytes {
+                observed.changed_inputs.push(input.name);
+            }
+        }
+        observed.trespasses.extend(self.memory.trespasses(device, &view)?);
+        Ok(())
+    }
+
+    /// Gives the buffers back.
+    pub fn release(self, device: &mut dyn Stage) {
+        self.memory.release(device);
+    }
+}
+
+/// A word of poison: a NaN as fp32, and as a pair of halves; otherwise as the seed has it.
+pub fn poison(seed: u64) -> u32 {
+    0x7fc0_7e00 | (seed as u32 & 0x003f_01ff)
 }
 
 impl Ready<'_> {
@@ -222,7 +428,7 @@ impl Ready<'_> {
 struct Placed {
     inputs: Vec<Buffer>,
     outputs: Vec<Buffer>,
-    workspace: u64,
+    workspace: Option<Buffer>,
 }
 
 impl Placed {
@@ -233,21 +439,23 @@ impl Placed {
         Addresses {
             inputs: inputs.zip(addresses(&self.inputs)).collect(),
             outputs: outputs.zip(addresses(&self.outputs)).collect(),
-            workspace: self.workspace,
+            workspace: self.workspace.map_or(0, |buffer| buffer.address),
         }
     }
 }
 
+fn input_items(arrangement: &Arrangement) -> Vec<Item<'_>> {
+    let items = arrangement.inputs.iter();
+    items.map(|input| Item { name: input.name, contents: Contents::These(&input.bytes) }).collect()
+}
+
 /// Inputs, outputs, and the workspace where there is one.
 fn items(arrangement: &Arrangement, workspace_bytes: u64) -> Vec<Item<'_>> {
-    let inputs = arrangement
-        .inputs
-        .iter()
-        .map(|input| Item { name: input.name, contents: Contents::These(&input.bytes) });
     let outputs = arrangement
         .outputs
         .iter()
         .map(|output| Item { name: output.name, contents: Contents::These(&output.blank) });
     let workspace = Item { name: "workspace", contents: Contents::Any(workspace_bytes) };
+    let inputs = input_items(arrangement).into_iter();
     inputs.chain(outputs).chain((workspace_bytes > 0).then_some(workspace)).collect()
 }

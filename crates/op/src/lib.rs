@@ -11,10 +11,12 @@ mod contract;
 mod kernel;
 mod memory;
 mod stage;
+mod trial;
 pub mod tuned;
 
 pub use arrangement::{Addresses, Arrangement, Input, Output};
 pub use contract::{Complaint, Judgement, Op, PeerProblem, Peers, Picture, Refusal, SuiteText, Work};
-pub use kernel::{Kernel, Observed, Ready, RunError};
+pub use kernel::{Inputs, Kernel, Observed, Outputs, Ready, RunError, SecondInputs, poison};
 pub use memory::Trespass;
 pub use stage::Stage;
+pub use trial::{Draw, Step, derived};

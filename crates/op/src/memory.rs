@@ -8,6 +8,7 @@ use serde::Serialize;
 
 /// What guard bands hold. Not zero, not ones, not the poison: no kernel writes it by chance for long.
 const PATTERN: u8 = 0xb9;
+const PATTERN_WORD: u32 = u32::from_ne_bytes([PATTERN; 4]);
 
 /// A write outside every buffer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -25,6 +26,9 @@ pub struct Trespass {
 const TOGETHER: u64 = 1 << 20;
 /// What allocations are aligned to, at least.
 const ALIGNMENT: u64 = 256;
+/// What the driver maps memory in. The part of the last piece that an allocation leaves over can be written without a
+/// fault, so guarded allocations fill whole pieces, and what is left over belongs to the last band.
+const MAPPED: u64 = 2 << 20;
 
 /// A buffer to be placed.
 #[derive(Clone, Copy, Debug)]
@@ -59,12 +63,21 @@ struct Guarded {
 }
 
 impl Guarded {
-    /// From `address` on, with a band of so many bytes on either side.
-    fn new(name: &'static str, address: u64, band: u64, bytes: u64) -> Self {
-        let before = Buffer { address, bytes: band };
+    /// From `address` on, with bands of so many bytes before and after it.
+    fn new(name: &'static str, address: u64, (before, after): (u64, u64), bytes: u64) -> Self {
+        let before = Buffer { address, bytes: before };
         let inner = Buffer { address: end(before), bytes };
-        Guarded { name, before, inner, after: Buffer { address: end(inner), bytes: band } }
+        Guarded { name, before, inner, after: Buffer { address: end(inner), bytes: after } }
     }
+}
+
+/// Where buffers are put.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Placement {
+    /// Bytes of guard on either side of every buffer; 0 where the device guards them itself.
+    pub band: u64,
+    /// Bytes every buffer starts later than it would: other addresses for the same buffers. A multiple of 256.
+    pub shift: u64,
 }
 
 fn end(buffer: Buffer) -> u64 {
@@ -81,21 +94,22 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Places buffers on a device, with `band` bytes of guard on either side of each.
+    /// Places buffers on a device.
     pub fn new(
         device: &mut dyn Accelerator,
-        band: u64,
+        placement: Placement,
         items: &[Item<'_>],
     ) -> Result<Self, AcceleratorError> {
+        let Placement { band, shift } = placement;
         let room = |item: &Item<'_>| (item.contents.bytes() + 2 * band).next_multiple_of(ALIGNMENT);
-        let total: u64 = items.iter().map(room).sum();
+        let total: u64 = shift + items.iter().map(room).sum::<u64>();
         // Without bands the device itself tells buffers apart, so they must be.
         let together = band > 0 && total <= TOGETHER;
         let mut memory = Memory { allocations: Vec::new(), buffers: Vec::new(), together };
         let placed = if together {
-            memory.place_together(device, band, items, total)
+            memory.place_together(device, placement, items, total.next_multiple_of(MAPPED))
         } else {
-            items.iter().try_for_each(|item| memory.place_apart(device, band, item))
+            items.iter().try_for_each(|item| memory.place_apart(device, placement, item))
         };
         match placed {
             Ok(()) => Ok(memory),
@@ -109,7 +123,7 @@ impl Memory {
     fn place_together(
         &mut self,
         device: &mut dyn Accelerator,
-        band: u64,
+        Placement { band, shift }: Placement,
         items: &[Item<'_>],
         total: u64,
     ) -> Result<(), AcceleratorError> {
@@ -117,12 +131,16 @@ impl Memory {
         self.allocations.push(whole);
         let mut image = vec![PATTERN; total as usize];
         let mut address = whole.address;
-        for Item { name, contents } in items {
-            let guarded = Guarded::new(name, address, band, contents.bytes());
+        for (index, Item { name, contents }) in items.iter().enumerate() {
+            let first = if index == 0 { shift } else { 0 };
+            let mut guarded = Guarded::new(name, address, (band + first, band), contents.bytes());
             if let Contents::These(bytes) = contents {
                 image[within(whole, guarded.inner)].copy_from_slice(bytes);
             }
             address = end(guarded.after).next_multiple_of(ALIGNMENT);
+            // Up to the next buffer, or to the end of the allocation.
+            let next = if index + 1 == items.len() { end(whole) } else { address };
+            guarded.after.bytes = next - guarded.after.address;
             self.buffers.push(guarded);
         }
         device.write(whole, &image)
@@ -131,17 +149,21 @@ impl Memory {
     fn place_apart(
         &mut self,
         device: &mut dyn Accelerator,
-        band: u64,
+        Placement { band, shift }: Placement,
         item: &Item<'_>,
     ) -> Result<(), AcceleratorError> {
-        let whole = device.allocate(item.name, item.contents.bytes() + 2 * band)?;
+        let bytes = item.contents.bytes();
+        let (before, total) = match band {
+            0 => (0, bytes),
+            _ => (band + shift, (bytes + 2 * band + shift).next_multiple_of(MAPPED)),
+        };
+        let whole = device.allocate(item.name, total)?;
         // Noted before anything else can fail, so that it is given back.
         self.allocations.push(whole);
-        let guarded = Guarded::new(item.name, whole.address, band, item.contents.bytes());
+        let guarded = Guarded::new(item.name, whole.address, (before, total - before - bytes), bytes);
         if band > 0 {
-            let pattern = vec![PATTERN; band as usize];
-            device.write(guarded.before, &pattern)?;
-            device.write(guarded.after, &pattern)?;
+            device.fill(guarded.before, PATTERN_WORD)?;
+            device.fill(guarded.after, PATTERN_WORD)?;
         }
         if let Contents::These(bytes) = item.contents {
             device.write(guarded.inner, bytes)?;
@@ -227,7 +249,7 @@ mod tests {
             item("o", Contents::Any(5)),
             item("large", Contents::Any(large)),
         ];
-        Memory::new(device, band, &items).expect("room")
+        Memory::new(device, Placement { band, shift: 0 }, &items).expect("room")
     }
 
     #[test]

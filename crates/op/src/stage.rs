@@ -21,6 +21,9 @@ pub trait Stage: Accelerator {
 
     /// Says how much arithmetic the next launches are for, to a device that ends what seems to run for ever.
     fn expect(&mut self, _flops: f64) {}
+
+    /// Ends counting, on a device that counts: of a trial the first launch is counted.
+    fn stop_counting(&mut self) {}
 }
 
 impl Stage for CudaDevice {}
@@ -44,6 +47,10 @@ impl Stage for VirtualDevice {
     fn expect(&mut self, flops: f64) {
         let usual = vgpu::Options::default().budget;
         self.options.budget = usual.max((flops / LEAST_FLOPS) as u64);
+    }
+
+    fn stop_counting(&mut self) {
+        self.options.counters = false;
     }
 }
 

@@ -56,6 +56,13 @@ impl Random {
     }
 }
 
+/// A seed that nobody can guess, from the system; short enough to be a number in any JSON reader. `None` where the system
+/// has none to give.
+pub fn secret() -> Option<u64> {
+    const BITS: u32 = 48;
+    getrandom::u64().ok().map(|bits| bits >> (64 - BITS))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -71,6 +78,13 @@ mod tests {
         let uniform = (0..count).map(|_| random.uniform()).sum::<f64>() / f64::from(count);
         assert!((uniform - 0.5).abs() < 0.01, "{uniform}");
         assert!((0..1000).map(|_| random.integer(-3, 4)).all(|n| (-3..4).contains(&n)));
+    }
+
+    #[test]
+    fn secrets_differ_and_fit_a_double() {
+        let secrets: Vec<u64> = (0..4).filter_map(|_| secret()).collect();
+        assert!(secrets.iter().all(|secret| *secret < 1 << 53));
+        assert!(secrets.windows(2).all(|pair| pair[0] != pair[1]), "{secrets:?}");
     }
 
     #[test]

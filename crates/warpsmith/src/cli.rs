@@ -1,7 +1,7 @@
 //! Every command and flag, in one place.
 
 use std::path::PathBuf;
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
@@ -36,15 +36,28 @@ pub struct Global {
     /// Print JSON instead of text
     #[arg(long, global = true)]
     pub json: bool,
-    /// Where random numbers begin: inputs, samples, draws
+    /// Seed of searches, statistics and drawn problems
     #[arg(long, global = true, value_name = "N", default_value_t = 1)]
     pub seed: u64,
+    /// Seed of inputs, compared rows and launch conditions, to repeat a run (default: a secret one, logged at the end)
+    #[arg(long, global = true, value_name = "N")]
+    pub input_seed: Option<u64>,
+    #[arg(skip)]
+    drawn: OnceLock<u64>,
     /// A CUDA toolkit to use instead of the one that would be found
     #[arg(long, global = true, value_name = "DIR", env = "WARPSMITH_CUDA")]
     pub cuda: Option<PathBuf>,
     /// A folder of kernel families that are added to, or replace, the built-in ones
     #[arg(long, global = true, value_name = "DIR")]
     pub kernels: Option<PathBuf>,
+}
+
+impl Global {
+    /// What inputs are drawn from: what was asked for, or a secret that stays the same for this invocation.
+    pub fn secret(&self) -> u64 {
+        // Without randomness from the system a kernel could know its inputs, but no kernel of today does.
+        self.input_seed.unwrap_or_else(|| *self.drawn.get_or_init(|| random::secret().unwrap_or(1)))
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -338,7 +351,7 @@ pub struct CheckOptions {
     /// A class of inputs, or `all` (default: normal, and every class on the small shapes)
     #[arg(long, value_name = "NAME")]
     pub class: Vec<String>,
-    /// Repeat every case with this many seeds, counted up from --seed
+    /// Repeat every case with this many seeds, counted up from --input-seed
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     pub seeds: u64,
     /// Check this many problems drawn at random from --seed

@@ -39,32 +39,41 @@ impl Rows {
         Rows { list: list.collect(), sampled: false }
     }
 
-    /// Of every head the first and last row, the rows on either side of the first and last tile edges, and
-    /// `per_head` rows drawn from the seed, different ones for every head.
-    pub fn sample(problem: &Problem, per_head: usize, seed: u64) -> Self {
+    /// `drawn` rows from anywhere, and the edges of `heads` heads: the first and last row, and the rows on either side of
+    /// the first and last tile edges. Which rows and heads these are is drawn from the seed.
+    pub fn sample(problem: &Problem, drawn: usize, heads: usize, seed: u64) -> Self {
         let edges = edge_queries(problem.seq_q);
         let mut random = Random::new(seed);
-        let mut list = Vec::new();
-        for (batch, head) in heads(problem) {
-            let drawn = (0..per_head).map(|_| random.integer(0, problem.seq_q as i64) as usize);
-            let queries: BTreeSet<usize> = drawn.chain(edges.iter().copied()).collect();
-            list.extend(queries.into_iter().map(|query| Row { batch, head, query }));
+        let mut below = |count: usize| random.integer(0, count as i64) as usize;
+        let mut list: BTreeSet<Row> = BTreeSet::new();
+        let mut all_heads: Vec<(usize, usize)> = self::heads(problem).collect();
+        // Every head gets its turn before any gets a second one.
+        for index in 0..drawn {
+            let place = index % all_heads.len();
+            if place == 0 {
+                shuffle(&mut all_heads, &mut below);
+            }
+            let (batch, head) = all_heads[place];
+            list.insert(Row { batch, head, query: below(problem.seq_q) });
+        }
+        shuffle(&mut all_heads, &mut below);
+        for &(batch, head) in all_heads.iter().take(heads) {
+            list.extend(edges.iter().map(|&query| Row { batch, head, query }));
         }
         let sampled = list.len() < problem.query_shape().rows();
-        Rows { list, sampled }
+        Rows { list: list.into_iter().collect(), sampled }
     }
 
-    /// All rows if they take no more than `budget` multiply-adds, else a sample of about that cost (and at least
-    /// the edges). Two cores do some 2e9 a second.
+    /// All rows if they take no more than `budget` multiply-adds, else a sample of about that cost: half of it for rows
+    /// from anywhere, half for edges. Two cores do some 2e9 a second.
     pub fn within(problem: &Problem, budget: u64, seed: u64) -> Self {
         if problem.flops() / 2.0 <= budget as f64 {
             return Rows::all(problem);
         }
-        let heads = problem.query_shape().all_heads() as u64;
         let per_row = 2 * (problem.seq_k * problem.head_dim) as u64;
-        let affordable = budget / (heads * per_row).max(1);
-        let per_head = affordable.saturating_sub(edge_queries(problem.seq_q).len() as u64);
-        Rows::sample(problem, (per_head as usize).min(problem.seq_q), seed)
+        let affordable = (budget / per_row.max(1)).clamp(64, problem.query_shape().rows() as u64) as usize;
+        let heads = affordable / 2 / edge_queries(problem.seq_q).len();
+        Rows::sample(problem, affordable / 2, heads.max(1), seed)
     }
 
     pub fn list(&self) -> &[Row] {
@@ -80,6 +89,12 @@ impl Rows {
 fn heads(problem: &Problem) -> impl Iterator<Item = (usize, usize)> + use<> {
     let heads = problem.heads;
     (0..problem.batch).flat_map(move |batch| (0..heads).map(move |head| (batch, head)))
+}
+
+fn shuffle<T>(list: &mut [T], below: &mut impl FnMut(usize) -> usize) {
+    for last in (1..list.len()).rev() {
+        list.swap(last, below(last + 1));
+    }
 }
 
 fn edge_queries(seq: usize) -> BTreeSet<usize> {
@@ -99,25 +114,42 @@ mod tests {
     use crate::problem::Dtype;
 
     #[test]
-    fn a_sample_has_the_ends_and_the_tile_edges_of_every_head() {
+    fn a_sample_has_rows_of_every_head_and_the_edges_of_some() {
         let problem = Problem::new(2, 3, 1000, 64, Dtype::Fp16);
-        let rows = Rows::sample(&problem, 4, 1);
+        let rows = Rows::sample(&problem, 24, 6, 1);
         assert!(rows.is_sampled() && rows.list().is_sorted());
         for (batch, head) in heads(&problem) {
             for query in [0, 15, 16, 31, 32, 63, 64, 127, 128, 895, 896, 959, 960, 991, 992, 999] {
                 assert!(rows.list().contains(&Row { batch, head, query }), "{batch} {head} {query}");
             }
         }
-        assert_eq!(rows, Rows::sample(&problem, 4, 1));
-        assert_ne!(rows, Rows::sample(&problem, 4, 2));
+        assert_eq!(rows, Rows::sample(&problem, 24, 6, 1));
+        assert_ne!(rows, Rows::sample(&problem, 24, 6, 2));
+        let few = Rows::sample(&problem, 12, 1, 1);
+        for (batch, head) in heads(&problem) {
+            let own = few.list().iter().filter(|row| (row.batch, row.head) == (batch, head));
+            assert!(own.count() >= 2, "{batch} {head}");
+        }
+    }
+
+    #[test]
+    fn half_of_the_rows_of_a_large_problem_are_from_anywhere() {
+        // One row of these takes so long that the edges alone would use the whole budget up.
+        let problem = Problem::new(1, 32, 16384, 64, Dtype::Fp16);
+        let edges = edge_queries(problem.seq_q);
+        let rows = Rows::within(&problem, 600_000_000, 7);
+        let elsewhere = rows.list().iter().filter(|row| !edges.contains(&row.query)).count();
+        assert!((130..160).contains(&elsewhere), "{elsewhere} of {}", rows.list().len());
+        let other = Rows::within(&problem, 600_000_000, 8);
+        let shared = rows.list().iter().filter(|row| other.list().contains(row) && !edges.contains(&row.query));
+        assert!(shared.count() < 3);
     }
 
     #[test]
     fn small_problems_are_computed_whole() {
         let problem = Problem::new(1, 2, 17, 64, Dtype::Fp16);
         assert_eq!(Rows::within(&problem, 1 << 30, 1), Rows::all(&problem));
-        assert!(!Rows::sample(&problem, 100, 1).is_sampled());
-        assert_eq!(Rows::sample(&Problem::new(1, 1, 1, 64, Dtype::Fp16), 2, 1).list().len(), 1);
+        assert_eq!(Rows::sample(&Problem::new(1, 1, 1, 64, Dtype::Fp16), 2, 1, 1).list().len(), 1);
         let large = Problem::new(4, 16, 2048, 128, Dtype::Fp16);
         let rows = Rows::within(&large, 1_000_000_000, 1);
         assert!(rows.is_sampled() && rows.list().len() < 4000, "{}", rows.list().len());

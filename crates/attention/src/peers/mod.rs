@@ -31,7 +31,7 @@ pub(crate) fn problem(problem: &Problem, inputs: &Encoded) -> PeerProblem {
     let tensors = [("q", &inputs.q), ("k", &inputs.k), ("v", &inputs.v)];
     let inputs = tensors.map(|(name, tensor)| {
         let bytes = Tensor::encode(&unscaled(tensor.decode()), dtype, Layout::Bhsd).bytes;
-        Input { name, bytes }
+        Input { name, bytes, sign_bits: 0 }
     });
     let beforehand = if problem.dtype == Dtype::E4m3 { "E4M3 decoded to fp16" } else { "" };
     PeerProblem { fields, inputs: inputs.into(), beforehand }

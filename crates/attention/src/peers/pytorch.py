@@ -250,7 +250,7 @@ def answer(ask):
         path = os.path.join(ask["folder"], "o")
         with open(path, "wb") as file:
             file.write(output.view(torch.uint8).cpu().numpy().tobytes())
-        say(say="ran", outputs=[path], complaints=[])
+        say(say="ran", launches=[{"inputs": 0, "outputs": [path], "complaints": []}])
     elif kind == "arm":
         arm(problem, ask)
     elif kind == "sample":

@@ -50,6 +50,8 @@ pub struct Run {
     pub trespasses: Vec<Trespass>,
     /// Inputs that are not what they were.
     pub changed_inputs: Vec<&'static str>,
+    /// Module variables that are not what they were.
+    pub changed_state: Vec<String>,
 }
 
 /// Runs a kernel once. Refuses what it does not support before anything is allocated.
@@ -66,10 +68,10 @@ pub fn run(
     let arrangement = arrange(problem, inputs, want_lse);
     let layout = inputs.q.layout;
     let parameters = |addresses: &Addresses| parameters(problem, layout, addresses);
-    let Observed { outputs, report, trespasses, changed_inputs } =
+    let Observed { outputs, report, trespasses, changed_inputs, changed_state } =
         kernel.observe(device, &sizes(problem), &arrangement, &parameters)?;
     let (output, lse) = answer(problem, layout, outputs);
-    Ok(Run { output, lse, report, trespasses, changed_inputs })
+    Ok(Run { output, lse, report, trespasses, changed_inputs, changed_state })
 }
 
 /// The buffers of an attention kernel: the tensors, the scales of FP8, and the results, poisoned.
@@ -77,10 +79,11 @@ pub fn arrange(problem: &Problem, inputs: &Encoded, want_lse: bool) -> Arrangeme
     let tensors = [("q", "q_scale", &inputs.q), ("k", "k_scale", &inputs.k), ("v", "v_scale", &inputs.v)];
     let mut arranged = Vec::new();
     for (name, scale_name, tensor) in tensors {
-        arranged.push(Input { name, bytes: tensor.bytes.clone() });
+        let sign_bits = 8 * problem.dtype.bytes() as u32;
+        arranged.push(Input { name, bytes: tensor.bytes.clone(), sign_bits });
         if let Some(scales) = &tensor.scales {
             let bytes = scales.iter().flat_map(|scale| scale.to_le_bytes()).collect();
-            arranged.push(Input { name: scale_name, bytes });
+            arranged.push(Input { name: scale_name, bytes, sign_bits: 0 });
         }
     }
     let blank = Tensor::poisoned(problem.query_shape(), problem.dtype.output(), inputs.q.layout).bytes;

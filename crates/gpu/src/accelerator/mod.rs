@@ -8,7 +8,9 @@ mod virtual_gpu;
 use std::borrow::Cow;
 use std::fmt;
 
-pub use cuda::{Call, ColdReplay, CudaDevice, EventPair, HeldContext, Replay, SideStreams};
+pub use cuda::{
+    Call, ColdReplay, CudaDevice, EventPair, Fresh, FreshReplay, HeldContext, Replay, SideStreams,
+};
 pub use process::{DevicePool, DeviceProcess, Lease, LentDevice, Terms, serve};
 use serde::{Deserialize, Serialize};
 pub use virtual_gpu::VirtualDevice;
@@ -23,6 +25,13 @@ pub struct Buffer {
 /// A loaded module, by its number on the device it was loaded on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ModuleId(pub(crate) usize);
+
+/// A variable of a module.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Variable {
+    pub name: String,
+    pub buffer: Buffer,
+}
 
 /// What a module is loaded from.
 #[derive(Clone, Copy, Debug)]
@@ -89,7 +98,27 @@ pub trait Accelerator: fmt::Debug {
 
     fn read(&mut self, buffer: Buffer) -> Result<Vec<u8>, AcceleratorError>;
 
+    /// Sets every word of a buffer, on the device.
+    fn fill(&mut self, buffer: Buffer, word: u32) -> Result<(), AcceleratorError> {
+        let mut bytes = word.to_le_bytes().repeat((buffer.bytes as usize).div_ceil(4));
+        bytes.truncate(buffer.bytes as usize);
+        self.write(buffer, &bytes)
+    }
+
+    /// Fills a buffer whose contents do not matter any more with a word no kernel can mean. A device that checks takes the
+    /// buffer for uninitialised from then on.
+    fn poison(&mut self, buffer: Buffer, word: u32) -> Result<(), AcceleratorError> {
+        self.fill(buffer, word)
+    }
+
     fn load(&mut self, image: Image<'_>) -> Result<ModuleId, AcceleratorError>;
+
+    /// The variables of a module that its kernels can write and that outlive a launch.
+    fn variables(&mut self, module: ModuleId) -> Result<Vec<Variable>, AcceleratorError>;
+
+    /// Changes what a kernel can notice of its surroundings and its answer must not depend on: which SMs are free, the
+    /// stream, on a virtual GPU also the order of blocks, clocks and addresses. The same seed is the same surroundings.
+    fn set_world(&mut self, seed: u64) -> Result<(), AcceleratorError>;
 
     /// Runs a kernel to its end. `parameters` are the bytes of each parameter, in order.
     fn launch(

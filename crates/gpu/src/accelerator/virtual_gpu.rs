@@ -2,7 +2,7 @@
 
 use chips::Chip;
 
-use super::{Accelerator, AcceleratorError, Buffer, Geometry, Image, Launched, ModuleId};
+use super::{Accelerator, AcceleratorError, Buffer, Geometry, Image, Launched, ModuleId, Variable};
 
 /// A virtual GPU. Kernels run on the CPU, from their PTX.
 #[derive(Debug)]
@@ -100,6 +100,25 @@ impl Accelerator for VirtualDevice {
         let mut bytes = vec![0; buffer.bytes as usize];
         self.memory.read(vgpu::Buffer(buffer.address), &mut bytes).map_err(|error| memory(&error))?;
         Ok(bytes)
+    }
+
+    fn poison(&mut self, buffer: Buffer, word: u32) -> Result<(), AcceleratorError> {
+        self.fill(buffer, word)?;
+        self.memory.forget(vgpu::Buffer(buffer.address)).map_err(|error| memory(&error))
+    }
+
+    fn variables(&mut self, module: ModuleId) -> Result<Vec<Variable>, AcceleratorError> {
+        let Some(module) = self.modules.get(module.0) else { return Ok(Vec::new()) };
+        let variables = self.memory.variables(module).map_err(|error| memory(&error))?;
+        let variable = |(name, at, bytes): (String, vgpu::Buffer, u64)| {
+            let buffer = Buffer { address: at.0, bytes };
+            Variable { name, buffer }
+        };
+        Ok(variables.into_iter().map(variable).collect())
+    }
+
+    fn set_world(&mut self, _seed: u64) -> Result<(), AcceleratorError> {
+        Ok(())
     }
 
     fn load(&mut self, image: Image<'_>) -> Result<ModuleId, AcceleratorError> {

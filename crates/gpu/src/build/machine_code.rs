@@ -31,8 +31,16 @@ pub fn code_hash(cubin: &[u8], ptx: &str) -> String {
 
 type Section<'a> = (&'a [u8], &'a [u8]);
 
-/// Name and bytes of the sections that matter, from a little-endian 64-bit ELF file.
-fn executable_sections(elf: &[u8]) -> Option<Vec<Section<'_>>> {
+/// A section of a little-endian 64-bit ELF file.
+struct Section64<'a> {
+    name: &'a [u8],
+    kind: u64,
+    /// Empty for a section without bits, whatever its size.
+    bytes: &'a [u8],
+    link: usize,
+}
+
+fn sections(elf: &[u8]) -> Option<Vec<Section64<'_>>> {
     const NO_BITS: u64 = 8;
     if !elf.starts_with(b"\x7fELF\x02\x01") {
         return None;
@@ -41,29 +49,63 @@ fn executable_sections(elf: &[u8]) -> Option<Vec<Section<'_>>> {
     let entry_size = field(elf, 0x3a, 2)? as usize;
     let count = field(elf, 0x3c, 2)? as usize;
     let names_index = field(elf, 0x3e, 2)? as usize;
-    let header = |index: usize| {
-        let at = table.checked_add(index.checked_mul(entry_size)?)?;
-        let kind = field(elf, at.checked_add(4)?, 4)?;
-        let (offset, size) =
-            (field(elf, at.checked_add(0x18)?, 8)? as usize, field(elf, at.checked_add(0x20)?, 8)?);
-        Some((field(elf, at, 4)? as usize, kind, offset, size as usize))
-    };
-    let (_, _, names_at, names_size) = header(names_index)?;
-    let names = elf.get(names_at..names_at.checked_add(names_size)?)?;
-    let mut sections = Vec::new();
-    for index in 0..count {
-        let (name_at, kind, offset, size) = header(index)?;
-        let name = names.get(name_at..)?.split(|&byte| byte == 0).next()?;
-        // Bank 4 holds the addresses of all variables, used or not.
-        let counts = [&b".text."[..], b".nv.constant", b".nv.shared"];
-        if !counts.iter().any(|prefix| name.starts_with(prefix)) || name.starts_with(b".nv.constant4") {
-            continue;
+    let at = |index: usize| table.checked_add(index.checked_mul(entry_size)?);
+    let bytes = |index: usize| {
+        let at = at(index)?;
+        if field(elf, at.checked_add(4)?, 4)? == NO_BITS {
+            return Some(&[][..]);
         }
-        // A section without bits has a size and no bytes; the size is in the section's launch information.
-        let bytes = if kind == NO_BITS { &[][..] } else { elf.get(offset..offset.checked_add(size)?)? };
-        sections.push((name, bytes));
+        let offset = field(elf, at.checked_add(0x18)?, 8)? as usize;
+        let size = field(elf, at.checked_add(0x20)?, 8)? as usize;
+        elf.get(offset..offset.checked_add(size)?)
+    };
+    let names = bytes(names_index)?;
+    let section = |index: usize| {
+        let at = at(index)?;
+        let name = names.get(field(elf, at, 4)? as usize..)?.split(|&byte| byte == 0).next()?;
+        let kind = field(elf, at.checked_add(4)?, 4)?;
+        let link = field(elf, at.checked_add(0x28)?, 4)? as usize;
+        Some(Section64 { name, kind, bytes: bytes(index)?, link })
+    };
+    (0..count).map(section).collect()
+}
+
+/// Name and bytes of the sections that matter.
+fn executable_sections(elf: &[u8]) -> Option<Vec<Section<'_>>> {
+    // Bank 4 holds the addresses of all variables, used or not.
+    let counts = |name: &[u8]| {
+        let prefixes = [&b".text."[..], b".nv.constant", b".nv.shared"];
+        prefixes.iter().any(|prefix| name.starts_with(prefix)) && !name.starts_with(b".nv.constant4")
+    };
+    let all = sections(elf)?.into_iter();
+    Some(all.filter(|it| counts(it.name)).map(|it| (it.name, it.bytes)).collect())
+}
+
+/// The names of the variables of a cubin that lie in global memory, which kernels can write.
+pub fn variables(cubin: &[u8]) -> Vec<String> {
+    const SYMBOLS: u64 = 2;
+    const SYMBOL_BYTES: usize = 24;
+    const OBJECT: u64 = 1;
+    let Some(sections) = sections(cubin) else { return Vec::new() };
+    let is_global = |index: u64| {
+        sections.get(index as usize).is_some_and(|section| section.name.starts_with(b".nv.global"))
+    };
+    let mut names = Vec::new();
+    for table in sections.iter().filter(|section| section.kind == SYMBOLS) {
+        let strings = sections.get(table.link).map_or(&[][..], |section| section.bytes);
+        for symbol in table.bytes.chunks_exact(SYMBOL_BYTES) {
+            let (Some(at), Some(info), Some(section)) =
+                (field(symbol, 0, 4), field(symbol, 4, 1), field(symbol, 6, 2))
+            else {
+                continue;
+            };
+            let name = strings.get(at as usize..).and_then(|rest| rest.split(|&byte| byte == 0).next());
+            if info & 0xf == OBJECT && is_global(section) {
+                names.extend(name.map(|name| String::from_utf8_lossy(name).into_owned()));
+            }
+        }
     }
-    Some(sections)
+    names
 }
 
 /// The definitions of the global variables that are named anywhere else, each a line as the compiler writes it.

@@ -4,7 +4,7 @@ mod cache;
 mod compiler;
 mod includes;
 mod log;
-mod machine_code;
+pub(crate) mod machine_code;
 mod standard;
 
 use std::path::PathBuf;

@@ -3,7 +3,12 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use op::Op;
+use op::{Draw, Op, Refusal, derived};
+
+use crate::worker::drawn;
+
+/// What the rows that are compared are drawn for, out of the seed of the inputs.
+const ROWS: u64 = 1 << 32;
 
 /// A problem's inputs and the right answer.
 pub struct Answer<O: Op> {
@@ -13,11 +18,11 @@ pub struct Answer<O: Op> {
 
 /// Answers that are kept from one bench to the next, or not at all: a suite's would fill the memory.
 pub struct Answers<O: Op> {
-    /// By problem and seed.
+    /// By problem and draw.
     kept: Option<Mutex<Kept<O>>>,
 }
 
-type Kept<O> = HashMap<(String, u64), Arc<Answer<O>>>;
+type Kept<O> = HashMap<(String, Draw), Arc<Answer<O>>>;
 
 impl<O: Op> std::fmt::Debug for Answers<O> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -34,15 +39,22 @@ impl<O: Op> Answers<O> {
         Answers { kept: None }
     }
 
-    /// The answer to the problem with the inputs of this seed.
-    pub(crate) fn to(&self, op: &O, problem: &O::Problem, seed: u64) -> Arc<Answer<O>> {
-        let make = || {
-            let inputs = op.timed_inputs(problem, seed);
-            let reference = op.reference(problem, &inputs);
-            Arc::new(Answer { inputs, reference })
+    /// The answer to the problem with these inputs.
+    pub(crate) fn to(&self, op: &O, problem: &O::Problem, draw: &Draw) -> Result<Arc<Answer<O>>, Refusal> {
+        let make = || -> Result<_, Refusal> {
+            let inputs = drawn(op, problem, draw)?;
+            let sample = derived(draw.seed, ROWS + u64::from(draw.opposite));
+            let reference = op.reference(problem, &inputs, sample);
+            Ok(Arc::new(Answer { inputs, reference }))
         };
         let Some(kept) = &self.kept else { return make() };
         let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(kept.entry((problem.to_string(), seed)).or_insert_with(make))
+        let key = (problem.to_string(), draw.clone());
+        if let Some(answer) = kept.get(&key) {
+            return Ok(Arc::clone(answer));
+        }
+        let answer = make()?;
+        kept.insert(key, Arc::clone(&answer));
+        Ok(answer)
     }
 }

@@ -1,15 +1,18 @@
 //! Taking times, and writing down what they say.
 
+use std::collections::HashMap;
+
 use op::Op;
 
 use super::crew::Member;
+use super::floor::implausible;
 use super::plan::Subject;
 use super::run::{Bench, BenchError, Entrant, Given, surprise};
 use super::telemetry::Watch;
 use super::turns::{Seat, Session, Turns, take_turns};
-use crate::run::{Event, Sampled, Stage, Telemetry, Timer};
-use crate::stats::{Blocks, Interval, NoiseFloor, Paired, Samples, Speedup, compare, control};
-use crate::worker::{Ask, Say};
+use crate::run::{Event, FailureKind, Sampled, Stage, Telemetry, Timer};
+use crate::stats::{Blocks, Interval, NoiseFloor, Paired, Samples, Speedup, StopReason, compare, control};
+use crate::worker::{Ask, Ended, Say};
 
 /// How long one replay of a hot graph takes at least. What the CPU does between two replays is hidden behind the
 /// first, what is left (about a microsecond) is nothing against this.
@@ -32,6 +35,7 @@ impl<O: Op> Bench<'_, O> {
             let armed = processes.try_for_each(|process| member.ask(self.office, process, &ask).map(|_| ()));
             self.keep(&mut alive, entrant, Stage::Bench, armed)?;
         }
+        let mut sessions = Vec::new();
         for &timer in &self.plan.timers {
             self.stopped()?;
             if alive.is_empty() {
@@ -42,10 +46,43 @@ impl<O: Op> Bench<'_, O> {
                 crew => format!(", in {crew} processes each,"),
             };
             (self.tell)(&format!("{}: timing {} subjects{each} in turns ({timer})", given.name, alive.len()));
-            let (turns, telemetry) = self.session(members, &alive, timer)?;
-            alive = self.record(members, alive, given, timer, turns, &telemetry)?;
+            let (mut turns, telemetry) = self.session(members, &alive, timer)?;
+            let mut lost = std::mem::take(&mut turns.lost);
+            let samples = alive.iter().map(|it| it.index).zip(turns.samples).collect();
+            let (blocks, stopped) = (turns.blocks, turns.stopped);
+            sessions.push(Taken { timer, samples, blocks, stopped, telemetry });
+            let mut still = Vec::new();
+            for (position, entrant) in alive.into_iter().enumerate() {
+                let ended = lost.iter().position(|(gone, _)| *gone == position);
+                let ended = ended.map(|at| lost.swap_remove(at).1);
+                self.keep(&mut still, entrant, Stage::Bench, ended.map_or(Ok(()), Err))?;
+            }
+            alive = still;
         }
-        self.finish(alive)
+        // What fails here is out, and its samples with it: none of them has been written down yet.
+        let mut trusted = Vec::new();
+        for entrant in alive {
+            let outcome = self.verify(&mut members[entrant.index], &entrant, given)?;
+            let outcome = outcome.and_then(|()| self.plausible(&entrant, given, &sessions));
+            self.keep(&mut trusted, entrant, Stage::Bench, outcome)?;
+        }
+        for session in sessions {
+            self.record(members, &trusted, given, session)?;
+        }
+        self.finish(trusted)
+    }
+
+    /// Whether the device can be as fast as the samples say.
+    fn plausible(&self, entrant: &Entrant, given: &Given<'_, O>, sessions: &[Taken]) -> Result<(), Ended> {
+        let (work, matrix) = (self.op.work(given.problem), self.op.matrix_type(given.problem));
+        for session in sessions {
+            let Some(samples) = session.samples.get(&entrant.index).and_then(Option::as_ref) else { continue };
+            let micros = samples.median() / 1000.0;
+            if let Some(reason) = implausible(&self.plan.device, work, matrix, micros) {
+                return Err(Ended::Failed { failure: FailureKind::Implausible, reason });
+            }
+        }
+        Ok(())
     }
 
     fn session(
@@ -77,18 +114,16 @@ impl<O: Op> Bench<'_, O> {
     fn record(
         &self,
         members: &[Member<'_, '_>],
-        entrants: Vec<Entrant>,
+        entrants: &[Entrant],
         given: &Given<'_, O>,
-        timer: Timer,
-        turns: Turns,
-        telemetry: &Telemetry,
-    ) -> Result<Vec<Entrant>, BenchError> {
+        taken: Taken,
+    ) -> Result<(), BenchError> {
         let session = self.run.state().next_session();
         let seed = self.plan.seed;
-        let Turns { samples, mut lost, blocks, stopped } = turns;
+        let Taken { timer, samples, blocks, stopped, telemetry } = taken;
         let mut measured: Vec<(&Subject<'_>, &Samples)> = Vec::new();
-        for (entrant, samples) in entrants.iter().zip(&samples) {
-            let Some(samples) = samples else { continue };
+        for entrant in entrants {
+            let Some(Some(samples)) = samples.get(&entrant.index) else { continue };
             measured.push((members[entrant.index].subject, samples));
             let sampled = Sampled {
                 timer,
@@ -134,13 +169,18 @@ impl<O: Op> Bench<'_, O> {
                 })?;
             }
         }
-        let mut alive = Vec::new();
-        for (position, entrant) in entrants.into_iter().enumerate() {
-            let ended = lost.iter().position(|(gone, _)| *gone == position).map(|at| lost.swap_remove(at).1);
-            self.keep(&mut alive, entrant, Stage::Bench, ended.map_or(Ok(()), Err))?;
-        }
-        Ok(alive)
+        Ok(())
     }
+}
+
+/// A session's samples.
+struct Taken {
+    timer: Timer,
+    /// By member; `None` for one that was lost on the way.
+    samples: HashMap<usize, Option<Samples>>,
+    blocks: Blocks,
+    stopped: StopReason,
+    telemetry: Telemetry,
 }
 
 /// A hot sample is the mean of many launches; the others are single ones, of which a turn takes some.

@@ -11,14 +11,17 @@
 
 mod answers;
 mod crew;
+mod draws;
+mod floor;
 mod measure;
 mod plan;
 mod run;
 mod targets;
 mod telemetry;
 mod turns;
+mod verify;
 
 pub use answers::Answers;
 pub use plan::{Maker, PeersWorker, Plan, Start, StrangersWorker, Subject, Worker};
 pub use run::{BenchError, run, run_with};
-pub(crate) use run::{build_hash, check_of, complaints_in, surprise};
+pub(crate) use run::{brought, build_hash, check_of, complaints_in, no_launch, surprise};

@@ -65,7 +65,10 @@ pub struct Plan<'f, P> {
     /// Whether to measure what the device can do at best, unless the run knows it.
     pub ceilings: bool,
     pub limits: Limits,
+    /// What statistics draw from.
     pub seed: u64,
+    /// What inputs, compared rows and circumstances are drawn from. Nobody who writes a kernel may know it.
+    pub secret: u64,
     pub targets: Vec<Target>,
 }
 

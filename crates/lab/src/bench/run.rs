@@ -11,9 +11,11 @@ use gpu::build::Compiler;
 use gpu::device::Device;
 use gpu::telemetry::Monitor;
 use indexmap::IndexMap;
-use op::{Judgement, Op, tuned};
+use op::{Judgement, Op, Refusal, Step, tuned};
 
 use super::answers::{Answer, Answers};
+use super::draws::Draws;
+use super::floor::implausible;
 use super::crew::{Member, Office};
 use super::plan::{Maker, Plan, Start};
 use super::targets;
@@ -21,7 +23,8 @@ use crate::run::{
     Ceiling, Check, Event, Fact, FailureKind, Key, LogError, Modelled, OURS, Of, Run, Speed, Stage,
     StageOutcome, StageState,
 };
-use crate::worker::{Ask, Built, CandidateName, Ended, Say};
+use crate::trial::{self, Case, Judged, Launch};
+use crate::worker::{Ask, Built, CandidateName, Ended, Ran, Say};
 
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
@@ -29,6 +32,8 @@ pub enum BenchError {
     Log(#[from] LogError),
     #[error("{}: {error}", path.display())]
     Io { path: PathBuf, error: io::Error },
+    #[error(transparent)]
+    Refused(#[from] Refusal),
     /// The run was told to stop; what is finished is in its log.
     #[error("stopped")]
     Stopped,
@@ -102,7 +107,7 @@ pub(super) struct Bench<'a, O: Op> {
     pub(super) office: &'a Office<'a>,
     pub(super) run: &'a Run,
     pub(super) monitor: Option<&'a Monitor>,
-    folder: &'a Path,
+    pub(super) folder: &'a Path,
     pub(super) tell: &'a dyn Fn(&str),
 }
 
@@ -119,7 +124,9 @@ pub(super) struct Entrant {
 pub(super) struct Given<'p, O: Op> {
     pub(super) problem: &'p O::Problem,
     pub(super) name: String,
-    answer: Arc<Answer<O>>,
+    pub(super) draws: Draws,
+    /// The right answers to the inputs of [`Draws::timed`].
+    answers: Vec<Arc<Answer<O>>>,
     /// The problem and the files of its inputs, as peers take them.
     peer: Option<(serde_json::Value, IndexMap<String, PathBuf>)>,
 }
@@ -272,17 +279,18 @@ impl<O: Op> Bench<'_, O> {
             };
             self.keep(&mut alive, entrant, Stage::Build, sent)?;
         }
-        // The right answer, meanwhile.
-        let answer = self.answers.to(self.op, problem, self.plan.seed);
+        // The right answers, meanwhile.
+        let draws = Draws::new(self.op, &name, self.plan.secret);
+        let answers = self.right(problem, &draws.timed)?;
         let has_peers = alive.iter().any(|it| matches!(members[it.index].subject.maker, Maker::Peer { .. }));
-        let peer = if has_peers { Some(self.peer_files(problem, &answer.inputs)?) } else { None };
-        let given: Given<'_, O> = Given { problem, name, answer, peer };
+        let peer = if has_peers { Some(self.peer_files(problem, &answers[0].inputs)?) } else { None };
+        let given: Given<'_, O> = Given { problem, name, draws, answers, peer };
 
         let alive = self.build(members, alive)?;
         let mut begun = Vec::new();
         for entrant in alive {
             let member = &mut members[entrant.index];
-            let sent = if self.runs_at_once(member) { self.begin_run(member) } else { Ok(()) };
+            let sent = if self.runs_at_once(member) { self.begin_run(member, &given) } else { Ok(()) };
             self.keep(&mut begun, entrant, Stage::Check, sent)?;
         }
         let mut right = Vec::new();
@@ -367,6 +375,18 @@ impl<O: Op> Bench<'_, O> {
             };
             let outcome = match member.answer(self.office, 0, ask).and_then(built) {
                 Ok(first) => {
+                    let right = self.try_classes(member, &entrant, ask)?;
+                    if let Err(ended) = right {
+                        member.dismiss(0);
+                        self.keep(&mut alive, entrant, Stage::Check, Err(ended))?;
+                        continue;
+                    }
+                    for note in &first.notes {
+                        let text = format!("{}: {note}", entrant.key.of.subject);
+                        if !self.run.state().notes.contains(&text) {
+                            self.run.record(&Event::Note { text })?;
+                        }
+                    }
                     let event = Event::Built { of: entrant.key.of.clone(), build: first.build };
                     self.run.record(&event)?;
                     let mut others = member.processes().skip(1);
@@ -382,6 +402,57 @@ impl<O: Op> Bench<'_, O> {
             self.keep(&mut alive, entrant, Stage::Build, outcome)?;
         }
         Ok(alive)
+    }
+
+    /// Has the first process of a kernel run on inputs of other classes than the timed ones, on the problem cut to size,
+    /// and then build what it is to be timed with again.
+    fn try_classes(
+        &self,
+        member: &mut Member<'_, '_>,
+        entrant: &Entrant,
+        build: &Ask,
+    ) -> Result<Result<(), Ended>, BenchError> {
+        let (Ask::Build { candidate, problem }, Maker::Kernel { family, .. }) = (build, &member.subject.maker)
+        else {
+            return Ok(Ok(()));
+        };
+        let whole = self.plan.problems.iter().find(|it| it.to_string() == *problem);
+        let Some(whole) = whole else { return Ok(Ok(())) };
+        let secret = Draws::new(self.op, problem, self.plan.secret).classes;
+        let case = Case::classes(self.op, whole, secret);
+        let answers = self.right(&case.problem, &case.draws)?;
+        let part = Ask::Build { candidate: candidate.clone(), problem: case.problem.to_string() };
+        let run = Ask::Run {
+            draws: case.draws.clone(),
+            steps: case.steps.clone(),
+            seed: case.seed,
+            checks: vgpu::Checks::None,
+            folder: self.folder.to_owned(),
+        };
+        let mut judged = || -> Result<Judged, Ended> {
+            member.ask(self.office, 0, &part).and_then(built)?;
+            let launches = match member.ask(self.office, 0, &run)? {
+                Say::Ran { launches } => brought(launches)?,
+                other => return Err(surprise(&other)),
+            };
+            let right: Vec<_> = answers.iter().map(|it| (&it.inputs, &it.reference)).collect();
+            let judged = trial::judge(self.op, family, &case.steps, &right, &launches).ok_or_else(no_launch)?;
+            member.ask(self.office, 0, build).and_then(built)?;
+            Ok(judged)
+        };
+        let judged = match judged() {
+            Ok(judged) => judged,
+            Err(ended) => return Ok(Err(ended)),
+        };
+        if judged.complaints.is_empty() {
+            return Ok(Ok(()));
+        }
+        let classes: Vec<&str> = case.draws.iter().map(|draw| draw.class.as_str()).collect();
+        let check = check_of(judged);
+        let words = complaints_in(&check).unwrap_or_default();
+        let reason = format!("on {} with inputs of the classes {}: {words}", case.problem, classes.join(", "));
+        self.run.record(&Event::Checked { of: entrant.key.of.clone(), check })?;
+        Ok(Err(Ended::Failed { failure: FailureKind::WrongAnswer, reason }))
     }
 
     /// Writes a problem's inputs for peers.
@@ -432,17 +503,34 @@ impl<O: Op> Bench<'_, O> {
     }
 
     /// Has all processes begin with their one run, or none.
-    fn begin_run(&self, member: &mut Member<'_, '_>) -> Result<(), Ended> {
+    fn begin_run(&self, member: &mut Member<'_, '_>, given: &Given<'_, O>) -> Result<(), Ended> {
         let mut processes = member.processes();
-        let sent = processes.try_for_each(|process| member.send(self.office, process, &self.run_once()));
+        let ask = self.run_ask(given);
+        let sent = processes.try_for_each(|process| member.send(self.office, process, &ask));
         if sent.is_err() {
             member.dismiss(0);
         }
         sent
     }
 
-    fn run_once(&self) -> Ask {
-        Ask::Run { seed: self.plan.seed, folder: self.folder.to_owned() }
+    fn run_ask(&self, given: &Given<'_, O>) -> Ask {
+        Ask::Run {
+            draws: given.draws.timed.to_vec(),
+            steps: Step::USUAL.to_vec(),
+            seed: given.draws.worlds,
+            checks: vgpu::Checks::None,
+            folder: self.folder.to_owned(),
+        }
+    }
+
+    /// The right answers to inputs of a problem.
+    pub(super) fn right(
+        &self,
+        problem: &O::Problem,
+        draws: &[op::Draw],
+    ) -> Result<Vec<Arc<Answer<O>>>, BenchError> {
+        let answer = |draw| Ok(self.answers.to(self.op, problem, draw)?);
+        draws.iter().map(answer).collect()
     }
 
     fn check_process(
@@ -452,41 +540,34 @@ impl<O: Op> Bench<'_, O> {
         of: &Of,
         given: &Given<'_, O>,
     ) -> Result<Result<(), Ended>, BenchError> {
-        let Answer { inputs, reference } = &*given.answer;
         let subject = member.subject;
-        let mut answer = || -> Result<(Judgement, Vec<op::Complaint>), Ended> {
+        let mut answer = || -> Result<Judged, Ended> {
             if let (Maker::Peer { name }, Some((fields, inputs))) = (&subject.maker, &given.peer) {
                 let (fields, inputs) = (fields.clone(), inputs.clone());
                 let ask = Ask::Load { name: (*name).to_owned(), fields, inputs };
                 member.ask(self.office, process, &ask)?;
             }
-            let ask = self.run_once();
+            let ask = self.run_ask(given);
             if !self.runs_at_once(member) {
                 member.send(self.office, process, &ask)?;
             }
-            let (paths, complaints) = match member.answer(self.office, process, &ask)? {
-                Say::Ran { outputs, complaints } => (outputs, complaints),
+            let ran = match member.answer(self.office, process, &ask)? {
+                Say::Ran { launches } => launches,
                 other => return Err(surprise(&other)),
             };
-            let outputs: Result<Vec<Vec<u8>>, io::Error> = paths.iter().map(fs::read).collect();
-            let outputs = outputs.map_err(|error| trouble(&error))?;
-            for path in paths {
-                let _ = fs::remove_file(path); // The folder goes in the end.
-            }
-            let judgement = match &subject.maker {
-                Maker::Kernel { family, .. } => self.op.judge(family, inputs, reference, &outputs),
-                Maker::Peer { .. } => {
-                    self.op.judge_peer(inputs, reference, outputs.into_iter().next().unwrap_or_default())
-                }
+            let launches = brought(ran)?;
+            let family = match &subject.maker {
+                Maker::Kernel { family, .. } => family,
+                Maker::Peer { .. } => return self.judge_peer(given, launches),
             };
-            Ok((judgement, complaints))
+            let right: Vec<_> = given.answers.iter().map(|it| (&it.inputs, &it.reference)).collect();
+            trial::judge(self.op, family, &Step::USUAL, &right, &launches).ok_or_else(no_launch)
         };
-        let (judgement, mut complaints) = match answer() {
-            Ok(answer) => answer,
+        let judged = match answer() {
+            Ok(judged) => judged,
             Err(ended) => return Ok(Err(ended)),
         };
-        complaints.extend(judgement.complaints.iter().cloned());
-        let check = check_of(&judgement, complaints);
+        let check = check_of(judged);
         let words = complaints_in(&check);
         self.run.record(&Event::Checked { of: of.clone(), check })?;
         Ok(match words {
@@ -496,6 +577,17 @@ impl<O: Op> Bench<'_, O> {
                 Err(wrong.of_process(process, member.processes().len()))
             }
         })
+    }
+
+    /// A peer runs once, on the first inputs.
+    fn judge_peer(&self, given: &Given<'_, O>, launches: Vec<Launch>) -> Result<Judged, Ended> {
+        let Launch { outputs, mut complaints } = launches.into_iter().next().ok_or_else(no_launch)?;
+        let Answer { inputs, reference } = &*given.answers[0];
+        let output = outputs.into_iter().next().unwrap_or_default();
+        let judgement = self.op.judge_peer(inputs, reference, output);
+        complaints.extend(judgement.complaints.iter().cloned());
+        let wrong = (!judgement.complaints.is_empty()).then_some(0);
+        Ok(Judged { judgement, complaints, wrong, launches: 1 })
     }
 
     /// The modelled time of a run whose answer was right.
@@ -509,12 +601,20 @@ impl<O: Op> Bench<'_, O> {
             Say::Modelled(modelled) => Ok(modelled),
             other => Err(surprise(&other)),
         });
+        let work = self.op.work(problem);
+        let said = said.and_then(|modelled| {
+            let matrix = self.op.matrix_type(problem);
+            match implausible(&self.plan.device, work, matrix, modelled.time_us.0) {
+                None => Ok(modelled),
+                Some(reason) => Err(Ended::Failed { failure: FailureKind::Implausible, reason }),
+            }
+        });
         if let Ok(modelled) = &said {
             let modelled = Modelled {
                 gpu: modelled.gpu.clone(),
                 time_us: modelled.time_us,
                 limiter: Some(modelled.limiter.clone()),
-                work: Some(self.op.work(problem)),
+                work: Some(work),
             };
             self.run.record(&Event::Modelled { of: entrant.key.of.clone(), modelled })?;
         }
@@ -584,16 +684,33 @@ pub(crate) fn build_hash(
     Ok(compiler.hash(&request))
 }
 
-/// One answer held against the right one, as the log has it.
-pub(crate) fn check_of(judgement: &Judgement, complaints: Vec<op::Complaint>) -> Check {
+/// Launches held against the right answers, as the log has it.
+pub(crate) fn check_of(judged: Judged) -> Check {
     let finite = |value: f64| value.is_finite().then_some(value);
+    let Judged { judgement: Judgement { error, limit, .. }, complaints, launches, .. } = judged;
     Check {
         passed: complaints.is_empty(),
-        error: finite(judgement.error),
-        limit: finite(judgement.limit),
-        cases: 1,
+        error: finite(error),
+        limit: finite(limit),
+        cases: launches as u32,
         complaints,
     }
+}
+
+/// Reads the outputs of launches from the files a worker left them in, and removes the files.
+pub(crate) fn brought(launches: Vec<Ran>) -> Result<Vec<Launch>, Ended> {
+    let read = |Ran { outputs: paths, complaints, .. }: Ran| {
+        let outputs: Result<Vec<Vec<u8>>, io::Error> = paths.iter().map(fs::read).collect();
+        for path in paths {
+            let _ = fs::remove_file(path); // The folder goes in the end.
+        }
+        Ok(Launch { outputs: outputs.map_err(|error| trouble(&error))?, complaints })
+    };
+    launches.into_iter().map(read).collect()
+}
+
+pub(crate) fn no_launch() -> Ended {
+    Ended::Lost { failure: FailureKind::Other, reason: "it launched nothing".to_owned() }
 }
 
 /// What is wrong with an answer, in words.

@@ -16,7 +16,7 @@ use op::{Op, Picture, Stage};
 use rayon::prelude::*;
 use serde::Serialize;
 
-pub(crate) use one::beside_the_answer;
+pub(crate) use one::notes;
 pub use op::{Complaint, Judgement};
 pub use plan::{Case, Depth, Extent, Group, Plan, Subject, cut_to_size};
 
@@ -62,11 +62,16 @@ pub struct Verdict {
     pub class: String,
     pub seed: u64,
     pub depth: Depth,
+    /// Launches that were judged.
+    pub launches: usize,
     #[serde(flatten)]
     pub outcome: Outcome,
-    /// What the virtual GPU found; notes are not among them.
+    /// What the virtual GPU found in any of the launches; notes are not among them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<vgpu::Finding>,
+    /// What a reader of the verdict should know: a tolerance the family asks for, a clock or an SM's number the kernel reads.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     #[serde(skip)]
     pub picture: Option<Picture>,
     pub seconds: f64,
@@ -86,6 +91,15 @@ pub enum Outcome {
 impl Verdict {
     pub fn passed(&self) -> bool {
         matches!(self.outcome, Outcome::Passed { .. })
+    }
+
+    /// How far the answer was off, where there was one.
+    pub fn judgement(&self) -> Option<&Judgement> {
+        match &self.outcome {
+            Outcome::Passed { judgement } => Some(judgement),
+            Outcome::Failed { judgement, .. } => judgement.as_ref(),
+            Outcome::Broken { .. } => None,
+        }
     }
 }
 

@@ -6,42 +6,34 @@ use std::time::Instant;
 use chips::Target;
 use family::Candidate;
 use gpu::accelerator::{AcceleratorError, Lease};
-use op::{
-    Addresses, Arrangement, Complaint, Judgement, Kernel, Observed, Op, Picture, Refusal, RunError, Stage,
-};
+use op::{Addresses, Arrangement, Complaint, Judgement, Kernel, Op, Picture, Refusal, RunError, Step, derived};
 
 use super::plan::{Case, Depth, Subject};
 use super::{Bench, Outcome, Verdict};
+use crate::trial::{self, Judged, Launch};
 
-/// A case with its inputs and right answer, which all kernels share.
+/// What seeds are derived from a case's seed for.
+const WORLDS: u64 = 1;
+const REDRAWN: u64 = 2;
+const ROWS: u64 = 16;
+
+/// A case with its inputs and right answers, which all kernels share.
 pub(super) struct Trial<'a, O: Op> {
     op: &'a O,
     case: &'a Case<O::Problem>,
     bench: &'a Bench<'a>,
     target: Target,
-    inputs: Result<O::Inputs, Refusal>,
-    reference: OnceLock<O::Reference>,
-    /// With each input drawn anew, and the right answers to those.
-    redrawn: OnceLock<Vec<Redrawn<O>>>,
+    steps: Vec<Step>,
+    /// As the steps count them: the case's own, their opposite, and those with each input drawn anew.
+    right: OnceLock<Result<Vec<Right<O>>, Refusal>>,
 }
 
-/// The name of an input, the inputs with that one drawn anew, and the right answer to them.
-type Redrawn<O> = (&'static str, <O as Op>::Inputs, <O as Op>::Reference);
-
-/// Inputs with what they are to a kernel: the case's own, and those with each drawn anew.
-struct Arranged<'a, O: Op> {
-    own: (&'a O::Inputs, Arrangement),
-    redrawn: Vec<(&'a O::Inputs, Arrangement)>,
-}
-
-/// Outputs of a launch.
-type Outputs = Vec<Vec<u8>>;
-
-/// What came back from the device: to the inputs, to the same once more, and with each input drawn anew.
-struct Launched {
-    first: Observed,
-    again: Option<Outputs>,
-    redrawn: Vec<Outputs>,
+/// Inputs and the right answer to them.
+struct Right<O: Op> {
+    inputs: O::Inputs,
+    reference: O::Reference,
+    /// The one input that differs from the case's own.
+    redrawn: Option<&'static str>,
 }
 
 /// Why there is no answer.
@@ -57,29 +49,35 @@ enum Unanswered {
 struct Answer {
     complaints: Vec<Complaint>,
     judgement: Judgement,
+    launches: usize,
     findings: Vec<vgpu::Finding>,
+    notes: Vec<String>,
     picture: Option<Picture>,
 }
 
 impl<'a, O: Op> Trial<'a, O> {
     pub fn new(op: &'a O, case: &'a Case<O::Problem>, bench: &'a Bench<'a>, target: Target) -> Self {
-        let inputs = op.inputs(&case.problem, &case.class, case.seed);
-        Trial { op, case, bench, target, inputs, reference: OnceLock::new(), redrawn: OnceLock::new() }
+        let mut steps = Step::USUAL.to_vec();
+        if case.depth == Depth::Full {
+            let redrawn = Step::USUAL.len() - 1;
+            steps.extend((0..op.input_names().len()).map(|index| Step::on(redrawn + index)));
+        }
+        Trial { op, case, bench, target, steps, right: OnceLock::new() }
     }
 
     pub fn check(&self, subject: &Subject<'_>, candidate: &Candidate) -> Verdict {
         let started = Instant::now();
         let kernel = candidate.label(subject.family);
         let (preset, knobs) = (candidate.preset.clone(), candidate.changes(subject.family));
-        let (outcome, findings, picture) = match self.answer(subject, candidate) {
-            Err(reason) => (Outcome::Broken { reason }, Vec::new(), None),
-            Ok(Answer { complaints, judgement, findings, picture }) => {
+        let (outcome, launches, findings, notes, picture) = match self.answer(subject, candidate) {
+            Err(reason) => (Outcome::Broken { reason }, 0, Vec::new(), Vec::new(), None),
+            Ok(Answer { complaints, judgement, launches, findings, notes, picture }) => {
                 let outcome = if complaints.is_empty() {
                     Outcome::Passed { judgement }
                 } else {
                     Outcome::Failed { complaints, judgement: Some(judgement) }
                 };
-                (outcome, findings, picture)
+                (outcome, launches, findings, notes, picture)
             }
         };
         let case = self.case;
@@ -93,8 +91,10 @@ impl<'a, O: Op> Trial<'a, O> {
             class: case.class.clone(),
             seed: case.seed,
             depth: case.depth,
+            launches,
             outcome,
             findings,
+            notes,
             picture,
             seconds: started.elapsed().as_secs_f64(),
         }
@@ -103,139 +103,95 @@ impl<'a, O: Op> Trial<'a, O> {
     fn answer(&self, subject: &Subject<'_>, candidate: &Candidate) -> Result<Answer, String> {
         let Trial { op, case, bench, .. } = self;
         let family = subject.family;
-        let inputs = self.inputs.as_ref().map_err(ToString::to_string)?;
         let words = |error: RunError| error.to_string();
         // What takes the CPU comes before a device is taken.
         let request = family.request(candidate, self.target).map_err(|error| words(error.into()))?;
         let build = bench.compiler.build(&request).map_err(|error| words(error.into()))?.build;
-        let reference = self.reference.get_or_init(|| op.reference(&case.problem, inputs));
-        let redrawn = if case.depth == Depth::Full { self.redrawn(inputs) } else { &[] };
-        let arrange = |inputs| op.arrange(family, &case.problem, inputs);
-        let arranged = Arranged {
-            own: (inputs, arrange(inputs)),
-            redrawn: redrawn.iter().map(|(_, inputs, _)| (inputs, arrange(inputs))).collect(),
-        };
-        let run = |lease| -> Result<(Kernel<'_>, Launched), Unanswered> {
+        let mut notes = notes(&build.ptx, &family.entry);
+        let asked = op.extra_tolerance(family, &case.problem, &build.ptx);
+        notes.extend(asked.map_err(|refusal| refusal.to_string())?);
+        let right = self.right.get_or_init(|| self.right()).as_ref().map_err(ToString::to_string)?;
+        let arranged: Vec<Arrangement> =
+            right.iter().map(|it| op.arrange(family, &case.problem, &it.inputs)).collect();
+        let parameters: Vec<_> = right
+            .iter()
+            .map(|it| move |addresses: &Addresses| op.parameters(&case.problem, &it.inputs, addresses))
+            .collect();
+        let inputs: Vec<op::Inputs<'_>> = arranged
+            .iter()
+            .zip(&parameters)
+            .map(|(arrangement, parameters)| op::Inputs { arrangement, parameters })
+            .collect();
+        let run = |lease| -> Result<_, Unanswered> {
             let mut device = (bench.device)(lease).map_err(Unanswered::NoDevice)?;
             device.expect(op.work(&case.problem).flops);
             let image = device.image(&build);
             let kernel = Kernel::load(&mut *device, family, candidate.clone(), image)?;
-            let launched = self.launch(&mut *device, &kernel, &arranged)?;
-            Ok((kernel, launched))
+            let sizes = op.sizes(&case.problem);
+            Ok(kernel.trial(&mut *device, &sizes, &inputs, &self.steps, derived(case.seed, WORLDS))?)
         };
-        let (kernel, launched) = match run(Lease::Shared) {
+        let observed = match run(Lease::Shared) {
             // Not for itself, perhaps, but beside the others.
             Err(Unanswered::Run(RunError::Accelerator(AcceleratorError::Memory(_)))) => run(Lease::Alone),
             other => other,
         }
         .map_err(|error| error.to_string())?;
-        let Launched { first, again, redrawn: others } = launched;
 
-        let judgement = op.judge(family, inputs, reference, &first.outputs);
-        let (mut complaints, findings) = beside_the_answer(&first);
-        let wrong = !judgement.complaints.is_empty();
-        complaints.extend(judgement.complaints.iter().cloned());
-        // A wrong answer is wrong whatever else it is; that it is the same every time makes it a constant one.
-        if let Some(again) = again.filter(|again| *again != first.outputs) {
-            complaints.push(differing(&arranged.own.1, &first.outputs, &again));
-        }
-        for ((which, _, right), other) in redrawn.iter().zip(&others) {
-            let before = (reference, first.outputs.as_slice());
-            let after = (right, other.as_slice());
-            complaints.extend(op.independence(family, which, before, after));
-        }
-        let picture = wrong
-            .then(|| op.picture((family, &kernel.candidate), inputs, reference, &first.outputs))
-            .flatten();
-        Ok(Answer { complaints, judgement, findings, picture })
+        let findings = observed.iter().flat_map(|launch| trial::beside_the_answer(launch).1).collect();
+        let launches: Vec<Launch> = observed.into_iter().map(Launch::new).collect();
+        let references: Vec<_> = right.iter().map(|it| (&it.inputs, &it.reference)).collect();
+        let judged = trial::judge(*op, family, &self.steps, &references, &launches);
+        let Judged { judgement, mut complaints, wrong, launches: count } =
+            judged.ok_or("there was no launch to judge")?;
+        complaints.extend(self.ignored_inputs(family, right, &launches));
+        let picture = wrong.and_then(|index| {
+            let (inputs, reference) = references[self.steps[index].inputs];
+            op.picture((family, candidate), inputs, reference, &launches[index].outputs)
+        });
+        Ok(Answer { complaints, judgement, launches: count, findings, notes, picture })
     }
 
-    /// Everything the case has run on the device.
-    fn launch<'b>(
+    /// The inputs of every step with the right answers to them.
+    fn right(&self) -> Result<Vec<Right<O>>, Refusal> {
+        let Trial { op, case, .. } = self;
+        let own = op.inputs(&case.problem, &case.class, case.seed)?;
+        let mut sets = vec![(None, op.opposite(&case.problem, &own))];
+        if case.depth == Depth::Full {
+            let seed = derived(case.seed, REDRAWN);
+            let redraw = |which: &&'static str| (Some(*which), op.redraw(&case.problem, &own, which, seed));
+            sets.extend(op.input_names().iter().map(redraw));
+        }
+        sets.insert(0, (None, own));
+        let right = |(index, (redrawn, inputs)): (usize, (Option<&'static str>, O::Inputs))| {
+            // Other rows for every answer, where only some are compared.
+            let reference = op.reference(&case.problem, &inputs, derived(case.seed, ROWS + index as u64));
+            Right { inputs, reference, redrawn }
+        };
+        Ok(sets.into_iter().enumerate().map(right).collect())
+    }
+
+    /// Inputs that make no difference to the answer, though they should.
+    fn ignored_inputs(
         &self,
-        device: &mut dyn Stage,
-        kernel: &Kernel<'_>,
-        arranged: &'b Arranged<'_, O>,
-    ) -> Result<Launched, RunError> {
-        let Trial { op, case, .. } = self;
-        let sizes = op.sizes(&case.problem);
-        let parameters = |inputs: &'b O::Inputs| {
-            move |addresses: &Addresses| op.parameters(&case.problem, inputs, addresses)
-        };
-        let (inputs, arrangement) = &arranged.own;
-        let mut ready = kernel.ready(device, &sizes, arrangement, &parameters(inputs))?;
-        let mut launch = || -> Result<Launched, AcceleratorError> {
-            let first = kernel.look(device, &ready)?;
-            if !first.changed_inputs.is_empty() {
-                // What it would say next would not be of the same inputs.
-                return Ok(Launched { first, again: None, redrawn: Vec::new() });
+        family: &family::Family,
+        right: &[Right<O>],
+        launches: &[Launch],
+    ) -> Vec<Complaint> {
+        let mut complaints = Vec::new();
+        let (Some(own), Some(first)) = (right.first(), launches.first()) else { return complaints };
+        for (step, launch) in self.steps.iter().zip(launches) {
+            let other = &right[step.inputs];
+            if let Some(which) = other.redrawn {
+                let before = (&own.reference, first.outputs.as_slice());
+                let after = (&other.reference, launch.outputs.as_slice());
+                complaints.extend(self.op.independence(family, which, before, after));
             }
-            let mut outputs = |(inputs, arrangement): &'b (&O::Inputs, Arrangement)| {
-                ready.refill(device, arrangement, &parameters(inputs))?;
-                kernel.outputs(device, &ready)
-            };
-            let again = (case.depth >= Depth::Again).then(|| outputs(&arranged.own)).transpose()?;
-            let redrawn = arranged.redrawn.iter().map(outputs).collect::<Result<_, _>>()?;
-            Ok(Launched { first, again, redrawn })
-        };
-        let launched = launch();
-        // Whatever failed, the memory is given back.
-        ready.release(device);
-        Ok(launched?)
-    }
-
-    fn redrawn(&self, inputs: &O::Inputs) -> &[Redrawn<O>] {
-        let Trial { op, case, .. } = self;
-        self.redrawn.get_or_init(|| {
-            let redraw = |which: &&'static str| {
-                let inputs = op.redraw(&case.problem, inputs, which, case.seed ^ 0x5eed);
-                let reference = op.reference(&case.problem, &inputs);
-                (*which, inputs, reference)
-            };
-            op.input_names().iter().map(redraw).collect()
-        })
+        }
+        complaints
     }
 }
 
-/// What is wrong with a launch whatever its answer: findings, writes outside, changed inputs.
-pub(crate) fn beside_the_answer(observed: &Observed) -> (Vec<Complaint>, Vec<vgpu::Finding>) {
-    let mut complaints = Vec::new();
-    let report = observed.report.as_ref();
-    let serious = |finding: &&vgpu::Finding| finding.severity != vgpu::Severity::Note;
-    let findings: Vec<vgpu::Finding> =
-        report.into_iter().flat_map(|report| report.findings.iter().filter(serious)).cloned().collect();
-    for finding in &findings {
-        complaints.push(Complaint { kind: finding.kind.to_string(), message: finding.message.clone() });
-    }
-    if report.is_some_and(|report| !report.stats.completed) && findings.is_empty() {
-        let message = "the launch did not run to its end".to_owned();
-        complaints.push(Complaint { kind: "incomplete".to_owned(), message });
-    }
-    for trespass in &observed.trespasses {
-        let message = format!(
-            "{} bytes beside {} were written, the first at offset {}",
-            trespass.bytes, trespass.buffer, trespass.offset
-        );
-        complaints.push(Complaint { kind: "trespass".to_owned(), message });
-    }
-    for name in &observed.changed_inputs {
-        let message = format!("the input {name} was changed");
-        complaints.push(Complaint { kind: "changed-input".to_owned(), message });
-    }
-    (complaints, findings)
-}
-
-fn differing(arrangement: &Arrangement, first: &[Vec<u8>], again: &[Vec<u8>]) -> Complaint {
-    let names: Vec<String> = arrangement
-        .outputs
-        .iter()
-        .zip(first.iter().zip(again))
-        .filter(|(_, (first, again))| first != again)
-        .map(|(output, (first, again))| {
-            let bytes = first.iter().zip(again).filter(|(a, b)| a != b).count();
-            format!("{bytes} bytes of {}", output.name)
-        })
-        .collect();
-    let message = format!("the same inputs gave other bits the second time: {}", names.join(", "));
-    Complaint { kind: "non-deterministic".to_owned(), message }
+/// What a kernel's code does that an honest kernel rarely needs.
+pub(crate) fn notes(_ptx: &str, _entry: &str) -> Vec<String> {
+    Vec::new()
 }

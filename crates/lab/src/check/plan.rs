@@ -20,11 +20,9 @@ pub struct Subject<'f> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Depth {
-    /// The answer is right and nothing else was touched.
-    Answer,
-    /// And the same inputs give the same bits again: two launches.
-    Again,
-    /// And each input makes a difference: a launch, and a right answer to compare with, for each of them besides.
+    /// Three launches: on the case's inputs, on their opposite, and on the first ones again ([`op::Step::USUAL`]).
+    Usual,
+    /// And each input makes a difference: one more launch for each of them, on inputs that differ in that one alone.
     Full,
 }
 

@@ -121,9 +121,8 @@ impl<O: Op> Contest<'_, O> {
         let candidate = self.op.candidate(family, None, knobs, problem)?;
         let request = family.request(&candidate, self.plan.device.target())?;
         let built = self.compiler.build(&request).map_err(|error| worker::Failure::build(&error))?;
-        let built =
-            Built { hash: built.build.hash.clone(), build: worker::told(family, &candidate, &built)? };
-        self.compiled(family, knobs, problem, built)
+        let (hash, build) = (built.build.hash.clone(), worker::told(family, &candidate, &built)?);
+        self.compiled(family, knobs, problem, Built { hash, build, notes: Vec::new() })
     }
 
     /// What a build is to the search, unless it takes more than the family allows.
@@ -132,7 +131,7 @@ impl<O: Op> Contest<'_, O> {
         family: &Family,
         knobs: &[(String, String)],
         problem: &O::Problem,
-        Built { hash, build }: Built,
+        Built { hash, build, .. }: Built,
     ) -> Result<Compiled, worker::Failure> {
         let candidate = self.op.candidate(family, None, knobs, problem)?;
         let launch = family.launch(&candidate, &self.op.sizes(problem))?;
@@ -190,6 +189,7 @@ impl<O: Op> Contest<'_, O> {
             ceilings: false,
             limits: self.plan.limits,
             seed: self.plan.seed,
+            secret: self.plan.secret,
             targets: Vec::new(),
         };
         let run = Run::in_memory(self.folder);

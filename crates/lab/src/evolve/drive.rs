@@ -386,7 +386,7 @@ impl<'a, O: Op> Drive<'a, O> {
             device: plan.device.clone(),
             subjects: plan.problems.iter().map(|problem| (setting.subject(), problem.clone())).collect(),
             limits: plan.limits,
-            seed: plan.seed,
+            secret: plan.secret,
             full_size: false,
         };
         let start = self.contest.start_of(setting);
@@ -499,7 +499,7 @@ impl<'a, O: Op> Drive<'a, O> {
                     TrialResult::Same { as_trial, code_hash: compiled.code_hash }
                 } else {
                     self.identities.insert(compiled.identity.clone(), number);
-                    self.evaluate(&setting, compiled, parent)?
+                    self.evaluate((number, &setting), compiled, parent)?
                 }
             }
         };
@@ -511,7 +511,7 @@ impl<'a, O: Op> Drive<'a, O> {
 
     fn evaluate(
         &mut self,
-        setting: &Setting<'_>,
+        (number, setting): (u32, &Setting<'_>),
         compiled: Compiled,
         parent: Option<u32>,
     ) -> Result<TrialResult, EvolveError> {
@@ -530,6 +530,9 @@ impl<'a, O: Op> Drive<'a, O> {
         let parent = elites::timed(parent).next();
         let count = self.contest.plan.elites;
         let elite = elites::joins(score, &problems, parent, &elites::best(&self.trials, count), count);
+        if elite && let Err(out) = self.contest.confirm(setting, number)? {
+            return Ok(failed(out));
+        }
         Ok(timed(compiled, score, problems, elite))
     }
 

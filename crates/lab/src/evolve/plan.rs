@@ -26,6 +26,8 @@ pub struct Plan<'f, P> {
     /// Candidates that are compiled ahead of the one being evaluated.
     pub ahead: usize,
     pub seed: u64,
+    /// What inputs, compared rows and circumstances are drawn from. No proposer may know it.
+    pub secret: u64,
     pub timer: Timer,
     pub stopping: Stopping,
     pub warmup: u32,

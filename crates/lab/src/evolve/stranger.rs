@@ -2,24 +2,30 @@
 //! virtual GPU, under all its checkers, before any GPU gets it.
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use chips::{CHIPS, Chip};
 use family::{Catalog, Family};
 use gpu::device::Device;
-use op::{Op, Refusal};
+use op::{Op, Refusal, derived};
 
 use super::EvolveError;
 use super::contest::{Compiled, Contest, Out, Setting, pairs};
+use crate::bench::{Answers, brought, check_of, complaints_in, no_launch};
 use crate::check::cut_to_size;
 use crate::run::{FailureKind, Stage};
+use crate::trial::{self, Case};
 use crate::worker::{Ask, Built, CandidateName, Ended, Limits, Say, Worker};
 
 /// What the run under the checkers may take, in operations: a second or two. A plain kernel takes longer for them.
-const PROOF_FLOPS: f64 = 1.0e8;
+const PROOF_FLOPS: f64 = 5.0e7;
+/// The same without checkers, for what is about to become an elite.
+const CONFIRM_FLOPS: f64 = 1.0e8;
 const PLAIN_COST: f64 = 16.0;
+/// What seeds are derived from the search's secret for.
+const PROOF: u64 = 1;
+const CONFIRM: u64 = 1 << 32;
 /// A compiler can be kept busy on purpose.
 const BUILD_LIMIT: Duration = Duration::from_mins(2);
 const RESIDENT_BYTES: u64 = 8 << 30;
@@ -105,25 +111,78 @@ impl<O: Op> Contest<'_, O> {
             Err(out) => return Ok(Err(out)),
         };
         let flops = if setting.family.plain { PROOF_FLOPS / PLAIN_COST } else { PROOF_FLOPS };
-        for (problem, _) in cut_to_size(self.op, &self.plan.problems, flops) {
-            if let Err(out) = self.build_apart(&mut worker, setting, &problem)? {
+        let cases = self.cases(flops, derived(self.plan.secret, PROOF));
+        let checks = vgpu::Checks::All;
+        self.examine((&mut worker, checks), setting, &cases, &self.answers, "on the virtual GPU")
+    }
+
+    /// Tries a setting that is about to become an elite once more, with inputs that no candidate has had.
+    pub fn confirm(&self, setting: &Setting<'_>, number: u32) -> Step<()> {
+        let limits = self.plan.limits;
+        let mut command = (self.start_of(setting).kernel)(&setting.name);
+        let mut worker = match Worker::start(&mut command, limits) {
+            Ok(worker) => worker,
+            Err(error) => return Ok(Err(out(Stage::Check, error.to_string()))),
+        };
+        let flops = match self.plan.device {
+            Device::Virtual { .. } if setting.family.plain => CONFIRM_FLOPS / PLAIN_COST,
+            Device::Virtual { .. } => CONFIRM_FLOPS,
+            Device::Cuda { .. } => f64::INFINITY,
+        };
+        let cases = self.cases(flops, derived(self.plan.secret, CONFIRM + u64::from(number)));
+        let checks = vgpu::Checks::None;
+        self.examine((&mut worker, checks), setting, &cases, &Answers::not_kept(), "with fresh inputs")
+    }
+
+    /// What a setting is tried on: the problems, cut to size, and all classes of inputs.
+    fn cases(&self, flops: f64, seed: u64) -> Vec<Case<O::Problem>> {
+        let parts = cut_to_size(self.op, &self.plan.problems, flops).into_iter();
+        let parts = parts.enumerate();
+        parts
+            .flat_map(|(index, (problem, _))| {
+                let seed = derived(seed, index as u64);
+                [Case::classes(self.op, &problem, derived(seed, 1)), Case::usual(self.op, problem, seed)]
+            })
+            .collect()
+    }
+
+    /// Has a worker run a setting on every case, and judges every launch.
+    fn examine(
+        &self,
+        (worker, checks): (&mut Worker, vgpu::Checks),
+        setting: &Setting<'_>,
+        cases: &[Case<O::Problem>],
+        answers: &Answers<O>,
+        how: &str,
+    ) -> Step<()> {
+        for Case { problem, draws, steps, seed } in cases {
+            if let Err(out) = self.build_apart(worker, setting, problem)? {
                 return Ok(Err(out));
             }
-            let ask = Ask::Prove { seed: self.plan.seed, folder: self.folder.to_owned() };
-            let (paths, mut complaints) = match self.ask(&mut worker, &ask, Stage::Check)? {
-                Ok(Say::Ran { outputs, complaints }) => (outputs, complaints),
+            let ask = Ask::Run {
+                draws: draws.clone(),
+                steps: steps.clone(),
+                seed: *seed,
+                checks,
+                folder: self.folder.to_owned(),
+            };
+            let launches = match self.ask(worker, &ask, Stage::Check)? {
+                Ok(Say::Ran { launches }) => launches,
                 Ok(other) => return Ok(Err(out(Stage::Check, format!("it answered {other:?}")))),
                 Err(out) => return Ok(Err(out)),
             };
-            let outputs: io::Result<Vec<Vec<u8>>> = paths.iter().map(fs::read).collect();
-            let outputs = outputs.map_err(|error| EvolveError::Io { path: self.folder.to_owned(), error })?;
-            let right = self.answers.to(self.op, &problem, self.plan.seed);
-            let judgement = self.op.judge(setting.family, &right.inputs, &right.reference, &outputs);
-            complaints.extend(judgement.complaints);
-            if !complaints.is_empty() {
-                let words: Vec<String> =
-                    complaints.iter().map(|it| format!("[{}] {}", it.kind, it.message)).collect();
-                let reason = format!("on {problem}, on the virtual GPU: {}", words.join("; "));
+            let launches = match brought(launches) {
+                Ok(launches) => launches,
+                Err(ended) => return Ok(Err(out(Stage::Check, ended.to_string()))),
+            };
+            let right: Result<Vec<_>, _> = draws.iter().map(|it| answers.to(self.op, problem, it)).collect();
+            let right = right?;
+            let right: Vec<_> = right.iter().map(|it| (&it.inputs, &it.reference)).collect();
+            let Some(judged) = trial::judge(self.op, setting.family, steps, &right, &launches) else {
+                return Ok(Err(out(Stage::Check, no_launch().to_string())));
+            };
+            if let Some(words) = complaints_in(&check_of(judged)) {
+                let reason = format!("on {problem}, {how}: {words}");
                 let failure = FailureKind::WrongAnswer;
                 return Ok(Err(Out { stage: Stage::Check, failure, reason }));
             }

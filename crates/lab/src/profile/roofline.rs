@@ -38,8 +38,9 @@ fn measured(ceilings: &[Ceiling], matrix: &str) -> Option<Roofs> {
     Some(Roofs { tflops, gb_per_s, peaks: "measured in this run" })
 }
 
-fn data_sheet(chip: &Chip, matrix: &str) -> Option<Roofs> {
-    let kind = match matrix {
+/// The matrix units' name for an element type.
+pub fn tensor_type(matrix: &str) -> Option<TensorType> {
+    Some(match matrix {
         "fp16" => TensorType::Fp16,
         "bf16" => TensorType::Bf16,
         "e4m3" | "e5m2" => TensorType::Fp8,
@@ -47,7 +48,11 @@ fn data_sheet(chip: &Chip, matrix: &str) -> Option<Roofs> {
         "int8" => TensorType::Int8,
         "fp64" => TensorType::Fp64,
         _ => return None,
-    };
+    })
+}
+
+fn data_sheet(chip: &Chip, matrix: &str) -> Option<Roofs> {
+    let kind = tensor_type(matrix)?;
     // A chip without a rate for FP8 decodes it and multiplies halves.
     let tflops = chip.tensor_tflops(kind).or_else(|| chip.tensor_tflops(TensorType::Fp16))?;
     Some(Roofs { tflops, gb_per_s: chip.memory.gbs, peaks: "data sheet" })

@@ -10,13 +10,16 @@ use std::time::Duration;
 use family::{Candidate, Family};
 use gpu::build::Compiler;
 use gpu::device::Device;
-use op::{Complaint, Op, tuned};
+use op::{Draw, Op, Refusal, Step, tuned};
 
 use super::ncu::{Ncu, NcuError};
 use super::{Profile, Seen, roofline, rules};
-use crate::bench::{Answers, Maker, Start, Subject, build_hash, check_of, complaints_in, surprise};
+use crate::bench::{
+    Answers, Maker, Start, Subject, brought, build_hash, check_of, complaints_in, no_launch, surprise,
+};
 use crate::run::{Check, Event, FailureKind, Key, LogError, Of, Run, Stage, StageOutcome};
-use crate::worker::{Ask, Built, CandidateName, Ended, Limits, Say, Worker};
+use crate::trial;
+use crate::worker::{Ask, Built, CandidateName, Ended, Limits, Ran, Say, Worker};
 
 /// Operations of a problem the virtual GPU counts in a few seconds. Larger problems are cut to it.
 const COUNTED_FLOPS: f64 = 2e9;
@@ -32,7 +35,8 @@ pub struct Plan<'f, P> {
     /// Kernels, each on a problem. Others than kernels cannot be profiled, and are left out.
     pub subjects: Vec<(Subject<'f>, P)>,
     pub limits: Limits,
-    pub seed: u64,
+    /// What inputs are drawn from.
+    pub secret: u64,
     /// Count problems on the virtual GPU as they are, however long it takes.
     pub full_size: bool,
 }
@@ -46,6 +50,8 @@ pub enum ProfileError {
     /// The machine lacks a profiler, or the permission to use it.
     #[error(transparent)]
     Ncu(NcuError),
+    #[error(transparent)]
+    Refused(#[from] Refusal),
     #[error("stopped")]
     Stopped,
 }
@@ -222,7 +228,7 @@ impl<O: Op> Bench<'_, O> {
             said => return Err(other(Stage::Build)(&said)),
         }
         match ask(&self.run_once(), Stage::Check)? {
-            Say::Ran { outputs, complaints } => self.check(job, &problem, &outputs, complaints)?,
+            Say::Ran { launches } => self.check(job, &problem, launches)?,
             said => return Err(other(Stage::Check)(&said)),
         }
         // Queries that were cut away read the same keys: the memory has not as many times as the blocks.
@@ -292,7 +298,7 @@ impl<O: Op> Bench<'_, O> {
         for answer in answers {
             match answer {
                 Say::Built(built) => self.built(job, built)?,
-                Say::Ran { outputs, complaints } => self.check(job, job.problem, &outputs, complaints)?,
+                Say::Ran { launches } => self.check(job, job.problem, launches)?,
                 Say::Launched => launched = true,
                 Say::Failed { failure, reason } => {
                     return Err(Lost::Out { stage: Stage::Profile, failure, reason });
@@ -326,8 +332,20 @@ impl<O: Op> Bench<'_, O> {
         Ask::Build { candidate, problem: problem.to_string() }
     }
 
+    /// Ordinary inputs.
+    fn draw(&self) -> Draw {
+        Draw::new(self.op.classes()[0], op::derived(self.plan.secret, 1))
+    }
+
     fn run_once(&self) -> Ask {
-        Ask::Run { seed: self.plan.seed, folder: self.folder.to_owned() }
+        let seed = op::derived(self.plan.secret, 0);
+        Ask::Run {
+            draws: vec![self.draw()],
+            steps: vec![Step::FIRST],
+            seed,
+            checks: vgpu::Checks::None,
+            folder: self.folder.to_owned(),
+        }
     }
 
     fn built(&self, job: &Job<'_, O>, built: Built) -> Result<(), Lost> {
@@ -340,20 +358,14 @@ impl<O: Op> Bench<'_, O> {
         &self,
         job: &Job<'_, O>,
         problem: &O::Problem,
-        outputs: &[PathBuf],
-        complaints: Vec<Complaint>,
+        launches: Vec<Ran>,
     ) -> Result<(), Lost> {
-        let outputs: Result<Vec<Vec<u8>>, io::Error> = outputs.iter().map(fs::read).collect();
-        let outputs = outputs.map_err(|error| Lost::Out {
-            stage: Stage::Check,
-            failure: FailureKind::Other,
-            reason: error.to_string(),
-        })?;
-        let answer = self.answers.to(self.op, problem, self.plan.seed);
-        let judgement = self.op.judge(job.family, &answer.inputs, &answer.reference, &outputs);
-        let mut all = complaints;
-        all.extend(judgement.complaints.iter().cloned());
-        let check: Check = check_of(&judgement, all);
+        let launches = brought(launches).map_err(out(Stage::Check))?;
+        let answer = self.answers.to(self.op, problem, &self.draw()).map_err(ProfileError::from).map_err(Lost::All)?;
+        let right = [(&answer.inputs, &answer.reference)];
+        let judged = trial::judge(self.op, job.family, &[Step::FIRST], &right, &launches);
+        let judged = judged.ok_or_else(no_launch).map_err(out(Stage::Check))?;
+        let check: Check = check_of(judged);
         let words = complaints_in(&check);
         self.run.record(&Event::Checked { of: job.of.clone(), check })?;
         match words {

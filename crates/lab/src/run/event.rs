@@ -115,6 +115,10 @@ pub enum Event {
     Note {
         text: String,
     },
+    /// What inputs, compared rows and launch conditions were drawn from. Written when nothing is left to be launched.
+    InputSeed {
+        seed: u64,
+    },
     RunFinished {
         outcome: Outcome,
     },
@@ -238,7 +242,7 @@ pub struct Check {
     /// Relative error in L2 and what it may be; `None` where there was no answer, or none that is finite.
     pub error: Option<f64>,
     pub limit: Option<f64>,
-    /// Classes of inputs and seeds that were tried.
+    /// Launches that were judged.
     pub cases: u32,
     #[serde(default)]
     pub complaints: Vec<Complaint>,
@@ -378,6 +382,8 @@ pub enum FailureKind {
     OutOfMemory,
     /// Asks for more of a resource than the device has.
     TooLarge,
+    /// It was faster than the device can be.
+    Implausible,
     /// A reason of a newer version.
     #[serde(other)]
     Other,
@@ -394,6 +400,7 @@ impl fmt::Display for FailureKind {
             FailureKind::Hang => "hang",
             FailureKind::OutOfMemory => "out of memory",
             FailureKind::TooLarge => "too large",
+            FailureKind::Implausible => "implausible",
             FailureKind::Other => "failed",
         })
     }

@@ -43,6 +43,8 @@ pub struct RunState {
     pub profiles: IndexMap<Of, Profile>,
     pub inversions: Vec<Inversion>,
     pub notes: Vec<String>,
+    /// One for every time the run was worked on to an end.
+    pub input_seeds: Vec<u64>,
     /// Kinds of events this version does not know, with how often each came.
     pub unknown: IndexMap<String, usize>,
     /// What is odd about the log.
@@ -204,6 +206,7 @@ impl RunState {
                     state.inversions.push(inversion.clone());
                 }
                 Event::Note { text } => state.notes.push(text.clone()),
+                Event::InputSeed { seed } => state.input_seeds.push(*seed),
                 Event::RunFinished { outcome } => state.outcome = Some(*outcome),
                 Event::Unknown => *state.unknown.entry(record.kind.clone()).or_default() += 1,
             }

@@ -2,63 +2,72 @@
 
 use chips::Target;
 use gpu::accelerator::{
-    Accelerator as _, AcceleratorError, Buffer, Call, ColdReplay, CudaDevice, EventPair, Geometry, Image,
+    Accelerator as _, AcceleratorError, Buffer, Call, ColdReplay, CudaDevice, EventPair, Fresh, Geometry, Image,
     Replay, SideStreams,
 };
 use gpu::build::{Compiler, Request, Source};
 
+use super::protocol::Repeats;
 use super::serve::Failure;
 use crate::run::{Ceiling, MeasuredMicros, Speed, Timer};
 
 /// Most launches in one graph: enough for a kernel of a few hundred nanoseconds.
 const MOST_LAUNCHES: f64 = 2000.0;
 
-/// A launch, ready to be timed.
-pub(super) struct Armed<'d> {
-    device: &'d CudaDevice,
-    call: Call,
+/// What the fresh control's launches take together, at least: the time from one to the next is known to a microsecond.
+const FRESH_NS: f64 = 200_000.0;
+const FRESH_LAUNCHES: f64 = 32.0;
+const FRESH_TIMES: u64 = 4;
+
+/// A kernel's launches, ready to be timed: one for each set of inputs, all with the same outputs.
+pub(super) struct Armed {
+    calls: Vec<Call>,
     side: SideStreams,
     hot: Option<Replay>,
     cold: Option<ColdReplay>,
     eager: Option<EventPair>,
+    replay_ns: f64,
 }
 
-impl<'d> Armed<'d> {
+impl Armed {
     /// Warms up and captures what the timers need. `flush` is a buffer larger than the L2.
     pub fn new(
-        device: &'d CudaDevice,
-        (call, side): (Call, SideStreams),
+        device: &CudaDevice,
+        (calls, side): (Vec<Call>, SideStreams),
         timers: &[Timer],
         warmup: u32,
         replay_ns: f64,
         flush: Buffer,
     ) -> Result<Self, AcceleratorError> {
         let events = EventPair::new()?;
+        let mut armed = Armed { calls, side, hot: None, cold: None, eager: None, replay_ns };
         for _ in 0..warmup.max(1) {
-            device.time_eager(&call, &events)?;
+            device.time_eager(armed.call(), &events)?;
         }
-        let mut armed = Armed { device, call, side, hot: None, cold: None, eager: Some(events) };
+        armed.eager = Some(events);
         for timer in timers {
             match timer {
-                Timer::GraphHot => armed.hot = Some(armed.hot_graph(replay_ns)?),
-                Timer::GraphCold => armed.cold = Some(device.cold_replay(&armed.call, flush)?),
+                Timer::GraphHot => armed.hot = Some(armed.hot_graph(device)?),
+                Timer::GraphCold => armed.cold = Some(device.cold_replay(armed.call(), flush)?),
                 Timer::Eager => {}
             }
         }
         Ok(armed)
     }
 
+    /// The launch on the first inputs.
+    fn call(&self) -> &Call {
+        &self.calls[0]
+    }
+
     /// A graph of as many launches as take about `replay_ns`.
-    fn hot_graph(&self, replay_ns: f64) -> Result<Replay, AcceleratorError> {
-        let mut replay = self.device.replay(&self.call, 1)?;
+    fn hot_graph(&self, device: &CudaDevice) -> Result<Replay, AcceleratorError> {
+        let mut replay = device.replay(&self.calls, 1)?;
         // Twice: the first guess is of a graph of one launch, which costs more than one of many.
         for _ in 0..2 {
-            let mut each = f64::INFINITY;
-            for _ in 0..3 {
-                each = each.min(self.device.time_hot(&self.call, &replay)?);
-            }
-            let times = (replay_ns / each).round().clamp(1.0, MOST_LAUNCHES);
-            replay = self.device.replay(&self.call, times as u32)?;
+            let each = shortest(3, || device.time_hot(self.call(), &replay))?;
+            let times = (self.replay_ns / each).round().clamp(1.0, MOST_LAUNCHES);
+            replay = device.replay(&self.calls, times as u32)?;
         }
         Ok(replay)
     }
@@ -68,14 +77,14 @@ impl<'d> Armed<'d> {
     }
 
     /// Nanoseconds of a launch, `count` times. Others may have had the GPU since the last.
-    pub fn samples(&self, timer: Timer, count: usize) -> Result<Vec<f64>, Failure> {
+    pub fn samples(&self, device: &CudaDevice, timer: Timer, count: usize) -> Result<Vec<f64>, Failure> {
         self.side.stir()?;
-        (0..count).map(|_| self.sample(timer)).collect()
+        (0..count).map(|_| self.sample(device, timer)).collect()
     }
 
-    fn sample(&self, timer: Timer) -> Result<f64, Failure> {
+    fn sample(&self, device: &CudaDevice, timer: Timer) -> Result<f64, Failure> {
         let not_armed = || Failure::other(format!("the timer `{timer}` was not asked for"));
-        let Armed { device, call, .. } = self;
+        let call = self.call();
         let time = match timer {
             Timer::GraphHot => device.time_hot(call, self.hot.as_ref().ok_or_else(not_armed)?),
             Timer::GraphCold => device.time_cold(call, self.cold.as_ref().ok_or_else(not_armed)?),
@@ -83,6 +92,80 @@ impl<'d> Armed<'d> {
         };
         Ok(time?)
     }
+
+    /// Everything that was timed, each to be run once more: what runs, and which inputs its last launch has.
+    pub fn runs(&self) -> Vec<(Rerun<'_>, usize)> {
+        let mut runs = Vec::new();
+        if let Some(hot) = &self.hot {
+            runs.push((Rerun::Hot(hot), (hot.times() as usize - 1) % self.calls.len()));
+        }
+        if let Some(cold) = &self.cold {
+            runs.push((Rerun::Cold(cold), 0));
+        }
+        let seen = |inputs: usize, runs: &[(Rerun<'_>, usize)]| runs.iter().any(|(_, known)| *known == inputs);
+        for (inputs, call) in self.calls.iter().enumerate() {
+            if !seen(inputs, &runs) {
+                runs.push((Rerun::Once(call), inputs));
+            }
+        }
+        runs
+    }
+
+    pub fn run(&self, device: &CudaDevice, rerun: &Rerun<'_>) -> Result<(), AcceleratorError> {
+        match rerun {
+            Rerun::Hot(replay) => device.run_hot(self.call(), replay),
+            Rerun::Cold(replay) => device.run_cold(self.call(), replay),
+            Rerun::Once(call) => device.run_once(call),
+        }
+    }
+
+    /// What a launch takes on inputs it has just had, and on fresh ones.
+    pub fn repeats(
+        &self,
+        device: &mut CudaDevice,
+        fresh: &Fresh,
+        seed: u64,
+    ) -> Result<Repeats, AcceleratorError> {
+        self.side.stir()?;
+        let own;
+        let hot = match &self.hot {
+            Some(hot) => hot,
+            None => {
+                own = self.hot_graph(device)?;
+                &own
+            }
+        };
+        let repeated_ns = shortest(3, || device.time_hot(self.call(), hot))?;
+        if fresh.inputs.is_empty() {
+            return Ok(Repeats { repeated_ns, fresh_ns: None });
+        }
+        let times = (FRESH_NS / repeated_ns).clamp(2.0, FRESH_LAUNCHES);
+        let replay = device.fresh_replay(self.call(), fresh, times as u32)?;
+        let mut seeds = (0..FRESH_TIMES).map(|index| op::derived(seed, index));
+        let fresh_ns = shortest(FRESH_TIMES as usize, || {
+            device.time_fresh(self.call(), &replay, seeds.next().unwrap_or(seed))
+        })?;
+        Ok(Repeats { repeated_ns, fresh_ns: Some(fresh_ns) })
+    }
+}
+
+/// Something that was timed.
+#[derive(Debug)]
+pub(super) enum Rerun<'a> {
+    Hot(&'a Replay),
+    Cold(&'a ColdReplay),
+    Once(&'a Call),
+}
+
+fn shortest(
+    times: usize,
+    mut time: impl FnMut() -> Result<f64, AcceleratorError>,
+) -> Result<f64, AcceleratorError> {
+    let mut best = f64::INFINITY;
+    for _ in 0..times {
+        best = best.min(time()?);
+    }
+    Ok(best)
 }
 
 /// A buffer to write over, of twice the L2.
@@ -117,10 +200,7 @@ pub(super) fn ceilings(
     const TIMES: u32 = 10;
     let from = device.allocate("copied from", BYTES)?;
     let to = device.allocate("copied to", BYTES)?;
-    let mut best = f64::INFINITY;
-    for _ in 0..5 {
-        best = best.min(device.time_copy(from, to, TIMES)?);
-    }
+    let best = shortest(5, || device.time_copy(from, to, TIMES))?;
     device.free(from)?;
     device.free(to)?;
     let copy = Ceiling {
@@ -133,11 +213,9 @@ pub(super) fn ceilings(
     let call = nothing(device, compiler, target)?;
     let side = SideStreams::new(nothing(device, compiler, target)?)?;
     side.stir()?;
-    let replay = device.replay(&call, 1000)?;
-    let mut floor = f64::INFINITY;
-    for _ in 0..5 {
-        floor = floor.min(device.time_hot(&call, &replay)?);
-    }
+    let calls = [call];
+    let replay = device.replay(&calls, 1000)?;
+    let floor = shortest(5, || device.time_hot(&calls[0], &replay))?;
     let floor = Ceiling {
         speed: Speed::LaunchFloorUs(MeasuredMicros(floor / 1000.0)),
         matrix: None,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use family::{Candidate, Family};
 use indexmap::IndexMap;
-use op::Complaint;
+use op::{Complaint, Draw, Step};
 use serde::{Deserialize, Serialize};
 use vgpu::model::ModelledMicros;
 
@@ -46,14 +46,15 @@ pub enum Ask {
         fields: serde_json::Value,
         inputs: IndexMap<String, PathBuf>,
     },
-    /// Run what was built or loaded once, and leave its outputs in the folder, a file each.
+    /// Launch what was built or loaded once for every step, and leave the outputs in the folder, a file each. A peer runs
+    /// once, on the inputs it has loaded.
     Run {
+        draws: Vec<Draw>,
+        steps: Vec<Step>,
+        /// What the circumstances of the launches are drawn from.
         seed: u64,
-        folder: PathBuf,
-    },
-    /// The same under every checker of the virtual GPU; a worker of another device refuses.
-    Prove {
-        seed: u64,
+        /// A worker of a device that does not check refuses to.
+        checks: vgpu::Checks,
         folder: PathBuf,
     },
     /// The answer was right: make ready to take times.
@@ -66,6 +67,13 @@ pub enum Ask {
     Sample {
         timer: Timer,
         count: usize,
+    },
+    /// Times have been taken: replace the inputs by these where they are, poison the outputs, and run what was timed once
+    /// more. The outputs go into the folder.
+    Verify {
+        draws: [Draw; 2],
+        seed: u64,
+        folder: PathBuf,
     },
     /// The answer was right: what the virtual GPU's model says of that run.
     Model,
@@ -97,9 +105,11 @@ pub enum Say {
     Built(Built),
     Loaded,
     Ran {
-        outputs: Vec<PathBuf>,
-        /// What is wrong beside the answer.
-        complaints: Vec<Complaint>,
+        launches: Vec<Ran>,
+    },
+    Verified {
+        launches: Vec<Ran>,
+        repeats: Repeats,
     },
     Armed {
         /// Launches in one replay of the hot graph.
@@ -121,10 +131,31 @@ pub enum Say {
     },
 }
 
+/// A launch that has ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ran {
+    /// Which of the inputs it had.
+    #[serde(default)]
+    pub inputs: usize,
+    pub outputs: Vec<PathBuf>,
+    /// What is wrong beside the answer.
+    pub complaints: Vec<Complaint>,
+}
+
+/// What a launch takes on inputs it has just had, and on inputs that nobody has ever had.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Repeats {
+    pub repeated_ns: f64,
+    /// `None` where no input may be changed at will.
+    pub fresh_ns: Option<f64>,
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Built {
     pub hash: String,
     pub build: Build,
+    /// What a reader of the verdict should know of the kernel.
+    pub notes: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -1,22 +1,29 @@
 //! The worker of a kernel: builds, runs and times candidates one after another, as it is asked.
 
+use std::cell::OnceCell;
 use std::io::{self, BufRead as _, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::{fs, process, thread};
 
 use family::{Candidate, Catalog, Family, SettingError};
-use gpu::accelerator::{Accelerator as _, AcceleratorError, CudaDevice, SideStreams, VirtualDevice};
+use gpu::accelerator::{
+    Accelerator as _, AcceleratorError, CudaDevice, Fresh, Geometry, SideStreams, VirtualDevice,
+};
 use gpu::build::{BuildError, Compiler, Diagnostic, Entry};
 use gpu::device::Device;
-use op::{Addresses, Complaint, Kernel, Observed, Op, Ready, Refusal, RunError, Stage};
+use op::{
+    Addresses, Arrangement, Complaint, Draw, Kernel, Observed, Op, Outputs, Ready, Refusal, RunError, SecondInputs,
+    Stage, Step,
+};
 
 use super::cuda::{self, Armed};
-use super::protocol::{Ask, Built, CandidateName, Modelled, Say};
-use crate::check::beside_the_answer;
+use super::protocol::{Ask, Built, CandidateName, Modelled, Ran, Say};
 use crate::profile::Seen;
 use crate::profile::counted::{self, Counted};
 use crate::run::{Build, FailureKind};
+use crate::trial::beside_the_answer;
 
 /// How much of what the compiler says is passed on.
 const DIAGNOSTICS: usize = 3;
@@ -265,35 +272,55 @@ impl<O: Op> Shop<'_, O> {
         let built = compiler
             .build(&family.request(&candidate, device.target())?)
             .map_err(|error| Failure::build(&error))?;
-        say(&Say::Built(Built { hash: built.build.hash.clone(), build: told(family, &candidate, &built)? }));
+        let notes = notes(*op, family, &problem, &built.build)?;
+        let (hash, build) = (built.build.hash.clone(), told(family, &candidate, &built)?);
+        say(&Say::Built(Built { hash, build, notes }));
 
-        let (seed, folder, checks) = match self.next() {
-            Some(Ask::Run { seed, folder }) => (seed, folder, vgpu::Checks::None),
-            Some(Ask::Prove { seed, folder }) => (seed, folder, vgpu::Checks::All),
+        let (draws, steps, seed, checks, folder) = match self.next() {
+            Some(Ask::Run { draws, steps, seed, checks, folder }) => (draws, steps, seed, checks, folder),
             other => return Ok(other),
         };
-        let inputs = op.timed_inputs(&problem, seed);
+        let sets = self.sets(family, &problem, &draws)?;
+        let inputs: Vec<op::Inputs<'_>> = sets.iter().map(Set::inputs).collect();
         let machine = opened(machine, device)?;
         machine.under(checks)?;
         machine.stage().expect(op.work(&problem).flops);
         let image = machine.stage().image(&built.build);
         let kernel = Kernel::load(machine.stage(), family, candidate, image)?;
-        let arrangement = op.arrange(family, &problem, &inputs);
-        let parameters = |addresses: &Addresses| op.parameters(&problem, &inputs, addresses);
-        let ready = kernel.ready(machine.stage(), &op.sizes(&problem), &arrangement, &parameters)?;
-        let observed = kernel.look(machine.stage(), &ready)?;
-        say(&ran(&observed, &folder)?);
+        let sizes = op.sizes(&problem);
+        let observed = kernel.trial(machine.stage(), &sizes, &inputs, &steps, seed)?;
+        let launches = ran(&observed, &steps, &folder)?;
+        say(&Say::Ran { launches });
 
-        let next = match machine {
+        match machine {
             Machine::Virtual(device) => {
                 let entry = built.build.entry(&family.entry).cloned().unwrap_or_default();
-                let ran = RanVirtually { family, entry, device, ready: &ready, observed: &observed };
-                self.modelled(&ran)
+                let (geometry, _) = kernel.geometry(&sizes)?;
+                let observed = observed.first().ok_or_else(|| Failure::other("nothing was launched"))?;
+                Ok(self.modelled(&RanVirtually { family, entry, device, geometry, observed }))
             }
-            Machine::Cuda(device) => self.timed(device, &kernel, &ready)?,
+            Machine::Cuda(device) => {
+                let timing = Timing { shop: self, kernel: &kernel, problem: &problem, sets: &sets };
+                timing.answer(device)
+            }
+        }
+    }
+
+    /// Inputs as a kernel of the family takes them.
+    fn sets<'s>(
+        &'s self,
+        family: &Family,
+        problem: &'s O::Problem,
+        draws: &[Draw],
+    ) -> Result<Vec<Set<'s>>, Failure> {
+        let op = self.op;
+        let set = |draw: &Draw| -> Result<Set<'s>, Failure> {
+            let inputs = drawn(op, problem, draw)?;
+            let arrangement = op.arrange(family, problem, &inputs);
+            let parameters = move |addresses: &Addresses| op.parameters(problem, &inputs, addresses);
+            Ok(Set { arrangement, parameters: Box::new(parameters) })
         };
-        ready.release(machine.stage());
-        Ok(next)
+        draws.iter().map(set).collect()
     }
 
     /// Answers about a run on the virtual GPU.
@@ -314,17 +341,38 @@ impl<O: Op> Shop<'_, O> {
             }
         }
     }
+}
 
-    /// Takes times.
-    fn timed(
-        &self,
-        device: &mut CudaDevice,
-        kernel: &Kernel<'_>,
-        ready: &Ready<'_>,
-    ) -> Result<Option<Ask>, Failure> {
+/// One set of inputs, laid out for a kernel.
+struct Set<'s> {
+    arrangement: Arrangement,
+    parameters: Box<dyn Fn(&Addresses) -> Vec<Vec<u8>> + 's>,
+}
+
+impl Set<'_> {
+    fn inputs(&self) -> op::Inputs<'_> {
+        op::Inputs { arrangement: &self.arrangement, parameters: &*self.parameters }
+    }
+}
+
+/// A kernel whose answers are known, to be timed on a GPU.
+struct Timing<'a, O: Op> {
+    shop: &'a Shop<'a, O>,
+    kernel: &'a Kernel<'a>,
+    problem: &'a O::Problem,
+    sets: &'a [Set<'a>],
+}
+
+impl<O: Op> Timing<'_, O> {
+    /// Answers what is asked about times. Returns what is asked next.
+    fn answer(&self, device: &mut CudaDevice) -> Result<Option<Ask>, Failure> {
+        let Timing { shop, kernel, problem, sets } = self;
         let entry = &kernel.family.entry;
+        // What was timed is run once more on these. They live as long as the buffers that hold them.
+        let fresh: OnceCell<Vec<Set<'_>>> = OnceCell::new();
+        let mut ready = kernel.ready(device, &shop.op.sizes(problem), &sets[0].inputs())?;
         let (timers, warmup, replay_ns) = loop {
-            match self.next() {
+            match shop.next() {
                 Some(Ask::Arm { timers, warmup, replay_ns }) => break (timers, warmup, replay_ns),
                 Some(Ask::Launch { times }) => {
                     for _ in 0..times {
@@ -332,26 +380,110 @@ impl<O: Op> Shop<'_, O> {
                     }
                     say(&Say::Launched);
                 }
-                other => return Ok(other),
+                other => {
+                    ready.release(device);
+                    return Ok(other);
+                }
             }
         };
         let flush = cuda::flush_buffer(device)?;
-        let call = device.call(kernel.module(), entry, ready.geometry, &ready.parameters)?;
-        let side = SideStreams::new(cuda::nothing(device, self.compiler, self.device.target())?)?;
-        let armed = Armed::new(device, (call, side), &timers, warmup, replay_ns, flush)?;
+        let second = self.second(device, &ready)?;
+        let parameters = [Some(&ready.parameters), second.as_ref().map(|it| &it.parameters)];
+        let call = |parameters: &Vec<Vec<u8>>| device.call(kernel.module(), entry, ready.geometry, parameters);
+        let calls = parameters.into_iter().flatten().map(call).collect::<Result<_, _>>()?;
+        let side = SideStreams::new(cuda::nothing(device, shop.compiler, shop.device.target())?)?;
+        let armed = Armed::new(device, (calls, side), &timers, warmup, replay_ns, flush)?;
         say(&Say::Armed { launches: armed.launches() });
-        let next = loop {
-            match self.next() {
+        let (draws, seed, folder) = loop {
+            match shop.next() {
                 Some(Ask::Sample { timer, count }) => {
-                    say(&Say::Samples { ns: armed.samples(timer, count)? });
+                    say(&Say::Samples { ns: armed.samples(device, timer, count)? });
                 }
-                other => break other,
+                Some(Ask::Verify { draws, seed, folder }) => break (draws, seed, folder),
+                other => {
+                    drop(armed);
+                    device.free(flush)?;
+                    second.into_iter().for_each(|second| second.release(device));
+                    ready.release(device);
+                    return Ok(other);
+                }
             }
         };
+        let sets = shop.sets(kernel.family, problem, &draws)?;
+        let sets = fresh.get_or_init(|| sets);
+        let repeats = armed.repeats(device, &changes(&ready, seed), seed)?;
+        let mut second = second;
+        let mut launches = Vec::new();
+        for (index, (rerun, inputs)) in armed.runs().into_iter().enumerate() {
+            let poison = op::derived(seed, 64 + index as u64);
+            ready.refill(device, &sets[0].inputs(), Outputs::Poisoned, poison)?;
+            ready.rewrite_inputs(device)?;
+            if let Some(second) = &mut second {
+                second.refill(device, &sets[1].arrangement)?;
+            }
+            armed.run(device, &rerun)?;
+            let mut observed = kernel.left_behind(device, &ready, None)?;
+            if let Some(second) = &second {
+                second.add_to(&mut observed, device)?;
+            }
+            let step = Step { inputs, ..Step::FIRST };
+            launches.extend(ran(std::slice::from_ref(&observed), &[step], &folder)?);
+        }
+        say(&Say::Verified { launches, repeats });
         drop(armed);
         device.free(flush)?;
-        Ok(next)
+        second.into_iter().for_each(|second| second.release(device));
+        ready.release(device);
+        Ok(shop.next())
     }
+
+    /// A second set of inputs to alternate with, unless it would push the first out of the L2 or there is no room for it.
+    fn second<'s>(
+        &'s self,
+        device: &mut CudaDevice,
+        ready: &Ready<'_>,
+    ) -> Result<Option<SecondInputs<'s>>, Failure> {
+        let Some(set) = self.sets.get(1) else { return Ok(None) };
+        let cache = device.l2_bytes()?;
+        let one = set.arrangement.bytes();
+        let two = one + set.arrangement.inputs.iter().map(|input| input.bytes.len() as u64).sum::<u64>();
+        if two > cache / 4 * 3 && one < 2 * cache {
+            return Ok(None);
+        }
+        match ready.beside(device, &set.inputs()) {
+            Ok(second) => Ok(Some(second)),
+            Err(AcceleratorError::Memory(_)) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// What is changed before a launch so that nothing of an earlier one can be of use to it.
+fn changes(ready: &Ready<'_>, seed: u64) -> Fresh {
+    let word = op::poison(seed);
+    let inputs = ready.inputs().filter(|(input, _)| input.sign_bits > 0);
+    Fresh {
+        inputs: inputs.map(|(input, buffer)| (buffer, input.sign_bits)).collect(),
+        poisoned: ready.outputs().iter().copied().chain(ready.workspace()).map(|it| (it, word)).collect(),
+    }
+}
+
+/// The inputs of a draw, laid out as they are timed.
+pub fn drawn<O: Op>(op: &O, problem: &O::Problem, draw: &Draw) -> Result<O::Inputs, Refusal> {
+    let inputs = op.timed_inputs(problem, &draw.class, draw.seed)?;
+    Ok(if draw.opposite { op.opposite(problem, &inputs) } else { inputs })
+}
+
+/// What a reader of a verdict should know of a kernel.
+fn notes<O: Op>(
+    op: &O,
+    family: &Family,
+    problem: &O::Problem,
+    build: &gpu::build::Build,
+) -> Result<Vec<String>, Failure> {
+    let mut notes = crate::check::notes(&build.ptx, &family.entry);
+    notes.extend(op.extra_tolerance(family, problem, &build.ptx)?);
+    Ok(notes)
 }
 
 fn opened<'m>(machine: &'m mut Option<Machine>, device: &Device) -> Result<&'m mut Machine, Failure> {
@@ -387,31 +519,42 @@ pub fn told(family: &Family, candidate: &Candidate, built: &gpu::build::Outcome)
     })
 }
 
-/// What a run left behind. A launch that a fault ended has no answer to judge.
-fn ran(observed: &Observed, folder: &Path) -> Result<Say, Failure> {
-    let (complaints, findings) = beside_the_answer(observed);
-    if let Some(finding) = findings.first() {
-        let kind = match finding.kind {
-            vgpu::Kind::OutOfBounds | vgpu::Kind::Misaligned => FailureKind::IllegalAccess,
-            vgpu::Kind::Runaway | vgpu::Kind::Deadlock => FailureKind::Hang,
-            vgpu::Kind::Launch => FailureKind::Refused,
-            vgpu::Kind::Trap => FailureKind::Crash,
-            _ => FailureKind::WrongAnswer,
-        };
-        return Err(Failure::new(kind, format!("[{}] {}", finding.kind, finding.message)));
+/// What launches left behind. One that a fault ended has no answer to judge.
+fn ran(observed: &[Observed], steps: &[Step], folder: &Path) -> Result<Vec<Ran>, Failure> {
+    let mut launches = Vec::new();
+    for (index, (observed, step)) in observed.iter().zip(steps).enumerate() {
+        let (complaints, findings) = beside_the_answer(observed);
+        let whose = if index == 0 { String::new() } else { format!("{}: ", Step::describe(index, step)) };
+        if let Some(finding) = findings.first() {
+            let kind = match finding.kind {
+                vgpu::Kind::OutOfBounds | vgpu::Kind::Misaligned => FailureKind::IllegalAccess,
+                vgpu::Kind::Runaway | vgpu::Kind::Deadlock => FailureKind::Hang,
+                vgpu::Kind::Launch => FailureKind::Refused,
+                vgpu::Kind::Trap => FailureKind::Crash,
+                _ => FailureKind::WrongAnswer,
+            };
+            return Err(Failure::new(kind, format!("{whose}[{}] {}", finding.kind, finding.message)));
+        }
+        let is = |kind: &'static str| move |complaint: &&Complaint| complaint.kind == kind;
+        if let Some(complaint) = complaints.iter().find(is("trespass")) {
+            return Err(Failure::new(FailureKind::IllegalAccess, format!("{whose}{}", complaint.message)));
+        }
+        let mut outputs = Vec::new();
+        for bytes in &observed.outputs {
+            outputs.push(keep(bytes, folder)?);
+        }
+        launches.push(Ran { inputs: step.inputs, outputs, complaints });
     }
-    let is = |kind: &'static str| move |complaint: &&Complaint| complaint.kind == kind;
-    if let Some(complaint) = complaints.iter().find(is("trespass")) {
-        return Err(Failure::new(FailureKind::IllegalAccess, complaint.message.as_str()));
-    }
-    let mut outputs = Vec::new();
-    for (index, bytes) in observed.outputs.iter().enumerate() {
-        // Others leave theirs in the same folder.
-        let path = folder.join(format!("output-{}-{index}", std::process::id()));
-        fs::write(&path, bytes).map_err(|error| Failure::other(format!("{}: {error}", path.display())))?;
-        outputs.push(path);
-    }
-    Ok(Say::Ran { outputs, complaints })
+    Ok(launches)
+}
+
+/// Writes an output into the folder. Others leave theirs there too.
+fn keep(bytes: &[u8], folder: &Path) -> Result<PathBuf, Failure> {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let path = folder.join(format!("output-{}-{number}", std::process::id()));
+    fs::write(&path, bytes).map_err(|error| Failure::other(format!("{}: {error}", path.display())))?;
+    Ok(path)
 }
 
 /// A run on the virtual GPU, with what there is to say about it.
@@ -419,7 +562,7 @@ struct RanVirtually<'a> {
     family: &'a Family,
     entry: Entry,
     device: &'a VirtualDevice,
-    ready: &'a Ready<'a>,
+    geometry: Geometry,
     observed: &'a Observed,
 }
 
@@ -428,14 +571,14 @@ impl RanVirtually<'_> {
         let report = self.observed.report.as_ref();
         let counters = report.and_then(|report| report.counters.as_ref());
         let counters = counters.ok_or_else(|| Failure::other("the run counted nothing"))?;
-        let blocks: u64 = self.ready.geometry.grid.iter().map(|&extent| u64::from(extent)).product();
+        let blocks: u64 = self.geometry.grid.iter().map(|&extent| u64::from(extent)).product();
         let counted = Counted {
             counters: if times > 1 { counters.scaled(times, memory) } else { counters.clone() },
             entry: &self.entry,
             chip: self.device.chip(),
             blocks: blocks * times.max(1),
-            threads_per_block: self.ready.geometry.block.iter().product(),
-            shared_bytes: self.ready.geometry.shared_bytes,
+            threads_per_block: self.geometry.block.iter().product(),
+            shared_bytes: self.geometry.shared_bytes,
         };
         Ok(counted.with_spills())
     }

@@ -245,6 +245,14 @@ impl Device {
         Ok(found.map(|i| (Buffer(addresses[i]), module.variables[i].bytes)))
     }
 
+    /// The module's variables that kernels can write, with their addresses and sizes, placing the module if it is not
+    /// there yet.
+    pub fn variables(&mut self, module: &Module) -> Result<Vec<(String, Buffer, u64)>, MemoryError> {
+        let addresses = self.place(module)?;
+        let all = module.variables.iter().zip(addresses).filter(|(variable, _)| !variable.constant);
+        Ok(all.map(|(variable, at)| (variable.name.clone(), Buffer(at), variable.bytes)).collect())
+    }
+
     /// Gives the module's variables memory and their initial values, once per device.
     pub(crate) fn place(&mut self, module: &Module) -> Result<Vec<u64>, MemoryError> {
         if let Some(addresses) = self.modules.get(&module.id) {

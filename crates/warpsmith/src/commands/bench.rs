@@ -47,7 +47,7 @@ fn carry_out(
     let plan = plan(op, options, global, &workbench)?;
     look_up_tuned(&plan, &options.problem, printer)?;
     let compiler = super::build::compiler(global, printer)?;
-    let opened = OpenRun::new(open(workbench.manifest("bench", &compiler)), printer)?;
+    let opened = OpenRun::new(open(workbench.manifest("bench", &compiler)), global, printer)?;
     let start = workbench.start()?;
     let stop = super::stop_on_interrupt();
     let tell = |text: &str| printer.message(&styled(FAINT, text));
@@ -112,6 +112,7 @@ pub fn plan<'w>(
             resident_bytes: options.memory << 20,
         },
         seed: global.seed,
+        secret: global.secret(),
         targets: suite.map(|suite| suite.targets).unwrap_or_default(),
     })
 }

@@ -203,13 +203,13 @@ impl Wanted {
                 };
                 let depth = match () {
                     () if small => Depth::Full,
-                    () if limit.is_finite() => Depth::Answer,
-                    () if self.sweep && flops > SWEEP_FLOPS => Depth::Again,
+                    () if limit.is_finite() => Depth::Usual,
+                    () if self.sweep && flops > SWEEP_FLOPS => Depth::Usual,
                     () => Depth::Full,
                 };
                 for class in classes {
                     for offset in 0..options.seeds {
-                        let seed = global.seed.wrapping_add(offset);
+                        let seed = global.secret().wrapping_add(offset);
                         let cut_from = cut_from.clone();
                         cases.push(Case { problem, cut_from, class: class.to_owned(), seed, depth });
                     }
@@ -342,6 +342,12 @@ impl Run<'_> {
             );
             printer.data(&styled(FAINT, words));
         }
+        for note in self.notes() {
+            printer.data(&format!("note: {note}"));
+        }
+        if let Some(words) = self.compared() {
+            printer.data(&styled(FAINT, words));
+        }
         let left_out: usize = self.extent.refusals.values().sum();
         if left_out > 0 {
             let words =
@@ -366,6 +372,35 @@ impl Run<'_> {
     }
 }
 
+impl Run<'_> {
+    /// What a reader should know of the kernels, each once.
+    fn notes(&self) -> indexmap::IndexSet<String> {
+        let of = |verdict: &Verdict| {
+            let Verdict { family, notes, .. } = verdict;
+            notes.iter().map(|note| format!("{family}: {note}")).collect::<Vec<_>>()
+        };
+        self.verdicts.iter().flat_map(of).collect()
+    }
+
+    /// How much was launched and compared.
+    fn compared(&self) -> Option<String> {
+        let launches: usize = self.verdicts.iter().map(|verdict| verdict.launches).sum();
+        let judgements = self.verdicts.iter().filter_map(Verdict::judgement);
+        let shares = judgements.filter(|it| it.is_sampled()).map(|it| it.compared as f64 / it.elements as f64);
+        let shares: Vec<f64> = shares.collect();
+        let least = shares.iter().copied().reduce(f64::min);
+        (launches > 0).then(|| match least {
+            None => format!("{launches} launches judged, every element compared"),
+            Some(least) => format!(
+                "{launches} launches judged; {} runs on large problems compared {:.1}% of the elements or more, other \
+                 rows for every launch",
+                shares.len(),
+                100.0 * least
+            ),
+        })
+    }
+}
+
 /// `wmma stage-2 on b1h2s17d64-fp16, normal, seed 1`
 fn title(verdict: &Verdict) -> String {
     let Verdict { family, kernel, problem, class, seed, .. } = verdict;
@@ -378,12 +413,7 @@ fn lines(verdicts: &[Verdict]) -> String {
     for verdict in verdicts {
         let Verdict { family, kernel, problem, class, seed, .. } = verdict;
         let mut row = vec![format!("{family} {kernel}"), problem.clone(), class.clone(), seed.to_string()];
-        let judgement = match &verdict.outcome {
-            Outcome::Passed { judgement } => Some(judgement),
-            Outcome::Failed { judgement, .. } => judgement.as_ref(),
-            Outcome::Broken { .. } => None,
-        };
-        row.extend(match judgement {
+        row.extend(match verdict.judgement() {
             Some(judgement) => [
                 format!("{:.1e}", judgement.error),
                 format!("{:.1e}", judgement.limit),
@@ -479,7 +509,7 @@ fn repeat(verdict: &Verdict, options: &CheckOptions, global: &Global) -> String 
     let mut words = vec!["warpsmith check".to_owned(), verdict.family.clone()];
     words.extend(verdict.preset.iter().map(|preset| format!("--preset {preset}")));
     words.extend(verdict.knobs.iter().map(|(name, value)| format!("--set {name}={value}")));
-    words.push(format!("--problem {} --class {} --seed {}", verdict.problem, verdict.class, verdict.seed));
+    words.push(format!("--problem {} --class {} --input-seed {}", verdict.problem, verdict.class, verdict.seed));
     if options.sanitize {
         words.push("--sanitize".to_owned());
     }

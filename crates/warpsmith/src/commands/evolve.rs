@@ -57,7 +57,7 @@ fn carry_out(
     let workbench = Workbench::open(global)?;
     let plan = plan(options, global, &workbench, printer)?;
     let compiler = super::build::compiler(global, printer)?;
-    let opened = OpenRun::new(open(workbench.manifest("evolve", &compiler)), printer)?;
+    let opened = OpenRun::new(open(workbench.manifest("evolve", &compiler)), global, printer)?;
     let start = workbench.start()?;
     let stop = super::stop_on_interrupt();
     let show = Show::new(plan.budget, printer);
@@ -139,6 +139,7 @@ fn plan<'w>(
         elites: options.elites as usize,
         ahead: ahead(),
         seed: global.seed,
+        secret: global.secret(),
         timer: Timer::GraphHot,
         stopping: stopping(options.seconds),
         warmup: 10,

@@ -50,7 +50,7 @@ fn carry_out(
     let problems = workbench::problems(&names, None)?;
     let healthy = healthy(options, &workbench, &problems, printer)?;
     let compiler = super::build::compiler(global, printer)?;
-    let opened = OpenRun::new(open(workbench.manifest("invert", &compiler)), printer)?;
+    let opened = OpenRun::new(open(workbench.manifest("invert", &compiler)), global, printer)?;
     let start = workbench.start()?;
     let stop = super::stop_on_interrupt();
     let tell = |text: &str| printer.message(&styled(FAINT, text));
@@ -66,6 +66,7 @@ fn carry_out(
             warmup: WARMUP,
             limits: workbench::limits(&options.process, workbench.is_virtual()),
             seed: global.seed,
+            secret: global.secret(),
             full_size: options.process.full_size,
         };
         invert::run(&op, &plan, &compiler, &start, &opened.run, &stop, &tell)

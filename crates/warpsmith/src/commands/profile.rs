@@ -54,7 +54,7 @@ fn carry_out(
         device: workbench.device.clone(),
         subjects,
         limits: workbench::limits(&options.process, workbench.is_virtual()),
-        seed: global.seed,
+        secret: global.secret(),
         full_size: options.process.full_size,
     };
     if !workbench.is_virtual() {
@@ -62,7 +62,7 @@ fn carry_out(
         profile::ncu::Ncu::find().map_err(|error| Failure::from(&error))?;
     }
     let compiler = super::build::compiler(global, printer)?;
-    let opened = OpenRun::new(open(workbench.manifest("profile", &compiler)), printer)?;
+    let opened = OpenRun::new(open(workbench.manifest("profile", &compiler)), global, printer)?;
     let start = workbench.start()?;
     let stop = super::stop_on_interrupt();
     let tell = |text: &str| printer.message(&styled(FAINT, text));

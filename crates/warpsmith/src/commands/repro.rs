@@ -56,7 +56,7 @@ fn carry_out(
     let mut plan = bench::Plan { seed: global.seed, ..bench_plan(options, global, &workbench)? };
     let left_out = cut(&mut plan, workbench.is_virtual());
     let compiler = super::build::compiler(global, printer)?;
-    let opened = OpenRun::new(open(workbench.manifest("repro", &compiler)), printer)?;
+    let opened = OpenRun::new(open(workbench.manifest("repro", &compiler)), global, printer)?;
     let start = workbench.start()?;
     let stop = super::stop_on_interrupt();
     let repro = Repro {
@@ -224,6 +224,7 @@ impl<'a> Repro<'a> {
             elites: ELITES,
             ahead: super::evolve::ahead(),
             seed: plan.seed,
+            secret: plan.secret,
             timer: Timer::GraphHot,
             stopping: super::evolve::stopping(None),
             warmup: plan.warmup,
@@ -254,7 +255,7 @@ impl<'a> Repro<'a> {
             device: finals.device.clone(),
             subjects,
             limits: finals.limits,
-            seed: finals.seed,
+            secret: finals.secret,
             full_size: false,
         };
         let tell = |text: &str| self.printer.message(&styled(FAINT, text));
@@ -286,6 +287,7 @@ impl<'a> Repro<'a> {
             warmup: finals.warmup,
             limits: finals.limits,
             seed: finals.seed,
+            secret: finals.secret,
             full_size: false,
         };
         let tell = |text: &str| self.printer.message(&styled(FAINT, text));

@@ -220,23 +220,26 @@ pub fn limits(options: &ProcessOptions, is_virtual: bool) -> Limits {
 pub struct OpenRun {
     pub run: Run,
     exports: Exports,
+    input_seed: u64,
 }
 
 impl OpenRun {
     /// Takes a run that was created or resumed, and says where it is.
-    pub fn new(run: Result<Run, RunError>, printer: &Printer) -> Result<Self, Failure> {
+    pub fn new(run: Result<Run, RunError>, global: &Global, printer: &Printer) -> Result<Self, Failure> {
         let run = run.map_err(|error| run_failure(&error))?;
         let exports = Exports::open(run.folder())
             .map_err(|error| Failure::usage(format!("{}: {error}", run.folder().display())))?;
         printer.message(&styled(FAINT, format!("run: {}", run.folder().display())));
-        Ok(OpenRun { run, exports })
+        Ok(OpenRun { run, exports, input_seed: global.secret() })
     }
 
     /// Writes down how the run ended and everything that is made of it. Returns what it knows, and the files.
     pub fn finish(self, exit: Exit) -> Result<(RunState, Vec<PathBuf>), Failure> {
-        self.run
-            .record(&Event::RunFinished { outcome: outcome(exit) })
-            .map_err(|error| Failure::lacking(error.to_string()))?;
+        for event in
+            [Event::InputSeed { seed: self.input_seed }, Event::RunFinished { outcome: outcome(exit) }]
+        {
+            self.run.record(&event).map_err(|error| Failure::lacking(error.to_string()))?;
+        }
         let state = self.run.state();
         let written = self
             .exports

@@ -4,8 +4,12 @@ use std::ffi::{CString, c_void};
 
 use cudarc::driver::{result, sys};
 
+use super::helpers::Helpers;
 use super::launch::Call;
-use crate::accelerator::{Accelerator, AcceleratorError, Buffer, Geometry, Image, Launched, ModuleId};
+use crate::accelerator::{
+    Accelerator, AcceleratorError, Buffer, Geometry, Image, Launched, ModuleId, Variable,
+};
+use crate::build::machine_code;
 
 /// One GPU with its primary context. Used from the thread that opened it.
 #[derive(Debug)]
@@ -15,8 +19,31 @@ pub struct CudaDevice {
     device: sys::CUdevice,
     /// Everything is done on this one, in order.
     pub(super) stream: sys::CUstream,
-    modules: Vec<sys::CUmodule>,
+    modules: Vec<Module>,
+    /// What launches find themselves in; see [`Accelerator::set_world`].
+    world: Option<World>,
 }
+
+#[derive(Debug)]
+struct Module {
+    handle: sys::CUmodule,
+    /// Variables in global memory.
+    variables: Vec<String>,
+}
+
+/// Surroundings of a launch.
+#[derive(Debug)]
+struct World {
+    /// A stream beside the usual one.
+    stream: sys::CUstream,
+    on_other_stream: bool,
+    /// SMs that another kernel keeps busy when the launch begins.
+    busy_sms: u32,
+    helpers: Helpers,
+}
+
+/// How long SMs are kept busy: longer than a small kernel takes, and than it takes to launch one.
+const BUSY_NS: u64 = 100_000;
 
 /// Whether the driver library can be loaded at all. To be asked before any other call: cudarc panics without it.
 fn driver_is_present() -> bool {
@@ -97,14 +124,31 @@ impl CudaDevice {
         // A blocking stream: copies go over the null stream, and a launch must wait for those before it.
         let stream = check("cuStreamCreate", result::stream::create(result::stream::StreamKind::Default))
             .inspect_err(|_| release(device))?;
-        Ok(CudaDevice { index, name, device, stream, modules: Vec::new() })
+        Ok(CudaDevice { index, name, device, stream, modules: Vec::new(), world: None })
+    }
+
+    fn attribute(&self, attribute: sys::CUdevice_attribute_enum) -> Result<i32, AcceleratorError> {
+        // SAFETY: the device handle came from the driver.
+        check("cuDeviceGetAttribute", unsafe { result::device::get_attribute(self.device, attribute) })
+    }
+
+    pub(super) fn sms(&self) -> Result<u32, AcceleratorError> {
+        let count = self.attribute(sys::CUdevice_attribute_enum::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
+        Ok(count.max(1) as u32)
+    }
+
+    fn world(&mut self) -> Result<&mut World, AcceleratorError> {
+        if self.world.is_none() {
+            let helpers = Helpers::load()?;
+            let stream = check("cuStreamCreate", result::stream::create(result::stream::StreamKind::Default))?;
+            self.world = Some(World { stream, on_other_stream: false, busy_sms: 0, helpers });
+        }
+        self.world.as_mut().ok_or_else(|| AcceleratorError::Lost("no surroundings".to_owned()))
     }
 
     pub fn l2_bytes(&self) -> Result<u64, AcceleratorError> {
-        let attribute = sys::CUdevice_attribute_enum::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE;
-        // SAFETY: the device handle came from the driver.
-        let bytes = unsafe { result::device::get_attribute(self.device, attribute) };
-        Ok(check("cuDeviceGetAttribute", bytes)?.max(0) as u64)
+        let bytes = self.attribute(sys::CUdevice_attribute_enum::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?;
+        Ok(bytes.max(0) as u64)
     }
 
     /// A launch to be done later, and often.
@@ -117,15 +161,19 @@ impl CudaDevice {
     ) -> Result<Call, AcceleratorError> {
         let module =
             self.modules.get(module.0).ok_or_else(|| AcceleratorError::NoKernel(kernel.to_owned()))?;
-        Call::new(*module, kernel, geometry, parameters)
+        Call::new(module.handle, kernel, geometry, parameters)
     }
 }
 
 impl Drop for CudaDevice {
     fn drop(&mut self) {
-        for &module in &self.modules {
+        for module in &self.modules {
             // SAFETY: loaded by this device and unloaded once. After a sticky error the driver refuses, which is fine.
-            let _ = unsafe { result::module::unload(module) };
+            let _ = unsafe { result::module::unload(module.handle) };
+        }
+        if let Some(world) = &self.world {
+            // SAFETY: created in `world`, destroyed once.
+            let _ = unsafe { result::stream::destroy(world.stream) };
         }
         // SAFETY: created in `open`, destroyed once.
         let _ = unsafe { result::stream::destroy(self.stream) };
@@ -177,8 +225,50 @@ impl Accelerator for CudaDevice {
         // SAFETY: PTX ends with a NUL; a cubin carries its own length. Both outlive the call.
         let module = unsafe { result::module::load_data(data) }
             .map_err(|error| AcceleratorError::Load(reason(error)))?;
-        self.modules.push(module);
+        let variables = match image {
+            Image::Cubin(bytes) => machine_code::variables(bytes),
+            Image::Ptx(_) => Vec::new(),
+        };
+        self.modules.push(Module { handle: module, variables });
         Ok(ModuleId(self.modules.len() - 1))
+    }
+
+    fn fill(&mut self, buffer: Buffer, word: u32) -> Result<(), AcceleratorError> {
+        let bytes = word.to_le_bytes();
+        let (whole, rest) = match buffer.address % 4 {
+            0 if bytes != [bytes[0]; 4] => (buffer.bytes / 4, buffer.bytes % 4),
+            _ => (0, buffer.bytes),
+        };
+        // SAFETY: whole words of the buffer; the driver checks the address.
+        let words = unsafe { sys::cuMemsetD32_v2(buffer.address, word, whole as usize) };
+        check("cuMemsetD32", words.result())?;
+        let at = buffer.address + 4 * whole;
+        // SAFETY: the bytes that are left.
+        check("cuMemsetD8", unsafe { sys::cuMemsetD8_v2(at, bytes[0], rest as usize) }.result())
+    }
+
+    fn variables(&mut self, module: ModuleId) -> Result<Vec<Variable>, AcceleratorError> {
+        let Some(module) = self.modules.get(module.0) else { return Ok(Vec::new()) };
+        let variable = |name: &String| {
+            let symbol = CString::new(name.as_str()).ok()?;
+            // SAFETY: the module is loaded. A name the driver does not know is answered with an error.
+            let found = unsafe { result::module::get_global(module.handle, symbol) };
+            Some(found.map(|(address, bytes)| Variable {
+                name: name.clone(),
+                buffer: Buffer { address, bytes: bytes as u64 },
+            }))
+        };
+        let found: Result<Vec<_>, _> = module.variables.iter().filter_map(variable).collect();
+        check("cuModuleGetGlobal", found)
+    }
+
+    fn set_world(&mut self, seed: u64) -> Result<(), AcceleratorError> {
+        let sms = self.sms()?;
+        let world = self.world()?;
+        world.on_other_stream = seed & 1 == 1;
+        // Two launches in three find some SMs busy.
+        world.busy_sms = if (seed >> 1) % 3 == 0 { 0 } else { ((seed >> 8) % u64::from(sms.max(2) - 1)) as u32 };
+        Ok(())
     }
 
     fn launch(
@@ -189,7 +279,16 @@ impl Accelerator for CudaDevice {
         parameters: &[Vec<u8>],
     ) -> Result<Launched, AcceleratorError> {
         let call = self.call(module, kernel, geometry, parameters)?;
-        call.enqueue(self.stream)?;
+        let mut stream = self.stream;
+        if let Some(world) = &self.world {
+            let (other, own) = (world.stream, self.stream);
+            let (kernels, beside) = if world.on_other_stream { (other, own) } else { (own, other) };
+            stream = kernels;
+            if world.busy_sms > 0 {
+                world.helpers.occupy(beside, world.busy_sms, BUSY_NS)?;
+            }
+        }
+        call.enqueue(stream)?;
         result::ctx::synchronize().map_err(|error| call.failed(error))?;
         Ok(Launched::default())
     }

@@ -5,9 +5,10 @@
 //! * [`SideStreams`]: what makes times comparable between processes that share the GPU.
 
 mod device;
+mod helpers;
 mod launch;
 mod timing;
 
 pub use device::{CudaDevice, HeldContext};
 pub use launch::Call;
-pub use timing::{ColdReplay, EventPair, Replay, SideStreams};
+pub use timing::{ColdReplay, EventPair, Fresh, FreshReplay, Replay, SideStreams};

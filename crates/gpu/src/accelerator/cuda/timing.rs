@@ -13,8 +13,9 @@
 use cudarc::driver::{result, sys};
 
 use super::device::{CudaDevice, check};
+use super::helpers::Helpers;
 use super::launch::Call;
-use crate::accelerator::{AcceleratorError, Buffer};
+use crate::accelerator::{Accelerator as _, AcceleratorError, Buffer};
 
 /// Two points of a stream and the time between them.
 #[derive(Debug)]
@@ -166,12 +167,100 @@ pub struct ColdReplay {
     events: EventPair,
 }
 
+/// What is changed before every launch of a [`FreshReplay`].
+#[derive(Clone, Debug)]
+pub struct Fresh {
+    /// Inputs whose signs may be turned, with the bits of their elements.
+    pub inputs: Vec<(Buffer, u32)>,
+    /// Outputs and workspace, with the words they are filled with.
+    pub poisoned: Vec<(Buffer, u32)>,
+}
+
+/// A launch, many times in a row, on other inputs every time.
+#[derive(Debug)]
+pub struct FreshReplay {
+    with: Graph,
+    without: Graph,
+    times: u32,
+    seed: Buffer,
+    events: EventPair,
+    /// Their code is in the graphs.
+    _helpers: Helpers,
+}
+
 impl CudaDevice {
-    /// A graph of `times` launches.
-    pub fn replay(&self, call: &Call, times: u32) -> Result<Replay, AcceleratorError> {
+    /// A graph of `times` launches, of the calls in turn.
+    pub fn replay(&self, calls: &[Call], times: u32) -> Result<Replay, AcceleratorError> {
         let times = times.max(1);
-        let graph = Graph::capture(self.stream, || (0..times).try_for_each(|_| call.enqueue(self.stream)))?;
+        let mut turns = calls.iter().cycle().take(times as usize);
+        let graph = Graph::capture(self.stream, || turns.try_for_each(|call| call.enqueue(self.stream)))?;
         Ok(Replay { graph, times, events: EventPair::new()? })
+    }
+
+    /// A graph of `times` launches, each on inputs that no launch has had before and with nothing left of the launch
+    /// before; and the same graph without the launches. The difference is the time of a launch on fresh inputs.
+    pub fn fresh_replay(&mut self, call: &Call, fresh: &Fresh, times: u32) -> Result<FreshReplay, AcceleratorError> {
+        let times = times.max(1);
+        let seed = self.allocate("seed", 8)?;
+        let helpers = Helpers::load()?;
+        let mut changes: Vec<Vec<Call>> = Vec::new();
+        for salt in 0..u64::from(times) {
+            let turn = |&(buffer, sign_bits): &(Buffer, u32)| helpers.turn_signs(buffer, sign_bits, seed, salt);
+            changes.push(fresh.inputs.iter().map(turn).collect::<Result<_, _>>()?);
+        }
+        let graph = |with_launches: bool| {
+            Graph::capture(self.stream, || {
+                for changes in &changes {
+                    changes.iter().try_for_each(|change| change.enqueue(self.stream))?;
+                    for &(buffer, word) in &fresh.poisoned {
+                        // SAFETY: the words written are those of the buffer.
+                        let status = unsafe {
+                            sys::cuMemsetD32Async(buffer.address, word, buffer.bytes as usize / 4, self.stream)
+                        };
+                        check("cuMemsetD32Async", status.result())?;
+                    }
+                    if with_launches {
+                        call.enqueue(self.stream)?;
+                    }
+                }
+                Ok(())
+            })
+        };
+        let (with, without) = (graph(true)?, graph(false)?);
+        Ok(FreshReplay { with, without, times, seed, events: EventPair::new()?, _helpers: helpers })
+    }
+
+    /// Nanoseconds of a launch on fresh inputs. `seed`: other inputs for every value.
+    pub fn time_fresh(&mut self, call: &Call, replay: &FreshReplay, seed: u64) -> Result<f64, AcceleratorError> {
+        self.write(replay.seed, &seed.to_le_bytes())?;
+        let time = |graph: &Graph| {
+            // The first replay hides what the CPU takes for the second, as in `time_hot`.
+            graph.launch(self.stream)?;
+            record(replay.events.start, self.stream)?;
+            graph.launch(self.stream)?;
+            record(replay.events.end, self.stream)?;
+            self.finish(call)?;
+            replay.events.elapsed_ns()
+        };
+        let (with, without) = (time(&replay.with)?, time(&replay.without)?);
+        Ok((with - without) / f64::from(replay.times))
+    }
+
+    /// Runs everything a replay consists of once, without taking its time.
+    pub fn run_hot(&self, call: &Call, replay: &Replay) -> Result<(), AcceleratorError> {
+        replay.graph.launch(self.stream)?;
+        self.finish(call)
+    }
+
+    pub fn run_cold(&self, call: &Call, replay: &ColdReplay) -> Result<(), AcceleratorError> {
+        replay.graph.launch(self.stream)?;
+        self.finish(call)
+    }
+
+    /// Launches a call once.
+    pub fn run_once(&self, call: &Call) -> Result<(), AcceleratorError> {
+        call.enqueue(self.stream)?;
+        self.finish(call)
     }
 
     /// A graph that writes over `flush`, then launches once between two events.
@@ -208,6 +297,9 @@ impl CudaDevice {
 
     /// Nanoseconds of a launch that finds nothing of its own in the L2.
     pub fn time_cold(&self, call: &Call, replay: &ColdReplay) -> Result<f64, AcceleratorError> {
+        // A kernel may ask for lines to stay in the L2. They would survive the flush.
+        // SAFETY: a context is current.
+        check("cuCtxResetPersistingL2Cache", unsafe { sys::cuCtxResetPersistingL2Cache() }.result())?;
         replay.graph.launch(self.stream)?;
         self.finish(call)?;
         replay.events.elapsed_ns()

@@ -10,7 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::wire::{self, Ask, Say};
-use crate::accelerator::{Accelerator, AcceleratorError, Buffer, Geometry, Image, Launched, ModuleId};
+use crate::accelerator::{
+    Accelerator, AcceleratorError, Buffer, Geometry, Image, Launched, ModuleId, Variable,
+};
 use crate::ending::ending;
 
 /// How a wait ends that is to stop: as nothing that happens to a socket by itself.
@@ -218,6 +220,21 @@ impl Accelerator for DeviceProcess {
             (Say::Read, bytes) => Ok(bytes),
             (other, _) => Err(self.unexpected(&other)),
         }
+    }
+
+    fn fill(&mut self, buffer: Buffer, word: u32) -> Result<(), AcceleratorError> {
+        self.tell(&Ask::Fill(buffer, word), &[])
+    }
+
+    fn variables(&mut self, module: ModuleId) -> Result<Vec<Variable>, AcceleratorError> {
+        match self.ask(&Ask::Variables(module), &[])? {
+            (Say::Variables(variables), _) => Ok(variables),
+            (other, _) => Err(self.unexpected(&other)),
+        }
+    }
+
+    fn set_world(&mut self, seed: u64) -> Result<(), AcceleratorError> {
+        self.tell(&Ask::World(seed), &[])
     }
 
     fn load(&mut self, image: Image<'_>) -> Result<ModuleId, AcceleratorError> {

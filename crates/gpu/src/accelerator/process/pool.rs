@@ -4,7 +4,9 @@ use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use super::client::DeviceProcess;
-use crate::accelerator::{Accelerator, AcceleratorError, Buffer, Geometry, Image, Launched, ModuleId};
+use crate::accelerator::{
+    Accelerator, AcceleratorError, Buffer, Geometry, Image, Launched, ModuleId, Variable,
+};
 
 /// Starts a device's process.
 type Start = dyn Fn() -> Result<DeviceProcess, AcceleratorError> + Send + Sync;
@@ -142,6 +144,18 @@ impl Accelerator for LentDevice {
 
     fn read(&mut self, buffer: Buffer) -> Result<Vec<u8>, AcceleratorError> {
         self.process()?.read(buffer)
+    }
+
+    fn fill(&mut self, buffer: Buffer, word: u32) -> Result<(), AcceleratorError> {
+        self.process()?.fill(buffer, word)
+    }
+
+    fn variables(&mut self, module: ModuleId) -> Result<Vec<Variable>, AcceleratorError> {
+        self.process()?.variables(module)
+    }
+
+    fn set_world(&mut self, seed: u64) -> Result<(), AcceleratorError> {
+        self.process()?.set_world(seed)
     }
 
     fn load(&mut self, image: Image<'_>) -> Result<ModuleId, AcceleratorError> {

@@ -60,6 +60,15 @@ impl<F: FnMut() -> Result<Box<dyn Accelerator>, AcceleratorError>> Server<F> {
                 self.device()?.write(buffer, bytes)?;
                 Say::Done
             }
+            Ask::Fill(buffer, word) => {
+                self.device()?.fill(buffer, word)?;
+                Say::Done
+            }
+            Ask::Variables(module) => Say::Variables(self.device()?.variables(module)?),
+            Ask::World(seed) => {
+                self.device()?.set_world(seed)?;
+                Say::Done
+            }
             Ask::Read(buffer) => return Ok((Say::Read, self.device()?.read(buffer)?)),
             Ask::LoadCubin => Say::Loaded(self.device()?.load(Image::Cubin(bytes))?),
             Ask::LoadPtx => Say::Loaded(self.device()?.load(Image::Ptx(&String::from_utf8_lossy(bytes)))?),

@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::accelerator::{AcceleratorError, Buffer, Geometry, ModuleId};
+use crate::accelerator::{AcceleratorError, Buffer, Geometry, ModuleId, Variable};
 
 /// What is asked of the device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -20,7 +20,12 @@ pub(super) enum Ask {
     Free(Buffer),
     /// Not answered either. The bytes come behind it.
     Write(Buffer),
+    /// Nor is this.
+    Fill(Buffer, u32),
     Read(Buffer),
+    Variables(ModuleId),
+    /// Not answered.
+    World(u64),
     /// Machine code is behind it.
     LoadCubin,
     /// Text is behind it.
@@ -35,7 +40,7 @@ pub(super) enum Ask {
 
 impl Ask {
     pub fn is_answered(&self) -> bool {
-        !matches!(self, Ask::Free(_) | Ask::Write(_))
+        !matches!(self, Ask::Free(_) | Ask::Write(_) | Ask::Fill(..) | Ask::World(_))
     }
 }
 
@@ -47,6 +52,7 @@ pub(super) enum Say {
     Allocated(Buffer),
     /// The bytes are behind it.
     Read,
+    Variables(Vec<Variable>),
     Loaded(ModuleId),
     Done,
     Failed(AcceleratorError),

@@ -1,0 +1,76 @@
+//! Kernels of our own that run beside the ones under test (`helpers.ptx`).
+
+use std::ffi::CString;
+
+use cudarc::driver::{result, sys};
+
+use super::device::{check, reason};
+use super::launch::Call;
+use crate::accelerator::{AcceleratorError, Buffer, Geometry};
+
+const TEXT: &str = include_str!("helpers.ptx");
+
+/// Threads and shared memory of a block that leaves no room beside two of itself on an SM of today.
+const OCCUPIER_THREADS: u32 = 1024;
+const OCCUPIERS_PER_SM: u32 = 2;
+
+/// The module, loaded into the current context.
+#[derive(Debug)]
+pub(super) struct Helpers {
+    module: sys::CUmodule,
+}
+
+impl Helpers {
+    pub fn load() -> Result<Self, AcceleratorError> {
+        let text = CString::new(TEXT).map_err(|error| AcceleratorError::Load(error.to_string()))?;
+        // SAFETY: the text ends with a NUL and outlives the call.
+        let module = unsafe { result::module::load_data(text.as_ptr().cast()) }
+            .map_err(|error| AcceleratorError::Load(reason(error)))?;
+        Ok(Helpers { module })
+    }
+
+    /// Keeps so many SMs busy for a while, from when the stream gets there.
+    pub fn occupy(&self, stream: sys::CUstream, sms: u32, nanoseconds: u64) -> Result<(), AcceleratorError> {
+        let geometry = Geometry {
+            grid: [sms * OCCUPIERS_PER_SM, 1, 1],
+            block: [OCCUPIER_THREADS, 1, 1],
+            cluster: [1; 3],
+            shared_bytes: 0,
+        };
+        Call::new(self.module, "occupy", geometry, &[nanoseconds.to_le_bytes().to_vec()])?.enqueue(stream)
+    }
+
+    /// A call that turns signs in a buffer, others for every value of the word at `seed` and for every `salt`.
+    pub fn turn_signs(
+        &self,
+        buffer: Buffer,
+        sign_bits: u32,
+        seed: Buffer,
+        salt: u64,
+    ) -> Result<Call, AcceleratorError> {
+        let mask: u32 = match sign_bits {
+            8 => 0x8080_8080,
+            16 => 0x8000_8000,
+            _ => 0x8000_0000,
+        };
+        let words = buffer.bytes / 4;
+        let blocks = words.div_ceil(256).clamp(1, 4096) as u32;
+        let geometry =
+            Geometry { grid: [blocks, 1, 1], block: [256, 1, 1], cluster: [1; 3], shared_bytes: 0 };
+        let parameters = [
+            buffer.address.to_le_bytes().to_vec(),
+            words.to_le_bytes().to_vec(),
+            seed.address.to_le_bytes().to_vec(),
+            salt.to_le_bytes().to_vec(),
+            mask.to_le_bytes().to_vec(),
+        ];
+        Call::new(self.module, "turn_signs", geometry, &parameters)
+    }
+}
+
+impl Drop for Helpers {
+    fn drop(&mut self) {
+        // SAFETY: loaded once, unloaded once. After a sticky error the driver refuses, which is fine.
+        let _ = check("cuModuleUnload", unsafe { result::module::unload(self.module) });
+    }
+}

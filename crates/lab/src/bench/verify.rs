@@ -1,0 +1,94 @@
+//! After the timing: whether what was timed still gives right answers, and did its work while it was timed.
+
+use op::{Op, Step};
+
+use super::crew::Member;
+use super::plan::Maker;
+use super::run::{Bench, BenchError, Entrant, Given, brought, check_of, complaints_in, no_launch, surprise};
+use crate::run::{Event, FailureKind};
+use crate::trial::{self, Judged};
+use crate::worker::{Ask, Ended, Ran, Repeats, Say};
+
+/// A launch on fresh inputs may take this much longer than one on inputs the launch before had, and a little besides for
+/// what the fresh control cannot tell apart. Kernels that are honest differ by some per cent.
+const FRESH_SHARE: f64 = 1.5;
+const FRESH_SLACK_NS: f64 = 1_500.0;
+
+impl<O: Op> Bench<'_, O> {
+    /// Has every process of a kernel replay what was timed on fresh inputs, and judges the answers.
+    pub(super) fn verify(
+        &self,
+        member: &mut Member<'_, '_>,
+        entrant: &Entrant,
+        given: &Given<'_, O>,
+    ) -> Result<Result<(), Ended>, BenchError> {
+        let Maker::Kernel { family, .. } = &member.subject.maker else { return Ok(Ok(())) };
+        let draws = &given.draws;
+        let answers = self.right(given.problem, &draws.fresh)?;
+        let right: Vec<_> = answers.iter().map(|it| (&it.inputs, &it.reference)).collect();
+        for process in member.processes() {
+            let ask = Ask::Verify {
+                draws: draws.fresh.clone(),
+                seed: op::derived(draws.worlds, process as u64),
+                folder: self.folder.to_owned(),
+            };
+            let judged = member.ask(self.office, process, &ask).and_then(|said| match said {
+                Say::Verified { launches, repeats } => {
+                    let steps: Vec<Step> =
+                        launches.iter().map(|it: &Ran| Step { inputs: it.inputs, ..Step::FIRST }).collect();
+                    let launches = brought(launches)?;
+                    let judged = trial::judge(self.op, family, &steps, &right, &launches);
+                    let mut judged = judged.ok_or_else(no_launch)?;
+                    judged.complaints.extend(speed_depends_on_repeats(repeats));
+                    Ok(judged)
+                }
+                other => Err(surprise(&other)),
+            });
+            let judged = match judged {
+                Ok(judged) => judged,
+                Err(ended) => return Ok(Err(ended)),
+            };
+            let failed = self.after_timing(entrant, judged)?;
+            if let Some(reason) = failed {
+                let wrong = Ended::Failed { failure: FailureKind::WrongAnswer, reason };
+                return Ok(Err(wrong.of_process(process, member.processes().len())));
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// Writes down what was found after the timing; what is wrong, in words.
+    fn after_timing(&self, entrant: &Entrant, judged: Judged) -> Result<Option<String>, BenchError> {
+        let check = check_of(judged);
+        let words = complaints_in(&check).map(|words| format!("after the timing, on fresh inputs: {words}"));
+        self.run.record(&Event::Checked { of: entrant.key.of.clone(), check })?;
+        Ok(words)
+    }
+}
+
+/// Whether a kernel was fast because it had seen its inputs before.
+fn speed_depends_on_repeats(repeats: Repeats) -> Option<op::Complaint> {
+    let Repeats { repeated_ns, fresh_ns: Some(fresh_ns) } = repeats else { return None };
+    (fresh_ns > FRESH_SHARE * repeated_ns + FRESH_SLACK_NS).then(|| op::Complaint {
+        kind: "faster-on-repeats".to_owned(),
+        message: format!(
+            "a launch takes {:.2} us on inputs that the launches before had, and {:.2} us on fresh ones",
+            repeated_ns / 1000.0,
+            fresh_ns / 1000.0
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_that_is_slow_on_fresh_inputs_only_is_noticed() {
+        let of = |repeated_ns, fresh_ns| speed_depends_on_repeats(Repeats { repeated_ns, fresh_ns });
+        assert_eq!(of(4_400.0, Some(5_200.0)), None);
+        assert_eq!(of(4_400.0, None), None);
+        assert_eq!(of(4_400.0, Some(9_000.0)).unwrap().kind, "faster-on-repeats");
+        assert_eq!(of(1_000_000.0, Some(1_600_000.0)).unwrap().kind, "faster-on-repeats");
+    }
+}

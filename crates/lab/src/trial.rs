@@ -1,0 +1,174 @@
+//! Trials: what a kernel is launched on, and the verdict, which holds every launch against the right answer to its own
+//! inputs.
+
+use family::Family;
+use op::{Complaint, Draw, Judgement, Observed, Op, Step, derived};
+use serde::{Deserialize, Serialize};
+
+/// What a kernel is launched on to be judged.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Case<P> {
+    pub problem: P,
+    pub draws: Vec<Draw>,
+    pub steps: Vec<Step>,
+    /// What the circumstances of the launches are drawn from.
+    pub seed: u64,
+}
+
+/// Operations of the problem that classes of inputs are tried on: the least that has tiles at all.
+const CLASS_FLOPS: f64 = 1e6;
+/// Operations of all of them together, unless that is fewer than three classes.
+const CLASSES_FLOPS: f64 = 5e7;
+
+impl<P> Case<P> {
+    /// The usual three launches on ordinary inputs.
+    pub fn usual<O: Op<Problem = P>>(op: &O, problem: P, seed: u64) -> Self {
+        let own = Draw::new(op.classes()[0], derived(seed, 0));
+        let draws = vec![own.clone(), own.opposite()];
+        Case { problem, draws, steps: Step::USUAL.to_vec(), seed: derived(seed, 1) }
+    }
+
+    /// One launch on inputs of every class, or of some classes where even the smallest part of the problem is large. The
+    /// problem is cut: what a class shows it shows in any size.
+    pub fn classes<O: Op<Problem = P>>(op: &O, problem: &P, seed: u64) -> Self {
+        let problem = op.cut(problem, CLASS_FLOPS);
+        let mut classes = op.classes();
+        let affordable = (CLASSES_FLOPS / op.work(&problem).flops.max(1.0)) as usize;
+        for last in (1..classes.len()).rev() {
+            classes.swap(last, (derived(seed, 2 + last as u64) % (last as u64 + 1)) as usize);
+        }
+        classes.truncate(affordable.max(3));
+        let draw = |(index, class): (usize, &&str)| Draw::new(class, derived(seed, 64 + index as u64));
+        let draws: Vec<Draw> = classes.iter().enumerate().map(draw).collect();
+        let steps = (0..draws.len()).map(Step::on).collect();
+        Case { problem, draws, steps, seed: derived(seed, 1) }
+    }
+}
+
+/// One launch of a trial: its outputs, and what is wrong with it whatever its outputs are.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Launch {
+    pub outputs: Vec<Vec<u8>>,
+    pub complaints: Vec<Complaint>,
+}
+
+impl Launch {
+    pub fn new(observed: Observed) -> Self {
+        let (complaints, _) = beside_the_answer(&observed);
+        Launch { outputs: observed.outputs, complaints }
+    }
+}
+
+/// A trial held against the right answers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Judged {
+    /// Of the launch with the largest error.
+    pub judgement: Judgement,
+    /// Of all launches, each with the launch it is about. Empty: right in every respect.
+    pub complaints: Vec<Complaint>,
+    /// The first launch whose answer is wrong.
+    pub wrong: Option<usize>,
+    pub launches: usize,
+}
+
+/// Holds every launch against the right answer to its inputs. `right` has the inputs of the trial, as the steps count them,
+/// each with its right answer.
+pub fn judge<O: Op>(
+    op: &O,
+    family: &Family,
+    steps: &[Step],
+    right: &[(&O::Inputs, &O::Reference)],
+    launches: &[Launch],
+) -> Option<Judged> {
+    let mut judged: Option<Judged> = None;
+    for (index, (step, launch)) in steps.iter().zip(launches).enumerate() {
+        let (inputs, reference) = right[step.inputs];
+        let judgement = op.judge(family, inputs, reference, &launch.outputs);
+        let mut found = launch.complaints.clone();
+        found.extend(judgement.complaints.iter().cloned());
+        let first = step.same_as.and_then(|before| launches.get(before));
+        // An answer that is wrong for itself need not be the first one again.
+        if let Some(first) = first.filter(|first| found.is_empty() && first.outputs != launch.outputs) {
+            found.push(differing(&first.outputs, &launch.outputs));
+        }
+        let is_wrong = !judgement.complaints.is_empty();
+        let whole = judged.get_or_insert_with(|| Judged {
+            judgement: judgement.clone(),
+            complaints: Vec::new(),
+            wrong: None,
+            launches: 0,
+        });
+        if worse(&judgement, &whole.judgement) {
+            whole.judgement = judgement;
+        }
+        if is_wrong && whole.wrong.is_none() {
+            whole.wrong = Some(index);
+        }
+        whole.launches += 1;
+        for complaint in found {
+            // The same complaint about every launch is one complaint.
+            if whole.complaints.iter().any(|known| known.message.ends_with(&complaint.message)) {
+                continue;
+            }
+            let message = match index {
+                0 => complaint.message,
+                _ => format!("{}: {}", Step::describe(index, step), complaint.message),
+            };
+            whole.complaints.push(Complaint { kind: complaint.kind, message });
+        }
+    }
+    if let Some(whole) = judged.as_mut().filter(|it| it.launches < steps.len() && it.complaints.is_empty()) {
+        let message = format!("launch {} of {} did not take place", whole.launches + 1, steps.len());
+        whole.complaints.push(Complaint { kind: "incomplete".to_owned(), message });
+    }
+    judged
+}
+
+fn worse(one: &Judgement, other: &Judgement) -> bool {
+    // Of a launch without an answer the error is infinite.
+    one.error > other.error || (one.error.is_nan() && !other.error.is_nan())
+}
+
+/// What is wrong with a launch whatever its answer: findings, writes outside, changed inputs, state that was left behind.
+pub fn beside_the_answer(observed: &Observed) -> (Vec<Complaint>, Vec<vgpu::Finding>) {
+    let mut complaints = Vec::new();
+    let mut complain = |kind: &str, message: String| {
+        complaints.push(Complaint { kind: kind.to_owned(), message });
+    };
+    let report = observed.report.as_ref();
+    let serious = |finding: &&vgpu::Finding| finding.severity != vgpu::Severity::Note;
+    let findings: Vec<vgpu::Finding> =
+        report.into_iter().flat_map(|report| report.findings.iter().filter(serious)).cloned().collect();
+    for finding in &findings {
+        complain(&finding.kind.to_string(), finding.message.clone());
+    }
+    if report.is_some_and(|report| !report.stats.completed) && findings.is_empty() {
+        complain("incomplete", "the launch did not run to its end".to_owned());
+    }
+    for trespass in &observed.trespasses {
+        let message = format!(
+            "{} bytes beside {} were written, the first at offset {}",
+            trespass.bytes, trespass.buffer, trespass.offset
+        );
+        complain("trespass", message);
+    }
+    for name in &observed.changed_inputs {
+        complain("changed-input", format!("the input {name} was changed"));
+    }
+    if !observed.changed_state.is_empty() {
+        let names = observed.changed_state.join(", ");
+        let message = format!(
+            "the launch changed the module's variable {names}, which the next launch can read; a kernel must leave \
+             its variables as it found them"
+        );
+        complain("persistent-state", message);
+    }
+    (complaints, findings)
+}
+
+fn differing(first: &[Vec<u8>], again: &[Vec<u8>]) -> Complaint {
+    let bytes: usize =
+        first.iter().zip(again).map(|(a, b)| a.iter().zip(b).filter(|(a, b)| a != b).count()).sum();
+    let message = format!("{bytes} bytes of the outputs differ from those of the first launch");
+    Complaint { kind: "non-deterministic".to_owned(), message }
+}

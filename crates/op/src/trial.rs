@@ -1,0 +1,75 @@
+//! The launches a kernel is judged by.
+//!
+//! One launch proves little. A kernel may count its launches, keep an answer for inputs it has seen, leave an earlier
+//! answer in place, or look at where its memory lies. So a trial is several launches on several inputs, each under other
+//! circumstances, and every one of them is judged in full.
+
+use serde::{Deserialize, Serialize};
+
+/// How inputs are drawn. It is plain data, so that another process can draw the same inputs.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Draw {
+    pub class: String,
+    pub seed: u64,
+    /// The inputs of the seed with every sign turned ([`crate::Op::opposite`]).
+    #[serde(default)]
+    pub opposite: bool,
+}
+
+impl Draw {
+    pub fn new(class: &str, seed: u64) -> Self {
+        Draw { class: class.to_owned(), seed, opposite: false }
+    }
+
+    /// The opposite inputs of the same seed.
+    #[must_use]
+    pub fn opposite(&self) -> Self {
+        Draw { opposite: true, ..self.clone() }
+    }
+}
+
+/// One launch of a trial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Step {
+    /// Which of the trial's inputs it gets.
+    pub inputs: usize,
+    /// The outputs still hold the answer of the launch before. Otherwise they are poisoned.
+    pub stale_outputs: bool,
+    /// The buffers lie at other addresses than at the start.
+    pub moved: bool,
+    /// An earlier step whose output bits it must repeat.
+    pub same_as: Option<usize>,
+}
+
+impl Step {
+    pub const FIRST: Step = Step { inputs: 0, stale_outputs: false, moved: false, same_as: None };
+
+    /// What every kernel is asked on every case: an answer; an answer to the opposite inputs while the first answer is
+    /// still in the outputs; and the first answer again, bit by bit, at other addresses.
+    pub const USUAL: [Step; 3] = [
+        Step::FIRST,
+        Step { inputs: 1, stale_outputs: true, ..Step::FIRST },
+        Step { moved: true, same_as: Some(0), ..Step::FIRST },
+    ];
+
+    /// A launch on inputs of its own, with the outputs of the launch before it.
+    pub const fn on(inputs: usize) -> Step {
+        Step { inputs, stale_outputs: true, moved: true, same_as: None }
+    }
+
+    /// What the step is, for a message: `launch 2, on opposite inputs`.
+    pub fn describe(index: usize, step: &Step) -> String {
+        let how = match (step.inputs, step.same_as) {
+            (0, None) => return format!("launch {}", index + 1),
+            (_, Some(_)) => "on the first inputs again, at other addresses",
+            (1, None) => "on opposite inputs",
+            (_, None) => "on inputs drawn anew",
+        };
+        format!("launch {}, {how}", index + 1)
+    }
+}
+
+/// A seed for one purpose out of the seed of a trial or run.
+pub fn derived(seed: u64, purpose: u64) -> u64 {
+    random::Random::new(seed).after(purpose).bits()
+}
