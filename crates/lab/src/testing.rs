@@ -78,6 +78,7 @@ pub fn checked(passed: bool) -> Check {
         limit: Some(1e-3),
         cases: 9,
         complaints: if passed { vec![] } else { vec![complaint] },
+        repeats: None,
     }
 }
 

@@ -694,6 +694,7 @@ pub(crate) fn check_of(judged: Judged) -> Check {
         limit: finite(limit),
         cases: launches as u32,
         complaints,
+        repeats: None,
     }
 }
 

@@ -5,9 +5,9 @@ use op::{Op, Step};
 use super::crew::Member;
 use super::plan::Maker;
 use super::run::{Bench, BenchError, Entrant, Given, brought, check_of, complaints_in, no_launch, surprise};
-use crate::run::{Event, FailureKind};
-use crate::trial::{self, Judged};
-use crate::worker::{Ask, Ended, Ran, Repeats, Say};
+use crate::run::{Check, Event, FailureKind, Repeats};
+use crate::trial;
+use crate::worker::{Ask, Ended, Ran, Say};
 
 /// A launch on fresh inputs may take this much longer than one on inputs the launch before had, and a little besides for
 /// what the fresh control cannot tell apart. Kernels that are honest differ by some per cent.
@@ -40,15 +40,15 @@ impl<O: Op> Bench<'_, O> {
                     let judged = trial::judge(self.op, family, &steps, &right, &launches);
                     let mut judged = judged.ok_or_else(no_launch)?;
                     judged.complaints.extend(speed_depends_on_repeats(repeats));
-                    Ok(judged)
+                    Ok(Check { repeats: Some(repeats), ..check_of(judged) })
                 }
                 other => Err(surprise(&other)),
             });
-            let judged = match judged {
-                Ok(judged) => judged,
+            let check = match judged {
+                Ok(check) => check,
                 Err(ended) => return Ok(Err(ended)),
             };
-            let failed = self.after_timing(entrant, judged)?;
+            let failed = self.after_timing(entrant, check)?;
             if let Some(reason) = failed {
                 let wrong = Ended::Failed { failure: FailureKind::WrongAnswer, reason };
                 return Ok(Err(wrong.of_process(process, member.processes().len())));
@@ -58,8 +58,7 @@ impl<O: Op> Bench<'_, O> {
     }
 
     /// Writes down what was found after the timing; what is wrong, in words.
-    fn after_timing(&self, entrant: &Entrant, judged: Judged) -> Result<Option<String>, BenchError> {
-        let check = check_of(judged);
+    fn after_timing(&self, entrant: &Entrant, check: Check) -> Result<Option<String>, BenchError> {
         let words = complaints_in(&check).map(|words| format!("after the timing, on fresh inputs: {words}"));
         self.run.record(&Event::Checked { of: entrant.key.of.clone(), check })?;
         Ok(words)

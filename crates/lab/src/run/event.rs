@@ -246,6 +246,17 @@ pub struct Check {
     pub cases: u32,
     #[serde(default)]
     pub complaints: Vec<Complaint>,
+    /// After the timing: whether inputs that were seen before made a difference to the time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repeats: Option<Repeats>,
+}
+
+/// What a launch takes on inputs that the launches before had, and on inputs that no launch has had.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Repeats {
+    pub repeated_ns: f64,
+    /// `None` where no input may be changed at will.
+    pub fresh_ns: Option<f64>,
 }
 
 /// How times are taken. Times of different timers are never compared.

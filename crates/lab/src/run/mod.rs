@@ -51,7 +51,7 @@ mod time;
 mod trial;
 
 pub use event::{
-    Build, Ceiling, Check, Event, FailureKind, Key, Modelled, Of, Outcome, Sampled, Speed, Stage,
+    Build, Ceiling, Check, Event, FailureKind, Key, Modelled, Of, Outcome, Repeats, Sampled, Speed, Stage,
     StageOutcome, TargetJudged, Telemetry, Timer,
 };
 pub use export::{Exporter, Exports, Over, Row, rows, write_exports};

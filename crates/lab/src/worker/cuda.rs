@@ -7,9 +7,8 @@ use gpu::accelerator::{
 };
 use gpu::build::{Compiler, Request, Source};
 
-use super::protocol::Repeats;
 use super::serve::Failure;
-use crate::run::{Ceiling, MeasuredMicros, Speed, Timer};
+use crate::run::{Ceiling, MeasuredMicros, Repeats, Speed, Timer};
 
 /// Most launches in one graph: enough for a kernel of a few hundred nanoseconds.
 const MOST_LAUNCHES: f64 = 2000.0;

@@ -14,6 +14,6 @@ mod protocol;
 mod serve;
 
 pub use process::{Ended, Limits, Worker};
-pub use protocol::{Ask, Built, CandidateName, MatrixRate, Modelled, Ran, Repeats, Say};
+pub use protocol::{Ask, Built, CandidateName, MatrixRate, Modelled, Ran, Say};
 pub use serve::serve;
 pub(crate) use serve::{Failure, drawn, told};

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use vgpu::model::ModelledMicros;
 
 use crate::profile::Seen;
-use crate::run::{Build, Ceiling, FailureKind, Timer};
+use crate::run::{Build, Ceiling, FailureKind, Repeats, Timer};
 
 /// A family, a preset and what is set on top of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -140,14 +140,6 @@ pub struct Ran {
     pub outputs: Vec<PathBuf>,
     /// What is wrong beside the answer.
     pub complaints: Vec<Complaint>,
-}
-
-/// What a launch takes on inputs it has just had, and on inputs that nobody has ever had.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Repeats {
-    pub repeated_ns: f64,
-    /// `None` where no input may be changed at will.
-    pub fresh_ns: Option<f64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -217,18 +217,17 @@ impl Machine {
     fn open(device: &Device) -> Result<Self, Failure> {
         Ok(match device {
             Device::Cuda { index, .. } => Machine::Cuda(CudaDevice::open(*index)?),
-            Device::Virtual { chip } => {
-                let mut device = VirtualDevice::new(chip);
-                device.options.counters = true;
-                Machine::Virtual(Box::new(device))
-            }
+            Device::Virtual { chip } => Machine::Virtual(Box::new(VirtualDevice::new(chip))),
         })
     }
 
-    /// Has what comes run under these checks.
+    /// Has what comes run under these checks, and counted where the device counts.
     fn under(&mut self, checks: vgpu::Checks) -> Result<(), Failure> {
         match (self, checks) {
-            (Machine::Virtual(device), checks) => device.options.checks = checks,
+            (Machine::Virtual(device), checks) => {
+                device.options.checks = checks;
+                device.options.counters = true;
+            }
             (Machine::Cuda(_), vgpu::Checks::None) => {}
             (Machine::Cuda(_), vgpu::Checks::All) => {
                 return Err(Failure::new(FailureKind::Refused, "a GPU does not check what it runs"));
