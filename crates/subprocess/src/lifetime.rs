@@ -70,7 +70,7 @@ impl GroupGuard {
     /// Guards the group of a child that [`spawn`] started. Drop the guard before the child is waited for.
     pub fn new(child: &Child) -> io::Result<Self> {
         let group = child.id().to_string();
-        let script = r#"read -r line; kill -9 -- "-$1""#;
+        let script = r#"read -r line; kill -s KILL -- "-$1""#;
         let guard = Command::new("sh")
             .args(["-c", script, "sh", &group])
             .stdin(Stdio::piped())

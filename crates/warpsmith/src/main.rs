@@ -9,6 +9,7 @@ mod findings;
 mod printer;
 mod profile_table;
 mod progress;
+mod sandboxed;
 mod snippet;
 mod tables;
 

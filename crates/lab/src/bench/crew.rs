@@ -35,7 +35,11 @@ impl Office<'_> {
             (Maker::Peer { .. }, Ok(peer)) => peer(&self.script),
             (Maker::Peer { .. }, Err(reason)) => return Err(reason.clone()),
         };
-        Worker::start(&mut command, self.limits).map_err(|error| error.to_string())
+        if let Some(folder) = self.script.parent() {
+            // Where a kernel's worker leaves its outputs.
+            command.env(subprocess::sandbox::FOLDER, folder);
+        }
+        Worker::start(command, self.limits).map_err(|error| error.to_string())
     }
 }
 

@@ -138,7 +138,8 @@ impl<O: Op> Contest<'_, O> {
             resident_bytes: self.plan.limits.resident_bytes.min(RESIDENT_BYTES),
         };
         let mut command = (self.start.stranger)(&setting.name, folder, chip);
-        Ok(Worker::start(&mut command, limits).map_err(|error| out(Stage::Build, error.to_string())))
+        command.env(subprocess::sandbox::FOLDER, self.folder);
+        Ok(Worker::start(command, limits).map_err(|error| out(Stage::Build, error.to_string())))
     }
 
     fn build_apart(&self, worker: &mut Worker, setting: &Setting<'_>, problem: &O::Problem) -> Step<Built> {

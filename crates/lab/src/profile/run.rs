@@ -212,9 +212,9 @@ impl<O: Op> Bench<'_, O> {
             });
         }
         let mut command = (self.start.kernel)(&job.subject.name);
+        command.env(subprocess::sandbox::FOLDER, self.folder);
         let lost = |error: io::Error| Ended::Lost { failure: FailureKind::Other, reason: error.to_string() };
-        let mut worker =
-            Worker::start(&mut command, self.plan.limits).map_err(lost).map_err(out(Stage::Build))?;
+        let mut worker = Worker::start(command, self.plan.limits).map_err(lost).map_err(out(Stage::Build))?;
         let mut ask = |ask: &Ask, stage: Stage| worker.ask(ask, self.stop).map_err(out(stage));
         let other = |stage: Stage| move |said: &Say| out(stage)(surprise(said));
         match ask(&self.build(job, &problem), Stage::Build)? {

@@ -1,4 +1,4 @@
-//! What parent and worker say to each other: JSON, one object per line.
+//! What parent and worker say to each other: JSON, one object per message (`subprocess::wire`).
 
 use std::path::PathBuf;
 

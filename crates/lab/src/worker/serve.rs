@@ -1,6 +1,6 @@
 //! The worker of a kernel: builds, runs and times candidates one after another, as it is asked.
 
-use std::io::{self, BufRead as _, Write as _};
+use std::io::{self, Write as _};
 use std::path::Path;
 use std::sync::mpsc::{self, Receiver};
 use std::{fs, process, thread};
@@ -10,6 +10,7 @@ use gpu::accelerator::{Accelerator as _, AcceleratorError, CudaDevice, SideStrea
 use gpu::build::{BuildError, Compiler, Diagnostic, Entry};
 use gpu::device::Device;
 use op::{Addresses, Complaint, Kernel, Observed, Op, Ready, Refusal, RunError, Stage};
+use subprocess::Channel;
 
 use super::cuda::{self, Armed};
 use super::protocol::{Ask, Built, CandidateName, Modelled, Say};
@@ -108,8 +109,8 @@ struct Shop<'a, O: Op> {
     inbox: Receiver<Ask>,
 }
 
-/// Answers on stdout what is asked on stdin, until it is told to quit or nobody asks any more. Under a profiler, whose
-/// own the pipes are, the questions are in a file.
+/// Answers what is asked over the channel to the parent, until it is told to quit or nobody asks any more. Under a
+/// profiler, which starts this process itself, the questions are in a file and the answers go to stdout.
 pub fn serve<O: Op>(
     op: &O,
     catalog: &Catalog,
@@ -119,7 +120,7 @@ pub fn serve<O: Op>(
 ) -> io::Result<()> {
     let inbox = match asks {
         Some(file) => written(file)?,
-        None => listen(),
+        None => listen()?,
     };
     let shop = Shop { op, catalog, compiler, device, inbox };
     let mut machine = None;
@@ -166,33 +167,39 @@ fn written(file: &Path) -> io::Result<Receiver<Ask>> {
 
 /// Reads what is asked on a thread of its own: when the parent is gone this process must end, also while a kernel
 /// that never ends keeps the main thread.
-fn listen() -> Receiver<Ask> {
+fn listen() -> io::Result<Receiver<Ask>> {
+    let channel = Channel::to_parent().ok_or_else(|| {
+        io::Error::other("a worker is started by another command, with a channel, or with --asks FILE")
+    })?;
     let (sender, inbox) = mpsc::channel();
     thread::spawn(move || {
-        for line in io::stdin().lock().lines() {
-            let Ok(line) = line else { break };
-            match serde_json::from_str(&line) {
-                Ok(ask) => {
+        loop {
+            match channel.receive() {
+                Ok((ask, _)) => {
                     if sender.send(ask).is_err() {
                         break;
                     }
                 }
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break,
                 Err(error) => {
-                    eprintln!("`{line}`: {error}");
+                    eprintln!("no valid question: {error}");
                     break;
                 }
             }
         }
         process::exit(0);
     });
-    inbox
+    Ok(inbox)
 }
 
-/// The line begins with a line break: a kernel's `printf` may have left half a line in the pipe.
+/// Answers on the channel; on stdout where there is none, under a profiler. There the line begins with a line break: a
+/// kernel's `printf` may have left half a line.
 fn say(said: &Say) {
-    if let Ok(line) = serde_json::to_string(said) {
-        let mut stdout = io::stdout().lock();
+    if let Some(channel) = Channel::to_parent() {
         // A parent that does not listen any more ends this process through `listen`.
+        let _ = channel.send(said, &[]);
+    } else if let Ok(line) = serde_json::to_string(said) {
+        let mut stdout = io::stdout().lock();
         let _ = stdout.write_all(format!("\n{line}\n").as_bytes()).and_then(|()| stdout.flush());
     }
 }

@@ -19,6 +19,9 @@ use std::path::PathBuf;
 /// The environment variable that turns the sandbox off when it is `off`.
 pub const VARIABLE: &str = "WARPSMITH_SANDBOX";
 
+/// The environment variable by which a parent names a folder that a worker may write to.
+pub const FOLDER: &str = "WARPSMITH_WORKER_FOLDER";
+
 /// What the process needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
