@@ -16,7 +16,7 @@ use super::ncu::{Ncu, NcuError};
 use super::{Profile, Seen, roofline, rules};
 use crate::bench::{Answers, Maker, Start, Subject, build_hash, check_of, complaints_in, surprise};
 use crate::run::{Check, Event, FailureKind, Key, LogError, Of, Run, Stage, StageOutcome};
-use crate::worker::{Ask, Built, CandidateName, Ended, Limits, Say, Worker};
+use crate::worker::{Ask, Built, CandidateName, Ended, Limits, Say, Worker, answers_beside};
 
 /// Operations of a problem the virtual GPU counts in a few seconds. Larger problems are cut to it.
 const COUNTED_FLOPS: f64 = 2e9;
@@ -285,9 +285,13 @@ impl<O: Op> Bench<'_, O> {
         // ncu runs a kernel once for every few metrics.
         let limit = self.plan.limits.build + 20 * self.plan.limits.answer.min(Duration::from_mins(2));
         // The first launch is the one whose answer is judged.
-        let said = ncu.profile(&command, &job.family.entry, WARMUP, &report, limit, self.stop)?;
+        let answers = answers_beside(&file);
+        // Those of the one before.
+        let _ = fs::remove_file(&answers);
+        ncu.profile(&command, &job.family.entry, WARMUP, &report, limit, self.stop)?;
 
-        let answers = said.iter().filter_map(|line| serde_json::from_str::<Say>(line).ok());
+        let said = fs::read_to_string(&answers).unwrap_or_default();
+        let answers = said.lines().filter_map(|line| serde_json::from_str::<Say>(line).ok());
         let mut launched = false;
         for answer in answers {
             match answer {

@@ -17,4 +17,4 @@ mod serve;
 pub use process::{Ended, Limits, Worker};
 pub use protocol::{Ask, Built, CandidateName, MatrixRate, Modelled, Say};
 pub use serve::serve;
-pub(crate) use serve::{Failure, told};
+pub(crate) use serve::{Failure, answers_beside, told};

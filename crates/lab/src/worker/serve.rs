@@ -1,7 +1,9 @@
 //! The worker of a kernel: builds, runs and times candidates one after another, as it is asked.
 
+use std::fs::File;
 use std::io::{self, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::mpsc::{self, Receiver};
 use std::{fs, process, thread};
 
@@ -110,7 +112,7 @@ struct Shop<'a, O: Op> {
 }
 
 /// Answers what is asked over the channel to the parent, until it is told to quit or nobody asks any more. Under a
-/// profiler, which starts this process itself, the questions are in a file and the answers go to stdout.
+/// profiler, which starts this process itself, the questions are in a file and the answers go to one beside it.
 pub fn serve<O: Op>(
     op: &O,
     catalog: &Catalog,
@@ -155,6 +157,14 @@ pub fn serve<O: Op>(
     Ok(())
 }
 
+/// The answers of a worker whose questions are in a file.
+static ANSWERS: OnceLock<File> = OnceLock::new();
+
+/// Where the answers to the questions in a file are written, one per line.
+pub(crate) fn answers_beside(asks: &Path) -> PathBuf {
+    asks.with_extension("answers")
+}
+
 /// Everything that is asked, from a file.
 fn written(file: &Path) -> io::Result<Receiver<Ask>> {
     let (sender, inbox) = mpsc::channel();
@@ -162,6 +172,8 @@ fn written(file: &Path) -> io::Result<Receiver<Ask>> {
         // The receiver is at hand.
         let _ = sender.send(serde_json::from_str(line)?);
     }
+    let answers = File::create(answers_beside(file))?;
+    ANSWERS.get_or_init(|| answers);
     Ok(inbox)
 }
 
@@ -192,15 +204,13 @@ fn listen() -> io::Result<Receiver<Ask>> {
     Ok(inbox)
 }
 
-/// Answers on the channel; on stdout where there is none, under a profiler. There the line begins with a line break: a
-/// kernel's `printf` may have left half a line.
+/// Answers on the channel, or into the file beside the questions. Never on stdout: kernels print there.
 fn say(said: &Say) {
-    if let Some(channel) = Channel::to_parent() {
-        // A parent that does not listen any more ends this process through `listen`.
+    // A parent that does not listen any more ends this process through `listen`.
+    if let Some(mut answers) = ANSWERS.get() {
+        let _ = serde_json::to_string(said).map(|line| answers.write_all(format!("{line}\n").as_bytes()));
+    } else if let Some(channel) = Channel::to_parent() {
         let _ = channel.send(said, &[]);
-    } else if let Ok(line) = serde_json::to_string(said) {
-        let mut stdout = io::stdout().lock();
-        let _ = stdout.write_all(format!("\n{line}\n").as_bytes()).and_then(|()| stdout.flush());
     }
 }
 
