@@ -16,7 +16,7 @@ use gpu::device::Device;
 use lab::bench::{self, BenchError, Plan, Start, Subject};
 use lab::run::{Event, Manifest, Row, Run, RunState, Timer, read, rows};
 use lab::stats::{Stopping, Verdict};
-use lab::worker::Limits;
+use lab::worker::{Ask, Ended, Limits, Say, Worker};
 use op::Op as _;
 use serde_json::Value;
 
@@ -175,6 +175,27 @@ impl World<'_> {
             peer: Ok(Box::new(|_| stand_in(folder, "pytorch math", self.peer))),
         };
         bench::run(&Attention, &plan, &compiler.unwrap(), &start, run, stop, &|text| println!("{text}"))
+    }
+}
+
+/// The peers' script and the parent speak the same protocol, also where the script has no torch or no GPU.
+#[test]
+fn the_script_of_the_peers_answers() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("peers.py");
+    fs::write(&script, Attention.peers().unwrap().script).unwrap();
+    let mut command = Command::new(gpu::python::interpreter().expect("tests need Python"));
+    command.arg(script).arg("0");
+    let patience = Duration::from_mins(2);
+    let limits = Limits { build: patience, answer: patience, resident_bytes: 1 << 40 };
+    let mut worker = Worker::start(command, limits).unwrap();
+    let stop = AtomicBool::new(false);
+    for _ in 0..2 {
+        match worker.ask(&Ask::Hello, &stop) {
+            Ok(Say::Ready { version }) => assert!(version.starts_with("torch"), "{version}"),
+            Err(Ended::Failed { reason, .. }) => assert!(reason.contains("torch"), "{reason}"),
+            other => panic!("{other:?}"),
+        }
     }
 }
 
