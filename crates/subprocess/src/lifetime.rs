@@ -67,7 +67,8 @@ pub fn kill_group(child: &Child) {
 pub struct GroupGuard(Child);
 
 impl GroupGuard {
-    /// Guards the group of a child that [`spawn`] started. Drop the guard before the child is waited for.
+    /// Guards the group of a child that [`spawn`] started. Drop the guard when the child has ended: its number may become
+    /// that of another process.
     pub fn new(child: &Child) -> io::Result<Self> {
         let group = child.id().to_string();
         let script = r#"read -r line; kill -s KILL -- "-$1""#;

@@ -44,9 +44,14 @@ impl Link {
         stream.set_write_timeout(Some(TICK))?;
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.env(VARIABLE, theirs.as_raw_fd().to_string());
-        // SAFETY: between fork and exec this makes one system call. It allocates nothing and takes no lock.
+        // SAFETY: between fork and exec this makes system calls only. It allocates nothing and takes no lock.
         unsafe {
-            command.pre_exec(move || Ok(fcntl_setfd(&theirs, FdFlags::empty())?));
+            command.pre_exec(move || {
+                // What this process inherited itself, of a shell for example, is not for the child. Systems that lack the
+                // call are older than Landlock.
+                libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
+                Ok(fcntl_setfd(&theirs, FdFlags::empty())?)
+            });
         }
         let mut child = lifetime::spawn(&mut command)?;
         let stdout = child.stdout.take().map(Printed::read);
@@ -225,11 +230,17 @@ mod tests {
     }
 
     #[test]
-    fn no_other_child_has_the_channel() {
-        let link = python("time.sleep(100)");
+    fn a_child_has_its_channel_and_nothing_else_and_no_other_child_has_it() {
+        let (open, _other) = UnixStream::pair().unwrap();
+        fcntl_setfd(&open, FdFlags::empty()).unwrap();
+        let link = python("send([fd for fd in os.listdir('/proc/self/fd') if int(fd) > 2]); time.sleep(100)");
+        fcntl_setfd(&open, FdFlags::CLOEXEC).unwrap();
+        let open = received(&link, LONG).unwrap();
+        // And the folder that it lists.
+        assert_eq!(open.as_array().unwrap().len(), 2, "{open}");
+
         let listed = Command::new("ls").args(["-l", "/proc/self/fd"]).output().unwrap();
         let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
         assert!(!listed.contains("socket:"), "{listed}");
-        drop(link);
     }
 }

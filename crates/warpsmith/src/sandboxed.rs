@@ -9,11 +9,12 @@ use crate::cli::Global;
 use crate::printer::{Printer, WARN, styled};
 
 /// Applies the sandbox to this process. What is not in force is the parent's to say ([`warn`]).
-pub fn enter(global: &Global, policy: &Policy) {
+pub fn enter(global: &Global, mut policy: Policy) {
     if !global.device.starts_with("virtual") {
         make_device_files();
+        policy.read.extend(gpu::accelerator::driver_folder());
     }
-    sandbox::apply(policy);
+    sandbox::apply(&policy);
 }
 
 /// Says what is not in force for the processes that this one will start.

@@ -8,7 +8,7 @@ mod virtual_gpu;
 use std::borrow::Cow;
 use std::fmt;
 
-pub use cuda::{Call, ColdReplay, CudaDevice, EventPair, HeldContext, Replay, SideStreams};
+pub use cuda::{Call, ColdReplay, CudaDevice, EventPair, HeldContext, Replay, SideStreams, driver_folder};
 pub use process::{DevicePool, DeviceProcess, Lease, LentDevice, Terms, serve};
 use serde::{Deserialize, Serialize};
 pub use virtual_gpu::VirtualDevice;

@@ -11,6 +11,7 @@ use family::{Candidate, Family};
 use gpu::build::Compiler;
 use gpu::device::Device;
 use op::{Complaint, Op, tuned};
+use subprocess::wire;
 
 use super::ncu::{Ncu, NcuError};
 use super::{Profile, Seen, roofline, rules};
@@ -290,8 +291,9 @@ impl<O: Op> Bench<'_, O> {
         let _ = fs::remove_file(&answers);
         ncu.profile(&command, &job.family.entry, WARMUP, &report, limit, self.stop)?;
 
-        let said = fs::read_to_string(&answers).unwrap_or_default();
-        let answers = said.lines().filter_map(|line| serde_json::from_str::<Say>(line).ok());
+        let said = fs::read(&answers).unwrap_or_default();
+        let mut said = &said[..];
+        let answers = std::iter::from_fn(|| wire::receive(&mut said, 0).ok()).map(|(answer, _)| answer);
         let mut launched = false;
         for answer in answers {
             match answer {

@@ -1,7 +1,7 @@
 //! The worker of a kernel: builds, runs and times candidates one after another, as it is asked.
 
 use std::fs::File;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::mpsc::{self, Receiver};
@@ -12,7 +12,7 @@ use gpu::accelerator::{Accelerator as _, AcceleratorError, CudaDevice, SideStrea
 use gpu::build::{BuildError, Compiler, Diagnostic, Entry};
 use gpu::device::Device;
 use op::{Addresses, Complaint, Kernel, Observed, Op, Ready, Refusal, RunError, Stage};
-use subprocess::Channel;
+use subprocess::{Channel, wire};
 
 use super::cuda::{self, Armed};
 use super::protocol::{Ask, Built, CandidateName, Modelled, Say};
@@ -160,7 +160,7 @@ pub fn serve<O: Op>(
 /// The answers of a worker whose questions are in a file.
 static ANSWERS: OnceLock<File> = OnceLock::new();
 
-/// Where the answers to the questions in a file are written, one per line.
+/// Where the answers to the questions in a file are written, as messages of `subprocess::wire`.
 pub(crate) fn answers_beside(asks: &Path) -> PathBuf {
     asks.with_extension("answers")
 }
@@ -208,7 +208,7 @@ fn listen() -> io::Result<Receiver<Ask>> {
 fn say(said: &Say) {
     // A parent that does not listen any more ends this process through `listen`.
     if let Some(mut answers) = ANSWERS.get() {
-        let _ = serde_json::to_string(said).map(|line| answers.write_all(format!("{line}\n").as_bytes()));
+        let _ = wire::send(&mut answers, said, &[]);
     } else if let Some(channel) = Channel::to_parent() {
         let _ = channel.send(said, &[]);
     }

@@ -22,7 +22,7 @@ const AT_ONCE: usize = 4;
 
 /// The side that has the GPU.
 pub fn run(global: &Global) -> Result<Exit, Failure> {
-    sandboxed::enter(global, &Policy::default());
+    sandboxed::enter(global, Policy::default());
     let Device::Cuda { index, .. } = super::device(global)? else {
         return Err(Failure::usage("only a GPU is lent"));
     };

@@ -19,7 +19,7 @@ pub fn run(asks: Option<&Path>, global: &Global) -> Result<Exit, Failure> {
     // The search for a compiler looks at folders of the user that the sandbox hides.
     let toolchain = toolchain::ensure(global.cuda.as_deref(), &mut |_| ())?;
     let cache = gpu::paths::cache_dir();
-    sandboxed::enter(global, &policy(global, &toolchain, &cache, asks.is_some()));
+    sandboxed::enter(global, policy(global, &toolchain, &cache, asks.is_some()));
     let catalog = Catalog::load(global.kernels.as_deref())?;
     let device = super::device(global)?;
     let compiler = Compiler::new(toolchain, &cache)?;

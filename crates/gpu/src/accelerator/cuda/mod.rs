@@ -8,6 +8,6 @@ mod device;
 mod launch;
 mod timing;
 
-pub use device::{CudaDevice, HeldContext};
+pub use device::{CudaDevice, HeldContext, driver_folder};
 pub use launch::Call;
 pub use timing::{ColdReplay, EventPair, Replay, SideStreams};
