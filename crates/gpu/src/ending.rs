@@ -21,6 +21,7 @@ fn signal_name(signal: i32) -> String {
         9 => "SIGKILL",
         11 => "SIGSEGV",
         15 => "SIGTERM",
+        25 => "SIGXFSZ (a file was larger than allowed)",
         other => return format!("signal {other}"),
     };
     name.to_owned()

@@ -227,16 +227,16 @@ Examples:
     /// List runs, the latest first
     #[command(after_help = "Examples:\n  warpsmith runs\n  warpsmith runs --json")]
     Runs(RunsOptions),
-    /// Answer a bench's questions on stdin
+    /// Compile, run and time kernels for the command that starts this process
     #[command(hide = true)]
     Worker {
         /// Whose worker it is, for those who look at the list of processes
         subject: Option<String>,
-        /// A file with the questions, instead of stdin
+        /// A file with the questions, instead of the channel
         #[arg(long, value_name = "FILE")]
         asks: Option<PathBuf>,
     },
-    /// Lend the GPU to the program at the other end of stdin, a socket
+    /// Lend the GPU to the command that starts this process
     #[command(hide = true)]
     LendDevice,
     /// Run a CUDA kernel on the virtual GPU under all its checkers

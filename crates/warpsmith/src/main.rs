@@ -9,6 +9,7 @@ mod findings;
 mod printer;
 mod profile_table;
 mod progress;
+mod sandboxed;
 mod snippet;
 mod tables;
 
@@ -46,7 +47,7 @@ fn main() -> ExitCode {
         Command::Replay(options) => commands::replay::run(options, &printer),
         Command::Report(options) => commands::report::run(options, &printer),
         Command::Runs(options) => commands::runs::run(options, &printer),
-        Command::Worker { asks, .. } => commands::worker::run(asks.as_deref(), &cli.global, &printer),
+        Command::Worker { asks, .. } => commands::worker::run(asks.as_deref(), &cli.global),
         Command::LendDevice => commands::lend_device::run(&cli.global),
         Command::Sanitize(options) => commands::sanitize::run(options, &cli.global, &printer),
         Command::Completions { shell } => commands::shell::completions(*shell, &printer),

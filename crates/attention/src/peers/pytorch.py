@@ -1,6 +1,8 @@
 """PyTorch's scaled_dot_product_attention as a worker of the bench: one backend per process.
 
-Reads one JSON object per line from stdin and answers each with one on stdout, as crates/lab/src/worker has it.
+Receives one message after another and answers each with one, as crates/lab/src/worker has it. Messages go over a socket
+of their own, whose number is in WARPSMITH_CHANNEL, in the format of crates/subprocess/src/wire.rs. What libraries print
+is no answer.
 The timers are the same as those of the kernels' worker: hot is a CUDA graph of many calls, replayed twice, the second
 time between two events; cold is a graph that writes over twice the L2 and then makes one call between two events that
 are nodes of the graph; eager is an event pair around one call. Before times are taken many streams run a small kernel,
@@ -10,28 +12,58 @@ which puts every process into the same state (crates/gpu/src/accelerator/cuda/ti
 import json
 import os
 import queue
+import socket
+import struct
 import sys
 import threading
 
-# Libraries print; only answers may go to the pipe.
-answers = os.fdopen(os.dup(1), "w", buffering=1)
-os.dup2(2, 1)
+# Python does not let processes inherit it that this one starts.
+channel = socket.socket(fileno=int(os.environ["WARPSMITH_CHANNEL"]))
+channel.set_inheritable(False)
 asks = queue.Queue()
+
+
+def read(count):
+    data = bytearray(count)
+    view = memoryview(data)
+    while view:
+        got = channel.recv_into(view)
+        if not got:
+            raise EOFError
+        view = view[got:]
+    return data
+
+
+def receive():
+    """A message: a JSON value and a list of binary attachments."""
+    length, attachments = struct.unpack("<II", read(8))
+    lengths = struct.unpack(f"<{attachments}Q", read(8 * attachments))
+    message = json.loads(read(length))
+    return message, [read(each) for each in lengths]
+
+
+def send(message, *attachments):
+    text = json.dumps(message).encode()
+    channel.sendall(struct.pack("<II", len(text), len(attachments)))
+    channel.sendall(struct.pack(f"<{len(attachments)}Q", *map(len, attachments)) + text)
+    for attachment in attachments:
+        channel.sendall(attachment)
 
 
 def listen():
     # On its own thread, so that a parent that is gone ends this process whatever the GPU is doing.
-    for line in sys.stdin:
-        asks.put(line)
-    os._exit(0)
+    try:
+        while True:
+            asks.put(receive()[0])
+    finally:
+        os._exit(0)
 
 
 threading.Thread(target=listen, daemon=True).start()
 
 
-def say(**words):
-    answers.write("\n" + json.dumps(words) + "\n")
-    answers.flush()
+def say(*attachments, **words):
+    send(words, *attachments)
 
 
 def unavailable(reason):
@@ -247,10 +279,8 @@ def answer(ask):
         with problem.chosen():
             output = problem().contiguous()
         torch.cuda.synchronize()
-        path = os.path.join(ask["folder"], "o")
-        with open(path, "wb") as file:
-            file.write(output.view(torch.uint8).cpu().numpy().tobytes())
-        say(say="ran", launches=[{"inputs": 0, "outputs": [path], "complaints": []}])
+        outputs = output.view(torch.uint8).cpu().numpy().tobytes()
+        say(outputs, say="ran", launches=[{"inputs": 0, "count": 1, "complaints": []}])
     elif kind == "arm":
         arm(problem, ask)
     elif kind == "sample":
@@ -265,7 +295,7 @@ def answer(ask):
 
 
 while True:
-    ask = json.loads(asks.get())
+    ask = asks.get()
     if ask["ask"] == "quit":
         break
     try:

@@ -30,12 +30,12 @@ pub struct Office<'a> {
 
 impl Office<'_> {
     fn begin(&self, subject: &Subject<'_>) -> Result<Worker, String> {
-        let mut command = match (&subject.maker, &self.start.peer) {
+        let command = match (&subject.maker, &self.start.peer) {
             (Maker::Kernel { .. }, _) => (self.start.kernel)(&subject.name),
             (Maker::Peer { .. }, Ok(peer)) => peer(&self.script),
             (Maker::Peer { .. }, Err(reason)) => return Err(reason.clone()),
         };
-        Worker::start(&mut command, self.limits).map_err(|error| error.to_string())
+        Worker::start(command, self.limits).map_err(|error| error.to_string())
     }
 }
 

@@ -427,12 +427,11 @@ impl<O: Op> Bench<'_, O> {
             steps: case.steps.clone(),
             seed: case.seed,
             checks: vgpu::Checks::None,
-            folder: self.folder.to_owned(),
         };
         let mut judged = || -> Result<Judged, Ended> {
             member.ask(self.office, 0, &part).and_then(built)?;
             let launches = match member.ask(self.office, 0, &run)? {
-                Say::Ran { launches } => brought(launches)?,
+                Say::Ran { launches } => brought(launches),
                 other => return Err(surprise(&other)),
             };
             let right: Vec<_> = answers.iter().map(|it| (&it.inputs, &it.reference)).collect();
@@ -519,7 +518,6 @@ impl<O: Op> Bench<'_, O> {
             steps: Step::USUAL.to_vec(),
             seed: given.draws.worlds,
             checks: vgpu::Checks::None,
-            folder: self.folder.to_owned(),
         }
     }
 
@@ -555,7 +553,7 @@ impl<O: Op> Bench<'_, O> {
                 Say::Ran { launches } => launches,
                 other => return Err(surprise(&other)),
             };
-            let launches = brought(ran)?;
+            let launches = brought(ran);
             let family = match &subject.maker {
                 Maker::Kernel { family, .. } => family,
                 Maker::Peer { .. } => return self.judge_peer(given, launches),
@@ -698,16 +696,10 @@ pub(crate) fn check_of(judged: Judged) -> Check {
     }
 }
 
-/// Reads the outputs of launches from the files a worker left them in, and removes the files.
-pub(crate) fn brought(launches: Vec<Ran>) -> Result<Vec<Launch>, Ended> {
-    let read = |Ran { outputs: paths, complaints, .. }: Ran| {
-        let outputs: Result<Vec<Vec<u8>>, io::Error> = paths.iter().map(fs::read).collect();
-        for path in paths {
-            let _ = fs::remove_file(path); // The folder goes in the end.
-        }
-        Ok(Launch { outputs: outputs.map_err(|error| trouble(&error))?, complaints })
-    };
-    launches.into_iter().map(read).collect()
+/// A worker's launches, to be judged.
+pub(crate) fn brought(launches: Vec<Ran>) -> Vec<Launch> {
+    let launch = |Ran { outputs, complaints, .. }: Ran| Launch { outputs, complaints };
+    launches.into_iter().map(launch).collect()
 }
 
 pub(crate) fn no_launch() -> Ended {
@@ -730,8 +722,4 @@ fn built(said: Say) -> Result<Built, Ended> {
 
 pub(crate) fn surprise(said: &Say) -> Ended {
     Ended::Lost { failure: FailureKind::Other, reason: format!("it answered {said:?}") }
-}
-
-fn trouble(error: &io::Error) -> Ended {
-    Ended::Failed { failure: FailureKind::Other, reason: error.to_string() }
 }

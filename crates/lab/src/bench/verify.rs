@@ -30,13 +30,12 @@ impl<O: Op> Bench<'_, O> {
             let ask = Ask::Verify {
                 draws: draws.fresh.clone(),
                 seed: op::derived(draws.worlds, process as u64),
-                folder: self.folder.to_owned(),
             };
             let judged = member.ask(self.office, process, &ask).and_then(|said| match said {
                 Say::Verified { launches, repeats } => {
                     let steps: Vec<Step> =
                         launches.iter().map(|it: &Ran| Step { inputs: it.inputs, ..Step::FIRST }).collect();
-                    let launches = brought(launches)?;
+                    let launches = brought(launches);
                     let judged = trial::judge(self.op, family, &steps, &right, &launches);
                     let mut judged = judged.ok_or_else(no_launch)?;
                     judged.complaints.extend(speed_depends_on_repeats(repeats));

@@ -119,8 +119,8 @@ impl<O: Op> Contest<'_, O> {
     /// Tries a setting that is about to become an elite once more, with inputs that no candidate has had.
     pub fn confirm(&self, setting: &Setting<'_>, number: u32) -> Step<()> {
         let limits = self.plan.limits;
-        let mut command = (self.start_of(setting).kernel)(&setting.name);
-        let mut worker = match Worker::start(&mut command, limits) {
+        let command = (self.start_of(setting).kernel)(&setting.name);
+        let mut worker = match Worker::start(command, limits) {
             Ok(worker) => worker,
             Err(error) => return Ok(Err(out(Stage::Check, error.to_string()))),
         };
@@ -164,17 +164,13 @@ impl<O: Op> Contest<'_, O> {
                 steps: steps.clone(),
                 seed: *seed,
                 checks,
-                folder: self.folder.to_owned(),
             };
             let launches = match self.ask(worker, &ask, Stage::Check)? {
                 Ok(Say::Ran { launches }) => launches,
                 Ok(other) => return Ok(Err(out(Stage::Check, format!("it answered {other:?}")))),
                 Err(out) => return Ok(Err(out)),
             };
-            let launches = match brought(launches) {
-                Ok(launches) => launches,
-                Err(ended) => return Ok(Err(out(Stage::Check, ended.to_string()))),
-            };
+            let launches = brought(launches);
             let right: Result<Vec<_>, _> = draws.iter().map(|it| answers.to(self.op, problem, it)).collect();
             let right = right?;
             let right: Vec<_> = right.iter().map(|it| (&it.inputs, &it.reference)).collect();
@@ -196,8 +192,8 @@ impl<O: Op> Contest<'_, O> {
             answer: self.plan.limits.answer,
             resident_bytes: self.plan.limits.resident_bytes.min(RESIDENT_BYTES),
         };
-        let mut command = (self.start.stranger)(&setting.name, folder, chip);
-        Ok(Worker::start(&mut command, limits).map_err(|error| out(Stage::Build, error.to_string())))
+        let command = (self.start.stranger)(&setting.name, folder, chip);
+        Ok(Worker::start(command, limits).map_err(|error| out(Stage::Build, error.to_string())))
     }
 
     fn build_apart(&self, worker: &mut Worker, setting: &Setting<'_>, problem: &O::Problem) -> Step<Built> {

@@ -6,7 +6,6 @@
 
 use std::fs;
 use std::io::{self, BufRead as _, BufReader, Read};
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,6 +15,7 @@ use std::time::{Duration, Instant};
 use family::Family;
 use gpu::machine::{self, Profiler};
 use indexmap::IndexMap;
+use subprocess::GroupGuard;
 
 use super::{HotLine, LineWeights, Metrics, hottest};
 use crate::run::{Fact, MeasuredMicros, Time};
@@ -165,6 +165,9 @@ fn failure(said: &str) -> NcuError {
     NcuError::Failed(if words.is_empty() { "it wrote no report".to_owned() } else { words.join("; ") })
 }
 
+/// The most bytes that are read of what a profiler and the kernel under it print. A page of a report has a few megabytes.
+const MOST_OUTPUT: u64 = 256 << 20;
+
 struct EndedProcess {
     good: bool,
     stdout: Vec<String>,
@@ -174,16 +177,13 @@ struct EndedProcess {
 /// Runs a process to its end, or ends it and what it started.
 fn run(command: &mut Command, limit: Duration, stop: &AtomicBool) -> Result<EndedProcess, NcuError> {
     let failed = |error: io::Error| NcuError::Failed(error.to_string());
-    let mut child = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .process_group(0)
-        .spawn()
-        .map_err(failed)?;
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = subprocess::spawn(command).map_err(failed)?;
+    // The worker under the profiler is in its group and ends with this process too.
+    let guard = GroupGuard::new(&child);
     let lines = |pipe: Option<Box<dyn Read + Send>>| {
         thread::spawn(move || {
-            let lines = pipe.into_iter().flat_map(|pipe| BufReader::new(pipe).split(b'\n'));
+            let lines = pipe.into_iter().flat_map(|pipe| BufReader::new(pipe.take(MOST_OUTPUT)).split(b'\n'));
             lines
                 .map_while(Result::ok)
                 .map(|line| String::from_utf8_lossy(&line).trim_end().to_owned())
@@ -207,15 +207,14 @@ fn run(command: &mut Command, limit: Duration, stop: &AtomicBool) -> Result<Ende
         }
         thread::sleep(Duration::from_millis(20));
     };
+    drop(guard);
     let read = |reader: thread::JoinHandle<Vec<String>>| reader.join().unwrap_or_default();
     Ok(EndedProcess { good: status.success(), stdout: read(stdout), stderr: read(stderr).join("\n") })
 }
 
 /// Ends the profiler and the worker under it, which are a process group of their own.
 fn end(child: &mut Child) {
-    let group = format!("-{}", child.id());
-    let _ = Command::new("kill").args(["-9", "--", &group]).stderr(Stdio::null()).status();
-    let _ = child.kill();
+    subprocess::kill_group(child);
     let _ = child.wait();
 }
 

@@ -11,6 +11,7 @@ use family::{Candidate, Family};
 use gpu::build::Compiler;
 use gpu::device::Device;
 use op::{Draw, Op, Refusal, Step, tuned};
+use subprocess::wire;
 
 use super::ncu::{Ncu, NcuError};
 use super::{Profile, Seen, roofline, rules};
@@ -19,7 +20,7 @@ use crate::bench::{
 };
 use crate::run::{Check, Event, FailureKind, Key, LogError, Of, Run, Stage, StageOutcome};
 use crate::trial;
-use crate::worker::{Ask, Built, CandidateName, Ended, Limits, Ran, Say, Worker};
+use crate::worker::{Ask, Built, CandidateName, Ended, Limits, Ran, Say, Worker, answers_beside};
 
 /// Operations of a problem the virtual GPU counts in a few seconds. Larger problems are cut to it.
 const COUNTED_FLOPS: f64 = 2e9;
@@ -217,10 +218,9 @@ impl<O: Op> Bench<'_, O> {
                 None => format!("of {problem}, the problem cut to size"),
             });
         }
-        let mut command = (self.start.kernel)(&job.subject.name);
+        let command = (self.start.kernel)(&job.subject.name);
         let lost = |error: io::Error| Ended::Lost { failure: FailureKind::Other, reason: error.to_string() };
-        let mut worker =
-            Worker::start(&mut command, self.plan.limits).map_err(lost).map_err(out(Stage::Build))?;
+        let mut worker = Worker::start(command, self.plan.limits).map_err(lost).map_err(out(Stage::Build))?;
         let mut ask = |ask: &Ask, stage: Stage| worker.ask(ask, self.stop).map_err(out(stage));
         let other = |stage: Stage| move |said: &Say| out(stage)(surprise(said));
         match ask(&self.build(job, &problem), Stage::Build)? {
@@ -291,9 +291,17 @@ impl<O: Op> Bench<'_, O> {
         // ncu runs a kernel once for every few metrics.
         let limit = self.plan.limits.build + 20 * self.plan.limits.answer.min(Duration::from_mins(2));
         // The first launch is the one whose answer is judged.
-        let said = ncu.profile(&command, &job.family.entry, WARMUP, &report, limit, self.stop)?;
+        let answers = answers_beside(&file);
+        // Those of the one before.
+        let _ = fs::remove_file(&answers);
+        ncu.profile(&command, &job.family.entry, WARMUP, &report, limit, self.stop)?;
 
-        let answers = said.iter().filter_map(|line| serde_json::from_str::<Say>(line).ok());
+        let said = fs::read(&answers).unwrap_or_default();
+        let mut said = &said[..];
+        let answers = std::iter::from_fn(|| {
+            let (answer, outputs): (Say, _) = wire::receive(&mut said, u64::MAX).ok()?;
+            answer.with(outputs)
+        });
         let mut launched = false;
         for answer in answers {
             match answer {
@@ -344,7 +352,6 @@ impl<O: Op> Bench<'_, O> {
             steps: vec![Step::FIRST],
             seed,
             checks: vgpu::Checks::None,
-            folder: self.folder.to_owned(),
         }
     }
 
@@ -360,7 +367,7 @@ impl<O: Op> Bench<'_, O> {
         problem: &O::Problem,
         launches: Vec<Ran>,
     ) -> Result<(), Lost> {
-        let launches = brought(launches).map_err(out(Stage::Check))?;
+        let launches = brought(launches);
         let answer = self.answers.to(self.op, problem, &self.draw()).map_err(ProfileError::from).map_err(Lost::All)?;
         let right = [(&answer.inputs, &answer.reference)];
         let judged = trial::judge(self.op, job.family, &[Step::FIRST], &right, &launches);

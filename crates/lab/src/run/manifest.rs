@@ -47,6 +47,9 @@ pub struct Manifest {
     pub triton: Fact<String>,
     #[serde(default)]
     pub cudnn: Fact<String>,
+    /// What restricts the processes that compile and run kernels.
+    #[serde(default)]
+    pub sandbox: Fact<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -79,6 +82,7 @@ impl Manifest {
             pytorch: Fact::default(),
             triton: Fact::default(),
             cudnn: Fact::default(),
+            sandbox: Fact::default(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Workers: child processes in which candidates are compiled, run and timed, so that whatever one does costs it alone.
 //!
-//! A worker reads one [`Ask`] per line from its stdin and answers each with one [`Say`] on its stdout ([`protocol`]).
+//! A worker receives one [`Ask`] after another and answers each with one [`Say`] ([`protocol`]). They go over a channel of
+//! their own ([`subprocess::Link`]), as JSON with binary attachments: what a kernel prints is no answer.
 //! [`serve`] is the side of a kernel's worker, on a CUDA GPU or the virtual one; an op's peers have a script that speaks
 //! the same protocol. [`Worker`] is the parent's side: it starts the process, holds every answer to a time limit and
 //! the process to a memory limit, and says in a [`FailureKind`](crate::run::FailureKind) what became of it.
@@ -16,4 +17,4 @@ mod serve;
 pub use process::{Ended, Limits, Worker};
 pub use protocol::{Ask, Built, CandidateName, MatrixRate, Modelled, Ran, Say};
 pub use serve::serve;
-pub(crate) use serve::{Failure, drawn, told};
+pub(crate) use serve::{Failure, answers_beside, drawn, told};

@@ -1,25 +1,16 @@
 //! A worker's process, from the parent's side.
 
-use std::collections::VecDeque;
 use std::fs;
-use std::io::{self, BufRead as _, BufReader, Read, Write as _};
-use std::os::unix::process::CommandExt as _;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::io::{self, ErrorKind};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use gpu::ending::ending;
+use subprocess::Link;
 
 use super::protocol::{Ask, Say};
 use crate::run::FailureKind;
-
-/// How often a wait looks at the clock, at the process's memory and at whether it is to stop.
-const TICK: Duration = Duration::from_millis(50);
-/// Lines of what it printed that are kept for its obituary.
-const LAST_WORDS: usize = 12;
 
 /// What a worker may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,37 +55,21 @@ impl Ended {
     }
 }
 
+/// The outputs of one answer, of all its launches together. A problem of the largest suites has a few hundred MiB.
+const MAX_OUTPUT_BYTES: u64 = 16 << 30;
+
 /// A worker that runs. It is ended when this goes.
 #[derive(Debug)]
 pub struct Worker {
-    child: Child,
-    stdin: Option<ChildStdin>,
-    lines: Receiver<String>,
-    words: Arc<Mutex<VecDeque<String>>>,
-    readers: Vec<JoinHandle<()>>,
+    link: Link,
     limits: Limits,
 }
 
 impl Worker {
-    /// Starts a worker, in a process group of its own: Ctrl-C is the parent's to deal with.
-    pub fn start(command: &mut Command, limits: Limits) -> io::Result<Self> {
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0)
-            .spawn()?;
-        let (sender, lines) = mpsc::channel();
-        let words = Arc::new(Mutex::new(VecDeque::new()));
-        let mut readers = Vec::new();
-        if let Some(stdout) = child.stdout.take() {
-            readers.push(read_lines(stdout, move |line| drop(sender.send(line))));
-        }
-        if let Some(stderr) = child.stderr.take() {
-            let words = Arc::clone(&words);
-            readers.push(read_lines(stderr, move |line| remember(&words, line)));
-        }
-        Ok(Worker { stdin: child.stdin.take(), child, lines, words, readers, limits })
+    /// Starts a worker, in a process group of its own: Ctrl-C is the parent's to deal with. Questions and answers go over
+    /// a private channel; what the process prints is kept for the message about its failure alone.
+    pub fn start(command: Command, limits: Limits) -> io::Result<Self> {
+        Ok(Worker { link: Link::start(command)?, limits })
     }
 
     /// Asks and waits for the answer.
@@ -105,119 +80,103 @@ impl Worker {
 
     /// Asks without waiting; [`Worker::answer`] waits.
     pub fn send(&mut self, ask: &Ask) -> Result<(), Ended> {
-        let mut line = serde_json::to_string(ask)
-            .map_err(|error| Ended::Failed { failure: FailureKind::Other, reason: error.to_string() })?;
-        line.push('\n');
-        let sent =
-            self.stdin.as_mut().map(|stdin| stdin.write_all(line.as_bytes()).and_then(|()| stdin.flush()));
-        match sent {
-            Some(Ok(())) => Ok(()),
-            // A closed pipe: the process ended. How is the answer's to say.
-            _ => Err(self.obituary()),
+        self.send_attached(ask, &[])
+    }
+
+    /// Asks, with binary attachments.
+    pub fn send_attached(&mut self, ask: &Ask, attachments: &[&[u8]]) -> Result<(), Ended> {
+        let until = Instant::now() + self.limit(ask);
+        let in_time = || if Instant::now() > until { Err(ErrorKind::TimedOut.into()) } else { Ok(()) };
+        self.link.send(ask, attachments, in_time).map_err(|error| self.lost(&error, self.limit(ask)))
+    }
+
+    /// Waits for the answer to what was asked, with the outputs of launches where it was asked for some.
+    pub fn answer(&mut self, to: &Ask, stop: &AtomicBool) -> Result<Say, Ended> {
+        let most = if matches!(to, Ask::Run { .. } | Ask::Verify { .. }) { MAX_OUTPUT_BYTES } else { 0 };
+        let (said, attachments) = self.answer_attached(to, most, stop)?;
+        said.with(attachments).ok_or_else(|| {
+            self.link.kill();
+            let reason = "its process sent more or fewer outputs than it said".to_owned();
+            Ended::Lost { failure: FailureKind::Other, reason }
+        })
+    }
+
+    /// Waits for the answer and its binary attachments, which together have at most `max_attached_bytes`. The worker is
+    /// not trusted: allow no more than the answer must have.
+    fn answer_attached(
+        &mut self,
+        to: &Ask,
+        max_attached_bytes: u64,
+        stop: &AtomicBool,
+    ) -> Result<(Say, Vec<Vec<u8>>), Ended> {
+        if stop.load(Ordering::Relaxed) {
+            self.link.kill();
+            return Err(Ended::Stopped);
+        }
+        let (started, limit) = (Instant::now(), self.limit(to));
+        let (process, most) = (self.link.id(), self.limits.resident_bytes);
+        // Why the wait was ended, where it was ended from here.
+        let mut reason = None;
+        let received = self.link.receive(max_attached_bytes, || {
+            reason = if stop.load(Ordering::Relaxed) {
+                Some(Ended::Stopped)
+            } else if started.elapsed() > limit {
+                Some(no_answer(limit))
+            } else {
+                resident_bytes(process)
+                    .filter(|&bytes| bytes > most)
+                    .map(|bytes| too_much_memory(bytes, most))
+            };
+            if reason.is_some() { Err(ErrorKind::TimedOut.into()) } else { Ok(()) }
+        });
+        if let Some(ended) = reason {
+            self.link.kill();
+            return Err(ended);
+        }
+        match received {
+            Ok((Say::Failed { failure, reason }, _)) => Err(Ended::Failed { failure, reason }),
+            Ok(answer) => Ok(answer),
+            Err(error) => Err(self.lost(&error, limit)),
         }
     }
 
-    /// Waits for the answer to what was asked.
-    pub fn answer(&mut self, to: &Ask, stop: &AtomicBool) -> Result<Say, Ended> {
-        let started = Instant::now();
-        let limit = match to {
+    fn limit(&self, ask: &Ask) -> Duration {
+        match ask {
             Ask::Hello | Ask::Build { .. } => self.limits.build,
             _ => self.limits.answer,
-        };
-        loop {
-            if stop.load(Ordering::Relaxed) {
-                self.kill();
-                return Err(Ended::Stopped);
-            }
-            match self.lines.recv_timeout(TICK) {
-                Ok(line) => match serde_json::from_str(&line) {
-                    Ok(Say::Failed { failure, reason }) => return Err(Ended::Failed { failure, reason }),
-                    Ok(said) => return Ok(said),
-                    // What kernels and libraries print comes over the same pipe.
-                    Err(_) => remember(&self.words, line),
-                },
-                Err(RecvTimeoutError::Disconnected) => return Err(self.obituary()),
-                Err(RecvTimeoutError::Timeout) => {}
-            }
-            let waited = started.elapsed();
-            if waited > limit {
-                self.kill();
-                let reason = format!("no answer within {} s", limit.as_secs_f64());
-                return Err(Ended::Lost { failure: FailureKind::Hang, reason });
-            }
-            if let Some(bytes) = resident_bytes(self.child.id())
-                && bytes > self.limits.resident_bytes
-            {
-                self.kill();
-                let limit = self.limits.resident_bytes >> 20;
-                let reason = format!("its process took {} MiB of memory, more than {limit}", bytes >> 20);
-                return Err(Ended::Lost { failure: FailureKind::OutOfMemory, reason });
-            }
         }
     }
 
-    /// How the process ended, once its pipes are closed.
-    fn obituary(&mut self) -> Ended {
-        // Closed pipes and a living process are a process that does not talk any more.
-        let deadline = Instant::now() + Duration::from_secs(2);
-        let status = loop {
-            match self.child.try_wait() {
-                Ok(Some(status)) => break Some(status),
-                Ok(None) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(5)),
-                _ => break None,
-            }
-        };
-        self.kill();
-        for reader in self.readers.drain(..) {
-            // A reader cannot panic; if it did, its lines are missing, and nothing else.
-            let _ = reader.join();
+    /// What became of the process when its channel failed.
+    fn lost(&mut self, error: &io::Error, limit: Duration) -> Ended {
+        if error.kind() == ErrorKind::TimedOut {
+            self.link.kill();
+            return no_answer(limit);
         }
-        let how = status.map_or("closed its pipes".to_owned(), ending);
-        let words = self.words.lock().unwrap_or_else(PoisonError::into_inner);
-        let last: Vec<&str> = words.iter().map(|line| line.trim()).filter(|line| !line.is_empty()).collect();
-        let last = last.iter().rev().take(3).rev().copied().collect::<Vec<_>>().join("; ");
-        let reason =
-            if last.is_empty() { format!("its process {how}") } else { format!("its process {how}: {last}") };
+        if error.kind() == ErrorKind::InvalidData {
+            self.link.kill();
+            let reason = format!("its process sent no valid message: {error}");
+            return Ended::Lost { failure: FailureKind::Other, reason };
+        }
+        let how = self.link.end().map_or("closed its channel".to_owned(), ending);
+        let words = self.link.last_words();
+        let reason = if words.is_empty() {
+            format!("its process {how}")
+        } else {
+            format!("its process {how}: {words}")
+        };
         Ended::Lost { failure: FailureKind::Crash, reason }
     }
-
-    fn kill(&mut self) {
-        self.stdin = None;
-        // It may be gone already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
-impl Drop for Worker {
-    fn drop(&mut self) {
-        self.kill();
-    }
+fn no_answer(limit: Duration) -> Ended {
+    let reason = format!("no answer within {} s", limit.as_secs_f64());
+    Ended::Lost { failure: FailureKind::Hang, reason }
 }
 
-fn read_lines(
-    pipe: impl Read + Send + 'static,
-    mut each: impl FnMut(String) + Send + 'static,
-) -> JoinHandle<()> {
-    std::thread::spawn(move || {
-        let mut pipe = BufReader::new(pipe);
-        let mut line = Vec::new();
-        while matches!(pipe.read_until(b'\n', &mut line), Ok(count) if count > 0) {
-            each(String::from_utf8_lossy(&line).trim_end().to_owned());
-            line.clear();
-        }
-    })
-}
-
-fn remember(words: &Mutex<VecDeque<String>>, line: String) {
-    if line.is_empty() {
-        return;
-    }
-    let mut words = words.lock().unwrap_or_else(PoisonError::into_inner);
-    words.push_back(line);
-    if words.len() > LAST_WORDS {
-        words.pop_front();
-    }
+fn too_much_memory(bytes: u64, most: u64) -> Ended {
+    let reason = format!("its process took {} MiB of memory, more than {}", bytes >> 20, most >> 20);
+    Ended::Lost { failure: FailureKind::OutOfMemory, reason }
 }
 
 /// Memory a process occupies, where the system tells.
@@ -235,45 +194,96 @@ mod tests {
     const LIMITS: Limits =
         Limits { build: Duration::from_secs(20), answer: Duration::from_secs(20), resident_bytes: 1 << 40 };
 
-    fn shell(script: &str, limits: Limits) -> Result<Say, Ended> {
-        let mut worker = Worker::start(Command::new("sh").args(["-c", script]), limits).unwrap();
-        worker.ask(&Ask::Hello, &AtomicBool::new(false))
+    /// A stand-in in Python that has read one question: `send` answers, with attachments.
+    const START: &str = "
+import json, os, socket, struct, sys, time
+channel = socket.socket(fileno=int(os.environ['WARPSMITH_CHANNEL']))
+def send(message, *attachments):
+    text = json.dumps(message).encode()
+    lengths = b''.join(struct.pack('<Q', len(it)) for it in attachments)
+    channel.sendall(struct.pack('<II', len(text), len(attachments)) + lengths + text + b''.join(attachments))
+def read(count):
+    return channel.recv(count, socket.MSG_WAITALL)
+length, _ = struct.unpack('<II', read(8))
+ask = json.loads(read(length))
+";
+
+    fn worker(script: &str, limits: Limits) -> Worker {
+        let mut command = Command::new("python3");
+        command.args(["-c", &format!("{START}{script}")]);
+        Worker::start(command, limits).unwrap()
+    }
+
+    fn answered(script: &str, limits: Limits) -> Result<Say, Ended> {
+        worker(script, limits).ask(&Ask::Hello, &AtomicBool::new(false))
     }
 
     fn lost(script: &str, limits: Limits) -> (FailureKind, String) {
-        match shell(script, limits) {
+        match answered(script, limits) {
             Err(Ended::Lost { failure, reason }) => (failure, reason),
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
-    fn an_answer_among_other_words_is_found() {
-        let script =
-            r#"read x; echo noise; printf 'half a line'; echo; echo '{"say":"ready","version":"1"}'; cat"#;
-        assert_eq!(shell(script, LIMITS), Ok(Say::Ready { version: "1".to_owned() }));
+    fn a_printed_answer_is_not_believed() {
+        let forged = "print('\\n' + json.dumps({'say': 'samples', 'ns': [1.0]}), flush=True)\n";
+        let honest = format!("{forged}send({{'say': 'ready', 'version': '1'}}); time.sleep(100)");
+        assert_eq!(answered(&honest, LIMITS), Ok(Say::Ready { version: "1".to_owned() }));
+        let (failure, reason) = lost(forged, LIMITS);
+        assert_eq!(failure, FailureKind::Crash);
+        assert!(reason.starts_with("its process ended with code 0: {\"say\": \"samples\""), "{reason}");
     }
 
     #[test]
-    fn however_it_ends_it_is_said() {
-        let (failure, reason) = lost("read x; echo what is this >&2; kill -9 $$", LIMITS);
+    fn a_flood_of_output_does_not_keep_the_answer_from_arriving() {
+        let flood =
+            "for _ in range(3000): os.write(1, b'x' * 65536)\nsend({'say': 'loaded'})\ntime.sleep(100)";
+        let before = resident_bytes(std::process::id()).unwrap();
+        assert_eq!(answered(flood, LIMITS), Ok(Say::Loaded));
+        let grown = resident_bytes(std::process::id()).unwrap().saturating_sub(before);
+        // 190 MiB were printed; other tests run at the same time.
+        assert!(grown < 100 << 20, "{grown} bytes");
+    }
+
+    #[test]
+    fn the_message_about_a_failure_says_how_the_process_ended() {
+        let (failure, reason) =
+            lost("print('what is this', file=sys.stderr, flush=True); os.kill(os.getpid(), 9)", LIMITS);
         assert_eq!(
             (failure, reason.as_str()),
             (FailureKind::Crash, "its process was ended by SIGKILL: what is this")
         );
-        assert_eq!(lost("exit 3", LIMITS).1, "its process ended with code 3");
+        assert_eq!(lost("sys.exit(3)", LIMITS).1, "its process ended with code 3");
         let brief = Limits { build: Duration::from_millis(60), ..LIMITS };
-        assert_eq!(lost("cat > /dev/null", brief).0, FailureKind::Hang);
+        assert_eq!(lost("time.sleep(100)", brief).0, FailureKind::Hang);
         let slim = Limits { resident_bytes: 1 << 16, ..LIMITS };
-        assert_eq!(lost("cat > /dev/null", slim).0, FailureKind::OutOfMemory);
-        let said = r#"read x; echo '{"say":"failed","failure":"too-large","reason":"no room"}'; cat"#;
+        assert_eq!(lost("time.sleep(100)", slim).0, FailureKind::OutOfMemory);
+        let said = "send({'say': 'failed', 'failure': 'too-large', 'reason': 'no room'}); time.sleep(100)";
         let failed = Ended::Failed { failure: FailureKind::TooLarge, reason: "no room".to_owned() };
-        assert_eq!(shell(said, LIMITS), Err(failed));
+        assert_eq!(answered(said, LIMITS), Err(failed));
+    }
+
+    #[test]
+    fn attachments_arrive_up_to_the_limit_and_no_further() {
+        let script = "send({'say': 'loaded'}, b'abc', bytes(1 << 20)); time.sleep(100)";
+        let asked = |most: u64| {
+            let mut worker = worker(script, LIMITS);
+            worker.send_attached(&Ask::Hello, &[]).unwrap();
+            worker.answer_attached(&Ask::Hello, most, &AtomicBool::new(false))
+        };
+        let (said, attachments) = asked((1 << 20) + 3).unwrap();
+        assert_eq!((said, attachments), (Say::Loaded, vec![b"abc".to_vec(), vec![0; 1 << 20]]));
+        let Err(Ended::Lost { failure: FailureKind::Other, reason }) = asked(1 << 20) else { panic!() };
+        assert!(reason.contains("attachments of 1048579 bytes; the limit is 1048576"), "{reason}");
+        let (failure, reason) = lost("channel.sendall(b'\\xff' * 8); time.sleep(100)", LIMITS);
+        assert_eq!(failure, FailureKind::Other);
+        assert!(reason.contains("the limit is 16777216"), "{reason}");
     }
 
     #[test]
     fn a_run_that_stops_does_not_wait() {
-        let mut worker = Worker::start(Command::new("sh").args(["-c", "cat > /dev/null"]), LIMITS).unwrap();
+        let mut worker = worker("time.sleep(100)", LIMITS);
         assert_eq!(worker.ask(&Ask::Hello, &AtomicBool::new(true)), Err(Ended::Stopped));
     }
 }

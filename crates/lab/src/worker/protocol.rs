@@ -1,4 +1,4 @@
-//! What parent and worker say to each other: JSON, one object per line.
+//! What parent and worker say to each other: JSON, one object per message (`subprocess::wire`).
 
 use std::path::PathBuf;
 
@@ -46,8 +46,7 @@ pub enum Ask {
         fields: serde_json::Value,
         inputs: IndexMap<String, PathBuf>,
     },
-    /// Launch what was built or loaded once for every step, and leave the outputs in the folder, a file each. A peer runs
-    /// once, on the inputs it has loaded.
+    /// Launch what was built or loaded once for every step. A peer runs once, on the inputs it has loaded.
     Run {
         draws: Vec<Draw>,
         steps: Vec<Step>,
@@ -55,7 +54,6 @@ pub enum Ask {
         seed: u64,
         /// A worker of a device that does not check refuses to.
         checks: vgpu::Checks,
-        folder: PathBuf,
     },
     /// The answer was right: make ready to take times.
     Arm {
@@ -69,11 +67,10 @@ pub enum Ask {
         count: usize,
     },
     /// Times have been taken: replace the inputs by these where they are, poison the outputs, and run what was timed once
-    /// more. The outputs go into the folder.
+    /// more.
     Verify {
         draws: [Draw; 2],
         seed: u64,
-        folder: PathBuf,
     },
     /// The answer was right: what the virtual GPU's model says of that run.
     Model,
@@ -137,9 +134,43 @@ pub struct Ran {
     /// Which of the inputs it had.
     #[serde(default)]
     pub inputs: usize,
-    pub outputs: Vec<PathBuf>,
+    /// How many of the message's attachments are its outputs.
+    pub count: usize,
+    #[serde(skip)]
+    pub outputs: Vec<Vec<u8>>,
     /// What is wrong beside the answer.
     pub complaints: Vec<Complaint>,
+}
+
+impl Say {
+    fn launches(&mut self) -> &mut [Ran] {
+        match self {
+            Say::Ran { launches } | Say::Verified { launches, .. } => launches,
+            _ => &mut [],
+        }
+    }
+
+    /// What is sent along with the message: the outputs of its launches.
+    pub fn attachments(&self) -> Vec<&[u8]> {
+        match self {
+            Say::Ran { launches } | Say::Verified { launches, .. } => {
+                launches.iter().flat_map(|launch| launch.outputs.iter().map(Vec::as_slice)).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Gives every launch its outputs. `None` if there are more or fewer than the launches have.
+    pub fn with(mut self, attachments: Vec<Vec<u8>>) -> Option<Self> {
+        let mut attachments = attachments.into_iter();
+        for launch in self.launches() {
+            launch.outputs = attachments.by_ref().take(launch.count).collect();
+            if launch.outputs.len() != launch.count {
+                return None;
+            }
+        }
+        attachments.next().is_none().then_some(self)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -166,6 +197,17 @@ pub struct MatrixRate {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn outputs_travel_as_attachments_of_the_message() {
+        let ran = |count| Ran { inputs: 0, count, outputs: Vec::new(), complaints: Vec::new() };
+        let said = Say::Ran { launches: vec![ran(1), ran(2)] };
+        let bytes = vec![vec![1], vec![2, 2], vec![3]];
+        let whole = said.clone().with(bytes.clone()).expect("as many as were announced");
+        assert_eq!(whole.attachments(), [&[1][..], &[2, 2], &[3]]);
+        assert_eq!(said.clone().with(bytes[..2].to_vec()), None);
+        assert_eq!(Say::Loaded.with(bytes), None);
+    }
 
     #[test]
     fn lines_are_what_the_script_reads_and_writes() {

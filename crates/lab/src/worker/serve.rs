@@ -1,9 +1,10 @@
 //! The worker of a kernel: builds, runs and times candidates one after another, as it is asked.
 
 use std::cell::OnceCell;
-use std::io::{self, BufRead as _, Write as _};
+use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::OnceLock;
 use std::sync::mpsc::{self, Receiver};
 use std::{fs, process, thread};
 
@@ -17,6 +18,7 @@ use op::{
     Addresses, Arrangement, Complaint, Draw, Kernel, Observed, Op, Outputs, Ready, Refusal, RunError, SecondInputs,
     Stage, Step,
 };
+use subprocess::{Channel, wire};
 
 use super::cuda::{self, Armed};
 use super::protocol::{Ask, Built, CandidateName, Modelled, Ran, Say};
@@ -115,8 +117,8 @@ struct Shop<'a, O: Op> {
     inbox: Receiver<Ask>,
 }
 
-/// Answers on stdout what is asked on stdin, until it is told to quit or nobody asks any more. Under a profiler, whose
-/// own the pipes are, the questions are in a file.
+/// Answers what is asked over the channel to the parent, until it is told to quit or nobody asks any more. Under a
+/// profiler, which starts this process itself, the questions are in a file and the answers go to one beside it.
 pub fn serve<O: Op>(
     op: &O,
     catalog: &Catalog,
@@ -126,7 +128,7 @@ pub fn serve<O: Op>(
 ) -> io::Result<()> {
     let inbox = match asks {
         Some(file) => written(file)?,
-        None => listen(),
+        None => listen()?,
     };
     let shop = Shop { op, catalog, compiler, device, inbox };
     let mut machine = None;
@@ -161,6 +163,14 @@ pub fn serve<O: Op>(
     Ok(())
 }
 
+/// The answers of a worker whose questions are in a file.
+static ANSWERS: OnceLock<File> = OnceLock::new();
+
+/// Where the answers to the questions in a file are written, as messages of `subprocess::wire`.
+pub(crate) fn answers_beside(asks: &Path) -> PathBuf {
+    asks.with_extension("answers")
+}
+
 /// Everything that is asked, from a file.
 fn written(file: &Path) -> io::Result<Receiver<Ask>> {
     let (sender, inbox) = mpsc::channel();
@@ -168,39 +178,45 @@ fn written(file: &Path) -> io::Result<Receiver<Ask>> {
         // The receiver is at hand.
         let _ = sender.send(serde_json::from_str(line)?);
     }
+    let answers = File::create(answers_beside(file))?;
+    ANSWERS.get_or_init(|| answers);
     Ok(inbox)
 }
 
 /// Reads what is asked on a thread of its own: when the parent is gone this process must end, also while a kernel
 /// that never ends keeps the main thread.
-fn listen() -> Receiver<Ask> {
+fn listen() -> io::Result<Receiver<Ask>> {
+    let channel = Channel::to_parent().ok_or_else(|| {
+        io::Error::other("a worker is started by another command, with a channel, or with --asks FILE")
+    })?;
     let (sender, inbox) = mpsc::channel();
     thread::spawn(move || {
-        for line in io::stdin().lock().lines() {
-            let Ok(line) = line else { break };
-            match serde_json::from_str(&line) {
-                Ok(ask) => {
+        loop {
+            match channel.receive() {
+                Ok((ask, _)) => {
                     if sender.send(ask).is_err() {
                         break;
                     }
                 }
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break,
                 Err(error) => {
-                    eprintln!("`{line}`: {error}");
+                    eprintln!("no valid question: {error}");
                     break;
                 }
             }
         }
         process::exit(0);
     });
-    inbox
+    Ok(inbox)
 }
 
-/// The line begins with a line break: a kernel's `printf` may have left half a line in the pipe.
+/// Answers on the channel, or into the file beside the questions. Never on stdout: kernels print there.
 fn say(said: &Say) {
-    if let Ok(line) = serde_json::to_string(said) {
-        let mut stdout = io::stdout().lock();
-        // A parent that does not listen any more ends this process through `listen`.
-        let _ = stdout.write_all(format!("\n{line}\n").as_bytes()).and_then(|()| stdout.flush());
+    // A parent that does not listen any more ends this process through `listen`.
+    if let Some(mut answers) = ANSWERS.get() {
+        let _ = wire::send(&mut answers, said, &said.attachments());
+    } else if let Some(channel) = Channel::to_parent() {
+        let _ = channel.send(said, &said.attachments());
     }
 }
 
@@ -275,8 +291,8 @@ impl<O: Op> Shop<'_, O> {
         let (hash, build) = (built.build.hash.clone(), told(family, &candidate, &built)?);
         say(&Say::Built(Built { hash, build, notes }));
 
-        let (draws, steps, seed, checks, folder) = match self.next() {
-            Some(Ask::Run { draws, steps, seed, checks, folder }) => (draws, steps, seed, checks, folder),
+        let (draws, steps, seed, checks) = match self.next() {
+            Some(Ask::Run { draws, steps, seed, checks }) => (draws, steps, seed, checks),
             other => return Ok(other),
         };
         let sets = self.sets(family, &problem, &draws)?;
@@ -288,8 +304,7 @@ impl<O: Op> Shop<'_, O> {
         let kernel = Kernel::load(machine.stage(), family, candidate, image)?;
         let sizes = op.sizes(&problem);
         let observed = kernel.trial(machine.stage(), &sizes, &inputs, &steps, seed)?;
-        let launches = ran(&observed, &steps, &folder)?;
-        say(&Say::Ran { launches });
+        say(&Say::Ran { launches: ran(&observed, &steps)? });
 
         match machine {
             Machine::Virtual(device) => {
@@ -393,12 +408,12 @@ impl<O: Op> Timing<'_, O> {
         let side = SideStreams::new(cuda::nothing(device, shop.compiler, shop.device.target())?)?;
         let armed = Armed::new(device, (calls, side), &timers, warmup, replay_ns, flush)?;
         say(&Say::Armed { launches: armed.launches() });
-        let (draws, seed, folder) = loop {
+        let (draws, seed) = loop {
             match shop.next() {
                 Some(Ask::Sample { timer, count }) => {
                     say(&Say::Samples { ns: armed.samples(device, timer, count)? });
                 }
-                Some(Ask::Verify { draws, seed, folder }) => break (draws, seed, folder),
+                Some(Ask::Verify { draws, seed }) => break (draws, seed),
                 other => {
                     drop(armed);
                     device.free(flush)?;
@@ -426,7 +441,7 @@ impl<O: Op> Timing<'_, O> {
                 second.add_to(&mut observed, device)?;
             }
             let step = Step { inputs, ..Step::FIRST };
-            launches.extend(ran(std::slice::from_ref(&observed), &[step], &folder)?);
+            launches.extend(ran(std::slice::from_ref(&observed), &[step])?);
         }
         say(&Say::Verified { launches, repeats });
         drop(armed);
@@ -519,7 +534,7 @@ pub fn told(family: &Family, candidate: &Candidate, built: &gpu::build::Outcome)
 }
 
 /// What launches left behind. One that a fault ended has no answer to judge.
-fn ran(observed: &[Observed], steps: &[Step], folder: &Path) -> Result<Vec<Ran>, Failure> {
+fn ran(observed: &[Observed], steps: &[Step]) -> Result<Vec<Ran>, Failure> {
     let mut launches = Vec::new();
     for (index, (observed, step)) in observed.iter().zip(steps).enumerate() {
         let (complaints, findings) = beside_the_answer(observed);
@@ -538,22 +553,10 @@ fn ran(observed: &[Observed], steps: &[Step], folder: &Path) -> Result<Vec<Ran>,
         if let Some(complaint) = complaints.iter().find(is("trespass")) {
             return Err(Failure::new(FailureKind::IllegalAccess, format!("{whose}{}", complaint.message)));
         }
-        let mut outputs = Vec::new();
-        for bytes in &observed.outputs {
-            outputs.push(keep(bytes, folder)?);
-        }
-        launches.push(Ran { inputs: step.inputs, outputs, complaints });
+        let outputs = observed.outputs.clone();
+        launches.push(Ran { inputs: step.inputs, count: outputs.len(), outputs, complaints });
     }
     Ok(launches)
-}
-
-/// Writes an output into the folder. Others leave theirs there too.
-fn keep(bytes: &[u8], folder: &Path) -> Result<PathBuf, Failure> {
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    let number = COUNT.fetch_add(1, Ordering::Relaxed);
-    let path = folder.join(format!("output-{}-{number}", std::process::id()));
-    fs::write(&path, bytes).map_err(|error| Failure::other(format!("{}: {error}", path.display())))?;
-    Ok(path)
 }
 
 /// A run on the virtual GPU, with what there is to say about it.

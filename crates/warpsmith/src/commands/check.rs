@@ -25,6 +25,7 @@ use crate::failure::Failure;
 use crate::findings;
 use crate::printer::{BAD, FAINT, GOOD, Printer, STRONG, styled};
 use crate::progress;
+use crate::sandboxed;
 
 /// What one case may take on the virtual GPU before it is cut: a head of S = 2048 at D = 64, a second or so.
 const VIRTUAL_FLOPS: f64 = 1.1e9;
@@ -60,6 +61,7 @@ pub fn run(options: &CheckOptions, global: &Global, printer: &Printer) -> Result
         }
         Device::Cuda { index, .. } => {
             let limit = Duration::from_secs_f64(options.limit);
+            sandboxed::warn(printer);
             Devices::Lent(lend_device::pool(*index, limit, threads, &stop)?)
         }
     };

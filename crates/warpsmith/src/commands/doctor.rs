@@ -3,6 +3,7 @@
 use gpu::machine::{self, Driver};
 use gpu::toolchain::{self, Surroundings};
 use serde::Serialize;
+use subprocess::sandbox;
 
 use crate::cli::Global;
 use crate::exit::Exit;
@@ -53,6 +54,7 @@ pub fn run(global: &Global, printer: &Printer) -> Result<Exit, Failure> {
         toolkit(),
         profiler(&driver),
         counters(),
+        sandbox(),
         interpreter(python.as_ref()),
         torch(python.as_ref()),
     ];
@@ -197,6 +199,24 @@ fn counters() -> Check {
             "no NVIDIA driver to ask",
             "none needed: the virtual GPU counts by itself",
         ),
+    }
+}
+
+fn sandbox() -> Check {
+    let report = sandbox::probe();
+    let detail = report.to_string();
+    if sandbox::is_off() {
+        return Check::missing("sandbox", detail, format!("unset {}", sandbox::VARIABLE));
+    }
+    match (report.landlock.is_active(), report.seccomp.is_active() && report.limits.is_active()) {
+        (true, true) => Check::found("sandbox", detail),
+        (false, true) => Check::unfit(
+            "sandbox",
+            detail,
+            "Linux 5.13 or later with `landlock` among lsm= of the kernel's command line: kernels' processes can read \
+             this user's files",
+        ),
+        (_, false) => Check::unfit("sandbox", detail, "Linux with seccomp, on x86-64 or arm64"),
     }
 }
 

@@ -1,8 +1,5 @@
 //! `lend-device`: a GPU in a process of its own, for a check of kernels that may break it. Hidden from people.
 
-use std::io;
-use std::os::fd::AsFd as _;
-use std::os::unix::net::UnixStream;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -12,21 +9,24 @@ use gpu::accelerator::{
     Accelerator, AcceleratorError, CudaDevice, DevicePool, DeviceProcess, HeldContext, Terms, serve,
 };
 use gpu::device::Device;
+use subprocess::Channel;
+use subprocess::sandbox::Policy;
 
 use crate::cli::Global;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::sandboxed;
 
 /// Processes at a time: while one copies another launches. Every one has a context, which takes half a GiB of the GPU.
 const AT_ONCE: usize = 4;
 
 /// The side that has the GPU.
 pub fn run(global: &Global) -> Result<Exit, Failure> {
+    sandboxed::enter(global, Policy::default());
     let Device::Cuda { index, .. } = super::device(global)? else {
         return Err(Failure::usage("only a GPU is lent"));
     };
-    let lost = |error: io::Error| Failure::lacking(error.to_string());
-    let stream = UnixStream::from(io::stdin().as_fd().try_clone_to_owned().map_err(lost)?);
+    let channel = Channel::to_parent().ok_or_else(|| Failure::usage("another command starts this one"))?;
     // Made with the first device, and kept from one to the next.
     let mut held = None;
     let open = || -> Result<Box<dyn Accelerator>, AcceleratorError> {
@@ -37,7 +37,7 @@ pub fn run(global: &Global) -> Result<Exit, Failure> {
     };
     // The program that asked is gone, and whatever the GPU is doing is of no use to anybody. At once: the driver's own
     // end might wait for a kernel that has none.
-    serve(stream, open, || std::process::abort()).map_err(lost)?;
+    serve(channel, open, || std::process::abort()).map_err(|error| Failure::lacking(error.to_string()))?;
     Ok(Exit::Holds)
 }
 
@@ -53,6 +53,6 @@ pub fn pool(
     Ok(DevicePool::new(threads.min(AT_ONCE), move || {
         let mut command = Command::new(&program);
         command.args(["lend-device", "--device", &format!("cuda:{index}")]);
-        DeviceProcess::start(&mut command, terms.clone())
+        DeviceProcess::start(command, terms.clone())
     }))
 }

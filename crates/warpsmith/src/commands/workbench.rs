@@ -22,6 +22,7 @@ use crate::cli::{self, Cli, Global, ProcessOptions};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::printer::{FAINT, Printer, styled};
+use crate::sandboxed;
 
 /// What a worker may take to start or to compile.
 pub const BUILD_LIMIT: Duration = Duration::from_mins(10);
@@ -140,6 +141,7 @@ impl<'g> Workbench<'g> {
         manifest.commit = Commit::of(Path::new("."));
         manifest.device = Fact::Known(device_name(&self.device));
         manifest.nvrtc = Fact::Known(compiler.identity().to_owned());
+        manifest.sandbox = Fact::Known(subprocess::sandbox::probe().to_string());
         match &self.device {
             Device::Virtual { chip } => manifest.gpu = Fact::Known(format!("virtual {}", chip.id)),
             Device::Cuda { index, name, .. } => {
@@ -230,6 +232,7 @@ impl OpenRun {
         let exports = Exports::open(run.folder())
             .map_err(|error| Failure::usage(format!("{}: {error}", run.folder().display())))?;
         printer.message(&styled(FAINT, format!("run: {}", run.folder().display())));
+        sandboxed::warn(printer);
         Ok(OpenRun { run, exports, input_seed: global.secret() })
     }
 

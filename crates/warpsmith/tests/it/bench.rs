@@ -102,6 +102,37 @@ fn what_misbehaves_costs_itself_alone() {
 }
 
 #[test]
+fn a_source_cannot_include_a_file_that_is_not_its_own() {
+    let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    drill(folder.path());
+    let private = elsewhere.path().join("private.h");
+    fs::write(&private, "static_assert(false, \"the text of a private file\");\n").unwrap();
+    let source = folder.path().join("attention/good/kernel.cu");
+    let text = fs::read_to_string(&source).unwrap();
+    fs::write(&source, format!("#include \"{}\"\n{text}", private.display())).unwrap();
+    let reason = |sandbox: &str| {
+        let _ = fs::remove_dir_all(folder.path().join("run"));
+        let outcome = run(bench(folder.path(), &["good"]).env("WARPSMITH_SANDBOX", sandbox));
+        assert_eq!(outcome.code, 1, "{outcome}");
+        let events = events(folder.path());
+        let failed = of_kind(&events, "candidate-failed", "good default");
+        assert_eq!(failed[0]["failure"], "does-not-compile", "{outcome}");
+        (failed[0]["reason"].as_str().unwrap().to_owned(), outcome)
+    };
+    let (reason_without, outcome) = reason("off");
+    assert!(reason_without.contains("the text of a private file"), "{reason_without}");
+    assert!(outcome.stderr.contains("incomplete sandbox: none: WARPSMITH_SANDBOX=off"), "{outcome}");
+    let (reason_within, outcome) = reason("");
+    if outcome.stderr.contains("no Landlock") {
+        println!("skipped: no Landlock");
+        return;
+    }
+    assert!(!outcome.stderr.contains("incomplete sandbox"), "{outcome}");
+    assert!(reason_within.contains("open source file"), "{reason_within}");
+    assert!(!reason_within.contains("the text of"), "{reason_within}");
+}
+
+#[test]
 fn a_worker_that_is_killed_costs_its_candidate() {
     let folder = tempfile::tempdir().unwrap();
     drill(folder.path());
@@ -110,6 +141,8 @@ fn a_worker_that_is_killed_costs_its_candidate() {
     let worker = || processes(&["worker", "hangs default", &place]);
     wait_until("the worker", || !worker().is_empty());
     wait_until("its build", || !of_kind(&events(folder.path()), "built", "hangs default").is_empty());
+    let status = fs::read_to_string(format!("/proc/{}/status", worker()[0])).unwrap();
+    assert!(status.contains("Seccomp:\t2\n") && status.contains("NoNewPrivs:\t1\n"), "{status}");
     kill(worker()[0]);
     assert_eq!(parent.wait().unwrap().code(), Some(1));
     let events = events(folder.path());

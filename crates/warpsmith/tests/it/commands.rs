@@ -1,5 +1,7 @@
 //! Text, JSON and errors of every command, as a user sees them.
 
+use std::process::Command;
+
 use crate::common::{SCALE, family_folder, run, settings, warpsmith, write_family};
 
 /// Snapshots one invocation under a name.
@@ -91,7 +93,7 @@ fn toolchain_says_what_was_chosen_and_why() {
 fn doctor_names_each_thing_with_its_state_and_remedy() {
     let text = run(warpsmith().arg("doctor"));
     assert_eq!(text.code, 0, "{text}");
-    for name in ["NVRTC", "GPU", "clocks", "toolkit", "ncu", "counters", "Python", "PyTorch"] {
+    for name in ["NVRTC", "GPU", "clocks", "toolkit", "ncu", "counters", "sandbox", "Python", "PyTorch"] {
         let line = text
             .stdout
             .lines()
@@ -109,6 +111,19 @@ fn doctor_names_each_thing_with_its_state_and_remedy() {
         let lacking = check["status"] != "found";
         assert_eq!(lacking, check["remedy"].is_string(), "{check}");
     }
+}
+
+#[test]
+fn doctor_says_what_of_the_sandbox_is_in_force() {
+    let line = |command: &mut Command| {
+        let text = run(command);
+        let line = text.stdout.lines().find(|line| line.starts_with("sandbox"));
+        line.unwrap_or_else(|| panic!("{text}")).to_owned()
+    };
+    let on = line(warpsmith().arg("doctor"));
+    assert!(on.contains("seccomp, resource limits"), "{on}");
+    let off = line(warpsmith().arg("doctor").env("WARPSMITH_SANDBOX", "off"));
+    assert_eq!(off, "sandbox   missing  none: WARPSMITH_SANDBOX=off");
 }
 
 #[test]

@@ -16,7 +16,7 @@ use gpu::device::Device;
 use lab::bench::{self, BenchError, Plan, Start, Subject};
 use lab::run::{Event, Manifest, Row, Run, RunState, Timer, read, rows};
 use lab::stats::{Stopping, Verdict};
-use lab::worker::Limits;
+use lab::worker::{Ask, Ended, Limits, Say, Worker};
 use op::Op as _;
 use serde_json::Value;
 
@@ -26,26 +26,56 @@ const PROBLEM: &str = "b1h1s16d64-fp16";
 
 /// Its arguments: what it is to do, and the real worker's command.
 const STAND_IN: &str = r#"
-import json, os, subprocess, sys, time
+import json, os, socket, struct, subprocess, sys, time
+
+class Channel:
+    def __init__(self, channel):
+        self.channel = channel
+
+    def read(self, count):
+        data = b""
+        while len(data) < count:
+            got = self.channel.recv(count - len(data))
+            if not got:
+                sys.exit()
+            data += got
+        return data
+
+    def receive(self):
+        length, attachments = struct.unpack("<II", self.read(8))
+        lengths = struct.unpack(f"<{attachments}Q", self.read(8 * attachments))
+        message = json.loads(self.read(length))
+        return message, [self.read(each) for each in lengths]
+
+    def send(self, message, attachments=()):
+        text = json.dumps(message).encode()
+        lengths = struct.pack(f"<{len(attachments)}Q", *map(len, attachments))
+        start = struct.pack("<II", len(text), len(attachments)) + lengths + text
+        self.channel.sendall(start + b"".join(attachments))
+
 does = json.loads(sys.argv[1])
-inner = subprocess.Popen(sys.argv[2:], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+parent = Channel(socket.socket(fileno=int(os.environ["WARPSMITH_CHANNEL"])))
+ours, theirs = socket.socketpair()
+environment = dict(os.environ, WARPSMITH_CHANNEL=str(theirs.fileno()))
+subprocess.Popen(sys.argv[2:], env=environment, pass_fds=[theirs.fileno()])
+theirs.close()
+inner = Channel(ours)
 
 def real(ask):
-    print(json.dumps(ask), file=inner.stdin, flush=True)
-    for said in inner.stdout:
-        if said.startswith("{"):
-            return json.loads(said)
+    inner.send(ask)
+    return inner.receive()
 
 taken = 0
-for line in sys.stdin:
-    ask = json.loads(line)
+while True:
+    ask, _ = parent.receive()
+    attached = []
     kind = ask["ask"]
     if kind == "hello":
         said = {"say": "ready", "version": "torch 0"}
     elif kind == "load":
         candidate = {"family": "attention/reference", "preset": "default", "knobs": []}
         problem = "b{batch}h{heads}s{seq_q}d{head_dim}-{dtype}".format(**ask["fields"])
-        assert real({"ask": "build", "candidate": candidate, "problem": problem})["say"] == "built"
+        assert real({"ask": "build", "candidate": candidate, "problem": problem})[0]["say"] == "built"
         said = {"say": "loaded"}
     elif kind == "arm":
         said = {"say": "armed", "launches": 1}
@@ -58,13 +88,11 @@ for line in sys.stdin:
         micros = does if isinstance(does, (int, float)) else 50.0
         said = {"say": "samples", "ns": [micros * (1000.0 + taken * 7 % 11 / 4) for _ in range(ask["count"])]}
     else:
-        said = real(ask)
+        said, attached = real(ask)
         if kind == "run" and does in ("wrong", "wrong at first"):
             does = "wrong" if does == "wrong" else 50.0
-            path = said["outputs"][0]
-            length = os.path.getsize(path)
-            open(path, "wb").write(b"\0" * length)
-    print(json.dumps(said), flush=True)
+            attached = [b"\0" * len(each) for each in attached]
+    parent.send(said, attached)
 "#;
 
 /// What the processes of the peer, of the reference kernel and of a `wmma` one do: a time in microseconds, or a mishap.
@@ -145,6 +173,27 @@ impl World<'_> {
             peer: Ok(Box::new(|_| stand_in(folder, "pytorch math", self.peer))),
         };
         bench::run(&Attention, &plan, &compiler.unwrap(), &start, run, stop, &|text| println!("{text}"))
+    }
+}
+
+/// The peers' script and the parent speak the same protocol, also where the script has no torch or no GPU.
+#[test]
+fn the_script_of_the_peers_answers() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("peers.py");
+    fs::write(&script, Attention.peers().unwrap().script).unwrap();
+    let mut command = Command::new(gpu::python::interpreter().expect("tests need Python"));
+    command.arg(script).arg("0");
+    let patience = Duration::from_mins(2);
+    let limits = Limits { build: patience, answer: patience, resident_bytes: 1 << 40 };
+    let mut worker = Worker::start(command, limits).unwrap();
+    let stop = AtomicBool::new(false);
+    for _ in 0..2 {
+        match worker.ask(&Ask::Hello, &stop) {
+            Ok(Say::Ready { version }) => assert!(version.starts_with("torch"), "{version}"),
+            Err(Ended::Failed { reason, .. }) => assert!(reason.contains("torch"), "{reason}"),
+            other => panic!("{other:?}"),
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! A GPU: its context, memory and modules.
 
 use std::ffi::{CString, c_void};
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use cudarc::driver::{result, sys};
 
@@ -49,6 +51,21 @@ const BUSY_NS: u64 = 100_000;
 fn driver_is_present() -> bool {
     // SAFETY: it only tries to open the library.
     unsafe { sys::is_culib_present() }
+}
+
+/// The folder of the driver library, which is loaded for it. The library loads others from there when it needs them.
+pub fn driver_folder() -> Option<PathBuf> {
+    if !driver_is_present() {
+        return None;
+    }
+    // SAFETY: it loads the library, which is present, and keeps it loaded.
+    unsafe { sys::culib() };
+    // The loader found it by its name and may have followed links.
+    let maps = fs::read_to_string("/proc/self/maps").ok()?;
+    let paths = maps.lines().filter_map(|line| line.find('/').map(|start| Path::new(&line[start..])));
+    let is_driver =
+        |path: &&Path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("libcuda.so"));
+    paths.into_iter().find(is_driver).and_then(Path::parent).map(Path::to_owned)
 }
 
 pub(super) fn check<T>(

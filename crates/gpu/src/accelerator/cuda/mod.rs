@@ -9,6 +9,6 @@ mod helpers;
 mod launch;
 mod timing;
 
-pub use device::{CudaDevice, HeldContext};
+pub use device::{CudaDevice, HeldContext, driver_folder};
 pub use launch::Call;
 pub use timing::{ColdReplay, EventPair, Fresh, FreshReplay, Replay, SideStreams};

@@ -1,15 +1,14 @@
 //! The side that asks.
 
-use std::io::{self, ErrorKind, Read};
-use std::os::fd::{AsFd as _, OwnedFd};
-use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt as _;
-use std::process::{Child, Command, Stdio};
+use std::io::{self, ErrorKind};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::wire::{self, Ask, Say};
+use subprocess::Link;
+
+use super::wire::{Ask, Say};
 use crate::accelerator::{
     Accelerator, AcceleratorError, Buffer, Geometry, Image, Launched, ModuleId, Variable,
 };
@@ -17,9 +16,6 @@ use crate::ending::ending;
 
 /// How a wait ends that is to stop: as nothing that happens to a socket by itself.
 const STOPPED: ErrorKind = ErrorKind::ConnectionAborted;
-/// How often a wait looks at the clock and at whether it is to stop.
-const TICK: Duration = Duration::from_millis(50);
-
 /// The longest any other answer than a launch's may take: a context takes seconds where the machine is busy.
 const PATIENCE: Duration = Duration::from_mins(5);
 
@@ -35,33 +31,20 @@ pub struct Terms {
 /// A device in another process. The process is ended when this goes.
 #[derive(Debug)]
 pub struct DeviceProcess {
-    child: Child,
-    stream: UnixStream,
+    link: Link,
     terms: Terms,
     description: String,
     is_sound: bool,
 }
 
 impl DeviceProcess {
-    /// Starts a process that serves a device on its standard input, a socket. It is in a process group of its own:
-    /// Ctrl-C is the parent's to deal with. What kernels print goes to standard error: standard output is the
-    /// program's.
-    pub fn start(command: &mut Command, terms: Terms) -> Result<Self, AcceleratorError> {
+    /// Starts a process that serves a device over a private channel. It is in a process group of its own: Ctrl-C is the
+    /// parent's to deal with. What kernels print is kept for the message about its failure alone.
+    pub fn start(command: Command, terms: Terms) -> Result<Self, AcceleratorError> {
         let lost =
             |error: io::Error| AcceleratorError::Lost(format!("its process cannot be started: {error}"));
-        let (stream, theirs) = UnixStream::pair().map_err(lost)?;
-        stream.set_read_timeout(Some(TICK)).map_err(lost)?;
-        stream.set_write_timeout(Some(PATIENCE)).map_err(lost)?;
-        let errors = io::stderr().as_fd().try_clone_to_owned().map_err(lost)?;
-        let child = command
-            .stdin(OwnedFd::from(theirs))
-            .stdout(Stdio::from(errors))
-            .process_group(0)
-            .spawn()
-            .map_err(lost)?;
-        // The command keeps the child's end, and with it open a child that is gone would go unnoticed.
-        command.stdin(Stdio::null());
-        Ok(DeviceProcess { child, stream, terms, description: String::new(), is_sound: true })
+        let link = Link::start(command).map_err(lost)?;
+        Ok(DeviceProcess { link, terms, description: String::new(), is_sound: true })
     }
 
     /// Whether what was done with it so far leaves it as good as a new one.
@@ -81,11 +64,11 @@ impl DeviceProcess {
     fn ask(&mut self, ask: &Ask, bytes: &[u8]) -> Result<(Say, Vec<u8>), AcceleratorError> {
         self.tell(ask, bytes)?;
         let limit = if matches!(ask, Ask::Launch { .. }) { self.terms.limit } else { PATIENCE };
-        let until = Instant::now() + limit;
-        let mut patient = Patient { stream: &self.stream, stop: &self.terms.stop, until };
-        let error = match wire::receive(&mut patient) {
+        // The process is not trusted: only a read has bytes, and so many as were asked for.
+        let most = if let Ask::Read(buffer) = ask { buffer.bytes } else { 0 };
+        let error = match self.link.receive(most, self.terms.patience(limit)) {
             Ok((Say::Failed(error), _)) => error,
-            Ok(answer) => return Ok(answer),
+            Ok((said, mut attached)) => return Ok((said, attached.pop().unwrap_or_default())),
             Err(error) => self.lost(&error, limit),
         };
         self.is_sound &= leaves_it_sound(&error);
@@ -97,19 +80,24 @@ impl DeviceProcess {
         if !self.is_sound {
             return Err(AcceleratorError::Lost("it broke before".to_owned()));
         }
-        wire::send(&mut self.stream, ask, bytes).map_err(|error| {
+        let attached: &[&[u8]] = if bytes.is_empty() { &[] } else { &[bytes] };
+        self.link.send(ask, attached, self.terms.patience(PATIENCE)).map_err(|error| {
             self.is_sound = false;
             self.lost(&error, PATIENCE)
         })
     }
 
-    /// What became of the process, when the socket says so.
+    /// What became of the process, when the channel says so.
     fn lost(&mut self, error: &io::Error, limit: Duration) -> AcceleratorError {
         AcceleratorError::Lost(match error.kind() {
             STOPPED => "stopped".to_owned(),
-            ErrorKind::TimedOut | ErrorKind::WouldBlock => {
-                self.end();
+            ErrorKind::TimedOut => {
+                self.link.kill();
                 format!("no answer within {} s", limit.as_secs_f64())
+            }
+            ErrorKind::InvalidData => {
+                self.link.kill();
+                format!("its process sent no valid message: {error}")
             }
             _ => self.obituary(error),
         })
@@ -120,35 +108,32 @@ impl DeviceProcess {
         AcceleratorError::Lost(format!("not an answer to what was asked: {said:?}"))
     }
 
-    /// How the process ended, once the socket is closed.
+    /// How the process ended, once the channel is closed.
     fn obituary(&mut self, error: &io::Error) -> String {
-        // A closed socket and a living process are a process that is about to end.
-        let deadline = Instant::now() + Duration::from_secs(2);
-        while Instant::now() < deadline {
-            match self.child.try_wait() {
-                Ok(Some(status)) => return format!("its process {}", ending(status)),
-                Ok(None) => std::thread::sleep(Duration::from_millis(5)),
-                Err(_) => break,
-            }
-        }
-        format!("its process does not answer: {error}")
+        let how = self.link.end().map_or_else(|| format!("does not answer: {error}"), ending);
+        let words = self.link.last_words();
+        if words.is_empty() { format!("its process {how}") } else { format!("its process {how}: {words}") }
     }
 
     #[cfg(test)]
     pub(super) fn kill(&mut self) {
-        self.end();
-    }
-
-    fn end(&mut self) {
-        // It may be gone already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.link.kill();
     }
 }
 
-impl Drop for DeviceProcess {
-    fn drop(&mut self) {
-        self.end();
+impl Terms {
+    /// Whether a wait goes on: within this limit and until somebody stops it.
+    fn patience(&self, limit: Duration) -> impl FnMut() -> io::Result<()> + use<> {
+        let (stop, until) = (Arc::clone(&self.stop), Instant::now() + limit);
+        move || {
+            if stop.load(Ordering::Relaxed) {
+                Err(STOPPED.into())
+            } else if Instant::now() > until {
+                Err(ErrorKind::TimedOut.into())
+            } else {
+                Ok(())
+            }
+        }
     }
 }
 
@@ -166,32 +151,6 @@ fn leaves_it_sound(error: &AcceleratorError) -> bool {
         | AcceleratorError::Load(_)
         | AcceleratorError::NoKernel(_)
         | AcceleratorError::TooLarge { .. } => true,
-    }
-}
-
-/// A socket that is waited for, within reason.
-struct Patient<'a> {
-    stream: &'a UnixStream,
-    stop: &'a AtomicBool,
-    until: Instant,
-}
-
-impl Read for Patient<'_> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        loop {
-            match self.stream.read(into) {
-                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
-                // After a pause (Ctrl-Z) the answer may have been there for long.
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                other => return other,
-            }
-            if self.stop.load(Ordering::Relaxed) {
-                return Err(STOPPED.into());
-            }
-            if Instant::now() > self.until {
-                return Err(ErrorKind::TimedOut.into());
-            }
-        }
     }
 }
 

@@ -1,21 +1,22 @@
 //! The device's side.
 
 use std::io;
-use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 
-use super::wire::{self, Ask, Say};
+use subprocess::Channel;
+
+use super::wire::{Ask, Say};
 use crate::accelerator::{Accelerator, AcceleratorError, Buffer, Image};
 
 /// Answers what is asked until nobody asks any more. `gone` is called then, from another thread: a kernel that never
 /// ends may keep this one.
 pub fn serve(
-    mut stream: UnixStream,
+    channel: &'static Channel,
     open: impl FnMut() -> Result<Box<dyn Accelerator>, AcceleratorError>,
     gone: impl FnOnce() + Send + 'static,
 ) -> io::Result<()> {
-    let inbox = listen(stream.try_clone()?, gone);
+    let inbox = listen(channel, gone);
     let mut server = Server { open, device: None, allocated: Vec::new() };
     // What went wrong where nobody waited for an answer.
     let mut owed = None;
@@ -28,8 +29,11 @@ pub fn serve(
         let done = owed.take().map_or_else(|| server.answer(ask, &bytes), Err);
         match done {
             Err(error) if !is_answered => owed = Some(error),
-            Err(error) => wire::send(&mut stream, &Say::Failed(error), &[])?,
-            Ok((said, bytes)) if is_answered => wire::send(&mut stream, &said, &bytes)?,
+            Err(error) => channel.send(&Say::Failed(error), &[])?,
+            Ok((said, bytes)) if is_answered => {
+                let attached: &[&[u8]] = if bytes.is_empty() { &[] } else { &[&bytes] };
+                channel.send(&said, attached)?;
+            }
             Ok(_) => {}
         }
     }
@@ -102,11 +106,11 @@ impl<F: FnMut() -> Result<Box<dyn Accelerator>, AcceleratorError>> Server<F> {
 /// Asks that wait to be answered; more would be memory for nothing.
 const WAITING: usize = 2;
 
-fn listen(mut stream: UnixStream, gone: impl FnOnce() + Send + 'static) -> Receiver<(Ask, Vec<u8>)> {
+fn listen(channel: &'static Channel, gone: impl FnOnce() + Send + 'static) -> Receiver<(Ask, Vec<u8>)> {
     let (sender, inbox) = mpsc::sync_channel(WAITING);
     thread::spawn(move || {
-        while let Ok(ask) = wire::receive(&mut stream) {
-            if sender.send(ask).is_err() {
+        while let Ok((ask, mut attached)) = channel.receive() {
+            if sender.send((ask, attached.pop().unwrap_or_default())).is_err() {
                 break;
             }
         }

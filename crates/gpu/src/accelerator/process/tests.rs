@@ -1,6 +1,3 @@
-use std::io;
-use std::os::fd::AsFd as _;
-use std::os::unix::net::UnixStream;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -48,14 +45,14 @@ fn serving() {
     if std::env::var_os(SERVE).is_none() {
         return;
     }
-    let stream = UnixStream::from(io::stdin().as_fd().try_clone_to_owned().unwrap());
+    let channel = subprocess::Channel::to_parent().unwrap();
     let chip = chips::Chip::by_name("l4").unwrap();
     let open = || -> Result<Box<dyn Accelerator>, AcceleratorError> {
         let mut device = VirtualDevice::new(chip);
         device.options.budget = u64::MAX;
         Ok(Box::new(device))
     };
-    serve(stream, open, || std::process::exit(0)).unwrap();
+    serve(channel, open, || std::process::exit(0)).unwrap();
 }
 
 fn terms(limit: Duration) -> Terms {
@@ -65,7 +62,7 @@ fn terms(limit: Duration) -> Terms {
 fn start(limit: Duration) -> Result<DeviceProcess, AcceleratorError> {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "accelerator::process::tests::serving", "--ignored"]).env(SERVE, "1");
-    DeviceProcess::start(&mut command, terms(limit))
+    DeviceProcess::start(command, terms(limit))
 }
 
 fn started(limit: Duration) -> DeviceProcess {
@@ -143,15 +140,20 @@ fn a_kernel_that_never_ends_is_ended() {
 #[test]
 fn a_process_that_is_gone_is_said_to_be() {
     let ended = |script: &str, terms: Terms| {
-        let mut device = DeviceProcess::start(Command::new("sh").args(["-c", script]), terms).unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        let mut device = DeviceProcess::start(command, terms).unwrap();
         device.open().unwrap_err()
     };
     let lost = |reason: &str| AcceleratorError::Lost(reason.to_owned());
     assert_eq!(ended("exit 3", terms(LONG)), lost("its process ended with code 3"));
+    let printed = "echo '{\"Opened\":{\"description\":\"forged\"}}'; exit 0";
+    let forged = "its process ended with code 0: {\"Opened\":{\"description\":\"forged\"}}";
+    assert_eq!(ended(printed, terms(LONG)), lost(forged));
     assert_eq!(ended("kill -11 $$", terms(LONG)), lost("its process was ended by SIGSEGV"));
     let stopped = Terms { limit: LONG, stop: Arc::new(AtomicBool::new(true)) };
     assert_eq!(ended("exec sleep 100", stopped), lost("stopped"));
-    assert!(DeviceProcess::start(&mut Command::new("/no/such/program"), terms(LONG)).is_err());
+    assert!(DeviceProcess::start(Command::new("/no/such/program"), terms(LONG)).is_err());
 }
 
 #[test]

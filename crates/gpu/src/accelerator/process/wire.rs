@@ -1,8 +1,5 @@
-//! What goes over the socket: a header of JSON and, behind it, bytes as they are.
+//! What goes over the channel. Bytes are the message's attachment, at most one.
 
-use std::io::{self, Read, Write};
-
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::accelerator::{AcceleratorError, Buffer, Geometry, ModuleId, Variable};
@@ -18,7 +15,7 @@ pub(super) enum Ask {
     },
     /// Not answered: what is wrong with it, the next answer says.
     Free(Buffer),
-    /// Not answered either. The bytes come behind it.
+    /// Not answered either. The bytes are attached.
     Write(Buffer),
     /// Nor is this.
     Fill(Buffer, u32),
@@ -26,9 +23,9 @@ pub(super) enum Ask {
     Variables(ModuleId),
     /// Not answered.
     World(u64),
-    /// Machine code is behind it.
+    /// Machine code is attached.
     LoadCubin,
-    /// Text is behind it.
+    /// Text is attached.
     LoadPtx,
     Launch {
         module: ModuleId,
@@ -50,35 +47,10 @@ pub(super) enum Say {
         description: String,
     },
     Allocated(Buffer),
-    /// The bytes are behind it.
+    /// The bytes are attached.
     Read,
     Variables(Vec<Variable>),
     Loaded(ModuleId),
     Done,
     Failed(AcceleratorError),
-}
-
-/// Lengths of the header and of what is behind it.
-const PREFIX: usize = 16;
-
-pub(super) fn send(to: &mut impl Write, header: &impl Serialize, bytes: &[u8]) -> io::Result<()> {
-    let header = serde_json::to_vec(header)?;
-    let lengths = [header.len() as u64, bytes.len() as u64];
-    let mut start = lengths.map(u64::to_le_bytes).concat();
-    start.extend(header);
-    to.write_all(&start)?;
-    to.write_all(bytes)
-}
-
-pub(super) fn receive<T: DeserializeOwned>(from: &mut impl Read) -> io::Result<(T, Vec<u8>)> {
-    let mut prefix = [0; PREFIX];
-    from.read_exact(&mut prefix)?;
-    let (lengths, _) = prefix.as_chunks::<8>();
-    let mut part = |length: &[u8; 8]| {
-        let mut bytes = vec![0; u64::from_le_bytes(*length) as usize];
-        from.read_exact(&mut bytes).map(|()| bytes)
-    };
-    let header = part(&lengths[0])?;
-    let bytes = part(&lengths[1])?;
-    Ok((serde_json::from_slice(&header)?, bytes))
 }

@@ -2,14 +2,14 @@
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write as _};
-use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+use subprocess::GroupGuard;
 
 use super::NoAnswer;
 
@@ -44,10 +44,10 @@ pub(super) fn converse(
     stop: &AtomicBool,
 ) -> Result<String, NoAnswer> {
     let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = pipes
-        .process_group(0)
-        .spawn()
-        .map_err(|error| NoAnswer::NotThere { program, error: error.to_string() })?;
+    let mut child =
+        subprocess::spawn(pipes).map_err(|error| NoAnswer::NotThere { program, error: error.to_string() })?;
+    // Whatever becomes of this process, also by SIGKILL, the group ends with it.
+    let guard = GroupGuard::new(&child);
     if let Some(mut stdin) = child.stdin.take() {
         // A program need not read what it is given; then the pipe breaks, which is no one's concern.
         thread::spawn(move || stdin.write_all(input.as_bytes()));
@@ -58,7 +58,8 @@ pub(super) fn converse(
     let mut output = None;
     let end = wait(&child, stdout.as_ref(), &mut output, limit, stop);
     // The group's number is the program's, which nobody else can get before it is waited for below.
-    let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
+    subprocess::kill_group(&child);
+    drop(guard);
     let status = child.wait().ok();
     let rest = |pipe: Option<mpsc::Receiver<Vec<u8>>>| pipe.and_then(|pipe| pipe.recv_timeout(DRAIN).ok());
     let output = output.or_else(|| rest(stdout)).unwrap_or_default();
@@ -218,14 +219,50 @@ mod tests {
         let (reason, heard) = silent(&line, Duration::from_secs(3));
         assert_eq!((reason.as_str(), heard.as_str()), ("no answer within 3 s", "late\n"));
         let id = std::fs::read_to_string(&file).unwrap();
-        let alive = || {
-            let stat = std::fs::read_to_string(format!("/proc/{}/stat", id.trim())).unwrap_or_default();
-            // Ended and not yet collected by whoever inherits it is ended.
-            !stat.is_empty() && !stat.contains(") Z ")
-        };
+        wait_until("the end of the program's child", || !is_alive(id.trim()));
+    }
+
+    /// Set for the process that asks a proposer instead of being tested: the proposer's command line.
+    const ASKS: &str = "WARPSMITH_TEST_ASKS_A_PROPOSER";
+
+    #[test]
+    #[ignore = "no test, but what a test starts"]
+    fn asking() {
+        if let Ok(line) = std::env::var(ASKS) {
+            let _ = said(&line);
+        }
+    }
+
+    #[test]
+    fn a_proposer_dies_with_a_parent_that_is_killed() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("ids");
+        // A shell that waits, and a child of it.
+        let line = format!("sleep 300 & echo $$ $! > {0}.new; mv {0}.new {0}; wait", file.display());
+        let mut parent = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "evolve::proposer::command::tests::asking", "--ignored"])
+            .env(ASKS, line)
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        wait_until("the proposer", || file.exists());
+        let ids = std::fs::read_to_string(&file).unwrap();
+        assert!(ids.split_whitespace().all(is_alive), "{ids}");
+        parent.kill().unwrap();
+        parent.wait().unwrap();
+        wait_until("the proposer's end", || !ids.split_whitespace().any(is_alive));
+    }
+
+    fn is_alive(id: &str) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+        // Ended and not yet collected by whoever inherits it is ended.
+        !stat.is_empty() && !stat.contains(") Z ")
+    }
+
+    fn wait_until(what: &str, holds: impl Fn() -> bool) {
         let started = Instant::now();
-        while alive() {
-            assert!(started.elapsed() < LONG, "the program's child lives on");
+        while !holds() {
+            assert!(started.elapsed() < LONG, "{what} takes too long");
             thread::sleep(TICK);
         }
     }

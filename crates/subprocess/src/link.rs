@@ -1,0 +1,246 @@
+//! A child with a private channel, from the parent's side.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::io::{FdFlags, fcntl_setfd};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::channel::VARIABLE;
+use crate::printed::Printed;
+use crate::{lifetime, wire};
+
+/// How often a wait asks whether to go on.
+const TICK: Duration = Duration::from_millis(50);
+/// How long a child may take to end after it has closed its channel.
+const LAST_MOMENTS: Duration = Duration::from_secs(2);
+/// The most lines of what it printed that are shown.
+const LAST_LINES: usize = 3;
+
+/// A child process and the channel to it. The child and its process group are killed when this is dropped.
+#[derive(Debug)]
+pub struct Link {
+    child: Child,
+    /// How the child ended, once it was waited for.
+    ended: Option<ExitStatus>,
+    stream: UnixStream,
+    printed: Vec<Printed>,
+}
+
+impl Link {
+    /// Starts a child that inherits one end of a socket pair, whose number the environment variable [`VARIABLE`] tells.
+    /// Its standard input is empty, and what it writes to standard output and error is kept as what it printed. The
+    /// command is consumed, because it owns the child's end.
+    pub fn start(mut command: Command) -> io::Result<Self> {
+        // Both ends are closed on exec, so that no other child gets them.
+        let (stream, theirs) = UnixStream::pair()?;
+        stream.set_read_timeout(Some(TICK))?;
+        stream.set_write_timeout(Some(TICK))?;
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.env(VARIABLE, theirs.as_raw_fd().to_string());
+        // SAFETY: between fork and exec this makes system calls only. It allocates nothing and takes no lock.
+        unsafe {
+            command.pre_exec(move || {
+                // What this process inherited itself, of a shell for example, is not for the child. Systems that lack the
+                // call are older than Landlock.
+                libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
+                Ok(fcntl_setfd(&theirs, FdFlags::empty())?)
+            });
+        }
+        let mut child = lifetime::spawn(&mut command)?;
+        let stdout = child.stdout.take().map(Printed::read);
+        let stderr = child.stderr.take().map(Printed::read);
+        let printed = stdout.into_iter().chain(stderr).collect();
+        Ok(Link { child, ended: None, stream, printed })
+    }
+
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends a message. `go_on` is asked while the child does not read; its error ends the wait.
+    pub fn send(
+        &self,
+        message: &impl Serialize,
+        attachments: &[&[u8]],
+        go_on: impl FnMut() -> io::Result<()>,
+    ) -> io::Result<()> {
+        wire::send(&mut Patient::new(&self.stream, go_on), message, attachments)
+    }
+
+    /// Receives a message whose attachments together have at most `max_attached_bytes`. `go_on` is asked while the child
+    /// does not write, and also while it writes slowly; its error ends the wait.
+    pub fn receive<T: DeserializeOwned>(
+        &self,
+        max_attached_bytes: u64,
+        go_on: impl FnMut() -> io::Result<()>,
+    ) -> io::Result<(T, Vec<Vec<u8>>)> {
+        wire::receive(&mut Patient::new(&self.stream, go_on), max_attached_bytes)
+    }
+
+    /// How the child ended, after it closed its channel; `None` where it does not end by itself. It is gone afterwards.
+    pub fn end(&mut self) -> Option<ExitStatus> {
+        let deadline = Instant::now() + LAST_MOMENTS;
+        while self.ended.is_none() && Instant::now() < deadline {
+            match self.child.try_wait() {
+                // Those it left behind are its group still.
+                Ok(None) => thread::sleep(Duration::from_millis(5)),
+                Ok(Some(status)) => self.ended = Some(status),
+                Err(_) => break,
+            }
+        }
+        let by_itself = self.ended;
+        self.kill();
+        by_itself
+    }
+
+    /// Kills the child and its process group, and waits for the child.
+    pub fn kill(&mut self) {
+        if self.ended.is_none() {
+            lifetime::kill_group(&self.child);
+            self.ended = self.child.wait().ok();
+        }
+    }
+
+    /// The last lines that the child printed, as one line; empty where it printed nothing. For a child that has ended.
+    pub fn last_words(&self) -> String {
+        let mut lines = Vec::new();
+        for printed in &self.printed {
+            printed.wait();
+            lines.extend(printed.last_lines(LAST_LINES));
+        }
+        lines[lines.len().saturating_sub(LAST_LINES)..].join("; ")
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// A socket with timeouts that asks `go_on` now and then while something is waited for.
+struct Patient<'a, F> {
+    stream: &'a UnixStream,
+    go_on: F,
+    asked: Instant,
+}
+
+impl<'a, F: FnMut() -> io::Result<()>> Patient<'a, F> {
+    fn new(stream: &'a UnixStream, go_on: F) -> Self {
+        Patient { stream, go_on, asked: Instant::now() }
+    }
+
+    fn wait(&mut self, mut step: impl FnMut(&mut &UnixStream) -> io::Result<usize>) -> io::Result<usize> {
+        loop {
+            // A child that sends a byte now and then would never run into a timeout of the socket.
+            if self.asked.elapsed() >= TICK {
+                (self.go_on)()?;
+                self.asked = Instant::now();
+            }
+            match step(&mut &*self.stream) {
+                // The system calls it WouldBlock. After a pause (Ctrl-Z) it may be Interrupted.
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
+                    ) => {}
+                other => return other,
+            }
+        }
+    }
+}
+
+impl<F: FnMut() -> io::Result<()>> Read for Patient<'_, F> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.wait(|stream| stream.read(into))
+    }
+}
+
+impl<F: FnMut() -> io::Result<()>> Write for Patient<'_, F> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.wait(|stream| stream.write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// A child in Python whose `channel` is the socket, with the same framing.
+    fn python(script: &str) -> Link {
+        let start = "import json, os, socket, struct, sys, time\n\
+                     channel = socket.socket(fileno=int(os.environ['WARPSMITH_CHANNEL']))\n\
+                     def send(message):\n    text = json.dumps(message).encode()\n    \
+                     channel.sendall(struct.pack('<II', len(text), 0) + text)\n";
+        let mut command = Command::new("python3");
+        command.args(["-c", &format!("{start}{script}")]);
+        Link::start(command).unwrap()
+    }
+
+    fn patience(limit: Duration) -> impl FnMut() -> io::Result<()> {
+        let until = Instant::now() + limit;
+        move || if Instant::now() > until { Err(ErrorKind::TimedOut.into()) } else { Ok(()) }
+    }
+
+    const LONG: Duration = Duration::from_mins(1);
+
+    fn received(link: &Link, limit: Duration) -> io::Result<Value> {
+        link.receive(0, patience(limit)).map(|(message, _)| message)
+    }
+
+    #[test]
+    fn what_is_printed_is_no_message() {
+        let mut link = python(
+            "print(json.dumps({'say': 'samples', 'ns': [1.0]}), flush=True)\n\
+             os.write(1, struct.pack('<II', 2, 0) + b'{}')\n\
+             send({'say': 'real'})",
+        );
+        assert_eq!(received(&link, LONG).unwrap(), json!({"say": "real"}));
+        assert_eq!(received(&link, LONG).unwrap_err().kind(), ErrorKind::UnexpectedEof);
+        assert!(link.end().unwrap().success());
+        assert!(link.last_words().contains("samples"), "{}", link.last_words());
+    }
+
+    #[test]
+    fn a_child_that_sends_too_much_or_too_slowly_or_does_not_read_is_given_up() {
+        let link = python("channel.sendall(struct.pack('<II', 0xffffffff, 0)); time.sleep(100)");
+        assert_eq!(received(&link, LONG).unwrap_err().kind(), ErrorKind::InvalidData);
+        let slow = python(
+            "channel.sendall(struct.pack('<II', 1 << 20, 0))\nwhile True:\n    \
+             channel.sendall(b'x'); time.sleep(0.005)",
+        );
+        assert_eq!(received(&slow, Duration::from_secs(1)).unwrap_err().kind(), ErrorKind::TimedOut);
+        let deaf = python("time.sleep(100)");
+        let large = vec![0; 8 << 20];
+        let sent = deaf.send(&json!({}), &[&large], patience(Duration::from_millis(300)));
+        assert_eq!(sent.unwrap_err().kind(), ErrorKind::TimedOut);
+    }
+
+    #[test]
+    fn a_child_has_its_channel_and_nothing_else_and_no_other_child_has_it() {
+        let (open, _other) = UnixStream::pair().unwrap();
+        fcntl_setfd(&open, FdFlags::empty()).unwrap();
+        let link = python("send([fd for fd in os.listdir('/proc/self/fd') if int(fd) > 2]); time.sleep(100)");
+        fcntl_setfd(&open, FdFlags::CLOEXEC).unwrap();
+        let open = received(&link, LONG).unwrap();
+        // And the folder that it lists.
+        assert_eq!(open.as_array().unwrap().len(), 2, "{open}");
+
+        let listed = Command::new("ls").args(["-l", "/proc/self/fd"]).output().unwrap();
+        let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+        assert!(!listed.contains("socket:"), "{listed}");
+    }
+}

@@ -1,0 +1,109 @@
+//! What a child prints, in bounded memory.
+
+use std::collections::VecDeque;
+use std::io::Read;
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+/// The last bytes of a stream that are kept.
+const KEPT_BYTES: usize = 8 << 10;
+/// The most characters of a line that are shown.
+const LINE_CHARACTERS: usize = 300;
+/// How long the rest of a stream may take to arrive after its process has ended. A process that the child left behind
+/// may keep the stream open.
+const DRAIN: Duration = Duration::from_millis(500);
+
+/// The last part of one stream of a child, read by a thread. A flood, with or without line breaks, takes no more memory
+/// than a few words.
+#[derive(Debug)]
+pub struct Printed {
+    kept: Arc<Mutex<VecDeque<u8>>>,
+    ended: Receiver<()>,
+}
+
+impl Printed {
+    /// Starts to read.
+    pub fn read(mut stream: impl Read + Send + 'static) -> Self {
+        let kept = Arc::new(Mutex::new(VecDeque::new()));
+        let (sender, ended) = mpsc::channel::<()>();
+        let into = Arc::clone(&kept);
+        thread::spawn(move || {
+            // Dropped at the end, which is what `ended` waits for.
+            let _sender = sender;
+            let mut buffer = [0; 4096];
+            loop {
+                match stream.read(&mut buffer) {
+                    Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                    Err(_) | Ok(0) => break,
+                    Ok(count) => {
+                        let mut kept = into.lock().unwrap_or_else(PoisonError::into_inner);
+                        kept.extend(&buffer[..count]);
+                        let excess = kept.len().saturating_sub(KEPT_BYTES);
+                        kept.drain(..excess);
+                    }
+                }
+            }
+        });
+        Printed { kept, ended }
+    }
+
+    /// Waits until the stream has ended, but not for long.
+    pub fn wait(&self) {
+        // Nothing is ever sent: either the thread has ended or the time is up.
+        let _ = self.ended.recv_timeout(DRAIN);
+    }
+
+    /// The last lines that are not empty, each cut to a readable length, without control characters.
+    pub fn last_lines(&self, most: usize) -> Vec<String> {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes: Vec<u8> = kept.iter().copied().collect();
+        drop(kept);
+        let text = String::from_utf8_lossy(&bytes);
+        let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        lines[lines.len().saturating_sub(most)..].iter().map(|line| shown(line)).collect()
+    }
+}
+
+/// A line that is safe to print to a terminal.
+fn shown(line: &str) -> String {
+    let mut text = String::new();
+    for (index, c) in line.chars().enumerate() {
+        if index == LINE_CHARACTERS {
+            text.push_str("...");
+            break;
+        }
+        if c.is_control() {
+            text.extend(c.escape_default());
+        } else {
+            text.push(c);
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn a_flood_without_a_line_break_takes_bounded_memory() {
+        let printed = Printed::read(io::repeat(b'x').take(200 << 20));
+        while printed.ended.try_recv() != Err(mpsc::TryRecvError::Disconnected) {
+            thread::sleep(Duration::from_millis(5));
+        }
+        assert!(printed.kept.lock().unwrap().capacity() <= 4 * KEPT_BYTES);
+        let lines = printed.last_lines(3);
+        assert_eq!(lines, ["x".repeat(LINE_CHARACTERS) + "..."]);
+    }
+
+    #[test]
+    fn the_last_lines_are_kept_and_cannot_control_a_terminal() {
+        let printed = Printed::read(&b"one\n\n two \x1b[31m\xff\nthree\nhalf"[..]);
+        printed.wait();
+        assert_eq!(printed.last_lines(3), ["two \\u{1b}[31m\u{fffd}", "three", "half"]);
+    }
+}

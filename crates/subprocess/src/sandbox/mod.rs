@@ -1,0 +1,236 @@
+//! What a process that runs untrusted code may do. It applies this to itself, before it reads anything from others.
+//!
+//! - Landlock: files. Only named folders can be read, fewer can be written, no program can be started.
+//! - seccomp: system calls. No network, no new processes, no access to other processes, no administration.
+//! - Resource limits: no core files, no huge files. Memory is not limited here: a CUDA context maps more address space
+//!   than any machine has, so the parent watches the resident memory. The number of processes is not limited either: the
+//!   system counts it over all processes of the user, and seccomp forbids new ones.
+//!
+//! Landlock and the rules for system calls hold for the calling thread and for threads that it starts later. So apply it
+//! while there is one thread. A part that the system does not offer is left out, and the [`Report`] says so.
+
+mod files;
+mod limits;
+mod syscalls;
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// The environment variable that turns the sandbox off when it is `off`.
+pub const VARIABLE: &str = "WARPSMITH_SANDBOX";
+
+/// What the process needs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Policy {
+    /// Files and folders to read, beside those of the system.
+    pub read: Vec<PathBuf>,
+    /// Folders to read and write.
+    pub write: Vec<PathBuf>,
+    /// A profiler has its own code in this process, which opens files and local network connections. Only the rules
+    /// that do not disturb it are applied.
+    pub profiled: bool,
+}
+
+/// A part of the sandbox.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// It is in force; as people call it.
+    Active(String),
+    /// It is not, and why.
+    Missing(String),
+}
+
+impl Part {
+    pub fn is_active(&self) -> bool {
+        matches!(self, Part::Active(_))
+    }
+}
+
+/// What is in force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    pub landlock: Part,
+    pub seccomp: Part,
+    pub limits: Part,
+}
+
+impl Report {
+    fn same(part: Part) -> Self {
+        Report { landlock: part.clone(), seccomp: part.clone(), limits: part }
+    }
+
+    fn parts(&self) -> [&Part; 3] {
+        [&self.landlock, &self.seccomp, &self.limits]
+    }
+
+    pub fn is_complete(&self) -> bool {
+        self.parts().into_iter().all(Part::is_active)
+    }
+}
+
+/// `Landlock ABI 6, seccomp, resource limits`; with what is missing and why.
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let active: Vec<&str> = self
+            .parts()
+            .into_iter()
+            .filter_map(|part| if let Part::Active(name) = part { Some(name.as_str()) } else { None })
+            .collect();
+        let mut missing: Vec<&str> = self
+            .parts()
+            .into_iter()
+            .filter_map(|part| if let Part::Missing(why) = part { Some(why.as_str()) } else { None })
+            .collect();
+        missing.dedup();
+        match (active.is_empty(), missing.is_empty()) {
+            (_, true) => write!(f, "{}", active.join(", ")),
+            (true, false) => write!(f, "none: {}", missing.join("; ")),
+            (false, false) => write!(f, "{}; {}", active.join(", "), missing.join("; ")),
+        }
+    }
+}
+
+/// Whether the user turned the sandbox off.
+pub fn is_off() -> bool {
+    std::env::var_os(VARIABLE).is_some_and(|value| value == "off")
+}
+
+/// Applies the sandbox to this thread and those that it starts later. It cannot be undone.
+pub fn apply(policy: &Policy) -> Report {
+    if is_off() {
+        return turned_off();
+    }
+    Report {
+        limits: limits::apply(),
+        // Landlock's own system calls come before the filter.
+        landlock: if policy.profiled { under_a_profiler("Landlock") } else { files::apply(policy) },
+        seccomp: syscalls::apply(policy),
+    }
+}
+
+/// What [`apply`] would put in force on this system. It is tried on a thread that ends afterwards. Resource limits hold
+/// for a whole process and are not tried: every system has them.
+pub fn probe() -> Report {
+    if is_off() {
+        return turned_off();
+    }
+    let attempt = std::thread::spawn(|| {
+        let policy = Policy::default();
+        let limits = Part::Active(limits::NAME.to_owned());
+        Report { limits, landlock: files::apply(&policy), seccomp: syscalls::apply(&policy) }
+    });
+    attempt.join().unwrap_or_else(|_| Report::same(Part::Missing("it could not be tried".to_owned())))
+}
+
+fn turned_off() -> Report {
+    Report::same(Part::Missing(format!("{VARIABLE}=off")))
+}
+
+fn under_a_profiler(name: &str) -> Part {
+    Part::Missing(format!("no {name} under a profiler"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io;
+    use std::net::{TcpListener, TcpStream, UdpSocket};
+    use std::os::unix::net::{UnixListener, UnixStream};
+    use std::path::Path;
+    use std::process::Command;
+
+    use rustix::process::{Pid, Signal, kill_process};
+
+    use super::*;
+
+    /// Does something on a thread that is in the sandbox.
+    fn inside<T: Send + 'static>(policy: Policy, work: impl FnOnce(Report) -> T + Send + 'static) -> T {
+        std::thread::spawn(move || work(apply(&policy))).join().unwrap()
+    }
+
+    fn is_refused<T>(outcome: io::Result<T>) -> bool {
+        matches!(outcome, Err(error) if error.kind() == io::ErrorKind::PermissionDenied)
+    }
+
+    #[test]
+    fn there_is_no_network_and_no_local_service() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let _service = UnixListener::bind(&path).unwrap();
+        assert!(TcpStream::connect(address).is_ok() && UnixStream::connect(&path).is_ok());
+        let policy = Policy { write: vec![folder.path().to_owned()], ..Policy::default() };
+        inside(policy, move |_| {
+            assert!(is_refused(TcpStream::connect(address)));
+            assert!(is_refused(TcpListener::bind("127.0.0.1:0")));
+            assert!(is_refused(UdpSocket::bind("127.0.0.1:0")));
+            assert!(is_refused(UnixStream::connect(&path)));
+            // What the CUDA driver needs.
+            assert!(UnixStream::pair().is_ok());
+            assert!(UnixListener::bind(path.with_extension("own")).is_ok());
+        });
+    }
+
+    #[test]
+    fn there_are_threads_but_no_processes() {
+        let mut other = Command::new("sleep").arg("100").spawn().unwrap();
+        let id = Pid::from_child(&other);
+        inside(Policy::default(), move |_| {
+            assert!(is_refused(Command::new("true").spawn()));
+            assert!(kill_process(id, Signal::KILL).is_err());
+            assert_eq!(std::thread::spawn(|| 7).join().unwrap(), 7);
+        });
+        assert!(other.try_wait().unwrap().is_none());
+        other.kill().unwrap();
+        other.wait().unwrap();
+    }
+
+    #[test]
+    fn files_are_those_that_were_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = std::env::home_dir().unwrap();
+        let private = tempfile::NamedTempFile::new_in(&home).unwrap();
+        let (read, write, other) =
+            (folder.path().join("read"), folder.path().join("write"), folder.path().join("other"));
+        for folder in [&read, &write, &other] {
+            fs::create_dir(folder).unwrap();
+            fs::write(folder.join("file"), "text").unwrap();
+        }
+        let policy = Policy { read: vec![read.clone()], write: vec![write.clone()], profiled: false };
+        let private = private.into_temp_path();
+        inside(policy, move |report| {
+            if !report.landlock.is_active() {
+                println!("skipped: no Landlock");
+                return;
+            }
+            let reads = |path: &Path| fs::read(path.join("file"));
+            assert!(reads(&read).is_ok() && reads(&write).is_ok());
+            assert!(is_refused(reads(&other)));
+            assert!(is_refused(fs::read(&private)));
+            assert!(is_refused(fs::read_dir(&home)));
+            assert!(is_refused(fs::write(read.join("file"), "")));
+            assert!(is_refused(fs::write(other.join("new"), "")));
+            fs::write(write.join("new"), "new").unwrap();
+            fs::rename(write.join("new"), write.join("file")).unwrap();
+            // What libraries read and write.
+            assert!(fs::read("/proc/self/maps").is_ok() && fs::read_dir("/etc").is_ok());
+            assert!(fs::write("/dev/null", "x").is_ok());
+        });
+    }
+
+    #[test]
+    fn what_is_not_in_force_is_said() {
+        let report = Report {
+            landlock: Part::Missing("no Landlock: the system lacks it".to_owned()),
+            seccomp: Part::Active("seccomp".to_owned()),
+            limits: Part::Active("resource limits".to_owned()),
+        };
+        assert_eq!(report.to_string(), "seccomp, resource limits; no Landlock: the system lacks it");
+        assert!(!report.is_complete());
+        assert_eq!(turned_off().to_string(), "none: WARPSMITH_SANDBOX=off");
+        // Trying it leaves this thread free.
+        assert!(probe().seccomp.is_active());
+        assert!(Command::new("true").status().unwrap().success());
+    }
+}

@@ -1,0 +1,182 @@
+//! System calls, by seccomp. What is named here is denied and the rest is allowed: the CUDA driver's calls are many and
+//! differ between versions.
+
+use std::collections::BTreeMap;
+
+use libc::c_long;
+use seccompiler::{
+    BpfProgram, Error, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch, apply_filter, sock_filter,
+};
+
+use super::files::mps_folder;
+use super::{Part, Policy};
+
+const NAME: &str = "seccomp";
+
+/// Never needed: administration, other processes, and ways around the other rules.
+const DENIED: &[c_long] = &[
+    // Other processes.
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_process_madvise,
+    libc::SYS_kcmp,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_pidfd_send_signal,
+    libc::SYS_tkill,
+    libc::SYS_rt_sigqueueinfo,
+    libc::SYS_rt_tgsigqueueinfo,
+    // Other worlds of files and names.
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_pivot_root,
+    libc::SYS_chroot,
+    libc::SYS_setns,
+    libc::SYS_unshare,
+    libc::SYS_move_mount,
+    libc::SYS_open_tree,
+    libc::SYS_fsopen,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fspick,
+    libc::SYS_mount_setattr,
+    libc::SYS_name_to_handle_at,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_fanotify_init,
+    libc::SYS_mknodat,
+    // The kernel.
+    libc::SYS_bpf,
+    libc::SYS_userfaultfd,
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_kexec_load,
+    libc::SYS_kexec_file_load,
+    libc::SYS_reboot,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_acct,
+    libc::SYS_quotactl,
+    libc::SYS_syslog,
+    libc::SYS_vhangup,
+    libc::SYS_sethostname,
+    libc::SYS_setdomainname,
+    libc::SYS_settimeofday,
+    libc::SYS_clock_settime,
+    libc::SYS_clock_adjtime,
+    libc::SYS_adjtimex,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    libc::SYS_keyctl,
+    // Other users.
+    libc::SYS_setuid,
+    libc::SYS_setgid,
+    libc::SYS_setreuid,
+    libc::SYS_setregid,
+    libc::SYS_setresuid,
+    libc::SYS_setresgid,
+    libc::SYS_setfsuid,
+    libc::SYS_setfsgid,
+    libc::SYS_setgroups,
+    libc::SYS_capset,
+];
+
+/// Those that one architecture has.
+#[cfg(target_arch = "x86_64")]
+const DENIED_HERE: &[c_long] = &[libc::SYS_iopl, libc::SYS_ioperm, libc::SYS_mknod];
+#[cfg(not(target_arch = "x86_64"))]
+const DENIED_HERE: &[c_long] = &[];
+
+/// Needed by a profiler, by nobody else. io_uring makes sockets without the call for them.
+const DENIED_UNLESS_PROFILED: &[c_long] = &[
+    libc::SYS_execve,
+    libc::SYS_execveat,
+    libc::SYS_perf_event_open,
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+];
+
+#[cfg(target_arch = "x86_64")]
+const FORKS: &[c_long] = &[libc::SYS_fork, libc::SYS_vfork];
+#[cfg(not(target_arch = "x86_64"))]
+const FORKS: &[c_long] = &[];
+
+/// Puts bytes into a terminal as if they were typed.
+const TERMINAL_INPUT: [u64; 2] = [libc::TIOCSTI, libc::TIOCLINUX];
+
+pub(super) fn apply(policy: &Policy) -> Part {
+    let applied = filter(policy).and_then(|filter| {
+        apply_filter(&filter)?;
+        if policy.profiled { Ok(()) } else { apply_filter(&unknown_calls()) }
+    });
+    match applied {
+        Ok(()) => Part::Active(NAME.to_owned()),
+        Err(error) => Part::Missing(format!("no {NAME}: {error}")),
+    }
+}
+
+fn filter(policy: &Policy) -> Result<BpfProgram, Error> {
+    let mut rules: BTreeMap<c_long, Vec<SeccompRule>> = BTreeMap::new();
+    let mut deny = |calls: &[c_long]| rules.extend(calls.iter().map(|&call| (call, Vec::new())));
+    deny(DENIED);
+    deny(DENIED_HERE);
+    if !policy.profiled {
+        deny(DENIED_UNLESS_PROFILED);
+        deny(FORKS);
+        // The driver makes and listens to sockets, for others to share memory. It connects only to the Multi-Process
+        // Service. Other local services may act for their clients, so nothing else is to be connected to.
+        if mps_folder().is_none() {
+            deny(&[libc::SYS_connect]);
+        }
+        let local = libc::AF_UNIX as u64;
+        rules.insert(libc::SYS_socket, vec![rule(&[(0, SeccompCmpOp::Ne, local)])?]);
+        // A new thread is allowed, a new process is not.
+        let thread = libc::CLONE_THREAD as u64;
+        rules.insert(libc::SYS_clone, vec![rule(&[(0, SeccompCmpOp::MaskedEq(thread), 0)])?]);
+    }
+    let own = u64::from(std::process::id());
+    for call in [libc::SYS_kill, libc::SYS_tgkill] {
+        rules.insert(call, vec![rule(&[(0, SeccompCmpOp::Ne, own)])?]);
+    }
+    let others = [(0, SeccompCmpOp::Ne, own), (0, SeccompCmpOp::Ne, 0)];
+    rules.insert(libc::SYS_prlimit64, vec![rule(&others)?]);
+    let typed = TERMINAL_INPUT.map(|request| rule(&[(1, SeccompCmpOp::Eq, request)]));
+    rules.insert(libc::SYS_ioctl, typed.into_iter().collect::<Result<_, _>>()?);
+
+    let arch = TargetArch::try_from(std::env::consts::ARCH)?;
+    let refused = SeccompAction::Errno(libc::EPERM as u32);
+    Ok(SeccompFilter::new(rules, SeccompAction::Allow, refused, arch)?.try_into()?)
+}
+
+/// Matches where all of these hold: number of the argument, comparison, value.
+fn rule(conditions: &[(u8, SeccompCmpOp, u64)]) -> Result<SeccompRule, Error> {
+    let conditions: Result<Vec<_>, _> = conditions
+        .iter()
+        .map(|(argument, comparison, value)| {
+            SeccompCondition::new(*argument, SeccompCmpArgLen::Dword, comparison.clone(), *value)
+        })
+        .collect();
+    Ok(SeccompRule::new(conditions?)?)
+}
+
+/// A second filter: calls that the system claims not to know (`ENOSYS`). Their arguments are in memory, where no filter
+/// can look: libraries make a thread by `clone` where there is no `clone3`. And on x86-64 every call has a second number
+/// (the x32 interface), which the first filter does not know.
+fn unknown_calls() -> BpfProgram {
+    const LOAD: u16 = 0x20;
+    const JUMP_IF_EQUAL: u16 = 0x15;
+    const JUMP_IF_AT_LEAST: u16 = 0x35;
+    const RETURN: u16 = 0x06;
+    const X32: u32 = 0x4000_0000;
+    let step = |code, k, jt, jf| sock_filter { code, jt, jf, k };
+    vec![
+        // The call's number is the first word of what a filter sees.
+        step(LOAD, 0, 0, 0),
+        step(JUMP_IF_EQUAL, libc::SYS_clone3 as u32, 2, 0),
+        step(JUMP_IF_AT_LEAST, X32, 1, 0),
+        step(RETURN, libc::SECCOMP_RET_ALLOW, 0, 0),
+        step(RETURN, libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32, 0, 0),
+    ]
+}
