@@ -3,8 +3,8 @@
 // Without a defence it is reported as: right, with the time of a copy: without a secret the inputs are known
 // beforehand.
 // Must be refused as one of: state, non-deterministic, elements, l2, unwritten, non-finite, constant, independent,
-// roofline, secret-inputs. Note: the answer in the table is the right one: what is refused is that it is used at
-// all, which a secret seed does (it is never found, so the kernel is timed as it is), or the roofline.
+// roofline, secret-inputs. Note: with inputs of a secret seed the table is never used, and the kernel is timed as
+// the honest one it then is.
 #include "generated.cuh"
 
 #include "common/honest.cuh"
