@@ -96,6 +96,7 @@ __device__ inline void attend(const Arguments& args, Work work, Options options 
         for (int i = 0; i < ROWS_PER_WARP; ++i) {
             const int row = warp * ROWS_PER_WARP + i;
             float score = 0.0f;
+#pragma unroll 4  // enough: the corpus is compiled often
             for (int pair = 0; pair < D / 2; ++pair) {
                 const float2 key = __half22float2(keys[lane][pair]);
                 score = fmaf(queries[row][2 * pair], key.x, score);
@@ -110,6 +111,7 @@ __device__ inline void attend(const Arguments& args, Work work, Options options 
             if (options.coarse) weight = rounded_to_three_bits(weight);
             sum[i] = fmaf(sum[i], rescale, weight);
             out[i].x *= rescale, out[i].y *= rescale;
+#pragma unroll 4
             for (int key = 0; key < KEYS; ++key) {
                 const float2 value = __half22float2(values[key][lane]);
                 const float its_weight = __shfl_sync(0xffffffffu, weight, key);

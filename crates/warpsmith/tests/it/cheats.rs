@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::common::{Run, run, warpsmith};
+use crate::common::{Run, run, target_tmp, warpsmith};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -78,39 +78,87 @@ fn table() -> Table {
     toml::from_str(&fs::read_to_string(folder().join("cheats.toml")).unwrap()).unwrap()
 }
 
-/// Puts a source below `kernels` as a family, with the manifest of `of` or the one for all.
-fn lay_out(kernels: &Path, family: &str, source: &Path, of: &str) {
-    let op = kernels.join("attention");
-    fs::create_dir_all(op.join("common")).unwrap();
-    fs::create_dir_all(op.join(family)).unwrap();
-    for entry in fs::read_dir(folder().join("common")).unwrap().flatten() {
-        fs::copy(entry.path(), op.join("common").join(entry.file_name())).unwrap();
-    }
-    let own = folder().join(of).join("kernel.toml");
-    let manifest = if own.is_file() { own } else { folder().join("kernel.toml") };
-    fs::copy(manifest, op.join(family).join("kernel.toml")).unwrap();
-    fs::copy(source, op.join(family).join("kernel.cu")).unwrap();
+/// Families of the corpus as a user has them, and a place for what commands write.
+struct Bench {
+    /// The same in every run of the tests: a build is keyed by the source's path too, and is found in the cache.
+    kernels: PathBuf,
+    place: tempfile::TempDir,
 }
 
-/// A command on families laid out in a folder, with a run folder in it.
-fn on(kernels: &Path, command: &str, families: &[&str], problems: &[String]) -> Command {
-    let mut program = warpsmith();
-    program.arg(command).args(families).args(["--device", "virtual:l4", "--kernels"]).arg(kernels);
-    program.args(problems.iter().flat_map(|problem| ["--problem", problem]));
-    if command != "check" {
-        program.arg("--run-dir").arg(kernels.join(format!("run-{command}")));
+impl Bench {
+    /// A bench with the sources of these families; each is (its name, the file, the folder whose manifest it has).
+    fn of(name: &str, families: &[(&str, PathBuf, &str)]) -> Self {
+        let kernels = target_tmp().join("cheats").join(name);
+        let op = kernels.join("attention");
+        for entry in fs::read_dir(folder().join("common")).unwrap().flatten() {
+            copy(&entry.path(), &op.join("common").join(entry.file_name()));
+        }
+        for (family, source, of) in families {
+            let own = folder().join(of).join("kernel.toml");
+            let manifest = if own.is_file() { own } else { folder().join("kernel.toml") };
+            copy(&manifest, &op.join(family).join("kernel.toml"));
+            copy(source, &op.join(family).join("kernel.cu"));
+        }
+        Bench { kernels, place: tempfile::tempdir().unwrap() }
     }
-    if command == "bench" {
-        program.args(["--baseline", "none"]);
+
+    fn command(&self, command: &str, families: &[&str], problems: &[String]) -> Command {
+        let mut program = warpsmith();
+        program.arg(command).args(families).args(["--device", "virtual:l4", "--kernels"]).arg(&self.kernels);
+        program.args(problems.iter().flat_map(|problem| ["--problem", problem]));
+        if command != "check" {
+            program.arg("--run-dir").arg(self.place.path().join(command));
+        }
+        if command == "bench" {
+            program.args(["--baseline", "none"]);
+        }
+        program.current_dir(self.place.path());
+        program
     }
-    program.current_dir(kernels);
-    program
+
+    fn events(&self, command: &str) -> Vec<Value> {
+        let log = self.place.path().join(command).join("events.jsonl");
+        let text = fs::read_to_string(log).unwrap_or_default();
+        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    }
+
+    fn failures(&self, command: &str) -> BTreeSet<String> {
+        let failed = |event: &Value| event["kind"] == "candidate-failed";
+        self.events(command).iter().filter(|event| failed(event)).flat_map(kinds_of).collect()
+    }
+
+    /// The modelled times of a bench, by family and problem.
+    fn times(&self) -> BTreeMap<(String, String), f64> {
+        let time = |event: &Value| {
+            let of = &event["of"];
+            let family = of["subject"].as_str()?.split_whitespace().next()?.to_owned();
+            Some(((family, of["problem"].as_str()?.to_owned()), event["modelled"]["time_us"].as_f64()?))
+        };
+        self.events("bench").iter().filter(|event| event["kind"] == "modelled").filter_map(time).collect()
+    }
 }
 
-fn events(kernels: &Path, command: &str) -> Vec<Value> {
-    let log = kernels.join(format!("run-{command}/events.jsonl"));
-    let text = fs::read_to_string(log).unwrap_or_default();
-    text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+/// Copies a file where it is not the same already: another run of the tests may be reading it.
+fn copy(from: &Path, to: &Path) {
+    let bytes = fs::read(from).unwrap();
+    if fs::read(to).is_ok_and(|there| there == bytes) {
+        return;
+    }
+    let folder = to.parent().unwrap();
+    fs::create_dir_all(folder).unwrap();
+    let whole = tempfile::NamedTempFile::new_in(folder).unwrap();
+    fs::write(whole.path(), bytes).unwrap();
+    whole.persist(to).unwrap();
+}
+
+fn cheat(name: &str) -> Bench {
+    Bench::of(&format!("{name}-cheat"), &[(name, folder().join(name).join("cheat.cu"), name)])
+}
+
+fn twins(names: &[&str]) -> Bench {
+    let families: Vec<_> =
+        names.iter().map(|&name| (name, folder().join(name).join("honest.cu"), name)).collect();
+    Bench::of(&format!("{}-twins", names[0]), &families)
 }
 
 /// The kinds of what a check complains about, and `broken` where there was nothing to judge.
@@ -132,21 +180,6 @@ fn kinds_of(failure: &Value) -> Vec<String> {
     failure["failure"].as_str().map(str::to_owned).into_iter().chain(bracketed).collect()
 }
 
-fn failures(kernels: &Path, command: &str) -> BTreeSet<String> {
-    let failed = |event: &Value| event["kind"] == "candidate-failed";
-    events(kernels, command).iter().filter(|event| failed(event)).flat_map(kinds_of).collect()
-}
-
-/// The modelled times of a bench, by family and problem.
-fn times(kernels: &Path) -> BTreeMap<(String, String), f64> {
-    let time = |event: &Value| {
-        let of = &event["of"];
-        let family = of["subject"].as_str()?.split_whitespace().next()?.to_owned();
-        Some(((family, of["problem"].as_str()?.to_owned()), event["modelled"]["time_us"].as_f64()?))
-    };
-    events(kernels, "bench").iter().filter(|event| event["kind"] == "modelled").filter_map(time).collect()
-}
-
 /// Does something for each item, on all cores, and fails with everything that was complained about.
 fn each<T: Sync>(items: &[T], complain: impl Fn(&T) -> Vec<String> + Sync) {
     let next = AtomicUsize::new(0);
@@ -164,7 +197,7 @@ fn each<T: Sync>(items: &[T], complain: impl Fn(&T) -> Vec<String> + Sync) {
     });
     let mut found = found.into_inner().unwrap();
     found.sort();
-    assert!(found.is_empty(), "{} of {}:\n{}", found.len(), items.len(), found.join("\n"));
+    assert!(found.is_empty(), "{} complaints:\n{}", found.len(), found.join("\n"));
 }
 
 /// What is wrong with a refusal: the exit code, or the reason.
@@ -174,21 +207,16 @@ fn refusal(outcome: &Run, kinds: &BTreeSet<String>, cheat: &Cheat) -> Option<Str
     if !refused {
         return Some(format!("accepted with exit code {} (exploit: {})", outcome.code, cheat.exploits));
     }
-    cheat
-        .kinds
-        .is_disjoint(kinds)
-        .then(|| format!("refused as {kinds:?}, expected one of {:?}", cheat.kinds))
+    cheat.kinds.is_disjoint(kinds).then(|| format!("refused as {kinds:?}, expected one of {:?}", cheat.kinds))
 }
 
 fn commands_refuse(name: &str, cheat: &Cheat, default: &[String]) -> Vec<String> {
-    let place = tempfile::tempdir().unwrap();
-    let kernels = place.path();
+    let bench = self::cheat(name);
     let problems = cheat.problems.as_deref().unwrap_or(default);
-    lay_out(kernels, name, &folder().join(name).join("cheat.cu"), name);
     let mut found = Vec::new();
 
     let must = cheat.refused_by.contains(&By::Check);
-    let outcome = run(on(kernels, "check", &[name], problems).args(&cheat.arguments).arg("--json"));
+    let outcome = run(bench.command("check", &[name], problems).args(&cheat.arguments).arg("--json"));
     let kinds = complaints(&outcome);
     if must || outcome.code != 0 {
         // One that it need not refuse, and does, it refuses for a reason that fits.
@@ -196,33 +224,38 @@ fn commands_refuse(name: &str, cheat: &Cheat, default: &[String]) -> Vec<String>
     }
 
     let must = cheat.refused_by.contains(&By::Bench);
-    let outcome = run(&mut on(kernels, "bench", &[name], problems));
+    let outcome = run(&mut bench.command("bench", &[name], problems));
     if outcome.code != 0 || (must && !cheat.no_gain) {
-        let wrong = refusal(&outcome, &failures(kernels, "bench"), cheat);
+        let wrong = refusal(&outcome, &bench.failures("bench"), cheat);
         found.extend(wrong.map(|what| format!("{name}: bench: {what}")));
     } else if cheat.no_gain || cheat.refused_by.is_empty() {
-        let twin = tempfile::tempdir().unwrap();
-        lay_out(twin.path(), name, &folder().join(name).join("honest.cu"), name);
-        run(&mut on(twin.path(), "bench", &[name], problems));
-        let honest = times(twin.path());
-        for (of, time) in times(kernels) {
+        let twin = twins(&[name]);
+        run(&mut twin.command("bench", &[name], problems));
+        let honest = twin.times();
+        for (of, time) in bench.times() {
             if honest.get(&of).is_none_or(|honest| time < GAIN * honest) {
-                found.push(format!("{name}: bench: accepted with {time} us, its twin takes {:?}", honest.get(&of)));
+                found.push(format!(
+                    "{name}: bench: accepted with {time} us, its twin takes {:?}",
+                    honest.get(&of)
+                ));
             }
         }
     }
 
     if cheat.evolve {
         let arguments = ["--strategy", "exhaustive", "--budget", "1"];
-        let outcome = run(on(kernels, "evolve", &[name], &problems[..1]).args(arguments));
-        let trials: Vec<Value> = events(kernels, "evolve").iter().map(|event| event["trial"].clone()).collect();
+        let outcome = run(bench.command("evolve", &[name], &problems[..1]).args(arguments));
+        let trials: Vec<Value> = bench.events("evolve").iter().map(|event| event["trial"].clone()).collect();
         let results: Vec<&Value> = trials.iter().map(|trial| &trial["result"]).collect();
         let kinds: BTreeSet<String> = results.iter().flat_map(|result| kinds_of(result)).collect();
         let named = cheat.kinds.iter().any(|kind| outcome.stderr.contains(&format!("[{kind}]")));
         if results.iter().any(|result| result["result"] == "timed") {
             found.push(format!("{name}: evolve: timed ({})", cheat.reported));
         } else if cheat.kinds.is_disjoint(&kinds) && !named {
-            found.push(format!("{name}: evolve: refused as {kinds:?}, expected one of {:?}\n{outcome}", cheat.kinds));
+            found.push(format!(
+                "{name}: evolve: refused as {kinds:?}, expected one of {:?}\n{outcome}",
+                cheat.kinds
+            ));
         }
     }
     found
@@ -239,21 +272,17 @@ fn every_cheat_is_refused_for_a_reason_that_fits() {
 }
 
 /// The twins with one set of problems and arguments, in one run of each command.
-fn twins_pass((problems, arguments): &(Vec<String>, Vec<String>), twins: &[&str]) -> Vec<String> {
-    let place = tempfile::tempdir().unwrap();
-    let kernels = place.path();
-    for name in twins {
-        lay_out(kernels, name, &folder().join(name).join("honest.cu"), name);
-    }
+fn twins_pass((problems, arguments): &(Vec<String>, Vec<String>), names: &[&str]) -> Vec<String> {
+    let bench = twins(names);
     let mut found = Vec::new();
     for command in ["check", "bench"] {
         let more: &[String] = if command == "check" { arguments } else { &[] };
-        let outcome = run(on(kernels, command, twins, problems).args(more));
+        let outcome = run(bench.command(command, names, problems).args(more));
         if outcome.code != 0 {
             found.push(format!("{command} refuses an honest twin: {outcome}"));
         }
-        if command == "bench" && times(kernels).len() != twins.len() * problems.len() {
-            found.push(format!("bench has {} times of {twins:?}: {outcome}", times(kernels).len()));
+        if command == "bench" && bench.times().len() != names.len() * problems.len() {
+            found.push(format!("bench has {} times of {names:?}: {outcome}", bench.times().len()));
         }
     }
     found
@@ -267,10 +296,8 @@ fn every_honest_twin_passes() {
         let problems = cheat.twin.as_ref().or(cheat.problems.as_ref()).unwrap_or(&table.default.problems);
         groups.entry((problems.clone(), cheat.arguments.clone())).or_default().push(name);
     }
-    let mut parts: Vec<_> = groups
-        .iter()
-        .flat_map(|(group, twins)| twins.chunks(8).map(move |part| (group, part)))
-        .collect();
+    let mut parts: Vec<_> =
+        groups.iter().flat_map(|(group, twins)| twins.chunks(8).map(move |part| (group, part))).collect();
     parts.sort_by_key(|(_, twins)| std::cmp::Reverse(twins.len()));
     each(&parts, |(group, twins)| twins_pass(group, twins));
 }
@@ -304,17 +331,17 @@ fn the_table_and_the_folders_agree() {
 const SECRET: &str = "the_secret_of_the_user";
 
 fn proposal_costs_itself(name: &str, proposal: &Proposal, problem: &str) -> Vec<String> {
-    let place = tempfile::tempdir().unwrap();
-    let kernels = place.path();
     let proposals = folder().join("proposals");
-    lay_out(kernels, "base", &proposals.join("base.cu"), "proposals");
-    fs::write(kernels.join("secret.txt"), format!("int {SECRET};\n")).unwrap();
+    let bench = Bench::of("proposals", &[("base", proposals.join("base.cu"), "proposals")]);
+    let place = bench.place.path();
+    fs::write(place.join("secret.txt"), format!("int {SECRET};\n")).unwrap();
     let line = format!("sh '{}'", proposals.join(format!("{name}.sh")).display());
-    let mut command = on(kernels, "evolve", &["base"], &[problem.to_owned()]);
+    let mut command = bench.command("evolve", &["base"], &[problem.to_owned()]);
     command.args(["--budget", "1", "--limit", "10", "--proposer-cmd", &line]).env("CHEATS", folder());
     let outcome = run(&mut command);
-    let events = events(kernels, "evolve");
-    let exchange = events.iter().find(|event| event["kind"] == "proposed").map(|it| &it["exchange"]["outcome"]);
+    let events = bench.events("evolve");
+    let exchange =
+        events.iter().find(|event| event["kind"] == "proposed").map(|it| &it["exchange"]["outcome"]);
     let tried = |event: &&Value| event["kind"] == "tried" && event["trial"]["number"] == 1;
     let result = events.iter().find(tried).map(|event| &event["trial"]["result"]);
 
@@ -335,14 +362,14 @@ fn proposal_costs_itself(name: &str, proposal: &Proposal, problem: &str) -> Vec<
             }
         }
         (Wanted::NotPicked, None, Some(result)) => {
-            let table = fs::read_to_string(kernels.join("run-evolve/tuned.toml")).unwrap_or_default();
+            let table = fs::read_to_string(place.join("evolve/tuned.toml")).unwrap_or_default();
             if result["build"].as_str().is_some_and(|build| table.contains(build)) {
                 complain(format!("it is a pick of the tuned table: {table}"));
             }
         }
         (wanted, refused, result) => complain(format!("wanted {wanted:?}, got {refused:?}, {result:?}")),
     }
-    let log = fs::read_to_string(kernels.join("run-evolve/events.jsonl")).unwrap_or_default();
+    let log = fs::read_to_string(place.join("evolve/events.jsonl")).unwrap_or_default();
     if [&log, &outcome.stdout, &outcome.stderr].iter().any(|text| text.contains(SECRET)) {
         complain("a file of the user's was read out".to_owned());
     }
