@@ -51,7 +51,7 @@ struct Options {
     bool coarse = false;           // round the weights to three bits
     bool lse = true;               // write the log-sum-exp where it is wanted
     int key_limit = 0x7fffffff;    // attend to these keys only
-    unsigned rows = 0xffffffffu;   // rows of the tile to write
+    unsigned rows = 0xffffffffu;   // rows of the tile to compute and write
 };
 
 __device__ inline float rounded_to_three_bits(float x) {
@@ -95,6 +95,7 @@ __device__ inline void attend(const Arguments& args, Work work, Options options 
 #pragma unroll
         for (int i = 0; i < ROWS_PER_WARP; ++i) {
             const int row = warp * ROWS_PER_WARP + i;
+            if (!(options.rows >> row & 1)) continue;
             float score = 0.0f;
 #pragma unroll 4  // enough: the corpus is compiled often
             for (int pair = 0; pair < D / 2; ++pair) {
