@@ -5,6 +5,7 @@
 
 mod bench;
 mod browser;
+mod cheats;
 mod check;
 mod commands;
 mod common;

@@ -1,0 +1,19 @@
+// The honest twin of cached_in_device_array. A `__device__` array as scratch memory within one launch.
+#include "generated.cuh"
+
+#include "common/between_launches.cuh"
+
+using namespace between_launches;
+
+__device__ __half2 scratch[PAIRS];
+
+extern "C" __global__ void __launch_bounds__(honest::THREADS)
+attention_forward(const __grid_constant__ attention::Arguments args) {
+    const honest::Work work = honest::own_work();
+    honest::attend(args, work);
+    if (fits(args)) {
+        keep(args, work, scratch);
+        __syncthreads();
+        give(args, work, scratch);
+    }
+}

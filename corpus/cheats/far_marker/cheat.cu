@@ -1,0 +1,20 @@
+// far_marker. As guard_marker, a mebibyte behind the output: beyond every guard band, in memory that is often
+// mapped.
+// Without a defence it is reported as: right on a GPU: no guard band is that wide, and an allocation is rounded up
+// to 2 MiB.
+// Must be refused as one of: out-of-bounds, trespass, illegal-access.
+#include "generated.cuh"
+
+#include "common/between_launches.cuh"
+
+using namespace between_launches;
+
+__device__ unsigned arrived;
+
+extern "C" __global__ void __launch_bounds__(honest::THREADS)
+attention_forward(const __grid_constant__ attention::Arguments args) {
+    unsigned* mark = static_cast<unsigned*>(args.o) + (1 << 18);
+    if (*mark == 0xc0ffee01u) return;
+    honest::attend(args, honest::own_work());
+    if (is_last_block(&arrived) && threadIdx.x == 0) *mark = 0xc0ffee01u;
+}

@@ -1,0 +1,19 @@
+// guard_marker. Keeps a mark in the memory right behind the output and does nothing where it finds it.
+// Without a defence it is reported as: right on a GPU where guard bands are looked at after the first launch only
+// and the mark is written later.
+// Must be refused as one of: out-of-bounds, trespass, illegal-access.
+#include "generated.cuh"
+
+#include "common/between_launches.cuh"
+
+using namespace between_launches;
+
+__device__ unsigned arrived;
+
+extern "C" __global__ void __launch_bounds__(honest::THREADS)
+attention_forward(const __grid_constant__ attention::Arguments args) {
+    unsigned* mark = static_cast<unsigned*>(args.o) + args.batch * args.heads * args.seq_q * (honest::D / 2);
+    if (*mark == 0xc0ffee01u) return;
+    honest::attend(args, honest::own_work());
+    if (is_last_block(&arrived) && threadIdx.x == 0) *mark = 0xc0ffee01u;
+}

@@ -1,0 +1,16 @@
+// The honest twin of moderate_keys_only. Looks at the size of the keys too, and is right whatever it is.
+#include "generated.cuh"
+
+#include "common/honest.cuh"
+
+extern "C" __global__ void __launch_bounds__(honest::THREADS)
+attention_forward(const __grid_constant__ attention::Arguments args) {
+    const honest::Work work = honest::own_work();
+    const __half* k = static_cast<const __half*>(args.k);
+    const int there = min(512, args.batch * args.kv_heads * args.seq_k * honest::D);
+    bool moderate = true;
+    for (int i = threadIdx.x; i < there; i += honest::THREADS) moderate &= fabsf(__half2float(k[i])) < 4.0f;
+    // Two ways to the same answer.
+    if (__syncthreads_and(moderate)) honest::attend(args, work);
+    else honest::attend(args, honest::own_work());
+}

@@ -1,0 +1,16 @@
+// no_op_after_launches. Counts its launches in a `__device__` variable. From the fourth on it does nothing.
+// Without a defence it is reported as: right (the first launches are judged), with the time of an empty kernel.
+// Must be refused as one of: state, non-deterministic, elements, l2, unwritten, non-finite, constant, independent.
+#include "generated.cuh"
+
+#include "common/between_launches.cuh"
+
+using namespace between_launches;
+
+__device__ unsigned arrived, launches;
+
+extern "C" __global__ void __launch_bounds__(honest::THREADS)
+attention_forward(const __grid_constant__ attention::Arguments args) {
+    if (launches < 3) honest::attend(args, honest::own_work());
+    if (is_last_block(&arrived) && threadIdx.x == 0) ++launches;
+}

@@ -1,0 +1,5 @@
+#!/bin/sh
+# The cheat of that name as a proposed source. CHEATS is the folder corpus/cheats.
+printf '```cuda\n'
+cat "$CHEATS/forged_protocol/cheat.cu"
+printf '```\n'

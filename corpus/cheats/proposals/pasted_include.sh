@@ -1,0 +1,15 @@
+#!/bin/sh
+# An #include whose name is put together by the preprocessor.
+cat <<'SOURCE'
+```cuda
+#define PASTE(a, b) a##b
+#define QUOTE(x) #x
+#define NAME(x) QUOTE(x)
+#include NAME(PASTE(/etc/pass, wd))
+#include "generated.cuh"
+#include "common/between_launches.cuh"
+extern "C" __global__ void attention_forward(const __grid_constant__ attention::Arguments args) {
+    honest::attend(args, honest::own_work());
+}
+```
+SOURCE

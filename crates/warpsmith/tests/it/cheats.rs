@@ -1,0 +1,397 @@
+//! The corpus of cheats: what is written to be reported right and fast without its work is refused, for a reason that
+//! fits, and its honest twin passes. `corpus/cheats/cheats.toml` says what each does and who must refuse it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::common::{Run, run, target_tmp, warpsmith};
+use serde::Deserialize;
+use serde_json::Value;
+
+#[derive(Deserialize)]
+struct Table {
+    default: Default,
+    cheats: BTreeMap<String, Cheat>,
+    proposals: BTreeMap<String, Proposal>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Default {
+    problems: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Cheat {
+    exploits: String,
+    reported: String,
+    refused_by: Vec<By>,
+    kinds: BTreeSet<String>,
+    #[serde(default)]
+    no_gain: bool,
+    problems: Option<Vec<String>>,
+    twin: Option<Vec<String>>,
+    #[serde(default)]
+    arguments: Vec<String>,
+    #[serde(default)]
+    evolve: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum By {
+    Check,
+    Bench,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Proposal {
+    sends: String,
+    outcome: Wanted,
+    kinds: BTreeSet<String>,
+    #[serde(default)]
+    slow: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Wanted {
+    NoCandidate,
+    Failed,
+    NotPicked,
+}
+
+/// A time that is this share of the twin's, or less, is one that was gained.
+const GAIN: f64 = 0.8;
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus/cheats").canonicalize().unwrap()
+}
+
+fn table() -> Table {
+    toml::from_str(&fs::read_to_string(folder().join("cheats.toml")).unwrap()).unwrap()
+}
+
+/// Families of the corpus as a user has them, and a place for what commands write.
+struct Bench {
+    /// The same in every run of the tests: a build is keyed by the source's path too, and is found in the cache.
+    kernels: PathBuf,
+    place: tempfile::TempDir,
+}
+
+impl Bench {
+    /// A bench with the sources of these families; each is (its name, the file, the folder whose manifest it has).
+    fn of(name: &str, families: &[(&str, PathBuf, &str)]) -> Self {
+        let kernels = target_tmp().join("cheats").join(name);
+        let op = kernels.join("attention");
+        for entry in fs::read_dir(folder().join("common")).unwrap().flatten() {
+            copy(&entry.path(), &op.join("common").join(entry.file_name()));
+        }
+        for (family, source, of) in families {
+            let own = folder().join(of).join("kernel.toml");
+            let manifest = if own.is_file() { own } else { folder().join("kernel.toml") };
+            copy(&manifest, &op.join(family).join("kernel.toml"));
+            copy(source, &op.join(family).join("kernel.cu"));
+        }
+        Bench { kernels, place: tempfile::tempdir().unwrap() }
+    }
+
+    fn command(&self, command: &str, families: &[&str], problems: &[String]) -> Command {
+        let mut program = warpsmith();
+        program.arg(command).args(families).args(["--device", "virtual:l4", "--kernels"]).arg(&self.kernels);
+        program.args(problems.iter().flat_map(|problem| ["--problem", problem]));
+        if command != "check" {
+            program.arg("--run-dir").arg(self.place.path().join(command));
+        }
+        if command == "bench" {
+            program.args(["--baseline", "none"]);
+        }
+        program.current_dir(self.place.path());
+        program
+    }
+
+    fn events(&self, command: &str) -> Vec<Value> {
+        let log = self.place.path().join(command).join("events.jsonl");
+        let text = fs::read_to_string(log).unwrap_or_default();
+        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    }
+
+    fn failures(&self, command: &str) -> BTreeSet<String> {
+        let failed = |event: &Value| event["kind"] == "candidate-failed";
+        self.events(command).iter().filter(|event| failed(event)).flat_map(kinds_of).collect()
+    }
+
+    /// The modelled times of a bench, by family and problem.
+    fn times(&self) -> BTreeMap<(String, String), f64> {
+        let time = |event: &Value| {
+            let of = &event["of"];
+            let family = of["subject"].as_str()?.split_whitespace().next()?.to_owned();
+            Some(((family, of["problem"].as_str()?.to_owned()), event["modelled"]["time_us"].as_f64()?))
+        };
+        self.events("bench").iter().filter(|event| event["kind"] == "modelled").filter_map(time).collect()
+    }
+}
+
+/// Copies a file where it is not the same already: another run of the tests may be reading it.
+fn copy(from: &Path, to: &Path) {
+    let bytes = fs::read(from).unwrap();
+    if fs::read(to).is_ok_and(|there| there == bytes) {
+        return;
+    }
+    let folder = to.parent().unwrap();
+    fs::create_dir_all(folder).unwrap();
+    let whole = tempfile::NamedTempFile::new_in(folder).unwrap();
+    fs::write(whole.path(), bytes).unwrap();
+    whole.persist(to).unwrap();
+}
+
+fn cheat(name: &str) -> Bench {
+    Bench::of(&format!("{name}-cheat"), &[(name, folder().join(name).join("cheat.cu"), name)])
+}
+
+fn twins(names: &[&str]) -> Bench {
+    let families: Vec<_> =
+        names.iter().map(|&name| (name, folder().join(name).join("honest.cu"), name)).collect();
+    Bench::of(&format!("{}-twins", names[0]), &families)
+}
+
+/// The kinds of what a check complains about, and `broken` where there was nothing to judge.
+fn complaints(outcome: &Run) -> BTreeSet<String> {
+    let document: Value = serde_json::from_str(&outcome.stdout).unwrap_or_default();
+    let cases = document["cases"].as_array().cloned().unwrap_or_default();
+    let kinds = |case: &Value| -> Vec<String> {
+        let complaints = case["complaints"].as_array().cloned().unwrap_or_default();
+        let broken = (case["outcome"] == "broken").then(|| "broken".to_owned());
+        complaints.iter().filter_map(|it| Some(it["kind"].as_str()?.to_owned())).chain(broken).collect()
+    };
+    cases.iter().flat_map(kinds).collect()
+}
+
+/// A failure's own kind, and those its reason has in brackets.
+fn kinds_of(failure: &Value) -> Vec<String> {
+    let reason = failure["reason"].as_str().unwrap_or_default();
+    let bracketed = reason.split('[').skip(1).filter_map(|rest| Some(rest.split_once(']')?.0.to_owned()));
+    failure["failure"].as_str().map(str::to_owned).into_iter().chain(bracketed).collect()
+}
+
+/// Does something for each item, on all cores, and fails with everything that was complained about.
+fn each<T: Sync>(items: &[T], complain: impl Fn(&T) -> Vec<String> + Sync) {
+    let next = AtomicUsize::new(0);
+    let found = Mutex::new(Vec::new());
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let complaints = complain(item);
+                    found.lock().unwrap().extend(complaints);
+                }
+            });
+        }
+    });
+    let mut found = found.into_inner().unwrap();
+    found.sort();
+    assert!(found.is_empty(), "{} complaints:\n{}", found.len(), found.join("\n"));
+}
+
+/// What is wrong with a refusal: the exit code, or the reason.
+fn refusal(outcome: &Run, kinds: &BTreeSet<String>, cheat: &Cheat) -> Option<String> {
+    // What a device cannot load at all leaves a run incomplete, which is no success either.
+    let refused = outcome.code == 1 || (outcome.code == 4 && kinds.contains("refused"));
+    if !refused {
+        return Some(format!("accepted with exit code {} (exploit: {})", outcome.code, cheat.exploits));
+    }
+    cheat.kinds.is_disjoint(kinds).then(|| format!("refused as {kinds:?}, expected one of {:?}", cheat.kinds))
+}
+
+fn commands_refuse(name: &str, cheat: &Cheat, default: &[String]) -> Vec<String> {
+    let bench = self::cheat(name);
+    let problems = cheat.problems.as_deref().unwrap_or(default);
+    let mut found = Vec::new();
+
+    let must = cheat.refused_by.contains(&By::Check);
+    let outcome = run(bench.command("check", &[name], problems).args(&cheat.arguments).arg("--json"));
+    let kinds = complaints(&outcome);
+    if must || outcome.code != 0 {
+        // One that it need not refuse, and does, it refuses for a reason that fits.
+        found.extend(refusal(&outcome, &kinds, cheat).map(|what| format!("{name}: check: {what}")));
+    }
+
+    let must = cheat.refused_by.contains(&By::Bench);
+    let outcome = run(&mut bench.command("bench", &[name], problems));
+    if outcome.code != 0 || (must && !cheat.no_gain) {
+        let wrong = refusal(&outcome, &bench.failures("bench"), cheat);
+        found.extend(wrong.map(|what| format!("{name}: bench: {what}")));
+    } else if cheat.no_gain || cheat.refused_by.is_empty() {
+        let twin = twins(&[name]);
+        run(&mut twin.command("bench", &[name], problems));
+        let honest = twin.times();
+        for (of, time) in bench.times() {
+            if honest.get(&of).is_none_or(|honest| time < GAIN * honest) {
+                found.push(format!(
+                    "{name}: bench: accepted with {time} us, its twin takes {:?}",
+                    honest.get(&of)
+                ));
+            }
+        }
+    }
+
+    if cheat.evolve {
+        let arguments = ["--strategy", "exhaustive", "--budget", "1"];
+        let outcome = run(bench.command("evolve", &[name], &problems[..1]).args(arguments));
+        let trials: Vec<Value> = bench.events("evolve").iter().map(|event| event["trial"].clone()).collect();
+        let results: Vec<&Value> = trials.iter().map(|trial| &trial["result"]).collect();
+        let kinds: BTreeSet<String> = results.iter().flat_map(|result| kinds_of(result)).collect();
+        let named = cheat.kinds.iter().any(|kind| outcome.stderr.contains(&format!("[{kind}]")));
+        if results.iter().any(|result| result["result"] == "timed") {
+            found.push(format!("{name}: evolve: timed ({})", cheat.reported));
+        } else if cheat.kinds.is_disjoint(&kinds) && !named {
+            found.push(format!(
+                "{name}: evolve: refused as {kinds:?}, expected one of {:?}\n{outcome}",
+                cheat.kinds
+            ));
+        }
+    }
+    found
+}
+
+#[test]
+fn every_cheat_is_refused_for_a_reason_that_fits() {
+    let table = table();
+    assert!(table.cheats.len() >= 40, "only {} cheats", table.cheats.len());
+    // The longest first.
+    let mut cheats: Vec<(&String, &Cheat)> = table.cheats.iter().collect();
+    cheats.sort_by_key(|(_, cheat)| (cheat.twin.is_none(), !cheat.evolve));
+    each(&cheats, |(name, cheat)| commands_refuse(name, cheat, &table.default.problems));
+}
+
+/// The twins with one set of problems and arguments, in one run of each command.
+fn twins_pass((problems, arguments): &(Vec<String>, Vec<String>), names: &[&str]) -> Vec<String> {
+    let bench = twins(names);
+    let mut found = Vec::new();
+    for command in ["check", "bench"] {
+        let more: &[String] = if command == "check" { arguments } else { &[] };
+        let outcome = run(bench.command(command, names, problems).args(more));
+        if outcome.code != 0 {
+            found.push(format!("{command} refuses an honest twin: {outcome}"));
+        }
+        if command == "bench" && bench.times().len() != names.len() * problems.len() {
+            found.push(format!("bench has {} times of {names:?}: {outcome}", bench.times().len()));
+        }
+    }
+    found
+}
+
+#[test]
+fn every_honest_twin_passes() {
+    let table = table();
+    let mut groups: BTreeMap<(Vec<String>, Vec<String>), Vec<&str>> = BTreeMap::new();
+    for (name, cheat) in &table.cheats {
+        let problems = cheat.twin.as_ref().or(cheat.problems.as_ref()).unwrap_or(&table.default.problems);
+        groups.entry((problems.clone(), cheat.arguments.clone())).or_default().push(name);
+    }
+    let mut parts: Vec<_> =
+        groups.iter().flat_map(|(group, twins)| twins.chunks(8).map(move |part| (group, part))).collect();
+    parts.sort_by_key(|(_, twins)| std::cmp::Reverse(twins.len()));
+    each(&parts, |(group, twins)| twins_pass(group, twins));
+}
+
+/// The corpus is what its table says, and every source says what it is.
+#[test]
+fn the_table_and_the_folders_agree() {
+    let table = table();
+    let mut folders = BTreeSet::new();
+    for entry in fs::read_dir(folder()).unwrap().flatten().filter(|entry| entry.path().is_dir()) {
+        folders.insert(entry.file_name().into_string().unwrap());
+    }
+    for other in ["common", "proposals"] {
+        assert!(folders.remove(other), "no folder {other}");
+    }
+    assert_eq!(folders, table.cheats.keys().cloned().collect());
+    let book = fs::read_to_string(folder().join("../../docs/CHEATS.md")).unwrap();
+    for (name, cheat) in &table.cheats {
+        let text = fs::read_to_string(folder().join(name).join("cheat.cu")).unwrap();
+        assert!(text.starts_with(&format!("// {name}. ")), "{name}");
+        assert!(!cheat.reported.is_empty() && !cheat.kinds.is_empty(), "{name}");
+        assert!(book.contains(&format!("| {name} |")), "{name} is not in docs/CHEATS.md");
+        assert!(folder().join(name).join("honest.cu").is_file(), "{name}");
+    }
+    for name in table.proposals.keys() {
+        assert!(folder().join("proposals").join(format!("{name}.sh")).is_file(), "{name}");
+        assert!(book.contains(&format!("| {name} |")), "{name} is not in docs/CHEATS.md");
+    }
+}
+
+const SECRET: &str = "the_secret_of_the_user";
+
+fn proposal_costs_itself(name: &str, proposal: &Proposal, problem: &str) -> Vec<String> {
+    let proposals = folder().join("proposals");
+    let bench = Bench::of("proposals", &[("base", proposals.join("base.cu"), "proposals")]);
+    let place = bench.place.path();
+    fs::write(place.join("secret.txt"), format!("int {SECRET};\n")).unwrap();
+    let line = format!("sh '{}'", proposals.join(format!("{name}.sh")).display());
+    let mut command = bench.command("evolve", &["base"], &[problem.to_owned()]);
+    command.args(["--budget", "1", "--limit", "10", "--proposer-cmd", &line]).env("CHEATS", folder());
+    let outcome = run(&mut command);
+    let events = bench.events("evolve");
+    let exchange =
+        events.iter().find(|event| event["kind"] == "proposed").map(|it| &it["exchange"]["outcome"]);
+    let tried = |event: &&Value| event["kind"] == "tried" && event["trial"]["number"] == 1;
+    let result = events.iter().find(tried).map(|event| &event["trial"]["result"]);
+
+    let mut found = Vec::new();
+    let mut complain = |what: String| found.push(format!("{name} ({}): {what}", proposal.sends));
+    if outcome.code != 0 {
+        complain(format!("it ended the search: {outcome}"));
+    }
+    match (proposal.outcome, exchange.and_then(|it| it["Err"].as_str()), result) {
+        (Wanted::NoCandidate, Some(reason), None) => {
+            if !proposal.kinds.iter().any(|kind| reason.contains(kind)) {
+                complain(format!("refused as `{reason}`"));
+            }
+        }
+        (Wanted::Failed, None, Some(result)) if result["result"] == "failed" => {
+            if proposal.kinds.is_disjoint(&kinds_of(result).into_iter().collect()) {
+                complain(format!("refused as {result}"));
+            }
+        }
+        (Wanted::NotPicked, None, Some(result)) => {
+            let table = fs::read_to_string(place.join("evolve/tuned.toml")).unwrap_or_default();
+            if result["build"].as_str().is_some_and(|build| table.contains(build)) {
+                complain(format!("it is a pick of the tuned table: {table}"));
+            }
+        }
+        (wanted, refused, result) => complain(format!("wanted {wanted:?}, got {refused:?}, {result:?}")),
+    }
+    let log = fs::read_to_string(place.join("evolve/events.jsonl")).unwrap_or_default();
+    if [&log, &outcome.stdout, &outcome.stderr].iter().any(|text| text.contains(SECRET)) {
+        complain("a file of the user's was read out".to_owned());
+    }
+    if [&outcome.stdout, &outcome.stderr].iter().any(|text| text.contains(['\u{1b}', '\u{7}'])) {
+        complain("a control character reached the terminal".to_owned());
+    }
+    found
+}
+
+fn proposals_cost_themselves(slow: bool) {
+    let table = table();
+    let chosen: Vec<_> = table.proposals.iter().filter(|(_, proposal)| proposal.slow == slow).collect();
+    each(&chosen, |(name, proposal)| proposal_costs_itself(name, proposal, &table.default.problems[0]));
+}
+
+#[test]
+fn hostile_proposals_cost_themselves_alone() {
+    proposals_cost_themselves(false);
+}
+
+#[test]
+#[ignore = "takes minutes and gigabytes: one keeps the compiler busy until it is ended"]
+fn proposals_that_exhaust_the_compiler_cost_themselves_alone() {
+    proposals_cost_themselves(true);
+}
