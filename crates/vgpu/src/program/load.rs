@@ -102,7 +102,7 @@ impl<'m, 'a> Loader<'m, 'a> {
         let mut function_addresses = HashMap::new();
         for (n, f) in ast.functions.iter().enumerate() {
             if f.body.is_some() && !f.entry {
-                function_addresses.insert(f.name, window::FUNCTION + 16 * (n as u64 + 1));
+                function_addresses.insert(f.name, window::FUNCTION + 0x80 * n as u64);
             }
         }
         let mut address_taken: Vec<&'a str> = Vec::new();
