@@ -291,6 +291,7 @@ impl<'m, 'a> Loader<'m, 'a> {
             constant_units: constants.units,
             dynamic_shared: dynamic as u32,
             targets,
+            notices: crate::notice::of_syntax_tree(self.ast, entry.name).unwrap_or_default(),
             shared_variables: shared.named,
         })
     }
