@@ -381,10 +381,12 @@ impl WorkerState {
         }
     }
 
-    /// What clocks are made of: instructions executed, and what the clock was put forward by.
-    pub fn time(&mut self) -> u64 {
+    /// What clocks are made of: instructions executed, and what the clock was put forward by. The last `rest` of those
+    /// that are counted are still to come.
+    pub fn time(&mut self, rest: u64) -> u64 {
         self.clock.read = true;
-        self.clock.stopped.unwrap_or(self.executed).wrapping_add(self.clock.ahead)
+        let executed = self.clock.stopped.unwrap_or_else(|| self.executed.saturating_sub(rest));
+        executed.wrapping_add(self.clock.ahead)
     }
 
     pub fn functions(&self) -> &[Function] {

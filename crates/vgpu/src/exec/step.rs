@@ -500,7 +500,11 @@ impl<P: Policy> Cx<'_, '_, P> {
                 Next::Continue
             }
             Op::Clock { global, high } => {
-                let time = self.worker.time();
+                // A whole stretch of instructions is counted when it begins.
+                let function = &self.worker.functions()[self.frag.function as usize];
+                let block = &function.blocks[function.block_of[self.frag.pc as usize] as usize];
+                let rest = u64::from(block.end - self.frag.pc);
+                let time = self.worker.time(rest);
                 let now = if *global {
                     self.grid.nanoseconds(time)
                 } else {
