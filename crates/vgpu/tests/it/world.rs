@@ -188,9 +188,9 @@ fn a_chain_of_blocks_ends_in_every_world() {
     }
 }
 
-/// Kinds, lines and blocks of findings. How often a race is seen depends on the order of blocks.
-fn shape(report: &LaunchReport) -> Vec<(Kind, u32, Option<[u32; 3]>)> {
-    report.findings.iter().map(|f| (f.kind, f.place.ptx_line, f.block)).collect()
+/// Kinds and lines of findings. How often a race is seen, and in which block first, depends on the order of blocks.
+fn shape(report: &LaunchReport) -> Vec<(Kind, u32)> {
+    report.findings.iter().map(|f| (f.kind, f.place.ptx_line)).collect()
 }
 
 #[test]
@@ -200,7 +200,8 @@ fn findings_are_the_same_in_every_world() {
         "
     mul.wide.u32 %rd3, %r1, 8;
     add.u64 %rd4, %rd1, %rd3;
-    st.global.u64 [%rd4], %rd3;
+    add.u64 %rd7, %rd3, 1;
+    st.global.u64 [%rd4], %rd7;
     setp.eq.u32 %p1, %r1, 0;
     @%p1 bra END;
     ld.global.u64 %rd5, [%rd4+-8];
@@ -249,14 +250,14 @@ fn memory_that_nothing_wrote_differs_from_world_to_world() {
 
 #[test]
 fn allocations_keep_apart_and_are_aligned_as_cuda_does() {
-    for world in (0..6).map(World::from_seed).chain([World::default()]) {
+    for world in (0..3).map(World::from_seed).chain([World::default()]) {
         let mut device = Device::in_world(1 << 32, world);
         let mut placed: Vec<(u64, u64)> = Vec::new();
-        for round in 0..60u64 {
-            if round == 30 {
+        for round in 0..30u64 {
+            if round == 15 {
                 device.move_to(World::from_seed(round));
             }
-            let bytes = [100, 4000, 1 << 20, 3 << 20, 40 << 20][round as usize % 5];
+            let bytes = [100, 4000, 1 << 20, 3 << 20, 33 << 20][round as usize % 5];
             let buffer = device.alloc(bytes, "x").expect("memory");
             assert_eq!(buffer.0 % if bytes >= 1 << 20 { 2 << 20 } else { 512 }, 0, "{buffer:x?}");
             assert!((1 << 40..0x7fff_ffff_ffff).contains(&buffer.0), "{buffer:x?}");
