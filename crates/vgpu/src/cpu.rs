@@ -33,19 +33,20 @@ pub fn level() -> Level {
     }
 }
 
+#[cfg(target_arch = "x86_64")]
 #[cold]
 fn detect() -> Level {
-    #[cfg(target_arch = "x86_64")]
-    {
-        macro_rules! has {
-            ($($feature:tt)+) => { [$(($feature, is_x86_feature_detected!($feature))),+] };
-        }
-        return choose(
-            &has!("avx2" "fma" "f16c" "bmi1" "bmi2" "lzcnt" "popcnt"),
-            &has!("avx512f" "avx512bw" "avx512dq" "avx512vl"),
-        );
+    macro_rules! has {
+        ($($feature:tt)+) => { [$(($feature, is_x86_feature_detected!($feature))),+] };
     }
-    #[cfg(not(target_arch = "x86_64"))]
+    choose(
+        &has!("avx2" "fma" "f16c" "bmi1" "bmi2" "lzcnt" "popcnt"),
+        &has!("avx512f" "avx512bw" "avx512dq" "avx512vl"),
+    )
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn detect() -> Level {
     Level::Baseline
 }
 

@@ -10,6 +10,28 @@ use std::collections::{HashMap, HashSet};
 use super::{Names, Notice, Words};
 use crate::ptx::ast::{Function, Init, Instruction, Module, Operand, Space, Statement, Variable};
 
+/// Instructions that write no register.
+const NO_RESULT: [&str; 18] = [
+    "st",
+    "red",
+    "bar",
+    "barrier",
+    "bra",
+    "brx",
+    "nanosleep",
+    "cp",
+    "prefetch",
+    "prefetchu",
+    "membar",
+    "fence",
+    "ret",
+    "exit",
+    "trap",
+    "stmatrix",
+    "discard",
+    "applypriority",
+];
+
 /// A set of origins by number. Those from 127 on share a place.
 type Set = u128;
 
@@ -125,6 +147,8 @@ struct Scan<'m, 'a> {
     origins: Vec<Origin<'a>>,
     numbers: HashMap<Origin<'a>, usize>,
     words: Words,
+    /// Registers that hold the address of a kernel parameter: the parameter, and the offset in it.
+    parameter_at: HashMap<usize, (&'a str, i64)>,
     /// The instruction under way reads several fields of a parameter.
     splits: bool,
     /// Addresses of origins that were stored to memory.
@@ -163,6 +187,7 @@ impl<'m, 'a> Scan<'m, 'a> {
             origins: Vec::new(),
             numbers: HashMap::new(),
             words: Words::default(),
+            parameter_at: HashMap::new(),
             splits: false,
             spilled: Value::default(),
             pointers: 0,
@@ -231,11 +256,7 @@ impl<'m, 'a> Scan<'m, 'a> {
         for statement in function.body.iter().flatten() {
             match statement {
                 Statement::Open => scopes.open.push(HashMap::new()),
-                Statement::Close => {
-                    if scopes.open.len() > 1 {
-                        scopes.open.pop();
-                    }
-                }
+                Statement::Close if scopes.open.len() > 1 => drop(scopes.open.pop()),
                 Statement::Declare(v) => {
                     let scope = scopes.next;
                     scopes.next += 1;
@@ -307,26 +328,8 @@ impl<'m, 'a> Scan<'m, 'a> {
             step.call = Some(self.read_call(function, i, scopes));
             return step;
         }
-        let has_result = !matches!(
-            i.opcode,
-            "st" | "red"
-                | "bar"
-                | "barrier"
-                | "bra"
-                | "brx"
-                | "nanosleep"
-                | "cp"
-                | "prefetch"
-                | "prefetchu"
-                | "membar"
-                | "fence"
-                | "ret"
-                | "exit"
-                | "trap"
-                | "stmatrix"
-                | "discard"
-                | "applypriority"
-        ) && !(i.opcode == "wmma" && i.modifiers.starts_with("store"));
+        let stores_tile = i.opcode == "wmma" && i.modifiers.starts_with("store");
+        let has_result = !stores_tile && !NO_RESULT.contains(&i.opcode);
         for (n, operand) in i.operands.iter().enumerate() {
             if n == 0 && has_result && !matches!(operand, Operand::Address { .. }) {
                 step.splits = matches!(operand, Operand::Vector(_));
@@ -343,7 +346,44 @@ impl<'m, 'a> Scan<'m, 'a> {
             }
         }
         self.splits = false;
+        self.follow_parameter(function, i, &step);
         step
+    }
+
+    /// Compilers put the address of a large parameter into a register and read its fields from there.
+    fn follow_parameter(&mut self, function: &Function<'a>, i: &Instruction<'a>, step: &Step<'a>) {
+        let [to] = step.results[..] else { return };
+        let is_parameter = |name: &str| function.entry && function.params.iter().any(|p| p.name == name);
+        let further = match (step.opcode, &step.sources[..]) {
+            ("mov" | "cvta", _) => 0,
+            ("add", [_, Place::Number(offset)]) => offset.cast_signed(),
+            _ => return,
+        };
+        let known = match (i.operands.get(1), step.sources.first()) {
+            (Some(Operand::Name { name, .. }), _) if is_parameter(name) => Some((*name, 0)),
+            (Some(Operand::Offset { name, offset }), _) if is_parameter(name) => Some((*name, *offset)),
+            (_, Some(Place::Holder(from))) => self.parameter_at.get(from).copied(),
+            _ => None,
+        };
+        if let Some((name, offset)) = known {
+            self.parameter_at.insert(to, (name, offset.wrapping_add(further)));
+        }
+    }
+
+    /// Names the eight bytes of a parameter that an instruction reads; a vector has up to four elements.
+    fn name_fields(&mut self, name: &'a str, offset: i64) {
+        for further in [0, 8, 16, 24] {
+            if further == 0 || self.splits {
+                self.origin(Origin::Param(name, offset.wrapping_add(further) & !7));
+            }
+        }
+    }
+
+    /// Whether it reads a parameter, also by its generic address.
+    fn reads_parameter(&self, step: &Step<'a>) -> bool {
+        let own = |name: &str| self.entry.params.iter().any(|p| p.name == name);
+        is_param(step.modifiers)
+            || matches!(step.addresses.first(), Some((Place::Variable(name), _)) if own(name))
     }
 
     fn read_operand(
@@ -382,19 +422,19 @@ impl<'m, 'a> Scan<'m, 'a> {
                     _ => None,
                 };
                 if let Some(first) = inside.next() {
-                    let first = match (first, named) {
+                    let (first, offset) = match (first, named) {
                         (Place::Symbol, Some(name)) if function.params.iter().any(|p| p.name == name) => {
-                            // A vector has up to four elements.
-                            for further in [0, 8, 16, 24] {
-                                if further == 0 || self.splits {
-                                    self.origin(Origin::Param(name, offset.wrapping_add(further) & !7));
-                                }
-                            }
-                            Place::Variable(name)
+                            self.name_fields(name, *offset);
+                            (Place::Variable(name), *offset)
                         }
-                        (first, _) => first,
+                        (Place::Holder(from), _) if self.parameter_at.contains_key(&from) => {
+                            let (name, base) = self.parameter_at[&from];
+                            self.name_fields(name, base.wrapping_add(*offset));
+                            (Place::Variable(name), base.wrapping_add(*offset))
+                        }
+                        (first, _) => (first, *offset),
                     };
-                    addresses.push((first, *offset));
+                    addresses.push((first, offset));
                 }
                 values.extend(inside);
             }
@@ -472,7 +512,7 @@ impl<'m, 'a> Scan<'m, 'a> {
         }
         let joined = step.sources.iter().fold(Value::default(), |all, s| all.join(self.value(s)));
         let result = match step.opcode {
-            "ld" | "ldu" if is_param(step.modifiers) => {
+            "ld" | "ldu" if self.reads_parameter(step) => {
                 for (part, result) in step.results.iter().enumerate() {
                     self.values[*result] = self.values[*result].join(self.parameter(step, part));
                 }
@@ -607,7 +647,7 @@ impl<'m, 'a> Scan<'m, 'a> {
             .map(|value| value.address & all)
             .filter(|set| *set != 0)
             .collect();
-        for set in addresses.iter().filter(|set| set.count_ones() == 1) {
+        for set in addresses.iter().filter(|set| set.is_power_of_two()) {
             self.pointers |= set;
         }
         for set in addresses {
@@ -683,7 +723,7 @@ impl<'m, 'a> Scan<'m, 'a> {
         let all = values.iter().fold(0, |set, v| set | pointers(*v));
         let tested = match step.opcode {
             // Half of a pointer.
-            "ld" | "ldu" if is_param(step.modifiers) => {
+            "ld" | "ldu" if self.reads_parameter(step) => {
                 let parts = (0..step.results.len()).map(|part| self.parameter(step, part).bits);
                 parts.fold(0, |set, bits| set | bits) & self.pointers
             }

@@ -159,6 +159,28 @@ fn looking_at_a_pointer_is_noticed() {
 }
 
 #[test]
+fn a_pointer_in_a_structure_is_followed() {
+    let ptx = |body: &str| {
+        format!(
+            ".version 8.4\n.target sm_90\n.address_size 64\n.visible .entry k(.param .align 8 .b8 args[32])\n{{\n\
+             .reg .pred %p<4>;\n.reg .b32 %r<4>;\n.reg .b64 %rd<9>;\n\
+             mov.b64 %rd1, args;\nmov.b64 %rd2, %rd1;\nld.param.u64 %rd3, [%rd2+8];\nld.param.u32 %r1, [%rd2+16];\n\
+             cvta.to.global.u64 %rd4, %rd3;\nsetp.gt.u32 %p1, %r1, 7;\n{body}\nst.global.u32 [%rd4], %r1;\nret;\n}}\n"
+        )
+    };
+    assert_eq!(notices_in_ptx(&ptx(""), "k"), []);
+    for body in [
+        "shr.u64 %rd5, %rd3, 40;",
+        "ld.param.u32 %r2, [args+12];",
+        "cvta.param.u64 %rd6, %rd1; ld.u32 %r2, [%rd6+8];",
+    ] {
+        let found = notices_in_ptx(&ptx(body), "k");
+        let [Notice::TestsPointer { parameters, .. }] = &found[..] else { panic!("{body}: {found:?}") };
+        assert_eq!(parameters, &["args+8"]);
+    }
+}
+
+#[test]
 fn a_function_that_looks_at_a_pointer_is_noticed() {
     let top = "
 .func (.param .b32 out) look(.param .b64 at)
