@@ -35,16 +35,21 @@
 
 pub mod check;
 pub mod count;
+mod cpu;
 mod exec;
 pub mod isa;
 pub mod mem;
 pub mod model;
+mod notice;
 pub mod num;
 pub mod program;
 pub mod ptx;
+mod world;
 
 pub use check::{Finding, Kind, Place, Related, Severity};
 pub use count::Counters;
 pub use exec::{Checks, Dim3, Launch, LaunchError, LaunchReport, Limits, Options, Stats};
 pub use mem::{Buffer, Device, MemoryError};
+pub use notice::{Notice, notices, notices_in_ptx};
 pub use program::{Diagnostic, FidelityReport, Kernel, LoadError, Module, Param, SourceFrame, load};
+pub use world::World;

@@ -1,7 +1,7 @@
 //! Findings of the virtual GPU as compiler-style snippets of the CUDA source.
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
-use vgpu::{Finding, Place, Severity, SourceFrame};
+use vgpu::{Finding, LaunchReport, Place, Severity, SourceFrame};
 
 /// Where source text comes from: the name in the line table -> the text.
 pub type Sources<'a> = dyn Fn(&str) -> Option<String> + 'a;
@@ -43,6 +43,13 @@ pub fn render(finding: &Finding, sources: &Sources) -> String {
         group = group.element(Level::NOTE.message(who.as_str()));
     }
     Renderer::styled().render(&[group])
+}
+
+/// Says how many findings the virtual GPU did not keep; `None` if it kept all of them.
+pub fn dropped(report: &LaunchReport) -> Option<String> {
+    let dropped = report.dropped_findings;
+    let plural = if dropped == 1 { "finding was" } else { "findings were" };
+    (dropped > 0).then(|| format!("{dropped} more {plural} not kept: there are too many different ones"))
 }
 
 /// One line of a source file, with the part meant.

@@ -1,8 +1,12 @@
 //! The virtual GPU as an accelerator: a chip of the table, its memory, and the options kernels run under.
 
 use chips::Chip;
+use vgpu::World;
 
 use super::{Accelerator, AcceleratorError, Buffer, Geometry, Image, Launched, ModuleId, Variable};
+
+/// Memory of a virtual GPU, whatever its chip has: it is the host's.
+const MEMORY_BYTES: u64 = 16 << 30;
 
 /// A virtual GPU. Kernels run on the CPU, from their PTX.
 #[derive(Debug)]
@@ -15,7 +19,17 @@ pub struct VirtualDevice {
 }
 
 impl VirtualDevice {
+    /// A virtual GPU in the default world.
     pub fn new(chip: &'static Chip) -> Self {
+        VirtualDevice::with(chip, World::default())
+    }
+
+    /// A virtual GPU in the world of a seed: addresses, order of blocks, multiprocessors, clocks.
+    pub fn in_world(chip: &'static Chip, seed: u64) -> Self {
+        VirtualDevice::with(chip, World::from_seed(seed))
+    }
+
+    fn with(chip: &'static Chip, world: World) -> Self {
         let limits = chip.limits();
         let limits = vgpu::Limits {
             sms: chip.sms,
@@ -24,8 +38,24 @@ impl VirtualDevice {
             shared_per_sm: limits.shared_per_sm,
             shared_per_block: limits.shared_per_block_opt_in,
         };
-        let options = vgpu::Options { limits, ..vgpu::Options::default() };
-        VirtualDevice { chip, memory: vgpu::Device::default(), modules: Vec::new(), options }
+        let options = vgpu::Options { limits, world, ..vgpu::Options::default() };
+        let memory = vgpu::Device::in_world(MEMORY_BYTES, world);
+        VirtualDevice { chip, memory, modules: Vec::new(), options }
+    }
+
+    /// Later launches run in the world of a seed, and later allocations are placed there. What is allocated stays where
+    /// it is.
+    pub fn set_world(&mut self, seed: u64) {
+        self.options.world = World::from_seed(seed);
+        self.memory.move_to(self.options.world);
+    }
+
+    /// Gives a module's variables their initial values again, as if it had just been loaded.
+    pub fn reset_state(&mut self, module: ModuleId) -> Result<(), AcceleratorError> {
+        let Some(module) = self.modules.get(module.0) else {
+            return Err(AcceleratorError::Load("there is no such module on the virtual GPU".to_owned()));
+        };
+        self.memory.reset(module).map_err(|error| memory(&error))
     }
 
     pub fn chip(&self) -> &'static Chip {

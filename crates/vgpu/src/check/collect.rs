@@ -1,6 +1,6 @@
 //! Folding: a finding at one place is kept once, with a count, whatever the number of lanes and blocks that hit it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::finding::{Kind, Severity};
 use crate::isa::types::Space;
@@ -33,12 +33,16 @@ type Key = (Kind, u32, u32);
 #[derive(Debug, Default)]
 pub struct Collector {
     found: HashMap<Key, Raw>,
-    /// Findings dropped because there were too many different ones.
-    pub dropped: u64,
+    /// Findings dropped because there were too many different ones: the first of them by what they are, the rest by how
+    /// often they occurred.
+    dropped: HashSet<Key>,
+    dropped_more: u64,
 }
 
 /// Different findings beyond which nobody reads on.
 const MAX_FINDINGS: usize = 1000;
+/// Dropped findings beyond which they are no longer told apart.
+const MAX_DROPPED: usize = 1 << 16;
 
 impl Collector {
     /// Counts a finding; `make` is asked only for the first of its kind and place (by block and warp number, so
@@ -64,7 +68,8 @@ impl Collector {
             }
             std::collections::hash_map::Entry::Vacant(e) => {
                 if full {
-                    self.dropped += 1;
+                    let key = *e.key();
+                    self.drop_finding(key);
                 } else {
                     e.insert(make());
                 }
@@ -72,8 +77,25 @@ impl Collector {
         }
     }
 
+    fn drop_finding(&mut self, key: Key) {
+        if self.dropped.len() < MAX_DROPPED {
+            self.dropped.insert(key);
+        } else if !self.dropped.contains(&key) {
+            self.dropped_more += 1;
+        }
+    }
+
+    /// How many different findings were not kept.
+    pub fn dropped(&self) -> u64 {
+        let unknown = self.dropped.iter().filter(|key| !self.found.contains_key(key)).count();
+        unknown as u64 + self.dropped_more
+    }
+
     pub fn merge(&mut self, other: Collector) {
-        self.dropped += other.dropped;
+        self.dropped_more += other.dropped_more;
+        for key in other.dropped {
+            self.drop_finding(key);
+        }
         for (key, raw) in other.found {
             match self.found.entry(key) {
                 std::collections::hash_map::Entry::Occupied(mut e) => {

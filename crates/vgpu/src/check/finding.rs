@@ -23,7 +23,7 @@ pub enum Kind {
     BarrierCount,
     /// Nothing can run any more.
     Deadlock,
-    /// The instruction budget is spent.
+    /// The budget of instructions or of time is spent.
     Runaway,
     /// A warp operation whose mask does not fit the lanes that execute it.
     WarpMask,

@@ -8,7 +8,7 @@ use super::step::{Cx, Next};
 use super::taint::{Origin, spread};
 use crate::isa::op::{Access, AtomOp, Inst};
 use crate::isa::types::{Space, Ty};
-use crate::mem::{shadow, window};
+use crate::mem::shadow;
 use crate::num::float::MinMax;
 use crate::num::half::{self, HalfMods, HalfOp, HalfTy};
 
@@ -111,21 +111,38 @@ impl<P: Policy> Cx<'_, '_, P> {
         if space == Space::Generic {
             // Atomics on generic addresses go to shared or global memory, lanes alike in all real code; lanes that
             // differ are handled group by group.
+            let windows = self.grid.windows;
             let first = ad.at[mask.trailing_zeros() as usize];
-            space = window::space_of(first);
+            space = windows.space_of(first);
             let same = super::lanes(mask)
-                .filter(|l| window::space_of(ad.at[*l]) == space)
+                .filter(|l| windows.space_of(ad.at[*l]) == space)
                 .fold(0u32, |m, l| m | 1 << l);
             if same != mask {
-                let next = self.atom_in(inst, op, access, space, &mut relative(&ad, same, space), size, same);
+                let next = self.atom_in(
+                    inst,
+                    op,
+                    access,
+                    space,
+                    &mut relative(&ad, same, windows.base(space)),
+                    size,
+                    same,
+                );
                 if next != Next::Continue {
                     return next;
                 }
                 let rest = mask & !same;
-                let other = window::space_of(ad.at[rest.trailing_zeros() as usize]);
-                return self.atom_in(inst, op, access, other, &mut relative(&ad, rest, other), size, rest);
+                let other = windows.space_of(ad.at[rest.trailing_zeros() as usize]);
+                return self.atom_in(
+                    inst,
+                    op,
+                    access,
+                    other,
+                    &mut relative(&ad, rest, windows.base(other)),
+                    size,
+                    rest,
+                );
             }
-            ad = relative(&ad, mask, space);
+            ad = relative(&ad, mask, windows.base(space));
         }
         self.atom_in(inst, op, access, space, &mut ad, size, mask)
     }
@@ -253,9 +270,8 @@ impl<P: Policy> Cx<'_, '_, P> {
     }
 }
 
-/// Addresses of a group made relative to its space's window.
-pub fn relative(ad: &Addresses, group: u32, space: Space) -> Addresses {
-    let base = window::base(space);
+/// Addresses of a group made relative to the base of their space.
+pub fn relative(ad: &Addresses, group: u32, base: u64) -> Addresses {
     let mut at = ad.at;
     let mut survey = ad.survey;
     (survey.min, survey.max, survey.or) = (u64::MAX, 0, 0);

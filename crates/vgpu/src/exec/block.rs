@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 
 use super::Policy;
 use super::barrier::BlockBarrier;
-use super::grid::{Grid, WorkerState};
+use super::grid::{Grid, Spent, WorkerState};
 use super::step::{Cx, Stop, first_fragment};
 use super::warp::{State, Unit, Warp, ZERO, special};
 use crate::check::Kind;
@@ -23,6 +23,8 @@ pub struct BlockCore {
     /// Number of the block in the grid, x fastest.
     pub index: u64,
     pub ctaid: [u32; 3],
+    /// The multiprocessor it runs on.
+    pub smid: u32,
     /// Shared memory, in units so that it is aligned like hardware's.
     pub shared: Vec<Unit>,
     pub shared_shadow: Vec<u8>,
@@ -68,8 +70,9 @@ pub enum Progress {
 }
 
 impl Block {
-    /// Makes the block ready to start as number `index` of the grid.
-    pub fn start<P: Policy>(&mut self, grid: &Grid<'_>, index: u64) {
+    /// Makes block number `index` of the grid ready to start on a multiprocessor, with its warps in slots from
+    /// `first_slot` on.
+    pub fn start<P: Policy>(&mut self, grid: &Grid<'_>, index: u64, (smid, first_slot): (u32, u32)) {
         let [gx, gy, _] = grid.grid_dim;
         let ctaid = [
             (index % u64::from(gx)) as u32,
@@ -80,6 +83,7 @@ impl Block {
         let core = &mut self.core;
         core.index = index;
         core.ctaid = ctaid;
+        core.smid = smid;
         core.threads = grid.block_threads;
         core.live_threads = grid.block_threads;
         core.shared_bytes = grid.shared_bytes;
@@ -93,7 +97,9 @@ impl Block {
         core.taints.clear();
         let units = (grid.shared_bytes as usize).div_ceil(128);
         core.shared.clear();
-        core.shared.resize(units, ZERO);
+        let garbage = grid.world.garbage;
+        let contents = if garbage == 0 { 0 } else { crate::world::mix(garbage, index) as u32 };
+        core.shared.resize(units, Unit([contents; 32]));
         if P::CHECK {
             core.races.start(index as u32, grid.block_threads, grid.shared_bytes);
             core.shared_shadow.clear();
@@ -124,7 +130,7 @@ impl Block {
                 w.pred_undef.fill(0);
                 w.local_shadow.fill([shadow::NEVER; 128]);
             }
-            fill_specials(w, grid, ctaid, index);
+            fill_specials(w, grid, ctaid, smid, first_slot);
             w.fragments.push(first_fragment(w.present));
         }
     }
@@ -166,8 +172,8 @@ impl Block {
                 alive |= stop != Stop::Done;
                 self.complete_barriers::<P>(worker);
             }
-            if worker.spend(grid) {
-                self.report_budget(grid, worker);
+            if let Some(spent) = worker.spend(grid) {
+                self.report_limit(grid, worker, spent);
                 self.harvest(grid, worker);
                 return Progress::Halted;
             }
@@ -264,13 +270,20 @@ impl Block {
         false
     }
 
-    fn report_budget(&mut self, grid: &Grid<'_>, worker: &mut WorkerState) {
+    fn report_limit(&mut self, grid: &Grid<'_>, worker: &mut WorkerState, spent: Spent) {
         let running = self.warps.iter().find_map(|w| {
             let fragment = w.fragments.iter().find(|f| f.state == State::Ready).or(w.fragments.first());
             fragment.map(|f| (grid.kernel.functions[f.function as usize].first + f.pc, w.id, f.mask))
         });
         let budget = grid.budget;
-        if grid.hopeless {
+        let limit = match spent {
+            Spent::Instructions => format!("its budget of {budget} warp instructions"),
+            Spent::Time => {
+                let seconds = grid.time_limit.unwrap_or_default().as_secs_f64();
+                format!("for its time limit of {seconds} seconds")
+            }
+        };
+        if grid.hopeless && spent == Spent::Instructions {
             let at = grid.kernel.functions.first().map_or(0, |f| f.first);
             worker.report(grid, Kind::Runaway, at, self.core.index, 0, 0, || {
                 let (blocks, warps) = (grid.blocks, self.warps.len());
@@ -284,16 +297,14 @@ impl Block {
         }
         if let Some((at, warp, lanes)) = running {
             worker.report(grid, Kind::Runaway, at, self.core.index, warp, lanes, || {
-                format!(
-                    "the launch has run its budget of {budget} warp instructions and this warp still runs"
-                )
+                format!("the launch has run {limit} and this warp still runs")
             });
         } else {
             // The block ended with the budget; the grid has not.
             let at = grid.kernel.functions.first().map_or(0, |f| f.first);
             worker.report(grid, Kind::Runaway, at, self.core.index, 0, 0, || {
                 let blocks = grid.blocks;
-                format!("the launch has run its budget of {budget} warp instructions before all of its {blocks} blocks ran")
+                format!("the launch has run {limit} before all of its {blocks} blocks ran")
             });
         }
         grid.stop();
@@ -360,7 +371,7 @@ impl<P: Policy> Cx<'_, '_, P> {
     }
 }
 
-fn fill_specials(w: &mut Warp, grid: &Grid<'_>, ctaid: [u32; 3], index: u64) {
+fn fill_specials(w: &mut Warp, grid: &Grid<'_>, ctaid: [u32; 3], smid: u32, first_slot: u32) {
     let fresh = w.specials.is_empty() || w.specials_of != (grid.launch_id, w.id);
     if fresh {
         w.specials.clear();
@@ -386,11 +397,11 @@ fn fill_specials(w: &mut Warp, grid: &Grid<'_>, ctaid: [u32; 3], index: u64) {
             ("%nctaid.x", gx),
             ("%nctaid.y", gy),
             ("%nctaid.z", gz),
-            ("%warpid", id),
-            ("%nwarpid", grid.block_threads.div_ceil(32)),
-            ("%nsmid", grid.sms),
+            ("%nwarpid", grid.limits.threads_per_sm / 32),
+            ("%nsmid", grid.limits.sms.max(1)),
             ("%dynamic_smem_size", grid.dynamic_shared),
-            ("%total_smem_size", grid.shared_bytes),
+            // Shared memory is given out in units of 128 bytes.
+            ("%total_smem_size", grid.shared_bytes.next_multiple_of(128)),
             ("%nclusterid.x", gx),
             ("%nclusterid.y", gy),
             ("%nclusterid.z", gz),
@@ -414,5 +425,10 @@ fn fill_specials(w: &mut Warp, grid: &Grid<'_>, ctaid: [u32; 3], index: u64) {
         w.specials[block + i].0.fill(id);
         w.specials[cluster + i].0.fill(id);
     }
-    w.specials[special("%smid")].0.fill((index % u64::from(grid.sms)) as u32);
+    w.specials[special("%smid")].0.fill(smid);
+    // The slots of a block are the same for all its warps, but not always in the order of the warps.
+    let warps = grid.block_threads.div_ceil(32);
+    let jitter = grid.world.jitter;
+    let turned = if jitter == 0 { 0 } else { crate::world::mix(jitter, u64::from(smid)) % u64::from(warps) };
+    w.specials[special("%warpid")].0.fill(first_slot + (w.id + turned as u32) % warps);
 }

@@ -94,7 +94,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                 }
                 continue;
             }
-            let lane = |ad: &Addresses| super::atomics::relative(ad, 1 << l, Space::Global);
+            let lane = |ad: &Addresses| super::atomics::relative(ad, 1 << l, 0);
             let mut only = 1 << l;
             let shared = self.span(Space::Shared, &lane(&to), 1, &mut only, Use::Store).map(|s| s.1);
             let global = self.span(Space::Global, &lane(&from), 1, &mut only, Use::Load).map(|s| s.1);
@@ -432,7 +432,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         let Op::CopyMbarrierArrive { no_inc, space, offset } = inst.op else { return Next::Continue };
         let mut ad = self.addresses(inst.sources()[0], offset, mask, 8);
         if space == Space::Generic {
-            ad = super::atomics::relative(&ad, mask, Space::Shared);
+            ad = super::atomics::relative(&ad, mask, self.grid.windows.shared);
         }
         let mut left = mask;
         let Some((group, span)) = self.span(Space::Shared, &ad, 8, &mut left, Use::Atomic) else {

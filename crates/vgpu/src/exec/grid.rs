@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
@@ -18,8 +19,10 @@ use crate::isa::decode::Constant;
 use crate::isa::op::Class;
 use crate::isa::types::Space;
 use crate::mem::device::Region;
+use crate::mem::window::Windows;
 use crate::mem::{Buffer, Device, MemoryError, shadow};
 use crate::program::{Function, Kernel, Module};
+use crate::world::{self, BlockOrder, World, mix};
 
 /// Extents of a grid or block.
 pub type Dim3 = [u32; 3];
@@ -41,6 +44,8 @@ pub struct Options {
     pub counters: bool,
     /// Warp instructions of the whole launch before it is called run-away.
     pub budget: u64,
+    /// Wall-clock time of the whole launch before it is called run-away; `None`: no limit.
+    pub time_limit: Option<Duration>,
     /// Worker threads; 0 takes all cores. Results depend on it only where the kernel's own results depend on the
     /// order of its blocks.
     pub threads: usize,
@@ -48,6 +53,9 @@ pub struct Options {
     pub outputs: Vec<Buffer>,
     /// What bounds the blocks that run at the same time.
     pub limits: Limits,
+    /// In which order blocks start, where, and what clocks say. Where memory lies is the device's
+    /// ([`Device::in_world`]).
+    pub world: World,
 }
 
 /// Sizes of the device that a kernel can notice. The default is an H200.
@@ -89,9 +97,11 @@ impl Default for Options {
             checks: Checks::All,
             counters: false,
             budget: 2_000_000_000,
+            time_limit: Some(Duration::from_mins(10)),
             threads: 0,
             outputs: Vec::new(),
             limits: Limits::default(),
+            world: World::default(),
         }
     }
 }
@@ -132,7 +142,7 @@ pub struct Stats {
     /// Warp instructions executed.
     pub warp_instructions: u64,
     pub blocks: u64,
-    /// False if a fault, a trap or the budget ended the launch.
+    /// False if a fault, a trap, the budget or the time limit ended the launch.
     pub completed: bool,
 }
 
@@ -141,6 +151,13 @@ pub struct Stats {
 pub struct LaunchReport {
     /// Most important first.
     pub findings: Vec<Finding>,
+    /// Different findings beyond the first thousand that were not kept.
+    #[serde(default)]
+    pub dropped_findings: u64,
+    /// Names of the module's variables in global memory that the launch has changed, in the order of the module. A later
+    /// launch of the module sees the new values.
+    #[serde(default)]
+    pub changed_state: Vec<String>,
     pub counters: Option<Counters>,
     /// Output of `printf`.
     pub printed: String,
@@ -150,6 +167,7 @@ pub struct LaunchReport {
 impl LaunchReport {
     /// No finding above a note.
     pub fn is_clean(&self) -> bool {
+        // Findings are dropped only where there are a thousand others.
         self.findings.iter().all(|f| f.severity == Severity::Note)
     }
 }
@@ -170,7 +188,16 @@ pub struct Grid<'g> {
     pub budget: u64,
     /// Even at one instruction per warp the budget would not do; a sample of the blocks runs.
     pub hopeless: bool,
-    pub sms: u32,
+    /// When the launch has to be over.
+    deadline: Option<Instant>,
+    pub time_limit: Option<Duration>,
+    pub limits: Limits,
+    pub windows: Windows,
+    pub world: World,
+    order: BlockOrder,
+    sm_order: Vec<u32>,
+    /// Clocks and nanoseconds at which the launch began.
+    began: (u64, u64),
     pub launch_id: u64,
     regions: Vec<Region>,
     spent: AtomicU64,
@@ -200,6 +227,30 @@ impl Grid<'_> {
         after.checked_sub(1).map_or(Region::NONE, |i| self.regions[i])
     }
 
+    /// Multiprocessor and first warp slot of the block that starts as the `position`-th.
+    pub fn seat(&self, position: u64) -> (u32, u32) {
+        let sms = self.sm_order.len() as u64;
+        // Blocks of the first wave go round the multiprocessors; later ones go where room becomes free.
+        let turn = if position < self.resident_limit { position } else { mix(self.world.sm_order, position) };
+        let smid = self.sm_order[(turn % sms) as usize];
+        let blocks_per_sm = (self.resident_limit / sms).max(1);
+        let slot = turn / sms % blocks_per_sm;
+        (smid, slot as u32 * self.block_threads.div_ceil(32))
+    }
+
+    /// `%clock64` on a multiprocessor. Each has its own; they differ by a few milliseconds.
+    pub fn clocks(&self, smid: u32, time: u64) -> u64 {
+        let ahead = mix(self.world.clock, u64::from(smid)) >> 40;
+        let uneven = if self.world.jitter == 0 { 0 } else { mix(self.world.jitter, time) & 2 };
+        self.began.0.wrapping_add(ahead).wrapping_add(time.wrapping_mul(CLOCKS)).wrapping_add(uneven)
+    }
+
+    /// `%globaltimer`.
+    pub fn nanoseconds(&self, time: u64) -> u64 {
+        let now = self.began.1.wrapping_add(time.wrapping_mul(NANOSECONDS));
+        now - now % u64::from(self.world.timer_step.max(1))
+    }
+
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
@@ -215,6 +266,13 @@ impl Grid<'_> {
         }
     }
 }
+
+/// Clocks and nanoseconds that pass with every warp instruction of a worker.
+const CLOCKS: u64 = 4;
+const NANOSECONDS: u64 = 2;
+
+/// Nanoseconds between two launches.
+const BETWEEN_LAUNCHES: u64 = 5_000;
 
 /// Global bytes that hold undefined values: where the value came from and who stored it.
 #[derive(Clone, Copy, Debug)]
@@ -265,10 +323,22 @@ impl Clock {
     }
 }
 
+/// The limit that ends a launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spent {
+    Instructions,
+    Time,
+}
+
+/// Warp instructions between two looks at the wall clock: about a millisecond.
+const LOOK_EVERY: u64 = 1 << 15;
+
 /// What one worker has of its own.
 pub struct WorkerState {
     pub executed: u64,
     charged: u64,
+    /// Instructions at which the wall clock is looked at next.
+    look: u64,
     /// Allocations met last, by address.
     pub regions: [Region; super::memory::REGION_SETS],
     pub counts: Counts,
@@ -294,6 +364,7 @@ impl WorkerState {
         WorkerState {
             executed: 0,
             charged: 0,
+            look: 0,
             regions: [Region::NONE; super::memory::REGION_SETS],
             counts: Counts {
                 insts: vec![InstCount::default(); if count { insts } else { 0 }],
@@ -310,10 +381,12 @@ impl WorkerState {
         }
     }
 
-    /// What clocks are made of: instructions executed, and what the clock was put forward by.
-    pub fn time(&mut self) -> u64 {
+    /// What clocks are made of: instructions executed, and what the clock was put forward by. The last `rest` of those
+    /// that are counted are still to come.
+    pub fn time(&mut self, rest: u64) -> u64 {
         self.clock.read = true;
-        self.clock.stopped.unwrap_or(self.executed).wrapping_add(self.clock.ahead)
+        let executed = self.clock.stopped.unwrap_or_else(|| self.executed.saturating_sub(rest));
+        executed.wrapping_add(self.clock.ahead)
     }
 
     pub fn functions(&self) -> &[Function] {
@@ -321,11 +394,21 @@ impl WorkerState {
         unsafe { &*self.functions }
     }
 
-    /// Charges what was executed to the launch's budget; true if that is spent.
-    pub fn spend(&mut self, grid: &Grid<'_>) -> bool {
+    /// Charges what was executed to the launch's budget; says which limit is reached.
+    pub fn spend(&mut self, grid: &Grid<'_>) -> Option<Spent> {
         let fresh = self.executed - self.charged;
         self.charged = self.executed;
-        grid.spent.fetch_add(fresh, Ordering::Relaxed) + fresh > grid.budget
+        if grid.spent.fetch_add(fresh, Ordering::Relaxed) + fresh > grid.budget {
+            return Some(Spent::Instructions);
+        }
+        // Asking for the time takes as long as a few instructions.
+        if self.executed >= self.look {
+            self.look = self.executed + LOOK_EVERY;
+            if grid.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Some(Spent::Time);
+            }
+        }
+        None
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -464,7 +547,12 @@ impl WorkerState {
             crate::check::race::Op::Write => "write",
             crate::check::race::Op::Atomic => "atomic",
         };
-        let (a, b) = (&r.first, &r.second);
+        // Which of two blocks came first depends on the order of blocks; the finding is the one of the higher block.
+        let (a, b, lanes) = if r.first.block > r.second.block {
+            (&r.second, &r.first, 1 << r.first.lane)
+        } else {
+            (&r.first, &r.second, r.lanes)
+        };
         let severity = if r.note { Severity::Note } else { Severity::Error };
         let side = |s: &crate::check::race::Side| {
             let by = if s.asynchronous { "asynchronous copy of " } else { "" };
@@ -483,7 +571,7 @@ impl WorkerState {
             at: b.pc,
             block: u64::from(b.block),
             warp: b.warp,
-            lanes: r.lanes,
+            lanes,
             address: Some(r.address),
             space: Some(space),
             allocation: allocation_of(grid, space, r.address),
@@ -527,6 +615,7 @@ impl Device {
             .ok_or_else(|| LaunchError::UnknownKernel(launch.kernel.to_string()))?;
         let threads = validate(kernel, launch, options)?;
         let addresses = self.place(launch.module)?;
+        let state = self.writable_state(launch.module, &addresses);
         let mut params = launch.args.to_vec();
         params.resize((kernel.param_bytes as usize).next_multiple_of(16), 0);
         let regions = self.regions();
@@ -548,6 +637,9 @@ impl Device {
         .max(1);
         let allocations: Vec<(u64, u64)> =
             if checked { regions.iter().map(|r| (r.address, r.bytes)).collect() } else { Vec::new() };
+        let world = options.world;
+        let grid_id = world.grid_id.wrapping_add(self.launches);
+        let resident_limit = options.limits.resident(threads, shared_bytes);
         let grid = Grid {
             kernel,
             device: self,
@@ -559,10 +651,21 @@ impl Device {
             dynamic_shared: launch.shared,
             param_shadow: vec![shadow::DEFINED; params.len()],
             params,
-            constants: constants(kernel, &addresses),
+            constants: constants(kernel, &addresses, &self.windows, grid_id),
             budget: if hopeless { options.budget.min(SAMPLE) } else { options.budget },
             hopeless,
-            sms: options.limits.sms.max(1),
+            deadline: options.time_limit.and_then(|limit| Instant::now().checked_add(limit)),
+            time_limit: options.time_limit,
+            limits: options.limits,
+            windows: self.windows,
+            world,
+            order: BlockOrder::new(world.block_order, blocks, resident_limit),
+            sm_order: world::sm_order(world.sm_order, options.limits.sms.max(1)),
+            began: (
+                // About 2 GHz.
+                world.clock.wrapping_add(self.uptime.wrapping_mul(CLOCKS / NANOSECONDS)),
+                world.nanoseconds.wrapping_add(self.uptime),
+            ),
             races: GlobalRaces::new(allocations),
             launch_id: LAUNCHES.fetch_add(1, Ordering::Relaxed),
             regions,
@@ -571,7 +674,7 @@ impl Device {
             stop: AtomicBool::new(false),
             printed: Mutex::new(Vec::new()),
             resident: AtomicU64::new(0),
-            resident_limit: options.limits.resident(threads, shared_bytes),
+            resident_limit,
             moves: AtomicU64::new(0),
             stuck: (0..workers).map(|_| AtomicU64::new(0)).collect(),
         };
@@ -581,7 +684,12 @@ impl Device {
             (true, false) => run_workers::<Checked>(&grid, workers),
             (true, true) => run_workers::<CheckedCounted>(&grid, workers),
         };
-        Ok(report(&grid, launch.module, options, states))
+        let mut report = report(&grid, launch.module, options, states);
+        report.changed_state = self.changed_state(launch.module, &addresses, &state);
+        self.launches += 1;
+        let elapsed = report.stats.warp_instructions.wrapping_mul(NANOSECONDS).wrapping_add(BETWEEN_LAUNCHES);
+        self.uptime = self.uptime.wrapping_add(elapsed);
+        Ok(report)
     }
 }
 
@@ -620,7 +728,7 @@ fn validate(kernel: &Kernel, launch: &Launch<'_>, options: &Options) -> Result<u
 }
 
 /// The constant table with every address filled in, each value 32 times.
-fn constants(kernel: &Kernel, addresses: &[u64]) -> Vec<Unit> {
+fn constants(kernel: &Kernel, addresses: &[u64], windows: &Windows, grid_id: u64) -> Vec<Unit> {
     let mut table = vec![ZERO; kernel.constant_units as usize + 2];
     for (class, value, index) in &kernel.constants {
         let bits = match value {
@@ -631,6 +739,9 @@ fn constants(kernel: &Kernel, addresses: &[u64]) -> Vec<Unit> {
             Constant::DynamicShared { offset } => {
                 u64::from(kernel.dynamic_shared).wrapping_add_signed(*offset)
             }
+            Constant::Window { space, to: false } => windows.base(*space),
+            Constant::Window { space, to: true } => windows.base(*space).wrapping_neg(),
+            Constant::GridId => grid_id,
         };
         let at = *index as usize;
         if *class == Class::R64 {
@@ -690,11 +801,11 @@ fn work<P: Policy>(grid: &Grid<'_>, number: usize) -> WorkerState {
         let wanted = idle || passes >= LONG_PASSES;
         if active.is_empty() || wanted && grid.resident.load(Ordering::Relaxed) < grid.resident_limit {
             passes = 0;
-            let index = grid.next_block.fetch_add(1, Ordering::Relaxed);
-            if index < grid.blocks {
+            let position = grid.next_block.fetch_add(1, Ordering::Relaxed);
+            if position < grid.blocks {
                 grid.resident.fetch_add(1, Ordering::Relaxed);
                 let mut block = spare.pop().unwrap_or_default();
-                block.start::<P>(grid, index);
+                block.start::<P>(grid, grid.order.block(position), grid.seat(position));
                 active.push(block);
                 quiet = 0;
             } else {
@@ -765,11 +876,10 @@ fn work<P: Policy>(grid: &Grid<'_>, number: usize) -> WorkerState {
 
 /// Every block that runs waits for something none of them will do.
 fn report_stuck(grid: &Grid<'_>, worker: &mut WorkerState, active: &[Block]) {
-    let circles = || active.iter().filter_map(|b| Some((b, b.circles_at(grid)?)));
-    let Some((block, (waits, at, warp, lanes))) = circles().find(|c| c.1.0).or_else(|| circles().next())
-    else {
-        return;
-    };
+    // One that waits, and of those the block with the lowest number: the order in which blocks started says nothing.
+    let circles = active.iter().filter_map(|b| Some((b, b.circles_at(grid)?)));
+    let first = circles.min_by_key(|(block, (waits, ..))| (!waits, block.core.index));
+    let Some((block, (waits, at, warp, lanes))) = first else { return };
     let started = grid.next_block.load(Ordering::Relaxed).min(grid.blocks);
     let resident = active.len();
     if !waits {
@@ -848,6 +958,7 @@ fn report(grid: &Grid<'_>, module: &Module, options: &Options, states: Vec<Worke
         let [gx, gy, _] = grid.grid_dim.map(u64::from);
         [(index % gx) as u32, (index / gx % gy) as u32, (index / gx / gy) as u32]
     };
+    let dropped_findings = findings.dropped();
     let findings: Vec<Finding> = settle_async(findings.into_sorted(), &location)
         .into_iter()
         .map(|r| Finding {
@@ -870,6 +981,8 @@ fn report(grid: &Grid<'_>, module: &Module, options: &Options, states: Vec<Worke
     let printed = grid.printed.lock().map(|p| String::from_utf8_lossy(&p).into_owned()).unwrap_or_default();
     LaunchReport {
         findings,
+        dropped_findings,
+        changed_state: Vec::new(),
         counters: options.counters.then(|| summarise(grid.kernel, &module.sources, &counts)),
         printed,
         stats: Stats { warp_instructions: executed, blocks: grid.blocks, completed },

@@ -115,7 +115,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
         let mut ad = self.addresses(sources[0], offset, mask, 8);
         if space == Space::Generic {
-            ad = super::atomics::relative(&ad, mask, Space::Shared);
+            ad = super::atomics::relative(&ad, mask, self.grid.windows.shared);
         }
         let operand = sources.get(1).map_or([0; 32], |s| self.wide(*s));
         if P::CHECK

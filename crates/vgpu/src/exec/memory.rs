@@ -17,7 +17,7 @@ use crate::check::{Kind, race};
 use crate::isa::op::{Access, Class, Inst, Order, Slot};
 use crate::isa::types::{MemType, Space};
 use crate::mem::device::Region;
-use crate::mem::{shadow, window};
+use crate::mem::shadow;
 
 /// Addresses of the lanes of one instruction.
 #[derive(Debug)]
@@ -88,20 +88,21 @@ impl<P: Policy> Cx<'_, '_, P> {
         if space != Space::Generic {
             return each(self, space, ad, mask);
         }
+        let windows = self.grid.windows;
         let mut left = mask;
         while left != 0 {
             let first = left.trailing_zeros() as usize;
-            let space = window::space_of(ad.at[first]);
-            let group = if window::space_of(ad.survey.min) == window::space_of(ad.survey.max) {
+            let space = windows.space_of(ad.at[first]);
+            let group = if windows.space_of(ad.survey.min) == windows.space_of(ad.survey.max) {
                 left
             } else {
-                super::lanes(left).filter(|l| window::space_of(ad.at[*l]) == space).fold(0, |m, l| m | 1 << l)
+                super::lanes(left).filter(|l| windows.space_of(ad.at[*l]) == space).fold(0, |m, l| m | 1 << l)
             };
             left &= !group;
             let next = if space == Space::Global && group == mask {
                 each(self, space, ad, group)
             } else {
-                let mut relative = relative(ad, group, space);
+                let mut relative = relative(ad, group, windows.base(space));
                 if group == mask {
                     relative.survey.contiguous = ad.survey.contiguous;
                     relative.survey.uniform = ad.survey.uniform;

@@ -4,7 +4,6 @@ use super::Policy;
 use super::step::Cx;
 use crate::isa::op::{Inst, Slot};
 use crate::isa::types::Space;
-use crate::mem::window;
 
 /// Output kept per launch; what comes after is dropped, as a device's buffer drops it.
 const MAX_OUTPUT: usize = 1 << 20;
@@ -13,8 +12,8 @@ const MAX_STRING: u64 = 4096;
 impl<P: Policy> Cx<'_, '_, P> {
     /// Bytes at a generic address as one lane sees them; stops where memory ends.
     fn peek(&self, address: u64, lane: usize, bytes: u64) -> Vec<u8> {
-        let space = window::space_of(address);
-        let at = address.wrapping_sub(window::base(space));
+        let space = self.grid.windows.space_of(address);
+        let at = address.wrapping_sub(self.grid.windows.base(space));
         let byte = |a: u64| -> Option<u8> {
             match space {
                 Space::Shared => {

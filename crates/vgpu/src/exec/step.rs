@@ -418,7 +418,7 @@ impl<P: Policy> Cx<'_, '_, P> {
             }
             Op::LocalAddress { offset, generic } => {
                 let base = u64::from(self.frag.local_base) + u64::from(*offset);
-                let value = if *generic { base + crate::mem::window::LOCAL } else { base };
+                let value = if *generic { base + self.grid.windows.local } else { base };
                 let d = inst.r(0);
                 if d.is_wide() {
                     self.set64(d, &[value; 32], mask);
@@ -432,7 +432,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                 let a = self.r64(inst.r(1));
                 let mut hit = 0;
                 for l in 0..32 {
-                    hit |= u32::from(crate::mem::window::space_of(a[l]) == *space) << l;
+                    hit |= u32::from(self.grid.windows.space_of(a[l]) == *space) << l;
                 }
                 self.set_pred(inst.r(0), hit, mask);
                 self.define(inst, mask);
@@ -500,7 +500,16 @@ impl<P: Policy> Cx<'_, '_, P> {
                 Next::Continue
             }
             Op::Clock { global, high } => {
-                let now = self.worker.time() * if *global { 2 } else { 4 };
+                // A whole stretch of instructions is counted when it begins.
+                let function = &self.worker.functions()[self.frag.function as usize];
+                let block = &function.blocks[function.block_of[self.frag.pc as usize] as usize];
+                let rest = u64::from(block.end - self.frag.pc);
+                let time = self.worker.time(rest);
+                let now = if *global {
+                    self.grid.nanoseconds(time)
+                } else {
+                    self.grid.clocks(self.block.smid, time)
+                };
                 let d = inst.r(0);
                 if d.is_wide() {
                     self.set64(d, &[now; 32], mask);

@@ -3,7 +3,7 @@
 
 use std::sync::OnceLock;
 
-use crate::isa::lane::{Level, level};
+use crate::cpu::{Level, level};
 use crate::isa::op::{TileForm, WmmaMemory};
 use crate::num::tile::matrix;
 
@@ -605,7 +605,7 @@ pub fn kernels() -> &'static Kernels {
     KERNELS.get_or_init(|| {
         #[cfg(target_arch = "x86_64")]
         match level() {
-            Level::Avx512 => {
+            Level::V4 => {
                 return Kernels {
                     survey: avx512::survey,
                     gather4: gather4_avx512,
@@ -619,7 +619,7 @@ pub fn kernels() -> &'static Kernels {
                     tile_defined: avx512::tile_defined,
                 };
             }
-            Level::Avx2 => {
+            Level::V3 => {
                 return Kernels {
                     survey: avx2::survey,
                     gather4: avx2::gather4,

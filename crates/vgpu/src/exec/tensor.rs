@@ -10,7 +10,7 @@ use super::warp::{State, Undef};
 use crate::check::Kind;
 use crate::isa::op::{Access, Inst, Mma, Op, Order, Slot, TileForm, WmmaMemory};
 use crate::isa::types::{MemType, Scope, Space, Ty};
-use crate::mem::{shadow, window};
+use crate::mem::shadow;
 use crate::num::tile;
 use crate::num::{Lanes, Lanes64};
 
@@ -52,7 +52,7 @@ impl<P: Policy> Cx<'_, '_, P> {
     /// that are off stand for the first one.
     fn row_addresses(&mut self, slot: Slot, space: Space, offset: i32, mask: u32) -> Addresses {
         let ad = self.addresses(slot, offset, mask, 16);
-        if space == Space::Generic { relative(&ad, u32::MAX, Space::Shared) } else { ad }
+        if space == Space::Generic { relative(&ad, u32::MAX, self.grid.windows.shared) } else { ad }
     }
 
     pub fn matrix_access() -> Access {
@@ -185,8 +185,8 @@ impl<P: Policy> Cx<'_, '_, P> {
         let mut base = ad.at[first];
         let mut space = m.space;
         if space == Space::Generic {
-            space = window::space_of(base);
-            base = base.wrapping_sub(window::base(space));
+            space = self.grid.windows.space_of(base);
+            base = base.wrapping_sub(self.grid.windows.base(space));
         }
         let natural = if m.column_major { m.fragment.rows } else { m.fragment.cols } as u32;
         let stride = if m.has_stride { self.r32(sources[sources.len() - 1])[first] } else { natural };

@@ -1,10 +1,9 @@
 //! `cvt`, `cvt.pack`, `cvta`.
 
-use super::decode::{Decoded, Decoder, Fidelity, Mods, Pipe, arity, reject};
+use super::decode::{Constant, Decoded, Decoder, Fidelity, Mods, Pipe, arity, reject};
 use super::lane::lane;
 use super::op::{Class, Flow, Op};
 use super::types::{Space, Ty};
-use crate::mem::window;
 use crate::num::Round;
 use crate::num::cvt::{Cvt, Ty as CvtTy};
 use crate::ptx::ast::Instruction;
@@ -181,11 +180,10 @@ impl<'a> Decoder<'a, '_> {
         }
         let d = self.dst(&i.operands[0], ty)?;
         let s = self.address_value(&i.operands[1], ty)?;
-        let base = window::base(space);
-        if base == 0 {
+        if space == Space::Global {
             return self.copy(d, s);
         }
-        let base = self.constant(Class::R64, if to { base.wrapping_neg() } else { base });
+        let base = self.constants.slot(Class::R64, Constant::Window { space, to });
         self.lane(lane!(|a: u64, b: u64| -> u64 { a.wrapping_add(b) }), Flow::Any, 0, d, &[s, base])
     }
 }

@@ -150,10 +150,17 @@ pub enum Constant {
     Bits(u64),
     /// Address of a module variable, by its index, plus an offset.
     Variable(u32, i64),
-    /// Start of dynamic shared memory plus an offset; `generic` adds the shared window.
+    /// Start of dynamic shared memory plus an offset.
     DynamicShared {
         offset: i64,
     },
+    /// What has to be added to an address of the space to make it generic, or to take off to undo that.
+    Window {
+        space: Space,
+        to: bool,
+    },
+    /// `%gridid`.
+    GridId,
 }
 
 /// The constants of one kernel, shared by its functions.

@@ -3,7 +3,7 @@
 //! Every operation is compiled three times (baseline x86-64, AVX2 + FMA, AVX-512) from one inlined body, and the
 //! instruction stores the pointer that fits this machine: no dispatch per lane, none per instruction set.
 
-use std::sync::OnceLock;
+use crate::cpu::{Level, level};
 
 /// Writes lane results of `f(a, b, c)` to `d` where `mask` has the lane's bit. Pointers are to `[u32; 32]` or
 /// `[u64; 32]` registers; unused ones are not read. `imm` is the instruction's own constant.
@@ -134,38 +134,6 @@ unsafe fn test_body<O: TestOp>(a: *const u32, b: *const u32) -> u32 {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Level {
-    Baseline,
-    Avx2,
-    Avx512,
-}
-
-/// The best instruction set of this machine.
-pub fn level() -> Level {
-    static LEVEL: OnceLock<Level> = OnceLock::new();
-    *LEVEL.get_or_init(|| {
-        #[cfg(target_arch = "x86_64")]
-        {
-            let avx2 = is_x86_feature_detected!("avx2")
-                && is_x86_feature_detected!("fma")
-                && is_x86_feature_detected!("f16c")
-                && is_x86_feature_detected!("bmi2");
-            let avx512 = is_x86_feature_detected!("avx512f")
-                && is_x86_feature_detected!("avx512bw")
-                && is_x86_feature_detected!("avx512dq")
-                && is_x86_feature_detected!("avx512vl");
-            if avx2 && avx512 {
-                return Level::Avx512;
-            }
-            if avx2 {
-                return Level::Avx2;
-            }
-        }
-        Level::Baseline
-    })
-}
-
 /// Defines a function that picks, for the type parameter, the instance compiled for this machine.
 macro_rules! pick_level {
     ($pick:ident, $bound:ident, $body:ident, $ty:ty, ($($arg:ident: $t:ty),*) $(-> $ret:ty)?) => {
@@ -190,8 +158,8 @@ macro_rules! pick_level {
                     unsafe { $body::<O>($($arg),*) }
                 }
                 match level() {
-                    Level::Avx512 => return avx512::<O>,
-                    Level::Avx2 => return avx2::<O>,
+                    Level::V4 => return avx512::<O>,
+                    Level::V3 => return avx2::<O>,
                     Level::Baseline => {}
                 }
             }

@@ -1,6 +1,6 @@
 //! Bitwise logic, shifts, bit fields, moves and selects.
 
-use super::decode::{Decoded, Decoder, Entity, Mods, Pipe, arity, reject};
+use super::decode::{Constant, Decoded, Decoder, Entity, Mods, Pipe, arity, reject};
 use super::lane::lane;
 use super::op::{BoolOp, Class, Flow, Op, Slot};
 use super::types::Ty;
@@ -331,8 +331,8 @@ impl<'a> Decoder<'a, '_> {
             "%globaltimer_lo" => (false, true, false),
             "%globaltimer_hi" => (false, true, true),
             "%gridid" if d.is_wide() => {
-                let one = self.constant(Class::R64, 1);
-                self.copy(d, one)?;
+                let id = self.constants.slot(Class::R64, Constant::GridId);
+                self.copy(d, id)?;
                 return Ok(Some(()));
             }
             _ => return Ok(None),

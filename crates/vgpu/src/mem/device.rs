@@ -3,8 +3,10 @@
 use std::collections::HashMap;
 use std::ptr::NonNull;
 
-use super::{shadow, window};
+use super::shadow;
+use super::window::{self, Windows};
 use crate::program::Module;
+use crate::world::{PAGE, World, mix};
 
 /// A device address, as a kernel argument holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -24,7 +26,16 @@ pub enum MemoryError {
 /// from. Addresses cost nothing, so the gap is wider than most buffers: a wild index rarely reaches the next one.
 const GUARD: u64 = 1 << 28;
 const GUARD_OF_VARIABLES: u64 = 1 << 20;
+/// Host memory and modules' variables are aligned to this.
 const ALIGN: u64 = 256;
+/// What `cudaMalloc` aligns small allocations to; large ones start a page.
+const ALIGN_OF_BUFFERS: u64 = 512;
+const LARGE: u64 = 1 << 20;
+/// Allocations from this size on are placed below the others, as CUDA does.
+const VERY_LARGE: u64 = 32 << 20;
+/// Device addresses lie between these two.
+const LOWEST: u64 = 1 << 40;
+const HIGHEST: u64 = 0x7fff_0000_0000;
 
 /// Zeroed bytes with a stable address that several worker threads write through raw pointers.
 #[derive(Debug)]
@@ -107,7 +118,16 @@ impl Region {
 pub struct Device {
     /// Sorted by address.
     allocations: Vec<Allocation>,
-    next: u64,
+    world: World,
+    pub(crate) windows: Windows,
+    /// Where the next allocation may start, and where the next one of those below the others has to end.
+    above: u64,
+    below: u64,
+    /// Allocations made so far, and launches.
+    made: u64,
+    pub(crate) launches: u64,
+    /// Nanoseconds of device time that launches have taken.
+    pub(crate) uptime: u64,
     used: u64,
     limit: u64,
     /// Addresses of each module's variables.
@@ -125,9 +145,20 @@ impl Default for Device {
 impl Device {
     /// A device with that many bytes of memory.
     pub fn new(memory: u64) -> Device {
+        Device::in_world(memory, World::default())
+    }
+
+    /// A device with that many bytes of memory, whose addresses are the world's.
+    pub fn in_world(memory: u64, world: World) -> Device {
         Device {
             allocations: Vec::new(),
-            next: window::GLOBAL,
+            world,
+            windows: Windows::new(&world),
+            above: world.memory,
+            below: world.memory.saturating_sub(GUARD),
+            made: 0,
+            launches: 0,
+            uptime: 0,
             used: 0,
             limit: memory,
             modules: HashMap::new(),
@@ -135,9 +166,27 @@ impl Device {
         }
     }
 
+    /// Places later allocations, and the windows of shared and local memory, as another world has them. What is
+    /// allocated stays where it is.
+    pub fn move_to(&mut self, world: World) {
+        self.world = world;
+        self.above = world.memory;
+        self.below = world.memory.saturating_sub(GUARD);
+        let mut shared = world.shared_window;
+        while self.obstacle(shared, window::ALL, 0).is_some() && shared > LOWEST + window::ALL {
+            shared -= window::ALL;
+        }
+        self.windows = Windows::at(shared, &world);
+    }
+
     /// Allocates memory, uninitialised as far as the checks are concerned. The label names it in findings.
     pub fn alloc(&mut self, bytes: u64, label: &str) -> Result<Buffer, MemoryError> {
-        self.allocate(bytes, label, ALIGN, false, GUARD)
+        let align = if bytes >= LARGE { PAGE } else { ALIGN_OF_BUFFERS };
+        let buffer = self.allocate(bytes, label, align, false, GUARD)?;
+        if self.world.garbage != 0 {
+            self.fill_with_garbage(buffer);
+        }
+        Ok(buffer)
     }
 
     fn allocate(
@@ -157,18 +206,75 @@ impl Device {
         else {
             return Err(out_of_memory);
         };
-        let address = self.next.next_multiple_of(align.max(ALIGN));
-        self.next = (address + bytes).next_multiple_of(ALIGN) + guard;
+        let Some(address) = self.find_room(bytes, align.max(ALIGN), guard) else {
+            return Err(out_of_memory);
+        };
         self.used += bytes;
-        self.allocations.push(Allocation {
-            address,
-            bytes,
-            label: label.to_string(),
-            data,
-            shadow,
-            constant,
-        });
+        let at = self.allocations.partition_point(|a| a.address < address);
+        let label = label.to_string();
+        self.allocations.insert(at, Allocation { address, bytes, label, data, shadow, constant });
         Ok(Buffer(address))
+    }
+
+    /// An address for an allocation, at least a guard away from everything else.
+    fn find_room(&mut self, bytes: u64, align: u64, guard: u64) -> Option<u64> {
+        let chance = if self.world.gaps == 0 { 0 } else { mix(self.world.gaps, self.made) };
+        self.made += 1;
+        // Between 0 and a whole guard more than is needed, in steps of what the allocation is aligned to.
+        let more = (chance >> 16) % (guard / align).max(1) * align;
+        let downwards = if self.world.gaps == 0 { bytes >= VERY_LARGE } else { chance & 1 == 1 };
+        if !downwards {
+            let mut address = self.above.checked_add(more)?.next_multiple_of(align);
+            while let Some((_, end)) = self.obstacle(address, bytes, guard) {
+                address = end.checked_add(guard)?.next_multiple_of(align);
+            }
+            if address.checked_add(bytes)? <= HIGHEST {
+                self.above = (address + bytes).next_multiple_of(align) + guard;
+                return Some(address);
+            }
+        }
+        let downwards_from = |end: u64| Some(end.checked_sub(bytes)? / align * align);
+        let mut address = downwards_from(self.below.checked_sub(more)?)?;
+        while let Some((start, _)) = self.obstacle(address, bytes, guard) {
+            address = downwards_from(start.checked_sub(guard)?)?;
+        }
+        self.below = address.checked_sub(guard)?;
+        (address >= LOWEST).then_some(address)
+    }
+
+    /// Start and end of something that lies within `guard` of a range: an allocation, or the windows.
+    fn obstacle(&self, address: u64, bytes: u64, guard: u64) -> Option<(u64, u64)> {
+        let (low, high) =
+            (address.saturating_sub(guard), address.saturating_add(bytes).saturating_add(guard));
+        let meets = |start: u64, end: u64| start < high && low < end;
+        let windows = (self.windows.shared, self.windows.shared + window::ALL);
+        if guard > 0 && meets(windows.0, windows.1) {
+            return Some(windows);
+        }
+        // The allocations on both sides of where it would start, and those it would cover.
+        let after = self.allocations.partition_point(|a| a.address <= address);
+        let near = &self.allocations[after.saturating_sub(1)..];
+        near.iter()
+            .take_while(|a| a.address < high)
+            .map(|a| (a.address, a.address + a.bytes.max(1)))
+            .find(|(start, end)| meets(*start, *end))
+    }
+
+    /// Memory that nothing wrote holds what an earlier kernel left there.
+    fn fill_with_garbage(&mut self, buffer: Buffer) {
+        const CHUNK: usize = 4096;
+        let Ok(a) = self.find(buffer.0, 0) else { return };
+        let mut chunk = [0u8; CHUNK];
+        for (i, word) in chunk.chunks_exact_mut(8).enumerate() {
+            word.copy_from_slice(&mix(self.world.garbage ^ self.made, i as u64).to_le_bytes());
+        }
+        let mut at = 0;
+        while at < a.bytes as usize {
+            let bytes = CHUNK.min(a.bytes as usize - at);
+            // SAFETY: inside the allocation; `&mut self` means no launch is under way.
+            unsafe { a.data.as_ptr().add(at).copy_from_nonoverlapping(chunk.as_ptr(), bytes) };
+            at += bytes;
+        }
     }
 
     pub fn free(&mut self, buffer: Buffer) -> Result<(), MemoryError> {
@@ -262,13 +368,29 @@ impl Device {
         for v in &module.variables {
             let buffer =
                 self.allocate(v.bytes, &v.name, u64::from(v.align), v.constant, GUARD_OF_VARIABLES)?;
-            // Static storage without an initialiser is zero.
-            self.fill(buffer, 0, v.bytes)?;
-            let fits = v.init.len().min(v.bytes as usize);
-            self.write(buffer, &v.init[..fits])?;
             addresses.push(buffer.0);
         }
-        for (v, base) in module.variables.iter().zip(&addresses) {
+        self.initialise(module, &addresses)?;
+        self.modules.insert(module.id, addresses.clone());
+        Ok(addresses)
+    }
+
+    /// Gives a module's variables their initial values again, as if it had just been loaded.
+    pub fn reset(&mut self, module: &Module) -> Result<(), MemoryError> {
+        match self.modules.get(&module.id) {
+            Some(addresses) => self.initialise(module, &addresses.clone()),
+            None => Ok(()),
+        }
+    }
+
+    fn initialise(&mut self, module: &Module, addresses: &[u64]) -> Result<(), MemoryError> {
+        for (v, base) in module.variables.iter().zip(addresses) {
+            // Static storage without an initialiser is zero.
+            self.fill(Buffer(*base), 0, v.bytes)?;
+            let fits = v.init.len().min(v.bytes as usize);
+            self.write(Buffer(*base), &v.init[..fits])?;
+        }
+        for (v, base) in module.variables.iter().zip(addresses) {
             for (offset, target, addend) in &v.relocations {
                 if let Some(address) = addresses.get(*target as usize) {
                     let value = address.wrapping_add_signed(*addend);
@@ -276,8 +398,39 @@ impl Device {
                 }
             }
         }
-        self.modules.insert(module.id, addresses.clone());
-        Ok(addresses)
+        Ok(())
+    }
+
+    /// Copies of a module's variables that kernels may write, by their index.
+    pub(crate) fn writable_state(&self, module: &Module, addresses: &[u64]) -> Vec<(usize, Vec<u8>)> {
+        let writable = module.variables.iter().zip(addresses).enumerate().filter(|(_, (v, _))| !v.constant);
+        writable.map(|(i, (v, base))| (i, self.bytes(*base, v.bytes).to_vec())).collect()
+    }
+
+    /// Names of the variables that are not what they were.
+    pub(crate) fn changed_state(
+        &self,
+        module: &Module,
+        addresses: &[u64],
+        before: &[(usize, Vec<u8>)],
+    ) -> Vec<String> {
+        let changed =
+            before.iter().filter(|(i, old)| self.bytes(addresses[*i], old.len() as u64) != &old[..]);
+        changed.map(|(i, _)| module.variables[*i].name.clone()).collect()
+    }
+
+    /// What an allocation holds; empty if there is none.
+    fn bytes(&self, address: u64, bytes: u64) -> &[u8] {
+        match self.find(address, bytes) {
+            // SAFETY: `find` has checked the range; launches need `&mut self`.
+            Ok(a) => unsafe {
+                std::slice::from_raw_parts(
+                    a.data.as_ptr().add((address - a.address) as usize),
+                    bytes as usize,
+                )
+            },
+            Err(_) => &[],
+        }
     }
 
     /// All allocations as a launch sees them, sorted by address.

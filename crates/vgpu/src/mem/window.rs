@@ -1,34 +1,53 @@
 //! Where the state spaces lie in the generic address space.
 
 use crate::isa::types::Space;
+use crate::world::World;
 
 /// Each window is 4 GiB wide, so that a 32-bit offset cannot leave it.
-pub const SHARED: u64 = 1 << 40;
-pub const LOCAL: u64 = 2 << 40;
-pub const PARAM: u64 = 3 << 40;
-/// Functions have addresses too, for calls through pointers; nothing can be read there.
-pub const FUNCTION: u64 = 4 << 40;
 pub const SIZE: u64 = 1 << 32;
-/// Device allocations start here.
-pub const GLOBAL: u64 = 0x7f00_0000_0000;
+/// All windows together.
+pub const ALL: u64 = 3 * SIZE;
+/// Functions have addresses too, for calls through pointers. On hardware they are small offsets into the code.
+pub const FUNCTION: u64 = 0x3c0;
 
-/// What `cvta` adds to make a generic address. Global addresses are generic already.
-pub fn base(space: Space) -> u64 {
-    match space {
-        Space::Shared => SHARED,
-        Space::Local => LOCAL,
-        Space::Param => PARAM,
-        Space::Global | Space::Generic => 0,
-    }
+/// Where shared memory, local memory and parameters start. Their windows follow one another in this order.
+#[derive(Clone, Copy, Debug)]
+pub struct Windows {
+    pub shared: u64,
+    pub local: u64,
+    pub param: u64,
 }
 
-/// The space of a generic address.
-#[inline(always)]
-pub fn space_of(address: u64) -> Space {
-    match address >> 32 {
-        0x100 => Space::Shared,
-        0x200 => Space::Local,
-        0x300 => Space::Param,
-        _ => Space::Global,
+impl Windows {
+    pub fn new(world: &World) -> Windows {
+        Windows::at(world.shared_window, world)
+    }
+
+    /// The same windows elsewhere.
+    pub fn at(shared: u64, world: &World) -> Windows {
+        let local = shared + SIZE + u64::from(world.local_offset & !0xfff);
+        Windows { shared, local, param: shared + 2 * SIZE + 0x1000 }
+    }
+
+    /// What `cvta` adds to make a generic address. Global addresses are generic already.
+    #[inline(always)]
+    pub fn base(&self, space: Space) -> u64 {
+        match space {
+            Space::Shared => self.shared,
+            Space::Local => self.local,
+            Space::Param => self.param,
+            Space::Global | Space::Generic => 0,
+        }
+    }
+
+    /// The space of a generic address.
+    #[inline(always)]
+    pub fn space_of(&self, address: u64) -> Space {
+        match address.wrapping_sub(self.shared) >> 32 {
+            0 => Space::Shared,
+            1 => Space::Local,
+            2 => Space::Param,
+            _ => Space::Global,
+        }
     }
 }

@@ -102,7 +102,7 @@ impl<'m, 'a> Loader<'m, 'a> {
         let mut function_addresses = HashMap::new();
         for (n, f) in ast.functions.iter().enumerate() {
             if f.body.is_some() && !f.entry {
-                function_addresses.insert(f.name, window::FUNCTION + 16 * (n as u64 + 1));
+                function_addresses.insert(f.name, window::FUNCTION + 0x80 * n as u64);
             }
         }
         let mut address_taken: Vec<&'a str> = Vec::new();
@@ -291,6 +291,7 @@ impl<'m, 'a> Loader<'m, 'a> {
             constant_units: constants.units,
             dynamic_shared: dynamic as u32,
             targets,
+            notices: crate::notice::of_syntax_tree(self.ast, entry.name).unwrap_or_default(),
             shared_variables: shared.named,
         })
     }

@@ -15,6 +15,7 @@ pub use source::{SourceFrame, SourceMap};
 
 use crate::isa::decode::{Constant, Fidelity, Meta};
 use crate::isa::op::{Class, Inst, Slot};
+use crate::notice::Notice;
 
 /// PTX text, decoded: independent of any device, immutable, shareable between threads.
 #[derive(Debug)]
@@ -129,6 +130,7 @@ pub struct Kernel {
     pub(crate) dynamic_shared: u32,
     /// Targets of calls through pointers: address and function.
     pub(crate) targets: Vec<(u64, u32)>,
+    pub(crate) notices: Vec<Notice>,
     /// Named shared variables, for findings: offset, bytes, name.
     pub(crate) shared_variables: Vec<(u32, u32, String)>,
 }

@@ -38,6 +38,8 @@ pub struct Variable<'a> {
     pub dims: Vec<u64>,
     pub init: Vec<Init<'a>>,
     pub external: bool,
+    /// A parameter that is declared to be a pointer: `.ptr`.
+    pub pointer: bool,
     /// `%r<32>`: how many registers the name stands for.
     pub range: Option<u32>,
     pub pos: Pos,

@@ -361,6 +361,7 @@ impl<'a> Parser<'a> {
             dims: Vec::new(),
             init: Vec::new(),
             external,
+            pointer: false,
             range: None,
             pos,
         };
@@ -393,6 +394,7 @@ impl<'a> Parser<'a> {
             "v4" => variable.vector = 4,
             // The space a pointer parameter points to says nothing about the parameter itself.
             "ptr" => {
+                variable.pointer = true;
                 if matches!(self.token, Token::Word(".global" | ".const" | ".local" | ".shared")) {
                     self.advance()?;
                 }

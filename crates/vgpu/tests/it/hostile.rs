@@ -153,7 +153,16 @@ fn impossible_launches_are_errors() {
 #[test]
 fn a_wild_pointer_is_a_finding_with_and_without_checks() {
     let module = load(COUNTER).expect("valid");
-    for address in [0u64, 4, 0x7f00_0000_0000, u64::MAX - 3, 1 << 40, 2 << 40, 3 << 40] {
+    for address in [
+        0u64,
+        4,
+        0x7fe7_6000_0000,
+        0x7fe8_0000_fff0,
+        0x7fe9_0000_0000,
+        0x7fea_0000_2000,
+        u64::MAX - 3,
+        1 << 40,
+    ] {
         for checks in [Checks::All, Checks::None] {
             let mut device = Device::default();
             let launch = Launch {

@@ -6,4 +6,6 @@ mod coverage;
 mod files;
 mod hostile;
 mod mutate;
+mod state;
 mod waits;
+mod world;

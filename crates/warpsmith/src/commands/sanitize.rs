@@ -374,6 +374,9 @@ impl Run<'_> {
             printer.data(&findings::render(finding, self.sources));
             printer.data("");
         }
+        if let Some(dropped) = findings::dropped(self.report) {
+            printer.data(&dropped);
+        }
         for buffer in self.printed_buffers()? {
             let PlacedBuffer { name, dtype, dims, .. } = buffer.placed;
             let values: Vec<String> = numbers(*dtype, &buffer.bytes)

@@ -75,6 +75,18 @@ fn applies(row: &BoundRow, x: &[f64]) -> bool {
     }
 }
 
+/// What hardware may exceed a bound by that is a power of two, as a power of two.
+///
+/// A figure with one decimal is right to half of its last place: 0.05. One figure is not that right. The manual gives
+/// 2^-20.5 for `sin.approx.f32` and `cos.approx.f32` from -2 pi to 2 pi. All f32 of that range were run on an H200 and
+/// compared with `sin` and `cos` in float64: the largest error of `sin.approx` is 6.5047e-7 = 2^-20.552 (at 3.2889452),
+/// which keeps the figure, and that of `cos.approx` 7.0946e-7 = 2^-20.4268 (at 4.9001112), with and without `.ftz`, which
+/// exceeds it by 2^0.0732. The reference's own error is below 2^-53 and explains nothing, nor does rounding the result,
+/// which is 2^-27 at most there. So the allowance for `cos` is the measured excess, rounded up to two decimals.
+fn hardware_excess(row: &BoundRow) -> f64 {
+    if row.instruction == "cos.approx.f32" && row.range == "|a| <= 2 pi" { 0.08 } else { 0.05 }
+}
+
 struct Bounded {
     of: Of,
     flushes: bool,
@@ -140,7 +152,7 @@ impl Bounded {
         let allowed = match bound(row) {
             Bound::Ulp(_) if machine == Machine::Hardware => allowed + 0.5 * ulp,
             Bound::Relative(_) | Bound::Absolute(_) if machine == Machine::Hardware => {
-                allowed * f64::exp2(0.05)
+                allowed * f64::exp2(hardware_excess(row))
             }
             _ => allowed,
         };
