@@ -1,8 +1,8 @@
 //! Where Warpsmith keeps what it can make again, and how files get there whole or not at all.
 
 use std::ffi::OsString;
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -39,4 +39,49 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
         let _ = fs::remove_file(&partial);
     }
     written
+}
+
+/// Reads a file that somebody else may have made: a regular file only, and at most `most` bytes of it. A device or a
+/// pipe may have no end, and a file may be larger than the memory.
+pub fn read_bounded(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    // Asked before the file is opened: opening a pipe waits for its writer.
+    let is_regular = fs::metadata(path)?.is_file();
+    if !is_regular {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "is not a regular file"));
+    }
+    bounded(&mut File::open(path)?, most)
+}
+
+/// [`read_bounded`], as text.
+pub fn read_text_bounded(path: &Path, most: u64) -> io::Result<String> {
+    let bytes = read_bounded(path, most)?;
+    String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "is not UTF-8 text"))
+}
+
+/// Everything that a reader has, at most `most` bytes of it; an error where there is more.
+pub fn bounded(reader: &mut impl io::Read, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    reader.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        let message = format!("is larger than {most} bytes, the most that is read");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_regular_files_of_a_bounded_size_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a");
+        fs::write(&file, "12345").unwrap();
+        assert_eq!(read_bounded(&file, 5).unwrap(), b"12345");
+        assert_eq!(read_bounded(&file, 4).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+        for endless in ["/dev/zero", "/dev/tty", "/"] {
+            assert!(read_bounded(Path::new(endless), 1 << 20).is_err(), "{endless}");
+        }
+    }
 }
