@@ -45,10 +45,14 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// pipe may have no end, and a file may be larger than the memory.
 pub fn read_bounded(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     // Asked before the file is opened: opening a pipe waits for its writer.
-    let is_regular = fs::metadata(path)?.is_file();
-    if !is_regular {
+    let about = fs::metadata(path)?;
+    if !about.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "is not a regular file"));
     }
+    if about.len() > most {
+        return Err(too_large(most));
+    }
+    // What the file says of its size need not be all it has.
     bounded(&mut File::open(path)?, most)
 }
 
@@ -63,10 +67,14 @@ pub fn bounded(reader: &mut impl io::Read, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     reader.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most {
-        let message = format!("is larger than {most} bytes, the most that is read");
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
+        return Err(too_large(most));
     }
     Ok(bytes)
+}
+
+fn too_large(most: u64) -> io::Error {
+    let message = format!("is larger than {most} bytes, the most that is read");
+    io::Error::new(io::ErrorKind::FileTooLarge, message)
 }
 
 #[cfg(test)]

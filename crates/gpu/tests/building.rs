@@ -187,19 +187,6 @@ fn a_cache_that_cannot_be_written_is_said_once_and_fails_no_build() {
 }
 
 #[test]
-fn a_source_that_may_include_no_folder_does_not_reach_the_folder_it_is_in() {
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("secret.h"), "#define SECRET 7\n").unwrap();
-    let compiler = compiler(&folder.path().join("cache"));
-    let text = "#include \"secret.h\"\nextern \"C\" __global__ void k(float* x) { *x = SECRET; }\n";
-    let mut request = request(text, "-DX");
-    request.source.name = folder.path().join("k.cu").display().to_string();
-    assert!(matches!(compiler.build(&request), Err(BuildError::Source { .. })));
-    request.source.include_dirs = vec![folder.path().to_owned()];
-    compiler.build(&request).unwrap();
-}
-
-#[test]
 fn a_build_that_is_absurdly_large_is_refused_and_leaves_no_file() {
     let cache = tempfile::tempdir().unwrap();
     let compiler = compiler(cache.path());

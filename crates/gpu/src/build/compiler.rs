@@ -7,15 +7,12 @@ use std::time::{Instant, UNIX_EPOCH};
 
 use super::cache::{self, Cache, MEANING};
 use super::{Build, BuildError, Diagnostic, Request, Severity, includes, log, machine_code};
-use crate::nvrtc::{Nvrtc, NvrtcError, Version};
+use crate::nvrtc::{Nvrtc, NvrtcError};
 use crate::paths;
 use crate::toolchain::Toolchain;
 
 /// Bytes of PTX and cubin that a source may compile to.
 const MOST_OUTPUT: u64 = 256 << 20;
-
-/// The first version whose `--no-source-include` is relied on.
-const NO_SOURCE_INCLUDE: Version = Version { major: 13, minor: 0 };
 
 /// Compiles requests, or finds them compiled. NVRTC is loaded only when something must be compiled.
 #[derive(Debug)]
@@ -157,10 +154,6 @@ impl Compiler {
         let folders = source.include_dirs.iter().chain(&self.toolchain.includes);
         options.extend(folders.map(|folder| format!("--include-path={}", folder.display())));
         options.extend(request.options.iter().cloned());
-        if source.include_dirs.is_empty() && nvrtc.version() >= NO_SOURCE_INCLUDE {
-            // By default NVRTC also looks for headers in the folder that the source's name is in.
-            options.push("--no-source-include".to_owned());
-        }
 
         let compile = |options: &[String]| {
             let compiled = nvrtc.compile(&source.name, &source.text, &source.headers, options);
