@@ -25,6 +25,11 @@ impl Cli {
         static ALONE: LazyLock<Command> = LazyLock::new(|| Command::Repro(ReproOptions::default()));
         self.command.as_ref().unwrap_or_else(|| &ALONE)
     }
+
+    /// The flags, and what was asked for.
+    pub fn into_parts(self) -> (Global, Command) {
+        (self.global, self.command.unwrap_or_else(|| Command::Repro(ReproOptions::default())))
+    }
 }
 
 /// Flags that every command takes.
@@ -339,10 +344,10 @@ pub struct CheckOptions {
     #[arg(long, value_name = "NAME")]
     pub class: Vec<String>,
     /// Repeat every case with this many seeds, counted up from --seed
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=MOST_CASES))]
     pub seeds: u64,
     /// Check this many problems drawn at random from --seed
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MOST_CASES))]
     pub fuzz: Option<u64>,
     /// Run under every checker of the virtual GPU: races, uninitialised values, bounds, barriers
     #[arg(long)]
@@ -639,7 +644,7 @@ pub struct ReplayOptions {
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = search::strategy::DEFAULT)]
     pub strategy: Vec<String>,
     /// Runs per space and strategy
-    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=MOST_CASES))]
     pub seeds: u64,
     /// Evaluations per run
     #[arg(long, value_name = "N", default_value = "200", value_parser = budget)]
@@ -741,6 +746,9 @@ pub struct HeaderFlags {
     #[command(flatten)]
     pub launch: LaunchOptions,
 }
+
+/// Cases of a check, and runs of a replay: more would take months, and more memory than there is.
+pub const MOST_CASES: u64 = 1_000_000;
 
 fn assignment(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {

@@ -141,7 +141,8 @@ pub fn unknown_target(name: &str, error: &chips::UnknownTarget) -> Failure {
 pub fn compiler(global: &Global, printer: &Printer) -> Result<Compiler, Failure> {
     let mut drawing = Installation::new(printer);
     let toolchain = toolchain::ensure(global.cuda.as_deref(), &mut |progress| drawing.show(progress))?;
-    Ok(Compiler::new(toolchain, &gpu::paths::cache_dir())?)
+    let warn = |text: &str| Printer::default().message(&format!("{}: {text}", styled(WARN, "warning")));
+    Ok(Compiler::new(toolchain, &gpu::paths::cache_dir())?.warn_with(warn))
 }
 
 /// One candidate, for the named targets or the device's. Any mistake in it is the user's, so it ends here.
