@@ -415,7 +415,8 @@ pub struct BenchOptions {
     /// Memory of one candidate's process before it is ended, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 16384)]
     pub memory: u64,
-    /// Go on with the run in --run-dir; what is finished is not repeated
+    /// Go on with the run in --run-dir; what is finished is not repeated. What the log alone is not trusted with must be
+    /// given again: --cuda, --kernels
     #[arg(long, requires = "run_dir")]
     pub resume: bool,
     /// The run's folder (default: a new one below warpsmith-runs)
@@ -476,7 +477,8 @@ pub struct EvolveOptions {
     /// A table of picks to write into; what is there stays unless this search is better placed to know
     #[arg(long, value_name = "FILE")]
     pub tuned: Option<PathBuf>,
-    /// Go on with the run in --run-dir; what is finished is not repeated
+    /// Go on with the run in --run-dir; what is finished is not repeated. What the log alone is not trusted with must be
+    /// given again: --cuda, --kernels, --proposer-cmd, --endpoint, --model, --tuned
     #[arg(long, requires = "run_dir")]
     pub resume: bool,
     /// The run's folder (default: a new one below warpsmith-runs)
@@ -517,7 +519,8 @@ pub struct ReproOptions {
     /// Seconds of timing per problem, at most (default: the suite's, or 5; 2 with --quick)
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub seconds: Option<f64>,
-    /// Go on with the run in --run-dir; what is finished is not repeated
+    /// Go on with the run in --run-dir; what is finished is not repeated. What the log alone is not trusted with must be
+    /// given again: --cuda, --kernels
     #[arg(long, requires = "run_dir")]
     pub resume: bool,
     /// The run's folder (default: a new one below warpsmith-runs)
@@ -595,7 +598,8 @@ pub struct ProcessOptions {
     /// Memory of one candidate's process before it is ended, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 16384)]
     pub memory: u64,
-    /// Go on with the run in --run-dir; what is finished is not repeated
+    /// Go on with the run in --run-dir; what is finished is not repeated. What the log alone is not trusted with must be
+    /// given again: --cuda, --kernels
     #[arg(long, requires = "run_dir")]
     pub resume: bool,
     /// The run's folder (default: a new one below warpsmith-runs)

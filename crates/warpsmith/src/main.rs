@@ -65,11 +65,12 @@ fn main() -> ExitCode {
 
 /// Prints what clap has to say: help and version, or a mistake.
 fn told(error: &clap::Error, code: Exit) -> Exit {
-    let plain = error.render().to_string();
     let printer = Printer::default();
-    if printer::visible(&plain) != plain {
+    let is_odd =
+        |word: std::ffi::OsString| printer::visible(&word.to_string_lossy()) != word.to_string_lossy();
+    if error.use_stderr() && std::env::args_os().any(is_odd) {
         // An argument has control characters, and clap repeats it.
-        printer.message(plain.trim_end());
+        printer.message(error.render().to_string().trim_end());
         return code;
     }
     match error.print().and_then(|()| std::io::stdout().flush()) {

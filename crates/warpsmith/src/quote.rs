@@ -10,7 +10,9 @@ pub fn word(word: impl AsRef<OsStr>) -> String {
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-./:=,+@%".contains(byte);
     match std::str::from_utf8(bytes) {
         // `=x` and `~x` are expanded by some shells.
-        Ok(text) if !text.is_empty() && !text.starts_with('=') && bytes.iter().all(is_plain) => text.to_owned(),
+        Ok(text) if !text.is_empty() && !text.starts_with('=') && bytes.iter().all(is_plain) => {
+            text.to_owned()
+        }
         Ok(text) if crate::printer::one_line(text) == text => format!("'{}'", text.replace('\'', "'\\''")),
         _ => {
             let escaped = |byte: &u8| match byte {

@@ -139,7 +139,7 @@ impl<'g> Workbench<'g> {
 
     /// Where and with what a run of `command` happens.
     pub fn manifest(&self, command: &str, compiler: &Compiler) -> Manifest {
-        // A word that is not UTF-8 can only be a path, which resuming takes from the command line of then.
+        // A word that is not UTF-8 can only be a path, and those that matter are given again to resume.
         let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
         let mut manifest = Manifest::new(command, redact::command_line(words), self.global.seed);
         manifest.commit = Commit::of(Path::new("."));
@@ -266,6 +266,11 @@ pub fn in_a_run<O>(
     again: impl FnOnce(&O, &mut O) -> Result<(), Failure>,
     work: impl FnOnce(&O, &Global, &dyn Fn(Manifest) -> Result<Run, RunError>) -> Result<Exit, Failure>,
 ) -> Result<Exit, Failure> {
+    if let Some(folder) = run_dir.filter(|folder| folder.to_str().is_none()) {
+        // Workers are told the folder in JSON, which has no way to say it.
+        let folder = quote::word(folder);
+        return Err(Failure::usage(format!("--run-dir {folder} is not UTF-8")).hint("name a folder that is"));
+    }
     if !resume {
         return work(options, global, &|manifest| Run::create(run_dir, manifest));
     }
@@ -273,8 +278,8 @@ pub fn in_a_run<O>(
     let (mut logged_global, mut command) = command_line_of(folder)?.into_parts();
     take_again("--cuda", global.cuda.as_ref(), &mut logged_global.cuda)?;
     take_again("--kernels", global.kernels.as_ref(), &mut logged_global.kernels)?;
-    let logged = then(&mut command)
-        .ok_or_else(|| Failure::usage(format!("{} holds no {what}", folder.display())))?;
+    let logged =
+        then(&mut command).ok_or_else(|| Failure::usage(format!("{} holds no {what}", folder.display())))?;
     again(options, logged)?;
     work(logged, &logged_global, &|manifest| Run::resume(folder, manifest))
 }
@@ -287,8 +292,10 @@ pub fn take_again<T: AsRef<OsStr> + Clone>(
 ) -> Result<(), Failure> {
     if let (Some(value), None) = (&logged, now) {
         let value = quote::flag(flag, value);
-        return Err(Failure::usage(format!("the run was started with {value}, which a log alone is not trusted with"))
-            .hint(format!("give {flag} again, with a value that you trust")));
+        return Err(Failure::usage(format!(
+            "the run was started with {value}, which a log alone is not trusted with"
+        ))
+        .hint(format!("give {flag} again, with a value that you trust")));
     }
     *logged = now.cloned();
     Ok(())
@@ -302,7 +309,9 @@ pub fn go_on_with(command: &str, folder: &Path, global: &Global, again: &[(&str,
     let is_environments = |flag: &str| flag == "--cuda" && std::env::var_os("WARPSMITH_CUDA").is_some();
     let folders = folders.iter().filter(|(flag, _)| !is_environments(flag));
     words.extend(folders.filter_map(|(flag, value)| value.as_ref().map(|value| quote::flag(flag, value))));
-    words.extend(again.iter().filter_map(|(flag, value)| value.as_ref().map(|value| quote::flag(flag, value))));
+    words.extend(
+        again.iter().filter_map(|(flag, value)| value.as_ref().map(|value| quote::flag(flag, value))),
+    );
     format!("incomplete; go on with: {}", words.join(" "))
 }
 

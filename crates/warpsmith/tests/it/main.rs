@@ -19,4 +19,5 @@ mod replay;
 mod report_page;
 mod repro;
 mod sanitize;
+mod trust;
 mod tuned;
