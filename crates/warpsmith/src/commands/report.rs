@@ -47,7 +47,7 @@ pub fn run(options: &ReportOptions, printer: &Printer) -> Result<Exit, Failure> 
         printer.message(&styled(BAD, "the run is incomplete, and its report says so"));
     }
     for warning in &state.warnings {
-        printer.message(&styled(FAINT, one_line(&warning.to_string())));
+        printer.message(&styled(FAINT, one_line(warning)));
     }
     for path in &reported.files {
         printer.data(&one_line(&path.display().to_string()));

@@ -147,7 +147,7 @@ fn character(text: &str, wanted: u8) -> Option<(u8, usize)> {
 /// Forms in which the secret's own characters do not appear: hexadecimal, and base64 at each of the three places that
 /// the secret may have in a longer text.
 fn encoded(secret: &str) -> Vec<String> {
-    let hex: String = secret.bytes().map(|byte| format!("{byte:02x}")).collect();
+    let hex = spelled(secret, |byte| format!("{byte:02x}"));
     let mut forms = vec![hex];
     for before in 0..3_usize {
         let bytes: Vec<u8> = std::iter::repeat_n(0, before).chain(secret.bytes()).collect();
@@ -162,6 +162,10 @@ fn encoded(secret: &str) -> Vec<String> {
     forms.sort();
     forms.dedup();
     forms
+}
+
+fn spelled(text: &str, spelling: impl Fn(u8) -> String) -> String {
+    text.bytes().map(spelling).collect::<Vec<_>>().concat()
 }
 
 /// Without the padding.
@@ -193,15 +197,12 @@ fn percent_decoded(text: &str) -> Option<String> {
     while let [first, after @ ..] = rest {
         let code =
             after.get(..2).filter(|_| *first == b'%').and_then(|digits| std::str::from_utf8(digits).ok());
-        match code.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
-            Some(code) => {
-                bytes.push(code);
-                rest = &after[2..];
-            }
-            None => {
-                bytes.push(*first);
-                rest = after;
-            }
+        if let Some(code) = code.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            bytes.push(code);
+            rest = &after[2..];
+        } else {
+            bytes.push(*first);
+            rest = after;
         }
     }
     String::from_utf8(bytes).ok()
@@ -217,11 +218,11 @@ mod tests {
     fn a_key_is_taken_out_in_every_form_a_server_may_give_it_back() {
         let json = serde_json::to_string(KEY).unwrap();
         let json = json.trim_matches('"');
-        let unicode: String = KEY.bytes().map(|byte| format!("\\u{byte:04X}")).collect();
-        let percent: String = KEY.bytes().map(|byte| format!("%{byte:02x}")).collect();
+        let unicode = spelled(KEY, |byte| format!("\\u{byte:04X}"));
+        let percent = spelled(KEY, |byte| format!("%{byte:02x}"));
         let some = KEY.replace('/', "%2F").replace('+', "%2b").replace('=', "%3D").replace('\\', "%5C");
-        let html: String = KEY.bytes().map(|byte| format!("&#x{byte:x};")).collect();
-        let hex: String = KEY.bytes().map(|byte| format!("{byte:02X}")).collect();
+        let html = spelled(KEY, |byte| format!("&#x{byte:x};"));
+        let hex = spelled(KEY, |byte| format!("{byte:02X}"));
         for form in [
             KEY.to_owned(),
             KEY.to_uppercase(),
