@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -33,12 +33,29 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
         fs::create_dir_all(parent)?;
     }
     let partial = beside(path);
-    let written = fs::write(&partial, bytes).and_then(|()| fs::rename(&partial, path));
+    let written = create_anew(&partial)
+        .and_then(|mut file| file.write_all(bytes))
+        .and_then(|()| fs::rename(&partial, path));
     if written.is_err() {
         // Best effort: the failed write is what the caller must hear about.
         let _ = fs::remove_file(&partial);
     }
     written
+}
+
+/// Creates a file that nobody else has. What is there is removed first: in a folder of somebody else's it may be a link
+/// to a file of the user's.
+pub fn create_anew(path: &Path) -> io::Result<File> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    File::options().write(true).create_new(true).open(path)
+}
+
+/// The text as the name of one file: a name that a source or a manifest gives must not lead to another folder.
+pub fn file_name(text: &str) -> String {
+    text.replace(|c: char| c == '/' || c.is_control(), "_")
 }
 
 /// Reads a file that somebody else may have made: a regular file only, and at most `most` bytes of it. A device or a
@@ -80,6 +97,18 @@ fn too_large(most: u64) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_link_in_the_place_of_a_new_file_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (link, own) = (folder.path().join("link"), folder.path().join("own"));
+        fs::write(&own, "the user's").unwrap();
+        std::os::unix::fs::symlink(&own, &link).unwrap();
+        drop(create_anew(&link).unwrap());
+        assert_eq!(fs::read_to_string(&own).unwrap(), "the user's");
+        assert!(link.symlink_metadata().unwrap().is_file());
+        assert_eq!(file_name("../../x\n.npy"), ".._.._x_.npy");
+    }
 
     #[test]
     fn only_regular_files_of_a_bounded_size_are_read() {

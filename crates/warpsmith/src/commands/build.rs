@@ -368,7 +368,7 @@ fn emit(
     let setting: Vec<String> = job.candidate.axes.values().map(ToString::to_string).collect();
     let label = job.candidate.label(job.family);
     let parts = [vec![job.family.name.clone(), label], setting, vec![job.target.to_string()]].concat();
-    let stem = parts.join("-");
+    let stem = gpu::paths::file_name(&parts.join("-"));
     let generated = request.source.headers.iter().find(|(name, _)| name == "generated.cuh");
     let files = [
         (format!("{stem}.ptx"), outcome.build.ptx.as_bytes()),

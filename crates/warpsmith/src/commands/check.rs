@@ -524,6 +524,7 @@ fn save_pictures(folder: &Path, verdicts: &[Verdict], printer: &Printer) -> Resu
         if let Some(picture) = &verdict.picture {
             let Verdict { family, kernel, problem, class, seed, .. } = verdict;
             let name = format!("{family}-{kernel}-{problem}-{class}-{seed}.svg").replace(['+', '='], "_");
+            let name = gpu::paths::file_name(&name);
             fs::write(folder.join(&name), &picture.svg).map_err(failed)?;
             printer.message(&format!("wrote {}", folder.join(&name).display()));
         }

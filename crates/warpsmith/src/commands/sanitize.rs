@@ -299,7 +299,7 @@ fn read_back<'a>(placed: &'a Placed, device: &mut VirtualDevice) -> Result<Vec<C
 fn save(folder: &Path, buffers: &[Contents], printer: &Printer) -> Result<(), Failure> {
     for buffer in buffers {
         let PlacedBuffer { name, dtype, dims, .. } = buffer.placed;
-        let path = folder.join(format!("{}.npy", name.replace(' ', "-")));
+        let path = folder.join(gpu::paths::file_name(&format!("{}.npy", name.replace(' ', "-"))));
         gpu::paths::write_atomically(&path, &npy(*dtype, dims, &buffer.bytes))
             .map_err(|error| Failure::usage(format!("cannot write {}: {error}", path.display())))?;
         printer.message(&format!("wrote {}", path.display()));
