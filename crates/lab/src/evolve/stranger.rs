@@ -196,8 +196,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let catalog = Catalog::load(None).unwrap();
         let family = catalog.family("reference").unwrap();
-        let kept = Stranger::keep(family, "int x;", folder.path()).unwrap();
-        assert_eq!(text(family, &kept.hash, folder.path()).as_deref(), Some("int x;"));
+        let source = format!("// {}", family.entry);
+        let kept = Stranger::keep(family, &source, folder.path()).unwrap();
+        assert_eq!(text(family, &kept.hash, folder.path()), Some(source));
         let file = kept.folder.join(&family.op).join(&family.name).join("kernel.cu");
         fs::remove_file(&file).unwrap();
         std::os::unix::fs::symlink("/etc/passwd", &file).unwrap();

@@ -287,3 +287,34 @@ fn a_manifest_whose_expressions_never_end_is_refused_at_once() {
     assert_eq!(outcome.code, 2, "{outcome}");
     assert!(started.elapsed().as_secs() < 20);
 }
+
+#[test]
+fn files_that_are_too_much_are_refused_with_what_is_wrong() {
+    let folder = tempfile::tempdir().unwrap();
+    let suite = folder.path().join("suite.toml");
+    let values = (1..=50).map(|size| size.to_string()).collect::<Vec<_>>().join(",");
+    for (text, words) in [
+        ("problems = [\"mission\"]\nseconds = -1.0\n".to_owned(), "`seconds` is -1"),
+        ("problems = [\"mission\"]\nseconds = nan\n".to_owned(), "`seconds` is NaN"),
+        (
+            format!("[[problems]]\nb = [{values}]\nh = [{values}]\ns = [{values}]\n"),
+            "stands for 125000 of them; 10000 are allowed",
+        ),
+        ("#".repeat(2 << 20), "is larger than"),
+    ] {
+        fs::write(&suite, text).unwrap();
+        let arguments = ["bench", "reference", "--device", "virtual:l4", "--suite"];
+        let outcome = run(warpsmith().current_dir(folder.path()).args(arguments).arg(&suite));
+        assert_eq!(outcome.code, 2, "{outcome}");
+        assert!(outcome.stderr.contains(words), "{outcome}");
+    }
+    for arguments in [
+        &["bench", "reference", "--device", "virtual:l4", "--suite", "/dev/zero"][..],
+        &["gate", "--leaderboard", "/dev/zero", "--run-dir", "/nowhere"],
+        &["replay", "--space", "/dev/zero"],
+        &["sanitize", "/dev/zero"],
+    ] {
+        let outcome = run(warpsmith().current_dir(folder.path()).args(arguments));
+        assert_eq!(outcome.code, 2, "{arguments:?}: {outcome}");
+    }
+}
