@@ -45,7 +45,7 @@ fn a_resumed_run_executes_loads_and_sends_nothing_that_only_its_log_names() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let touched = folder.join("touched");
-    let proposer = format!("touch {} \x1b[2J", touched.display());
+    let proposer = format!("touch {} # \x1b[2J", touched.display());
     let search = ["--device", "virtual:l4", "--problem", PROBLEM, "--budget", "1"];
     for (number, (command, flag, value)) in [
         ("evolve", "--proposer-cmd", proposer.as_str()),
