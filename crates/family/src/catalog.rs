@@ -9,6 +9,13 @@ use crate::manifest::{self, Family, ManifestError, Place};
 use crate::suggest::nearest;
 use crate::tuned::{self, Table};
 
+/// Bytes of a manifest, a source or a header.
+const MOST_BYTES: u64 = 4 << 20;
+/// Files of a folder of families.
+const MOST_FILES: usize = 10_000;
+/// Folders inside each other: `<op>/<family>/...`. A link may lead back to a folder above.
+const MOST_DEEP: usize = 8;
+
 mod embedded {
     include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
 }
@@ -33,6 +40,8 @@ pub enum CatalogError {
     Io { path: PathBuf, source: io::Error },
     #[error("{} holds no families (looked for <op>/<family>/kernel.toml)", path.display())]
     Empty { path: PathBuf },
+    #[error("{} has more than {MOST_FILES} sources, headers and manifests; name a folder of kernel families", path.display())]
+    TooMany { path: PathBuf },
     #[error("there is no family `{name}`")]
     UnknownFamily { name: String, known: Vec<String>, nearest: Option<String> },
     #[error("`{name}` is a family of several ops: {}", candidates.join(", "))]
@@ -127,8 +136,7 @@ impl Family {
 impl Tree {
     fn read(folder: &Path) -> Result<Self, CatalogError> {
         let mut files = BTreeMap::new();
-        collect(folder, folder, &mut files)
-            .map_err(|source| CatalogError::Io { path: folder.to_owned(), source })?;
+        collect(folder, folder, &mut files)?;
         Ok(Tree { label: folder.display().to_string(), files })
     }
 
@@ -143,14 +151,25 @@ impl Tree {
     }
 }
 
-fn collect(root: &Path, folder: &Path, files: &mut BTreeMap<String, String>) -> io::Result<()> {
-    for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
+fn collect(root: &Path, folder: &Path, files: &mut BTreeMap<String, String>) -> Result<(), CatalogError> {
+    let at = |path: &Path| {
+        let path = path.to_owned();
+        move |source| CatalogError::Io { path, source }
+    };
+    let depth = folder.strip_prefix(root).map_or(0, |below| below.components().count());
+    for entry in fs::read_dir(folder).map_err(at(folder))? {
+        let path = entry.map_err(at(folder))?.path();
         if path.is_dir() {
-            collect(root, &path, files)?;
+            if depth < MOST_DEEP {
+                collect(root, &path, files)?;
+            }
         } else if path.extension().is_some_and(|kind| kind == "cu" || kind == "cuh" || kind == "toml") {
+            if files.len() == MOST_FILES {
+                return Err(CatalogError::TooMany { path: root.to_owned() });
+            }
             let name = path.strip_prefix(root).unwrap_or(&path).to_string_lossy().into_owned();
-            files.insert(name, String::from_utf8_lossy(&fs::read(&path)?).into_owned());
+            let bytes = gpu::paths::read_bounded(&path, MOST_BYTES).map_err(at(&path))?;
+            files.insert(name, String::from_utf8_lossy(&bytes).into_owned());
         }
     }
     Ok(())

@@ -1,10 +1,27 @@
 //! Expressions of a manifest, in CEL, over knobs, axes and sizes.
 //!
-//! Beyond CEL's own operators there are `ceil_div(a, b)`, `min(a, b)` and `max(a, b)` on integers.
+//! Beyond CEL's own operators there are `ceil_div(a, b)`, `min(a, b)` and `max(a, b)` on integers. A manifest may be
+//! anybody's, so the cost of an expression is bounded: its length and its nesting are, and CEL's macros over lists
+//! (`map`, `all`, `exists`, ...) are refused. Without them an evaluation visits every part of the text once at most.
 
+use cel::common::ast::{EntryExpr, Expr, IdedEntryExpr, IdedExpr};
 use cel::{Context, Program};
 
 use crate::Value;
+
+/// Bytes of an expression.
+const MOST_BYTES: usize = 2000;
+/// How deep brackets may be nested: the parser calls itself.
+const MOST_NESTED: usize = 12;
+/// Characters of operators.
+const MOST_OPERATORS: usize = 96;
+/// Operations inside each other: a long sum is evaluated as deep as it has terms.
+const MOST_DEEP: usize = 24;
+/// Stack for the parser, which takes up to 0.2 MiB for a bracket and 0.05 MiB for a term of a sum where it is not
+/// optimised.
+const PARSER_STACK: usize = 32 << 20;
+/// Expressions with no more operators and brackets than this are parsed on the caller's stack.
+const SIMPLE: usize = 12;
 
 /// A parsed expression with its text.
 pub(crate) struct Expression {
@@ -28,13 +45,19 @@ pub struct EvalError {
 
 impl Expression {
     pub fn parse(text: &str) -> Result<Self, String> {
-        let program = Program::compile(text).map_err(|errors| {
-            let first = errors.errors.into_iter().next();
-            first.map_or_else(
-                || "is not a CEL expression".to_owned(),
-                |error| format!("column {}: {}", error.pos.1, error.msg),
-            )
-        })?;
+        if text.len() > MOST_BYTES {
+            return Err(format!("has {} bytes; {MOST_BYTES} are allowed", text.len()));
+        }
+        let nested = nesting(text);
+        if nested > MOST_NESTED {
+            return Err(format!("is nested more than {MOST_NESTED} deep"));
+        }
+        let operators = text.matches(|c: char| "+-*/%<>=!&|?:.".contains(c)).count();
+        if operators > MOST_OPERATORS {
+            return Err(format!("has more than {MOST_OPERATORS} characters of operators"));
+        }
+        let program = if operators + 4 * nested <= SIMPLE { compile(text) } else { compile_apart(text) }?;
+        refuse_costly(program.expression(), 0)?;
         Ok(Expression { text: text.to_owned(), program })
     }
 
@@ -71,6 +94,65 @@ impl Expression {
 
     fn error(&self, reason: String) -> EvalError {
         EvalError { expression: self.text.clone(), reason }
+    }
+}
+
+fn compile(text: &str) -> Result<Program, String> {
+    Program::compile(text).map_err(|errors| {
+        let first = errors.errors.into_iter().next();
+        first.map_or_else(
+            || "is not a CEL expression".to_owned(),
+            |error| format!("column {}: {}", error.pos.1, error.msg),
+        )
+    })
+}
+
+/// [`compile`], on a thread whose stack is large enough for everything that is allowed.
+fn compile_apart(text: &str) -> Result<Program, String> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(PARSER_STACK);
+        let parsed = thread.spawn_scoped(scope, || compile(text)).map_err(|error| error.to_string())?;
+        parsed.join().map_err(|_| "makes the parser fail".to_owned())?
+    })
+}
+
+/// How deep brackets are nested. Those within strings count too, which does no harm.
+fn nesting(text: &str) -> usize {
+    let (mut depth, mut deepest) = (0_usize, 0);
+    for c in text.chars() {
+        match c {
+            '(' | '[' | '{' => depth += 1,
+            ')' | ']' | '}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        deepest = deepest.max(depth);
+    }
+    deepest
+}
+
+/// Refuses the loops that macros stand for, and an expression so deep that evaluating it could overflow the stack.
+fn refuse_costly(expression: &IdedExpr, depth: usize) -> Result<(), String> {
+    if depth > MOST_DEEP {
+        return Err(format!("has more than {MOST_DEEP} operations inside each other"));
+    }
+    let inside = |part: &IdedExpr| refuse_costly(part, depth + 1);
+    let entries = |entries: &[IdedEntryExpr]| {
+        entries.iter().try_for_each(|entry| match &entry.expr {
+            EntryExpr::StructField(field) => inside(&field.value),
+            EntryExpr::MapEntry(entry) => inside(&entry.key).and_then(|()| inside(&entry.value)),
+        })
+    };
+    match &expression.expr {
+        Expr::Comprehension(_) => {
+            Err("has a macro over a list (`map`, `filter`, `all`, `exists`, ...), which is not allowed"
+                .to_owned())
+        }
+        Expr::Call(call) => call.target.iter().map(AsRef::as_ref).chain(&call.args).try_for_each(inside),
+        Expr::List(list) => list.elements.iter().try_for_each(inside),
+        Expr::Select(select) => inside(&select.operand),
+        Expr::Map(map) => entries(&map.entries),
+        Expr::Struct(structure) => entries(&structure.entries),
+        _ => Ok(()),
     }
 }
 
@@ -146,6 +228,32 @@ mod tests {
         assert!(size("dtype").contains("not a whole number"));
         assert!(size("NOPE + 1").contains("NOPE"));
         assert!(Expression::parse("M +").is_err());
+    }
+
+    #[test]
+    fn an_expression_that_could_take_long_is_refused() {
+        let list = "[1,2,3,4,5,6,7,8,9]";
+        let nested = (0..5).fold("true".to_owned(), |inner, n| format!("{list}.all(x{n}, {inner})"));
+        for (text, words) in [
+            (nested, "macro over a list"),
+            (format!("{list}.map(x, x * 2)"), "macro over a list"),
+            (format!("{list}.exists(x, x == M)"), "macro over a list"),
+            (format!("size({list}.filter(x, x > 2)) > 1"), "macro over a list"),
+            (format!("{}1{}", "(".repeat(900), ")".repeat(900)), "nested"),
+            ("!".repeat(1500) + "ON", "characters of operators"),
+            ("- ".repeat(900) + "M", "characters of operators"),
+            ("ON ? 1 : ".repeat(200) + "2", "characters of operators"),
+            (vec!["M"; 950].join("+"), "characters of operators"),
+            (vec!["M"; 97].join("+"), "inside each other"),
+            ("M + ".repeat(10_000) + "M", "bytes"),
+        ] {
+            let reason = Expression::parse(&text).map(drop).unwrap_err();
+            assert!(reason.contains(words), "{reason}: {text}");
+        }
+        let brackets = format!("{}M{}", "(".repeat(12), ")".repeat(12));
+        assert_eq!(Expression::parse(&brackets).unwrap().size(&scope()), Ok(33));
+        let sum = vec!["M"; 24].join(" + ");
+        assert_eq!(Expression::parse(&sum).unwrap().size(&scope()), Ok(33 * 24));
     }
 
     #[test]

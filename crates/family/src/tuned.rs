@@ -4,7 +4,6 @@
 //! [`Table::write`]), [`crate::Catalog`] reads them. What a problem's name means, and which pick serves a problem that
 //! has none of its own, is the op's affair (crate `op`).
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -16,6 +15,9 @@ use serde::{Deserialize, Serialize};
 use crate::manifest::{ManifestError, Reader};
 
 pub const SCHEMA: u32 = 1;
+
+/// Bytes of a table that are read.
+const MOST_BYTES: u64 = 16 << 20;
 
 /// The table's file, beside the manifest.
 pub const FILE: &str = "tuned.toml";
@@ -90,7 +92,7 @@ impl Table {
 
     /// The table of a file; an empty one where there is no file.
     pub fn read(path: &Path) -> Result<Self, TableError> {
-        match fs::read_to_string(path) {
+        match gpu::paths::read_text_bounded(path, MOST_BYTES) {
             Ok(text) => Ok(Table::parse(&path.display().to_string(), &text)?),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Table::default()),
             Err(error) => Err(TableError::Io { path: path.to_owned(), error }),
@@ -178,7 +180,7 @@ mod tests {
         table.take(vec![with_commit, pick("virtual l4", modelled(9.5))]);
         table.write(&path).unwrap();
         assert_eq!(Table::read(&path).unwrap(), table);
-        let text = fs::read_to_string(&path).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
         assert!(text.contains("measured_us = 5.0") && text.contains("modelled_us = 9.5"), "{text}");
         assert_eq!(text.matches("commit = ").count(), 1, "what is not known is left out: {text}");
     }

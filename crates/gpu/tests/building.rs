@@ -5,6 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use chips::Target;
 use gpu::build::{BuildError, Compiler, Request, Source};
@@ -168,11 +169,29 @@ fn the_ptx_does_not_tell_where_it_was_made() {
 }
 
 #[test]
-fn a_cache_that_cannot_be_written_is_an_error_not_a_panic() {
+fn a_cache_that_cannot_be_written_is_said_once_and_fails_no_build() {
     let folder = tempfile::tempdir().unwrap();
     let blocked = folder.path().join("cache");
     fs::create_dir(&blocked).unwrap();
     fs::write(blocked.join("builds"), "a file where a folder should be").unwrap();
-    let error = compiler(&blocked).build(&request(DOUBLE, "-DFACTOR=2")).unwrap_err();
-    assert!(matches!(error, BuildError::Io { .. }), "{error}");
+    let warnings = Arc::new(Mutex::new(Vec::new()));
+    let heard = Arc::clone(&warnings);
+    let compiler = compiler(&blocked).warn_with(move |text| heard.lock().unwrap().push(text.to_owned()));
+    for factor in [2, 3] {
+        let outcome = compiler.build(&request(DOUBLE, &format!("-DFACTOR={factor}"))).unwrap();
+        assert!(!outcome.cached);
+    }
+    let warnings = warnings.lock().unwrap();
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].contains("WARPSMITH_CACHE"), "{warnings:?}");
+}
+
+#[test]
+fn a_build_that_is_absurdly_large_is_refused_and_leaves_no_file() {
+    let cache = tempfile::tempdir().unwrap();
+    let compiler = compiler(cache.path());
+    let text = "__device__ int a[70 << 20] = {1};\nextern \"C\" __global__ void k(int* x) { *x = a[threadIdx.x]; }\n";
+    let error = compiler.build(&request(text, "-DX")).unwrap_err();
+    assert!(matches!(error, BuildError::TooLarge { .. }), "{error}");
+    assert!(!cache.path().join("builds").exists());
 }

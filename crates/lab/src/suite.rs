@@ -1,10 +1,16 @@
 //! Suites: which problems, against which baselines, with which targets. A suite is a TOML file; the op brings its own.
 
-use std::fs;
 use std::path::Path;
 
 use op::{Op, Refusal};
 use serde::{Deserialize, Serialize};
+
+/// Bytes of a suite's file.
+const MOST_BYTES: u64 = 1 << 20;
+/// Problems that one table of a suite may stand for.
+const MOST_COMBINATIONS: usize = 10_000;
+/// Seconds that a suite may ask for: three years, which every clock can count.
+const MOST_SECONDS: f64 = 1e8;
 
 /// A suite, its problems by name.
 #[derive(Clone, Debug)]
@@ -70,8 +76,8 @@ pub fn find<O: Op>(op: &O, text: &str) -> Result<Suite<O::Problem>, Refusal> {
             Refusal::new(format!("there is no suite `{text}`")).hint(Some(near.unwrap_or_default() + &all))
         );
     }
-    let contents =
-        fs::read_to_string(path).map_err(|error| Refusal::new(format!("cannot read {text}: {error}")))?;
+    let contents = gpu::paths::read_text_bounded(path, MOST_BYTES)
+        .map_err(|error| Refusal::new(format!("cannot read {text}: {error}")))?;
     let name = path.file_stem().map_or(text.to_owned(), |stem| stem.to_string_lossy().into_owned());
     read(op, &name, &contents)
 }
@@ -85,7 +91,7 @@ pub fn read<O: Op>(op: &O, name: &str, text: &str) -> Result<Suite<O::Problem>, 
         let found = match value {
             toml::Value::String(text) => op.problems(text),
             toml::Value::Table(fields) => {
-                combinations(fields).iter().map(|fields| op.problem_of(fields)).collect()
+                combinations(fields).and_then(|all| all.iter().map(|fields| op.problem_of(fields)).collect())
             }
             other => Err(Refusal::new(format!("`{other}` is neither a problem's name nor a table"))),
         };
@@ -95,6 +101,9 @@ pub fn read<O: Op>(op: &O, name: &str, text: &str) -> Result<Suite<O::Problem>, 
     }
     if problems.is_empty() {
         return Err(wrong("no problems".to_owned()));
+    }
+    if let Some(seconds) = file.seconds.filter(|seconds| !(*seconds > 0.0 && *seconds <= MOST_SECONDS)) {
+        return Err(wrong(format!("`seconds` is {seconds}; it must be above 0 and at most {MOST_SECONDS}")));
     }
     for target in &file.targets {
         if let Some(named) = &target.problem {
@@ -119,7 +128,14 @@ pub fn read<O: Op>(op: &O, name: &str, text: &str) -> Result<Suite<O::Problem>, 
 }
 
 /// Every combination of the values of fields that have several, the first field slowest.
-fn combinations(fields: &toml::Table) -> Vec<toml::Table> {
+fn combinations(fields: &toml::Table) -> Result<Vec<toml::Table>, Refusal> {
+    let count = fields.values().filter_map(toml::Value::as_array);
+    let count = count.fold(1, |count: usize, values| count.saturating_mul(values.len()));
+    if count > MOST_COMBINATIONS {
+        return Err(Refusal::new(format!(
+            "a table of problems stands for {count} of them; {MOST_COMBINATIONS} are allowed"
+        )));
+    }
     let mut all = vec![toml::Table::new()];
     for (name, value) in fields {
         let values = match value {
@@ -137,5 +153,5 @@ fn combinations(fields: &toml::Table) -> Vec<toml::Table> {
             })
             .collect();
     }
-    all
+    Ok(all)
 }

@@ -15,6 +15,17 @@ pub struct Input {
 pub struct Output {
     pub name: &'static str,
     pub blank: Vec<u8>,
+    /// Bits of an element, the sign on top.
+    pub sign_bits: u32,
+}
+
+impl Output {
+    /// The bytes with the sign of every element turned.
+    pub(crate) fn turned(&self, bytes: &[u8]) -> Vec<u8> {
+        let width = (self.sign_bits / 8).max(1) as usize;
+        let turn = |(index, byte): (usize, &u8)| if index % width == width - 1 { byte ^ 0x80 } else { *byte };
+        bytes.iter().enumerate().map(turn).collect()
+    }
 }
 
 /// The buffers of one launch of an op on a problem.
@@ -47,5 +58,18 @@ impl Addresses {
     pub fn of(&self, name: &str) -> u64 {
         let all = self.inputs.iter().chain(&self.outputs);
         all.into_iter().find(|(known, _)| *known == name).map_or(0, |(_, address)| *address)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn turning_signs_changes_every_element_and_its_sign_alone() {
+        let output = |sign_bits| Output { name: "o", blank: Vec::new(), sign_bits };
+        assert_eq!(output(16).turned(&[1, 2, 3, 0x84]), [1, 0x82, 3, 0x04]);
+        assert_eq!(output(32).turned(&1.5_f32.to_le_bytes()), (-1.5_f32).to_le_bytes());
+        assert_eq!(output(8).turned(&[0x38]), [0xb8]);
     }
 }

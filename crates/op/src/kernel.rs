@@ -11,7 +11,7 @@ use gpu::build::{BuildError, Compiler};
 use crate::arrangement::{Addresses, Arrangement};
 use crate::memory::{Contents, Item, Memory, Placement, Trespass, View};
 use crate::stage::Stage;
-use crate::trial::{Step, derived};
+use crate::trial::{Outputs, Step, derived};
 
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
@@ -173,7 +173,7 @@ impl<'f> Kernel<'f> {
         for (index, step) in steps.iter().enumerate() {
             let seed = derived(seed, index as u64);
             let inputs = &inputs[step.inputs];
-            device.set_world(seed)?;
+            device.set_world(if index == 0 { FIRST_WORLD } else { seed })?;
             let stays = place.as_ref().is_some_and(|(moved, _)| *moved == step.moved);
             if !stays {
                 if let Some((_, ready)) = place.take() {
@@ -183,8 +183,14 @@ impl<'f> Kernel<'f> {
                 place = Some((step.moved, self.ready_at(device, sizes, inputs, shift)?));
             }
             let Some((_, ready)) = &mut place else { continue };
-            let fill = if step.stale_outputs { Outputs::Stale } else { Outputs::Poisoned };
-            let looked = ready.refill(device, inputs, fill, seed).and_then(|()| self.look(device, ready));
+            let before = step.same_as.and_then(|before| seen.get(before));
+            let looked = ready
+                .refill(device, inputs, step.outputs, seed)
+                .and_then(|()| match (step.outputs, before) {
+                    (Outputs::Turned, Some(before)) => ready.turn_outputs(device, &before.outputs),
+                    _ => Ok(()),
+                })
+                .and_then(|()| self.look(device, ready));
             match looked {
                 Ok(observed) => seen.push(observed),
                 Err(error) => {
@@ -276,13 +282,9 @@ impl<'f> Kernel<'f> {
 const SHIFT_STEP: u64 = 256;
 const SHIFTS: u64 = 255;
 
-/// What outputs hold before a launch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outputs {
-    Poisoned,
-    /// Whatever the launch before left there.
-    Stale,
-}
+/// The surroundings of the first launch, which is the one that is counted: always the same, so that counts can be
+/// compared.
+const FIRST_WORLD: u64 = 0;
 
 fn read_all(
     view: &View,
@@ -322,13 +324,24 @@ impl<'a> Ready<'a> {
         if outputs == Outputs::Poisoned {
             for (output, &buffer) in arrangement.outputs.iter().zip(&self.placed.outputs) {
                 device.write(buffer, &output.blank)?;
+                device.undefine(buffer)?;
             }
         }
         if let Some(workspace) = self.placed.workspace {
-            device.poison(workspace, poison(seed))?;
+            device.fill(workspace, poison(seed))?;
+            device.undefine(workspace)?;
         }
         self.arrangement = arrangement;
         self.parameters = parameters(&self.placed.addresses(arrangement));
+        Ok(())
+    }
+
+    /// Fills the outputs with an answer in which every sign is turned: the right numbers, and not one of them right.
+    fn turn_outputs(&self, device: &mut dyn Stage, answer: &[Vec<u8>]) -> Result<(), AcceleratorError> {
+        let outputs = self.arrangement.outputs.iter().zip(answer).zip(&self.placed.outputs);
+        for ((output, bytes), &buffer) in outputs {
+            device.write(buffer, &output.turned(bytes))?;
+        }
         Ok(())
     }
 

@@ -28,13 +28,26 @@ impl Draw {
     }
 }
 
+/// What outputs hold before a launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outputs {
+    /// A pattern no right answer contains.
+    Poisoned,
+    /// Whatever the launch before left there.
+    Stale,
+    /// The answer of the step whose bits are to be repeated, with every sign turned. A kernel that leaves what looks like
+    /// its own answer in place leaves a wrong one.
+    Turned,
+}
+
 /// One launch of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
     /// Which of the trial's inputs it gets.
     pub inputs: usize,
-    /// The outputs still hold the answer of the launch before. Otherwise they are poisoned.
-    pub stale_outputs: bool,
+    /// What the outputs hold before it.
+    pub outputs: Outputs,
     /// The buffers lie at other addresses than at the start.
     pub moved: bool,
     /// An earlier step whose output bits it must repeat.
@@ -42,19 +55,20 @@ pub struct Step {
 }
 
 impl Step {
-    pub const FIRST: Step = Step { inputs: 0, stale_outputs: false, moved: false, same_as: None };
+    pub const FIRST: Step = Step { inputs: 0, outputs: Outputs::Poisoned, moved: false, same_as: None };
 
     /// What every kernel is asked on every case: an answer; an answer to the opposite inputs while the first answer is
-    /// still in the outputs; and the first answer again, bit by bit, at other addresses.
+    /// still in the outputs; and the first answer again, bit by bit, at other addresses and over that answer with its
+    /// signs turned.
     pub const USUAL: [Step; 3] = [
         Step::FIRST,
-        Step { inputs: 1, stale_outputs: true, ..Step::FIRST },
-        Step { moved: true, same_as: Some(0), ..Step::FIRST },
+        Step { inputs: 1, outputs: Outputs::Stale, ..Step::FIRST },
+        Step { outputs: Outputs::Turned, moved: true, same_as: Some(0), ..Step::FIRST },
     ];
 
     /// A launch on inputs of its own, with the outputs of the launch before it.
     pub const fn on(inputs: usize) -> Step {
-        Step { inputs, stale_outputs: true, moved: true, same_as: None }
+        Step { inputs, outputs: Outputs::Stale, moved: true, same_as: None }
     }
 
     /// What the step is, for a message: `launch 2, on opposite inputs`.

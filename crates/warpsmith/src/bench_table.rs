@@ -8,7 +8,7 @@ use lab::bench::Plan;
 use lab::run::{Mean, Row, RunState, Speed, Telemetry, rows};
 use lab::stats::Verdict;
 
-use crate::printer::{BAD, FAINT, GOOD, STRONG, WARN, styled};
+use crate::printer::{BAD, FAINT, GOOD, STRONG, WARN, flat, one_line, styled};
 use crate::tables::Table;
 
 /// `every_baseline`: a column for each of them, not for the first and the fastest only.
@@ -68,7 +68,7 @@ fn group(state: &RunState, problem: &str, session: u32, rows: &[&Row], every_bas
             number(row.ceiling_percent, 1),
         ]);
     }
-    let mut text = format!("{title}  {about}\n{}", times.text());
+    let mut text = format!("{}\n{}", flat(&format!("{title}  {about}")), times.text());
     let mut baselines: Vec<&str> = Vec::new();
     for over in rows.iter().flat_map(|row| &row.over) {
         if !baselines.contains(&over.baseline.as_str()) {
@@ -228,5 +228,5 @@ fn conditions(state: &RunState) -> String {
         });
     }
     lines.extend(state.notes.iter().cloned());
-    lines.into_iter().map(|line| styled(FAINT, line)).collect::<Vec<_>>().join("\n")
+    lines.into_iter().map(|line| styled(FAINT, one_line(&line))).collect::<Vec<_>>().join("\n")
 }

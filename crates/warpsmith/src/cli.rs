@@ -25,6 +25,11 @@ impl Cli {
         static ALONE: LazyLock<Command> = LazyLock::new(|| Command::Repro(ReproOptions::default()));
         self.command.as_ref().unwrap_or_else(|| &ALONE)
     }
+
+    /// The flags, and what was asked for.
+    pub fn into_parts(self) -> (Global, Command) {
+        (self.global, self.command.unwrap_or_else(|| Command::Repro(ReproOptions::default())))
+    }
 }
 
 /// Flags that every command takes.
@@ -352,10 +357,10 @@ pub struct CheckOptions {
     #[arg(long, value_name = "NAME")]
     pub class: Vec<String>,
     /// Repeat every case with this many seeds, counted up from --input-seed
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=MOST_CASES))]
     pub seeds: u64,
     /// Check this many problems drawn at random from --seed
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MOST_CASES))]
     pub fuzz: Option<u64>,
     /// Run under every checker of the virtual GPU: races, uninitialised values, bounds, barriers
     #[arg(long)]
@@ -423,7 +428,8 @@ pub struct BenchOptions {
     /// Memory of one candidate's process before it is ended, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 16384)]
     pub memory: u64,
-    /// Go on with the run in --run-dir; what is finished is not repeated
+    /// Go on with the run in --run-dir; what is finished is not repeated. What the log alone is not trusted with must be
+    /// given again: --cuda, --kernels
     #[arg(long, requires = "run_dir")]
     pub resume: bool,
     /// The run's folder (default: a new one below warpsmith-runs)
@@ -484,7 +490,8 @@ pub struct EvolveOptions {
     /// A table of picks to write into; what is there stays unless this search is better placed to know
     #[arg(long, value_name = "FILE")]
     pub tuned: Option<PathBuf>,
-    /// Go on with the run in --run-dir; what is finished is not repeated
+    /// Go on with the run in --run-dir; what is finished is not repeated. What the log alone is not trusted with must be
+    /// given again: --cuda, --kernels, --proposer-cmd, --endpoint, --model, --tuned
     #[arg(long, requires = "run_dir")]
     pub resume: bool,
     /// The run's folder (default: a new one below warpsmith-runs)
@@ -525,7 +532,8 @@ pub struct ReproOptions {
     /// Seconds of timing per problem, at most (default: the suite's, or 5; 2 with --quick)
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub seconds: Option<f64>,
-    /// Go on with the run in --run-dir; what is finished is not repeated
+    /// Go on with the run in --run-dir; what is finished is not repeated. What the log alone is not trusted with must be
+    /// given again: --cuda, --kernels
     #[arg(long, requires = "run_dir")]
     pub resume: bool,
     /// The run's folder (default: a new one below warpsmith-runs)
@@ -603,7 +611,8 @@ pub struct ProcessOptions {
     /// Memory of one candidate's process before it is ended, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 16384)]
     pub memory: u64,
-    /// Go on with the run in --run-dir; what is finished is not repeated
+    /// Go on with the run in --run-dir; what is finished is not repeated. What the log alone is not trusted with must be
+    /// given again: --cuda, --kernels
     #[arg(long, requires = "run_dir")]
     pub resume: bool,
     /// The run's folder (default: a new one below warpsmith-runs)
@@ -652,7 +661,7 @@ pub struct ReplayOptions {
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = search::strategy::DEFAULT)]
     pub strategy: Vec<String>,
     /// Runs per space and strategy
-    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=MOST_CASES))]
     pub seeds: u64,
     /// Evaluations per run
     #[arg(long, value_name = "N", default_value = "200", value_parser = budget)]
@@ -754,6 +763,9 @@ pub struct HeaderFlags {
     #[command(flatten)]
     pub launch: LaunchOptions,
 }
+
+/// Cases of a check, and runs of a replay: more would take months, and more memory than there is.
+pub const MOST_CASES: u64 = 1_000_000;
 
 fn assignment(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {

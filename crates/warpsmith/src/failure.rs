@@ -74,7 +74,7 @@ impl From<&NcuError> for Failure {
 impl From<BuildError> for Failure {
     fn from(error: BuildError) -> Self {
         match &error {
-            BuildError::Source { .. } | BuildError::NoKernel { .. } => {
+            BuildError::Source { .. } | BuildError::NoKernel { .. } | BuildError::TooLarge { .. } => {
                 Failure { exit: Exit::Finding, message: error.to_string(), hint: None }
             }
             BuildError::Nvrtc(_) => Failure::lacking(error.to_string())

@@ -3,6 +3,8 @@
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 use vgpu::{Finding, LaunchReport, Place, Severity, SourceFrame};
 
+use crate::printer::{one_line, styled_already, visible};
+
 /// Where source text comes from: the name in the line table -> the text.
 pub type Sources<'a> = dyn Fn(&str) -> Option<String> + 'a;
 
@@ -13,16 +15,17 @@ pub fn render(finding: &Finding, sources: &Sources) -> String {
         Severity::Warning => Level::WARNING,
         Severity::Note => Level::NOTE,
     };
-    let title = format!("[{}] {}", finding.kind, finding.message);
+    // Names, files and lines are the kernel's, so they are made visible before they are drawn.
+    let title = one_line(&format!("[{}] {}", finding.kind, finding.message));
     // Texts first: the groups borrow them.
     let primary = quote(&finding.place, sources);
-    let related: Vec<(&str, Option<Quote>)> = finding
+    let related: Vec<(String, Option<Quote>)> = finding
         .related
         .iter()
-        .map(|related| (related.label.as_str(), quote(&related.place, sources)))
+        .map(|related| (one_line(&related.label), quote(&related.place, sources)))
         .collect();
-    let calls = callers(&finding.place);
-    let who = who(finding);
+    let calls: Vec<String> = callers(&finding.place).iter().map(|call| one_line(call)).collect();
+    let who = one_line(&who(finding));
 
     let mut group = Group::with_title(level.primary_title(title.as_str()));
     if let Some(quote) = &primary {
@@ -36,13 +39,13 @@ pub fn render(finding: &Finding, sources: &Sources) -> String {
     for (label, quote) in &related {
         match quote {
             Some(quote) => group = group.element(quote.snippet(AnnotationKind::Context, Some(label))),
-            None => group = group.element(Level::NOTE.message(*label)),
+            None => group = group.element(Level::NOTE.message(label.as_str())),
         }
     }
     if !who.is_empty() {
         group = group.element(Level::NOTE.message(who.as_str()));
     }
-    Renderer::styled().render(&[group])
+    styled_already(&Renderer::styled().render(&[group]))
 }
 
 /// Says how many findings the virtual GPU did not keep; `None` if it kept all of them.
@@ -93,7 +96,11 @@ fn quote(place: &Place, sources: &Sources) -> Option<Quote> {
         let code = text.split("//").next().unwrap_or(&text).trim_end().len();
         let start = if column < code { column.max(first) } else { first };
         let end = code.max(start + 1).min(text.len().max(1));
-        Some(Quote { file: frame.file.clone(), line: frame.line, text, start: start.min(end), end })
+        let start = start.min(end);
+        // Escapes before a place move it.
+        let moved = |byte: usize| text.get(..byte).map_or(byte, |before| visible(before).len());
+        let (start, end) = (moved(start), moved(end));
+        Some(Quote { file: one_line(&frame.file), line: frame.line, text: visible(&text), start, end })
     })
 }
 

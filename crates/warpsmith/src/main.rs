@@ -9,10 +9,12 @@ mod findings;
 mod printer;
 mod profile_table;
 mod progress;
+mod quote;
 mod sandboxed;
 mod snippet;
 mod tables;
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -27,8 +29,7 @@ fn main() -> ExitCode {
         Err(error) => {
             // clap prints help and version to stdout with code 0, and mistakes to stderr.
             let code = if error.use_stderr() { Exit::Usage } else { Exit::Holds };
-            let _ = error.print();
-            return code.into();
+            return told(&error, code).into();
         }
     };
     let printer = Printer::new(cli.global.json);
@@ -53,11 +54,31 @@ fn main() -> ExitCode {
         Command::Completions { shell } => commands::shell::completions(*shell, &printer),
         Command::Man { folder } => commands::shell::man(folder, &printer),
     };
-    match outcome {
-        Ok(exit) => exit.into(),
+    let exit = match outcome {
+        Ok(exit) => exit,
         Err(failure) => {
             printer.failure(&failure);
-            failure.exit.into()
+            failure.exit
         }
+    };
+    printer.finish(exit).into()
+}
+
+/// Prints what clap has to say: help and version, or a mistake.
+fn told(error: &clap::Error, code: Exit) -> Exit {
+    let printer = Printer::default();
+    let is_odd =
+        |word: std::ffi::OsString| printer::visible(&word.to_string_lossy()) != word.to_string_lossy();
+    if error.use_stderr() && std::env::args_os().any(is_odd) {
+        // An argument has control characters, and clap repeats it.
+        printer.message(error.render().to_string().trim_end());
+        return code;
+    }
+    match error.print().and_then(|()| std::io::stdout().flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            printer.message(&format!("error: cannot write: {error}"));
+            if code == Exit::Holds { Exit::Lacking } else { code }
+        }
+        _ => code,
     }
 }

@@ -5,7 +5,7 @@ use lab::profile::{Metrics, Profile};
 use lab::run::{Fact, Failure, Of, RunState, Time};
 use serde::Serialize;
 
-use crate::printer::{BAD, FAINT, STRONG, WARN, styled};
+use crate::printer::{BAD, FAINT, STRONG, WARN, one_line, styled};
 use crate::tables::Table;
 
 /// For `--json`.
@@ -39,14 +39,14 @@ impl<'s> Document<'s> {
 pub fn profiles(state: &RunState) -> String {
     let mut parts: Vec<String> = state.profiles.iter().map(|(of, it)| profile(of, it)).collect();
     parts.extend(failures(state));
-    parts.extend(state.notes.iter().map(|note| styled(FAINT, note)));
+    parts.extend(state.notes.iter().map(|note| styled(FAINT, one_line(note))));
     parts.join("\n\n")
 }
 
 fn profile(of: &Of, profile: &Profile) -> String {
     let title = styled(STRONG, format!("{}  {}", of.problem, of.subject));
     let mut lines = vec![format!("{title}  {}", styled(FAINT, format!("by {}", profile.source)))];
-    lines.extend(profile.notes.iter().map(|note| styled(FAINT, note)));
+    lines.extend(profile.notes.iter().map(|note| styled(FAINT, one_line(note))));
     lines.push(metrics(&profile.metrics));
     if let Some(roofline) = &profile.roofline {
         let roof = roofline.roof_tflops();
@@ -203,7 +203,7 @@ pub fn inversions(state: &RunState) -> String {
         parts.push(group(problem, healthy, &found));
     }
     parts.extend(failures(state));
-    parts.extend(state.notes.iter().map(|note| styled(FAINT, note)));
+    parts.extend(state.notes.iter().map(|note| styled(FAINT, one_line(note))));
     parts.join("\n\n")
 }
 

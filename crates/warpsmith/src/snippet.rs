@@ -3,6 +3,8 @@
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 use gpu::build::{Diagnostic, Severity};
 
+use crate::printer::{one_line, styled_already, visible};
+
 /// One compiler message with file, line and caret.
 pub fn diagnostic(diagnostic: &Diagnostic) -> String {
     let level = match diagnostic.severity {
@@ -10,27 +12,34 @@ pub fn diagnostic(diagnostic: &Diagnostic) -> String {
         Severity::Warning => Level::WARNING,
         Severity::Note => Level::NOTE,
     };
-    let title = level.primary_title(diagnostic.message.as_str());
+    // The message and the source are a stranger's.
+    let message = one_line(&diagnostic.message);
+    let file = diagnostic.place.as_ref().map_or(String::new(), |place| one_line(&place.file));
+    let shown;
+    let title = level.primary_title(message.as_str());
     let place = diagnostic.place.as_ref();
     let group = match place.and_then(|place| Some((place, place.source.as_deref()?))) {
         Some((place, source)) => {
             let start = place.column.map_or(0, |column| byte_of_column(source, column));
             let end = source[start..].chars().next().map_or(start, |c| start + c.len_utf8());
+            // Escapes before the place move it.
+            let (start, end) = (visible(&source[..start]).len(), visible(&source[..end]).len());
+            shown = visible(source);
             title.element(
-                Snippet::source(source)
-                    .path(place.file.as_str())
+                Snippet::source(shown.as_str())
+                    .path(file.as_str())
                     .line_start(place.line as usize)
                     .annotation(AnnotationKind::Primary.span(start..end)),
             )
         }
         None => match place {
             Some(place) => {
-                return format!("error: {}\n --> {}:{}", diagnostic.message, place.file, place.line);
+                return format!("error: {message}\n --> {file}:{}", place.line);
             }
             None => return format!("error: {}", diagnostic.message),
         },
     };
-    Renderer::styled().render(&[group])
+    styled_already(&Renderer::styled().render(&[group]))
 }
 
 /// The byte at which a column (from 1, in characters) begins, kept inside the line.

@@ -1,6 +1,6 @@
 //! Tables without lines: columns two spaces apart, as wide as what is seen of their cells.
 
-use crate::printer::{STRONG, styled};
+use crate::printer::{STRONG, flat, styled, unstyled, visible};
 
 #[derive(Debug)]
 pub struct Table {
@@ -19,7 +19,8 @@ impl Table {
     }
 
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        self.rows.push(cells.into_iter().collect());
+        // A cell is on one line, whatever a log says.
+        self.rows.push(cells.into_iter().map(|cell| flat(&cell)).collect());
     }
 
     /// Its text, without spaces at the ends of lines.
@@ -48,7 +49,7 @@ fn heading(title: &str) -> String {
 
 /// Characters of a cell that are seen: its style is not.
 fn seen(cell: &str) -> usize {
-    anstream::adapter::strip_str(cell).to_string().chars().count()
+    visible(&unstyled(cell)).chars().count()
 }
 
 #[cfg(test)]
@@ -61,7 +62,7 @@ mod tests {
         let mut table = Table::new(&["kernel", "time"], &["time"]);
         table.row(["a".to_owned(), styled(GOOD, "1.5")]);
         table.row(["longer name".to_owned(), styled(BAD, "10.25")]);
-        let text = anstream::adapter::strip_str(&table.text()).to_string();
+        let text = unstyled(&table.text());
         assert_eq!(text, "kernel        time\na              1.5\nlonger name  10.25");
     }
 }

@@ -87,10 +87,11 @@ pub fn arrange(problem: &Problem, inputs: &Encoded, want_lse: bool) -> Arrangeme
         }
     }
     let blank = Tensor::poisoned(problem.query_shape(), problem.dtype.output(), inputs.q.layout).bytes;
-    let mut outputs = vec![Output { name: "o", blank }];
+    let sign_bits = 8 * problem.dtype.output().bytes() as u32;
+    let mut outputs = vec![Output { name: "o", blank, sign_bits }];
     if want_lse {
         let blank = poison(problem.query_shape().rows() * size_of::<f32>());
-        outputs.push(Output { name: "lse", blank });
+        outputs.push(Output { name: "lse", blank, sign_bits: 32 });
     }
     Arrangement { inputs: arranged, outputs }
 }

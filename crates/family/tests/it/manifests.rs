@@ -339,3 +339,14 @@ fn a_family_with_another_source_is_read_back_with_its_headers() {
     assert_eq!(names, ["common/chunks.cuh", "common/ptx.cuh", "generated.cuh"]);
     assert!(after.headers.iter().all(|header| before.headers.contains(header)));
 }
+
+#[test]
+fn files_without_an_end_and_folders_that_lead_back_are_not_followed() {
+    let folder = tempfile::tempdir().unwrap();
+    write_family(folder.path(), MANIFEST);
+    std::os::unix::fs::symlink(folder.path(), folder.path().join("again")).unwrap();
+    assert!(Catalog::load(Some(folder.path())).is_ok());
+    std::os::unix::fs::symlink("/dev/zero", folder.path().join("endless.toml")).unwrap();
+    let error = Catalog::load(Some(folder.path())).unwrap_err().to_string();
+    assert!(error.contains("endless.toml: is not a regular file"), "{error}");
+}

@@ -105,10 +105,9 @@ pub trait Accelerator: fmt::Debug {
         self.write(buffer, &bytes)
     }
 
-    /// Fills a buffer whose contents do not matter any more with a word no kernel can mean. A device that checks takes the
-    /// buffer for uninitialised from then on.
-    fn poison(&mut self, buffer: Buffer, word: u32) -> Result<(), AcceleratorError> {
-        self.fill(buffer, word)
+    /// Says that a buffer's contents do not matter. A device that checks takes it for uninitialised from then on.
+    fn undefine(&mut self, _buffer: Buffer) -> Result<(), AcceleratorError> {
+        Ok(())
     }
 
     fn load(&mut self, image: Image<'_>) -> Result<ModuleId, AcceleratorError>;

@@ -43,10 +43,10 @@ impl VirtualDevice {
         VirtualDevice { chip, memory, modules: Vec::new(), options }
     }
 
-    /// Later launches run in the world of a seed, and later allocations are placed there. What is allocated stays where
+    /// Later launches run in the world of a seed (0: the default world), and later allocations are placed there. What is allocated stays where
     /// it is.
     pub fn set_world(&mut self, seed: u64) {
-        self.options.world = World::from_seed(seed);
+        self.options.world = if seed == 0 { World::default() } else { World::from_seed(seed) };
         self.memory.move_to(self.options.world);
     }
 
@@ -132,11 +132,6 @@ impl Accelerator for VirtualDevice {
         Ok(bytes)
     }
 
-    fn poison(&mut self, buffer: Buffer, word: u32) -> Result<(), AcceleratorError> {
-        self.fill(buffer, word)?;
-        self.memory.forget(vgpu::Buffer(buffer.address)).map_err(|error| memory(&error))
-    }
-
     fn variables(&mut self, module: ModuleId) -> Result<Vec<Variable>, AcceleratorError> {
         let Some(module) = self.modules.get(module.0) else { return Ok(Vec::new()) };
         let variables = self.memory.variables(module).map_err(|error| memory(&error))?;
@@ -147,8 +142,16 @@ impl Accelerator for VirtualDevice {
         Ok(variables.into_iter().map(variable).collect())
     }
 
-    fn set_world(&mut self, _seed: u64) -> Result<(), AcceleratorError> {
+    fn set_world(&mut self, seed: u64) -> Result<(), AcceleratorError> {
+        VirtualDevice::set_world(self, seed);
+        // Some worlds have fewer multiprocessors, down to half of them.
+        let fewer = (seed >> 2) as u32 % (self.chip.sms / 2).max(1);
+        self.options.limits.sms = self.chip.sms - if seed & 3 == 0 { 0 } else { fewer };
         Ok(())
+    }
+
+    fn undefine(&mut self, buffer: Buffer) -> Result<(), AcceleratorError> {
+        self.memory.forget(vgpu::Buffer(buffer.address)).map_err(|error| memory(&error))
     }
 
     fn load(&mut self, image: Image<'_>) -> Result<ModuleId, AcceleratorError> {

@@ -1,15 +1,18 @@
 //! The compiler: a toolchain, its exact version, and the cache in front of it.
 
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Once, OnceLock};
 use std::time::{Instant, UNIX_EPOCH};
 
-use super::cache::{Cache, FORMAT};
+use super::cache::{self, Cache, MEANING};
 use super::{Build, BuildError, Diagnostic, Request, Severity, includes, log, machine_code};
 use crate::nvrtc::{Nvrtc, NvrtcError};
 use crate::paths;
 use crate::toolchain::Toolchain;
+
+/// Bytes of PTX and cubin that a source may compile to.
+const MOST_OUTPUT: u64 = 256 << 20;
 
 /// Compiles requests, or finds them compiled. NVRTC is loaded only when something must be compiled.
 #[derive(Debug)]
@@ -18,6 +21,18 @@ pub struct Compiler {
     identity: String,
     nvrtc: OnceLock<Nvrtc>,
     cache: Cache,
+    warn: Warn,
+    /// Set once it was said that the cache cannot be written.
+    unwritable: Once,
+}
+
+/// Who is told what is wrong and keeps nothing from being built.
+struct Warn(Box<dyn Fn(&str) + Send + Sync>);
+
+impl std::fmt::Debug for Warn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Warn")
+    }
 }
 
 /// A build, and whether the compiler had to run for it.
@@ -34,7 +49,25 @@ impl Compiler {
     pub fn new(toolchain: Toolchain, cache: &Path) -> Result<Self, BuildError> {
         let nvrtc = OnceLock::new();
         let identity = identify(&toolchain, cache, &nvrtc)?;
-        Ok(Compiler { toolchain, identity, nvrtc, cache: Cache::new(cache.join("builds")) })
+        let limit = cache::limit_from_environment().unwrap_or(Cache::DEFAULT_LIMIT);
+        let cache = Cache::new(cache.join("builds"), limit);
+        let warn = Warn(Box::new(|_| ()));
+        Ok(Compiler { toolchain, identity, nvrtc, cache, warn, unwritable: Once::new() })
+    }
+
+    /// Has warnings said by `warn`: that the cache cannot be written (once), or that its limit is no number.
+    #[must_use]
+    pub fn warn_with(mut self, warn: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        if let Err(message) = cache::limit_from_environment() {
+            warn(&message);
+        }
+        self.warn = Warn(Box::new(warn));
+        self
+    }
+
+    /// Folders with CUDA's own headers.
+    pub fn header_folders(&self) -> &[PathBuf] {
+        &self.toolchain.includes
     }
 
     /// The compiler's exact version with that of its headers, e.g. `13.0.88 (headers 13000, cccl 3000003)`.
@@ -49,7 +82,7 @@ impl Compiler {
         let mut field = |bytes: &[u8]| {
             hasher.update(&(bytes.len() as u64).to_le_bytes()).update(bytes);
         };
-        field(FORMAT.as_bytes());
+        field(MEANING.as_bytes());
         field(self.identity.as_bytes());
         for option in fixed_options(request).iter().chain(&request.options) {
             field(option.as_bytes());
@@ -75,7 +108,15 @@ impl Compiler {
             return Ok(Outcome { build, cached: true, elapsed_ms: milliseconds(start) });
         }
         let build = self.compile(request, hash)?;
-        self.cache.store(&build).map_err(|(path, source)| BuildError::Io { path, source })?;
+        if let Err((path, error)) = self.cache.store(&build) {
+            // The build itself is fine; the next one only has to be compiled again.
+            self.unwritable.call_once(|| {
+                (self.warn.0)(&format!(
+                    "builds are not kept: {}: {error}; set WARPSMITH_CACHE to a folder that can be written",
+                    path.display()
+                ));
+            });
+        }
         Ok(Outcome { build, cached: false, elapsed_ms: milliseconds(start) })
     }
 
@@ -138,6 +179,10 @@ impl Compiler {
         let compile_ms = milliseconds(start);
         if entries.is_empty() {
             return Err(BuildError::NoKernel { name: source.name.clone() });
+        }
+        let bytes = (compiled.ptx.len() + compiled.cubin.len()) as u64;
+        if bytes > MOST_OUTPUT {
+            return Err(BuildError::TooLarge { name: source.name.clone(), bytes, most: MOST_OUTPUT });
         }
         Ok(Build {
             hash,

@@ -5,8 +5,12 @@
 //! compiler's version) or an error the compiler will report.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
+
+use crate::paths;
+
+/// Bytes of a header that are read. The compiler itself would take minutes for more.
+const MOST_BYTES: u64 = 16 << 20;
 
 /// Every included file that was found, with its text, in a fixed order.
 pub fn on_disk(text: &str, folders: &[PathBuf]) -> BTreeMap<PathBuf, String> {
@@ -20,7 +24,7 @@ pub fn on_disk(text: &str, folders: &[PathBuf]) -> BTreeMap<PathBuf, String> {
                 continue;
             }
             // A header that cannot be read is the compiler's to complain about.
-            let Ok(bytes) = fs::read(&path) else { continue };
+            let Ok(bytes) = paths::read_bounded(&path, MOST_BYTES) else { continue };
             let text = String::from_utf8_lossy(&bytes).into_owned();
             open.push((path.parent().map(Path::to_owned), text.clone()));
             found.insert(path, text);
@@ -44,6 +48,8 @@ pub fn included_names(text: &str) -> impl Iterator<Item = &str> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

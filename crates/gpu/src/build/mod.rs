@@ -77,6 +77,11 @@ impl Build {
     pub fn entry(&self, name: &str) -> Option<&Entry> {
         self.entries.iter().find(|entry| entry.name == name)
     }
+
+    /// Of PTX and cubin together.
+    pub fn bytes(&self) -> u64 {
+        (self.ptx.len() + self.cubin.len()) as u64
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -88,6 +93,8 @@ pub enum BuildError {
     Nvrtc(#[from] NvrtcError),
     #[error("the compiler's log names no kernel; is there an `extern \"C\" __global__` function in {name}?")]
     NoKernel { name: String },
+    #[error("{name} compiles to {} MiB; {} MiB are allowed. Does it have a very large initialised array?", bytes >> 20, most >> 20)]
+    TooLarge { name: String, bytes: u64, most: u64 },
     #[error("{}: {source}", path.display())]
     Io { path: PathBuf, source: std::io::Error },
 }

@@ -75,12 +75,32 @@ impl Wheel {
     }
 }
 
-/// The command that fetches the wheels by hand into `folder`, for error messages.
+/// The command that fetches the wheels by hand into `folder`, for error messages. It has pip refuse every file whose
+/// hash is not one of the pinned ones. pip takes hashes from a requirements file only, so the command makes one.
 pub fn pip_command(folder: &Path) -> String {
-    let mut command = String::from("python3 -m pip download --no-deps --only-binary=:all:");
-    let _ = write!(command, " --dest {}", folder.display());
+    let mut command = String::from("printf '%s\\n'");
     for wheel in pinned_wheels() {
-        let _ = write!(command, " {}=={}", wheel.package, wheel.version);
+        let _ = write!(command, " '{}'", wheel.requirement());
     }
+    let folder = folder.display();
+    let _ = write!(
+        command,
+        " > requirements.txt && python3 -m pip download --require-hashes --no-deps --only-binary=:all: \
+         --dest {folder} -r requirements.txt"
+    );
     command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_for_hand_installation_requires_every_hash() {
+        let command = pip_command(Path::new("wheels"));
+        assert!(command.contains(" pip download --require-hashes "), "{command}");
+        for wheel in pinned_wheels() {
+            assert!(command.contains(&format!("'{}'", wheel.requirement())), "{command}");
+        }
+    }
 }

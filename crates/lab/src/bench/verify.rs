@@ -10,8 +10,8 @@ use crate::trial;
 use crate::worker::{Ask, Ended, Ran, Say};
 
 /// A launch on fresh inputs may take this much longer than one on inputs the launch before had, and a little besides for
-/// what the fresh control cannot tell apart. Kernels that are honest differ by some per cent.
-const FRESH_SHARE: f64 = 1.5;
+/// what the fresh control cannot tell apart. Of 200 honest kernels on an H200 the farthest took 3% and 0.9 us longer.
+const FRESH_SHARE: f64 = 1.2;
 const FRESH_SLACK_NS: f64 = 1_500.0;
 
 impl<O: Op> Bench<'_, O> {

@@ -192,6 +192,6 @@ impl<'a, O: Op> Trial<'a, O> {
 }
 
 /// What a kernel's code does that an honest kernel rarely needs.
-pub(crate) fn notes(_ptx: &str, _entry: &str) -> Vec<String> {
-    Vec::new()
+pub(crate) fn notes(ptx: &str, entry: &str) -> Vec<String> {
+    vgpu::notices_in_ptx(ptx, entry).iter().map(ToString::to_string).collect()
 }

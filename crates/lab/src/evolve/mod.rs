@@ -27,4 +27,4 @@ pub mod tuned;
 
 pub use drive::{EvolveError, run};
 pub use plan::{Plan, Progress};
-pub use proposer::{Endpoint, External, Information, Proposer, Voice};
+pub use proposer::{Endpoint, External, Information, Proposer, Voice, redact};

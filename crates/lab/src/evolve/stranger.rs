@@ -1,7 +1,6 @@
 //! A source that was proposed: nobody has read it. It is compiled and run in processes of its own only, and on the
 //! virtual GPU, under all its checkers, before any GPU gets it.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -12,6 +11,7 @@ use op::{Op, Refusal, derived};
 
 use super::EvolveError;
 use super::contest::{Compiled, Contest, Out, Setting, pairs};
+use super::proposer::screen::MOST_BYTES;
 use crate::bench::{Answers, brought, check_of, complaints_in, no_launch};
 use crate::check::cut_to_size;
 use crate::run::{FailureKind, Stage};
@@ -65,10 +65,15 @@ pub fn hash(text: &str) -> String {
     blake3::hash(text.as_bytes()).to_hex()[..16].to_owned()
 }
 
-/// The text of a source that was kept.
+/// The text of a source that was kept. It goes to a proposer, so it must be the one that has this hash: a run's folder
+/// may be somebody else's, and what it names may be a file of the user's.
 pub fn text(family: &Family, hash: &str, sources: &Path) -> Option<String> {
+    if !hash.chars().all(|c| c.is_ascii_hexdigit()) {
+        return None;
+    }
     let folder = sources.join(hash).join(&family.op).join(&family.name);
-    fs::read_to_string(folder.join("kernel.cu")).ok()
+    let text = gpu::paths::read_text_bounded(&folder.join("kernel.cu"), MOST_BYTES as u64).ok()?;
+    (self::hash(&text) == hash).then_some(text)
 }
 
 /// What becomes of a step in a worker: it may be all over, or only for the candidate.
@@ -239,6 +244,21 @@ mod tests {
     use chips::Target;
 
     use super::*;
+
+    #[test]
+    fn a_source_is_read_back_only_if_it_is_the_one_that_was_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let catalog = Catalog::load(None).unwrap();
+        let family = catalog.family("reference").unwrap();
+        let source = format!("// {}", family.entry);
+        let kept = Stranger::keep(family, &source, folder.path()).unwrap();
+        assert_eq!(text(family, &kept.hash, folder.path()), Some(source));
+        let file = kept.folder.join(&family.op).join(&family.name).join("kernel.cu");
+        fs::remove_file(&file).unwrap();
+        std::os::unix::fs::symlink("/etc/passwd", &file).unwrap();
+        assert_eq!(text(family, &kept.hash, folder.path()), None);
+        assert_eq!(text(family, "../x", folder.path()), None);
+    }
 
     #[test]
     fn every_device_has_a_stand_in() {

@@ -1,7 +1,6 @@
 //! The best on record, in a file.
 
 use std::fmt::Write as _;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -11,6 +10,9 @@ use crate::run::{Commit, Fact, MeasuredMicros, Timer, Utc};
 use crate::stats::{Interval, SampleError, Samples};
 
 const SCHEMA: u32 = 1;
+
+/// Bytes of a leaderboard that are read.
+const MOST_BYTES: u64 = 256 << 20;
 
 /// Samples an entry keeps for the rank test, at most.
 pub const SAMPLES_KEPT: usize = 400;
@@ -66,7 +68,7 @@ impl Leaderboard {
     /// Reads a leaderboard; a file that is not there is an empty one.
     pub fn read(path: &Path) -> Result<Self, LeaderboardError> {
         let path_buf = || path.to_owned();
-        let text = match fs::read_to_string(path) {
+        let text = match gpu::paths::read_text_bounded(path, MOST_BYTES) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Leaderboard::default()),
             text => text.map_err(|error| LeaderboardError::Io { path: path_buf(), error })?,
         };
@@ -158,6 +160,8 @@ pub(super) fn thin(sorted: &[f64]) -> Vec<f64> {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use std::fs;
+
     use super::*;
 
     pub fn best(problem: &str, samples_us: Vec<f64>) -> Best {
@@ -230,6 +234,12 @@ pub(super) mod tests {
         assert!(matches!(Leaderboard::read(&path), Err(LeaderboardError::Newer { schema: 2, .. })));
         fs::write(&path, "{}").unwrap();
         assert!(matches!(Leaderboard::read(&path), Err(LeaderboardError::Form { .. })));
+    }
+
+    #[test]
+    fn a_leaderboard_without_an_end_is_not_read() {
+        let error = Leaderboard::read(Path::new("/dev/zero")).unwrap_err().to_string();
+        assert!(error.contains("not a regular file"), "{error}");
     }
 
     #[test]

@@ -6,8 +6,8 @@ use op::Complaint;
 use serde::{Deserialize, Serialize};
 use vgpu::model::ModelledMicros;
 
-use super::{Exchange, Manifest, Search, Trial};
-use crate::invert::Inversion;
+use super::{Exchange, Manifest, Search, Trial, TrialResult};
+use crate::invert::{Inversion, InversionResult};
 use crate::profile::Profile;
 use crate::stats::{Blocks, Comparison, NoiseFloor, SampleError, Samples, Speedup, StopReason, Typical};
 
@@ -128,6 +128,47 @@ pub enum Event {
 }
 
 impl Event {
+    /// What no run can have measured or modelled: a time or a rate that is negative or not finite.
+    pub(super) fn flaw(&self) -> Option<String> {
+        let mut numbers: Vec<(&str, f64)> = Vec::new();
+        match self {
+            Event::Sampled { sampled, .. } => {
+                numbers.extend(sampled.samples_ns.iter().map(|&nanos| ("samples_ns", nanos)));
+                numbers.extend(sampled.apart_ns.iter().map(|(_, nanos)| ("apart_ns", *nanos)));
+            }
+            Event::Modelled { modelled, .. } => numbers.push(("time_us", modelled.time_us.0)),
+            Event::Ceiling { ceiling } => numbers.push(match ceiling.speed {
+                Speed::MatrixTflops(rate) => ("matrix-tflops", rate),
+                Speed::CopyGbPerS(rate) => ("copy-gb-per-s", rate),
+                Speed::LaunchFloorUs(time) => ("launch-floor-us", time.0),
+            }),
+            Event::Tried { trial } => {
+                if let TrialResult::Timed { score, problems, .. } = &trial.result {
+                    numbers.push(("score", *score));
+                    for it in problems {
+                        numbers.push(("time", it.time.micros()));
+                        numbers.push(("baseline", it.baseline.micros()));
+                        numbers.push(("speedup", it.speedup));
+                    }
+                }
+            }
+            Event::Profiled { profile, .. } => {
+                numbers.extend(profile.metrics.time.map(|time| ("time", time.micros())));
+            }
+            Event::Inverted { inversion } => {
+                if let InversionResult::Timed { time, healthy, cost, .. } = &inversion.result {
+                    numbers.push(("time", time.micros()));
+                    numbers.push(("healthy", healthy.micros()));
+                    numbers.push(("cost", *cost));
+                }
+            }
+            Event::Built { build, .. } => numbers.push(("compile_ms", build.compile_ms)),
+            _ => {}
+        }
+        let wrong = numbers.into_iter().find(|(_, number)| !(number.is_finite() && *number >= 0.0));
+        wrong.map(|(field, number)| format!("{field} is {number}; it must be finite and not negative"))
+    }
+
     /// The session of turns the event belongs to.
     pub(super) fn session(&self) -> Option<u32> {
         match self {

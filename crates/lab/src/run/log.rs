@@ -1,7 +1,7 @@
 //! The log file: appending to it, and reading it whatever became of its writer.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::io::{self, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -12,6 +12,9 @@ use super::{Event, Utc};
 pub const SCHEMA: u32 = 1;
 
 pub(super) const FILE: &str = "events.jsonl";
+
+/// Bytes of a log that are read.
+const MOST_BYTES: u64 = 512 << 20;
 
 /// A line of the log.
 #[derive(Clone, Debug, PartialEq)]
@@ -82,7 +85,8 @@ struct Line<'e> {
 /// Reads the log of a run's folder. A torn last line is dropped with a warning; other damage is an error.
 pub fn read(folder: &Path) -> Result<Log, LogError> {
     let path = folder.join(FILE);
-    let bytes = std::fs::read(&path).map_err(|error| LogError::Io { path: path.clone(), error })?;
+    let bytes = gpu::paths::read_bounded(&path, MOST_BYTES)
+        .map_err(|error| LogError::Io { path: path.clone(), error })?;
     parse(&path, &bytes)
 }
 
@@ -117,7 +121,11 @@ fn parse_line(path: &Path, line: usize, bytes: &[u8]) -> Result<Record, LogError
     if head.seq != line as u64 - 1 {
         return Err(damaged(format!("event {} where {} was expected", head.seq, line - 1)));
     }
-    let event = serde_json::from_slice(bytes).map_err(|error| damaged(format!("{}: {error}", head.kind)))?;
+    let event: Event =
+        serde_json::from_slice(bytes).map_err(|error| damaged(format!("{}: {error}", head.kind)))?;
+    if let Some(flaw) = event.flaw() {
+        return Err(damaged(format!("{}: {flaw}", head.kind)));
+    }
     Ok(Record { seq: head.seq, time: head.time, kind: head.kind, event })
 }
 
@@ -147,8 +155,8 @@ impl Writer {
         let io = |error| LogError::Io { path: path.clone(), error };
         let mut file = OpenOptions::new().read(true).append(true).open(&path).map_err(io)?;
         lock(&file, &path)?;
-        let mut bytes = Vec::new();
-        file.seek(SeekFrom::Start(0)).and_then(|_| file.read_to_end(&mut bytes)).map_err(io)?;
+        let bytes = file.seek(SeekFrom::Start(0)).and_then(|_| gpu::paths::bounded(&mut file, MOST_BYTES));
+        let bytes = bytes.map_err(io)?;
         let log = parse(&path, &bytes)?;
         if log.whole < bytes.len() as u64 {
             file.set_len(log.whole).map_err(io)?;
@@ -333,6 +341,47 @@ mod tests {
         assert!(matches!(writer.append(&Event::Unknown), Err(LogError::Event(_))));
         writer.append(&note("fine")).unwrap();
         assert_eq!(read(folder.path()).unwrap().records.len(), 1);
+    }
+
+    #[test]
+    fn a_time_that_is_negative_or_not_finite_is_refused_with_its_line() {
+        let events = a_real_log();
+        let (folder, bytes) = written(&events);
+        let text = String::from_utf8(bytes).unwrap();
+        let mut refused = 0;
+        for (index, line) in text.lines().enumerate() {
+            for field in ["samples_ns\":[", "time_us\":", "measured_us\":", "modelled_us\":", "score\":"] {
+                for wrong in ["-1.5,", "-1e999,", "1e999,"] {
+                    let Some(at) = line.find(field) else { continue };
+                    let (before, after) = line.split_at(at + field.len());
+                    let end = after.find([',', '}', ']']).unwrap();
+                    let wrong =
+                        if after[end..].starts_with(',') { wrong } else { wrong.trim_end_matches(',') };
+                    let rest = after[end..].trim_start_matches(',');
+                    let changed = text.replace(line, &format!("{before}{wrong}{rest}"));
+                    std::fs::write(folder.path().join(FILE), changed).unwrap();
+                    match read(folder.path()) {
+                        Err(LogError::Damaged { line, .. }) => assert_eq!(line, index + 1),
+                        other => panic!("{field}{wrong} in line {}: {other:?}", index + 1),
+                    }
+                    refused += 1;
+                }
+            }
+        }
+        assert!(refused >= 6, "{refused}");
+    }
+
+    #[test]
+    fn a_log_without_an_end_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("/dev/zero", folder.path().join(FILE)).unwrap();
+        let error = read(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("not a regular file"), "{error}");
+        // A file that only looks large takes no room here.
+        std::fs::remove_file(folder.path().join(FILE)).unwrap();
+        File::create(folder.path().join(FILE)).unwrap().set_len(1 << 40).unwrap();
+        let error = read(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("is larger than"), "{error}");
     }
 
     #[test]

@@ -57,7 +57,9 @@ impl Failure {
                 Failure::new(FailureKind::DoesNotCompile, format!("{error}: {}", said.join("; ")))
             }
             BuildError::NoKernel { .. } => Failure::new(FailureKind::DoesNotCompile, error.to_string()),
-            BuildError::Nvrtc(_) | BuildError::Io { .. } => Failure::other(error.to_string()),
+            BuildError::TooLarge { .. } | BuildError::Nvrtc(_) | BuildError::Io { .. } => {
+                Failure::other(error.to_string())
+            }
         }
     }
 }

@@ -10,6 +10,9 @@ use crate::space::{Parameter, Point, Space, SpaceError};
 
 use super::formats;
 
+/// Bytes of a recorded space, inflated.
+const MOST_BYTES: u64 = 1 << 30;
+
 #[derive(Clone, Debug)]
 pub struct Recorded {
     pub name: String,
@@ -55,6 +58,8 @@ pub enum Fault {
     Space(SpaceError),
     #[error("no configuration has a time")]
     NothingTimed,
+    #[error("not a regular file of at most {} MiB, also when it is inflated", MOST_BYTES >> 20)]
+    TooLarge,
 }
 
 /// One recorded configuration, before it has a place in a space.
@@ -68,6 +73,10 @@ impl Recorded {
     /// Reads a recorded space, a kernel_tuner cache or T4 results, gzip'd or not.
     pub fn read(path: &Path) -> Result<Self, RecordedError> {
         let read = || {
+            let about = fs::metadata(path).map_err(Fault::Io)?;
+            if !about.is_file() || about.len() > MOST_BYTES {
+                return Err(Fault::TooLarge);
+            }
             let bytes = fs::read(path).map_err(Fault::Io)?;
             let stem = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
             let stem = stem.trim_end_matches(".gz").trim_end_matches(".json");
@@ -80,7 +89,12 @@ impl Recorded {
     pub fn of_bytes(bytes: &[u8], name: &str) -> Result<Self, Fault> {
         let mut inflated = Vec::new();
         let bytes = if bytes.starts_with(&[0x1f, 0x8b]) {
-            flate2::read::MultiGzDecoder::new(bytes).read_to_end(&mut inflated).map_err(Fault::Gzip)?;
+            // A small file may inflate to more than the memory.
+            let decoder = flate2::read::MultiGzDecoder::new(bytes);
+            decoder.take(MOST_BYTES + 1).read_to_end(&mut inflated).map_err(Fault::Gzip)?;
+            if inflated.len() as u64 > MOST_BYTES {
+                return Err(Fault::TooLarge);
+            }
             &inflated
         } else {
             bytes

@@ -24,7 +24,7 @@ const REFERENCE: &str = "reference";
 const WARMUP: u32 = 10;
 
 pub fn run(options: &BenchOptions, global: &Global, printer: &Printer) -> Result<Exit, Failure> {
-    fn then(command: &Command) -> Option<&BenchOptions> {
+    fn then(command: &mut Command) -> Option<&mut BenchOptions> {
         if let Command::Bench(options) = command { Some(options) } else { None }
     }
     workbench::in_a_run(
@@ -32,6 +32,7 @@ pub fn run(options: &BenchOptions, global: &Global, printer: &Printer) -> Result
         (options.resume, options.run_dir.as_deref()),
         "bench",
         then,
+        |_, _| Ok(()),
         |options, global, open| carry_out(options, global, printer, open),
     )
 }
@@ -62,12 +63,11 @@ fn carry_out(
     let (state, written) = opened.finish(exit)?;
     if printer.is_json() {
         let json = written.first().and_then(|path| std::fs::read_to_string(path).ok());
-        printer.data(json.unwrap_or_default().trim_end());
+        printer.json_text(json.unwrap_or_default().trim_end());
     } else {
         printer.data(&bench_table::text(&plan, &state, !options.baseline.is_empty()));
         if exit == Exit::Incomplete {
-            let folder = folder.display();
-            printer.message(&format!("incomplete; go on with: warpsmith bench --resume --run-dir {folder}"));
+            printer.message(&workbench::go_on_with("bench", &folder, global, &[]));
         }
     }
     Ok(exit)

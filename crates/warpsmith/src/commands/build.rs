@@ -141,7 +141,8 @@ pub fn unknown_target(name: &str, error: &chips::UnknownTarget) -> Failure {
 pub fn compiler(global: &Global, printer: &Printer) -> Result<Compiler, Failure> {
     let mut drawing = Installation::new(printer);
     let toolchain = toolchain::ensure(global.cuda.as_deref(), &mut |progress| drawing.show(progress))?;
-    Ok(Compiler::new(toolchain, &gpu::paths::cache_dir())?)
+    let warn = |text: &str| Printer::default().message(&format!("{}: {text}", styled(WARN, "warning")));
+    Ok(Compiler::new(toolchain, &gpu::paths::cache_dir())?.warn_with(warn))
 }
 
 /// One candidate, for the named targets or the device's. Any mistake in it is the user's, so it ends here.
@@ -367,7 +368,7 @@ fn emit(
     let setting: Vec<String> = job.candidate.axes.values().map(ToString::to_string).collect();
     let label = job.candidate.label(job.family);
     let parts = [vec![job.family.name.clone(), label], setting, vec![job.target.to_string()]].concat();
-    let stem = parts.join("-");
+    let stem = gpu::paths::file_name(&parts.join("-"));
     let generated = request.source.headers.iter().find(|(name, _)| name == "generated.cuh");
     let files = [
         (format!("{stem}.ptx"), outcome.build.ptx.as_bytes()),

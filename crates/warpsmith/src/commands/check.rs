@@ -19,12 +19,13 @@ use serde::Serialize;
 use vgpu::Checks;
 
 use super::{lend_device, tuned, workbench};
-use crate::cli::{CheckOptions, Global};
+use crate::cli::{CheckOptions, Global, MOST_CASES};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::findings;
 use crate::printer::{BAD, FAINT, GOOD, Printer, STRONG, styled};
 use crate::progress;
+use crate::quote;
 use crate::sandboxed;
 
 /// What one case may take on the virtual GPU before it is cut: a head of S = 2048 at D = 64, a second or so.
@@ -135,6 +136,7 @@ fn plan<'c>(
     let mut groups = Vec::new();
     for (subjects, limit) in [(plain, limit(PLAIN_COST)), (fused, limit(1.0))] {
         if !subjects.is_empty() {
+            wanted.refuse_too_many(op, options)?;
             groups.push(Group { subjects, cases: wanted.cases(op, options, global, limit) });
         }
     }
@@ -182,6 +184,22 @@ impl Wanted {
         let draws = 0..options.fuzz.unwrap_or(0);
         problems.extend(draws.map(|index| op.fuzzed(global.seed.wrapping_add(index))));
         Ok(Wanted { problems, edges: Vec::new(), sweep: false })
+    }
+
+    /// Refuses more cases than a check could ever come to the end of, before they take memory.
+    fn refuse_too_many(&self, op: Attention, options: &CheckOptions) -> Result<(), Failure> {
+        let classes = op.classes().len().max(options.class.len()) as u64;
+        let problems = (self.problems.len() + self.edges.len()) as u64;
+        let cases = problems.saturating_mul(classes).saturating_mul(options.seeds);
+        if cases <= MOST_CASES {
+            return Ok(());
+        }
+        let (problems, seeds) = (self.problems.len() + self.edges.len(), options.seeds);
+        let message = format!(
+            "{problems} problems with up to {classes} classes of inputs and {seeds} seeds are {cases} cases; \
+             {MOST_CASES} are allowed"
+        );
+        Err(Failure::usage(message).hint("lower --seeds or --fuzz, or name a --problem and a --class"))
     }
 
     fn cases(
@@ -508,10 +526,14 @@ fn failure(verdict: &Verdict, options: &CheckOptions, global: &Global, catalog: 
 
 /// The command that does exactly this again.
 fn repeat(verdict: &Verdict, options: &CheckOptions, global: &Global) -> String {
-    let mut words = vec!["warpsmith check".to_owned(), verdict.family.clone()];
-    words.extend(verdict.preset.iter().map(|preset| format!("--preset {preset}")));
-    words.extend(verdict.knobs.iter().map(|(name, value)| format!("--set {name}={value}")));
-    words.push(format!("--problem {} --class {} --input-seed {}", verdict.problem, verdict.class, verdict.seed));
+    let mut words = vec!["warpsmith check".to_owned()];
+    let is_flag = verdict.family.starts_with('-');
+    words.extend((!is_flag).then(|| quote::word(&verdict.family)));
+    words.extend(verdict.preset.iter().map(|preset| quote::flag("--preset", preset)));
+    words.extend(verdict.knobs.iter().map(|(name, value)| quote::flag("--set", format!("{name}={value}"))));
+    words.push(quote::flag("--problem", &verdict.problem));
+    words.push(quote::flag("--class", &verdict.class));
+    words.push(format!("--input-seed {}", verdict.seed));
     if options.sanitize {
         words.push("--sanitize".to_owned());
     }
@@ -519,9 +541,10 @@ fn repeat(verdict: &Verdict, options: &CheckOptions, global: &Global) -> String 
         words.push("--full-size".to_owned());
     }
     if global.device != "auto" {
-        words.push(format!("--device {}", global.device));
+        words.push(quote::flag("--device", &global.device));
     }
-    words.extend(global.kernels.iter().map(|folder| format!("--kernels {}", folder.display())));
+    words.extend(global.kernels.iter().map(|folder| quote::flag("--kernels", folder)));
+    words.extend(is_flag.then(|| format!("-- {}", quote::word(&verdict.family))));
     words.join(" ")
 }
 
@@ -533,6 +556,7 @@ fn save_pictures(folder: &Path, verdicts: &[Verdict], printer: &Printer) -> Resu
         if let Some(picture) = &verdict.picture {
             let Verdict { family, kernel, problem, class, seed, .. } = verdict;
             let name = format!("{family}-{kernel}-{problem}-{class}-{seed}.svg").replace(['+', '='], "_");
+            let name = gpu::paths::file_name(&name);
             fs::write(folder.join(&name), &picture.svg).map_err(failed)?;
             printer.message(&format!("wrote {}", folder.join(&name).display()));
         }

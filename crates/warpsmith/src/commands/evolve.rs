@@ -24,7 +24,7 @@ use super::workbench::{self, OpenRun, Workbench};
 use crate::cli::{Command, EvolveOptions, Global, ProposerInformation};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::printer::{FAINT, GOOD, Printer, STRONG, styled};
+use crate::printer::{FAINT, GOOD, Printer, STRONG, flat, one_line, styled};
 use crate::progress;
 use crate::tables;
 
@@ -36,7 +36,7 @@ const DEFAULT_PROBLEM: &str = "mission";
 const KEY: &str = "WARPSMITH_API_KEY";
 
 pub fn run(options: &EvolveOptions, global: &Global, printer: &Printer) -> Result<Exit, Failure> {
-    fn then(command: &Command) -> Option<&EvolveOptions> {
+    fn then(command: &mut Command) -> Option<&mut EvolveOptions> {
         if let Command::Evolve(options) = command { Some(options) } else { None }
     }
     workbench::in_a_run(
@@ -44,8 +44,27 @@ pub fn run(options: &EvolveOptions, global: &Global, printer: &Printer) -> Resul
         (options.resume, options.run_dir.as_deref()),
         "search",
         then,
+        again,
         |options, global, open| carry_out(options, global, printer, open),
     )
+}
+
+/// Takes over what is executed, sent to or written to; a log alone is not trusted with it.
+fn again(now: &EvolveOptions, logged: &mut EvolveOptions) -> Result<(), Failure> {
+    workbench::take_again("--proposer-cmd", now.proposer_cmd.as_ref(), &mut logged.proposer_cmd)?;
+    workbench::take_again("--endpoint", now.endpoint.as_ref(), &mut logged.endpoint)?;
+    workbench::take_again("--model", now.model.as_ref(), &mut logged.model)?;
+    workbench::take_again("--tuned", now.tuned.as_ref(), &mut logged.tuned)
+}
+
+/// The flags of [`again`] for whoever goes on with the run. The endpoint's secrets are not shown.
+fn flags_again(options: &EvolveOptions) -> Vec<(&'static str, Option<String>)> {
+    vec![
+        ("--proposer-cmd", options.proposer_cmd.clone()),
+        ("--endpoint", options.endpoint.as_deref().map(evolve::redact::address)),
+        ("--model", options.model.clone()),
+        ("--tuned", options.tuned.as_ref().map(|path| path.display().to_string())),
+    ]
 }
 
 fn carry_out(
@@ -96,8 +115,7 @@ fn carry_out(
     } else {
         printer.data(&text(&state));
         if exit == Exit::Incomplete {
-            let folder = folder.display();
-            printer.message(&format!("incomplete; go on with: warpsmith evolve --resume --run-dir {folder}"));
+            printer.message(&workbench::go_on_with("evolve", &folder, global, &flags_again(options)));
         }
     }
     Ok(exit)
@@ -263,7 +281,7 @@ impl<'p> Show<'p> {
             self.best.replace(best);
         }
         if let Some(trial) = trial.filter(|trial| improved && trial.number > 0) {
-            let line = format!("trial {}: {best:.3}x  {}", trial.number, trial.candidate);
+            let line = format!("trial {}: {best:.3}x  {}", trial.number, one_line(&trial.candidate));
             if self.bar.is_hidden() {
                 self.printer.message(&styled(FAINT, line));
             } else {
@@ -296,14 +314,14 @@ pub fn text(state: &RunState) -> String {
     let failed = count(|result| matches!(result, TrialResult::Failed { .. }));
     let modelled =
         elites::timed(state.trials.values()).any(|it| it.problems.iter().any(|it| it.time.is_modelled()));
-    let mut parts = vec![format!(
+    let mut parts = vec![flat(&format!(
         "{} from {}, over {}: {} of {} settings are allowed; {timed} timed, {failed} failed, {same} the same as another",
         styled(STRONG, &search.family),
         search.baseline,
         search.problems.join(", "),
         search.legal_points,
         search.raw_points,
-    )];
+    ))];
     let refused = state.exchanges.iter().filter(|exchange| exchange.outcome.is_err()).count();
     if !state.exchanges.is_empty() {
         let asked = state.exchanges.len();
@@ -331,7 +349,7 @@ pub fn text(state: &RunState) -> String {
         ]);
     }
     parts.push(table.text());
-    parts.extend(state.notes.iter().filter(|note| note.starts_with("knob ")).cloned());
+    parts.extend(state.notes.iter().filter(|note| note.starts_with("knob ")).map(|note| one_line(note)));
     parts.join("\n")
 }
 

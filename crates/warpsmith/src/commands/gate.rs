@@ -42,7 +42,7 @@ pub fn run(options: &GateOptions, printer: &Printer) -> Result<Exit, Failure> {
     }
     if printer.is_json() {
         let text = output::json(&report).map_err(|error| Failure::usage(error.to_string()))?;
-        printer.data(&text);
+        printer.json_text(&text);
     } else {
         printer.data(output::text(&report).trim_end());
     }

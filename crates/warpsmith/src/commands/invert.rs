@@ -23,7 +23,7 @@ use crate::profile_table;
 const WARMUP: u32 = 10;
 
 pub fn run(options: &InvertOptions, global: &Global, printer: &Printer) -> Result<Exit, Failure> {
-    fn then(command: &Command) -> Option<&InvertOptions> {
+    fn then(command: &mut Command) -> Option<&mut InvertOptions> {
         if let Command::Invert(options) = command { Some(options) } else { None }
     }
     workbench::in_a_run(
@@ -31,6 +31,7 @@ pub fn run(options: &InvertOptions, global: &Global, printer: &Printer) -> Resul
         (options.process.resume, options.process.run_dir.as_deref()),
         "inversion",
         then,
+        |_, _| Ok(()),
         |options, global, open| carry_out(options, global, printer, open),
     )
 }
@@ -87,8 +88,7 @@ fn carry_out(
     } else {
         printer.data(&profile_table::inversions(&state));
         if exit == Exit::Incomplete {
-            let folder = folder.display();
-            printer.message(&format!("incomplete; go on with: warpsmith invert --resume --run-dir {folder}"));
+            printer.message(&workbench::go_on_with("invert", &folder, global, &[]));
         }
     }
     Ok(exit)

@@ -18,7 +18,7 @@ use crate::profile_table;
 pub const DEFAULT_PROBLEM: &str = "mission";
 
 pub fn run(options: &ProfileOptions, global: &Global, printer: &Printer) -> Result<Exit, Failure> {
-    fn then(command: &Command) -> Option<&ProfileOptions> {
+    fn then(command: &mut Command) -> Option<&mut ProfileOptions> {
         if let Command::Profile(options) = command { Some(options) } else { None }
     }
     workbench::in_a_run(
@@ -26,6 +26,7 @@ pub fn run(options: &ProfileOptions, global: &Global, printer: &Printer) -> Resu
         (options.process.resume, options.process.run_dir.as_deref()),
         "profile",
         then,
+        |_, _| Ok(()),
         |options, global, open| carry_out(options, global, printer, open),
     )
 }
@@ -83,9 +84,7 @@ fn carry_out(
     } else {
         printer.data(&profile_table::profiles(&state));
         if exit == Exit::Incomplete {
-            let folder = folder.display();
-            printer
-                .message(&format!("incomplete; go on with: warpsmith profile --resume --run-dir {folder}"));
+            printer.message(&workbench::go_on_with("profile", &folder, global, &[]));
         }
     }
     Ok(exit)

@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::cli::ReplayOptions;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::printer::{FAINT, Printer, STRONG, styled};
+use crate::printer::{FAINT, Printer, STRONG, one_line, styled};
 use crate::progress;
 use crate::tables::Table;
 
@@ -48,7 +48,7 @@ pub fn run(options: &ReplayOptions, printer: &Printer) -> Result<Exit, Failure> 
     'games: for entry in &strategies {
         let before = replay.scores.len();
         for space in &spaces {
-            bar.set_message(format!("{} on {}", entry.name, space.name));
+            bar.set_message(format!("{} on {}", entry.name, one_line(&space.name)));
             let runs = play_all(space, entry, options.seeds, options.budget, &stop, &|| bar.inc(1));
             let Some(runs) = runs else { break 'games };
             replay.scores.push(score(space, entry.name, &runs, options.budget, &at));

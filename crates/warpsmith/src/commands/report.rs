@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::cli::ReportOptions;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::printer::{BAD, FAINT, Printer, styled};
+use crate::printer::{BAD, FAINT, Printer, one_line, styled};
 
 #[derive(Serialize)]
 struct Reported {
@@ -42,15 +42,15 @@ pub fn run(options: &ReportOptions, printer: &Printer) -> Result<Exit, Failure> 
         printer.json("report", &reported);
         return Ok(Exit::Holds);
     }
-    printer.message(&reported.headline);
+    printer.message(&one_line(&reported.headline));
     if !reported.complete {
         printer.message(&styled(BAD, "the run is incomplete, and its report says so"));
     }
     for warning in &state.warnings {
-        printer.message(&styled(FAINT, warning));
+        printer.message(&styled(FAINT, one_line(warning)));
     }
     for path in &reported.files {
-        printer.data(&path.display().to_string());
+        printer.data(&one_line(&path.display().to_string()));
     }
     Ok(Exit::Holds)
 }

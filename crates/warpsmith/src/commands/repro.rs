@@ -31,7 +31,7 @@ const VIRTUAL_FLOPS: f64 = 2e9;
 const EVOLVED: &str = "evolved";
 
 pub fn run(options: &ReproOptions, global: &Global, printer: &Printer) -> Result<Exit, Failure> {
-    fn then(command: &Command) -> Option<&ReproOptions> {
+    fn then(command: &mut Command) -> Option<&mut ReproOptions> {
         if let Command::Repro(options) = command { Some(options) } else { None }
     }
     workbench::in_a_run(
@@ -39,6 +39,7 @@ pub fn run(options: &ReproOptions, global: &Global, printer: &Printer) -> Result
         (options.resume, options.run_dir.as_deref()),
         "repro",
         then,
+        |_, _| Ok(()),
         |options, global, open| carry_out(options, global, printer, open),
     )
 }
@@ -89,8 +90,7 @@ fn carry_out(
     } else {
         printer.data(&last_screen(&state, &folder));
         if exit == Exit::Incomplete {
-            let folder = folder.display();
-            printer.message(&format!("incomplete; go on with: warpsmith repro --resume --run-dir {folder}"));
+            printer.message(&workbench::go_on_with("repro", &folder, global, &[]));
         }
     }
     Ok(exit)

@@ -1,6 +1,6 @@
 //! `sanitize`: any CUDA kernel on the virtual GPU, under its checkers.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use chips::{Chip, Occupancy, Resources, Target};
 use clap::Parser as _;
@@ -18,11 +18,14 @@ use crate::failure::Failure;
 use crate::printer::{BAD, FAINT, GOOD, Printer, STRONG, styled};
 use crate::{findings, snippet};
 
+/// Bytes of a source or a header that are read.
+const MOST_SOURCE: u64 = 16 << 20;
+
 pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Result<Exit, Failure> {
     if is_family(options, global) {
         return super::sanitize_family::run(options, global, printer);
     }
-    let text = std::fs::read_to_string(&options.file)
+    let text = gpu::paths::read_text_bounded(&options.file, MOST_SOURCE)
         .map_err(|error| Failure::usage(format!("cannot read {}: {error}", options.file.display())))?;
     let launch = merged(&options.launch, header(&text, &options.file)?);
     let geometry = Geometry {
@@ -54,6 +57,7 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
         .map_err(|error| Failure::usage(error.to_string()))?;
     let buffers = read_back(&placed, &mut device)?;
 
+    let sources = Sources::of(&options.file, &text, &options.launch.include);
     let modelled = modelled(&device, &report, geometry, occupancy.as_ref());
     let fidelity = device.module(module).map(|module| &module.fidelity).filter(|_| options.fidelity);
     let run = Run {
@@ -65,7 +69,7 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
         modelled,
         fidelity,
         buffers: &buffers,
-        sources: &|name| std::fs::read_to_string(name).ok(),
+        sources: &|name| sources.text(name),
     };
     if let Some(folder) = &options.save {
         save(folder, &buffers, printer)?;
@@ -245,6 +249,35 @@ pub fn occupancy(chip: &Chip, build: &Build, kernel: &str, geometry: Geometry) -
     chip.occupancy(&resources).ok()
 }
 
+// ---- The source's lines ----
+
+/// The files whose lines findings may show. A line table says what its author likes (`#line 1 "/etc/passwd"`), so only
+/// the source itself counts, and files below its folder and below the folders that the command line includes.
+struct Sources<'a> {
+    file: &'a Path,
+    text: &'a str,
+    folders: Vec<PathBuf>,
+}
+
+impl<'a> Sources<'a> {
+    /// `include`: the folders of the command line, not those of the file's own comments.
+    fn of(file: &'a Path, text: &'a str, include: &[PathBuf]) -> Self {
+        let own = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let folders = std::iter::once(own).chain(include.iter().map(PathBuf::as_path));
+        // Without links, so that a link in them does not lead out of them.
+        Sources { file, text, folders: folders.filter_map(|folder| folder.canonicalize().ok()).collect() }
+    }
+
+    fn text(&self, name: &str) -> Option<String> {
+        if Path::new(name) == self.file {
+            return Some(self.text.to_owned());
+        }
+        let path = Path::new(name).canonicalize().ok()?;
+        let is_below = self.folders.iter().any(|folder| path.starts_with(folder));
+        is_below.then(|| gpu::paths::read_text_bounded(&path, MOST_SOURCE).ok())?
+    }
+}
+
 // ---- What is left in the buffers ----
 
 pub struct Contents<'a> {
@@ -266,7 +299,7 @@ fn read_back<'a>(placed: &'a Placed, device: &mut VirtualDevice) -> Result<Vec<C
 fn save(folder: &Path, buffers: &[Contents], printer: &Printer) -> Result<(), Failure> {
     for buffer in buffers {
         let PlacedBuffer { name, dtype, dims, .. } = buffer.placed;
-        let path = folder.join(format!("{}.npy", name.replace(' ', "-")));
+        let path = folder.join(gpu::paths::file_name(&format!("{}.npy", name.replace(' ', "-"))));
         gpu::paths::write_atomically(&path, &npy(*dtype, dims, &buffer.bytes))
             .map_err(|error| Failure::usage(format!("cannot write {}: {error}", path.display())))?;
         printer.message(&format!("wrote {}", path.display()));
@@ -520,4 +553,42 @@ fn modelled_text(modelled: &Modelled) -> String {
         lines.push(format!("  {:<18} {time}", resource.name()));
     }
     lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn only_lines_of_the_source_and_of_files_below_its_folder_are_shown() {
+        let folder = tempfile::tempdir().unwrap();
+        let (own, other) = (folder.path().join("own"), folder.path().join("other"));
+        fs::create_dir_all(own.join("inner")).unwrap();
+        fs::create_dir(&other).unwrap();
+        for file in ["own/k.cu", "own/inner/a.cuh", "other/secret"] {
+            fs::write(folder.path().join(file), file).unwrap();
+        }
+        std::os::unix::fs::symlink(other.join("secret"), own.join("link.cuh")).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", own.join("zero")).unwrap();
+        let source = own.join("k.cu");
+        let sources = Sources::of(&source, "as compiled", &[]);
+        let text = |path: &Path| sources.text(path.to_str().unwrap());
+        assert_eq!(text(&source).as_deref(), Some("as compiled"));
+        assert_eq!(text(&own.join("inner/a.cuh")).as_deref(), Some("own/inner/a.cuh"));
+        for hidden in [
+            other.join("secret"),
+            own.join("../other/secret"),
+            own.join("link.cuh"),
+            own.join("zero"),
+            "/dev/zero".into(),
+            "/etc/passwd".into(),
+        ] {
+            assert_eq!(text(&hidden), None, "{}", hidden.display());
+        }
+        let include = [other.clone()];
+        let sources = Sources::of(&source, "", &include);
+        assert!(sources.text(other.join("secret").to_str().unwrap()).is_some());
+    }
 }

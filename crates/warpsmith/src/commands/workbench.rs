@@ -1,5 +1,6 @@
 //! What every command that measures stands on: the device, the kernels by name, worker processes, and a run's folder.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -13,7 +14,8 @@ use gpu::build::Compiler;
 use gpu::device::Device;
 use gpu::{machine, python};
 use lab::bench::{Maker, PeersWorker, Start, Subject};
-use lab::run::{Commit, Event, Exports, Fact, Manifest, Outcome, Run, RunError, RunState};
+use lab::evolve::redact;
+use lab::run::{Commit, Event, Exports, Fact, LogError, Manifest, Outcome, Run, RunError, RunState};
 use lab::suite::Suite;
 use lab::worker::Limits;
 use op::Op as _;
@@ -21,7 +23,8 @@ use op::Op as _;
 use crate::cli::{self, Cli, Global, ProcessOptions};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::printer::{FAINT, Printer, styled};
+use crate::printer::{FAINT, Printer, one_line, styled};
+use crate::quote;
 use crate::sandboxed;
 
 /// What a worker may take to start or to compile.
@@ -137,7 +140,9 @@ impl<'g> Workbench<'g> {
 
     /// Where and with what a run of `command` happens.
     pub fn manifest(&self, command: &str, compiler: &Compiler) -> Manifest {
-        let mut manifest = Manifest::new(command, std::env::args().collect(), self.global.seed);
+        // A word that is not UTF-8 can only be a path, and those that matter are given again to resume.
+        let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+        let mut manifest = Manifest::new(command, redact::command_line(words), self.global.seed);
         manifest.commit = Commit::of(Path::new("."));
         manifest.device = Fact::Known(device_name(&self.device));
         manifest.nvrtc = Fact::Known(compiler.identity().to_owned());
@@ -231,7 +236,8 @@ impl OpenRun {
         let run = run.map_err(|error| run_failure(&error))?;
         let exports = Exports::open(run.folder())
             .map_err(|error| Failure::usage(format!("{}: {error}", run.folder().display())))?;
-        printer.message(&styled(FAINT, format!("run: {}", run.folder().display())));
+        let folder = one_line(&run.folder().display().to_string());
+        printer.message(&styled(FAINT, format!("run: {folder}")));
         sandboxed::warn(printer);
         Ok(OpenRun { run, exports, input_seed: global.secret() })
     }
@@ -252,29 +258,76 @@ impl OpenRun {
     }
 }
 
-/// Has a command's work done in a new run; or in one that is gone on with, as it was asked for then: the command line of
-/// now only says which. `then` finds the command's options in that of then, `what` is what such a run holds.
+/// Has a command's work done in a new run, or in one that is resumed.
+///
+/// A resumed run does what it was started for: its budget, problems and the like come from the command line in its log,
+/// which `then` finds the command's options in (`what` is what such a run holds). But a run's folder may be somebody
+/// else's. So whatever is executed, loaded, sent to or written to comes from the command line of now: for every
+/// command --cuda and --kernels, and what `again` takes over.
 pub fn in_a_run<O>(
     (options, global): (&O, &Global),
     (resume, run_dir): (bool, Option<&Path>),
     what: &str,
-    then: impl FnOnce(&cli::Command) -> Option<&O>,
+    then: impl FnOnce(&mut cli::Command) -> Option<&mut O>,
+    again: impl FnOnce(&O, &mut O) -> Result<(), Failure>,
     work: impl FnOnce(&O, &Global, &dyn Fn(Manifest) -> Result<Run, RunError>) -> Result<Exit, Failure>,
 ) -> Result<Exit, Failure> {
+    if let Some(folder) = run_dir.filter(|folder| folder.to_str().is_none()) {
+        // Workers are told the folder in JSON, which has no way to say it.
+        let folder = quote::word(folder);
+        return Err(Failure::usage(format!("--run-dir {folder} is not UTF-8")).hint("name a folder that is"));
+    }
     if !resume {
         return work(options, global, &|manifest| Run::create(run_dir, manifest));
     }
     let folder = run_dir.unwrap_or(Path::new(lab::run::DEFAULT_FOLDER));
-    let cli = command_line_of(folder)?;
-    let options =
-        then(cli.asked()).ok_or_else(|| Failure::usage(format!("{} holds no {what}", folder.display())))?;
-    work(options, &cli.global, &|manifest| Run::resume(folder, manifest))
+    let (mut logged_global, mut command) = command_line_of(folder)?.into_parts();
+    take_again("--cuda", global.cuda.as_ref(), &mut logged_global.cuda)?;
+    take_again("--kernels", global.kernels.as_ref(), &mut logged_global.kernels)?;
+    let logged =
+        then(&mut command).ok_or_else(|| Failure::usage(format!("{} holds no {what}", folder.display())))?;
+    again(options, logged)?;
+    work(logged, &logged_global, &|manifest| Run::resume(folder, manifest))
+}
+
+/// Puts the value of now in the place of the logged one. A logged value alone is an error: it may be anybody's.
+pub fn take_again<T: AsRef<OsStr> + Clone>(
+    flag: &str,
+    now: Option<&T>,
+    logged: &mut Option<T>,
+) -> Result<(), Failure> {
+    if let (Some(value), None) = (&logged, now) {
+        let value = quote::flag(flag, value);
+        return Err(Failure::usage(format!(
+            "the run was started with {value}, which a log alone is not trusted with"
+        ))
+        .hint(format!("give {flag} again, with a value that you trust")));
+    }
+    *logged = now.cloned();
+    Ok(())
+}
+
+/// How to go on with a run that was stopped. `again`: the command's own flags that must be given again.
+pub fn go_on_with(command: &str, folder: &Path, global: &Global, again: &[(&str, Option<String>)]) -> String {
+    let mut words = vec![format!("warpsmith {command} --resume"), quote::flag("--run-dir", folder)];
+    let folders = [("--cuda", &global.cuda), ("--kernels", &global.kernels)];
+    // A toolkit that the environment names is named there the next time too.
+    let is_environments = |flag: &str| flag == "--cuda" && std::env::var_os("WARPSMITH_CUDA").is_some();
+    let folders = folders.iter().filter(|(flag, _)| !is_environments(flag));
+    words.extend(folders.filter_map(|(flag, value)| value.as_ref().map(|value| quote::flag(flag, value))));
+    words.extend(
+        again.iter().filter_map(|(flag, value)| value.as_ref().map(|value| quote::flag(flag, value))),
+    );
+    format!("incomplete; go on with: {}", words.join(" "))
 }
 
 /// The command line a run in this folder was started with, for going on with it.
 fn command_line_of(folder: &Path) -> Result<Cli, Failure> {
     let no_run = || run_failure(&RunError::NoRun(folder.to_owned()));
-    let log = lab::run::read(folder).map_err(|_| no_run())?;
+    let log = lab::run::read(folder).map_err(|error| match error {
+        LogError::Io { error, .. } if error.kind() == std::io::ErrorKind::NotFound => no_run(),
+        other => Failure::usage(other.to_string()),
+    })?;
     let manifest = RunState::of(&log).manifest.ok_or_else(no_run)?;
     Cli::try_parse_from(&manifest.command_line)
         .map_err(|error| Failure::usage(format!("the run's command line is not one any more: {error}")))

@@ -168,7 +168,11 @@ fn a_run_that_is_killed_goes_on_without_repeating_itself() {
     wait_until("the workers' end", || processes(&["worker", &place]).is_empty());
     assert!(!events(folder.path()).iter().any(|event| event["kind"] == "run-finished"));
 
-    let again = || run(warpsmith().args(["bench", "--resume", "--run-dir"]).arg(folder.path().join("run")));
+    let again = || {
+        let mut command = warpsmith();
+        command.args(["bench", "--resume", "--run-dir"]).arg(folder.path().join("run"));
+        run(command.arg("--kernels").arg(folder.path()))
+    };
     let outcome = again();
     assert_eq!(outcome.code, 1, "{outcome}");
     let events = events(folder.path());

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::common::{Run, run, warpsmith};
+use crate::common::{Run, run, warpsmith, warpsmith_by};
 
 fn check(arguments: &[&str]) -> Run {
     run(warpsmith().args(["check", "--device", "virtual:l4"]).args(arguments))
@@ -48,7 +48,8 @@ fn right_kernels_are_exit_0_with_a_line_each() {
 fn a_wrong_kernel_is_named_drawn_and_repeated() {
     let folder = tempfile::tempdir().unwrap();
     let kernels = with_fault(
-        folder.path(),
+        // The command must be quoted for this.
+        &folder.path().join("it's $(touch x)"),
         "(blocks - 1 - index % blocks) * BLOCK_M",
         "(blocks - index % blocks) * BLOCK_M",
     );
@@ -81,7 +82,11 @@ fn a_wrong_kernel_is_named_drawn_and_repeated() {
     // The command it prints does the same again.
     let repeat =
         outcome.stdout.lines().find_map(|line| line.trim().strip_prefix("repeat: warpsmith ")).unwrap();
-    let again = run(warpsmith().args(repeat.split_whitespace()));
+    let script = format!("\"$0\" {repeat}");
+    let program = warpsmith().get_program().to_owned();
+    let mut shell = warpsmith_by("sh");
+    let again = run(shell.args(["-c", &script]).arg(program).current_dir(folder.path()));
+    assert!(!folder.path().join("x").exists());
     assert_eq!(again.code, 1, "{again}");
     assert!(again.stdout.contains("[unwritten] 2048 elements"), "{again}");
 }

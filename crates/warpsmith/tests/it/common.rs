@@ -9,7 +9,12 @@ pub fn target_tmp() -> &'static Path {
 
 /// The program with an environment that does not depend on the machine.
 pub fn warpsmith() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_warpsmith"));
+    warpsmith_by(env!("CARGO_BIN_EXE_warpsmith"))
+}
+
+/// Another program in the same environment, such as a shell that is to start it.
+pub fn warpsmith_by(program: &str) -> Command {
+    let mut command = Command::new(program);
     for name in
         ["CUDA_HOME", "CUDA_PATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "WARPSMITH_PYTHON"]
     {

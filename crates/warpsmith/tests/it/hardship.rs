@@ -164,7 +164,7 @@ fn without_python_pip_or_network_it_is_exit_3_with_the_remedy() {
         command.env("PIP_FIND_LINKS", "/nowhere");
     });
     assert!(no_network.contains("pip could not fetch nvidia-cuda-nvrtc"), "{no_network}");
-    assert!(no_network.contains("pip download --no-deps"), "{no_network}");
+    assert!(no_network.contains("pip download --require-hashes --no-deps"), "{no_network}");
     assert_eq!(leftovers(&cache.path().join("toolchains")), Vec::<String>::new());
 }
 

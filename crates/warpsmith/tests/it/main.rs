@@ -20,4 +20,5 @@ mod replay;
 mod report_page;
 mod repro;
 mod sanitize;
+mod trust;
 mod tuned;

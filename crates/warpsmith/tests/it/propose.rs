@@ -243,7 +243,7 @@ say([
     fs::write(folder.join("go"), "").unwrap();
     let before = events(folder, "tried", "trial");
 
-    let resumed = run(&mut evolve(folder, &["--resume"]));
+    let resumed = run(&mut evolve(folder, &["--resume", "--proposer-cmd", &line]));
     assert_eq!(resumed.code, 0, "{resumed}");
     // Only the question that was open when the run was killed is asked again.
     assert_eq!(asked(), "1\n2\n3\n4\n4\n5\n");
@@ -380,6 +380,38 @@ fn a_model_behind_an_endpoint_proposes() {
 }
 
 #[test]
+fn secrets_of_an_address_and_keys_in_any_encoding_are_written_nowhere() {
+    const KEY: &str = "sk-abc/def+123";
+    const TOKEN: &str = "t0ken-of-the-user";
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let escaped = KEY.replace('/', "\\/");
+    let (address, heads) = server(Box::new(move |number, _| match number {
+        0 => Some((401, format!(r#"{{"error": "no such key: {escaped}, {TOKEN}"}}"#))),
+        1 => completion(&format!("your key is {KEY}, your token is {TOKEN}")),
+        _ => completion(r#"{"knobs": {"BLOCK_THREADS": 256}}"#),
+    }));
+    let address = format!("{address}?token={TOKEN}");
+    let arguments = ["--endpoint", &address, "--model", "m", "--budget", "3"];
+    let outcome = run(evolve(folder, &arguments).env("WARPSMITH_API_KEY", KEY));
+    assert_eq!(outcome.code, 0, "{outcome}");
+    let report = run(warpsmith().arg("report").arg(folder.join("run")));
+    assert_eq!(report.code, 0, "{report}");
+    assert!(heads.lock().unwrap()[0].starts_with(&format!("POST /v1/chat/completions?token={TOKEN} ")));
+    let mut texts = vec![outcome.to_string(), report.to_string()];
+    for file in fs::read_dir(folder.join("run")).unwrap().flatten().filter(|file| file.path().is_file()) {
+        texts.push(fs::read_to_string(file.path()).unwrap());
+    }
+    assert!(texts.len() > 5);
+    for text in texts {
+        for secret in [KEY, "sk-abc", "def+123", TOKEN] {
+            assert!(!text.contains(secret), "{secret} in {text}");
+        }
+    }
+    assert!(log(folder).contains("no such key: [key], [key]"), "{}", log(folder));
+}
+
+#[test]
 fn a_proposer_that_cannot_be_asked_ends_the_search() {
     let folder = tempfile::tempdir().unwrap();
     let line = "echo no credit >&2; exit 7";
@@ -407,7 +439,7 @@ fn flags_that_make_no_sense_are_refused() {
         (&["--endpoint", "http://127.0.0.1:9/v1"][..], "--model"),
         (&["--model", "m"], "--endpoint"),
         (&["--endpoint", "file:///etc/passwd", "--model", "m"], "is no address"),
-        (&["--endpoint", "http://me:secret@host/v1", "--model", "m"], "would be in the log"),
+        (&["--endpoint", "http://me:secret@host/v1", "--model", "m"], "with a name or a password"),
         (&["--proposer-cmd", "cat", "--endpoint", "http://h", "--model", "m"], "cannot be used with"),
         (&["--proposer-cmd", "cat", "--strategy", "genetic"], "cannot be used with"),
         (&["--proposer-cmd", "cat", "--information", "everything"], "full"),

@@ -12,12 +12,14 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::NoAnswer;
 use super::command::converse;
+use super::{NoAnswer, redact};
 
 const PROGRAM: &str = "curl";
 /// How often a request is repeated that the server was too busy for.
 const RETRIES: u32 = 3;
+/// Characters of a value in an address's query from which on it is taken for a secret.
+const LEAST_SECRET: usize = 6;
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// What the model is told before the prompt, which says the rest.
 const ROLE: &str = "You tune CUDA kernels. The user's message is a JSON document: a kernel, its knobs, what was tried \
@@ -32,9 +34,9 @@ pub struct Endpoint {
 }
 
 impl fmt::Debug for Endpoint {
-    /// Without the key.
+    /// Without the key and the secrets of the address.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Endpoint({} {})", self.url, self.model)
+        write!(f, "Endpoint({} {})", redact::address(&self.url), self.model)
     }
 }
 
@@ -44,10 +46,13 @@ impl Endpoint {
         let host = ["http://", "https://"].iter().find_map(|scheme| url.strip_prefix(scheme));
         let host = host.and_then(|rest| rest.split(['/', '?', '#']).next()).unwrap_or_default();
         if host.is_empty() || url.contains(|c: char| c.is_control() || c.is_whitespace()) {
+            let url = redact::address(url);
             return Err(format!("`{url}` is no address; it is http://... or https://..."));
         }
-        if host.contains('@') {
-            return Err("an address with a name or a password would be in the log".to_owned());
+        if url.split(['?', '#']).next().unwrap_or_default().contains('@') {
+            let message =
+                "an address with a name or a password is not taken; the key goes into WARPSMITH_API_KEY";
+            return Err(message.to_owned());
         }
         if key.as_ref().is_some_and(|key| key.contains(|c: char| !c.is_ascii_graphic())) {
             return Err("the key has characters that no key has".to_owned());
@@ -86,7 +91,8 @@ impl Endpoint {
                 left -= 1;
                 continue;
             }
-            return content(status, &said);
+            // What was escaped in the response may be the key once it is read.
+            return content(status, &said).map(|text| self.without_key(&text));
         }
     }
 
@@ -114,8 +120,10 @@ impl Endpoint {
     }
 
     fn config(&self, body: &Path, limit: Duration) -> String {
+        // The path comes before the query.
+        let (place, query) = self.url.split_at(self.url.find(['?', '#']).unwrap_or(self.url.len()));
         let mut lines = vec![
-            setting("url", &format!("{}/chat/completions", self.url)),
+            setting("url", &format!("{}/chat/completions{query}", place.trim_end_matches('/'))),
             setting("proto", "=http,https"),
             setting("header", "Content-Type: application/json"),
             // Servers that do not know the question leave it unanswered.
@@ -130,12 +138,12 @@ impl Endpoint {
         lines.join("\n") + "\n"
     }
 
-    /// Servers quote what they do not like.
+    /// Servers quote what they do not like, and curl quotes the address.
     fn without_key(&self, text: &str) -> String {
-        match self.key.as_deref() {
-            Some(key) if !key.is_empty() => text.replace(key, "[key]"),
-            _ => text.to_owned(),
-        }
+        // A value such as `v1` is no secret, and is part of many words.
+        let of_address = redact::secrets(&self.url).into_iter().filter(|secret| secret.len() >= LEAST_SECRET);
+        let secrets = self.key.iter().cloned().chain(of_address);
+        secrets.fold(text.to_owned(), |text, secret| redact::without(&text, &secret))
     }
 }
 
@@ -210,6 +218,18 @@ mod tests {
     }
 
     #[test]
+    fn a_query_stays_behind_the_path_and_is_shown_to_nobody() {
+        let endpoint = Endpoint::new("http://h/v1/?token=abcdef%2F", "m", None).unwrap();
+        assert_eq!(format!("{endpoint:?}"), "Endpoint(http://h/v1/?[redacted] m)");
+        let config = endpoint.config(Path::new("b"), Duration::from_secs(2));
+        assert!(config.contains("url = \"http://h/v1/chat/completions?token=abcdef%2F\"\n"), "{config}");
+        assert_eq!(
+            endpoint.without_key("curl: no token=abcdef%2F, abcdef\\/"),
+            "curl: no token=[key], [key]"
+        );
+    }
+
+    #[test]
     fn addresses_that_are_none_are_refused() {
         for url in [
             "file:///etc/passwd",
@@ -218,6 +238,7 @@ mod tests {
             "http:///v1",
             "http://a b",
             "https://me:pw@host/v1",
+            "https://me:p/w@host/v1",
             "",
         ] {
             assert!(Endpoint::new(url, "m", None).is_err(), "{url}");

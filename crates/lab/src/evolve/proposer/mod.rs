@@ -9,6 +9,7 @@ pub(super) mod answer;
 mod command;
 mod endpoint;
 pub(super) mod prompt;
+pub mod redact;
 pub(super) mod screen;
 
 use std::path::Path;

@@ -31,9 +31,57 @@ const CUDA: &[&str] = &[
 ];
 const FOLDERS: &[&str] = &["cooperative_groups/", "cub/", "cuda/", "nv/"];
 
-/// Other ways to have a file read, or to ask whether there is one; and spellings of `#` and of a line's end that C++
-/// has given up.
-const NEVER: &[&str] = &["__has_include", "__has_embed", "??=", "??/"];
+/// Other ways to have a file read, to ask whether there is one, or to give lines another file's name; `##`, which can
+/// build each of these words from parts; and spellings of `#` and of a line's end that C++ has given up.
+const NEVER: &[&str] = &[
+    "__has_include",
+    "__has_embed",
+    "__include_level__",
+    "__FILE__",
+    "__FILE_NAME__",
+    "__BASE_FILE__",
+    "__TIMESTAMP__",
+    "__builtin_FILE",
+    "source_location",
+    "_Pragma",
+    "__pragma",
+    "##",
+    "%:%:",
+    "#%:",
+    "%:#",
+    "??=",
+    "??/",
+];
+
+/// Words after `#` that are refused: each reads a file, names one, or is no kernel's business.
+const DIRECTIVES: &[&str] = &[
+    "include_next",
+    "import",
+    "embed",
+    "line",
+    "using",
+    "ident",
+    "sccs",
+    "assert",
+    "unassert",
+    "include_alias",
+];
+
+/// Pragmas that say how to compile; no other one is allowed, since some name files.
+const PRAGMAS: &[&str] = &[
+    "unroll",
+    "nounroll",
+    "once",
+    "nv_diag_suppress",
+    "nv_diag_default",
+    "nv_diagnostic",
+    "nv_abi",
+    "diag_suppress",
+    "diag_default",
+];
+
+/// Directives of an assembler that read or name a file.
+const ASSEMBLER: &[&str] = &[".incbin", ".include", ".file", ".section", ".loc"];
 
 /// Refuses a source that is too long, lacks the kernel, or would have the compiler read what is none of its business.
 pub fn source(text: &str, entry: &str, own_headers: &[String]) -> Result<(), String> {
@@ -51,7 +99,43 @@ pub fn source(text: &str, entry: &str, own_headers: &[String]) -> Result<(), Str
         if let Some(word) = NEVER.iter().find(|word| text.contains(**word)) {
             return Err(format!("the source has `{word}`, which is not allowed"));
         }
+        escaped_letters(&text)?;
+        assembler(&text)?;
         directives(&text, own_headers)?;
+    }
+    Ok(())
+}
+
+/// Refuses letters of plain ASCII that are written as `\u0069`: a word spelled so is a word nobody looks for.
+fn escaped_letters(text: &str) -> Result<(), String> {
+    for (at, mark) in text.match_indices("\\u").chain(text.match_indices("\\U")) {
+        let digits: String = text[at + mark.len()..].chars().take(8).collect();
+        let length = if mark == "\\u" { 4 } else { 8 };
+        // `\u{69}` and `\N{...}` are spellings of a later C++.
+        let code = digits.get(..length).and_then(|digits| u32::from_str_radix(digits, 16).ok());
+        if code.is_none_or(|code| code < 0x80) {
+            return Err("the source spells a letter as `\\u...`, which is not allowed".to_owned());
+        }
+    }
+    if text.contains("\\N{") { Err("the source has `\\N{`, which is not allowed".to_owned()) } else { Ok(()) }
+}
+
+/// Refuses an assembler's directives that read or name a file. A text in quotes may be put together from several, so
+/// quotes and blanks do not count; a member of that name (`x.file`) is refused too.
+fn assembler(text: &str) -> Result<(), String> {
+    if !text.contains("asm") {
+        return Ok(());
+    }
+    let packed: String = text.chars().filter(|c| *c != '"' && !c.is_whitespace()).collect();
+    for word in ASSEMBLER {
+        let ends = |at: usize| {
+            let next = packed[at + word.len()..].chars().next();
+            // `.local` and `.section_size` are other words; after `.file` comes a number or a path.
+            !next.is_some_and(|c| c == '_' || (c.is_ascii_alphabetic() && *word != ".incbin"))
+        };
+        if packed.match_indices(word).any(|(at, _)| ends(at)) {
+            return Err(format!("the source has assembler with `{word}`, which is not allowed"));
+        }
     }
     Ok(())
 }
@@ -78,13 +162,39 @@ fn directives(text: &str, own_headers: &[String]) -> Result<(), String> {
                     ));
                 }
             }
-            "include_next" | "import" | "embed" => {
+            "pragma" => {
+                let rest = after_blanks(rest);
+                let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
+                let pragma = &rest[..end];
+                if !PRAGMAS.contains(&pragma) {
+                    return Err(format!(
+                        "the source has `#pragma {pragma}`; allowed are {}",
+                        PRAGMAS.join(", ")
+                    ));
+                }
+            }
+            word if DIRECTIVES.contains(&word) => {
                 return Err(format!("the source has `#{word}`, which is not allowed"));
+            }
+            // `# 1 "file"` is `#line 1 "file"`.
+            word if is_line_number(word) && starts_line(&text[..at]) => {
+                return Err(format!("the source has `# {word}`, which is not allowed"));
             }
             _ => {}
         }
     }
     Ok(())
+}
+
+fn is_line_number(word: &str) -> bool {
+    !word.is_empty() && word.chars().all(|c| c.is_ascii_digit())
+}
+
+/// Whether what comes next could begin a line for the compiler: only blanks and the end of a comment are before it.
+fn starts_line(before: &str) -> bool {
+    let line = before.rsplit('\n').next().unwrap_or_default();
+    let line = line.rsplit_once("*/").map_or(line, |(_, after)| after);
+    line.trim().is_empty()
 }
 
 fn spliced(text: &str) -> String {
@@ -141,7 +251,9 @@ mod tests {
         for text in [
             "#include \"generated.cuh\"\n#include \"common/ptx.cuh\"\n#include <cuda_fp16.h>\n#include <mma.h>",
             "#include <cuda/std/cstdint>\n#include <cstdint>\n#include <cub/block/block_reduce.cuh>\n",
-            "#define STRING(x) #x\n#define PASTE(a, b) a##b\n#define LONG(a) \\\n    (a)\n#pragma unroll 4\n",
+            "#define STRING(x) #x\n#define LONG(a) \\\n    (a)\n#pragma unroll 4\n",
+            "asm volatile(\"cp.async.cg.shared.global [%0], [%1], 16;\" :: \"r\"(a), \"l\"(b));\nasm(\"ld.local.u32 %0, [%1];\");",
+            "const char* greek = \"\\u03b1\";",
             "// #1 of several, # included\nconst char* s = \"100 % : #1\";",
         ] {
             assert_eq!(screened(text), Ok(()), "{text}");
@@ -184,6 +296,27 @@ mod tests {
             "const char s[] = {\n#embed \"/etc/passwd\"\n};",
             "#if __has_include(\"/etc/passwd\")\n#error yes\n#endif",
             "#if __has_\\\ninclude(\"/etc/passwd\")\n#endif",
+            "#define X(a, b) a##b\n#if X(__has_, include)(\"/etc/passwd\")\n#error yes\n#endif",
+            "#define X(a, b) a %:%: b\n#if X(__has_, include)(\"/etc/passwd\")\n#endif",
+            "#define X(a, b) a#\\\n#b\n#if X(__has_, include)(\"/etc/passwd\")\n#endif",
+            "#if __has_\\u0069nclude(\"/etc/passwd\")\n#endif",
+            "#if __has_\\U00000069nclude(\"/etc/passwd\")\n#endif",
+            "#if __has_\\u{69}nclude(\"/etc/passwd\")\n#endif",
+            "_Pragma(\"message(__FILE__)\")",
+            "#line 1 \"/etc/passwd\"",
+            "# line 1 \"/etc/passwd\"",
+            "# 1 \"/etc/passwd\"",
+            "/* a\n */ # 1 \"/etc/passwd\"",
+            "#pragma include_alias(\"mma.h\", \"/etc/passwd\")",
+            "#pragma GCC dependency \"/etc/passwd\"",
+            "%:pragma message \"x\"",
+            "#include __FILE__",
+            "const char* where = __FILE__;",
+            "static_assert(__builtin_FILE()[0] == 'x');",
+            "asm(\".incbin \\\"/etc/passwd\\\"\");",
+            "asm(\".inc\" \"bin /etc/passwd\");",
+            "asm(\".file 1 \\\"/etc/passwd\\\"\\n.loc 1 1 1\");",
+            "#using \"x.dll\"",
             // What is a comment here depends on what is a string there.
             "const char* s = R\"x(\" /*)x\";\n#include \"/etc/passwd\"\n/**/",
         ] {

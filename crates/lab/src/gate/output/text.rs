@@ -7,14 +7,17 @@ use super::times;
 
 /// A line per problem with its reasons under it, and a line that counts.
 pub fn text(report: &Report) -> String {
-    let mut out = format!("{}, {}\n", report.device, report.timer);
+    // Names are a log's, and belong on one line.
+    let name = |text: &str| text.replace(char::is_control, " ");
+    let mut out = format!("{}, {}\n", name(&report.device), report.timer);
     let width = report.rows.iter().map(|row| row.problem.chars().count()).max().unwrap_or(0);
     // Writing to a string cannot fail.
     for row in &report.rows {
-        let line = format!("{:<10}  {:<width$}  {}", row.standing, row.problem, times(row));
+        let (problem, times) = (name(&row.problem), name(&times(row)));
+        let line = format!("{:<10}  {problem:<width$}  {times}", row.standing);
         let _ = writeln!(out, "{}", line.trim_end());
         for reason in row.reasons() {
-            let _ = writeln!(out, "{:12}{}", "", reason.replace(char::is_control, " "));
+            let _ = writeln!(out, "{:12}{}", "", name(&reason));
         }
         if row.throttled {
             let _ = writeln!(out, "{:12}clocks were held down meanwhile", "");

@@ -73,7 +73,7 @@ impl Exports {
         let open = |exporter: &'static dyn Exporter| -> io::Result<Open> {
             let path = folder.join(exporter.file_name());
             let partial = folder.join(format!(".{}.partial", exporter.file_name()));
-            let file = File::create(&partial)?;
+            let file = gpu::paths::create_anew(&partial)?;
             Ok(Open { exporter, partial, path, file })
         };
         Ok(Exports { open: ALL.into_iter().map(open).collect::<io::Result<_>>()? })
