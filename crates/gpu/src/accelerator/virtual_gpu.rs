@@ -197,3 +197,56 @@ fn argument_block(kernel: &vgpu::Kernel, parameters: &[Vec<u8>]) -> Result<Vec<u
     }
     Ok(block)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Writes its own address, its multiprocessor's clock and a counter that the module keeps.
+    const PTX: &str = "
+.version 8.4
+.target sm_80
+.address_size 64
+.global .align 8 .u64 counter = 5;
+.visible .entry k(.param .u64 out)
+{
+    .reg .b64 %rd<4>;
+    ld.param.u64 %rd1, [out];
+    st.global.u64 [%rd1], %rd1;
+    mov.u64 %rd2, %clock64;
+    st.global.u64 [%rd1+8], %rd2;
+    ld.global.u64 %rd3, [counter];
+    add.u64 %rd3, %rd3, 1;
+    st.global.u64 [counter], %rd3;
+    st.global.u64 [%rd1+16], %rd3;
+    ret;
+}
+";
+
+    fn launch(device: &mut VirtualDevice, module: ModuleId) -> ([u64; 3], vgpu::LaunchReport) {
+        let out = device.allocate("out", 24).unwrap();
+        let geometry = Geometry { grid: [1; 3], block: [1; 3], cluster: [1; 3], shared_bytes: 0 };
+        let report = device.run(module, "k", geometry, &[out.parameter()]).unwrap();
+        let bytes = device.read(out).unwrap();
+        let word = |n: usize| u64::from_le_bytes(bytes[8 * n..8 * n + 8].try_into().unwrap());
+        ([word(0), word(1), word(2)], report)
+    }
+
+    #[test]
+    fn a_device_can_change_its_world_and_reset_a_module() {
+        let chip = Chip::by_name("h200").unwrap();
+        let mut device = VirtualDevice::in_world(chip, 1);
+        let module = device.load(Image::Ptx(PTX)).unwrap();
+        let (first, report) = launch(&mut device, module);
+        assert_eq!(first[2], 6);
+        assert_eq!(report.changed_state, ["counter"]);
+        device.set_world(2);
+        let (second, _) = launch(&mut device, module);
+        assert_eq!(second[2], 7);
+        assert!(first[0].abs_diff(second[0]) > 1 << 30, "{first:x?} {second:x?}");
+        assert_ne!(first[1], second[1]);
+        device.reset_state(module).unwrap();
+        assert_eq!(launch(&mut device, module).0[2], 6);
+        assert!(device.reset_state(ModuleId(9)).is_err());
+    }
+}
