@@ -211,12 +211,16 @@ impl Wanted {
     ) -> Vec<Case<attention::Problem>> {
         let all = op.classes();
         let mut cases = Vec::new();
-        for (problems, edges) in [(&self.problems, false), (&self.edges, true)] {
+        // A sweep has the classes on its small shapes. Other problems get them on a small part of themselves.
+        let parts: &[_] = if options.class.is_empty() && !self.sweep { &self.problems } else { &[] };
+        let parts: Vec<_> = parts.iter().copied().filter(|it| op.work(it).flops > SMALL_FLOPS).collect();
+        let sets = [(&self.problems, false, limit), (&self.edges, true, limit), (&parts, true, SMALL_FLOPS)];
+        for (problems, edges, limit) in sets {
             for (problem, cut_from) in cut_to_size(&op, problems, limit) {
                 let flops = op.work(&problem).flops;
                 let small = flops <= SMALL_FLOPS;
                 let classes: Vec<&str> = match options.class.as_slice() {
-                    [] if edges && small => all.clone(),
+                    [] if edges && (small || limit <= SMALL_FLOPS) => all.clone(),
                     [] => vec![all[0]],
                     some if some.iter().any(|name| name == "all") => all.clone(),
                     some => some.iter().map(String::as_str).collect(),
