@@ -28,8 +28,9 @@ use crate::progress;
 use crate::quote;
 use crate::sandboxed;
 
-/// What one case may take on the virtual GPU before it is cut: a head of S = 2048 at D = 64, a second or so.
-const VIRTUAL_FLOPS: f64 = 1.1e9;
+/// What one launch of a case may take on the virtual GPU before the problem is cut: half a head of S = 2048 at D = 64. A
+/// case is three launches or more.
+const VIRTUAL_FLOPS: f64 = 5.5e8;
 /// A plain kernel takes that many times as long for the same work.
 const PLAIN_COST: f64 = 16.0;
 /// Cases up to this size also get every class of inputs, and are asked for the same bits twice.
