@@ -101,6 +101,19 @@ fn tolerance(family: &Family, problem: &Problem) -> Tolerance {
     Tolerance::of(problem.dtype, Weights::of(family, problem.dtype))
 }
 
+/// The instructions of a kernel's own body, each with its modifiers. Comments and other kernels do not count.
+fn instructions<'p>(ptx: &'p str, entry: &str) -> impl Iterator<Item = &'p str> {
+    let header = format!(".entry {entry}(");
+    let body = ptx.find(&header).map_or("", |at| &ptx[at..]);
+    let body = body.split("\n}").next().unwrap_or_default();
+    let word = |line: &'p str| {
+        let line = line.split("//").next()?.trim_start();
+        // A guard such as `@%p1` comes first.
+        line.split_whitespace().find(|word| !word.starts_with('@') && *word != "{")
+    };
+    body.lines().filter_map(word)
+}
+
 fn complaint(failure: &Failure) -> Complaint {
     Complaint { kind: failure.kind().to_owned(), message: failure.to_string() }
 }
@@ -219,6 +232,10 @@ impl Op for Attention {
         Class::ALL.iter().map(|class| class.name()).collect()
     }
 
+    fn hard_classes(&self) -> Vec<&'static str> {
+        vec![Class::Large.name(), Class::Outliers.name()]
+    }
+
     fn inputs(&self, problem: &Problem, class: &str, seed: u64) -> Result<Given, Refusal> {
         let class = class_of(class)?;
         let original = Inputs::generate(problem, class, seed);
@@ -233,10 +250,15 @@ impl Op for Attention {
         Ok(Given { problem: *problem, class, original, encoded })
     }
 
-    fn opposite(&self, problem: &Problem, inputs: &Given) -> Given {
-        let original = inputs.original.opposite();
-        let encoded = original.encode(problem.dtype, inputs.encoded.q.layout);
-        Given { original, encoded, ..*inputs }
+    fn opposite(&self, problem: &Problem, inputs: &Given, class: &str, seed: u64) -> Result<Given, Refusal> {
+        let class = class_of(class)?;
+        let original = inputs.original.opposite(Inputs::generate(problem, class, seed));
+        let layout = match inputs.encoded.q.layout {
+            Layout::Bhsd => Layout::Bshd,
+            Layout::Bshd => Layout::Bhsd,
+        };
+        let encoded = original.encode(problem.dtype, layout);
+        Ok(Given { problem: *problem, class, original, encoded })
     }
 
     fn matrix_type(&self, problem: &Problem) -> &'static str {
@@ -294,8 +316,11 @@ impl Op for Attention {
             return Ok(None);
         }
         // Weights become FP8 by one instruction, and are of use as FP8 to one other only.
-        let rounds = ptx.contains(".e4m3x2.f32") || ptx.contains(".e4m3x2.f16x2");
-        let multiplies = ptx.contains(".e4m3.e4m3");
+        let has = |start: &str, part: &str| {
+            instructions(ptx, &family.entry).any(|it| it.starts_with(start) && it.contains(part))
+        };
+        let rounds = has("cvt.", ".e4m3x2.f32") || has("cvt.", ".e4m3x2.f16x2");
+        let multiplies = has("mma.", ".e4m3.e4m3") || has("wgmma.", ".e4m3.e4m3");
         let [own, asked] = [Weights::Half, Weights::Fp8].map(|it| Tolerance::of(problem.dtype, it).l2);
         if !(rounds && multiplies) {
             let missing = if rounds { "multiplies E4M3 by E4M3" } else { "rounds anything to E4M3" };
@@ -350,6 +375,15 @@ impl Op for Attention {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_instructions_of_the_kernel_itself_are_evidence() {
+        let ptx = ".entry other(\n)\n{\n\tcvt.rn.satfinite.e4m3x2.f32 %h1, %f1, %f2;\n}\n.visible .entry own(\n)\n{\n\t\
+                   // mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32\n\t@%p1 mov.u32 %r1, %r2;\n}\n";
+        let own: Vec<&str> = instructions(ptx, "own").collect();
+        assert!(own.contains(&"mov.u32") && !own.iter().any(|it| it.contains("e4m3")), "{own:?}");
+        assert!(instructions(ptx, "other").any(|it| it.contains("e4m3x2")));
+    }
 
     #[test]
     fn every_named_problem_is_one() {

@@ -2,7 +2,7 @@
 //! inputs.
 
 use family::Family;
-use op::{Complaint, Draw, Judgement, Observed, Op, Step, derived};
+use op::{Complaint, Draw, Judgement, Observed, Op, Step, Way, derived};
 use serde::{Deserialize, Serialize};
 
 /// What a kernel is launched on to be judged.
@@ -20,11 +20,17 @@ const CLASS_FLOPS: f64 = 1e6;
 /// Operations of all of them together, unless that is fewer than three classes.
 const CLASSES_FLOPS: f64 = 5e7;
 
+/// Ordinary inputs, and inputs of a hard class with the opposite signs.
+pub fn usual_draws<O: Op>(op: &O, seed: u64) -> [Draw; 2] {
+    let hard = op.hard_classes();
+    let class = hard[derived(seed, 1) as usize % hard.len()];
+    [Draw::new(op.classes()[0], seed), Draw::new(class, seed).way(Way::Opposite)]
+}
+
 impl<P> Case<P> {
     /// The usual three launches on ordinary inputs.
     pub fn usual<O: Op<Problem = P>>(op: &O, problem: P, seed: u64) -> Self {
-        let own = Draw::new(op.classes()[0], derived(seed, 0));
-        let draws = vec![own.clone(), own.opposite()];
+        let draws = usual_draws(op, derived(seed, 0)).into();
         Case { problem, draws, steps: Step::USUAL.to_vec(), seed: derived(seed, 1) }
     }
 
@@ -37,8 +43,13 @@ impl<P> Case<P> {
         for last in (1..classes.len()).rev() {
             classes.swap(last, (derived(seed, 2 + last as u64) % (last as u64 + 1)) as usize);
         }
-        classes.truncate(affordable.max(3));
-        let draw = |(index, class): (usize, &&str)| Draw::new(class, derived(seed, 64 + index as u64));
+        // What is hard to get right comes first, and is never left out.
+        let hard = op.hard_classes();
+        classes.sort_by_key(|class| !hard.contains(class));
+        classes.truncate(affordable.max(hard.len() + 1));
+        let draw = |(index, class): (usize, &&str)| {
+            Draw::new(class, derived(seed, 64 + index as u64)).way(Way::Any)
+        };
         let draws: Vec<Draw> = classes.iter().enumerate().map(draw).collect();
         let steps = (0..draws.len()).map(Step::on).collect();
         Case { problem, draws, steps, seed: derived(seed, 1) }

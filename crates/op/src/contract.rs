@@ -158,15 +158,24 @@ pub trait Op: Sync {
     /// The classes of inputs, the ordinary one first.
     fn classes(&self) -> Vec<&'static str>;
 
+    /// The classes whose numbers are the hardest to get right: every kernel gets one of them at full size.
+    fn hard_classes(&self) -> Vec<&'static str>;
+
     /// The inputs of a problem: the same for the same class and seed everywhere.
     fn inputs(&self, problem: &Self::Problem, class: &str, seed: u64) -> Result<Self::Inputs, Refusal>;
 
     /// The inputs kernels are timed on: drawn as [`Op::inputs`] draws them, laid out as peers expect them.
     fn timed_inputs(&self, problem: &Self::Problem, class: &str, seed: u64) -> Result<Self::Inputs, Refusal>;
 
-    /// Other inputs of the same class and layout, in which every number has the opposite sign. A kernel that is right
-    /// only if some element is positive is then wrong on one of the two.
-    fn opposite(&self, problem: &Self::Problem, inputs: &Self::Inputs) -> Self::Inputs;
+    /// Inputs of a class in which every number has the opposite sign of that in `inputs`, laid out in another way where
+    /// there is one. A kernel that is right only if some element is positive is then wrong on one of the two.
+    fn opposite(
+        &self,
+        problem: &Self::Problem,
+        inputs: &Self::Inputs,
+        class: &str,
+        seed: u64,
+    ) -> Result<Self::Inputs, Refusal>;
 
     /// The element type of the matrix products a problem consists of, as a ceiling is measured for it: `fp16`.
     fn matrix_type(&self, problem: &Self::Problem) -> &'static str;

@@ -368,13 +368,12 @@ impl<'a> Ready<'a> {
         Ok(SecondInputs { memory, inputs: placed.inputs, arrangement, parameters })
     }
 
-    /// Where its results are.
-    pub fn outputs(&self) -> &[Buffer] {
-        &self.placed.outputs
-    }
-
-    pub fn workspace(&self) -> Option<Buffer> {
-        self.placed.workspace
+    /// What outputs and workspace hold before a launch, as words to fill them with.
+    pub fn poisoned(&self, seed: u64) -> Vec<(Buffer, u32)> {
+        let word = |blank: &[u8]| blank.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
+        let outputs = self.arrangement.outputs.iter().zip(&self.placed.outputs);
+        let outputs = outputs.map(|(output, &buffer)| (buffer, word(&output.blank)));
+        outputs.chain(self.placed.workspace.map(|buffer| (buffer, poison(seed)))).collect()
     }
 
     /// Its inputs, with the buffers they are in.
@@ -425,7 +424,7 @@ impl<'a> SecondInputs<'a> {
 }
 
 /// A word of poison: a NaN as fp32, and as a pair of halves; otherwise as the seed has it.
-pub fn poison(seed: u64) -> u32 {
+fn poison(seed: u64) -> u32 {
     0x7fc0_7e00 | (seed as u32 & 0x003f_01ff)
 }
 

@@ -16,7 +16,7 @@ pub mod tuned;
 
 pub use arrangement::{Addresses, Arrangement, Input, Output};
 pub use contract::{Complaint, Judgement, Op, PeerProblem, Peers, Picture, Refusal, SuiteText, Work};
-pub use kernel::{Inputs, Kernel, Observed, Ready, RunError, SecondInputs, poison};
+pub use kernel::{Inputs, Kernel, Observed, Ready, RunError, SecondInputs};
 pub use memory::Trespass;
 pub use stage::Stage;
-pub use trial::{Draw, Outputs, Step, derived};
+pub use trial::{Draw, Outputs, Step, Way, derived};

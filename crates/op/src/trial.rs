@@ -11,20 +11,29 @@ use serde::{Deserialize, Serialize};
 pub struct Draw {
     pub class: String,
     pub seed: u64,
-    /// The inputs of the seed with every sign turned ([`crate::Op::opposite`]).
-    #[serde(default)]
-    pub opposite: bool,
+    pub way: Way,
+}
+
+/// What is done with the numbers of a class and a seed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Way {
+    /// Laid out as kernels are timed ([`crate::Op::timed_inputs`]).
+    Timed,
+    /// Laid out in any way ([`crate::Op::inputs`]).
+    Any,
+    /// Every sign is the opposite of that in the ordinary inputs of the seed ([`crate::Op::opposite`]).
+    Opposite,
 }
 
 impl Draw {
     pub fn new(class: &str, seed: u64) -> Self {
-        Draw { class: class.to_owned(), seed, opposite: false }
+        Draw { class: class.to_owned(), seed, way: Way::Timed }
     }
 
-    /// The opposite inputs of the same seed.
     #[must_use]
-    pub fn opposite(&self) -> Self {
-        Draw { opposite: true, ..self.clone() }
+    pub fn way(self, way: Way) -> Self {
+        Draw { way, ..self }
     }
 }
 

@@ -82,10 +82,11 @@ impl World {
             sm_order: seed(),
             // A second to a day at 2 GHz.
             clock: 2_000_000_000 + below(seed(), 170_000_000_000_000),
-            // Somewhere in the years 2025 to 2030.
-            nanoseconds: (1_735_689_600_000_000_000 + below(seed(), 157_000_000_000_000_000)) / 1024 * 1024,
+            // Somewhere in the years 2025 to 2065.
+            nanoseconds: (1_735_689_600_000_000_000 + below(seed(), 1_262_000_000_000_000_000)) / 1024 * 1024,
             timer_step: if seed() >> 62 == 0 { 1024 } else { 32 },
-            grid_id: 1 + below(seed(), 4096),
+            // Up to what a month of launches comes to, as often small as large.
+            grid_id: 1 + (below(seed(), 1 << 40) >> below(seed(), 40)),
             jitter: seed(),
         }
     }

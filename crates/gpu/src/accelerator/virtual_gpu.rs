@@ -6,7 +6,7 @@ use vgpu::World;
 use super::{Accelerator, AcceleratorError, Buffer, Geometry, Image, Launched, ModuleId, Variable};
 
 /// Memory of a virtual GPU, whatever its chip has: it is the host's.
-const MEMORY_BYTES: u64 = 16 << 30;
+const MEMORY_BYTES: u64 = 6 << 30;
 
 /// A virtual GPU. Kernels run on the CPU, from their PTX.
 #[derive(Debug)]
@@ -144,9 +144,23 @@ impl Accelerator for VirtualDevice {
 
     fn set_world(&mut self, seed: u64) -> Result<(), AcceleratorError> {
         VirtualDevice::set_world(self, seed);
-        // Some worlds have fewer multiprocessors, down to half of them.
-        let fewer = (seed >> 2) as u32 % (self.chip.sms / 2).max(1);
-        self.options.limits.sms = self.chip.sms - if seed & 3 == 0 { 0 } else { fewer };
+        // Some worlds have fewer multiprocessors, some have more: from half of them to half as many again.
+        let half = (self.chip.sms / 2).max(1);
+        let varied = self.chip.sms - half + (seed >> 2) as u32 % (2 * half);
+        self.options.limits.sms = if seed & 3 == 0 { self.chip.sms } else { varied.max(1) };
+        Ok(())
+    }
+
+    fn fill(&mut self, buffer: Buffer, word: u32) -> Result<(), AcceleratorError> {
+        // Piece by piece: a workspace may be most of the memory there is.
+        const PIECE: u64 = 1 << 20;
+        let bytes = word.to_le_bytes().repeat(PIECE as usize / 4);
+        let mut at = buffer.address;
+        while at < buffer.address + buffer.bytes {
+            let length = PIECE.min(buffer.address + buffer.bytes - at);
+            self.write(Buffer { address: at, bytes: length }, &bytes[..length as usize])?;
+            at += length;
+        }
         Ok(())
     }
 

@@ -43,7 +43,7 @@ impl<O: Op> Answers<O> {
     pub(crate) fn to(&self, op: &O, problem: &O::Problem, draw: &Draw) -> Result<Arc<Answer<O>>, Refusal> {
         let make = || -> Result<_, Refusal> {
             let inputs = drawn(op, problem, draw)?;
-            let sample = derived(draw.seed, ROWS + u64::from(draw.opposite));
+            let sample = derived(draw.seed, ROWS + draw.way as u64);
             let reference = op.reference(problem, &inputs, sample);
             Ok(Arc::new(Answer { inputs, reference }))
         };

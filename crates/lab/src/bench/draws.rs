@@ -2,11 +2,13 @@
 
 use op::{Draw, Op, derived};
 
+use crate::trial::usual_draws;
+
 /// The inputs of one problem in one run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Draws {
-    /// Those kernels are timed on: ordinary ones and their opposite.
-    pub timed: [Draw; 2],
+    /// Those of the launches before the timing, and ordinary ones that alternate with the first while times are taken.
+    pub timed: [Draw; 3],
     /// Those that take their place once the times are known, of any class.
     pub fresh: [Draw; 2],
     /// What the circumstances of launches are drawn from.
@@ -21,11 +23,11 @@ impl Draws {
         let number = name.as_bytes().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
         let seed = |purpose: u64| derived(secret ^ number, purpose);
         let classes = op.classes();
-        let timed = Draw::new(classes[0], seed(0));
         let any = (seed(1) % classes.len() as u64) as usize;
         let fresh = Draw::new(classes[0], seed(2));
         let other = Draw::new(classes[any], seed(3));
-        let timed = [timed.clone(), timed.opposite()];
+        let [own, opposite] = usual_draws(op, seed(0));
+        let timed = [own, opposite, Draw::new(classes[0], seed(6))];
         Draws { timed, fresh: [fresh, other], worlds: seed(4), classes: seed(5) }
     }
 }

@@ -62,7 +62,9 @@ impl<O: Op> Bench<'_, O> {
         // What fails here is out, and its samples with it: none of them has been written down yet.
         let mut trusted = Vec::new();
         for entrant in alive {
-            let outcome = self.verify(&mut members[entrant.index], &entrant, given)?;
+            let hot = sessions.iter().find(|session| session.timer == Timer::GraphHot);
+            let hot = hot.and_then(|session| session.samples.get(&entrant.index)?.as_ref().map(Samples::median));
+            let outcome = self.verify(&mut members[entrant.index], &entrant, given, hot)?;
             let outcome = outcome.and_then(|()| self.plausible(&entrant, given, &sessions));
             self.keep(&mut trusted, entrant, Stage::Bench, outcome)?;
         }

@@ -15,6 +15,8 @@ use crate::trial::{self, Judged, Launch};
 /// What seeds are derived from a case's seed for.
 const WORLDS: u64 = 1;
 const REDRAWN: u64 = 2;
+const OPPOSITE: u64 = 3;
+const HARD: u64 = 4;
 const ROWS: u64 = 16;
 
 /// A case with its inputs and right answers, which all kernels share.
@@ -155,7 +157,13 @@ impl<'a, O: Op> Trial<'a, O> {
     fn right(&self) -> Result<Vec<Right<O>>, Refusal> {
         let Trial { op, case, .. } = self;
         let own = op.inputs(&case.problem, &case.class, case.seed)?;
-        let mut sets = vec![(None, op.opposite(&case.problem, &own))];
+        // Ordinary inputs have others beside them that are hard to get right.
+        let hard = op.hard_classes();
+        let class = match case.class == op.classes()[0] {
+            true => hard[derived(case.seed, HARD) as usize % hard.len()],
+            false => case.class.as_str(),
+        };
+        let mut sets = vec![(None, op.opposite(&case.problem, &own, class, derived(case.seed, OPPOSITE))?)];
         if case.depth == Depth::Full {
             let seed = derived(case.seed, REDRAWN);
             let redraw = |which: &&'static str| (Some(*which), op.redraw(&case.problem, &own, which, seed));

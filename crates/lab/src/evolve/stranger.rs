@@ -13,7 +13,7 @@ use super::EvolveError;
 use super::contest::{Compiled, Contest, Out, Setting, pairs};
 use super::proposer::screen::MOST_BYTES;
 use crate::bench::{Answers, brought, check_of, complaints_in, no_launch};
-use crate::check::cut_to_size;
+use crate::check::{cut_to_size, notes};
 use crate::run::{FailureKind, Stage};
 use crate::trial::{self, Case};
 use crate::worker::{Ask, Built, CandidateName, Ended, Limits, Say, Worker};
@@ -92,6 +92,10 @@ impl<O: Op> Contest<'_, O> {
                 Ok(built) => built,
                 Err(out) => return Ok(Err(out)),
             };
+            if let Some(note) = built.notes.iter().find(|note| !self.known_notes(problem).contains(note)) {
+                let reason = format!("a proposed source must not do what the family does not do: {note}");
+                return Ok(Err(Out { stage: Stage::Build, failure: FailureKind::Refused, reason }));
+            }
             let next = match self.compiled(setting.family, &pairs(&setting.knobs), problem, built) {
                 Ok(next) => next,
                 Err(failure) => return Ok(Err(Out::of(Stage::Build, failure))),
@@ -137,6 +141,21 @@ impl<O: Op> Contest<'_, O> {
         let cases = self.cases(flops, derived(self.plan.secret, CONFIRM + u64::from(number)));
         let checks = vgpu::Checks::None;
         self.examine((&mut worker, checks), setting, &cases, &Answers::not_kept(), "with fresh inputs")
+    }
+
+    /// What the family's own source does that deserves a note.
+    fn known_notes(&self, problem: &O::Problem) -> Vec<String> {
+        let plan = self.plan;
+        let (preset, knobs) = (plan.baseline.as_deref(), &plan.baseline_knobs);
+        let build = || -> Option<Vec<String>> {
+            let candidate = self.op.candidate(plan.family, preset, knobs, problem).ok()?;
+            let request = plan.family.request(&candidate, plan.device.target()).ok()?;
+            let build = self.compiler.build(&request).ok()?.build;
+            let mut notes = notes(&build.ptx, &plan.family.entry);
+            notes.extend(self.op.extra_tolerance(plan.family, problem, &build.ptx).ok()?);
+            Some(notes)
+        };
+        build().unwrap_or_default()
     }
 
     /// What a setting is tried on: the problems, cut to size, and all classes of inputs.

@@ -26,28 +26,29 @@ pub(super) struct Armed {
     cold: Option<ColdReplay>,
     eager: Option<EventPair>,
     replay_ns: f64,
+    poisoned: Vec<(Buffer, u32)>,
 }
 
 impl Armed {
-    /// Warms up and captures what the timers need. `flush` is a buffer larger than the L2.
+    /// Warms up and captures what the timers need. `flush` is a buffer larger than the L2, `poisoned` what outputs and
+    /// workspace are filled with before a launch that is timed alone.
     pub fn new(
         device: &CudaDevice,
         (calls, side): (Vec<Call>, SideStreams),
         timers: &[Timer],
-        warmup: u32,
-        replay_ns: f64,
-        flush: Buffer,
+        (warmup, replay_ns): (u32, f64),
+        (flush, poisoned): (Buffer, Vec<(Buffer, u32)>),
     ) -> Result<Self, AcceleratorError> {
         let events = EventPair::new()?;
-        let mut armed = Armed { calls, side, hot: None, cold: None, eager: None, replay_ns };
+        let mut armed = Armed { calls, side, hot: None, cold: None, eager: None, replay_ns, poisoned };
         for _ in 0..warmup.max(1) {
-            device.time_eager(armed.call(), &events)?;
+            device.time_eager(armed.call(), &events, &armed.poisoned)?;
         }
         armed.eager = Some(events);
         for timer in timers {
             match timer {
                 Timer::GraphHot => armed.hot = Some(armed.hot_graph(device)?),
-                Timer::GraphCold => armed.cold = Some(device.cold_replay(armed.call(), flush)?),
+                Timer::GraphCold => armed.cold = Some(device.cold_replay(armed.call(), flush, &armed.poisoned)?),
                 Timer::Eager => {}
             }
         }
@@ -87,7 +88,9 @@ impl Armed {
         let time = match timer {
             Timer::GraphHot => device.time_hot(call, self.hot.as_ref().ok_or_else(not_armed)?),
             Timer::GraphCold => device.time_cold(call, self.cold.as_ref().ok_or_else(not_armed)?),
-            Timer::Eager => device.time_eager(call, self.eager.as_ref().ok_or_else(not_armed)?),
+            Timer::Eager => {
+                device.time_eager(call, self.eager.as_ref().ok_or_else(not_armed)?, &self.poisoned)
+            }
         };
         Ok(time?)
     }

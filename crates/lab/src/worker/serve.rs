@@ -16,7 +16,7 @@ use gpu::build::{BuildError, Compiler, Diagnostic, Entry};
 use gpu::device::Device;
 use op::{
     Addresses, Arrangement, Complaint, Draw, Kernel, Observed, Op, Outputs, Ready, Refusal, RunError, SecondInputs,
-    Stage, Step,
+    Stage, Step, Way,
 };
 use subprocess::{Channel, wire};
 
@@ -316,7 +316,8 @@ impl<O: Op> Shop<'_, O> {
                 Ok(self.modelled(&RanVirtually { family, entry, device, geometry, observed }))
             }
             Machine::Cuda(device) => {
-                let timing = Timing { shop: self, kernel: &kernel, problem: &problem, sets: &sets };
+                let first = observed.first().ok_or_else(|| Failure::other("nothing was launched"))?;
+                let timing = Timing { shop: self, kernel: &kernel, problem: &problem, sets: &sets, first };
                 timing.answer(device)
             }
         }
@@ -377,12 +378,14 @@ struct Timing<'a, O: Op> {
     kernel: &'a Kernel<'a>,
     problem: &'a O::Problem,
     sets: &'a [Set<'a>],
+    /// What the first launch of the trial left behind.
+    first: &'a Observed,
 }
 
 impl<O: Op> Timing<'_, O> {
     /// Answers what is asked about times. Returns what is asked next.
     fn answer(&self, device: &mut CudaDevice) -> Result<Option<Ask>, Failure> {
-        let Timing { shop, kernel, problem, sets } = self;
+        let Timing { shop, kernel, problem, sets, .. } = self;
         let entry = &kernel.family.entry;
         // What was timed is run once more on these. They live as long as the buffers that hold them.
         let fresh: OnceCell<Vec<Set<'_>>> = OnceCell::new();
@@ -408,7 +411,8 @@ impl<O: Op> Timing<'_, O> {
         let call = |parameters: &Vec<Vec<u8>>| device.call(kernel.module(), entry, ready.geometry, parameters);
         let calls = parameters.into_iter().flatten().map(call).collect::<Result<_, _>>()?;
         let side = SideStreams::new(cuda::nothing(device, shop.compiler, shop.device.target())?)?;
-        let armed = Armed::new(device, (calls, side), &timers, warmup, replay_ns, flush)?;
+        let poisoned = ready.poisoned(0);
+        let armed = Armed::new(device, (calls, side), &timers, (warmup, replay_ns), (flush, poisoned))?;
         say(&Say::Armed { launches: armed.launches() });
         let (draws, seed) = loop {
             match shop.next() {
@@ -429,6 +433,14 @@ impl<O: Op> Timing<'_, O> {
         let sets = fresh.get_or_init(|| sets);
         let repeats = armed.repeats(device, &changes(&ready, seed), seed)?;
         let mut second = second;
+        // The control turned every sign twice, so its last launch had the inputs of the first launch of all.
+        let last = kernel.left_behind(device, &ready, None)?;
+        if repeats.fresh_ns.is_some() && last.outputs != self.first.outputs {
+            return Err(Failure::new(
+                FailureKind::WrongAnswer,
+                "[non-deterministic] on fresh inputs, while its time was taken, the kernel gave another answer than before",
+            ));
+        }
         let mut launches = Vec::new();
         for (index, (rerun, inputs)) in armed.runs().into_iter().enumerate() {
             let poison = op::derived(seed, 64 + index as u64);
@@ -459,7 +471,7 @@ impl<O: Op> Timing<'_, O> {
         device: &mut CudaDevice,
         ready: &Ready<'_>,
     ) -> Result<Option<SecondInputs<'s>>, Failure> {
-        let Some(set) = self.sets.get(1) else { return Ok(None) };
+        let Some(set) = self.sets.get(TIMED_BESIDE) else { return Ok(None) };
         let cache = device.l2_bytes()?;
         let one = set.arrangement.bytes();
         let two = one + set.arrangement.inputs.iter().map(|input| input.bytes.len() as u64).sum::<u64>();
@@ -474,20 +486,30 @@ impl<O: Op> Timing<'_, O> {
     }
 }
 
-/// What is changed before a launch so that nothing of an earlier one can be of use to it.
+/// Which of the inputs alternate with the first while times are taken.
+pub const TIMED_BESIDE: usize = 2;
+
+/// What is changed before a launch so that nothing of an earlier one can be of use to it. Outputs and workspace hold what
+/// they hold before a launch that is judged: a kernel must not know which this is.
 fn changes(ready: &Ready<'_>, seed: u64) -> Fresh {
-    let word = op::poison(seed);
     let inputs = ready.inputs().filter(|(input, _)| input.sign_bits > 0);
     Fresh {
         inputs: inputs.map(|(input, buffer)| (buffer, input.sign_bits)).collect(),
-        poisoned: ready.outputs().iter().copied().chain(ready.workspace()).map(|it| (it, word)).collect(),
+        poisoned: ready.poisoned(seed),
     }
 }
 
-/// The inputs of a draw, laid out as they are timed.
+/// The inputs of a draw.
 pub fn drawn<O: Op>(op: &O, problem: &O::Problem, draw: &Draw) -> Result<O::Inputs, Refusal> {
-    let inputs = op.timed_inputs(problem, &draw.class, draw.seed)?;
-    Ok(if draw.opposite { op.opposite(problem, &inputs) } else { inputs })
+    let Draw { class, seed, way } = draw;
+    match way {
+        Way::Timed => op.timed_inputs(problem, class, *seed),
+        Way::Any => op.inputs(problem, class, *seed),
+        Way::Opposite => {
+            let ordinary = op.timed_inputs(problem, op.classes()[0], *seed)?;
+            op.opposite(problem, &ordinary, class, op::derived(*seed, 0))
+        }
+    }
 }
 
 /// What a reader of a verdict should know of a kernel.

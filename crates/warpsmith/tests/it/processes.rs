@@ -274,7 +274,7 @@ fn a_subject_is_out_with_any_of_its_processes_and_the_others_go_on() {
         let failed: Vec<_> = state.failures.iter().map(|it| it.of.subject.as_str()).collect();
         assert_eq!(failed, ["wmma stage-2"], "{does}");
         assert_eq!(state.failures[0].kind.to_string(), failure);
-        assert!(state.failures[0].reason.starts_with(words), "{}", state.failures[0].reason);
+        assert!(state.failures[0].reason.contains(words), "{}", state.failures[0].reason);
         let measured: Vec<_> = state.measurements.iter().map(|it| it.of.subject.as_str()).collect();
         assert_eq!(measured, ["pytorch math", "reference default"], "{does}");
         // The failed check stands, however many processes were right.

@@ -212,13 +212,7 @@ impl CudaDevice {
             Graph::capture(self.stream, || {
                 for changes in &changes {
                     changes.iter().try_for_each(|change| change.enqueue(self.stream))?;
-                    for &(buffer, word) in &fresh.poisoned {
-                        // SAFETY: the words written are those of the buffer.
-                        let status = unsafe {
-                            sys::cuMemsetD32Async(buffer.address, word, buffer.bytes as usize / 4, self.stream)
-                        };
-                        check("cuMemsetD32Async", status.result())?;
-                    }
+                    self.enqueue_fills(&fresh.poisoned)?;
                     if with_launches {
                         call.enqueue(self.stream)?;
                     }
@@ -242,7 +236,10 @@ impl CudaDevice {
             self.finish(call)?;
             replay.events.elapsed_ns()
         };
-        let (with, without) = (time(&replay.with)?, time(&replay.without)?);
+        // Each graph is replayed twice, and turns the same signs both times: afterwards inputs are what they were. The one
+        // with launches comes last, so that the outputs hold the answer to them.
+        let without = time(&replay.without)?;
+        let with = time(&replay.with)?;
         Ok((with - without) / f64::from(replay.times))
     }
 
@@ -263,8 +260,23 @@ impl CudaDevice {
         self.finish(call)
     }
 
-    /// A graph that writes over `flush`, then launches once between two events.
-    pub fn cold_replay(&self, call: &Call, flush: Buffer) -> Result<ColdReplay, AcceleratorError> {
+    /// Fills buffers with words, on the stream.
+    fn enqueue_fills(&self, fills: &[(Buffer, u32)]) -> Result<(), AcceleratorError> {
+        fills.iter().try_for_each(|&(buffer, word)| {
+            // SAFETY: the words written are those of the buffer.
+            let status =
+                unsafe { sys::cuMemsetD32Async(buffer.address, word, buffer.bytes as usize / 4, self.stream) };
+            check("cuMemsetD32Async", status.result())
+        })
+    }
+
+    /// A graph that fills buffers, writes over `flush`, then launches once between two events.
+    pub fn cold_replay(
+        &self,
+        call: &Call,
+        flush: Buffer,
+        fills: &[(Buffer, u32)],
+    ) -> Result<ColdReplay, AcceleratorError> {
         let events = EventPair::new()?;
         let external = |event: sys::CUevent| {
             let flags = sys::CUevent_record_flags::CU_EVENT_RECORD_EXTERNAL as u32;
@@ -273,11 +285,8 @@ impl CudaDevice {
             check("cuEventRecordWithFlags", status.result())
         };
         let graph = Graph::capture(self.stream, || {
-            // SAFETY: the words written are those of the buffer.
-            let status = unsafe {
-                sys::cuMemsetD32Async(flush.address, 0x5eed_5eed, flush.bytes as usize / 4, self.stream)
-            };
-            check("cuMemsetD32Async", status.result())?;
+            self.enqueue_fills(fills)?;
+            self.enqueue_fills(&[(flush, 0x5eed_5eed)])?;
             external(events.start)?;
             call.enqueue(self.stream)?;
             external(events.end)
@@ -305,8 +314,15 @@ impl CudaDevice {
         replay.events.elapsed_ns()
     }
 
-    /// Nanoseconds of a launch and of launching it, on an idle GPU.
-    pub fn time_eager(&self, call: &Call, events: &EventPair) -> Result<f64, AcceleratorError> {
+    /// Nanoseconds of a launch and of launching it, on an idle GPU. Buffers are filled before.
+    pub fn time_eager(
+        &self,
+        call: &Call,
+        events: &EventPair,
+        fills: &[(Buffer, u32)],
+    ) -> Result<f64, AcceleratorError> {
+        self.enqueue_fills(fills)?;
+        self.finish(call)?;
         record(events.start, self.stream)?;
         call.enqueue(self.stream)?;
         record(events.end, self.stream)?;
