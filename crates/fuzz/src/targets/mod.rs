@@ -29,7 +29,7 @@ pub const PTX: Target = Target {
     name: "ptx",
     run: ptx::run,
     seeds: &["corpus/fuzz/ptx", "crates/vgpu/tests/files", "crates/vgpu/benches/ptx"],
-    rounds: 1500,
+    rounds: 1200,
 };
 pub const MANIFEST: Target = Target {
     name: "manifest",
@@ -40,32 +40,32 @@ pub const MANIFEST: Target = Target {
         "kernels/attention/reference/kernel.toml",
         "kernels/attention/wmma/kernel.toml",
     ],
-    rounds: 150,
+    rounds: 300,
 };
 pub const TUNED: Target = Target {
     name: "tuned",
     run: kernels::tuned,
     seeds: &["corpus/fuzz/tuned", "kernels/attention/mma/tuned.toml"],
-    rounds: 300,
+    rounds: 100,
 };
 pub const RUN_LOG: Target =
-    Target { name: "run-log", run: runs::run_log, seeds: &["corpus/fuzz/run-log"], rounds: 100 };
+    Target { name: "run-log", run: runs::run_log, seeds: &["corpus/fuzz/run-log"], rounds: 60 };
 pub const LEADERBOARD: Target =
-    Target { name: "leaderboard", run: runs::leaderboard, seeds: &["corpus/fuzz/leaderboard"], rounds: 400 };
+    Target { name: "leaderboard", run: runs::leaderboard, seeds: &["corpus/fuzz/leaderboard"], rounds: 600 };
 pub const SUITE: Target = Target {
     name: "suite",
     run: suites::run,
     seeds: &["corpus/fuzz/suite", "crates/attention/suites"],
-    rounds: 600,
+    rounds: 300,
 };
 pub const PROBLEM: Target =
-    Target { name: "problem", run: suites::problem, seeds: &["corpus/fuzz/problem"], rounds: 2000 };
+    Target { name: "problem", run: suites::problem, seeds: &["corpus/fuzz/problem"], rounds: 300 };
 pub const MESSAGE: Target =
-    Target { name: "message", run: messages::run, seeds: &["corpus/fuzz/message"], rounds: 3000 };
+    Target { name: "message", run: messages::run, seeds: &["corpus/fuzz/message"], rounds: 1500 };
 pub const SPACE: Target =
-    Target { name: "space", run: spaces::run, seeds: &["corpus/fuzz/space"], rounds: 500 };
+    Target { name: "space", run: spaces::run, seeds: &["corpus/fuzz/space"], rounds: 1200 };
 pub const ARGUMENTS: Target =
-    Target { name: "arguments", run: arguments::run, seeds: &["corpus/fuzz/arguments"], rounds: 2000 };
+    Target { name: "arguments", run: arguments::run, seeds: &["corpus/fuzz/arguments"], rounds: 1200 };
 
 /// Every target.
 pub const ALL: [Target; 10] =
