@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::fs;
+use std::io::{self, Write as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,7 +23,7 @@ const MOST_MEMORY: usize = 512 << 20;
 /// Processor time of one input. A busy machine does not make an input slow.
 const MOST_TIME: Duration = Duration::from_secs(10);
 /// After this processor time, or ten times as long on the clock, an input is taken to never end.
-const HANG: Duration = Duration::from_secs(60);
+const HANG: Duration = Duration::from_mins(1);
 /// Runs that the search for a smaller input may take, and the time.
 const MOST_ATTEMPTS: usize = 3000;
 const MOST_MINIMISING: Duration = Duration::from_secs(30);
@@ -207,16 +208,21 @@ impl Watch {
         let watch = Watch { input: input.clone(), number: number.clone(), ended: ended.clone() };
         std::thread::spawn(move || {
             let mut last = (0, Instant::now(), Duration::ZERO);
-            while !ended.load(Ordering::Relaxed) {
+            loop {
                 std::thread::sleep(Duration::from_millis(200));
+                if ended.load(Ordering::Relaxed) {
+                    return;
+                }
                 let now = number.load(Ordering::Relaxed);
-                let time = worked_at(&about);
+                let time = worked_at(&about).unwrap_or(last.2);
                 if now != last.0 {
                     last = (now, Instant::now(), time);
                 }
                 if time.saturating_sub(last.2) > HANG || last.1.elapsed() > 10 * HANG {
                     let input = input.display();
-                    eprintln!("{target}: an input does not end\nrepeat: {}", repeat(target, &input));
+                    // Not `eprintln`: a test's output is captured, and an abort would lose it.
+                    let repeat = repeat(target, &input);
+                    let _ = writeln!(io::stderr(), "{target}: an input does not end\nrepeat: {repeat}");
                     std::process::abort();
                 }
             }
@@ -236,16 +242,15 @@ impl Drop for Watch {
     }
 }
 
-/// Processor time of this thread; time on the clock where the system does not say it.
+/// Processor time of this thread; zero where the system does not say it.
 fn worked() -> Duration {
-    worked_at(Path::new("/proc/thread-self"))
+    worked_at(Path::new("/proc/thread-self")).unwrap_or_default()
 }
 
-fn worked_at(thread: &Path) -> Duration {
-    let schedule = fs::read_to_string(thread.join("schedstat")).unwrap_or_default();
-    let nanos = schedule.split_whitespace().next().and_then(|word| word.parse().ok());
-    nanos
-        .map_or_else(|| std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default(), Duration::from_nanos)
+/// `None` also where the thread has ended.
+fn worked_at(thread: &Path) -> Option<Duration> {
+    let schedule = fs::read_to_string(thread.join("schedstat")).ok()?;
+    schedule.split_whitespace().next()?.parse().ok().map(Duration::from_nanos)
 }
 
 /// Where failing inputs are kept.

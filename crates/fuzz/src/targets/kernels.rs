@@ -6,6 +6,8 @@ use family::{Catalog, Family, Sizes};
 use indexmap::IndexMap;
 use op::Op;
 
+/// A family of ours, for its tuned table.
+const MANIFEST: &str = include_str!("../../../../kernels/attention/mma/kernel.toml");
 /// Settings that are tried of a family.
 const MOST_SETTINGS: usize = 6;
 
@@ -75,7 +77,6 @@ pub fn tuned(input: &[u8]) {
     if let Ok(written) = toml::to_string(&table) {
         assert!(Table::parse("tuned.toml", &written).is_ok(), "a table that was written cannot be read");
     }
-    const MANIFEST: &str = include_str!("../../../../kernels/attention/mma/kernel.toml");
     let files = [("kernel.toml", MANIFEST), ("kernel.cu", MANIFEST), ("tuned.toml", &text)];
     let files = files.map(|(name, text)| (format!("attention/mma/{name}"), text.to_owned()));
     let catalog = Catalog::of_files("kernels", files);

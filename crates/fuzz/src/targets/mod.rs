@@ -85,7 +85,9 @@ impl Target {
         }
         files.sort();
         let mut seeds: Vec<Vec<u8>> = files.iter().filter_map(|path| fs::read(path).ok()).collect();
-        seeds.iter_mut().for_each(|seed| seed.truncate(MOST_BYTES));
+        for seed in &mut seeds {
+            seed.truncate(MOST_BYTES);
+        }
         seeds
     }
 }

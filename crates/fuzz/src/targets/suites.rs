@@ -25,7 +25,7 @@ fn use_problem(problem: &attention::Problem) {
     let name = problem.to_string();
     let again = Attention.problems(&name);
     assert!(
-        again.is_ok_and(|again| again == [problem.clone()]),
+        again.is_ok_and(|again| again == [*problem]),
         "`{name}` is the name of another problem, or of none"
     );
     drop((Attention.work(problem), Attention.likeness(problem), Attention.sizes(problem)));
