@@ -1,4 +1,5 @@
-// The honest twin of cached_in_device_array. A `__device__` array as scratch memory within one launch.
+// The honest twin of cached_in_device_array. A `__device__` array is scratch memory within one launch, and holds zeros
+// again at its end.
 #include "generated.cuh"
 
 #include "common/between_launches.cuh"
@@ -15,5 +16,9 @@ attention_forward(const __grid_constant__ attention::Arguments args) {
         keep(args, work, scratch);
         __syncthreads();
         give(args, work, scratch);
+        __syncthreads();
+        honest::each_pair(args, work, [&](__half2*, int row, int pair) {
+            scratch[slot(args, work, row, pair)] = __half2();
+        });
     }
 }

@@ -76,7 +76,7 @@ impl Step {
         let how = match (step.inputs, step.same_as) {
             (0, None) => return format!("launch {}", index + 1),
             (_, Some(_)) => "on the first inputs again, at other addresses",
-            (1, None) => "on opposite inputs",
+            (1, None) if !step.moved => "on opposite inputs",
             (_, None) => "on inputs drawn anew",
         };
         format!("launch {}, {how}", index + 1)

@@ -353,7 +353,7 @@ pub struct CheckOptions {
     /// The problems of a suite
     #[arg(long, value_name = "NAME|FILE")]
     pub suite: Vec<String>,
-    /// A class of inputs, or `all` (default: normal, and every class on the small shapes)
+    /// A class of inputs, or `all` (default: normal, and every class on small shapes or on a small part of the problem)
     #[arg(long, value_name = "NAME")]
     pub class: Vec<String>,
     /// Repeat every case with this many seeds, counted up from --input-seed

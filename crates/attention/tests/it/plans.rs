@@ -23,7 +23,7 @@ fn every_kernel_is_compiled_once_and_verdicts_come_in_the_plans_order() {
         cut_from: Vec::new(),
         class: "normal".to_owned(),
         seed: 1,
-        depth: Depth::Answer,
+        depth: Depth::Usual,
     };
     let group =
         Group { subjects: presets.iter().map(subject).collect(), cases: problems.iter().map(case).collect() };

@@ -251,7 +251,7 @@ fn a_case_that_stands_for_several_problems_is_checked_with_the_picks_of_all() {
         cut_from,
         class: "normal".to_owned(),
         seed: 1,
-        depth: lab::check::Depth::Answer,
+        depth: lab::check::Depth::Usual,
     };
     let subject = |preset: &str| Subject { family, preset: Some(preset.to_owned()), knobs: Vec::new() };
     let extent = |preset: &str| {

@@ -144,6 +144,7 @@ mod tests {
             warmup: 1,
             limits: Limits { build: Duration::ZERO, answer: Duration::ZERO, resident_bytes: 0 },
             seed: 1,
+            secret: 1,
             targets: Vec::new(),
         }
     }

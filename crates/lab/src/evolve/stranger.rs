@@ -241,6 +241,8 @@ fn stand_in(device: &Device, family: &Family) -> Option<&'static Chip> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use chips::Target;
 
     use super::*;

@@ -28,8 +28,9 @@ use crate::progress;
 use crate::quote;
 use crate::sandboxed;
 
-/// What one case may take on the virtual GPU before it is cut: a head of S = 2048 at D = 64, a second or so.
-const VIRTUAL_FLOPS: f64 = 1.1e9;
+/// What one launch of a case may take on the virtual GPU before the problem is cut: half a head of S = 2048 at D = 64. A
+/// case is three launches or more.
+const VIRTUAL_FLOPS: f64 = 5.5e8;
 /// A plain kernel takes that many times as long for the same work.
 const PLAIN_COST: f64 = 16.0;
 /// Cases up to this size also get every class of inputs, and are asked for the same bits twice.
@@ -211,12 +212,16 @@ impl Wanted {
     ) -> Vec<Case<attention::Problem>> {
         let all = op.classes();
         let mut cases = Vec::new();
-        for (problems, edges) in [(&self.problems, false), (&self.edges, true)] {
+        // A sweep has the classes on its small shapes. Other problems get them on a small part of themselves.
+        let parts: &[_] = if options.class.is_empty() && !self.sweep { &self.problems } else { &[] };
+        let parts: Vec<_> = parts.iter().copied().filter(|it| op.work(it).flops > SMALL_FLOPS).collect();
+        let sets = [(&self.problems, false, limit), (&self.edges, true, limit), (&parts, true, SMALL_FLOPS)];
+        for (problems, edges, limit) in sets {
             for (problem, cut_from) in cut_to_size(&op, problems, limit) {
                 let flops = op.work(&problem).flops;
                 let small = flops <= SMALL_FLOPS;
                 let classes: Vec<&str> = match options.class.as_slice() {
-                    [] if edges && small => all.clone(),
+                    [] if edges && (small || limit <= SMALL_FLOPS) => all.clone(),
                     [] => vec![all[0]],
                     some if some.iter().any(|name| name == "all") => all.clone(),
                     some => some.iter().map(String::as_str).collect(),

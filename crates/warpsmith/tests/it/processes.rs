@@ -65,7 +65,11 @@ def real(ask):
     inner.send(ask)
     return inner.receive()
 
+def step(inputs):
+    return {"inputs": inputs, "outputs": "poisoned", "moved": False, "same_as": None}
+
 taken = 0
+built = None
 while True:
     ask, _ = parent.receive()
     attached = []
@@ -79,6 +83,14 @@ while True:
         said = {"say": "loaded"}
     elif kind == "arm":
         said = {"say": "armed", "launches": 1}
+    elif kind == "verify":
+        real(built)
+        run = {"ask": "run", "draws": ask["draws"], "steps": [step(0), step(1)], "seed": ask["seed"], "checks": "none"}
+        said, attached = real(run)
+        repeats = {"repeated_ns": 1000.0, "fresh_ns": 9000.0 if does == "remembers" else 1000.0}
+        said = {"say": "verified", "launches": said["launches"], "repeats": repeats}
+        if does == "wrong later":
+            attached = [b"\0" * len(each) for each in attached]
     elif kind == "sample":
         taken += ask["count"]
         if does == "dies" and taken > 2:
@@ -89,6 +101,8 @@ while True:
         said = {"say": "samples", "ns": [micros * (1000.0 + taken * 7 % 11 / 4) for _ in range(ask["count"])]}
     else:
         said, attached = real(ask)
+        if kind == "build":
+            built = ask
         if kind == "run" and does in ("wrong", "wrong at first"):
             does = "wrong" if does == "wrong" else 50.0
             attached = [b"\0" * len(each) for each in attached]
@@ -163,6 +177,7 @@ impl World<'_> {
                 resident_bytes: 1 << 40,
             },
             seed: 1,
+            secret: 1,
             targets: Vec::new(),
         };
         let start = Start {
@@ -251,6 +266,8 @@ fn a_subject_in_two_places_says_so_and_blurs_nobody_else() {
 fn a_subject_is_out_with_any_of_its_processes_and_the_others_go_on() {
     for (does, failure, words) in [
         (r#"[50, 50, "wrong"]"#, "wrong answer", "process 3 of 3: "),
+        (r#"[50, "wrong later", 50]"#, "wrong answer", "after the timing"),
+        (r#"[50, 50, "remembers"]"#, "wrong answer", "faster-on-repeats"),
         (r#"[50, "dies", 50]"#, "crash", "process 2 of 3: its process ended with code 7"),
     ] {
         let state = measured(&World { wmma: does, ..CALM }, 3);
