@@ -34,6 +34,9 @@ pub struct Launch {
     pub shared_bytes: u64,
 }
 
+/// Blocks of a cluster, on any GPU.
+const MOST_CLUSTERED: u64 = 16;
+
 /// A setting that the family does not have, in words for the person who asked for it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingError {
@@ -49,6 +52,8 @@ pub enum SettingError {
     SharedMemory { family: String, needed: u64, available: u64, target: Target, buffers: String },
     #[error("{family} needs {threads} threads per block; a block has 1024 at most")]
     Threads { family: String, threads: u64 },
+    #[error("{family} needs {blocks} blocks per cluster; a cluster has {MOST_CLUSTERED} at most")]
+    Cluster { family: String, blocks: u64 },
     #[error("{family} is not made for {target}")]
     Target { family: String, target: Target, targets: Vec<Target> },
     #[error("{family}: {error}")]
@@ -194,7 +199,7 @@ impl Family {
     /// Threads of a block.
     pub fn block(&self, candidate: &Candidate) -> Result<[u32; 3], SettingError> {
         let block = self.dimensions(&self.launch.block, &candidate.scope())?;
-        let threads = block.iter().product();
+        let threads = product(block);
         if threads > 1024 || threads == 0 {
             return Err(SettingError::Threads { family: self.name.clone(), threads });
         }
@@ -204,6 +209,10 @@ impl Family {
     /// How to launch the candidate on a problem of these sizes.
     pub fn launch(&self, candidate: &Candidate, sizes: &Sizes) -> Result<Launch, SettingError> {
         let cluster = self.dimensions(&self.launch.cluster, &candidate.scope())?;
+        let blocks = product(cluster);
+        if blocks > MOST_CLUSTERED || blocks == 0 {
+            return Err(SettingError::Cluster { family: self.name.clone(), blocks });
+        }
         Ok(Launch {
             grid: self.dimensions(&self.launch.grid, &candidate.scope_with(sizes))?,
             block: self.block(candidate)?,
@@ -328,6 +337,11 @@ impl Candidate {
         }
         scope
     }
+}
+
+/// The product of three extents, or the largest number where it is larger: extents come from a manifest.
+fn product(extents: [u64; 3]) -> u64 {
+    extents.into_iter().fold(1, u64::saturating_mul)
 }
 
 fn wanted(rule: &BufferRule, scope: &Scope) -> Result<Wanted, EvalError> {

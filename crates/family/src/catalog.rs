@@ -94,6 +94,15 @@ impl Catalog {
         Ok(Catalog { entries: families.into_values().collect() })
     }
 
+    /// The families of files that are in memory, by their path below a `kernels/` folder. `label` is what messages call
+    /// that folder.
+    pub fn of_files(label: &str, files: impl IntoIterator<Item = (String, String)>) -> Self {
+        let tree = Tree { label: label.to_owned(), files: files.into_iter().collect() };
+        let mut families: Vec<(String, String)> = tree.families().collect();
+        families.dedup();
+        Catalog { entries: families.into_iter().map(|(op, name)| entry(op, name, &[&tree])).collect() }
+    }
+
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }

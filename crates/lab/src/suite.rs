@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 /// Bytes of a suite's file.
 const MOST_BYTES: u64 = 1 << 20;
-/// Problems that one table of a suite may stand for.
-const MOST_COMBINATIONS: usize = 10_000;
+/// Problems that a suite may have, and that one of its tables may stand for.
+const MOST_PROBLEMS: usize = 10_000;
 /// Seconds that a suite may ask for: three years, which every clock can count.
 const MOST_SECONDS: f64 = 1e8;
 
@@ -98,6 +98,9 @@ pub fn read<O: Op>(op: &O, name: &str, text: &str) -> Result<Suite<O::Problem>, 
         let found = found
             .map_err(|refusal| Refusal { message: wrong(refusal.message.clone()).message, ..refusal })?;
         problems.extend(found);
+        if problems.len() > MOST_PROBLEMS {
+            return Err(wrong(format!("has more than {MOST_PROBLEMS} problems")));
+        }
     }
     if problems.is_empty() {
         return Err(wrong("no problems".to_owned()));
@@ -131,9 +134,9 @@ pub fn read<O: Op>(op: &O, name: &str, text: &str) -> Result<Suite<O::Problem>, 
 fn combinations(fields: &toml::Table) -> Result<Vec<toml::Table>, Refusal> {
     let count = fields.values().filter_map(toml::Value::as_array);
     let count = count.fold(1, |count: usize, values| count.saturating_mul(values.len()));
-    if count > MOST_COMBINATIONS {
+    if count > MOST_PROBLEMS {
         return Err(Refusal::new(format!(
-            "a table of problems stands for {count} of them; {MOST_COMBINATIONS} are allowed"
+            "a table of problems stands for {count} of them; {MOST_PROBLEMS} are allowed"
         )));
     }
     let mut all = vec![toml::Table::new()];

@@ -350,3 +350,24 @@ fn files_without_an_end_and_folders_that_lead_back_are_not_followed() {
     let error = Catalog::load(Some(folder.path())).unwrap_err().to_string();
     assert!(error.contains("endless.toml: is not a regular file"), "{error}");
 }
+
+/// Found by fuzzing: the product of the extents overflowed.
+#[test]
+fn a_block_or_cluster_of_absurd_extents_is_refused() {
+    let launch = |from: &str, to: &str| {
+        let (_folder, catalog) = catalog(&MANIFEST.replace(from, to));
+        let family = catalog.family("scale").unwrap();
+        let candidate = family.candidate(Some("small"), &[], &[]).unwrap();
+        let sizes: Sizes = [("n".to_owned(), 1000)].into_iter().collect();
+        family.launch(&candidate, &sizes).unwrap_err()
+    };
+    let block = "block = [\"BLOCK\"]";
+    for extents in ["4294967296, 4294967296, BLOCK", "17179869184, 4294967296, 0 - (0 - BLOCK)"] {
+        let quoted = extents.replace(", ", "\", \"");
+        let error = launch(block, &format!("block = [\"{quoted}\"]"));
+        assert!(matches!(error, SettingError::Threads { threads: u64::MAX, .. }), "{error}");
+    }
+    // 2^32 + 1 is not 1.
+    let error = launch(block, &format!("{block}\ncluster = [\"4294967297\"]"));
+    assert!(matches!(error, SettingError::Cluster { blocks: 4_294_967_297, .. }), "{error}");
+}

@@ -67,20 +67,25 @@ struct File {
 impl Leaderboard {
     /// Reads a leaderboard; a file that is not there is an empty one.
     pub fn read(path: &Path) -> Result<Self, LeaderboardError> {
+        match gpu::paths::read_text_bounded(path, MOST_BYTES) {
+            Ok(text) => Leaderboard::parse(path, &text),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Leaderboard::default()),
+            Err(error) => Err(LeaderboardError::Io { path: path.to_owned(), error }),
+        }
+    }
+
+    /// The leaderboard that a file's text is. `path` is what messages call the file.
+    pub fn parse(path: &Path, text: &str) -> Result<Self, LeaderboardError> {
         let path_buf = || path.to_owned();
-        let text = match gpu::paths::read_text_bounded(path, MOST_BYTES) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Leaderboard::default()),
-            text => text.map_err(|error| LeaderboardError::Io { path: path_buf(), error })?,
-        };
         let form = |error: serde_json::Error| LeaderboardError::Form {
             path: path_buf(),
             message: error.to_string(),
         };
-        let Head { schema } = serde_json::from_str(&text).map_err(form)?;
+        let Head { schema } = serde_json::from_str(text).map_err(form)?;
         if schema > SCHEMA {
             return Err(LeaderboardError::Newer { path: path_buf(), schema });
         }
-        let File { best } = serde_json::from_str(&text).map_err(form)?;
+        let File { best } = serde_json::from_str(text).map_err(form)?;
         let mut board = Leaderboard::default();
         for entry in best {
             let (problem, device) = (entry.problem.clone(), entry.device.clone());

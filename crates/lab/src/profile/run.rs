@@ -262,7 +262,7 @@ impl<O: Op> Bench<'_, O> {
     fn alike(&self, job: &Job<'_, O>, cut: &O::Problem) -> Option<u64> {
         let blocks = |problem: &O::Problem| -> Option<u64> {
             let launch = job.family.launch(&job.candidate, &self.op.sizes(problem)).ok()?;
-            Some(launch.grid.iter().product())
+            launch.grid.into_iter().try_fold(1, u64::checked_mul)
         };
         let (whole, part) = (blocks(job.problem)?, blocks(cut)?);
         let times = whole / part.max(1);

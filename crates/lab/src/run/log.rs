@@ -90,7 +90,8 @@ pub fn read(folder: &Path) -> Result<Log, LogError> {
     parse(&path, &bytes)
 }
 
-fn parse(path: &Path, bytes: &[u8]) -> Result<Log, LogError> {
+/// The log that a file's bytes are. `path` is what messages call the file.
+pub fn parse(path: &Path, bytes: &[u8]) -> Result<Log, LogError> {
     let mut log = Log::default();
     let mut rest = bytes;
     let mut line = 0;

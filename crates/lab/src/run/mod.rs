@@ -54,12 +54,12 @@ pub use event::{
     Build, Ceiling, Check, Event, FailureKind, Key, Modelled, Of, Outcome, Repeats, Sampled, Speed, Stage,
     StageOutcome, TargetJudged, Telemetry, Timer,
 };
-pub use export::{Exporter, Exports, Over, Row, rows, write_exports};
+pub use export::{EXPORTERS, Exporter, Exports, Over, Row, rows, write_exports};
 pub use fact::Fact;
 pub use folder::{DEFAULT_FOLDER, Run, RunError};
 pub use gpu::time::{MeasuredMicros, Time};
 pub use list::{Listed, list};
-pub use log::{Log, LogError, Record, SCHEMA, Warning, Writer, read};
+pub use log::{Log, LogError, Record, SCHEMA, Warning, Writer, parse, read};
 pub use manifest::{Commit, Manifest};
 pub(crate) use state::OURS;
 pub use state::{Control, Failure, Mean, Measurement, RunState, StageState, Verdict};

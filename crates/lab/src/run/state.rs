@@ -1,5 +1,8 @@
 //! A log folded into what the run knows. Everything that is reported comes from here.
 
+use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
+
 use indexmap::IndexMap;
 use serde::Serialize;
 
@@ -96,6 +99,31 @@ pub struct Failure {
     pub reason: String,
 }
 
+/// The last value of every key, in the order they came. A log may be anybody's and long, so no list is searched.
+struct Latest<K, V> {
+    places: HashMap<K, usize>,
+    values: Vec<Option<V>>,
+}
+
+impl<K, V> Default for Latest<K, V> {
+    fn default() -> Self {
+        Latest { places: HashMap::new(), values: Vec::new() }
+    }
+}
+
+impl<K: Eq + Hash, V> Latest<K, V> {
+    fn insert(&mut self, key: K, value: V) {
+        if let Some(before) = self.places.insert(key, self.values.len()) {
+            self.values[before] = None;
+        }
+        self.values.push(Some(value));
+    }
+
+    fn into_values(self) -> Vec<V> {
+        self.values.into_iter().flatten().collect()
+    }
+}
+
 /// A candidate's speedups over one baseline as one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Mean {
@@ -112,6 +140,10 @@ impl RunState {
         let mut state = RunState::default();
         // Samples of stages that have not finished yet, by what they are of.
         let mut pending: IndexMap<Of, Vec<Sampled>> = IndexMap::new();
+        let mut measurements = Latest::default();
+        let mut failures = Latest::default();
+        let mut targets = Latest::default();
+        let mut inversions = Latest::default();
         for record in &log.records {
             state.last = Some(record.time);
             if let Some(session) = record.event.session() {
@@ -132,8 +164,11 @@ impl RunState {
                 Event::StageFinished { key, outcome } => {
                     if key.stage == Stage::Bench {
                         let samples = pending.shift_remove(&key.of).unwrap_or_default();
-                        if *outcome == StageOutcome::Done {
-                            state.measured(&key.of, samples);
+                        // A subject measured again (a baseline, with every session) keeps each session's samples.
+                        for sampled in samples.into_iter().filter(|_| *outcome == StageOutcome::Done) {
+                            let of = key.of.clone();
+                            let same = (of.clone(), sampled.timer, sampled.session);
+                            measurements.insert(same, Measurement { of, sampled });
                         }
                     }
                     state.stages.insert(key.clone(), StageState::Finished(outcome.clone()));
@@ -179,15 +214,10 @@ impl RunState {
                     let failure =
                         Failure { of: of.clone(), stage: *stage, kind: *failure, reason: reason.clone() };
                     // A resumed run may come to the same end again.
-                    state.failures.retain(|before| before.of != failure.of || before.stage != failure.stage);
-                    state.failures.push(failure);
+                    failures.insert((failure.of.clone(), failure.stage), failure);
                 }
                 Event::Target { target } => {
-                    let same = |before: &TargetJudged| {
-                        before.target == target.target && before.problem == target.problem
-                    };
-                    state.targets.retain(|before| !same(before));
-                    state.targets.push(target.clone());
+                    targets.insert((target.target.clone(), target.problem.clone()), target.clone());
                 }
                 Event::SearchStarted { search } => state.search = Some(search.clone()),
                 Event::Proposed { exchange } => state.exchanges.push(exchange.clone()),
@@ -198,12 +228,9 @@ impl RunState {
                     state.profiles.insert(of.clone(), (**profile).clone());
                 }
                 Event::Inverted { inversion } => {
-                    let same = |before: &Inversion| {
-                        (&before.problem, &before.healthy, &before.setting)
-                            == (&inversion.problem, &inversion.healthy, &inversion.setting)
-                    };
-                    state.inversions.retain(|before| !same(before));
-                    state.inversions.push(inversion.clone());
+                    let Inversion { problem, healthy, setting, .. } = inversion;
+                    let same = (problem.clone(), healthy.clone(), setting.clone());
+                    inversions.insert(same, inversion.clone());
                 }
                 Event::Note { text } => state.notes.push(text.clone()),
                 Event::InputSeed { seed } => state.input_seeds.push(*seed),
@@ -211,15 +238,18 @@ impl RunState {
                 Event::Unknown => *state.unknown.entry(record.kind.clone()).or_default() += 1,
             }
         }
+        state.measurements = measurements.into_values();
+        state.failures = failures.into_values();
+        state.targets = targets.into_values();
+        state.inversions = inversions.into_values();
         // A verdict or control counts with the samples it is about.
-        let sessions: Vec<(String, String, u32)> = state
+        let sessions: HashSet<(&str, &str, u32)> = state
             .measurements
             .iter()
-            .map(|found| (found.of.problem.clone(), found.of.subject.clone(), found.sampled.session))
+            .map(|found| (found.of.problem.as_str(), found.of.subject.as_str(), found.sampled.session))
             .collect();
-        let counts = |problem: &str, subject: &str, session: u32| {
-            sessions.iter().any(|(p, s, number)| p == problem && s == subject && *number == session)
-        };
+        let counts =
+            |problem: &str, subject: &str, session: u32| sessions.contains(&(problem, subject, session));
         state.verdicts.retain(|verdict| {
             [&verdict.candidate, &verdict.baseline]
                 .into_iter()
@@ -228,19 +258,6 @@ impl RunState {
         state.controls.retain(|control| counts(&control.problem, &control.subject, control.session));
         state.warnings = log.warnings.iter().map(ToString::to_string).collect();
         state
-    }
-
-    /// Samples of a finished stage. A subject measured again (a baseline, with every session) keeps each session's.
-    fn measured(&mut self, of: &Of, samples: Vec<Sampled>) {
-        for sampled in samples {
-            let same = |before: &Measurement| {
-                before.of == *of
-                    && before.sampled.timer == sampled.timer
-                    && before.sampled.session == sampled.session
-            };
-            self.measurements.retain(|before| !same(before));
-            self.measurements.push(Measurement { of: of.clone(), sampled });
-        }
     }
 
     /// Whether a piece of work need not be repeated: it was done, or it failed. What was skipped is tried again.
@@ -340,6 +357,19 @@ pub(crate) mod tests {
         let state = folded(&events);
         assert_eq!((state.measurements.len(), state.verdicts.len(), state.controls.len()), (1, 0, 0));
         assert!(state.means().is_empty());
+    }
+
+    #[test]
+    fn of_a_failure_that_comes_again_the_last_counts() {
+        let failed = |subject: &str, reason: &str| Event::CandidateFailed {
+            of: Of::new("p", subject, "1"),
+            stage: Stage::Check,
+            failure: FailureKind::WrongAnswer,
+            reason: reason.to_owned(),
+        };
+        let state = folded(&[failed("a", "first"), failed("b", "other"), failed("a", "second")]);
+        let reasons: Vec<_> = state.failures.iter().map(|failure| failure.reason.as_str()).collect();
+        assert_eq!(reasons, ["other", "second"]);
     }
 
     #[test]

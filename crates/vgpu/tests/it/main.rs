@@ -5,7 +5,6 @@ mod counters;
 mod coverage;
 mod files;
 mod hostile;
-mod mutate;
 mod state;
 mod waits;
 mod world;

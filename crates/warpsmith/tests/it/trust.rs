@@ -300,6 +300,7 @@ fn files_that_are_too_much_are_refused_with_what_is_wrong() {
             format!("[[problems]]\nb = [{values}]\nh = [{values}]\ns = [{values}]\n"),
             "stands for 125000 of them; 10000 are allowed",
         ),
+        (format!("problems = [{}]\n", "\"mission\",".repeat(20_000)), "has more than 10000 problems"),
         ("#".repeat(2 << 20), "is larger than"),
     ] {
         fs::write(&suite, text).unwrap();

@@ -28,7 +28,7 @@ pub trait Exporter: std::fmt::Debug + Sync {
 }
 
 /// Every format there is.
-const ALL: [&dyn Exporter; 7] = [
+pub const EXPORTERS: [&dyn Exporter; 7] = [
     &json::Json,
     &csv::Csv,
     &tune_log::TuneLog,
@@ -41,7 +41,7 @@ const ALL: [&dyn Exporter; 7] = [
 /// Writes every file from a log that is read, not written: names of its own keep it out of the way of a run that has
 /// its files open.
 pub fn write_exports(folder: &Path, state: &RunState) -> io::Result<Vec<PathBuf>> {
-    let concerned = ALL.into_iter().filter(|exporter| exporter.concerns(state));
+    let concerned = EXPORTERS.into_iter().filter(|exporter| exporter.concerns(state));
     concerned
         .map(|exporter| {
             let path = folder.join(exporter.file_name());
@@ -76,7 +76,7 @@ impl Exports {
             let file = gpu::paths::create_anew(&partial)?;
             Ok(Open { exporter, partial, path, file })
         };
-        Ok(Exports { open: ALL.into_iter().map(open).collect::<io::Result<_>>()? })
+        Ok(Exports { open: EXPORTERS.into_iter().map(open).collect::<io::Result<_>>()? })
     }
 
     /// Writes every file, and says where they are.
@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn an_empty_log_exports_nothing_but_says_so() {
         let state = RunState::default();
-        for exporter in ALL {
+        for exporter in EXPORTERS {
             assert!(!text(exporter, &state).is_empty(), "{exporter:?}");
         }
     }

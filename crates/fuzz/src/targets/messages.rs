@@ -1,0 +1,48 @@
+//! Messages of workers and lent devices: frames, and the JSON in them.
+
+use lab::worker::{Ask, Say};
+use serde_json::Value;
+use subprocess::wire::{receive, send};
+
+/// Attached bytes that the reader allows.
+const MOST_ATTACHED: u64 = 1 << 20;
+
+/// One frame after another, until one is refused. The text after a wrong frame is read as JSON alone.
+pub fn run(input: &[u8]) {
+    let mut from = input;
+    while !from.is_empty() {
+        match receive::<Value>(&mut from, MOST_ATTACHED) {
+            Ok((message, attachments)) => {
+                let text = message.to_string();
+                drop(serde_json::from_str::<Ask>(&text));
+                if let Ok(said) = serde_json::from_str::<Say>(&text) {
+                    answer(said, attachments);
+                }
+            }
+            Err(error) => {
+                drop(error.to_string());
+                break;
+            }
+        }
+    }
+    drop(receive::<Say>(&mut &input[..], MOST_ATTACHED));
+    drop(receive::<Ask>(&mut &input[..], 0));
+    // Seeds of plain JSON reach the types without a frame.
+    for line in input.split(|byte| *byte == b'\n').take(20) {
+        drop(serde_json::from_slice::<Ask>(line));
+        if let Ok(said) = serde_json::from_slice::<Say>(line) {
+            answer(said, vec![vec![0; 4]; 2]);
+        }
+    }
+}
+
+fn answer(said: Say, attachments: Vec<Vec<u8>>) {
+    if let Some(said) = said.with(attachments) {
+        let mut sent = Vec::new();
+        if send(&mut sent, &said, &said.attachments()).is_ok() {
+            let again = receive::<Say>(&mut &sent[..], MOST_ATTACHED);
+            let (again, attached) = again.expect("what was sent can be received");
+            assert!(again.with(attached).is_some(), "an attachment is lost");
+        }
+    }
+}
