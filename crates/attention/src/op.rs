@@ -331,7 +331,9 @@ impl Op for Attention {
             ))
             .hint(Some("leave `weights` out of the manifest".to_owned())));
         }
-        Ok(Some(format!("the family asks for FP8 weights: relative L2 error {asked:.0e} allowed, not {own:.0e}")))
+        Ok(Some(format!(
+            "the family asks for FP8 weights: relative L2 error {asked:.0e} allowed, not {own:.0e}"
+        )))
     }
 
     fn judge(&self, family: &Family, inputs: &Given, reference: &Answer, outputs: &[Vec<u8>]) -> Judgement {

@@ -47,9 +47,8 @@ impl<P> Case<P> {
         let hard = op.hard_classes();
         classes.sort_by_key(|class| !hard.contains(class));
         classes.truncate(affordable.max(hard.len() + 1));
-        let draw = |(index, class): (usize, &&str)| {
-            Draw::new(class, derived(seed, 64 + index as u64)).way(Way::Any)
-        };
+        let draw =
+            |(index, class): (usize, &&str)| Draw::new(class, derived(seed, 64 + index as u64)).way(Way::Any);
         let draws: Vec<Draw> = classes.iter().enumerate().map(draw).collect();
         let steps = (0..draws.len()).map(Step::on).collect();
         Case { problem, draws, steps, seed: derived(seed, 1) }

@@ -141,7 +141,8 @@ mod tests {
         let elsewhere = rows.list().iter().filter(|row| !edges.contains(&row.query)).count();
         assert!((130..160).contains(&elsewhere), "{elsewhere} of {}", rows.list().len());
         let other = Rows::within(&problem, 600_000_000, 8);
-        let shared = rows.list().iter().filter(|row| other.list().contains(row) && !edges.contains(&row.query));
+        let shared =
+            rows.list().iter().filter(|row| other.list().contains(row) && !edges.contains(&row.query));
         assert!(shared.count() < 3);
     }
 

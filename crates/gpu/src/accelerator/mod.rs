@@ -9,7 +9,8 @@ use std::borrow::Cow;
 use std::fmt;
 
 pub use cuda::{
-    Call, ColdReplay, CudaDevice, EventPair, Fresh, FreshReplay, HeldContext, Replay, SideStreams, driver_folder,
+    Call, ColdReplay, CudaDevice, EventPair, Fresh, FreshReplay, HeldContext, Replay, SideStreams,
+    driver_folder,
 };
 pub use process::{DevicePool, DeviceProcess, Lease, LentDevice, Terms, serve};
 use serde::{Deserialize, Serialize};

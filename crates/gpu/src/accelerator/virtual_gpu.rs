@@ -147,7 +147,7 @@ impl Accelerator for VirtualDevice {
         // Some worlds have fewer multiprocessors, some have more: from half of them to half as many again.
         let half = (self.chip.sms / 2).max(1);
         let varied = self.chip.sms - half + (seed >> 2) as u32 % (2 * half);
-        self.options.limits.sms = if seed & 3 == 0 { self.chip.sms } else { varied.max(1) };
+        self.options.limits.sms = if seed.is_multiple_of(4) { self.chip.sms } else { varied.max(1) };
         Ok(())
     }
 

@@ -63,7 +63,8 @@ impl<O: Op> Bench<'_, O> {
         let mut trusted = Vec::new();
         for entrant in alive {
             let hot = sessions.iter().find(|session| session.timer == Timer::GraphHot);
-            let hot = hot.and_then(|session| session.samples.get(&entrant.index)?.as_ref().map(Samples::median));
+            let hot =
+                hot.and_then(|session| session.samples.get(&entrant.index)?.as_ref().map(Samples::median));
             let outcome = self.verify(&mut members[entrant.index], &entrant, given, hot)?;
             let outcome = outcome.and_then(|()| self.plausible(&entrant, given, &sessions));
             self.keep(&mut trusted, entrant, Stage::Bench, outcome)?;
@@ -78,7 +79,9 @@ impl<O: Op> Bench<'_, O> {
     fn plausible(&self, entrant: &Entrant, given: &Given<'_, O>, sessions: &[Taken]) -> Result<(), Ended> {
         let (work, matrix) = (self.op.work(given.problem), self.op.matrix_type(given.problem));
         for session in sessions {
-            let Some(samples) = session.samples.get(&entrant.index).and_then(Option::as_ref) else { continue };
+            let Some(samples) = session.samples.get(&entrant.index).and_then(Option::as_ref) else {
+                continue;
+            };
             let micros = samples.median() / 1000.0;
             if let Some(reason) = implausible(&self.plan.device, work, matrix, micros) {
                 return Err(Ended::Failed { failure: FailureKind::Implausible, reason });

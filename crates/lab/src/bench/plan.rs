@@ -22,6 +22,8 @@ pub struct Subject<'f> {
     pub is_baseline: bool,
     /// It is compared with the baselines.
     pub is_candidate: bool,
+    /// It went through everything before, in the same search: it is run and timed, and nothing else is asked of it.
+    pub is_known: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -38,13 +40,13 @@ impl<'f> Subject<'f> {
             name += &format!("+{knob}={value}");
         }
         let maker = Maker::Kernel { family, preset, knobs };
-        Subject { name, maker, is_baseline: false, is_candidate: true }
+        Subject { name, maker, is_baseline: false, is_candidate: true, is_known: false }
     }
 
     pub fn peer(package: &str, name: &'static str) -> Self {
         let maker = Maker::Peer { name };
         let name = format!("{package} {name}");
-        Subject { name, maker, is_baseline: true, is_candidate: false }
+        Subject { name, maker, is_baseline: true, is_candidate: false, is_known: false }
     }
 }
 

@@ -14,9 +14,9 @@ use indexmap::IndexMap;
 use op::{Judgement, Op, Refusal, Step, tuned};
 
 use super::answers::{Answer, Answers};
+use super::crew::{Member, Office};
 use super::draws::Draws;
 use super::floor::implausible;
-use super::crew::{Member, Office};
 use super::plan::{Maker, Plan, Start};
 use super::targets;
 use crate::run::{
@@ -412,12 +412,13 @@ impl<O: Op> Bench<'_, O> {
         entrant: &Entrant,
         build: &Ask,
     ) -> Result<Result<(), Ended>, BenchError> {
-        let (Ask::Build { candidate, problem }, Maker::Kernel { family, .. }) = (build, &member.subject.maker)
+        let (Ask::Build { candidate, problem }, Maker::Kernel { family, .. }) =
+            (build, &member.subject.maker)
         else {
             return Ok(Ok(()));
         };
         let whole = self.plan.problems.iter().find(|it| it.to_string() == *problem);
-        let Some(whole) = whole else { return Ok(Ok(())) };
+        let Some(whole) = whole.filter(|_| !member.subject.is_known) else { return Ok(Ok(())) };
         let secret = Draws::new(self.op, problem, self.plan.secret).classes;
         let case = Case::classes(self.op, whole, secret);
         let answers = self.right(&case.problem, &case.draws)?;
@@ -435,7 +436,8 @@ impl<O: Op> Bench<'_, O> {
                 other => return Err(surprise(&other)),
             };
             let right: Vec<_> = answers.iter().map(|it| (&it.inputs, &it.reference)).collect();
-            let judged = trial::judge(self.op, family, &case.steps, &right, &launches).ok_or_else(no_launch)?;
+            let judged =
+                trial::judge(self.op, family, &case.steps, &right, &launches).ok_or_else(no_launch)?;
             member.ask(self.office, 0, build).and_then(built)?;
             Ok(judged)
         };
@@ -449,7 +451,8 @@ impl<O: Op> Bench<'_, O> {
         let classes: Vec<&str> = case.draws.iter().map(|draw| draw.class.as_str()).collect();
         let check = check_of(judged);
         let words = complaints_in(&check).unwrap_or_default();
-        let reason = format!("on {} with inputs of the classes {}: {words}", case.problem, classes.join(", "));
+        let reason =
+            format!("on {} with inputs of the classes {}: {words}", case.problem, classes.join(", "));
         self.run.record(&Event::Checked { of: entrant.key.of.clone(), check })?;
         Ok(Err(Ended::Failed { failure: FailureKind::WrongAnswer, reason }))
     }

@@ -10,9 +10,9 @@ use crate::trial;
 use crate::worker::{Ask, Ended, Ran, Say};
 
 /// A launch on fresh inputs may take this much longer than one on inputs the launch before had, and a little besides for
-/// what the fresh control cannot tell apart. In 84 benches of honest kernels on an H200 a launch took at most 3% longer.
-const FRESH_SHARE: f64 = 1.2;
-const FRESH_SLACK_NS: f64 = 1_500.0;
+/// what the fresh control cannot tell apart. In 114 benches of honest kernels on an H200 a launch took at most 3% longer.
+const FRESH_SHARE: f64 = 1.1;
+const FRESH_SLACK_NS: f64 = 700.0;
 /// The same between the timing and afterwards: clocks and temperature may have changed.
 const LATER_SHARE: f64 = 1.3;
 
@@ -26,14 +26,15 @@ impl<O: Op> Bench<'_, O> {
         hot_ns: Option<f64>,
     ) -> Result<Result<(), Ended>, BenchError> {
         let Maker::Kernel { family, .. } = &member.subject.maker else { return Ok(Ok(())) };
+        if member.subject.is_known {
+            return Ok(Ok(()));
+        }
         let draws = &given.draws;
         let answers = self.right(given.problem, &draws.fresh)?;
         let right: Vec<_> = answers.iter().map(|it| (&it.inputs, &it.reference)).collect();
         for process in member.processes() {
-            let ask = Ask::Verify {
-                draws: draws.fresh.clone(),
-                seed: op::derived(draws.worlds, process as u64),
-            };
+            let ask =
+                Ask::Verify { draws: draws.fresh.clone(), seed: op::derived(draws.worlds, process as u64) };
             let judged = member.ask(self.office, process, &ask).and_then(|said| match said {
                 Say::Verified { launches, repeats } => {
                     let steps: Vec<Step> =
@@ -101,7 +102,7 @@ mod tests {
     #[test]
     fn a_kernel_that_is_slow_on_fresh_inputs_only_is_noticed() {
         let of = |repeated_ns, fresh_ns| speed_depends_on_repeats(Repeats { repeated_ns, fresh_ns });
-        assert_eq!(of(4_400.0, Some(5_200.0)), None);
+        assert_eq!(of(4_400.0, Some(4_700.0)), None);
         assert_eq!(of(4_400.0, None), None);
         assert_eq!(of(4_400.0, Some(9_000.0)).unwrap().kind, "faster-on-repeats");
         assert_eq!(of(1_000_000.0, Some(1_600_000.0)).unwrap().kind, "faster-on-repeats");
@@ -109,9 +110,8 @@ mod tests {
 
     #[test]
     fn a_kernel_that_is_fast_while_it_is_timed_only_is_noticed() {
-        let of = |repeated_ns, hot_ns| {
-            speed_was_of_the_timing(Repeats { repeated_ns, fresh_ns: None }, hot_ns)
-        };
+        let of =
+            |repeated_ns, hot_ns| speed_was_of_the_timing(Repeats { repeated_ns, fresh_ns: None }, hot_ns);
         assert_eq!(of(4_500.0, Some(4_400.0)), None);
         assert_eq!(of(4_500.0, None), None);
         assert_eq!(of(9_000.0, Some(4_400.0)).unwrap().kind, "slower-afterwards");

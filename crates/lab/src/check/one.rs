@@ -6,7 +6,9 @@ use std::time::Instant;
 use chips::Target;
 use family::Candidate;
 use gpu::accelerator::{AcceleratorError, Lease};
-use op::{Addresses, Arrangement, Complaint, Judgement, Kernel, Op, Picture, Refusal, RunError, Step, derived};
+use op::{
+    Addresses, Arrangement, Complaint, Judgement, Kernel, Op, Picture, Refusal, RunError, Step, derived,
+};
 
 use super::plan::{Case, Depth, Subject};
 use super::{Bench, Outcome, Verdict};
@@ -159,9 +161,10 @@ impl<'a, O: Op> Trial<'a, O> {
         let own = op.inputs(&case.problem, &case.class, case.seed)?;
         // Ordinary inputs have others beside them that are hard to get right.
         let hard = op.hard_classes();
-        let class = match case.class == op.classes()[0] {
-            true => hard[derived(case.seed, HARD) as usize % hard.len()],
-            false => case.class.as_str(),
+        let class = if case.class == op.classes()[0] {
+            hard[derived(case.seed, HARD) as usize % hard.len()]
+        } else {
+            case.class.as_str()
         };
         let mut sets = vec![(None, op.opposite(&case.problem, &own, class, derived(case.seed, OPPOSITE))?)];
         if case.depth == Depth::Full {

@@ -36,6 +36,7 @@ impl<'f> Setting<'f> {
             maker: Maker::Kernel { family: self.family, preset: None, knobs: pairs(&self.knobs) },
             is_baseline: false,
             is_candidate: true,
+            is_known: false,
         }
     }
 }
@@ -174,6 +175,8 @@ impl<O: Op> Contest<'_, O> {
             },
             is_baseline: true,
             is_candidate: false,
+            // As trial 0 it was a candidate itself.
+            is_known: true,
         };
         let subjects = if is_virtual { vec![candidate] } else { vec![baseline, candidate] };
         let plan = bench::Plan {

@@ -183,12 +183,7 @@ impl<O: Op> Contest<'_, O> {
             if let Err(out) = self.build_apart(worker, setting, problem)? {
                 return Ok(Err(out));
             }
-            let ask = Ask::Run {
-                draws: draws.clone(),
-                steps: steps.clone(),
-                seed: *seed,
-                checks,
-            };
+            let ask = Ask::Run { draws: draws.clone(), steps: steps.clone(), seed: *seed, checks };
             let launches = match self.ask(worker, &ask, Stage::Check)? {
                 Ok(Say::Ran { launches }) => launches,
                 Ok(other) => return Ok(Err(out(Stage::Check, format!("it answered {other:?}")))),

@@ -347,12 +347,7 @@ impl<O: Op> Bench<'_, O> {
 
     fn run_once(&self) -> Ask {
         let seed = op::derived(self.plan.secret, 0);
-        Ask::Run {
-            draws: vec![self.draw()],
-            steps: vec![Step::FIRST],
-            seed,
-            checks: vgpu::Checks::None,
-        }
+        Ask::Run { draws: vec![self.draw()], steps: vec![Step::FIRST], seed, checks: vgpu::Checks::None }
     }
 
     fn built(&self, job: &Job<'_, O>, built: Built) -> Result<(), Lost> {
@@ -361,14 +356,10 @@ impl<O: Op> Bench<'_, O> {
     }
 
     /// Holds an answer against the right one: nothing wrong is profiled.
-    fn check(
-        &self,
-        job: &Job<'_, O>,
-        problem: &O::Problem,
-        launches: Vec<Ran>,
-    ) -> Result<(), Lost> {
+    fn check(&self, job: &Job<'_, O>, problem: &O::Problem, launches: Vec<Ran>) -> Result<(), Lost> {
         let launches = brought(launches);
-        let answer = self.answers.to(self.op, problem, &self.draw()).map_err(ProfileError::from).map_err(Lost::All)?;
+        let answer =
+            self.answers.to(self.op, problem, &self.draw()).map_err(ProfileError::from).map_err(Lost::All)?;
         let right = [(&answer.inputs, &answer.reference)];
         let judged = trial::judge(self.op, job.family, &[Step::FIRST], &right, &launches);
         let judged = judged.ok_or_else(no_launch).map_err(out(Stage::Check))?;

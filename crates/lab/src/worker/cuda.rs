@@ -2,8 +2,8 @@
 
 use chips::Target;
 use gpu::accelerator::{
-    Accelerator as _, AcceleratorError, Buffer, Call, ColdReplay, CudaDevice, EventPair, Fresh, Geometry, Image,
-    Replay, SideStreams,
+    Accelerator as _, AcceleratorError, Buffer, Call, ColdReplay, CudaDevice, EventPair, Fresh, Geometry,
+    Image, Replay, SideStreams,
 };
 use gpu::build::{Compiler, Request, Source};
 
@@ -48,7 +48,9 @@ impl Armed {
         for timer in timers {
             match timer {
                 Timer::GraphHot => armed.hot = Some(armed.hot_graph(device)?),
-                Timer::GraphCold => armed.cold = Some(device.cold_replay(armed.call(), flush, &armed.poisoned)?),
+                Timer::GraphCold => {
+                    armed.cold = Some(device.cold_replay(armed.call(), flush, &armed.poisoned)?);
+                }
                 Timer::Eager => {}
             }
         }
@@ -104,7 +106,8 @@ impl Armed {
         if let Some(cold) = &self.cold {
             runs.push((Rerun::Cold(cold), 0));
         }
-        let seen = |inputs: usize, runs: &[(Rerun<'_>, usize)]| runs.iter().any(|(_, known)| *known == inputs);
+        let seen =
+            |inputs: usize, runs: &[(Rerun<'_>, usize)]| runs.iter().any(|(_, known)| *known == inputs);
         for (inputs, call) in self.calls.iter().enumerate() {
             if !seen(inputs, &runs) {
                 runs.push((Rerun::Once(call), inputs));
@@ -130,12 +133,11 @@ impl Armed {
     ) -> Result<Repeats, AcceleratorError> {
         self.side.stir()?;
         let own;
-        let hot = match &self.hot {
-            Some(hot) => hot,
-            None => {
-                own = self.hot_graph(device)?;
-                &own
-            }
+        let hot = if let Some(hot) = &self.hot {
+            hot
+        } else {
+            own = self.hot_graph(device)?;
+            &own
         };
         let repeated_ns = shortest(3, || device.time_hot(self.call(), hot))?;
         if fresh.inputs.is_empty() {

@@ -15,8 +15,8 @@ use gpu::accelerator::{
 use gpu::build::{BuildError, Compiler, Diagnostic, Entry};
 use gpu::device::Device;
 use op::{
-    Addresses, Arrangement, Complaint, Draw, Kernel, Observed, Op, Outputs, Ready, Refusal, RunError, SecondInputs,
-    Stage, Step, Way,
+    Addresses, Arrangement, Complaint, Draw, Kernel, Observed, Op, Outputs, Ready, Refusal, RunError,
+    SecondInputs, Stage, Step, Way,
 };
 use subprocess::{Channel, wire};
 
@@ -363,8 +363,11 @@ impl<O: Op> Shop<'_, O> {
 /// One set of inputs, laid out for a kernel.
 struct Set<'s> {
     arrangement: Arrangement,
-    parameters: Box<dyn Fn(&Addresses) -> Vec<Vec<u8>> + 's>,
+    parameters: Box<Parameters<'s>>,
 }
+
+/// A kernel's parameters, once the buffers have their addresses.
+type Parameters<'s> = dyn Fn(&Addresses) -> Vec<Vec<u8>> + 's;
 
 impl Set<'_> {
     fn inputs(&self) -> op::Inputs<'_> {
@@ -408,7 +411,8 @@ impl<O: Op> Timing<'_, O> {
         let flush = cuda::flush_buffer(device)?;
         let second = self.second(device, &ready)?;
         let parameters = [Some(&ready.parameters), second.as_ref().map(|it| &it.parameters)];
-        let call = |parameters: &Vec<Vec<u8>>| device.call(kernel.module(), entry, ready.geometry, parameters);
+        let call =
+            |parameters: &Vec<Vec<u8>>| device.call(kernel.module(), entry, ready.geometry, parameters);
         let calls = parameters.into_iter().flatten().map(call).collect::<Result<_, _>>()?;
         let side = SideStreams::new(cuda::nothing(device, shop.compiler, shop.device.target())?)?;
         let poisoned = ready.poisoned(0);
@@ -423,7 +427,9 @@ impl<O: Op> Timing<'_, O> {
                 other => {
                     drop(armed);
                     device.free(flush)?;
-                    second.into_iter().for_each(|second| second.release(device));
+                    if let Some(second) = second {
+                        second.release(device);
+                    }
                     ready.release(device);
                     return Ok(other);
                 }
@@ -460,7 +466,9 @@ impl<O: Op> Timing<'_, O> {
         say(&Say::Verified { launches, repeats });
         drop(armed);
         device.free(flush)?;
-        second.into_iter().for_each(|second| second.release(device));
+        if let Some(second) = second {
+            second.release(device);
+        }
         ready.release(device);
         Ok(shop.next())
     }

@@ -1,7 +1,5 @@
 //! What must not break the machine: absurd PTX, absurd launches, kernels that misbehave.
 
-use std::time::{Duration, Instant};
-
 use warpsmith_vgpu::{Checks, Device, Kind, Launch, LaunchError, Options, load};
 
 /// Found by fuzzing: the machine read registers that the instruction did not name.

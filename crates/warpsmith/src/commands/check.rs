@@ -411,7 +411,8 @@ impl Run<'_> {
     fn compared(&self) -> Option<String> {
         let launches: usize = self.verdicts.iter().map(|verdict| verdict.launches).sum();
         let judgements = self.verdicts.iter().filter_map(Verdict::judgement);
-        let shares = judgements.filter(|it| it.is_sampled()).map(|it| it.compared as f64 / it.elements as f64);
+        let shares =
+            judgements.filter(|it| it.is_sampled()).map(|it| it.compared as f64 / it.elements as f64);
         let shares: Vec<f64> = shares.collect();
         let least = shares.iter().copied().reduce(f64::min);
         (launches > 0).then(|| match least {

@@ -70,7 +70,8 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
         buffers: &[],
         sources: &sources,
     };
-    let judgement = op.judge(family, &inputs, &op.reference(&problem, &inputs, global.seed), &observed.outputs);
+    let judgement =
+        op.judge(family, &inputs, &op.reference(&problem, &inputs, global.seed), &observed.outputs);
     let right = judgement.complaints.is_empty();
     if printer.is_json() {
         run.print_json(printer)?;

@@ -157,7 +157,8 @@ impl CudaDevice {
     fn world(&mut self) -> Result<&mut World, AcceleratorError> {
         if self.world.is_none() {
             let helpers = Helpers::load()?;
-            let stream = check("cuStreamCreate", result::stream::create(result::stream::StreamKind::Default))?;
+            let stream =
+                check("cuStreamCreate", result::stream::create(result::stream::StreamKind::Default))?;
             self.world = Some(World { stream, on_other_stream: false, busy_sms: 0, helpers });
         }
         self.world.as_mut().ok_or_else(|| AcceleratorError::Lost("no surroundings".to_owned()))
@@ -284,7 +285,8 @@ impl Accelerator for CudaDevice {
         let world = self.world()?;
         world.on_other_stream = seed & 1 == 1;
         // Two launches in three find some SMs busy.
-        world.busy_sms = if (seed >> 1) % 3 == 0 { 0 } else { ((seed >> 8) % u64::from(sms.max(2) - 1)) as u32 };
+        world.busy_sms =
+            if (seed >> 1).is_multiple_of(3) { 0 } else { ((seed >> 8) % u64::from(sms.max(2) - 1)) as u32 };
         Ok(())
     }
 

@@ -199,13 +199,19 @@ impl CudaDevice {
 
     /// A graph of `times` launches, each on inputs that no launch has had before and with nothing left of the launch
     /// before; and the same graph without the launches. The difference is the time of a launch on fresh inputs.
-    pub fn fresh_replay(&mut self, call: &Call, fresh: &Fresh, times: u32) -> Result<FreshReplay, AcceleratorError> {
+    pub fn fresh_replay(
+        &mut self,
+        call: &Call,
+        fresh: &Fresh,
+        times: u32,
+    ) -> Result<FreshReplay, AcceleratorError> {
         let times = times.max(1);
         let seed = self.allocate("seed", 8)?;
         let helpers = Helpers::load()?;
         let mut changes: Vec<Vec<Call>> = Vec::new();
         for salt in 0..u64::from(times) {
-            let turn = |&(buffer, sign_bits): &(Buffer, u32)| helpers.turn_signs(buffer, sign_bits, seed, salt);
+            let turn =
+                |&(buffer, sign_bits): &(Buffer, u32)| helpers.turn_signs(buffer, sign_bits, seed, salt);
             changes.push(fresh.inputs.iter().map(turn).collect::<Result<_, _>>()?);
         }
         let graph = |with_launches: bool| {
@@ -225,7 +231,12 @@ impl CudaDevice {
     }
 
     /// Nanoseconds of a launch on fresh inputs. `seed`: other inputs for every value.
-    pub fn time_fresh(&mut self, call: &Call, replay: &FreshReplay, seed: u64) -> Result<f64, AcceleratorError> {
+    pub fn time_fresh(
+        &mut self,
+        call: &Call,
+        replay: &FreshReplay,
+        seed: u64,
+    ) -> Result<f64, AcceleratorError> {
         self.write(replay.seed, &seed.to_le_bytes())?;
         let time = |graph: &Graph| {
             // The first replay hides what the CPU takes for the second, as in `time_hot`.
@@ -264,8 +275,9 @@ impl CudaDevice {
     fn enqueue_fills(&self, fills: &[(Buffer, u32)]) -> Result<(), AcceleratorError> {
         fills.iter().try_for_each(|&(buffer, word)| {
             // SAFETY: the words written are those of the buffer.
-            let status =
-                unsafe { sys::cuMemsetD32Async(buffer.address, word, buffer.bytes as usize / 4, self.stream) };
+            let status = unsafe {
+                sys::cuMemsetD32Async(buffer.address, word, buffer.bytes as usize / 4, self.stream)
+            };
             check("cuMemsetD32Async", status.result())
         })
     }
