@@ -115,11 +115,9 @@ pub fn judge<O: Op>(
             whole.wrong = Some(index);
         }
         whole.launches += 1;
-        for complaint in found {
-            // The same complaint about every launch is one complaint.
-            if whole.complaints.iter().any(|known| known.message.ends_with(&complaint.message)) {
-                continue;
-            }
+        // What is wrong with every launch is said of the first.
+        let known: Vec<String> = whole.complaints.iter().map(|known| known.kind.clone()).collect();
+        for complaint in found.into_iter().filter(|complaint| !known.contains(&complaint.kind)) {
             let message = match index {
                 0 => complaint.message,
                 _ => format!("{}: {}", Step::describe(index, step), complaint.message),

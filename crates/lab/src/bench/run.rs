@@ -290,12 +290,19 @@ impl<O: Op> Bench<'_, O> {
         let mut begun = Vec::new();
         for entrant in alive {
             let member = &mut members[entrant.index];
-            let sent = if self.runs_at_once(member) { self.begin_run(member, &given) } else { Ok(()) };
+            let begins = self.runs_at_once(member);
+            let tried = if begins { self.try_classes(member, &entrant, problem)? } else { Ok(()) };
+            let sent = tried.and_then(|()| if begins { self.begin_run(member, &given) } else { Ok(()) });
             self.keep(&mut begun, entrant, Stage::Check, sent)?;
         }
         let mut right = Vec::new();
         for entrant in begun {
-            let outcome = self.check(&mut members[entrant.index], &entrant.key.of, &given)?;
+            let member = &mut members[entrant.index];
+            let begun = self.runs_at_once(member);
+            let mut outcome = if begun { Ok(()) } else { self.try_classes(member, &entrant, problem)? };
+            if outcome.is_ok() {
+                outcome = self.check(member, &entrant.key.of, &given)?;
+            }
             self.keep(&mut right, entrant, Stage::Check, outcome)?;
             if virtual_device && let Some(entrant) = right.pop() {
                 self.model(&mut members[entrant.index], entrant, problem)?;
@@ -375,12 +382,6 @@ impl<O: Op> Bench<'_, O> {
             };
             let outcome = match member.answer(self.office, 0, ask).and_then(built) {
                 Ok(first) => {
-                    let right = self.try_classes(member, &entrant, ask)?;
-                    if let Err(ended) = right {
-                        member.dismiss(0);
-                        self.keep(&mut alive, entrant, Stage::Check, Err(ended))?;
-                        continue;
-                    }
                     for note in &first.notes {
                         let text = format!("{}: {note}", entrant.key.of.subject);
                         if !self.run.state().notes.contains(&text) {
@@ -410,17 +411,17 @@ impl<O: Op> Bench<'_, O> {
         &self,
         member: &mut Member<'_, '_>,
         entrant: &Entrant,
-        build: &Ask,
+        problem: &O::Problem,
     ) -> Result<Result<(), Ended>, BenchError> {
-        let (Ask::Build { candidate, problem }, Maker::Kernel { family, .. }) =
-            (build, &member.subject.maker)
-        else {
+        let (Some(build), Maker::Kernel { family, .. }) = (&entrant.build, &member.subject.maker) else {
             return Ok(Ok(()));
         };
-        let whole = self.plan.problems.iter().find(|it| it.to_string() == *problem);
-        let Some(whole) = whole.filter(|_| !member.subject.is_known) else { return Ok(Ok(())) };
-        let secret = Draws::new(self.op, problem, self.plan.secret).classes;
-        let case = Case::classes(self.op, whole, secret);
+        let Ask::Build { candidate, .. } = build else { return Ok(Ok(())) };
+        if member.subject.is_known {
+            return Ok(Ok(()));
+        }
+        let secret = Draws::new(self.op, &problem.to_string(), self.plan.secret).classes;
+        let case = Case::classes(self.op, problem, secret);
         let answers = self.right(&case.problem, &case.draws)?;
         let part = Ask::Build { candidate: candidate.clone(), problem: case.problem.to_string() };
         let run = Ask::Run {
@@ -443,7 +444,11 @@ impl<O: Op> Bench<'_, O> {
         };
         let judged = match judged() {
             Ok(judged) => judged,
-            Err(ended) => return Ok(Err(ended)),
+            Err(ended) => {
+                // It may have said something else than it was asked, and be out of step.
+                member.dismiss(0);
+                return Ok(Err(ended));
+            }
         };
         if judged.complaints.is_empty() {
             return Ok(Ok(()));

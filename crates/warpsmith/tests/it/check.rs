@@ -61,6 +61,8 @@ fn a_wrong_kernel_is_named_drawn_and_repeated() {
         "stage-2",
         "--problem",
         "b1h1s65d64-fp16",
+        "--input-seed",
+        "1",
         "--kernels",
         kernels,
         "--svg",
@@ -71,7 +73,7 @@ fn a_wrong_kernel_is_named_drawn_and_repeated() {
         "[unwritten] 2048 elements were never written, the first at [batch 0, head 0, query 0, column 0]",
         "     0 ????????????????",
         "query tiles of 32: only 0 of 0-2",
-        "repeat: warpsmith check wmma --preset stage-2 --problem b1h1s65d64-fp16 --class normal --seed 1 --device virtual:l4",
+        "repeat: warpsmith check wmma --preset stage-2 --problem b1h1s65d64-fp16 --class normal --input-seed 1 --device virtual:l4",
         "1 of 1 runs are wrong",
     ] {
         assert!(outcome.stdout.contains(words), "no `{words}` in {outcome}");

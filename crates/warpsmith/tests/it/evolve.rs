@@ -135,7 +135,7 @@ fn a_space_full_of_traps_is_explored_to_its_end() {
 fn a_search_that_was_killed_goes_on_as_if_nothing_had_happened() {
     let folder = tempfile::tempdir().unwrap();
     maze(folder.path());
-    let arguments = ["--budget", "14", "--seed", "5"];
+    let arguments = ["--budget", "14", "--seed", "5", "--input-seed", "5"];
     let whole = run(&mut evolve(folder.path(), "whole", &arguments));
     assert_eq!(whole.code, 0, "{whole}");
 

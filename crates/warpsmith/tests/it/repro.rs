@@ -40,7 +40,7 @@ fn found(folder: &Path, name: &str) -> BTreeSet<String> {
 #[test]
 fn one_command_ends_in_a_report_and_so_does_a_killed_one() {
     let folder = tempfile::tempdir().unwrap();
-    let arguments = ["--problem", "b1h1s64d64-fp16", "--budget", "5", "--seed", "3"];
+    let arguments = ["--problem", "b1h1s64d64-fp16", "--budget", "5", "--seed", "3", "--input-seed", "3"];
     let whole = run(&mut repro(folder.path(), "whole", &arguments));
     assert_eq!(whole.code, 0, "{whole}");
     assert!(whole.stdout.contains("report.html"), "{whole}");
