@@ -333,8 +333,10 @@ impl CudaDevice {
         events: &EventPair,
         fills: &[(Buffer, u32)],
     ) -> Result<f64, AcceleratorError> {
-        self.enqueue_fills(fills)?;
-        self.finish(call)?;
+        if !fills.is_empty() {
+            self.enqueue_fills(fills)?;
+            self.finish(call)?;
+        }
         record(events.start, self.stream)?;
         call.enqueue(self.stream)?;
         record(events.end, self.stream)?;
