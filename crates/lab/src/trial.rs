@@ -18,7 +18,7 @@ pub struct Case<P> {
 /// Operations of the problem that classes of inputs are tried on: the least that has tiles at all.
 const CLASS_FLOPS: f64 = 1e6;
 /// Operations of all of them together, unless that is fewer than three classes.
-const CLASSES_FLOPS: f64 = 5e7;
+const CLASSES_FLOPS: f64 = 1e7;
 
 /// Ordinary inputs, and inputs of a hard class with the opposite signs.
 pub fn usual_draws<O: Op>(op: &O, seed: u64) -> [Draw; 2] {
@@ -34,8 +34,8 @@ impl<P> Case<P> {
         Case { problem, draws, steps: Step::USUAL.to_vec(), seed: derived(seed, 1) }
     }
 
-    /// One launch on inputs of every class, or of some classes where even the smallest part of the problem is large. The
-    /// problem is cut: what a class shows it shows in any size.
+    /// The usual launches, and one on inputs of every class, or of some classes where even the smallest part of the problem
+    /// is large. The problem is cut: what a class shows it shows in any size.
     pub fn classes<O: Op<Problem = P>>(op: &O, problem: &P, seed: u64) -> Self {
         let problem = op.cut(problem, CLASS_FLOPS);
         let mut classes = op.classes();
@@ -49,8 +49,10 @@ impl<P> Case<P> {
         classes.truncate(affordable.max(hard.len() + 1));
         let draw =
             |(index, class): (usize, &&str)| Draw::new(class, derived(seed, 64 + index as u64)).way(Way::Any);
-        let draws: Vec<Draw> = classes.iter().enumerate().map(draw).collect();
-        let steps = (0..draws.len()).map(Step::on).collect();
+        let mut draws = usual_draws(op, derived(seed, 0)).to_vec();
+        draws.extend(classes.iter().enumerate().map(draw));
+        let mut steps = Step::USUAL.to_vec();
+        steps.extend((2..draws.len()).map(Step::on));
         Case { problem, draws, steps, seed: derived(seed, 1) }
     }
 }

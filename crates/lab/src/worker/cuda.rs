@@ -44,7 +44,16 @@ impl Armed {
         (flush, poisoned): (Buffer, Vec<(Buffer, u32)>),
     ) -> Result<Self, AcceleratorError> {
         let events = EventPair::new()?;
-        let mut armed = Armed { calls, side, hot: None, cold: None, eager: None, replay_ns, poisoned, turn: Cell::new(0) };
+        let mut armed = Armed {
+            calls,
+            side,
+            hot: None,
+            cold: None,
+            eager: None,
+            replay_ns,
+            poisoned,
+            turn: Cell::new(0),
+        };
         for _ in 0..warmup.max(1) {
             device.time_eager(armed.call(), &events, &[])?;
         }
