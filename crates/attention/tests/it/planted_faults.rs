@@ -31,8 +31,9 @@ enum Noticed {
 impl Noticed {
     fn by(self, verdict: &Verdict) -> bool {
         let Outcome::Failed { complaints, .. } = &verdict.outcome else { return false };
-        // Findings come first, and are complaints too.
-        let mut about_the_answer = complaints.iter().skip(verdict.findings.len());
+        // Findings are complaints too.
+        let is_finding = |kind: &str| verdict.findings.iter().any(|finding| finding.kind.to_string() == kind);
+        let mut about_the_answer = complaints.iter().filter(|complaint| !is_finding(&complaint.kind));
         match self {
             Noticed::Found(kinds) => verdict.findings.iter().any(|finding| kinds.contains(&finding.kind)),
             Noticed::Named(kind) => about_the_answer.any(|complaint| complaint.kind == kind),

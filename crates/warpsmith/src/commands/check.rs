@@ -508,8 +508,8 @@ fn failure(verdict: &Verdict, options: &CheckOptions, global: &Global, catalog: 
         Outcome::Broken { reason } => text += &format!("  [broken] {reason}\n"),
         Outcome::Failed { complaints, .. } => {
             // Findings are shown with their source below.
-            let found = verdict.findings.len();
-            for complaint in complaints.iter().skip(found) {
+            let is_finding = |kind: &str| verdict.findings.iter().any(|it| it.kind.to_string() == kind);
+            for complaint in complaints.iter().filter(|complaint| !is_finding(&complaint.kind)) {
                 text += &format!("  [{}] {}\n", complaint.kind, complaint.message);
             }
         }
