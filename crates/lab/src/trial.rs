@@ -1,7 +1,6 @@
 //! Trials: what a kernel is launched on, and the verdict, which holds every launch against the right answer to its own
 //! inputs.
 
-use family::Family;
 use op::{Complaint, Draw, Judgement, Observed, Op, Step, Way, derived};
 use serde::{Deserialize, Serialize};
 
@@ -84,10 +83,10 @@ pub struct Judged {
 }
 
 /// Holds every launch against the right answer to its inputs. `right` has the inputs of the trial, as the steps count them,
-/// each with its right answer.
+/// each with its right answer. `extra_tolerance`: the kernel has what [`Op::extra_tolerance`] grants.
 pub fn judge<O: Op>(
     op: &O,
-    family: &Family,
+    extra_tolerance: bool,
     steps: &[Step],
     right: &[(&O::Inputs, &O::Reference)],
     launches: &[Launch],
@@ -95,7 +94,7 @@ pub fn judge<O: Op>(
     let mut judged: Option<Judged> = None;
     for (index, (step, launch)) in steps.iter().zip(launches).enumerate() {
         let (inputs, reference) = right[step.inputs];
-        let judgement = op.judge(family, inputs, reference, &launch.outputs);
+        let judgement = op.judge(extra_tolerance, inputs, reference, &launch.outputs);
         let mut found = launch.complaints.clone();
         found.extend(judgement.complaints.iter().cloned());
         let first = step.same_as.and_then(|before| launches.get(before));
@@ -155,13 +154,6 @@ pub fn beside_the_answer(observed: &Observed) -> (Vec<Complaint>, Vec<vgpu::Find
     if report.is_some_and(|report| !report.stats.completed) && findings.is_empty() {
         complain("incomplete", "the launch did not run to its end".to_owned());
     }
-    for trespass in &observed.trespasses {
-        let message = format!(
-            "{} bytes beside {} were written, the first at offset {}",
-            trespass.bytes, trespass.buffer, trespass.offset
-        );
-        complain("trespass", message);
-    }
     for name in &observed.changed_inputs {
         complain("changed-input", format!("the input {name} was changed"));
     }
@@ -173,7 +165,15 @@ pub fn beside_the_answer(observed: &Observed) -> (Vec<Complaint>, Vec<vgpu::Find
         );
         complain("persistent-state", message);
     }
+    complaints.extend(observed.trespasses.iter().map(trespass));
     (complaints, findings)
+}
+
+/// A write outside every buffer, in words.
+pub fn trespass(write: &op::Trespass) -> Complaint {
+    let op::Trespass { buffer, offset, bytes } = write;
+    let message = format!("{bytes} bytes beside {buffer} were written, the first at offset {offset}");
+    Complaint { kind: "trespass".to_owned(), message }
 }
 
 fn differing(first: &[Vec<u8>], again: &[Vec<u8>]) -> Complaint {

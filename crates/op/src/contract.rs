@@ -209,19 +209,15 @@ pub trait Op: Sync {
     /// drawn from `sample`.
     fn reference(&self, problem: &Self::Problem, inputs: &Self::Inputs, sample: u64) -> Self::Reference;
 
-    /// What the family asks for beyond the op's own tolerance on a problem, in words for every verdict. It is refused
-    /// where the kernel's code does not need it.
-    fn extra_tolerance(
-        &self,
-        family: &Family,
-        problem: &Self::Problem,
-        ptx: &str,
-    ) -> Result<Option<String>, Refusal>;
+    /// The tolerance that a kernel gets beyond the op's own on a problem, in words for every verdict. It needs both: the
+    /// family asks for it, and the kernel's instructions show why. Otherwise the op's own tolerance holds.
+    fn extra_tolerance(&self, family: &Family, problem: &Self::Problem, ptx: &str) -> Option<String>;
 
-    /// Holds a kernel's outputs, in the arrangement's order, against the right answer.
+    /// Compares a kernel's outputs, in the arrangement's order, with the right answer. `extra`: the kernel has
+    /// [`Op::extra_tolerance`].
     fn judge(
         &self,
-        family: &Family,
+        extra: bool,
         inputs: &Self::Inputs,
         reference: &Self::Reference,
         outputs: &[Vec<u8>],
@@ -231,7 +227,7 @@ pub trait Op: Sync {
     /// input redrawn between them.
     fn independence(
         &self,
-        family: &Family,
+        extra: bool,
         which: &str,
         before: (&Self::Reference, &[Vec<u8>]),
         after: (&Self::Reference, &[Vec<u8>]),
@@ -240,7 +236,8 @@ pub trait Op: Sync {
     /// Where the answer is wrong; `None` where it is not.
     fn picture(
         &self,
-        kernel: (&Family, &Candidate),
+        candidate: &Candidate,
+        extra: bool,
         inputs: &Self::Inputs,
         reference: &Self::Reference,
         outputs: &[Vec<u8>],

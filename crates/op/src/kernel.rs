@@ -176,8 +176,8 @@ impl<'f> Kernel<'f> {
             device.set_world(if index == 0 { FIRST_WORLD } else { seed })?;
             let stays = place.as_ref().is_some_and(|(moved, _)| *moved == step.moved);
             if !stays {
-                if let Some((_, ready)) = place.take() {
-                    ready.release(device);
+                if let (Some((_, ready)), Some(last)) = (place.take(), seen.last_mut()) {
+                    last.trespasses.extend(ready.close(device)?);
                 }
                 let shift = if step.moved { SHIFT_STEP * (1 + seed % SHIFTS) } else { 0 };
                 place = Some((step.moved, self.ready_at(device, sizes, inputs, shift)?));
@@ -205,8 +205,8 @@ impl<'f> Kernel<'f> {
                 break;
             }
         }
-        if let Some((_, ready)) = place {
-            ready.release(device);
+        if let (Some((_, ready)), Some(last)) = (place, seen.last_mut()) {
+            last.trespasses.extend(ready.close(device)?);
         }
         device.set_world(0)?;
         Ok(seen)
@@ -273,8 +273,10 @@ impl<'f> Kernel<'f> {
         let ready = self.ready(device, sizes, &Inputs { arrangement, parameters })?;
         let observed = self.look(device, &ready);
         // Whatever failed, the memory is given back.
-        ready.release(device);
-        Ok(observed?)
+        let far = ready.close(device);
+        let mut observed = observed?;
+        observed.trespasses.extend(far?);
+        Ok(observed)
     }
 }
 
@@ -417,6 +419,13 @@ impl<'a> SecondInputs<'a> {
         Ok(())
     }
 
+    /// Gives the buffers back. Returns the writes far from every buffer, by any launch since they were placed.
+    pub fn close(self, device: &mut dyn Stage) -> Result<Vec<Trespass>, AcceleratorError> {
+        let far = self.memory.far_trespasses(device);
+        self.memory.release(device);
+        far
+    }
+
     /// Gives the buffers back.
     pub fn release(self, device: &mut dyn Stage) {
         self.memory.release(device);
@@ -429,6 +438,13 @@ fn poison(seed: u64) -> u32 {
 }
 
 impl Ready<'_> {
+    /// Gives the buffers back. Returns the writes far from every buffer, by any launch since they were placed.
+    pub fn close(self, device: &mut dyn Stage) -> Result<Vec<Trespass>, AcceleratorError> {
+        let far = self.memory.far_trespasses(device);
+        self.memory.release(device);
+        far
+    }
+
     /// Gives the buffers back.
     pub fn release(self, device: &mut dyn Stage) {
         self.memory.release(device);

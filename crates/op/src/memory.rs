@@ -27,7 +27,7 @@ const TOGETHER: u64 = 1 << 20;
 /// What allocations are aligned to, at least.
 const ALIGNMENT: u64 = 256;
 /// What the driver maps memory in. The part of the last piece that an allocation leaves over can be written without a
-/// fault, so guarded allocations fill whole pieces, and what is left over belongs to the last band.
+/// fault, so guarded allocations fill whole pieces. What is left over is the far band of the last buffer.
 const MAPPED: u64 = 2 << 20;
 
 /// A buffer to be placed.
@@ -60,6 +60,8 @@ struct Guarded {
     before: Buffer,
     inner: Buffer,
     after: Buffer,
+    /// What is left over of the allocation behind them. It is large, so it is looked at once and not after every launch.
+    far: Buffer,
 }
 
 impl Guarded {
@@ -67,7 +69,20 @@ impl Guarded {
     fn new(name: &'static str, address: u64, (before, after): (u64, u64), bytes: u64) -> Self {
         let before = Buffer { address, bytes: before };
         let inner = Buffer { address: end(before), bytes };
-        Guarded { name, before, inner, after: Buffer { address: end(inner), bytes: after } }
+        let after = Buffer { address: end(inner), bytes: after };
+        Guarded { name, before, inner, after, far: Buffer { address: end(after), bytes: 0 } }
+    }
+}
+
+impl Guarded {
+    /// The write into one of its bands, which holds these bytes now.
+    fn trespass(&self, band: Buffer, bytes: &[u8]) -> Option<Trespass> {
+        let first = bytes.iter().position(|&byte| byte != PATTERN)?;
+        Some(Trespass {
+            buffer: self.name,
+            offset: (band.address + first as u64).wrapping_sub(self.inner.address).cast_signed(),
+            bytes: bytes.iter().filter(|&&byte| byte != PATTERN).count(),
+        })
     }
 }
 
@@ -89,8 +104,8 @@ fn end(buffer: Buffer) -> u64 {
 pub(crate) struct Memory {
     allocations: Vec<Buffer>,
     buffers: Vec<Guarded>,
-    /// Whether all buffers are in the one allocation there is.
-    together: bool,
+    /// Where all buffers are in the one allocation there is: the part of it that they take, with their bands.
+    together: Option<Buffer>,
 }
 
 impl Memory {
@@ -104,10 +119,9 @@ impl Memory {
         let room = |item: &Item<'_>| (item.contents.bytes() + 2 * band).next_multiple_of(ALIGNMENT);
         let total: u64 = shift + items.iter().map(room).sum::<u64>();
         // Without bands the device itself tells buffers apart, so they must be.
-        let together = band > 0 && total <= TOGETHER;
-        let mut memory = Memory { allocations: Vec::new(), buffers: Vec::new(), together };
-        let placed = if together {
-            memory.place_together(device, placement, items, total.next_multiple_of(MAPPED))
+        let mut memory = Memory { allocations: Vec::new(), buffers: Vec::new(), together: None };
+        let placed = if band > 0 && total <= TOGETHER {
+            memory.place_together(device, placement, items, total)
         } else {
             items.iter().try_for_each(|item| memory.place_apart(device, placement, item))
         };
@@ -127,8 +141,10 @@ impl Memory {
         items: &[Item<'_>],
         total: u64,
     ) -> Result<(), AcceleratorError> {
-        let whole = device.allocate("buffers", total)?;
-        self.allocations.push(whole);
+        let allocation = device.allocate("buffers", total.next_multiple_of(MAPPED))?;
+        self.allocations.push(allocation);
+        let whole = Buffer { bytes: total, ..allocation };
+        self.together = Some(whole);
         let mut image = vec![PATTERN; total as usize];
         let mut address = whole.address;
         for (index, Item { name, contents }) in items.iter().enumerate() {
@@ -137,10 +153,13 @@ impl Memory {
             if let Contents::These(bytes) = contents {
                 image[within(whole, guarded.inner)].copy_from_slice(bytes);
             }
+            // Up to the next buffer.
             address = end(guarded.after).next_multiple_of(ALIGNMENT);
-            // Up to the next buffer, or to the end of the allocation.
-            let next = if index + 1 == items.len() { end(whole) } else { address };
-            guarded.after.bytes = next - guarded.after.address;
+            guarded.after.bytes = address - guarded.after.address;
+            if index + 1 == items.len() {
+                guarded.far = Buffer { address, bytes: end(allocation) - address };
+                device.fill(guarded.far, PATTERN_WORD)?;
+            }
             self.buffers.push(guarded);
         }
         device.write(whole, &image)
@@ -160,10 +179,12 @@ impl Memory {
         let whole = device.allocate(item.name, total)?;
         // Noted before anything else can fail, so that it is given back.
         self.allocations.push(whole);
-        let guarded = Guarded::new(item.name, whole.address, (before, total - before - bytes), bytes);
+        let mut guarded = Guarded::new(item.name, whole.address, (before, band), bytes);
         if band > 0 {
+            guarded.far.bytes = end(whole) - guarded.far.address;
             device.fill(guarded.before, PATTERN_WORD)?;
-            device.fill(guarded.after, PATTERN_WORD)?;
+            let behind = Buffer { bytes: band + guarded.far.bytes, ..guarded.after };
+            device.fill(behind, PATTERN_WORD)?;
         }
         if let Contents::These(bytes) = item.contents {
             device.write(guarded.inner, bytes)?;
@@ -179,28 +200,29 @@ impl Memory {
 
     /// Reads what buffers hold now.
     pub fn look(&self, device: &mut dyn Accelerator) -> Result<View, AcceleratorError> {
-        let whole = self.allocations.first().filter(|_| self.together);
-        Ok(View { whole: whole.map(|&whole| Ok((whole, device.read(whole)?))).transpose()? })
+        Ok(View { whole: self.together.map(|whole| Ok((whole, device.read(whole)?))).transpose()? })
     }
 
-    /// Looks for writes into the bands.
+    /// Looks for writes into the bands beside the buffers.
     pub fn trespasses(
         &self,
         device: &mut dyn Accelerator,
         view: &View,
     ) -> Result<Vec<Trespass>, AcceleratorError> {
         let mut found = Vec::new();
-        for Guarded { name, before, inner, after } in &self.buffers {
-            for side in [before, after].into_iter().filter(|side| side.bytes > 0) {
-                let band = view.read(device, *side)?;
-                if let Some(first) = band.iter().position(|&byte| byte != PATTERN) {
-                    found.push(Trespass {
-                        buffer: name,
-                        offset: (side.address + first as u64).wrapping_sub(inner.address).cast_signed(),
-                        bytes: band.iter().filter(|&&byte| byte != PATTERN).count(),
-                    });
-                }
+        for guarded in &self.buffers {
+            for side in [guarded.before, guarded.after].into_iter().filter(|side| side.bytes > 0) {
+                found.extend(guarded.trespass(side, &view.read(device, side)?));
             }
+        }
+        Ok(found)
+    }
+
+    /// Looks for writes into what is left over of the allocations.
+    pub fn far_trespasses(&self, device: &mut dyn Accelerator) -> Result<Vec<Trespass>, AcceleratorError> {
+        let mut found = Vec::new();
+        for guarded in self.buffers.iter().filter(|guarded| guarded.far.bytes > 0) {
+            found.extend(guarded.trespass(guarded.far, &device.read(guarded.far)?));
         }
         Ok(found)
     }
@@ -258,8 +280,8 @@ mod tests {
         for large in [100, TOGETHER] {
             let mut device = VirtualDevice::new(Chip::by_name("h200").expect("in the table"));
             let memory = placed(&mut device, 64, large);
-            assert_eq!(memory.together, large < TOGETHER);
-            let [q, o, _] = memory.buffers()[..] else { panic!("three buffers") };
+            assert_eq!(memory.together.is_some(), large < TOGETHER);
+            let [q, o, last] = memory.buffers()[..] else { panic!("three buffers") };
             let look = |device: &mut VirtualDevice| {
                 let view = memory.look(device).expect("readable");
                 (view.read(device, q), memory.trespasses(device, &view))
@@ -275,6 +297,11 @@ mod tests {
             let trespass = |buffer, offset| Trespass { buffer, offset, bytes: 2 };
             let expected = vec![trespass("q", -3), trespass("q", 10), trespass("o", 67)];
             assert_eq!(look(&mut device).1, Ok(expected));
+            assert_eq!(memory.far_trespasses(&mut device), Ok(Vec::new()));
+            let beyond = Buffer { address: last.address + last.bytes + 4096, bytes: 2 };
+            device.write(beyond, &[0, 0]).expect("inside the allocation");
+            let expected = Trespass { buffer: "large", offset: last.bytes as i64 + 4096, bytes: 2 };
+            assert_eq!(memory.far_trespasses(&mut device), Ok(vec![expected]));
             memory.release(&mut device);
             assert!(device.read(q).is_err());
         }

@@ -20,8 +20,8 @@ use super::floor::implausible;
 use super::plan::{Maker, Plan, Start};
 use super::targets;
 use crate::run::{
-    Ceiling, Check, Event, Fact, FailureKind, Key, LogError, Modelled, OURS, Of, Run, Speed, Stage,
-    StageOutcome, StageState,
+    Ceiling, Check, Event, Fact, FailureKind, Key, LogError, Modelled, OURS, Run, Speed, Stage, StageOutcome,
+    StageState,
 };
 use crate::trial::{self, Case, Judged, Launch};
 use crate::worker::{Ask, Built, CandidateName, Ended, Ran, Say};
@@ -118,6 +118,8 @@ pub(super) struct Entrant {
     pub(super) key: Key,
     /// What a kernel's worker is asked to build; a peer has nothing to build.
     build: Option<Ask>,
+    /// Its kernel has the op's extra tolerance. Known once it is built.
+    pub(super) extra_tolerance: bool,
 }
 
 /// A problem with what everybody needs for it.
@@ -127,6 +129,8 @@ pub(super) struct Given<'p, O: Op> {
     pub(super) draws: Draws,
     /// The right answers to the inputs of the launches before the timing.
     answers: Vec<Arc<Answer<O>>>,
+    /// What classes of inputs are tried on, with the right answers. `None`: every kernel that takes part is known.
+    classes: Option<(Case<O::Problem>, Vec<Arc<Answer<O>>>)>,
     /// The problem and the files of its inputs, as peers take them.
     peer: Option<(serde_json::Value, IndexMap<String, PathBuf>)>,
 }
@@ -282,16 +286,24 @@ impl<O: Op> Bench<'_, O> {
         // The right answers, meanwhile.
         let draws = Draws::new(self.op, &name, self.plan.secret);
         let answers = self.right(problem, &draws.timed[..2])?;
+        let is_tried = |it: &Entrant| it.build.is_some() && !members[it.index].subject.is_known;
+        let classes = if alive.iter().any(is_tried) {
+            let case = Case::classes(self.op, problem, draws.classes);
+            let answers = self.right(&case.problem, &case.draws)?;
+            Some((case, answers))
+        } else {
+            None
+        };
         let has_peers = alive.iter().any(|it| matches!(members[it.index].subject.maker, Maker::Peer { .. }));
         let peer = if has_peers { Some(self.peer_files(problem, &answers[0].inputs)?) } else { None };
-        let given: Given<'_, O> = Given { problem, name, draws, answers, peer };
+        let given: Given<'_, O> = Given { problem, name, draws, answers, classes, peer };
 
         let alive = self.build(members, alive)?;
         let mut begun = Vec::new();
         for entrant in alive {
             let member = &mut members[entrant.index];
             let begins = self.runs_at_once(member);
-            let tried = if begins { self.try_classes(member, &entrant, problem)? } else { Ok(()) };
+            let tried = if begins { self.try_classes(member, &entrant, &given)? } else { Ok(()) };
             let sent = tried.and_then(|()| if begins { self.begin_run(member, &given) } else { Ok(()) });
             self.keep(&mut begun, entrant, Stage::Check, sent)?;
         }
@@ -299,9 +311,9 @@ impl<O: Op> Bench<'_, O> {
         for entrant in begun {
             let member = &mut members[entrant.index];
             let begun = self.runs_at_once(member);
-            let mut outcome = if begun { Ok(()) } else { self.try_classes(member, &entrant, problem)? };
+            let mut outcome = if begun { Ok(()) } else { self.try_classes(member, &entrant, &given)? };
             if outcome.is_ok() {
-                outcome = self.check(member, &entrant.key.of, &given)?;
+                outcome = self.check(member, &entrant, &given)?;
             }
             self.keep(&mut right, entrant, Stage::Check, outcome)?;
             if virtual_device && let Some(entrant) = right.pop() {
@@ -324,7 +336,7 @@ impl<O: Op> Bench<'_, O> {
             match self.identity(member, problem) {
                 Ok((identity, build)) => {
                     let key = Key::new(Stage::Bench, name, &subject.name, identity);
-                    entrants.push(Entrant { index, key, build });
+                    entrants.push(Entrant { index, key, build, extra_tolerance: false });
                 }
                 Err((failure, reason)) => {
                     let key = Key::new(Stage::Bench, name, &subject.name, "");
@@ -374,7 +386,7 @@ impl<O: Op> Bench<'_, O> {
         entrants: Vec<Entrant>,
     ) -> Result<Vec<Entrant>, BenchError> {
         let mut alive = Vec::new();
-        for entrant in entrants {
+        for mut entrant in entrants {
             let member = &mut members[entrant.index];
             let Some(ask) = &entrant.build else {
                 alive.push(entrant);
@@ -382,7 +394,8 @@ impl<O: Op> Bench<'_, O> {
             };
             let outcome = match member.answer(self.office, 0, ask).and_then(built) {
                 Ok(first) => {
-                    for note in &first.notes {
+                    entrant.extra_tolerance = first.extra_tolerance.is_some();
+                    for note in first.notes.iter().chain(&first.extra_tolerance) {
                         let text = format!("{}: {note}", entrant.key.of.subject);
                         if !self.run.state().notes.contains(&text) {
                             self.run.record(&Event::Note { text })?;
@@ -411,18 +424,13 @@ impl<O: Op> Bench<'_, O> {
         &self,
         member: &mut Member<'_, '_>,
         entrant: &Entrant,
-        problem: &O::Problem,
+        given: &Given<'_, O>,
     ) -> Result<Result<(), Ended>, BenchError> {
-        let (Some(build), Maker::Kernel { family, .. }) = (&entrant.build, &member.subject.maker) else {
-            return Ok(Ok(()));
-        };
-        let Ask::Build { candidate, .. } = build else { return Ok(Ok(())) };
+        let Some(build @ Ask::Build { candidate, .. }) = &entrant.build else { return Ok(Ok(())) };
+        let Some((case, answers)) = &given.classes else { return Ok(Ok(())) };
         if member.subject.is_known {
             return Ok(Ok(()));
         }
-        let secret = Draws::new(self.op, &problem.to_string(), self.plan.secret).classes;
-        let case = Case::classes(self.op, problem, secret);
-        let answers = self.right(&case.problem, &case.draws)?;
         let part = Ask::Build { candidate: candidate.clone(), problem: case.problem.to_string() };
         let run = Ask::Run {
             draws: case.draws.clone(),
@@ -431,14 +439,14 @@ impl<O: Op> Bench<'_, O> {
             checks: vgpu::Checks::None,
         };
         let mut judged = || -> Result<Judged, Ended> {
-            member.ask(self.office, 0, &part).and_then(built)?;
+            let extra = member.ask(self.office, 0, &part).and_then(built)?.extra_tolerance.is_some();
             let launches = match member.ask(self.office, 0, &run)? {
                 Say::Ran { launches } => brought(launches),
                 other => return Err(surprise(&other)),
             };
             let right: Vec<_> = answers.iter().map(|it| (&it.inputs, &it.reference)).collect();
             let judged =
-                trial::judge(self.op, family, &case.steps, &right, &launches).ok_or_else(no_launch)?;
+                trial::judge(self.op, extra, &case.steps, &right, &launches).ok_or_else(no_launch)?;
             member.ask(self.office, 0, build).and_then(built)?;
             Ok(judged)
         };
@@ -486,12 +494,12 @@ impl<O: Op> Bench<'_, O> {
     fn check(
         &self,
         member: &mut Member<'_, '_>,
-        of: &Of,
+        entrant: &Entrant,
         given: &Given<'_, O>,
     ) -> Result<Result<(), Ended>, BenchError> {
         let begun = self.runs_at_once(member);
         for process in member.processes() {
-            if let Err(ended) = self.check_process(member, process, of, given)? {
+            if let Err(ended) = self.check_process(member, process, entrant, given)? {
                 if begun {
                     // Nobody will listen to what the others say. One that was lost may not be in step itself.
                     let in_step = matches!(ended, Ended::Failed { .. });
@@ -554,7 +562,7 @@ impl<O: Op> Bench<'_, O> {
         &self,
         member: &mut Member<'_, '_>,
         process: usize,
-        of: &Of,
+        entrant: &Entrant,
         given: &Given<'_, O>,
     ) -> Result<Result<(), Ended>, BenchError> {
         let subject = member.subject;
@@ -573,12 +581,12 @@ impl<O: Op> Bench<'_, O> {
                 other => return Err(surprise(&other)),
             };
             let launches = brought(ran);
-            let family = match &subject.maker {
-                Maker::Kernel { family, .. } => family,
-                Maker::Peer { .. } => return self.judge_peer(given, launches),
-            };
+            if let Maker::Peer { .. } = subject.maker {
+                return self.judge_peer(given, launches);
+            }
             let right: Vec<_> = given.answers.iter().map(|it| (&it.inputs, &it.reference)).collect();
-            trial::judge(self.op, family, self.steps(), &right, &launches).ok_or_else(no_launch)
+            trial::judge(self.op, entrant.extra_tolerance, self.steps(), &right, &launches)
+                .ok_or_else(no_launch)
         };
         let judged = match answer() {
             Ok(judged) => judged,
@@ -586,7 +594,7 @@ impl<O: Op> Bench<'_, O> {
         };
         let check = check_of(judged);
         let words = complaints_in(&check);
-        self.run.record(&Event::Checked { of: of.clone(), check })?;
+        self.run.record(&Event::Checked { of: entrant.key.of.clone(), check })?;
         Ok(match words {
             None => Ok(()),
             Some(reason) => {

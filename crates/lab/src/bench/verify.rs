@@ -25,8 +25,7 @@ impl<O: Op> Bench<'_, O> {
         given: &Given<'_, O>,
         hot_ns: Option<f64>,
     ) -> Result<Result<(), Ended>, BenchError> {
-        let Maker::Kernel { family, .. } = &member.subject.maker else { return Ok(Ok(())) };
-        if member.subject.is_known {
+        if matches!(member.subject.maker, Maker::Peer { .. }) || member.subject.is_known {
             return Ok(Ok(()));
         }
         let draws = &given.draws;
@@ -40,7 +39,7 @@ impl<O: Op> Bench<'_, O> {
                     let steps: Vec<Step> =
                         launches.iter().map(|it: &Ran| Step { inputs: it.inputs, ..Step::FIRST }).collect();
                     let launches = brought(launches);
-                    let judged = trial::judge(self.op, family, &steps, &right, &launches);
+                    let judged = trial::judge(self.op, entrant.extra_tolerance, &steps, &right, &launches);
                     let mut judged = judged.ok_or_else(no_launch)?;
                     judged.complaints.extend(speed_depends_on_repeats(repeats));
                     judged.complaints.extend(speed_was_of_the_timing(repeats, hot_ns));

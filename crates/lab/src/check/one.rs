@@ -112,8 +112,9 @@ impl<'a, O: Op> Trial<'a, O> {
         let request = family.request(candidate, self.target).map_err(|error| words(error.into()))?;
         let build = bench.compiler.build(&request).map_err(|error| words(error.into()))?.build;
         let mut notes = notes(&build.ptx, &family.entry);
-        let asked = op.extra_tolerance(family, &case.problem, &build.ptx);
-        notes.extend(asked.map_err(|refusal| refusal.to_string())?);
+        let granted = op.extra_tolerance(family, &case.problem, &build.ptx);
+        let extra = granted.is_some();
+        notes.extend(granted);
         let right = self.right.get_or_init(|| self.right()).as_ref().map_err(ToString::to_string)?;
         let arranged: Vec<Arrangement> =
             right.iter().map(|it| op.arrange(family, &case.problem, &it.inputs)).collect();
@@ -144,13 +145,13 @@ impl<'a, O: Op> Trial<'a, O> {
         let findings = observed.iter().flat_map(|launch| trial::beside_the_answer(launch).1).collect();
         let launches: Vec<Launch> = observed.into_iter().map(Launch::new).collect();
         let references: Vec<_> = right.iter().map(|it| (&it.inputs, &it.reference)).collect();
-        let judged = trial::judge(*op, family, &self.steps, &references, &launches);
+        let judged = trial::judge(*op, extra, &self.steps, &references, &launches);
         let Judged { judgement, mut complaints, wrong, launches: count } =
             judged.ok_or("there was no launch to judge")?;
-        complaints.extend(self.ignored_inputs(family, right, &launches));
+        complaints.extend(self.ignored_inputs(extra, right, &launches));
         let picture = wrong.and_then(|index| {
             let (inputs, reference) = references[self.steps[index].inputs];
-            op.picture((family, candidate), inputs, reference, &launches[index].outputs)
+            op.picture(candidate, extra, inputs, reference, &launches[index].outputs)
         });
         Ok(Answer { complaints, judgement, launches: count, findings, notes, picture })
     }
@@ -182,12 +183,7 @@ impl<'a, O: Op> Trial<'a, O> {
     }
 
     /// Inputs that make no difference to the answer, though they should.
-    fn ignored_inputs(
-        &self,
-        family: &family::Family,
-        right: &[Right<O>],
-        launches: &[Launch],
-    ) -> Vec<Complaint> {
+    fn ignored_inputs(&self, extra: bool, right: &[Right<O>], launches: &[Launch]) -> Vec<Complaint> {
         let mut complaints = Vec::new();
         let (Some(own), Some(first)) = (right.first(), launches.first()) else { return complaints };
         for (step, launch) in self.steps.iter().zip(launches) {
@@ -195,7 +191,7 @@ impl<'a, O: Op> Trial<'a, O> {
             if let Some(which) = other.redrawn {
                 let before = (&own.reference, first.outputs.as_slice());
                 let after = (&other.reference, launch.outputs.as_slice());
-                complaints.extend(self.op.independence(family, which, before, after));
+                complaints.extend(self.op.independence(extra, which, before, after));
             }
         }
         complaints

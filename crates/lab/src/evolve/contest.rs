@@ -123,7 +123,7 @@ impl<O: Op> Contest<'_, O> {
         let request = family.request(&candidate, self.plan.device.target())?;
         let built = self.compiler.build(&request).map_err(|error| worker::Failure::build(&error))?;
         let (hash, build) = (built.build.hash.clone(), worker::told(family, &candidate, &built)?);
-        self.compiled(family, knobs, problem, Built { hash, build, notes: Vec::new() })
+        self.compiled(family, knobs, problem, Built { hash, build, notes: Vec::new(), extra_tolerance: None })
     }
 
     /// What a build is to the search, unless it takes more than the family allows.

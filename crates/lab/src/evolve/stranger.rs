@@ -151,9 +151,7 @@ impl<O: Op> Contest<'_, O> {
             let candidate = self.op.candidate(plan.family, preset, knobs, problem).ok()?;
             let request = plan.family.request(&candidate, plan.device.target()).ok()?;
             let build = self.compiler.build(&request).ok()?.build;
-            let mut notes = notes(&build.ptx, &plan.family.entry);
-            notes.extend(self.op.extra_tolerance(plan.family, problem, &build.ptx).ok()?);
-            Some(notes)
+            Some(notes(&build.ptx, &plan.family.entry))
         };
         build().unwrap_or_default()
     }
@@ -180,9 +178,10 @@ impl<O: Op> Contest<'_, O> {
         how: &str,
     ) -> Step<()> {
         for Case { problem, draws, steps, seed } in cases {
-            if let Err(out) = self.build_apart(worker, setting, problem)? {
-                return Ok(Err(out));
-            }
+            let extra = match self.build_apart(worker, setting, problem)? {
+                Ok(built) => built.extra_tolerance.is_some(),
+                Err(out) => return Ok(Err(out)),
+            };
             let ask = Ask::Run { draws: draws.clone(), steps: steps.clone(), seed: *seed, checks };
             let launches = match self.ask(worker, &ask, Stage::Check)? {
                 Ok(Say::Ran { launches }) => launches,
@@ -193,7 +192,7 @@ impl<O: Op> Contest<'_, O> {
             let right: Result<Vec<_>, _> = draws.iter().map(|it| answers.to(self.op, problem, it)).collect();
             let right = right?;
             let right: Vec<_> = right.iter().map(|it| (&it.inputs, &it.reference)).collect();
-            let Some(judged) = trial::judge(self.op, setting.family, steps, &right, &launches) else {
+            let Some(judged) = trial::judge(self.op, extra, steps, &right, &launches) else {
                 return Ok(Err(out(Stage::Check, no_launch().to_string())));
             };
             if let Some(words) = complaints_in(&check_of(judged)) {

@@ -223,12 +223,12 @@ impl<O: Op> Bench<'_, O> {
         let mut worker = Worker::start(command, self.plan.limits).map_err(lost).map_err(out(Stage::Build))?;
         let mut ask = |ask: &Ask, stage: Stage| worker.ask(ask, self.stop).map_err(out(stage));
         let other = |stage: Stage| move |said: &Say| out(stage)(surprise(said));
-        match ask(&self.build(job, &problem), Stage::Build)? {
+        let extra = match ask(&self.build(job, &problem), Stage::Build)? {
             Say::Built(built) => self.built(job, built)?,
             said => return Err(other(Stage::Build)(&said)),
-        }
+        };
         match ask(&self.run_once(), Stage::Check)? {
-            Say::Ran { launches } => self.check(job, &problem, launches)?,
+            Say::Ran { launches } => self.check(job, &problem, extra, launches)?,
             said => return Err(other(Stage::Check)(&said)),
         }
         // Queries that were cut away read the same keys: the memory has not as many times as the blocks.
@@ -302,11 +302,11 @@ impl<O: Op> Bench<'_, O> {
             let (answer, outputs): (Say, _) = wire::receive(&mut said, u64::MAX).ok()?;
             answer.with(outputs)
         });
-        let mut launched = false;
+        let (mut launched, mut extra) = (false, false);
         for answer in answers {
             match answer {
-                Say::Built(built) => self.built(job, built)?,
-                Say::Ran { launches } => self.check(job, job.problem, launches)?,
+                Say::Built(built) => extra = self.built(job, built)?,
+                Say::Ran { launches } => self.check(job, job.problem, extra, launches)?,
                 Say::Launched => launched = true,
                 Say::Failed { failure, reason } => {
                     return Err(Lost::Out { stage: Stage::Profile, failure, reason });
@@ -350,18 +350,25 @@ impl<O: Op> Bench<'_, O> {
         Ask::Run { draws: vec![self.draw()], steps: vec![Step::FIRST], seed, checks: vgpu::Checks::None }
     }
 
-    fn built(&self, job: &Job<'_, O>, built: Built) -> Result<(), Lost> {
+    /// Writes a build down; whether its kernel has the op's extra tolerance.
+    fn built(&self, job: &Job<'_, O>, built: Built) -> Result<bool, Lost> {
         self.run.record(&Event::Built { of: job.of.clone(), build: built.build })?;
-        Ok(())
+        Ok(built.extra_tolerance.is_some())
     }
 
     /// Holds an answer against the right one: nothing wrong is profiled.
-    fn check(&self, job: &Job<'_, O>, problem: &O::Problem, launches: Vec<Ran>) -> Result<(), Lost> {
+    fn check(
+        &self,
+        job: &Job<'_, O>,
+        problem: &O::Problem,
+        extra_tolerance: bool,
+        launches: Vec<Ran>,
+    ) -> Result<(), Lost> {
         let launches = brought(launches);
         let answer =
             self.answers.to(self.op, problem, &self.draw()).map_err(ProfileError::from).map_err(Lost::All)?;
         let right = [(&answer.inputs, &answer.reference)];
-        let judged = trial::judge(self.op, job.family, &[Step::FIRST], &right, &launches);
+        let judged = trial::judge(self.op, extra_tolerance, &[Step::FIRST], &right, &launches);
         let judged = judged.ok_or_else(no_launch).map_err(out(Stage::Check))?;
         let check: Check = check_of(judged);
         let words = complaints_in(&check);

@@ -179,6 +179,8 @@ pub struct Built {
     pub build: Build,
     /// What a reader of the verdict should know of the kernel.
     pub notes: Vec<String>,
+    /// What the op allows this kernel beyond its own tolerance.
+    pub extra_tolerance: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

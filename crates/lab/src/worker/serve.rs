@@ -25,7 +25,7 @@ use super::protocol::{Ask, Built, CandidateName, Modelled, Ran, Say};
 use crate::profile::Seen;
 use crate::profile::counted::{self, Counted};
 use crate::run::{Build, FailureKind};
-use crate::trial::beside_the_answer;
+use crate::trial::{beside_the_answer, trespass};
 
 /// How much of what the compiler says is passed on.
 const DIAGNOSTICS: usize = 3;
@@ -289,9 +289,10 @@ impl<O: Op> Shop<'_, O> {
         let built = compiler
             .build(&family.request(&candidate, device.target())?)
             .map_err(|error| Failure::build(&error))?;
-        let notes = notes(*op, family, &problem, &built.build)?;
+        let notes = crate::check::notes(&built.build.ptx, &family.entry);
+        let extra_tolerance = op.extra_tolerance(family, &problem, &built.build.ptx);
         let (hash, build) = (built.build.hash.clone(), told(family, &candidate, &built)?);
-        say(&Say::Built(Built { hash, build, notes }));
+        say(&Say::Built(Built { hash, build, notes, extra_tolerance }));
 
         let (draws, steps, seed, checks) = match self.next() {
             Some(Ask::Run { draws, steps, seed, checks }) => (draws, steps, seed, checks),
@@ -317,7 +318,8 @@ impl<O: Op> Shop<'_, O> {
             }
             Machine::Cuda(device) => {
                 let first = observed.first().ok_or_else(|| Failure::other("nothing was launched"))?;
-                let timing = Timing { shop: self, kernel: &kernel, problem: &problem, sets: &sets, first };
+                let timing =
+                    Timing { shop: self, kernel: &kernel, problem: &problem, sets: &sets, first, seed };
                 timing.answer(device)
             }
         }
@@ -331,13 +333,12 @@ impl<O: Op> Shop<'_, O> {
         draws: &[Draw],
     ) -> Result<Vec<Set<'s>>, Failure> {
         let op = self.op;
-        let set = |draw: &Draw| -> Result<Set<'s>, Failure> {
-            let inputs = drawn(op, problem, draw)?;
+        let set = |inputs: O::Inputs| {
             let arrangement = op.arrange(family, problem, &inputs);
             let parameters = move |addresses: &Addresses| op.parameters(problem, &inputs, addresses);
-            Ok(Set { arrangement, parameters: Box::new(parameters) })
+            Set { arrangement, parameters: Box::new(parameters) as Box<Parameters<'s>> }
         };
-        draws.iter().map(set).collect()
+        Ok(all_drawn(op, problem, draws)?.into_iter().map(set).collect())
     }
 
     /// Answers about a run on the virtual GPU.
@@ -383,6 +384,8 @@ struct Timing<'a, O: Op> {
     sets: &'a [Set<'a>],
     /// What the first launch of the trial left behind.
     first: &'a Observed,
+    /// What the circumstances of launches are drawn from.
+    seed: u64,
 }
 
 impl<O: Op> Timing<'_, O> {
@@ -415,7 +418,7 @@ impl<O: Op> Timing<'_, O> {
             |parameters: &Vec<Vec<u8>>| device.call(kernel.module(), entry, ready.geometry, parameters);
         let calls = parameters.into_iter().flatten().map(call).collect::<Result<_, _>>()?;
         let side = SideStreams::new(cuda::nothing(device, shop.compiler, shop.device.target())?)?;
-        let poisoned = ready.poisoned(0);
+        let poisoned = ready.poisoned(op::derived(self.seed, POISON_OF_TIMING));
         let armed = Armed::new(device, (calls, side), &timers, (warmup, replay_ns), (flush, poisoned))?;
         say(&Say::Armed { launches: armed.launches() });
         let (draws, seed) = loop {
@@ -440,7 +443,14 @@ impl<O: Op> Timing<'_, O> {
         let repeats = armed.repeats(device, &changes(&ready, seed), seed)?;
         let mut second = second;
         // The control turned every sign twice, so its last launch had the inputs of the first launch of all.
-        let last = kernel.left_behind(device, &ready, None)?;
+        let mut last = kernel.left_behind(device, &ready, None)?;
+        if let Some(second) = &second {
+            second.add_to(&mut last, device)?;
+        }
+        if let Some(complaint) = beside_the_answer(&last).0.first() {
+            let reason = format!("[{}] while its time was taken: {}", complaint.kind, complaint.message);
+            return Err(Failure::new(FailureKind::WrongAnswer, reason));
+        }
         if repeats.fresh_ns.is_some() && last.outputs != self.first.outputs {
             return Err(Failure::new(
                 FailureKind::WrongAnswer,
@@ -463,13 +473,16 @@ impl<O: Op> Timing<'_, O> {
             let step = Step { inputs, ..Step::FIRST };
             launches.extend(ran(std::slice::from_ref(&observed), &[step])?);
         }
-        say(&Say::Verified { launches, repeats });
         drop(armed);
         device.free(flush)?;
+        let mut far = ready.close(device)?;
         if let Some(second) = second {
-            second.release(device);
+            far.extend(second.close(device)?);
         }
-        ready.release(device);
+        if let Some(launch) = launches.last_mut() {
+            launch.complaints.extend(far.iter().map(trespass));
+        }
+        say(&Say::Verified { launches, repeats });
         Ok(shop.next())
     }
 
@@ -494,6 +507,9 @@ impl<O: Op> Timing<'_, O> {
     }
 }
 
+/// What the contents of outputs and workspace before cold launches are drawn for, out of the seed of the trial.
+const POISON_OF_TIMING: u64 = 1 << 16;
+
 /// Which of the inputs alternate with the first while times are taken.
 pub const TIMED_BESIDE: usize = 2;
 
@@ -509,27 +525,33 @@ fn changes(ready: &Ready<'_>, seed: u64) -> Fresh {
 
 /// The inputs of a draw.
 pub fn drawn<O: Op>(op: &O, problem: &O::Problem, draw: &Draw) -> Result<O::Inputs, Refusal> {
-    let Draw { class, seed, way } = draw;
-    match way {
-        Way::Timed => op.timed_inputs(problem, class, *seed),
-        Way::Any => op.inputs(problem, class, *seed),
-        Way::Opposite => {
-            let ordinary = op.timed_inputs(problem, op.classes()[0], *seed)?;
-            op.opposite(problem, &ordinary, class, op::derived(*seed, 0))
-        }
-    }
+    let mut inputs = all_drawn(op, problem, std::slice::from_ref(draw))?;
+    inputs.pop().ok_or_else(|| Refusal::new("no inputs were drawn"))
 }
 
-/// What a reader of a verdict should know of a kernel.
-fn notes<O: Op>(
-    op: &O,
-    family: &Family,
-    problem: &O::Problem,
-    build: &gpu::build::Build,
-) -> Result<Vec<String>, Failure> {
-    let mut notes = crate::check::notes(&build.ptx, &family.entry);
-    notes.extend(op.extra_tolerance(family, problem, &build.ptx)?);
-    Ok(notes)
+/// The inputs of several draws. Drawing takes long, so the ordinary inputs that others are the opposite of are drawn once.
+fn all_drawn<O: Op>(op: &O, problem: &O::Problem, draws: &[Draw]) -> Result<Vec<O::Inputs>, Refusal> {
+    let mut all: Vec<O::Inputs> = Vec::new();
+    for Draw { class, seed, way } in draws {
+        let inputs = match way {
+            Way::Timed => op.timed_inputs(problem, class, *seed)?,
+            Way::Any => op.inputs(problem, class, *seed)?,
+            Way::Opposite => {
+                let ordinary = Draw::new(op.classes()[0], *seed);
+                let drawn;
+                let signs = match draws.iter().position(|draw| *draw == ordinary).and_then(|at| all.get(at)) {
+                    Some(inputs) => inputs,
+                    None => {
+                        drawn = op.timed_inputs(problem, &ordinary.class, *seed)?;
+                        &drawn
+                    }
+                };
+                op.opposite(problem, signs, class, op::derived(*seed, 0))?
+            }
+        };
+        all.push(inputs);
+    }
+    Ok(all)
 }
 
 fn opened<'m>(machine: &'m mut Option<Machine>, device: &Device) -> Result<&'m mut Machine, Failure> {

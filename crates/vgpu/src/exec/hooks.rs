@@ -250,23 +250,42 @@ fn wavefronts(ad: &Addresses, size: u32, mask: u32) -> (u64, u64) {
         if lanes == 0 {
             continue;
         }
-        let mut words: Vec<u64> = Vec::with_capacity(128);
-        for l in super::lanes(lanes) {
-            let a = ad.at[l + (pass * lanes_per_pass) as usize];
-            for w in a / 4..=a.saturating_add(u64::from(size) - 1) / 4 {
-                words.push(w);
-            }
-        }
-        words.sort_unstable();
-        words.dedup();
-        let mut banks = [0u64; 32];
-        for w in &words {
-            banks[(w % 32) as usize] += 1;
-        }
-        total += banks.iter().copied().max().unwrap_or(0);
+        let words = || {
+            super::lanes(lanes).flat_map(|l| {
+                let a = ad.at[l + (pass * lanes_per_pass) as usize];
+                a / 4..=a.saturating_add(u64::from(size) - 1) / 4
+            })
+        };
+        total += if without_conflict(words()) { 1 } else { most_of_a_bank(words().collect()) };
         ideal += 1;
     }
     (total, ideal)
+}
+
+/// Whether every bank has one word to deliver at most. It is so for most requests, and quickly seen.
+fn without_conflict(words: impl Iterator<Item = u64>) -> bool {
+    let (mut used, mut first) = (0u32, [0u64; 32]);
+    for word in words {
+        let bank = (word % 32) as usize;
+        if used >> bank & 1 == 0 {
+            used |= 1 << bank;
+            first[bank] = word;
+        } else if first[bank] != word {
+            return false;
+        }
+    }
+    true
+}
+
+/// The most different words that any bank must deliver.
+fn most_of_a_bank(mut words: Vec<u64>) -> u64 {
+    words.sort_unstable();
+    words.dedup();
+    let mut banks = [0u64; 32];
+    for word in &words {
+        banks[(word % 32) as usize] += 1;
+    }
+    banks.into_iter().max().unwrap_or(0)
 }
 
 /// What a store is about to write, for comparing with what is there.

@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use gpu::accelerator::{
-    Accelerator, AcceleratorError, CudaDevice, DevicePool, DeviceProcess, HeldContext, Terms, serve,
-};
+use gpu::accelerator::{Accelerator, AcceleratorError, DevicePool, DeviceProcess, HeldContext, Terms, serve};
 use gpu::device::Device;
 use subprocess::Channel;
 use subprocess::sandbox::Policy;
@@ -30,10 +28,11 @@ pub fn run(global: &Global) -> Result<Exit, Failure> {
     // Made with the first device, and kept from one to the next.
     let mut held = None;
     let open = || -> Result<Box<dyn Accelerator>, AcceleratorError> {
-        if held.is_none() {
-            held = Some(HeldContext::new(index)?);
-        }
-        Ok(Box::new(CudaDevice::open(index)?))
+        let held = match &held {
+            Some(held) => held,
+            None => held.insert(HeldContext::new(index)?),
+        };
+        Ok(Box::new(held.open()?))
     };
     // The program that asked is gone, and whatever the GPU is doing is of no use to anybody. At once: the driver's own
     // end might wait for a kernel that has none.

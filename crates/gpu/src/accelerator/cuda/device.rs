@@ -3,6 +3,7 @@
 use std::ffi::{CString, c_void};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use cudarc::driver::{result, sys};
 
@@ -24,6 +25,8 @@ pub struct CudaDevice {
     modules: Vec<Module>,
     /// What launches find themselves in; see [`Accelerator::set_world`].
     world: Option<World>,
+    /// Loaded when they are first needed, or shared with other devices of the context.
+    helpers: Option<Rc<Helpers>>,
 }
 
 #[derive(Debug)]
@@ -41,7 +44,7 @@ struct World {
     on_other_stream: bool,
     /// SMs that another kernel keeps busy when the launch begins.
     busy_sms: u32,
-    helpers: Helpers,
+    helpers: Rc<Helpers>,
 }
 
 /// How long SMs are kept busy: longer than a small kernel takes, and than it takes to launch one.
@@ -115,19 +118,33 @@ fn release(device: sys::CUdevice) {
 /// Keeps a GPU's context alive while devices are opened on it and closed again: opening the next costs nothing.
 #[derive(Debug)]
 pub struct HeldContext {
+    index: u32,
     device: sys::CUdevice,
+    /// The driver compiles them, which takes longer than a small case. `None` only while it is dropped.
+    helpers: Option<Rc<Helpers>>,
 }
 
 impl HeldContext {
     pub fn new(index: u32) -> Result<Self, AcceleratorError> {
         let device = handle(index)?;
         retain(device)?;
-        Ok(HeldContext { device })
+        let mut held = HeldContext { index, device, helpers: None };
+        held.helpers = Some(Rc::new(Helpers::load()?));
+        Ok(held)
+    }
+
+    /// Opens the GPU.
+    pub fn open(&self) -> Result<CudaDevice, AcceleratorError> {
+        let mut device = CudaDevice::open(self.index)?;
+        device.helpers = self.helpers.clone();
+        Ok(device)
     }
 }
 
 impl Drop for HeldContext {
     fn drop(&mut self) {
+        // They are unloaded while there is a context.
+        self.helpers = None;
         release(self.device);
     }
 }
@@ -141,7 +158,7 @@ impl CudaDevice {
         // A blocking stream: copies go over the null stream, and a launch must wait for those before it.
         let stream = check("cuStreamCreate", result::stream::create(result::stream::StreamKind::Default))
             .inspect_err(|_| release(device))?;
-        Ok(CudaDevice { index, name, device, stream, modules: Vec::new(), world: None })
+        Ok(CudaDevice { index, name, device, stream, modules: Vec::new(), world: None, helpers: None })
     }
 
     fn attribute(&self, attribute: sys::CUdevice_attribute_enum) -> Result<i32, AcceleratorError> {
@@ -154,9 +171,16 @@ impl CudaDevice {
         Ok(count.max(1) as u32)
     }
 
+    pub(super) fn helpers(&mut self) -> Result<Rc<Helpers>, AcceleratorError> {
+        if let Some(helpers) = &self.helpers {
+            return Ok(Rc::clone(helpers));
+        }
+        Ok(Rc::clone(self.helpers.insert(Rc::new(Helpers::load()?))))
+    }
+
     fn world(&mut self) -> Result<&mut World, AcceleratorError> {
         if self.world.is_none() {
-            let helpers = Helpers::load()?;
+            let helpers = self.helpers()?;
             let stream =
                 check("cuStreamCreate", result::stream::create(result::stream::StreamKind::Default))?;
             self.world = Some(World { stream, on_other_stream: false, busy_sms: 0, helpers });
@@ -189,10 +213,12 @@ impl Drop for CudaDevice {
             // SAFETY: loaded by this device and unloaded once. After a sticky error the driver refuses, which is fine.
             let _ = unsafe { result::module::unload(module.handle) };
         }
-        if let Some(world) = &self.world {
+        if let Some(world) = self.world.take() {
             // SAFETY: created in `world`, destroyed once.
             let _ = unsafe { result::stream::destroy(world.stream) };
         }
+        // They are unloaded while there is a context.
+        self.helpers = None;
         // SAFETY: created in `open`, destroyed once.
         let _ = unsafe { result::stream::destroy(self.stream) };
         release(self.device);

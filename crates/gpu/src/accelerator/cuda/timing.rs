@@ -10,6 +10,8 @@
 //! How long a GPU takes from one kernel to the next depends on what else its context has been doing: [`SideStreams`]
 //! puts every context into the same state.
 
+use std::rc::Rc;
+
 use cudarc::driver::{result, sys};
 
 use super::device::{CudaDevice, check};
@@ -185,7 +187,7 @@ pub struct FreshReplay {
     seed: Buffer,
     events: EventPair,
     /// Their code is in the graphs.
-    _helpers: Helpers,
+    _helpers: Rc<Helpers>,
 }
 
 impl CudaDevice {
@@ -207,7 +209,7 @@ impl CudaDevice {
     ) -> Result<FreshReplay, AcceleratorError> {
         let times = times.max(1);
         let seed = self.allocate("seed", 8)?;
-        let helpers = Helpers::load()?;
+        let helpers = self.helpers()?;
         let mut changes: Vec<Vec<Call>> = Vec::new();
         for salt in 0..u64::from(times) {
             let turn =
