@@ -136,7 +136,7 @@ impl HeldContext {
     /// Opens the GPU.
     pub fn open(&self) -> Result<CudaDevice, AcceleratorError> {
         let mut device = CudaDevice::open(self.index)?;
-        device.helpers = self.helpers.clone();
+        device.helpers.clone_from(&self.helpers);
         Ok(device)
     }
 }
