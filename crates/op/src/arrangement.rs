@@ -14,12 +14,20 @@ pub struct Input {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
     pub name: &'static str,
+    /// It is one word again and again.
     pub blank: Vec<u8>,
     /// Bits of an element, the sign on top.
     pub sign_bits: u32,
 }
 
 impl Output {
+    /// The word that the blank consists of.
+    pub(crate) fn blank_word(&self) -> u32 {
+        let mut word = [0; 4];
+        word.iter_mut().zip(&self.blank).for_each(|(into, byte)| *into = *byte);
+        u32::from_le_bytes(word)
+    }
+
     /// The bytes with the sign of every element turned.
     pub(crate) fn turned(&self, bytes: &[u8]) -> Vec<u8> {
         let width = (self.sign_bits / 8).max(1) as usize;

@@ -230,7 +230,7 @@ impl<'f> Kernel<'f> {
         let outputs = read_all(&view, device, &placed.outputs)?;
         let mut changed_inputs = Vec::new();
         for (input, &buffer) in arrangement.inputs.iter().zip(&placed.inputs) {
-            if view.read(device, buffer)? != input.bytes {
+            if !view.holds(device, buffer, &input.bytes)? {
                 changed_inputs.push(input.name);
             }
         }
@@ -325,7 +325,7 @@ impl<'a> Ready<'a> {
         }
         if outputs == Outputs::Poisoned {
             for (output, &buffer) in arrangement.outputs.iter().zip(&self.placed.outputs) {
-                device.write(buffer, &output.blank)?;
+                device.fill(buffer, output.blank_word())?;
                 device.undefine(buffer)?;
             }
         }
@@ -372,9 +372,8 @@ impl<'a> Ready<'a> {
 
     /// What outputs and workspace hold before a launch, as words to fill them with.
     pub fn poisoned(&self, seed: u64) -> Vec<(Buffer, u32)> {
-        let word = |blank: &[u8]| blank.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
         let outputs = self.arrangement.outputs.iter().zip(&self.placed.outputs);
-        let outputs = outputs.map(|(output, &buffer)| (buffer, word(&output.blank)));
+        let outputs = outputs.map(|(output, &buffer)| (buffer, output.blank_word()));
         outputs.chain(self.placed.workspace.map(|buffer| (buffer, poison(seed)))).collect()
     }
 
@@ -411,7 +410,7 @@ impl<'a> SecondInputs<'a> {
     pub fn add_to(&self, observed: &mut Observed, device: &mut dyn Stage) -> Result<(), AcceleratorError> {
         let view = self.memory.look(device)?;
         for (input, &buffer) in self.arrangement.inputs.iter().zip(&self.inputs) {
-            if view.read(device, buffer)? != input.bytes {
+            if !view.holds(device, buffer, &input.bytes)? {
                 observed.changed_inputs.push(input.name);
             }
         }

@@ -255,6 +255,19 @@ impl View {
             None => device.read(buffer),
         }
     }
+
+    /// Whether a buffer holds these bytes.
+    pub fn holds(
+        &self,
+        device: &mut dyn Accelerator,
+        buffer: Buffer,
+        bytes: &[u8],
+    ) -> Result<bool, AcceleratorError> {
+        match &self.whole {
+            Some((whole, all)) => Ok(all[within(*whole, buffer)] == *bytes),
+            None => device.holds(buffer, bytes),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -99,6 +99,11 @@ pub trait Accelerator: fmt::Debug {
 
     fn read(&mut self, buffer: Buffer) -> Result<Vec<u8>, AcceleratorError>;
 
+    /// Whether a buffer holds these bytes.
+    fn holds(&mut self, buffer: Buffer, bytes: &[u8]) -> Result<bool, AcceleratorError> {
+        Ok(self.read(buffer)? == bytes)
+    }
+
     /// Sets every word of a buffer, on the device.
     fn fill(&mut self, buffer: Buffer, word: u32) -> Result<(), AcceleratorError> {
         let mut bytes = word.to_le_bytes().repeat((buffer.bytes as usize).div_ceil(4));

@@ -130,9 +130,14 @@ pub(super) struct Given<'p, O: Op> {
     /// The right answers to the inputs of the launches before the timing.
     answers: Vec<Arc<Answer<O>>>,
     /// What classes of inputs are tried on, with the right answers. `None`: every kernel that takes part is known.
-    classes: Option<(Case<O::Problem>, Vec<Arc<Answer<O>>>)>,
+    classes: Option<Classes<O>>,
     /// The problem and the files of its inputs, as peers take them.
     peer: Option<(serde_json::Value, IndexMap<String, PathBuf>)>,
+}
+
+struct Classes<O: Op> {
+    case: Case<O::Problem>,
+    answers: Vec<Arc<Answer<O>>>,
 }
 
 impl<O: Op> Bench<'_, O> {
@@ -290,7 +295,7 @@ impl<O: Op> Bench<'_, O> {
         let classes = if alive.iter().any(is_tried) {
             let case = Case::classes(self.op, problem, draws.classes);
             let answers = self.right(&case.problem, &case.draws)?;
-            Some((case, answers))
+            Some(Classes { case, answers })
         } else {
             None
         };
@@ -427,7 +432,7 @@ impl<O: Op> Bench<'_, O> {
         given: &Given<'_, O>,
     ) -> Result<Result<(), Ended>, BenchError> {
         let Some(build @ Ask::Build { candidate, .. }) = &entrant.build else { return Ok(Ok(())) };
-        let Some((case, answers)) = &given.classes else { return Ok(Ok(())) };
+        let Some(Classes { case, answers }) = &given.classes else { return Ok(Ok(())) };
         if member.subject.is_known {
             return Ok(Ok(()));
         }

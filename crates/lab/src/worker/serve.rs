@@ -538,15 +538,14 @@ fn all_drawn<O: Op>(op: &O, problem: &O::Problem, draws: &[Draw]) -> Result<Vec<
             Way::Any => op.inputs(problem, class, *seed)?,
             Way::Opposite => {
                 let ordinary = Draw::new(op.classes()[0], *seed);
-                let drawn;
-                let signs = match draws.iter().position(|draw| *draw == ordinary).and_then(|at| all.get(at)) {
-                    Some(inputs) => inputs,
-                    None => {
-                        drawn = op.timed_inputs(problem, &ordinary.class, *seed)?;
-                        &drawn
-                    }
-                };
-                op.opposite(problem, signs, class, op::derived(*seed, 0))?
+                let seed = op::derived(*seed, 0);
+                let known = draws.iter().position(|draw| *draw == ordinary).and_then(|at| all.get(at));
+                if let Some(signs) = known {
+                    op.opposite(problem, signs, class, seed)?
+                } else {
+                    let signs = op.timed_inputs(problem, &ordinary.class, ordinary.seed)?;
+                    op.opposite(problem, &signs, class, seed)?
+                }
             }
         };
         all.push(inputs);

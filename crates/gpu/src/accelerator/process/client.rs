@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use subprocess::Link;
 
-use super::wire::{Ask, Say};
+use super::wire::{Ask, Say, digest};
 use crate::accelerator::{
     Accelerator, AcceleratorError, Buffer, Geometry, Image, Launched, ModuleId, Variable,
 };
@@ -177,6 +177,13 @@ impl Accelerator for DeviceProcess {
     fn read(&mut self, buffer: Buffer) -> Result<Vec<u8>, AcceleratorError> {
         match self.ask(&Ask::Read(buffer), &[])? {
             (Say::Read, bytes) => Ok(bytes),
+            (other, _) => Err(self.unexpected(&other)),
+        }
+    }
+
+    fn holds(&mut self, buffer: Buffer, bytes: &[u8]) -> Result<bool, AcceleratorError> {
+        match self.ask(&Ask::Holds(buffer, digest(bytes)), &[])? {
+            (Say::Holds(it_does), _) => Ok(it_does),
             (other, _) => Err(self.unexpected(&other)),
         }
     }

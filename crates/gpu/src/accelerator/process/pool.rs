@@ -146,6 +146,10 @@ impl Accelerator for LentDevice {
         self.process()?.read(buffer)
     }
 
+    fn holds(&mut self, buffer: Buffer, bytes: &[u8]) -> Result<bool, AcceleratorError> {
+        self.process()?.holds(buffer, bytes)
+    }
+
     fn fill(&mut self, buffer: Buffer, word: u32) -> Result<(), AcceleratorError> {
         self.process()?.fill(buffer, word)
     }

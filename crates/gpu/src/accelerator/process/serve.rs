@@ -6,7 +6,7 @@ use std::thread;
 
 use subprocess::Channel;
 
-use super::wire::{Ask, Say};
+use super::wire::{Ask, Say, digest};
 use crate::accelerator::{Accelerator, AcceleratorError, Buffer, Image};
 
 /// Answers what is asked until nobody asks any more. `gone` is called then, from another thread: a kernel that never
@@ -74,6 +74,7 @@ impl<F: FnMut() -> Result<Box<dyn Accelerator>, AcceleratorError>> Server<F> {
                 Say::Done
             }
             Ask::Read(buffer) => return Ok((Say::Read, self.device()?.read(buffer)?)),
+            Ask::Holds(buffer, expected) => Say::Holds(digest(&self.device()?.read(buffer)?) == expected),
             Ask::LoadCubin => Say::Loaded(self.device()?.load(Image::Cubin(bytes))?),
             Ask::LoadPtx => Say::Loaded(self.device()?.load(Image::Ptx(&String::from_utf8_lossy(bytes)))?),
             Ask::Launch { module, kernel, geometry, parameters } => {

@@ -105,6 +105,9 @@ fn a_device_in_another_process_is_one_like_any_other() {
     let bytes: Vec<u8> = (0..9_u32 << 20).map(|i| (i % 251) as u8).collect();
     device.write(large, &bytes).unwrap();
     assert!(device.read(large).unwrap() == bytes);
+    assert_eq!(device.holds(large, &bytes), Ok(true));
+    device.write(Buffer { address: large.address + 5, bytes: 1 }, &[0]).unwrap();
+    assert_eq!(device.holds(large, &bytes), Ok(false));
     device.free(large).unwrap();
     assert!(device.is_sound());
 }

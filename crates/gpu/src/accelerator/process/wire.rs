@@ -4,6 +4,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::accelerator::{AcceleratorError, Buffer, Geometry, ModuleId, Variable};
 
+/// BLAKE3 of bytes, which takes less time than sending them.
+pub(super) type Digest = [u8; 32];
+
+pub(super) fn digest(bytes: &[u8]) -> Digest {
+    *blake3::hash(bytes).as_bytes()
+}
+
 /// What is asked of the device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum Ask {
@@ -20,6 +27,8 @@ pub(super) enum Ask {
     /// Nor is this.
     Fill(Buffer, u32),
     Read(Buffer),
+    /// Whether a buffer's contents have this digest.
+    Holds(Buffer, Digest),
     Variables(ModuleId),
     /// Not answered.
     World(u64),
@@ -49,6 +58,7 @@ pub(super) enum Say {
     Allocated(Buffer),
     /// The bytes are attached.
     Read,
+    Holds(bool),
     Variables(Vec<Variable>),
     Loaded(ModuleId),
     Done,
