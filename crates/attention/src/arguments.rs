@@ -59,7 +59,7 @@ fn kv_head_factor(heads: usize, kv_heads: usize) -> u32 {
 
 impl Arguments {
     /// Everything but the addresses.
-    pub fn of(problem: &Problem, layout: Layout) -> Self {
+    pub fn for_problem(problem: &Problem, layout: Layout) -> Self {
         let queries: Strides = layout.strides(problem.query_shape()).into();
         let keys: Strides = layout.strides(problem.key_shape()).into();
         Arguments {
@@ -195,11 +195,11 @@ mod tests {
     #[test]
     fn a_problem_fills_sizes_and_strides() {
         let problem: Problem = "b2h8kv2sq17sk129d64-causal-bf16".parse().expect("a right name");
-        let arguments = Arguments::of(&problem, Layout::Bshd);
+        let arguments = Arguments::for_problem(&problem, Layout::Bshd);
         assert_eq!((arguments.mask, arguments.diagonal), (1, 112));
         assert_eq!(arguments.k_strides, Strides { batch: 129 * 2 * 64, head: 64, sequence: 128 });
         assert_eq!(arguments.o_strides, Strides { batch: 17 * 8 * 64, head: 64, sequence: 512 });
         let top_left = Problem { mask: Mask::CausalTopLeft, dtype: Dtype::Fp16, ..problem };
-        assert_eq!(Arguments::of(&top_left, Layout::Bhsd).diagonal, 0);
+        assert_eq!(Arguments::for_problem(&top_left, Layout::Bhsd).diagonal, 0);
     }
 }

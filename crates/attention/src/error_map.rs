@@ -141,7 +141,7 @@ impl Errors {
     fn collect(reference: &Reference, output: &Tensor, tolerance: Tolerance) -> Self {
         let problem = &reference.problem;
         let data = output.decode().data;
-        let noise = Noise::of(reference, tolerance);
+        let noise = Noise::new(reference, tolerance);
         let mut levels = vec![Level::NotCompared; data.len()];
         for (compared, (row, wanted, _)) in reference.iter().enumerate() {
             let first = row.index(problem) * problem.head_dim;
@@ -199,7 +199,7 @@ struct Noise {
 }
 
 impl Noise {
-    fn of(reference: &Reference, tolerance: Tolerance) -> Self {
+    fn new(reference: &Reference, tolerance: Tolerance) -> Self {
         // Some times what the L2 tolerance allows an element on average.
         const TIMES: f64 = 8.0;
         let square: f64 = reference.output.iter().map(|x| x * x).sum();
@@ -361,7 +361,7 @@ mod tests {
             change(index / (80 * 64), index / 64 % 80, index % 64, x);
         }
         let output = Tensor::encode(&values, Dtype::Fp16, Layout::Bhsd);
-        draw(&reference, &output, Tolerance::of(Dtype::Fp16, Weights::Half), Some(32))
+        draw(&reference, &output, Tolerance::new(Dtype::Fp16, Weights::Half), Some(32))
     }
 
     #[test]
@@ -424,7 +424,7 @@ mod tests {
         values.data[64 * 79 + 63] = 5.0;
         let mut output = Tensor::encode(&values, Dtype::Fp16, Layout::Bhsd);
         output.bytes[64..68].copy_from_slice(&crate::tensor::poison(4));
-        let map = draw(&reference, &output, Tolerance::of(Dtype::Fp16, Weights::Half), None).expect("wrong");
+        let map = draw(&reference, &output, Tolerance::new(Dtype::Fp16, Weights::Half), None).expect("wrong");
         let text = map.to_string();
         assert!(text.lines().nth(1).is_some_and(|line| line.ends_with(" !.......?.......")), "{text}");
         assert!(text.lines().nth(16).is_some_and(|line| line.ends_with("...#")), "{text}");

@@ -39,7 +39,7 @@
 //! let run = run::run(&kernel, &mut device, &problem, &inputs, true)?;
 //!
 //! let reference = oracle::attention(&problem, &inputs.decode(), Rows::all(&problem));
-//! let tolerance = Tolerance::of(problem.dtype, Weights::Half);
+//! let tolerance = Tolerance::new(problem.dtype, Weights::Half);
 //! assert!(compare(&reference, &run.output, run.lse.as_deref(), tolerance).passed());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -57,7 +57,7 @@ pub mod quantise;
 pub mod run;
 pub mod tensor;
 
-pub use crate::op::{Answer, Attention, Given};
+pub use crate::op::{Attention, AttentionInputs, AttentionReference};
 pub use inputs::{Class, Encoded, Input, Inputs};
 pub use problem::{Dtype, Mask, Problem};
 pub use tensor::{Layout, Shape, Tensor, Values};

@@ -56,7 +56,7 @@ pub enum Weights {
 
 impl Weights {
     /// What a family's manifest says about its weights for inputs of this type.
-    pub fn of(family: &Family, dtype: Dtype) -> Self {
+    pub fn declared_by(family: &Family, dtype: Dtype) -> Self {
         match family.weights(dtype.name()) {
             family::Weights::Half => Weights::Half,
             family::Weights::Fp8 => Weights::Fp8,
@@ -76,7 +76,7 @@ pub struct Tolerance {
 }
 
 impl Tolerance {
-    pub fn of(dtype: Dtype, weights: Weights) -> Self {
+    pub fn new(dtype: Dtype, weights: Weights) -> Self {
         let l2 = match (dtype, weights) {
             (Dtype::Fp16, _) => 1e-3,
             (Dtype::Bf16, _) => 8e-3,
@@ -130,7 +130,7 @@ impl Element {
 /// Why an answer is not acceptable.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, thiserror::Error)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
-pub enum Failure {
+pub enum Mismatch {
     #[error("{count} elements were never written, the first at {first}")]
     Unwritten { count: usize, first: Place },
     #[error("{count} elements are not finite, the first at {first} ({value})")]
@@ -147,17 +147,17 @@ pub enum Failure {
     Lse { count: usize, worst: Row, got: f64, wanted: f64 },
 }
 
-impl Failure {
+impl Mismatch {
     /// The word programs tell failures apart by.
     pub fn kind(&self) -> &'static str {
         match self {
-            Failure::Unwritten { .. } => "unwritten",
-            Failure::NonFinite { .. } => "non-finite",
-            Failure::Constant { .. } => "constant",
-            Failure::Independent { .. } => "independent",
-            Failure::Elements { .. } => "elements",
-            Failure::L2 { .. } => "l2",
-            Failure::Lse { .. } => "lse",
+            Mismatch::Unwritten { .. } => "unwritten",
+            Mismatch::NonFinite { .. } => "non-finite",
+            Mismatch::Constant { .. } => "constant",
+            Mismatch::Independent { .. } => "independent",
+            Mismatch::Elements { .. } => "elements",
+            Mismatch::L2 { .. } => "l2",
+            Mismatch::Lse { .. } => "lse",
         }
     }
 }
@@ -176,7 +176,7 @@ pub struct Comparison {
     /// Elements whose reference is below the output format's normal numbers.
     pub below_normal: usize,
     /// Empty: acceptable.
-    pub failures: Vec<Failure>,
+    pub failures: Vec<Mismatch>,
 }
 
 impl Comparison {
@@ -239,16 +239,16 @@ pub fn compare(
     let (relative_l2, relative_l2_limit) = (ratio(error_norm), ratio(limit));
     if finite {
         if let Some((_, worst)) = worst_beyond {
-            failures.push(Failure::Elements { count: beyond, worst });
+            failures.push(Mismatch::Elements { count: beyond, worst });
         }
         if exceeds(error_norm, limit) {
-            failures.push(Failure::L2 { error: relative_l2, limit: relative_l2_limit });
+            failures.push(Mismatch::L2 { error: relative_l2, limit: relative_l2_limit });
         }
         if !failures.is_empty()
             && let Some(value) = only_value(&decoded.data)
             && reference.output.iter().any(|x| *x != reference.output[0])
         {
-            failures.insert(0, Failure::Constant { value });
+            failures.insert(0, Mismatch::Constant { value });
         }
     }
     failures.extend(lse.and_then(|lse| compare_lse(reference, lse)));
@@ -268,7 +268,7 @@ fn exceeds(value: f64, limit: f64) -> bool {
 }
 
 /// Elements that were not written or are not finite, over the whole output, sampled or not.
-fn holes(reference: &Reference, output: &Tensor, decoded: &[f32]) -> Vec<Failure> {
+fn holes(reference: &Reference, output: &Tensor, decoded: &[f32]) -> Vec<Mismatch> {
     let shape = output.shape;
     let place = |index: usize| {
         let (row, column) = (index / shape.head_dim, index % shape.head_dim);
@@ -281,11 +281,11 @@ fn holes(reference: &Reference, output: &Tensor, decoded: &[f32]) -> Vec<Failure
     let (unwritten, wrong): (Vec<usize>, Vec<usize>) = holes.partition(|&index| output.is_poison(index));
     let mut failures = Vec::new();
     if let Some(&first) = unwritten.first() {
-        failures.push(Failure::Unwritten { count: unwritten.len(), first: place(first) });
+        failures.push(Mismatch::Unwritten { count: unwritten.len(), first: place(first) });
     }
     if let Some(&first) = wrong.first() {
         let value = f64::from(decoded[first]);
-        failures.push(Failure::NonFinite { count: wrong.len(), first: place(first), value });
+        failures.push(Mismatch::NonFinite { count: wrong.len(), first: place(first), value });
     }
     failures
 }
@@ -296,7 +296,7 @@ fn only_value(data: &[f32]) -> Option<f64> {
     (!rest.is_empty() && rest.iter().all(|x| x == first)).then(|| f64::from(*first))
 }
 
-fn compare_lse(reference: &Reference, lse: &[f32]) -> Option<Failure> {
+fn compare_lse(reference: &Reference, lse: &[f32]) -> Option<Mismatch> {
     let (atol, rtol) = LSE;
     let mut count = 0;
     let mut worst: Option<(f64, Row, f64, f64)> = None;
@@ -313,7 +313,7 @@ fn compare_lse(reference: &Reference, lse: &[f32]) -> Option<Failure> {
             }
         }
     }
-    worst.map(|(_, worst, got, wanted)| Failure::Lse { count, worst, got, wanted })
+    worst.map(|(_, worst, got, wanted)| Mismatch::Lse { count, worst, got, wanted })
 }
 
 /// Whether an answer ignores an input: `before` and `after` are the oracle's and the kernel's answers, with nothing but
@@ -324,11 +324,11 @@ pub fn independence(
     before: (&Reference, &Tensor),
     after: (&Reference, &Tensor),
     tolerance: Tolerance,
-) -> Option<Failure> {
+) -> Option<Mismatch> {
     let mut pairs = before.0.output.iter().zip(&after.0.output).enumerate();
     let should_differ =
         pairs.any(|(element, (a, b))| (a - b).abs() > 2.0 * tolerance.allowed(before.0, element));
-    (should_differ && before.1.bytes == after.1.bytes).then_some(Failure::Independent { of })
+    (should_differ && before.1.bytes == after.1.bytes).then_some(Mismatch::Independent { of })
 }
 
 /// The two errors of an FP8 answer, never mixed: one is the kernel's, one the format's.
@@ -342,7 +342,7 @@ pub struct Fp8Errors {
 
 impl Fp8Errors {
     /// `decoded` and `original` are the oracle's answers for the same rows.
-    pub fn of(comparison: &Comparison, decoded: &Reference, original: &Reference) -> Self {
+    pub fn new(comparison: &Comparison, decoded: &Reference, original: &Reference) -> Self {
         let quantisation = relative_l2(&decoded.output, &original.output);
         Fp8Errors { kernel: comparison.relative_l2, quantisation }
     }
@@ -385,8 +385,8 @@ mod tests {
         Problem::new(1, 2, 70, 64, Dtype::Fp16).with_mask(Mask::Causal)
     }
 
-    fn failures(reference: &Reference, output: &Tensor) -> Vec<Failure> {
-        let tolerance = Tolerance::of(reference.problem.dtype, Weights::Half);
+    fn failures(reference: &Reference, output: &Tensor) -> Vec<Mismatch> {
+        let tolerance = Tolerance::new(reference.problem.dtype, Weights::Half);
         compare(reference, output, None, tolerance).failures
     }
 
@@ -395,7 +395,7 @@ mod tests {
         for dtype in Dtype::ALL {
             for class in Class::ALL {
                 let (reference, output, lse) = solved(problem().with_dtype(dtype), class);
-                let tolerance = Tolerance::of(dtype, Weights::Half);
+                let tolerance = Tolerance::new(dtype, Weights::Half);
                 let comparison = compare(&reference, &output, Some(&lse), tolerance);
                 assert!(comparison.passed(), "{dtype} {class}: {:?}", comparison.failures);
             }
@@ -405,20 +405,20 @@ mod tests {
     #[test]
     fn without_its_allowance_class_tiny_could_not_pass() {
         let (reference, output, _) = solved(Problem::new(1, 2, 512, 64, Dtype::Fp16), Class::Tiny);
-        let comparison = compare(&reference, &output, None, Tolerance::of(Dtype::Fp16, Weights::Half));
+        let comparison = compare(&reference, &output, None, Tolerance::new(Dtype::Fp16, Weights::Half));
         assert!(comparison.relative_l2 > 1e-3 && comparison.passed(), "{comparison:?}");
         assert!(comparison.below_normal * 10 > 9 * comparison.elements);
         // And it forgives nothing but rounding: answers flushed to zero, or one tile of zeros, fail.
         assert!(matches!(
             failures(&reference, &change(&output, |_, x| *x = 0.0))[..],
-            [_, Failure::L2 { .. }]
+            [_, Mismatch::L2 { .. }]
         ));
         let tile_lost = change(&output, |index, x| {
             if index / 64 < 32 {
                 *x = 0.0;
             }
         });
-        assert!(matches!(failures(&reference, &tile_lost)[..], [Failure::L2 { .. }]));
+        assert!(matches!(failures(&reference, &tile_lost)[..], [Mismatch::L2 { .. }]));
     }
 
     #[test]
@@ -430,7 +430,7 @@ mod tests {
                 *x = 1e-6;
             }
         });
-        assert!(matches!(failures(&reference, &off)[..], [Failure::L2 { error: f64::INFINITY, .. }]));
+        assert!(matches!(failures(&reference, &off)[..], [Mismatch::L2 { error: f64::INFINITY, .. }]));
     }
 
     #[test]
@@ -462,7 +462,7 @@ mod tests {
             }
         });
         let found = failures(&reference, &off);
-        let Failure::Elements { count: 1, worst } = found[0] else { panic!("{found:?}") };
+        let Mismatch::Elements { count: 1, worst } = found[0] else { panic!("{found:?}") };
         assert_eq!(worst.place, Place { row: Row { batch: 0, head: 1, query: 3 }, column: 9 });
         assert!((worst.error() - 0.5).abs() < 1e-3);
     }
@@ -471,7 +471,7 @@ mod tests {
     fn a_small_error_everywhere_is_found_by_the_norm() {
         let (reference, output, _) = solved(problem(), Class::Normal);
         let off = change(&output, |_, x| *x *= 1.004);
-        assert!(matches!(failures(&reference, &off)[..], [Failure::L2 { .. }]));
+        assert!(matches!(failures(&reference, &off)[..], [Mismatch::L2 { .. }]));
     }
 
     #[test]
@@ -480,7 +480,7 @@ mod tests {
         let unwritten = Tensor::poisoned(output.shape, output.dtype, output.layout);
         let all = output.shape.elements();
         assert!(
-            matches!(failures(&reference, &unwritten)[..], [Failure::Unwritten { count, .. }] if count == all)
+            matches!(failures(&reference, &unwritten)[..], [Mismatch::Unwritten { count, .. }] if count == all)
         );
         let infinite = change(&output, |index, x| {
             if index == 7 {
@@ -489,11 +489,11 @@ mod tests {
         });
         let found = failures(&reference, &infinite);
         assert!(
-            matches!(found[..], [Failure::NonFinite { count: 1, value: f64::INFINITY, .. }]),
+            matches!(found[..], [Mismatch::NonFinite { count: 1, value: f64::INFINITY, .. }]),
             "{found:?}"
         );
         let constant = change(&output, |_, x| *x = 0.25);
-        assert!(matches!(failures(&reference, &constant)[0], Failure::Constant { value: 0.25 }));
+        assert!(matches!(failures(&reference, &constant)[0], Mismatch::Constant { value: 0.25 }));
     }
 
     #[test]
@@ -510,14 +510,14 @@ mod tests {
             let mut noticed = Vec::new();
             for of in Input::ALL {
                 let after = answer(&problem, &inputs.redraw(&problem, Class::Normal, 2, of));
-                let tolerance = Tolerance::of(Dtype::Fp16, Weights::Half);
+                let tolerance = Tolerance::new(Dtype::Fp16, Weights::Half);
                 let held = |output| independence(of, (&before.0, &before.1), (&after.0, output), tolerance);
                 // The right answer follows its inputs; an answer that stays what it was does not.
                 assert_eq!(held(&after.1), None);
                 noticed.extend(held(&before.1));
             }
             assert_eq!(noticed.len(), matter, "{noticed:?}");
-            assert!(noticed.contains(&Failure::Independent { of: Input::V }));
+            assert!(noticed.contains(&Mismatch::Independent { of: Input::V }));
         }
     }
 
@@ -577,7 +577,7 @@ mod tests {
                 let reference = oracle::attention(&problem, &inputs, Rows::all(&problem));
                 let output = answer_by(&problem, &inputs, &reference, |_, weights| round_to_e4m3(weights));
                 let held =
-                    |weights| compare(&reference, &output, None, Tolerance::of(problem.dtype, weights));
+                    |weights| compare(&reference, &output, None, Tolerance::new(problem.dtype, weights));
                 let fp8 = held(Weights::Fp8);
                 assert!(fp8.passed(), "{class} {seed}: {:?}", fp8.failures);
                 assert!(class != Class::Normal || !held(Weights::Half).passed(), "the gate of half weights");
@@ -593,10 +593,10 @@ mod tests {
             let reference = oracle::attention(&problem, &inputs, Rows::all(&problem));
             let elements = |inputs: &Inputs, change: &dyn Fn(Row, &mut [f64])| {
                 let output = answer_by(&problem, inputs, &reference, change);
-                let tolerance = Tolerance::of(problem.dtype, Weights::Fp8);
+                let tolerance = Tolerance::new(problem.dtype, Weights::Fp8);
                 let failures = compare(&reference, &output, None, tolerance).failures;
                 failures.iter().find_map(|failure| match failure {
-                    Failure::Elements { worst, .. } => Some(worst.place.row),
+                    Mismatch::Elements { worst, .. } => Some(worst.place.row),
                     _ => None,
                 })
             };
@@ -620,13 +620,13 @@ mod tests {
     fn a_wrong_log_sum_exp_is_found() {
         let (reference, output, mut lse) = solved(problem(), Class::Normal);
         lse[5] += 0.1;
-        let comparison = compare(&reference, &output, Some(&lse), Tolerance::of(Dtype::Fp16, Weights::Half));
-        let [Failure::Lse { count: 1, worst, .. }] = comparison.failures[..] else {
+        let comparison = compare(&reference, &output, Some(&lse), Tolerance::new(Dtype::Fp16, Weights::Half));
+        let [Mismatch::Lse { count: 1, worst, .. }] = comparison.failures[..] else {
             panic!("{comparison:?}")
         };
         assert_eq!(worst.query, 5);
         lse[5] = f32::NAN;
-        let comparison = compare(&reference, &output, Some(&lse), Tolerance::of(Dtype::Fp16, Weights::Half));
+        let comparison = compare(&reference, &output, Some(&lse), Tolerance::new(Dtype::Fp16, Weights::Half));
         assert!(!comparison.passed());
     }
 
@@ -636,8 +636,8 @@ mod tests {
         let original = Inputs::generate(&problem, Class::Normal, 1);
         let (decoded, output, _) = solved(problem, Class::Normal);
         let original = oracle::attention(&problem, &original, Rows::all(&problem));
-        let comparison = compare(&decoded, &output, None, Tolerance::of(Dtype::E4m3, Weights::Half));
-        let errors = Fp8Errors::of(&comparison, &decoded, &original);
+        let comparison = compare(&decoded, &output, None, Tolerance::new(Dtype::E4m3, Weights::Half));
+        let errors = Fp8Errors::new(&comparison, &decoded, &original);
         assert!(errors.kernel < 5e-4 && (1e-2..1e-1).contains(&errors.quantisation), "{errors:?}");
     }
 }

@@ -9,7 +9,7 @@ use op::{
 
 use crate::error_map;
 use crate::inputs::{Class, Encoded, Input, Inputs};
-use crate::metrics::{self, Failure, Fp8Errors, Tolerance, Weights};
+use crate::metrics::{self, Fp8Errors, Mismatch, Tolerance, Weights};
 use crate::oracle::{self, Reference, Rows};
 use crate::peers;
 use crate::problem::{self, Dtype, Mask, NameError, Problem};
@@ -22,7 +22,7 @@ pub struct Attention;
 
 /// Inputs with where they come from.
 #[derive(Clone, Debug)]
-pub struct Given {
+pub struct AttentionInputs {
     problem: Problem,
     class: Class,
     /// Before they were rounded to the problem's dtype.
@@ -32,7 +32,7 @@ pub struct Given {
 
 /// The oracle's answer on the numbers the kernel sees; and, for FP8, on those they were quantised from.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct AttentionReference {
     decoded: Reference,
     original: Option<Reference>,
 }
@@ -98,7 +98,7 @@ fn wants_lse(family: &Family) -> bool {
 }
 
 fn tolerance(extra: bool, problem: &Problem) -> Tolerance {
-    Tolerance::of(problem.dtype, if extra { Weights::Fp8 } else { Weights::Half })
+    Tolerance::new(problem.dtype, if extra { Weights::Fp8 } else { Weights::Half })
 }
 
 /// The instructions of a kernel's own body, each with its modifiers. Comments and other kernels do not count.
@@ -114,7 +114,7 @@ fn instructions<'p>(ptx: &'p str, entry: &str) -> impl Iterator<Item = &'p str> 
     body.lines().filter_map(word)
 }
 
-fn complaint(failure: &Failure) -> Complaint {
+fn complaint(failure: &Mismatch) -> Complaint {
     Complaint { kind: failure.kind().to_owned(), message: failure.to_string() }
 }
 
@@ -124,13 +124,13 @@ fn tensor(problem: &Problem, layout: Layout, outputs: &[Vec<u8>]) -> (Tensor, Op
 
 fn judgement(
     problem: &Problem,
-    reference: &Answer,
+    reference: &AttentionReference,
     output: &Tensor,
     lse: Option<&[f32]>,
     tolerance: Tolerance,
 ) -> Judgement {
     let comparison = metrics::compare(&reference.decoded, output, lse, tolerance);
-    let split = |original| Fp8Errors::of(&comparison, &reference.decoded, original).quantisation;
+    let split = |original| Fp8Errors::new(&comparison, &reference.decoded, original).quantisation;
     Judgement {
         error: comparison.relative_l2,
         limit: comparison.relative_l2_limit,
@@ -144,8 +144,8 @@ fn judgement(
 
 impl Op for Attention {
     type Problem = Problem;
-    type Inputs = Given;
-    type Reference = Answer;
+    type Inputs = AttentionInputs;
+    type Reference = AttentionReference;
 
     fn name(&self) -> &'static str {
         "attention"
@@ -236,21 +236,27 @@ impl Op for Attention {
         vec![Class::Large.name(), Class::Outliers.name()]
     }
 
-    fn inputs(&self, problem: &Problem, class: &str, seed: u64) -> Result<Given, Refusal> {
+    fn inputs(&self, problem: &Problem, class: &str, seed: u64) -> Result<AttentionInputs, Refusal> {
         let class = class_of(class)?;
         let original = Inputs::generate(problem, class, seed);
         let encoded = original.encode(problem.dtype, layout_of(seed));
-        Ok(Given { problem: *problem, class, original, encoded })
+        Ok(AttentionInputs { problem: *problem, class, original, encoded })
     }
 
-    fn timed_inputs(&self, problem: &Problem, class: &str, seed: u64) -> Result<Given, Refusal> {
+    fn timed_inputs(&self, problem: &Problem, class: &str, seed: u64) -> Result<AttentionInputs, Refusal> {
         let class = class_of(class)?;
         let original = Inputs::generate(problem, class, seed);
         let encoded = original.encode(problem.dtype, Layout::Bhsd);
-        Ok(Given { problem: *problem, class, original, encoded })
+        Ok(AttentionInputs { problem: *problem, class, original, encoded })
     }
 
-    fn opposite(&self, problem: &Problem, inputs: &Given, class: &str, seed: u64) -> Result<Given, Refusal> {
+    fn opposite(
+        &self,
+        problem: &Problem,
+        inputs: &AttentionInputs,
+        class: &str,
+        seed: u64,
+    ) -> Result<AttentionInputs, Refusal> {
         let class = class_of(class)?;
         let original = inputs.original.opposite(Inputs::generate(problem, class, seed));
         let layout = match inputs.encoded.q.layout {
@@ -258,7 +264,7 @@ impl Op for Attention {
             Layout::Bshd => Layout::Bhsd,
         };
         let encoded = original.encode(problem.dtype, layout);
-        Ok(Given { problem: *problem, class, original, encoded })
+        Ok(AttentionInputs { problem: *problem, class, original, encoded })
     }
 
     fn matrix_type(&self, problem: &Problem) -> &'static str {
@@ -269,45 +275,50 @@ impl Op for Attention {
         Some(peers::PYTORCH)
     }
 
-    fn peer_problem(&self, problem: &Problem, inputs: &Given) -> PeerProblem {
+    fn peer_problem(&self, problem: &Problem, inputs: &AttentionInputs) -> PeerProblem {
         peers::problem(problem, &inputs.encoded)
     }
 
-    fn judge_peer(&self, inputs: &Given, reference: &Answer, output: Vec<u8>) -> Judgement {
+    fn judge_peer(
+        &self,
+        inputs: &AttentionInputs,
+        reference: &AttentionReference,
+        output: Vec<u8>,
+    ) -> Judgement {
         let problem = &inputs.problem;
         // Its output is by head, whatever the layout kernels were given.
         let (output, _) = run::answer(problem, Layout::Bhsd, vec![output]);
-        judgement(problem, reference, &output, None, Tolerance::of(problem.dtype, Weights::Half))
+        judgement(problem, reference, &output, None, Tolerance::new(problem.dtype, Weights::Half))
     }
 
     fn input_names(&self) -> &'static [&'static str] {
         &["Q", "K", "V"]
     }
 
-    fn redraw(&self, problem: &Problem, inputs: &Given, which: &str, seed: u64) -> Given {
+    fn redraw(&self, problem: &Problem, inputs: &AttentionInputs, which: &str, seed: u64) -> AttentionInputs {
         let which = Input::ALL.into_iter().find(|input| input.to_string() == which).unwrap_or(Input::V);
         let original = inputs.original.redraw(problem, inputs.class, seed, which);
         let encoded = inputs.encoded.with(which, &original);
-        Given { original, encoded, ..*inputs }
+        AttentionInputs { original, encoded, ..*inputs }
     }
 
-    fn arrange(&self, family: &Family, problem: &Problem, inputs: &Given) -> Arrangement {
+    fn arrange(&self, family: &Family, problem: &Problem, inputs: &AttentionInputs) -> Arrangement {
         run::arrange(problem, &inputs.encoded, wants_lse(family))
     }
 
-    fn parameters(&self, problem: &Problem, inputs: &Given, addresses: &Addresses) -> Vec<Vec<u8>> {
+    fn parameters(&self, problem: &Problem, inputs: &AttentionInputs, addresses: &Addresses) -> Vec<Vec<u8>> {
         run::parameters(problem, inputs.encoded.q.layout, addresses)
     }
 
-    fn reference(&self, problem: &Problem, inputs: &Given, sample: u64) -> Answer {
+    fn reference(&self, problem: &Problem, inputs: &AttentionInputs, sample: u64) -> AttentionReference {
         let rows = || Rows::within(problem, ORACLE_BUDGET, sample);
         let original =
             (problem.dtype == Dtype::E4m3).then(|| oracle::attention(problem, &inputs.original, rows()));
-        Answer { decoded: oracle::attention(problem, &inputs.encoded.decode(), rows()), original }
+        AttentionReference { decoded: oracle::attention(problem, &inputs.encoded.decode(), rows()), original }
     }
 
     fn extra_tolerance(&self, family: &Family, problem: &Problem, ptx: &str) -> Option<String> {
-        if problem.dtype != Dtype::E4m3 || Weights::of(family, problem.dtype) != Weights::Fp8 {
+        if problem.dtype != Dtype::E4m3 || Weights::declared_by(family, problem.dtype) != Weights::Fp8 {
             return None;
         }
         // Weights become FP8 by one instruction, and are of use as FP8 to one other only.
@@ -322,7 +333,13 @@ impl Op for Attention {
         })
     }
 
-    fn judge(&self, extra: bool, inputs: &Given, reference: &Answer, outputs: &[Vec<u8>]) -> Judgement {
+    fn judge(
+        &self,
+        extra: bool,
+        inputs: &AttentionInputs,
+        reference: &AttentionReference,
+        outputs: &[Vec<u8>],
+    ) -> Judgement {
         let problem = &inputs.problem;
         let (output, lse) = tensor(problem, inputs.encoded.q.layout, outputs);
         judgement(problem, reference, &output, lse.as_deref(), tolerance(extra, problem))
@@ -332,8 +349,8 @@ impl Op for Attention {
         &self,
         extra: bool,
         which: &str,
-        before: (&Answer, &[Vec<u8>]),
-        after: (&Answer, &[Vec<u8>]),
+        before: (&AttentionReference, &[Vec<u8>]),
+        after: (&AttentionReference, &[Vec<u8>]),
     ) -> Option<Complaint> {
         let problem = &before.0.decoded.problem;
         let of = Input::ALL.into_iter().find(|input| input.to_string() == which)?;
@@ -349,8 +366,8 @@ impl Op for Attention {
         &self,
         candidate: &Candidate,
         extra: bool,
-        inputs: &Given,
-        reference: &Answer,
+        inputs: &AttentionInputs,
+        reference: &AttentionReference,
         outputs: &[Vec<u8>],
     ) -> Option<Picture> {
         let problem = &inputs.problem;

@@ -11,7 +11,7 @@ use gpu::device::Device;
 use op::Op;
 use serde::{Deserialize, Serialize};
 
-use crate::bench::{self, BenchError, Maker, Start, Subject};
+use crate::bench::{self, BenchError, Subject, SubjectKind, WorkerCommands};
 use crate::profile::ncu::Ncu;
 use crate::profile::{self, ProfileError};
 use crate::run::{Event, LogError, Run, RunState, Time, Timer};
@@ -50,7 +50,7 @@ pub enum InversionResult {
 
 /// What is to be inverted.
 #[derive(Clone, Debug)]
-pub struct Plan<'f, P> {
+pub struct InvertPlan<'f, P> {
     pub device: Device,
     /// A kernel of a family that has pathologies.
     pub healthy: Subject<'f>,
@@ -82,7 +82,7 @@ impl InvertError {
 }
 
 /// A kernel with one of its family's pathologies.
-struct Sick<'f> {
+struct PathologicalKernel<'f> {
     subject: Subject<'f>,
     pathology: &'f family::Pathology,
 }
@@ -95,23 +95,23 @@ fn setting(pathology: &family::Pathology) -> Vec<(String, String)> {
 /// first.
 pub fn run<O: Op>(
     op: &O,
-    plan: &Plan<'_, O::Problem>,
+    plan: &InvertPlan<'_, O::Problem>,
     compiler: &Compiler,
-    start: &Start<'_>,
+    start: &WorkerCommands<'_>,
     run: &Run,
     stop: &AtomicBool,
     tell: &dyn Fn(&str),
 ) -> Result<(), InvertError> {
-    let Maker::Kernel { family, preset, knobs } = &plan.healthy.maker else { return Ok(()) };
-    let sick: Vec<Sick<'_>> = family
+    let SubjectKind::Kernel { family, preset, knobs } = &plan.healthy.kind else { return Ok(()) };
+    let sick: Vec<PathologicalKernel<'_>> = family
         .pathologies
         .iter()
         .map(|pathology| {
             let knobs = [knobs.clone(), setting(pathology)].concat();
-            Sick { subject: Subject::kernel(family, preset.clone(), knobs), pathology }
+            PathologicalKernel { subject: Subject::kernel(family, preset.clone(), knobs), pathology }
         })
         .collect();
-    let profiles = profile::Plan {
+    let profiles = profile::ProfilePlan {
         device: plan.device.clone(),
         subjects: plan
             .problems
@@ -130,7 +130,7 @@ pub fn run<O: Op>(
         let healthy = Subject { is_baseline: true, is_candidate: false, ..plan.healthy.clone() };
         let mut subjects = vec![healthy];
         subjects.extend(sick.iter().map(|sick| sick.subject.clone()));
-        let times = bench::Plan {
+        let times = bench::BenchPlan {
             device: plan.device.clone(),
             subjects,
             problems: plan.problems.clone(),
@@ -172,7 +172,12 @@ fn cost(inversion: &Inversion) -> f64 {
     }
 }
 
-fn inversion(state: &RunState, problem: &str, healthy: &Subject<'_>, sick: &Sick<'_>) -> Inversion {
+fn inversion(
+    state: &RunState,
+    problem: &str,
+    healthy: &Subject<'_>,
+    sick: &PathologicalKernel<'_>,
+) -> Inversion {
     let knobs: Vec<String> =
         setting(sick.pathology).iter().map(|(knob, value)| format!("{knob}={value}")).collect();
     Inversion {

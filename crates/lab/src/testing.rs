@@ -10,9 +10,9 @@ use vgpu::model::ModelledMicros;
 use crate::invert::{Inversion, InversionResult};
 use crate::profile::{Diagnosis, HotLine, Metrics, Profile, Roofline};
 use crate::run::{
-    Build, Ceiling, Check, Event, Exchange, Fact, FailureKind, Key, Manifest, MeasuredMicros, Modelled, Of,
-    Outcome, ProblemTime, Sampled, Search, Speed, Stage, StageOutcome, TargetJudged, Telemetry, Time, Timer,
-    Trial, TrialResult, Utc, Writer,
+    BuildRecord, Ceiling, CheckRecord, Event, Exchange, Fact, FailureKind, Manifest, MeasuredMicros,
+    Modelled, ProblemTime, ResultId, RunOutcome, SampleSet, Search, Speed, Stage, StageKey, StageOutcome,
+    TargetJudged, Telemetry, Time, Timer, Trial, TrialResult, Utc, Writer,
 };
 #[cfg(test)]
 use crate::run::{RunState, read};
@@ -26,8 +26,8 @@ pub fn times(micros: f64, count: usize) -> Vec<f64> {
     (0..count).map(|i| micros * 1000.0 * (1.0 + 0.0005 * (i * 7 % 11) as f64)).collect()
 }
 
-pub fn sampled(session: u32, samples_ns: Vec<f64>) -> Sampled {
-    Sampled {
+pub fn sampled(session: u32, samples_ns: Vec<f64>) -> SampleSet {
+    SampleSet {
         timer: Timer::GraphHot,
         session,
         samples_ns,
@@ -46,8 +46,8 @@ pub fn sampled(session: u32, samples_ns: Vec<f64>) -> Sampled {
     }
 }
 
-pub fn bench(of: &Of, session: u32, samples_ns: Vec<f64>) -> [Event; 3] {
-    let key = Key { stage: Stage::Bench, of: of.clone() };
+pub fn bench(of: &ResultId, session: u32, samples_ns: Vec<f64>) -> [Event; 3] {
+    let key = StageKey { stage: Stage::Bench, of: of.clone() };
     [
         Event::StageStarted { key: key.clone() },
         Event::Sampled { of: of.clone(), sampled: sampled(session, samples_ns) },
@@ -55,8 +55,8 @@ pub fn bench(of: &Of, session: u32, samples_ns: Vec<f64>) -> [Event; 3] {
     ]
 }
 
-pub fn built(registers: u32, spill_bytes: u32) -> Build {
-    Build {
+pub fn built(registers: u32, spill_bytes: u32) -> BuildRecord {
+    BuildRecord {
         code_hash: "c0de".to_owned(),
         target: "sm_90a".to_owned(),
         compiler: "NVRTC 13.0.88".to_owned(),
@@ -70,9 +70,9 @@ pub fn built(registers: u32, spill_bytes: u32) -> Build {
     }
 }
 
-pub fn checked(passed: bool) -> Check {
+pub fn checked(passed: bool) -> CheckRecord {
     let complaint = Complaint { kind: "elements".to_owned(), message: "3 of 512 | too far\noff".to_owned() };
-    Check {
+    CheckRecord {
         passed,
         error: Some(3.1e-4),
         limit: Some(1e-3),
@@ -92,13 +92,13 @@ pub fn manifest() -> Manifest {
 
 /// One event of every kind at least, as a small bench would write them.
 pub fn a_real_log() -> Vec<Event> {
-    let good = Of::new(PROBLEM, "wmma stage-2", "3f9a");
-    let wrong = Of::new(PROBLEM, "wmma stage-3", "77aa");
-    let torch = Of::new(PROBLEM, TORCH, "torch 2.9.1+cu130");
+    let good = ResultId::new(PROBLEM, "wmma stage-2", "3f9a");
+    let wrong = ResultId::new(PROBLEM, "wmma stage-3", "77aa");
+    let torch = ResultId::new(PROBLEM, TORCH, "torch 2.9.1+cu130");
     let (fast, slow) = (times(10.0, 40), times(20.0, 40));
     let (candidate, baseline) = (Samples::new(fast.clone()).unwrap(), Samples::new(slow.clone()).unwrap());
     let control = Paired::new(&baseline, &baseline, 2).unwrap().speedup(1);
-    let noise_floor = NoiseFloor::of(&control, 0.0005);
+    let noise_floor = NoiseFloor::from_control(&control, 0.0005);
     let comparison = compare(&Paired::new(&baseline, &candidate, 2).unwrap(), noise_floor, 7);
     let mut events = vec![
         Event::RunStarted { manifest: Box::new(manifest()) },
@@ -160,7 +160,7 @@ pub fn a_real_log() -> Vec<Event> {
         },
     });
     events.push(Event::Note { text: "clocks are not locked".to_owned() });
-    events.push(Event::RunFinished { outcome: Outcome::Finding });
+    events.push(Event::RunFinished { outcome: RunOutcome::Finding });
     events
 }
 
@@ -168,7 +168,7 @@ pub fn a_real_log() -> Vec<Event> {
 pub fn folded(events: &[Event]) -> RunState {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), events);
-    RunState::of(&read(folder.path()).unwrap())
+    RunState::from_log(&read(folder.path()).unwrap())
 }
 
 pub fn write(folder: &Path, events: &[Event]) {
@@ -199,7 +199,7 @@ pub fn a_search() -> Vec<Event> {
     manifest.device = Fact::Known("virtual:l4".to_owned());
     let mut events = vec![Event::RunStarted { manifest: Box::new(manifest) }];
     events.extend(search_events());
-    events.push(Event::RunFinished { outcome: Outcome::Holds });
+    events.push(Event::RunFinished { outcome: RunOutcome::Holds });
     events
 }
 
@@ -347,7 +347,7 @@ fn profile_events() -> Vec<Event> {
             of: "instructions".to_owned(),
         }],
     };
-    vec![Event::Profiled { of: Of::new(PROBLEM, "wmma stage-2", "3f9a"), profile: Box::new(profile) }]
+    vec![Event::Profiled { of: ResultId::new(PROBLEM, "wmma stage-2", "3f9a"), profile: Box::new(profile) }]
 }
 
 fn inversion_events() -> Vec<Event> {
@@ -394,6 +394,6 @@ pub fn a_full_log() -> Vec<Event> {
         },
     });
     events.push(Event::Note { text: HOSTILE.to_owned() });
-    events.push(Event::RunFinished { outcome: Outcome::Finding });
+    events.push(Event::RunFinished { outcome: RunOutcome::Finding });
     events
 }

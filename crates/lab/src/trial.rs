@@ -1,15 +1,15 @@
 //! Trials: what a kernel is launched on, and the verdict, which holds every launch against the right answer to its own
 //! inputs.
 
-use op::{Complaint, Draw, Judgement, Observed, Op, Step, Way, derived};
+use op::{Complaint, DrawMode, InputDraw, Judgement, LaunchObservation, Op, TrialStep, derived};
 use serde::{Deserialize, Serialize};
 
 /// What a kernel is launched on to be judged.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Case<P> {
+pub struct TrialCase<P> {
     pub problem: P,
-    pub draws: Vec<Draw>,
-    pub steps: Vec<Step>,
+    pub draws: Vec<InputDraw>,
+    pub steps: Vec<TrialStep>,
     /// What the circumstances of the launches are drawn from.
     pub seed: u64,
 }
@@ -20,17 +20,17 @@ const CLASS_FLOPS: f64 = 1e6;
 const CLASSES_FLOPS: f64 = 1e7;
 
 /// Ordinary inputs, and inputs of a hard class with the opposite signs.
-pub fn usual_draws<O: Op>(op: &O, seed: u64) -> [Draw; 2] {
+pub fn usual_draws<O: Op>(op: &O, seed: u64) -> [InputDraw; 2] {
     let hard = op.hard_classes();
     let class = hard[derived(seed, 1) as usize % hard.len()];
-    [Draw::new(op.classes()[0], seed), Draw::new(class, seed).way(Way::Opposite)]
+    [InputDraw::new(op.classes()[0], seed), InputDraw::new(class, seed).way(DrawMode::Opposite)]
 }
 
-impl<P> Case<P> {
+impl<P> TrialCase<P> {
     /// The usual three launches on ordinary inputs.
     pub fn usual<O: Op<Problem = P>>(op: &O, problem: P, seed: u64) -> Self {
         let draws = usual_draws(op, derived(seed, 0)).into();
-        Case { problem, draws, steps: Step::USUAL.to_vec(), seed: derived(seed, 1) }
+        TrialCase { problem, draws, steps: TrialStep::USUAL.to_vec(), seed: derived(seed, 1) }
     }
 
     /// The usual launches, and one on inputs of every class, or of some classes where even the smallest part of the problem
@@ -46,33 +46,34 @@ impl<P> Case<P> {
         let hard = op.hard_classes();
         classes.sort_by_key(|class| !hard.contains(class));
         classes.truncate(affordable.max(hard.len() + 1));
-        let draw =
-            |(index, class): (usize, &&str)| Draw::new(class, derived(seed, 64 + index as u64)).way(Way::Any);
+        let draw = |(index, class): (usize, &&str)| {
+            InputDraw::new(class, derived(seed, 64 + index as u64)).way(DrawMode::Any)
+        };
         let mut draws = usual_draws(op, derived(seed, 0)).to_vec();
         draws.extend(classes.iter().enumerate().map(draw));
-        let mut steps = Step::USUAL.to_vec();
-        steps.extend((2..draws.len()).map(Step::on));
-        Case { problem, draws, steps, seed: derived(seed, 1) }
+        let mut steps = TrialStep::USUAL.to_vec();
+        steps.extend((2..draws.len()).map(TrialStep::on));
+        TrialCase { problem, draws, steps, seed: derived(seed, 1) }
     }
 }
 
 /// One launch of a trial: its outputs, and what is wrong with it whatever its outputs are.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Launch {
+pub struct TrialLaunch {
     pub outputs: Vec<Vec<u8>>,
     pub complaints: Vec<Complaint>,
 }
 
-impl Launch {
-    pub fn new(observed: Observed) -> Self {
+impl TrialLaunch {
+    pub fn new(observed: LaunchObservation) -> Self {
         let (complaints, _) = beside_the_answer(&observed);
-        Launch { outputs: observed.outputs, complaints }
+        TrialLaunch { outputs: observed.outputs, complaints }
     }
 }
 
 /// A trial held against the right answers.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Judged {
+pub struct JudgedTrial {
     /// Of the launch with the largest error.
     pub judgement: Judgement,
     /// Of all launches, each with the launch it is about. Empty: right in every respect.
@@ -87,11 +88,11 @@ pub struct Judged {
 pub fn judge<O: Op>(
     op: &O,
     extra_tolerance: bool,
-    steps: &[Step],
+    steps: &[TrialStep],
     right: &[(&O::Inputs, &O::Reference)],
-    launches: &[Launch],
-) -> Option<Judged> {
-    let mut judged: Option<Judged> = None;
+    launches: &[TrialLaunch],
+) -> Option<JudgedTrial> {
+    let mut judged: Option<JudgedTrial> = None;
     for (index, (step, launch)) in steps.iter().zip(launches).enumerate() {
         let (inputs, reference) = right[step.inputs];
         let judgement = op.judge(extra_tolerance, inputs, reference, &launch.outputs);
@@ -103,7 +104,7 @@ pub fn judge<O: Op>(
             found.push(differing(&first.outputs, &launch.outputs));
         }
         let is_wrong = !judgement.complaints.is_empty();
-        let whole = judged.get_or_insert_with(|| Judged {
+        let whole = judged.get_or_insert_with(|| JudgedTrial {
             judgement: judgement.clone(),
             complaints: Vec::new(),
             wrong: None,
@@ -121,7 +122,7 @@ pub fn judge<O: Op>(
         for complaint in found.into_iter().filter(|complaint| !known.contains(&complaint.kind)) {
             let message = match index {
                 0 => complaint.message,
-                _ => format!("{}: {}", Step::describe(index, step), complaint.message),
+                _ => format!("{}: {}", TrialStep::describe(index, step), complaint.message),
             };
             whole.complaints.push(Complaint { kind: complaint.kind, message });
         }
@@ -139,7 +140,7 @@ fn worse(one: &Judgement, other: &Judgement) -> bool {
 }
 
 /// What is wrong with a launch whatever its answer: findings, writes outside, changed inputs, state that was left behind.
-pub fn beside_the_answer(observed: &Observed) -> (Vec<Complaint>, Vec<vgpu::Finding>) {
+pub fn beside_the_answer(observed: &LaunchObservation) -> (Vec<Complaint>, Vec<vgpu::Finding>) {
     let mut complaints = Vec::new();
     let mut complain = |kind: &str, message: String| {
         complaints.push(Complaint { kind: kind.to_owned(), message });
@@ -170,8 +171,8 @@ pub fn beside_the_answer(observed: &Observed) -> (Vec<Complaint>, Vec<vgpu::Find
 }
 
 /// A write outside every buffer, in words.
-pub fn trespass(write: &op::Trespass) -> Complaint {
-    let op::Trespass { buffer, offset, bytes } = write;
+pub fn trespass(write: &op::StrayWrite) -> Complaint {
+    let op::StrayWrite { buffer, offset, bytes } = write;
     let message = format!("{bytes} bytes beside {buffer} were written, the first at offset {offset}");
     Complaint { kind: "trespass".to_owned(), message }
 }

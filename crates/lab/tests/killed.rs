@@ -6,7 +6,7 @@ use std::process::{Child, Command};
 use std::thread::sleep;
 use std::time::Duration;
 
-use lab::run::{Event, Key, Manifest, Outcome, Run, RunState, Stage, StageOutcome, read};
+use lab::run::{Event, Manifest, Run, RunOutcome, RunState, Stage, StageKey, StageOutcome, read};
 
 const FOLDER: &str = "WARPSMITH_TEST_KILLED_RUN";
 const KEYS: usize = 400;
@@ -15,8 +15,8 @@ fn manifest() -> Manifest {
     Manifest::new("bench", vec![], 1)
 }
 
-fn key(index: usize) -> Key {
-    Key::new(Stage::Bench, format!("problem {index}"), "subject", "build")
+fn key(index: usize) -> StageKey {
+    StageKey::new(Stage::Bench, format!("problem {index}"), "subject", "build")
 }
 
 /// Not a test: what the killed process runs. It goes on with the run it finds and ends it when all is done.
@@ -33,7 +33,7 @@ fn child() {
         run.record(&Event::Note { text: "x".repeat(20_000) }).unwrap();
         run.record(&Event::StageFinished { key, outcome: StageOutcome::Done }).unwrap();
     }
-    run.record(&Event::RunFinished { outcome: Outcome::Holds }).unwrap();
+    run.record(&Event::RunFinished { outcome: RunOutcome::Holds }).unwrap();
 }
 
 fn start(folder: &Path) -> Child {
@@ -76,7 +76,7 @@ fn a_run_survives_being_killed() {
         kills += 1;
     }
     let log = read(&folder).unwrap();
-    let state = RunState::of(&log);
+    let state = RunState::from_log(&log);
     assert!(state.is_complete() && (0..KEYS).all(|index| state.finished(&key(index))));
     for index in 0..KEYS {
         let done =

@@ -63,7 +63,7 @@ pub struct Addresses {
 
 impl Addresses {
     /// The address of a buffer; 0, a null pointer, if the arrangement has none of that name.
-    pub fn of(&self, name: &str) -> u64 {
+    pub fn address(&self, name: &str) -> u64 {
         let all = self.inputs.iter().chain(&self.outputs);
         all.into_iter().find(|(known, _)| *known == name).map_or(0, |(_, address)| *address)
     }

@@ -9,9 +9,9 @@ use gpu::accelerator::{Accelerator, AcceleratorError, Buffer, Geometry, Image, M
 use gpu::build::{BuildError, Compiler};
 
 use crate::arrangement::{Addresses, Arrangement};
-use crate::memory::{Contents, Item, Memory, Placement, Trespass, View};
-use crate::stage::Stage;
-use crate::trial::{Outputs, Step, derived};
+use crate::check_device::CheckDevice;
+use crate::memory::{BufferItem, Contents, Memory, MemorySnapshot, Placement, StrayWrite};
+use crate::trial::{OutputState, TrialStep, derived};
 
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
@@ -42,20 +42,20 @@ impl fmt::Debug for Kernel<'_> {
 
 /// What a launch left behind, good or bad.
 #[derive(Clone, Debug)]
-pub struct Observed {
+pub struct LaunchObservation {
     /// The outputs, in the arrangement's order. What nobody wrote still holds the blank.
     pub outputs: Vec<Vec<u8>>,
     /// What the virtual GPU found. `None` on a device that does not check, which is not "nothing found".
     pub report: Option<vgpu::LaunchReport>,
-    /// Writes outside every buffer, where the device leaves that to us ([`Stage::guard_bytes`]).
-    pub trespasses: Vec<Trespass>,
+    /// Writes outside every buffer, where the device leaves that to us ([`CheckDevice::guard_bytes`]).
+    pub trespasses: Vec<StrayWrite>,
     /// Inputs that are not what they were.
     pub changed_inputs: Vec<&'static str>,
     /// Module variables that are not what they were after loading. They have been put back.
     pub changed_state: Vec<String>,
 }
 
-impl Observed {
+impl LaunchObservation {
     /// Whether the launch ended, and left its inputs alone. A trial goes on only then: what a next launch did would not
     /// be this kernel's answer to the next inputs.
     fn is_sound(&self) -> bool {
@@ -95,7 +95,7 @@ impl<'f> Kernel<'f> {
 
     /// Compiles the candidate, or finds it compiled, and loads it.
     pub fn build(
-        device: &mut dyn Stage,
+        device: &mut dyn CheckDevice,
         compiler: &Compiler,
         family: &'f Family,
         candidate: Candidate,
@@ -129,47 +129,47 @@ impl<'f> Kernel<'f> {
     /// Puts inputs on a device for launching the kernel there, once or often.
     pub fn ready<'a>(
         &self,
-        device: &mut dyn Stage,
+        device: &mut dyn CheckDevice,
         sizes: &Sizes,
         inputs: &Inputs<'a>,
-    ) -> Result<Ready<'a>, RunError> {
+    ) -> Result<PreparedLaunch<'a>, RunError> {
         self.ready_at(device, sizes, inputs, 0)
     }
 
     /// The same at other addresses: every buffer starts `shift` bytes later than it would.
     fn ready_at<'a>(
         &self,
-        device: &mut dyn Stage,
+        device: &mut dyn CheckDevice,
         sizes: &Sizes,
         inputs: &Inputs<'a>,
         shift: u64,
-    ) -> Result<Ready<'a>, RunError> {
+    ) -> Result<PreparedLaunch<'a>, RunError> {
         let (geometry, workspace_bytes) = self.geometry(sizes)?;
         let Inputs { arrangement, parameters } = *inputs;
         let placement = Placement { band: device.guard_bytes(), shift };
         let memory = Memory::new(device, placement, &items(arrangement, workspace_bytes))?;
         let mut buffers = memory.buffers().into_iter();
-        let placed = Placed {
+        let placed = PlacedBuffers {
             inputs: buffers.by_ref().take(arrangement.inputs.len()).collect(),
             outputs: buffers.by_ref().take(arrangement.outputs.len()).collect(),
             workspace: buffers.next(),
         };
         let parameters = parameters(&placed.addresses(arrangement));
-        Ok(Ready { memory, arrangement, placed, geometry, parameters })
+        Ok(PreparedLaunch { memory, arrangement, placed, geometry, parameters })
     }
 
     /// Launches the kernel once for every step, each under other circumstances, which are drawn from the seed. After a
     /// launch that did not end or changed its inputs there are no more.
     pub fn trial(
         &self,
-        device: &mut dyn Stage,
+        device: &mut dyn CheckDevice,
         sizes: &Sizes,
         inputs: &[Inputs<'_>],
-        steps: &[Step],
+        steps: &[TrialStep],
         seed: u64,
-    ) -> Result<Vec<Observed>, RunError> {
-        let mut seen: Vec<Observed> = Vec::new();
-        let mut place: Option<(bool, Ready<'_>)> = None;
+    ) -> Result<Vec<LaunchObservation>, RunError> {
+        let mut seen: Vec<LaunchObservation> = Vec::new();
+        let mut place: Option<(bool, PreparedLaunch<'_>)> = None;
         for (index, step) in steps.iter().enumerate() {
             let seed = derived(seed, index as u64);
             let inputs = &inputs[step.inputs];
@@ -187,7 +187,7 @@ impl<'f> Kernel<'f> {
             let looked = ready
                 .refill(device, inputs, step.outputs, seed)
                 .and_then(|()| match (step.outputs, before) {
-                    (Outputs::Turned, Some(before)) => ready.turn_outputs(device, &before.outputs),
+                    (OutputState::Turned, Some(before)) => ready.turn_outputs(device, &before.outputs),
                     _ => Ok(()),
                 })
                 .and_then(|()| self.look(device, ready));
@@ -201,7 +201,7 @@ impl<'f> Kernel<'f> {
                 }
             }
             device.stop_counting();
-            if !seen.last().is_some_and(Observed::is_sound) {
+            if !seen.last().is_some_and(LaunchObservation::is_sound) {
                 break;
             }
         }
@@ -213,7 +213,11 @@ impl<'f> Kernel<'f> {
     }
 
     /// Launches what is ready once, and brings back everything there is to hold against it.
-    pub fn look(&self, device: &mut dyn Stage, ready: &Ready<'_>) -> Result<Observed, AcceleratorError> {
+    pub fn look(
+        &self,
+        device: &mut dyn CheckDevice,
+        ready: &PreparedLaunch<'_>,
+    ) -> Result<LaunchObservation, AcceleratorError> {
         let report = self.launch(device, ready)?;
         self.left_behind(device, ready, report)
     }
@@ -221,11 +225,11 @@ impl<'f> Kernel<'f> {
     /// What launches have left behind: outputs, and everything that must be as it was.
     pub fn left_behind(
         &self,
-        device: &mut dyn Stage,
-        ready: &Ready<'_>,
+        device: &mut dyn CheckDevice,
+        ready: &PreparedLaunch<'_>,
         report: Option<vgpu::LaunchReport>,
-    ) -> Result<Observed, AcceleratorError> {
-        let Ready { memory, arrangement, placed, .. } = ready;
+    ) -> Result<LaunchObservation, AcceleratorError> {
+        let PreparedLaunch { memory, arrangement, placed, .. } = ready;
         let view = memory.look(device)?;
         let outputs = read_all(&view, device, &placed.outputs)?;
         let mut changed_inputs = Vec::new();
@@ -235,11 +239,17 @@ impl<'f> Kernel<'f> {
             }
         }
         let trespasses = memory.trespasses(device, &view)?;
-        Ok(Observed { outputs, report, trespasses, changed_inputs, changed_state: self.restore(device)? })
+        Ok(LaunchObservation {
+            outputs,
+            report,
+            trespasses,
+            changed_inputs,
+            changed_state: self.restore(device)?,
+        })
     }
 
     /// Puts the module's variables back to what they were after loading; the names of those that had changed.
-    fn restore(&self, device: &mut dyn Stage) -> Result<Vec<String>, AcceleratorError> {
+    fn restore(&self, device: &mut dyn CheckDevice) -> Result<Vec<String>, AcceleratorError> {
         let mut changed = Vec::new();
         for (variable, initial) in &self.state {
             if device.read(variable.buffer)? != *initial {
@@ -252,10 +262,10 @@ impl<'f> Kernel<'f> {
 
     fn launch(
         &self,
-        device: &mut dyn Stage,
-        ready: &Ready<'_>,
+        device: &mut dyn CheckDevice,
+        ready: &PreparedLaunch<'_>,
     ) -> Result<Option<vgpu::LaunchReport>, AcceleratorError> {
-        let Ready { placed, geometry, parameters, .. } = ready;
+        let PreparedLaunch { placed, geometry, parameters, .. } = ready;
         device.declare_outputs(&placed.outputs);
         let launched = device.launch(self.module, &self.family.entry, *geometry, parameters);
         device.declare_outputs(&[]);
@@ -265,11 +275,11 @@ impl<'f> Kernel<'f> {
     /// Runs the kernel once. `parameters` makes the kernel's parameters once the buffers have their addresses.
     pub fn observe(
         &self,
-        device: &mut dyn Stage,
+        device: &mut dyn CheckDevice,
         sizes: &Sizes,
         arrangement: &Arrangement,
         parameters: &dyn Fn(&Addresses) -> Vec<Vec<u8>>,
-    ) -> Result<Observed, RunError> {
+    ) -> Result<LaunchObservation, RunError> {
         let ready = self.ready(device, sizes, &Inputs { arrangement, parameters })?;
         let observed = self.look(device, &ready);
         // Whatever failed, the memory is given back.
@@ -289,8 +299,8 @@ const SHIFTS: u64 = 255;
 const FIRST_WORLD: u64 = 0;
 
 fn read_all(
-    view: &View,
-    device: &mut dyn Stage,
+    view: &MemorySnapshot,
+    device: &mut dyn CheckDevice,
     buffers: &[Buffer],
 ) -> Result<Vec<Vec<u8>>, AcceleratorError> {
     buffers.iter().map(|&buffer| view.read(device, buffer)).collect()
@@ -298,22 +308,22 @@ fn read_all(
 
 /// A kernel's buffers on a device, filled, and its launch but for doing it.
 #[derive(Debug)]
-pub struct Ready<'a> {
+pub struct PreparedLaunch<'a> {
     memory: Memory,
     arrangement: &'a Arrangement,
-    placed: Placed,
+    placed: PlacedBuffers,
     pub geometry: Geometry,
     pub parameters: Vec<Vec<u8>>,
 }
 
-impl<'a> Ready<'a> {
+impl<'a> PreparedLaunch<'a> {
     /// Makes it ready for other inputs of the same problem, or once more for the same. The workspace is poisoned, with
     /// another poison for every seed.
     pub fn refill(
         &mut self,
-        device: &mut dyn Stage,
+        device: &mut dyn CheckDevice,
         inputs: &Inputs<'a>,
-        outputs: Outputs,
+        outputs: OutputState,
         seed: u64,
     ) -> Result<(), AcceleratorError> {
         let Inputs { arrangement, parameters } = *inputs;
@@ -323,7 +333,7 @@ impl<'a> Ready<'a> {
                 device.write(buffer, &input.bytes)?;
             }
         }
-        if outputs == Outputs::Poisoned {
+        if outputs == OutputState::Poisoned {
             for (output, &buffer) in arrangement.outputs.iter().zip(&self.placed.outputs) {
                 device.fill(buffer, output.blank_word())?;
                 device.undefine(buffer)?;
@@ -339,7 +349,7 @@ impl<'a> Ready<'a> {
     }
 
     /// Fills the outputs with an answer in which every sign is turned: the right numbers, and not one of them right.
-    fn turn_outputs(&self, device: &mut dyn Stage, answer: &[Vec<u8>]) -> Result<(), AcceleratorError> {
+    fn turn_outputs(&self, device: &mut dyn CheckDevice, answer: &[Vec<u8>]) -> Result<(), AcceleratorError> {
         let outputs = self.arrangement.outputs.iter().zip(answer).zip(&self.placed.outputs);
         for ((output, bytes), &buffer) in outputs {
             device.write(buffer, &output.turned(bytes))?;
@@ -348,20 +358,20 @@ impl<'a> Ready<'a> {
     }
 
     /// Writes the inputs once more, whatever has become of them.
-    pub fn rewrite_inputs(&self, device: &mut dyn Stage) -> Result<(), AcceleratorError> {
+    pub fn rewrite_inputs(&self, device: &mut dyn CheckDevice) -> Result<(), AcceleratorError> {
         self.inputs().try_for_each(|(input, buffer)| device.write(buffer, &input.bytes))
     }
 
     /// Puts a second set of inputs beside the first. Its launches write the outputs and workspace of the first.
     pub fn beside<'b>(
         &self,
-        device: &mut dyn Stage,
+        device: &mut dyn CheckDevice,
         inputs: &Inputs<'b>,
     ) -> Result<SecondInputs<'b>, AcceleratorError> {
         let Inputs { arrangement, parameters } = *inputs;
         let placement = Placement { band: device.guard_bytes(), shift: 0 };
         let memory = Memory::new(device, placement, &input_items(arrangement))?;
-        let placed = Placed {
+        let placed = PlacedBuffers {
             inputs: memory.buffers(),
             outputs: self.placed.outputs.clone(),
             workspace: self.placed.workspace,
@@ -396,7 +406,7 @@ impl<'a> SecondInputs<'a> {
     /// Replaces the inputs where they are.
     pub fn refill(
         &mut self,
-        device: &mut dyn Stage,
+        device: &mut dyn CheckDevice,
         arrangement: &'a Arrangement,
     ) -> Result<(), AcceleratorError> {
         for (input, &buffer) in arrangement.inputs.iter().zip(&self.inputs) {
@@ -407,7 +417,11 @@ impl<'a> SecondInputs<'a> {
     }
 
     /// Adds what happened to these inputs to what a launch left behind.
-    pub fn add_to(&self, observed: &mut Observed, device: &mut dyn Stage) -> Result<(), AcceleratorError> {
+    pub fn add_to(
+        &self,
+        observed: &mut LaunchObservation,
+        device: &mut dyn CheckDevice,
+    ) -> Result<(), AcceleratorError> {
         let view = self.memory.look(device)?;
         for (input, &buffer) in self.arrangement.inputs.iter().zip(&self.inputs) {
             if !view.holds(device, buffer, &input.bytes)? {
@@ -419,14 +433,14 @@ impl<'a> SecondInputs<'a> {
     }
 
     /// Gives the buffers back. Returns the writes far from every buffer, by any launch since they were placed.
-    pub fn close(self, device: &mut dyn Stage) -> Result<Vec<Trespass>, AcceleratorError> {
+    pub fn close(self, device: &mut dyn CheckDevice) -> Result<Vec<StrayWrite>, AcceleratorError> {
         let far = self.memory.far_trespasses(device);
         self.memory.release(device);
         far
     }
 
     /// Gives the buffers back.
-    pub fn release(self, device: &mut dyn Stage) {
+    pub fn release(self, device: &mut dyn CheckDevice) {
         self.memory.release(device);
     }
 }
@@ -436,29 +450,29 @@ fn poison(seed: u64) -> u32 {
     0x7fc0_7e00 | (seed as u32 & 0x003f_01ff)
 }
 
-impl Ready<'_> {
+impl PreparedLaunch<'_> {
     /// Gives the buffers back. Returns the writes far from every buffer, by any launch since they were placed.
-    pub fn close(self, device: &mut dyn Stage) -> Result<Vec<Trespass>, AcceleratorError> {
+    pub fn close(self, device: &mut dyn CheckDevice) -> Result<Vec<StrayWrite>, AcceleratorError> {
         let far = self.memory.far_trespasses(device);
         self.memory.release(device);
         far
     }
 
     /// Gives the buffers back.
-    pub fn release(self, device: &mut dyn Stage) {
+    pub fn release(self, device: &mut dyn CheckDevice) {
         self.memory.release(device);
     }
 }
 
 /// An arrangement on a device.
 #[derive(Debug)]
-struct Placed {
+struct PlacedBuffers {
     inputs: Vec<Buffer>,
     outputs: Vec<Buffer>,
     workspace: Option<Buffer>,
 }
 
-impl Placed {
+impl PlacedBuffers {
     fn addresses(&self, arrangement: &Arrangement) -> Addresses {
         let inputs = arrangement.inputs.iter().map(|input| input.name);
         let outputs = arrangement.outputs.iter().map(|output| output.name);
@@ -471,18 +485,18 @@ impl Placed {
     }
 }
 
-fn input_items(arrangement: &Arrangement) -> Vec<Item<'_>> {
+fn input_items(arrangement: &Arrangement) -> Vec<BufferItem<'_>> {
     let items = arrangement.inputs.iter();
-    items.map(|input| Item { name: input.name, contents: Contents::These(&input.bytes) }).collect()
+    items.map(|input| BufferItem { name: input.name, contents: Contents::These(&input.bytes) }).collect()
 }
 
 /// Inputs, outputs, and the workspace where there is one.
-fn items(arrangement: &Arrangement, workspace_bytes: u64) -> Vec<Item<'_>> {
+fn items(arrangement: &Arrangement, workspace_bytes: u64) -> Vec<BufferItem<'_>> {
     let outputs = arrangement
         .outputs
         .iter()
-        .map(|output| Item { name: output.name, contents: Contents::These(&output.blank) });
-    let workspace = Item { name: "workspace", contents: Contents::Any(workspace_bytes) };
+        .map(|output| BufferItem { name: output.name, contents: Contents::These(&output.blank) });
+    let workspace = BufferItem { name: "workspace", contents: Contents::Any(workspace_bytes) };
     let inputs = input_items(arrangement).into_iter();
     inputs.chain(outputs).chain((workspace_bytes > 0).then_some(workspace)).collect()
 }

@@ -12,7 +12,7 @@ const PATTERN_WORD: u32 = u32::from_ne_bytes([PATTERN; 4]);
 
 /// A write outside every buffer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Trespass {
+pub struct StrayWrite {
     /// The nearest buffer.
     pub buffer: &'static str,
     /// The first byte that changed, counted from the buffer's start: negative before it, or from its end on.
@@ -32,7 +32,7 @@ const MAPPED: u64 = 2 << 20;
 
 /// A buffer to be placed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Item<'a> {
+pub(crate) struct BufferItem<'a> {
     pub name: &'static str,
     pub contents: Contents<'a>,
 }
@@ -55,7 +55,7 @@ impl Contents<'_> {
 
 /// A buffer with its bands.
 #[derive(Debug)]
-struct Guarded {
+struct GuardedBuffer {
     name: &'static str,
     before: Buffer,
     inner: Buffer,
@@ -64,21 +64,21 @@ struct Guarded {
     far: Buffer,
 }
 
-impl Guarded {
+impl GuardedBuffer {
     /// From `address` on, with bands of so many bytes before and after it.
     fn new(name: &'static str, address: u64, (before, after): (u64, u64), bytes: u64) -> Self {
         let before = Buffer { address, bytes: before };
         let inner = Buffer { address: end(before), bytes };
         let after = Buffer { address: end(inner), bytes: after };
-        Guarded { name, before, inner, after, far: Buffer { address: end(after), bytes: 0 } }
+        GuardedBuffer { name, before, inner, after, far: Buffer { address: end(after), bytes: 0 } }
     }
 }
 
-impl Guarded {
+impl GuardedBuffer {
     /// The write into one of its bands, which holds these bytes now.
-    fn trespass(&self, band: Buffer, bytes: &[u8]) -> Option<Trespass> {
+    fn trespass(&self, band: Buffer, bytes: &[u8]) -> Option<StrayWrite> {
         let first = bytes.iter().position(|&byte| byte != PATTERN)?;
-        Some(Trespass {
+        Some(StrayWrite {
             buffer: self.name,
             offset: (band.address + first as u64).wrapping_sub(self.inner.address).cast_signed(),
             bytes: bytes.iter().filter(|&&byte| byte != PATTERN).count(),
@@ -103,7 +103,7 @@ fn end(buffer: Buffer) -> u64 {
 #[derive(Debug)]
 pub(crate) struct Memory {
     allocations: Vec<Buffer>,
-    buffers: Vec<Guarded>,
+    buffers: Vec<GuardedBuffer>,
     /// Where all buffers are in the one allocation there is: the part of it that they take, with their bands.
     together: Option<Buffer>,
 }
@@ -113,10 +113,10 @@ impl Memory {
     pub fn new(
         device: &mut dyn Accelerator,
         placement: Placement,
-        items: &[Item<'_>],
+        items: &[BufferItem<'_>],
     ) -> Result<Self, AcceleratorError> {
         let Placement { band, shift } = placement;
-        let room = |item: &Item<'_>| (item.contents.bytes() + 2 * band).next_multiple_of(ALIGNMENT);
+        let room = |item: &BufferItem<'_>| (item.contents.bytes() + 2 * band).next_multiple_of(ALIGNMENT);
         let total: u64 = shift + items.iter().map(room).sum::<u64>();
         // Without bands the device itself tells buffers apart, so they must be.
         let mut memory = Memory { allocations: Vec::new(), buffers: Vec::new(), together: None };
@@ -138,7 +138,7 @@ impl Memory {
         &mut self,
         device: &mut dyn Accelerator,
         Placement { band, shift }: Placement,
-        items: &[Item<'_>],
+        items: &[BufferItem<'_>],
         total: u64,
     ) -> Result<(), AcceleratorError> {
         let allocation = device.allocate("buffers", total.next_multiple_of(MAPPED))?;
@@ -147,9 +147,9 @@ impl Memory {
         self.together = Some(whole);
         let mut image = vec![PATTERN; total as usize];
         let mut address = whole.address;
-        for (index, Item { name, contents }) in items.iter().enumerate() {
+        for (index, BufferItem { name, contents }) in items.iter().enumerate() {
             let first = if index == 0 { shift } else { 0 };
-            let mut guarded = Guarded::new(name, address, (band + first, band), contents.bytes());
+            let mut guarded = GuardedBuffer::new(name, address, (band + first, band), contents.bytes());
             if let Contents::These(bytes) = contents {
                 image[within(whole, guarded.inner)].copy_from_slice(bytes);
             }
@@ -169,7 +169,7 @@ impl Memory {
         &mut self,
         device: &mut dyn Accelerator,
         Placement { band, shift }: Placement,
-        item: &Item<'_>,
+        item: &BufferItem<'_>,
     ) -> Result<(), AcceleratorError> {
         let bytes = item.contents.bytes();
         let (before, total) = match band {
@@ -179,7 +179,7 @@ impl Memory {
         let whole = device.allocate(item.name, total)?;
         // Noted before anything else can fail, so that it is given back.
         self.allocations.push(whole);
-        let mut guarded = Guarded::new(item.name, whole.address, (before, band), bytes);
+        let mut guarded = GuardedBuffer::new(item.name, whole.address, (before, band), bytes);
         if band > 0 {
             guarded.far.bytes = end(whole) - guarded.far.address;
             device.fill(guarded.before, PATTERN_WORD)?;
@@ -199,16 +199,16 @@ impl Memory {
     }
 
     /// Reads what buffers hold now.
-    pub fn look(&self, device: &mut dyn Accelerator) -> Result<View, AcceleratorError> {
-        Ok(View { whole: self.together.map(|whole| Ok((whole, device.read(whole)?))).transpose()? })
+    pub fn look(&self, device: &mut dyn Accelerator) -> Result<MemorySnapshot, AcceleratorError> {
+        Ok(MemorySnapshot { whole: self.together.map(|whole| Ok((whole, device.read(whole)?))).transpose()? })
     }
 
     /// Looks for writes into the bands beside the buffers.
     pub fn trespasses(
         &self,
         device: &mut dyn Accelerator,
-        view: &View,
-    ) -> Result<Vec<Trespass>, AcceleratorError> {
+        view: &MemorySnapshot,
+    ) -> Result<Vec<StrayWrite>, AcceleratorError> {
         let mut found = Vec::new();
         for guarded in &self.buffers {
             for side in [guarded.before, guarded.after].into_iter().filter(|side| side.bytes > 0) {
@@ -219,7 +219,7 @@ impl Memory {
     }
 
     /// Looks for writes into what is left over of the allocations.
-    pub fn far_trespasses(&self, device: &mut dyn Accelerator) -> Result<Vec<Trespass>, AcceleratorError> {
+    pub fn far_trespasses(&self, device: &mut dyn Accelerator) -> Result<Vec<StrayWrite>, AcceleratorError> {
         let mut found = Vec::new();
         for guarded in self.buffers.iter().filter(|guarded| guarded.far.bytes > 0) {
             found.extend(guarded.trespass(guarded.far, &device.read(guarded.far)?));
@@ -244,11 +244,11 @@ fn within(whole: Buffer, part: Buffer) -> Range<usize> {
 
 /// Memory as it was at one moment, where it is small enough to be read as one, and the device's where it is not.
 #[derive(Debug)]
-pub(crate) struct View {
+pub(crate) struct MemorySnapshot {
     whole: Option<(Buffer, Vec<u8>)>,
 }
 
-impl View {
+impl MemorySnapshot {
     pub fn read(&self, device: &mut dyn Accelerator, buffer: Buffer) -> Result<Vec<u8>, AcceleratorError> {
         match &self.whole {
             Some((whole, bytes)) => Ok(bytes[within(*whole, buffer)].to_vec()),
@@ -278,7 +278,7 @@ mod tests {
     use super::*;
 
     fn placed(device: &mut VirtualDevice, band: u64, large: u64) -> Memory {
-        let item = |name, contents| Item { name, contents };
+        let item = |name, contents| BufferItem { name, contents };
         let items = [
             item("q", Contents::These(&[7; 10])),
             item("o", Contents::Any(5)),
@@ -307,13 +307,13 @@ mod tests {
             write(q, 10);
             write(q, -3);
             write(o, 67);
-            let trespass = |buffer, offset| Trespass { buffer, offset, bytes: 2 };
+            let trespass = |buffer, offset| StrayWrite { buffer, offset, bytes: 2 };
             let expected = vec![trespass("q", -3), trespass("q", 10), trespass("o", 67)];
             assert_eq!(look(&mut device).1, Ok(expected));
             assert_eq!(memory.far_trespasses(&mut device), Ok(Vec::new()));
             let beyond = Buffer { address: last.address + last.bytes + 4096, bytes: 2 };
             device.write(beyond, &[0, 0]).expect("inside the allocation");
-            let expected = Trespass { buffer: "large", offset: last.bytes as i64 + 4096, bytes: 2 };
+            let expected = StrayWrite { buffer: "large", offset: last.bytes as i64 + 4096, bytes: 2 };
             assert_eq!(memory.far_trespasses(&mut device), Ok(vec![expected]));
             memory.release(&mut device);
             assert!(device.read(q).is_err());

@@ -8,16 +8,16 @@ use serde::{Deserialize, Serialize};
 
 /// How inputs are drawn. It is plain data, so that another process can draw the same inputs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Draw {
+pub struct InputDraw {
     pub class: String,
     pub seed: u64,
-    pub way: Way,
+    pub way: DrawMode,
 }
 
 /// What is done with the numbers of a class and a seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Way {
+pub enum DrawMode {
     /// Laid out as kernels are timed ([`crate::Op::timed_inputs`]).
     Timed,
     /// Laid out in any way ([`crate::Op::inputs`]).
@@ -26,21 +26,21 @@ pub enum Way {
     Opposite,
 }
 
-impl Draw {
+impl InputDraw {
     pub fn new(class: &str, seed: u64) -> Self {
-        Draw { class: class.to_owned(), seed, way: Way::Timed }
+        InputDraw { class: class.to_owned(), seed, way: DrawMode::Timed }
     }
 
     #[must_use]
-    pub fn way(self, way: Way) -> Self {
-        Draw { way, ..self }
+    pub fn way(self, way: DrawMode) -> Self {
+        InputDraw { way, ..self }
     }
 }
 
 /// What outputs hold before a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Outputs {
+pub enum OutputState {
     /// A pattern no right answer contains.
     Poisoned,
     /// Whatever the launch before left there.
@@ -52,36 +52,37 @@ pub enum Outputs {
 
 /// One launch of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Step {
+pub struct TrialStep {
     /// Which of the trial's inputs it gets.
     pub inputs: usize,
     /// What the outputs hold before it.
-    pub outputs: Outputs,
+    pub outputs: OutputState,
     /// The buffers lie at other addresses than at the start.
     pub moved: bool,
     /// An earlier step whose output bits it must repeat.
     pub same_as: Option<usize>,
 }
 
-impl Step {
-    pub const FIRST: Step = Step { inputs: 0, outputs: Outputs::Poisoned, moved: false, same_as: None };
+impl TrialStep {
+    pub const FIRST: TrialStep =
+        TrialStep { inputs: 0, outputs: OutputState::Poisoned, moved: false, same_as: None };
 
     /// What every kernel is asked on every case: an answer; an answer to the opposite inputs while the first answer is
     /// still in the outputs; and the first answer again, bit by bit, at other addresses and over that answer with its
     /// signs turned.
-    pub const USUAL: [Step; 3] = [
-        Step::FIRST,
-        Step { inputs: 1, outputs: Outputs::Stale, ..Step::FIRST },
-        Step { outputs: Outputs::Turned, moved: true, same_as: Some(0), ..Step::FIRST },
+    pub const USUAL: [TrialStep; 3] = [
+        TrialStep::FIRST,
+        TrialStep { inputs: 1, outputs: OutputState::Stale, ..TrialStep::FIRST },
+        TrialStep { outputs: OutputState::Turned, moved: true, same_as: Some(0), ..TrialStep::FIRST },
     ];
 
     /// A launch on inputs of its own, with the outputs of the launch before it.
-    pub const fn on(inputs: usize) -> Step {
-        Step { inputs, outputs: Outputs::Stale, moved: true, same_as: None }
+    pub const fn on(inputs: usize) -> TrialStep {
+        TrialStep { inputs, outputs: OutputState::Stale, moved: true, same_as: None }
     }
 
     /// What the step is, for a message: `launch 2, on opposite inputs`.
-    pub fn describe(index: usize, step: &Step) -> String {
+    pub fn describe(index: usize, step: &TrialStep) -> String {
         let how = match (step.inputs, step.same_as) {
             (0, None) => return format!("launch {}", index + 1),
             (_, Some(_)) => "on the first inputs again, at other addresses",

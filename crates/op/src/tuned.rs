@@ -20,7 +20,7 @@ pub struct Likeness {
 
 /// A pick that the family still has, with the problem it is of and what it comes to there.
 #[derive(Clone, Debug)]
-pub struct Usable<'f, P> {
+pub struct UsablePick<'f, P> {
     pub pick: &'f Pick,
     pub problem: P,
     pub candidate: Candidate,
@@ -28,19 +28,22 @@ pub struct Usable<'f, P> {
 
 /// A pick that is of no use, and why: the family changed, or the table is another's.
 #[derive(Clone, Debug)]
-pub struct Stale<'f> {
+pub struct UnusablePick<'f> {
     pub pick: &'f Pick,
     pub reason: String,
 }
 
 /// The picks of a family's table. An old table has its use as long as one of its picks has, so what does not fit any more
 /// is left out of every choice; whoever shows or uses the others should say what was left out.
-pub fn picks<'f, O: Op>(op: &O, family: &'f Family) -> (Vec<Usable<'f, O::Problem>>, Vec<Stale<'f>>) {
+pub fn picks<'f, O: Op>(
+    op: &O,
+    family: &'f Family,
+) -> (Vec<UsablePick<'f, O::Problem>>, Vec<UnusablePick<'f>>) {
     let (mut usable, mut stale) = (Vec::new(), Vec::new());
     for pick in &family.tuned.picks {
         match read(op, family, pick) {
-            Ok((problem, candidate)) => usable.push(Usable { pick, problem, candidate }),
-            Err(reason) => stale.push(Stale { pick, reason }),
+            Ok((problem, candidate)) => usable.push(UsablePick { pick, problem, candidate }),
+            Err(reason) => stale.push(UnusablePick { pick, reason }),
         }
     }
     (usable, stale)
@@ -89,12 +92,12 @@ pub fn pick<'f, O: Op>(
     family: &'f Family,
     device: &Device,
     problem: &O::Problem,
-) -> Result<Usable<'f, O::Problem>, Refusal> {
+) -> Result<UsablePick<'f, O::Problem>, Refusal> {
     let nearest = ranked(op, family, device, problem).into_iter().find_map(|(_, usable)| usable.ok());
     nearest.ok_or_else(|| none(op, family, device, problem))
 }
 
-type Ranked<'f, P> = (Distance, Result<Usable<'f, P>, Refusal>);
+type Ranked<'f, P> = (Distance, Result<UsablePick<'f, P>, Refusal>);
 
 /// The picks of the problem's kind on the device, the nearest first, with what each comes to on the problem; or why it
 /// comes to nothing there.
@@ -109,7 +112,7 @@ fn ranked<'f, O: Op>(
     let mut ranked: Vec<_> = usable
         .into_iter()
         .filter(|usable| usable.pick.is_of(device.gpu()))
-        .filter_map(|Usable { pick, problem: of, .. }| {
+        .filter_map(|UsablePick { pick, problem: of, .. }| {
             let own = op.likeness(&of);
             let distance = Distance {
                 another: of != *problem,
@@ -119,7 +122,7 @@ fn ranked<'f, O: Op>(
             let allowed = || -> Result<_, Refusal> {
                 let candidate = setting(op, family, pick, &[], problem)?;
                 family.check_target(&candidate, device.target())?;
-                Ok(Usable { pick, problem: of, candidate })
+                Ok(UsablePick { pick, problem: of, candidate })
             };
             (own.kind == asked.kind).then(|| (distance, allowed()))
         })
@@ -157,7 +160,7 @@ pub fn best<'c, O: Op>(
         let ranked = ranked(op, family, device, problem).into_iter();
         ranked.filter_map(move |(distance, usable)| Some((distance, family, usable.ok()?)))
     });
-    let key = |(distance, _, usable): &(Distance, &Family, Usable<'_, O::Problem>)| {
+    let key = |(distance, _, usable): &(Distance, &Family, UsablePick<'_, O::Problem>)| {
         (*distance, usable.pick.time.micros())
     };
     let best = picks.min_by(|a, b| key(a).partial_cmp(&key(b)).unwrap_or(std::cmp::Ordering::Equal));

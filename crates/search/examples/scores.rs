@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let runs = play_all(space, entry, seeds, BUDGET, &stop, &|| ()).unwrap_or_default();
             scores.push(score(space, name, &runs, BUDGET, &AT));
         }
-        let suite = Suite::of(name, &scores.iter().collect::<Vec<_>>());
+        let suite = Suite::new(name, &scores.iter().collect::<Vec<_>>());
         let show =
             |means: &[f64]| means.iter().map(|mean| format!("{mean:.4}")).collect::<Vec<_>>().join(" ");
         eprintln!("{name:10}  spaces {}  kernels {}", show(&suite.by_space), show(&suite.by_kernel));

@@ -30,7 +30,7 @@ impl Between {
     ///
     /// A control that is far off says something of its own subject and little of others, so what it counts for is bounded
     /// by three times what is usual: one neighbour in two places is not to blur everybody.
-    pub fn of<'s>(controls: impl IntoIterator<Item = (&'s Speedup, usize)>) -> Self {
+    pub fn from_controls<'s>(controls: impl IntoIterator<Item = (&'s Speedup, usize)>) -> Self {
         let square = |(control, processes): (&Speedup, usize)| {
             // One process over the mean of the others varies by the one, by the others' mean, and by its samples.
             let draws = 1.0 + 1.0 / processes.saturating_sub(1).max(1) as f64;
@@ -168,7 +168,7 @@ mod tests {
     }
 
     fn of_pairs(controls: &[Speedup]) -> Between {
-        Between::of(controls.iter().map(|control| (control, 2)))
+        Between::from_controls(controls.iter().map(|control| (control, 2)))
     }
 
     fn alone(kind: Between) -> Known<'static> {
@@ -201,7 +201,7 @@ mod tests {
         assert!(of_pairs(&vec![control(1.02, 0.05); 20]).share() < 0.004);
         // The mean of two others moves less than one other, so the same difference is more of a spread.
         let controls = vec![control(1.04, 0.001); 20];
-        assert!(Between::of(controls.iter().map(|control| (control, 3))).share() > wild.share());
+        assert!(Between::from_controls(controls.iter().map(|control| (control, 3))).share() > wild.share());
     }
 
     #[test]
@@ -254,7 +254,7 @@ mod tests {
             .collect();
         let others = |own: usize| {
             let others = controls.iter().enumerate().filter(move |(index, _)| *index != own);
-            Between::of(others.map(|(_, control)| (control, processes)))
+            Between::from_controls(others.map(|(_, control)| (control, processes)))
         };
         subjects.iter().enumerate().map(|(own, medians)| row(others(own), medians)).collect()
     }

@@ -2,7 +2,7 @@
 //!
 //! Everything starts from [`Samples`]: times that are finite and above zero, in the order they were taken.
 //!
-//! * [`Summary::of`]: p50, p90, p95, p99, mean, standard deviation, and the bootstrap interval of the median;
+//! * [`Summary::from_samples`]: p50, p90, p95, p99, mean, standard deviation, and the bootstrap interval of the median;
 //! * [`Blocks`]: how the samples of several processes lie in one series, and [`Typical`]: what they come to;
 //! * [`Paired`]: two subjects measured in turns (ABBA). [`Paired::speedup`] is `baseline / candidate`, above 1 where
 //!   the candidate is faster, with its interval over whole blocks, so that a drift both went through cancels;
@@ -26,11 +26,11 @@
 //!
 //! let control = Paired::new(&sdpa, &again, 2)?.speedup(seed); // A against A
 //! let tick = 32.0 / sdpa.median(); // what the timer can tell apart
-//! let floor = NoiseFloor::of(&control, tick);
+//! let floor = NoiseFloor::from_control(&control, tick);
 //! let comparison = compare(&Paired::new(&sdpa, &ours, 2)?, floor, seed);
 //! assert_eq!(comparison.verdict, Verdict::Faster);
 //! assert!(comparison.speedup.interval.low > 1.99);
-//! assert!(Summary::of(&ours, seed).p90 < 10_011.0);
+//! assert!(Summary::from_samples(&ours, seed).p90 < 10_011.0);
 //! # Ok(()) }
 //! ```
 //!

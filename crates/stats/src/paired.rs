@@ -60,8 +60,10 @@ impl<'s> Paired<'s> {
     }
 
     pub(super) fn speedup_by(&self, resamples: usize, seed: u64) -> Speedup {
-        let side = |samples: &Samples| -> Vec<Ladder> {
-            (0..self.blocks.processes).map(|process| Ladder::new(samples, self.blocks, process)).collect()
+        let side = |samples: &Samples| -> Vec<SortedSamples> {
+            (0..self.blocks.processes)
+                .map(|process| SortedSamples::new(samples, self.blocks, process))
+                .collect()
         };
         ratio(&side(self.baseline), &side(self.candidate), self.blocks(), (resamples, seed))
     }
@@ -71,8 +73,8 @@ impl<'s> Paired<'s> {
 /// to process differs here. There is none of a single process.
 pub fn control(samples: &Samples, blocks: Blocks, seed: u64) -> Result<Speedup, SampleError> {
     let paired = Paired::over(samples, samples, blocks)?;
-    let mut ladders: Vec<Ladder> =
-        (0..blocks.processes).map(|process| Ladder::new(samples, blocks, process)).collect();
+    let mut ladders: Vec<SortedSamples> =
+        (0..blocks.processes).map(|process| SortedSamples::new(samples, blocks, process)).collect();
     let others = ladders.split_off(1);
     if others.is_empty() {
         return Err(SampleError::Empty);
@@ -81,7 +83,12 @@ pub fn control(samples: &Samples, blocks: Blocks, seed: u64) -> Result<Speedup, 
 }
 
 /// What is typical of one side over what is typical of the other, with the interval over blocks.
-fn ratio(above: &[Ladder], below: &[Ladder], blocks: usize, (resamples, seed): (usize, u64)) -> Speedup {
+fn ratio(
+    above: &[SortedSamples],
+    below: &[SortedSamples],
+    blocks: usize,
+    (resamples, seed): (usize, u64),
+) -> Speedup {
     let mut random = Random::new(seed);
     let mut drawn = vec![1_u32; blocks];
     let sides = [above, below];
@@ -116,14 +123,14 @@ fn draw(random: &mut Random, drawn: &mut [u32]) {
 
 /// A process's samples in ascending order, each with its block. The median of a resample is found by counting up the
 /// order; as it nearly always lies near the middle, counting starts a little below that.
-struct Ladder {
+struct SortedSamples {
     steps: Vec<(f64, u32)>,
     start: usize,
     /// Samples of each block below `start`.
     below: Vec<u32>,
 }
 
-impl Ladder {
+impl SortedSamples {
     fn new(samples: &Samples, blocks: Blocks, process: usize) -> Self {
         let mut steps: Vec<(f64, u32)> = blocks.of_process(samples, process).collect();
         steps.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
@@ -136,7 +143,7 @@ impl Ladder {
         for &(_, block) in &steps[..start] {
             below[block as usize] += 1;
         }
-        Ladder { steps, start, below }
+        SortedSamples { steps, start, below }
     }
 
     /// The median of the resample that holds block `b` `drawn[b]` times.
@@ -177,7 +184,7 @@ mod tests {
         let mut random = Random::new(1);
         for (count, per_block) in [(1, 1), (2, 1), (2, 2), (6, 2), (30, 3), (101, 1), (400, 2), (396, 4)] {
             let samples = noisy(count, 9);
-            let ladder = Ladder::new(&samples, Blocks::of_one_process(per_block), 0);
+            let ladder = SortedSamples::new(&samples, Blocks::of_one_process(per_block), 0);
             let mut drawn = vec![0; count / per_block];
             let mut tries: Vec<Vec<u32>> = (0..50)
                 .map(|_| {

@@ -80,7 +80,7 @@ pub struct Typical {
 
 impl Typical {
     /// With the interval from [`RESAMPLES`] resamples of every process.
-    pub fn of(samples: &Samples, blocks: Blocks, seed: u64) -> Result<Self, SampleError> {
+    pub fn from_samples(samples: &Samples, blocks: Blocks, seed: u64) -> Result<Self, SampleError> {
         Self::by(RESAMPLES, samples, blocks, seed)
     }
 
@@ -165,7 +165,7 @@ mod tests {
     fn of_one_process_it_is_the_median() {
         let taken: Vec<f64> = (0..41).map(|i| 100.0 + f64::from(i * 7 % 11)).collect();
         let samples = series(&taken);
-        let typical = Typical::of(&samples, Blocks::of_one_process(1), 9).unwrap();
+        let typical = Typical::from_samples(&samples, Blocks::of_one_process(1), 9).unwrap();
         assert_eq!((typical.value, typical.medians.as_slice()), (samples.median(), &[samples.median()][..]));
         assert_eq!(typical.interval, median_interval(&samples, 9));
     }
@@ -182,7 +182,7 @@ mod tests {
         assert!((value([low, low, high]) - between(1.0 / 3.0)).abs() < 1e-9);
         assert!((value([high, low, high]) - between(2.0 / 3.0)).abs() < 1e-9);
         // The samples of these very processes leave no doubt.
-        let typical = Typical::of(&taken([low, low, high]), blocks, 1).unwrap();
+        let typical = Typical::from_samples(&taken([low, low, high]), blocks, 1).unwrap();
         assert!(typical.interval.half_width() < 1e-9 && typical.medians == [low, low, high], "{typical:?}");
     }
 }

@@ -55,7 +55,7 @@ fn verdicts(noise: Noise, blocks: usize, speedup: f64) -> Vec<Comparison> {
     let run = |seed: usize| {
         let (a, b) = pair(&mut random, noise, blocks, 1.0);
         let control = Paired::new(&a, &b, PER_BLOCK).unwrap().speedup_by(RESAMPLES, seed as u64);
-        let floor = NoiseFloor::of(&control, 0.0);
+        let floor = NoiseFloor::from_control(&control, 0.0);
         let (baseline, candidate) = pair(&mut random, noise, blocks, speedup);
         let paired = Paired::new(&baseline, &candidate, PER_BLOCK).unwrap();
         conclude(&paired, paired.speedup_by(RESAMPLES, seed as u64), floor)

@@ -29,7 +29,7 @@ pub enum Standing {
 }
 
 impl Standing {
-    pub fn of(speedup: f64) -> Self {
+    pub fn from_speedup(speedup: f64) -> Self {
         match speedup {
             x if x >= 2.0 => Standing::Excellent,
             x if x >= 1.5 => Standing::Good,
@@ -59,9 +59,9 @@ mod tests {
     #[test]
     fn the_words_begin_where_they_should() {
         use Standing::{Excellent, Good, Modest, Parity, Regression};
-        let words = [2.0, 1.999, 1.5, 1.499, 1.1, 1.099, 0.9, 0.899, 0.0].map(Standing::of);
+        let words = [2.0, 1.999, 1.5, 1.499, 1.1, 1.099, 0.9, 0.899, 0.0].map(Standing::from_speedup);
         assert_eq!(words, [Excellent, Good, Good, Modest, Modest, Parity, Parity, Regression, Regression]);
-        assert_eq!(Standing::of(f64::NAN), Regression);
+        assert_eq!(Standing::from_speedup(f64::NAN), Regression);
     }
 
     /// scipy 1.17: `scipy.stats.gmean([1.2, 0.8, 2.5])`.

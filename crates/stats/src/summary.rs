@@ -24,14 +24,14 @@ pub struct Summary {
 
 impl Summary {
     /// Of one process's samples.
-    pub fn of(samples: &Samples, seed: u64) -> Self {
+    pub fn from_samples(samples: &Samples, seed: u64) -> Self {
         let (p50, interval) = (samples.median(), median_interval(samples, seed));
         Self::around(samples, p50, interval)
     }
 
     /// Of the samples of several processes, with what is [`Typical`] of them.
     pub fn over(samples: &Samples, blocks: Blocks, seed: u64) -> Result<(Self, Typical), SampleError> {
-        let typical = Typical::of(samples, blocks, seed)?;
+        let typical = Typical::from_samples(samples, blocks, seed)?;
         Ok((Self::around(samples, typical.value, typical.interval), typical))
     }
 
@@ -75,7 +75,7 @@ mod tests {
     /// numpy 2.4: `np.percentile(TIMES, [50, 90, 95, 99])`, `np.mean(TIMES)`, `np.std(TIMES, ddof=1)`.
     #[test]
     fn numbers_are_those_of_numpy() {
-        let summary = Summary::of(&Samples::new(TIMES.to_vec()).unwrap(), 1);
+        let summary = Summary::from_samples(&Samples::new(TIMES.to_vec()).unwrap(), 1);
         let close = |a: f64, b: f64| assert!((a - b).abs() < 1e-12, "{a} {b}");
         close(summary.p50, 10.3);
         close(summary.p90, 10.870000000000001);
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn one_sample_is_its_own_summary() {
-        let summary = Summary::of(&Samples::new(vec![2.5]).unwrap(), 1);
+        let summary = Summary::from_samples(&Samples::new(vec![2.5]).unwrap(), 1);
         assert_eq!((summary.p50, summary.p99, summary.mean, summary.std), (2.5, 2.5, 2.5, None));
         assert_eq!(summary.interval, Interval { low: 2.5, high: 2.5 });
     }

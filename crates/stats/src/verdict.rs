@@ -21,7 +21,7 @@ pub struct NoiseFloor(f64);
 impl NoiseFloor {
     /// From an A/A control: one subject measured against itself, in turns like any two. The farther end of its
     /// interval counts, and a clock's tick, given as a share of the time measured, is never seen through.
-    pub fn of(control: &Speedup, tick: f64) -> Self {
+    pub fn from_control(control: &Speedup, tick: f64) -> Self {
         let Speedup { interval, .. } = control;
         let farther = (1.0 - interval.low).abs().max((interval.high - 1.0).abs());
         NoiseFloor(farther.max(tick))
@@ -154,8 +154,8 @@ mod tests {
     #[test]
     fn the_floor_is_the_farther_end_or_the_tick() {
         let control = Speedup { ratio: 1.001, interval: Interval { low: 0.997, high: 1.004 }, blocks: 50 };
-        assert!((NoiseFloor::of(&control, 0.0).share() - 0.004).abs() < 1e-12);
-        assert_eq!(NoiseFloor::of(&control, 0.03).share(), 0.03);
+        assert!((NoiseFloor::from_control(&control, 0.0).share() - 0.004).abs() < 1e-12);
+        assert_eq!(NoiseFloor::from_control(&control, 0.03).share(), 0.03);
     }
 
     #[test]

@@ -10,16 +10,16 @@ use std::thread;
 use rustix::process::{Pid, Signal, getpid, getppid, kill_process_group, set_parent_process_death_signal};
 
 /// A command to start, and where the result goes.
-type Order = (Command, Sender<(Command, io::Result<Child>)>);
+type SpawnRequest = (Command, Sender<(Command, io::Result<Child>)>);
 
 /// Starts a process in a process group of its own. The system kills it when this process ends, also by `SIGKILL`.
 ///
 /// Linux sends the death signal when the *thread* that started the child ends. So one thread that never ends starts all
 /// of them.
 pub fn spawn(command: &mut Command) -> io::Result<Child> {
-    static STARTER: OnceLock<Mutex<Sender<Order>>> = OnceLock::new();
+    static STARTER: OnceLock<Mutex<Sender<SpawnRequest>>> = OnceLock::new();
     let starter = STARTER.get_or_init(|| {
-        let (sender, orders) = mpsc::channel::<Order>();
+        let (sender, orders) = mpsc::channel::<SpawnRequest>();
         thread::spawn(move || {
             for (mut command, reply) in orders {
                 let child = command.spawn();

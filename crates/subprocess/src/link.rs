@@ -71,7 +71,7 @@ impl Link {
         attachments: &[&[u8]],
         go_on: impl FnMut() -> io::Result<()>,
     ) -> io::Result<()> {
-        wire::send(&mut Patient::new(&self.stream, go_on), message, attachments)
+        wire::send(&mut InterruptibleSocket::new(&self.stream, go_on), message, attachments)
     }
 
     /// Receives a message whose attachments together have at most `max_attached_bytes`. `go_on` is asked while the child
@@ -81,7 +81,7 @@ impl Link {
         max_attached_bytes: u64,
         go_on: impl FnMut() -> io::Result<()>,
     ) -> io::Result<(T, Vec<Vec<u8>>)> {
-        wire::receive(&mut Patient::new(&self.stream, go_on), max_attached_bytes)
+        wire::receive(&mut InterruptibleSocket::new(&self.stream, go_on), max_attached_bytes)
     }
 
     /// How the child ended, after it closed its channel; `None` where it does not end by itself. It is gone afterwards.
@@ -126,15 +126,15 @@ impl Drop for Link {
 }
 
 /// A socket with timeouts that asks `go_on` now and then while something is waited for.
-struct Patient<'a, F> {
+struct InterruptibleSocket<'a, F> {
     stream: &'a UnixStream,
     go_on: F,
     asked: Instant,
 }
 
-impl<'a, F: FnMut() -> io::Result<()>> Patient<'a, F> {
+impl<'a, F: FnMut() -> io::Result<()>> InterruptibleSocket<'a, F> {
     fn new(stream: &'a UnixStream, go_on: F) -> Self {
-        Patient { stream, go_on, asked: Instant::now() }
+        InterruptibleSocket { stream, go_on, asked: Instant::now() }
     }
 
     fn wait(&mut self, mut step: impl FnMut(&mut &UnixStream) -> io::Result<usize>) -> io::Result<usize> {
@@ -157,13 +157,13 @@ impl<'a, F: FnMut() -> io::Result<()>> Patient<'a, F> {
     }
 }
 
-impl<F: FnMut() -> io::Result<()>> Read for Patient<'_, F> {
+impl<F: FnMut() -> io::Result<()>> Read for InterruptibleSocket<'_, F> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         self.wait(|stream| stream.read(into))
     }
 }
 
-impl<F: FnMut() -> io::Result<()>> Write for Patient<'_, F> {
+impl<F: FnMut() -> io::Result<()>> Write for InterruptibleSocket<'_, F> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.wait(|stream| stream.write(bytes))
     }

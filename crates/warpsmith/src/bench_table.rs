@@ -4,15 +4,15 @@ use std::cmp::Ordering;
 
 use attention::Problem;
 use indexmap::IndexMap;
-use lab::bench::Plan;
-use lab::run::{Mean, Row, RunState, Speed, Telemetry, rows};
+use lab::bench::BenchPlan;
+use lab::run::{MeanSpeedup, Row, RunState, Speed, Telemetry, rows};
 use lab::stats::Verdict;
 
 use crate::printer::{BAD, FAINT, GOOD, STRONG, WARN, flat, one_line, styled};
 use crate::tables::Table;
 
 /// `every_baseline`: a column for each of them, not for the first and the fastest only.
-pub fn text(plan: &Plan<'_, Problem>, state: &RunState, every_baseline: bool) -> String {
+pub fn text(plan: &BenchPlan<'_, Problem>, state: &RunState, every_baseline: bool) -> String {
     let mut parts = Vec::new();
     parts.extend(measured(state, every_baseline));
     parts.extend(modelled(plan, state));
@@ -143,7 +143,7 @@ fn device_words(seen: &Telemetry) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-fn modelled(plan: &Plan<'_, Problem>, state: &RunState) -> Option<String> {
+fn modelled(plan: &BenchPlan<'_, Problem>, state: &RunState) -> Option<String> {
     if state.modelled.is_empty() {
         return None;
     }
@@ -173,8 +173,8 @@ fn failures(state: &RunState) -> Option<String> {
 fn means(state: &RunState, every_baseline: bool) -> Option<String> {
     let all = state.means();
     let first = all.first()?.baseline.clone();
-    let hardest = |mean: &Mean| {
-        let same = |other: &&Mean| other.candidate == mean.candidate && other.timer == mean.timer;
+    let hardest = |mean: &MeanSpeedup| {
+        let same = |other: &&MeanSpeedup| other.candidate == mean.candidate && other.timer == mean.timer;
         all.iter().filter(same).all(|other| other.speedup >= mean.speedup)
     };
     let shown = all.iter().filter(|mean| every_baseline || mean.baseline == first || hardest(mean));

@@ -3,8 +3,8 @@
 mod bench_table;
 mod cli;
 mod commands;
+mod error;
 mod exit;
-mod failure;
 mod findings;
 mod printer;
 mod profile_table;

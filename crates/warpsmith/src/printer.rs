@@ -12,8 +12,8 @@ use std::sync::{LazyLock, OnceLock};
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 
+use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::failure::Failure;
 
 pub const GOOD: Style = AnsiColor::Green.on_default();
 pub const BAD: Style = AnsiColor::Red.on_default().bold();
@@ -168,7 +168,7 @@ impl Printer {
         let _ = writeln!(anstream::stderr(), "{}", rendered(text));
     }
 
-    pub fn failure(&self, failure: &Failure) {
+    pub fn failure(&self, failure: &CommandError) {
         if self.json {
             #[derive(Serialize)]
             struct Told<'a> {

@@ -2,7 +2,7 @@
 
 use lab::invert::{Inversion, InversionResult};
 use lab::profile::{Metrics, Profile};
-use lab::run::{Fact, Failure, Of, RunState, Time};
+use lab::run::{Fact, FailureRecord, ResultId, RunState, Time};
 use serde::Serialize;
 
 use crate::printer::{BAD, FAINT, STRONG, WARN, one_line, styled};
@@ -13,20 +13,20 @@ use crate::tables::Table;
 pub struct Document<'s> {
     profiles: Vec<Named<'s>>,
     inversions: &'s [Inversion],
-    failures: &'s [Failure],
+    failures: &'s [FailureRecord],
     notes: &'s [String],
 }
 
 #[derive(Debug, Serialize)]
 struct Named<'s> {
     #[serde(flatten)]
-    of: &'s Of,
+    of: &'s ResultId,
     #[serde(flatten)]
     profile: &'s Profile,
 }
 
 impl<'s> Document<'s> {
-    pub fn of(state: &'s RunState) -> Self {
+    pub fn new(state: &'s RunState) -> Self {
         Document {
             profiles: state.profiles.iter().map(|(of, profile)| Named { of, profile }).collect(),
             inversions: &state.inversions,
@@ -43,7 +43,7 @@ pub fn profiles(state: &RunState) -> String {
     parts.join("\n\n")
 }
 
-fn profile(of: &Of, profile: &Profile) -> String {
+fn profile(of: &ResultId, profile: &Profile) -> String {
     let title = styled(STRONG, format!("{}  {}", of.problem, of.subject));
     let mut lines = vec![format!("{title}  {}", styled(FAINT, format!("by {}", profile.source)))];
     lines.extend(profile.notes.iter().map(|note| styled(FAINT, one_line(note))));

@@ -110,7 +110,7 @@ struct Head<'a> {
 }
 
 impl<'a> Head<'a> {
-    fn of(values: &'a Values, batch: usize, head: usize) -> Self {
+    fn new(values: &'a Values, batch: usize, head: usize) -> Self {
         Head { data: values.head(batch, head), head_dim: values.shape.head_dim }
     }
 
@@ -127,8 +127,8 @@ fn answer(problem: &Problem, inputs: &Inputs, job: Job<'_>, scratch: &mut Scratc
     let Some(&Row { batch, head, .. }) = rows.first() else { return };
     let width = problem.head_dim;
     let kv_head = head / (problem.heads / problem.kv_heads);
-    let (queries, keys) = (Head::of(&inputs.q, batch, head), Head::of(&inputs.k, batch, kv_head));
-    let values = Head::of(&inputs.v, batch, kv_head);
+    let (queries, keys) = (Head::new(&inputs.q, batch, head), Head::new(&inputs.k, batch, kv_head));
+    let values = Head::new(&inputs.v, batch, kv_head);
     // The scale is the f32 that kernels are given: the oracle answers the question they are asked.
     let scale =
         f64::from(problem.softmax_scale()) * inputs.q.scale(batch, head) * inputs.k.scale(batch, kv_head);

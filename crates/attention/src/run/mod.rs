@@ -4,7 +4,7 @@
 mod capability;
 
 use family::{Candidate, Family, SettingError};
-use op::{Addresses, Arrangement, Input, Kernel, Observed, Output, Stage, Trespass};
+use op::{Addresses, Arrangement, CheckDevice, Input, Kernel, LaunchObservation, Output, StrayWrite};
 
 pub use capability::{Unsupported, axes, check, check_candidate, sizes};
 
@@ -46,8 +46,8 @@ pub struct Run {
     pub lse: Option<Vec<f32>>,
     /// What the virtual GPU found. `None` on a device that does not check, which is not "nothing found".
     pub report: Option<vgpu::LaunchReport>,
-    /// Writes outside every buffer, where the device leaves that to us ([`Stage::guard_bytes`]).
-    pub trespasses: Vec<Trespass>,
+    /// Writes outside every buffer, where the device leaves that to us ([`CheckDevice::guard_bytes`]).
+    pub trespasses: Vec<StrayWrite>,
     /// Inputs that are not what they were.
     pub changed_inputs: Vec<&'static str>,
     /// Module variables that are not what they were.
@@ -57,7 +57,7 @@ pub struct Run {
 /// Runs a kernel once. Refuses what it does not support before anything is allocated.
 pub fn run(
     kernel: &Kernel<'_>,
-    device: &mut dyn Stage,
+    device: &mut dyn CheckDevice,
     problem: &Problem,
     inputs: &Encoded,
     want_lse: bool,
@@ -68,7 +68,7 @@ pub fn run(
     let arrangement = arrange(problem, inputs, want_lse);
     let layout = inputs.q.layout;
     let parameters = |addresses: &Addresses| parameters(problem, layout, addresses);
-    let Observed { outputs, report, trespasses, changed_inputs, changed_state } =
+    let LaunchObservation { outputs, report, trespasses, changed_inputs, changed_state } =
         kernel.observe(device, &sizes(problem), &arrangement, &parameters)?;
     let (output, lse) = answer(problem, layout, outputs);
     Ok(Run { output, lse, report, trespasses, changed_inputs, changed_state })
@@ -99,16 +99,16 @@ pub fn arrange(problem: &Problem, inputs: &Encoded, want_lse: bool) -> Arrangeme
 /// The kernel's one parameter, for an arrangement at these addresses.
 pub fn parameters(problem: &Problem, layout: Layout, addresses: &Addresses) -> Vec<Vec<u8>> {
     let arguments = Arguments {
-        q: addresses.of("q"),
-        k: addresses.of("k"),
-        v: addresses.of("v"),
-        o: addresses.of("o"),
-        lse: addresses.of("lse"),
-        q_scale: addresses.of("q_scale"),
-        k_scale: addresses.of("k_scale"),
-        v_scale: addresses.of("v_scale"),
+        q: addresses.address("q"),
+        k: addresses.address("k"),
+        v: addresses.address("v"),
+        o: addresses.address("o"),
+        lse: addresses.address("lse"),
+        q_scale: addresses.address("q_scale"),
+        k_scale: addresses.address("k_scale"),
+        v_scale: addresses.address("v_scale"),
         workspace: addresses.workspace,
-        ..Arguments::of(problem, layout)
+        ..Arguments::for_problem(problem, layout)
     };
     vec![arguments.bytes()]
 }

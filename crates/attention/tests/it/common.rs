@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use attention::metrics::{self, Failure, Tolerance, Weights};
+use attention::metrics::{self, Mismatch, Tolerance, Weights};
 use attention::oracle::{self, Rows};
 use attention::run::Run;
 use attention::{Encoded, Problem, error_map};
@@ -34,7 +34,7 @@ pub fn device(chip: &str) -> VirtualDevice {
 #[derive(Debug, Default)]
 pub struct Complaints {
     pub findings: Vec<vgpu::Finding>,
-    pub failures: Vec<Failure>,
+    pub failures: Vec<Mismatch>,
     pub changed_inputs: Vec<&'static str>,
     /// A picture of the errors, if there are any.
     pub map: String,
@@ -67,7 +67,7 @@ pub fn complaints(kernel: &Kernel<'_>, problem: &Problem, inputs: &Encoded, run:
     let report = run.report.as_ref().expect("the virtual GPU reports");
     let serious = report.findings.iter().filter(|finding| finding.severity != vgpu::Severity::Note);
     let reference = oracle::attention(problem, &inputs.decode(), Rows::all(problem));
-    let tolerance = Tolerance::of(problem.dtype, Weights::of(kernel.family, problem.dtype));
+    let tolerance = Tolerance::new(problem.dtype, Weights::declared_by(kernel.family, problem.dtype));
     let comparison = metrics::compare(&reference, &run.output, run.lse.as_deref(), tolerance);
     let tile = kernel.candidate.knobs.get("BLOCK_M").and_then(|height| height.to_string().parse().ok());
     let map = error_map::draw(&reference, &run.output, tolerance, tile);

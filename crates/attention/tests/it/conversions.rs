@@ -5,7 +5,7 @@ use chips::Target;
 use gpu::accelerator::{Accelerator, Geometry};
 use gpu::build::{Request, Source};
 use gpu::launch::Random;
-use op::Stage;
+use op::CheckDevice;
 use vgpu::num::codec;
 
 use crate::common::{compiler, device};

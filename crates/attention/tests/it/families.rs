@@ -209,7 +209,7 @@ fn mma_loses_less_to_fp8_weights_than_rounding_all_of_them_would() {
         let run = run::run(&kernel.expect("a kernel"), &mut device, &problem, &inputs, false).expect("a run");
         let reference = oracle::attention(&problem, &inputs.decode(), Rows::all(&problem));
         let error =
-            metrics::compare(&reference, &run.output, None, Tolerance::of(problem.dtype, Weights::Fp8));
+            metrics::compare(&reference, &run.output, None, Tolerance::new(problem.dtype, Weights::Fp8));
         assert!(error.passed() && error.relative_l2 <= 0.024, "{name}: {}", error.relative_l2);
     }
 }

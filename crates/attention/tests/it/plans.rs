@@ -6,8 +6,8 @@ use attention::Attention;
 use chips::Chip;
 use family::Catalog;
 use gpu::device::Device;
-use lab::check::{self, Bench, Case, Depth, Group, Plan, Subject};
-use op::Stage;
+use lab::check::{self, Case, CheckEnvironment, CheckGroup, CheckPlan, CheckSubject, Depth};
+use op::CheckDevice;
 
 use crate::common::{compiler, device, problem};
 
@@ -17,7 +17,8 @@ fn every_kernel_is_compiled_once_and_verdicts_come_in_the_plans_order() {
     let family = catalog.family("wmma").expect("wmma");
     let presets = ["stage-1", "stage-2", "stage-4"];
     let problems = ["b1h2s17d64-fp16", "b1h1s33d64-causal-fp16", "b1h1s16d128-fp16"];
-    let subject = |preset: &&str| Subject { family, preset: Some((*preset).to_owned()), knobs: Vec::new() };
+    let subject =
+        |preset: &&str| CheckSubject { family, preset: Some((*preset).to_owned()), knobs: Vec::new() };
     let case = |name: &&str| Case {
         problem: problem(name),
         cut_from: Vec::new(),
@@ -25,18 +26,20 @@ fn every_kernel_is_compiled_once_and_verdicts_come_in_the_plans_order() {
         seed: 1,
         depth: Depth::Usual,
     };
-    let group =
-        Group { subjects: presets.iter().map(subject).collect(), cases: problems.iter().map(case).collect() };
+    let group = CheckGroup {
+        subjects: presets.iter().map(subject).collect(),
+        cases: problems.iter().map(case).collect(),
+    };
     let chip = Chip::by_name("l4").expect("an L4");
-    let plan = Plan { device: Device::Virtual { chip }, groups: vec![group] };
+    let plan = CheckPlan { device: Device::Virtual { chip }, groups: vec![group] };
 
     // Lengths and masks are not compiled in, head dimensions are.
     let requests = plan.requests(&Attention, compiler());
     assert_eq!(requests.len(), 2 * presets.len());
 
     let stop = AtomicBool::new(false);
-    let make = |_| Ok(Box::new(device("l4")) as Box<dyn Stage>);
-    let bench = Bench { compiler: compiler(), device: &make, threads: 3, stop: &stop };
+    let make = |_| Ok(Box::new(device("l4")) as Box<dyn CheckDevice>);
+    let bench = CheckEnvironment { compiler: compiler(), device: &make, threads: 3, stop: &stop };
     let compiled = AtomicUsize::new(0);
     let count = || {
         compiled.fetch_add(1, Ordering::Relaxed);
@@ -50,7 +53,7 @@ fn every_kernel_is_compiled_once_and_verdicts_come_in_the_plans_order() {
     let expected: Vec<(&str, &str)> =
         problems.iter().flat_map(|problem| presets.iter().map(move |preset| (*problem, *preset))).collect();
     assert_eq!(told, expected);
-    assert!(verdicts.iter().all(check::Verdict::passed), "{verdicts:#?}");
+    assert!(verdicts.iter().all(check::CaseResult::passed), "{verdicts:#?}");
 
     // Nothing is begun after a stop.
     stop.store(true, Ordering::Relaxed);

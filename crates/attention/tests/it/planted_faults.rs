@@ -9,8 +9,10 @@ use attention::Attention;
 use chips::Chip;
 use family::Catalog;
 use gpu::device::Device;
-use lab::check::{self, Bench, Case, Depth, Group, Outcome, Plan, Subject, Verdict};
-use op::Stage;
+use lab::check::{
+    self, Case, CaseOutcome, CaseResult, CheckEnvironment, CheckGroup, CheckPlan, CheckSubject, Depth,
+};
+use op::CheckDevice;
 use vgpu::Kind;
 
 use crate::common::{compiler, device, problem};
@@ -29,8 +31,8 @@ enum Noticed {
 }
 
 impl Noticed {
-    fn by(self, verdict: &Verdict) -> bool {
-        let Outcome::Failed { complaints, .. } = &verdict.outcome else { return false };
+    fn by(self, verdict: &CaseResult) -> bool {
+        let CaseOutcome::Failed { complaints, .. } = &verdict.outcome else { return false };
         // Findings are complaints too.
         let is_finding = |kind: &str| verdict.findings.iter().any(|finding| finding.kind.to_string() == kind);
         let mut about_the_answer = complaints.iter().filter(|complaint| !is_finding(&complaint.kind));
@@ -453,7 +455,7 @@ fn unnoticed(fault: &Fault) -> Option<String> {
     let catalog = planted(fault, folder.path());
     let family = catalog.family(fault.family).expect("the family");
     let knobs = fault.knobs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    let subject = Subject { family, preset: Some(fault.preset.to_owned()), knobs };
+    let subject = CheckSubject { family, preset: Some(fault.preset.to_owned()), knobs };
     let case = Case {
         problem: problem(fault.problem),
         cut_from: Vec::new(),
@@ -461,12 +463,12 @@ fn unnoticed(fault: &Fault) -> Option<String> {
         seed: 5,
         depth: Depth::Full,
     };
-    let groups = vec![Group { subjects: vec![subject], cases: vec![case] }];
+    let groups = vec![CheckGroup { subjects: vec![subject], cases: vec![case] }];
     let chip = Chip::by_name(fault.chip).expect("a chip of the table");
-    let plan = Plan { device: Device::Virtual { chip }, groups };
+    let plan = CheckPlan { device: Device::Virtual { chip }, groups };
     let stop = AtomicBool::new(false);
-    let make = |_| Ok(Box::new(device(chip.id)) as Box<dyn Stage>);
-    let bench = Bench { compiler: compiler(), device: &make, threads: 1, stop: &stop };
+    let make = |_| Ok(Box::new(device(chip.id)) as Box<dyn CheckDevice>);
+    let bench = CheckEnvironment { compiler: compiler(), device: &make, threads: 1, stop: &stop };
     let verdicts = check::run(&Attention, &plan, &bench, &|_| ()).expect("a thread");
     let [verdict] = verdicts.as_slice() else { panic!("{}: {} verdicts", fault.name, verdicts.len()) };
     (!fault.noticed.by(verdict)).then(|| format!("{}: {:?}", fault.name, verdict.outcome))

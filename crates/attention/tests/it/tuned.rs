@@ -12,9 +12,9 @@ use family::tuned::{Pick, Table};
 use family::{Catalog, Family};
 use gpu::device::Device;
 use gpu::time::{MeasuredMicros, ModelledMicros, Time};
-use lab::check::{Group, Plan, Subject, cut_to_size};
+use lab::check::{CheckGroup, CheckPlan, CheckSubject, cut_to_size};
 use op::Op as _;
-use op::tuned::{self, Stale};
+use op::tuned::{self, UnusablePick};
 
 /// Settings that are told apart by their keys per step, and allowed wherever nothing else is said.
 const NARROW: &[(&str, &str)] = &[("BLOCK_N", "32")];
@@ -167,7 +167,7 @@ fn what_the_family_does_not_have_any_more_is_left_out_and_named() {
     let mma = catalog.family("mma").unwrap();
     let (usable, stale) = tuned::picks(&Attention, mma);
     assert_eq!(usable.len(), 1);
-    let reasons: Vec<&str> = stale.iter().map(|Stale { reason, .. }| reason.as_str()).collect();
+    let reasons: Vec<&str> = stale.iter().map(|UnusablePick { reason, .. }| reason.as_str()).collect();
     assert_eq!(
         [reasons[0], reasons[1], reasons[3], reasons[4], reasons[5]],
         [
@@ -253,10 +253,10 @@ fn a_case_that_stands_for_several_problems_is_checked_with_the_picks_of_all() {
         seed: 1,
         depth: lab::check::Depth::Usual,
     };
-    let subject = |preset: &str| Subject { family, preset: Some(preset.to_owned()), knobs: Vec::new() };
+    let subject = |preset: &str| CheckSubject { family, preset: Some(preset.to_owned()), knobs: Vec::new() };
     let extent = |preset: &str| {
-        let groups = vec![Group { subjects: vec![subject(preset)], cases: vec![case.clone()] }];
-        Plan { device: virtual_gpu("l4"), groups }.extent(&Attention).verdicts
+        let groups = vec![CheckGroup { subjects: vec![subject(preset)], cases: vec![case.clone()] }];
+        CheckPlan { device: virtual_gpu("l4"), groups }.extent(&Attention).verdicts
     };
     assert_eq!((extent("tuned"), extent("d64")), (2, 1));
 }

@@ -1,6 +1,6 @@
 //! Messages of workers and lent devices: frames, and the JSON in them.
 
-use lab::worker::{Ask, Say};
+use lab::worker::{WorkerReply, WorkerRequest};
 use serde_json::Value;
 use subprocess::wire::{receive, send};
 
@@ -14,8 +14,8 @@ pub fn run(input: &[u8]) {
         match receive::<Value>(&mut from, MOST_ATTACHED) {
             Ok((message, attachments)) => {
                 let text = message.to_string();
-                drop(serde_json::from_str::<Ask>(&text));
-                if let Ok(said) = serde_json::from_str::<Say>(&text) {
+                drop(serde_json::from_str::<WorkerRequest>(&text));
+                if let Ok(said) = serde_json::from_str::<WorkerReply>(&text) {
                     answer(said, attachments);
                 }
             }
@@ -25,22 +25,22 @@ pub fn run(input: &[u8]) {
             }
         }
     }
-    drop(receive::<Say>(&mut &input[..], MOST_ATTACHED));
-    drop(receive::<Ask>(&mut &input[..], 0));
+    drop(receive::<WorkerReply>(&mut &input[..], MOST_ATTACHED));
+    drop(receive::<WorkerRequest>(&mut &input[..], 0));
     // Seeds of plain JSON reach the types without a frame.
     for line in input.split(|byte| *byte == b'\n').take(20) {
-        drop(serde_json::from_slice::<Ask>(line));
-        if let Ok(said) = serde_json::from_slice::<Say>(line) {
+        drop(serde_json::from_slice::<WorkerRequest>(line));
+        if let Ok(said) = serde_json::from_slice::<WorkerReply>(line) {
             answer(said, vec![vec![0; 4]; 2]);
         }
     }
 }
 
-fn answer(said: Say, attachments: Vec<Vec<u8>>) {
+fn answer(said: WorkerReply, attachments: Vec<Vec<u8>>) {
     if let Some(said) = said.with(attachments) {
         let mut sent = Vec::new();
         if send(&mut sent, &said, &said.attachments()).is_ok() {
-            let again = receive::<Say>(&mut &sent[..], MOST_ATTACHED);
+            let again = receive::<WorkerReply>(&mut &sent[..], MOST_ATTACHED);
             let (again, attached) = again.expect("what was sent can be received");
             assert!(again.with(attached).is_some(), "an attachment is lost");
         }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use lab::gate::{Asked, Leaderboard, judge, output, update};
+use lab::gate::{GateRequest, Leaderboard, judge, output, update};
 use lab::report::headline;
 use lab::run::{EXPORTERS, Log, RunState, Timer, parse};
 use serde_json::Value;
@@ -46,7 +46,7 @@ fn right_lines(input: &[u8]) -> Vec<u8> {
 }
 
 fn use_log(log: &Log) {
-    let state = RunState::of(log);
+    let state = RunState::from_log(log);
     drop((state.means(), headline(&state)));
     for exporter in EXPORTERS.into_iter().filter(|exporter| exporter.concerns(&state)) {
         let mut bytes = Vec::new();
@@ -83,7 +83,7 @@ fn check_page(page: &str) {
 
 /// Judges a run, with all outputs, and puts it on the record.
 fn hold(state: &RunState, board: &mut Leaderboard, timer: Timer) {
-    let asked = Asked { problems: vec!["b1h8s512d64-fp16".to_owned()], timer };
+    let asked = GateRequest { problems: vec!["b1h8s512d64-fp16".to_owned()], timer };
     let mut report = judge(state, board, &asked);
     drop((output::text(&report), output::github(&report, "leaderboard.json")));
     let json = output::json(&report).expect("a report can be written");
@@ -101,7 +101,7 @@ pub fn leaderboard(input: &[u8]) {
     match Leaderboard::parse(Path::new("leaderboard.json"), &text) {
         Ok(mut board) => {
             let log = parse(Path::new("events.jsonl"), RUN).expect("the seed is a log");
-            hold(&RunState::of(&log), &mut board, Timer::GraphHot);
+            hold(&RunState::from_log(&log), &mut board, Timer::GraphHot);
         }
         Err(error) => drop(error.to_string()),
     }

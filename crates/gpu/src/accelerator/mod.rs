@@ -12,7 +12,7 @@ pub use cuda::{
     Call, ColdReplay, CudaDevice, EventPair, Fresh, FreshReplay, HeldContext, Replay, SideStreams,
     driver_folder,
 };
-pub use process::{DevicePool, DeviceProcess, Lease, LentDevice, Terms, serve};
+pub use process::{DevicePool, DeviceProcess, Lease, LentDevice, ProcessLimits, serve};
 use serde::{Deserialize, Serialize};
 pub use virtual_gpu::VirtualDevice;
 

@@ -37,7 +37,7 @@ impl std::fmt::Debug for Warn {
 
 /// A build, and whether the compiler had to run for it.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct BuildOutcome {
     pub build: Build,
     pub cached: bool,
     /// From the request to the build in memory, whichever way it came.
@@ -101,11 +101,11 @@ impl Compiler {
     }
 
     /// The build of a request: from the cache if it is there, else compiled and stored.
-    pub fn build(&self, request: &Request) -> Result<Outcome, BuildError> {
+    pub fn build(&self, request: &Request) -> Result<BuildOutcome, BuildError> {
         let start = Instant::now();
         let hash = self.hash(request);
         if let Some(build) = self.cache.load(&hash) {
-            return Ok(Outcome { build, cached: true, elapsed_ms: milliseconds(start) });
+            return Ok(BuildOutcome { build, cached: true, elapsed_ms: milliseconds(start) });
         }
         let build = self.compile(request, hash)?;
         if let Err((path, error)) = self.cache.store(&build) {
@@ -117,7 +117,7 @@ impl Compiler {
                 ));
             });
         }
-        Ok(Outcome { build, cached: false, elapsed_ms: milliseconds(start) })
+        Ok(BuildOutcome { build, cached: false, elapsed_ms: milliseconds(start) })
     }
 
     /// Builds many requests on `jobs` threads. `finished` is called from those threads as each one ends; the
@@ -126,9 +126,9 @@ impl Compiler {
         &self,
         requests: &[Request],
         jobs: usize,
-        finished: &(dyn Fn(usize, &Result<Outcome, BuildError>) + Sync),
-    ) -> Vec<Result<Outcome, BuildError>> {
-        let slots: Vec<OnceLock<Result<Outcome, BuildError>>> =
+        finished: &(dyn Fn(usize, &Result<BuildOutcome, BuildError>) + Sync),
+    ) -> Vec<Result<BuildOutcome, BuildError>> {
+        let slots: Vec<OnceLock<Result<BuildOutcome, BuildError>>> =
             requests.iter().map(|_| OnceLock::new()).collect();
         let next = AtomicUsize::new(0);
         std::thread::scope(|scope| {

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use chips::Target;
 use serde::{Deserialize, Serialize};
 
-pub use compiler::{Compiler, Outcome};
+pub use compiler::{BuildOutcome, Compiler};
 pub use includes::included_names;
 pub use log::{Diagnostic, Place, Severity};
 pub use standard::standard_headers;

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 pub use install::{InstallError, Progress, clean, install, installed_root};
 pub(crate) use search::from_root;
-pub use search::{Looked, Surroundings, Survey, Verdict, survey};
+pub use search::{PlaceVerdict, SearchedPlace, Surroundings, Survey, survey};
 pub use wheels::{Wheel, pinned_wheels, pip_command};
 
 /// The oldest NVRTC that compiles for every target Warpsmith knows (sm_89 and sm_90a).

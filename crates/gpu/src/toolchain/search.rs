@@ -43,17 +43,17 @@ impl Surroundings {
 
 /// One place the search looked at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Looked {
+pub struct SearchedPlace {
     pub origin: Origin,
     /// `None` where the place does not exist at all (no `CUDA_HOME` set, no Python environment).
     pub place: Option<PathBuf>,
     #[serde(flatten)]
-    pub verdict: Verdict,
+    pub verdict: PlaceVerdict,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "verdict", rename_all = "kebab-case")]
-pub enum Verdict {
+pub enum PlaceVerdict {
     Chosen,
     /// Usable, but an earlier place was taken.
     NotNeeded,
@@ -67,7 +67,7 @@ pub enum Verdict {
 #[derive(Clone, Debug, Serialize)]
 pub struct Survey {
     pub chosen: Option<Toolchain>,
-    pub looked: Vec<Looked>,
+    pub looked: Vec<SearchedPlace>,
 }
 
 impl Survey {
@@ -75,7 +75,7 @@ impl Survey {
     /// compiler than the one that was asked for would be worse than none.
     pub fn named_refusal(&self) -> Option<(&Path, &str)> {
         self.looked.iter().find_map(|looked| match (&looked.origin, &looked.place, &looked.verdict) {
-            (Origin::Named, Some(place), Verdict::Unfit { reason }) => {
+            (Origin::Named, Some(place), PlaceVerdict::Unfit { reason }) => {
                 Some((place.as_path(), reason.as_str()))
             }
             _ => None,
@@ -112,18 +112,18 @@ impl Survey {
         inspect: impl Fn(Origin, &Path) -> Result<Toolchain, String>,
     ) {
         if places.is_empty() {
-            self.looked.push(Looked { origin, place: None, verdict: Verdict::Absent });
+            self.looked.push(SearchedPlace { origin, place: None, verdict: PlaceVerdict::Absent });
         }
         for place in places {
             let verdict = match inspect(origin, place) {
-                Err(reason) => Verdict::Unfit { reason },
-                Ok(_) if self.chosen.is_some() => Verdict::NotNeeded,
+                Err(reason) => PlaceVerdict::Unfit { reason },
+                Ok(_) if self.chosen.is_some() => PlaceVerdict::NotNeeded,
                 Ok(toolchain) => {
                     self.chosen = Some(toolchain);
-                    Verdict::Chosen
+                    PlaceVerdict::Chosen
                 }
             };
-            self.looked.push(Looked { origin, place: Some(place.clone()), verdict });
+            self.looked.push(SearchedPlace { origin, place: Some(place.clone()), verdict });
         }
     }
 }
@@ -323,8 +323,8 @@ mod tests {
         let survey = survey(&around);
         assert_eq!(survey.chosen.unwrap().origin, Origin::CudaHome);
         let verdicts: Vec<_> = survey.looked.iter().map(|looked| (looked.origin, &looked.verdict)).collect();
-        assert!(verdicts.contains(&(Origin::ToolkitFolder, &Verdict::NotNeeded)));
-        assert!(verdicts.contains(&(Origin::Cache, &Verdict::Absent)));
+        assert!(verdicts.contains(&(Origin::ToolkitFolder, &PlaceVerdict::NotNeeded)));
+        assert!(verdicts.contains(&(Origin::Cache, &PlaceVerdict::Absent)));
     }
 
     #[test]
@@ -340,7 +340,7 @@ mod tests {
             .looked
             .iter()
             .filter_map(|looked| match &looked.verdict {
-                Verdict::Unfit { reason } => Some(reason.clone()),
+                PlaceVerdict::Unfit { reason } => Some(reason.clone()),
                 _ => None,
             })
             .collect();

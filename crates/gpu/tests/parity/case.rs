@@ -163,7 +163,7 @@ pub fn exact(
     sources: &[(Kind, Width)],
     model: Option<Box<dyn Fn(&[u64]) -> Option<u64>>>,
 ) -> Case {
-    let columns = operands(&mut Rng::of(instruction), sources, RANDOM);
+    let columns = operands(&mut Rng::for_name(instruction), sources, RANDOM);
     exact_on(instruction, &simple(instruction, sources.len()), &[result], columns, model.map(per_value))
 }
 

@@ -8,7 +8,7 @@ pub struct Rng(u64);
 
 impl Rng {
     /// Seeded by a case's name, so that a case keeps its operands whatever else is run.
-    pub fn of(name: &str) -> Self {
+    pub fn for_name(name: &str) -> Self {
         let fnv = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         Rng(name.bytes().fold(0xcbf2_9ce4_8422_2325, fnv))
     }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use op::{Draw, Op, Refusal, derived};
+use op::{InputDraw, Op, Refusal, derived};
 
 use crate::worker::drawn;
 
@@ -11,41 +11,46 @@ use crate::worker::drawn;
 const ROWS: u64 = 1 << 32;
 
 /// A problem's inputs and the right answer.
-pub struct Answer<O: Op> {
+pub struct InputsWithAnswer<O: Op> {
     pub inputs: O::Inputs,
     pub reference: O::Reference,
 }
 
 /// Answers that are kept from one bench to the next, or not at all: a suite's would fill the memory.
-pub struct Answers<O: Op> {
+pub struct AnswerCache<O: Op> {
     /// By problem and draw.
-    kept: Option<Mutex<Kept<O>>>,
+    kept: Option<Mutex<AnswerMap<O>>>,
 }
 
-type Kept<O> = HashMap<(String, Draw), Arc<Answer<O>>>;
+type AnswerMap<O> = HashMap<(String, InputDraw), Arc<InputsWithAnswer<O>>>;
 
-impl<O: Op> std::fmt::Debug for Answers<O> {
+impl<O: Op> std::fmt::Debug for AnswerCache<O> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(if self.kept.is_some() { "Answers(kept)" } else { "Answers(not kept)" })
     }
 }
 
-impl<O: Op> Answers<O> {
+impl<O: Op> AnswerCache<O> {
     pub fn kept() -> Self {
-        Answers { kept: Some(Mutex::new(HashMap::new())) }
+        AnswerCache { kept: Some(Mutex::new(HashMap::new())) }
     }
 
     pub fn not_kept() -> Self {
-        Answers { kept: None }
+        AnswerCache { kept: None }
     }
 
     /// The answer to the problem with these inputs.
-    pub(crate) fn to(&self, op: &O, problem: &O::Problem, draw: &Draw) -> Result<Arc<Answer<O>>, Refusal> {
+    pub(crate) fn to(
+        &self,
+        op: &O,
+        problem: &O::Problem,
+        draw: &InputDraw,
+    ) -> Result<Arc<InputsWithAnswer<O>>, Refusal> {
         let make = || -> Result<_, Refusal> {
             let inputs = drawn(op, problem, draw)?;
             let sample = derived(draw.seed, ROWS + draw.way as u64);
             let reference = op.reference(problem, &inputs, sample);
-            Ok(Arc::new(Answer { inputs, reference }))
+            Ok(Arc::new(InputsWithAnswer { inputs, reference }))
         };
         let Some(kept) = &self.kept else { return make() };
         let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);

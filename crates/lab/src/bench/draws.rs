@@ -1,6 +1,6 @@
 //! Which inputs a problem is measured on.
 
-use op::{Draw, Op, derived};
+use op::{InputDraw, Op, derived};
 
 use crate::trial::usual_draws;
 
@@ -8,9 +8,9 @@ use crate::trial::usual_draws;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Draws {
     /// Those of the launches before the timing, and ordinary ones that alternate with the first while times are taken.
-    pub timed: [Draw; 3],
+    pub timed: [InputDraw; 3],
     /// Those that take their place once the times are known, of any class.
-    pub fresh: [Draw; 2],
+    pub fresh: [InputDraw; 2],
     /// What the circumstances of launches are drawn from.
     pub worlds: u64,
     /// What inputs of other classes are drawn from.
@@ -24,10 +24,10 @@ impl Draws {
         let seed = |purpose: u64| derived(secret ^ number, purpose);
         let classes = op.classes();
         let any = (seed(1) % classes.len() as u64) as usize;
-        let fresh = Draw::new(classes[0], seed(2));
-        let other = Draw::new(classes[any], seed(3));
+        let fresh = InputDraw::new(classes[0], seed(2));
+        let other = InputDraw::new(classes[any], seed(3));
         let [own, opposite] = usual_draws(op, seed(0));
-        let timed = [own, opposite, Draw::new(classes[0], seed(6))];
+        let timed = [own, opposite, InputDraw::new(classes[0], seed(6))];
         Draws { timed, fresh: [fresh, other], worlds: seed(4), classes: seed(5) }
     }
 }

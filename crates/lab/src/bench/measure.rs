@@ -4,15 +4,15 @@ use std::collections::HashMap;
 
 use op::Op;
 
-use super::crew::Member;
 use super::floor::implausible;
 use super::plan::Subject;
-use super::run::{Bench, BenchError, Entrant, Given, surprise};
-use super::telemetry::Watch;
-use super::turns::{Seat, Session, Turns, take_turns};
-use crate::run::{Event, FailureKind, Sampled, Stage, Telemetry, Timer};
+use super::run::{Bench, BenchError, Participant, ProblemInputs, surprise};
+use super::telemetry::TelemetryRecorder;
+use super::turns::{Session, SessionResult, Turn, take_turns};
+use super::workers::SubjectWorkers;
+use crate::run::{Event, FailureKind, SampleSet, Stage, Telemetry, Timer};
 use crate::stats::{Blocks, Interval, NoiseFloor, Paired, Samples, Speedup, StopReason, compare, control};
-use crate::worker::{Ask, Ended, Say};
+use crate::worker::{WorkerError, WorkerReply, WorkerRequest};
 
 /// How long one replay of a hot graph takes at least. What the CPU does between two replays is hidden behind the
 /// first, what is left (about a microsecond) is nothing against this.
@@ -22,18 +22,22 @@ impl<O: Op> Bench<'_, O> {
     /// Times everybody in turns, by one timer after the other.
     pub(super) fn time(
         &self,
-        members: &mut [Member<'_, '_>],
-        entrants: Vec<Entrant>,
-        given: &Given<'_, O>,
+        all_workers: &mut [SubjectWorkers<'_, '_>],
+        participants: Vec<Participant>,
+        given: &ProblemInputs<'_, O>,
     ) -> Result<(), BenchError> {
         let mut alive = Vec::new();
-        for entrant in entrants {
-            let ask =
-                Ask::Arm { timers: self.plan.timers.clone(), warmup: self.plan.warmup, replay_ns: REPLAY_NS };
-            let member = &mut members[entrant.index];
-            let mut processes = member.processes();
-            let armed = processes.try_for_each(|process| member.ask(self.office, process, &ask).map(|_| ()));
-            self.keep(&mut alive, entrant, Stage::Bench, armed)?;
+        for participant in participants {
+            let ask = WorkerRequest::Arm {
+                timers: self.plan.timers.clone(),
+                warmup: self.plan.warmup,
+                replay_ns: REPLAY_NS,
+            };
+            let workers = &mut all_workers[participant.index];
+            let mut processes = workers.processes();
+            let armed =
+                processes.try_for_each(|process| workers.ask(self.factory, process, &ask).map(|_| ()));
+            self.keep(&mut alive, participant, Stage::Bench, armed)?;
         }
         let mut sessions = Vec::new();
         for &timer in &self.plan.timers {
@@ -41,50 +45,55 @@ impl<O: Op> Bench<'_, O> {
             if alive.is_empty() {
                 break;
             }
-            let each = match self.plan.crew() {
+            let each = match self.plan.processes_per_subject() {
                 1 => String::new(),
-                crew => format!(", in {crew} processes each,"),
+                processes => format!(", in {processes} processes each,"),
             };
             (self.tell)(&format!("{}: timing {} subjects{each} in turns ({timer})", given.name, alive.len()));
-            let (mut turns, telemetry) = self.session(members, &alive, timer)?;
+            let (mut turns, telemetry) = self.session(all_workers, &alive, timer)?;
             let mut lost = std::mem::take(&mut turns.lost);
             let samples = alive.iter().map(|it| it.index).zip(turns.samples).collect();
             let (blocks, stopped) = (turns.blocks, turns.stopped);
-            sessions.push(Taken { timer, samples, blocks, stopped, telemetry });
+            sessions.push(SessionSamples { timer, samples, blocks, stopped, telemetry });
             let mut still = Vec::new();
-            for (position, entrant) in alive.into_iter().enumerate() {
+            for (position, participant) in alive.into_iter().enumerate() {
                 let ended = lost.iter().position(|(gone, _)| *gone == position);
                 let ended = ended.map(|at| lost.swap_remove(at).1);
-                self.keep(&mut still, entrant, Stage::Bench, ended.map_or(Ok(()), Err))?;
+                self.keep(&mut still, participant, Stage::Bench, ended.map_or(Ok(()), Err))?;
             }
             alive = still;
         }
         // What fails here is out, and its samples with it: none of them has been written down yet.
         let mut trusted = Vec::new();
-        for entrant in alive {
+        for participant in alive {
             let hot = sessions.iter().find(|session| session.timer == Timer::GraphHot);
-            let hot =
-                hot.and_then(|session| session.samples.get(&entrant.index)?.as_ref().map(Samples::median));
-            let outcome = self.verify(&mut members[entrant.index], &entrant, given, hot)?;
-            let outcome = outcome.and_then(|()| self.plausible(&entrant, given, &sessions));
-            self.keep(&mut trusted, entrant, Stage::Bench, outcome)?;
+            let hot = hot
+                .and_then(|session| session.samples.get(&participant.index)?.as_ref().map(Samples::median));
+            let outcome = self.verify(&mut all_workers[participant.index], &participant, given, hot)?;
+            let outcome = outcome.and_then(|()| self.plausible(&participant, given, &sessions));
+            self.keep(&mut trusted, participant, Stage::Bench, outcome)?;
         }
         for session in sessions {
-            self.record(members, &trusted, given, session)?;
+            self.record(all_workers, &trusted, given, session)?;
         }
         self.finish(trusted)
     }
 
     /// Whether the device can be as fast as the samples say.
-    fn plausible(&self, entrant: &Entrant, given: &Given<'_, O>, sessions: &[Taken]) -> Result<(), Ended> {
+    fn plausible(
+        &self,
+        participant: &Participant,
+        given: &ProblemInputs<'_, O>,
+        sessions: &[SessionSamples],
+    ) -> Result<(), WorkerError> {
         let (work, matrix) = (self.op.work(given.problem), self.op.matrix_type(given.problem));
         for session in sessions {
-            let Some(samples) = session.samples.get(&entrant.index).and_then(Option::as_ref) else {
+            let Some(samples) = session.samples.get(&participant.index).and_then(Option::as_ref) else {
                 continue;
             };
             let micros = samples.median() / 1000.0;
             if let Some(reason) = implausible(&self.plan.device, work, matrix, micros) {
-                return Err(Ended::Failed { failure: FailureKind::Implausible, reason });
+                return Err(WorkerError::Failed { failure: FailureKind::Implausible, reason });
             }
         }
         Ok(())
@@ -92,22 +101,22 @@ impl<O: Op> Bench<'_, O> {
 
     fn session(
         &self,
-        members: &mut [Member<'_, '_>],
-        entrants: &[Entrant],
+        all_workers: &mut [SubjectWorkers<'_, '_>],
+        participants: &[Participant],
         timer: Timer,
-    ) -> Result<(Turns, Telemetry), BenchError> {
-        let mut watch = Watch::new(self.monitor);
+    ) -> Result<(SessionResult, Telemetry), BenchError> {
+        let mut watch = TelemetryRecorder::new(self.monitor);
         let session = Session {
-            subjects: entrants.len(),
-            processes: self.plan.crew(),
+            subjects: participants.len(),
+            processes: self.plan.processes_per_subject(),
             per_turn: per_turn(timer),
             stopping: &self.plan.stopping,
             seed: self.plan.seed,
         };
-        let mut take = |Seat { subject, process }: Seat, count: usize| {
-            let ask = Ask::Sample { timer, count };
-            match members[entrants[subject].index].ask(self.office, process, &ask)? {
-                Say::Samples { ns } => Ok(ns),
+        let mut take = |Turn { subject, process }: Turn, count: usize| {
+            let ask = WorkerRequest::Sample { timer, count };
+            match all_workers[participants[subject].index].ask(self.factory, process, &ask)? {
+                WorkerReply::Samples { ns } => Ok(ns),
                 other => Err(surprise(&other)),
             }
         };
@@ -118,19 +127,19 @@ impl<O: Op> Bench<'_, O> {
     /// Writes down a session: samples, every subject against itself, and every candidate against every baseline.
     fn record(
         &self,
-        members: &[Member<'_, '_>],
-        entrants: &[Entrant],
-        given: &Given<'_, O>,
-        taken: Taken,
+        all_workers: &[SubjectWorkers<'_, '_>],
+        participants: &[Participant],
+        given: &ProblemInputs<'_, O>,
+        taken: SessionSamples,
     ) -> Result<(), BenchError> {
         let session = self.run.state().next_session();
         let seed = self.plan.seed;
-        let Taken { timer, samples, blocks, stopped, telemetry } = taken;
+        let SessionSamples { timer, samples, blocks, stopped, telemetry } = taken;
         let mut measured: Vec<(&Subject<'_>, &Samples)> = Vec::new();
-        for entrant in entrants {
-            let Some(Some(samples)) = samples.get(&entrant.index) else { continue };
-            measured.push((members[entrant.index].subject, samples));
-            let sampled = Sampled {
+        for participant in participants {
+            let Some(Some(samples)) = samples.get(&participant.index) else { continue };
+            measured.push((all_workers[participant.index].subject, samples));
+            let sampled = SampleSet {
                 timer,
                 session,
                 samples_ns: samples.taken().to_vec(),
@@ -143,7 +152,7 @@ impl<O: Op> Bench<'_, O> {
                 apart_ns: Vec::new(),
                 telemetry: telemetry.clone(),
             };
-            self.run.record(&Event::Sampled { of: entrant.key.of.clone(), sampled })?;
+            self.run.record(&Event::Sampled { of: participant.key.of.clone(), sampled })?;
         }
         for (subject, times) in &measured {
             // One process has nothing to be held against.
@@ -155,7 +164,7 @@ impl<O: Op> Bench<'_, O> {
                 timer,
                 processes: blocks.processes,
                 speedup,
-                noise_floor: NoiseFloor::of(&speedup, tick(times)),
+                noise_floor: NoiseFloor::from_control(&speedup, tick(times)),
             })?;
         }
         for (candidate, times) in measured.iter().filter(|(subject, _)| subject.is_candidate) {
@@ -179,7 +188,7 @@ impl<O: Op> Bench<'_, O> {
 }
 
 /// A session's samples.
-struct Taken {
+struct SessionSamples {
     timer: Timer,
     /// By member; `None` for one that was lost on the way.
     samples: HashMap<usize, Option<Samples>>,
@@ -216,5 +225,5 @@ fn floor(baseline: &Samples, candidate: &Samples, blocks: Blocks) -> NoiseFloor 
 /// H200.
 fn unknown_floor() -> NoiseFloor {
     let interval = Interval { low: 0.98, high: 1.02 };
-    NoiseFloor::of(&Speedup { ratio: 1.0, interval, blocks: 0 }, 0.0)
+    NoiseFloor::from_control(&Speedup { ratio: 1.0, interval, blocks: 0 }, 0.0)
 }

@@ -1,6 +1,6 @@
 //! `bench`: how fast kernels are, beside their peers and each other.
 //!
-//! A [`Plan`] says what is measured: [`Subject`]s (kernels and peers) on problems, by which timers, until when.
+//! A [`BenchPlan`] says what is measured: [`Subject`]s (kernels and peers) on problems, by which timers, until when.
 //! [`run`] has every subject in worker processes of its own, several of them: processes that run the same thing differ.
 //! Per problem it has all of them built, run once and their answers held against the oracle's; subjects that are right
 //! in every process are then timed in turns (A B C C B A, again and again, see [`turns`]) until every median is known well
@@ -10,7 +10,6 @@
 //! On the virtual GPU nothing is timed: there is a modelled time per kernel, under its own name, and no comparison.
 
 mod answers;
-mod crew;
 mod draws;
 mod floor;
 mod measure;
@@ -20,8 +19,11 @@ mod targets;
 mod telemetry;
 mod turns;
 mod verify;
+mod workers;
 
-pub use answers::Answers;
-pub use plan::{Maker, PeersWorker, Plan, Start, StrangersWorker, Subject, Worker};
+pub use answers::AnswerCache;
+pub use plan::{
+    BenchPlan, KernelCommand, PeerCommand, Subject, SubjectKind, UntrustedCommand, WorkerCommands,
+};
 pub use run::{BenchError, run, run_with};
 pub(crate) use run::{brought, build_hash, check_of, complaints_in, no_launch, surprise};

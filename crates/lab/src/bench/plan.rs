@@ -17,7 +17,7 @@ use crate::worker::Limits;
 pub struct Subject<'f> {
     /// As the log and the table call it: `wmma stage-2`, `pytorch flash`.
     pub name: String,
-    pub maker: Maker<'f>,
+    pub kind: SubjectKind<'f>,
     /// Others are compared with it.
     pub is_baseline: bool,
     /// It is compared with the baselines.
@@ -27,7 +27,7 @@ pub struct Subject<'f> {
 }
 
 #[derive(Clone, Debug)]
-pub enum Maker<'f> {
+pub enum SubjectKind<'f> {
     Kernel { family: &'f Family, preset: Option<String>, knobs: Vec<(String, String)> },
     Peer { name: &'static str },
 }
@@ -39,19 +39,19 @@ impl<'f> Subject<'f> {
         for (knob, value) in &knobs {
             name += &format!("+{knob}={value}");
         }
-        let maker = Maker::Kernel { family, preset, knobs };
-        Subject { name, maker, is_baseline: false, is_candidate: true, is_known: false }
+        let kind = SubjectKind::Kernel { family, preset, knobs };
+        Subject { name, kind, is_baseline: false, is_candidate: true, is_known: false }
     }
 
     pub fn peer(package: &str, name: &'static str) -> Self {
-        let maker = Maker::Peer { name };
+        let kind = SubjectKind::Peer { name };
         let name = format!("{package} {name}");
-        Subject { name, maker, is_baseline: true, is_candidate: false, is_known: false }
+        Subject { name, kind, is_baseline: true, is_candidate: false, is_known: false }
     }
 }
 
 #[derive(Clone, Debug)]
-pub struct Plan<'f, P> {
+pub struct BenchPlan<'f, P> {
     pub device: Device,
     pub subjects: Vec<Subject<'f>>,
     pub problems: Vec<P>,
@@ -74,9 +74,9 @@ pub struct Plan<'f, P> {
     pub targets: Vec<Target>,
 }
 
-impl<P> Plan<'_, P> {
+impl<P> BenchPlan<'_, P> {
     /// The processes a subject has. The virtual GPU models the same time in every one, so one will do.
-    pub(super) fn crew(&self) -> usize {
+    pub(super) fn processes_per_subject(&self) -> usize {
         match self.device {
             Device::Cuda { .. } => self.processes.max(1),
             Device::Virtual { .. } => 1,
@@ -85,20 +85,20 @@ impl<P> Plan<'_, P> {
 }
 
 /// How the processes are started.
-pub struct Start<'a> {
+pub struct WorkerCommands<'a> {
     /// A worker for a kernel, by the subject's name, so that people can tell processes apart.
-    pub kernel: Box<Worker<'a>>,
+    pub kernel: Box<KernelCommand<'a>>,
     /// The same for a kernel from a folder of families of its own, on the run's device or on a virtual one.
-    pub stranger: Box<StrangersWorker<'a>>,
+    pub untrusted: Box<UntrustedCommand<'a>>,
     /// A worker for peers, from the script's path; or why there can be none.
-    pub peer: Result<Box<PeersWorker<'a>>, String>,
+    pub peer: Result<Box<PeerCommand<'a>>, String>,
 }
 
-pub type Worker<'a> = dyn Fn(&str) -> Command + Sync + 'a;
-pub type StrangersWorker<'a> = dyn Fn(&str, &Path, Option<&'static Chip>) -> Command + Sync + 'a;
-pub type PeersWorker<'a> = dyn Fn(&Path) -> Command + Sync + 'a;
+pub type KernelCommand<'a> = dyn Fn(&str) -> Command + Sync + 'a;
+pub type UntrustedCommand<'a> = dyn Fn(&str, &Path, Option<&'static Chip>) -> Command + Sync + 'a;
+pub type PeerCommand<'a> = dyn Fn(&Path) -> Command + Sync + 'a;
 
-impl std::fmt::Debug for Start<'_> {
+impl std::fmt::Debug for WorkerCommands<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Start(peers: {})", self.peer.as_ref().err().map_or("yes", |_| "no"))
     }

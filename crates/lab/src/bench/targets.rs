@@ -2,7 +2,7 @@
 
 use op::Op;
 
-use super::plan::Plan;
+use super::plan::BenchPlan;
 use crate::run::{Row, RunState, TargetJudged, rows};
 use crate::suite::Target;
 
@@ -10,7 +10,7 @@ use crate::suite::Target;
 pub fn judge<O: Op>(
     op: &O,
     targets: &[Target],
-    plan: &Plan<'_, O::Problem>,
+    plan: &BenchPlan<'_, O::Problem>,
     state: &RunState,
 ) -> Vec<TargetJudged> {
     let rows = rows(state);
@@ -48,7 +48,7 @@ fn is_called(baseline: &str, over: &str) -> bool {
 
 /// The candidates' rows on a problem by the plan's first timer, each with the comparison meant.
 fn compared<'r, P>(
-    plan: &Plan<'_, P>,
+    plan: &BenchPlan<'_, P>,
     rows: &'r [Row],
     problem: &str,
     over: &str,
@@ -64,7 +64,7 @@ fn compared<'r, P>(
 }
 
 /// The best candidate counts. It is met, or missed, where the whole interval says so.
-fn speedup<P>(plan: &Plan<'_, P>, rows: &[Row], problem: &str, over: &str, wanted: f64) -> TargetJudged {
+fn speedup<P>(plan: &BenchPlan<'_, P>, rows: &[Row], problem: &str, over: &str, wanted: f64) -> TargetJudged {
     let all = compared(plan, rows, problem, over);
     let best = all.iter().max_by(|a, b| a.1.speedup.ratio.total_cmp(&b.1.speedup.ratio));
     let (met, evidence) = match best {
@@ -85,7 +85,7 @@ fn speedup<P>(plan: &Plan<'_, P>, rows: &[Row], problem: &str, over: &str, wante
 }
 
 /// The best candidate's slow tail against the baseline's.
-fn tail<P>(plan: &Plan<'_, P>, rows: &[Row], problem: &str, over: &str) -> TargetJudged {
+fn tail<P>(plan: &BenchPlan<'_, P>, rows: &[Row], problem: &str, over: &str) -> TargetJudged {
     let all = compared(plan, rows, problem, over);
     let best = all.iter().max_by(|a, b| a.1.speedup.ratio.total_cmp(&b.1.speedup.ratio));
     let baseline = rows.iter().find(|row| {
@@ -104,7 +104,7 @@ fn tail<P>(plan: &Plan<'_, P>, rows: &[Row], problem: &str, over: &str) -> Targe
     TargetJudged { target, problem: Some(problem.to_owned()), met, evidence }
 }
 
-fn no_spills<P>(plan: &Plan<'_, P>, state: &RunState) -> TargetJudged {
+fn no_spills<P>(plan: &BenchPlan<'_, P>, state: &RunState) -> TargetJudged {
     let is_candidate = |name: &str| plan.subjects.iter().any(|it| it.is_candidate && it.name == name);
     let builds: Vec<_> = state.builds.iter().filter(|(of, _)| is_candidate(&of.subject)).collect();
     let spilling: Vec<String> = builds
@@ -127,13 +127,13 @@ mod tests {
     use gpu::device::Device;
 
     use super::*;
-    use crate::run::{Build, Measurement, Of, Sampled, Telemetry, Timer, Verdict};
+    use crate::run::{BuildRecord, Measurement, ResultId, SampleSet, SpeedupRecord, Telemetry, Timer};
     use crate::stats::{NoiseFloor, Paired, Samples, StopReason, Stopping, compare};
     use crate::worker::Limits;
 
-    fn plan() -> Plan<'static, ()> {
+    fn plan() -> BenchPlan<'static, ()> {
         let chip = chips::Chip::by_name("l4").unwrap();
-        Plan {
+        BenchPlan {
             device: Device::Virtual { chip },
             subjects: Vec::new(),
             problems: Vec::new(),
@@ -156,7 +156,7 @@ mod tests {
         };
         let mut state = RunState::default();
         for (subject, times) in [("pytorch auto", times(1.0, 3)), ("wmma stage-2", times(ratio, 7))] {
-            let sampled = Sampled {
+            let sampled = SampleSet {
                 timer: Timer::GraphHot,
                 session: 0,
                 samples_ns: times,
@@ -169,7 +169,7 @@ mod tests {
                 apart_ns: Vec::new(),
                 telemetry: Telemetry::default(),
             };
-            state.measurements.push(Measurement { of: Of::new("p", subject, "1"), sampled });
+            state.measurements.push(Measurement { of: ResultId::new("p", subject, "1"), sampled });
         }
         let samples: Vec<Samples> = state
             .measurements
@@ -177,8 +177,8 @@ mod tests {
             .map(|it| Samples::new(it.sampled.samples_ns.clone()).unwrap())
             .collect();
         let paired = Paired::new(&samples[0], &samples[1], 2).unwrap();
-        let floor = NoiseFloor::of(&paired.speedup(1), 0.0);
-        state.verdicts.push(Verdict {
+        let floor = NoiseFloor::from_control(&paired.speedup(1), 0.0);
+        state.verdicts.push(SpeedupRecord {
             problem: "p".to_owned(),
             candidate: "wmma stage-2".to_owned(),
             baseline: "pytorch auto".to_owned(),
@@ -218,7 +218,7 @@ mod tests {
         let families = family::Catalog::load(None).unwrap();
         let subject =
             |name: &str| super::super::Subject::kernel(families.family(name).unwrap(), None, Vec::new());
-        let build = |spill_bytes: u32| Build {
+        let build = |spill_bytes: u32| BuildRecord {
             code_hash: String::new(),
             target: String::new(),
             compiler: String::new(),
@@ -230,12 +230,12 @@ mod tests {
             compile_ms: 0.0,
             from_cache: true,
         };
-        let plan = Plan { subjects: vec![subject("wmma")], ..plan() };
+        let plan = BenchPlan { subjects: vec![subject("wmma")], ..plan() };
         let mut state = RunState::default();
-        state.builds.insert(Of::new("p", "wmma defaults", "1"), build(0));
-        state.builds.insert(Of::new("p", "reference default", "2"), build(8));
+        state.builds.insert(ResultId::new("p", "wmma defaults", "1"), build(0));
+        state.builds.insert(ResultId::new("p", "reference default", "2"), build(8));
         assert_eq!(no_spills(&plan, &state).met, Some(true));
-        state.builds.insert(Of::new("q", "wmma defaults", "3"), build(16));
+        state.builds.insert(ResultId::new("q", "wmma defaults", "3"), build(16));
         let judged = no_spills(&plan, &state);
         assert_eq!((judged.met, judged.evidence.as_str()), (Some(false), "wmma defaults on q: 16 bytes"));
     }

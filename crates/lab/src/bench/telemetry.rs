@@ -6,14 +6,14 @@ use crate::run::Telemetry;
 
 /// Takes readings, where there is something to read.
 #[derive(Debug)]
-pub struct Watch<'m> {
+pub struct TelemetryRecorder<'m> {
     monitor: Option<&'m Monitor>,
     seen: Telemetry,
 }
 
-impl<'m> Watch<'m> {
+impl<'m> TelemetryRecorder<'m> {
     pub fn new(monitor: Option<&'m Monitor>) -> Self {
-        Watch { monitor, seen: Telemetry::default() }
+        TelemetryRecorder { monitor, seen: Telemetry::default() }
     }
 
     pub fn look(&mut self) {

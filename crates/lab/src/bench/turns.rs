@@ -1,14 +1,14 @@
 //! Samples in turns: A B C C B A is a block, and blocks follow each other until enough is known. Whatever changes
 //! slowly on the device changes for every subject of a block alike.
 //!
-//! Where subjects have several processes a turn is that of one process of a subject, a [`Seat`]. All subjects' first
+//! Where subjects have several processes a turn is that of one process of a subject, a [`Turn`]. All subjects' first
 //! processes have their turns, then all second ones, so that those who are compared sit side by side, and then the same
 //! backwards. What that makes of one subject's samples is said, and taken apart again, by [`Blocks`].
 
 use std::time::Instant;
 
 use crate::stats::{Blocks, Progress, Samples, StopReason, Stopping};
-use crate::worker::Ended;
+use crate::worker::WorkerError;
 
 /// Who is measured, and until when.
 #[derive(Clone, Copy, Debug)]
@@ -24,18 +24,18 @@ pub struct Session<'s> {
 
 /// Who has a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seat {
+pub struct Turn {
     pub subject: usize,
     pub process: usize,
 }
 
 /// What a session gave.
 #[derive(Debug)]
-pub struct Turns {
+pub struct SessionResult {
     /// By subject, of all its processes in the order taken; `None` for one that was lost on the way.
     pub samples: Vec<Option<Samples>>,
     /// Subjects of which a process was lost.
-    pub lost: Vec<(usize, Ended)>,
+    pub lost: Vec<(usize, WorkerError)>,
     pub blocks: Blocks,
     pub stopped: StopReason,
 }
@@ -43,19 +43,19 @@ pub struct Turns {
 /// Takes samples by `take` until the session ends, and calls `between` after every block.
 pub fn take_turns(
     session: Session<'_>,
-    take: &mut dyn FnMut(Seat, usize) -> Result<Vec<f64>, Ended>,
+    take: &mut dyn FnMut(Turn, usize) -> Result<Vec<f64>, WorkerError>,
     between: &mut dyn FnMut(),
-) -> Result<Turns, Ended> {
+) -> Result<SessionResult, WorkerError> {
     let Session { subjects, processes, per_turn, stopping, seed } = session;
     let blocks = Blocks { per_block: 2 * per_turn * processes, processes };
     let started = Instant::now();
     let mut series: Vec<Vec<f64>> = vec![Vec::new(); subjects];
     let mut alive: Vec<usize> = (0..subjects).collect();
-    let mut lost: Vec<(usize, Ended)> = Vec::new();
+    let mut lost: Vec<(usize, WorkerError)> = Vec::new();
     let mut until = stopping.next_look(0);
     let stopped = loop {
-        let of_process = |process| alive.iter().map(move |&subject| Seat { subject, process });
-        let forth: Vec<Seat> = (0..processes).flat_map(of_process).collect();
+        let of_process = |process| alive.iter().map(move |&subject| Turn { subject, process });
+        let forth: Vec<Turn> = (0..processes).flat_map(of_process).collect();
         for seat in forth.iter().chain(forth.iter().rev()).copied() {
             let subject = seat.subject;
             if lost.iter().any(|(gone, _)| *gone == subject) {
@@ -63,7 +63,7 @@ pub fn take_turns(
             }
             match take(seat, per_turn).and_then(|times| whole(times, per_turn)) {
                 Ok(times) => series[subject].extend(times),
-                Err(Ended::Stopped) => return Err(Ended::Stopped),
+                Err(WorkerError::Stopped) => return Err(WorkerError::Stopped),
                 Err(ended) => lost.push((subject, ended)),
             }
         }
@@ -85,12 +85,12 @@ pub fn take_turns(
         .enumerate()
         .map(|(subject, times)| if alive.contains(&subject) { Samples::new(times).ok() } else { None });
     let samples = samples.collect();
-    Ok(Turns { samples, lost, blocks, stopped })
+    Ok(SessionResult { samples, lost, blocks, stopped })
 }
 
 /// The samples of a turn, if they are all there and times.
-fn whole(times: Vec<f64>, per_turn: usize) -> Result<Vec<f64>, Ended> {
-    let wrong = |reason: String| Ended::Failed { failure: crate::run::FailureKind::Other, reason };
+fn whole(times: Vec<f64>, per_turn: usize) -> Result<Vec<f64>, WorkerError> {
+    let wrong = |reason: String| WorkerError::Failed { failure: crate::run::FailureKind::Other, reason };
     if times.len() != per_turn {
         return Err(wrong(format!("{} samples where {per_turn} were asked for", times.len())));
     }
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn turns_go_forth_and_back() {
         let mut order = Vec::new();
-        let mut take = |seat: Seat, count: usize| {
+        let mut take = |seat: Turn, count: usize| {
             order.push(seat.subject);
             Ok(vec![10.0 + seat.subject as f64; count])
         };
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn every_process_has_its_turns_and_its_samples_are_found_again() {
         let mut order = Vec::new();
-        let mut take = |Seat { subject, process }: Seat, count: usize| {
+        let mut take = |Turn { subject, process }: Turn, count: usize| {
             order.push((subject, process));
             Ok(vec![100.0 * (1 + subject) as f64 + process as f64; count])
         };
@@ -153,11 +153,11 @@ mod tests {
     #[test]
     fn one_that_is_lost_takes_nobody_along() {
         let mut left = 5;
-        let mut take = |seat: Seat, count: usize| {
+        let mut take = |seat: Turn, count: usize| {
             if seat.subject == 1 {
                 left -= 1;
                 if left == 0 {
-                    return Err(Ended::Lost { failure: FailureKind::Hang, reason: "gone".to_owned() });
+                    return Err(WorkerError::Lost { failure: FailureKind::Hang, reason: "gone".to_owned() });
                 }
             }
             Ok(vec![10.0; count])
@@ -171,10 +171,10 @@ mod tests {
     #[test]
     fn with_one_of_its_processes_a_subject_is_lost_and_asked_no_more() {
         let mut asked = 0;
-        let mut take = |Seat { subject, process }: Seat, count: usize| {
+        let mut take = |Turn { subject, process }: Turn, count: usize| {
             asked += usize::from(subject == 0);
             if (subject, process) == (0, 1) {
-                return Err(Ended::Lost { failure: FailureKind::Crash, reason: "gone".to_owned() });
+                return Err(WorkerError::Lost { failure: FailureKind::Crash, reason: "gone".to_owned() });
             }
             Ok(vec![10.0; count])
         };
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn what_is_no_time_is_not_taken_for_one() {
-        let mut take = |seat: Seat, _: usize| Ok(vec![[0.0, f64::NAN, 5.0][seat.subject]]);
+        let mut take = |seat: Turn, _: usize| Ok(vec![[0.0, f64::NAN, 5.0][seat.subject]]);
         let turns = take_turns(session(3, 1, 1), &mut take, &mut || ()).unwrap();
         assert_eq!(turns.lost.len(), 2);
         assert!(turns.samples[2].is_some());
@@ -194,14 +194,14 @@ mod tests {
 
     #[test]
     fn a_run_that_stops_stops_here() {
-        let mut take = |_: Seat, _: usize| Err(Ended::Stopped);
-        assert!(matches!(take_turns(session(2, 1, 1), &mut take, &mut || ()), Err(Ended::Stopped)));
+        let mut take = |_: Turn, _: usize| Err(WorkerError::Stopped);
+        assert!(matches!(take_turns(session(2, 1, 1), &mut take, &mut || ()), Err(WorkerError::Stopped)));
     }
 
     #[test]
     fn with_everyone_lost_it_ends() {
         let mut take =
-            |_: Seat, _: usize| Err(Ended::Lost { failure: FailureKind::Crash, reason: String::new() });
+            |_: Turn, _: usize| Err(WorkerError::Lost { failure: FailureKind::Crash, reason: String::new() });
         let turns = take_turns(session(2, 1, 1), &mut take, &mut || ()).unwrap();
         assert!(turns.samples.iter().all(Option::is_none));
         assert_eq!(turns.lost.len(), 2);

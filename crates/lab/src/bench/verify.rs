@@ -1,13 +1,15 @@
 //! After the timing: whether what was timed still gives right answers, and did its work while it was timed.
 
-use op::{Op, Step};
+use op::{Op, TrialStep};
 
-use super::crew::Member;
-use super::plan::Maker;
-use super::run::{Bench, BenchError, Entrant, Given, brought, check_of, complaints_in, no_launch, surprise};
-use crate::run::{Check, Event, FailureKind, Repeats};
+use super::plan::SubjectKind;
+use super::run::{
+    Bench, BenchError, Participant, ProblemInputs, brought, check_of, complaints_in, no_launch, surprise,
+};
+use super::workers::SubjectWorkers;
+use crate::run::{CheckRecord, Event, FailureKind, Repeats};
 use crate::trial;
-use crate::worker::{Ask, Ended, Ran, Say};
+use crate::worker::{LaunchReply, WorkerError, WorkerReply, WorkerRequest};
 
 /// A launch on fresh inputs may take this much longer than one on inputs the launch before had, and a little besides for
 /// what the fresh control cannot tell apart. In 114 benches of honest kernels on an H200 a launch took at most 3% longer.
@@ -20,30 +22,35 @@ impl<O: Op> Bench<'_, O> {
     /// Has every process of a kernel replay what was timed on fresh inputs, and judges the answers.
     pub(super) fn verify(
         &self,
-        member: &mut Member<'_, '_>,
-        entrant: &Entrant,
-        given: &Given<'_, O>,
+        workers: &mut SubjectWorkers<'_, '_>,
+        participant: &Participant,
+        given: &ProblemInputs<'_, O>,
         hot_ns: Option<f64>,
-    ) -> Result<Result<(), Ended>, BenchError> {
-        if matches!(member.subject.maker, Maker::Peer { .. }) || member.subject.is_known {
+    ) -> Result<Result<(), WorkerError>, BenchError> {
+        if matches!(workers.subject.kind, SubjectKind::Peer { .. }) || workers.subject.is_known {
             return Ok(Ok(()));
         }
         let draws = &given.draws;
         let answers = self.right(given.problem, &draws.fresh)?;
         let right: Vec<_> = answers.iter().map(|it| (&it.inputs, &it.reference)).collect();
-        for process in member.processes() {
-            let ask =
-                Ask::Verify { draws: draws.fresh.clone(), seed: op::derived(draws.worlds, process as u64) };
-            let judged = member.ask(self.office, process, &ask).and_then(|said| match said {
-                Say::Verified { launches, repeats } => {
-                    let steps: Vec<Step> =
-                        launches.iter().map(|it: &Ran| Step { inputs: it.inputs, ..Step::FIRST }).collect();
+        for process in workers.processes() {
+            let ask = WorkerRequest::Verify {
+                draws: draws.fresh.clone(),
+                seed: op::derived(draws.worlds, process as u64),
+            };
+            let judged = workers.ask(self.factory, process, &ask).and_then(|said| match said {
+                WorkerReply::Verified { launches, repeats } => {
+                    let steps: Vec<TrialStep> = launches
+                        .iter()
+                        .map(|it: &LaunchReply| TrialStep { inputs: it.inputs, ..TrialStep::FIRST })
+                        .collect();
                     let launches = brought(launches);
-                    let judged = trial::judge(self.op, entrant.extra_tolerance, &steps, &right, &launches);
+                    let judged =
+                        trial::judge(self.op, participant.extra_tolerance, &steps, &right, &launches);
                     let mut judged = judged.ok_or_else(no_launch)?;
                     judged.complaints.extend(speed_depends_on_repeats(repeats));
                     judged.complaints.extend(speed_was_of_the_timing(repeats, hot_ns));
-                    Ok(Check { repeats: Some(repeats), ..check_of(judged) })
+                    Ok(CheckRecord { repeats: Some(repeats), ..check_of(judged) })
                 }
                 other => Err(surprise(&other)),
             });
@@ -51,19 +58,23 @@ impl<O: Op> Bench<'_, O> {
                 Ok(check) => check,
                 Err(ended) => return Ok(Err(ended)),
             };
-            let failed = self.after_timing(entrant, check)?;
+            let failed = self.after_timing(participant, check)?;
             if let Some(reason) = failed {
-                let wrong = Ended::Failed { failure: FailureKind::WrongAnswer, reason };
-                return Ok(Err(wrong.of_process(process, member.processes().len())));
+                let wrong = WorkerError::Failed { failure: FailureKind::WrongAnswer, reason };
+                return Ok(Err(wrong.of_process(process, workers.processes().len())));
             }
         }
         Ok(Ok(()))
     }
 
     /// Writes down what was found after the timing; what is wrong, in words.
-    fn after_timing(&self, entrant: &Entrant, check: Check) -> Result<Option<String>, BenchError> {
+    fn after_timing(
+        &self,
+        participant: &Participant,
+        check: CheckRecord,
+    ) -> Result<Option<String>, BenchError> {
         let words = complaints_in(&check).map(|words| format!("after the timing, on fresh inputs: {words}"));
-        self.run.record(&Event::Checked { of: entrant.key.of.clone(), check })?;
+        self.run.record(&Event::Checked { of: participant.key.of.clone(), check })?;
         Ok(words)
     }
 }

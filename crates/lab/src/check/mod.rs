@@ -1,7 +1,7 @@
 //! `check`: whether kernels give the right answer, on any device.
 //!
-//! A [`Plan`] is what to check: [`Subject`]s (kernels) and [`Case`]s (inputs), in [`Group`]s. [`run`] takes every case to every
-//! subject that supports it and returns a [`Verdict`] for each, in a fixed order, whatever the number of threads.
+//! A [`CheckPlan`] is what to check: [`CheckSubject`]s (kernels) and [`Case`]s (inputs), in [`CheckGroup`]s. [`run`] takes every case to every
+//! subject that supports it and returns a [`CaseResult`] for each, in a fixed order, whatever the number of threads.
 
 mod one;
 mod plan;
@@ -12,20 +12,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use family::Candidate;
 use gpu::accelerator::Lease;
 use gpu::build::{Compiler, Request};
-use op::{Op, Picture, Stage};
+use op::{CheckDevice, Op, Picture};
 use rayon::prelude::*;
 use serde::Serialize;
 
 pub(crate) use one::notes;
 pub use op::{Complaint, Judgement};
-pub use plan::{Case, Depth, Extent, Group, Plan, Subject, cut_to_size};
+pub use plan::{Case, CheckGroup, CheckPlan, CheckSubject, Depth, PlanSize, cut_to_size};
 
 /// A device to check on, made anew for every kernel: a fault on one leaves nothing behind for the next. Waits where
 /// there are not enough for all.
-pub type MakeDevice<'a> = dyn Fn(Lease) -> Result<Box<dyn Stage>, String> + Sync + 'a;
+pub type MakeDevice<'a> = dyn Fn(Lease) -> Result<Box<dyn CheckDevice>, String> + Sync + 'a;
 
 /// Where and how cases run.
-pub struct Bench<'a> {
+pub struct CheckEnvironment<'a> {
     pub compiler: &'a Compiler,
     pub device: &'a MakeDevice<'a>,
     /// Cases at a time.
@@ -34,13 +34,13 @@ pub struct Bench<'a> {
     pub stop: &'a AtomicBool,
 }
 
-impl fmt::Debug for Bench<'_> {
+impl fmt::Debug for CheckEnvironment<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Bench({} at a time)", self.threads)
     }
 }
 
-impl Bench<'_> {
+impl CheckEnvironment<'_> {
     fn pool(&self) -> Result<rayon::ThreadPool, rayon::ThreadPoolBuildError> {
         rayon::ThreadPoolBuilder::new().num_threads(self.threads.max(1)).build()
     }
@@ -48,7 +48,7 @@ impl Bench<'_> {
 
 /// What came of one case on one kernel.
 #[derive(Clone, Debug, Serialize)]
-pub struct Verdict {
+pub struct CaseResult {
     pub family: String,
     /// The preset and what was set otherwise.
     pub kernel: String,
@@ -65,7 +65,7 @@ pub struct Verdict {
     /// Launches that were judged.
     pub launches: usize,
     #[serde(flatten)]
-    pub outcome: Outcome,
+    pub outcome: CaseOutcome,
     /// What the virtual GPU found in any of the launches; notes are not among them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<vgpu::Finding>,
@@ -79,7 +79,7 @@ pub struct Verdict {
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "outcome", rename_all = "kebab-case")]
-pub enum Outcome {
+pub enum CaseOutcome {
     /// Right in every respect.
     Passed { judgement: Judgement },
     /// Wrong: the complaints say how. The judgement is there if there was an answer to judge.
@@ -88,17 +88,17 @@ pub enum Outcome {
     Broken { reason: String },
 }
 
-impl Verdict {
+impl CaseResult {
     pub fn passed(&self) -> bool {
-        matches!(self.outcome, Outcome::Passed { .. })
+        matches!(self.outcome, CaseOutcome::Passed { .. })
     }
 
     /// How far the answer was off, where there was one.
     pub fn judgement(&self) -> Option<&Judgement> {
         match &self.outcome {
-            Outcome::Passed { judgement } => Some(judgement),
-            Outcome::Failed { judgement, .. } => judgement.as_ref(),
-            Outcome::Broken { .. } => None,
+            CaseOutcome::Passed { judgement } => Some(judgement),
+            CaseOutcome::Failed { judgement, .. } => judgement.as_ref(),
+            CaseOutcome::Broken { .. } => None,
         }
     }
 }
@@ -107,7 +107,7 @@ impl Verdict {
 /// device. `done` is called after each. What does not compile is told by the cases that need it.
 pub fn compile(
     requests: &[Request],
-    bench: &Bench<'_>,
+    bench: &CheckEnvironment<'_>,
     done: &(dyn Fn() + Sync),
 ) -> Result<(), rayon::ThreadPoolBuildError> {
     bench.pool()?.install(|| {
@@ -124,21 +124,21 @@ pub fn compile(
 /// Checks everything in the plan. `done` is called after each verdict, from several threads.
 pub fn run<O: Op>(
     op: &O,
-    plan: &Plan<'_, O::Problem>,
-    bench: &Bench<'_>,
-    done: &(dyn Fn(&Verdict) + Sync),
-) -> Result<Vec<Verdict>, rayon::ThreadPoolBuildError> {
+    plan: &CheckPlan<'_, O::Problem>,
+    bench: &CheckEnvironment<'_>,
+    done: &(dyn Fn(&CaseResult) + Sync),
+) -> Result<Vec<CaseResult>, rayon::ThreadPoolBuildError> {
     let pool = bench.pool()?;
     let stopped = || bench.stop.load(Ordering::Relaxed);
-    let per_case = |(group, case): (&Group<'_, O::Problem>, &Case<O::Problem>)| -> Vec<Verdict> {
+    let per_case = |(group, case): (&CheckGroup<'_, O::Problem>, &Case<O::Problem>)| -> Vec<CaseResult> {
         let subjects = if stopped() { Vec::new() } else { group.subjects_of(op, case, &plan.device) };
         if subjects.is_empty() {
             return Vec::new();
         }
-        let trial = one::Trial::new(op, case, bench, plan.device.target());
-        let verdict = |(subject, candidate): (&Subject<'_>, Candidate)| {
+        let trial = one::CaseTrial::new(op, case, bench, plan.device.target());
+        let verdict = |(subject, candidate): (&CheckSubject<'_>, Candidate)| {
             let verdict = (!stopped()).then(|| trial.check(subject, &candidate))?;
-            if stopped() && matches!(verdict.outcome, Outcome::Broken { .. }) {
+            if stopped() && matches!(verdict.outcome, CaseOutcome::Broken { .. }) {
                 return None;
             }
             done(&verdict);
@@ -152,7 +152,7 @@ pub fn run<O: Op>(
     let mut order: Vec<usize> = (0..cases.len()).collect();
     let cost = |index: usize| op.work(&cases[index].1.problem).flops;
     order.sort_by(|&a, &b| cost(b).total_cmp(&cost(a)));
-    let mut verdicts: Vec<(usize, Vec<Verdict>)> = pool.install(|| {
+    let mut verdicts: Vec<(usize, Vec<CaseResult>)> = pool.install(|| {
         order.into_par_iter().with_max_len(1).map(|index| (index, per_case(cases[index]))).collect()
     });
     verdicts.sort_by_key(|(index, _)| *index);

@@ -7,12 +7,12 @@ use chips::Target;
 use family::Candidate;
 use gpu::accelerator::{AcceleratorError, Lease};
 use op::{
-    Addresses, Arrangement, Complaint, Judgement, Kernel, Op, Picture, Refusal, RunError, Step, derived,
+    Addresses, Arrangement, Complaint, Judgement, Kernel, Op, Picture, Refusal, RunError, TrialStep, derived,
 };
 
-use super::plan::{Case, Depth, Subject};
-use super::{Bench, Outcome, Verdict};
-use crate::trial::{self, Judged, Launch};
+use super::plan::{Case, CheckSubject, Depth};
+use super::{CaseOutcome, CaseResult, CheckEnvironment};
+use crate::trial::{self, JudgedTrial, TrialLaunch};
 
 /// What seeds are derived from a case's seed for.
 const WORLDS: u64 = 1;
@@ -22,18 +22,18 @@ const HARD: u64 = 4;
 const ROWS: u64 = 16;
 
 /// A case with its inputs and right answers, which all kernels share.
-pub(super) struct Trial<'a, O: Op> {
+pub(super) struct CaseTrial<'a, O: Op> {
     op: &'a O,
     case: &'a Case<O::Problem>,
-    bench: &'a Bench<'a>,
+    bench: &'a CheckEnvironment<'a>,
     target: Target,
-    steps: Vec<Step>,
+    steps: Vec<TrialStep>,
     /// As the steps count them: the case's own, their opposite, and those with each input drawn anew.
-    right: OnceLock<Result<Vec<Right<O>>, Refusal>>,
+    right: OnceLock<Result<Vec<CaseInputs<O>>, Refusal>>,
 }
 
 /// Inputs and the right answer to them.
-struct Right<O: Op> {
+struct CaseInputs<O: Op> {
     inputs: O::Inputs,
     reference: O::Reference,
     /// The one input that differs from the case's own.
@@ -42,7 +42,7 @@ struct Right<O: Op> {
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
-enum Unanswered {
+enum TrialError {
     #[error("{0}")]
     NoDevice(String),
     #[error(transparent)]
@@ -50,7 +50,7 @@ enum Unanswered {
 }
 
 /// What is known of an answer that was given.
-struct Answer {
+struct CaseAnswer {
     complaints: Vec<Complaint>,
     judgement: Judgement,
     launches: usize,
@@ -59,33 +59,38 @@ struct Answer {
     picture: Option<Picture>,
 }
 
-impl<'a, O: Op> Trial<'a, O> {
-    pub fn new(op: &'a O, case: &'a Case<O::Problem>, bench: &'a Bench<'a>, target: Target) -> Self {
-        let mut steps = Step::USUAL.to_vec();
+impl<'a, O: Op> CaseTrial<'a, O> {
+    pub fn new(
+        op: &'a O,
+        case: &'a Case<O::Problem>,
+        bench: &'a CheckEnvironment<'a>,
+        target: Target,
+    ) -> Self {
+        let mut steps = TrialStep::USUAL.to_vec();
         if case.depth == Depth::Full {
-            let redrawn = Step::USUAL.len() - 1;
-            steps.extend((0..op.input_names().len()).map(|index| Step::on(redrawn + index)));
+            let redrawn = TrialStep::USUAL.len() - 1;
+            steps.extend((0..op.input_names().len()).map(|index| TrialStep::on(redrawn + index)));
         }
-        Trial { op, case, bench, target, steps, right: OnceLock::new() }
+        CaseTrial { op, case, bench, target, steps, right: OnceLock::new() }
     }
 
-    pub fn check(&self, subject: &Subject<'_>, candidate: &Candidate) -> Verdict {
+    pub fn check(&self, subject: &CheckSubject<'_>, candidate: &Candidate) -> CaseResult {
         let started = Instant::now();
         let kernel = candidate.label(subject.family);
         let (preset, knobs) = (candidate.preset.clone(), candidate.changes(subject.family));
         let (outcome, launches, findings, notes, picture) = match self.answer(subject, candidate) {
-            Err(reason) => (Outcome::Broken { reason }, 0, Vec::new(), Vec::new(), None),
-            Ok(Answer { complaints, judgement, launches, findings, notes, picture }) => {
+            Err(reason) => (CaseOutcome::Broken { reason }, 0, Vec::new(), Vec::new(), None),
+            Ok(CaseAnswer { complaints, judgement, launches, findings, notes, picture }) => {
                 let outcome = if complaints.is_empty() {
-                    Outcome::Passed { judgement }
+                    CaseOutcome::Passed { judgement }
                 } else {
-                    Outcome::Failed { complaints, judgement: Some(judgement) }
+                    CaseOutcome::Failed { complaints, judgement: Some(judgement) }
                 };
                 (outcome, launches, findings, notes, picture)
             }
         };
         let case = self.case;
-        Verdict {
+        CaseResult {
             family: subject.family.name.clone(),
             kernel,
             preset,
@@ -104,8 +109,8 @@ impl<'a, O: Op> Trial<'a, O> {
         }
     }
 
-    fn answer(&self, subject: &Subject<'_>, candidate: &Candidate) -> Result<Answer, String> {
-        let Trial { op, case, bench, .. } = self;
+    fn answer(&self, subject: &CheckSubject<'_>, candidate: &Candidate) -> Result<CaseAnswer, String> {
+        let CaseTrial { op, case, bench, .. } = self;
         let family = subject.family;
         let words = |error: RunError| error.to_string();
         // What takes the CPU comes before a device is taken.
@@ -127,8 +132,8 @@ impl<'a, O: Op> Trial<'a, O> {
             .zip(&parameters)
             .map(|(arrangement, parameters)| op::Inputs { arrangement, parameters })
             .collect();
-        let run = |lease| -> Result<_, Unanswered> {
-            let mut device = (bench.device)(lease).map_err(Unanswered::NoDevice)?;
+        let run = |lease| -> Result<_, TrialError> {
+            let mut device = (bench.device)(lease).map_err(TrialError::NoDevice)?;
             device.expect(op.work(&case.problem).flops);
             let image = device.image(&build);
             let kernel = Kernel::load(&mut *device, family, candidate.clone(), image)?;
@@ -137,28 +142,28 @@ impl<'a, O: Op> Trial<'a, O> {
         };
         let observed = match run(Lease::Shared) {
             // Not for itself, perhaps, but beside the others.
-            Err(Unanswered::Run(RunError::Accelerator(AcceleratorError::Memory(_)))) => run(Lease::Alone),
+            Err(TrialError::Run(RunError::Accelerator(AcceleratorError::Memory(_)))) => run(Lease::Alone),
             other => other,
         }
         .map_err(|error| error.to_string())?;
 
         let findings = observed.iter().flat_map(|launch| trial::beside_the_answer(launch).1).collect();
-        let launches: Vec<Launch> = observed.into_iter().map(Launch::new).collect();
+        let launches: Vec<TrialLaunch> = observed.into_iter().map(TrialLaunch::new).collect();
         let references: Vec<_> = right.iter().map(|it| (&it.inputs, &it.reference)).collect();
         let judged = trial::judge(*op, extra, &self.steps, &references, &launches);
-        let Judged { judgement, mut complaints, wrong, launches: count } =
+        let JudgedTrial { judgement, mut complaints, wrong, launches: count } =
             judged.ok_or("there was no launch to judge")?;
         complaints.extend(self.ignored_inputs(extra, right, &launches));
         let picture = wrong.and_then(|index| {
             let (inputs, reference) = references[self.steps[index].inputs];
             op.picture(candidate, extra, inputs, reference, &launches[index].outputs)
         });
-        Ok(Answer { complaints, judgement, launches: count, findings, notes, picture })
+        Ok(CaseAnswer { complaints, judgement, launches: count, findings, notes, picture })
     }
 
     /// The inputs of every step with the right answers to them.
-    fn right(&self) -> Result<Vec<Right<O>>, Refusal> {
-        let Trial { op, case, .. } = self;
+    fn right(&self) -> Result<Vec<CaseInputs<O>>, Refusal> {
+        let CaseTrial { op, case, .. } = self;
         let own = op.inputs(&case.problem, &case.class, case.seed)?;
         // Ordinary inputs have others beside them that are hard to get right.
         let hard = op.hard_classes();
@@ -177,13 +182,18 @@ impl<'a, O: Op> Trial<'a, O> {
         let right = |(index, (redrawn, inputs)): (usize, (Option<&'static str>, O::Inputs))| {
             // Other rows for every answer, where only some are compared.
             let reference = op.reference(&case.problem, &inputs, derived(case.seed, ROWS + index as u64));
-            Right { inputs, reference, redrawn }
+            CaseInputs { inputs, reference, redrawn }
         };
         Ok(sets.into_iter().enumerate().map(right).collect())
     }
 
     /// Inputs that make no difference to the answer, though they should.
-    fn ignored_inputs(&self, extra: bool, right: &[Right<O>], launches: &[Launch]) -> Vec<Complaint> {
+    fn ignored_inputs(
+        &self,
+        extra: bool,
+        right: &[CaseInputs<O>],
+        launches: &[TrialLaunch],
+    ) -> Vec<Complaint> {
         let mut complaints = Vec::new();
         let (Some(own), Some(first)) = (right.first(), launches.first()) else { return complaints };
         for (step, launch) in self.steps.iter().zip(launches) {

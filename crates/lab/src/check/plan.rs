@@ -10,7 +10,7 @@ use serde::Serialize;
 
 /// A kernel to check: a family with a preset, and knobs set on top of it.
 #[derive(Clone, Debug)]
-pub struct Subject<'f> {
+pub struct CheckSubject<'f> {
     pub family: &'f Family,
     pub preset: Option<String>,
     pub knobs: Vec<(String, String)>,
@@ -39,26 +39,26 @@ pub struct Case<P> {
 
 /// Kernels that are all checked on the same cases.
 #[derive(Clone, Debug)]
-pub struct Group<'f, P> {
-    pub subjects: Vec<Subject<'f>>,
+pub struct CheckGroup<'f, P> {
+    pub subjects: Vec<CheckSubject<'f>>,
     pub cases: Vec<Case<P>>,
 }
 
 #[derive(Clone, Debug)]
-pub struct Plan<'f, P> {
+pub struct CheckPlan<'f, P> {
     pub device: Device,
-    pub groups: Vec<Group<'f, P>>,
+    pub groups: Vec<CheckGroup<'f, P>>,
 }
 
-impl<'f, P> Group<'f, P> {
+impl<'f, P> CheckGroup<'f, P> {
     /// The subjects that support a case's problem on the device.
     pub(super) fn subjects_of<O: Op<Problem = P>>(
         &self,
         op: &O,
         case: &Case<P>,
         device: &Device,
-    ) -> Vec<(&Subject<'f>, Candidate)> {
-        let of = |subject: &'_ Subject<'f>| subject.candidates(op, case, device).unwrap_or_default();
+    ) -> Vec<(&CheckSubject<'f>, Candidate)> {
+        let of = |subject: &'_ CheckSubject<'f>| subject.candidates(op, case, device).unwrap_or_default();
         self.subjects
             .iter()
             .flat_map(|subject| of(subject).into_iter().map(move |candidate| (subject, candidate)))
@@ -66,7 +66,7 @@ impl<'f, P> Group<'f, P> {
     }
 }
 
-impl<P> Plan<'_, P> {
+impl<P> CheckPlan<'_, P> {
     /// What has to be compiled for it, each once, where there is a request to be made of it at all.
     pub fn requests<O: Op<Problem = P>>(&self, op: &O, compiler: &Compiler) -> Vec<Request> {
         let mut requests = IndexMap::new();
@@ -83,8 +83,8 @@ impl<P> Plan<'_, P> {
     }
 
     /// How many verdicts there will be, and why there are not more.
-    pub fn extent<O: Op<Problem = P>>(&self, op: &O) -> Extent {
-        let mut extent = Extent::default();
+    pub fn extent<O: Op<Problem = P>>(&self, op: &O) -> PlanSize {
+        let mut extent = PlanSize::default();
         for group in &self.groups {
             for case in &group.cases {
                 for subject in &group.subjects {
@@ -101,13 +101,13 @@ impl<P> Plan<'_, P> {
 
 /// How far a plan goes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Extent {
+pub struct PlanSize {
     pub verdicts: usize,
     /// Combinations that are not run, counted by what stands against them.
     pub refusals: IndexMap<String, usize>,
 }
 
-impl Subject<'_> {
+impl CheckSubject<'_> {
     /// What is launched for a problem on a device; refused where the family, or the device, cannot.
     pub fn candidate<O: Op>(
         &self,

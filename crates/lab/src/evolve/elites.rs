@@ -11,7 +11,7 @@ const REGRESSIONS: usize = 2;
 
 /// A trial that was right and timed.
 #[derive(Clone, Copy, Debug)]
-pub struct Timed<'t> {
+pub struct TimedTrial<'t> {
     pub trial: &'t Trial,
     pub score: f64,
     pub problems: &'t [ProblemTime],
@@ -20,19 +20,23 @@ pub struct Timed<'t> {
 }
 
 /// The trials that have a time, in the order they were made.
-pub fn timed<'t>(trials: impl IntoIterator<Item = &'t Trial>) -> impl Iterator<Item = Timed<'t>> {
+pub fn timed<'t>(trials: impl IntoIterator<Item = &'t Trial>) -> impl Iterator<Item = TimedTrial<'t>> {
     trials.into_iter().filter_map(|trial| match &trial.result {
-        TrialResult::Timed { score, problems, registers, shared_bytes, .. } => {
-            Some(Timed { trial, score: *score, problems, registers: *registers, shared_bytes: *shared_bytes })
-        }
+        TrialResult::Timed { score, problems, registers, shared_bytes, .. } => Some(TimedTrial {
+            trial,
+            score: *score,
+            problems,
+            registers: *registers,
+            shared_bytes: *shared_bytes,
+        }),
         TrialResult::Same { .. } | TrialResult::Failed { .. } => None,
     })
 }
 
 /// The best of those that were kept, best first, `count` at most.
-pub fn best<'t>(trials: impl IntoIterator<Item = &'t Trial>, count: usize) -> Vec<Timed<'t>> {
-    let kept = |timed: &Timed<'_>| matches!(timed.trial.result, TrialResult::Timed { elite: true, .. });
-    let mut elites: Vec<Timed<'_>> = timed(trials).filter(kept).collect();
+pub fn best<'t>(trials: impl IntoIterator<Item = &'t Trial>, count: usize) -> Vec<TimedTrial<'t>> {
+    let kept = |timed: &TimedTrial<'_>| matches!(timed.trial.result, TrialResult::Timed { elite: true, .. });
+    let mut elites: Vec<TimedTrial<'_>> = timed(trials).filter(kept).collect();
     // Of equals, the earlier one: the sort is stable.
     elites.sort_by(|a, b| b.score.total_cmp(&a.score));
     elites.truncate(count);
@@ -44,8 +48,8 @@ pub fn best<'t>(trials: impl IntoIterator<Item = &'t Trial>, count: usize) -> Ve
 pub fn joins(
     score: f64,
     problems: &[ProblemTime],
-    parent: Option<Timed<'_>>,
-    elites: &[Timed<'_>],
+    parent: Option<TimedTrial<'_>>,
+    elites: &[TimedTrial<'_>],
     count: usize,
 ) -> bool {
     let from = parent.map_or(1.0, |parent| parent.score);

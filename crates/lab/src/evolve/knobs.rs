@@ -6,14 +6,14 @@ use crate::run::{Trial, TrialResult};
 
 /// A knob that made no difference to the machine code wherever it alone was changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Dead {
+pub struct InertKnob {
     pub knob: String,
     /// How often that was seen.
     pub pairs: usize,
 }
 
 /// Looks at every two trials that differ in one knob.
-pub fn dead<'t>(trials: impl IntoIterator<Item = &'t Trial>) -> Vec<Dead> {
+pub fn dead<'t>(trials: impl IntoIterator<Item = &'t Trial>) -> Vec<InertKnob> {
     let compiled: Vec<(&Trial, &str)> = trials
         .into_iter()
         .filter_map(|trial| match &trial.result {
@@ -40,7 +40,7 @@ pub fn dead<'t>(trials: impl IntoIterator<Item = &'t Trial>) -> Vec<Dead> {
     }
     seen.into_iter()
         .filter(|(_, (same, different))| *same > 0 && *different == 0)
-        .map(|(knob, (pairs, _))| Dead { knob: knob.to_owned(), pairs })
+        .map(|(knob, (pairs, _))| InertKnob { knob: knob.to_owned(), pairs })
         .collect()
 }
 
@@ -64,7 +64,7 @@ mod tests {
     #[test]
     fn a_knob_is_dead_if_it_never_changed_the_code() {
         let trials = [trial(1, 1, 1, "x"), trial(2, 1, 2, "x"), trial(3, 2, 1, "y"), trial(4, 2, 2, "y")];
-        assert_eq!(dead(&trials), [Dead { knob: "B".to_owned(), pairs: 2 }]);
+        assert_eq!(dead(&trials), [InertKnob { knob: "B".to_owned(), pairs: 2 }]);
         let trials = [trial(1, 1, 1, "x"), trial(2, 1, 2, "x"), trial(3, 2, 1, "y"), trial(4, 2, 2, "z")];
         assert_eq!(dead(&trials), []);
         // Two that differ in both say nothing about either.

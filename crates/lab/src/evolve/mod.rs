@@ -1,6 +1,6 @@
 //! `evolve`: searches a family's settings for the fastest that is right.
 //!
-//! A [`Plan`] says what is searched and how long. [`run`] asks a strategy (crate `search`) for settings and takes each
+//! A [`EvolvePlan`] says what is searched and how long. [`run`] asks a strategy (crate `search`) for settings and takes each
 //! through the same stages, in this order: constraints (settings that break one are not in the [`space`] at all),
 //! compile (in parallel, ahead of the evaluations), identical-binary check, correctness, timing. The last two happen
 //! in worker processes, as in a bench, next to the setting that everything is compared with. Every candidate is one
@@ -15,16 +15,16 @@
 //! * [`knobs`]: what the trials say about knobs, among it which are dead;
 //! * [`tuned`]: what a search has for the table of picks that a library reads.
 
-mod contest;
-mod drive;
+mod driver;
 pub mod elites;
+mod evaluator;
 pub mod knobs;
 mod plan;
 mod proposer;
 pub mod space;
-mod stranger;
 pub mod tuned;
+mod untrusted;
 
-pub use drive::{EvolveError, run};
-pub use plan::{Plan, Progress};
-pub use proposer::{Endpoint, External, Information, Proposer, Voice, redact};
+pub use driver::{EvolveError, run};
+pub use plan::{EvolvePlan, Progress};
+pub use proposer::{Endpoint, ExternalProposer, Information, Proposer, ProposerTransport, redact};

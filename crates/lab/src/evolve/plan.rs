@@ -10,7 +10,7 @@ use crate::stats::Stopping;
 use crate::worker::Limits;
 
 #[derive(Clone, Debug)]
-pub struct Plan<'f, P> {
+pub struct EvolvePlan<'f, P> {
     pub device: Device,
     pub family: &'f Family,
     /// The preset everything is compared with, and the knobs set on top of it.

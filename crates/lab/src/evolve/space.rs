@@ -9,7 +9,12 @@ use search::space::{Constraint, Parameter, Point, Space};
 
 /// Every setting of the family that is allowed for all the problems on the target. A knob that is not to be searched
 /// stays at its default.
-pub fn of<O: Op>(op: &O, family: &Family, problems: &[O::Problem], target: Target) -> Result<Space, Refusal> {
+pub fn search_space<O: Op>(
+    op: &O,
+    family: &Family,
+    problems: &[O::Problem],
+    target: Target,
+) -> Result<Space, Refusal> {
     let parameter = |knob: &Knob| {
         let values = knob.values.iter().filter(|value| knob.search || **value == knob.default);
         Parameter::new(knob.name.clone(), values.map(to_search))

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::Best;
+use super::BestOnRecord;
 use crate::run::MeasuredMicros;
 use crate::stats::{Interval, RankTest, SIGNIFICANT, Samples, rank_test};
 
@@ -21,7 +21,7 @@ pub struct Change {
 
 /// A run's time, in microseconds.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Now<'s> {
+pub(super) struct RunTime<'s> {
     pub samples: &'s Samples,
     pub p50: MeasuredMicros,
     pub interval: Interval,
@@ -29,7 +29,7 @@ pub(super) struct Now<'s> {
 
 impl Change {
     /// `None` where the best's samples are no times, which a leaderboard that was read does not have.
-    pub(super) fn of(now: Now<'_>, best: &Best) -> Option<Self> {
+    pub(super) fn new(now: RunTime<'_>, best: &BestOnRecord) -> Option<Self> {
         let kept = Samples::new(best.samples_us.clone()).ok()?;
         Some(Change {
             slower_by: now.p50.0 / best.p50_us.0 - 1.0,

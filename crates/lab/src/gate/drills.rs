@@ -6,8 +6,8 @@ use super::leaderboard::tests::best;
 use super::*;
 use crate::run::testing::{bench, built, checked, folded, manifest, sampled};
 use crate::run::{
-    Build, Check, Commit, Event, Fact, FailureKind, Key, Modelled, Of, Outcome, RunState, Stage,
-    StageOutcome, Timer,
+    BuildRecord, CheckRecord, Commit, Event, Fact, FailureKind, Modelled, ResultId, RunOutcome, RunState,
+    Stage, StageKey, StageOutcome, Timer,
 };
 
 const CANDIDATE: &str = "wmma stage-2";
@@ -18,8 +18,8 @@ fn times_us(micros: f64, count: usize, seed: u64) -> Vec<f64> {
     (0..count).map(|_| micros * (0.01 * random.normal()).exp()).collect()
 }
 
-fn of(problem: &str) -> Of {
-    Of::new(problem, CANDIDATE, "3f9a")
+fn of(problem: &str) -> ResultId {
+    ResultId::new(problem, CANDIDATE, "3f9a")
 }
 
 fn started() -> Event {
@@ -29,7 +29,7 @@ fn started() -> Event {
 }
 
 /// A candidate built, checked and measured.
-fn measured(of: &Of, times_us: &[f64]) -> Vec<Event> {
+fn measured(of: &ResultId, times_us: &[f64]) -> Vec<Event> {
     let nanos = times_us.iter().map(|micros| micros * 1000.0).collect();
     let mut events = vec![
         Event::Built { of: of.clone(), build: built(128, 0) },
@@ -53,15 +53,15 @@ fn record() -> Leaderboard {
     board
 }
 
-fn asked(problems: &[&str]) -> Asked {
-    Asked { problems: problems.iter().map(ToString::to_string).collect(), timer: Timer::GraphHot }
+fn asked(problems: &[&str]) -> GateRequest {
+    GateRequest { problems: problems.iter().map(ToString::to_string).collect(), timer: Timer::GraphHot }
 }
 
-fn judged(events: &[Event]) -> Report {
+fn judged(events: &[Event]) -> GateReport {
     judge(&folded(events), &record(), &asked(&["p"]))
 }
 
-fn only(report: &Report) -> &Row {
+fn only(report: &GateReport) -> &GateRow {
     assert_eq!(report.rows.len(), 1, "{report:?}");
     &report.rows[0]
 }
@@ -70,8 +70,8 @@ fn only(report: &Report) -> &Row {
 fn a_planted_regression_fails() {
     let report = judged(&run(&times_us(10.5, 200, 2)));
     let row = only(&report);
-    assert_eq!((row.standing, report.outcome()), (Standing::Failed, Outcome::Finding));
-    let [Finding::Regression { slower_by, p, .. }] = row.findings[..] else { panic!("{row:?}") };
+    assert_eq!((row.standing, report.outcome()), (RowStatus::Failed, RunOutcome::Finding));
+    let [GateFinding::Regression { slower_by, p, .. }] = row.findings[..] else { panic!("{row:?}") };
     assert!((slower_by - 0.05).abs() < 0.005 && p < 1e-6, "{slower_by} {p}");
 }
 
@@ -79,7 +79,7 @@ fn a_planted_regression_fails() {
 fn a_planted_improvement_passes() {
     let report = judged(&run(&times_us(9.5, 200, 2)));
     let row = only(&report);
-    assert_eq!((row.standing, report.outcome()), (Standing::Improved, Outcome::Holds));
+    assert_eq!((row.standing, report.outcome()), (RowStatus::Improved, RunOutcome::Holds));
     assert!(row.findings.is_empty() && row.gaps.is_empty());
     assert!(row.change.unwrap().slower_by < -0.04);
 }
@@ -94,11 +94,11 @@ fn the_sign_is_right_over_the_whole_range() {
         let report = judged(&run(&times_us(10.0 * factor, 200, 3)));
         let standing = only(&report).standing;
         if factor > 1.0 + TOLERATED + noise {
-            assert_eq!(standing, Standing::Failed, "{factor}");
+            assert_eq!(standing, RowStatus::Failed, "{factor}");
         } else if factor < 1.0 + TOLERATED - noise {
-            assert_ne!(standing, Standing::Failed, "{factor}");
+            assert_ne!(standing, RowStatus::Failed, "{factor}");
         }
-        assert_eq!(standing == Standing::Improved, factor < 1.0 - noise, "{factor}");
+        assert_eq!(standing == RowStatus::Improved, factor < 1.0 - noise, "{factor}");
     }
 }
 
@@ -108,7 +108,7 @@ fn up_to_two_per_cent_pass() {
     let row = only(&report);
     let change = row.change.unwrap();
     assert!(!change.intervals_overlap && change.rank_test.p < 0.05 && change.slower_by > 0.01, "{change:?}");
-    assert_eq!((row.standing, report.outcome()), (Standing::Passed, Outcome::Holds));
+    assert_eq!((row.standing, report.outcome()), (RowStatus::Passed, RunOutcome::Holds));
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn slower_is_not_enough_while_the_intervals_overlap() {
     let report = judged(&run(&times));
     let change = only(&report).change.unwrap();
     assert!(change.slower_by > TOLERATED && change.intervals_overlap, "{change:?}");
-    assert_eq!(only(&report).standing, Standing::Passed);
+    assert_eq!(only(&report).standing, RowStatus::Passed);
 }
 
 /// A run in three processes with these medians.
@@ -142,12 +142,12 @@ fn one_process_in_another_place_is_no_regression_and_all_of_them_are() {
     let row = only(&report);
     let change = row.change.unwrap();
     assert!(change.slower_by > TOLERATED && change.intervals_overlap, "{change:?}");
-    assert_eq!((row.standing, row.processes), (Standing::Passed, Some(3)));
+    assert_eq!((row.standing, row.processes), (RowStatus::Passed, Some(3)));
     for (level, standing) in [
-        (10.8, Standing::Failed),
-        (10.3, Standing::Failed),
-        (10.1, Standing::Passed),
-        (9.5, Standing::Improved),
+        (10.8, RowStatus::Failed),
+        (10.3, RowStatus::Failed),
+        (10.1, RowStatus::Passed),
+        (9.5, RowStatus::Improved),
     ] {
         let report = judged(&run_in_processes([level; 3]));
         assert_eq!(only(&report).standing, standing, "{level}: {:?}", only(&report).change);
@@ -159,7 +159,7 @@ fn one_process_in_another_place_is_no_regression_and_all_of_them_are() {
             sampled.per_block = 4;
         }
     }
-    assert!(matches!(&only(&judged(&events)).gaps[..], [Gap::BadSamples { .. }]));
+    assert!(matches!(&only(&judged(&events)).gaps[..], [MissingData::BadSamples { .. }]));
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn slower_is_not_enough_while_the_ranks_do_not_agree() {
     let change = only(&report).change.unwrap();
     assert!(change.slower_by > TOLERATED && !change.intervals_overlap, "{change:?}");
     assert!((change.rank_test.p - 1.0 / 3.0).abs() < 1e-12);
-    assert_eq!(only(&report).standing, Standing::Passed);
+    assert_eq!(only(&report).standing, RowStatus::Passed);
 }
 
 #[test]
@@ -180,25 +180,25 @@ fn a_wrong_answer_fails_however_fast_it_is() {
     events.push(Event::Checked { of: of("p"), check: checked(false) });
     let report = judged(&events);
     let row = only(&report);
-    assert_eq!((row.standing, report.outcome()), (Standing::Failed, Outcome::Finding));
-    assert!(matches!(row.findings[..], [Finding::WrongAnswer { .. }]), "{row:?}");
+    assert_eq!((row.standing, report.outcome()), (RowStatus::Failed, RunOutcome::Finding));
+    assert!(matches!(row.findings[..], [GateFinding::WrongAnswer { .. }]), "{row:?}");
     assert_eq!(row.candidate, None, "what is wrong has no time");
 }
 
 #[test]
 fn one_wrong_candidate_fails_though_another_is_fine() {
     let mut events = run(&times_us(10.0, 200, 2));
-    let other = Of::new("p", "wmma stage-3", "77aa");
+    let other = ResultId::new("p", "wmma stage-3", "77aa");
     events.push(Event::Checked { of: other.clone(), check: checked(false) });
     events.push(failed(&other, FailureKind::WrongAnswer));
     let report = judged(&events);
     // Said once, though both the check and the failure say it.
     assert!(
-        matches!(&only(&report).findings[..], [Finding::WrongAnswer { candidate, .. }] if candidate == "wmma stage-3")
+        matches!(&only(&report).findings[..], [GateFinding::WrongAnswer { candidate, .. }] if candidate == "wmma stage-3")
     );
 }
 
-fn failed(of: &Of, failure: FailureKind) -> Event {
+fn failed(of: &ResultId, failure: FailureKind) -> Event {
     Event::CandidateFailed { of: of.clone(), stage: Stage::Bench, failure, reason: "because".to_owned() }
 }
 
@@ -210,18 +210,18 @@ fn a_candidate_that_breaks_fails_and_one_that_is_refused_is_a_gap() {
         let report = judged(&[started(), failed(&of("p"), kind)]);
         assert_eq!(
             (only(&report).standing, report.outcome()),
-            (Standing::Failed, Outcome::Finding),
+            (RowStatus::Failed, RunOutcome::Finding),
             "{kind}"
         );
     }
     let report = judged(&[started(), failed(&of("p"), FailureKind::Refused)]);
-    assert_eq!((only(&report).standing, report.outcome()), (Standing::Incomplete, Outcome::Incomplete));
+    assert_eq!((only(&report).standing, report.outcome()), (RowStatus::Incomplete, RunOutcome::Incomplete));
 }
 
 #[test]
 fn a_baseline_that_fails_is_not_ours() {
     let mut events = run(&times_us(10.0, 200, 2));
-    let torch = Of::new("p", "pytorch flash", "torch 2.9.1");
+    let torch = ResultId::new("p", "pytorch flash", "torch 2.9.1");
     events.insert(
         1,
         Event::Baseline { name: torch.subject.clone(), version: Fact::Known(torch.build.clone()) },
@@ -231,84 +231,92 @@ fn a_baseline_that_fails_is_not_ours() {
     // Nor is its time.
     events.extend(bench(&torch, 0, times_us(3.0, 200, 2).iter().map(|micros| micros * 1000.0).collect()));
     let report = judged(&events);
-    assert_eq!(only(&report).standing, Standing::Passed);
+    assert_eq!(only(&report).standing, RowStatus::Passed);
     assert_eq!(only(&report).candidate.as_deref(), Some(CANDIDATE));
 }
 
 #[test]
 fn resources_above_the_limit_fail() {
-    let with = |build: Build| {
+    let with = |build: BuildRecord| {
         let mut events = run(&times_us(10.0, 200, 2));
         events.push(Event::Built { of: of("p"), build });
         judged(&events)
     };
-    assert_eq!(only(&with(built(168, 0))).standing, Standing::Passed, "at the limit");
+    assert_eq!(only(&with(built(168, 0))).standing, RowStatus::Passed, "at the limit");
     let report = with(built(169, 0));
-    assert!(matches!(only(&report).findings[..], [Finding::Registers { registers: 169, limit: 168, .. }]));
-    assert_eq!(report.outcome(), Outcome::Finding);
+    assert!(matches!(
+        only(&report).findings[..],
+        [GateFinding::Registers { registers: 169, limit: 168, .. }]
+    ));
+    assert_eq!(report.outcome(), RunOutcome::Finding);
     let report = with(built(128, 4));
-    assert!(matches!(only(&report).findings[..], [Finding::Spills { bytes: 4, limit: 0, .. }]));
-    let unlimited = Build { registers_limit: None, spill_bytes_limit: None, ..built(255, 64) };
-    assert_eq!(only(&with(unlimited)).standing, Standing::Passed);
+    assert!(matches!(only(&report).findings[..], [GateFinding::Spills { bytes: 4, limit: 0, .. }]));
+    let unlimited = BuildRecord { registers_limit: None, spill_bytes_limit: None, ..built(255, 64) };
+    assert_eq!(only(&with(unlimited)).standing, RowStatus::Passed);
 }
 
 #[test]
 fn what_is_missing_is_incomplete() {
     let gap = |events: &[Event], problems: &[&str]| {
         let report = judge(&folded(events), &record(), &asked(problems));
-        assert_eq!(report.outcome(), Outcome::Incomplete, "{report:?}");
-        report.rows.iter().flat_map(|row| row.gaps.clone()).collect::<Vec<Gap>>()
+        assert_eq!(report.outcome(), RunOutcome::Incomplete, "{report:?}");
+        report.rows.iter().flat_map(|row| row.gaps.clone()).collect::<Vec<MissingData>>()
     };
     let fine = run(&times_us(10.0, 200, 2));
     // A shape nobody measured, beside one that is fine.
-    assert_eq!(gap(&fine, &["p", "q"]), [Gap::NotMeasured]);
+    assert_eq!(gap(&fine, &["p", "q"]), [MissingData::NotMeasured]);
     // Of a problem with nothing on record.
     let mut other = fine.clone();
     other.extend(measured(&of("new"), &times_us(10.0, 200, 2)));
-    assert_eq!(gap(&other, &["p"]), [Gap::NothingOnRecord]);
+    assert_eq!(gap(&other, &["p"]), [MissingData::NothingOnRecord]);
     // An empty run, against what is on record and against nothing.
-    assert_eq!(gap(&[started()], &[]), [Gap::NotMeasured]);
+    assert_eq!(gap(&[started()], &[]), [MissingData::NotMeasured]);
     assert_eq!(
         judge(&folded(&[started()]), &Leaderboard::default(), &asked(&[])).outcome(),
-        Outcome::Incomplete
+        RunOutcome::Incomplete
     );
-    assert_eq!(judge(&RunState::default(), &record(), &asked(&["p"])).outcome(), Outcome::Incomplete);
+    assert_eq!(judge(&RunState::default(), &record(), &asked(&["p"])).outcome(), RunOutcome::Incomplete);
     // Timed, not checked.
     let mut unchecked = fine.clone();
     unchecked.retain(|event| !matches!(event, Event::Checked { .. }));
-    assert_eq!(gap(&unchecked, &[]), [Gap::Unchecked { candidate: CANDIDATE.to_owned() }]);
+    assert_eq!(gap(&unchecked, &[]), [MissingData::Unchecked { candidate: CANDIDATE.to_owned() }]);
     // Nobody knows its registers.
     let mut unbuilt = fine.clone();
     unbuilt.retain(|event| !matches!(event, Event::Built { .. }));
-    assert_eq!(gap(&unbuilt, &[]), [Gap::NoBuild { candidate: CANDIDATE.to_owned() }]);
+    assert_eq!(gap(&unbuilt, &[]), [MissingData::NoBuild { candidate: CANDIDATE.to_owned() }]);
     // Stopped in the middle.
     let mut stopped = fine.clone();
     stopped.pop();
-    assert_eq!(gap(&stopped, &[]), [Gap::CutShort { subject: CANDIDATE.to_owned() }]);
+    assert_eq!(gap(&stopped, &[]), [MissingData::CutShort { subject: CANDIDATE.to_owned() }]);
     // By another timer only.
-    let report = judge(&folded(&fine), &record(), &Asked { timer: Timer::Eager, ..asked(&["p"]) });
-    assert_eq!((report.outcome(), &report.rows[0].gaps[..]), (Outcome::Incomplete, &[Gap::NotMeasured][..]));
+    let report = judge(&folded(&fine), &record(), &GateRequest { timer: Timer::Eager, ..asked(&["p"]) });
+    assert_eq!(
+        (report.outcome(), &report.rows[0].gaps[..]),
+        (RunOutcome::Incomplete, &[MissingData::NotMeasured][..])
+    );
 }
 
 #[test]
 fn a_skipped_shape_is_not_a_pass() {
-    let key = Key { stage: Stage::Bench, of: of("p") };
+    let key = StageKey { stage: Stage::Bench, of: of("p") };
     let outcome = StageOutcome::Skipped { reason: "does not fit".to_owned() };
     let report = judged(&[started(), Event::StageFinished { key, outcome }]);
-    assert_eq!(report.outcome(), Outcome::Incomplete);
-    assert!(matches!(&only(&report).gaps[..], [Gap::Skipped { reason, .. }] if reason == "does not fit"));
+    assert_eq!(report.outcome(), RunOutcome::Incomplete);
+    assert!(
+        matches!(&only(&report).gaps[..], [MissingData::Skipped { reason, .. }] if reason == "does not fit")
+    );
 }
 
 #[test]
 fn a_family_that_does_not_support_a_shape_is_no_gap_unless_it_holds_the_record() {
     let mut events = run(&times_us(10.0, 200, 2));
-    events.push(failed(&Of::new("p", "hopper", "90a"), FailureKind::Refused));
-    assert_eq!(judged(&events).outcome(), Outcome::Holds);
+    events.push(failed(&ResultId::new("p", "hopper", "90a"), FailureKind::Refused));
+    assert_eq!(judged(&events).outcome(), RunOutcome::Holds);
     let mut board = Leaderboard::default();
-    board.record(Best { candidate: "hopper".to_owned(), ..best("p", times_us(10.0, 200, 1)) });
+    board.record(BestOnRecord { candidate: "hopper".to_owned(), ..best("p", times_us(10.0, 200, 1)) });
     let report = judge(&folded(&events), &board, &asked(&["p"]));
-    assert!(matches!(&only(&report).gaps[..], [Gap::Skipped { subject, .. }] if subject == "hopper"));
-    assert_eq!(report.outcome(), Outcome::Incomplete);
+    assert!(matches!(&only(&report).gaps[..], [MissingData::Skipped { subject, .. }] if subject == "hopper"));
+    assert_eq!(report.outcome(), RunOutcome::Incomplete);
 }
 
 #[test]
@@ -320,7 +328,10 @@ fn a_modelled_time_is_not_compared() {
         work: None,
     };
     let report = judged(&[started(), Event::Modelled { of: of("p"), modelled }]);
-    assert_eq!((report.outcome(), &only(&report).gaps[..]), (Outcome::Incomplete, &[Gap::OnlyModelled][..]));
+    assert_eq!(
+        (report.outcome(), &only(&report).gaps[..]),
+        (RunOutcome::Incomplete, &[MissingData::OnlyModelled][..])
+    );
     assert_eq!(only(&report).p50_us, None);
 }
 
@@ -334,18 +345,24 @@ fn other_devices_are_not_compared_with() {
     let report = with_gpu(Fact::Known("NVIDIA L4".to_owned()));
     assert_eq!(
         (report.outcome(), &only(&report).gaps[..]),
-        (Outcome::Incomplete, &[Gap::NothingOnRecord][..])
+        (RunOutcome::Incomplete, &[MissingData::NothingOnRecord][..])
     );
     let report = with_gpu(Fact::unavailable("no driver"));
-    assert_eq!((report.outcome(), &only(&report).gaps[..]), (Outcome::Incomplete, &[Gap::UnknownDevice][..]));
+    assert_eq!(
+        (report.outcome(), &only(&report).gaps[..]),
+        (RunOutcome::Incomplete, &[MissingData::UnknownDevice][..])
+    );
 }
 
 #[test]
 fn the_fastest_right_candidate_counts() {
     let mut events = run(&times_us(12.0, 200, 2));
-    events.extend(measured(&Of::new("p", "mma", "beef"), &times_us(10.0, 200, 4)));
+    events.extend(measured(&ResultId::new("p", "mma", "beef"), &times_us(10.0, 200, 4)));
     let report = judged(&events);
-    assert_eq!((only(&report).candidate.as_deref(), only(&report).standing), (Some("mma"), Standing::Passed));
+    assert_eq!(
+        (only(&report).candidate.as_deref(), only(&report).standing),
+        (Some("mma"), RowStatus::Passed)
+    );
 }
 
 #[test]
@@ -357,14 +374,14 @@ fn update_records_what_is_new_and_what_is_better() {
         (recorded, report.outcome(), only(&report).standing, board.entries()[0].p50_us.0)
     };
     let (recorded, outcome, standing, first) = take(10.0);
-    assert_eq!((recorded, outcome, standing), (1, Outcome::Holds, Standing::Recorded));
+    assert_eq!((recorded, outcome, standing), (1, RunOutcome::Holds, RowStatus::Recorded));
     let (recorded, outcome, standing, now) = take(11.0);
-    assert_eq!((recorded, outcome, standing, now), (0, Outcome::Finding, Standing::Failed, first));
+    assert_eq!((recorded, outcome, standing, now), (0, RunOutcome::Finding, RowStatus::Failed, first));
     // The same again is no improvement, however it falls.
     let (recorded, outcome, standing, now) = take(10.0);
-    assert_eq!((recorded, outcome, standing, now), (0, Outcome::Holds, Standing::Passed, first));
+    assert_eq!((recorded, outcome, standing, now), (0, RunOutcome::Holds, RowStatus::Passed, first));
     let (recorded, outcome, standing, now) = take(9.5);
-    assert_eq!((recorded, outcome, standing), (1, Outcome::Holds, Standing::Recorded));
+    assert_eq!((recorded, outcome, standing), (1, RunOutcome::Holds, RowStatus::Recorded));
     assert!(now < 9.6, "{now}");
     let entry = &board.entries()[0];
     assert_eq!((entry.device.as_str(), entry.candidate.as_str()), ("NVIDIA H200", CANDIDATE));
@@ -382,20 +399,20 @@ fn nothing_wrong_or_unchecked_gets_on_record() {
     let mut spilling = fine.clone();
     spilling.push(Event::Built { of: of("p"), build: built(128, 4) });
     let mut beside = fine;
-    beside.push(failed(&Of::new("p", "mma", "beef"), FailureKind::Hang));
+    beside.push(failed(&ResultId::new("p", "mma", "beef"), FailureKind::Hang));
     for events in [wrong, unchecked, spilling, beside] {
         for mut board in [record(), Leaderboard::default()] {
             let before = board.clone();
             let mut report = judge(&folded(&events), &board, &asked(&["p"]));
             assert_eq!(update(&mut report, &mut board), 0);
             assert_eq!(board, before);
-            assert_ne!(report.outcome(), Outcome::Holds);
+            assert_ne!(report.outcome(), RunOutcome::Holds);
         }
     }
 }
 
 /// A report with a row of every standing, and texts that try to break out.
-fn mixed() -> Report {
+fn mixed() -> GateReport {
     let mut board = record();
     for problem in ["better", "<evil> & \"quoted\", 50%: 'x'"] {
         board.record(best(problem, times_us(10.0, 200, 1)));
@@ -403,13 +420,13 @@ fn mixed() -> Report {
     let mut events = run(&times_us(10.0, 200, 2));
     events.extend(measured(&of("better"), &times_us(9.0, 200, 2)));
     let evil = of("<evil> & \"quoted\", 50%: 'x'");
-    let mut check = Check { passed: false, ..checked(false) };
+    let mut check = CheckRecord { passed: false, ..checked(false) };
     check.complaints[0].message = "]]> </failure>\n100% of\r\n<b>\u{1}::error::".to_owned();
     events.push(Event::Checked { of: evil, check });
     let mut throttled = sampled(0, times_us(10_200.0, 200, 2));
     throttled.telemetry.throttled = Some(vec!["power".to_owned()]);
     let slow = of("hot");
-    let key = Key { stage: Stage::Bench, of: slow.clone() };
+    let key = StageKey { stage: Stage::Bench, of: slow.clone() };
     events.push(Event::Built { of: slow.clone(), build: built(128, 0) });
     events.push(Event::Checked { of: slow.clone(), check: checked(true) });
     events.push(Event::StageStarted { key: key.clone() });

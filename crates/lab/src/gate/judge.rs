@@ -1,16 +1,16 @@
 //! The rules.
 
-use super::change::Now;
+use super::change::RunTime;
 use super::leaderboard::thin;
-use super::{Best, Change, Finding, Gap, Leaderboard, Report, Row, Standing};
+use super::{BestOnRecord, Change, GateFinding, GateReport, GateRow, Leaderboard, MissingData, RowStatus};
 use crate::run::{
-    self, FailureKind, Key, Measurement, RunState, StageOutcome, StageState, Timer, Utc, Verdict,
+    self, FailureKind, Measurement, RunState, SpeedupRecord, StageKey, StageOutcome, StageState, Timer, Utc,
 };
 use crate::stats::{Interval, SampleError, Samples};
 
 /// What the gate is asked about.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct GateRequest {
     /// Problems that must be there, by their names in the log. Empty: those the leaderboard has for the run's device. What the run has besides
     /// is judged too.
     pub problems: Vec<String>,
@@ -18,17 +18,22 @@ pub struct Asked {
 }
 
 /// Holds a run against the leaderboard.
-pub fn judge(state: &RunState, board: &Leaderboard, asked: &Asked) -> Report {
+pub fn judge(state: &RunState, board: &Leaderboard, asked: &GateRequest) -> GateReport {
     let manifest = state.manifest.as_ref();
     let device = manifest.and_then(|manifest| manifest.gpu.known());
     let problems = problems(state, board, asked, device);
-    let run = Judged { state, rows: run::rows(state), timer: asked.timer };
+    let run = JudgedRun { state, rows: run::rows(state), timer: asked.timer };
     let rows = problems.iter().map(|problem| row(&run, board, device, problem)).collect();
     let device = device.cloned().unwrap_or_else(|| "unknown device".to_owned());
-    Report::new(device, asked.timer, rows)
+    GateReport::new(device, asked.timer, rows)
 }
 
-fn problems(state: &RunState, board: &Leaderboard, asked: &Asked, device: Option<&String>) -> Vec<String> {
+fn problems(
+    state: &RunState,
+    board: &Leaderboard,
+    asked: &GateRequest,
+    device: Option<&String>,
+) -> Vec<String> {
     let mut problems = asked.problems.clone();
     if problems.is_empty() {
         let on_record = board.entries().iter();
@@ -48,17 +53,17 @@ fn problems(state: &RunState, board: &Leaderboard, asked: &Asked, device: Option
 }
 
 /// The run that is judged, and its measurements in numbers.
-struct Judged<'s> {
+struct JudgedRun<'s> {
     state: &'s RunState,
     rows: Vec<run::Row>,
     timer: Timer,
 }
 
-fn row(run: &Judged<'_>, board: &Leaderboard, device: Option<&String>, problem: &str) -> Row {
+fn row(run: &JudgedRun<'_>, board: &Leaderboard, device: Option<&String>, problem: &str) -> GateRow {
     let state = run.state;
-    let mut row = Row {
+    let mut row = GateRow {
         problem: problem.to_owned(),
-        standing: Standing::Incomplete,
+        standing: RowStatus::Incomplete,
         candidate: None,
         build: None,
         p50_us: None,
@@ -76,25 +81,25 @@ fn row(run: &Judged<'_>, board: &Leaderboard, device: Option<&String>, problem: 
     resources(state, &mut row);
     cut_short(state, &mut row);
     match device {
-        None => row.gaps.push(Gap::UnknownDevice),
+        None => row.gaps.push(MissingData::UnknownDevice),
         Some(device) => time(run, board, device, &mut row),
     }
     skipped(state, &mut row);
     if row.candidate.is_none() && row.findings.is_empty() && row.gaps.is_empty() {
         let modelled = state.modelled.keys().any(|of| of.problem == row.problem);
-        row.gaps.push(if modelled { Gap::OnlyModelled } else { Gap::NotMeasured });
+        row.gaps.push(if modelled { MissingData::OnlyModelled } else { MissingData::NotMeasured });
     }
     row.settle();
     row
 }
 
 /// Wrong answers, and candidates that broke.
-fn correctness(state: &RunState, row: &mut Row) {
+fn correctness(state: &RunState, row: &mut GateRow) {
     for (of, check) in state.checks.iter().filter(|(of, _)| of.problem == row.problem) {
         if !check.passed && !state.is_baseline(&of.subject) {
             let reason = check.complaints.first().map(|complaint| complaint.message.clone());
             let reason = reason.unwrap_or_else(|| "no reason is on record".to_owned());
-            row.findings.push(Finding::WrongAnswer { candidate: of.subject.clone(), reason });
+            row.findings.push(GateFinding::WrongAnswer { candidate: of.subject.clone(), reason });
         }
     }
     for failure in state.failures.iter().filter(|failure| failure.of.problem == row.problem) {
@@ -105,48 +110,52 @@ fn correctness(state: &RunState, row: &mut Row) {
             FailureKind::Refused => {} // skipped
             // Its check says the same, with the complaint.
             FailureKind::WrongAnswer if state.checks.get(&failure.of).is_some_and(|check| !check.passed) => {}
-            FailureKind::WrongAnswer => row.findings.push(Finding::WrongAnswer { candidate, reason }),
-            kind => row.findings.push(Finding::Broken { candidate, failure: kind, reason }),
+            FailureKind::WrongAnswer => row.findings.push(GateFinding::WrongAnswer { candidate, reason }),
+            kind => row.findings.push(GateFinding::Broken { candidate, failure: kind, reason }),
         }
     }
 }
 
 /// Registers and spills above the family's limits.
-fn resources(state: &RunState, row: &mut Row) {
+fn resources(state: &RunState, row: &mut GateRow) {
     for (of, build) in state.builds.iter().filter(|(of, _)| of.problem == row.problem) {
         let candidate = || of.subject.clone();
         if let Some(limit) = build.registers_limit.filter(|&limit| build.registers > limit) {
-            row.findings.push(Finding::Registers {
+            row.findings.push(GateFinding::Registers {
                 candidate: candidate(),
                 registers: build.registers,
                 limit,
             });
         }
         if let Some(limit) = build.spill_bytes_limit.filter(|&limit| build.spill_bytes > limit) {
-            row.findings.push(Finding::Spills { candidate: candidate(), bytes: build.spill_bytes, limit });
+            row.findings.push(GateFinding::Spills {
+                candidate: candidate(),
+                bytes: build.spill_bytes,
+                limit,
+            });
         }
     }
 }
 
 /// Work on candidates that was not brought to its end.
-fn cut_short(state: &RunState, row: &mut Row) {
+fn cut_short(state: &RunState, row: &mut GateRow) {
     for (key, stage) in state.stages.iter().filter(|(key, _)| key.of.problem == row.problem) {
         // A build that was changed and built anew has another key.
-        let done = |other: &Key| {
+        let done = |other: &StageKey| {
             let same = (other.stage, &other.of.problem, &other.of.subject)
                 == (key.stage, &key.of.problem, &key.of.subject);
             same && matches!(state.stages.get(other), Some(StageState::Finished(StageOutcome::Done)))
         };
         let candidate = !state.is_baseline(&key.of.subject);
         if candidate && *stage == StageState::Started && !state.stages.keys().any(done) {
-            row.gaps.push(Gap::CutShort { subject: key.of.subject.clone() });
+            row.gaps.push(MissingData::CutShort { subject: key.of.subject.clone() });
         }
     }
 }
 
 /// Candidates that were not tried. Families do not support every problem, so that one is left out is nothing while
 /// another is measured; but a problem nobody tried is a gap, and so is the absence of the one that holds the record.
-fn skipped(state: &RunState, row: &mut Row) {
+fn skipped(state: &RunState, row: &mut GateRow) {
     let refused = state.failures.iter().filter(|failure| failure.kind == FailureKind::Refused);
     let refused = refused.map(|failure| (&failure.of, &failure.reason));
     let skipped = state.stages.iter().filter_map(|(key, stage)| match stage {
@@ -157,7 +166,7 @@ fn skipped(state: &RunState, row: &mut Row) {
         let holds_the_record = row.best_candidate.as_ref() == Some(&of.subject);
         let measured = row.candidate.as_ref() == Some(&of.subject);
         if !state.is_baseline(&of.subject) && !measured && (row.candidate.is_none() || holds_the_record) {
-            let gap = Gap::Skipped { subject: of.subject.clone(), reason: reason.clone() };
+            let gap = MissingData::Skipped { subject: of.subject.clone(), reason: reason.clone() };
             if !row.gaps.contains(&gap) {
                 row.gaps.push(gap);
             }
@@ -166,21 +175,21 @@ fn skipped(state: &RunState, row: &mut Row) {
 }
 
 /// A candidate's time in the run.
-struct Timed<'s> {
+struct CandidateTime<'s> {
     measurement: &'s Measurement,
     samples: Samples,
     row: &'s run::Row,
 }
 
-impl<'s> Timed<'s> {
-    fn of(run: &'s Judged<'_>, measurement: &'s Measurement) -> Result<Self, SampleError> {
+impl<'s> CandidateTime<'s> {
+    fn new(run: &'s JudgedRun<'_>, measurement: &'s Measurement) -> Result<Self, SampleError> {
         let Measurement { of, sampled } = measurement;
         let samples = sampled.samples_us()?;
         sampled.blocks().split(&samples)?;
         let mut rows = run.rows.iter();
         let row = rows.find(|row| (row.session, row.timer, &row.of) == (sampled.session, sampled.timer, of));
         // Samples that can be split into processes have a row.
-        row.map(|row| Timed { measurement, samples, row }).ok_or(SampleError::Empty)
+        row.map(|row| CandidateTime { measurement, samples, row }).ok_or(SampleError::Empty)
     }
 
     /// Where the next run will be, as far as the run's own processes show it. A single process shows nothing of that:
@@ -191,23 +200,25 @@ impl<'s> Timed<'s> {
 }
 
 /// The run's fastest right candidate against the best on record.
-fn time(run: &Judged<'_>, board: &Leaderboard, device: &str, row: &mut Row) {
+fn time(run: &JudgedRun<'_>, board: &Leaderboard, device: &str, row: &mut GateRow) {
     let (state, timer) = (run.state, run.timer);
     let best = board.best(device, &row.problem, timer);
     row.best_candidate = best.map(|best| best.candidate.clone());
     row.best_p50_us = best.map(|best| best.p50_us);
 
-    let mut fastest: Option<Timed<'_>> = None;
+    let mut fastest: Option<CandidateTime<'_>> = None;
     for measurement in latest(state, timer, &row.problem) {
         let candidate = measurement.of.subject.clone();
         let checked = state.checks.get(&measurement.of);
-        match (checked, Timed::of(run, measurement)) {
-            (None, _) => row.gaps.push(Gap::Unchecked { candidate }),
+        match (checked, CandidateTime::new(run, measurement)) {
+            (None, _) => row.gaps.push(MissingData::Unchecked { candidate }),
             (Some(check), _) if !check.passed => {} // a finding already
-            (_, Err(error)) => row.gaps.push(Gap::BadSamples { candidate, reason: error.to_string() }),
+            (_, Err(error)) => {
+                row.gaps.push(MissingData::BadSamples { candidate, reason: error.to_string() })
+            }
             (_, Ok(timed)) => {
                 if !state.builds.contains_key(&measurement.of) {
-                    row.gaps.push(Gap::NoBuild { candidate });
+                    row.gaps.push(MissingData::NoBuild { candidate });
                 }
                 if fastest.as_ref().is_none_or(|before| timed.row.p50_us < before.row.p50_us) {
                     fastest = Some(timed);
@@ -216,7 +227,7 @@ fn time(run: &Judged<'_>, board: &Leaderboard, device: &str, row: &mut Row) {
         }
     }
     let Some(timed) = fastest else { return };
-    let Timed { measurement, samples, row: numbers } = &timed;
+    let CandidateTime { measurement, samples, row: numbers } = &timed;
     let (p50, interval) = (numbers.p50_us, timed.interval());
     let candidate = measurement.of.subject.clone();
     row.candidate = Some(candidate.clone());
@@ -225,17 +236,17 @@ fn time(run: &Judged<'_>, board: &Leaderboard, device: &str, row: &mut Row) {
     row.interval_us = Some(interval);
     row.processes = Some(numbers.processes);
     row.throttled = measurement.sampled.telemetry.was_throttled();
-    row.change = best.and_then(|best| Change::of(Now { samples, p50, interval }, best));
+    row.change = best.and_then(|best| Change::new(RunTime { samples, p50, interval }, best));
     match row.change {
-        None => row.gaps.push(Gap::NothingOnRecord),
-        Some(change) if change.is_regression() => row.findings.push(Finding::Regression {
+        None => row.gaps.push(MissingData::NothingOnRecord),
+        Some(change) if change.is_regression() => row.findings.push(GateFinding::Regression {
             candidate,
             slower_by: change.slower_by,
             p: change.rank_test.p,
         }),
         Some(_) => {}
     }
-    row.new_best = Some(Box::new(Best {
+    row.new_best = Some(Box::new(BestOnRecord {
         device: device.to_owned(),
         problem: row.problem.clone(),
         timer,
@@ -252,7 +263,7 @@ fn time(run: &Judged<'_>, board: &Leaderboard, device: &str, row: &mut Row) {
 
 /// The measurement's speedups over the baselines of its session.
 fn speedups(state: &RunState, Measurement { of, sampled }: &Measurement) -> Vec<(String, f64)> {
-    let about = |verdict: &&Verdict| {
+    let about = |verdict: &&SpeedupRecord| {
         (&verdict.problem, &verdict.candidate, verdict.session, verdict.timer)
             == (&of.problem, &of.subject, sampled.session, sampled.timer)
     };

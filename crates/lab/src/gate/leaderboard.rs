@@ -20,11 +20,11 @@ pub const SAMPLES_KEPT: usize = 400;
 /// The best per problem, device and timer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Leaderboard {
-    best: Vec<Best>,
+    best: Vec<BestOnRecord>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Best {
+pub struct BestOnRecord {
     pub device: String,
     pub problem: String,
     pub timer: Timer,
@@ -55,13 +55,13 @@ pub enum LeaderboardError {
 }
 
 #[derive(Deserialize)]
-struct Head {
+struct Header {
     schema: u32,
 }
 
 #[derive(Deserialize)]
 struct File {
-    best: Vec<Best>,
+    best: Vec<BestOnRecord>,
 }
 
 impl Leaderboard {
@@ -81,7 +81,7 @@ impl Leaderboard {
             path: path_buf(),
             message: error.to_string(),
         };
-        let Head { schema } = serde_json::from_str(text).map_err(form)?;
+        let Header { schema } = serde_json::from_str(text).map_err(form)?;
         if schema > SCHEMA {
             return Err(LeaderboardError::Newer { path: path_buf(), schema });
         }
@@ -104,7 +104,7 @@ impl Leaderboard {
 
     /// Writes the file whole or not at all: an entry per line, sorted, so that a change shows as its lines.
     pub fn write(&self, path: &Path) -> Result<(), LeaderboardError> {
-        let mut entries: Vec<&Best> = self.best.iter().collect();
+        let mut entries: Vec<&BestOnRecord> = self.best.iter().collect();
         entries.sort_by_key(|best| (&best.device, &best.problem, best.timer));
         let mut text = format!("{{\n  \"schema\": {SCHEMA},\n  \"best\": [");
         for (index, best) in entries.into_iter().enumerate() {
@@ -121,22 +121,22 @@ impl Leaderboard {
             .map_err(|error| LeaderboardError::Io { path: path.to_owned(), error })
     }
 
-    pub fn entries(&self) -> &[Best] {
+    pub fn entries(&self) -> &[BestOnRecord] {
         &self.best
     }
 
-    pub fn best(&self, device: &str, problem: &str, timer: Timer) -> Option<&Best> {
+    pub fn best(&self, device: &str, problem: &str, timer: Timer) -> Option<&BestOnRecord> {
         self.best.iter().find(|best| best.is_for(device, problem, timer))
     }
 
     /// Puts an entry in the place of the one it beats.
-    pub fn record(&mut self, best: Best) {
+    pub fn record(&mut self, best: BestOnRecord) {
         self.best.retain(|before| !before.is_for(&best.device, &best.problem, best.timer));
         self.best.push(best);
     }
 }
 
-impl Best {
+impl BestOnRecord {
     fn is_for(&self, device: &str, problem: &str, timer: Timer) -> bool {
         self.device == device && self.problem == problem && self.timer == timer
     }
@@ -169,9 +169,9 @@ pub(super) mod tests {
 
     use super::*;
 
-    pub fn best(problem: &str, samples_us: Vec<f64>) -> Best {
+    pub fn best(problem: &str, samples_us: Vec<f64>) -> BestOnRecord {
         let samples = Samples::new(samples_us).unwrap();
-        Best {
+        BestOnRecord {
             device: "NVIDIA H200".to_owned(),
             problem: problem.to_owned(),
             timer: Timer::GraphHot,
@@ -194,7 +194,7 @@ pub(super) mod tests {
         let mut board = Leaderboard::default();
         board.record(best("b", vec![10.1, 10.25, 10.4]));
         board.record(best("a", vec![1.0 / 3.0, 2.0 / 3.0]));
-        board.record(Best { timer: Timer::Eager, ..best("a", vec![5.0]) });
+        board.record(BestOnRecord { timer: Timer::Eager, ..best("a", vec![5.0]) });
         board.write(&path).unwrap();
         let back = Leaderboard::read(&path).unwrap();
         let problems: Vec<_> =
@@ -222,7 +222,7 @@ pub(super) mod tests {
     fn what_cannot_be_compared_with_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("leaderboard.json");
-        let refused = |change: &dyn Fn(&mut Best)| {
+        let refused = |change: &dyn Fn(&mut BestOnRecord)| {
             let mut entry = best("a", vec![10.0, 11.0]);
             change(&mut entry);
             let mut board = Leaderboard::default();

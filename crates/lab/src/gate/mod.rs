@@ -1,8 +1,8 @@
 //! The gate: whether a run is at least as good as the best that is on record.
 //!
 //! * [`Leaderboard`] is the record: the best per problem, device and timer, in a file that people commit;
-//! * [`judge`] holds a run ([`RunState`](crate::run::RunState), read from its log) against it, and gives a [`Report`]
-//!   with a [`Row`] per problem;
+//! * [`judge`] holds a run ([`RunState`](crate::run::RunState), read from its log) against it, and gives a [`GateReport`]
+//!   with a [`GateRow`] per problem;
 //! * [`update`] puts what is better, and what is on no record yet, on the record;
 //! * [`output`] writes the report: text, JSON, JUnit, annotations for GitHub.
 //!
@@ -15,7 +15,7 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let path = Path::new("leaderboard.json");
 //! let mut board = Leaderboard::read(path)?;
-//! let state = RunState::of(&read(Path::new("warpsmith-runs/20261115T054710Z-bench-1f3a9c"))?);
+//! let state = RunState::from_log(&read(Path::new("warpsmith-runs/20261115T054710Z-bench-1f3a9c"))?);
 //! let asked = Asked { problems: vec!["b1h8s512d64-fp16".to_owned()], timer: Timer::GraphHot };
 //! let mut report = judge(&state, &board, &asked);
 //! if update(&mut report, &mut board) > 0 {
@@ -42,6 +42,6 @@ pub mod output;
 mod report;
 
 pub use change::{Change, TOLERATED};
-pub use judge::{Asked, judge};
-pub use leaderboard::{Best, Leaderboard, LeaderboardError, SAMPLES_KEPT};
-pub use report::{Finding, Gap, Report, Row, Standing, update};
+pub use judge::{GateRequest, judge};
+pub use leaderboard::{BestOnRecord, Leaderboard, LeaderboardError, SAMPLES_KEPT};
+pub use report::{GateFinding, GateReport, GateRow, MissingData, RowStatus, update};

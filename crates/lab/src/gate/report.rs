@@ -4,27 +4,27 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::{Best, Change, Leaderboard};
-use crate::run::{FailureKind, MeasuredMicros, Outcome, Timer, Utc};
+use super::{BestOnRecord, Change, Leaderboard};
+use crate::run::{FailureKind, MeasuredMicros, RunOutcome, Timer, Utc};
 use crate::stats::Interval;
 
 const SCHEMA: u32 = 1;
 
 /// A run held against the leaderboard.
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
+pub struct GateReport {
     pub schema: u32,
     pub device: String,
     pub timer: Timer,
     pub judged: Utc,
-    pub rows: Vec<Row>,
+    pub rows: Vec<GateRow>,
 }
 
 /// A problem.
 #[derive(Clone, Debug, Serialize)]
-pub struct Row {
+pub struct GateRow {
     pub problem: String,
-    pub standing: Standing,
+    pub standing: RowStatus,
     /// The run's fastest right candidate.
     pub candidate: Option<String>,
     pub build: Option<String>,
@@ -36,18 +36,18 @@ pub struct Row {
     pub best_candidate: Option<String>,
     pub best_p50_us: Option<MeasuredMicros>,
     pub change: Option<Change>,
-    pub findings: Vec<Finding>,
-    pub gaps: Vec<Gap>,
+    pub findings: Vec<GateFinding>,
+    pub gaps: Vec<MissingData>,
     /// Clocks were held down meanwhile.
     pub throttled: bool,
     /// What [`update`] would put on record.
     #[serde(skip)]
-    pub(super) new_best: Option<Box<Best>>,
+    pub(super) new_best: Option<Box<BestOnRecord>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Standing {
+pub enum RowStatus {
     /// Clearly faster than the best on record.
     Improved,
     /// No regression.
@@ -60,14 +60,14 @@ pub enum Standing {
     Incomplete,
 }
 
-impl fmt::Display for Standing {
+impl fmt::Display for RowStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            Standing::Improved => "improved",
-            Standing::Passed => "passed",
-            Standing::Recorded => "recorded",
-            Standing::Failed => "FAILED",
-            Standing::Incomplete => "INCOMPLETE",
+            RowStatus::Improved => "improved",
+            RowStatus::Passed => "passed",
+            RowStatus::Recorded => "recorded",
+            RowStatus::Failed => "FAILED",
+            RowStatus::Incomplete => "INCOMPLETE",
         })
     }
 }
@@ -75,7 +75,7 @@ impl fmt::Display for Standing {
 /// Why a row fails.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "finding", rename_all = "kebab-case")]
-pub enum Finding {
+pub enum GateFinding {
     WrongAnswer { candidate: String, reason: String },
     Broken { candidate: String, failure: FailureKind, reason: String },
     Registers { candidate: String, registers: u32, limit: u32 },
@@ -83,33 +83,35 @@ pub enum Finding {
     Regression { candidate: String, slower_by: f64, p: f64 },
 }
 
-impl Finding {
+impl GateFinding {
     /// A word programs can tell apart.
     pub fn kind(&self) -> &'static str {
         match self {
-            Finding::WrongAnswer { .. } => "wrong-answer",
-            Finding::Broken { .. } => "broken",
-            Finding::Registers { .. } => "registers",
-            Finding::Spills { .. } => "spills",
-            Finding::Regression { .. } => "regression",
+            GateFinding::WrongAnswer { .. } => "wrong-answer",
+            GateFinding::Broken { .. } => "broken",
+            GateFinding::Registers { .. } => "registers",
+            GateFinding::Spills { .. } => "spills",
+            GateFinding::Regression { .. } => "regression",
         }
     }
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for GateFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Finding::WrongAnswer { candidate, reason } => {
+            GateFinding::WrongAnswer { candidate, reason } => {
                 write!(f, "{candidate} gives a wrong answer: {reason}")
             }
-            Finding::Broken { candidate, failure, reason } => write!(f, "{candidate}: {failure}: {reason}"),
-            Finding::Registers { candidate, registers, limit } => {
+            GateFinding::Broken { candidate, failure, reason } => {
+                write!(f, "{candidate}: {failure}: {reason}")
+            }
+            GateFinding::Registers { candidate, registers, limit } => {
                 write!(f, "{candidate} needs {registers} registers; its family allows {limit}")
             }
-            Finding::Spills { candidate, bytes, limit } => {
+            GateFinding::Spills { candidate, bytes, limit } => {
                 write!(f, "{candidate} spills {bytes} bytes; its family allows {limit}")
             }
-            Finding::Regression { candidate, slower_by, p } => {
+            GateFinding::Regression { candidate, slower_by, p } => {
                 write!(
                     f,
                     "{candidate} is {:.1}% slower than the best on record (p = {p:.1e})",
@@ -123,7 +125,7 @@ impl fmt::Display for Finding {
 /// What is missing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "gap", rename_all = "kebab-case")]
-pub enum Gap {
+pub enum MissingData {
     /// The run does not know which GPU it was made on.
     UnknownDevice,
     NotMeasured,
@@ -153,46 +155,48 @@ pub enum Gap {
     NothingOnRecord,
 }
 
-impl fmt::Display for Gap {
+impl fmt::Display for MissingData {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Gap::UnknownDevice => write!(f, "the run does not say which GPU it was made on"),
-            Gap::NotMeasured => write!(f, "not measured"),
-            Gap::Skipped { subject, reason } => write!(f, "{subject} was skipped: {reason}"),
-            Gap::CutShort { subject } => write!(f, "{subject} was cut short"),
-            Gap::Unchecked { candidate } => write!(f, "{candidate} was timed but not checked"),
-            Gap::OnlyModelled => write!(f, "its time is modelled, not measured"),
-            Gap::BadSamples { candidate, reason } => write!(f, "{candidate}: {reason}"),
-            Gap::NoBuild { candidate } => write!(f, "registers and spills of {candidate} are not in the log"),
-            Gap::NothingOnRecord => {
+            MissingData::UnknownDevice => write!(f, "the run does not say which GPU it was made on"),
+            MissingData::NotMeasured => write!(f, "not measured"),
+            MissingData::Skipped { subject, reason } => write!(f, "{subject} was skipped: {reason}"),
+            MissingData::CutShort { subject } => write!(f, "{subject} was cut short"),
+            MissingData::Unchecked { candidate } => write!(f, "{candidate} was timed but not checked"),
+            MissingData::OnlyModelled => write!(f, "its time is modelled, not measured"),
+            MissingData::BadSamples { candidate, reason } => write!(f, "{candidate}: {reason}"),
+            MissingData::NoBuild { candidate } => {
+                write!(f, "registers and spills of {candidate} are not in the log")
+            }
+            MissingData::NothingOnRecord => {
                 write!(f, "nothing on record to compare with; `gate --update` records it")
             }
         }
     }
 }
 
-impl Report {
-    pub(super) fn new(device: String, timer: Timer, rows: Vec<Row>) -> Self {
-        Report { schema: SCHEMA, device, timer, judged: Utc::now(), rows }
+impl GateReport {
+    pub(super) fn new(device: String, timer: Timer, rows: Vec<GateRow>) -> Self {
+        GateReport { schema: SCHEMA, device, timer, judged: Utc::now(), rows }
     }
 
-    pub fn count(&self, standing: Standing) -> usize {
+    pub fn count(&self, standing: RowStatus) -> usize {
         self.rows.iter().filter(|row| row.standing == standing).count()
     }
 
     /// What the gate came to: a finding before a gap, and no rows are a gap.
-    pub fn outcome(&self) -> Outcome {
-        if self.count(Standing::Failed) > 0 {
-            Outcome::Finding
-        } else if self.count(Standing::Incomplete) > 0 || self.rows.is_empty() {
-            Outcome::Incomplete
+    pub fn outcome(&self) -> RunOutcome {
+        if self.count(RowStatus::Failed) > 0 {
+            RunOutcome::Finding
+        } else if self.count(RowStatus::Incomplete) > 0 || self.rows.is_empty() {
+            RunOutcome::Incomplete
         } else {
-            Outcome::Holds
+            RunOutcome::Holds
         }
     }
 }
 
-impl Row {
+impl GateRow {
     /// Everything that is wrong with it or missing, in words.
     pub fn reasons(&self) -> Vec<String> {
         let findings = self.findings.iter().map(ToString::to_string);
@@ -203,26 +207,26 @@ impl Row {
     pub(super) fn settle(&mut self) {
         let improved = self.change.is_some_and(|change| change.is_improvement());
         self.standing = match (self.findings.is_empty(), self.gaps.is_empty()) {
-            (false, _) => Standing::Failed,
-            (true, false) => Standing::Incomplete,
-            (true, true) if improved => Standing::Improved,
-            (true, true) => Standing::Passed,
+            (false, _) => RowStatus::Failed,
+            (true, false) => RowStatus::Incomplete,
+            (true, true) if improved => RowStatus::Improved,
+            (true, true) => RowStatus::Passed,
         };
-        let first = self.gaps == [Gap::NothingOnRecord] && self.findings.is_empty();
-        if !first && self.standing != Standing::Improved {
+        let first = self.gaps == [MissingData::NothingOnRecord] && self.findings.is_empty();
+        if !first && self.standing != RowStatus::Improved {
             self.new_best = None;
         }
     }
 }
 
 /// Puts improvements, and problems that had nothing on record, on record. Says how many; they are marked in the report.
-pub fn update(report: &mut Report, board: &mut Leaderboard) -> usize {
+pub fn update(report: &mut GateReport, board: &mut Leaderboard) -> usize {
     let mut recorded = 0;
     for row in &mut report.rows {
         if let Some(best) = row.new_best.take() {
             board.record(*best);
             row.gaps.clear();
-            row.standing = Standing::Recorded;
+            row.standing = RowStatus::Recorded;
             recorded += 1;
         }
     }

@@ -14,7 +14,7 @@ use crate::run::{Fact, Time};
 
 /// A launch that was counted.
 #[derive(Clone, Debug)]
-pub struct Counted<'a> {
+pub struct CountedLaunch<'a> {
     pub counters: Counters,
     pub entry: &'a Entry,
     pub chip: &'static Chip,
@@ -24,7 +24,7 @@ pub struct Counted<'a> {
     pub shared_bytes: u32,
 }
 
-impl Counted<'_> {
+impl CountedLaunch<'_> {
     /// The counters with what the compiler spilled. The virtual GPU runs PTX, which has registers without end; how often
     /// a spill's instructions run is not in any report, so each is taken to run as often as instructions do on average.
     #[must_use]

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::run::{Fact, Time};
 
-pub use run::{Plan, ProfileError, run};
+pub use run::{ProfileError, ProfilePlan, run};
 
 /// A kernel's profile on one problem.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -321,14 +321,14 @@ pub fn wanted() -> Vec<String> {
 
 /// One profiled launch, by the names of the page's columns.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Launch {
+pub struct ProfiledLaunch {
     pub kernel: String,
     values: IndexMap<String, Fact<f64>>,
 }
 
 /// The launches of a raw page. Its first row has the names, the second the units; numbers may have separators of
 /// thousands, and what could not be collected is `n/a`.
-pub fn launches(text: &str) -> Result<Vec<Launch>, NcuError> {
+pub fn launches(text: &str) -> Result<Vec<ProfiledLaunch>, NcuError> {
     let mut rows = rows(text).into_iter();
     let names = rows
         .find(|row| row.iter().any(|cell| cell == "Kernel Name"))
@@ -349,7 +349,7 @@ pub fn launches(text: &str) -> Result<Vec<Launch>, NcuError> {
             let unit = units.get(at).map_or("", String::as_str);
             (name.clone(), quantity(cell(at), unit))
         });
-        launches.push(Launch { kernel: cell(kernel).to_owned(), values: values.collect() });
+        launches.push(ProfiledLaunch { kernel: cell(kernel).to_owned(), values: values.collect() });
     }
     if launches.is_empty() {
         return Err(NcuError::Output("no launch was profiled".to_owned()));
@@ -415,7 +415,7 @@ fn factor(unit: &str) -> Option<f64> {
     }
 }
 
-impl Launch {
+impl ProfiledLaunch {
     fn fact(&self, name: &str) -> Fact<f64> {
         let none = || Fact::unavailable(format!("ncu has no {name} on this GPU"));
         self.values.get(name).cloned().unwrap_or_else(none)
@@ -581,7 +581,7 @@ mod tests {
 "0","4242","warpsmith","127.0.0.1","attention_wmma","1","13","(128, 1, 1)","(1,024, 1, 1)","0","9.0","5,440.25","3.5","1,234,567","234,567","1,000","16,000","107","n/a","41.5","1.5","0.5","(!) nan","0"
 "#;
 
-    fn launch() -> Launch {
+    fn launch() -> ProfiledLaunch {
         launches(RAW).unwrap().swap_remove(0)
     }
 
@@ -616,7 +616,7 @@ mod tests {
 
     #[test]
     fn a_few_plain_loads_do_not_speak_for_many_copies() {
-        let launch = |copied: f64| Launch {
+        let launch = |copied: f64| ProfiledLaunch {
             kernel: "k".to_owned(),
             values: [
                 (SECTOR_USE, 50.0),

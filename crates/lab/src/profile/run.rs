@@ -10,17 +10,21 @@ use std::time::Duration;
 use family::{Candidate, Family};
 use gpu::build::Compiler;
 use gpu::device::Device;
-use op::{Draw, Op, Refusal, Step, tuned};
+use op::{InputDraw, Op, Refusal, TrialStep, tuned};
 use subprocess::wire;
 
 use super::ncu::{Ncu, NcuError};
 use super::{Profile, Seen, roofline, rules};
 use crate::bench::{
-    Answers, Maker, Start, Subject, brought, build_hash, check_of, complaints_in, no_launch, surprise,
+    AnswerCache, Subject, SubjectKind, WorkerCommands, brought, build_hash, check_of, complaints_in,
+    no_launch, surprise,
 };
-use crate::run::{Check, Event, FailureKind, Key, LogError, Of, Run, Stage, StageOutcome};
+use crate::run::{CheckRecord, Event, FailureKind, LogError, ResultId, Run, Stage, StageKey, StageOutcome};
 use crate::trial;
-use crate::worker::{Ask, Built, CandidateName, Ended, Limits, Ran, Say, Worker, answers_beside};
+use crate::worker::{
+    BuildReply, CandidateName, LaunchReply, Limits, Worker, WorkerError, WorkerReply, WorkerRequest,
+    answers_beside,
+};
 
 /// Operations of a problem the virtual GPU counts in a few seconds. Larger problems are cut to it.
 const COUNTED_FLOPS: f64 = 2e9;
@@ -31,7 +35,7 @@ const WARMUP: u32 = 3;
 
 /// What is to be profiled.
 #[derive(Clone, Debug)]
-pub struct Plan<'f, P> {
+pub struct ProfilePlan<'f, P> {
     pub device: Device,
     /// Kernels, each on a problem. Others than kernels cannot be profiled, and are left out.
     pub subjects: Vec<(Subject<'f>, P)>,
@@ -58,37 +62,37 @@ pub enum ProfileError {
 }
 
 /// Why a subject has no profile.
-enum Lost {
+enum ProfileFailure {
     /// It is out, the others go on.
     Out { stage: Stage, failure: FailureKind, reason: String },
     /// Nobody can go on.
     All(ProfileError),
 }
 
-impl From<LogError> for Lost {
+impl From<LogError> for ProfileFailure {
     fn from(error: LogError) -> Self {
-        Lost::All(error.into())
+        ProfileFailure::All(error.into())
     }
 }
 
-impl From<NcuError> for Lost {
+impl From<NcuError> for ProfileFailure {
     fn from(error: NcuError) -> Self {
         match error {
-            NcuError::Stopped => Lost::All(ProfileError::Stopped),
+            NcuError::Stopped => ProfileFailure::All(ProfileError::Stopped),
             // What ncu prints of one kernel may be odd; the next may do better.
             NcuError::Output(reason) => {
-                Lost::Out { stage: Stage::Profile, failure: FailureKind::Other, reason }
+                ProfileFailure::Out { stage: Stage::Profile, failure: FailureKind::Other, reason }
             }
-            other => Lost::All(ProfileError::Ncu(other)),
+            other => ProfileFailure::All(ProfileError::Ncu(other)),
         }
     }
 }
 
-fn out(stage: Stage) -> impl Fn(Ended) -> Lost {
+fn out(stage: Stage) -> impl Fn(WorkerError) -> ProfileFailure {
     move |ended| match ended {
-        Ended::Stopped => Lost::All(ProfileError::Stopped),
-        Ended::Failed { failure, reason } | Ended::Lost { failure, reason } => {
-            Lost::Out { stage, failure, reason }
+        WorkerError::Stopped => ProfileFailure::All(ProfileError::Stopped),
+        WorkerError::Failed { failure, reason } | WorkerError::Lost { failure, reason } => {
+            ProfileFailure::Out { stage, failure, reason }
         }
     }
 }
@@ -96,9 +100,9 @@ fn out(stage: Stage) -> impl Fn(Ended) -> Lost {
 /// Profiles everything in the plan that the run has no profile of yet. `tell` is called with what happens, for people.
 pub fn run<O: Op>(
     op: &O,
-    plan: &Plan<'_, O::Problem>,
+    plan: &ProfilePlan<'_, O::Problem>,
     compiler: &Compiler,
-    start: &Start<'_>,
+    start: &WorkerCommands<'_>,
     run: &Run,
     stop: &AtomicBool,
     tell: &dyn Fn(&str),
@@ -109,9 +113,18 @@ pub fn run<O: Op>(
     };
     let folder = run.folder().join("work");
     fs::create_dir_all(&folder).map_err(|error| ProfileError::Io { path: folder.clone(), error })?;
-    let answers = Answers::kept();
-    let bench =
-        Bench { op, plan, compiler, start, run, stop, folder: &folder, ncu: ncu.as_ref(), answers: &answers };
+    let answers = AnswerCache::kept();
+    let bench = ProfileRun {
+        op,
+        plan,
+        compiler,
+        start,
+        run,
+        stop,
+        folder: &folder,
+        ncu: ncu.as_ref(),
+        answers: &answers,
+    };
     let outcome = plan.subjects.iter().try_for_each(|(subject, problem)| {
         tell(&format!("{problem}: profiling {}", subject.name));
         bench.subject(subject, problem, tell)
@@ -121,16 +134,16 @@ pub fn run<O: Op>(
     outcome
 }
 
-struct Bench<'a, O: Op> {
+struct ProfileRun<'a, O: Op> {
     op: &'a O,
-    plan: &'a Plan<'a, O::Problem>,
+    plan: &'a ProfilePlan<'a, O::Problem>,
     compiler: &'a Compiler,
-    start: &'a Start<'a>,
+    start: &'a WorkerCommands<'a>,
     run: &'a Run,
     stop: &'a AtomicBool,
     folder: &'a Path,
     ncu: Option<&'a Ncu>,
-    answers: &'a Answers<O>,
+    answers: &'a AnswerCache<O>,
 }
 
 /// A subject on its problem.
@@ -139,10 +152,10 @@ struct Job<'a, O: Op> {
     family: &'a Family,
     candidate: Candidate,
     problem: &'a O::Problem,
-    of: Of,
+    of: ResultId,
 }
 
-impl<O: Op> Bench<'_, O> {
+impl<O: Op> ProfileRun<'_, O> {
     fn subject(
         &self,
         subject: &Subject<'_>,
@@ -152,7 +165,7 @@ impl<O: Op> Bench<'_, O> {
         if self.stop.load(Ordering::Relaxed) {
             return Err(ProfileError::Stopped);
         }
-        let Maker::Kernel { family, preset, knobs } = &subject.maker else { return Ok(()) };
+        let SubjectKind::Kernel { family, preset, knobs } = &subject.kind else { return Ok(()) };
         let name = problem.to_string();
         let device = &self.plan.device;
         let identity = tuned::candidate(self.op, family, preset.as_deref(), knobs, (problem, device))
@@ -164,12 +177,12 @@ impl<O: Op> Bench<'_, O> {
         let (candidate, hash) = match identity {
             Ok(identity) => identity,
             Err((failure, reason)) => {
-                let key = Key::new(Stage::Profile, name, &subject.name, "");
+                let key = StageKey::new(Stage::Profile, name, &subject.name, "");
                 let outcome = StageOutcome::Skipped { reason: reason.clone() };
                 return self.fail(key, Stage::Build, failure, reason, outcome, tell);
             }
         };
-        let key = Key::new(Stage::Profile, name, &subject.name, hash);
+        let key = StageKey::new(Stage::Profile, name, &subject.name, hash);
         if self.run.state().finished(&key) {
             return Ok(());
         }
@@ -185,17 +198,17 @@ impl<O: Op> Bench<'_, O> {
                 self.run.record(&Event::StageFinished { key, outcome: StageOutcome::Done })?;
                 Ok(())
             }
-            Err(Lost::Out { stage, failure, reason }) => {
+            Err(ProfileFailure::Out { stage, failure, reason }) => {
                 let outcome = StageOutcome::Failed { reason: reason.clone() };
                 self.fail(key, stage, failure, reason, outcome, tell)
             }
-            Err(Lost::All(error)) => Err(error),
+            Err(ProfileFailure::All(error)) => Err(error),
         }
     }
 
     fn fail(
         &self,
-        key: Key,
+        key: StageKey,
         stage: Stage,
         failure: FailureKind,
         reason: String,
@@ -209,7 +222,7 @@ impl<O: Op> Bench<'_, O> {
     }
 
     /// By the virtual GPU's counters.
-    fn counted(&self, job: &Job<'_, O>) -> Result<Profile, Lost> {
+    fn counted(&self, job: &Job<'_, O>) -> Result<Profile, ProfileFailure> {
         let (problem, times) = self.part(job);
         let mut notes = Vec::new();
         if problem != *job.problem {
@@ -219,23 +232,24 @@ impl<O: Op> Bench<'_, O> {
             });
         }
         let command = (self.start.kernel)(&job.subject.name);
-        let lost = |error: io::Error| Ended::Lost { failure: FailureKind::Other, reason: error.to_string() };
+        let lost =
+            |error: io::Error| WorkerError::Lost { failure: FailureKind::Other, reason: error.to_string() };
         let mut worker = Worker::start(command, self.plan.limits).map_err(lost).map_err(out(Stage::Build))?;
-        let mut ask = |ask: &Ask, stage: Stage| worker.ask(ask, self.stop).map_err(out(stage));
-        let other = |stage: Stage| move |said: &Say| out(stage)(surprise(said));
+        let mut ask = |ask: &WorkerRequest, stage: Stage| worker.ask(ask, self.stop).map_err(out(stage));
+        let other = |stage: Stage| move |said: &WorkerReply| out(stage)(surprise(said));
         let extra = match ask(&self.build(job, &problem), Stage::Build)? {
-            Say::Built(built) => self.built(job, built)?,
+            WorkerReply::Built(built) => self.built(job, built)?,
             said => return Err(other(Stage::Build)(&said)),
         };
         match ask(&self.run_once(), Stage::Check)? {
-            Say::Ran { launches } => self.check(job, &problem, extra, launches)?,
+            WorkerReply::Ran { launches } => self.check(job, &problem, extra, launches)?,
             said => return Err(other(Stage::Check)(&said)),
         }
         // Queries that were cut away read the same keys: the memory has not as many times as the blocks.
         let bytes = |problem: &O::Problem| self.op.work(problem).bytes as f64;
         let memory = bytes(job.problem) / bytes(&problem);
-        let seen = match ask(&Ask::Count { times: times.unwrap_or(1), memory }, Stage::Profile)? {
-            Say::Seen(seen) => *seen,
+        let seen = match ask(&WorkerRequest::Count { times: times.unwrap_or(1), memory }, Stage::Profile)? {
+            WorkerReply::Seen(seen) => *seen,
             said => return Err(other(Stage::Profile)(&said)),
         };
         let of = if times.is_some() { job.problem } else { &problem };
@@ -272,12 +286,12 @@ impl<O: Op> Bench<'_, O> {
     }
 
     /// By Nsight Compute, over a worker that is told beforehand what it will be asked.
-    fn by_ncu(&self, ncu: &Ncu, job: &Job<'_, O>) -> Result<Profile, Lost> {
+    fn by_ncu(&self, ncu: &Ncu, job: &Job<'_, O>) -> Result<Profile, ProfileFailure> {
         let io = |path: &Path| {
             let path = path.to_owned();
-            move |error| Lost::All(ProfileError::Io { path, error })
+            move |error| ProfileFailure::All(ProfileError::Io { path, error })
         };
-        let asks = [self.build(job, job.problem), self.run_once(), Ask::Launch { times: WARMUP }];
+        let asks = [self.build(job, job.problem), self.run_once(), WorkerRequest::Launch { times: WARMUP }];
         let file = self.folder.join("asks.jsonl");
         let lines: Result<Vec<String>, _> = asks.iter().map(serde_json::to_string).collect();
         let lines = lines.map_err(|error| io(&file)(error.into()))?;
@@ -299,24 +313,24 @@ impl<O: Op> Bench<'_, O> {
         let said = fs::read(&answers).unwrap_or_default();
         let mut said = &said[..];
         let answers = std::iter::from_fn(|| {
-            let (answer, outputs): (Say, _) = wire::receive(&mut said, u64::MAX).ok()?;
+            let (answer, outputs): (WorkerReply, _) = wire::receive(&mut said, u64::MAX).ok()?;
             answer.with(outputs)
         });
         let (mut launched, mut extra) = (false, false);
         for answer in answers {
             match answer {
-                Say::Built(built) => extra = self.built(job, built)?,
-                Say::Ran { launches } => self.check(job, job.problem, extra, launches)?,
-                Say::Launched => launched = true,
-                Say::Failed { failure, reason } => {
-                    return Err(Lost::Out { stage: Stage::Profile, failure, reason });
+                WorkerReply::Built(built) => extra = self.built(job, built)?,
+                WorkerReply::Ran { launches } => self.check(job, job.problem, extra, launches)?,
+                WorkerReply::Launched => launched = true,
+                WorkerReply::Failed { failure, reason } => {
+                    return Err(ProfileFailure::Out { stage: Stage::Profile, failure, reason });
                 }
                 other => return Err(out(Stage::Profile)(surprise(&other))),
             }
         }
         if !launched {
             let reason = "its process ended before it had launched the kernel".to_owned();
-            return Err(Lost::Out { stage: Stage::Profile, failure: FailureKind::Crash, reason });
+            return Err(ProfileFailure::Out { stage: Stage::Profile, failure: FailureKind::Crash, reason });
         }
         let mut metrics = ncu.metrics(&report, self.stop)?;
         if let Some(build) = self.run.state().builds.get(&job.of) {
@@ -325,7 +339,7 @@ impl<O: Op> Bench<'_, O> {
         let mut notes = vec![format!("the report of Nsight Compute is {}", report.display())];
         let hot_lines = match ncu.hot_lines(&report, job.family, self.stop) {
             Ok(lines) => lines,
-            Err(NcuError::Stopped) => return Err(Lost::All(ProfileError::Stopped)),
+            Err(NcuError::Stopped) => return Err(ProfileFailure::All(ProfileError::Stopped)),
             Err(error) => {
                 notes.push(format!("hot lines are unavailable: {error}"));
                 Vec::new()
@@ -335,23 +349,28 @@ impl<O: Op> Bench<'_, O> {
         Ok(self.profile(format!("ncu {}", ncu.version), notes, seen, job.problem))
     }
 
-    fn build(&self, job: &Job<'_, O>, problem: &O::Problem) -> Ask {
-        let candidate = CandidateName::of(job.family, &job.candidate);
-        Ask::Build { candidate, problem: problem.to_string() }
+    fn build(&self, job: &Job<'_, O>, problem: &O::Problem) -> WorkerRequest {
+        let candidate = CandidateName::new(job.family, &job.candidate);
+        WorkerRequest::Build { candidate, problem: problem.to_string() }
     }
 
     /// Ordinary inputs.
-    fn draw(&self) -> Draw {
-        Draw::new(self.op.classes()[0], op::derived(self.plan.secret, 1))
+    fn draw(&self) -> InputDraw {
+        InputDraw::new(self.op.classes()[0], op::derived(self.plan.secret, 1))
     }
 
-    fn run_once(&self) -> Ask {
+    fn run_once(&self) -> WorkerRequest {
         let seed = op::derived(self.plan.secret, 0);
-        Ask::Run { draws: vec![self.draw()], steps: vec![Step::FIRST], seed, checks: vgpu::Checks::None }
+        WorkerRequest::Run {
+            draws: vec![self.draw()],
+            steps: vec![TrialStep::FIRST],
+            seed,
+            checks: vgpu::Checks::None,
+        }
     }
 
     /// Writes a build down; whether its kernel has the op's extra tolerance.
-    fn built(&self, job: &Job<'_, O>, built: Built) -> Result<bool, Lost> {
+    fn built(&self, job: &Job<'_, O>, built: BuildReply) -> Result<bool, ProfileFailure> {
         self.run.record(&Event::Built { of: job.of.clone(), build: built.build })?;
         Ok(built.extra_tolerance.is_some())
     }
@@ -362,20 +381,25 @@ impl<O: Op> Bench<'_, O> {
         job: &Job<'_, O>,
         problem: &O::Problem,
         extra_tolerance: bool,
-        launches: Vec<Ran>,
-    ) -> Result<(), Lost> {
+        launches: Vec<LaunchReply>,
+    ) -> Result<(), ProfileFailure> {
         let launches = brought(launches);
-        let answer =
-            self.answers.to(self.op, problem, &self.draw()).map_err(ProfileError::from).map_err(Lost::All)?;
+        let answer = self
+            .answers
+            .to(self.op, problem, &self.draw())
+            .map_err(ProfileError::from)
+            .map_err(ProfileFailure::All)?;
         let right = [(&answer.inputs, &answer.reference)];
-        let judged = trial::judge(self.op, extra_tolerance, &[Step::FIRST], &right, &launches);
+        let judged = trial::judge(self.op, extra_tolerance, &[TrialStep::FIRST], &right, &launches);
         let judged = judged.ok_or_else(no_launch).map_err(out(Stage::Check))?;
-        let check: Check = check_of(judged);
+        let check: CheckRecord = check_of(judged);
         let words = complaints_in(&check);
         self.run.record(&Event::Checked { of: job.of.clone(), check })?;
         match words {
             None => Ok(()),
-            Some(reason) => Err(Lost::Out { stage: Stage::Check, failure: FailureKind::WrongAnswer, reason }),
+            Some(reason) => {
+                Err(ProfileFailure::Out { stage: Stage::Check, failure: FailureKind::WrongAnswer, reason })
+            }
         }
     }
 
@@ -397,7 +421,7 @@ impl<O: Op> Bench<'_, O> {
 }
 
 /// A name for files: letters, digits and dashes.
-fn file_name(of: &Of) -> String {
+fn file_name(of: &ResultId) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' };
     format!("{}-{}", of.problem, of.subject).chars().map(plain).collect()
 }

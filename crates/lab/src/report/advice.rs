@@ -1,11 +1,11 @@
 //! What limits the kernels, and what to do next.
 
 use crate::profile::Diagnosis;
-use crate::run::{Of, RunState};
+use crate::run::{ResultId, RunState};
 
 #[derive(Clone, Copy, Debug)]
 pub struct Bottleneck<'s> {
-    pub of: &'s Of,
+    pub of: &'s ResultId,
     pub diagnosis: &'s Diagnosis,
 }
 
@@ -17,7 +17,7 @@ pub struct Lever<'s> {
 }
 
 /// Whether a result is of a kernel that was made sick on purpose: what is wrong with it is no advice.
-pub fn is_sick(state: &RunState, of: &Of) -> bool {
+pub fn is_sick(state: &RunState, of: &ResultId) -> bool {
     state.inversions.iter().any(|inversion| {
         // The setting's knobs follow the healthy kernel's name, as subjects have it.
         let knobs = of.subject.strip_prefix(&inversion.healthy).and_then(|rest| rest.strip_prefix('+'));
@@ -29,7 +29,7 @@ pub fn is_sick(state: &RunState, of: &Of) -> bool {
 /// What profiles found on a problem, or on all of them where that one has no profile; the weightiest first.
 pub fn bottlenecks<'s>(state: &'s RunState, problem: Option<&str>) -> Vec<Bottleneck<'s>> {
     let healthy = || state.profiles.iter().filter(|(of, _)| !is_sick(state, of));
-    let here = |of: &Of| problem.is_some_and(|problem| of.problem == problem);
+    let here = |of: &ResultId| problem.is_some_and(|problem| of.problem == problem);
     let any_here = healthy().any(|(of, _)| here(of));
     let mut found: Vec<Bottleneck<'s>> = healthy()
         .filter(|(of, _)| !any_here || here(of))
@@ -78,7 +78,8 @@ mod tests {
             state.profiles.first().map(|(of, profile)| (of.clone(), profile.clone())).unwrap();
         let inversion = &mut state.inversions[1];
         inversion.setting = "BLOCK_M=16 NUM_WARPS=2".to_owned();
-        let sick = Of { subject: format!("{}+BLOCK_M=16+NUM_WARPS=2", inversion.healthy), ..of.clone() };
+        let sick =
+            ResultId { subject: format!("{}+BLOCK_M=16+NUM_WARPS=2", inversion.healthy), ..of.clone() };
         assert!(is_sick(&state, &sick) && !is_sick(&state, &of));
         let before = bottlenecks(&state, None).len();
         state.profiles.insert(sick, profile);

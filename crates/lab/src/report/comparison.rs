@@ -7,16 +7,16 @@ use crate::stats::{Comparison, geometric_mean};
 
 /// Every problem by one timer.
 #[derive(Debug)]
-pub struct Board<'r> {
+pub struct ComparisonTable<'r> {
     pub timer: Timer,
     /// Those anything was compared with, in the order of the log.
     pub baselines: Vec<&'r str>,
-    pub lines: Vec<Line<'r>>,
+    pub lines: Vec<ComparisonRow<'r>>,
 }
 
 /// A problem, with its fastest candidate.
 #[derive(Debug)]
-pub struct Line<'r> {
+pub struct ComparisonRow<'r> {
     pub problem: &'r str,
     pub best: &'r Row,
     /// As many as the board has baselines; `None` where it was not compared with one.
@@ -24,7 +24,7 @@ pub struct Line<'r> {
 }
 
 /// A board per timer that has comparisons: kernel time first, as [`Timer`] orders them.
-pub fn boards(rows: &[Row]) -> Vec<Board<'_>> {
+pub fn boards(rows: &[Row]) -> Vec<ComparisonTable<'_>> {
     let mut timers: BTreeMap<Timer, Vec<&Row>> = BTreeMap::new();
     for row in rows.iter().filter(|row| !row.over.is_empty()) {
         timers.entry(row.timer).or_default().push(row);
@@ -32,7 +32,7 @@ pub fn boards(rows: &[Row]) -> Vec<Board<'_>> {
     timers.into_iter().map(|(timer, rows)| board(timer, &rows)).collect()
 }
 
-fn board<'r>(timer: Timer, rows: &[&'r Row]) -> Board<'r> {
+fn board<'r>(timer: Timer, rows: &[&'r Row]) -> ComparisonTable<'r> {
     let mut baselines: Vec<&str> = Vec::new();
     let mut best: indexmap::IndexMap<&str, &Row> = indexmap::IndexMap::new();
     for &row in rows {
@@ -46,13 +46,13 @@ fn board<'r>(timer: Timer, rows: &[&'r Row]) -> Board<'r> {
             *place = row;
         }
     }
-    let line = |(problem, best): (&'r str, &'r Row)| Line {
+    let line = |(problem, best): (&'r str, &'r Row)| ComparisonRow {
         problem,
         best,
         over: baselines.iter().map(|name| against(best, name)).collect(),
     };
     let lines = best.into_iter().map(line).collect();
-    Board { timer, baselines, lines }
+    ComparisonTable { timer, baselines, lines }
 }
 
 /// The row's comparison with a baseline.
@@ -60,7 +60,7 @@ pub fn against<'r>(row: &'r Row, baseline: &str) -> Option<&'r Comparison> {
     row.over.iter().find(|over| over.baseline == baseline).map(|over| &over.comparison)
 }
 
-impl<'r> Board<'r> {
+impl<'r> ComparisonTable<'r> {
     /// The baseline that is hardest to beat: measured on the most problems, and of those the one over which the best
     /// candidates gain least.
     pub fn hardest(&self) -> Option<&'r str> {

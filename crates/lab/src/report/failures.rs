@@ -1,7 +1,7 @@
 //! Everything that went wrong or did not happen, each with its reason.
 
 use crate::invert::InversionResult;
-use crate::run::{Fact, Of, RunState, Stage, StageOutcome, StageState, TrialResult};
+use crate::run::{Fact, ResultId, RunState, Stage, StageOutcome, StageState, TrialResult};
 
 #[derive(Debug, PartialEq, Eq)]
 pub struct Failed {
@@ -24,12 +24,12 @@ pub fn failures(state: &RunState) -> Vec<Failed> {
         }
     }
     for failure in &state.failures {
-        let Of { problem, subject, .. } = &failure.of;
+        let ResultId { problem, subject, .. } = &failure.of;
         let (at, kind) = (failure.stage.to_string(), failure.kind.to_string());
         all.push(failed(subject, problem, &at, &kind, &failure.reason));
     }
-    let told = |of: &Of| {
-        let same = |told: &Of| told.problem == of.problem && told.subject == of.subject;
+    let told = |of: &ResultId| {
+        let same = |told: &ResultId| told.problem == of.problem && told.subject == of.subject;
         state.failures.iter().any(|failure| same(&failure.of))
     };
     for (of, check) in state.checks.iter().filter(|(of, check)| !check.passed && !told(of)) {
@@ -82,7 +82,7 @@ fn failed(what: &str, on: &str, at: &str, kind: &str, reason: &str) -> Failed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::{Event, Key};
+    use crate::run::{Event, StageKey};
     use crate::testing::{a_full_log, folded};
 
     #[test]
@@ -97,8 +97,8 @@ mod tests {
 
     #[test]
     fn what_a_stop_cut_short_is_not_passed_over() {
-        let key = Key::new(Stage::Bench, "p", "a", "1");
-        let skipped = Key::new(Stage::Bench, "p", "b", "2");
+        let key = StageKey::new(Stage::Bench, "p", "a", "1");
+        let skipped = StageKey::new(Stage::Bench, "p", "b", "2");
         let state = folded(&[
             Event::StageStarted { key },
             Event::StageFinished {

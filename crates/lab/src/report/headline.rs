@@ -5,7 +5,7 @@ use crate::run::{Row, RunState, TrialResult, rows};
 
 use super::Kind;
 use super::advice::bottlenecks;
-use super::comparison::{Board, against, boards};
+use super::comparison::{ComparisonTable, against, boards};
 use super::search::{elites, tally};
 use super::words::{count, device, interval, micros, ratio};
 
@@ -52,7 +52,7 @@ pub(super) fn say(state: &RunState, rows: &[Row]) -> Headline {
 }
 
 /// Against the baseline that is hardest to beat, not the one that flatters most.
-fn compared(state: &RunState, board: &Board<'_>, rows: &[Row], device: &str) -> Option<String> {
+fn compared(state: &RunState, board: &ComparisonTable<'_>, rows: &[Row], device: &str) -> Option<String> {
     let baseline = board.hardest()?;
     let means = state.means();
     let mean = means
@@ -144,7 +144,7 @@ fn modelled(state: &RunState) -> Option<String> {
 
 fn inverted(state: &RunState) -> Option<(String, Kind)> {
     let costly = state.inversions.iter().filter_map(|inversion| match &inversion.result {
-        InversionResult::Timed { time, cost, .. } => Some((inversion, *cost, Kind::of(*time))),
+        InversionResult::Timed { time, cost, .. } => Some((inversion, *cost, Kind::from_time(*time))),
         InversionResult::Failed { .. } => None,
     });
     let (worst, cost, kind) = costly.max_by(|a, b| a.1.total_cmp(&b.1))?;

@@ -1,4 +1,4 @@
-//! HTML in small pieces. What comes from outside becomes [`Piece::text`]; a table takes pieces, so that nothing gets into
+//! HTML in small pieces. What comes from outside becomes [`HtmlFragment::text`]; a table takes pieces, so that nothing gets into
 //! one unescaped.
 
 use std::fmt;
@@ -7,43 +7,45 @@ use super::Kind;
 
 /// Text that is fit to stand in a page as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Piece(String);
+pub struct HtmlFragment(String);
 
-impl Piece {
+impl HtmlFragment {
     /// Any text at all.
     pub fn text(text: impl fmt::Display) -> Self {
-        Piece(escape(&text.to_string()))
+        HtmlFragment(escape(&text.to_string()))
     }
 
     /// What this program wrote itself.
     pub fn html(html: String) -> Self {
-        Piece(html)
+        HtmlFragment(html)
     }
 
     pub fn code(text: impl fmt::Display) -> Self {
-        Piece(format!("<code>{}</code>", escape(&text.to_string())))
+        HtmlFragment(format!("<code>{}</code>", escape(&text.to_string())))
     }
 
     pub fn faint(text: impl fmt::Display) -> Self {
-        Piece(format!("<span class=\"faint\">{}</span>", escape(&text.to_string())))
+        HtmlFragment(format!("<span class=\"faint\">{}</span>", escape(&text.to_string())))
     }
 
     /// A value with something smaller after it.
     pub fn with(self, small: impl fmt::Display) -> Self {
-        Piece(format!("{} <small>{}</small>", self.0, escape(&small.to_string())))
+        HtmlFragment(format!("{} <small>{}</small>", self.0, escape(&small.to_string())))
     }
 
     /// A word in a colour that has the same meaning.
     pub fn mark(tone: Tone, text: impl fmt::Display) -> Self {
-        Piece(format!("<span class=\"mark {}\">{}</span>", tone.class(), escape(&text.to_string())))
+        HtmlFragment(format!("<span class=\"mark {}\">{}</span>", tone.class(), escape(&text.to_string())))
     }
 
     /// A time that says how it was come by.
     pub fn time(kind: Kind, text: impl fmt::Display) -> Self {
         let text = escape(&text.to_string());
         match kind {
-            Kind::Measured => Piece(text),
-            Kind::Modelled => Piece(format!("<i class=\"modelled\">{text}</i> {}", tag(Kind::Modelled))),
+            Kind::Measured => HtmlFragment(text),
+            Kind::Modelled => {
+                HtmlFragment(format!("<i class=\"modelled\">{text}</i> {}", tag(Kind::Modelled)))
+            }
         }
     }
 
@@ -51,18 +53,18 @@ impl Piece {
     pub fn of(self, kind: Kind) -> Self {
         match kind {
             Kind::Measured => self,
-            Kind::Modelled => Piece(format!("<i class=\"modelled\">{self}</i>")),
+            Kind::Modelled => HtmlFragment(format!("<i class=\"modelled\">{self}</i>")),
         }
     }
 
     /// A share as a number with a small bar.
     pub fn meter(percent: f64) -> Self {
         let width = if percent.is_finite() { percent.clamp(0.0, 100.0) } else { 0.0 };
-        Piece(format!("<span class=\"meter\"><i style=\"width:{width:.1}%\"></i></span>{percent:.1}%"))
+        HtmlFragment(format!("<span class=\"meter\"><i style=\"width:{width:.1}%\"></i></span>{percent:.1}%"))
     }
 }
 
-impl fmt::Display for Piece {
+impl fmt::Display for HtmlFragment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -86,9 +88,9 @@ impl Tone {
 }
 
 /// The word a time of this kind goes with.
-pub fn tag(kind: Kind) -> Piece {
+pub fn tag(kind: Kind) -> HtmlFragment {
     let word = kind.word();
-    Piece(format!("<em class=\"tag {word}\">{word}</em>"))
+    HtmlFragment(format!("<em class=\"tag {word}\">{word}</em>"))
 }
 
 /// Nothing in the text has a meaning to a browser any more; what no page may hold is left out.
@@ -112,7 +114,7 @@ pub fn escape(text: &str) -> String {
 }
 
 /// A title for a piece that may be cut: its text without tags.
-fn whole(piece: &Piece) -> String {
+fn whole(piece: &HtmlFragment) -> String {
     let mut text = String::new();
     let mut in_tag = false;
     for c in piece.0.chars() {
@@ -130,10 +132,10 @@ fn whole(piece: &Piece) -> String {
 #[derive(Debug)]
 pub struct Table {
     caption: String,
-    head: Vec<Piece>,
+    head: Vec<HtmlFragment>,
     /// Columns from here on hold numbers.
     numbers_from: usize,
-    rows: Vec<Vec<Piece>>,
+    rows: Vec<Vec<HtmlFragment>>,
     kind: Option<Kind>,
 }
 
@@ -141,7 +143,7 @@ impl Table {
     pub fn new(caption: &str, head: &[&str], numbers_from: usize) -> Self {
         Table {
             caption: caption.to_owned(),
-            head: head.iter().map(Piece::text).collect(),
+            head: head.iter().map(HtmlFragment::text).collect(),
             numbers_from,
             rows: Vec::new(),
             kind: None,
@@ -149,11 +151,11 @@ impl Table {
     }
 
     /// A table of times.
-    pub fn of(kind: Kind, caption: &str, head: &[&str], numbers_from: usize) -> Self {
+    pub fn for_kind(kind: Kind, caption: &str, head: &[&str], numbers_from: usize) -> Self {
         Table { kind: Some(kind), ..Table::new(caption, head, numbers_from) }
     }
 
-    pub fn row(&mut self, cells: Vec<Piece>) {
+    pub fn row(&mut self, cells: Vec<HtmlFragment>) {
         self.rows.push(cells);
     }
 
@@ -166,7 +168,7 @@ impl Table {
         let head = each(self.head.iter().enumerate(), |(column, cell)| {
             format!("<th scope=\"col\"{}>{cell}</th>", class(column))
         });
-        let row = |cells: &Vec<Piece>| {
+        let row = |cells: &Vec<HtmlFragment>| {
             let cells = cells.iter().enumerate().map(|(column, cell)| match column {
                 // A name that takes more room than a row should is cut, and shown whole on hovering.
                 0 => format!("<th scope=\"row\"><div class=\"name\"{}>{cell}</div></th>", whole(cell)),
@@ -185,7 +187,7 @@ impl Table {
     }
 }
 
-pub fn paragraph(piece: &Piece) -> String {
+pub fn paragraph(piece: &HtmlFragment) -> String {
     format!("<p>{piece}</p>\n")
 }
 
@@ -209,7 +211,7 @@ pub fn details(summary: &str, body: &str) -> String {
 }
 
 /// A picture with what it shows.
-pub fn figure(kind: Option<Kind>, picture: &str, caption: &Piece) -> String {
+pub fn figure(kind: Option<Kind>, picture: &str, caption: &HtmlFragment) -> String {
     let kind = kind.map_or("", Kind::word);
     format!("<figure class=\"{kind}\">\n{picture}<figcaption>{caption}</figcaption>\n</figure>\n")
 }
@@ -223,13 +225,13 @@ mod tests {
         let hostile = "<script>alert('1')</script>\"&\u{0}\u{202e}\u{7}";
         assert_eq!(escape(hostile), "&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;&quot;&amp;");
         let mut table = Table::new(hostile, &[hostile], 1);
-        table.row(vec![Piece::text(hostile)]);
+        table.row(vec![HtmlFragment::text(hostile)]);
         assert!(!table.html().contains("<script"));
     }
 
     #[test]
     fn a_meter_stays_in_its_box() {
-        assert!(Piece::meter(250.0).to_string().contains("width:100.0%"));
-        assert!(Piece::meter(f64::NAN).to_string().contains("width:0.0%"));
+        assert!(HtmlFragment::meter(250.0).to_string().contains("width:100.0%"));
+        assert!(HtmlFragment::meter(f64::NAN).to_string().contains("width:0.0%"));
     }
 }

@@ -47,12 +47,13 @@ pub fn importance(state: &RunState, kind: Kind) -> Vec<Importance<'_>> {
             }
         }
     }
-    let mut found: Vec<Importance<'_>> = knobs.into_iter().filter_map(|knob| of(knob, &trials)).collect();
+    let mut found: Vec<Importance<'_>> =
+        knobs.into_iter().filter_map(|knob| importance_of(knob, &trials)).collect();
     found.sort_by(|a, b| b.share.total_cmp(&a.share));
     found
 }
 
-fn of<'s>(knob: &'s str, trials: &[Scored<'s>]) -> Option<Importance<'s>> {
+fn importance_of<'s>(knob: &'s str, trials: &[Scored<'s>]) -> Option<Importance<'s>> {
     let mut groups: IndexMap<&str, Vec<f64>> = IndexMap::new();
     for trial in trials {
         if let Some(value) = trial.trial.knobs.get(knob) {

@@ -11,7 +11,7 @@ use super::importance::importance;
 use super::page::{command, ranked};
 use super::search::{elites, lineage, scored, tally};
 use super::words::{count, micros, ratio};
-use crate::evolve::knobs::{Dead, dead};
+use crate::evolve::knobs::{InertKnob, dead};
 use crate::invert::InversionResult;
 use crate::profile::Metrics;
 use crate::run::{Exporter, Fact, Row, RunState, Speed, TrialResult, rows};
@@ -123,7 +123,7 @@ fn measured(state: &RunState, rows: &[Row], out: &mut dyn Write) -> io::Result<(
             .into_iter()
             .chain(names.iter().map(String::as_str))
             .collect();
-        let line = |line: &super::comparison::Line<'_>| {
+        let line = |line: &super::comparison::ComparisonRow<'_>| {
             let over = line.over.iter().map(|over| {
                 over.map_or("not measured".to_owned(), |over| {
                     let interval = over.speedup.interval;
@@ -308,7 +308,7 @@ fn searched(state: &RunState, out: &mut dyn Write) -> io::Result<()> {
             table(out, &["knob", "best value", "share"], 1, &knobs)?;
         }
     }
-    for Dead { knob, pairs } in dead(state.trials.values()) {
+    for InertKnob { knob, pairs } in dead(state.trials.values()) {
         writeln!(
             out,
             "{} is dead: {} differing in nothing else compiled to the same machine code.\n",
@@ -378,7 +378,7 @@ fn seen(metrics: &Metrics) -> Vec<(&'static str, String)> {
         unknown @ Fact::Unavailable { .. } => unknown.to_string(),
     };
     let time = metrics.time.map_or("unavailable".to_owned(), |time| {
-        format!("{} ({})", micros(time.micros()), Kind::of(time).word())
+        format!("{} ({})", micros(time.micros()), Kind::from_time(time).word())
     });
     vec![
         ("time", time),
@@ -418,7 +418,7 @@ fn inverted(state: &RunState, out: &mut dyn Write) -> io::Result<()> {
                     "{} for {}, {}",
                     micros(time.micros()),
                     micros(healthy.micros()),
-                    Kind::of(*time).word()
+                    Kind::from_time(*time).word()
                 ),
                 ratio(*cost),
             ]

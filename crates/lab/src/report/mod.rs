@@ -43,7 +43,7 @@ pub enum Kind {
 impl Kind {
     const ALL: [Kind; 2] = [Kind::Measured, Kind::Modelled];
 
-    fn of(time: Time) -> Self {
+    fn from_time(time: Time) -> Self {
         if time.is_modelled() { Kind::Modelled } else { Kind::Measured }
     }
 

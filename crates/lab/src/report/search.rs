@@ -19,20 +19,20 @@ pub struct Scored<'s> {
 
 /// What became of the trials. The baseline, number 0, was given and not tried.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct TrialCounts {
     pub timed: usize,
     pub same: usize,
     pub failed: usize,
 }
 
-impl Tally {
+impl TrialCounts {
     pub fn all(&self) -> usize {
         self.timed + self.same + self.failed
     }
 }
 
-pub fn tally(state: &RunState) -> Tally {
-    let mut tally = Tally::default();
+pub fn tally(state: &RunState) -> TrialCounts {
+    let mut tally = TrialCounts::default();
     for trial in state.trials.values().filter(|trial| trial.number > 0) {
         match trial.result {
             TrialResult::Timed { .. } => tally.timed += 1,

@@ -94,7 +94,7 @@ fn every_string_of_the_log_may_be_hostile() {
         changed += &format!("{event}\n");
     }
     std::fs::write(&path, changed).unwrap();
-    let state = RunState::of(&crate::run::read(folder.path()).unwrap());
+    let state = RunState::from_log(&crate::run::read(folder.path()).unwrap());
     let page = text(&Html, &state);
     assert!(!page.contains("<script") && page.contains("&lt;script&gt;"));
     parsed(&page);

@@ -25,20 +25,20 @@ pub enum Event {
         manifest: Box<Manifest>,
     },
     StageStarted {
-        key: Key,
+        key: StageKey,
     },
     /// What was recorded for the key since it started counts from here on, and is not repeated on resuming.
     StageFinished {
-        key: Key,
+        key: StageKey,
         outcome: StageOutcome,
     },
     Built {
-        of: Of,
-        build: Build,
+        of: ResultId,
+        build: BuildRecord,
     },
     Checked {
-        of: Of,
-        check: Check,
+        of: ResultId,
+        check: CheckRecord,
     },
     /// What a baseline is, and whether it is there.
     Baseline {
@@ -49,12 +49,12 @@ pub enum Event {
     },
     /// Times taken.
     Sampled {
-        of: Of,
-        sampled: Sampled,
+        of: ResultId,
+        sampled: SampleSet,
     },
     /// A time that was computed: the virtual GPU's.
     Modelled {
-        of: Of,
+        of: ResultId,
         modelled: Modelled,
     },
     /// A subject measured against itself, in turns, as an A/A control: one of its processes against its others.
@@ -84,7 +84,7 @@ pub enum Event {
     },
     /// A candidate is out, for this problem.
     CandidateFailed {
-        of: Of,
+        of: ResultId,
         stage: Stage,
         failure: FailureKind,
         reason: String,
@@ -106,7 +106,7 @@ pub enum Event {
         trial: Box<Trial>,
     },
     Profiled {
-        of: Of,
+        of: ResultId,
         profile: Box<Profile>,
     },
     Inverted {
@@ -120,7 +120,7 @@ pub enum Event {
         seed: u64,
     },
     RunFinished {
-        outcome: Outcome,
+        outcome: RunOutcome,
     },
     /// Written by a newer version: kept in the file, skipped by this one.
     #[serde(other, skip_serializing)]
@@ -186,7 +186,7 @@ impl Event {
 
 /// What a result is of.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Of {
+pub struct ResultId {
     /// By its dimensions: `b1h8s512d64-fp16`.
     pub problem: String,
     /// `wmma stage-2`, `pytorch flash`.
@@ -195,28 +195,28 @@ pub struct Of {
     pub build: String,
 }
 
-impl Of {
+impl ResultId {
     pub fn new(problem: impl Into<String>, subject: impl Into<String>, build: impl Into<String>) -> Self {
-        Of { problem: problem.into(), subject: subject.into(), build: build.into() }
+        ResultId { problem: problem.into(), subject: subject.into(), build: build.into() }
     }
 }
 
 /// A piece of work by which a resumed run knows what is done.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Key {
+pub struct StageKey {
     pub stage: Stage,
     #[serde(flatten)]
-    pub of: Of,
+    pub of: ResultId,
 }
 
-impl Key {
+impl StageKey {
     pub fn new(
         stage: Stage,
         problem: impl Into<String>,
         subject: impl Into<String>,
         build: impl Into<String>,
     ) -> Self {
-        Key { stage, of: Of::new(problem, subject, build) }
+        StageKey { stage, of: ResultId::new(problem, subject, build) }
     }
 }
 
@@ -261,7 +261,7 @@ pub enum StageOutcome {
 
 /// What a candidate compiled to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Build {
+pub struct BuildRecord {
     /// Over the machine code alone: builds with the same one are one kernel.
     pub code_hash: String,
     pub target: String,
@@ -278,7 +278,7 @@ pub struct Build {
 
 /// Whether a build gives the right answer to a problem.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Check {
+pub struct CheckRecord {
     pub passed: bool,
     /// Relative error in L2 and what it may be; `None` where there was no answer, or none that is finite.
     pub error: Option<f64>,
@@ -324,7 +324,7 @@ impl fmt::Display for Timer {
 
 /// Times of one subject on one problem, in the order they were taken.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Sampled {
+pub struct SampleSet {
     pub timer: Timer,
     /// What was measured in turns shares a session; only within one are subjects compared.
     pub session: u32,
@@ -348,7 +348,7 @@ pub struct Sampled {
     pub telemetry: Telemetry,
 }
 
-impl Sampled {
+impl SampleSet {
     /// How the samples lie in the series.
     pub fn blocks(&self) -> Blocks {
         Blocks { per_block: self.per_block, processes: self.processes }
@@ -473,7 +473,7 @@ pub struct TargetJudged {
 /// What a run came to; as the program's exit codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Outcome {
+pub enum RunOutcome {
     Holds,
     Finding,
     Usage,
@@ -481,14 +481,14 @@ pub enum Outcome {
     Incomplete,
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for RunOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            Outcome::Holds => "holds",
-            Outcome::Finding => "finding",
-            Outcome::Usage => "wrong use",
-            Outcome::Lacking => "machine lacks something",
-            Outcome::Incomplete => "incomplete",
+            RunOutcome::Holds => "holds",
+            RunOutcome::Finding => "finding",
+            RunOutcome::Usage => "wrong use",
+            RunOutcome::Lacking => "machine lacks something",
+            RunOutcome::Incomplete => "incomplete",
         })
     }
 }

@@ -82,7 +82,7 @@ impl Run {
             return Err(RunError::NoRun(folder.to_owned()));
         }
         let (writer, log) = Writer::resume(folder)?;
-        let state = RunState::of(&log);
+        let state = RunState::from_log(&log);
         let Some(then) = &state.manifest else {
             return Err(RunError::NeverBegan(folder.to_owned()));
         };
@@ -128,7 +128,7 @@ impl Run {
 
     /// What the log says so far.
     pub fn state(&self) -> RunState {
-        RunState::of(&self.open().log)
+        RunState::from_log(&self.open().log)
     }
 
     /// A thread that panicked while it held the log has either written its event or not: the log is fine.
@@ -147,7 +147,7 @@ fn name(manifest: &Manifest) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Fact, Key, Outcome, Stage, StageOutcome};
+    use super::super::{Fact, RunOutcome, Stage, StageKey, StageOutcome};
     use super::*;
 
     fn manifest(gpu: &str) -> Manifest {
@@ -158,7 +158,8 @@ mod tests {
     fn a_stopped_run_goes_on_where_it_was() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path().join("runs/one");
-        let (done, open) = (Key::new(Stage::Bench, "p", "a", "1"), Key::new(Stage::Bench, "p", "b", "2"));
+        let (done, open) =
+            (StageKey::new(Stage::Bench, "p", "a", "1"), StageKey::new(Stage::Bench, "p", "b", "2"));
         {
             let run = Run::create(Some(&folder), manifest("H200")).unwrap();
             run.record(&Event::StageStarted { key: done.clone() }).unwrap();
@@ -174,7 +175,7 @@ mod tests {
         let run = Run::resume(&folder, manifest("H200")).unwrap();
         assert!(run.state().finished(&done) && !run.state().finished(&open));
         assert!(matches!(Run::resume(&folder, manifest("H200")), Err(RunError::Log(LogError::Busy { .. }))));
-        run.record(&Event::RunFinished { outcome: Outcome::Holds }).unwrap();
+        run.record(&Event::RunFinished { outcome: RunOutcome::Holds }).unwrap();
         drop(run);
         assert!(matches!(Run::resume(&folder, manifest("H200")), Err(RunError::Finished(_))));
     }

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::state::Mean;
+use super::state::MeanSpeedup;
 use super::{Fact, RunState, Timer, Utc, log};
 
 /// A run as `warpsmith runs` shows it.
 #[derive(Clone, Debug, Serialize)]
-pub struct Listed {
+pub struct RunSummary {
     pub folder: PathBuf,
     pub started: Fact<Utc>,
     pub command: Fact<String>,
@@ -23,7 +23,7 @@ pub struct Listed {
 
 /// The runs below a folder (or in it, if it is one itself), the latest first. A run whose log is damaged is listed, with
 /// the damage for its headline. A folder that is not there has no runs.
-pub fn list(folder: &Path) -> io::Result<Vec<Listed>> {
+pub fn list(folder: &Path) -> io::Result<Vec<RunSummary>> {
     if folder.join(log::FILE).is_file() {
         return Ok(vec![listed(folder)]);
     }
@@ -38,19 +38,19 @@ pub fn list(folder: &Path) -> io::Result<Vec<Listed>> {
             runs.push(listed(&path));
         }
     }
-    let key = |run: &Listed| (run.started.known().copied(), run.folder.clone());
+    let key = |run: &RunSummary| (run.started.known().copied(), run.folder.clone());
     runs.sort_by_key(|run| std::cmp::Reverse(key(run)));
     Ok(runs)
 }
 
-fn listed(folder: &Path) -> Listed {
+fn listed(folder: &Path) -> RunSummary {
     let (state, damage) = match log::read(folder) {
-        Ok(log) => (RunState::of(&log), None),
+        Ok(log) => (RunState::from_log(&log), None),
         Err(error) => (RunState::default(), Some(error.to_string())),
     };
     let manifest = state.manifest.as_ref();
     let reason = || if damage.is_some() { "the log is damaged" } else { "stopped before it began" };
-    Listed {
+    RunSummary {
         folder: folder.to_owned(),
         started: manifest.map(|manifest| manifest.started).ok_or_else(reason).into(),
         command: manifest.map(|manifest| manifest.command.clone()).ok_or_else(reason).into(),
@@ -69,11 +69,11 @@ fn listed(folder: &Path) -> Listed {
 fn headline(state: &RunState) -> String {
     let of = |count: usize, one: &str| format!("{count} {one}{}", if count == 1 { "" } else { "s" });
     // The widest comparison, and of those the best; kernel time rather than call time.
-    let rank = |mean: &Mean| (mean.problems, mean.timer == Timer::GraphHot);
+    let rank = |mean: &MeanSpeedup| (mean.problems, mean.timer == Timer::GraphHot);
     let best =
         state.means().into_iter().max_by(|a, b| rank(a).cmp(&rank(b)).then(a.speedup.total_cmp(&b.speedup)));
     if let Some(mean) = best {
-        let Mean { candidate, baseline, speedup, standing, problems, .. } = mean;
+        let MeanSpeedup { candidate, baseline, speedup, standing, problems, .. } = mean;
         return format!("{candidate} {speedup:.2}x over {baseline}, {standing}, {}", of(problems, "problem"));
     }
     let failed = state.checks.values().filter(|check| !check.passed).count();

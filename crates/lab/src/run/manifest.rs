@@ -89,7 +89,7 @@ impl Manifest {
 
 impl Commit {
     /// The commit a folder's repository is at, as `git` says.
-    pub fn of(folder: &Path) -> Fact<Commit> {
+    pub fn read(folder: &Path) -> Fact<Commit> {
         let git = |arguments: &[&str]| -> Result<String, String> {
             let output = Command::new("git").arg("-C").arg(folder).args(arguments).output();
             let output = output.map_err(|error| format!("git: {error}"))?;
@@ -150,6 +150,6 @@ mod tests {
     #[test]
     fn a_folder_without_a_repository_has_no_commit() {
         let folder = tempfile::tempdir().unwrap();
-        assert!(Commit::of(folder.path()).known().is_none());
+        assert!(Commit::read(folder.path()).known().is_none());
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! * [`Run`] is a folder with its log open for writing: [`Run::create`], [`Run::resume`], [`Run::record`];
 //! * [`Event`] is what a log line says. Reports, exports and the gate read events and nothing else;
-//! * [`read`] reads a log, [`RunState::of`] folds it into what the run knows, [`RunState::finished`] is what resuming
+//! * [`read`] reads a log, [`RunState::from_log`] folds it into what the run knows, [`RunState::finished`] is what resuming
 //!   need not repeat;
 //! * [`Manifest`] is where, with what and how the run happened; what is not known says `unavailable`;
 //! * [`Exports`] are the files for others (`bench.json`, `topk.json`, `report.html`, ...), opened before anything is
@@ -51,18 +51,18 @@ mod time;
 mod trial;
 
 pub use event::{
-    Build, Ceiling, Check, Event, FailureKind, Key, Modelled, Of, Outcome, Repeats, Sampled, Speed, Stage,
-    StageOutcome, TargetJudged, Telemetry, Timer,
+    BuildRecord, Ceiling, CheckRecord, Event, FailureKind, Modelled, Repeats, ResultId, RunOutcome,
+    SampleSet, Speed, Stage, StageKey, StageOutcome, TargetJudged, Telemetry, Timer,
 };
-pub use export::{EXPORTERS, Exporter, Exports, Over, Row, rows, write_exports};
+pub use export::{EXPORTERS, Exporter, Exports, Row, RowSpeedup, rows, write_exports};
 pub use fact::Fact;
 pub use folder::{DEFAULT_FOLDER, Run, RunError};
 pub use gpu::time::{MeasuredMicros, Time};
-pub use list::{Listed, list};
+pub use list::{RunSummary, list};
 pub use log::{Log, LogError, Record, SCHEMA, Warning, Writer, parse, read};
 pub use manifest::{Commit, Manifest};
 pub(crate) use state::OURS;
-pub use state::{Control, Failure, Mean, Measurement, RunState, StageState, Verdict};
+pub use state::{Control, FailureRecord, MeanSpeedup, Measurement, RunState, SpeedupRecord, StageState};
 pub use time::Utc;
 pub use trial::{Exchange, ProblemTime, Search, Trial, TrialResult};
 

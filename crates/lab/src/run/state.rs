@@ -8,8 +8,8 @@ use serde::Serialize;
 
 use super::log::Log;
 use super::{
-    Build, Ceiling, Check, Event, Exchange, Fact, FailureKind, Key, Manifest, Modelled, Of, Outcome, Sampled,
-    Search, Stage, StageOutcome, TargetJudged, Timer, Trial, Utc,
+    BuildRecord, Ceiling, CheckRecord, Event, Exchange, Fact, FailureKind, Manifest, Modelled, ResultId,
+    RunOutcome, SampleSet, Search, Stage, StageKey, StageOutcome, TargetJudged, Timer, Trial, Utc,
 };
 use crate::invert::Inversion;
 use crate::profile::Profile;
@@ -26,24 +26,24 @@ pub struct RunState {
     /// When the last event was written.
     pub last: Option<Utc>,
     /// `None`: still going on, or stopped.
-    pub outcome: Option<Outcome>,
-    pub stages: IndexMap<Key, StageState>,
-    pub builds: IndexMap<Of, Build>,
-    pub checks: IndexMap<Of, Check>,
+    pub outcome: Option<RunOutcome>,
+    pub stages: IndexMap<StageKey, StageState>,
+    pub builds: IndexMap<ResultId, BuildRecord>,
+    pub checks: IndexMap<ResultId, CheckRecord>,
     pub baselines: IndexMap<String, Fact<String>>,
     /// Of sessions that were finished; what a stop cut short is measured again, and not shown.
     pub measurements: Vec<Measurement>,
-    pub modelled: IndexMap<Of, Modelled>,
+    pub modelled: IndexMap<ResultId, Modelled>,
     pub controls: Vec<Control>,
     pub ceilings: Vec<Ceiling>,
-    pub verdicts: Vec<Verdict>,
-    pub failures: Vec<Failure>,
+    pub verdicts: Vec<SpeedupRecord>,
+    pub failures: Vec<FailureRecord>,
     pub targets: Vec<TargetJudged>,
     pub search: Option<Search>,
     /// By number.
     pub trials: IndexMap<u32, Trial>,
     pub exchanges: Vec<Exchange>,
-    pub profiles: IndexMap<Of, Profile>,
+    pub profiles: IndexMap<ResultId, Profile>,
     pub inversions: Vec<Inversion>,
     pub notes: Vec<String>,
     /// One for every time the run was worked on to an end.
@@ -64,8 +64,8 @@ pub enum StageState {
 /// Times of one subject on one problem by one timer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measurement {
-    pub of: Of,
-    pub sampled: Sampled,
+    pub of: ResultId,
+    pub sampled: SampleSet,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -81,7 +81,7 @@ pub struct Control {
 
 /// A candidate against a baseline of the same session.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Verdict {
+pub struct SpeedupRecord {
     pub problem: String,
     pub candidate: String,
     pub baseline: String,
@@ -91,27 +91,27 @@ pub struct Verdict {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Failure {
+pub struct FailureRecord {
     #[serde(flatten)]
-    pub of: Of,
+    pub of: ResultId,
     pub stage: Stage,
     pub kind: FailureKind,
     pub reason: String,
 }
 
 /// The last value of every key, in the order they came. A log may be anybody's and long, so no list is searched.
-struct Latest<K, V> {
+struct LatestByKey<K, V> {
     places: HashMap<K, usize>,
     values: Vec<Option<V>>,
 }
 
-impl<K, V> Default for Latest<K, V> {
+impl<K, V> Default for LatestByKey<K, V> {
     fn default() -> Self {
-        Latest { places: HashMap::new(), values: Vec::new() }
+        LatestByKey { places: HashMap::new(), values: Vec::new() }
     }
 }
 
-impl<K: Eq + Hash, V> Latest<K, V> {
+impl<K: Eq + Hash, V> LatestByKey<K, V> {
     fn insert(&mut self, key: K, value: V) {
         if let Some(before) = self.places.insert(key, self.values.len()) {
             self.values[before] = None;
@@ -126,7 +126,7 @@ impl<K: Eq + Hash, V> Latest<K, V> {
 
 /// A candidate's speedups over one baseline as one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Mean {
+pub struct MeanSpeedup {
     pub candidate: String,
     pub baseline: String,
     pub timer: Timer,
@@ -136,14 +136,14 @@ pub struct Mean {
 }
 
 impl RunState {
-    pub fn of(log: &Log) -> Self {
+    pub fn from_log(log: &Log) -> Self {
         let mut state = RunState::default();
         // Samples of stages that have not finished yet, by what they are of.
-        let mut pending: IndexMap<Of, Vec<Sampled>> = IndexMap::new();
-        let mut measurements = Latest::default();
-        let mut failures = Latest::default();
-        let mut targets = Latest::default();
-        let mut inversions = Latest::default();
+        let mut pending: IndexMap<ResultId, Vec<SampleSet>> = IndexMap::new();
+        let mut measurements = LatestByKey::default();
+        let mut failures = LatestByKey::default();
+        let mut targets = LatestByKey::default();
+        let mut inversions = LatestByKey::default();
         for record in &log.records {
             state.last = Some(record.time);
             if let Some(session) = record.event.session() {
@@ -201,7 +201,7 @@ impl RunState {
                 }
                 Event::Ceiling { ceiling } => state.ceilings.push(ceiling.clone()),
                 Event::Verdict { problem, candidate, baseline, session, timer, comparison } => {
-                    state.verdicts.push(Verdict {
+                    state.verdicts.push(SpeedupRecord {
                         problem: problem.clone(),
                         candidate: candidate.clone(),
                         baseline: baseline.clone(),
@@ -211,8 +211,12 @@ impl RunState {
                     });
                 }
                 Event::CandidateFailed { of, stage, failure, reason } => {
-                    let failure =
-                        Failure { of: of.clone(), stage: *stage, kind: *failure, reason: reason.clone() };
+                    let failure = FailureRecord {
+                        of: of.clone(),
+                        stage: *stage,
+                        kind: *failure,
+                        reason: reason.clone(),
+                    };
                     // A resumed run may come to the same end again.
                     failures.insert((failure.of.clone(), failure.stage), failure);
                 }
@@ -261,7 +265,7 @@ impl RunState {
     }
 
     /// Whether a piece of work need not be repeated: it was done, or it failed. What was skipped is tried again.
-    pub fn finished(&self, key: &Key) -> bool {
+    pub fn finished(&self, key: &StageKey) -> bool {
         matches!(
             self.stages.get(key),
             Some(StageState::Finished(StageOutcome::Done | StageOutcome::Failed { .. }))
@@ -270,7 +274,7 @@ impl RunState {
 
     /// Whether the run came to its end.
     pub fn is_complete(&self) -> bool {
-        self.outcome.is_some_and(|outcome| outcome != Outcome::Incomplete)
+        self.outcome.is_some_and(|outcome| outcome != RunOutcome::Incomplete)
     }
 
     /// A number no session of the run has yet, finished or not.
@@ -289,7 +293,7 @@ impl RunState {
     }
 
     /// Speedups over each baseline as one, per candidate and timer.
-    pub fn means(&self) -> Vec<Mean> {
+    pub fn means(&self) -> Vec<MeanSpeedup> {
         let mut groups: IndexMap<(&str, &str, Timer), IndexMap<&str, f64>> = IndexMap::new();
         for verdict in &self.verdicts {
             let group = (verdict.candidate.as_str(), verdict.baseline.as_str(), verdict.timer);
@@ -299,13 +303,13 @@ impl RunState {
         }
         let mean = |((candidate, baseline, timer), speedups): (_, IndexMap<&str, f64>)| {
             let speedup = geometric_mean(speedups.values().copied())?;
-            Some(Mean {
+            Some(MeanSpeedup {
                 candidate: String::from(candidate),
                 baseline: String::from(baseline),
                 timer,
                 problems: speedups.len(),
                 speedup,
-                standing: Standing::of(speedup),
+                standing: Standing::from_speedup(speedup),
             })
         };
         groups.into_iter().filter_map(mean).collect()
@@ -320,7 +324,7 @@ pub(crate) mod tests {
     #[test]
     fn a_log_becomes_what_the_run_knows() {
         let state = folded(&a_real_log());
-        assert_eq!(state.outcome, Some(Outcome::Finding));
+        assert_eq!(state.outcome, Some(RunOutcome::Finding));
         assert!(state.is_complete() && state.is_baseline(TORCH));
         assert_eq!((state.builds.len(), state.checks.len(), state.failures.len()), (2, 2, 1));
         assert_eq!((state.measurements.len(), state.verdicts.len(), state.controls.len()), (2, 1, 1));
@@ -332,13 +336,13 @@ pub(crate) mod tests {
 
     #[test]
     fn samples_count_when_their_stage_is_finished() {
-        let of = Of::new("p", "a", "1");
+        let of = ResultId::new("p", "a", "1");
         let [start, samples, finish] = bench(&of, 0, times(10.0, 4));
         assert_eq!(folded(&[start.clone(), samples.clone()]).measurements, []);
         let twice = folded(&[start.clone(), samples.clone(), start.clone(), samples.clone(), finish.clone()]);
         assert_eq!(twice.measurements.len(), 1);
         assert_eq!(folded(&[start.clone(), samples.clone()]).next_session(), 1);
-        let key = Key { stage: Stage::Bench, of };
+        let key = StageKey { stage: Stage::Bench, of };
         assert!(twice.finished(&key));
         let failed = |outcome| {
             let end = Event::StageFinished { key: key.clone(), outcome };
@@ -362,7 +366,7 @@ pub(crate) mod tests {
     #[test]
     fn of_a_failure_that_comes_again_the_last_counts() {
         let failed = |subject: &str, reason: &str| Event::CandidateFailed {
-            of: Of::new("p", subject, "1"),
+            of: ResultId::new("p", subject, "1"),
             stage: Stage::Check,
             failure: FailureKind::WrongAnswer,
             reason: reason.to_owned(),
@@ -377,7 +381,7 @@ pub(crate) mod tests {
         let mut events = a_real_log();
         events.pop();
         assert!(!folded(&events).is_complete());
-        events.push(Event::RunFinished { outcome: Outcome::Incomplete });
+        events.push(Event::RunFinished { outcome: RunOutcome::Incomplete });
         assert!(!folded(&events).is_complete());
         assert!(!RunState::default().is_complete());
     }

@@ -9,7 +9,7 @@ use gpu::accelerator::{
 };
 use gpu::build::{Compiler, Request, Source};
 
-use super::serve::Failure;
+use super::serve::CandidateFailure;
 use crate::run::{Ceiling, MeasuredMicros, Repeats, Speed, Timer};
 
 /// Most launches in one graph: enough for a kernel of a few hundred nanoseconds.
@@ -21,7 +21,7 @@ const FRESH_LAUNCHES: f64 = 32.0;
 const FRESH_TIMES: u64 = 4;
 
 /// A kernel's launches, ready to be timed: one for each set of inputs, all with the same outputs.
-pub(super) struct Armed {
+pub(super) struct TimedGraphs {
     calls: Vec<Call>,
     side: SideStreams,
     hot: Option<Replay>,
@@ -33,7 +33,7 @@ pub(super) struct Armed {
     turn: Cell<usize>,
 }
 
-impl Armed {
+impl TimedGraphs {
     /// Warms up and captures what the timers need. `flush` is a buffer larger than the L2, `poisoned` what outputs and
     /// workspace are filled with before a launch that is timed alone.
     pub fn new(
@@ -44,7 +44,7 @@ impl Armed {
         (flush, poisoned): (Buffer, Vec<(Buffer, u32)>),
     ) -> Result<Self, AcceleratorError> {
         let events = EventPair::new()?;
-        let mut armed = Armed {
+        let mut armed = TimedGraphs {
             calls,
             side,
             hot: None,
@@ -92,13 +92,18 @@ impl Armed {
     }
 
     /// Nanoseconds of a launch, `count` times. Others may have had the GPU since the last.
-    pub fn samples(&self, device: &CudaDevice, timer: Timer, count: usize) -> Result<Vec<f64>, Failure> {
+    pub fn samples(
+        &self,
+        device: &CudaDevice,
+        timer: Timer,
+        count: usize,
+    ) -> Result<Vec<f64>, CandidateFailure> {
         self.side.stir()?;
         (0..count).map(|_| self.sample(device, timer)).collect()
     }
 
-    fn sample(&self, device: &CudaDevice, timer: Timer) -> Result<f64, Failure> {
-        let not_armed = || Failure::other(format!("the timer `{timer}` was not asked for"));
+    fn sample(&self, device: &CudaDevice, timer: Timer) -> Result<f64, CandidateFailure> {
+        let not_armed = || CandidateFailure::other(format!("the timer `{timer}` was not asked for"));
         let call = self.call();
         let time = match timer {
             Timer::GraphHot => device.time_hot(call, self.hot.as_ref().ok_or_else(not_armed)?),
@@ -117,29 +122,29 @@ impl Armed {
     }
 
     /// Everything that was timed, each to be run once more: what runs, and which inputs its last launch has.
-    pub fn runs(&self) -> Vec<(Rerun<'_>, usize)> {
+    pub fn runs(&self) -> Vec<(TimedGraph<'_>, usize)> {
         let mut runs = Vec::new();
         if let Some(hot) = &self.hot {
-            runs.push((Rerun::Hot(hot), (hot.times() as usize - 1) % self.calls.len()));
+            runs.push((TimedGraph::Hot(hot), (hot.times() as usize - 1) % self.calls.len()));
         }
         if let Some(cold) = &self.cold {
-            runs.push((Rerun::Cold(cold), 0));
+            runs.push((TimedGraph::Cold(cold), 0));
         }
         let seen =
-            |inputs: usize, runs: &[(Rerun<'_>, usize)]| runs.iter().any(|(_, known)| *known == inputs);
+            |inputs: usize, runs: &[(TimedGraph<'_>, usize)]| runs.iter().any(|(_, known)| *known == inputs);
         for (inputs, call) in self.calls.iter().enumerate() {
             if !seen(inputs, &runs) {
-                runs.push((Rerun::Once(call), inputs));
+                runs.push((TimedGraph::Once(call), inputs));
             }
         }
         runs
     }
 
-    pub fn run(&self, device: &CudaDevice, rerun: &Rerun<'_>) -> Result<(), AcceleratorError> {
+    pub fn run(&self, device: &CudaDevice, rerun: &TimedGraph<'_>) -> Result<(), AcceleratorError> {
         match rerun {
-            Rerun::Hot(replay) => device.run_hot(self.call(), replay),
-            Rerun::Cold(replay) => device.run_cold(self.call(), replay),
-            Rerun::Once(call) => device.run_once(call),
+            TimedGraph::Hot(replay) => device.run_hot(self.call(), replay),
+            TimedGraph::Cold(replay) => device.run_cold(self.call(), replay),
+            TimedGraph::Once(call) => device.run_once(call),
         }
     }
 
@@ -174,7 +179,7 @@ impl Armed {
 
 /// Something that was timed.
 #[derive(Debug)]
-pub(super) enum Rerun<'a> {
+pub(super) enum TimedGraph<'a> {
     Hot(&'a Replay),
     Cold(&'a ColdReplay),
     Once(&'a Call),
@@ -198,7 +203,11 @@ pub(super) fn flush_buffer(device: &mut CudaDevice) -> Result<Buffer, Accelerato
 }
 
 /// A launch that does nothing.
-pub(super) fn nothing(device: &mut CudaDevice, compiler: &Compiler, target: Target) -> Result<Call, Failure> {
+pub(super) fn nothing(
+    device: &mut CudaDevice,
+    compiler: &Compiler,
+    target: Target,
+) -> Result<Call, CandidateFailure> {
     let source = Source {
         name: "nothing.cu".to_owned(),
         text: "extern \"C\" __global__ void nothing() {}\n".to_owned(),
@@ -206,7 +215,7 @@ pub(super) fn nothing(device: &mut CudaDevice, compiler: &Compiler, target: Targ
     };
     let build = compiler
         .build(&Request { source, target, options: Vec::new() })
-        .map_err(|error| Failure::build(&error))?
+        .map_err(|error| CandidateFailure::build(&error))?
         .build;
     let module = device.load(Image::Cubin(&build.cubin))?;
     let geometry = Geometry { grid: [1; 3], block: [32, 1, 1], cluster: [1; 3], shared_bytes: 0 };
@@ -218,7 +227,7 @@ pub(super) fn ceilings(
     device: &mut CudaDevice,
     compiler: &Compiler,
     target: Target,
-) -> Result<Vec<Ceiling>, Failure> {
+) -> Result<Vec<Ceiling>, CandidateFailure> {
     const BYTES: u64 = 512 << 20;
     const TIMES: u32 = 10;
     let from = device.allocate("copied from", BYTES)?;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use gpu::ending::ending;
 use subprocess::Link;
 
-use super::protocol::{Ask, Say};
+use super::protocol::{WorkerReply, WorkerRequest};
 use crate::run::FailureKind;
 
 /// What a worker may take.
@@ -26,7 +26,7 @@ pub struct Limits {
 
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Ended {
+pub enum WorkerError {
     /// The worker said that it cannot; it may still be of use.
     #[error("{reason}")]
     Failed { failure: FailureKind, reason: String },
@@ -38,7 +38,7 @@ pub enum Ended {
     Stopped,
 }
 
-impl Ended {
+impl WorkerError {
     /// The same, of one of a subject's processes. That it was not the first, which is asked everything first, is worth
     /// saying: the subject does not always end so.
     #[must_use]
@@ -48,9 +48,9 @@ impl Ended {
             _ => format!("process {} of {all}: {reason}", process + 1),
         };
         match self {
-            Ended::Failed { failure, reason } => Ended::Failed { failure, reason: said(reason) },
-            Ended::Lost { failure, reason } => Ended::Lost { failure, reason: said(reason) },
-            Ended::Stopped => Ended::Stopped,
+            WorkerError::Failed { failure, reason } => WorkerError::Failed { failure, reason: said(reason) },
+            WorkerError::Lost { failure, reason } => WorkerError::Lost { failure, reason: said(reason) },
+            WorkerError::Stopped => WorkerError::Stopped,
         }
     }
 }
@@ -73,31 +73,35 @@ impl Worker {
     }
 
     /// Asks and waits for the answer.
-    pub fn ask(&mut self, ask: &Ask, stop: &AtomicBool) -> Result<Say, Ended> {
+    pub fn ask(&mut self, ask: &WorkerRequest, stop: &AtomicBool) -> Result<WorkerReply, WorkerError> {
         self.send(ask)?;
         self.answer(ask, stop)
     }
 
     /// Asks without waiting; [`Worker::answer`] waits.
-    pub fn send(&mut self, ask: &Ask) -> Result<(), Ended> {
+    pub fn send(&mut self, ask: &WorkerRequest) -> Result<(), WorkerError> {
         self.send_attached(ask, &[])
     }
 
     /// Asks, with binary attachments.
-    pub fn send_attached(&mut self, ask: &Ask, attachments: &[&[u8]]) -> Result<(), Ended> {
+    pub fn send_attached(&mut self, ask: &WorkerRequest, attachments: &[&[u8]]) -> Result<(), WorkerError> {
         let until = Instant::now() + self.limit(ask);
         let in_time = || if Instant::now() > until { Err(ErrorKind::TimedOut.into()) } else { Ok(()) };
         self.link.send(ask, attachments, in_time).map_err(|error| self.lost(&error, self.limit(ask)))
     }
 
     /// Waits for the answer to what was asked, with the outputs of launches where it was asked for some.
-    pub fn answer(&mut self, to: &Ask, stop: &AtomicBool) -> Result<Say, Ended> {
-        let most = if matches!(to, Ask::Run { .. } | Ask::Verify { .. }) { MAX_OUTPUT_BYTES } else { 0 };
+    pub fn answer(&mut self, to: &WorkerRequest, stop: &AtomicBool) -> Result<WorkerReply, WorkerError> {
+        let most = if matches!(to, WorkerRequest::Run { .. } | WorkerRequest::Verify { .. }) {
+            MAX_OUTPUT_BYTES
+        } else {
+            0
+        };
         let (said, attachments) = self.answer_attached(to, most, stop)?;
         said.with(attachments).ok_or_else(|| {
             self.link.kill();
             let reason = "its process sent more or fewer outputs than it said".to_owned();
-            Ended::Lost { failure: FailureKind::Other, reason }
+            WorkerError::Lost { failure: FailureKind::Other, reason }
         })
     }
 
@@ -105,13 +109,13 @@ impl Worker {
     /// not trusted: allow no more than the answer must have.
     fn answer_attached(
         &mut self,
-        to: &Ask,
+        to: &WorkerRequest,
         max_attached_bytes: u64,
         stop: &AtomicBool,
-    ) -> Result<(Say, Vec<Vec<u8>>), Ended> {
+    ) -> Result<(WorkerReply, Vec<Vec<u8>>), WorkerError> {
         if stop.load(Ordering::Relaxed) {
             self.link.kill();
-            return Err(Ended::Stopped);
+            return Err(WorkerError::Stopped);
         }
         let (started, limit) = (Instant::now(), self.limit(to));
         let (process, most) = (self.link.id(), self.limits.resident_bytes);
@@ -119,7 +123,7 @@ impl Worker {
         let mut reason = None;
         let received = self.link.receive(max_attached_bytes, || {
             reason = if stop.load(Ordering::Relaxed) {
-                Some(Ended::Stopped)
+                Some(WorkerError::Stopped)
             } else if started.elapsed() > limit {
                 Some(no_answer(limit))
             } else {
@@ -134,21 +138,21 @@ impl Worker {
             return Err(ended);
         }
         match received {
-            Ok((Say::Failed { failure, reason }, _)) => Err(Ended::Failed { failure, reason }),
+            Ok((WorkerReply::Failed { failure, reason }, _)) => Err(WorkerError::Failed { failure, reason }),
             Ok(answer) => Ok(answer),
             Err(error) => Err(self.lost(&error, limit)),
         }
     }
 
-    fn limit(&self, ask: &Ask) -> Duration {
+    fn limit(&self, ask: &WorkerRequest) -> Duration {
         match ask {
-            Ask::Hello | Ask::Build { .. } => self.limits.build,
+            WorkerRequest::Hello | WorkerRequest::Build { .. } => self.limits.build,
             _ => self.limits.answer,
         }
     }
 
     /// What became of the process when its channel failed.
-    fn lost(&mut self, error: &io::Error, limit: Duration) -> Ended {
+    fn lost(&mut self, error: &io::Error, limit: Duration) -> WorkerError {
         if error.kind() == ErrorKind::TimedOut {
             self.link.kill();
             return no_answer(limit);
@@ -156,7 +160,7 @@ impl Worker {
         if error.kind() == ErrorKind::InvalidData {
             self.link.kill();
             let reason = format!("its process sent no valid message: {error}");
-            return Ended::Lost { failure: FailureKind::Other, reason };
+            return WorkerError::Lost { failure: FailureKind::Other, reason };
         }
         let how = self.link.end().map_or("closed its channel".to_owned(), ending);
         let words = self.link.last_words();
@@ -165,18 +169,18 @@ impl Worker {
         } else {
             format!("its process {how}: {words}")
         };
-        Ended::Lost { failure: FailureKind::Crash, reason }
+        WorkerError::Lost { failure: FailureKind::Crash, reason }
     }
 }
 
-fn no_answer(limit: Duration) -> Ended {
+fn no_answer(limit: Duration) -> WorkerError {
     let reason = format!("no answer within {} s", limit.as_secs_f64());
-    Ended::Lost { failure: FailureKind::Hang, reason }
+    WorkerError::Lost { failure: FailureKind::Hang, reason }
 }
 
-fn too_much_memory(bytes: u64, most: u64) -> Ended {
+fn too_much_memory(bytes: u64, most: u64) -> WorkerError {
     let reason = format!("its process took {} MiB of memory, more than {}", bytes >> 20, most >> 20);
-    Ended::Lost { failure: FailureKind::OutOfMemory, reason }
+    WorkerError::Lost { failure: FailureKind::OutOfMemory, reason }
 }
 
 /// Memory a process occupies, where the system tells.
@@ -214,13 +218,13 @@ ask = json.loads(read(length))
         Worker::start(command, limits).unwrap()
     }
 
-    fn answered(script: &str, limits: Limits) -> Result<Say, Ended> {
-        worker(script, limits).ask(&Ask::Hello, &AtomicBool::new(false))
+    fn answered(script: &str, limits: Limits) -> Result<WorkerReply, WorkerError> {
+        worker(script, limits).ask(&WorkerRequest::Hello, &AtomicBool::new(false))
     }
 
     fn lost(script: &str, limits: Limits) -> (FailureKind, String) {
         match answered(script, limits) {
-            Err(Ended::Lost { failure, reason }) => (failure, reason),
+            Err(WorkerError::Lost { failure, reason }) => (failure, reason),
             other => panic!("{other:?}"),
         }
     }
@@ -229,7 +233,7 @@ ask = json.loads(read(length))
     fn a_printed_answer_is_not_believed() {
         let forged = "print('\\n' + json.dumps({'say': 'samples', 'ns': [1.0]}), flush=True)\n";
         let honest = format!("{forged}send({{'say': 'ready', 'version': '1'}}); time.sleep(100)");
-        assert_eq!(answered(&honest, LIMITS), Ok(Say::Ready { version: "1".to_owned() }));
+        assert_eq!(answered(&honest, LIMITS), Ok(WorkerReply::Ready { version: "1".to_owned() }));
         let (failure, reason) = lost(forged, LIMITS);
         assert_eq!(failure, FailureKind::Crash);
         assert!(reason.starts_with("its process ended with code 0: {\"say\": \"samples\""), "{reason}");
@@ -240,7 +244,7 @@ ask = json.loads(read(length))
         let flood =
             "for _ in range(3000): os.write(1, b'x' * 65536)\nsend({'say': 'loaded'})\ntime.sleep(100)";
         let before = resident_bytes(std::process::id()).unwrap();
-        assert_eq!(answered(flood, LIMITS), Ok(Say::Loaded));
+        assert_eq!(answered(flood, LIMITS), Ok(WorkerReply::Loaded));
         let grown = resident_bytes(std::process::id()).unwrap().saturating_sub(before);
         // 190 MiB were printed; other tests run at the same time.
         assert!(grown < 100 << 20, "{grown} bytes");
@@ -260,7 +264,7 @@ ask = json.loads(read(length))
         let slim = Limits { resident_bytes: 1 << 16, ..LIMITS };
         assert_eq!(lost("time.sleep(100)", slim).0, FailureKind::OutOfMemory);
         let said = "send({'say': 'failed', 'failure': 'too-large', 'reason': 'no room'}); time.sleep(100)";
-        let failed = Ended::Failed { failure: FailureKind::TooLarge, reason: "no room".to_owned() };
+        let failed = WorkerError::Failed { failure: FailureKind::TooLarge, reason: "no room".to_owned() };
         assert_eq!(answered(said, LIMITS), Err(failed));
     }
 
@@ -269,12 +273,12 @@ ask = json.loads(read(length))
         let script = "send({'say': 'loaded'}, b'abc', bytes(1 << 20)); time.sleep(100)";
         let asked = |most: u64| {
             let mut worker = worker(script, LIMITS);
-            worker.send_attached(&Ask::Hello, &[]).unwrap();
-            worker.answer_attached(&Ask::Hello, most, &AtomicBool::new(false))
+            worker.send_attached(&WorkerRequest::Hello, &[]).unwrap();
+            worker.answer_attached(&WorkerRequest::Hello, most, &AtomicBool::new(false))
         };
         let (said, attachments) = asked((1 << 20) + 3).unwrap();
-        assert_eq!((said, attachments), (Say::Loaded, vec![b"abc".to_vec(), vec![0; 1 << 20]]));
-        let Err(Ended::Lost { failure: FailureKind::Other, reason }) = asked(1 << 20) else { panic!() };
+        assert_eq!((said, attachments), (WorkerReply::Loaded, vec![b"abc".to_vec(), vec![0; 1 << 20]]));
+        let Err(WorkerError::Lost { failure: FailureKind::Other, reason }) = asked(1 << 20) else { panic!() };
         assert!(reason.contains("attachments of 1048579 bytes; the limit is 1048576"), "{reason}");
         let (failure, reason) = lost("channel.sendall(b'\\xff' * 8); time.sleep(100)", LIMITS);
         assert_eq!(failure, FailureKind::Other);
@@ -284,6 +288,6 @@ ask = json.loads(read(length))
     #[test]
     fn a_run_that_stops_does_not_wait() {
         let mut worker = worker("time.sleep(100)", LIMITS);
-        assert_eq!(worker.ask(&Ask::Hello, &AtomicBool::new(true)), Err(Ended::Stopped));
+        assert_eq!(worker.ask(&WorkerRequest::Hello, &AtomicBool::new(true)), Err(WorkerError::Stopped));
     }
 }

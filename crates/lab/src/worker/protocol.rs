@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use family::{Candidate, Family};
 use indexmap::IndexMap;
-use op::{Complaint, Draw, Step};
+use op::{Complaint, InputDraw, TrialStep};
 use serde::{Deserialize, Serialize};
 use vgpu::model::ModelledMicros;
 
 use crate::profile::Seen;
-use crate::run::{Build, Ceiling, FailureKind, Repeats, Timer};
+use crate::run::{BuildRecord, Ceiling, FailureKind, Repeats, Timer};
 
 /// A family, a preset and what is set on top of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,7 +21,7 @@ pub struct CandidateName {
 
 impl CandidateName {
     /// The worker is told the setting itself: were it to look up a tuned pick, it might find another.
-    pub fn of(family: &Family, candidate: &Candidate) -> Self {
+    pub fn new(family: &Family, candidate: &Candidate) -> Self {
         CandidateName {
             family: family.full_name(),
             preset: candidate.preset.clone(),
@@ -32,7 +32,7 @@ impl CandidateName {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "kebab-case")]
-pub enum Ask {
+pub enum WorkerRequest {
     /// Say what you are.
     Hello,
     /// Compile a candidate for a problem, or find it compiled.
@@ -48,8 +48,8 @@ pub enum Ask {
     },
     /// Launch what was built or loaded once for every step. A peer runs once, on the inputs it has loaded.
     Run {
-        draws: Vec<Draw>,
-        steps: Vec<Step>,
+        draws: Vec<InputDraw>,
+        steps: Vec<TrialStep>,
         /// What the circumstances of the launches are drawn from.
         seed: u64,
         /// A worker of a device that does not check refuses to.
@@ -69,7 +69,7 @@ pub enum Ask {
     /// Times have been taken: replace the inputs by these where they are, poison the outputs, and run what was timed once
     /// more.
     Verify {
-        draws: [Draw; 2],
+        draws: [InputDraw; 2],
         seed: u64,
     },
     /// The answer was right: what the virtual GPU's model says of that run.
@@ -95,17 +95,17 @@ pub enum Ask {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "say", rename_all = "kebab-case")]
-pub enum Say {
+pub enum WorkerReply {
     Ready {
         version: String,
     },
-    Built(Built),
+    Built(BuildReply),
     Loaded,
     Ran {
-        launches: Vec<Ran>,
+        launches: Vec<LaunchReply>,
     },
     Verified {
-        launches: Vec<Ran>,
+        launches: Vec<LaunchReply>,
         repeats: Repeats,
     },
     Armed {
@@ -130,7 +130,7 @@ pub enum Say {
 
 /// A launch that has ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Ran {
+pub struct LaunchReply {
     /// Which of the inputs it had.
     #[serde(default)]
     pub inputs: usize,
@@ -142,10 +142,10 @@ pub struct Ran {
     pub complaints: Vec<Complaint>,
 }
 
-impl Say {
-    fn launches(&mut self) -> &mut [Ran] {
+impl WorkerReply {
+    fn launches(&mut self) -> &mut [LaunchReply] {
         match self {
-            Say::Ran { launches } | Say::Verified { launches, .. } => launches,
+            WorkerReply::Ran { launches } | WorkerReply::Verified { launches, .. } => launches,
             _ => &mut [],
         }
     }
@@ -153,7 +153,7 @@ impl Say {
     /// What is sent along with the message: the outputs of its launches.
     pub fn attachments(&self) -> Vec<&[u8]> {
         match self {
-            Say::Ran { launches } | Say::Verified { launches, .. } => {
+            WorkerReply::Ran { launches } | WorkerReply::Verified { launches, .. } => {
                 launches.iter().flat_map(|launch| launch.outputs.iter().map(Vec::as_slice)).collect()
             }
             _ => Vec::new(),
@@ -174,9 +174,9 @@ impl Say {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Built {
+pub struct BuildReply {
     pub hash: String,
-    pub build: Build,
+    pub build: BuildRecord,
     /// What a reader of the verdict should know of the kernel.
     pub notes: Vec<String>,
     /// What the op allows this kernel beyond its own tolerance.
@@ -202,32 +202,32 @@ mod tests {
 
     #[test]
     fn outputs_travel_as_attachments_of_the_message() {
-        let ran = |count| Ran { inputs: 0, count, outputs: Vec::new(), complaints: Vec::new() };
-        let said = Say::Ran { launches: vec![ran(1), ran(2)] };
+        let ran = |count| LaunchReply { inputs: 0, count, outputs: Vec::new(), complaints: Vec::new() };
+        let said = WorkerReply::Ran { launches: vec![ran(1), ran(2)] };
         let bytes = vec![vec![1], vec![2, 2], vec![3]];
         let whole = said.clone().with(bytes.clone()).expect("as many as were announced");
         assert_eq!(whole.attachments(), [&[1][..], &[2, 2], &[3]]);
         assert_eq!(said.clone().with(bytes[..2].to_vec()), None);
-        assert_eq!(Say::Loaded.with(bytes), None);
+        assert_eq!(WorkerReply::Loaded.with(bytes), None);
     }
 
     #[test]
     fn lines_are_what_the_script_reads_and_writes() {
-        let ask = Ask::Sample { timer: Timer::GraphHot, count: 2 };
+        let ask = WorkerRequest::Sample { timer: Timer::GraphHot, count: 2 };
         assert_eq!(serde_json::to_string(&ask).unwrap(), r#"{"ask":"sample","timer":"graph-hot","count":2}"#);
         for (line, said) in [
-            (r#"{"say": "loaded"}"#, Say::Loaded),
-            (r#"{"say": "samples", "ns": [1.5]}"#, Say::Samples { ns: vec![1.5] }),
+            (r#"{"say": "loaded"}"#, WorkerReply::Loaded),
+            (r#"{"say": "samples", "ns": [1.5]}"#, WorkerReply::Samples { ns: vec![1.5] }),
             (
                 r#"{"say": "matrix-rate", "tflops": 7.0, "samples": 3}"#,
-                Say::MatrixRate(MatrixRate { tflops: 7.0, samples: 3 }),
+                WorkerReply::MatrixRate(MatrixRate { tflops: 7.0, samples: 3 }),
             ),
             (
                 r#"{"say": "failed", "failure": "out-of-memory", "reason": "x"}"#,
-                Say::Failed { failure: FailureKind::OutOfMemory, reason: "x".to_owned() },
+                WorkerReply::Failed { failure: FailureKind::OutOfMemory, reason: "x".to_owned() },
             ),
         ] {
-            assert_eq!(serde_json::from_str::<Say>(line).unwrap(), said);
+            assert_eq!(serde_json::from_str::<WorkerReply>(line).unwrap(), said);
         }
     }
 }

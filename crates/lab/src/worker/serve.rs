@@ -15,16 +15,16 @@ use gpu::accelerator::{
 use gpu::build::{BuildError, Compiler, Diagnostic, Entry};
 use gpu::device::Device;
 use op::{
-    Addresses, Arrangement, Complaint, Draw, Kernel, Observed, Op, Outputs, Ready, Refusal, RunError,
-    SecondInputs, Stage, Step, Way,
+    Addresses, Arrangement, CheckDevice, Complaint, DrawMode, InputDraw, Kernel, LaunchObservation, Op,
+    OutputState, PreparedLaunch, Refusal, RunError, SecondInputs, TrialStep,
 };
 use subprocess::{Channel, wire};
 
-use super::cuda::{self, Armed};
-use super::protocol::{Ask, Built, CandidateName, Modelled, Ran, Say};
+use super::cuda::{self, TimedGraphs};
+use super::protocol::{BuildReply, CandidateName, LaunchReply, Modelled, WorkerReply, WorkerRequest};
 use crate::profile::Seen;
-use crate::profile::counted::{self, Counted};
-use crate::run::{Build, FailureKind};
+use crate::profile::counted::{self, CountedLaunch};
+use crate::run::{BuildRecord, FailureKind};
 use crate::trial::{beside_the_answer, trespass};
 
 /// How much of what the compiler says is passed on.
@@ -32,18 +32,18 @@ const DIAGNOSTICS: usize = 3;
 
 /// Why a candidate is out.
 #[derive(Clone, Debug)]
-pub struct Failure {
+pub struct CandidateFailure {
     pub kind: FailureKind,
     pub reason: String,
 }
 
-impl Failure {
+impl CandidateFailure {
     pub fn new(kind: FailureKind, reason: impl Into<String>) -> Self {
-        Failure { kind, reason: reason.into() }
+        CandidateFailure { kind, reason: reason.into() }
     }
 
     pub fn other(reason: impl Into<String>) -> Self {
-        Failure::new(FailureKind::Other, reason)
+        CandidateFailure::new(FailureKind::Other, reason)
     }
 
     pub fn build(error: &BuildError) -> Self {
@@ -54,17 +54,19 @@ impl Failure {
                     None => it.message.clone(),
                 };
                 let said: Vec<String> = diagnostics.iter().take(DIAGNOSTICS).map(said).collect();
-                Failure::new(FailureKind::DoesNotCompile, format!("{error}: {}", said.join("; ")))
+                CandidateFailure::new(FailureKind::DoesNotCompile, format!("{error}: {}", said.join("; ")))
             }
-            BuildError::NoKernel { .. } => Failure::new(FailureKind::DoesNotCompile, error.to_string()),
+            BuildError::NoKernel { .. } => {
+                CandidateFailure::new(FailureKind::DoesNotCompile, error.to_string())
+            }
             BuildError::TooLarge { .. } | BuildError::Nvrtc(_) | BuildError::Io { .. } => {
-                Failure::other(error.to_string())
+                CandidateFailure::other(error.to_string())
             }
         }
     }
 }
 
-impl From<AcceleratorError> for Failure {
+impl From<AcceleratorError> for CandidateFailure {
     fn from(error: AcceleratorError) -> Self {
         let kind = match &error {
             AcceleratorError::Memory(_) => FailureKind::OutOfMemory,
@@ -79,44 +81,44 @@ impl From<AcceleratorError> for Failure {
             | AcceleratorError::Driver { .. }
             | AcceleratorError::Lost(_) => FailureKind::Other,
         };
-        Failure::new(kind, error.to_string())
+        CandidateFailure::new(kind, error.to_string())
     }
 }
 
-impl From<SettingError> for Failure {
+impl From<SettingError> for CandidateFailure {
     fn from(error: SettingError) -> Self {
         let kind = match error {
             SettingError::SharedMemory { .. } | SettingError::Threads { .. } => FailureKind::TooLarge,
             _ => FailureKind::Refused,
         };
-        Failure::new(kind, error.to_string())
+        CandidateFailure::new(kind, error.to_string())
     }
 }
 
-impl From<Refusal> for Failure {
+impl From<Refusal> for CandidateFailure {
     fn from(refusal: Refusal) -> Self {
-        Failure::new(FailureKind::Refused, refusal.to_string())
+        CandidateFailure::new(FailureKind::Refused, refusal.to_string())
     }
 }
 
-impl From<RunError> for Failure {
+impl From<RunError> for CandidateFailure {
     fn from(error: RunError) -> Self {
         match error {
             RunError::Setting(error) => error.into(),
-            RunError::Build(error) => Failure::build(&error),
+            RunError::Build(error) => CandidateFailure::build(&error),
             RunError::Accelerator(error) => error.into(),
-            RunError::Grid { .. } => Failure::new(FailureKind::TooLarge, error.to_string()),
+            RunError::Grid { .. } => CandidateFailure::new(FailureKind::TooLarge, error.to_string()),
         }
     }
 }
 
 /// What a worker works with.
-struct Shop<'a, O: Op> {
+struct WorkerContext<'a, O: Op> {
     op: &'a O,
     catalog: &'a Catalog,
     compiler: &'a Compiler,
     device: &'a Device,
-    inbox: Receiver<Ask>,
+    inbox: Receiver<WorkerRequest>,
 }
 
 /// Answers what is asked over the channel to the parent, until it is told to quit or nobody asks any more. Under a
@@ -132,33 +134,35 @@ pub fn serve<O: Op>(
         Some(file) => written(file)?,
         None => listen()?,
     };
-    let shop = Shop { op, catalog, compiler, device, inbox };
+    let context = WorkerContext { op, catalog, compiler, device, inbox };
     let mut machine = None;
-    let mut next = shop.next();
+    let mut next = context.next();
     while let Some(ask) = next {
         next = match ask {
-            Ask::Quit => None,
-            Ask::Build { candidate, problem } => match shop.candidate(&mut machine, &candidate, &problem) {
-                Ok(next) => next,
-                Err(failure) => {
-                    refuse(failure);
-                    shop.next()
+            WorkerRequest::Quit => None,
+            WorkerRequest::Build { candidate, problem } => {
+                match context.candidate(&mut machine, &candidate, &problem) {
+                    Ok(next) => next,
+                    Err(failure) => {
+                        refuse(failure);
+                        context.next()
+                    }
                 }
-            },
-            Ask::Hello => {
-                say(&Say::Ready { version: format!("warpsmith {}", env!("CARGO_PKG_VERSION")) });
-                shop.next()
             }
-            Ask::Ceilings => {
-                match shop.ceilings(&mut machine) {
+            WorkerRequest::Hello => {
+                say(&WorkerReply::Ready { version: format!("warpsmith {}", env!("CARGO_PKG_VERSION")) });
+                context.next()
+            }
+            WorkerRequest::Ceilings => {
+                match context.ceilings(&mut machine) {
                     Ok(said) => say(&said),
                     Err(failure) => refuse(failure),
                 }
-                shop.next()
+                context.next()
             }
             other => {
-                refuse(Failure::other(format!("nothing was built to answer {other:?} with")));
-                shop.next()
+                refuse(CandidateFailure::other(format!("nothing was built to answer {other:?} with")));
+                context.next()
             }
         };
     }
@@ -174,7 +178,7 @@ pub(crate) fn answers_beside(asks: &Path) -> PathBuf {
 }
 
 /// Everything that is asked, from a file.
-fn written(file: &Path) -> io::Result<Receiver<Ask>> {
+fn written(file: &Path) -> io::Result<Receiver<WorkerRequest>> {
     let (sender, inbox) = mpsc::channel();
     for line in fs::read_to_string(file)?.lines() {
         // The receiver is at hand.
@@ -187,7 +191,7 @@ fn written(file: &Path) -> io::Result<Receiver<Ask>> {
 
 /// Reads what is asked on a thread of its own: when the parent is gone this process must end, also while a kernel
 /// that never ends keeps the main thread.
-fn listen() -> io::Result<Receiver<Ask>> {
+fn listen() -> io::Result<Receiver<WorkerRequest>> {
     let channel = Channel::to_parent().ok_or_else(|| {
         io::Error::other("a worker is started by another command, with a channel, or with --asks FILE")
     })?;
@@ -213,7 +217,7 @@ fn listen() -> io::Result<Receiver<Ask>> {
 }
 
 /// Answers on the channel, or into the file beside the questions. Never on stdout: kernels print there.
-fn say(said: &Say) {
+fn say(said: &WorkerReply) {
     // A parent that does not listen any more ends this process through `listen`.
     if let Some(mut answers) = ANSWERS.get() {
         let _ = wire::send(&mut answers, said, &said.attachments());
@@ -222,84 +226,85 @@ fn say(said: &Say) {
     }
 }
 
-fn refuse(failure: Failure) {
-    say(&Say::Failed { failure: failure.kind, reason: failure.reason });
+fn refuse(failure: CandidateFailure) {
+    say(&WorkerReply::Failed { failure: failure.kind, reason: failure.reason });
 }
 
-enum Machine {
+enum WorkerDevice {
     Cuda(CudaDevice),
     Virtual(Box<VirtualDevice>),
 }
 
-impl Machine {
-    fn open(device: &Device) -> Result<Self, Failure> {
+impl WorkerDevice {
+    fn open(device: &Device) -> Result<Self, CandidateFailure> {
         Ok(match device {
-            Device::Cuda { index, .. } => Machine::Cuda(CudaDevice::open(*index)?),
-            Device::Virtual { chip } => Machine::Virtual(Box::new(VirtualDevice::new(chip))),
+            Device::Cuda { index, .. } => WorkerDevice::Cuda(CudaDevice::open(*index)?),
+            Device::Virtual { chip } => WorkerDevice::Virtual(Box::new(VirtualDevice::new(chip))),
         })
     }
 
     /// Has what comes run under these checks, and counted where the device counts.
-    fn under(&mut self, checks: vgpu::Checks) -> Result<(), Failure> {
+    fn under(&mut self, checks: vgpu::Checks) -> Result<(), CandidateFailure> {
         match (self, checks) {
-            (Machine::Virtual(device), checks) => {
+            (WorkerDevice::Virtual(device), checks) => {
                 device.options.checks = checks;
                 device.options.counters = true;
             }
-            (Machine::Cuda(_), vgpu::Checks::None) => {}
-            (Machine::Cuda(_), vgpu::Checks::All) => {
-                return Err(Failure::new(FailureKind::Refused, "a GPU does not check what it runs"));
+            (WorkerDevice::Cuda(_), vgpu::Checks::None) => {}
+            (WorkerDevice::Cuda(_), vgpu::Checks::All) => {
+                return Err(CandidateFailure::new(FailureKind::Refused, "a GPU does not check what it runs"));
             }
         }
         Ok(())
     }
 
-    fn stage(&mut self) -> &mut dyn Stage {
+    fn stage(&mut self) -> &mut dyn CheckDevice {
         match self {
-            Machine::Cuda(device) => device,
-            Machine::Virtual(device) => &mut **device,
+            WorkerDevice::Cuda(device) => device,
+            WorkerDevice::Virtual(device) => &mut **device,
         }
     }
 }
 
-impl<O: Op> Shop<'_, O> {
-    fn next(&self) -> Option<Ask> {
+impl<O: Op> WorkerContext<'_, O> {
+    fn next(&self) -> Option<WorkerRequest> {
         self.inbox.recv().ok()
     }
 
-    fn ceilings(&self, machine: &mut Option<Machine>) -> Result<Say, Failure> {
+    fn ceilings(&self, machine: &mut Option<WorkerDevice>) -> Result<WorkerReply, CandidateFailure> {
         let ceilings = match opened(machine, self.device)? {
-            Machine::Cuda(device) => cuda::ceilings(device, self.compiler, self.device.target())?,
-            Machine::Virtual(_) => Vec::new(),
+            WorkerDevice::Cuda(device) => cuda::ceilings(device, self.compiler, self.device.target())?,
+            WorkerDevice::Virtual(_) => Vec::new(),
         };
-        Ok(Say::Ceilings { ceilings })
+        Ok(WorkerReply::Ceilings { ceilings })
     }
 
     /// One candidate on one problem, from its build to its last sample. Returns what is asked next.
     fn candidate(
         &self,
-        machine: &mut Option<Machine>,
+        machine: &mut Option<WorkerDevice>,
         name: &CandidateName,
         problem: &str,
-    ) -> Result<Option<Ask>, Failure> {
-        let Shop { op, catalog, compiler, device, .. } = self;
-        let family = catalog.family(&name.family).map_err(|error| Failure::other(error.to_string()))?;
+    ) -> Result<Option<WorkerRequest>, CandidateFailure> {
+        let WorkerContext { op, catalog, compiler, device, .. } = self;
+        let family =
+            catalog.family(&name.family).map_err(|error| CandidateFailure::other(error.to_string()))?;
         let problem = one_problem(*op, problem)?;
         let candidate = op.candidate(family, name.preset.as_deref(), &name.knobs, &problem)?;
         let built = compiler
             .build(&family.request(&candidate, device.target())?)
-            .map_err(|error| Failure::build(&error))?;
+            .map_err(|error| CandidateFailure::build(&error))?;
         let notes = crate::check::notes(&built.build.ptx, &family.entry);
         let extra_tolerance = op.extra_tolerance(family, &problem, &built.build.ptx);
         let (hash, build) = (built.build.hash.clone(), told(family, &candidate, &built)?);
-        say(&Say::Built(Built { hash, build, notes, extra_tolerance }));
+        say(&WorkerReply::Built(BuildReply { hash, build, notes, extra_tolerance }));
 
         let (draws, steps, seed, checks) = match self.next() {
-            Some(Ask::Run { draws, steps, seed, checks }) => (draws, steps, seed, checks),
+            Some(WorkerRequest::Run { draws, steps, seed, checks }) => (draws, steps, seed, checks),
             other => return Ok(other),
         };
         let sets = self.sets(family, &problem, &draws)?;
-        let inputs: Vec<op::Inputs<'_>> = sets.iter().map(Set::inputs).collect();
+        let inputs: Vec<op::Inputs<'_>> = sets.iter().map(InputSet::inputs).collect();
         let machine = opened(machine, device)?;
         machine.under(checks)?;
         machine.stage().expect(op.work(&problem).flops);
@@ -307,19 +312,27 @@ impl<O: Op> Shop<'_, O> {
         let kernel = Kernel::load(machine.stage(), family, candidate, image)?;
         let sizes = op.sizes(&problem);
         let observed = kernel.trial(machine.stage(), &sizes, &inputs, &steps, seed)?;
-        say(&Say::Ran { launches: ran(&observed, &steps)? });
+        say(&WorkerReply::Ran { launches: ran(&observed, &steps)? });
 
         match machine {
-            Machine::Virtual(device) => {
+            WorkerDevice::Virtual(device) => {
                 let entry = built.build.entry(&family.entry).cloned().unwrap_or_default();
                 let (geometry, _) = kernel.geometry(&sizes)?;
-                let observed = observed.first().ok_or_else(|| Failure::other("nothing was launched"))?;
-                Ok(self.modelled(&RanVirtually { family, entry, device, geometry, observed }))
+                let observed =
+                    observed.first().ok_or_else(|| CandidateFailure::other("nothing was launched"))?;
+                Ok(self.modelled(&VirtualRun { family, entry, device, geometry, observed }))
             }
-            Machine::Cuda(device) => {
-                let first = observed.first().ok_or_else(|| Failure::other("nothing was launched"))?;
-                let timing =
-                    Timing { shop: self, kernel: &kernel, problem: &problem, sets: &sets, first, seed };
+            WorkerDevice::Cuda(device) => {
+                let first =
+                    observed.first().ok_or_else(|| CandidateFailure::other("nothing was launched"))?;
+                let timing = TimedKernel {
+                    context: self,
+                    kernel: &kernel,
+                    problem: &problem,
+                    sets: &sets,
+                    first,
+                    seed,
+                };
                 timing.answer(device)
             }
         }
@@ -330,30 +343,30 @@ impl<O: Op> Shop<'_, O> {
         &'s self,
         family: &Family,
         problem: &'s O::Problem,
-        draws: &[Draw],
-    ) -> Result<Vec<Set<'s>>, Failure> {
+        draws: &[InputDraw],
+    ) -> Result<Vec<InputSet<'s>>, CandidateFailure> {
         let op = self.op;
         let set = |inputs: O::Inputs| {
             let arrangement = op.arrange(family, problem, &inputs);
             let parameters = move |addresses: &Addresses| op.parameters(problem, &inputs, addresses);
-            Set { arrangement, parameters: Box::new(parameters) as Box<Parameters<'s>> }
+            InputSet { arrangement, parameters: Box::new(parameters) as Box<Parameters<'s>> }
         };
         Ok(all_drawn(op, problem, draws)?.into_iter().map(set).collect())
     }
 
     /// Answers about a run on the virtual GPU.
-    fn modelled(&self, ran: &RanVirtually<'_>) -> Option<Ask> {
-        let answer = |said: Result<Say, Failure>| match said {
+    fn modelled(&self, ran: &VirtualRun<'_>) -> Option<WorkerRequest> {
+        let answer = |said: Result<WorkerReply, CandidateFailure>| match said {
             Ok(said) => say(&said),
             Err(failure) => refuse(failure),
         };
         loop {
             match self.next() {
-                Some(Ask::Model) => answer(ran.modelled()),
-                Some(Ask::Count { times, memory }) => answer(ran.seen(times, memory)),
-                Some(Ask::Arm { .. }) => {
+                Some(WorkerRequest::Model) => answer(ran.modelled()),
+                Some(WorkerRequest::Count { times, memory }) => answer(ran.seen(times, memory)),
+                Some(WorkerRequest::Arm { .. }) => {
                     let reason = "a virtual GPU takes no time that could be measured";
-                    refuse(Failure::new(FailureKind::Refused, reason));
+                    refuse(CandidateFailure::new(FailureKind::Refused, reason));
                 }
                 other => return other,
             }
@@ -362,7 +375,7 @@ impl<O: Op> Shop<'_, O> {
 }
 
 /// One set of inputs, laid out for a kernel.
-struct Set<'s> {
+struct InputSet<'s> {
     arrangement: Arrangement,
     parameters: Box<Parameters<'s>>,
 }
@@ -370,40 +383,40 @@ struct Set<'s> {
 /// A kernel's parameters, once the buffers have their addresses.
 type Parameters<'s> = dyn Fn(&Addresses) -> Vec<Vec<u8>> + 's;
 
-impl Set<'_> {
+impl InputSet<'_> {
     fn inputs(&self) -> op::Inputs<'_> {
         op::Inputs { arrangement: &self.arrangement, parameters: &*self.parameters }
     }
 }
 
 /// A kernel whose answers are known, to be timed on a GPU.
-struct Timing<'a, O: Op> {
-    shop: &'a Shop<'a, O>,
+struct TimedKernel<'a, O: Op> {
+    context: &'a WorkerContext<'a, O>,
     kernel: &'a Kernel<'a>,
     problem: &'a O::Problem,
-    sets: &'a [Set<'a>],
+    sets: &'a [InputSet<'a>],
     /// What the first launch of the trial left behind.
-    first: &'a Observed,
+    first: &'a LaunchObservation,
     /// What the circumstances of launches are drawn from.
     seed: u64,
 }
 
-impl<O: Op> Timing<'_, O> {
+impl<O: Op> TimedKernel<'_, O> {
     /// Answers what is asked about times. Returns what is asked next.
-    fn answer(&self, device: &mut CudaDevice) -> Result<Option<Ask>, Failure> {
-        let Timing { shop, kernel, problem, sets, .. } = self;
+    fn answer(&self, device: &mut CudaDevice) -> Result<Option<WorkerRequest>, CandidateFailure> {
+        let TimedKernel { context, kernel, problem, sets, .. } = self;
         let entry = &kernel.family.entry;
         // What was timed is run once more on these. They live as long as the buffers that hold them.
-        let fresh: OnceCell<Vec<Set<'_>>> = OnceCell::new();
-        let mut ready = kernel.ready(device, &shop.op.sizes(problem), &sets[0].inputs())?;
+        let fresh: OnceCell<Vec<InputSet<'_>>> = OnceCell::new();
+        let mut ready = kernel.ready(device, &context.op.sizes(problem), &sets[0].inputs())?;
         let (timers, warmup, replay_ns) = loop {
-            match shop.next() {
-                Some(Ask::Arm { timers, warmup, replay_ns }) => break (timers, warmup, replay_ns),
-                Some(Ask::Launch { times }) => {
+            match context.next() {
+                Some(WorkerRequest::Arm { timers, warmup, replay_ns }) => break (timers, warmup, replay_ns),
+                Some(WorkerRequest::Launch { times }) => {
                     for _ in 0..times {
                         device.launch(kernel.module(), entry, ready.geometry, &ready.parameters)?;
                     }
-                    say(&Say::Launched);
+                    say(&WorkerReply::Launched);
                 }
                 other => {
                     ready.release(device);
@@ -417,16 +430,16 @@ impl<O: Op> Timing<'_, O> {
         let call =
             |parameters: &Vec<Vec<u8>>| device.call(kernel.module(), entry, ready.geometry, parameters);
         let calls = parameters.into_iter().flatten().map(call).collect::<Result<_, _>>()?;
-        let side = SideStreams::new(cuda::nothing(device, shop.compiler, shop.device.target())?)?;
+        let side = SideStreams::new(cuda::nothing(device, context.compiler, context.device.target())?)?;
         let poisoned = ready.poisoned(op::derived(self.seed, POISON_OF_TIMING));
-        let armed = Armed::new(device, (calls, side), &timers, (warmup, replay_ns), (flush, poisoned))?;
-        say(&Say::Armed { launches: armed.launches() });
+        let armed = TimedGraphs::new(device, (calls, side), &timers, (warmup, replay_ns), (flush, poisoned))?;
+        say(&WorkerReply::Armed { launches: armed.launches() });
         let (draws, seed) = loop {
-            match shop.next() {
-                Some(Ask::Sample { timer, count }) => {
-                    say(&Say::Samples { ns: armed.samples(device, timer, count)? });
+            match context.next() {
+                Some(WorkerRequest::Sample { timer, count }) => {
+                    say(&WorkerReply::Samples { ns: armed.samples(device, timer, count)? });
                 }
-                Some(Ask::Verify { draws, seed }) => break (draws, seed),
+                Some(WorkerRequest::Verify { draws, seed }) => break (draws, seed),
                 other => {
                     drop(armed);
                     device.free(flush)?;
@@ -438,7 +451,7 @@ impl<O: Op> Timing<'_, O> {
                 }
             }
         };
-        let sets = shop.sets(kernel.family, problem, &draws)?;
+        let sets = context.sets(kernel.family, problem, &draws)?;
         let sets = fresh.get_or_init(|| sets);
         let repeats = armed.repeats(device, &changes(&ready, seed), seed)?;
         let mut second = second;
@@ -449,10 +462,10 @@ impl<O: Op> Timing<'_, O> {
         }
         if let Some(complaint) = beside_the_answer(&last).0.first() {
             let reason = format!("[{}] while its time was taken: {}", complaint.kind, complaint.message);
-            return Err(Failure::new(FailureKind::WrongAnswer, reason));
+            return Err(CandidateFailure::new(FailureKind::WrongAnswer, reason));
         }
         if repeats.fresh_ns.is_some() && last.outputs != self.first.outputs {
-            return Err(Failure::new(
+            return Err(CandidateFailure::new(
                 FailureKind::WrongAnswer,
                 "[non-deterministic] on fresh inputs, while its time was taken, the kernel gave another answer than before",
             ));
@@ -460,7 +473,7 @@ impl<O: Op> Timing<'_, O> {
         let mut launches = Vec::new();
         for (index, (rerun, inputs)) in armed.runs().into_iter().enumerate() {
             let poison = op::derived(seed, 64 + index as u64);
-            ready.refill(device, &sets[0].inputs(), Outputs::Poisoned, poison)?;
+            ready.refill(device, &sets[0].inputs(), OutputState::Poisoned, poison)?;
             ready.rewrite_inputs(device)?;
             if let Some(second) = &mut second {
                 second.refill(device, &sets[1].arrangement)?;
@@ -470,7 +483,7 @@ impl<O: Op> Timing<'_, O> {
             if let Some(second) = &second {
                 second.add_to(&mut observed, device)?;
             }
-            let step = Step { inputs, ..Step::FIRST };
+            let step = TrialStep { inputs, ..TrialStep::FIRST };
             launches.extend(ran(std::slice::from_ref(&observed), &[step])?);
         }
         drop(armed);
@@ -482,16 +495,16 @@ impl<O: Op> Timing<'_, O> {
         if let Some(launch) = launches.last_mut() {
             launch.complaints.extend(far.iter().map(trespass));
         }
-        say(&Say::Verified { launches, repeats });
-        Ok(shop.next())
+        say(&WorkerReply::Verified { launches, repeats });
+        Ok(context.next())
     }
 
     /// A second set of inputs to alternate with, unless it would push the first out of the L2 or there is no room for it.
     fn second<'s>(
         &'s self,
         device: &mut CudaDevice,
-        ready: &Ready<'_>,
-    ) -> Result<Option<SecondInputs<'s>>, Failure> {
+        ready: &PreparedLaunch<'_>,
+    ) -> Result<Option<SecondInputs<'s>>, CandidateFailure> {
         let Some(set) = self.sets.get(TIMED_BESIDE) else { return Ok(None) };
         let cache = device.l2_bytes()?;
         let one = set.arrangement.bytes();
@@ -515,7 +528,7 @@ pub const TIMED_BESIDE: usize = 2;
 
 /// What is changed before a launch so that nothing of an earlier one can be of use to it. Outputs and workspace hold what
 /// they hold before a launch that is judged: a kernel must not know which this is.
-fn changes(ready: &Ready<'_>, seed: u64) -> Fresh {
+fn changes(ready: &PreparedLaunch<'_>, seed: u64) -> Fresh {
     let inputs = ready.inputs().filter(|(input, _)| input.sign_bits > 0);
     Fresh {
         inputs: inputs.map(|(input, buffer)| (buffer, input.sign_bits)).collect(),
@@ -524,20 +537,20 @@ fn changes(ready: &Ready<'_>, seed: u64) -> Fresh {
 }
 
 /// The inputs of a draw.
-pub fn drawn<O: Op>(op: &O, problem: &O::Problem, draw: &Draw) -> Result<O::Inputs, Refusal> {
+pub fn drawn<O: Op>(op: &O, problem: &O::Problem, draw: &InputDraw) -> Result<O::Inputs, Refusal> {
     let mut inputs = all_drawn(op, problem, std::slice::from_ref(draw))?;
     inputs.pop().ok_or_else(|| Refusal::new("no inputs were drawn"))
 }
 
 /// The inputs of several draws. Drawing takes long, so the ordinary inputs that others are the opposite of are drawn once.
-fn all_drawn<O: Op>(op: &O, problem: &O::Problem, draws: &[Draw]) -> Result<Vec<O::Inputs>, Refusal> {
+fn all_drawn<O: Op>(op: &O, problem: &O::Problem, draws: &[InputDraw]) -> Result<Vec<O::Inputs>, Refusal> {
     let mut all: Vec<O::Inputs> = Vec::new();
-    for Draw { class, seed, way } in draws {
+    for InputDraw { class, seed, way } in draws {
         let inputs = match way {
-            Way::Timed => op.timed_inputs(problem, class, *seed)?,
-            Way::Any => op.inputs(problem, class, *seed)?,
-            Way::Opposite => {
-                let ordinary = Draw::new(op.classes()[0], *seed);
+            DrawMode::Timed => op.timed_inputs(problem, class, *seed)?,
+            DrawMode::Any => op.inputs(problem, class, *seed)?,
+            DrawMode::Opposite => {
+                let ordinary = InputDraw::new(op.classes()[0], *seed);
                 let seed = op::derived(*seed, 0);
                 let known = draws.iter().position(|draw| *draw == ordinary).and_then(|at| all.get(at));
                 if let Some(signs) = known {
@@ -553,26 +566,33 @@ fn all_drawn<O: Op>(op: &O, problem: &O::Problem, draws: &[Draw]) -> Result<Vec<
     Ok(all)
 }
 
-fn opened<'m>(machine: &'m mut Option<Machine>, device: &Device) -> Result<&'m mut Machine, Failure> {
+fn opened<'m>(
+    machine: &'m mut Option<WorkerDevice>,
+    device: &Device,
+) -> Result<&'m mut WorkerDevice, CandidateFailure> {
     if machine.is_none() {
-        *machine = Some(Machine::open(device)?);
+        *machine = Some(WorkerDevice::open(device)?);
     }
-    machine.as_mut().ok_or_else(|| Failure::other("there is no device"))
+    machine.as_mut().ok_or_else(|| CandidateFailure::other("there is no device"))
 }
 
-fn one_problem<O: Op>(op: &O, name: &str) -> Result<O::Problem, Failure> {
+fn one_problem<O: Op>(op: &O, name: &str) -> Result<O::Problem, CandidateFailure> {
     let [problem] = <[O::Problem; 1]>::try_from(op.problems(name)?)
-        .map_err(|several| Failure::other(format!("`{name}` is {} problems", several.len())))?;
+        .map_err(|several| CandidateFailure::other(format!("`{name}` is {} problems", several.len())))?;
     Ok(problem)
 }
 
 /// A build as the log tells it.
-pub fn told(family: &Family, candidate: &Candidate, built: &gpu::build::Outcome) -> Result<Build, Failure> {
+pub fn told(
+    family: &Family,
+    candidate: &Candidate,
+    built: &gpu::build::BuildOutcome,
+) -> Result<BuildRecord, CandidateFailure> {
     let build = &built.build;
     let entry = build.entry(&family.entry).ok_or_else(|| {
-        Failure::new(FailureKind::DoesNotCompile, format!("there is no kernel `{}`", family.entry))
+        CandidateFailure::new(FailureKind::DoesNotCompile, format!("there is no kernel `{}`", family.entry))
     })?;
-    Ok(Build {
+    Ok(BuildRecord {
         code_hash: build.code_hash.clone(),
         target: build.target.to_string(),
         compiler: build.compiler.clone(),
@@ -587,11 +607,12 @@ pub fn told(family: &Family, candidate: &Candidate, built: &gpu::build::Outcome)
 }
 
 /// What launches left behind. One that a fault ended has no answer to judge.
-fn ran(observed: &[Observed], steps: &[Step]) -> Result<Vec<Ran>, Failure> {
+fn ran(observed: &[LaunchObservation], steps: &[TrialStep]) -> Result<Vec<LaunchReply>, CandidateFailure> {
     let mut launches = Vec::new();
     for (index, (observed, step)) in observed.iter().zip(steps).enumerate() {
         let (complaints, findings) = beside_the_answer(observed);
-        let whose = if index == 0 { String::new() } else { format!("{}: ", Step::describe(index, step)) };
+        let whose =
+            if index == 0 { String::new() } else { format!("{}: ", TrialStep::describe(index, step)) };
         if let Some(finding) = findings.first() {
             let kind = match finding.kind {
                 vgpu::Kind::OutOfBounds | vgpu::Kind::Misaligned => FailureKind::IllegalAccess,
@@ -600,34 +621,40 @@ fn ran(observed: &[Observed], steps: &[Step]) -> Result<Vec<Ran>, Failure> {
                 vgpu::Kind::Trap => FailureKind::Crash,
                 _ => FailureKind::WrongAnswer,
             };
-            return Err(Failure::new(kind, format!("{whose}[{}] {}", finding.kind, finding.message)));
+            return Err(CandidateFailure::new(
+                kind,
+                format!("{whose}[{}] {}", finding.kind, finding.message),
+            ));
         }
         let is = |kind: &'static str| move |complaint: &&Complaint| complaint.kind == kind;
         if let Some(complaint) = complaints.iter().find(is("trespass")) {
-            return Err(Failure::new(FailureKind::IllegalAccess, format!("{whose}{}", complaint.message)));
+            return Err(CandidateFailure::new(
+                FailureKind::IllegalAccess,
+                format!("{whose}{}", complaint.message),
+            ));
         }
         let outputs = observed.outputs.clone();
-        launches.push(Ran { inputs: step.inputs, count: outputs.len(), outputs, complaints });
+        launches.push(LaunchReply { inputs: step.inputs, count: outputs.len(), outputs, complaints });
     }
     Ok(launches)
 }
 
 /// A run on the virtual GPU, with what there is to say about it.
-struct RanVirtually<'a> {
+struct VirtualRun<'a> {
     family: &'a Family,
     entry: Entry,
     device: &'a VirtualDevice,
     geometry: Geometry,
-    observed: &'a Observed,
+    observed: &'a LaunchObservation,
 }
 
-impl RanVirtually<'_> {
-    fn counted(&self, times: u64, memory: f64) -> Result<Counted<'_>, Failure> {
+impl VirtualRun<'_> {
+    fn counted(&self, times: u64, memory: f64) -> Result<CountedLaunch<'_>, CandidateFailure> {
         let report = self.observed.report.as_ref();
         let counters = report.and_then(|report| report.counters.as_ref());
-        let counters = counters.ok_or_else(|| Failure::other("the run counted nothing"))?;
+        let counters = counters.ok_or_else(|| CandidateFailure::other("the run counted nothing"))?;
         let blocks: u64 = self.geometry.grid.iter().map(|&extent| u64::from(extent)).product();
-        let counted = Counted {
+        let counted = CountedLaunch {
             counters: if times > 1 { counters.scaled(times, memory) } else { counters.clone() },
             entry: &self.entry,
             chip: self.device.chip(),
@@ -638,17 +665,17 @@ impl RanVirtually<'_> {
         Ok(counted.with_spills())
     }
 
-    fn modelled(&self) -> Result<Say, Failure> {
+    fn modelled(&self) -> Result<WorkerReply, CandidateFailure> {
         let modelled = self.counted(1, 1.0)?.modelled();
-        Ok(Say::Modelled(Modelled {
+        Ok(WorkerReply::Modelled(Modelled {
             gpu: self.device.chip().id.to_owned(),
             time_us: modelled.time,
             limiter: modelled.bottleneck.name().to_owned(),
         }))
     }
 
-    fn seen(&self, times: u64, memory: f64) -> Result<Say, Failure> {
+    fn seen(&self, times: u64, memory: f64) -> Result<WorkerReply, CandidateFailure> {
         let hot_lines = counted::hot_lines(&self.counted(1, 1.0)?.counters, self.family);
-        Ok(Say::Seen(Box::new(Seen { metrics: self.counted(times, memory)?.metrics(), hot_lines })))
+        Ok(WorkerReply::Seen(Box::new(Seen { metrics: self.counted(times, memory)?.metrics(), hot_lines })))
     }
 }

@@ -39,7 +39,7 @@ pub(crate) struct Coordinates {
 }
 
 impl Coordinates {
-    pub fn of(space: &Space) -> Self {
+    pub fn from_space(space: &Space) -> Self {
         let parameters = space.varying();
         let described = || parameters.iter().map(|&number| &space.parameters()[number]).enumerate();
         let sizes = described().map(|(place, parameter)| size_axis(place, parameter));
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     fn axes(parameter: Parameter) -> Vec<Axis> {
-        Coordinates::of(&Space::new(vec![parameter], &[]).unwrap()).axes
+        Coordinates::from_space(&Space::new(vec![parameter], &[]).unwrap()).axes
     }
 
     #[test]
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn a_thousand_values_are_seen_in_groups() {
         let space = Space::new(vec![Parameter::new("n", 1..=1000)], &[]).unwrap();
-        let seen = Coordinates::of(&space);
+        let seen = Coordinates::from_space(&space);
         assert_eq!(seen.groups(0), 256);
         assert!(seen.axes.iter().all(|axis| axis.groups == 256 && axis.distances.len() == 256 * 256));
         let groups: Vec<u8> = (0..1000).map(|position| seen.group(0, position)).collect();

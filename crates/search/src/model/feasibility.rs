@@ -27,7 +27,7 @@ impl Feasibility {
             (axis.parameter, axis.distances.iter().map(|distance| (-distance / REACH).exp()).collect())
         });
         let empty = vec![0.0; pool.points.len()];
-        let likeness = Likeness::of(coordinates, tables);
+        let likeness = Likeness::new(coordinates, tables);
         Feasibility { likeness, ran: empty.clone(), failed: empty.clone(), nearness: empty }
     }
 

@@ -49,7 +49,7 @@ pub(super) struct Likeness {
 
 impl Likeness {
     /// The product of the axes' tables, by parameter.
-    pub fn of(coordinates: &Coordinates, tables: impl IntoIterator<Item = (usize, Vec<f64>)>) -> Self {
+    pub fn new(coordinates: &Coordinates, tables: impl IntoIterator<Item = (usize, Vec<f64>)>) -> Self {
         let groups: Vec<usize> =
             (0..coordinates.parameters.len()).map(|parameter| coordinates.groups(parameter)).collect();
         let mut product: Vec<Vec<f32>> = groups.iter().map(|&groups| vec![1.0; groups * groups]).collect();
@@ -98,7 +98,7 @@ pub(crate) struct Process {
 
 /// What is expected of the points of a pool.
 #[derive(Clone, Debug)]
-pub(crate) struct Belief {
+pub(crate) struct Prediction {
     pub means: Vec<f32>,
     pub deviations: Vec<f32>,
 }
@@ -108,7 +108,7 @@ impl Process {
         let parameters = coordinates.axes.iter().map(|axis| axis.parameter);
         let tables = parameters.zip(shape.correlations(&coordinates.axes));
         Process {
-            likeness: Likeness::of(coordinates, tables),
+            likeness: Likeness::new(coordinates, tables),
             noise: shape.noise(),
             points: Vec::new(),
             triangle: Triangle::default(),
@@ -151,8 +151,8 @@ impl Process {
 
     /// What is expected of the pool, where the first points seen had these targets and the rest will come in near what
     /// is expected of them: they leave the means alone and narrow what is around them. They are forgotten again.
-    pub fn belief(&mut self, targets: &[f64], pending: &[Vec<u8>], pool: &Pool) -> Belief {
-        let level = Level::of(&self.triangle, &self.ones, targets);
+    pub fn belief(&mut self, targets: &[f64], pending: &[Vec<u8>], pool: &Pool) -> Prediction {
+        let level = Level::fit(&self.triangle, &self.ones, targets);
         let mut means = vec![level.mean as f32; self.explained.len()];
         let weights: Vec<f32> = level.residual.iter().map(|&weight| -weight as f32).collect();
         for (block, out) in means.chunks_mut(BLOCK).enumerate() {
@@ -169,7 +169,7 @@ impl Process {
         self.ones.truncate(seen);
         self.rows.truncate(seen);
         self.explained = explained;
-        Belief { means, deviations }
+        Prediction { means, deviations }
     }
 }
 
@@ -201,7 +201,7 @@ mod tests {
         let parameters =
             vec![Parameter::new("a", 1..=40), Parameter::new("b", 1..=30), Parameter::new("c", ["x", "y"])];
         let space = Space::new(parameters, &[]).unwrap();
-        let coordinates = Coordinates::of(&space);
+        let coordinates = Coordinates::from_space(&space);
         let mut pool = Pool::new(&coordinates);
         for point in space.points() {
             pool.push(&space, &coordinates, point);

@@ -124,7 +124,7 @@ impl Shape {
             covariances.push(row);
         }
 
-        let fit = Level::of(&triangle, &triangle.forward(&vec![1.0; points.len()]), targets);
+        let fit = Level::fit(&triangle, &triangle.forward(&vec![1.0; points.len()]), targets);
         let count = points.len() as f64;
         let mut misfit = count * fit.scale.ln() + triangle.log_determinant();
 
@@ -169,7 +169,7 @@ const LEAST_SCALE: f64 = 1e-6;
 
 impl Level {
     /// `ones` is the forward solution for a vector of ones.
-    pub fn of(triangle: &Triangle, ones: &[f64], targets: &[f64]) -> Self {
+    pub fn fit(triangle: &Triangle, ones: &[f64], targets: &[f64]) -> Self {
         let solved = triangle.forward(targets);
         let mean = dot(ones, &solved) / dot(ones, ones);
         let residual: Vec<f64> = solved.iter().zip(ones).map(|(solved, one)| solved - mean * one).collect();
@@ -195,7 +195,7 @@ mod tests {
             (0..count).map(|_| (0..3).map(|_| random.below(6) as u8).collect()).collect();
         let targets =
             points.iter().map(|p| (f64::from(p[0]) - 2.0).powi(2) + 0.5 * f64::from(p[0] * p[2])).collect();
-        (Coordinates::of(&space).axes, points, targets)
+        (Coordinates::from_space(&space).axes, points, targets)
     }
 
     #[test]

@@ -16,15 +16,15 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 
-use super::recorded::{Entry, Fault, Recorded};
+use super::recorded::{Entry, Recorded, RecordedFault};
 use crate::space::Parameter;
 use crate::value::Value;
 
-pub(super) fn parse(bytes: &[u8], name: &str) -> Result<Recorded, Fault> {
+pub(super) fn parse(bytes: &[u8], name: &str) -> Result<Recorded, RecordedFault> {
     let document = match serde_json::from_slice::<Json>(bytes) {
         Ok(document) => document,
-        Err(error) if error.is_eof() => closed(bytes).ok_or(Fault::Json(error))?,
-        Err(error) => return Err(Fault::Json(error)),
+        Err(error) if error.is_eof() => closed(bytes).ok_or(RecordedFault::Json(error))?,
+        Err(error) => return Err(RecordedFault::Json(error)),
     };
     if document.get("time_ms").is_some() || document.get("params").is_some() {
         ours(read(document)?)
@@ -33,12 +33,12 @@ pub(super) fn parse(bytes: &[u8], name: &str) -> Result<Recorded, Fault> {
     } else if document.get("results").is_some() {
         t4(read(document)?, name)
     } else {
-        Err(Fault::Unknown)
+        Err(RecordedFault::Unknown)
     }
 }
 
-fn read<T: DeserializeOwned>(document: Json) -> Result<T, Fault> {
-    serde_json::from_value(document).map_err(Fault::Field)
+fn read<T: DeserializeOwned>(document: Json) -> Result<T, RecordedFault> {
+    serde_json::from_value(document).map_err(RecordedFault::Field)
 }
 
 /// An unfinished kernel_tuner cache, without the line that was being written and with its brackets closed.
@@ -54,7 +54,7 @@ fn closed(bytes: &[u8]) -> Option<Json> {
 }
 
 #[derive(Deserialize)]
-struct Ours {
+struct NativeFile {
     name: String,
     kernel: String,
     gpu: String,
@@ -62,15 +62,15 @@ struct Ours {
     time_ms: IndexMap<String, Option<f64>>,
 }
 
-fn ours(file: Ours) -> Result<Recorded, Fault> {
+fn ours(file: NativeFile) -> Result<Recorded, RecordedFault> {
     let parameters: Vec<Parameter> =
         file.params.into_iter().map(|(name, values)| Parameter { name, values }).collect();
-    let places = Places::of(&parameters);
+    let places = ValuePositions::new(&parameters);
     let entries = file
         .time_ms
         .into_iter()
         .map(|(key, time)| Ok(Entry { positions: places.of_key(&parameters, &key)?, key, time }))
-        .collect::<Result<Vec<_>, Fault>>()?;
+        .collect::<Result<Vec<_>, RecordedFault>>()?;
     Recorded::new((file.name, file.kernel, file.gpu), parameters, &entries)
 }
 
@@ -88,7 +88,7 @@ struct KernelTuner {
 /// What kernel_tuner once wrote for the time of a configuration that failed.
 const NO_TIME: f64 = 1e20;
 
-fn kernel_tuner(mut file: KernelTuner, name: &str) -> Result<Recorded, Fault> {
+fn kernel_tuner(mut file: KernelTuner, name: &str) -> Result<Recorded, RecordedFault> {
     let parameters = file
         .tune_params_keys
         .into_iter()
@@ -103,7 +103,7 @@ fn kernel_tuner(mut file: KernelTuner, name: &str) -> Result<Recorded, Fault> {
             Parameter { name, values }
         })
         .collect::<Vec<_>>();
-    let places = Places::of(&parameters);
+    let places = ValuePositions::new(&parameters);
     let mut entries = Vec::with_capacity(file.cache.len());
     for (key, fields) in file.cache {
         // The fields have types; the key is text, and ambiguous where values contain commas.
@@ -123,7 +123,7 @@ fn kernel_tuner(mut file: KernelTuner, name: &str) -> Result<Recorded, Fault> {
             Some(Json::Number(number)) => number.as_f64().filter(|&time| time < NO_TIME),
             other => {
                 let time = other.map_or_else(|| "a missing field".to_owned(), ToString::to_string);
-                return Err(Fault::Time { key, time });
+                return Err(RecordedFault::Time { key, time });
             }
         };
         entries.push(Entry { key, positions, time });
@@ -152,7 +152,7 @@ struct Measurement {
     value: Json,
 }
 
-fn t4(file: Results, name: &str) -> Result<Recorded, Fault> {
+fn t4(file: Results, name: &str) -> Result<Recorded, RecordedFault> {
     let mut results = file.results;
     // What a constraint forbids was never tried; some tuners list it all the same.
     results.retain(|result| result.invalidity != "constraints");
@@ -185,7 +185,7 @@ fn t4(file: Results, name: &str) -> Result<Recorded, Fault> {
             })
             .collect();
         let (found, wanted) = (values.len(), parameters.len());
-        let positions = positions.ok_or_else(|| Fault::Values { key: key.clone(), found, wanted })?;
+        let positions = positions.ok_or_else(|| RecordedFault::Values { key: key.clone(), found, wanted })?;
         let valid = result.invalidity.is_empty() || result.invalidity == "correct";
         let measured = result.measurements.iter().find(|measurement| measurement.name == "time");
         let time = measured.and_then(|measurement| measurement.value.as_f64()).filter(|_| valid);
@@ -200,10 +200,10 @@ fn same(a: &Value, b: &Value) -> bool {
 }
 
 /// By parameter: the position of a value by its text.
-struct Places(Vec<HashMap<String, usize>>);
+struct ValuePositions(Vec<HashMap<String, usize>>);
 
-impl Places {
-    fn of(parameters: &[Parameter]) -> Self {
+impl ValuePositions {
+    fn new(parameters: &[Parameter]) -> Self {
         let texts = |parameter: &Parameter| {
             let mut places = HashMap::new();
             for (position, value) in parameter.values.iter().enumerate() {
@@ -214,21 +214,21 @@ impl Places {
             }
             places
         };
-        Places(parameters.iter().map(texts).collect())
+        ValuePositions(parameters.iter().map(texts).collect())
     }
 
-    fn of_key(&self, parameters: &[Parameter], key: &str) -> Result<Vec<usize>, Fault> {
+    fn of_key(&self, parameters: &[Parameter], key: &str) -> Result<Vec<usize>, RecordedFault> {
         let texts: Vec<&str> = if parameters.is_empty() { Vec::new() } else { key.split(',').collect() };
         if texts.len() != parameters.len() {
             let (key, found, wanted) = (key.to_owned(), texts.len(), parameters.len());
-            return Err(Fault::Values { key, found, wanted });
+            return Err(RecordedFault::Values { key, found, wanted });
         }
         texts
             .iter()
             .zip(&self.0)
             .zip(parameters)
             .map(|((&text, places), parameter)| {
-                places.get(text).copied().ok_or_else(|| Fault::Value {
+                places.get(text).copied().ok_or_else(|| RecordedFault::Value {
                     key: key.to_owned(),
                     parameter: parameter.name.clone(),
                     value: text.to_owned(),

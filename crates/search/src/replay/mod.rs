@@ -10,6 +10,6 @@ mod score;
 mod table;
 
 pub use harness::{Run, play, play_all};
-pub use recorded::{Fault, Recorded, RecordedError};
-pub use score::{At, Score, Suite, score};
+pub use recorded::{Recorded, RecordedError, RecordedFault};
+pub use score::{Score, ScoreAtBudget, Suite, score};
 pub use table::write_csv;

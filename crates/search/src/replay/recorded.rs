@@ -29,11 +29,11 @@ pub struct Recorded {
 #[error("{}: {fault}", path.display())]
 pub struct RecordedError {
     pub path: PathBuf,
-    pub fault: Fault,
+    pub fault: RecordedFault,
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum Fault {
+pub enum RecordedFault {
     #[error("cannot be read: {0}")]
     Io(std::io::Error),
     #[error("the gzip data are damaged: {0}")]
@@ -73,11 +73,11 @@ impl Recorded {
     /// Reads a recorded space, a kernel_tuner cache or T4 results, gzip'd or not.
     pub fn read(path: &Path) -> Result<Self, RecordedError> {
         let read = || {
-            let about = fs::metadata(path).map_err(Fault::Io)?;
+            let about = fs::metadata(path).map_err(RecordedFault::Io)?;
             if !about.is_file() || about.len() > MOST_BYTES {
-                return Err(Fault::TooLarge);
+                return Err(RecordedFault::TooLarge);
             }
-            let bytes = fs::read(path).map_err(Fault::Io)?;
+            let bytes = fs::read(path).map_err(RecordedFault::Io)?;
             let stem = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
             let stem = stem.trim_end_matches(".gz").trim_end_matches(".json");
             Recorded::of_bytes(&bytes, stem)
@@ -86,14 +86,14 @@ impl Recorded {
     }
 
     /// `name` is for files that do not name themselves.
-    pub fn of_bytes(bytes: &[u8], name: &str) -> Result<Self, Fault> {
+    pub fn of_bytes(bytes: &[u8], name: &str) -> Result<Self, RecordedFault> {
         let mut inflated = Vec::new();
         let bytes = if bytes.starts_with(&[0x1f, 0x8b]) {
             // A small file may inflate to more than the memory.
             let decoder = flate2::read::MultiGzDecoder::new(bytes);
-            decoder.take(MOST_BYTES + 1).read_to_end(&mut inflated).map_err(Fault::Gzip)?;
+            decoder.take(MOST_BYTES + 1).read_to_end(&mut inflated).map_err(RecordedFault::Gzip)?;
             if inflated.len() as u64 > MOST_BYTES {
-                return Err(Fault::TooLarge);
+                return Err(RecordedFault::TooLarge);
             }
             &inflated
         } else {
@@ -106,24 +106,25 @@ impl Recorded {
         (name, kernel, gpu): (String, String, String),
         parameters: Vec<Parameter>,
         entries: &[Entry],
-    ) -> Result<Self, Fault> {
+    ) -> Result<Self, RecordedFault> {
         let positions = entries.iter().map(|entry| &entry.positions);
-        let space = Space::of_points(parameters, positions).map_err(Fault::Space)?;
+        let space = Space::of_points(parameters, positions).map_err(RecordedFault::Space)?;
         let mut times = vec![None; space.len()];
         let mut seen = HashSet::new();
         for entry in entries {
             if entry.time.is_some_and(|time| !time.is_finite() || time <= 0.0) {
                 let time = entry.time.map_or_else(String::new, |time| time.to_string());
-                return Err(Fault::Time { key: entry.key.clone(), time });
+                return Err(RecordedFault::Time { key: entry.key.clone(), time });
             }
             if let Some(point) = space.find(&entry.positions) {
                 times[point.index()] = entry.time;
                 if !seen.insert(point) {
-                    return Err(Fault::Twice { key: entry.key.clone() });
+                    return Err(RecordedFault::Twice { key: entry.key.clone() });
                 }
             }
         }
-        let optimum = times.iter().flatten().copied().min_by(f64::total_cmp).ok_or(Fault::NothingTimed)?;
+        let optimum =
+            times.iter().flatten().copied().min_by(f64::total_cmp).ok_or(RecordedFault::NothingTimed)?;
         Ok(Recorded { name, kernel, gpu, space, times, optimum })
     }
 

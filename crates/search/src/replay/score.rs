@@ -8,7 +8,7 @@ use super::recorded::Recorded;
 
 /// The mean fraction of the optimum after some evaluations, and its standard error over seeds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct At {
+pub struct ScoreAtBudget {
     pub evaluations: usize,
     pub mean: f64,
     pub standard_error: f64,
@@ -23,7 +23,7 @@ pub struct Score {
     pub strategy: String,
     pub seeds: usize,
     pub budget: usize,
-    pub at: Vec<At>,
+    pub at: Vec<ScoreAtBudget>,
     /// Mean over the whole budget: how early a strategy gets good.
     pub area: f64,
     /// Median over seeds of the evaluations to 95% of the optimum; none where fewer than half get there.
@@ -55,7 +55,7 @@ pub fn score(recorded: &Recorded, strategy: &str, runs: &[Run], budget: usize, a
         let average = mean(&|run| held(run, evaluations));
         let squares: f64 = runs.iter().map(|run| (held(run, evaluations) - average).powi(2)).sum();
         let deviation = (squares / (count - 1.0).max(1.0)).sqrt();
-        At { evaluations, mean: average, standard_error: deviation / count.sqrt() }
+        ScoreAtBudget { evaluations, mean: average, standard_error: deviation / count.sqrt() }
     });
     let mut first: Vec<f64> = runs.iter().map(|run| first_at(run, 0.95).unwrap_or(f64::INFINITY)).collect();
     first.sort_by(f64::total_cmp);
@@ -101,7 +101,7 @@ fn median(sorted: &[f64]) -> Option<f64> {
 
 impl Suite {
     /// The scores of one strategy, put together.
-    pub fn of(strategy: &str, scores: &[&Score]) -> Self {
+    pub fn new(strategy: &str, scores: &[&Score]) -> Self {
         let mut kernels: IndexMap<&str, Vec<&Score>> = IndexMap::new();
         for score in scores {
             kernels.entry(&score.kernel).or_default().push(score);

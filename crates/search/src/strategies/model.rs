@@ -94,7 +94,7 @@ impl Strategy for Model {
 
 impl State {
     fn new(space: &Space, seed: u64) -> Self {
-        let coordinates = Coordinates::of(space);
+        let coordinates = Coordinates::from_space(space);
         let mut pool = Pool::new(&coordinates);
         let points: Vec<Point> = if space.len() <= WHOLE {
             space.points().collect()

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use search::replay::{Fault, Recorded, play, play_all, score, write_csv};
+use search::replay::{Recorded, RecordedFault, play, play_all, score, write_csv};
 use search::strategy::{ALL, by_name};
 
 /// The folder of recorded spaces: `WARPSMITH_SPACES`, or `shared/spaces` beside the repository or above it.
@@ -174,10 +174,10 @@ fn t4_results() {
 fn damaged_files_are_named_with_what_is_wrong() {
     let fault = |text: &str| Recorded::of_bytes(text.as_bytes(), "").unwrap_err();
     let said = |text: &str| fault(text).to_string();
-    assert!(matches!(fault(""), Fault::Json(_)));
-    assert!(matches!(fault("{\"params\": {"), Fault::Json(_)));
-    assert!(matches!(fault("{\"a\": 1}"), Fault::Unknown));
-    assert!(matches!(fault("[1, 2]"), Fault::Unknown));
+    assert!(matches!(fault(""), RecordedFault::Json(_)));
+    assert!(matches!(fault("{\"params\": {"), RecordedFault::Json(_)));
+    assert!(matches!(fault("{\"a\": 1}"), RecordedFault::Unknown));
+    assert!(matches!(fault("[1, 2]"), RecordedFault::Unknown));
     assert_eq!(said(r#"{"name":"n","kernel":"k","params":{},"time_ms":{}}"#), "missing field `gpu`");
     assert_eq!(said(&OURS.replace("2,0", "2")), "`2` has 1 values for 2 parameters");
     assert_eq!(said(&OURS.replace("2,0", "3,0")), "`3,0`: a has no value 3");
@@ -189,7 +189,7 @@ fn damaged_files_are_named_with_what_is_wrong() {
     assert_eq!(said(&OURS.replace("[0,1]", "[0,1,0]")), "parameter `b` has the value 0 twice");
     let no_time = CACHE.replace("{\"time\": 0.25}", "{\"gflops\": 1}");
     assert_eq!(said(&no_time), "`128,True,a`: a missing field is no time");
-    assert!(matches!(Recorded::of_bytes(&[0x1f, 0x8b, 8, 0, 1, 2], "").unwrap_err(), Fault::Gzip(_)));
+    assert!(matches!(Recorded::of_bytes(&[0x1f, 0x8b, 8, 0, 1, 2], "").unwrap_err(), RecordedFault::Gzip(_)));
     let path = tempfile::tempdir().unwrap().path().join("nothing.json");
     let error = Recorded::read(&path).unwrap_err().to_string();
     assert!(error.contains("nothing.json: cannot be read"), "{error}");

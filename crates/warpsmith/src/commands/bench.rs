@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use attention::{Attention, Problem};
-use lab::bench::{self, BenchError, Maker, Plan, Subject};
+use lab::bench::{self, BenchError, BenchPlan, Subject, SubjectKind};
 use lab::run::{FailureKind, Manifest, Run, RunError, RunState, Timer};
 use lab::stats::Stopping;
 use lab::suite;
@@ -14,8 +14,8 @@ use super::tuned;
 use super::workbench::{self, OpenRun, Workbench};
 use crate::bench_table;
 use crate::cli::{BenchOptions, Command, Global};
+use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::failure::Failure;
 use crate::printer::{FAINT, Printer, styled};
 
 const DEFAULT_SUITE: &str = "headline";
@@ -23,7 +23,7 @@ const DEFAULT_SUITE: &str = "headline";
 const REFERENCE: &str = "reference";
 const WARMUP: u32 = 10;
 
-pub fn run(options: &BenchOptions, global: &Global, printer: &Printer) -> Result<Exit, Failure> {
+pub fn run(options: &BenchOptions, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
     fn then(command: &mut Command) -> Option<&mut BenchOptions> {
         if let Command::Bench(options) = command { Some(options) } else { None }
     }
@@ -42,7 +42,7 @@ fn carry_out(
     global: &Global,
     printer: &Printer,
     open: impl FnOnce(Manifest) -> Result<Run, RunError>,
-) -> Result<Exit, Failure> {
+) -> Result<Exit, CommandError> {
     let op = Attention;
     let workbench = Workbench::open(global)?;
     let plan = plan(op, options, global, &workbench)?;
@@ -57,7 +57,7 @@ fn carry_out(
     let exit = match &done {
         Ok(()) => verdict(&plan, options, &opened.run.state()),
         Err(BenchError::Stopped) => Exit::Incomplete,
-        Err(error) => return Err(Failure::lacking(error.to_string())),
+        Err(error) => return Err(CommandError::lacking(error.to_string())),
     };
     let folder = opened.run.folder().to_owned();
     let (state, written) = opened.finish(exit)?;
@@ -78,7 +78,7 @@ pub fn plan<'w>(
     options: &BenchOptions,
     global: &Global,
     workbench: &'w Workbench<'_>,
-) -> Result<Plan<'w, Problem>, Failure> {
+) -> Result<BenchPlan<'w, Problem>, CommandError> {
     let named = options.suite.as_deref().or(options.problem.is_empty().then_some(DEFAULT_SUITE));
     let suite = named.map(|name| suite::find(&op, name)).transpose()?;
     let problems = workbench::problems(&options.problem, suite.as_ref())?;
@@ -97,7 +97,7 @@ pub fn plan<'w>(
         ..Stopping::default()
     };
     let limit = options.limit.unwrap_or(if virtual_device { 900.0 } else { 120.0 });
-    Ok(Plan {
+    Ok(BenchPlan {
         device: workbench.device.clone(),
         subjects,
         problems,
@@ -118,7 +118,11 @@ pub fn plan<'w>(
 }
 
 /// What `tuned` stands for, where it was asked for: the problems that were named must have it.
-fn look_up_tuned(plan: &Plan<'_, Problem>, named: &[String], printer: &Printer) -> Result<(), Failure> {
+fn look_up_tuned(
+    plan: &BenchPlan<'_, Problem>,
+    named: &[String],
+    printer: &Printer,
+) -> Result<(), CommandError> {
     let named = workbench::problems(named, None)?;
     let others: Vec<Problem> = plan.problems.iter().filter(|it| !named.contains(it)).copied().collect();
     tuned::look_up(&tuned::families(&plan.subjects), (&named, &others), &plan.device, printer)
@@ -130,7 +134,7 @@ fn subjects<'w>(
     options: &BenchOptions,
     workbench: &'w Workbench<'_>,
     suite_baselines: &[String],
-) -> Result<Vec<Subject<'w>>, Failure> {
+) -> Result<Vec<Subject<'w>>, CommandError> {
     let virtual_device = workbench.is_virtual();
     let peers = op.peers();
     let peer_names = peers.map(|peers| peers.names).unwrap_or_default();
@@ -152,7 +156,7 @@ fn subjects<'w>(
             }
         } else {
             let hint = format!("baselines: {}, {REFERENCE}, none", peer_names.join(", "));
-            return Err(Failure::usage(format!("there is no baseline `{name}`")).hint(hint));
+            return Err(CommandError::usage(format!("there is no baseline `{name}`")).hint(hint));
         }
     }
     let kernels = workbench.kernels(&options.families, &options.preset, &options.set)?;
@@ -171,15 +175,15 @@ fn subjects<'w>(
 }
 
 fn is_reference(subject: &Subject<'_>) -> bool {
-    matches!(&subject.maker, Maker::Kernel { family, .. } if family.name == REFERENCE)
+    matches!(&subject.kind, SubjectKind::Kernel { family, .. } if family.name == REFERENCE)
 }
 
 /// What a run that came to its end amounts to.
-fn verdict(plan: &Plan<'_, Problem>, options: &BenchOptions, state: &RunState) -> Exit {
+fn verdict(plan: &BenchPlan<'_, Problem>, options: &BenchOptions, state: &RunState) -> Exit {
     let ours = |name: &str| {
         plan.subjects
             .iter()
-            .any(|subject| subject.name == name && matches!(subject.maker, Maker::Kernel { .. }))
+            .any(|subject| subject.name == name && matches!(subject.kind, SubjectKind::Kernel { .. }))
     };
     let wrong = |kind: FailureKind| kind != FailureKind::Refused;
     let missing = options.require.iter().any(|name| {

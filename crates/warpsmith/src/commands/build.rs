@@ -7,15 +7,15 @@ use chips::{CHIPS, Chip, DoesNotFit, Occupancy, Resources, Target};
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
 use family::tuned::is_tuned;
 use family::{Candidate, Catalog, Family, SettingError};
-use gpu::build::{BuildError, Compiler, Entry, Outcome, Request};
+use gpu::build::{BuildError, BuildOutcome, Compiler, Entry, Request};
 use gpu::device::Device;
 use gpu::toolchain;
 use op::tuned;
 use serde::Serialize;
 
 use crate::cli::{BuildOptions, Global};
+use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::failure::Failure;
 use crate::printer::{BAD, FAINT, GOOD, Printer, STRONG, WARN, styled};
 use crate::progress::{self, Installation};
 use crate::snippet;
@@ -88,7 +88,7 @@ enum Fit {
     No(DoesNotFit),
 }
 
-pub fn run(options: &BuildOptions, global: &Global, printer: &Printer) -> Result<Exit, Failure> {
+pub fn run(options: &BuildOptions, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
     let catalog = Catalog::load(global.kernels.as_deref())?;
     let archs = options
         .arch
@@ -128,9 +128,9 @@ pub fn run(options: &BuildOptions, global: &Global, printer: &Printer) -> Result
     Ok(if all_built && broken.is_empty() { Exit::Holds } else { Exit::Finding })
 }
 
-pub fn unknown_target(name: &str, error: &chips::UnknownTarget) -> Failure {
+pub fn unknown_target(name: &str, error: &chips::UnknownTarget) -> CommandError {
     let near = family::nearest(name, Target::ALL.iter().map(|target| target.name()));
-    let failure = Failure::usage(error.to_string());
+    let failure = CommandError::usage(error.to_string());
     match near {
         Some(near) => failure.hint(format!("did you mean `{near}`?")),
         None => failure,
@@ -138,7 +138,7 @@ pub fn unknown_target(name: &str, error: &chips::UnknownTarget) -> Failure {
 }
 
 /// The compiler, installed first where there is none.
-pub fn compiler(global: &Global, printer: &Printer) -> Result<Compiler, Failure> {
+pub fn compiler(global: &Global, printer: &Printer) -> Result<Compiler, CommandError> {
     let mut drawing = Installation::new(printer);
     let toolchain = toolchain::ensure(global.cuda.as_deref(), &mut |progress| drawing.show(progress))?;
     let warn = |text: &str| Printer::default().message(&format!("{}: {text}", styled(WARN, "warning")));
@@ -152,7 +152,7 @@ fn plan_one<'a>(
     archs: Vec<Target>,
     catalog: &'a Catalog,
     printer: &Printer,
-) -> Result<Vec<Job<'a>>, Failure> {
+) -> Result<Vec<Job<'a>>, CommandError> {
     let name = options.family.as_deref().unwrap_or_default();
     let family = catalog.family(name)?;
     let device = || super::device(global);
@@ -160,7 +160,7 @@ fn plan_one<'a>(
     let candidate = match &options.problem {
         Some(problem) => candidate_for(family, problem, options, &device()?, printer)?,
         None if preset.is_some_and(is_tuned) => {
-            return Err(Failure::usage("`tuned` has a setting for each problem, and none is named")
+            return Err(CommandError::usage("`tuned` has a setting for each problem, and none is named")
                 .hint("add --problem NAME; `warpsmith kernels FAMILY` lists the picks"));
         }
         None => family.candidate(preset, &options.set, &options.axis)?,
@@ -182,7 +182,7 @@ fn candidate_for(
     options: &BuildOptions,
     device: &Device,
     printer: &Printer,
-) -> Result<Candidate, Failure> {
+) -> Result<Candidate, CommandError> {
     let problem: Problem = problem.parse().map_err(op::Refusal::from)?;
     let preset = options.preset.as_deref();
     if preset.is_some_and(is_tuned) {
@@ -196,7 +196,7 @@ fn plan_all<'a>(
     options: &BuildOptions,
     archs: &[Target],
     catalog: &'a Catalog,
-) -> Result<(Vec<Job<'a>>, Vec<String>), Failure> {
+) -> Result<(Vec<Job<'a>>, Vec<String>), CommandError> {
     let mut broken = Vec::new();
     let mut families = Vec::new();
     if let Some(name) = &options.family {
@@ -233,7 +233,7 @@ fn plan_all<'a>(
         }
     }
     if jobs.is_empty() && broken.is_empty() {
-        return Err(Failure::usage("no family is made for these targets"));
+        return Err(CommandError::usage("no family is made for these targets"));
     }
     Ok((jobs, broken))
 }
@@ -244,7 +244,7 @@ fn execute(
     compiler: &Compiler,
     options: &BuildOptions,
     printer: &Printer,
-) -> Result<Vec<Row>, Failure> {
+) -> Result<Vec<Row>, CommandError> {
     let requests: Vec<Request> = jobs.iter().filter_map(|job| job.request.as_ref().ok().cloned()).collect();
     let threads = options
         .jobs
@@ -282,7 +282,7 @@ fn execute(
 }
 
 /// A kernel that does not compile is a row; a compiler that does not work ends the command.
-fn failed(error: BuildError) -> Result<RowResult, Failure> {
+fn failed(error: BuildError) -> Result<RowResult, CommandError> {
     let reason = error.to_string();
     match error {
         BuildError::Source { diagnostics, .. } => Ok(RowResult::Failed { reason, diagnostics }),
@@ -291,9 +291,9 @@ fn failed(error: BuildError) -> Result<RowResult, Failure> {
     }
 }
 
-fn built(job: &Job, outcome: Outcome) -> Result<Built, Failure> {
+fn built(job: &Job, outcome: BuildOutcome) -> Result<Built, CommandError> {
     let build = outcome.build;
-    let entry = build.entry(&job.family.entry).cloned().ok_or_else(|| Failure {
+    let entry = build.entry(&job.family.entry).cloned().ok_or_else(|| CommandError {
         exit: Exit::Finding,
         message: format!(
             "{} compiled, but not to a kernel called {}",
@@ -362,9 +362,9 @@ fn emit(
     folder: &Path,
     job: &Job,
     request: &Request,
-    outcome: &Outcome,
+    outcome: &BuildOutcome,
     printer: &Printer,
-) -> Result<(), Failure> {
+) -> Result<(), CommandError> {
     let setting: Vec<String> = job.candidate.axes.values().map(ToString::to_string).collect();
     let label = job.candidate.label(job.family);
     let parts = [vec![job.family.name.clone(), label], setting, vec![job.target.to_string()]].concat();
@@ -378,7 +378,7 @@ fn emit(
     for (name, bytes) in files {
         let path = folder.join(name);
         gpu::paths::write_atomically(&path, bytes)
-            .map_err(|error| Failure::usage(format!("cannot write {}: {error}", path.display())))?;
+            .map_err(|error| CommandError::usage(format!("cannot write {}: {error}", path.display())))?;
         printer.message(&format!("wrote {}", path.display()));
     }
     Ok(())

@@ -13,15 +13,18 @@ use family::tuned::is_tuned;
 use family::{Catalog, Family};
 use gpu::accelerator::{DevicePool, Lease, VirtualDevice};
 use gpu::device::Device;
-use lab::check::{self, Bench, Case, Depth, Extent, Group, Outcome, Plan, Subject, Verdict, cut_to_size};
-use op::{Op, Refusal, Stage};
+use lab::check::{
+    self, Case, CaseOutcome, CaseResult, CheckEnvironment, CheckGroup, CheckPlan, CheckSubject, Depth,
+    PlanSize, cut_to_size,
+};
+use op::{CheckDevice, Op, Refusal};
 use serde::Serialize;
 use vgpu::Checks;
 
 use super::{lend_device, tuned, workbench};
 use crate::cli::{CheckOptions, Global, MOST_CASES};
+use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::failure::Failure;
 use crate::findings;
 use crate::printer::{BAD, FAINT, GOOD, Printer, STRONG, styled};
 use crate::progress;
@@ -41,7 +44,7 @@ const SWEEP_FLOPS: f64 = 5e10;
 /// With more verdicts than this the table has a line per kernel, not per verdict.
 const LINES: usize = 40;
 
-pub fn run(options: &CheckOptions, global: &Global, printer: &Printer) -> Result<Exit, Failure> {
+pub fn run(options: &CheckOptions, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
     let op = Attention;
     let catalog = Catalog::load(global.kernels.as_deref())?;
     let device = super::device(global)?;
@@ -59,7 +62,7 @@ pub fn run(options: &CheckOptions, global: &Global, printer: &Printer) -> Result
     let devices = match &device {
         Device::Virtual { chip } => Devices::Virtual { chip, checks },
         Device::Cuda { .. } if options.sanitize => {
-            return Err(Failure::usage("--sanitize needs the virtual GPU").hint("add --device virtual"));
+            return Err(CommandError::usage("--sanitize needs the virtual GPU").hint("add --device virtual"));
         }
         Device::Cuda { index, .. } => {
             let limit = Duration::from_secs_f64(options.limit);
@@ -73,14 +76,15 @@ pub fn run(options: &CheckOptions, global: &Global, printer: &Printer) -> Result
         return if stop.load(Ordering::Relaxed) {
             Ok(Exit::Incomplete)
         } else {
-            Err(Failure::lacking(reason))
+            Err(CommandError::lacking(reason))
         };
     }
-    let bench = Bench { compiler: &compiler, device: &make, threads, stop: &stop };
+    let bench = CheckEnvironment { compiler: &compiler, device: &make, threads, stop: &stop };
     let started = Instant::now();
     let requests = plan.requests(&op, &compiler);
     let bar = progress::counting(requests.len() as u64, "compiling");
-    check::compile(&requests, &bench, &|| bar.inc(1)).map_err(|error| Failure::lacking(error.to_string()))?;
+    check::compile(&requests, &bench, &|| bar.inc(1))
+        .map_err(|error| CommandError::lacking(error.to_string()))?;
     bar.finish_and_clear();
     let bar = progress::counting(extent.verdicts as u64, "checking");
     let verdicts = check::run(&op, &plan, &bench, &|verdict| {
@@ -89,7 +93,7 @@ pub fn run(options: &CheckOptions, global: &Global, printer: &Printer) -> Result
         }
         bar.inc(1);
     })
-    .map_err(|error| Failure::lacking(error.to_string()))?;
+    .map_err(|error| CommandError::lacking(error.to_string()))?;
     bar.finish_and_clear();
 
     let run = Run {
@@ -122,14 +126,14 @@ fn plan<'c>(
     global: &Global,
     catalog: &'c Catalog,
     device: &Device,
-) -> Result<(Plan<'c, attention::Problem>, Vec<attention::Problem>), Failure> {
+) -> Result<(CheckPlan<'c, attention::Problem>, Vec<attention::Problem>), CommandError> {
     let all = op.classes();
     let unknown = |name: &&String| *name != "all" && !all.contains(&name.as_str());
     if let Some(name) = options.class.iter().find(unknown) {
         let hint = format!("classes: {}, all", all.join(", "));
-        return Err(Failure::usage(format!("there is no class of inputs `{name}`")).hint(hint));
+        return Err(CommandError::usage(format!("there is no class of inputs `{name}`")).hint(hint));
     }
-    let wanted = Wanted::of(op, options, global)?;
+    let wanted = Wanted::new(op, options, global)?;
     let (plain, fused): (Vec<_>, Vec<_>) =
         subjects(op, options, catalog)?.into_iter().partition(|subject| subject.family.plain);
     let cut = !options.full_size && matches!(device, Device::Virtual { .. });
@@ -138,21 +142,21 @@ fn plan<'c>(
     for (subjects, limit) in [(plain, limit(PLAIN_COST)), (fused, limit(1.0))] {
         if !subjects.is_empty() {
             wanted.refuse_too_many(op, options)?;
-            groups.push(Group { subjects, cases: wanted.cases(op, options, global, limit) });
+            groups.push(CheckGroup { subjects, cases: wanted.cases(op, options, global, limit) });
         }
     }
     let problems = [wanted.problems, wanted.edges].concat();
-    Ok((Plan { device: device.clone(), groups }, problems))
+    Ok((CheckPlan { device: device.clone(), groups }, problems))
 }
 
 /// What `tuned` stands for, where it was asked for.
 fn look_up_tuned(
     op: Attention,
     options: &CheckOptions,
-    plan: &Plan<'_, attention::Problem>,
+    plan: &CheckPlan<'_, attention::Problem>,
     problems: &[attention::Problem],
     printer: &Printer,
-) -> Result<(), Failure> {
+) -> Result<(), CommandError> {
     let subjects = plan.groups.iter().flat_map(|group| &group.subjects);
     let tuned = subjects.filter(|subject| subject.preset.as_deref().is_some_and(is_tuned));
     let families: Vec<&Family> = tuned.map(|subject| subject.family).collect();
@@ -170,7 +174,7 @@ struct Wanted {
 }
 
 impl Wanted {
-    fn of(op: Attention, options: &CheckOptions, global: &Global) -> Result<Self, Refusal> {
+    fn new(op: Attention, options: &CheckOptions, global: &Global) -> Result<Self, Refusal> {
         let expand = |names: &[String]| -> Result<Vec<attention::Problem>, Refusal> {
             let problems: Result<Vec<_>, _> = names.iter().map(|name| op.problems(name)).collect();
             Ok(problems?.into_iter().flatten().collect())
@@ -188,7 +192,7 @@ impl Wanted {
     }
 
     /// Refuses more cases than a check could ever come to the end of, before they take memory.
-    fn refuse_too_many(&self, op: Attention, options: &CheckOptions) -> Result<(), Failure> {
+    fn refuse_too_many(&self, op: Attention, options: &CheckOptions) -> Result<(), CommandError> {
         let classes = op.classes().len().max(options.class.len()) as u64;
         let problems = (self.problems.len() + self.edges.len()) as u64;
         let cases = problems.saturating_mul(classes).saturating_mul(options.seeds);
@@ -200,7 +204,7 @@ impl Wanted {
             "{problems} problems with up to {classes} classes of inputs and {seeds} seeds are {cases} cases; \
              {MOST_CASES} are allowed"
         );
-        Err(Failure::usage(message).hint("lower --seeds or --fuzz, or name a --problem and a --class"))
+        Err(CommandError::usage(message).hint("lower --seeds or --fuzz, or name a --problem and a --class"))
     }
 
     fn cases(
@@ -250,11 +254,11 @@ fn subjects<'c>(
     op: Attention,
     options: &CheckOptions,
     catalog: &'c Catalog,
-) -> Result<Vec<Subject<'c>>, Failure> {
+) -> Result<Vec<CheckSubject<'c>>, CommandError> {
     let mut families: Vec<&Family> = Vec::new();
     if options.families.is_empty() {
         for entry in catalog.entries().iter().filter(|entry| entry.op == op.name()) {
-            families.push(entry.family.as_ref().map_err(|error| Failure::usage(error.to_string()))?);
+            families.push(entry.family.as_ref().map_err(|error| CommandError::usage(error.to_string()))?);
         }
     }
     for name in &options.families {
@@ -263,7 +267,7 @@ fn subjects<'c>(
     let mut subjects = Vec::new();
     for family in families {
         if options.preset.is_empty() && !options.set.is_empty() {
-            subjects.push(Subject { family, preset: None, knobs: options.set.clone() });
+            subjects.push(CheckSubject { family, preset: None, knobs: options.set.clone() });
             continue;
         }
         let has = |name: &&String| family.has_preset(name);
@@ -273,7 +277,7 @@ fn subjects<'c>(
             some => some.iter().map(|name| (*name).clone()).collect(),
         };
         for preset in presets {
-            subjects.push(Subject { family, preset: Some(preset), knobs: options.set.clone() });
+            subjects.push(CheckSubject { family, preset: Some(preset), knobs: options.set.clone() });
         }
     }
     // A preset may belong to one of several families; one that belongs to none is a mistake.
@@ -289,15 +293,15 @@ fn subjects<'c>(
 fn refuse_what_was_asked_for(
     op: Attention,
     options: &CheckOptions,
-    plan: &Plan<'_, attention::Problem>,
-    extent: &Extent,
-) -> Result<(), Failure> {
+    plan: &CheckPlan<'_, attention::Problem>,
+    extent: &PlanSize,
+) -> Result<(), CommandError> {
     // A kernel named by its preset or knobs must take every problem named; of a family, one preset must.
     let exact = !options.preset.is_empty() || !options.set.is_empty();
-    let subjects: Vec<&Subject<'_>> = plan.groups.iter().flat_map(|group| &group.subjects).collect();
+    let subjects: Vec<&CheckSubject<'_>> = plan.groups.iter().flat_map(|group| &group.subjects).collect();
     for name in &options.problem {
         for problem in op.problems(name)? {
-            let refusal = |subject: &&Subject<'_>| subject.candidate(&op, &problem, &plan.device).err();
+            let refusal = |subject: &&CheckSubject<'_>| subject.candidate(&op, &problem, &plan.device).err();
             if exact {
                 subjects.iter().find_map(refusal).map_or(Ok(()), Err)?;
             }
@@ -312,9 +316,8 @@ fn refuse_what_was_asked_for(
     }
     if extent.verdicts == 0 {
         let reasons: Vec<String> = extent.refusals.keys().cloned().collect();
-        return Err(
-            Failure::usage(reasons.join("; ")).hint("`warpsmith kernels` shows what each family supports")
-        );
+        return Err(CommandError::usage(reasons.join("; "))
+            .hint("`warpsmith kernels` shows what each family supports"));
     }
     Ok(())
 }
@@ -326,7 +329,7 @@ enum Devices {
 }
 
 impl Devices {
-    fn one(&self, lease: Lease) -> Result<Box<dyn Stage>, String> {
+    fn one(&self, lease: Lease) -> Result<Box<dyn CheckDevice>, String> {
         match self {
             Devices::Virtual { chip, checks } => {
                 let mut device = VirtualDevice::new(chip);
@@ -347,16 +350,16 @@ struct Run<'a> {
     complete: bool,
     seconds: f64,
     #[serde(flatten)]
-    extent: &'a Extent,
+    extent: &'a PlanSize,
     #[serde(rename = "cases")]
-    verdicts: &'a [Verdict],
+    verdicts: &'a [CaseResult],
 }
 
 impl Run<'_> {
     fn print(&self, options: &CheckOptions, global: &Global, catalog: &Catalog, printer: &Printer) {
         let table = if self.verdicts.len() <= LINES { lines(self.verdicts) } else { summary(self.verdicts) };
         printer.data(&table);
-        let wrong: Vec<&Verdict> = self.verdicts.iter().filter(|verdict| !verdict.passed()).collect();
+        let wrong: Vec<&CaseResult> = self.verdicts.iter().filter(|verdict| !verdict.passed()).collect();
         for verdict in &wrong {
             printer.data(&format!("\n{}", failure(verdict, options, global, catalog)));
         }
@@ -400,8 +403,8 @@ impl Run<'_> {
 impl Run<'_> {
     /// What a reader should know of the kernels, each once.
     fn notes(&self) -> indexmap::IndexSet<String> {
-        let of = |verdict: &Verdict| {
-            let Verdict { family, notes, .. } = verdict;
+        let of = |verdict: &CaseResult| {
+            let CaseResult { family, notes, .. } = verdict;
             notes.iter().map(|note| format!("{family}: {note}")).collect::<Vec<_>>()
         };
         self.verdicts.iter().flat_map(of).collect()
@@ -410,7 +413,7 @@ impl Run<'_> {
     /// How much was launched and compared.
     fn compared(&self) -> Option<String> {
         let launches: usize = self.verdicts.iter().map(|verdict| verdict.launches).sum();
-        let judgements = self.verdicts.iter().filter_map(Verdict::judgement);
+        let judgements = self.verdicts.iter().filter_map(CaseResult::judgement);
         let shares =
             judgements.filter(|it| it.is_sampled()).map(|it| it.compared as f64 / it.elements as f64);
         let shares: Vec<f64> = shares.collect();
@@ -428,16 +431,16 @@ impl Run<'_> {
 }
 
 /// `wmma stage-2 on b1h2s17d64-fp16, normal, seed 1`
-fn title(verdict: &Verdict) -> String {
-    let Verdict { family, kernel, problem, class, seed, .. } = verdict;
+fn title(verdict: &CaseResult) -> String {
+    let CaseResult { family, kernel, problem, class, seed, .. } = verdict;
     format!("{family} {kernel} on {problem}, {class}, seed {seed}")
 }
 
 /// A line per verdict.
-fn lines(verdicts: &[Verdict]) -> String {
+fn lines(verdicts: &[CaseResult]) -> String {
     let mut table = new_table(&["kernel", "problem", "class", "seed", "error", "limit", "quantisation", ""]);
     for verdict in verdicts {
-        let Verdict { family, kernel, problem, class, seed, .. } = verdict;
+        let CaseResult { family, kernel, problem, class, seed, .. } = verdict;
         let mut row = vec![format!("{family} {kernel}"), problem.clone(), class.clone(), seed.to_string()];
         row.extend(match verdict.judgement() {
             Some(judgement) => [
@@ -454,8 +457,8 @@ fn lines(verdicts: &[Verdict]) -> String {
 }
 
 /// A line per kernel.
-fn summary(verdicts: &[Verdict]) -> String {
-    let mut kernels: indexmap::IndexMap<(&str, &str), Vec<&Verdict>> = indexmap::IndexMap::new();
+fn summary(verdicts: &[CaseResult]) -> String {
+    let mut kernels: indexmap::IndexMap<(&str, &str), Vec<&CaseResult>> = indexmap::IndexMap::new();
     for verdict in verdicts {
         kernels.entry((&verdict.family, &verdict.kernel)).or_default().push(verdict);
     }
@@ -468,7 +471,7 @@ fn summary(verdicts: &[Verdict]) -> String {
         let closest = verdicts
             .iter()
             .filter_map(|verdict| match &verdict.outcome {
-                Outcome::Passed { judgement } => Some((judgement, verdict)),
+                CaseOutcome::Passed { judgement } => Some((judgement, verdict)),
                 _ => None,
             })
             .max_by(|(a, _), (b, _)| share(a).total_cmp(&share(b)));
@@ -500,13 +503,13 @@ fn trimmed(table: &Table) -> String {
 }
 
 /// Everything about a wrong verdict, and how to repeat it.
-fn failure(verdict: &Verdict, options: &CheckOptions, global: &Global, catalog: &Catalog) -> String {
+fn failure(verdict: &CaseResult, options: &CheckOptions, global: &Global, catalog: &Catalog) -> String {
     const FINDINGS: usize = 3;
     let mut text = format!("{}: {}\n", styled(BAD, "wrong"), styled(STRONG, title(verdict)));
     match &verdict.outcome {
-        Outcome::Passed { .. } => {}
-        Outcome::Broken { reason } => text += &format!("  [broken] {reason}\n"),
-        Outcome::Failed { complaints, .. } => {
+        CaseOutcome::Passed { .. } => {}
+        CaseOutcome::Broken { reason } => text += &format!("  [broken] {reason}\n"),
+        CaseOutcome::Failed { complaints, .. } => {
             // Findings are shown with their source below.
             let is_finding = |kind: &str| verdict.findings.iter().any(|it| it.kind.to_string() == kind);
             for complaint in complaints.iter().filter(|complaint| !is_finding(&complaint.kind)) {
@@ -531,7 +534,7 @@ fn failure(verdict: &Verdict, options: &CheckOptions, global: &Global, catalog: 
 }
 
 /// The command that does exactly this again.
-fn repeat(verdict: &Verdict, options: &CheckOptions, global: &Global) -> String {
+fn repeat(verdict: &CaseResult, options: &CheckOptions, global: &Global) -> String {
     let mut words = vec!["warpsmith check".to_owned()];
     let is_flag = verdict.family.starts_with('-');
     words.extend((!is_flag).then(|| quote::word(&verdict.family)));
@@ -554,13 +557,13 @@ fn repeat(verdict: &Verdict, options: &CheckOptions, global: &Global) -> String 
     words.join(" ")
 }
 
-fn save_pictures(folder: &Path, verdicts: &[Verdict], printer: &Printer) -> Result<(), Failure> {
+fn save_pictures(folder: &Path, verdicts: &[CaseResult], printer: &Printer) -> Result<(), CommandError> {
     let failed =
-        |error: std::io::Error| Failure::usage(format!("cannot write to {}: {error}", folder.display()));
+        |error: std::io::Error| CommandError::usage(format!("cannot write to {}: {error}", folder.display()));
     fs::create_dir_all(folder).map_err(failed)?;
     for verdict in verdicts {
         if let Some(picture) = &verdict.picture {
-            let Verdict { family, kernel, problem, class, seed, .. } = verdict;
+            let CaseResult { family, kernel, problem, class, seed, .. } = verdict;
             let name = format!("{family}-{kernel}-{problem}-{class}-{seed}.svg").replace(['+', '='], "_");
             let name = gpu::paths::file_name(&name);
             fs::write(folder.join(&name), &picture.svg).map_err(failed)?;

@@ -6,8 +6,8 @@ use serde::Serialize;
 use subprocess::sandbox;
 
 use crate::cli::Global;
+use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::failure::Failure;
 use crate::printer::{BAD, FAINT, GOOD, Printer, STRONG, WARN, styled};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -41,7 +41,7 @@ impl Check {
     }
 }
 
-pub fn run(global: &Global, printer: &Printer) -> Result<Exit, Failure> {
+pub fn run(global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
     let driver = machine::driver();
     let python = machine::python();
     let compiler = compiler(global, python.as_ref());
@@ -77,7 +77,7 @@ pub fn run(global: &Global, printer: &Printer) -> Result<Exit, Failure> {
     }
     device?;
     if !workable {
-        return Err(Failure::lacking("there is no CUDA compiler and no way to install one")
+        return Err(CommandError::lacking("there is no CUDA compiler and no way to install one")
             .hint("install Python 3 with pip, or set WARPSMITH_CUDA to a CUDA toolkit"));
     }
     Ok(Exit::Holds)

@@ -10,7 +10,8 @@ use family::{Candidate, Family};
 use gpu::device::Device;
 use indicatif::ProgressBar;
 use lab::evolve::{
-    self, Endpoint, EvolveError, External, Information, Plan, Progress, Proposer, Voice, elites, tuned,
+    self, Endpoint, EvolveError, EvolvePlan, ExternalProposer, Information, Progress, Proposer,
+    ProposerTransport, elites, tuned,
 };
 use lab::run::{Manifest, Run, RunError, RunState, Time, Timer, Trial, TrialResult};
 use lab::stats::Stopping;
@@ -22,8 +23,8 @@ use serde::Serialize;
 use super::workbench::BUILD_LIMIT;
 use super::workbench::{self, OpenRun, Workbench};
 use crate::cli::{Command, EvolveOptions, Global, ProposerInformation};
+use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::failure::Failure;
 use crate::printer::{FAINT, GOOD, Printer, STRONG, flat, one_line, styled};
 use crate::progress;
 use crate::tables;
@@ -35,7 +36,7 @@ const DEFAULT_PROBLEM: &str = "mission";
 /// The key of an endpoint: neither a flag, which the list of processes would show, nor anywhere in the log.
 const KEY: &str = "WARPSMITH_API_KEY";
 
-pub fn run(options: &EvolveOptions, global: &Global, printer: &Printer) -> Result<Exit, Failure> {
+pub fn run(options: &EvolveOptions, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
     fn then(command: &mut Command) -> Option<&mut EvolveOptions> {
         if let Command::Evolve(options) = command { Some(options) } else { None }
     }
@@ -50,7 +51,7 @@ pub fn run(options: &EvolveOptions, global: &Global, printer: &Printer) -> Resul
 }
 
 /// Takes over what is executed, sent to or written to; a log alone is not trusted with it.
-fn again(now: &EvolveOptions, logged: &mut EvolveOptions) -> Result<(), Failure> {
+fn again(now: &EvolveOptions, logged: &mut EvolveOptions) -> Result<(), CommandError> {
     workbench::take_again("--proposer-cmd", now.proposer_cmd.as_ref(), &mut logged.proposer_cmd)?;
     workbench::take_again("--endpoint", now.endpoint.as_ref(), &mut logged.endpoint)?;
     workbench::take_again("--model", now.model.as_ref(), &mut logged.model)?;
@@ -72,7 +73,7 @@ fn carry_out(
     global: &Global,
     printer: &Printer,
     open: impl FnOnce(Manifest) -> Result<Run, RunError>,
-) -> Result<Exit, Failure> {
+) -> Result<Exit, CommandError> {
     let workbench = Workbench::open(global)?;
     let plan = plan(options, global, &workbench, printer)?;
     let compiler = super::build::compiler(global, printer)?;
@@ -92,10 +93,10 @@ fn carry_out(
     let folder = opened.run.folder().to_owned();
     let (state, _) = opened.finish(exit)?;
     let picks = tuned::picks(&state);
-    let table = |path: &Path| -> Result<(), Failure> {
-        let mut table = Table::read(path).map_err(|error| Failure::usage(error.to_string()))?;
+    let table = |path: &Path| -> Result<(), CommandError> {
+        let mut table = Table::read(path).map_err(|error| CommandError::usage(error.to_string()))?;
         table.take(picks.clone());
-        table.write(path).map_err(|error| Failure::lacking(error.to_string()))
+        table.write(path).map_err(|error| CommandError::lacking(error.to_string()))
     };
     table(&folder.join("tuned.toml"))?;
     if let Some(path) = options.tuned.as_deref().filter(|_| exit == Exit::Holds) {
@@ -127,7 +128,7 @@ fn plan<'w>(
     global: &Global,
     workbench: &'w Workbench<'_>,
     printer: &Printer,
-) -> Result<Plan<'w, attention::Problem>, Failure> {
+) -> Result<EvolvePlan<'w, attention::Problem>, CommandError> {
     let family = workbench.catalog.family(options.family.as_deref().unwrap_or(DEFAULT_FAMILY))?;
     let suite = options.suite.as_deref().map(|name| suite::find(&Attention, name)).transpose()?;
     let mut names = options.problem.clone();
@@ -143,9 +144,9 @@ fn plan<'w>(
         (baseline(family, options.preset.as_deref(), &options.set, &problems)?, options.set.clone())
     };
     let strategy = search::strategy::by_name(&options.strategy)
-        .map_err(|error| Failure::usage(error.to_string()).hint(error.hint()))?;
+        .map_err(|error| CommandError::usage(error.to_string()).hint(error.hint()))?;
     let budget = options.budget.unwrap_or(if options.quick { QUICK_BUDGET } else { BUDGET });
-    Ok(Plan {
+    Ok(EvolvePlan {
         device: workbench.device.clone(),
         family,
         baseline,
@@ -166,13 +167,13 @@ fn plan<'w>(
 }
 
 /// Who proposes.
-fn proposer(options: &EvolveOptions) -> Result<Proposer, Failure> {
+fn proposer(options: &EvolveOptions) -> Result<Proposer, CommandError> {
     let voice = match (&options.proposer_cmd, &options.endpoint) {
-        (Some(line), _) => Voice::Command(line.clone()),
+        (Some(line), _) => ProposerTransport::Command(line.clone()),
         (None, Some(url)) => {
             let model = options.model.as_deref().unwrap_or_default();
             let key = std::env::var(KEY).ok().filter(|key| !key.is_empty());
-            Voice::Endpoint(Endpoint::new(url, model, key).map_err(Failure::usage)?)
+            ProposerTransport::Endpoint(Endpoint::new(url, model, key).map_err(CommandError::usage)?)
         }
         (None, None) => return Ok(Proposer::Knobs),
     };
@@ -182,7 +183,7 @@ fn proposer(options: &EvolveOptions) -> Result<Proposer, Failure> {
         ProposerInformation::Full => Information::Full,
     };
     let limit = Duration::from_secs_f64(options.proposer_seconds);
-    Ok(Proposer::External(External { voice, information, limit }))
+    Ok(Proposer::External(ExternalProposer { voice, information, limit }))
 }
 
 /// Compiles that run while one candidate is being timed.
@@ -205,7 +206,7 @@ pub fn baseline(
     named: Option<&str>,
     set: &[(String, String)],
     problems: &[attention::Problem],
-) -> Result<Option<String>, Failure> {
+) -> Result<Option<String>, CommandError> {
     let takes = |preset: Option<&str>| {
         problems.iter().try_for_each(|problem| Attention.candidate(family, preset, set, problem).map(drop))
     };
@@ -216,7 +217,7 @@ pub fn baseline(
     let first = family.presets.iter().find(|preset| takes(Some(&preset.name)).is_ok());
     match first {
         Some(preset) => Ok(Some(preset.name.clone())),
-        None => takes(None).map(|()| None).map_err(Failure::from),
+        None => takes(None).map(|()| None).map_err(CommandError::from),
     }
 }
 
@@ -226,30 +227,31 @@ fn tuned_baseline(
     set: &[(String, String)],
     problems: &[attention::Problem],
     device: &Device,
-) -> Result<Candidate, Failure> {
+) -> Result<Candidate, CommandError> {
     let candidate = |problem: &attention::Problem| {
         op::tuned::candidate(&Attention, family, Some(family::tuned::PRESET), set, (problem, device))
     };
     let candidates = problems.iter().map(candidate).collect::<Result<Vec<_>, _>>()?;
     let one = candidates.first().filter(|one| candidates.iter().all(|it| it.knobs == one.knobs));
     one.cloned().ok_or_else(|| {
-        Failure::usage("a search starts from one setting, and `tuned` is not the same one for these problems")
-            .hint("search for one problem at a time, or start from a preset")
+        CommandError::usage(
+            "a search starts from one setting, and `tuned` is not the same one for these problems",
+        )
+        .hint("search for one problem at a time, or start from a preset")
     })
 }
 
-pub fn failure(error: EvolveError) -> Failure {
+pub fn failure(error: EvolveError) -> CommandError {
     match error {
         EvolveError::Refused(refusal) => refusal.into(),
-        EvolveError::Differs(_) => Failure::usage(error.to_string()).hint("start a new run"),
-        EvolveError::Baseline { .. } => Failure::finding(error.to_string()),
+        EvolveError::Differs(_) => CommandError::usage(error.to_string()).hint("start a new run"),
+        EvolveError::Baseline { .. } => CommandError::finding(error.to_string()),
         EvolveError::Silent { .. } => {
-            Failure::lacking(error.to_string()).hint("--resume goes on with the next answer")
+            CommandError::lacking(error.to_string()).hint("--resume goes on with the next answer")
         }
-        EvolveError::NoProgram { program, .. } => {
-            Failure::lacking(error.to_string()).hint(format!("install {program}, or use another proposer"))
-        }
-        other => Failure::lacking(other.to_string()),
+        EvolveError::NoProgram { program, .. } => CommandError::lacking(error.to_string())
+            .hint(format!("install {program}, or use another proposer")),
+        other => CommandError::lacking(other.to_string()),
     }
 }
 

@@ -4,22 +4,22 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use attention::Attention;
-use lab::gate::{Asked, Leaderboard, LeaderboardError, judge, output, update};
-use lab::run::{Outcome, RunState, Timer};
+use lab::gate::{GateRequest, Leaderboard, LeaderboardError, judge, output, update};
+use lab::run::{RunOutcome, RunState, Timer};
 use lab::suite;
 
 use crate::cli::{GateOptions, GateTimer};
+use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::failure::Failure;
 use crate::printer::Printer;
 
-pub fn run(options: &GateOptions, printer: &Printer) -> Result<Exit, Failure> {
+pub fn run(options: &GateOptions, printer: &Printer) -> Result<Exit, CommandError> {
     let folder = match &options.run_dir {
         Some(folder) => folder.clone(),
         None => latest()?,
     };
     let log = lab::run::read(&folder).map_err(|error| {
-        Failure::usage(error.to_string()).hint("`warpsmith runs` lists the runs there are")
+        CommandError::usage(error.to_string()).hint("`warpsmith runs` lists the runs there are")
     })?;
     let mut problems = Vec::new();
     for name in &options.suite {
@@ -33,7 +33,7 @@ pub fn run(options: &GateOptions, printer: &Printer) -> Result<Exit, Failure> {
     };
     let path = &options.leaderboard;
     let mut board = Leaderboard::read(path).map_err(|error| unreadable(&error))?;
-    let mut report = judge(&RunState::of(&log), &board, &Asked { problems, timer });
+    let mut report = judge(&RunState::from_log(&log), &board, &GateRequest { problems, timer });
     if options.update && update(&mut report, &mut board) > 0 {
         board.write(path).map_err(|error| unreadable(&error))?;
     }
@@ -41,7 +41,7 @@ pub fn run(options: &GateOptions, printer: &Printer) -> Result<Exit, Failure> {
         write(path, &output::junit(&report))?;
     }
     if printer.is_json() {
-        let text = output::json(&report).map_err(|error| Failure::usage(error.to_string()))?;
+        let text = output::json(&report).map_err(|error| CommandError::usage(error.to_string()))?;
         printer.json_text(&text);
     } else {
         printer.data(output::text(&report).trim_end());
@@ -53,29 +53,29 @@ pub fn run(options: &GateOptions, printer: &Printer) -> Result<Exit, Failure> {
         }
     }
     Ok(match report.outcome() {
-        Outcome::Holds => Exit::Holds,
-        Outcome::Finding => Exit::Finding,
-        Outcome::Usage => Exit::Usage,
-        Outcome::Lacking => Exit::Lacking,
-        Outcome::Incomplete => Exit::Incomplete,
+        RunOutcome::Holds => Exit::Holds,
+        RunOutcome::Finding => Exit::Finding,
+        RunOutcome::Usage => Exit::Usage,
+        RunOutcome::Lacking => Exit::Lacking,
+        RunOutcome::Incomplete => Exit::Incomplete,
     })
 }
 
 /// The latest bench below the default folder.
-fn latest() -> Result<PathBuf, Failure> {
+fn latest() -> Result<PathBuf, CommandError> {
     let folder = Path::new(lab::run::DEFAULT_FOLDER);
     let runs = lab::run::list(folder).unwrap_or_default();
     let bench = runs.into_iter().find(|run| run.command.known().is_some_and(|command| command == "bench"));
     bench.map(|run| run.folder).ok_or_else(|| {
-        Failure::usage(format!("there is no bench in {}", folder.display()))
+        CommandError::usage(format!("there is no bench in {}", folder.display()))
             .hint("run `warpsmith bench` first, or name a run with --run-dir")
     })
 }
 
-fn unreadable(error: &LeaderboardError) -> Failure {
-    Failure::usage(error.to_string())
+fn unreadable(error: &LeaderboardError) -> CommandError {
+    CommandError::usage(error.to_string())
 }
 
-fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    fs::write(path, text).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
+fn write(path: &Path, text: &str) -> Result<(), CommandError> {
+    fs::write(path, text).map_err(|error| CommandError::usage(format!("{}: {error}", path.display())))
 }

@@ -6,7 +6,7 @@ use attention::{Attention, Problem};
 use family::tuned::is_tuned;
 use family::{Catalog, Family};
 use lab::bench::Subject;
-use lab::invert::{self, InversionResult, InvertError, Plan};
+use lab::invert::{self, InversionResult, InvertError, InvertPlan};
 use lab::profile::ProfileError;
 use lab::run::{Manifest, Run, RunError, RunState};
 use lab::stats::Stopping;
@@ -15,14 +15,14 @@ use op::Op as _;
 use super::tuned;
 use super::workbench::{self, OpenRun, Workbench};
 use crate::cli::{Command, Global, InvertOptions};
+use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::failure::Failure;
 use crate::printer::{FAINT, Printer, styled};
 use crate::profile_table;
 
 const WARMUP: u32 = 10;
 
-pub fn run(options: &InvertOptions, global: &Global, printer: &Printer) -> Result<Exit, Failure> {
+pub fn run(options: &InvertOptions, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
     fn then(command: &mut Command) -> Option<&mut InvertOptions> {
         if let Command::Invert(options) = command { Some(options) } else { None }
     }
@@ -41,7 +41,7 @@ fn carry_out(
     global: &Global,
     printer: &Printer,
     open: impl FnOnce(Manifest) -> Result<Run, RunError>,
-) -> Result<Exit, Failure> {
+) -> Result<Exit, CommandError> {
     let op = Attention;
     let workbench = Workbench::open(global)?;
     let names = match options.problem.as_slice() {
@@ -56,7 +56,7 @@ fn carry_out(
     let stop = super::stop_on_interrupt();
     let tell = |text: &str| printer.message(&styled(FAINT, text));
     let done = healthy.into_iter().try_for_each(|healthy| {
-        let plan = Plan {
+        let plan = InvertPlan {
             device: workbench.device.clone(),
             healthy,
             problems: problems.clone(),
@@ -75,8 +75,10 @@ fn carry_out(
     let (exit, failure) = match done {
         Ok(()) => (verdict(&opened.run.state()), None),
         Err(error) if error.is_stop() => (Exit::Incomplete, None),
-        Err(InvertError::Profile(ProfileError::Ncu(error))) => (Exit::Lacking, Some(Failure::from(&error))),
-        Err(error) => return Err(Failure::lacking(error.to_string())),
+        Err(InvertError::Profile(ProfileError::Ncu(error))) => {
+            (Exit::Lacking, Some(CommandError::from(&error)))
+        }
+        Err(error) => return Err(CommandError::lacking(error.to_string())),
     };
     let folder = opened.run.folder().to_owned();
     let (state, _) = opened.finish(exit)?;
@@ -84,7 +86,7 @@ fn carry_out(
         return Err(failure);
     }
     if printer.is_json() {
-        printer.json("invert", &profile_table::Document::of(&state));
+        printer.json("invert", &profile_table::Document::new(&state));
     } else {
         printer.data(&profile_table::inversions(&state));
         if exit == Exit::Incomplete {
@@ -100,7 +102,7 @@ fn healthy<'w>(
     workbench: &'w Workbench<'_>,
     problems: &[Problem],
     printer: &Printer,
-) -> Result<Vec<Subject<'w>>, Failure> {
+) -> Result<Vec<Subject<'w>>, CommandError> {
     let entries = workbench.catalog.entries().iter().filter(|entry| entry.op == Attention.name());
     let known: Vec<&Family> = entries.filter_map(|entry| entry.family.as_ref().ok()).collect();
     let with: Vec<&Family> = known.into_iter().filter(|family| !family.pathologies.is_empty()).collect();
@@ -109,7 +111,7 @@ fn healthy<'w>(
         let family = workbench.catalog.family(name)?;
         if family.pathologies.is_empty() {
             let names: Vec<&str> = with.iter().map(|family| family.name.as_str()).collect();
-            return Err(Failure::usage(format!("{} has no pathologies", family.full_name()))
+            return Err(CommandError::usage(format!("{} has no pathologies", family.full_name()))
                 .hint(format!("families that have: {}", names.join(", "))));
         }
         families.push(family);

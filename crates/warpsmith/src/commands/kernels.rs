@@ -4,12 +4,12 @@ use attention::Attention;
 use chips::Target;
 use family::tuned::Pick;
 use family::{Axis, Catalog, Family, Knob, Layout, Limits, Pathology, Preset, Weights};
-use op::tuned::Stale;
+use op::tuned::UnusablePick;
 use serde::Serialize;
 
 use crate::cli::{Global, KernelsOptions};
+use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::failure::Failure;
 use crate::printer::{BAD, FAINT, Printer, STRONG, WARN, styled};
 use crate::tables::Table;
 
@@ -75,7 +75,7 @@ struct LeftOut<'a> {
     reason: String,
 }
 
-pub fn run(options: &KernelsOptions, global: &Global, printer: &Printer) -> Result<Exit, Failure> {
+pub fn run(options: &KernelsOptions, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
     let catalog = Catalog::load(global.kernels.as_deref())?;
     if let Some(name) = &options.family {
         let family = catalog.family(name)?;
@@ -115,7 +115,7 @@ pub fn run(options: &KernelsOptions, global: &Global, printer: &Printer) -> Resu
     Ok(if broken.is_empty() { Exit::Holds } else { Exit::Usage })
 }
 
-fn describe(family: &Family) -> Result<Described<'_>, Failure> {
+fn describe(family: &Family) -> Result<Described<'_>, CommandError> {
     let defaults = family.candidate(None, &[], &[])?;
     let (tuned, tuned_left_out) = picks(family);
     Ok(Described {
@@ -154,7 +154,7 @@ fn picks(family: &Family) -> (Vec<Tuned<'_>>, Vec<LeftOut<'_>>) {
         .collect();
     let left_out = stale
         .into_iter()
-        .map(|Stale { pick, reason }| LeftOut { gpu: &pick.gpu, problem: &pick.problem, reason })
+        .map(|UnusablePick { pick, reason }| LeftOut { gpu: &pick.gpu, problem: &pick.problem, reason })
         .collect();
     (tuned, left_out)
 }
@@ -201,7 +201,7 @@ fn in_brief(family: &Family) -> String {
     )
 }
 
-fn in_full(family: &Family) -> Result<String, Failure> {
+fn in_full(family: &Family) -> Result<String, CommandError> {
     let mut lines = vec![format!("{}  {}", styled(STRONG, family.full_name()), family.description)];
     let mut section = |title: &str, rows: Vec<String>| {
         if !rows.is_empty() {

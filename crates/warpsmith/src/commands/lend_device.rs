@@ -5,26 +5,29 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use gpu::accelerator::{Accelerator, AcceleratorError, DevicePool, DeviceProcess, HeldContext, Terms, serve};
+use gpu::accelerator::{
+    Accelerator, AcceleratorError, DevicePool, DeviceProcess, HeldContext, ProcessLimits, serve,
+};
 use gpu::device::Device;
 use subprocess::Channel;
 use subprocess::sandbox::Policy;
 
 use crate::cli::Global;
+use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::failure::Failure;
 use crate::sandboxed;
 
 /// Processes at a time: while one copies another launches. Every one has a context, which takes half a GiB of the GPU.
 const AT_ONCE: usize = 4;
 
 /// The side that has the GPU.
-pub fn run(global: &Global) -> Result<Exit, Failure> {
+pub fn run(global: &Global) -> Result<Exit, CommandError> {
     sandboxed::enter(global, Policy::default());
     let Device::Cuda { index, .. } = super::device(global)? else {
-        return Err(Failure::usage("only a GPU is lent"));
+        return Err(CommandError::usage("only a GPU is lent"));
     };
-    let channel = Channel::to_parent().ok_or_else(|| Failure::usage("another command starts this one"))?;
+    let channel =
+        Channel::to_parent().ok_or_else(|| CommandError::usage("another command starts this one"))?;
     // Made with the first device, and kept from one to the next.
     let mut held = None;
     let open = || -> Result<Box<dyn Accelerator>, AcceleratorError> {
@@ -36,7 +39,8 @@ pub fn run(global: &Global) -> Result<Exit, Failure> {
     };
     // The program that asked is gone, and whatever the GPU is doing is of no use to anybody. At once: the driver's own
     // end might wait for a kernel that has none.
-    serve(channel, open, || std::process::abort()).map_err(|error| Failure::lacking(error.to_string()))?;
+    serve(channel, open, || std::process::abort())
+        .map_err(|error| CommandError::lacking(error.to_string()))?;
     Ok(Exit::Holds)
 }
 
@@ -46,9 +50,9 @@ pub fn pool(
     limit: Duration,
     threads: usize,
     stop: &Arc<AtomicBool>,
-) -> Result<Arc<DevicePool>, Failure> {
-    let program = std::env::current_exe().map_err(|error| Failure::lacking(error.to_string()))?;
-    let terms = Terms { limit, stop: Arc::clone(stop) };
+) -> Result<Arc<DevicePool>, CommandError> {
+    let program = std::env::current_exe().map_err(|error| CommandError::lacking(error.to_string()))?;
+    let terms = ProcessLimits { limit, stop: Arc::clone(stop) };
     Ok(DevicePool::new(threads.min(AT_ONCE), move || {
         let mut command = Command::new(&program);
         command.args(["lend-device", "--device", &format!("cuda:{index}")]);

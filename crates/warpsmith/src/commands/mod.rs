@@ -28,17 +28,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use gpu::device::{Device, DeviceError, Selector, SelectorError};
 
 use crate::cli::Global;
+use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::failure::Failure;
 
 /// The device the user asked for, if it is there.
-pub fn device(global: &Global) -> Result<Device, Failure> {
+pub fn device(global: &Global) -> Result<Device, CommandError> {
     let selector: Selector =
-        global.device.parse().map_err(|error: SelectorError| Failure::usage(error.to_string()))?;
+        global.device.parse().map_err(|error: SelectorError| CommandError::usage(error.to_string()))?;
     Device::find(selector).map_err(|error| match error {
-        DeviceError::NoDriver(_) | DeviceError::NoSuchGpu { .. } => Failure::lacking(error.to_string())
+        DeviceError::NoDriver(_) | DeviceError::NoSuchGpu { .. } => CommandError::lacking(error.to_string())
             .hint("`--device virtual` runs on the virtual GPU; `warpsmith doctor` says what is missing"),
-        other => Failure::lacking(other.to_string()),
+        other => CommandError::lacking(other.to_string()),
     })
 }
 

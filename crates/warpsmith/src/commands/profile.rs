@@ -2,22 +2,22 @@
 
 use attention::{Attention, Problem};
 use lab::bench::Subject;
-use lab::profile::{self, Plan, ProfileError};
+use lab::profile::{self, ProfileError, ProfilePlan};
 use lab::run::{FailureKind, Manifest, Run, RunError, RunState};
 use lab::suite;
 
 use super::tuned;
 use super::workbench::{self, OpenRun, Workbench};
 use crate::cli::{Command, Global, ProfileOptions};
+use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::failure::Failure;
 use crate::printer::{FAINT, Printer, styled};
 use crate::profile_table;
 
 /// What is profiled where nobody says what.
 pub const DEFAULT_PROBLEM: &str = "mission";
 
-pub fn run(options: &ProfileOptions, global: &Global, printer: &Printer) -> Result<Exit, Failure> {
+pub fn run(options: &ProfileOptions, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
     fn then(command: &mut Command) -> Option<&mut ProfileOptions> {
         if let Command::Profile(options) = command { Some(options) } else { None }
     }
@@ -36,7 +36,7 @@ fn carry_out(
     global: &Global,
     printer: &Printer,
     open: impl FnOnce(Manifest) -> Result<Run, RunError>,
-) -> Result<Exit, Failure> {
+) -> Result<Exit, CommandError> {
     let op = Attention;
     let workbench = Workbench::open(global)?;
     let suite = options.suite.as_deref().map(|name| suite::find(&op, name)).transpose()?;
@@ -51,7 +51,7 @@ fn carry_out(
     tuned::look_up(&tuned::families(&kernels), (&named, &others), &workbench.device, printer)?;
     let subjects: Vec<(Subject<'_>, Problem)> =
         problems.iter().flat_map(|problem| kernels.iter().map(|kernel| (kernel.clone(), *problem))).collect();
-    let plan = Plan {
+    let plan = ProfilePlan {
         device: workbench.device.clone(),
         subjects,
         limits: workbench::limits(&options.process, workbench.is_virtual()),
@@ -60,7 +60,7 @@ fn carry_out(
     };
     if !workbench.is_virtual() {
         // Before there is a run's folder, which would hold nothing.
-        profile::ncu::Ncu::find().map_err(|error| Failure::from(&error))?;
+        profile::ncu::Ncu::find().map_err(|error| CommandError::from(&error))?;
     }
     let compiler = super::build::compiler(global, printer)?;
     let opened = OpenRun::new(open(workbench.manifest("profile", &compiler)), global, printer)?;
@@ -71,8 +71,8 @@ fn carry_out(
     let (exit, failure) = match done {
         Ok(()) => (verdict(&opened.run.state()), None),
         Err(ProfileError::Stopped) => (Exit::Incomplete, None),
-        Err(ProfileError::Ncu(error)) => (Exit::Lacking, Some(Failure::from(&error))),
-        Err(error) => return Err(Failure::lacking(error.to_string())),
+        Err(ProfileError::Ncu(error)) => (Exit::Lacking, Some(CommandError::from(&error))),
+        Err(error) => return Err(CommandError::lacking(error.to_string())),
     };
     let folder = opened.run.folder().to_owned();
     let (state, _) = opened.finish(exit)?;
@@ -80,7 +80,7 @@ fn carry_out(
         return Err(failure);
     }
     if printer.is_json() {
-        printer.json("profile", &profile_table::Document::of(&state));
+        printer.json("profile", &profile_table::Document::new(&state));
     } else {
         printer.data(&profile_table::profiles(&state));
         if exit == Exit::Incomplete {

@@ -7,8 +7,8 @@ use search::strategy::{self, Entry};
 use serde::Serialize;
 
 use crate::cli::ReplayOptions;
+use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::failure::Failure;
 use crate::printer::{FAINT, Printer, STRONG, one_line, styled};
 use crate::progress;
 use crate::tables::Table;
@@ -25,7 +25,7 @@ struct Replay<'a> {
     suites: Vec<Suite>,
 }
 
-pub fn run(options: &ReplayOptions, printer: &Printer) -> Result<Exit, Failure> {
+pub fn run(options: &ReplayOptions, printer: &Printer) -> Result<Exit, CommandError> {
     let at = marks(&options.at, options.budget)?;
     let strategies = strategies(&options.strategy)?;
     let spaces = options
@@ -33,7 +33,7 @@ pub fn run(options: &ReplayOptions, printer: &Printer) -> Result<Exit, Failure> 
         .iter()
         .map(|path| Recorded::read(path))
         .collect::<Result<Vec<_>, _>>()
-        .map_err(|error| Failure::usage(error.to_string()))?;
+        .map_err(|error| CommandError::usage(error.to_string()))?;
 
     let stop = super::stop_on_interrupt();
     let games = options.seeds * (spaces.len() * strategies.len()) as u64;
@@ -56,7 +56,7 @@ pub fn run(options: &ReplayOptions, printer: &Printer) -> Result<Exit, Failure> 
                 write(path, &replay.scores)?;
             }
         }
-        replay.suites.push(Suite::of(entry.name, &replay.scores[before..].iter().collect::<Vec<_>>()));
+        replay.suites.push(Suite::new(entry.name, &replay.scores[before..].iter().collect::<Vec<_>>()));
     }
     bar.finish_and_clear();
 
@@ -75,15 +75,15 @@ pub fn run(options: &ReplayOptions, printer: &Printer) -> Result<Exit, Failure> 
 }
 
 /// Writes all scores there are: a file that cannot be written is noticed early, and a run that is stopped leaves one.
-fn write(path: &Path, scores: &[Score]) -> Result<(), Failure> {
+fn write(path: &Path, scores: &[Score]) -> Result<(), CommandError> {
     let mut bytes = Vec::new();
     write_csv(scores, &mut bytes)
         .map_err(|error| error.to_string())
         .and_then(|()| gpu::paths::write_atomically(path, &bytes).map_err(|error| error.to_string()))
-        .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
+        .map_err(|error| CommandError::usage(format!("{}: {error}", path.display())))
 }
 
-fn strategies(names: &[String]) -> Result<Vec<&'static Entry>, Failure> {
+fn strategies(names: &[String]) -> Result<Vec<&'static Entry>, CommandError> {
     if names.iter().any(|name| name == "all") {
         return Ok(strategy::ALL.iter().collect());
     }
@@ -91,18 +91,18 @@ fn strategies(names: &[String]) -> Result<Vec<&'static Entry>, Failure> {
         .iter()
         .map(|name| strategy::by_name(name))
         .collect::<Result<_, _>>()
-        .map_err(|error| Failure::usage(error.to_string()).hint(format!("{}, or all", error.hint())))
+        .map_err(|error| CommandError::usage(error.to_string()).hint(format!("{}, or all", error.hint())))
 }
 
 /// The numbers of evaluations to score at: rising, and within the budget.
-fn marks(at: &[usize], budget: usize) -> Result<Vec<usize>, Failure> {
+fn marks(at: &[usize], budget: usize) -> Result<Vec<usize>, CommandError> {
     if at.is_empty() {
         let within: Vec<usize> = USUAL.into_iter().filter(|&evaluations| evaluations <= budget).collect();
         return Ok(if within.is_empty() { vec![budget] } else { within });
     }
     if let Some(beyond) = at.iter().find(|&&evaluations| evaluations == 0 || evaluations > budget) {
         let message = format!("--at {beyond} is not between 1 and the budget of {budget}");
-        return Err(Failure::usage(message).hint("raise --budget, or leave it out of --at"));
+        return Err(CommandError::usage(message).hint("raise --budget, or leave it out of --at"));
     }
     let mut at = at.to_vec();
     at.sort_unstable();

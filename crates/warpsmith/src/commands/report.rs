@@ -7,8 +7,8 @@ use lab::run::{LogError, RunState};
 use serde::Serialize;
 
 use crate::cli::ReportOptions;
+use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::failure::Failure;
 use crate::printer::{BAD, FAINT, Printer, one_line, styled};
 
 #[derive(Serialize)]
@@ -21,15 +21,15 @@ struct Reported {
     files: Vec<PathBuf>,
 }
 
-pub fn run(options: &ReportOptions, printer: &Printer) -> Result<Exit, Failure> {
+pub fn run(options: &ReportOptions, printer: &Printer) -> Result<Exit, CommandError> {
     let folder = match &options.run_dir {
         Some(folder) => folder.clone(),
         None => latest()?,
     };
     let log = lab::run::read(&folder).map_err(|error| unreadable(&folder, &error))?;
-    let state = RunState::of(&log);
+    let state = RunState::from_log(&log);
     let files = write(&folder, &state)
-        .map_err(|error| Failure::lacking(format!("cannot write into {}: {error}", folder.display())))?;
+        .map_err(|error| CommandError::lacking(format!("cannot write into {}: {error}", folder.display())))?;
     let Headline { sentence, kind } = headline(&state);
     let reported = Reported {
         run: folder,
@@ -55,23 +55,23 @@ pub fn run(options: &ReportOptions, printer: &Printer) -> Result<Exit, Failure> 
     Ok(Exit::Holds)
 }
 
-fn unreadable(folder: &Path, error: &LogError) -> Failure {
+fn unreadable(folder: &Path, error: &LogError) -> CommandError {
     match error {
         LogError::Io { error, .. } if error.kind() == std::io::ErrorKind::NotFound => {
-            Failure::usage(format!("{} holds no run", folder.display()))
+            CommandError::usage(format!("{} holds no run", folder.display()))
                 .hint("`warpsmith runs` lists the runs there are")
         }
-        other => Failure::usage(other.to_string()),
+        other => CommandError::usage(other.to_string()),
     }
 }
 
 /// The latest run below the default folder, whatever its command.
-fn latest() -> Result<PathBuf, Failure> {
+fn latest() -> Result<PathBuf, CommandError> {
     let folder = Path::new(lab::run::DEFAULT_FOLDER);
     let runs = lab::run::list(folder)
-        .map_err(|error| Failure::usage(format!("cannot read {}: {error}", folder.display())))?;
+        .map_err(|error| CommandError::usage(format!("cannot read {}: {error}", folder.display())))?;
     runs.into_iter().next().map(|run| run.folder).ok_or_else(|| {
-        Failure::usage(format!("there is no run in {}", folder.display()))
+        CommandError::usage(format!("there is no run in {}", folder.display()))
             .hint("run `warpsmith bench` first, or name a run's folder")
     })
 }

@@ -8,7 +8,7 @@ use attention::{Attention, Problem};
 use family::Family;
 use family::tuned::Table;
 use gpu::build::Compiler;
-use lab::bench::{self, BenchError, Maker, Start, Subject};
+use lab::bench::{self, BenchError, Subject, SubjectKind, WorkerCommands};
 use lab::evolve::{self, EvolveError, elites, tuned};
 use lab::invert::{self, InvertError};
 use lab::profile::{self, ProfileError};
@@ -19,8 +19,8 @@ use op::Op;
 use super::evolve::{BUDGET, DEFAULT_FAMILY, QUICK_BUDGET, Show};
 use super::workbench::{self, OpenRun, Workbench};
 use crate::cli::{BenchOptions, Command, Global, PROCESSES, ReproOptions};
+use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::failure::Failure;
 use crate::printer::{FAINT, GOOD, Printer, STRONG, styled};
 
 /// Elites that are kept.
@@ -30,7 +30,7 @@ const VIRTUAL_FLOPS: f64 = 2e9;
 /// How the best candidate of the search is called from then on.
 const EVOLVED: &str = "evolved";
 
-pub fn run(options: &ReproOptions, global: &Global, printer: &Printer) -> Result<Exit, Failure> {
+pub fn run(options: &ReproOptions, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
     fn then(command: &mut Command) -> Option<&mut ReproOptions> {
         if let Command::Repro(options) = command { Some(options) } else { None }
     }
@@ -49,12 +49,12 @@ fn carry_out(
     global: &Global,
     printer: &Printer,
     open: impl FnOnce(Manifest) -> Result<Run, RunError>,
-) -> Result<Exit, Failure> {
+) -> Result<Exit, CommandError> {
     let workbench = Workbench::open(global)?;
     let family = workbench.catalog.family(options.family.as_deref().unwrap_or(DEFAULT_FAMILY))?;
     let strategy = search::strategy::by_name(&options.strategy)
-        .map_err(|error| Failure::usage(error.to_string()).hint(error.hint()))?;
-    let mut plan = bench::Plan { seed: global.seed, ..bench_plan(options, global, &workbench)? };
+        .map_err(|error| CommandError::usage(error.to_string()).hint(error.hint()))?;
+    let mut plan = bench::BenchPlan { seed: global.seed, ..bench_plan(options, global, &workbench)? };
     let left_out = cut(&mut plan, workbench.is_virtual());
     let compiler = super::build::compiler(global, printer)?;
     let opened = OpenRun::new(open(workbench.manifest("repro", &compiler)), global, printer)?;
@@ -81,9 +81,9 @@ fn carry_out(
     let (state, _) = opened.finish(exit)?;
     let mut table = Table::default();
     table.take(tuned::picks(&state));
-    table.write(&folder.join("tuned.toml")).map_err(|error| Failure::lacking(error.to_string()))?;
+    table.write(&folder.join("tuned.toml")).map_err(|error| CommandError::lacking(error.to_string()))?;
     let written = lab::report::write(&folder, &state)
-        .map_err(|error| Failure::lacking(format!("{}: {error}", folder.display())))?;
+        .map_err(|error| CommandError::lacking(format!("{}: {error}", folder.display())))?;
     if printer.is_json() {
         printer
             .json("repro", &serde_json::json!({ "run": folder, "files": written, "found": found(&state) }));
@@ -100,7 +100,7 @@ fn bench_plan<'w>(
     options: &ReproOptions,
     global: &Global,
     workbench: &'w Workbench<'_>,
-) -> Result<bench::Plan<'w, Problem>, Failure> {
+) -> Result<bench::BenchPlan<'w, Problem>, CommandError> {
     let options = BenchOptions {
         problem: options.problem.clone(),
         suite: options.suite.clone(),
@@ -113,7 +113,7 @@ fn bench_plan<'w>(
 }
 
 /// Leaves out what would keep the virtual GPU busy for too long, and says what that is.
-fn cut(plan: &mut bench::Plan<'_, Problem>, is_virtual: bool) -> Option<String> {
+fn cut(plan: &mut bench::BenchPlan<'_, Problem>, is_virtual: bool) -> Option<String> {
     if !is_virtual {
         return None;
     }
@@ -134,12 +134,12 @@ fn cut(plan: &mut bench::Plan<'_, Problem>, is_virtual: bool) -> Option<String> 
 /// Why the stages did not come to their end.
 enum Stop {
     Stopped,
-    Failure(Failure),
+    Failure(CommandError),
 }
 
 impl<E: std::fmt::Display> From<E> for Stop {
     fn from(error: E) -> Self {
-        Stop::Failure(Failure::lacking(error.to_string()))
+        Stop::Failure(CommandError::lacking(error.to_string()))
     }
 }
 
@@ -149,7 +149,7 @@ struct Repro<'a> {
     family: &'a Family,
     strategy: search::strategy::Entry,
     compiler: &'a Compiler,
-    start: &'a Start<'a>,
+    start: &'a WorkerCommands<'a>,
     run: &'a Run,
     stop: &'a AtomicBool,
     printer: &'a Printer,
@@ -170,10 +170,10 @@ impl<'a> Repro<'a> {
         self.printer.message(&styled(STRONG, format!("[{number}/5] {text}")));
     }
 
-    fn stages(&self, plan: bench::Plan<'a, Problem>) -> Result<(), Stop> {
+    fn stages(&self, plan: bench::BenchPlan<'a, Problem>) -> Result<(), Stop> {
         self.heading(1, "every kernel, and what people use today");
         // Targets are judged at the end, with what the search found.
-        self.bench(&bench::Plan { targets: Vec::new(), ..plan.clone() })?;
+        self.bench(&bench::BenchPlan { targets: Vec::new(), ..plan.clone() })?;
 
         self.heading(2, "the search");
         self.evolve(&plan)?;
@@ -189,7 +189,7 @@ impl<'a> Repro<'a> {
         self.invert(&finals)
     }
 
-    fn bench(&self, plan: &bench::Plan<'_, Problem>) -> Result<(), Stop> {
+    fn bench(&self, plan: &bench::BenchPlan<'_, Problem>) -> Result<(), Stop> {
         let tell = |text: &str| self.printer.message(&styled(FAINT, text));
         match bench::run(&Attention, plan, self.compiler, self.start, self.run, self.stop, &tell) {
             Ok(()) => Ok(()),
@@ -198,7 +198,7 @@ impl<'a> Repro<'a> {
         }
     }
 
-    fn evolve(&self, plan: &bench::Plan<'_, Problem>) -> Result<(), Stop> {
+    fn evolve(&self, plan: &bench::BenchPlan<'_, Problem>) -> Result<(), Stop> {
         let state = self.run.state();
         let budget = self.options.budget.unwrap_or(if self.options.quick { QUICK_BUDGET } else { BUDGET });
         let problems: Vec<Problem> = plan
@@ -212,7 +212,7 @@ impl<'a> Repro<'a> {
             None => super::evolve::baseline(self.family, None, &[], &problems).map_err(Stop::Failure)?,
         };
         let is_virtual = self.workbench.is_virtual();
-        let search = evolve::Plan {
+        let search = evolve::EvolvePlan {
             device: plan.device.clone(),
             family: self.family,
             baseline,
@@ -242,7 +242,7 @@ impl<'a> Repro<'a> {
     }
 
     /// Profiles the kernels of the final on the first problem. A machine that lets nobody count is no reason to stop.
-    fn profile(&self, finals: &bench::Plan<'a, Problem>) -> Result<(), Stop> {
+    fn profile(&self, finals: &bench::BenchPlan<'a, Problem>) -> Result<(), Stop> {
         let Some(&problem) = finals.problems.first() else { return Ok(()) };
         let state = self.run.state();
         let profiled = |subject: &Subject<'_>| {
@@ -251,7 +251,7 @@ impl<'a> Repro<'a> {
         let kernels = finals.subjects.iter().filter(|subject| subject.is_candidate && !profiled(subject));
         let subjects: Vec<(Subject<'a>, Problem)> =
             kernels.map(|subject| (subject.clone(), problem)).collect();
-        let plan = profile::Plan {
+        let plan = profile::ProfilePlan {
             device: finals.device.clone(),
             subjects,
             limits: finals.limits,
@@ -268,18 +268,18 @@ impl<'a> Repro<'a> {
     }
 
     /// Puts the pathologies into the first family that has some, on the first problem.
-    fn invert(&self, finals: &bench::Plan<'a, Problem>) -> Result<(), Stop> {
+    fn invert(&self, finals: &bench::BenchPlan<'a, Problem>) -> Result<(), Stop> {
         let Some(&problem) = finals.problems.first() else { return Ok(()) };
         let Some(healthy) = super::invert::usual(&self.workbench.catalog, &[problem]) else {
             return self.note(Some(format!("no family has pathologies that {problem} could be run with")));
         };
         let tried = self.run.state().inversions;
         let tried = tried.iter().filter(|it| it.healthy == healthy.name && it.problem == problem.to_string());
-        if matches!(&healthy.maker, Maker::Kernel { family, .. } if tried.count() == family.pathologies.len())
+        if matches!(&healthy.kind, SubjectKind::Kernel { family, .. } if tried.count() == family.pathologies.len())
         {
             return Ok(());
         }
-        let plan = invert::Plan {
+        let plan = invert::InvertPlan {
             device: finals.device.clone(),
             healthy,
             problems: vec![problem],
@@ -302,7 +302,7 @@ impl<'a> Repro<'a> {
     }
 
     /// The baselines, the preset the search started from, and the best the search found.
-    fn finals(&self, mut plan: bench::Plan<'a, Problem>) -> bench::Plan<'a, Problem> {
+    fn finals(&self, mut plan: bench::BenchPlan<'a, Problem>) -> bench::BenchPlan<'a, Problem> {
         let state = self.run.state();
         let from = state.search.as_ref().map(|search| format!("{} {}", self.family.name, search.baseline));
         plan.subjects.retain(|subject| !subject.is_candidate || Some(&subject.name) == from.as_ref());
@@ -319,7 +319,7 @@ impl<'a> Repro<'a> {
 }
 
 /// The trial with the highest score; of equals, the first.
-fn best_trial(state: &RunState) -> Option<elites::Timed<'_>> {
+fn best_trial(state: &RunState) -> Option<elites::TimedTrial<'_>> {
     elites::timed(state.trials.values()).reduce(|a, b| if b.score > a.score { b } else { a })
 }
 

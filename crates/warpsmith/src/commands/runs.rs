@@ -1,23 +1,23 @@
 //! `runs`: which runs there are.
 
-use lab::run::{Listed, list};
+use lab::run::{RunSummary, list};
 use serde::Serialize;
 
 use crate::cli::RunsOptions;
+use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::failure::Failure;
 use crate::printer::{BAD, FAINT, Printer, styled};
 use crate::tables::Table;
 
 #[derive(Serialize)]
 struct Runs {
-    runs: Vec<Listed>,
+    runs: Vec<RunSummary>,
 }
 
-pub fn run(options: &RunsOptions, printer: &Printer) -> Result<Exit, Failure> {
+pub fn run(options: &RunsOptions, printer: &Printer) -> Result<Exit, CommandError> {
     let folder = &options.run_dir;
-    let runs =
-        list(folder).map_err(|error| Failure::usage(format!("cannot read {}: {error}", folder.display())))?;
+    let runs = list(folder)
+        .map_err(|error| CommandError::usage(format!("cannot read {}: {error}", folder.display())))?;
     if printer.is_json() {
         printer.json("runs", &Runs { runs });
         return Ok(Exit::Holds);

@@ -13,20 +13,20 @@ use vgpu::model::{self, Modelled, Shape};
 use vgpu::{Checks, Counters, FidelityReport, LaunchReport, Severity};
 
 use crate::cli::{Global, HeaderFlags, LaunchOptions, SanitizeOptions};
+use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::failure::Failure;
 use crate::printer::{BAD, FAINT, GOOD, Printer, STRONG, styled};
 use crate::{findings, snippet};
 
 /// Bytes of a source or a header that are read.
 const MOST_SOURCE: u64 = 16 << 20;
 
-pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Result<Exit, Failure> {
+pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
     if is_family(options, global) {
         return super::sanitize_family::run(options, global, printer);
     }
     let text = gpu::paths::read_text_bounded(&options.file, MOST_SOURCE)
-        .map_err(|error| Failure::usage(format!("cannot read {}: {error}", options.file.display())))?;
+        .map_err(|error| CommandError::usage(format!("cannot read {}: {error}", options.file.display())))?;
     let launch = merged(&options.launch, header(&text, &options.file)?);
     let geometry = Geometry {
         grid: launch.grid.ok_or_else(|| missing("--grid"))?.0,
@@ -47,17 +47,18 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
     let occupancy = occupancy(chip, &build, &kernel, geometry);
     let mut device = device(chip, options, occupancy.as_ref());
     let module = device.load(Image::Ptx(&build.ptx)).map_err(|error| {
-        Failure::lacking(error.to_string())
+        CommandError::lacking(error.to_string())
             .hint("the virtual GPU refuses what it cannot execute; nothing was run")
     })?;
-    let placed = Placed::on(&mut device, &launch.arg).map_err(|error| Failure::lacking(error.to_string()))?;
+    let placed =
+        Placed::on(&mut device, &launch.arg).map_err(|error| CommandError::lacking(error.to_string()))?;
     device.set_outputs(&placed.outputs());
     let report = device
         .run(module, &kernel, geometry, &placed.parameters)
-        .map_err(|error| Failure::usage(error.to_string()))?;
+        .map_err(|error| CommandError::usage(error.to_string()))?;
     let buffers = read_back(&placed, &mut device)?;
 
-    let sources = Sources::of(&options.file, &text, &options.launch.include);
+    let sources = Sources::new(&options.file, &text, &options.launch.include);
     let modelled = modelled(&device, &report, geometry, occupancy.as_ref());
     let fidelity = device.module(module).map(|module| &module.fidelity).filter(|_| options.fidelity);
     let run = Run {
@@ -86,13 +87,13 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
 // ---- From flags and file to a launch ----
 
 /// The flags in the file's `// warpsmith:` comments.
-fn header(text: &str, file: &Path) -> Result<LaunchOptions, Failure> {
+fn header(text: &str, file: &Path) -> Result<LaunchOptions, CommandError> {
     let lines = text.lines().filter_map(|line| line.trim_start().strip_prefix("// warpsmith:"));
     let words: Vec<&str> = lines.flat_map(str::split_whitespace).collect();
     HeaderFlags::try_parse_from(words).map(|flags| flags.launch).map_err(|error| {
         let text = error.to_string();
         let first = text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
-        Failure::usage(format!("{}: in its `// warpsmith:` lines: {first}", file.display()))
+        CommandError::usage(format!("{}: in its `// warpsmith:` lines: {first}", file.display()))
     })
 }
 
@@ -110,8 +111,8 @@ fn merged(flags: &LaunchOptions, header: LaunchOptions) -> LaunchOptions {
     }
 }
 
-fn missing(flag: &str) -> Failure {
-    Failure::usage(format!("{flag} is missing"))
+fn missing(flag: &str) -> CommandError {
+    CommandError::usage(format!("{flag} is missing"))
         .hint("give it as a flag, or in the file as `// warpsmith: --grid 4 --block 256 --arg ...`")
 }
 
@@ -159,16 +160,15 @@ pub fn modelled(
 }
 
 /// The virtual GPU that is meant. This command has no use for a real one: it does not check.
-pub fn chip(global: &Global) -> Result<&'static Chip, Failure> {
+pub fn chip(global: &Global) -> Result<&'static Chip, CommandError> {
     let selector = if global.device == "auto" { "virtual" } else { &global.device };
-    let selector =
-        selector.parse().map_err(|error: gpu::device::SelectorError| Failure::usage(error.to_string()))?;
+    let selector = selector
+        .parse()
+        .map_err(|error: gpu::device::SelectorError| CommandError::usage(error.to_string()))?;
     match Device::find(selector) {
         Ok(Device::Virtual { chip }) => Ok(chip),
-        _ => {
-            Err(Failure::usage("sanitize runs on the virtual GPU")
-                .hint("--device virtual:l4, virtual:a100, ..."))
-        }
+        _ => Err(CommandError::usage("sanitize runs on the virtual GPU")
+            .hint("--device virtual:l4, virtual:a100, ...")),
     }
 }
 
@@ -180,7 +180,7 @@ fn compile(
     target: Target,
     global: &Global,
     printer: &Printer,
-) -> Result<Option<Build>, Failure> {
+) -> Result<Option<Build>, CommandError> {
     let mut include_dirs: Vec<_> = options.file.parent().map(Path::to_owned).into_iter().collect();
     include_dirs.retain(|folder| !folder.as_os_str().is_empty());
     if include_dirs.is_empty() {
@@ -205,7 +205,7 @@ fn compile(
                 printer.message(&snippet::diagnostic(diagnostic));
             }
             let count = diagnostics.len();
-            printer.failure(&Failure {
+            printer.failure(&CommandError {
                 exit: Exit::Finding,
                 message: format!(
                     "{name} does not compile ({count} error{})",
@@ -219,18 +219,18 @@ fn compile(
     }
 }
 
-fn kernel_name(launch: &LaunchOptions, build: &Build) -> Result<String, Failure> {
+fn kernel_name(launch: &LaunchOptions, build: &Build) -> Result<String, CommandError> {
     let names: Vec<&str> = build.entries.iter().map(|entry| entry.name.as_str()).collect();
     match (&launch.kernel, names.as_slice()) {
         (Some(name), _) if names.contains(&name.as_str()) => Ok(name.clone()),
         (Some(name), _) => {
             let near = family::nearest(name, names.iter().copied());
             let near = near.map_or(String::new(), |near| format!("did you mean `{near}`? "));
-            Err(Failure::usage(format!("there is no kernel `{name}` in the file"))
+            Err(CommandError::usage(format!("there is no kernel `{name}` in the file"))
                 .hint(format!("{near}kernels: {}", names.join(", "))))
         }
         (None, [only]) => Ok((*only).to_owned()),
-        (None, _) => Err(Failure::usage("the file has several kernels: name one with --kernel")
+        (None, _) => Err(CommandError::usage("the file has several kernels: name one with --kernel")
             .hint(format!("kernels: {}", names.join(", ")))),
     }
 }
@@ -261,7 +261,7 @@ struct Sources<'a> {
 
 impl<'a> Sources<'a> {
     /// `include`: the folders of the command line, not those of the file's own comments.
-    fn of(file: &'a Path, text: &'a str, include: &[PathBuf]) -> Self {
+    fn new(file: &'a Path, text: &'a str, include: &[PathBuf]) -> Self {
         let own = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let folders = std::iter::once(own).chain(include.iter().map(PathBuf::as_path));
         // Without links, so that a link in them does not lead out of them.
@@ -285,23 +285,24 @@ pub struct Contents<'a> {
     bytes: Vec<u8>,
 }
 
-fn read_back<'a>(placed: &'a Placed, device: &mut VirtualDevice) -> Result<Vec<Contents<'a>>, Failure> {
+fn read_back<'a>(placed: &'a Placed, device: &mut VirtualDevice) -> Result<Vec<Contents<'a>>, CommandError> {
     placed
         .buffers
         .iter()
         .map(|placed| {
-            let bytes = device.read(placed.buffer).map_err(|error| Failure::lacking(error.to_string()))?;
+            let bytes =
+                device.read(placed.buffer).map_err(|error| CommandError::lacking(error.to_string()))?;
             Ok(Contents { placed, bytes })
         })
         .collect()
 }
 
-fn save(folder: &Path, buffers: &[Contents], printer: &Printer) -> Result<(), Failure> {
+fn save(folder: &Path, buffers: &[Contents], printer: &Printer) -> Result<(), CommandError> {
     for buffer in buffers {
         let PlacedBuffer { name, dtype, dims, .. } = buffer.placed;
         let path = folder.join(gpu::paths::file_name(&format!("{}.npy", name.replace(' ', "-"))));
         gpu::paths::write_atomically(&path, &npy(*dtype, dims, &buffer.bytes))
-            .map_err(|error| Failure::usage(format!("cannot write {}: {error}", path.display())))?;
+            .map_err(|error| CommandError::usage(format!("cannot write {}: {error}", path.display())))?;
         printer.message(&format!("wrote {}", path.display()));
     }
     Ok(())
@@ -339,13 +340,13 @@ pub struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn printed_buffers(&self) -> Result<Vec<&Contents<'_>>, Failure> {
+    fn printed_buffers(&self) -> Result<Vec<&Contents<'_>>, CommandError> {
         let wanted = &self.options.print;
         for name in wanted.iter().filter(|name| *name != "all") {
             if !self.buffers.iter().any(|buffer| buffer.placed.name == *name) {
                 let names: Vec<&str> =
                     self.buffers.iter().map(|buffer| buffer.placed.name.as_str()).collect();
-                return Err(Failure::usage(format!("there is no buffer `{name}`"))
+                return Err(CommandError::usage(format!("there is no buffer `{name}`"))
                     .hint(format!("buffers: {}", names.join(", "))));
             }
         }
@@ -354,7 +355,7 @@ impl Run<'_> {
         Ok(self.buffers.iter().filter(is_wanted).collect())
     }
 
-    pub fn print_json(&self, printer: &Printer) -> Result<(), Failure> {
+    pub fn print_json(&self, printer: &Printer) -> Result<(), CommandError> {
         #[derive(Serialize)]
         struct Document<'a> {
             kernel: &'a str,
@@ -399,7 +400,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    pub fn print_text(&self, printer: &Printer) -> Result<(), Failure> {
+    pub fn print_text(&self, printer: &Printer) -> Result<(), CommandError> {
         if !self.report.printed.is_empty() {
             printer.data(self.report.printed.trim_end_matches('\n'));
         }
@@ -573,7 +574,7 @@ mod tests {
         std::os::unix::fs::symlink(other.join("secret"), own.join("link.cuh")).unwrap();
         std::os::unix::fs::symlink("/dev/zero", own.join("zero")).unwrap();
         let source = own.join("k.cu");
-        let sources = Sources::of(&source, "as compiled", &[]);
+        let sources = Sources::new(&source, "as compiled", &[]);
         let text = |path: &Path| sources.text(path.to_str().unwrap());
         assert_eq!(text(&source).as_deref(), Some("as compiled"));
         assert_eq!(text(&own.join("inner/a.cuh")).as_deref(), Some("own/inner/a.cuh"));
@@ -588,7 +589,7 @@ mod tests {
             assert_eq!(text(&hidden), None, "{}", hidden.display());
         }
         let include = [other.clone()];
-        let sources = Sources::of(&source, "", &include);
+        let sources = Sources::new(&source, "", &include);
         assert!(sources.text(other.join("secret").to_str().unwrap()).is_some());
     }
 }

@@ -9,14 +9,14 @@ use op::{Addresses, Kernel, Op as _, tuned};
 
 use super::sanitize::{self, Run};
 use crate::cli::{Global, SanitizeOptions};
+use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::failure::Failure;
 use crate::printer::{BAD, GOOD, Printer, styled};
 
 /// Ragged, two heads, several steps of every preset's loop, and done in a second.
 const SMALL_PROBLEM: &str = "b1h2s200d64-fp16";
 
-pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Result<Exit, Failure> {
+pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
     refuse_launch_flags(options)?;
     let op = Attention;
     let catalog = Catalog::load(global.kernels.as_deref())?;
@@ -46,7 +46,7 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
     };
     let occupancy = sanitize::occupancy(chip, &build, &family.entry, geometry);
     let mut device = sanitize::device(chip, options, occupancy.as_ref());
-    let refused = |error: op::RunError| Failure::lacking(error.to_string());
+    let refused = |error: op::RunError| CommandError::lacking(error.to_string());
     let label = format!("{} {}", family.name, candidate.label(family));
     let kernel = Kernel::load(&mut device, family, candidate, Image::Ptx(&build.ptx)).map_err(refused)?;
     let inputs = op.inputs(&problem, op.classes()[0], global.seed)?;
@@ -55,7 +55,7 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
     let observed =
         kernel.observe(&mut device, &op.sizes(&problem), &arrangement, &parameters).map_err(refused)?;
     let Some(report) = &observed.report else {
-        return Err(Failure::lacking("the virtual GPU gave no report"));
+        return Err(CommandError::lacking("the virtual GPU gave no report"));
     };
 
     let sources = |name: &str| family.text_of(name).map(str::to_owned);
@@ -90,7 +90,7 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
 }
 
 /// A family's launch follows from its manifest and the problem.
-fn refuse_launch_flags(options: &SanitizeOptions) -> Result<(), Failure> {
+fn refuse_launch_flags(options: &SanitizeOptions) -> Result<(), CommandError> {
     let launch = &options.launch;
     let given = [
         ("--kernel", launch.kernel.is_some()),
@@ -104,7 +104,7 @@ fn refuse_launch_flags(options: &SanitizeOptions) -> Result<(), Failure> {
         ("--save", options.save.is_some()),
     ];
     match given.iter().find(|(_, given)| *given) {
-        Some((flag, _)) => Err(Failure::usage(format!("{flag} is for files, not for families"))
+        Some((flag, _)) => Err(CommandError::usage(format!("{flag} is for files, not for families"))
             .hint("a family's launch follows from --preset, --set, --problem and --device")),
         None => Ok(()),
     }

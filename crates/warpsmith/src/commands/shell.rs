@@ -6,11 +6,11 @@ use clap::CommandFactory as _;
 use clap_complete::Shell;
 
 use crate::cli::Cli;
+use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::failure::Failure;
 use crate::printer::Printer;
 
-pub fn completions(shell: Shell, printer: &Printer) -> Result<Exit, Failure> {
+pub fn completions(shell: Shell, printer: &Printer) -> Result<Exit, CommandError> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "warpsmith", &mut script);
     printer.data(String::from_utf8_lossy(&script).trim_end());
@@ -18,9 +18,9 @@ pub fn completions(shell: Shell, printer: &Printer) -> Result<Exit, Failure> {
 }
 
 /// One page for the program and one for each command.
-pub fn man(folder: &Path, printer: &Printer) -> Result<Exit, Failure> {
+pub fn man(folder: &Path, printer: &Printer) -> Result<Exit, CommandError> {
     std::fs::create_dir_all(folder).and_then(|()| clap_mangen::generate_to(Cli::command(), folder)).map_err(
-        |error| Failure::usage(format!("cannot write man pages to {}: {error}", folder.display())),
+        |error| CommandError::usage(format!("cannot write man pages to {}: {error}", folder.display())),
     )?;
     printer.message(&format!("man pages written to {}", folder.display()));
     Ok(Exit::Holds)

@@ -1,15 +1,15 @@
 //! `toolchain`: where the compiler comes from, and installing our own.
 
-use gpu::toolchain::{self, Surroundings, Survey, Verdict};
+use gpu::toolchain::{self, PlaceVerdict, Surroundings, Survey};
 use serde::Serialize;
 
 use crate::cli::{Global, ToolchainAction, ToolchainOptions};
+use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::failure::Failure;
 use crate::printer::{BAD, FAINT, GOOD, Printer, STRONG, styled};
 use crate::progress::Installation;
 
-pub fn run(options: &ToolchainOptions, global: &Global, printer: &Printer) -> Result<Exit, Failure> {
+pub fn run(options: &ToolchainOptions, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
     match options.action.unwrap_or(ToolchainAction::Show) {
         ToolchainAction::Show => show(global, printer),
         ToolchainAction::Install => install(printer),
@@ -17,7 +17,7 @@ pub fn run(options: &ToolchainOptions, global: &Global, printer: &Printer) -> Re
     }
 }
 
-fn show(global: &Global, printer: &Printer) -> Result<Exit, Failure> {
+fn show(global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
     let surroundings = Surroundings::from_environment(global.cuda.as_deref());
     let survey = toolchain::survey(&surroundings);
     // Asked of the library itself: a file of the right name need not be one that works.
@@ -40,12 +40,11 @@ fn show(global: &Global, printer: &Printer) -> Result<Exit, Failure> {
     }
     if let Some((place, reason)) = survey.named_refusal() {
         let message = format!("no usable CUDA compiler in {}: {reason}", place.display());
-        return Err(
-            Failure::lacking(message).hint("name another with --cuda or WARPSMITH_CUDA, or leave it out")
-        );
+        return Err(CommandError::lacking(message)
+            .hint("name another with --cuda or WARPSMITH_CUDA, or leave it out"));
     }
     if survey.chosen.is_none() {
-        return Err(Failure::lacking("no CUDA compiler found").hint("warpsmith toolchain install"));
+        return Err(CommandError::lacking("no CUDA compiler found").hint("warpsmith toolchain install"));
     }
     Ok(Exit::Holds)
 }
@@ -66,17 +65,17 @@ fn text(survey: &Survey, version: Option<&str>) -> String {
         let place = looked.place.as_ref().map_or("-".to_owned(), |place| place.display().to_string());
         let origin = looked.origin.to_string();
         let verdict = match &looked.verdict {
-            Verdict::Chosen => styled(GOOD, "chosen"),
-            Verdict::NotNeeded => styled(FAINT, "usable, not needed"),
-            Verdict::Absent => styled(FAINT, "none"),
-            Verdict::Unfit { reason } => format!("{}: {reason}", styled(BAD, "unfit")),
+            PlaceVerdict::Chosen => styled(GOOD, "chosen"),
+            PlaceVerdict::NotNeeded => styled(FAINT, "usable, not needed"),
+            PlaceVerdict::Absent => styled(FAINT, "none"),
+            PlaceVerdict::Unfit { reason } => format!("{}: {reason}", styled(BAD, "unfit")),
         };
         lines.push(format!("  {origin:<24} {place}  {verdict}"));
     }
     lines.join("\n")
 }
 
-fn install(printer: &Printer) -> Result<Exit, Failure> {
+fn install(printer: &Printer) -> Result<Exit, CommandError> {
     #[derive(Serialize)]
     struct Installed {
         root: std::path::PathBuf,
@@ -100,7 +99,7 @@ fn install(printer: &Printer) -> Result<Exit, Failure> {
     Ok(Exit::Holds)
 }
 
-fn clean(printer: &Printer) -> Result<Exit, Failure> {
+fn clean(printer: &Printer) -> Result<Exit, CommandError> {
     let cache = gpu::paths::cache_dir();
     let removed = toolchain::clean(&cache).map_err(gpu::toolchain::ToolchainError::from)?;
     if printer.is_json() {

@@ -4,10 +4,10 @@ use attention::{Attention, Problem};
 use family::Family;
 use family::tuned::is_tuned;
 use gpu::device::Device;
-use lab::bench::{Maker, Subject};
-use op::tuned::{self, Usable};
+use lab::bench::{Subject, SubjectKind};
+use op::tuned::{self, UsablePick};
 
-use crate::failure::Failure;
+use crate::error::CommandError;
 use crate::printer::{FAINT, Printer, WARN, styled};
 
 /// What each stands for is said of so many problems; beyond that, the tables say it.
@@ -15,8 +15,8 @@ const LINES: usize = 20;
 
 /// The families of subjects that are named by their tuned table.
 pub fn families<'f>(subjects: &[Subject<'f>]) -> Vec<&'f Family> {
-    let tuned = |subject: &Subject<'f>| match &subject.maker {
-        Maker::Kernel { family, preset: Some(preset), .. } if is_tuned(preset) => Some(*family),
+    let tuned = |subject: &Subject<'f>| match &subject.kind {
+        SubjectKind::Kernel { family, preset: Some(preset), .. } if is_tuned(preset) => Some(*family),
         _ => None,
     };
     subjects.iter().filter_map(tuned).collect()
@@ -30,7 +30,7 @@ pub fn look_up(
     (named, others): (&[Problem], &[Problem]),
     device: &Device,
     printer: &Printer,
-) -> Result<(), Failure> {
+) -> Result<(), CommandError> {
     for family in families {
         for stale in tuned::picks(&Attention, family).1 {
             let (gpu, problem) = (&stale.pick.gpu, &stale.pick.problem);
@@ -53,8 +53,8 @@ pub fn look_up(
 }
 
 /// `mma tuned on b2h8s1024d64-fp16: d64+Q_IN=shared (measured on NVIDIA H200, for b2h8s2048d64-fp16)`
-fn said(family: &Family, problem: &Problem, usable: &Usable<'_, Problem>) -> String {
-    let Usable { pick, problem: of, candidate } = usable;
+fn said(family: &Family, problem: &Problem, usable: &UsablePick<'_, Problem>) -> String {
+    let UsablePick { pick, problem: of, candidate } = usable;
     let how = if pick.time.is_modelled() { "modelled" } else { "measured" };
     let of = if of == problem { String::new() } else { format!(", for {of}") };
     let setting = candidate.label(family);

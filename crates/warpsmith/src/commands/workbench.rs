@@ -13,16 +13,16 @@ use family::{Catalog, Family};
 use gpu::build::Compiler;
 use gpu::device::Device;
 use gpu::{machine, python};
-use lab::bench::{Maker, PeersWorker, Start, Subject};
+use lab::bench::{PeerCommand, Subject, SubjectKind, WorkerCommands};
 use lab::evolve::redact;
-use lab::run::{Commit, Event, Exports, Fact, LogError, Manifest, Outcome, Run, RunError, RunState};
+use lab::run::{Commit, Event, Exports, Fact, LogError, Manifest, Run, RunError, RunOutcome, RunState};
 use lab::suite::Suite;
 use lab::worker::Limits;
 use op::Op as _;
 
 use crate::cli::{self, Cli, Global, ProcessOptions};
+use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::failure::Failure;
 use crate::printer::{FAINT, Printer, one_line, styled};
 use crate::quote;
 use crate::sandboxed;
@@ -40,7 +40,7 @@ pub struct Workbench<'g> {
 }
 
 impl<'g> Workbench<'g> {
-    pub fn open(global: &'g Global) -> Result<Self, Failure> {
+    pub fn open(global: &'g Global) -> Result<Self, CommandError> {
         let catalog = Catalog::load(global.kernels.as_deref())?;
         let device = super::device(global)?;
         Ok(Workbench { global, catalog, device, python: machine::python() })
@@ -62,11 +62,11 @@ impl<'g> Workbench<'g> {
         families: &[String],
         presets: &[String],
         set: &[(String, String)],
-    ) -> Result<Vec<Subject<'_>>, Failure> {
+    ) -> Result<Vec<Subject<'_>>, CommandError> {
         let mut chosen: Vec<&Family> = Vec::new();
         if families.is_empty() {
             for entry in self.catalog.entries().iter().filter(|entry| entry.op == Attention.name()) {
-                chosen.push(entry.family.as_ref().map_err(|error| Failure::usage(error.to_string()))?);
+                chosen.push(entry.family.as_ref().map_err(|error| CommandError::usage(error.to_string()))?);
             }
         }
         for name in families {
@@ -85,28 +85,28 @@ impl<'g> Workbench<'g> {
         }
         // A preset may belong to one of several families; one that belongs to none is a mistake.
         for name in presets {
-            let has = |subject: &Subject<'_>| matches!(&subject.maker, Maker::Kernel { preset, .. } if preset.as_ref() == Some(name));
+            let has = |subject: &Subject<'_>| matches!(&subject.kind, SubjectKind::Kernel { preset, .. } if preset.as_ref() == Some(name));
             if !subjects.iter().any(has) {
                 return Err(no_preset(name, &self.catalog));
             }
         }
         // Knobs and values are right or wrong whatever the problem.
         for subject in &subjects {
-            match &subject.maker {
+            match &subject.kind {
                 // Those of the tuned table go by the problem.
-                Maker::Kernel { preset: Some(preset), .. } if is_tuned(preset) => {}
-                Maker::Kernel { family, preset, knobs } => {
+                SubjectKind::Kernel { preset: Some(preset), .. } if is_tuned(preset) => {}
+                SubjectKind::Kernel { family, preset, knobs } => {
                     family.candidate(preset.as_deref(), knobs, &[])?;
                 }
-                Maker::Peer { .. } => {}
+                SubjectKind::Peer { .. } => {}
             }
         }
         Ok(subjects)
     }
 
     /// How the run's processes are started.
-    pub fn start(&self) -> Result<Start<'_>, Failure> {
-        let program = std::env::current_exe().map_err(|error| Failure::lacking(error.to_string()))?;
+    pub fn start(&self) -> Result<WorkerCommands<'_>, CommandError> {
+        let program = std::env::current_exe().map_err(|error| CommandError::lacking(error.to_string()))?;
         let worker = move |name: &str, device: &Device, kernels: Option<&Path>| {
             let mut command = Command::new(&program);
             command.args(["worker", name, "--device", &device_name(device)]);
@@ -120,7 +120,7 @@ impl<'g> Workbench<'g> {
         };
         let own = worker.clone();
         let kernel = move |name: &str| own(name, &self.device, self.global.kernels.as_deref());
-        let stranger = move |name: &str, kernels: &Path, chip: Option<&'static Chip>| {
+        let untrusted = move |name: &str, kernels: &Path, chip: Option<&'static Chip>| {
             let device = chip.map_or_else(|| self.device.clone(), |chip| Device::Virtual { chip });
             worker(name, &device, Some(kernels))
         };
@@ -130,12 +130,12 @@ impl<'g> Workbench<'g> {
             command.arg(script).arg(gpu_index.to_string());
             command
         };
-        let peer: Result<Box<PeersWorker<'_>>, String> = match (&self.python, self.has_torch()) {
+        let peer: Result<Box<PeerCommand<'_>>, String> = match (&self.python, self.has_torch()) {
             (None, _) => Err("no python3".to_owned()),
             (Some(_), false) => Err("no torch".to_owned()),
             (Some(_), true) => Ok(Box::new(peer)),
         };
-        Ok(Start { kernel: Box::new(kernel), stranger: Box::new(stranger), peer })
+        Ok(WorkerCommands { kernel: Box::new(kernel), untrusted: Box::new(untrusted), peer })
     }
 
     /// Where and with what a run of `command` happens.
@@ -143,7 +143,7 @@ impl<'g> Workbench<'g> {
         // A word that is not UTF-8 can only be a path, and those that matter are given again to resume.
         let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
         let mut manifest = Manifest::new(command, redact::command_line(words), self.global.seed);
-        manifest.commit = Commit::of(Path::new("."));
+        manifest.commit = Commit::read(Path::new("."));
         manifest.device = Fact::Known(device_name(&self.device));
         manifest.nvrtc = Fact::Known(compiler.identity().to_owned());
         manifest.sandbox = Fact::Known(subprocess::sandbox::probe().to_string());
@@ -181,23 +181,23 @@ impl<'g> Workbench<'g> {
 }
 
 /// A preset that none of the families has that were asked for.
-pub fn no_preset(name: &str, catalog: &Catalog) -> Failure {
+pub fn no_preset(name: &str, catalog: &Catalog) -> CommandError {
     let all: Vec<&Family> = catalog.entries().iter().filter_map(|entry| entry.family.as_ref().ok()).collect();
     if is_tuned(name) {
         let with = all.iter().filter(|family| family.has_preset(name)).map(|family| family.name.as_str());
         let with = with.collect::<Vec<_>>().join(", ");
         let hint = if with.is_empty() { String::new() } else { format!("families that have one: {with}; ") };
-        return Failure::usage("there is no tuned table")
+        return CommandError::usage("there is no tuned table")
             .hint(hint + "`warpsmith evolve FAMILY --tuned FILE` fills one");
     }
     let known: Vec<&str> = all.iter().flat_map(|family| family.preset_names()).collect();
     let near = family::nearest(name, known.iter().copied()).map(|near| format!("did you mean `{near}`?"));
-    Failure::usage(format!("there is no preset `{name}`"))
+    CommandError::usage(format!("there is no preset `{name}`"))
         .hint(near.unwrap_or_else(|| format!("presets: {}", known.join(", "))))
 }
 
 /// The problems of names and of a suite, each once.
-pub fn problems(names: &[String], suite: Option<&Suite<Problem>>) -> Result<Vec<Problem>, Failure> {
+pub fn problems(names: &[String], suite: Option<&Suite<Problem>>) -> Result<Vec<Problem>, CommandError> {
     let mut problems: Vec<Problem> = Vec::new();
     for name in names {
         problems.extend(Attention.problems(name)?);
@@ -232,10 +232,10 @@ pub struct OpenRun {
 
 impl OpenRun {
     /// Takes a run that was created or resumed, and says where it is.
-    pub fn new(run: Result<Run, RunError>, global: &Global, printer: &Printer) -> Result<Self, Failure> {
+    pub fn new(run: Result<Run, RunError>, global: &Global, printer: &Printer) -> Result<Self, CommandError> {
         let run = run.map_err(|error| run_failure(&error))?;
         let exports = Exports::open(run.folder())
-            .map_err(|error| Failure::usage(format!("{}: {error}", run.folder().display())))?;
+            .map_err(|error| CommandError::usage(format!("{}: {error}", run.folder().display())))?;
         let folder = one_line(&run.folder().display().to_string());
         printer.message(&styled(FAINT, format!("run: {folder}")));
         sandboxed::warn(printer);
@@ -243,17 +243,17 @@ impl OpenRun {
     }
 
     /// Writes down how the run ended and everything that is made of it. Returns what it knows, and the files.
-    pub fn finish(self, exit: Exit) -> Result<(RunState, Vec<PathBuf>), Failure> {
+    pub fn finish(self, exit: Exit) -> Result<(RunState, Vec<PathBuf>), CommandError> {
         for event in
             [Event::InputSeed { seed: self.input_seed }, Event::RunFinished { outcome: outcome(exit) }]
         {
-            self.run.record(&event).map_err(|error| Failure::lacking(error.to_string()))?;
+            self.run.record(&event).map_err(|error| CommandError::lacking(error.to_string()))?;
         }
         let state = self.run.state();
         let written = self
             .exports
             .write(&state)
-            .map_err(|error| Failure::lacking(format!("{}: {error}", self.run.folder().display())))?;
+            .map_err(|error| CommandError::lacking(format!("{}: {error}", self.run.folder().display())))?;
         Ok((state, written))
     }
 }
@@ -269,13 +269,15 @@ pub fn in_a_run<O>(
     (resume, run_dir): (bool, Option<&Path>),
     what: &str,
     then: impl FnOnce(&mut cli::Command) -> Option<&mut O>,
-    again: impl FnOnce(&O, &mut O) -> Result<(), Failure>,
-    work: impl FnOnce(&O, &Global, &dyn Fn(Manifest) -> Result<Run, RunError>) -> Result<Exit, Failure>,
-) -> Result<Exit, Failure> {
+    again: impl FnOnce(&O, &mut O) -> Result<(), CommandError>,
+    work: impl FnOnce(&O, &Global, &dyn Fn(Manifest) -> Result<Run, RunError>) -> Result<Exit, CommandError>,
+) -> Result<Exit, CommandError> {
     if let Some(folder) = run_dir.filter(|folder| folder.to_str().is_none()) {
         // Workers are told the folder in JSON, which has no way to say it.
         let folder = quote::word(folder);
-        return Err(Failure::usage(format!("--run-dir {folder} is not UTF-8")).hint("name a folder that is"));
+        return Err(
+            CommandError::usage(format!("--run-dir {folder} is not UTF-8")).hint("name a folder that is")
+        );
     }
     if !resume {
         return work(options, global, &|manifest| Run::create(run_dir, manifest));
@@ -284,8 +286,8 @@ pub fn in_a_run<O>(
     let (mut logged_global, mut command) = command_line_of(folder)?.into_parts();
     take_again("--cuda", global.cuda.as_ref(), &mut logged_global.cuda)?;
     take_again("--kernels", global.kernels.as_ref(), &mut logged_global.kernels)?;
-    let logged =
-        then(&mut command).ok_or_else(|| Failure::usage(format!("{} holds no {what}", folder.display())))?;
+    let logged = then(&mut command)
+        .ok_or_else(|| CommandError::usage(format!("{} holds no {what}", folder.display())))?;
     again(options, logged)?;
     work(logged, &logged_global, &|manifest| Run::resume(folder, manifest))
 }
@@ -295,10 +297,10 @@ pub fn take_again<T: AsRef<OsStr> + Clone>(
     flag: &str,
     now: Option<&T>,
     logged: &mut Option<T>,
-) -> Result<(), Failure> {
+) -> Result<(), CommandError> {
     if let (Some(value), None) = (&logged, now) {
         let value = quote::flag(flag, value);
-        return Err(Failure::usage(format!(
+        return Err(CommandError::usage(format!(
             "the run was started with {value}, which a log alone is not trusted with"
         ))
         .hint(format!("give {flag} again, with a value that you trust")));
@@ -322,15 +324,15 @@ pub fn go_on_with(command: &str, folder: &Path, global: &Global, again: &[(&str,
 }
 
 /// The command line a run in this folder was started with, for going on with it.
-fn command_line_of(folder: &Path) -> Result<Cli, Failure> {
+fn command_line_of(folder: &Path) -> Result<Cli, CommandError> {
     let no_run = || run_failure(&RunError::NoRun(folder.to_owned()));
     let log = lab::run::read(folder).map_err(|error| match error {
         LogError::Io { error, .. } if error.kind() == std::io::ErrorKind::NotFound => no_run(),
-        other => Failure::usage(other.to_string()),
+        other => CommandError::usage(other.to_string()),
     })?;
-    let manifest = RunState::of(&log).manifest.ok_or_else(no_run)?;
+    let manifest = RunState::from_log(&log).manifest.ok_or_else(no_run)?;
     Cli::try_parse_from(&manifest.command_line)
-        .map_err(|error| Failure::usage(format!("the run's command line is not one any more: {error}")))
+        .map_err(|error| CommandError::usage(format!("the run's command line is not one any more: {error}")))
 }
 
 /// As flags and manifests have it: `cuda:0`, `virtual:l4`.
@@ -341,18 +343,18 @@ pub fn device_name(device: &Device) -> String {
     }
 }
 
-fn outcome(exit: Exit) -> Outcome {
+fn outcome(exit: Exit) -> RunOutcome {
     match exit {
-        Exit::Holds => Outcome::Holds,
-        Exit::Finding => Outcome::Finding,
-        Exit::Usage => Outcome::Usage,
-        Exit::Lacking => Outcome::Lacking,
-        Exit::Incomplete => Outcome::Incomplete,
+        Exit::Holds => RunOutcome::Holds,
+        Exit::Finding => RunOutcome::Finding,
+        Exit::Usage => RunOutcome::Usage,
+        Exit::Lacking => RunOutcome::Lacking,
+        Exit::Incomplete => RunOutcome::Incomplete,
     }
 }
 
-fn run_failure(error: &RunError) -> Failure {
-    let failure = Failure::usage(error.to_string());
+fn run_failure(error: &RunError) -> CommandError {
+    let failure = CommandError::usage(error.to_string());
     match error.hint() {
         Some(hint) => failure.hint(hint),
         None => failure,

@@ -10,12 +10,12 @@ use gpu::toolchain::{self, Toolchain};
 use subprocess::sandbox::Policy;
 
 use crate::cli::Global;
+use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::failure::Failure;
 use crate::sandboxed;
 
 /// `asks`: a file with the questions, instead of the channel, for a worker under a profiler.
-pub fn run(asks: Option<&Path>, global: &Global) -> Result<Exit, Failure> {
+pub fn run(asks: Option<&Path>, global: &Global) -> Result<Exit, CommandError> {
     // The search for a compiler looks at folders of the user that the sandbox hides.
     let toolchain = toolchain::ensure(global.cuda.as_deref(), &mut |_| ())?;
     let cache = gpu::paths::cache_dir();
@@ -24,7 +24,7 @@ pub fn run(asks: Option<&Path>, global: &Global) -> Result<Exit, Failure> {
     let device = super::device(global)?;
     let compiler = Compiler::new(toolchain, &cache)?;
     lab::worker::serve(&Attention, &catalog, &compiler, &device, asks)
-        .map_err(|error| Failure::usage(error.to_string()))?;
+        .map_err(|error| CommandError::usage(error.to_string()))?;
     Ok(Exit::Holds)
 }
 

@@ -87,7 +87,7 @@ struct Bench {
 
 impl Bench {
     /// A bench with the sources of these families; each is (its name, the file, the folder whose manifest it has).
-    fn of(name: &str, families: &[(&str, PathBuf, &str)]) -> Self {
+    fn new(name: &str, families: &[(&str, PathBuf, &str)]) -> Self {
         let kernels = target_tmp().join("cheats").join(name);
         let op = kernels.join("attention");
         for entry in fs::read_dir(folder().join("common")).unwrap().flatten() {
@@ -152,13 +152,13 @@ fn copy(from: &Path, to: &Path) {
 }
 
 fn cheat(name: &str) -> Bench {
-    Bench::of(&format!("{name}-cheat"), &[(name, folder().join(name).join("cheat.cu"), name)])
+    Bench::new(&format!("{name}-cheat"), &[(name, folder().join(name).join("cheat.cu"), name)])
 }
 
 fn twins(names: &[&str]) -> Bench {
     let families: Vec<_> =
         names.iter().map(|&name| (name, folder().join(name).join("honest.cu"), name)).collect();
-    Bench::of(&format!("{}-twins", names[0]), &families)
+    Bench::new(&format!("{}-twins", names[0]), &families)
 }
 
 /// The kinds of what a check complains about, and `broken` where there was nothing to judge.
@@ -332,7 +332,7 @@ const SECRET: &str = "the_secret_of_the_user";
 
 fn proposal_costs_itself(name: &str, proposal: &Proposal, problem: &str) -> Vec<String> {
     let proposals = folder().join("proposals");
-    let bench = Bench::of("proposals", &[("base", proposals.join("base.cu"), "proposals")]);
+    let bench = Bench::new("proposals", &[("base", proposals.join("base.cu"), "proposals")]);
     let place = bench.place.path();
     fs::write(place.join("secret.txt"), format!("int {SECRET};\n")).unwrap();
     let line = format!("sh '{}'", proposals.join(format!("{name}.sh")).display());

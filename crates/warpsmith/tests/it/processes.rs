@@ -13,10 +13,10 @@ use chips::Target;
 use family::Catalog;
 use gpu::build::Compiler;
 use gpu::device::Device;
-use lab::bench::{self, BenchError, Plan, Start, Subject};
+use lab::bench::{self, BenchError, BenchPlan, Subject, WorkerCommands};
 use lab::run::{Event, Manifest, Row, Run, RunState, Timer, read, rows};
 use lab::stats::{Stopping, Verdict};
-use lab::worker::{Ask, Ended, Limits, Say, Worker};
+use lab::worker::{Limits, Worker, WorkerError, WorkerReply, WorkerRequest};
 use op::Op as _;
 use serde_json::Value;
 
@@ -158,7 +158,7 @@ impl World<'_> {
             Subject::kernel(catalog.family(family).unwrap(), Some(preset.to_owned()), Vec::new())
         };
         let reference = kernel("reference", "default");
-        let plan = Plan {
+        let plan = BenchPlan {
             device: Device::Cuda { index: 0, name: "a stand-in".to_owned(), target: Target::Sm89 },
             subjects: vec![
                 Subject::peer("pytorch", "math"),
@@ -180,11 +180,11 @@ impl World<'_> {
             secret: 1,
             targets: Vec::new(),
         };
-        let start = Start {
+        let start = WorkerCommands {
             kernel: Box::new(|name| {
                 stand_in(folder, name, if name.starts_with("wmma") { self.wmma } else { self.reference })
             }),
-            stranger: Box::new(|_, _, _| Command::new("false")),
+            untrusted: Box::new(|_, _, _| Command::new("false")),
             peer: Ok(Box::new(|_| stand_in(folder, "pytorch math", self.peer))),
         };
         bench::run(&Attention, &plan, &compiler.unwrap(), &start, run, stop, &|text| println!("{text}"))
@@ -204,9 +204,9 @@ fn the_script_of_the_peers_answers() {
     let mut worker = Worker::start(command, limits).unwrap();
     let stop = AtomicBool::new(false);
     for _ in 0..2 {
-        match worker.ask(&Ask::Hello, &stop) {
-            Ok(Say::Ready { version }) => assert!(version.starts_with("torch"), "{version}"),
-            Err(Ended::Failed { reason, .. }) => assert!(reason.contains("torch"), "{reason}"),
+        match worker.ask(&WorkerRequest::Hello, &stop) {
+            Ok(WorkerReply::Ready { version }) => assert!(version.starts_with("torch"), "{version}"),
+            Err(WorkerError::Failed { reason, .. }) => assert!(reason.contains("torch"), "{reason}"),
             other => panic!("{other:?}"),
         }
     }

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::process::Command;
 
-use lab::run::{Event, Fact, Manifest, Of, Outcome, Run as Folder};
+use lab::run::{Event, Fact, Manifest, ResultId, Run as Folder, RunOutcome};
 
 use crate::common::{SCALE, family_folder, run, warpsmith, write_family};
 
@@ -106,7 +106,7 @@ fn no_command_lets_a_log_control_the_terminal() {
         ..Manifest::new("bench", vec!["warpsmith".to_owned(), "bench".to_owned()], 1)
     };
     let log = Folder::create(Some(&place), manifest).unwrap();
-    let of = Of::new(format!("p{evil}"), format!("s{evil}"), "b");
+    let of = ResultId::new(format!("p{evil}"), format!("s{evil}"), "b");
     log.record(&Event::CandidateFailed {
         of,
         stage: lab::run::Stage::Check,
@@ -115,7 +115,7 @@ fn no_command_lets_a_log_control_the_terminal() {
     })
     .unwrap();
     log.record(&Event::Note { text: evil.to_owned() }).unwrap();
-    log.record(&Event::RunFinished { outcome: Outcome::Finding }).unwrap();
+    log.record(&Event::RunFinished { outcome: RunOutcome::Finding }).unwrap();
     drop(log);
     // A kind that no version has, whose name is in a warning.
     let path = place.join("events.jsonl");

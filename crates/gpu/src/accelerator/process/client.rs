@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use subprocess::Link;
 
-use super::wire::{Ask, Say, digest};
+use super::wire::{DeviceReply, DeviceRequest, digest};
 use crate::accelerator::{
     Accelerator, AcceleratorError, Buffer, Geometry, Image, Launched, ModuleId, Variable,
 };
@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_mins(5);
 
 /// What a device's process is held to.
 #[derive(Clone, Debug)]
-pub struct Terms {
+pub struct ProcessLimits {
     /// The longest a launch may take.
     pub limit: Duration,
     /// Set from outside: nobody wants the answer any more.
@@ -32,7 +32,7 @@ pub struct Terms {
 #[derive(Debug)]
 pub struct DeviceProcess {
     link: Link,
-    terms: Terms,
+    terms: ProcessLimits,
     description: String,
     is_sound: bool,
 }
@@ -40,7 +40,7 @@ pub struct DeviceProcess {
 impl DeviceProcess {
     /// Starts a process that serves a device over a private channel. It is in a process group of its own: Ctrl-C is the
     /// parent's to deal with. What kernels print is kept for the message about its failure alone.
-    pub fn start(command: Command, terms: Terms) -> Result<Self, AcceleratorError> {
+    pub fn start(command: Command, terms: ProcessLimits) -> Result<Self, AcceleratorError> {
         let lost =
             |error: io::Error| AcceleratorError::Lost(format!("its process cannot be started: {error}"));
         let link = Link::start(command).map_err(lost)?;
@@ -54,20 +54,20 @@ impl DeviceProcess {
 
     /// As one that was just opened.
     pub fn open(&mut self) -> Result<(), AcceleratorError> {
-        match self.ask(&Ask::Open, &[])? {
-            (Say::Opened { description }, _) => self.description = description,
+        match self.ask(&DeviceRequest::Open, &[])? {
+            (DeviceReply::Opened { description }, _) => self.description = description,
             (other, _) => return Err(self.unexpected(&other)),
         }
         Ok(())
     }
 
-    fn ask(&mut self, ask: &Ask, bytes: &[u8]) -> Result<(Say, Vec<u8>), AcceleratorError> {
+    fn ask(&mut self, ask: &DeviceRequest, bytes: &[u8]) -> Result<(DeviceReply, Vec<u8>), AcceleratorError> {
         self.tell(ask, bytes)?;
-        let limit = if matches!(ask, Ask::Launch { .. }) { self.terms.limit } else { PATIENCE };
+        let limit = if matches!(ask, DeviceRequest::Launch { .. }) { self.terms.limit } else { PATIENCE };
         // The process is not trusted: only a read has bytes, and so many as were asked for.
-        let most = if let Ask::Read(buffer) = ask { buffer.bytes } else { 0 };
+        let most = if let DeviceRequest::Read(buffer) = ask { buffer.bytes } else { 0 };
         let error = match self.link.receive(most, self.terms.patience(limit)) {
-            Ok((Say::Failed(error), _)) => error,
+            Ok((DeviceReply::Failed(error), _)) => error,
             Ok((said, mut attached)) => return Ok((said, attached.pop().unwrap_or_default())),
             Err(error) => self.lost(&error, limit),
         };
@@ -76,7 +76,7 @@ impl DeviceProcess {
     }
 
     /// Asks what is not answered.
-    fn tell(&mut self, ask: &Ask, bytes: &[u8]) -> Result<(), AcceleratorError> {
+    fn tell(&mut self, ask: &DeviceRequest, bytes: &[u8]) -> Result<(), AcceleratorError> {
         if !self.is_sound {
             return Err(AcceleratorError::Lost("it broke before".to_owned()));
         }
@@ -103,7 +103,7 @@ impl DeviceProcess {
         })
     }
 
-    fn unexpected(&mut self, said: &Say) -> AcceleratorError {
+    fn unexpected(&mut self, said: &DeviceReply) -> AcceleratorError {
         self.is_sound = false;
         AcceleratorError::Lost(format!("not an answer to what was asked: {said:?}"))
     }
@@ -121,7 +121,7 @@ impl DeviceProcess {
     }
 }
 
-impl Terms {
+impl ProcessLimits {
     /// Whether a wait goes on: within this limit and until somebody stops it.
     fn patience(&self, limit: Duration) -> impl FnMut() -> io::Result<()> + use<> {
         let (stop, until) = (Arc::clone(&self.stop), Instant::now() + limit);
@@ -160,56 +160,56 @@ impl Accelerator for DeviceProcess {
     }
 
     fn allocate(&mut self, label: &str, bytes: u64) -> Result<Buffer, AcceleratorError> {
-        match self.ask(&Ask::Allocate { label: label.to_owned(), bytes }, &[])? {
-            (Say::Allocated(buffer), _) => Ok(buffer),
+        match self.ask(&DeviceRequest::Allocate { label: label.to_owned(), bytes }, &[])? {
+            (DeviceReply::Allocated(buffer), _) => Ok(buffer),
             (other, _) => Err(self.unexpected(&other)),
         }
     }
 
     fn free(&mut self, buffer: Buffer) -> Result<(), AcceleratorError> {
-        self.tell(&Ask::Free(buffer), &[])
+        self.tell(&DeviceRequest::Free(buffer), &[])
     }
 
     fn write(&mut self, buffer: Buffer, bytes: &[u8]) -> Result<(), AcceleratorError> {
-        self.tell(&Ask::Write(buffer), bytes)
+        self.tell(&DeviceRequest::Write(buffer), bytes)
     }
 
     fn read(&mut self, buffer: Buffer) -> Result<Vec<u8>, AcceleratorError> {
-        match self.ask(&Ask::Read(buffer), &[])? {
-            (Say::Read, bytes) => Ok(bytes),
+        match self.ask(&DeviceRequest::Read(buffer), &[])? {
+            (DeviceReply::Read, bytes) => Ok(bytes),
             (other, _) => Err(self.unexpected(&other)),
         }
     }
 
     fn holds(&mut self, buffer: Buffer, bytes: &[u8]) -> Result<bool, AcceleratorError> {
-        match self.ask(&Ask::Holds(buffer, digest(bytes)), &[])? {
-            (Say::Holds(it_does), _) => Ok(it_does),
+        match self.ask(&DeviceRequest::Holds(buffer, digest(bytes)), &[])? {
+            (DeviceReply::Holds(it_does), _) => Ok(it_does),
             (other, _) => Err(self.unexpected(&other)),
         }
     }
 
     fn fill(&mut self, buffer: Buffer, word: u32) -> Result<(), AcceleratorError> {
-        self.tell(&Ask::Fill(buffer, word), &[])
+        self.tell(&DeviceRequest::Fill(buffer, word), &[])
     }
 
     fn variables(&mut self, module: ModuleId) -> Result<Vec<Variable>, AcceleratorError> {
-        match self.ask(&Ask::Variables(module), &[])? {
-            (Say::Variables(variables), _) => Ok(variables),
+        match self.ask(&DeviceRequest::Variables(module), &[])? {
+            (DeviceReply::Variables(variables), _) => Ok(variables),
             (other, _) => Err(self.unexpected(&other)),
         }
     }
 
     fn set_world(&mut self, seed: u64) -> Result<(), AcceleratorError> {
-        self.tell(&Ask::World(seed), &[])
+        self.tell(&DeviceRequest::World(seed), &[])
     }
 
     fn load(&mut self, image: Image<'_>) -> Result<ModuleId, AcceleratorError> {
         let (ask, bytes) = match image {
-            Image::Cubin(bytes) => (Ask::LoadCubin, bytes),
-            Image::Ptx(text) => (Ask::LoadPtx, text.as_bytes()),
+            Image::Cubin(bytes) => (DeviceRequest::LoadCubin, bytes),
+            Image::Ptx(text) => (DeviceRequest::LoadPtx, text.as_bytes()),
         };
         match self.ask(&ask, bytes)? {
-            (Say::Loaded(module), _) => Ok(module),
+            (DeviceReply::Loaded(module), _) => Ok(module),
             (other, _) => Err(self.unexpected(&other)),
         }
     }
@@ -222,9 +222,9 @@ impl Accelerator for DeviceProcess {
         parameters: &[Vec<u8>],
     ) -> Result<Launched, AcceleratorError> {
         let (kernel, parameters) = (kernel.to_owned(), parameters.to_vec());
-        let ask = Ask::Launch { module, kernel: kernel.clone(), geometry, parameters };
+        let ask = DeviceRequest::Launch { module, kernel: kernel.clone(), geometry, parameters };
         match self.ask(&ask, &[]) {
-            Ok((Say::Done, _)) => Ok(Launched::default()),
+            Ok((DeviceReply::Done, _)) => Ok(Launched::default()),
             Ok((other, _)) => Err(self.unexpected(&other)),
             // What became of the process while it ran the kernel is the kernel's doing.
             Err(AcceleratorError::Lost(reason)) => {

@@ -9,7 +9,7 @@ mod pool;
 mod serve;
 mod wire;
 
-pub use client::{DeviceProcess, Terms};
+pub use client::{DeviceProcess, ProcessLimits};
 pub use pool::{DevicePool, Lease, LentDevice};
 pub use serve::serve;
 

@@ -16,12 +16,12 @@ pub struct DevicePool {
     /// At a time.
     most: usize,
     start: Box<Start>,
-    pub(super) shelf: Mutex<Shelf>,
+    pub(super) shelf: Mutex<IdleProcesses>,
     returned: Condvar,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Shelf {
+pub(super) struct IdleProcesses {
     pub(super) idle: Vec<DeviceProcess>,
     lent: usize,
     /// Whether somebody has, or waits to have, the device alone.
@@ -79,14 +79,14 @@ impl DevicePool {
     /// for who is to be alone, all.
     fn reserve(self: &Arc<Self>, lease: Lease) -> (Vec<DeviceProcess>, LentDevice) {
         let shelf = self.shelf.lock().unwrap_or_else(PoisonError::into_inner);
-        let busy = |shelf: &mut Shelf| shelf.alone || shelf.lent >= self.most;
+        let busy = |shelf: &mut IdleProcesses| shelf.alone || shelf.lent >= self.most;
         let mut shelf = self.returned.wait_while(shelf, busy).unwrap_or_else(PoisonError::into_inner);
         let idle = match lease {
             Lease::Shared => shelf.idle.pop().into_iter().collect(),
             Lease::Alone => {
                 // Nobody else gets one from now on; those that are out come back.
                 shelf.alone = true;
-                let others = |shelf: &mut Shelf| shelf.lent > 0;
+                let others = |shelf: &mut IdleProcesses| shelf.lent > 0;
                 shelf = self.returned.wait_while(shelf, others).unwrap_or_else(PoisonError::into_inner);
                 std::mem::take(&mut shelf.idle)
             }

@@ -6,7 +6,7 @@ use std::thread;
 
 use subprocess::Channel;
 
-use super::wire::{Ask, Say, digest};
+use super::wire::{DeviceReply, DeviceRequest, digest};
 use crate::accelerator::{Accelerator, AcceleratorError, Buffer, Image};
 
 /// Answers what is asked until nobody asks any more. `gone` is called then, from another thread: a kernel that never
@@ -21,7 +21,7 @@ pub fn serve(
     // What went wrong where nobody waited for an answer.
     let mut owed = None;
     for (ask, bytes) in inbox {
-        if ask == Ask::Open {
+        if ask == DeviceRequest::Open {
             // What the one before left behind is not the next one's.
             owed = None;
         }
@@ -29,7 +29,7 @@ pub fn serve(
         let done = owed.take().map_or_else(|| server.answer(ask, &bytes), Err);
         match done {
             Err(error) if !is_answered => owed = Some(error),
-            Err(error) => channel.send(&Say::Failed(error), &[])?,
+            Err(error) => channel.send(&DeviceReply::Failed(error), &[])?,
             Ok((said, bytes)) if is_answered => {
                 let attached: &[&[u8]] = if bytes.is_empty() { &[] } else { &[&bytes] };
                 channel.send(&said, attached)?;
@@ -47,39 +47,47 @@ struct Server<F> {
 }
 
 impl<F: FnMut() -> Result<Box<dyn Accelerator>, AcceleratorError>> Server<F> {
-    fn answer(&mut self, ask: Ask, bytes: &[u8]) -> Result<(Say, Vec<u8>), AcceleratorError> {
+    fn answer(
+        &mut self,
+        ask: DeviceRequest,
+        bytes: &[u8],
+    ) -> Result<(DeviceReply, Vec<u8>), AcceleratorError> {
         let said = match ask {
-            Ask::Open => Say::Opened { description: self.open()? },
-            Ask::Allocate { label, bytes } => {
+            DeviceRequest::Open => DeviceReply::Opened { description: self.open()? },
+            DeviceRequest::Allocate { label, bytes } => {
                 let buffer = self.device()?.allocate(&label, bytes)?;
                 self.allocated.push(buffer);
-                Say::Allocated(buffer)
+                DeviceReply::Allocated(buffer)
             }
-            Ask::Free(buffer) => {
+            DeviceRequest::Free(buffer) => {
                 self.device()?.free(buffer)?;
                 self.allocated.retain(|known| known.address != buffer.address);
-                Say::Done
+                DeviceReply::Done
             }
-            Ask::Write(buffer) => {
+            DeviceRequest::Write(buffer) => {
                 self.device()?.write(buffer, bytes)?;
-                Say::Done
+                DeviceReply::Done
             }
-            Ask::Fill(buffer, word) => {
+            DeviceRequest::Fill(buffer, word) => {
                 self.device()?.fill(buffer, word)?;
-                Say::Done
+                DeviceReply::Done
             }
-            Ask::Variables(module) => Say::Variables(self.device()?.variables(module)?),
-            Ask::World(seed) => {
+            DeviceRequest::Variables(module) => DeviceReply::Variables(self.device()?.variables(module)?),
+            DeviceRequest::World(seed) => {
                 self.device()?.set_world(seed)?;
-                Say::Done
+                DeviceReply::Done
             }
-            Ask::Read(buffer) => return Ok((Say::Read, self.device()?.read(buffer)?)),
-            Ask::Holds(buffer, expected) => Say::Holds(digest(&self.device()?.read(buffer)?) == expected),
-            Ask::LoadCubin => Say::Loaded(self.device()?.load(Image::Cubin(bytes))?),
-            Ask::LoadPtx => Say::Loaded(self.device()?.load(Image::Ptx(&String::from_utf8_lossy(bytes)))?),
-            Ask::Launch { module, kernel, geometry, parameters } => {
+            DeviceRequest::Read(buffer) => return Ok((DeviceReply::Read, self.device()?.read(buffer)?)),
+            DeviceRequest::Holds(buffer, expected) => {
+                DeviceReply::Holds(digest(&self.device()?.read(buffer)?) == expected)
+            }
+            DeviceRequest::LoadCubin => DeviceReply::Loaded(self.device()?.load(Image::Cubin(bytes))?),
+            DeviceRequest::LoadPtx => {
+                DeviceReply::Loaded(self.device()?.load(Image::Ptx(&String::from_utf8_lossy(bytes)))?)
+            }
+            DeviceRequest::Launch { module, kernel, geometry, parameters } => {
                 self.device()?.launch(module, &kernel, geometry, &parameters)?;
-                Say::Done
+                DeviceReply::Done
             }
         };
         Ok((said, Vec::new()))
@@ -107,7 +115,10 @@ impl<F: FnMut() -> Result<Box<dyn Accelerator>, AcceleratorError>> Server<F> {
 /// Asks that wait to be answered; more would be memory for nothing.
 const WAITING: usize = 2;
 
-fn listen(channel: &'static Channel, gone: impl FnOnce() + Send + 'static) -> Receiver<(Ask, Vec<u8>)> {
+fn listen(
+    channel: &'static Channel,
+    gone: impl FnOnce() + Send + 'static,
+) -> Receiver<(DeviceRequest, Vec<u8>)> {
     let (sender, inbox) = mpsc::sync_channel(WAITING);
     thread::spawn(move || {
         while let Ok((ask, mut attached)) = channel.receive() {

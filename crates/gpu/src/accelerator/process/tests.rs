@@ -55,8 +55,8 @@ fn serving() {
     serve(channel, open, || std::process::exit(0)).unwrap();
 }
 
-fn terms(limit: Duration) -> Terms {
-    Terms { limit, stop: Arc::new(AtomicBool::new(false)) }
+fn terms(limit: Duration) -> ProcessLimits {
+    ProcessLimits { limit, stop: Arc::new(AtomicBool::new(false)) }
 }
 
 fn start(limit: Duration) -> Result<DeviceProcess, AcceleratorError> {
@@ -142,7 +142,7 @@ fn a_kernel_that_never_ends_is_ended() {
 
 #[test]
 fn a_process_that_is_gone_is_said_to_be() {
-    let ended = |script: &str, terms: Terms| {
+    let ended = |script: &str, terms: ProcessLimits| {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
         let mut device = DeviceProcess::start(command, terms).unwrap();
@@ -154,7 +154,7 @@ fn a_process_that_is_gone_is_said_to_be() {
     let forged = "its process ended with code 0: {\"Opened\":{\"description\":\"forged\"}}";
     assert_eq!(ended(printed, terms(LONG)), lost(forged));
     assert_eq!(ended("kill -11 $$", terms(LONG)), lost("its process was ended by SIGSEGV"));
-    let stopped = Terms { limit: LONG, stop: Arc::new(AtomicBool::new(true)) };
+    let stopped = ProcessLimits { limit: LONG, stop: Arc::new(AtomicBool::new(true)) };
     assert_eq!(ended("exec sleep 100", stopped), lost("stopped"));
     assert!(DeviceProcess::start(Command::new("/no/such/program"), terms(LONG)).is_err());
 }

@@ -13,7 +13,7 @@ pub(super) fn digest(bytes: &[u8]) -> Digest {
 
 /// What is asked of the device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) enum Ask {
+pub(super) enum DeviceRequest {
     /// The device as one that was just opened: what was loaded and allocated before is gone.
     Open,
     Allocate {
@@ -44,14 +44,20 @@ pub(super) enum Ask {
     },
 }
 
-impl Ask {
+impl DeviceRequest {
     pub fn is_answered(&self) -> bool {
-        !matches!(self, Ask::Free(_) | Ask::Write(_) | Ask::Fill(..) | Ask::World(_))
+        !matches!(
+            self,
+            DeviceRequest::Free(_)
+                | DeviceRequest::Write(_)
+                | DeviceRequest::Fill(..)
+                | DeviceRequest::World(_)
+        )
     }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) enum Say {
+pub(super) enum DeviceReply {
     Opened {
         description: String,
     },

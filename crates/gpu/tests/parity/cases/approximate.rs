@@ -233,7 +233,7 @@ fn add_form(
     exact: fn(&[f64]) -> f64,
 ) {
     table.add(name, move || {
-        let mut rng = Rng::of(name);
+        let mut rng = Rng::for_name(name);
         let mut inputs = operands(&mut rng, &vec![(of.kind(), of.width()); sources], RANDOM);
         if of == Of::F32 {
             for &(low, high) in ranges {

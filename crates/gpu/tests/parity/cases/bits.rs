@@ -91,7 +91,7 @@ fn logic(table: &mut Table) {
     for truth in [0x80, 0xfe, 0x96, 0xe8, 0xca, 0x1b, 0x3c] {
         let name = format!("lop3.b32 {truth:#04x}");
         table.add(&name.clone(), move || {
-            let columns = operands(&mut Rng::of(&name), &[(Kind::Int, Width::B32); 3], RANDOM);
+            let columns = operands(&mut Rng::for_name(&name), &[(Kind::Int, Width::B32); 3], RANDOM);
             let model = move |x: &[u64]| {
                 let bit = |i: u32| {
                     let row = (x[0] >> i & 1) << 2 | (x[1] >> i & 1) << 1 | x[2] >> i & 1;
@@ -178,7 +178,7 @@ fn counts(table: &mut Table) {
     }
     table.add("fns.b32", || {
         let mut columns = operands(
-            &mut Rng::of("fns.b32"),
+            &mut Rng::for_name("fns.b32"),
             &[(Kind::Int, Width::B32), (Kind::Small, Width::B32), (Kind::Int, Width::B32)],
             RANDOM,
         );
@@ -253,7 +253,7 @@ fn selection(table: &mut Table) {
         let name = format!("selp.b{bits}");
         table.add(&name.clone(), move || {
             let sources = [pair[0], pair[1], (Kind::Small, Width::B32)];
-            let columns = operands(&mut Rng::of(&name), &sources, RANDOM);
+            let columns = operands(&mut Rng::for_name(&name), &sources, RANDOM);
             let body = format!("setp.gt.u32 %p, %c, 30;\nselp.b{bits} %d, %a, %b, %p;");
             let model = |x: &[u64]| Some(if x[2] > 30 { x[0] } else { x[1] });
             exact_on(&name, &body, &[width], columns, Some(per_value(Box::new(model))))
@@ -276,7 +276,7 @@ fn comparisons(table: &mut Table) {
                 let ty = format!("{}{}", if signed { "s" } else { "u" }, width.bits());
                 let name = format!("setp.{operator}.{ty}");
                 table.add(&name.clone(), move || {
-                    let mut columns = operands(&mut Rng::of(&name), &[(Kind::Int, width); 2], RANDOM);
+                    let mut columns = operands(&mut Rng::for_name(&name), &[(Kind::Int, width); 2], RANDOM);
                     // Equal operands are rare by chance.
                     for index in (0..columns[0].values.len()).step_by(7) {
                         columns[1].values[index] = columns[0].values[index];
@@ -299,7 +299,7 @@ fn comparisons(table: &mut Table) {
     {
         let name = format!("setp.lt.{operator}.s32 p|q");
         table.add(&name.clone(), move || {
-            let columns = operands(&mut Rng::of(&name), &[(Kind::Int, Width::B32); 3], RANDOM);
+            let columns = operands(&mut Rng::for_name(&name), &[(Kind::Int, Width::B32); 3], RANDOM);
             let body = format!(
                 "setp.ne.u32 %q, %c, 0;\nsetp.lt.{operator}.s32 %p|%past, %a, %b, !%q;\nselp.b32 %d, 1, 0, %p;\nselp.b32 %f, 1, 0, %past;"
             );

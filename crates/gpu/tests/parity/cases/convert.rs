@@ -132,7 +132,7 @@ fn form(table: &mut Table, modifiers: &str, to: Ty, from: Ty, model: impl Fn(u64
 }
 
 fn sources(name: &str, to: Ty, from: Ty) -> Vec<Column> {
-    let mut columns = operands(&mut Rng::of(name), &[(from.kind(), from.width())], RANDOM);
+    let mut columns = operands(&mut Rng::for_name(name), &[(from.kind(), from.width())], RANDOM);
     let values = &mut columns[0].values;
     match (to, from) {
         (Ty::F16 | Ty::Bf16, Ty::F32) => {
@@ -142,7 +142,7 @@ fn sources(name: &str, to: Ty, from: Ty) -> Vec<Column> {
         (Ty::F16 | Ty::Bf16 | Ty::F32, Ty::F64) => {
             // Around the destination's numbers and midpoints, a sample of them.
             let format = to.format().unwrap_or(Format::F32);
-            let mut rng = Rng::of("halfway");
+            let mut rng = Rng::for_name("halfway");
             for _ in 0..4096 {
                 let code = rng.below(format.largest());
                 let middle = f64::midpoint(format.magnitude(code), format.magnitude(code + 1));
@@ -429,7 +429,7 @@ fn packed_f32(table: &mut Table) {
 
 /// The given operands beside the same in another order, then random ones.
 fn paired(name: &str, first: Vec<u64>) -> Vec<Column> {
-    let mut rng = Rng::of(name);
+    let mut rng = Rng::for_name(name);
     let mut second = first.clone();
     second.rotate_left(first.len() / 3);
     let mut columns = vec![Column::new(Width::B32, first), Column::new(Width::B32, second)];
@@ -531,8 +531,8 @@ fn tf32(table: &mut Table) {
     for (modifiers, mode, relu) in forms {
         let name = format!("cvt.{modifiers}.tf32.f32");
         table.add(&name.clone(), move || {
-            let mut columns = operands(&mut Rng::of(&name), &[(Kind::F32, Width::B32)], RANDOM);
-            let mut rng = Rng::of("tf32");
+            let mut columns = operands(&mut Rng::for_name(&name), &[(Kind::F32, Width::B32)], RANDOM);
+            let mut rng = Rng::for_name("tf32");
             columns[0].values.extend((0..60_000).map(|_| {
                 let cut = rng.u64() & 0xffff_e000;
                 cut + [0, 0xfff, 0x1000, 0x1001, 0x1fff][rng.below(5) as usize]
@@ -569,7 +569,8 @@ fn pack(table: &mut Table) {
         let name = format!("cvt.pack.sat.{ty}.s32{third}");
         table.add(&name.clone(), move || {
             let sources = if bits == 8 { 3 } else { 2 };
-            let columns = operands(&mut Rng::of(&name), &vec![(Kind::Int, Width::B32); sources], RANDOM);
+            let columns =
+                operands(&mut Rng::for_name(&name), &vec![(Kind::Int, Width::B32); sources], RANDOM);
             let body = format!("{name} %d, {};", ["%a", "%b", "%c"][..sources].join(", "));
             let model = move |x: &[u64]| {
                 let part =

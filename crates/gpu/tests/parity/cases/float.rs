@@ -177,7 +177,7 @@ fn comparisons(table: &mut Table) {
         for (operator, holds) in COMPARISONS {
             let name = format!("setp.{operator}.{ty}");
             table.add(&name.clone(), move || {
-                let columns = operands(&mut Rng::of(&name), &[source; 2], RANDOM);
+                let columns = operands(&mut Rng::for_name(&name), &[source; 2], RANDOM);
                 let body = format!("setp.{operator}.{ty} %p, %a, %b;\nselp.b32 %d, 1, 0, %p;");
                 let model = move |x: &[u64]| Some(u64::from(holds(read(x[0]), read(x[1]))));
                 exact_on(&name, &body, &[Width::B32], columns, Some(per_value(Box::new(model))))
@@ -211,7 +211,7 @@ fn classes(table: &mut Table) {
         for (ty, source, least) in [("f32", F32, f64::exp2(-126.0)), ("f64", F64, f64::MIN_POSITIVE)] {
             let name = format!("testp.{class}.{ty}");
             table.add(&name.clone(), move || {
-                let columns = operands(&mut Rng::of(&name), &[source], RANDOM);
+                let columns = operands(&mut Rng::for_name(&name), &[source], RANDOM);
                 let body = format!("testp.{class}.{ty} %p, %a;\nselp.b32 %d, 1, 0, %p;");
                 let model = move |x: &[u64]| {
                     let value = if ty == "f32" { Format::F32.value(x[0]) } else { f64::from_bits(x[0]) };

@@ -141,7 +141,7 @@ fn extended(table: &mut Table, int: Int) {
             let names = ["%a", "%b", "%c"][..sources].join(", ");
             let carry = if mnemonic.starts_with("sub") { "subc" } else { "addc" };
             let body = format!("{mnemonic}.{ty} %d, {names};\n{carry}.{ty} %f, 0, 0;");
-            let columns = operands(&mut Rng::of(&name), &vec![(Kind::Int, width); sources], RANDOM);
+            let columns = operands(&mut Rng::for_name(&name), &vec![(Kind::Int, width); sources], RANDOM);
             let unsigned = Int { signed: false, width };
             let model = move |columns: &[crate::kernel::Column], index: usize| {
                 let raw: Vec<u64> = columns.iter().map(|column| column.values[index]).collect();

@@ -257,7 +257,7 @@ impl Product {
 
     /// Operands of every tile.
     fn tiles(&self) -> Vec<[Matrix; 3]> {
-        let mut rng = Rng::of(&self.name);
+        let mut rng = Rng::for_name(&self.name);
         (0..TILES).map(|tile| matrices(&self.op, KINDS[tile % KINDS.len()], &mut rng)).collect()
     }
 

@@ -77,7 +77,7 @@ fn shuffles(table: &mut Table) {
     for mode in ["up", "down", "bfly", "idx"] {
         let name = format!("shfl.sync.{mode}.b32");
         table.add(&name.clone(), move || {
-            let mut rng = Rng::of(&name);
+            let mut rng = Rng::for_name(&name);
             let value = column(&mut rng, Kind::Int, Width::B32);
             let mut lane = column(&mut rng, Kind::Small, Width::B32);
             let mut clamp = column(&mut rng, Kind::Int, Width::B32);
@@ -105,7 +105,7 @@ fn votes(table: &mut Table, mask: u32) {
     for mode in ["all", "any", "uni", "ballot"] {
         let name = format!("vote.sync.{mode} of {mask:08x}");
         table.add(&name.clone(), move || {
-            let input = repeating(&mut Rng::of(&name), Width::B32);
+            let input = repeating(&mut Rng::for_name(&name), Width::B32);
             let vote = if mode == "ballot" {
                 format!("vote.sync.ballot.b32 %d, %p, {mask};")
             } else {
@@ -136,14 +136,14 @@ fn matches(table: &mut Table, mask: u32) {
         };
         let name = format!("match.any.sync.b{bits} of {mask:08x}");
         table.add(&name.clone(), move || {
-            let input = repeating(&mut Rng::of(&name), width);
+            let input = repeating(&mut Rng::for_name(&name), width);
             let body = guarded(mask, &format!("match.any.sync.b{bits} %d, %a, {mask};"), 1);
             let model = taking_part(mask, 1, move |columns, first, lane| vec![equal(columns, first, lane)]);
             exact_on(&name, &body, &[Width::B32], vec![input], model)
         });
         let name = format!("match.all.sync.b{bits} of {mask:08x}");
         table.add(&name.clone(), move || {
-            let input = repeating(&mut Rng::of(&name), width);
+            let input = repeating(&mut Rng::for_name(&name), width);
             let instructions = format!("match.all.sync.b{bits} %d|%p, %a, {mask};\nselp.b32 %f, 1, 0, %p;");
             let body = guarded(mask, &instructions, 2);
             let model = taking_part(mask, 2, move |columns, first, lane| {
@@ -170,7 +170,7 @@ fn reductions(table: &mut Table, mask: u32) {
     for (form, operation) in forms {
         let name = format!("redux.sync.{form} of {mask:08x}");
         table.add(&name.clone(), move || {
-            let input = column(&mut Rng::of(&name), Kind::Int, Width::B32);
+            let input = column(&mut Rng::for_name(&name), Kind::Int, Width::B32);
             let body = guarded(mask, &format!("redux.sync.{form} %d, %a, {mask};"), 1);
             let model = taking_part(mask, 1, move |columns, first, _| {
                 let values = lanes(mask).map(|lane| columns[0].values[first + lane] as u32);

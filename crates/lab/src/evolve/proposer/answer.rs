@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// A candidate as it was proposed; nothing about it has been looked at yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Answer {
+pub struct ProposedCandidate {
     /// On top of the baseline's.
     pub knobs: IndexMap<String, String>,
     pub source: Option<String>,
@@ -15,7 +15,7 @@ pub struct Answer {
 /// The answer as it is written.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct ProposedCandidateText {
     #[serde(default)]
     knobs: Option<IndexMap<String, Value>>,
     #[serde(default)]
@@ -31,7 +31,7 @@ const CUDA: [&str; 5] = ["cuda", "cu", "c++", "cpp", "c"];
 
 /// Reads an answer: a JSON object, alone or in a fenced block; or a source in a fenced block marked as CUDA, with or
 /// without such an object beside it. The reason why not is meant for whoever wrote it.
-pub fn read(text: &str) -> Result<Answer, String> {
+pub fn read(text: &str) -> Result<ProposedCandidate, String> {
     let text = text.trim();
     if text.is_empty() {
         return Err("the answer is empty".to_owned());
@@ -51,17 +51,21 @@ pub fn read(text: &str) -> Result<Answer, String> {
             Err("the answer has no JSON object and no fenced block marked `json` or `cuda`".to_owned())
         }
         ([(_, object)], []) => of_object(object),
-        ([], [(_, source)]) => Ok(Answer { source: Some(source.clone()), ..Answer::default() }),
+        ([], [(_, source)]) => {
+            Ok(ProposedCandidate { source: Some(source.clone()), ..ProposedCandidate::default() })
+        }
         ([(_, object)], [(_, source)]) => match of_object(object)? {
-            Answer { source: None, knobs } => Ok(Answer { knobs, source: Some(source.clone()) }),
-            Answer { source: Some(_), .. } => Err("the answer has two sources".to_owned()),
+            ProposedCandidate { source: None, knobs } => {
+                Ok(ProposedCandidate { knobs, source: Some(source.clone()) })
+            }
+            ProposedCandidate { source: Some(_), .. } => Err("the answer has two sources".to_owned()),
         },
         _ => Err("the answer has more than one candidate; send one".to_owned()),
     }
 }
 
-fn of_object(text: &str) -> Result<Answer, String> {
-    let written: Written = serde_json::from_str(text.trim())
+fn of_object(text: &str) -> Result<ProposedCandidate, String> {
+    let written: ProposedCandidateText = serde_json::from_str(text.trim())
         .map_err(|error| format!("the answer is no such JSON object: {error}"))?;
     if written.knobs.is_none() && written.source.is_none() {
         return Err("the answer names neither knobs nor a source".to_owned());
@@ -77,7 +81,7 @@ fn of_object(text: &str) -> Result<Answer, String> {
         };
         knobs.insert(knob, value);
     }
-    Ok(Answer { knobs, source: written.source })
+    Ok(ProposedCandidate { knobs, source: written.source })
 }
 
 /// The blocks between lines of three backticks, each with its mark in lower case.
@@ -111,8 +115,9 @@ mod tests {
 
     #[test]
     fn answers_come_in_these_forms() {
-        let stages = Answer { knobs: knobs(&[("STAGES", "2"), ("SWIZZLE", "true")]), source: None };
-        let source = |knobs| Answer { knobs, source: Some("int x;\n".to_owned()) };
+        let stages =
+            ProposedCandidate { knobs: knobs(&[("STAGES", "2"), ("SWIZZLE", "true")]), source: None };
+        let source = |knobs| ProposedCandidate { knobs, source: Some("int x;\n".to_owned()) };
         for (text, answer) in [
             (r#" {"knobs": {"STAGES": 2, "SWIZZLE": true}, "why": "less waiting"} "#, stages.clone()),
             (
@@ -120,7 +125,7 @@ mod tests {
                 stages.clone(),
             ),
             ("```\n{\"knobs\": {\"STAGES\": 2, \"SWIZZLE\": true}}\n```", stages),
-            (r#"{"knobs": {}}"#, Answer::default()),
+            (r#"{"knobs": {}}"#, ProposedCandidate::default()),
             (r#"{"source": "int x;\n"}"#, source(knobs(&[]))),
             ("so\n```CUDA\nint x;\n```", source(knobs(&[]))),
             (

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use subprocess::GroupGuard;
 
-use super::NoAnswer;
+use super::ProposerError;
 
 /// Bytes of an answer that are read.
 pub(super) const MOST_BYTES: usize = 1 << 20;
@@ -28,7 +28,7 @@ pub(super) fn ask(
     prompt: &serde_json::Value,
     limit: Duration,
     stop: &AtomicBool,
-) -> Result<String, NoAnswer> {
+) -> Result<String, ProposerError> {
     let mut input = prompt.to_string();
     input.push('\n');
     converse(Command::new("sh").args(["-c", line]), "sh", input, limit, stop)
@@ -42,10 +42,10 @@ pub(super) fn converse(
     input: String,
     limit: Duration,
     stop: &AtomicBool,
-) -> Result<String, NoAnswer> {
+) -> Result<String, ProposerError> {
     let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child =
-        subprocess::spawn(pipes).map_err(|error| NoAnswer::NotThere { program, error: error.to_string() })?;
+    let mut child = subprocess::spawn(pipes)
+        .map_err(|error| ProposerError::NotThere { program, error: error.to_string() })?;
     // Whatever becomes of this process, also by SIGKILL, the group ends with it.
     let guard = GroupGuard::new(&child);
     if let Some(mut stdin) = child.stdin.take() {
@@ -66,28 +66,28 @@ pub(super) fn converse(
     let words = rest(stderr).unwrap_or_default();
     let silent = |reason: String| {
         let heard = String::from_utf8_lossy(&output[..output.len().min(MOST_BYTES)]).into_owned();
-        Err(NoAnswer::Silent { reason: with_words(&reason, &words), heard })
+        Err(ProposerError::Silent { reason: with_words(&reason, &words), heard })
     };
     match (end, status) {
-        (End::Stopped, _) => Err(NoAnswer::Stopped),
-        (End::TimeUp, _) => silent(format!("no answer within {} s", limit.as_secs_f64())),
-        (End::TooLong, _) => silent(format!("the answer is longer than {MOST_BYTES} bytes")),
+        (CommandEnd::Stopped, _) => Err(ProposerError::Stopped),
+        (CommandEnd::TimeUp, _) => silent(format!("no answer within {} s", limit.as_secs_f64())),
+        (CommandEnd::TooLong, _) => silent(format!("the answer is longer than {MOST_BYTES} bytes")),
         // It may have written everything and ended between two looks.
-        (End::Exited, _) if output.len() > MOST_BYTES => {
+        (CommandEnd::Exited, _) if output.len() > MOST_BYTES => {
             silent(format!("the answer is longer than {MOST_BYTES} bytes"))
         }
-        (End::Exited, Some(status)) if status.success() => match String::from_utf8(output) {
+        (CommandEnd::Exited, Some(status)) if status.success() => match String::from_utf8(output) {
             Ok(answer) => Ok(answer),
-            Err(error) => Err(NoAnswer::Silent {
+            Err(error) => Err(ProposerError::Silent {
                 reason: "the answer is not UTF-8".to_owned(),
                 heard: String::from_utf8_lossy(error.as_bytes()).into_owned(),
             }),
         },
-        (End::Exited, status) => silent(format!("its program {}", ending(status))),
+        (CommandEnd::Exited, status) => silent(format!("its program {}", ending(status))),
     }
 }
 
-enum End {
+enum CommandEnd {
     Exited,
     TimeUp,
     TooLong,
@@ -101,7 +101,7 @@ fn wait(
     output: &mut Option<Vec<u8>>,
     limit: Duration,
     stop: &AtomicBool,
-) -> End {
+) -> CommandEnd {
     let started = Instant::now();
     // Looked at, not collected: as long as it is not collected, its number stays its own.
     let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
@@ -109,20 +109,20 @@ fn wait(
         match stdout.filter(|_| output.is_none()).map(|pipe| pipe.recv_timeout(TICK)) {
             Some(Ok(bytes)) if bytes.len() > MOST_BYTES => {
                 *output = Some(bytes);
-                return End::TooLong;
+                return CommandEnd::TooLong;
             }
             Some(Ok(bytes)) => *output = Some(bytes),
             Some(Err(RecvTimeoutError::Timeout)) => {}
             Some(Err(RecvTimeoutError::Disconnected)) | None => thread::sleep(TICK),
         }
         if !matches!(waitid(WaitId::Pid(Pid::from_child(child)), look), Ok(None)) {
-            return End::Exited;
+            return CommandEnd::Exited;
         }
         if stop.load(Ordering::Relaxed) {
-            return End::Stopped;
+            return CommandEnd::Stopped;
         }
         if started.elapsed() > limit {
-            return End::TimeUp;
+            return CommandEnd::TimeUp;
         }
     }
 }
@@ -176,13 +176,13 @@ mod tests {
 
     const LONG: Duration = Duration::from_mins(1);
 
-    fn said(line: &str) -> Result<String, NoAnswer> {
+    fn said(line: &str) -> Result<String, ProposerError> {
         ask(line, &json!({"schema": 1}), LONG, &AtomicBool::new(false))
     }
 
     fn silent(line: &str, limit: Duration) -> (String, String) {
         match ask(line, &json!({"filler": "x".repeat(1 << 18)}), limit, &AtomicBool::new(false)) {
-            Err(NoAnswer::Silent { reason, heard }) => (reason, heard),
+            Err(ProposerError::Silent { reason, heard }) => (reason, heard),
             other => panic!("{other:?}"),
         }
     }
@@ -270,6 +270,6 @@ mod tests {
     #[test]
     fn a_search_that_stops_does_not_wait() {
         let outcome = ask("sleep 300", &json!({}), LONG, &AtomicBool::new(true));
-        assert_eq!(outcome, Err(NoAnswer::Stopped));
+        assert_eq!(outcome, Err(ProposerError::Stopped));
     }
 }

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::command::converse;
-use super::{NoAnswer, redact};
+use super::{ProposerError, redact};
 
 const PROGRAM: &str = "curl";
 /// How often a request is repeated that the server was too busy for.
@@ -67,7 +67,7 @@ impl Endpoint {
         folder: &Path,
         limit: Duration,
         stop: &AtomicBool,
-    ) -> Result<String, NoAnswer> {
+    ) -> Result<String, ProposerError> {
         let deadline = Instant::now() + limit;
         let body = folder.join("request.json");
         let request = json!({
@@ -97,7 +97,7 @@ impl Endpoint {
     }
 
     /// One request: the status and what came with it.
-    fn post(&self, body: &Path, limit: Duration, stop: &AtomicBool) -> Result<(u16, String), NoAnswer> {
+    fn post(&self, body: &Path, limit: Duration, stop: &AtomicBool) -> Result<(u16, String), ProposerError> {
         // The key goes through a pipe: neither a file nor the list of processes ever has it.
         let config = self.config(body, limit);
         let mut command = Command::new(PROGRAM);
@@ -106,7 +106,7 @@ impl Endpoint {
         // curl keeps to the limit by itself, and says more about why.
         let heard = converse(&mut command, PROGRAM, config, limit + Duration::from_secs(5), stop);
         let heard = heard.map_err(|no_answer| match no_answer {
-            NoAnswer::Silent { reason, heard } => {
+            ProposerError::Silent { reason, heard } => {
                 silent(self.without_key(&reason), &self.without_key(&heard))
             }
             other => other,
@@ -148,13 +148,14 @@ impl Endpoint {
 }
 
 /// Whether there is a curl.
-pub(super) fn ready() -> Result<(), NoAnswer> {
-    let error = |error: std::io::Error| NoAnswer::NotThere { program: PROGRAM, error: error.to_string() };
+pub(super) fn ready() -> Result<(), ProposerError> {
+    let error =
+        |error: std::io::Error| ProposerError::NotThere { program: PROGRAM, error: error.to_string() };
     Command::new(PROGRAM).arg("--version").output().map(drop).map_err(error)
 }
 
-fn silent(reason: String, heard: &str) -> NoAnswer {
-    NoAnswer::Silent { reason, heard: heard.to_owned() }
+fn silent(reason: String, heard: &str) -> ProposerError {
+    ProposerError::Silent { reason, heard: heard.to_owned() }
 }
 
 /// A line of curl's configuration.
@@ -162,11 +163,11 @@ fn setting(name: &str, value: &str) -> String {
     format!("{name} = \"{}\"", value.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-fn rest(pause: Duration, stop: &AtomicBool) -> Result<(), NoAnswer> {
+fn rest(pause: Duration, stop: &AtomicBool) -> Result<(), ProposerError> {
     let until = Instant::now() + pause;
     while Instant::now() < until {
         if stop.load(Ordering::Relaxed) {
-            return Err(NoAnswer::Stopped);
+            return Err(ProposerError::Stopped);
         }
         thread::sleep(Duration::from_millis(20));
     }
@@ -189,7 +190,7 @@ struct Message {
 }
 
 /// What the model said, out of the server's response.
-fn content(status: u16, said: &str) -> Result<String, NoAnswer> {
+fn content(status: u16, said: &str) -> Result<String, ProposerError> {
     if status != 200 {
         let words: String = said.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(200).collect();
         return Err(silent(format!("HTTP {status}: {words}"), said));
@@ -258,7 +259,7 @@ mod tests {
             (200, r#"{"choices": [{"message": {"content": null}}]}"#, "no text"),
         ] {
             match content(status, said) {
-                Err(NoAnswer::Silent { reason, heard }) => {
+                Err(ProposerError::Silent { reason, heard }) => {
                     assert!(reason.contains(words), "{reason}");
                     assert_eq!(heard, said);
                 }

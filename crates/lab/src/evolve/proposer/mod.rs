@@ -23,19 +23,19 @@ pub use endpoint::Endpoint;
 pub enum Proposer {
     /// The plan's strategy, from the family's knobs.
     Knobs,
-    External(External),
+    External(ExternalProposer),
 }
 
 #[derive(Clone, Debug)]
-pub struct External {
-    pub voice: Voice,
+pub struct ExternalProposer {
+    pub voice: ProposerTransport,
     pub information: Information,
     /// For one answer, retries included.
     pub limit: Duration,
 }
 
 #[derive(Clone, Debug)]
-pub enum Voice {
+pub enum ProposerTransport {
     /// A command line for `sh -c`: the prompt on its stdin, the answer on its stdout.
     Command(String),
     Endpoint(Endpoint),
@@ -64,7 +64,7 @@ impl Information {
 
 /// Why there is no answer to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum NoAnswer {
+pub(super) enum ProposerError {
     /// The search is to stop.
     Stopped,
     /// A program that asking takes is not there.
@@ -73,20 +73,20 @@ pub(super) enum NoAnswer {
     Silent { reason: String, heard: String },
 }
 
-impl External {
+impl ExternalProposer {
     /// As the log has it.
     pub(super) fn name(&self) -> &'static str {
         match self.voice {
-            Voice::Command(_) => "command",
-            Voice::Endpoint(_) => "endpoint",
+            ProposerTransport::Command(_) => "command",
+            ProposerTransport::Endpoint(_) => "endpoint",
         }
     }
 
     /// Finds out before anything is timed whether it can be asked at all.
-    pub(super) fn ready(&self) -> Result<(), NoAnswer> {
+    pub(super) fn ready(&self) -> Result<(), ProposerError> {
         match &self.voice {
-            Voice::Command(_) => Ok(()),
-            Voice::Endpoint(_) => endpoint::ready(),
+            ProposerTransport::Command(_) => Ok(()),
+            ProposerTransport::Endpoint(_) => endpoint::ready(),
         }
     }
 
@@ -96,10 +96,10 @@ impl External {
         prompt: &serde_json::Value,
         folder: &Path,
         stop: &AtomicBool,
-    ) -> Result<String, NoAnswer> {
+    ) -> Result<String, ProposerError> {
         match &self.voice {
-            Voice::Command(line) => command::ask(line, prompt, self.limit, stop),
-            Voice::Endpoint(endpoint) => endpoint.ask(prompt, folder, self.limit, stop),
+            ProposerTransport::Command(line) => command::ask(line, prompt, self.limit, stop),
+            ProposerTransport::Endpoint(endpoint) => endpoint.ask(prompt, folder, self.limit, stop),
         }
     }
 }

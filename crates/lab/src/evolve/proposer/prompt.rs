@@ -13,7 +13,7 @@ use super::Information;
 use super::screen::MOST_BYTES;
 use crate::evolve::{elites, knobs};
 use crate::profile::{Diagnosis, HotLine, Profile};
-use crate::run::{FailureKind, Of, ProblemTime, Stage, Trial, TrialResult};
+use crate::run::{FailureKind, ProblemTime, ResultId, Stage, Trial, TrialResult};
 
 const SCHEMA: u32 = 1;
 /// Latest entries of a list.
@@ -25,7 +25,7 @@ const HOT_LINES: usize = 6;
 const REASON: usize = 1500;
 
 /// What there is to tell.
-pub struct Known<'a, O: Op> {
+pub struct PromptFacts<'a, O: Op> {
     pub op: &'a O,
     pub family: &'a Family,
     pub device: &'a Device,
@@ -36,7 +36,7 @@ pub struct Known<'a, O: Op> {
     pub trials: &'a [Trial],
     /// Answers that were no candidate: their numbers and why.
     pub refused: &'a [(u32, String)],
-    pub profiles: &'a IndexMap<Of, Profile>,
+    pub profiles: &'a IndexMap<ResultId, Profile>,
     /// The text of a trial's own source, by its hash.
     pub source: &'a dyn Fn(&str) -> Option<String>,
 }
@@ -49,7 +49,7 @@ struct Prompt<'a> {
     of: u32,
     task: Task<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    past: Option<Vec<Past<'a>>>,
+    past: Option<Vec<EarlierTrials<'a>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     insights: Option<Insights<'a>>,
 }
@@ -94,7 +94,7 @@ struct Rule<'a> {
 }
 
 #[derive(Serialize)]
-struct Past<'a> {
+struct EarlierTrials<'a> {
     #[serde(flatten)]
     timed: Timed<'a>,
     knobs: &'a IndexMap<String, String>,
@@ -128,13 +128,13 @@ struct Insights<'a> {
     /// Of the best that were kept.
     profiles: Vec<Profiled<'a>>,
     /// Compiled to the machine code of an earlier trial.
-    same: Vec<Same<'a>>,
+    same: Vec<IdenticalCode<'a>>,
     /// Answers that were no candidate.
     refused: Vec<Refused<'a>>,
     /// Knobs that made no difference to the machine code.
     dead_knobs: Vec<String>,
     /// By knob and value: how many trials had it, and the best score among them.
-    knob_values: IndexMap<&'a str, IndexMap<&'a str, Seen>>,
+    knob_values: IndexMap<&'a str, IndexMap<&'a str, ProfileSummary>>,
 }
 
 #[derive(Serialize)]
@@ -156,7 +156,7 @@ struct Profiled<'a> {
 }
 
 #[derive(Serialize)]
-struct Same<'a> {
+struct IdenticalCode<'a> {
     trial: u32,
     candidate: &'a str,
     as_trial: u32,
@@ -169,14 +169,14 @@ struct Refused<'a> {
 }
 
 #[derive(Clone, Copy, Default, Serialize)]
-struct Seen {
+struct ProfileSummary {
     trials: u32,
     best: f64,
 }
 
 /// The prompt for an answer.
 pub fn make<O: Op>(
-    known: &Known<'_, O>,
+    known: &PromptFacts<'_, O>,
     information: Information,
     (number, of): (u32, u32),
 ) -> Result<serde_json::Value, Refusal> {
@@ -189,8 +189,8 @@ pub fn make<O: Op>(
     serde_json::to_value(&prompt).map_err(Refusal::new)
 }
 
-fn task<'a, O: Op>(known: &Known<'a, O>) -> Result<Task<'a>, Refusal> {
-    let Known { op, family, device, problems, trials, .. } = *known;
+fn task<'a, O: Op>(known: &PromptFacts<'a, O>) -> Result<Task<'a>, Refusal> {
+    let PromptFacts { op, family, device, problems, trials, .. } = *known;
     let (Some(problem), Some(baseline)) = (problems.first(), trials.first()) else {
         return Err(Refusal::new("there is nothing to propose for"));
     };
@@ -240,15 +240,15 @@ answer that is not of this form is used up.",
 }
 
 /// The best that were kept, the best first.
-fn past<'a, O: Op>(known: &Known<'a, O>) -> Vec<Past<'a>> {
-    let past = |elite: elites::Timed<'a>| {
+fn past<'a, O: Op>(known: &PromptFacts<'a, O>) -> Vec<EarlierTrials<'a>> {
+    let past = |elite: elites::TimedTrial<'a>| {
         let source = elite.trial.source.as_deref().and_then(known.source);
-        Past { timed: timed(known, elite), knobs: &elite.trial.knobs, source }
+        EarlierTrials { timed: timed(known, elite), knobs: &elite.trial.knobs, source }
     };
     elites::best(known.trials, known.elites).into_iter().map(past).collect()
 }
 
-fn insights<'a, O: Op>(known: &Known<'a, O>) -> Insights<'a> {
+fn insights<'a, O: Op>(known: &PromptFacts<'a, O>) -> Insights<'a> {
     let trials = known.trials;
     let failed = trials.iter().filter_map(|trial| match &trial.result {
         TrialResult::Failed { stage, failure, reason } => Some(Failed {
@@ -262,7 +262,7 @@ fn insights<'a, O: Op>(known: &Known<'a, O>) -> Insights<'a> {
     });
     let same = trials.iter().filter_map(|trial| match &trial.result {
         TrialResult::Same { as_trial, .. } => {
-            Some(Same { trial: trial.number, candidate: &trial.candidate, as_trial: *as_trial })
+            Some(IdenticalCode { trial: trial.number, candidate: &trial.candidate, as_trial: *as_trial })
         }
         _ => None,
     });
@@ -278,7 +278,7 @@ fn insights<'a, O: Op>(known: &Known<'a, O>) -> Insights<'a> {
     }
 }
 
-fn profiles<'a, O: Op>(known: &Known<'a, O>) -> Vec<Profiled<'a>> {
+fn profiles<'a, O: Op>(known: &PromptFacts<'a, O>) -> Vec<Profiled<'a>> {
     let mut profiles = Vec::new();
     for elite in elites::best(known.trials, known.elites) {
         let own = known.profiles.iter().filter(|(of, _)| of.subject == elite.trial.candidate);
@@ -293,7 +293,7 @@ fn profiles<'a, O: Op>(known: &Known<'a, O>) -> Vec<Profiled<'a>> {
     profiles
 }
 
-fn timed<'a, O: Op>(known: &Known<'a, O>, timed: elites::Timed<'a>) -> Timed<'a> {
+fn timed<'a, O: Op>(known: &PromptFacts<'a, O>, timed: elites::TimedTrial<'a>) -> Timed<'a> {
     let speed = |time: &'a ProblemTime| {
         let problem = known.problems.iter().find(|problem| problem.to_string() == time.problem)?;
         let (work, seconds) = (known.op.work(problem), time.time.micros() * 1e-6);
@@ -314,8 +314,8 @@ fn timed<'a, O: Op>(known: &Known<'a, O>, timed: elites::Timed<'a>) -> Timed<'a>
 }
 
 /// Over trials of the family's own source.
-fn knob_values(trials: &[Trial]) -> IndexMap<&str, IndexMap<&str, Seen>> {
-    let mut values: IndexMap<&str, IndexMap<&str, Seen>> = IndexMap::new();
+fn knob_values(trials: &[Trial]) -> IndexMap<&str, IndexMap<&str, ProfileSummary>> {
+    let mut values: IndexMap<&str, IndexMap<&str, ProfileSummary>> = IndexMap::new();
     for timed in elites::timed(trials).filter(|timed| timed.trial.source.is_none()) {
         for (knob, value) in &timed.trial.knobs {
             let seen = values.entry(knob).or_default().entry(value).or_default();

@@ -2,12 +2,12 @@
 
 use std::fmt::Write as _;
 
-use super::super::{Report, Standing};
+use super::super::{GateReport, RowStatus};
 use super::times;
 
 /// An annotation per row that does not pass, a notice per improvement, a warning where clocks were held down. `file`
 /// is what they are pinned to: the leaderboard.
-pub fn github(report: &Report, file: &str) -> String {
+pub fn github(report: &GateReport, file: &str) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail.
     let mut annotate = |level: &str, title: &str, message: &str| {
@@ -17,13 +17,13 @@ pub fn github(report: &Report, file: &str) -> String {
     for row in &report.rows {
         let title = format!("{}: {}", row.problem, row.standing.to_string().to_lowercase());
         match row.standing {
-            Standing::Failed | Standing::Incomplete => {
+            RowStatus::Failed | RowStatus::Incomplete => {
                 let mut lines = row.reasons();
                 lines.extend(Some(times(row)).filter(|times| !times.is_empty()));
                 annotate("error", &title, &lines.join("\n"));
             }
-            Standing::Improved | Standing::Recorded => annotate("notice", &title, &times(row)),
-            Standing::Passed => {}
+            RowStatus::Improved | RowStatus::Recorded => annotate("notice", &title, &times(row)),
+            RowStatus::Passed => {}
         }
         if row.throttled {
             annotate("warning", &row.problem, "clocks were held down while this was measured");

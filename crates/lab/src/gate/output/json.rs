@@ -2,16 +2,16 @@
 
 use serde::Serialize;
 
-use super::super::Report;
-use crate::run::Outcome;
+use super::super::GateReport;
+use crate::run::RunOutcome;
 
 #[derive(Serialize)]
 struct File<'r> {
-    outcome: Outcome,
+    outcome: RunOutcome,
     #[serde(flatten)]
-    report: &'r Report,
+    report: &'r GateReport,
 }
 
-pub fn json(report: &Report) -> Result<String, serde_json::Error> {
+pub fn json(report: &GateReport) -> Result<String, serde_json::Error> {
     serde_json::to_string_pretty(&File { outcome: report.outcome(), report })
 }

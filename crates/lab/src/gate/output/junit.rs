@@ -3,15 +3,15 @@
 
 use std::fmt::Write as _;
 
-use super::super::{Report, Standing};
+use super::super::{GateReport, RowStatus};
 use super::times;
 
-pub fn junit(report: &Report) -> String {
+pub fn junit(report: &GateReport) -> String {
     let counts = format!(
         "tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"0\"",
         report.rows.len(),
-        report.count(Standing::Failed),
-        report.count(Standing::Incomplete)
+        report.count(RowStatus::Failed),
+        report.count(RowStatus::Incomplete)
     );
     let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
     // Writing to a string cannot fail.
@@ -26,16 +26,16 @@ pub fn junit(report: &Report) -> String {
         let message = escaped(&reasons.join("; "));
         let body = escaped(&format!("{}\n{}", times(row), reasons.join("\n")));
         match row.standing {
-            Standing::Failed => {
+            RowStatus::Failed => {
                 let kind = row.findings.first().map_or("finding", |finding| finding.kind());
                 let _ =
                     writeln!(out, "      <failure type=\"{kind}\" message=\"{message}\">{body}</failure>");
             }
-            Standing::Incomplete => {
+            RowStatus::Incomplete => {
                 let _ =
                     writeln!(out, "      <error type=\"incomplete\" message=\"{message}\">{body}</error>");
             }
-            Standing::Passed | Standing::Improved | Standing::Recorded => {
+            RowStatus::Passed | RowStatus::Improved | RowStatus::Recorded => {
                 let _ = writeln!(
                     out,
                     "      <system-out>{}: {}</system-out>",

@@ -10,10 +10,10 @@ pub use json::json;
 pub use junit::junit;
 pub use text::text;
 
-use super::Row;
+use super::GateRow;
 
 /// What there is to say about a row's times: `10.03 us, best 9.80 us, 2.3% slower`.
-fn times(row: &Row) -> String {
+fn times(row: &GateRow) -> String {
     let mut parts = Vec::new();
     if let Some(p50) = row.p50_us {
         parts.push(p50.to_string());

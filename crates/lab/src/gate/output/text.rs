@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
-use super::super::{Report, Standing};
+use super::super::{GateReport, RowStatus};
 use super::times;
 
 /// A line per problem with its reasons under it, and a line that counts.
-pub fn text(report: &Report) -> String {
+pub fn text(report: &GateReport) -> String {
     // Names are a log's, and belong on one line.
     let name = |text: &str| text.replace(char::is_control, " ");
     let mut out = format!("{}, {}\n", name(&report.device), report.timer);
@@ -24,16 +24,16 @@ pub fn text(report: &Report) -> String {
         }
     }
     let count = |standing| report.count(standing);
-    let passed = count(Standing::Passed) + count(Standing::Improved) + count(Standing::Recorded);
+    let passed = count(RowStatus::Passed) + count(RowStatus::Improved) + count(RowStatus::Recorded);
     let _ = write!(
         out,
         "{} problem{}: {passed} passed ({} improved, {} recorded), {} failed, {} incomplete",
         report.rows.len(),
         if report.rows.len() == 1 { "" } else { "s" },
-        count(Standing::Improved),
-        count(Standing::Recorded),
-        count(Standing::Failed),
-        count(Standing::Incomplete),
+        count(RowStatus::Improved),
+        count(RowStatus::Recorded),
+        count(RowStatus::Failed),
+        count(RowStatus::Incomplete),
     );
     out.push('\n');
     out

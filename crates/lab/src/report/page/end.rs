@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::super::failures::failures as all_failures;
-use super::super::html::{Piece, Table, each, escape, missing};
+use super::super::html::{HtmlFragment, Table, each, escape, missing};
 use super::super::words::{count, shell};
 use super::Section;
 use super::results::ceiling_words;
@@ -23,7 +23,7 @@ pub fn environment(state: &RunState) -> Option<Section> {
         Fact::Known(commit) => Fact::Known(commit.to_string()),
         Fact::Unavailable { reason } => Fact::unavailable(reason),
     };
-    let mut facts: Vec<(String, Piece)> = Vec::new();
+    let mut facts: Vec<(String, HtmlFragment)> = Vec::new();
     let mut unknown: Vec<String> = Vec::new();
     for (name, value) in [
         ("GPU", &manifest.gpu),
@@ -39,19 +39,19 @@ pub fn environment(state: &RunState) -> Option<Section> {
         ("commit", &commit),
     ] {
         match value {
-            Fact::Known(value) => facts.push((name.to_owned(), Piece::text(value))),
+            Fact::Known(value) => facts.push((name.to_owned(), HtmlFragment::text(value))),
             Fact::Unavailable { reason } if reason.is_empty() => unknown.push(name.to_owned()),
             Fact::Unavailable { reason } => unknown.push(format!("{name} ({reason})")),
         }
     }
-    facts.push(("Warpsmith".to_owned(), Piece::text(&manifest.warpsmith)));
-    facts.push(("seed".to_owned(), Piece::text(manifest.seed)));
+    facts.push(("Warpsmith".to_owned(), HtmlFragment::text(&manifest.warpsmith)));
+    facts.push(("seed".to_owned(), HtmlFragment::text(manifest.seed)));
     if let Some(seen) = while_measuring(state) {
-        facts.push(("while measuring".to_owned(), Piece::text(seen)));
+        facts.push(("while measuring".to_owned(), HtmlFragment::text(seen)));
     }
     for ceiling in &state.ceilings {
         let (name, value) = ceiling_words(ceiling.speed, ceiling.matrix.as_deref());
-        facts.push((name, Piece::text(value).with("measured in this run")));
+        facts.push((name, HtmlFragment::text(value).with("measured in this run")));
     }
     // Peers of one package have one version: said once.
     let mut versions: Vec<(Vec<&str>, &Fact<String>)> = Vec::new();
@@ -73,10 +73,10 @@ pub fn environment(state: &RunState) -> Option<Section> {
     Some(Section::new("environment", "Environment", body))
 }
 
-fn fact<T: std::fmt::Display>(fact: &Fact<T>) -> Piece {
+fn fact<T: std::fmt::Display>(fact: &Fact<T>) -> HtmlFragment {
     match fact {
-        Fact::Known(value) => Piece::text(value),
-        unknown @ Fact::Unavailable { .. } => Piece::faint(unknown),
+        Fact::Known(value) => HtmlFragment::text(value),
+        unknown @ Fact::Unavailable { .. } => HtmlFragment::faint(unknown),
     }
 }
 
@@ -111,11 +111,11 @@ pub fn failures(state: &RunState) -> Option<Section> {
     let mut table = Table::new(&format!("{}, each with its reason", count(all.len(), "failure")), &head, 5);
     for failed in &all {
         table.row(vec![
-            Piece::text(&failed.what),
-            Piece::text(&failed.kind),
-            Piece::text(&failed.at),
-            if failed.on.is_empty() { Piece::faint("-") } else { Piece::text(&failed.on) },
-            Piece::text(&failed.reason),
+            HtmlFragment::text(&failed.what),
+            HtmlFragment::text(&failed.kind),
+            HtmlFragment::text(&failed.at),
+            if failed.on.is_empty() { HtmlFragment::faint("-") } else { HtmlFragment::text(&failed.on) },
+            HtmlFragment::text(&failed.reason),
         ]);
     }
     Some(Section::new("failures", "Failures", table.html()))
@@ -171,7 +171,7 @@ fn resume(state: &RunState, manifest: &Manifest) -> String {
         return String::new();
     }
     let command = format!("warpsmith {} --resume --run-dir DIR", manifest.command);
-    format!("<p>It was not finished; it goes on with {}.</p>\n", Piece::code(command))
+    format!("<p>It was not finished; it goes on with {}.</p>\n", HtmlFragment::code(command))
 }
 
 /// What the run has nothing of, in a line, and where the page comes from.

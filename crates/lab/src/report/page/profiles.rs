@@ -2,14 +2,14 @@
 
 use super::super::Kind;
 use super::super::advice::{bottlenecks, is_sick, levers};
-use super::super::html::{Piece, Table, details, each, escape, figure, missing, tag};
+use super::super::html::{HtmlFragment, Table, details, each, escape, figure, missing, tag};
 use super::super::svg::bars::{self, Axis, Bar, Group};
 use super::super::svg::roofline::{self, Point, Roofs};
 use super::super::words::{micros, number, ratio, thousands};
 use super::Section;
 use crate::invert::{Inversion, InversionResult};
 use crate::profile::{Metrics, Profile, Roofline};
-use crate::run::{Fact, Of, RunState, Time};
+use crate::run::{Fact, ResultId, RunState, Time};
 
 /// Levers listed under what to do next.
 const LEVERS: usize = 6;
@@ -17,7 +17,7 @@ const LEVERS: usize = 6;
 /// How the numbers of a profile were come by: the virtual GPU's time is a model's.
 pub fn kind(profile: &Profile) -> Kind {
     match profile.metrics.time {
-        Some(time) => Kind::of(time),
+        Some(time) => Kind::from_time(time),
         None if profile.source.starts_with("virtual") => Kind::Modelled,
         None => Kind::Measured,
     }
@@ -36,7 +36,7 @@ pub fn section(state: &RunState) -> Option<Section> {
     Some(Section::new("profile", "Profile", body))
 }
 
-fn one(of: &Of, profile: &Profile) -> String {
+fn one(of: &ResultId, profile: &Profile) -> String {
     let kind = kind(profile);
     let mut html = format!(
         "<h3>{} on {} <small>{}</small> {}</h3>\n",
@@ -73,11 +73,11 @@ fn diagnoses(profile: &Profile) -> String {
 
 /// What was seen, in a table; what was not, in a line with the reasons.
 fn metrics(kind: Kind, metrics: &Metrics) -> String {
-    let percent = |fact: &Fact<f64>| shown(fact, |value| Piece::meter(*value));
-    let whole = |fact: &Fact<u64>| shown(fact, |value| Piece::text(thousands(*value as f64)));
-    let time = metrics.time.map(|time| Piece::time(Kind::of(time), micros(time.micros())));
+    let percent = |fact: &Fact<f64>| shown(fact, |value| HtmlFragment::meter(*value));
+    let whole = |fact: &Fact<u64>| shown(fact, |value| HtmlFragment::text(thousands(*value as f64)));
+    let time = metrics.time.map(|time| HtmlFragment::time(Kind::from_time(time), micros(time.micros())));
     let conflicts = shown(&metrics.bank_conflicts, |extra| {
-        let text = Piece::text(thousands(*extra as f64));
+        let text = HtmlFragment::text(thousands(*extra as f64));
         match metrics.shared_wavefronts.known() {
             Some(all) if *all > 0 => {
                 text.with(format!("{:.1}% of wavefronts", 100.0 * *extra as f64 / *all as f64))
@@ -85,7 +85,7 @@ fn metrics(kind: Kind, metrics: &Metrics) -> String {
             _ => text,
         }
     });
-    let mut table = Table::of(kind, "What was seen of the launch", &["metric", "value"], 2);
+    let mut table = Table::for_kind(kind, "What was seen of the launch", &["metric", "value"], 2);
     let mut unseen: Vec<String> = Vec::new();
     for (name, value) in [
         ("time", time.ok_or_else(String::new)),
@@ -96,15 +96,18 @@ fn metrics(kind: Kind, metrics: &Metrics) -> String {
         ("achieved occupancy", percent(&metrics.occupancy_percent)),
         ("L2 hits", percent(&metrics.l2_hit_percent)),
         ("shared bank conflicts", conflicts),
-        ("sectors per request", shown(&metrics.sectors_per_request, |value| Piece::text(number(*value)))),
-        ("registers", shown(&metrics.registers, |value| Piece::text(value))),
+        (
+            "sectors per request",
+            shown(&metrics.sectors_per_request, |value| HtmlFragment::text(number(*value))),
+        ),
+        ("registers", shown(&metrics.registers, |value| HtmlFragment::text(value))),
         ("local memory traffic, bytes", whole(&metrics.local_bytes)),
         ("divergent branches", whole(&metrics.divergent_branches)),
         ("barriers", whole(&metrics.barriers)),
         ("instructions", whole(&metrics.instructions)),
     ] {
         match value {
-            Ok(value) => table.row(vec![Piece::text(name), value]),
+            Ok(value) => table.row(vec![HtmlFragment::text(name), value]),
             Err(reason) if reason.is_empty() => unseen.push(name.to_owned()),
             Err(reason) => unseen.push(format!("{name} ({reason})")),
         }
@@ -118,14 +121,14 @@ fn metrics(kind: Kind, metrics: &Metrics) -> String {
 }
 
 /// A fact in a cell, or why there is none.
-fn shown<T>(fact: &Fact<T>, show: impl Fn(&T) -> Piece) -> Result<Piece, String> {
+fn shown<T>(fact: &Fact<T>, show: impl Fn(&T) -> HtmlFragment) -> Result<HtmlFragment, String> {
     match fact {
         Fact::Known(value) => Ok(show(value)),
         Fact::Unavailable { reason } => Err(reason.clone()),
     }
 }
 
-fn under_the_roofs(kind: Kind, of: &Of, roof: &Roofline) -> String {
+fn under_the_roofs(kind: Kind, of: &ResultId, roof: &Roofline) -> String {
     let words =
         format!("{} TFLOP/s at {} operations per byte", number(roof.tflops), number(roof.flops_per_byte));
     let point = Point {
@@ -146,7 +149,7 @@ fn under_the_roofs(kind: Kind, of: &Of, roof: &Roofline) -> String {
         100.0 * roof.tflops / attainable,
         roof.peaks
     );
-    figure(Some(kind), &picture, &Piece::text(caption))
+    figure(Some(kind), &picture, &HtmlFragment::text(caption))
 }
 
 fn stalls(kind: Kind, metrics: &Metrics) -> String {
@@ -164,7 +167,7 @@ fn stalls(kind: Kind, metrics: &Metrics) -> String {
     let groups = [Group { heading: String::new(), bars: metrics.stalls.iter().map(bar).collect() }];
     let picture = bars::draw(kind, "why warps waited", Axis::Amount, "%", &groups);
     let caption = format!("Why warps waited, as a share of their time ({}).", kind.word());
-    figure(Some(kind), &picture, &Piece::text(caption))
+    figure(Some(kind), &picture, &HtmlFragment::text(caption))
 }
 
 fn hot_lines(profile: &Profile) -> String {
@@ -173,9 +176,9 @@ fn hot_lines(profile: &Profile) -> String {
     let mut table = Table::new(&caption, &["line", "share", "source"], 3);
     for line in &profile.hot_lines {
         table.row(vec![
-            Piece::text(format!("{}:{}", line.file, line.line)),
-            Piece::meter(line.share_percent),
-            Piece::code(line.text.trim()),
+            HtmlFragment::text(format!("{}:{}", line.file, line.line)),
+            HtmlFragment::meter(line.share_percent),
+            HtmlFragment::code(line.text.trim()),
         ]);
     }
     details(&format!("Hot lines: {}", profile.hot_lines.len()), &table.html())
@@ -230,7 +233,7 @@ pub fn inversion(state: &RunState) -> Option<Section> {
     let ranked = ranked(state);
     let mut body = String::new();
     for kind in Kind::ALL {
-        let here: Vec<_> = ranked.iter().filter(|it| Kind::of(it.1) == kind).collect();
+        let here: Vec<_> = ranked.iter().filter(|it| Kind::from_time(it.1) == kind).collect();
         if here.is_empty() {
             continue;
         }
@@ -242,17 +245,17 @@ pub fn inversion(state: &RunState) -> Option<Section> {
             let head = ["pathology", "evidence", "do instead", "time", "cost"];
             let (table, bars) = places
                 .entry(place.clone())
-                .or_insert_with(|| (Table::of(kind, &caption, &head, 3), Vec::new()));
+                .or_insert_with(|| (Table::for_kind(kind, &caption, &head, 3), Vec::new()));
             let evidence = match &inversion.result {
                 InversionResult::Timed { evidence, .. } => evidence.as_str(),
                 InversionResult::Failed { .. } => "",
             };
             table.row(vec![
-                Piece::text(&inversion.pathology).with(&inversion.setting),
-                Piece::text(evidence),
-                Piece::text(&inversion.advice),
-                Piece::text(micros(time.micros())).of(kind),
-                Piece::time(kind, ratio(*cost)),
+                HtmlFragment::text(&inversion.pathology).with(&inversion.setting),
+                HtmlFragment::text(evidence),
+                HtmlFragment::text(&inversion.advice),
+                HtmlFragment::text(micros(time.micros())).of(kind),
+                HtmlFragment::time(kind, ratio(*cost)),
             ]);
             let (pathology, setting) = (&inversion.pathology, &inversion.setting);
             bars.push(Bar {
@@ -274,7 +277,7 @@ pub fn inversion(state: &RunState) -> Option<Section> {
             "Time with each pathology over the healthy kernel's ({}): 1x costs nothing.",
             kind.word()
         );
-        body += &figure(Some(kind), &picture, &Piece::text(caption));
+        body += &figure(Some(kind), &picture, &HtmlFragment::text(caption));
         body += &tables;
     }
     let failed = state.inversions.len() - ranked.len();

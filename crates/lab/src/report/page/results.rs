@@ -3,8 +3,8 @@
 use super::super::Kind;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::super::comparison::{Board, boards};
-use super::super::html::{Piece, Table, Tone, details, each, figure, heading, missing, paragraph};
+use super::super::comparison::{ComparisonTable, boards};
+use super::super::html::{HtmlFragment, Table, Tone, details, each, figure, heading, missing, paragraph};
 use super::super::svg::bars::{self, Axis, Bar, Group};
 use super::super::svg::roofline::{self, Point, Roofs};
 use super::super::words::{count, in_processes, interval, micros, number, ratio, thousands};
@@ -52,7 +52,7 @@ fn timer_words(timer: Timer) -> &'static str {
     }
 }
 
-fn against_baselines(board: &Board<'_>) -> String {
+fn against_baselines(board: &ComparisonTable<'_>) -> String {
     let head: Vec<&str> = ["problem", "fastest candidate", "median"]
         .into_iter()
         .chain(board.baselines.iter().copied())
@@ -61,21 +61,24 @@ fn against_baselines(board: &Board<'_>) -> String {
         "Speedup of the fastest candidate over each baseline, with its 95% interval; {}",
         board.timer
     );
-    let mut table = Table::of(Kind::Measured, &caption, &head, 2);
+    let mut table = Table::for_kind(Kind::Measured, &caption, &head, 2);
     for line in &board.lines {
-        let mut cells =
-            vec![Piece::text(line.problem), Piece::text(&line.best.of.subject), median(line.best)];
-        cells.extend(line.over.iter().map(|over| over.map_or(Piece::faint("not measured"), speedup)));
+        let mut cells = vec![
+            HtmlFragment::text(line.problem),
+            HtmlFragment::text(&line.best.of.subject),
+            median(line.best),
+        ];
+        cells.extend(line.over.iter().map(|over| over.map_or(HtmlFragment::faint("not measured"), speedup)));
         table.row(cells);
     }
     table.html()
 }
 
-fn median(row: &Row) -> Piece {
-    Piece::text(micros(row.p50_us.0)).with(interval(row.interval_us.low, row.interval_us.high))
+fn median(row: &Row) -> HtmlFragment {
+    HtmlFragment::text(micros(row.p50_us.0)).with(interval(row.interval_us.low, row.interval_us.high))
 }
 
-fn speedup(comparison: &Comparison) -> Piece {
+fn speedup(comparison: &Comparison) -> HtmlFragment {
     let tone = match comparison.verdict {
         Verdict::Faster => Tone::Good,
         Verdict::Slower => Tone::Bad,
@@ -87,14 +90,17 @@ fn speedup(comparison: &Comparison) -> Piece {
         Verdict::Same | Verdict::Unclear => format!("{interval}, {}", comparison.verdict),
         Verdict::Faster | Verdict::Slower => interval,
     };
-    Piece::mark(tone, ratio(speedup.ratio)).with(word)
+    HtmlFragment::mark(tone, ratio(speedup.ratio)).with(word)
 }
 
-fn speedups(board: &Board<'_>) -> String {
+fn speedups(board: &ComparisonTable<'_>) -> String {
     let hardest = board.hardest();
     let few = board.lines.len() * board.baselines.len() <= BARS;
     let shown = |name: &str| few || Some(name) == hardest;
-    let bar = |name: &str, label: String, line: &super::super::comparison::Line<'_>, over: &Comparison| Bar {
+    let bar = |name: &str,
+               label: String,
+               line: &super::super::comparison::ComparisonRow<'_>,
+               over: &Comparison| Bar {
         label,
         value: over.speedup.ratio,
         interval: Some((over.speedup.interval.low, over.speedup.interval.high)),
@@ -133,11 +139,11 @@ fn speedups(board: &Board<'_>) -> String {
         board.timer
     );
     let picture = bars::draw(Kind::Measured, "speedups over baselines", Axis::Ratio, "x", &groups);
-    figure(Some(Kind::Measured), &picture, &Piece::text(caption))
+    figure(Some(Kind::Measured), &picture, &HtmlFragment::text(caption))
 }
 
 /// Every candidate over every baseline, over all problems: where the headline's candidate stands among its like.
-fn every_candidate(state: &RunState, board: &Board<'_>) -> String {
+fn every_candidate(state: &RunState, board: &ComparisonTable<'_>) -> String {
     let means: Vec<_> = state.means().into_iter().filter(|mean| mean.timer == board.timer).collect();
     let mut candidates: Vec<&str> = Vec::new();
     for mean in &means {
@@ -146,7 +152,7 @@ fn every_candidate(state: &RunState, board: &Board<'_>) -> String {
         }
     }
     let head: Vec<&str> = ["candidate"].into_iter().chain(board.baselines.iter().copied()).collect();
-    let mut table = Table::of(
+    let mut table = Table::for_kind(
         Kind::Measured,
         "Geometric mean of the speedups over all problems, and what it amounts to",
         &head,
@@ -155,13 +161,13 @@ fn every_candidate(state: &RunState, board: &Board<'_>) -> String {
     for candidate in candidates {
         let cell = |baseline: &&str| {
             let mean = means.iter().find(|mean| mean.candidate == candidate && mean.baseline == **baseline);
-            mean.map_or(Piece::faint("not measured"), |mean| {
+            mean.map_or(HtmlFragment::faint("not measured"), |mean| {
                 let words = format!("{}, {}", mean.standing, count(mean.problems, "problem"));
-                Piece::text(ratio(mean.speedup)).with(words)
+                HtmlFragment::text(ratio(mean.speedup)).with(words)
             })
         };
         let cells = board.baselines.iter().map(cell);
-        table.row([Piece::text(candidate)].into_iter().chain(cells).collect());
+        table.row([HtmlFragment::text(candidate)].into_iter().chain(cells).collect());
     }
     details("Every candidate over every baseline", &table.html())
 }
@@ -186,8 +192,9 @@ fn rooflines(state: &RunState, rows: &[Row]) -> String {
                 number(tflops),
                 thousands(gb_per_s),
             );
-            let items = each(&list, |item| format!("<li>{}</li>", Piece::text(item)));
-            let caption = Piece::html(format!("{}<ol class=\"keys\">{items}</ol>", Piece::text(caption)));
+            let items = each(&list, |item| format!("<li>{}</li>", HtmlFragment::text(item)));
+            let caption =
+                HtmlFragment::html(format!("{}<ol class=\"keys\">{items}</ol>", HtmlFragment::text(caption)));
             html += &figure(Some(Kind::Measured), &picture, &caption);
         }
     }
@@ -241,14 +248,14 @@ fn points(state: &RunState, rows: &[Row], matrix: &str) -> (Vec<Point>, Vec<Stri
 }
 
 /// How far subjects seemed to be from themselves.
-pub struct Floor<'s> {
+pub struct ControlSpread<'s> {
     /// Half of them less.
     pub usual: f64,
     pub worst: &'s Control,
 }
 
 /// By each timer.
-pub fn noise_floors(state: &RunState) -> BTreeMap<Timer, Floor<'_>> {
+pub fn noise_floors(state: &RunState) -> BTreeMap<Timer, ControlSpread<'_>> {
     let mut timers: BTreeMap<Timer, Vec<&Control>> = BTreeMap::new();
     for control in &state.controls {
         timers.entry(control.timer).or_default().push(control);
@@ -258,7 +265,7 @@ pub fn noise_floors(state: &RunState) -> BTreeMap<Timer, Floor<'_>> {
     for (timer, mut controls) in timers {
         controls.sort_by(|a, b| share(a).total_cmp(&share(b)));
         if let Some(worst) = controls.last() {
-            floors.insert(timer, Floor { usual: share(controls[(controls.len() - 1) / 2]), worst });
+            floors.insert(timer, ControlSpread { usual: share(controls[(controls.len() - 1) / 2]), worst });
         }
     }
     floors
@@ -271,7 +278,7 @@ fn noise(state: &RunState) -> String {
     }
     let floors: Vec<String> = floors
         .iter()
-        .map(|(timer, Floor { usual, worst })| {
+        .map(|(timer, ControlSpread { usual, worst })| {
             format!(
                 "{:.2}% ({timer}; {:.2}% at most, {} on {})",
                 100.0 * usual,
@@ -281,7 +288,7 @@ fn noise(state: &RunState) -> String {
             )
         })
         .collect();
-    paragraph(&Piece::text(format!(
+    paragraph(&HtmlFragment::text(format!(
         "Noise floor: a subject measured against itself, one process against its others, usually seemed to differ by {}. \
          Each comparison is held against what the processes of the two compared differ by: what is nearer to 1x than \
          that does not count.",
@@ -291,7 +298,7 @@ fn noise(state: &RunState) -> String {
 
 /// Work that some subjects need done first, and that is in none of the times.
 fn apart(state: &RunState) -> String {
-    let mut table = Table::of(
+    let mut table = Table::for_kind(
         Kind::Measured,
         "Work done before, and in none of the times above",
         &["subject", "problem", "work", "time"],
@@ -302,8 +309,13 @@ fn apart(state: &RunState) -> String {
         for (name, nanos) in &measurement.sampled.apart_ns {
             let of = &measurement.of;
             if seen.insert((&of.problem, &of.subject, name)) {
-                let time = Piece::text(micros(nanos / 1000.0));
-                table.row(vec![Piece::text(&of.subject), Piece::text(&of.problem), Piece::text(name), time]);
+                let time = HtmlFragment::text(micros(nanos / 1000.0));
+                table.row(vec![
+                    HtmlFragment::text(&of.subject),
+                    HtmlFragment::text(&of.problem),
+                    HtmlFragment::text(name),
+                    time,
+                ]);
             }
         }
     }
@@ -326,21 +338,22 @@ fn measurements(rows: &[Row]) -> String {
             "Every measurement on {problem}, the fastest first; of several processes, the mean of their medians, and an \
              interval that holds between processes"
         );
-        let mut table = Table::of(Kind::Measured, &caption, &head, 2);
-        let or_none =
-            |value: Option<f64>| value.map_or(Piece::faint("n/a"), |value| Piece::text(number(value)));
+        let mut table = Table::for_kind(Kind::Measured, &caption, &head, 2);
+        let or_none = |value: Option<f64>| {
+            value.map_or(HtmlFragment::faint("n/a"), |value| HtmlFragment::text(number(value)))
+        };
         for row in &rows {
             let role = if row.is_baseline { "baseline" } else { "" };
             table.row(vec![
-                Piece::text(&row.of.subject).with(role),
-                Piece::text(row.timer),
+                HtmlFragment::text(&row.of.subject).with(role),
+                HtmlFragment::text(row.timer),
                 median(row),
-                Piece::text(micros(row.p90_us.0)),
-                Piece::text(micros(row.p99_us.0)),
+                HtmlFragment::text(micros(row.p90_us.0)),
+                HtmlFragment::text(micros(row.p99_us.0)),
                 or_none(row.tflops),
                 or_none(row.gb_per_s),
-                row.ceiling_percent.map_or(Piece::faint("n/a"), Piece::meter),
-                Piece::text(row.count).with(format!(
+                row.ceiling_percent.map_or(HtmlFragment::faint("n/a"), HtmlFragment::meter),
+                HtmlFragment::text(row.count).with(format!(
                     "{}, {}",
                     in_processes(row.processes),
                     row.stopped.words()
@@ -365,18 +378,18 @@ fn builds(state: &RunState) -> String {
         }
         seen.push(&of.build);
         let spills = match build.spill_bytes {
-            0 => Piece::text("none"),
-            bytes => Piece::mark(Tone::Bad, format!("{bytes} B")),
+            0 => HtmlFragment::text("none"),
+            bytes => HtmlFragment::mark(Tone::Bad, format!("{bytes} B")),
         };
         let limit = build.registers_limit.map_or(String::new(), |limit| format!("of {limit}"));
         table.row(vec![
-            Piece::text(&of.subject),
-            Piece::text(&build.target),
-            Piece::code(of.build.chars().take(12).collect::<String>()),
-            Piece::text(build.registers).with(limit),
-            Piece::text(format!("{} B", thousands(build.shared_bytes as f64))),
+            HtmlFragment::text(&of.subject),
+            HtmlFragment::text(&build.target),
+            HtmlFragment::code(of.build.chars().take(12).collect::<String>()),
+            HtmlFragment::text(build.registers).with(limit),
+            HtmlFragment::text(format!("{} B", thousands(build.shared_bytes as f64))),
             spills,
-            Piece::text(format!("{:.0} ms", build.compile_ms)).with(if build.from_cache {
+            HtmlFragment::text(format!("{:.0} ms", build.compile_ms)).with(if build.from_cache {
                 "cached"
             } else {
                 ""
@@ -395,7 +408,7 @@ pub fn modelled(state: &RunState) -> Option<Section> {
         problems.entry(&of.problem).or_default().push((of, modelled));
     }
     let head = ["problem", "kernel", "GPU", "limited by", "modelled time"];
-    let mut table = Table::of(Kind::Modelled, "Modelled times: computed, not measured", &head, 4);
+    let mut table = Table::for_kind(Kind::Modelled, "Modelled times: computed, not measured", &head, 4);
     let mut groups = Vec::new();
     for (problem, mut times) in problems {
         times.sort_by(|a, b| a.1.time_us.0.total_cmp(&b.1.time_us.0));
@@ -403,11 +416,11 @@ pub fn modelled(state: &RunState) -> Option<Section> {
         let mut bars = Vec::new();
         for (of, modelled) in times {
             table.row(vec![
-                Piece::text(problem),
-                Piece::text(&of.subject),
-                Piece::text(&modelled.gpu),
-                modelled.limiter.as_ref().map_or(Piece::faint("n/a"), Piece::text),
-                Piece::text(micros(modelled.time_us.0)).of(Kind::Modelled),
+                HtmlFragment::text(problem),
+                HtmlFragment::text(&of.subject),
+                HtmlFragment::text(&modelled.gpu),
+                modelled.limiter.as_ref().map_or(HtmlFragment::faint("n/a"), HtmlFragment::text),
+                HtmlFragment::text(micros(modelled.time_us.0)).of(Kind::Modelled),
             ]);
             bars.push(Bar {
                 label: of.subject.clone(),
@@ -423,7 +436,7 @@ pub fn modelled(state: &RunState) -> Option<Section> {
     let picture = bars::draw(Kind::Modelled, "modelled times", Axis::Ratio, "x", &groups);
     let caption = "Modelled time of each kernel, computed by the virtual GPU. Bars are times over that of the fastest kernel on \
                    the problem, which is 1x.";
-    let mut body = figure(Some(Kind::Modelled), &picture, &Piece::text(caption));
+    let mut body = figure(Some(Kind::Modelled), &picture, &HtmlFragment::text(caption));
     body += &if state.modelled.len() > FEW {
         details(&format!("Every modelled time: {}", state.modelled.len()), &table.html())
     } else {
@@ -466,20 +479,23 @@ pub fn correctness(state: &RunState) -> Option<Section> {
     );
     for (of, check) in &state.checks {
         let error = |value: Option<f64>| {
-            value.map_or(Piece::faint("none"), |value| Piece::text(format!("{value:.1e}")))
+            value.map_or(HtmlFragment::faint("none"), |value| HtmlFragment::text(format!("{value:.1e}")))
         };
-        let mark =
-            if check.passed { Piece::mark(Tone::Good, "right") } else { Piece::mark(Tone::Bad, "wrong") };
+        let mark = if check.passed {
+            HtmlFragment::mark(Tone::Good, "right")
+        } else {
+            HtmlFragment::mark(Tone::Bad, "wrong")
+        };
         table.row(vec![
-            Piece::text(&of.subject),
-            Piece::text(&of.problem),
+            HtmlFragment::text(&of.subject),
+            HtmlFragment::text(&of.problem),
             mark,
             error(check.error),
             error(check.limit),
-            Piece::text(check.cases),
+            HtmlFragment::text(check.cases),
         ]);
     }
-    let body = paragraph(&Piece::text(words)) + &details("Every check", &table.html());
+    let body = paragraph(&HtmlFragment::text(words)) + &details("Every check", &table.html());
     Some(Section::new("correctness", "Correctness", body))
 }
 

@@ -1,7 +1,7 @@
 //! The search: how it went, what it kept, and which knobs mattered.
 
 use super::super::Kind;
-use super::super::html::{Piece, Table, details, figure, heading, missing, paragraph};
+use super::super::html::{HtmlFragment, Table, details, figure, heading, missing, paragraph};
 use super::super::importance::{Importance, importance};
 use super::super::search::{Scored, elites, lineage, scored, tally};
 use super::super::svg::bars::{self, Axis, Bar, Group};
@@ -39,7 +39,7 @@ pub fn section(state: &RunState) -> Option<Section> {
         let text = format!(
             "Dead knobs: two trials that differ in nothing else compiled to the same machine code: {words}."
         );
-        body += &paragraph(&Piece::text(text));
+        body += &paragraph(&HtmlFragment::text(text));
     }
     if !state.trials.is_empty() {
         body += &every_trial(state);
@@ -72,11 +72,11 @@ fn what(state: &RunState, search: &Search) -> String {
     );
     let mut table = Table::new("The knobs that were searched", &["knob", "values"], 2);
     for (knob, values) in &search.knobs {
-        table.row(vec![Piece::code(knob), Piece::text(values.join(", "))]);
+        table.row(vec![HtmlFragment::code(knob), HtmlFragment::text(values.join(", "))]);
     }
     let space =
         if search.knobs.is_empty() { String::new() } else { details("Knobs and values", &table.html()) };
-    paragraph(&Piece::text(text)) + &space
+    paragraph(&HtmlFragment::text(text)) + &space
 }
 
 fn count_points(points: u64) -> String {
@@ -113,7 +113,7 @@ fn curve(state: &RunState, scored: &[Scored<'_>], kind: Kind) -> String {
          crosses at the floor failed.",
         kind.word()
     );
-    heading("How it went") + &figure(Some(kind), &curve::draw(kind, &points), &Piece::text(caption))
+    heading("How it went") + &figure(Some(kind), &curve::draw(kind, &points), &HtmlFragment::text(caption))
 }
 
 fn kept(state: &RunState, kind: Kind) -> String {
@@ -137,24 +137,24 @@ fn kept(state: &RunState, kind: Kind) -> String {
         .chain(problems.iter().copied())
         .collect();
     let caption = format!("Elites by geometric mean of their speedups; {}", kind.word());
-    let mut table = Table::of(kind, &caption, &head, 2);
+    let mut table = Table::for_kind(kind, &caption, &head, 2);
     for elite in &elites {
         let TrialResult::Timed { registers, shared_bytes, problems: times, .. } = &elite.trial.result else {
             continue;
         };
         let mut cells = vec![
-            Piece::text(&elite.trial.candidate),
-            Piece::text(format!("#{}", elite.trial.number)).with(&elite.trial.origin),
-            Piece::text(registers),
-            Piece::text(format!("{} B", thousands(*shared_bytes as f64))),
-            Piece::time(kind, ratio(elite.score)),
+            HtmlFragment::text(&elite.trial.candidate),
+            HtmlFragment::text(format!("#{}", elite.trial.number)).with(&elite.trial.origin),
+            HtmlFragment::text(registers),
+            HtmlFragment::text(format!("{} B", thousands(*shared_bytes as f64))),
+            HtmlFragment::time(kind, ratio(elite.score)),
         ];
         for problem in &problems {
             let time = times.iter().find(|time| time.problem == *problem);
-            cells.push(time.map_or(Piece::faint("not timed"), |time| {
+            cells.push(time.map_or(HtmlFragment::faint("not timed"), |time| {
                 let spread =
                     time.interval.map_or(String::new(), |(low, high)| format!("{}, ", interval(low, high)));
-                Piece::text(ratio(time.speedup))
+                HtmlFragment::text(ratio(time.speedup))
                     .with(format!("{spread}{}", micros(time.time.micros())))
                     .of(kind)
             }));
@@ -166,7 +166,7 @@ fn kept(state: &RunState, kind: Kind) -> String {
     if nodes.len() > 1 {
         let caption =
             "Each elite (large) with the trials it came from, and what was changed from parent to child.";
-        html += &figure(Some(kind), &tree::draw(kind, &nodes), &Piece::text(caption));
+        html += &figure(Some(kind), &tree::draw(kind, &nodes), &HtmlFragment::text(caption));
     }
     html
 }
@@ -193,7 +193,7 @@ fn knobs(state: &RunState, kind: Kind) -> String {
          does not try them evenly.",
         kind.word()
     );
-    let mut table = Table::of(
+    let mut table = Table::for_kind(
         kind,
         "Geometric mean of the scores of all trials with a value, the best value first",
         &["knob", "values"],
@@ -205,13 +205,16 @@ fn knobs(state: &RunState, kind: Kind) -> String {
             .iter()
             .map(|value| {
                 let trials = count(value.trials, "trial");
-                format!("{}", Piece::code(value.name).with(format!("{}, {trials}", ratio(value.score))))
+                format!(
+                    "{}",
+                    HtmlFragment::code(value.name).with(format!("{}, {trials}", ratio(value.score)))
+                )
             })
             .collect();
-        table.row(vec![Piece::code(it.knob), Piece::html(values.join("; "))]);
+        table.row(vec![HtmlFragment::code(it.knob), HtmlFragment::html(values.join("; "))]);
     }
     title
-        + &figure(Some(kind), &picture, &Piece::text(caption))
+        + &figure(Some(kind), &picture, &HtmlFragment::text(caption))
         + &details("Values of each knob", &table.html())
 }
 
@@ -223,22 +226,22 @@ fn every_trial(state: &RunState) -> String {
     for trial in &trials {
         let (result, score) = match &trial.result {
             TrialResult::Timed { score, elite, problems, .. } => {
-                let kind = problems.first().map_or(Kind::Measured, |it| Kind::of(it.time));
+                let kind = problems.first().map_or(Kind::Measured, |it| Kind::from_time(it.time));
                 let word = if *elite { "timed, joined the elites" } else { "timed" };
-                (Piece::text(word), Piece::time(kind, ratio(*score)))
+                (HtmlFragment::text(word), HtmlFragment::time(kind, ratio(*score)))
             }
             TrialResult::Same { as_trial, .. } => {
-                (Piece::text(format!("same machine code as #{as_trial}")), Piece::faint("-"))
+                (HtmlFragment::text(format!("same machine code as #{as_trial}")), HtmlFragment::faint("-"))
             }
             TrialResult::Failed { stage, failure, .. } => {
-                (Piece::text(format!("{failure}, {stage}")), Piece::faint("-"))
+                (HtmlFragment::text(format!("{failure}, {stage}")), HtmlFragment::faint("-"))
             }
         };
         table.row(vec![
-            Piece::text(trial.number),
-            Piece::text(&trial.candidate),
-            Piece::text(&trial.origin),
-            trial.parent.map_or(Piece::faint("-"), |parent| Piece::text(format!("#{parent}"))),
+            HtmlFragment::text(trial.number),
+            HtmlFragment::text(&trial.candidate),
+            HtmlFragment::text(&trial.origin),
+            trial.parent.map_or(HtmlFragment::faint("-"), |parent| HtmlFragment::text(format!("#{parent}"))),
             result,
             score,
         ]);

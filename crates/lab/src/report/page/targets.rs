@@ -1,7 +1,7 @@
 //! Targets: met or not, on what evidence; and where one is missed, what stands in its way.
 
 use super::super::advice::{bottlenecks, levers};
-use super::super::html::{Piece, Table, Tone, each, escape, missing};
+use super::super::html::{HtmlFragment, Table, Tone, each, escape, missing};
 use super::Section;
 use crate::run::{RunState, TargetJudged};
 
@@ -16,10 +16,10 @@ pub fn section(state: &RunState) -> Option<Section> {
     for target in &state.targets {
         let (tone, word) = judged(target);
         table.row(vec![
-            Piece::text(&target.target),
-            target.problem.as_ref().map_or(Piece::faint("all"), Piece::text),
-            Piece::mark(tone, word),
-            Piece::text(&target.evidence),
+            HtmlFragment::text(&target.target),
+            target.problem.as_ref().map_or(HtmlFragment::faint("all"), HtmlFragment::text),
+            HtmlFragment::mark(tone, word),
+            HtmlFragment::text(&target.evidence),
         ]);
     }
     let mut body = table.html();

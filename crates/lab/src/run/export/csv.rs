@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
-use super::super::{Of, RunState};
-use super::{Exporter, Over, Row, rows};
+use super::super::{ResultId, RunState};
+use super::{Exporter, Row, RowSpeedup, rows};
 
 #[derive(Debug)]
 pub struct Csv;
@@ -66,7 +66,7 @@ impl Exporter for Csv {
     }
 }
 
-fn subject(of: &Of, role: &str) -> Vec<String> {
+fn subject(of: &ResultId, role: &str) -> Vec<String> {
     [&of.problem, &of.subject, &of.build, role].map(str::to_owned).to_vec()
 }
 
@@ -95,8 +95,8 @@ fn measured(row: &Row) -> Vec<String> {
     cells
 }
 
-fn compared(over: Option<&Over>) -> [String; 5] {
-    let Some(Over { baseline, comparison }) = over else { return [NONE; 5].map(str::to_owned) };
+fn compared(over: Option<&RowSpeedup>) -> [String; 5] {
+    let Some(RowSpeedup { baseline, comparison }) = over else { return [NONE; 5].map(str::to_owned) };
     let speedup = comparison.speedup;
     [
         baseline.clone(),

@@ -6,8 +6,8 @@ use indexmap::IndexMap;
 use serde::Serialize;
 use vgpu::model::ModelledMicros;
 
-use super::super::state::{Control, Failure, Mean};
-use super::super::{Ceiling, Fact, Manifest, Of, Outcome, RunState, SCHEMA, TargetJudged};
+use super::super::state::{Control, FailureRecord, MeanSpeedup};
+use super::super::{Ceiling, Fact, Manifest, ResultId, RunOutcome, RunState, SCHEMA, TargetJudged};
 use super::{Exporter, Row, rows};
 
 #[derive(Debug)]
@@ -18,14 +18,14 @@ struct File<'s> {
     schema: u32,
     manifest: &'s Option<Manifest>,
     complete: bool,
-    outcome: Option<Outcome>,
+    outcome: Option<RunOutcome>,
     baselines: &'s IndexMap<String, Fact<String>>,
     measured: Vec<Row>,
     modelled: Vec<ModelledRow<'s>>,
-    means: Vec<Mean>,
+    means: Vec<MeanSpeedup>,
     controls: &'s [Control],
     ceilings: &'s [Ceiling],
-    failures: &'s [Failure],
+    failures: &'s [FailureRecord],
     targets: &'s [TargetJudged],
     notes: &'s [String],
     warnings: &'s [String],
@@ -34,7 +34,7 @@ struct File<'s> {
 #[derive(Serialize)]
 struct ModelledRow<'s> {
     #[serde(flatten)]
-    of: &'s Of,
+    of: &'s ResultId,
     gpu: &'s str,
     modelled_us: ModelledMicros,
     limiter: Option<&'s str>,

@@ -11,7 +11,7 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-pub use rows::{Over, Row, rows};
+pub use rows::{Row, RowSpeedup, rows};
 
 use super::RunState;
 use crate::report;

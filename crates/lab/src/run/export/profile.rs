@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use super::super::{Manifest, Of, RunState, SCHEMA};
+use super::super::{Manifest, ResultId, RunState, SCHEMA};
 use super::Exporter;
 use crate::invert::Inversion;
 use crate::profile::Profile;
@@ -24,7 +24,7 @@ struct File<'s> {
 #[derive(Serialize)]
 struct Profiled<'s> {
     #[serde(flatten)]
-    of: &'s Of,
+    of: &'s ResultId,
     #[serde(flatten)]
     profile: &'s Profile,
 }

@@ -3,14 +3,14 @@
 use rayon::prelude::*;
 use serde::Serialize;
 
-use super::super::{Control, MeasuredMicros, Measurement, Of, RunState, Speed, Timer};
+use super::super::{Control, MeasuredMicros, Measurement, ResultId, RunState, Speed, Timer};
 use crate::stats::{Between, Comparison, Interval, Known, StopReason, Summary, Typical};
 
 /// A subject on a problem by a timer, in numbers. All times are measured ones.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     #[serde(flatten)]
-    pub of: Of,
+    pub of: ResultId,
     pub is_baseline: bool,
     pub timer: Timer,
     pub session: u32,
@@ -40,24 +40,24 @@ pub struct Row {
     /// What the roofline of the run's own ceilings would take, as per cent of the median.
     pub ceiling_percent: Option<f64>,
     /// Against each baseline of its session.
-    pub over: Vec<Over>,
+    pub over: Vec<RowSpeedup>,
 }
 
 #[derive(Clone, Debug, Serialize)]
-pub struct Over {
+pub struct RowSpeedup {
     pub baseline: String,
     pub comparison: Comparison,
 }
 
 /// What a row, or one side of a speedup, stands on.
-struct Told<'s> {
+struct RowBasis<'s> {
     measurement: &'s Measurement,
     summary: Summary,
     typical: Typical,
     kind: Between,
 }
 
-impl Told<'_> {
+impl RowBasis<'_> {
     fn known(&self) -> Known<'_> {
         Known { kind: self.kind, medians: &self.typical.medians }
     }
@@ -65,25 +65,25 @@ impl Told<'_> {
 
 /// A row for everything that was measured. Samples that are no times give no row: they cannot be told in numbers.
 pub fn rows(state: &RunState) -> Vec<Row> {
-    let controls = Controls::of(state);
-    let all: Vec<Told<'_>> =
+    let controls = Controls::new(state);
+    let all: Vec<RowBasis<'_>> =
         state.measurements.par_iter().filter_map(|it| tell(state, it, &controls)).collect();
     all.par_iter().map(|told| row(state, told, &all)).collect()
 }
 
-fn tell<'s>(state: &RunState, measurement: &'s Measurement, controls: &Controls<'_>) -> Option<Told<'s>> {
+fn tell<'s>(state: &RunState, measurement: &'s Measurement, controls: &Controls<'_>) -> Option<RowBasis<'s>> {
     let sampled = &measurement.sampled;
     let seed = state.manifest.as_ref().map_or(0, |manifest| manifest.seed);
     let (summary, typical) = Summary::over(&sampled.samples_us().ok()?, sampled.blocks(), seed).ok()?;
     let kind = controls.between(state.is_peer(&measurement.of.subject), measurement);
-    Some(Told { measurement, summary, typical, kind })
+    Some(RowBasis { measurement, summary, typical, kind })
 }
 
 /// The run's controls, each with whether it is a peer's.
 struct Controls<'s>(Vec<(bool, &'s Control)>);
 
 impl<'s> Controls<'s> {
-    fn of(state: &'s RunState) -> Self {
+    fn new(state: &'s RunState) -> Self {
         Controls(state.controls.iter().map(|it| (state.is_peer(&it.subject), it)).collect())
     }
 
@@ -99,11 +99,11 @@ impl<'s> Controls<'s> {
         let others = || self.0.iter().filter(|(_, it)| it.timer == sampled.timer && !is_own(it));
         let of_kind = others().any(|(peers, _)| *peers == is_peer);
         let counted = others().filter(|(peers, _)| !of_kind || *peers == is_peer);
-        Between::of(counted.map(|(_, control)| (&control.speedup, control.processes)))
+        Between::from_controls(counted.map(|(_, control)| (&control.speedup, control.processes)))
     }
 }
 
-fn row(state: &RunState, told: &Told<'_>, all: &[Told<'_>]) -> Row {
+fn row(state: &RunState, told: &RowBasis<'_>, all: &[RowBasis<'_>]) -> Row {
     let (Measurement { of, sampled }, summary) = (told.measurement, &told.summary);
     let seconds = summary.p50 / 1e6;
     // Of the same session: who was measured in turns with it.
@@ -128,7 +128,7 @@ fn row(state: &RunState, told: &Told<'_>, all: &[Told<'_>]) -> Row {
             let speedup = &mut comparison.speedup;
             let baseline = beside(&verdict.baseline)?.known();
             speedup.interval = Known::widen_ratio(speedup.ratio, speedup.interval, baseline, told.known());
-            Some(Over { baseline: verdict.baseline.clone(), comparison })
+            Some(RowSpeedup { baseline: verdict.baseline.clone(), comparison })
         });
     Row {
         of: of.clone(),

@@ -12,13 +12,13 @@ use op::{Op, Refusal};
 use search::history::{History, Outcome, Proposal};
 use search::space::{Point, Space};
 
-use super::contest::{Compiled, Contest, Out, Setting};
-use super::plan::{Plan, Progress};
-use super::proposer::answer::{self, Answer};
-use super::proposer::{External, Information, NoAnswer, Proposer, prompt, screen};
-use super::stranger::{self, Stranger};
+use super::evaluator::{Compiled, Evaluator, Rejection, Setting};
+use super::plan::{EvolvePlan, Progress};
+use super::proposer::answer::{self, ProposedCandidate};
+use super::proposer::{ExternalProposer, Information, Proposer, ProposerError, prompt, screen};
+use super::untrusted::{self, UntrustedSource};
 use super::{elites, knobs, space};
-use crate::bench::{Answers, BenchError, Start};
+use crate::bench::{AnswerCache, BenchError, WorkerCommands};
 use crate::profile::{self, ProfileError};
 use crate::run::{Event, Exchange, LogError, Run, Search, Stage, Trial, TrialResult};
 use crate::stats::geometric_mean;
@@ -48,12 +48,12 @@ pub enum EvolveError {
     Stopped,
 }
 
-impl From<NoAnswer> for EvolveError {
-    fn from(no_answer: NoAnswer) -> Self {
+impl From<ProposerError> for EvolveError {
+    fn from(no_answer: ProposerError) -> Self {
         match no_answer {
-            NoAnswer::Stopped => EvolveError::Stopped,
-            NoAnswer::NotThere { program, error } => EvolveError::NoProgram { program, error },
-            NoAnswer::Silent { reason, .. } => EvolveError::Silent { times: 1, reason },
+            ProposerError::Stopped => EvolveError::Stopped,
+            ProposerError::NotThere { program, error } => EvolveError::NoProgram { program, error },
+            ProposerError::Silent { reason, .. } => EvolveError::Silent { times: 1, reason },
         }
     }
 }
@@ -69,24 +69,25 @@ const KEPT_BYTES: usize = 64 << 10;
 /// Searches until the budget is used up, the space is, or `stop` is set. Trials the run has are not repeated.
 pub fn run<O: Op>(
     op: &O,
-    plan: &Plan<'_, O::Problem>,
+    plan: &EvolvePlan<'_, O::Problem>,
     compiler: &Compiler,
-    start: &Start<'_>,
+    start: &WorkerCommands<'_>,
     run: &Run,
     stop: &AtomicBool,
     progress: &dyn Fn(&Progress, Option<&Trial>),
 ) -> Result<(), EvolveError> {
-    let space = space::of(op, plan.family, &plan.problems, plan.device.target())?;
+    let space = space::search_space(op, plan.family, &plan.problems, plan.device.target())?;
     let folder = run.folder().join("trials");
     fs::create_dir_all(&folder).map_err(|error| EvolveError::Io { path: folder.clone(), error })?;
-    let contest = Contest { op, plan, compiler, start, folder: &folder, answers: Answers::kept(), stop };
-    let outcome = Drive::new(&contest, &space, run, progress)?.go();
+    let evaluator =
+        Evaluator { op, plan, compiler, start, folder: &folder, answers: AnswerCache::kept(), stop };
+    let outcome = SearchDriver::new(&evaluator, &space, run, progress)?.go();
     let _ = fs::remove_dir_all(&folder);
     outcome
 }
 
-struct Drive<'a, O: Op> {
-    contest: &'a Contest<'a, O>,
+struct SearchDriver<'a, O: Op> {
+    evaluator: &'a Evaluator<'a, O>,
     space: &'a Space,
     run: &'a Run,
     progress: &'a dyn Fn(&Progress, Option<&Trial>),
@@ -106,22 +107,22 @@ struct Drive<'a, O: Op> {
 }
 
 /// A candidate that was asked for, and is being compiled unless its outcome is known.
-struct Pending {
+struct PendingCandidate {
     number: u32,
     proposal: Proposal,
     knobs: IndexMap<String, String>,
-    compiled: Option<Receiver<Result<Compiled, Out>>>,
+    compiled: Option<Receiver<Result<Compiled, Rejection>>>,
 }
 
 /// A proposer's candidate: its names, values and constraints hold, and its source, if it has one, was screened.
-struct Proposed {
+struct CheckedProposal {
     name: String,
     knobs: IndexMap<String, String>,
     source: Option<String>,
 }
 
 /// A setting to be tried, and what the log will say it came from.
-struct Entrant<'s> {
+struct CandidateToTry<'s> {
     number: u32,
     setting: Setting<'s>,
     parent: Option<u32>,
@@ -129,14 +130,14 @@ struct Entrant<'s> {
     source: Option<String>,
 }
 
-impl<'a, O: Op> Drive<'a, O> {
+impl<'a, O: Op> SearchDriver<'a, O> {
     fn new(
-        contest: &'a Contest<'a, O>,
+        evaluator: &'a Evaluator<'a, O>,
         space: &'a Space,
         run: &'a Run,
         progress: &'a dyn Fn(&Progress, Option<&Trial>),
     ) -> Result<Self, EvolveError> {
-        let plan = contest.plan;
+        let plan = evaluator.plan;
         let (proposer, strategy) = match &plan.proposer {
             Proposer::Knobs => ("knobs", plan.strategy.name),
             Proposer::External(external) => (external.name(), external.information.name()),
@@ -167,8 +168,8 @@ impl<'a, O: Op> Drive<'a, O> {
                 return Err(EvolveError::Differs(reason.to_owned()));
             }
         }
-        Ok(Drive {
-            contest,
+        Ok(SearchDriver {
+            evaluator,
             space,
             run,
             progress,
@@ -185,7 +186,7 @@ impl<'a, O: Op> Drive<'a, O> {
     }
 
     fn go(mut self) -> Result<(), EvolveError> {
-        let plan = self.contest.plan;
+        let plan = self.evaluator.plan;
         if let Proposer::External(external) = &plan.proposer {
             external.ready().map_err(EvolveError::from)?;
         }
@@ -206,15 +207,15 @@ impl<'a, O: Op> Drive<'a, O> {
 
     /// Asks the strategy, some candidates ahead of the one that is evaluated.
     fn by_strategy(&mut self) -> Result<(), EvolveError> {
-        let plan = self.contest.plan;
+        let plan = self.evaluator.plan;
         let mut strategy = plan.strategy.start(plan.seed);
-        let mut queue: VecDeque<Pending> = VecDeque::new();
+        let mut queue: VecDeque<PendingCandidate> = VecDeque::new();
         let mut asked: u32 = 0;
         // Compiles run on their own threads and reach only what outlives this scope.
-        let (contest, space) = (self.contest, self.space);
+        let (evaluator, space) = (self.evaluator, self.space);
         std::thread::scope(|scope| {
             loop {
-                if contest.stop.load(Ordering::Relaxed) {
+                if evaluator.stop.load(Ordering::Relaxed) {
                     return Err(EvolveError::Stopped);
                 }
                 while queue.len() <= plan.ahead
@@ -228,10 +229,10 @@ impl<'a, O: Op> Drive<'a, O> {
                     let compiled = (!self.recorded.contains_key(&asked)).then(|| {
                         let (sender, receiver) = mpsc::channel();
                         let setting = self.setting(&knobs);
-                        scope.spawn(move || drop(sender.send(contest.compile(&setting))));
+                        scope.spawn(move || drop(sender.send(evaluator.compile(&setting))));
                         receiver
                     });
-                    queue.push_back(Pending { number: asked, proposal, knobs, compiled });
+                    queue.push_back(PendingCandidate { number: asked, proposal, knobs, compiled });
                 }
                 let Some(next) = queue.pop_front() else { break };
                 let point = next.proposal.point;
@@ -246,11 +247,11 @@ impl<'a, O: Op> Drive<'a, O> {
     }
 
     /// Asks the proposer for one candidate after another; every answer counts.
-    fn by_proposer(&mut self, external: &External) -> Result<(), EvolveError> {
-        let budget = self.contest.plan.budget;
+    fn by_proposer(&mut self, external: &ExternalProposer) -> Result<(), EvolveError> {
+        let budget = self.evaluator.plan.budget;
         let mut silences = 0;
         for number in 1..=budget {
-            if self.contest.stop.load(Ordering::Relaxed) {
+            if self.evaluator.stop.load(Ordering::Relaxed) {
                 return Err(EvolveError::Stopped);
             }
             let exchange = match self.exchanges.shift_remove(&number) {
@@ -279,13 +280,13 @@ impl<'a, O: Op> Drive<'a, O> {
     /// Asks the proposer, and writes down what was said.
     fn exchange(
         &self,
-        external: &External,
+        external: &ExternalProposer,
         number: u32,
         silences: &mut u32,
     ) -> Result<Exchange, EvolveError> {
-        let Contest { op, plan, folder, stop, .. } = *self.contest;
+        let Evaluator { op, plan, folder, stop, .. } = *self.evaluator;
         let baseline = baseline_name(plan.baseline.as_deref(), &plan.baseline_knobs);
-        let known = prompt::Known {
+        let known = prompt::PromptFacts {
             op,
             family: plan.family,
             device: &plan.device,
@@ -295,7 +296,7 @@ impl<'a, O: Op> Drive<'a, O> {
             trials: &self.trials,
             refused: &self.refused,
             profiles: &self.run.state().profiles,
-            source: &|hash| stranger::text(plan.family, hash, &self.sources),
+            source: &|hash| untrusted::text(plan.family, hash, &self.sources),
         };
         let prompt = prompt::make(&known, external.information, (number, plan.budget))?;
         let (mut answer, outcome) = match external.ask(&prompt, folder, stop) {
@@ -304,7 +305,7 @@ impl<'a, O: Op> Drive<'a, O> {
                 let outcome = self.judge(&answer).map(|proposed| proposed.name);
                 (answer, outcome)
             }
-            Err(NoAnswer::Silent { reason, heard }) => {
+            Err(ProposerError::Silent { reason, heard }) => {
                 *silences += 1;
                 (heard, Err(reason))
             }
@@ -319,10 +320,10 @@ impl<'a, O: Op> Drive<'a, O> {
     }
 
     /// What an answer proposes; or why it is no candidate, in words for the proposer.
-    fn judge(&self, answer: &str) -> Result<Proposed, String> {
-        let Plan { family, problems, device, .. } = self.contest.plan;
+    fn judge(&self, answer: &str) -> Result<CheckedProposal, String> {
+        let EvolvePlan { family, problems, device, .. } = self.evaluator.plan;
         let baseline = self.trials.first().map(|trial| &trial.knobs);
-        let Answer { knobs: changes, source } = answer::read(answer)?;
+        let ProposedCandidate { knobs: changes, source } = answer::read(answer)?;
         let is_fixed = |name: &&String| family.knob(name).is_some_and(|knob| !knob.search);
         if let Some(name) = changes.keys().find(is_fixed) {
             return Err(format!("{}: {name} is not searched", family.name));
@@ -336,7 +337,7 @@ impl<'a, O: Op> Drive<'a, O> {
         };
         let mut knobs = IndexMap::new();
         for problem in problems {
-            let candidate = self.contest.op.candidate(family, None, &set, problem).map_err(words)?;
+            let candidate = self.evaluator.op.candidate(family, None, &set, problem).map_err(words)?;
             let request = family.request(&candidate, device.target()).map_err(|error| words(error.into()))?;
             if let Some(text) = &source {
                 let headers: Vec<String> = request.source.headers.into_iter().map(|(name, _)| name).collect();
@@ -345,31 +346,31 @@ impl<'a, O: Op> Drive<'a, O> {
             knobs = candidate.knobs.into_iter().map(|(name, value)| (name, value.to_string())).collect();
         }
         let whose = match &source {
-            Some(text) => format!("{} source {}", family.name, stranger::hash(text)),
+            Some(text) => format!("{} source {}", family.name, untrusted::hash(text)),
             None => family.name.clone(),
         };
-        Ok(Proposed { name: name(&whose, &knobs, baseline), knobs, source })
+        Ok(CheckedProposal { name: name(&whose, &knobs, baseline), knobs, source })
     }
 
     /// The trial of a proposer's candidate: as the log has it, or made now.
     fn proposed(
         &mut self,
-        external: &External,
+        external: &ExternalProposer,
         number: u32,
-        proposed: Proposed,
+        proposed: CheckedProposal,
     ) -> Result<Trial, EvolveError> {
-        let family = self.contest.plan.family;
-        let Proposed { name, knobs, source } = proposed;
-        let stranger = source.map(|text| Stranger::keep(family, &text, &self.sources)).transpose()?;
-        let family = stranger.as_ref().map_or(Ok(family), Stranger::family)?;
-        let own = stranger.as_ref().map(|stranger| stranger.folder.as_path());
-        let source = stranger.as_ref().map(|stranger| stranger.hash.clone());
+        let family = self.evaluator.plan.family;
+        let CheckedProposal { name, knobs, source } = proposed;
+        let untrusted = source.map(|text| UntrustedSource::keep(family, &text, &self.sources)).transpose()?;
+        let family = untrusted.as_ref().map_or(Ok(family), UntrustedSource::family)?;
+        let own = untrusted.as_ref().map(|untrusted| untrusted.folder.as_path());
+        let source = untrusted.as_ref().map(|untrusted| untrusted.hash.clone());
         let setting = Setting { family, name, knobs, own };
         let trial = if let Some(trial) = self.recalled(number, &setting, source.as_ref())? {
             trial
         } else {
             let (parent, origin) = (None, external.name().to_owned());
-            self.attempt(Entrant { number, setting: setting.clone(), parent, origin, source }, None)?
+            self.attempt(CandidateToTry { number, setting: setting.clone(), parent, origin, source }, None)?
         };
         self.profile(&trial, &setting)?;
         Ok(trial)
@@ -377,19 +378,19 @@ impl<'a, O: Op> Drive<'a, O> {
 
     /// Has an elite looked at more closely, where a proposer is told what was seen. The log has it then.
     fn profile(&self, trial: &Trial, setting: &Setting<'_>) -> Result<(), EvolveError> {
-        let Contest { op, plan, compiler, stop, .. } = *self.contest;
+        let Evaluator { op, plan, compiler, stop, .. } = *self.evaluator;
         let is_told = matches!(&plan.proposer, Proposer::External(it) if it.information != Information::Free);
         if !is_told || !matches!(trial.result, TrialResult::Timed { elite: true, .. }) {
             return Ok(());
         }
-        let plan = profile::Plan {
+        let plan = profile::ProfilePlan {
             device: plan.device.clone(),
             subjects: plan.problems.iter().map(|problem| (setting.subject(), problem.clone())).collect(),
             limits: plan.limits,
             secret: plan.secret,
             full_size: false,
         };
-        let start = self.contest.start_of(setting);
+        let start = self.evaluator.start_of(setting);
         match profile::run(op, &plan, compiler, &start, self.run, stop, &|_| ()) {
             Ok(()) => Ok(()),
             Err(ProfileError::Stopped) => Err(EvolveError::Stopped),
@@ -410,12 +411,12 @@ impl<'a, O: Op> Drive<'a, O> {
 
     /// Trial 0: what everything is compared with.
     fn baseline(&mut self) -> Result<(), EvolveError> {
-        let plan = self.contest.plan;
+        let plan = self.evaluator.plan;
         let Some(problem) = plan.problems.first() else {
             return Err(Refusal::new("there is no problem to search for").into());
         };
         let preset = plan.baseline.as_deref();
-        let candidate = self.contest.op.candidate(plan.family, preset, &plan.baseline_knobs, problem)?;
+        let candidate = self.evaluator.op.candidate(plan.family, preset, &plan.baseline_knobs, problem)?;
         let knobs: IndexMap<String, String> =
             candidate.knobs.iter().map(|(name, value)| (name.clone(), value.to_string())).collect();
         let point = space::point(self.space, &knobs);
@@ -424,10 +425,11 @@ impl<'a, O: Op> Drive<'a, O> {
         let trial = if let Some(trial) = self.recalled(0, &setting, None)? {
             trial
         } else {
-            let lost = |out: Out| EvolveError::Baseline { problem: problem.to_string(), reason: out.reason };
-            let compiled = self.contest.compile(&setting).map_err(lost)?;
+            let lost =
+                |out: Rejection| EvolveError::Baseline { problem: problem.to_string(), reason: out.reason };
+            let compiled = self.evaluator.compile(&setting).map_err(lost)?;
             self.identities.insert(compiled.identity.clone(), 0);
-            let problems = self.contest.time(&setting, None)?.map_err(lost)?;
+            let problems = self.evaluator.time(&setting, None)?.map_err(lost)?;
             let Setting { name: candidate, knobs, .. } = setting.clone();
             let result = timed(compiled, 1.0, problems, true);
             let (parent, origin) = (None, "baseline".to_owned());
@@ -441,15 +443,15 @@ impl<'a, O: Op> Drive<'a, O> {
     }
 
     /// The next trial of a strategy: as the log has it, or made now.
-    fn trial(&mut self, next: Pending) -> Result<Trial, EvolveError> {
-        let Pending { number, proposal, knobs, compiled } = next;
+    fn trial(&mut self, next: PendingCandidate) -> Result<Trial, EvolveError> {
+        let PendingCandidate { number, proposal, knobs, compiled } = next;
         let setting = self.setting(&knobs);
         if let Some(trial) = self.recalled(number, &setting, None)? {
             return Ok(trial);
         }
         let parent = proposal.parents.first().and_then(|parent| self.numbers.get(parent)).copied();
         let origin = proposal.origin.to_string();
-        self.attempt(Entrant { number, setting, parent, origin, source: None }, compiled)
+        self.attempt(CandidateToTry { number, setting, parent, origin, source: None }, compiled)
     }
 
     /// A trial of the log, if it has this one.
@@ -469,8 +471,8 @@ impl<'a, O: Op> Drive<'a, O> {
             // What it compiled to is worked out again, from the cache.
             TrialResult::Timed { .. } | TrialResult::Failed { .. } => {
                 let compiled = match setting.own {
-                    Some(folder) => self.contest.compile_apart(setting, folder)?,
-                    None => self.contest.compile(setting),
+                    Some(folder) => self.evaluator.compile_apart(setting, folder)?,
+                    None => self.evaluator.compile(setting),
                 };
                 if let Ok(compiled) = compiled {
                     self.identities.entry(compiled.identity).or_insert(number);
@@ -483,14 +485,14 @@ impl<'a, O: Op> Drive<'a, O> {
     /// Takes a setting through the stages.
     fn attempt(
         &mut self,
-        entrant: Entrant<'_>,
-        compiled: Option<Receiver<Result<Compiled, Out>>>,
+        to_try: CandidateToTry<'_>,
+        compiled: Option<Receiver<Result<Compiled, Rejection>>>,
     ) -> Result<Trial, EvolveError> {
-        let Entrant { number, setting, parent, origin, source } = entrant;
+        let CandidateToTry { number, setting, parent, origin, source } = to_try;
         let compiled = match (setting.own, compiled.and_then(|compiled| compiled.recv().ok())) {
-            (Some(folder), _) => self.contest.compile_apart(&setting, folder)?,
+            (Some(folder), _) => self.evaluator.compile_apart(&setting, folder)?,
             (None, Some(compiled)) => compiled,
-            (None, None) => self.contest.compile(&setting),
+            (None, None) => self.evaluator.compile(&setting),
         };
         let result = match compiled {
             Err(out) => failed(out),
@@ -516,21 +518,21 @@ impl<'a, O: Op> Drive<'a, O> {
         parent: Option<u32>,
     ) -> Result<TrialResult, EvolveError> {
         if let Some(folder) = setting.own
-            && let Err(out) = self.contest.prove(setting, folder)?
+            && let Err(out) = self.evaluator.prove(setting, folder)?
         {
             return Ok(failed(out));
         }
         let baseline = elites::timed(self.trials.first()).next().map(|timed| timed.problems);
-        let problems = match self.contest.time(setting, baseline)? {
+        let problems = match self.evaluator.time(setting, baseline)? {
             Ok(problems) => problems,
             Err(out) => return Ok(failed(out)),
         };
         let score = geometric_mean(problems.iter().map(|it| it.speedup)).unwrap_or_default();
         let parent = self.trials.iter().filter(|trial| Some(trial.number) == parent);
         let parent = elites::timed(parent).next();
-        let count = self.contest.plan.elites;
+        let count = self.evaluator.plan.elites;
         let elite = elites::joins(score, &problems, parent, &elites::best(&self.trials, count), count);
-        if elite && let Err(out) = self.contest.confirm(setting, number)? {
+        if elite && let Err(out) = self.evaluator.confirm(setting, number)? {
             return Ok(failed(out));
         }
         Ok(timed(compiled, score, problems, elite))
@@ -561,16 +563,16 @@ impl<'a, O: Op> Drive<'a, O> {
         let best = elites::timed(&self.trials).max_by(|a, b| a.score.total_cmp(&b.score));
         Progress {
             evaluated: self.evaluated,
-            budget: self.contest.plan.budget,
+            budget: self.evaluator.plan.budget,
             valid: count(|result| matches!(result, TrialResult::Timed { .. })),
             same: count(|result| matches!(result, TrialResult::Same { .. })),
-            elites: elites::best(&self.trials, self.contest.plan.elites).len(),
+            elites: elites::best(&self.trials, self.evaluator.plan.elites).len(),
             best: best.map(|best| (best.trial.candidate.clone(), best.score)),
         }
     }
 
     fn setting(&self, knobs: &IndexMap<String, String>) -> Setting<'a> {
-        let family = self.contest.plan.family;
+        let family = self.evaluator.plan.family;
         let baseline = self.trials.first().map(|trial| &trial.knobs);
         Setting { family, name: name(&family.name, knobs, baseline), knobs: knobs.clone(), own: None }
     }
@@ -604,6 +606,6 @@ fn timed(compiled: Compiled, score: f64, problems: Vec<crate::run::ProblemTime>,
     TrialResult::Timed { build, code_hash, registers, shared_bytes, score, problems, elite }
 }
 
-fn failed(out: Out) -> TrialResult {
+fn failed(out: Rejection) -> TrialResult {
     TrialResult::Failed { stage: out.stage, failure: out.failure, reason: out.reason }
 }

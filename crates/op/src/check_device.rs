@@ -4,7 +4,7 @@ use gpu::accelerator::{Accelerator, Buffer, CudaDevice, Image, LentDevice, Virtu
 use gpu::build::Build;
 
 /// A device kernels are checked on. The defaults are right for one that runs machine code and checks nothing.
-pub trait Stage: Accelerator {
+pub trait CheckDevice: Accelerator {
     /// How wide a band a run must put on either side of every buffer; 0 where the device notices by itself what
     /// touches memory outside its buffers. A multiple of 256, so that buffers stay as aligned as allocations are.
     fn guard_bytes(&self) -> u64 {
@@ -26,12 +26,12 @@ pub trait Stage: Accelerator {
     fn stop_counting(&mut self) {}
 }
 
-impl Stage for CudaDevice {}
+impl CheckDevice for CudaDevice {}
 
 /// Those that are lent are CUDA devices.
-impl Stage for LentDevice {}
+impl CheckDevice for LentDevice {}
 
-impl Stage for VirtualDevice {
+impl CheckDevice for VirtualDevice {
     fn guard_bytes(&self) -> u64 {
         0
     }

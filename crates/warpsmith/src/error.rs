@@ -9,23 +9,23 @@ use op::Refusal;
 use crate::exit::Exit;
 
 #[derive(Clone, Debug)]
-pub struct Failure {
+pub struct CommandError {
     pub exit: Exit,
     pub message: String,
     pub hint: Option<String>,
 }
 
-impl Failure {
+impl CommandError {
     pub fn usage(message: impl Into<String>) -> Self {
-        Failure { exit: Exit::Usage, message: message.into(), hint: None }
+        CommandError { exit: Exit::Usage, message: message.into(), hint: None }
     }
 
     pub fn finding(message: impl Into<String>) -> Self {
-        Failure { exit: Exit::Finding, message: message.into(), hint: None }
+        CommandError { exit: Exit::Finding, message: message.into(), hint: None }
     }
 
     pub fn lacking(message: impl Into<String>) -> Self {
-        Failure { exit: Exit::Lacking, message: message.into(), hint: None }
+        CommandError { exit: Exit::Lacking, message: message.into(), hint: None }
     }
 
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
@@ -34,25 +34,25 @@ impl Failure {
     }
 }
 
-impl From<Refusal> for Failure {
+impl From<Refusal> for CommandError {
     fn from(refusal: Refusal) -> Self {
-        Failure { hint: refusal.hint, ..Failure::usage(refusal.message) }
+        CommandError { hint: refusal.hint, ..CommandError::usage(refusal.message) }
     }
 }
 
-impl From<SettingError> for Failure {
+impl From<SettingError> for CommandError {
     fn from(error: SettingError) -> Self {
-        Failure { hint: error.hint(), ..Failure::usage(error.to_string()) }
+        CommandError { hint: error.hint(), ..CommandError::usage(error.to_string()) }
     }
 }
 
-impl From<CatalogError> for Failure {
+impl From<CatalogError> for CommandError {
     fn from(error: CatalogError) -> Self {
-        Failure { hint: error.hint(), ..Failure::usage(error.to_string()) }
+        CommandError { hint: error.hint(), ..CommandError::usage(error.to_string()) }
     }
 }
 
-impl From<ToolchainError> for Failure {
+impl From<ToolchainError> for CommandError {
     fn from(error: ToolchainError) -> Self {
         let hint = match &error {
             ToolchainError::NamedUnfit { .. } => {
@@ -61,25 +61,25 @@ impl From<ToolchainError> for Failure {
             }
             ToolchainError::Install(cause) => cause.remedy(),
         };
-        Failure::lacking(error.to_string()).hint(hint)
+        CommandError::lacking(error.to_string()).hint(hint)
     }
 }
 
-impl From<&NcuError> for Failure {
+impl From<&NcuError> for CommandError {
     fn from(error: &NcuError) -> Self {
-        Failure::lacking(error.to_string()).hint(error.remedy())
+        CommandError::lacking(error.to_string()).hint(error.remedy())
     }
 }
 
-impl From<BuildError> for Failure {
+impl From<BuildError> for CommandError {
     fn from(error: BuildError) -> Self {
         match &error {
             BuildError::Source { .. } | BuildError::NoKernel { .. } | BuildError::TooLarge { .. } => {
-                Failure { exit: Exit::Finding, message: error.to_string(), hint: None }
+                CommandError { exit: Exit::Finding, message: error.to_string(), hint: None }
             }
-            BuildError::Nvrtc(_) => Failure::lacking(error.to_string())
+            BuildError::Nvrtc(_) => CommandError::lacking(error.to_string())
                 .hint("`warpsmith toolchain` shows where the compiler comes from"),
-            BuildError::Io { .. } => Failure::lacking(error.to_string())
+            BuildError::Io { .. } => CommandError::lacking(error.to_string())
                 .hint("set WARPSMITH_CACHE to a folder that can be written"),
         }
     }
@@ -96,7 +96,7 @@ mod tests {
             NcuError::NoPermission,
             NcuError::Unfit { version: "2025.3".to_owned(), needs: 13, has: 12 },
         ] {
-            let failure = Failure::from(&error);
+            let failure = CommandError::from(&error);
             assert_eq!(failure.exit, Exit::Lacking, "{error}");
             assert!(failure.hint.is_some_and(|hint| !hint.is_empty()), "{error}");
         }

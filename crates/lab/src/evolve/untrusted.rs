@@ -10,13 +10,13 @@ use gpu::device::Device;
 use op::{Op, Refusal, derived};
 
 use super::EvolveError;
-use super::contest::{Compiled, Contest, Out, Setting, pairs};
+use super::evaluator::{Compiled, Evaluator, Rejection, Setting, pairs};
 use super::proposer::screen::MOST_BYTES;
-use crate::bench::{Answers, brought, check_of, complaints_in, no_launch};
+use crate::bench::{AnswerCache, brought, check_of, complaints_in, no_launch};
 use crate::check::{cut_to_size, notes};
 use crate::run::{FailureKind, Stage};
-use crate::trial::{self, Case};
-use crate::worker::{Ask, Built, CandidateName, Ended, Limits, Say, Worker};
+use crate::trial::{self, TrialCase};
+use crate::worker::{BuildReply, CandidateName, Limits, Worker, WorkerError, WorkerReply, WorkerRequest};
 
 /// What the run under the checkers may take, in operations: a second or two. A plain kernel takes longer for them.
 const PROOF_FLOPS: f64 = 5.0e7;
@@ -32,14 +32,14 @@ const RESIDENT_BYTES: u64 = 8 << 30;
 
 /// A proposed source in a folder of its own, with what it may include, as a family.
 #[derive(Debug)]
-pub struct Stranger {
+pub struct UntrustedSource {
     pub hash: String,
     pub folder: PathBuf,
     catalog: Catalog,
     name: String,
 }
 
-impl Stranger {
+impl UntrustedSource {
     /// Writes the source below `sources`, beside the family's manifest and headers. It must have been screened.
     pub fn keep(family: &Family, text: &str, sources: &Path) -> Result<Self, EvolveError> {
         let hash = hash(text);
@@ -52,7 +52,7 @@ impl Stranger {
         let catalog = Catalog::load(Some(&folder)).map_err(Refusal::new)?;
         let name = family.full_name();
         catalog.family(&name).map_err(Refusal::new)?;
-        Ok(Stranger { hash, folder, catalog, name })
+        Ok(UntrustedSource { hash, folder, catalog, name })
     }
 
     pub fn family(&self) -> Result<&Family, EvolveError> {
@@ -77,11 +77,11 @@ pub fn text(family: &Family, hash: &str, sources: &Path) -> Option<String> {
 }
 
 /// What becomes of a step in a worker: it may be all over, or only for the candidate.
-type Step<T> = Result<Result<T, Out>, EvolveError>;
+type StepResult<T> = Result<Result<T, Rejection>, EvolveError>;
 
-impl<O: Op> Contest<'_, O> {
-    /// [`Contest::compile`], in a process of its own.
-    pub fn compile_apart(&self, setting: &Setting<'_>, folder: &Path) -> Step<Compiled> {
+impl<O: Op> Evaluator<'_, O> {
+    /// [`Evaluator::compile`], in a process of its own.
+    pub fn compile_apart(&self, setting: &Setting<'_>, folder: &Path) -> StepResult<Compiled> {
         let mut worker = match self.worker(setting, folder, None)? {
             Ok(worker) => worker,
             Err(out) => return Ok(Err(out)),
@@ -94,11 +94,11 @@ impl<O: Op> Contest<'_, O> {
             };
             if let Some(note) = built.notes.iter().find(|note| !self.known_notes(problem).contains(note)) {
                 let reason = format!("a proposed source must not do what the family does not do: {note}");
-                return Ok(Err(Out { stage: Stage::Build, failure: FailureKind::Refused, reason }));
+                return Ok(Err(Rejection { stage: Stage::Build, failure: FailureKind::Refused, reason }));
             }
             let next = match self.compiled(setting.family, &pairs(&setting.knobs), problem, built) {
                 Ok(next) => next,
-                Err(failure) => return Ok(Err(Out::of(Stage::Build, failure))),
+                Err(failure) => return Ok(Err(Rejection::new(Stage::Build, failure))),
             };
             compiled = Some(match compiled {
                 None => next,
@@ -110,7 +110,7 @@ impl<O: Op> Contest<'_, O> {
 
     /// Runs a compiled setting under all of the virtual GPU's checkers, on problems cut to size: nothing may be found,
     /// and the answers must be right.
-    pub fn prove(&self, setting: &Setting<'_>, folder: &Path) -> Step<()> {
+    pub fn prove(&self, setting: &Setting<'_>, folder: &Path) -> StepResult<()> {
         let Some(chip) = stand_in(&self.plan.device, setting.family) else {
             let reason = "there is no virtual GPU that could prove it";
             return Ok(Err(out(Stage::Check, reason)));
@@ -126,7 +126,7 @@ impl<O: Op> Contest<'_, O> {
     }
 
     /// Tries a setting that is about to become an elite once more, with inputs that no candidate has had.
-    pub fn confirm(&self, setting: &Setting<'_>, number: u32) -> Step<()> {
+    pub fn confirm(&self, setting: &Setting<'_>, number: u32) -> StepResult<()> {
         let limits = self.plan.limits;
         let command = (self.start_of(setting).kernel)(&setting.name);
         let mut worker = match Worker::start(command, limits) {
@@ -140,7 +140,7 @@ impl<O: Op> Contest<'_, O> {
         };
         let cases = self.cases(flops, derived(self.plan.secret, CONFIRM + u64::from(number)));
         let checks = vgpu::Checks::None;
-        self.examine((&mut worker, checks), setting, &cases, &Answers::not_kept(), "with fresh inputs")
+        self.examine((&mut worker, checks), setting, &cases, &AnswerCache::not_kept(), "with fresh inputs")
     }
 
     /// What the family's own source does that deserves a note.
@@ -157,13 +157,16 @@ impl<O: Op> Contest<'_, O> {
     }
 
     /// What a setting is tried on: the problems, cut to size, and all classes of inputs.
-    fn cases(&self, flops: f64, seed: u64) -> Vec<Case<O::Problem>> {
+    fn cases(&self, flops: f64, seed: u64) -> Vec<TrialCase<O::Problem>> {
         let parts = cut_to_size(self.op, &self.plan.problems, flops).into_iter();
         let parts = parts.enumerate();
         parts
             .flat_map(|(index, (problem, _))| {
                 let seed = derived(seed, index as u64);
-                [Case::classes(self.op, &problem, derived(seed, 1)), Case::usual(self.op, problem, seed)]
+                [
+                    TrialCase::classes(self.op, &problem, derived(seed, 1)),
+                    TrialCase::usual(self.op, problem, seed),
+                ]
             })
             .collect()
     }
@@ -173,18 +176,18 @@ impl<O: Op> Contest<'_, O> {
         &self,
         (worker, checks): (&mut Worker, vgpu::Checks),
         setting: &Setting<'_>,
-        cases: &[Case<O::Problem>],
-        answers: &Answers<O>,
+        cases: &[TrialCase<O::Problem>],
+        answers: &AnswerCache<O>,
         how: &str,
-    ) -> Step<()> {
-        for Case { problem, draws, steps, seed } in cases {
+    ) -> StepResult<()> {
+        for TrialCase { problem, draws, steps, seed } in cases {
             let extra = match self.build_apart(worker, setting, problem)? {
                 Ok(built) => built.extra_tolerance.is_some(),
                 Err(out) => return Ok(Err(out)),
             };
-            let ask = Ask::Run { draws: draws.clone(), steps: steps.clone(), seed: *seed, checks };
+            let ask = WorkerRequest::Run { draws: draws.clone(), steps: steps.clone(), seed: *seed, checks };
             let launches = match self.ask(worker, &ask, Stage::Check)? {
-                Ok(Say::Ran { launches }) => launches,
+                Ok(WorkerReply::Ran { launches }) => launches,
                 Ok(other) => return Ok(Err(out(Stage::Check, format!("it answered {other:?}")))),
                 Err(out) => return Ok(Err(out)),
             };
@@ -198,46 +201,56 @@ impl<O: Op> Contest<'_, O> {
             if let Some(words) = complaints_in(&check_of(judged)) {
                 let reason = format!("on {problem}, {how}: {words}");
                 let failure = FailureKind::WrongAnswer;
-                return Ok(Err(Out { stage: Stage::Check, failure, reason }));
+                return Ok(Err(Rejection { stage: Stage::Check, failure, reason }));
             }
         }
         Ok(Ok(()))
     }
 
-    fn worker(&self, setting: &Setting<'_>, folder: &Path, chip: Option<&'static Chip>) -> Step<Worker> {
+    fn worker(
+        &self,
+        setting: &Setting<'_>,
+        folder: &Path,
+        chip: Option<&'static Chip>,
+    ) -> StepResult<Worker> {
         let limits = Limits {
             build: self.plan.limits.build.min(BUILD_LIMIT),
             answer: self.plan.limits.answer,
             resident_bytes: self.plan.limits.resident_bytes.min(RESIDENT_BYTES),
         };
-        let command = (self.start.stranger)(&setting.name, folder, chip);
+        let command = (self.start.untrusted)(&setting.name, folder, chip);
         Ok(Worker::start(command, limits).map_err(|error| out(Stage::Build, error.to_string())))
     }
 
-    fn build_apart(&self, worker: &mut Worker, setting: &Setting<'_>, problem: &O::Problem) -> Step<Built> {
+    fn build_apart(
+        &self,
+        worker: &mut Worker,
+        setting: &Setting<'_>,
+        problem: &O::Problem,
+    ) -> StepResult<BuildReply> {
         let candidate =
             CandidateName { family: setting.family.full_name(), preset: None, knobs: pairs(&setting.knobs) };
-        let ask = Ask::Build { candidate, problem: problem.to_string() };
+        let ask = WorkerRequest::Build { candidate, problem: problem.to_string() };
         Ok(match self.ask(worker, &ask, Stage::Build)? {
-            Ok(Say::Built(built)) => Ok(built),
+            Ok(WorkerReply::Built(built)) => Ok(built),
             Ok(other) => Err(out(Stage::Build, format!("it answered {other:?}"))),
             Err(out) => Err(out),
         })
     }
 
-    fn ask(&self, worker: &mut Worker, ask: &Ask, stage: Stage) -> Step<Say> {
+    fn ask(&self, worker: &mut Worker, ask: &WorkerRequest, stage: Stage) -> StepResult<WorkerReply> {
         match worker.ask(ask, self.stop) {
             Ok(said) => Ok(Ok(said)),
-            Err(Ended::Stopped) => Err(EvolveError::Stopped),
-            Err(Ended::Failed { failure, reason } | Ended::Lost { failure, reason }) => {
-                Ok(Err(Out { stage, failure, reason }))
+            Err(WorkerError::Stopped) => Err(EvolveError::Stopped),
+            Err(WorkerError::Failed { failure, reason } | WorkerError::Lost { failure, reason }) => {
+                Ok(Err(Rejection { stage, failure, reason }))
             }
         }
     }
 }
 
-fn out(stage: Stage, reason: impl Into<String>) -> Out {
-    Out { stage, failure: FailureKind::Other, reason: reason.into() }
+fn out(stage: Stage, reason: impl Into<String>) -> Rejection {
+    Rejection { stage, failure: FailureKind::Other, reason: reason.into() }
 }
 
 /// The virtual GPU that stands in for a device: itself, the same GPU, one of the same target, or any the family is
@@ -266,7 +279,7 @@ mod tests {
         let catalog = Catalog::load(None).unwrap();
         let family = catalog.family("reference").unwrap();
         let source = format!("// {}", family.entry);
-        let kept = Stranger::keep(family, &source, folder.path()).unwrap();
+        let kept = UntrustedSource::keep(family, &source, folder.path()).unwrap();
         assert_eq!(text(family, &kept.hash, folder.path()), Some(source));
         let file = kept.folder.join(&family.op).join(&family.name).join("kernel.cu");
         fs::remove_file(&file).unwrap();

@@ -10,10 +10,10 @@ use indexmap::IndexMap;
 use op::Op;
 
 use super::EvolveError;
-use super::plan::Plan;
-use crate::bench::{self, Answers, BenchError, Maker, Start, Subject};
+use super::plan::EvolvePlan;
+use crate::bench::{self, AnswerCache, BenchError, Subject, SubjectKind, WorkerCommands};
 use crate::run::{FailureKind, ProblemTime, Run, RunState, Stage, Time};
-use crate::worker::{self, Built};
+use crate::worker::{self, BuildReply};
 
 /// The name of the setting everything is compared with.
 const BASELINE: &str = "baseline";
@@ -33,7 +33,7 @@ impl<'f> Setting<'f> {
     pub fn subject(&self) -> Subject<'f> {
         Subject {
             name: self.name.clone(),
-            maker: Maker::Kernel { family: self.family, preset: None, knobs: pairs(&self.knobs) },
+            kind: SubjectKind::Kernel { family: self.family, preset: None, knobs: pairs(&self.knobs) },
             is_baseline: false,
             is_candidate: true,
             is_known: false,
@@ -73,33 +73,33 @@ impl Compiled {
 
 /// It is out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Out {
+pub struct Rejection {
     pub stage: Stage,
     pub failure: FailureKind,
     pub reason: String,
 }
 
-impl Out {
-    pub fn of(stage: Stage, failure: worker::Failure) -> Self {
-        Out { stage, failure: failure.kind, reason: failure.reason }
+impl Rejection {
+    pub fn new(stage: Stage, failure: worker::CandidateFailure) -> Self {
+        Rejection { stage, failure: failure.kind, reason: failure.reason }
     }
 }
 
-pub struct Contest<'a, O: Op> {
+pub struct Evaluator<'a, O: Op> {
     pub op: &'a O,
-    pub plan: &'a Plan<'a, O::Problem>,
+    pub plan: &'a EvolvePlan<'a, O::Problem>,
     pub compiler: &'a Compiler,
-    pub start: &'a Start<'a>,
+    pub start: &'a WorkerCommands<'a>,
     pub folder: &'a Path,
     /// The same inputs for every candidate.
-    pub answers: Answers<O>,
+    pub answers: AnswerCache<O>,
     pub stop: &'a AtomicBool,
 }
 
-impl<O: Op> Contest<'_, O> {
+impl<O: Op> Evaluator<'_, O> {
     /// Compiles a setting for every problem. Any thread may do this.
-    pub fn compile(&self, setting: &Setting<'_>) -> Result<Compiled, Out> {
-        let out = |failure| Out::of(Stage::Build, failure);
+    pub fn compile(&self, setting: &Setting<'_>) -> Result<Compiled, Rejection> {
+        let out = |failure| Rejection::new(Stage::Build, failure);
         let knobs = pairs(&setting.knobs);
         let family = setting.family;
         let mut compiled: Option<Compiled> = None;
@@ -110,7 +110,7 @@ impl<O: Op> Contest<'_, O> {
                 Some(before) => before.and(&next),
             });
         }
-        compiled.ok_or_else(|| out(worker::Failure::other("there is no problem to compile it for")))
+        compiled.ok_or_else(|| out(worker::CandidateFailure::other("there is no problem to compile it for")))
     }
 
     fn build(
@@ -118,12 +118,17 @@ impl<O: Op> Contest<'_, O> {
         family: &Family,
         knobs: &[(String, String)],
         problem: &O::Problem,
-    ) -> Result<Compiled, worker::Failure> {
+    ) -> Result<Compiled, worker::CandidateFailure> {
         let candidate = self.op.candidate(family, None, knobs, problem)?;
         let request = family.request(&candidate, self.plan.device.target())?;
-        let built = self.compiler.build(&request).map_err(|error| worker::Failure::build(&error))?;
+        let built = self.compiler.build(&request).map_err(|error| worker::CandidateFailure::build(&error))?;
         let (hash, build) = (built.build.hash.clone(), worker::told(family, &candidate, &built)?);
-        self.compiled(family, knobs, problem, Built { hash, build, notes: Vec::new(), extra_tolerance: None })
+        self.compiled(
+            family,
+            knobs,
+            problem,
+            BuildReply { hash, build, notes: Vec::new(), extra_tolerance: None },
+        )
     }
 
     /// What a build is to the search, unless it takes more than the family allows.
@@ -132,13 +137,13 @@ impl<O: Op> Contest<'_, O> {
         family: &Family,
         knobs: &[(String, String)],
         problem: &O::Problem,
-        Built { hash, build, .. }: Built,
-    ) -> Result<Compiled, worker::Failure> {
+        BuildReply { hash, build, .. }: BuildReply,
+    ) -> Result<Compiled, worker::CandidateFailure> {
         let candidate = self.op.candidate(family, None, knobs, problem)?;
         let launch = family.launch(&candidate, &self.op.sizes(problem))?;
         let over = |what: &str, found: u32, limit: Option<u32>| {
             let limit = limit.filter(|limit| found > *limit)?;
-            Some(worker::Failure::new(
+            Some(worker::CandidateFailure::new(
                 FailureKind::TooLarge,
                 format!("{what} {found}, the family allows {limit}"),
             ))
@@ -163,12 +168,12 @@ impl<O: Op> Contest<'_, O> {
         &self,
         setting: &Setting<'_>,
         known: Option<&[ProblemTime]>,
-    ) -> Result<Result<Vec<ProblemTime>, Out>, EvolveError> {
+    ) -> Result<Result<Vec<ProblemTime>, Rejection>, EvolveError> {
         let is_virtual = matches!(self.plan.device, Device::Virtual { .. });
         let candidate = setting.subject();
         let baseline = Subject {
             name: BASELINE.to_owned(),
-            maker: Maker::Kernel {
+            kind: SubjectKind::Kernel {
                 family: self.plan.family,
                 preset: self.plan.baseline.clone(),
                 knobs: self.plan.baseline_knobs.clone(),
@@ -179,7 +184,7 @@ impl<O: Op> Contest<'_, O> {
             is_known: true,
         };
         let subjects = if is_virtual { vec![candidate] } else { vec![baseline, candidate] };
-        let plan = bench::Plan {
+        let plan = bench::BenchPlan {
             device: self.plan.device.clone(),
             subjects,
             problems: self.plan.problems.clone(),
@@ -205,7 +210,7 @@ impl<O: Op> Contest<'_, O> {
         let state = run.state();
         if let Some(failure) = state.failures.iter().find(|failure| failure.of.subject == setting.name) {
             let (stage, failure, reason) = (failure.stage, failure.kind, failure.reason.clone());
-            return Ok(Err(Out { stage, failure, reason }));
+            return Ok(Err(Rejection { stage, failure, reason }));
         }
         if let Some(failure) = state.failures.first() {
             return Err(EvolveError::Baseline {
@@ -226,7 +231,7 @@ impl<O: Op> Contest<'_, O> {
                 }
             })
             .collect();
-        Ok(times.ok_or_else(|| Out {
+        Ok(times.ok_or_else(|| Rejection {
             stage: Stage::Bench,
             failure: FailureKind::Other,
             reason: "it was not timed on every problem".to_owned(),
@@ -234,15 +239,15 @@ impl<O: Op> Contest<'_, O> {
     }
 
     /// How the processes are started where one of them is for this setting.
-    pub fn start_of<'s>(&'s self, setting: &'s Setting<'_>) -> Start<'s> {
+    pub fn start_of<'s>(&'s self, setting: &'s Setting<'_>) -> WorkerCommands<'s> {
         let start = self.start;
         let kernel = move |name: &str| match setting.own {
-            Some(folder) if name == setting.name => (start.stranger)(name, folder, None),
+            Some(folder) if name == setting.name => (start.untrusted)(name, folder, None),
             _ => (start.kernel)(name),
         };
-        Start {
+        WorkerCommands {
             kernel: Box::new(kernel),
-            stranger: Box::new(|name, folder, chip| (start.stranger)(name, folder, chip)),
+            untrusted: Box::new(|name, folder, chip| (start.untrusted)(name, folder, chip)),
             peer: Err("no peer takes part in a search".to_owned()),
         }
     }
