@@ -13,8 +13,8 @@
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
-use attention::run;
-use attention::{Attention, Class, Inputs, Layout, Problem};
+use warpsmith_attention::run;
+use warpsmith_attention::{Attention, Class, Inputs, Layout, Problem};
 use chips::{Chip, Resources};
 use family::{Catalog, Family};
 use gpu::accelerator::VirtualDevice;

@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use attention::oracle::{self, Rows};
-use attention::{Class, Inputs, Layout, problem};
+use warpsmith_attention::oracle::{self, Rows};
+use warpsmith_attention::{Class, Inputs, Layout, problem};
 
 fn main() -> Result<(), problem::NameError> {
     let mut names: Vec<String> = std::env::args().skip(1).collect();

@@ -18,10 +18,10 @@
 //! family and the candidate for a problem on a GPU.
 //!
 //! ```no_run
-//! use attention::metrics::{Tolerance, Weights, compare};
-//! use attention::oracle::{self, Rows};
-//! use attention::run;
-//! use attention::{Class, Inputs, Layout, Problem};
+//! use warpsmith_attention::metrics::{Tolerance, Weights, compare};
+//! use warpsmith_attention::oracle::{self, Rows};
+//! use warpsmith_attention::run;
+//! use warpsmith_attention::{Class, Inputs, Layout, Problem};
 //! use gpu::accelerator::VirtualDevice;
 //! use op::Kernel;
 //!

@@ -10,7 +10,7 @@
 use std::error::Error;
 use std::io::Write;
 
-use chips::{Chip, Resources};
+use warpsmith_chips::{Chip, Resources};
 
 const REGISTERS: &[u32] = &[
     8, 16, 24, 25, 32, 33, 40, 41, 48, 56, 64, 65, 72, 80, 96, 97, 112, 128, 129, 160, 168, 169, 200, 232,

@@ -5,7 +5,7 @@
 //! - [`occupancy()`]: blocks per SM and what limits them; [`next_step`]: what it takes to fit one more.
 //!
 //! ```
-//! use chips::{Chip, Limiter, Resources};
+//! use warpsmith_chips::{Chip, Limiter, Resources};
 //!
 //! let l4 = Chip::by_name("l4")?;
 //! let kernel = Resources { registers_per_thread: 72, threads_per_block: 128, ..Resources::default() };

@@ -10,8 +10,8 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use fuzz::targets::{ALL, Target};
-use fuzz::{Length, fuzz, run_once};
+use warpsmith_fuzz::targets::{ALL, Target};
+use warpsmith_fuzz::{Length, fuzz, run_once};
 
 fn main() -> ExitCode {
     match run() {

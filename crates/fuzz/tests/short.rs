@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-use fuzz::targets::{self, Target};
-use fuzz::{Length, fuzz};
+use warpsmith_fuzz::targets::{self, Target};
+use warpsmith_fuzz::{Length, fuzz};
 
 fn number(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use chips::Target;
-use gpu::build::{BuildError, Compiler, Request, Source};
-use gpu::testing::pinned_toolchain;
+use warpsmith_gpu::build::{BuildError, Compiler, Request, Source};
+use warpsmith_gpu::testing::pinned_toolchain;
 
 const DOUBLE: &str = "extern \"C\" __global__ void twice(float* x) { x[threadIdx.x] *= FACTOR; }\n";
 

@@ -6,7 +6,7 @@ use std::process::{Child, Command};
 use std::thread::sleep;
 use std::time::Duration;
 
-use lab::run::{Event, Manifest, Run, RunOutcome, RunState, Stage, StageKey, StageOutcome, read};
+use warpsmith_lab::run::{Event, Manifest, Run, RunOutcome, RunState, Stage, StageKey, StageOutcome, read};
 
 const FOLDER: &str = "WARPSMITH_TEST_KILLED_RUN";
 const KEYS: usize = 400;

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::time::Instant;
 
-use search::space::{Constraint, Parameter, Space};
+use warpsmith_search::space::{Constraint, Parameter, Space};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     // A GEMM's knobs: 8 * 8 * 8 * 8 * 8 * 8 * 5 * 4 * 2 = 10,485,760.

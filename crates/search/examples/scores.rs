@@ -4,8 +4,8 @@
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use search::replay::{Recorded, Suite, play_all, score, write_csv};
-use search::strategy;
+use warpsmith_search::replay::{Recorded, Suite, play_all, score, write_csv};
+use warpsmith_search::strategy;
 
 const BUDGET: usize = 200;
 const AT: [usize; 4] = [25, 50, 100, 200];

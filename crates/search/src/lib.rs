@@ -8,9 +8,9 @@
 //! A search is a loop that its driver owns:
 //!
 //! ```
-//! use search::history::{History, Outcome};
-//! use search::space::{Constraint, Parameter, Space};
-//! use search::strategy;
+//! use warpsmith_search::history::{History, Outcome};
+//! use warpsmith_search::space::{Constraint, Parameter, Space};
+//! use warpsmith_search::strategy;
 //!
 //! let parameters = vec![
 //!     Parameter::new("BLOCK_M", [16, 32, 64, 128]),

@@ -15,9 +15,9 @@
 //! * [`geometric_mean`] and [`Standing`]: many speedups as one, in a word.
 //!
 //! ```
-//! use stats::{NoiseFloor, Paired, Samples, Summary, Verdict, compare};
+//! use warpsmith_stats::{NoiseFloor, Paired, Samples, Summary, Verdict, compare};
 //!
-//! # fn main() -> Result<(), stats::SampleError> {
+//! # fn main() -> Result<(), warpsmith_stats::SampleError> {
 //! // Nanoseconds in the order taken, by turns A B B A: two of each per block.
 //! let sdpa = Samples::new((0..40).map(|i| 20_000.0 + f64::from(i * 7 % 11)).collect())?;
 //! let again = Samples::new((0..40).map(|i| 20_000.0 + f64::from(i * 5 % 11)).collect())?;

@@ -4,10 +4,10 @@ use std::fmt;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use attention::metrics::{self, Mismatch, Tolerance, Weights};
-use attention::oracle::{self, Rows};
-use attention::run::Run;
-use attention::{Encoded, Problem, error_map};
+use warpsmith_attention::metrics::{self, Mismatch, Tolerance, Weights};
+use warpsmith_attention::oracle::{self, Rows};
+use warpsmith_attention::run::Run;
+use warpsmith_attention::{Encoded, Problem, error_map};
 use chips::Chip;
 use gpu::accelerator::VirtualDevice;
 use gpu::build::Compiler;

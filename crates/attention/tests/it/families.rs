@@ -5,10 +5,10 @@
 
 use std::sync::OnceLock;
 
-use attention::metrics::{self, Tolerance, Weights};
-use attention::oracle::{self, Rows};
-use attention::run::{self, RunError, Unsupported};
-use attention::{Class, Input, Inputs, Layout, Problem};
+use warpsmith_attention::metrics::{self, Tolerance, Weights};
+use warpsmith_attention::oracle::{self, Rows};
+use warpsmith_attention::run::{self, RunError, Unsupported};
+use warpsmith_attention::{Class, Input, Inputs, Layout, Problem};
 use chips::Target;
 use family::{Candidate, Catalog, Family};
 use gpu::launch::Random;

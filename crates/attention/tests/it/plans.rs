@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use attention::Attention;
+use warpsmith_attention::Attention;
 use chips::Chip;
 use family::Catalog;
 use gpu::device::Device;

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use attention::Attention;
+use warpsmith_attention::Attention;
 use chips::Chip;
 use family::Catalog;
 use gpu::device::Device;
@@ -138,8 +138,8 @@ const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "the scale of V in place of K's",
-        right: "attention::head_scale(args.k_scale,",
-        wrong: "attention::head_scale(args.v_scale,",
+        right: "warpsmith_attention::head_scale(args.k_scale,",
+        wrong: "warpsmith_attention::head_scale(args.v_scale,",
         preset: "stage-c",
         problem: "b1h2s33d64-e4m3",
         noticed: Noticed::Wrong,

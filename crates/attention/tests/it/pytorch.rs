@@ -1,8 +1,8 @@
 //! The oracle against PyTorch's float64 scaled_dot_product_attention, on cases computed once by
 //! `data/make_cases.py`.
 
-use attention::oracle::{self, Rows};
-use attention::{Inputs, Problem, Shape, Values};
+use warpsmith_attention::oracle::{self, Rows};
+use warpsmith_attention::{Inputs, Problem, Shape, Values};
 use serde::Deserialize;
 
 #[derive(Deserialize)]

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::common::problem;
-use attention::{Attention, Problem};
+use warpsmith_attention::{Attention, Problem};
 use chips::Chip;
 use family::tuned::{Pick, Table};
 use family::{Catalog, Family};

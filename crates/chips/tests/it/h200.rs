@@ -1,7 +1,7 @@
 //! Occupancy as an H200's own driver computes it (cuOccupancyMaxActiveBlocksPerMultiprocessor, driver 580, CUDA 13.0,
 //! recorded once over kernels of 24 to 255 registers), against ours.
 
-use chips::{Chip, Resources};
+use warpsmith_chips::{Chip, Resources};
 
 #[test]
 fn occupancy_agrees_with_the_driver_of_a_real_h200() {

@@ -9,8 +9,8 @@
 //! - warps per SM: 64 (8.0, 9.0), 48 (8.6, 8.9), 32 (7.5), divided by `warps`.
 //! - blocks per SM: 32 (8.0, 9.0), 24 (8.9), 16 (7.5, 8.6).
 
-use chips::Limiter::{Barriers, Blocks, Registers, SharedMemory, Warps};
-use chips::{
+use warpsmith_chips::Limiter::{Barriers, Blocks, Registers, SharedMemory, Warps};
+use warpsmith_chips::{
     CHIPS, Chip, DoesNotFit, Limiter, Limits, Misfit, NextStep, Resources, Target, next_step, occupancy,
 };
 

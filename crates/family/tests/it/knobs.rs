@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use chips::Target;
-use family::{Candidate, Catalog, Family, Knob};
+use warpsmith_family::{Candidate, Catalog, Family, Knob};
 use gpu::build::{Compiler, Request};
 use gpu::testing::{pinned_toolchain, shared_cache};
 
@@ -25,7 +25,7 @@ fn with_knob(
     family: &Family,
     preset: Option<&str>,
     knob: &Knob,
-    value: &family::Value,
+    value: &warpsmith_family::Value,
     target: Target,
 ) -> Option<(Candidate, Request)> {
     let setting = [(knob.name.clone(), value.to_string())];

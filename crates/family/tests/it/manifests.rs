@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use chips::Target;
-use family::{Catalog, CatalogError, ManifestError, SettingError, Sizes, Value, Weights};
+use warpsmith_family::{Catalog, CatalogError, ManifestError, SettingError, Sizes, Value, Weights};
 
 /// A small family that is right; each test spoils one thing.
 const MANIFEST: &str = r#"specialise = ["dtype"]
@@ -328,7 +328,7 @@ fn a_family_with_another_source_is_read_back_with_its_headers() {
     }
     let again = Catalog::load(Some(folder.path())).unwrap();
     let again = again.family("attention/mma").unwrap();
-    let request = |family: &family::Family| {
+    let request = |family: &warpsmith_family::Family| {
         let candidate = family.candidate(Some("small"), &[], &[]).unwrap();
         family.request(&candidate, Target::Sm89).unwrap().source
     };

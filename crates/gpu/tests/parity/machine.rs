@@ -1,6 +1,6 @@
 //! Runs a case on an accelerator.
 
-use gpu::accelerator::{Accelerator, AcceleratorError, CudaDevice, Geometry, Image, VirtualDevice};
+use warpsmith_gpu::accelerator::{Accelerator, AcceleratorError, CudaDevice, Geometry, Image, VirtualDevice};
 
 use crate::case::Case;
 use crate::kernel::{Column, ENTRY};

@@ -26,7 +26,7 @@ mod random;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use gpu::accelerator::Accelerator;
+use warpsmith_gpu::accelerator::Accelerator;
 use serde::Serialize;
 
 use case::{Case, Verdict};

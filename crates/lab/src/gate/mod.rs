@@ -9,8 +9,8 @@
 //! ```no_run
 //! use std::path::Path;
 //!
-//! use lab::gate::{Asked, Leaderboard, judge, output, update};
-//! use lab::run::{RunState, Timer, read};
+//! use warpsmith_lab::gate::{Asked, Leaderboard, judge, output, update};
+//! use warpsmith_lab::run::{RunState, Timer, read};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let path = Path::new("leaderboard.json");

@@ -12,10 +12,10 @@
 //! A bench, in short:
 //!
 //! ```no_run
-//! use lab::run::{Event, Exports, Key, Outcome, Run, Stage, StageOutcome};
+//! use warpsmith_lab::run::{Event, Exports, Key, Outcome, Run, Stage, StageOutcome};
 //! # fn measured() -> Vec<Event> { Vec::new() }
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! # let manifest = lab::run::Manifest::new("bench", vec![], 0);
+//! # let manifest = warpsmith_lab::run::Manifest::new("bench", vec![], 0);
 //! let run = Run::create(None, manifest)?;
 //! let exports = Exports::open(run.folder())?;
 //! let key = Key::new(Stage::Bench, "b1h8s512d64-fp16", "wmma stage-2", "3f9a");

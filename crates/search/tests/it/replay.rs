@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use search::replay::{Recorded, RecordedFault, play, play_all, score, write_csv};
-use search::strategy::{ALL, by_name};
+use warpsmith_search::replay::{Recorded, RecordedFault, play, play_all, score, write_csv};
+use warpsmith_search::strategy::{ALL, by_name};
 
 /// The folder of recorded spaces: `WARPSMITH_SPACES`, or `shared/spaces` beside the repository or above it.
 fn folder() -> Option<PathBuf> {

@@ -3,8 +3,8 @@
 use std::cell::Cell;
 
 use proptest::prelude::*;
-use search::Value;
-use search::space::{Constraint, Neighbourhood, Parameter, Space, SpaceError};
+use warpsmith_search::Value;
+use warpsmith_search::space::{Constraint, Neighbourhood, Parameter, Space, SpaceError};
 
 /// Every combination of positions, in lexicographic order.
 fn combinations(sizes: &[usize]) -> Vec<Vec<usize>> {

@@ -1,8 +1,8 @@
 //! What every strategy must do, on small spaces.
 
-use search::history::{History, Outcome, Proposal};
-use search::space::{Constraint, Parameter, Point, Space};
-use search::strategy::{ALL, by_name};
+use warpsmith_search::history::{History, Outcome, Proposal};
+use warpsmith_search::space::{Constraint, Parameter, Point, Space};
+use warpsmith_search::strategy::{ALL, by_name};
 
 /// 5 * 4 * 2 * 3 = 120 combinations with a constant among the parameters, of which some are forbidden.
 fn small() -> Space {
@@ -176,7 +176,7 @@ fn a_wrong_name_is_answered_with_the_nearest_and_all_there_are() {
     assert_eq!(error.nearest, Some("genetic"));
     assert!(ALL.iter().all(|entry| error.hint().contains(entry.name)), "{}", error.hint());
     assert_eq!(by_name("zzz").unwrap_err().nearest, None);
-    assert!(by_name(search::strategy::DEFAULT).is_ok());
+    assert!(by_name(warpsmith_search::strategy::DEFAULT).is_ok());
 }
 
 /// Plays the model on a space, then asks a fresh one that is handed the history.
