@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|input: &[u8]| (warpsmith_fuzz::targets::LEADERBOARD.run)(input));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| (fuzz::targets::LEADERBOARD.run)(input));
