@@ -1,4 +1,4 @@
-//! Embeds the repository's `kernels/` tree, so that the program carries its kernels wherever it is copied.
+//! Embeds the repository's `kernels/` folder, so that the program contains its kernels.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).expect("the kernels folder is part of the repository").flatten() {
         let path = entry.path();
         if path.is_dir() {
-            // Watched too, so that a new file in it is noticed.
+            // Folders are watched, too, so that cargo notices a new file.
             println!("cargo::rerun-if-changed={}", path.display());
             collect(&path, files);
         } else if path

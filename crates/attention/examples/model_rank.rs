@@ -1,20 +1,19 @@
-//! How well the virtual GPU's modelled time ranks kernels, against times measured on the real one:
+//! Measures how well the virtual GPU's modelled times rank kernels, compared with times measured on the real GPU:
 //!
 //! ```text
 //! model_rank TIMES.csv [--device h200] [--blocks N] [--parts]
 //! ```
 //!
-//! The file has a line `family,preset,knobs,problem,us` per kernel. Each kernel is run on the virtual GPU, unchecked and
-//! counted, and its counters are given to the time model; modelled and measured times are printed side by side with
-//! their rank correlation, per problem and over all. Batches and heads are independent and alike, so a problem that takes
-//! more than `--blocks` blocks (64 unless told) is counted with fewer of them and its counters are multiplied; the table
-//! says by how much. `--parts` prints what each resource alone would take. Where a fixed number of blocks shares the work out among itself, it is taken to divide evenly.
+//! The file has a line `family,preset,knobs,problem,us` per kernel. Each kernel runs on the virtual GPU, with
+//! counters and without checks, and the time model uses the counters. The program prints modelled and measured times
+//! side by side with their rank correlation, per problem and over all. Batches and heads are independent and alike. A
+//! problem with more than `--blocks` blocks (default 64) is therefore counted with fewer of them, and its counters
+//! are multiplied; the table shows the factor. `--parts` prints the time of each resource alone. If a fixed number of
+//! blocks shares the work, the work is assumed to divide evenly.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
-use warpsmith_attention::run;
-use warpsmith_attention::{Attention, Class, Inputs, Layout, Problem};
 use chips::{Chip, Resources};
 use family::{Catalog, Family};
 use gpu::accelerator::VirtualDevice;
@@ -23,6 +22,8 @@ use gpu::toolchain;
 use op::{Kernel, Op as _};
 use vgpu::Checks;
 use vgpu::model::{self, Modelled, Shape};
+use warpsmith_attention::run;
+use warpsmith_attention::{Attention, Class, Inputs, Layout, Problem};
 
 /// A line of the file.
 struct Measured {
@@ -33,13 +34,13 @@ struct Measured {
     micros: f64,
 }
 
-/// What the model says to it.
+/// The modelled time of a line.
 struct Row {
     name: String,
     problem: Problem,
     measured: f64,
     modelled: Modelled,
-    /// What the counters were multiplied by.
+    /// The factor of the counters.
     scale: u64,
 }
 
@@ -115,13 +116,13 @@ fn read(file: &Path) -> Result<Vec<Measured>, Box<dyn Error>> {
         let wrong = |what: &str| format!("{}:{}: {what}", file.display(), number + 1);
         let [family, preset, knobs, problem, micros] = line.split(',').map(str::trim).collect::<Vec<_>>()[..]
         else {
-            return Err(wrong("a line is family,preset,knobs,problem,us").into());
+            return Err(wrong("a line must be family,preset,knobs,problem,us").into());
         };
         let knobs = knobs
             .split_whitespace()
             .map(|knob| knob.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned())))
             .collect::<Option<Vec<_>>>()
-            .ok_or_else(|| wrong("knobs are NAME=VALUE"))?;
+            .ok_or_else(|| wrong("knobs must be NAME=VALUE"))?;
         lines.push(Measured {
             family: family.to_owned(),
             preset: preset.to_owned(),
@@ -168,7 +169,7 @@ fn modelled(
     device.options.counters = true;
     device.options.budget = u64::MAX;
     let name = candidate.label(family);
-    let entry = build.entry(&family.entry).ok_or("the build has no such kernel")?;
+    let entry = build.entry(&family.entry).ok_or("the build does not contain the kernel")?;
     let occupancy = chip.occupancy(&Resources {
         registers_per_thread: entry.registers,
         static_shared_bytes: entry.static_shared_bytes,
@@ -179,7 +180,7 @@ fn modelled(
     let kernel = Kernel::build(&mut device, compiler, family, candidate, target)?;
     let inputs = Inputs::generate(&counted, Class::Normal, 1).encode(counted.dtype, Layout::Bhsd);
     let report = run::run(&kernel, &mut device, &counted, &inputs, false)?.report;
-    let counters = report.and_then(|report| report.counters).ok_or("the run was not counted")?;
+    let counters = report.and_then(|report| report.counters).ok_or("the run has no counters")?;
     let shape = Shape {
         blocks,
         threads_per_block: whole.block.iter().product(),
@@ -193,7 +194,7 @@ fn modelled(
     Ok(Row { name, problem, measured: measured.micros, modelled, scale })
 }
 
-/// Spearman's rank correlation: that of the ranks, equal values sharing the mean of theirs.
+/// Spearman's rank correlation: the correlation of the ranks. Equal values share the mean of their ranks.
 fn spearman(pairs: &[(f64, f64)]) -> f64 {
     let ranks = |of: fn(&(f64, f64)) -> f64| -> Vec<f64> {
         let rank = |value: f64| {
@@ -210,7 +211,7 @@ fn spearman(pairs: &[(f64, f64)]) -> f64 {
     product(&a, &b) / (product(&a, &a) * product(&b, &b)).sqrt()
 }
 
-/// Kendall's tau-b: pairs in the same order less pairs in the opposite one.
+/// Kendall's tau-b: the pairs in the same order minus the pairs in the opposite order, normalised.
 fn kendall(pairs: &[(f64, f64)]) -> f64 {
     let (mut agree, mut left, mut right) = (0.0, 0.0, 0.0);
     for (i, p) in pairs.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! How long the oracle takes: `cargo run --release -p warpsmith-attention --example oracle_speed [PROBLEM...]`.
+//! Measures the time of the oracle: `cargo run --release -p warpsmith-attention --example oracle_speed [PROBLEM...]`.
 
 use std::time::Instant;
 

@@ -1,10 +1,10 @@
-//! The one parameter of every attention kernel: `attention::Arguments` of `kernels/attention/common/arguments.cuh`,
-//! field by field. A test holds it against the table of offsets in that file.
+//! The only parameter of every attention kernel: `attention::Arguments` of `kernels/attention/common/arguments.cuh`,
+//! field by field. A test compares it with the table of offsets in that file.
 
 use crate::problem::{Mask, Problem};
 use crate::tensor::{self, Layout};
 
-/// Distances in elements, of which no problem has more than 32 bits can count ([`crate::problem::MAX_ENTRY_ELEMENTS`]).
+/// Distances in elements. They fit 32 bits, because [`crate::problem::MAX_ENTRY_ELEMENTS`] limits the problem.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Strides {
@@ -20,7 +20,7 @@ impl From<tensor::Strides> for Strides {
     }
 }
 
-/// Pointers are device addresses; 0 is null, which some may be.
+/// The fields of the parameter. Pointers are device addresses; some may be 0 (null).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Arguments {
@@ -36,7 +36,7 @@ pub struct Arguments {
     pub k_strides: Strides,
     pub v_strides: Strides,
     pub o_strides: Strides,
-    /// 0: none; 1: causal, with `diagonal`.
+    /// 0: no mask; 1: causal, with `diagonal`.
     pub mask: i32,
     pub diagonal: i32,
     pub batch: i32,
@@ -50,15 +50,15 @@ pub struct Arguments {
     pub reserved: i32,
 }
 
-/// What a query head is multiplied by to get its KV head, times 2^32; 0 where they are the same. Exact for as many heads
-/// as a problem may have ([`crate::problem::MAX_HEADS`]).
+/// The factor that maps a query head to its KV head, times 2^32; 0 if they are equal. It is exact for up to
+/// [`crate::problem::MAX_HEADS`] heads.
 fn kv_head_factor(heads: usize, kv_heads: usize) -> u32 {
     let shared_by = (heads / kv_heads.max(1)).max(1) as u64;
     if shared_by == 1 { 0 } else { (1_u64 << 32).div_ceil(shared_by) as u32 }
 }
 
 impl Arguments {
-    /// Everything but the addresses.
+    /// The arguments of a problem, without addresses.
     pub fn for_problem(problem: &Problem, layout: Layout) -> Self {
         let queries: Strides = layout.strides(problem.query_shape()).into();
         let keys: Strides = layout.strides(problem.key_shape()).into();
@@ -80,7 +80,7 @@ impl Arguments {
         }
     }
 
-    /// The bytes a kernel is given: the fields in order, little-endian, nothing between them.
+    /// The bytes of the parameter: the fields in order, little-endian, without padding.
     pub fn bytes(&self) -> Vec<u8> {
         let strides = [self.q_strides, self.k_strides, self.v_strides, self.o_strides];
         let strides = strides.iter().flat_map(|it| [it.batch, it.head, it.sequence]);
@@ -108,7 +108,8 @@ mod tests {
 
     const SOURCE: &str = include_str!("../../../kernels/attention/common/arguments.cuh");
 
-    /// (field, offset) of the struct's lines, as in `const void* q;  //   0  ...`, and the size after its end.
+    /// Field names and offsets from the struct's lines, such as `const void* q;  //   0  ...`, and the size after its
+    /// end.
     fn table() -> (Vec<(&'static str, usize)>, usize) {
         let body = SOURCE.split_once("struct Arguments {").expect("the struct").1;
         let (body, after) = body.split_once("};").expect("its end");
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_is_where_the_kernels_read_it() {
+    fn every_field_has_the_offset_that_kernels_use() {
         macro_rules! offsets {
             ($($field:ident)*) => { vec![$((stringify!($field), offset_of!(Arguments, $field))),*] };
         }
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_the_struct() {
+    fn the_bytes_match_the_struct() {
         let strides = |first| Strides { batch: first, head: first + 1, sequence: first + 2 };
         let arguments = Arguments {
             q: 1,
@@ -172,17 +173,17 @@ mod tests {
             bytes.as_chunks().0.iter().map(|&address| u64::from_le_bytes(address)).collect()
         };
         assert_eq!(addresses(&bytes[..32]), [1, 2, 3, 4]);
-        let mut wanted: Vec<i32> = (5..25).collect();
-        (wanted[3], wanted[17]) = (0.125_f32.to_bits() as i32, -22);
-        assert_eq!(words(&bytes[32..112]), wanted);
+        let mut expected: Vec<i32> = (5..25).collect();
+        (expected[3], expected[17]) = (0.125_f32.to_bits() as i32, -22);
+        assert_eq!(words(&bytes[32..112]), expected);
         assert_eq!(addresses(&bytes[112..152]), [25, 26, 27, 28, 29]);
         assert_eq!(words(&bytes[152..]), [30, 31]);
         assert_eq!(bytes.len(), size_of::<Arguments>());
     }
 
-    /// As `kv_head_of` of arguments.cuh multiplies.
+    /// Multiplies as `kv_head_of` in arguments.cuh does.
     #[test]
-    fn the_factor_divides() {
+    fn the_factor_gives_the_quotient() {
         for shared_by in (1..=300).chain([1 << 10, 65_535]) {
             let factor = u64::from(kv_head_factor(shared_by * 4, 4));
             for head in (0..2_000).chain([65_534, 65_535]) {
@@ -193,8 +194,8 @@ mod tests {
     }
 
     #[test]
-    fn a_problem_fills_sizes_and_strides() {
-        let problem: Problem = "b2h8kv2sq17sk129d64-causal-bf16".parse().expect("a right name");
+    fn the_arguments_contain_sizes_and_strides() {
+        let problem: Problem = "b2h8kv2sq17sk129d64-causal-bf16".parse().expect("a valid name");
         let arguments = Arguments::for_problem(&problem, Layout::Bshd);
         assert_eq!((arguments.mask, arguments.diagonal), (1, 112));
         assert_eq!(arguments.k_strides, Strides { batch: 129 * 2 * 64, head: 64, sequence: 128 });

@@ -1,5 +1,5 @@
-//! Where an answer is wrong: a picture of the worst head, and the pattern of rows and columns in words. A kernel's
-//! author reads a fault off it: one tile, every eighth column, the rows after the diagonal.
+//! Shows where an output is wrong: a picture of the worst head, and a description of the pattern of rows and columns.
+//! The pattern often shows the fault: one tile, every eighth column, the rows after the diagonal.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -11,25 +11,26 @@ use crate::oracle::Reference;
 use crate::problem::Dtype;
 use crate::tensor::Tensor;
 
-/// How wrong the worst element of a cell is, mildest first.
+/// The worst error of a cell's elements, mildest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Level {
-    /// The oracle did not compute any element of it.
+    /// The oracle did not compute any element of the cell.
     NotCompared,
-    /// The error is rounding.
+    /// The error is explained by rounding.
     Right,
-    /// More than rounding explains, within the element-wise tolerance.
+    /// More than rounding explains, but within the element-wise tolerance.
     Off,
     /// Beyond the element-wise tolerance.
     Wrong,
-    /// Infinite, or a NaN.
+    /// Infinite or NaN.
     NotFinite,
     /// Still the poison from before the launch.
     Unwritten,
 }
 
 impl Level {
+    /// The character in the text picture.
     pub fn symbol(self) -> char {
         match self {
             Level::NotCompared => ' ',
@@ -52,7 +53,7 @@ impl Level {
         }
     }
 
-    fn word(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
             Level::NotCompared => "not compared",
             Level::Right => "right",
@@ -64,25 +65,26 @@ impl Level {
     }
 }
 
-/// The largest picture, in cells either way.
+/// Largest number of cells in each direction.
 pub const CELLS: usize = 16;
 
-/// A picture of one head and a description of all.
+/// A picture of one head and a description of all heads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ErrorMap {
     /// The head with the most wrong elements.
     pub batch: usize,
+    /// The head of the picture.
     pub head: usize,
     pub rows_per_cell: usize,
     pub columns_per_cell: usize,
-    /// From the first query down, from the first column right.
+    /// Rows of cells: queries from top to bottom, columns from left to right.
     pub cells: Vec<Vec<Level>>,
-    /// Which heads, query tiles, queries and columns are wrong.
+    /// The heads, query tiles, queries and columns that are wrong.
     pub notes: Vec<String>,
 }
 
-/// Draws the errors of an answer; `None` if there are none. `tile` is the height of the kernel's query tiles, if it is
-/// known.
+/// Draws the errors of an output; `None` if there are none. `tile` is the height of the kernel's query tiles, if it
+/// is known.
 pub fn draw(
     reference: &Reference,
     output: &Tensor,
@@ -120,18 +122,18 @@ pub fn draw(
     notes.push(format!("columns: {}", describe(&errors.columns, problem.head_dim, "")));
     let masked = |&query: &usize| problem.visible_keys(query) == 0;
     if errors.queries.iter().all(masked) {
-        notes.push("only rows that see no key at all are wrong".to_owned());
+        notes.push("only rows that see no key are wrong".to_owned());
     }
     Some(ErrorMap { batch, head, rows_per_cell, columns_per_cell, cells, notes })
 }
 
-/// The level of every element, and where those are that are not right.
+/// The level of every element, and the positions of those that are not right.
 struct Errors {
     levels: Vec<Level>,
-    /// Elements of a head.
+    /// Number of elements of a head.
     head_elements: usize,
     head_dim: usize,
-    /// How many elements of each head are wrong.
+    /// Number of wrong elements of each head.
     per_head: Vec<usize>,
     queries: BTreeSet<usize>,
     columns: BTreeSet<usize>,
@@ -143,11 +145,11 @@ impl Errors {
         let data = output.decode().data;
         let noise = Noise::new(reference, tolerance);
         let mut levels = vec![Level::NotCompared; data.len()];
-        for (compared, (row, wanted, _)) in reference.iter().enumerate() {
+        for (compared, (row, expected_row, _)) in reference.iter().enumerate() {
             let first = row.index(problem) * problem.head_dim;
-            for (column, &wanted) in wanted.iter().enumerate() {
-                let error = (f64::from(data[first + column]) - wanted).abs();
-                levels[first + column] = if error <= noise.around(wanted) {
+            for (column, &expected) in expected_row.iter().enumerate() {
+                let error = (f64::from(data[first + column]) - expected).abs();
+                levels[first + column] = if error <= noise.around(expected) {
                     Level::Right
                 } else if error <= tolerance.allowed(reference, compared * problem.head_dim + column) {
                     Level::Off
@@ -156,7 +158,7 @@ impl Errors {
                 };
             }
         }
-        // Holes show without an oracle, so they are looked for everywhere.
+        // Unwritten and non-finite elements are visible without the oracle, so all elements are checked.
         for (index, level) in levels.iter_mut().enumerate().filter(|(index, _)| !data[*index].is_finite()) {
             *level = if output.is_poison(index) { Level::Unwritten } else { Level::NotFinite };
         }
@@ -189,18 +191,18 @@ impl Errors {
     }
 }
 
-/// Errors that rounding explains.
+/// The size of errors that rounding explains.
 struct Noise {
     relative: f64,
-    /// The average size of the answer.
+    /// Root mean square of the reference.
     average: f64,
-    /// A step of the output format below its normal numbers.
+    /// Distance between subnormal numbers of the output format.
     step: f64,
 }
 
 impl Noise {
     fn new(reference: &Reference, tolerance: Tolerance) -> Self {
-        // Some times what the L2 tolerance allows an element on average.
+        // A multiple of the average error that the L2 tolerance allows for an element.
         const TIMES: f64 = 8.0;
         let square: f64 = reference.output.iter().map(|x| x * x).sum();
         Noise {
@@ -213,12 +215,12 @@ impl Noise {
         }
     }
 
-    fn around(&self, wanted: f64) -> f64 {
-        (self.relative * wanted.abs().max(self.average)).max(self.step)
+    fn around(&self, expected: f64) -> f64 {
+        (self.relative * expected.abs().max(self.average)).max(self.step)
     }
 }
 
-/// A set of indices in as few words as it takes: all, some ranges, those with certain remainders, or how many.
+/// Describes a set of indices briefly: all, some ranges, those with certain remainders, or a count.
 fn describe(set: &BTreeSet<usize>, extent: usize, of_what: &str) -> String {
     const RANGES: usize = 4;
     let of_what = if of_what.is_empty() { String::new() } else { format!(" ({of_what})") };
@@ -242,7 +244,7 @@ fn describe(set: &BTreeSet<usize>, extent: usize, of_what: &str) -> String {
     format!("{} of {extent}, between {} and {}{of_what}", set.len(), ranges[0].0, ranges[ranges.len() - 1].1)
 }
 
-/// `3, 8-15`
+/// For example `3, 8-15`.
 fn words(ranges: &[(usize, usize)]) -> String {
     let words = ranges.iter().map(|&(first, last)| match last - first {
         0 => first.to_string(),
@@ -251,7 +253,7 @@ fn words(ranges: &[(usize, usize)]) -> String {
     words.collect::<Vec<_>>().join(", ")
 }
 
-/// The set as runs of neighbours, first and last.
+/// The runs of consecutive indices, each with its first and last.
 fn ranges(set: &BTreeSet<usize>) -> Vec<(usize, usize)> {
     let mut ranges: Vec<(usize, usize)> = Vec::new();
     for &index in set {
@@ -303,7 +305,7 @@ impl ErrorMap {
                      columns from {first}: {}</title></rect>\n",
                     LEFT + column * CELL,
                     level.colour(),
-                    level.word(),
+                    level.name(),
                     side = CELL - 1,
                 );
             }
@@ -318,7 +320,7 @@ impl ErrorMap {
 impl fmt::Display for ErrorMap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let plural =
-            |count: usize, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
+            |count: usize, name: &str| format!("{count} {name}{}", if count == 1 { "" } else { "s" });
         writeln!(
             f,
             "batch {}, head {}; a cell is {} by {}; . right, o off, # wrong, ! not finite, ? unwritten",
@@ -365,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_right_answer_has_no_map() {
+    fn a_right_output_has_no_map() {
         assert_eq!(map(|_, _, _, _| ()), None);
     }
 
@@ -396,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn the_svg_has_a_cell_for_every_cell_and_the_notes() {
+    fn the_svg_contains_every_cell_and_the_notes() {
         let map =
             map(|head, _, column, x| *x += f32::from(u8::from(head == 1 && column == 3))).expect("wrong");
         let svg = map.svg();
@@ -418,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn holes_have_symbols_of_their_own() {
+    fn unwritten_and_non_finite_elements_have_their_own_symbols() {
         let (reference, mut values) = solved();
         values.data[0] = f32::NAN;
         values.data[64 * 79 + 63] = 5.0;

@@ -1,4 +1,4 @@
-//! Inputs: Q, K and V from a seed, by class. Each class is there for a fault that others let through.
+//! Inputs: Q, K and V from a seed, by class. Each class reveals a fault that the others do not.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,32 +11,33 @@ use crate::problem::{Dtype, Problem};
 use crate::quantise;
 use crate::tensor::{Layout, Tensor, Values};
 
-/// What the numbers are like.
+/// The kind of input values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Class {
-    /// Mean 0, variance 1: what benchmarks and papers use.
+    /// Mean 0, variance 1, as in benchmarks and papers.
     Normal,
-    /// Even over [-1, 1).
+    /// Uniform over [-1, 1).
     Uniform,
-    /// All zero: equal weights, zero output; divisions by a zero maximum show.
+    /// All zero: equal weights and zero output. Reveals divisions by a zero maximum.
     Zeros,
-    /// One element per row, 16 in Q and K and 1 in V: a query attends to the keys with its own column and to nothing
-    /// else, so a column or a key in the wrong place is a wrong answer, not a small error.
+    /// One element per row is not zero: 16 in Q and K, 1 in V. A query attends only to the keys with its own column,
+    /// so a misplaced column or key gives a large error.
     OneHot,
-    /// Every element of a tensor alike: the answer is V, whatever the weights; a sum of weights that is not 1 shows.
+    /// All elements of a tensor are equal. The output is V for any weights; reveals weights whose sum is not 1.
     Constant,
-    /// Normal times 1e-4: below fp16's normal numbers, where flushing to zero shows.
+    /// Normal times 1e-4: below fp16's normal numbers. Reveals flushing to zero.
     Tiny,
-    /// Normal times 60: scores in the thousands, where a softmax without its maximum overflows.
+    /// Normal times 60: scores in the thousands. A softmax without its maximum overflows.
     Large,
-    /// Normal with one element in 500 times 64: one key takes a row over, late or early, and rescaling shows.
+    /// Normal with one element in 500 times 64. One key dominates a row, early or late; reveals wrong rescaling.
     Outliers,
     /// Normal with every other element a zero of either sign: codes 0x80 and 0x8000 must be zeros.
     SignedZeros,
 }
 
 impl Class {
+    /// All classes.
     pub const ALL: [Class; 9] = [
         Class::Normal,
         Class::Uniform,
@@ -49,6 +50,7 @@ impl Class {
         Class::SignedZeros,
     ];
 
+    /// The name, as users write it.
     pub fn name(self) -> &'static str {
         match self {
             Class::Normal => "normal",
@@ -70,9 +72,9 @@ impl fmt::Display for Class {
     }
 }
 
-/// There is no such class of inputs.
+/// The name of an input class is unknown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{name}` is not a class of inputs: one of {known}", known = Class::ALL.map(Class::name).join(", "))]
+#[error("`{name}` is not an input class; expected one of {known}", known = Class::ALL.map(Class::name).join(", "))]
 pub struct UnknownClass {
     pub name: String,
 }
@@ -86,7 +88,7 @@ impl FromStr for Class {
     }
 }
 
-/// One of the three.
+/// One of the three input tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Input {
@@ -96,6 +98,7 @@ pub enum Input {
 }
 
 impl Input {
+    /// All input tensors.
     pub const ALL: [Input; 3] = [Input::Q, Input::K, Input::V];
 }
 
@@ -118,14 +121,14 @@ pub struct Inputs {
 }
 
 impl Inputs {
-    /// The inputs of a problem, the same for the same class and seed everywhere. They do not depend on the dtype:
-    /// formats are compared on the same numbers.
+    /// The inputs of a problem. They depend only on the class and the seed, not on the dtype, so that formats are
+    /// compared on the same numbers.
     pub fn generate(problem: &Problem, class: Class, seed: u64) -> Self {
         let [q, k, v] = Input::ALL.map(|which| generate(problem, class, seed, which));
         Inputs { q, k, v }
     }
 
-    /// The same inputs with one of them drawn from another seed.
+    /// The same inputs with one tensor drawn from another seed.
     #[must_use]
     pub fn redraw(&self, problem: &Problem, class: Class, seed: u64, which: Input) -> Self {
         let other = generate(problem, class, seed, which);
@@ -137,7 +140,7 @@ impl Inputs {
         }
     }
 
-    /// The magnitudes of others with the opposite of this one's signs.
+    /// Inputs with the given magnitudes and the opposite signs of these inputs.
     #[must_use]
     pub fn opposite(&self, mut magnitudes: Inputs) -> Self {
         opposite(&self.q, &mut magnitudes.q);
@@ -146,7 +149,7 @@ impl Inputs {
         magnitudes
     }
 
-    /// As kernels read them: rounded to fp16 or bf16, or quantised to E4M3 with a scale per head.
+    /// The inputs in the form that kernels read: rounded to fp16 or bf16, or quantised to E4M3 with a scale per head.
     pub fn encode(&self, dtype: Dtype, layout: Layout) -> Encoded {
         let Inputs { q, k, v } = self;
         let [q, k, v] = [q, k, v].map(|values| encode(values, dtype, layout));
@@ -170,7 +173,7 @@ fn encode(values: &Values, dtype: Dtype, layout: Layout) -> Tensor {
     }
 }
 
-/// Q, K and V as they lie in memory.
+/// Q, K and V as stored in memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Encoded {
     pub q: Tensor,
@@ -179,29 +182,29 @@ pub struct Encoded {
 }
 
 impl Encoded {
-    /// The same with one of them taken from other inputs.
+    /// The same tensors with one of them taken from other inputs.
     #[must_use]
     pub fn with(&self, which: Input, other: &Inputs) -> Self {
         let Encoded { q, k, v } = self;
-        let anew = |values: &Values| encode(values, q.dtype, q.layout);
+        let encoded = |values: &Values| encode(values, q.dtype, q.layout);
         match which {
-            Input::Q => Encoded { q: anew(&other.q), k: k.clone(), v: v.clone() },
-            Input::K => Encoded { q: q.clone(), k: anew(&other.k), v: v.clone() },
-            Input::V => Encoded { q: q.clone(), k: k.clone(), v: anew(&other.v) },
+            Input::Q => Encoded { q: encoded(&other.q), k: k.clone(), v: v.clone() },
+            Input::K => Encoded { q: q.clone(), k: encoded(&other.k), v: v.clone() },
+            Input::V => Encoded { q: q.clone(), k: k.clone(), v: encoded(&other.v) },
         }
     }
 
-    /// The numbers the kernel sees, exactly: what its answer is judged by.
+    /// The exact numbers that the kernel reads. The reference is computed from them.
     pub fn decode(&self) -> Inputs {
         Inputs { q: self.q.decode(), k: self.k.decode(), v: self.v.decode() }
     }
 }
 
-/// Elements one thread draws at a time. Even: normal numbers come in pairs.
+/// Number of elements that one thread draws at a time. It is even, because normal numbers come in pairs.
 const PIECE: usize = 1 << 16;
 
 fn generate(problem: &Problem, class: Class, seed: u64, which: Input) -> Values {
-    // A stream for each tensor, so that a longer Q does not shift K.
+    // Each tensor has its own stream, so that a longer Q does not change K.
     let mut seeds = Random::new(seed).after(which as u64);
     let mut random = Random::new(seeds.bits());
     let shape = if which == Input::Q { problem.query_shape() } else { problem.key_shape() };
@@ -228,7 +231,7 @@ fn generate(problem: &Problem, class: Class, seed: u64, which: Input) -> Values 
             }
         }),
         Class::Constant => {
-            // Eighths up to 2 either way, never 0: exact in every format.
+            // Multiples of 1/8 up to 2, never 0: exact in every format.
             let magnitude = random.integer(1, 17) as f32 / 8.0;
             data.fill(if random.uniform() < 0.5 { -magnitude } else { magnitude });
         }
@@ -242,7 +245,8 @@ fn generate(problem: &Problem, class: Class, seed: u64, which: Input) -> Values 
     Values { shape, data, scales: None }
 }
 
-/// Fills a tensor, on all cores, with what one thread would have drawn. `draws`: for each element.
+/// Fills a tensor on all cores with the numbers that one thread would draw. `draws` is the number of draws per
+/// element.
 fn draw(data: &mut [f32], random: &Random, draws: usize, number: impl Fn(&mut Random) -> f64 + Sync) {
     cores::each(data.chunks_mut(PIECE).enumerate().collect(), |(index, piece)| {
         let mut random = random.after((index * PIECE * draws) as u64);
@@ -257,22 +261,22 @@ mod tests {
     use super::*;
 
     fn problem() -> Problem {
-        "b2h4kv2sq33sk65d64-e4m3".parse().expect("a right name")
+        "b2h4kv2sq33sk65d64-e4m3".parse().expect("a valid name")
     }
 
     #[test]
-    fn inputs_depend_on_the_seed_and_nothing_else() {
+    fn inputs_depend_only_on_the_seed() {
         let normal = |seed| Inputs::generate(&problem(), Class::Normal, seed);
         assert_eq!(normal(1), normal(1));
         assert_ne!(normal(1).q, normal(2).q);
         assert_ne!(normal(1).k.data, normal(1).v.data);
-        // A longer Q leaves K and V as they were.
+        // A longer Q does not change K and V.
         let longer = Problem { seq_q: 100, ..problem() };
         assert_eq!(Inputs::generate(&longer, Class::Normal, 1).k, normal(1).k);
     }
 
     #[test]
-    fn opposite_inputs_have_every_sign_turned_and_the_same_magnitudes() {
+    fn opposite_inputs_have_flipped_signs_and_the_same_magnitudes() {
         for class in Class::ALL {
             let inputs = Inputs::generate(&problem(), Class::Normal, 3);
             let magnitudes = Inputs::generate(&problem(), class, 4);
@@ -290,8 +294,8 @@ mod tests {
     }
 
     #[test]
-    fn many_threads_draw_what_one_would() {
-        let problem: Problem = "b1h3s701d64-fp16".parse().expect("a right name");
+    fn many_threads_draw_the_same_numbers_as_one() {
+        let problem: Problem = "b1h3s701d64-fp16".parse().expect("a valid name");
         let inputs = |class| Inputs::generate(&problem, class, 5);
         assert!(inputs(Class::Normal).k.data.len() > 2 * PIECE);
         let stream = |which: Input| Random::new(Random::new(5).after(which as u64).bits());
@@ -305,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn one_drawn_anew_leaves_the_others() {
+    fn redrawing_one_tensor_does_not_change_the_others() {
         let [first, second] = [1, 2].map(|seed| Inputs::generate(&problem(), Class::Normal, seed));
         for which in Input::ALL {
             let redrawn = first.redraw(&problem(), Class::Normal, 2, which);
@@ -323,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_are_what_they_say() {
+    fn classes_have_their_documented_values() {
         let of = |class| Inputs::generate(&problem(), class, 3);
         let largest = |values: &Values| values.data.iter().fold(0.0_f32, |m, x| m.max(x.abs()));
         assert!(largest(&of(Class::Uniform).q) <= 1.0);

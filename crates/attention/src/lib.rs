@@ -1,21 +1,21 @@
-//! Attention, the flagship op: what is computed, on what, how right it must be, and how a kernel is run on it.
+//! Attention, the main op: its problems, inputs, reference and tolerances, and how a kernel runs on a problem.
 //!
-//! `O = softmax(scale * Q K^T + mask) V`, in the order data flows:
+//! `O = softmax(scale * Q K^T + mask) V`. The modules, in the order of the data flow:
 //!
 //! * [`problem`]: shape, mask and dtype, by name (`b2h8s2048d64-causal-e4m3`) or alias (`mission`);
-//! * [`tensor`]: host values, and the encoded, strided tensors kernels read;
+//! * [`tensor`]: values on the host, and the encoded, strided tensors that kernels read;
 //! * [`inputs`]: seeded inputs, by class;
 //! * [`quantise`]: E4M3 with a scale per head;
-//! * [`oracle`]: the answer in float64;
+//! * [`oracle`]: the reference in float64;
 //! * [`arguments`]: the parameter of every attention kernel, as the CUDA sources declare it;
-//! * [`run`]: a family's candidate on a device: capabilities, memory with guards, launch, results;
-//! * [`metrics`]: how far an answer is from the oracle's, and whether that is acceptable;
-//! * [`error_map`]: where it is wrong, for people;
+//! * [`run`]: runs a family's candidate on a device: capabilities, memory with guards, launch, results;
+//! * [`metrics`]: the error of an output, and whether it is acceptable;
+//! * [`error_map`]: shows where an output is wrong;
 //! * [`Attention`]: all of it as an op of the workbench.
 //!
-//! Nothing here times, searches or prints. What searches found best is in the families' tuned tables: in place of
-//! `run::candidate` with a preset, `op::tuned::best(&Attention, &catalog, &Device::Virtual { chip }, &problem)` gives the
-//! family and the candidate for a problem on a GPU.
+//! Nothing here times, searches or prints. The best settings that searches found are in the families' tuned tables:
+//! `op::tuned::best(&Attention, &catalog, &Device::Virtual { chip }, &problem)` returns the family and the candidate
+//! for a problem on a GPU. Use it instead of `run::candidate` with a preset.
 //!
 //! ```no_run
 //! use warpsmith_attention::metrics::{Tolerance, Weights, compare};

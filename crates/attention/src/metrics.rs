@@ -1,37 +1,39 @@
-//! How far an answer is from the oracle's, and whether that is acceptable.
+//! Measures the error of an output against the oracle's reference and decides whether it is acceptable.
 //!
-//! The gate, in this order: every element is written and finite; element-wise `|o - ref| <= atol + rtol * |ref|`; and
-//! the L2 norm of the error against that of the reference. The first alone would pass any answer of small numbers (atol
-//! is 1e-2, attention averages), the second alone one wrong row among thousands.
+//! The conditions, in this order: every element is written and finite; element-wise `|o - ref| <= atol + rtol *
+//! |ref|`; and a bound on the L2 norm of the error relative to that of the reference. The element-wise bound alone
+//! would accept any output of small numbers (atol is 1e-2, and attention averages). The L2 bound alone would accept
+//! one wrong row among thousands.
 //!
 //! # The size of the values
 //!
-//! Attention is linear in V: values sixty times larger make an answer sixty times larger, and every error with it. An
-//! `atol` that stays at 1e-2 would then be a bound no kernel can meet wherever two large values nearly cancel (seen on
-//! an H200 with inputs of class `large`, where scores of some thousands carry fp32's own error too). So `atol` is meant
-//! for values of unit size, and is multiplied by the root mean square of V where that is above 1; never below, so that
-//! small values get no stricter bound than the one written down. The L2 gate is relative and needs nothing.
+//! Attention is linear in V: values that are sixty times larger make an output and every error sixty times larger.
+//! With a fixed `atol` of 1e-2 no kernel could pass where two large values nearly cancel (seen on an H200 with inputs
+//! of class `large`, where scores of some thousands also carry the error of fp32). `atol` is therefore meant for
+//! values of unit size and is multiplied by the root mean square of V if that is above 1. It is never reduced, so
+//! that small values have no stricter bound than the documented one. The L2 bound is relative and needs no
+//! adjustment.
 //!
 //! # The rounding of the weights
 //!
-//! A kernel that multiplies FP8 by FP8 rounds its weights to E4M3's three bits. Each is then off by up to 2^-4 of itself,
-//! and an element by up to `2^-4 sum(p |v|)`. Among ordinary values most of that averages out; but a value much larger
-//! than its neighbours brings its weight's error along alone, and where another such value cancels it in the answer, the
-//! errors stay (class `outliers`: 1.875 where 2.38 was right). No multiple of the answer and of V's mean size covers that
-//! without being too wide for every other row. So these kernels are allowed what all others are and, element by
-//! element, that sum beside it, which the oracle adds up together with the answer. The L2 gate has nothing added.
+//! A kernel that multiplies FP8 by FP8 rounds its weights to E4M3's three bits. Each weight is then off by up to 2^-4
+//! of itself, and an element by up to `2^-4 sum(p |v|)`. Among ordinary values most of this averages out. A value
+//! that is much larger than its neighbours brings the full error of its weight, and if another such value cancels it
+//! in the output, the errors remain (class `outliers`: 1.875 where 2.38 was right). No multiple of the output and of
+//! V's mean size covers this without being too wide for all other rows. These kernels are therefore allowed that sum
+//! in addition, element by element; the oracle computes it together with the reference. The L2 bound is not extended.
 //!
 //! # The resolution of the output format
 //!
-//! A correctly rounded fp16 output is within 2^-11 of the exact one, relatively, as long as it is a normal number.
-//! Below 6.1e-5 fp16's steps stop shrinking (2^-24), and rounding alone can cost any share of the number: inputs of
-//! class `tiny` give outputs around 1e-6, whose best fp16 approximation has a relative L2 error of 1e-2, ten times the
-//! bound. Widening the bound would hide real faults everywhere else, a floor under the denominator would make the
-//! reported error a fiction. So the L2 gate is on the absolute error, and allows beside `l2 * |ref|` exactly what
-//! rounding may cost in the worst case: half a subnormal step for each element whose reference lies strictly between
-//! zero and the least normal number. A perfect kernel always passes; a kernel that flushes subnormals to zero, or drops
-//! a tile, has errors of many steps and fails. Zeros get no allowance: they are representable. The reported error stays
-//! the plain ratio, and the number of elements that had an allowance stands beside it.
+//! A correctly rounded fp16 output is within 2^-11 of the exact one, relatively, if it is a normal number. Below
+//! 6.1e-5 fp16's steps stop shrinking (2^-24), and rounding alone can cost any share of the number. Inputs of class
+//! `tiny` give outputs around 1e-6, whose best fp16 approximation has a relative L2 error of 1e-2, ten times the
+//! bound. A wider bound would hide real faults everywhere else, and a minimum for the denominator would falsify the
+//! reported error. The L2 bound is therefore on the absolute error. In addition to `l2 * |ref|` it allows exactly the
+//! worst case of rounding: half a subnormal step for each element whose reference is strictly between zero and the
+//! smallest normal number. A perfect kernel always passes. A kernel that flushes subnormals to zero, or drops a tile,
+//! has errors of many steps and fails. Zeros get no allowance, because they are representable. The reported error is
+//! the plain ratio, and the number of elements with an allowance is reported with it.
 
 use std::fmt;
 
@@ -43,19 +45,19 @@ use crate::oracle::{Reference, Row};
 use crate::problem::Dtype;
 use crate::tensor::Tensor;
 
-/// How the kernel multiplies P by V, which decides how much rounding is honest.
+/// How the kernel multiplies P by V. This decides how much rounding is acceptable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Weights {
     /// Weights in fp16, bf16 or fp32; FP8 values decoded to fp16.
     #[default]
     Half,
-    /// Weights rounded to FP8 too.
+    /// Weights are rounded to FP8, too.
     Fp8,
 }
 
 impl Weights {
-    /// What a family's manifest says about its weights for inputs of this type.
+    /// The precision that a family's manifest declares for its weights with inputs of this type.
     pub fn declared_by(family: &Family, dtype: Dtype) -> Self {
         match family.weights(dtype.name()) {
             family::Weights::Half => Weights::Half,
@@ -64,18 +66,19 @@ impl Weights {
     }
 }
 
-/// What is acceptable.
+/// The largest acceptable errors.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Tolerance {
     pub atol: f64,
     pub rtol: f64,
-    /// How far a weight may be off, relative to itself.
+    /// Largest relative error of a weight.
     pub weight: f64,
-    /// Of the error's L2 norm to the reference's.
+    /// Largest ratio of the error's L2 norm to the reference's.
     pub l2: f64,
 }
 
 impl Tolerance {
+    /// The tolerance for inputs of this type and weights of this precision.
     pub fn new(dtype: Dtype, weights: Weights) -> Self {
         let l2 = match (dtype, weights) {
             (Dtype::Fp16, _) => 1e-3,
@@ -87,7 +90,7 @@ impl Tolerance {
         Tolerance { atol: 1e-2, rtol: 1e-2, weight, l2 }
     }
 
-    /// The largest error allowed in an element, which is counted as in the reference's output.
+    /// The largest error allowed for an element; `element` is its index in the reference's output.
     pub fn allowed(&self, reference: &Reference, element: usize) -> f64 {
         let magnitude = reference.magnitude.as_ref().map_or(0.0, |magnitude| magnitude[element]);
         self.atol * reference.value_size.max(1.0)
@@ -96,10 +99,11 @@ impl Tolerance {
     }
 }
 
-/// The log-sum-exp's absolute and relative tolerance: fp32 sums of products, so the error grows with the scores.
+/// Absolute and relative tolerance of the log-sum-exp. It is an fp32 sum of products, so the error grows with the
+/// scores.
 const LSE: (f64, f64) = (1e-3, 1e-5);
 
-/// An element of the output.
+/// The position of an output element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub struct Place {
     pub row: Row,
@@ -113,7 +117,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// One element and what it should have been.
+/// An element, and the reference for it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Element {
     pub place: Place,
@@ -122,12 +126,13 @@ pub struct Element {
 }
 
 impl Element {
+    /// The absolute error.
     pub fn error(&self) -> f64 {
         (self.got - self.wanted).abs()
     }
 }
 
-/// Why an answer is not acceptable.
+/// Why an output is not acceptable.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, thiserror::Error)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Mismatch {
@@ -135,20 +140,20 @@ pub enum Mismatch {
     Unwritten { count: usize, first: Place },
     #[error("{count} elements are not finite, the first at {first} ({value})")]
     NonFinite { count: usize, first: Place, value: f64 },
-    #[error("every element is {value}: a constant answer to inputs that have another")]
+    #[error("every element is {value}, although the reference is not constant")]
     Constant { value: f64 },
-    #[error("the answer does not depend on {of}: another {of} gives the same bits")]
+    #[error("the output does not depend on {of}: another {of} gives the same bits")]
     Independent { of: Input },
-    #[error("{count} elements are beyond the tolerance, the worst at {}: {} instead of {}", worst.place, worst.got, worst.wanted)]
+    #[error("{count} elements exceed the tolerance, the worst at {}: {} instead of {}", worst.place, worst.got, worst.wanted)]
     Elements { count: usize, worst: Element },
-    #[error("relative L2 error {error:.2e}, {limit:.2e} allowed")]
+    #[error("relative L2 error {error:.2e}, but at most {limit:.2e} is allowed")]
     L2 { error: f64, limit: f64 },
     #[error("the log-sum-exp of {count} rows is wrong, the worst at batch {}, head {}, query {}: {got} instead of {wanted}", worst.batch, worst.head, worst.query)]
     Lse { count: usize, worst: Row, got: f64, wanted: f64 },
 }
 
 impl Mismatch {
-    /// The word programs tell failures apart by.
+    /// The name by which programs distinguish failures.
     pub fn kind(&self) -> &'static str {
         match self {
             Mismatch::Unwritten { .. } => "unwritten",
@@ -162,30 +167,31 @@ impl Mismatch {
     }
 }
 
-/// An answer held against the oracle's.
+/// The comparison of an output with the reference.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
-    /// How many elements were compared; fewer than there are where the oracle sampled rows.
+    /// Number of compared elements; fewer than all if the oracle sampled rows.
     pub elements: usize,
     /// The largest absolute error.
     pub worst: Option<Element>,
-    /// `|o - ref| / |ref|` in L2: 0 for no error, infinite where the reference is zero or the answer not finite.
+    /// `|o - ref| / |ref|` in L2: 0 for no error, infinite if the reference is zero or the output is not finite.
     pub relative_l2: f64,
-    /// What it may be: the tolerance, and what the format cannot resolve (see the module's notes).
+    /// The largest allowed value: the tolerance plus what the format cannot resolve (see the module's notes).
     pub relative_l2_limit: f64,
-    /// Elements whose reference is below the output format's normal numbers.
+    /// Number of elements whose reference is below the output format's normal numbers.
     pub below_normal: usize,
-    /// Empty: acceptable.
+    /// Empty if the output is acceptable.
     pub failures: Vec<Mismatch>,
 }
 
 impl Comparison {
+    /// Whether the output is acceptable.
     pub fn passed(&self) -> bool {
         self.failures.is_empty()
     }
 }
 
-/// Where the output format's steps stop shrinking, and how large they are from there down.
+/// The smallest normal number of the output format, and the distance between its subnormal numbers.
 fn least_normal_and_step(dtype: Dtype) -> (f64, f64) {
     let power = |exponent: i32| 2.0_f64.powi(exponent);
     match dtype.output() {
@@ -194,7 +200,7 @@ fn least_normal_and_step(dtype: Dtype) -> (f64, f64) {
     }
 }
 
-/// Holds a kernel's output, and its LSE where it gave one, against the oracle's answer.
+/// Compares a kernel's output, and its LSE if there is one, with the reference.
 pub fn compare(
     reference: &Reference,
     output: &Tensor,
@@ -203,7 +209,7 @@ pub fn compare(
 ) -> Comparison {
     let problem = &reference.problem;
     let decoded = output.decode();
-    let mut failures = holes(reference, output, &decoded.data);
+    let mut failures = missing_elements(reference, output, &decoded.data);
     let finite = failures.is_empty();
 
     let (least_normal, step) = least_normal_and_step(problem.dtype);
@@ -262,13 +268,13 @@ pub fn compare(
     }
 }
 
-/// A NaN exceeds everything: no comparison may let one through.
+/// A NaN exceeds every limit, so that no comparison accepts it.
 fn exceeds(value: f64, limit: f64) -> bool {
     value.is_nan() || value > limit
 }
 
 /// Elements that were not written or are not finite, over the whole output, sampled or not.
-fn holes(reference: &Reference, output: &Tensor, decoded: &[f32]) -> Vec<Mismatch> {
+fn missing_elements(reference: &Reference, output: &Tensor, decoded: &[f32]) -> Vec<Mismatch> {
     let shape = output.shape;
     let place = |index: usize| {
         let (row, column) = (index / shape.head_dim, index % shape.head_dim);
@@ -277,8 +283,10 @@ fn holes(reference: &Reference, output: &Tensor, decoded: &[f32]) -> Vec<Mismatc
         Place { row, column }
     };
     debug_assert_eq!(shape, reference.problem.query_shape());
-    let holes = decoded.iter().enumerate().filter(|(_, value)| !value.is_finite()).map(|(index, _)| index);
-    let (unwritten, wrong): (Vec<usize>, Vec<usize>) = holes.partition(|&index| output.is_poison(index));
+    let missing_elements =
+        decoded.iter().enumerate().filter(|(_, value)| !value.is_finite()).map(|(index, _)| index);
+    let (unwritten, wrong): (Vec<usize>, Vec<usize>) =
+        missing_elements.partition(|&index| output.is_poison(index));
     let mut failures = Vec::new();
     if let Some(&first) = unwritten.first() {
         failures.push(Mismatch::Unwritten { count: unwritten.len(), first: place(first) });
@@ -290,7 +298,7 @@ fn holes(reference: &Reference, output: &Tensor, decoded: &[f32]) -> Vec<Mismatc
     failures
 }
 
-/// The value all elements have, if they have one and are several.
+/// The common value of all elements, if there are several and they are equal.
 fn only_value(data: &[f32]) -> Option<f64> {
     let (first, rest) = data.split_first()?;
     (!rest.is_empty() && rest.iter().all(|x| x == first)).then(|| f64::from(*first))
@@ -316,9 +324,9 @@ fn compare_lse(reference: &Reference, lse: &[f32]) -> Option<Mismatch> {
     worst.map(|(_, worst, got, wanted)| Mismatch::Lse { count, worst, got, wanted })
 }
 
-/// Whether an answer ignores an input: `before` and `after` are the oracle's and the kernel's answers, with nothing but
-/// that input redrawn between them ([`crate::Inputs::redraw`]). Only what the right answer depends on counts: with a
-/// single key, for one, it depends on neither Q nor K.
+/// Whether an output ignores an input. `before` and `after` are the reference and the kernel's output; between them
+/// only that input was redrawn ([`crate::Inputs::redraw`]). Only inputs that change the reference count: with a
+/// single key, for example, it depends on neither Q nor K.
 pub fn independence(
     of: Input,
     before: (&Reference, &Tensor),
@@ -331,24 +339,24 @@ pub fn independence(
     (should_differ && before.1.bytes == after.1.bytes).then_some(Mismatch::Independent { of })
 }
 
-/// The two errors of an FP8 answer, never mixed: one is the kernel's, one the format's.
+/// The two errors of an FP8 output, kept apart: one is the kernel's, the other the format's.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fp8Errors {
-    /// The kernel against the oracle on the decoded inputs, relative L2.
+    /// The kernel's output compared with the oracle on the decoded inputs, as relative L2 error.
     pub kernel: f64,
-    /// The oracle on the decoded inputs against the oracle on the original ones, relative L2.
+    /// The oracle on the decoded inputs compared with the oracle on the original ones, as relative L2 error.
     pub quantisation: f64,
 }
 
 impl Fp8Errors {
-    /// `decoded` and `original` are the oracle's answers for the same rows.
+    /// `decoded` and `original` are references for the same rows.
     pub fn new(comparison: &Comparison, decoded: &Reference, original: &Reference) -> Self {
         let quantisation = relative_l2(&decoded.output, &original.output);
         Fp8Errors { kernel: comparison.relative_l2, quantisation }
     }
 }
 
-/// `|a - b| / |b|`: 0 where they are equal, infinite where only b is zero.
+/// `|a - b| / |b|`: 0 if they are equal, infinite if only b is zero.
 pub fn relative_l2(a: &[f64], b: &[f64]) -> f64 {
     let error: f64 = a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum();
     let norm: f64 = b.iter().map(|b| b * b).sum();
@@ -391,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rounded_right_answer_passes_in_every_class_and_type() {
+    fn the_rounded_reference_passes_in_every_class_and_type() {
         for dtype in Dtype::ALL {
             for class in Class::ALL {
                 let (reference, output, lse) = solved(problem().with_dtype(dtype), class);
@@ -403,12 +411,12 @@ mod tests {
     }
 
     #[test]
-    fn without_its_allowance_class_tiny_could_not_pass() {
+    fn class_tiny_passes_only_with_the_subnormal_allowance() {
         let (reference, output, _) = solved(Problem::new(1, 2, 512, 64, Dtype::Fp16), Class::Tiny);
         let comparison = compare(&reference, &output, None, Tolerance::new(Dtype::Fp16, Weights::Half));
         assert!(comparison.relative_l2 > 1e-3 && comparison.passed(), "{comparison:?}");
         assert!(comparison.below_normal * 10 > 9 * comparison.elements);
-        // And it forgives nothing but rounding: answers flushed to zero, or one tile of zeros, fail.
+        // The allowance covers only rounding: an output flushed to zero, or with one tile of zeros, fails.
         assert!(matches!(
             failures(&reference, &change(&output, |_, x| *x = 0.0))[..],
             [_, Mismatch::L2 { .. }]
@@ -422,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn a_zero_reference_allows_nothing_but_zero() {
+    fn a_zero_reference_allows_only_zero() {
         let (reference, output, _) = solved(problem(), Class::Zeros);
         assert_eq!(failures(&reference, &output), []);
         let off = change(&output, |index, x| {
@@ -434,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_judged_by_the_size_of_the_values() {
+    fn the_tolerance_scales_with_the_size_of_the_values() {
         let problem = problem();
         let inputs = |size: f32| {
             let mut inputs = Inputs::generate(&problem, Class::Normal, 1);
@@ -453,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn one_wrong_element_is_found_and_named() {
+    fn one_wrong_element_is_found_with_its_position() {
         let (reference, output, _) = solved(problem(), Class::Normal);
         let at = (70 + 3) * 64 + 9;
         let off = change(&output, |index, x| {
@@ -475,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn holes_and_constants_are_called_by_name() {
+    fn unwritten_non_finite_and_constant_outputs_are_reported() {
         let (reference, output, _) = solved(problem(), Class::Normal);
         let unwritten = Tensor::poisoned(output.shape, output.dtype, output.layout);
         let all = output.shape.elements();
@@ -497,32 +505,32 @@ mod tests {
     }
 
     #[test]
-    fn an_ignored_input_is_named_where_it_matters() {
+    fn an_ignored_input_is_reported_if_the_reference_depends_on_it() {
         let answer = |problem: &Problem, inputs: &Inputs| {
             let reference = oracle::attention(problem, inputs, Rows::all(problem));
             let data = reference.output.iter().map(|&x| x as f32).collect();
             let values = Values { shape: problem.query_shape(), data, scales: None };
             (reference, Tensor::encode(&values, Dtype::Fp16, Layout::Bhsd))
         };
-        for (problem, matter) in [(problem(), 3), (Problem::new(1, 1, 1, 64, Dtype::Fp16), 1)] {
+        for (problem, expected_count) in [(problem(), 3), (Problem::new(1, 1, 1, 64, Dtype::Fp16), 1)] {
             let inputs = Inputs::generate(&problem, Class::Normal, 1);
             let before = answer(&problem, &inputs);
-            let mut noticed = Vec::new();
+            let mut reported = Vec::new();
             for of in Input::ALL {
                 let after = answer(&problem, &inputs.redraw(&problem, Class::Normal, 2, of));
                 let tolerance = Tolerance::new(Dtype::Fp16, Weights::Half);
-                let held = |output| independence(of, (&before.0, &before.1), (&after.0, output), tolerance);
-                // The right answer follows its inputs; an answer that stays what it was does not.
-                assert_eq!(held(&after.1), None);
-                noticed.extend(held(&before.1));
+                let result = |output| independence(of, (&before.0, &before.1), (&after.0, output), tolerance);
+                // The right output follows its inputs; an unchanged output does not.
+                assert_eq!(result(&after.1), None);
+                reported.extend(result(&before.1));
             }
-            assert_eq!(noticed.len(), matter, "{noticed:?}");
-            assert!(noticed.contains(&Mismatch::Independent { of: Input::V }));
+            assert_eq!(reported.len(), expected_count, "{reported:?}");
+            assert!(reported.contains(&Mismatch::Independent { of: Input::V }));
         }
     }
 
-    /// The answer of a perfect kernel with these weights: `change` gets the weights of a row, the largest of them 1.
-    fn answer_by(
+    /// The output of a perfect kernel with modified weights. `change` gets the weights of a row; the largest is 1.
+    fn output_with_weights(
         problem: &Problem,
         inputs: &Inputs,
         reference: &Reference,
@@ -556,7 +564,7 @@ mod tests {
         Tensor::encode(&values, problem.dtype.output(), Layout::Bhsd)
     }
 
-    /// As a kernel does it that multiplies FP8 by FP8: the largest weight is 2^8.
+    /// As in a kernel that multiplies FP8 by FP8: the largest weight is 2^8.
     fn round_to_e4m3(weights: &mut [f64]) {
         for weight in weights {
             *weight = f64::from(codec::e4m3_to_f32(codec::f32_to_e4m3((*weight * 256.0) as f32))) / 256.0;
@@ -568,31 +576,35 @@ mod tests {
     }
 
     #[test]
-    fn weights_rounded_to_fp8_pass_where_the_gate_is_for_them() {
+    fn weights_rounded_to_fp8_pass_the_fp8_tolerance_only() {
         let problem = fp8_problem();
         for class in Class::ALL {
             for seed in 1..=4 {
                 let inputs =
                     Inputs::generate(&problem, class, seed).encode(problem.dtype, Layout::Bhsd).decode();
                 let reference = oracle::attention(&problem, &inputs, Rows::all(&problem));
-                let output = answer_by(&problem, &inputs, &reference, |_, weights| round_to_e4m3(weights));
-                let held =
+                let output =
+                    output_with_weights(&problem, &inputs, &reference, |_, weights| round_to_e4m3(weights));
+                let result =
                     |weights| compare(&reference, &output, None, Tolerance::new(problem.dtype, weights));
-                let fp8 = held(Weights::Fp8);
+                let fp8 = result(Weights::Fp8);
                 assert!(fp8.passed(), "{class} {seed}: {:?}", fp8.failures);
-                assert!(class != Class::Normal || !held(Weights::Half).passed(), "the gate of half weights");
+                assert!(
+                    class != Class::Normal || !result(Weights::Half).passed(),
+                    "the tolerance of half weights"
+                );
             }
         }
     }
 
     #[test]
-    fn the_gate_for_fp8_weights_still_finds_faults_in_single_elements() {
+    fn the_fp8_tolerance_still_finds_faults_in_single_elements() {
         let problem = fp8_problem();
         for class in [Class::Normal, Class::Outliers] {
             let inputs = Inputs::generate(&problem, class, 1).encode(problem.dtype, Layout::Bhsd).decode();
             let reference = oracle::attention(&problem, &inputs, Rows::all(&problem));
             let elements = |inputs: &Inputs, change: &dyn Fn(Row, &mut [f64])| {
-                let output = answer_by(&problem, inputs, &reference, change);
+                let output = output_with_weights(&problem, inputs, &reference, change);
                 let tolerance = Tolerance::new(problem.dtype, Weights::Fp8);
                 let failures = compare(&reference, &output, None, tolerance).failures;
                 failures.iter().find_map(|failure| match failure {
@@ -600,7 +612,7 @@ mod tests {
                     _ => None,
                 })
             };
-            // One row of all leaves out its heaviest key.
+            // One row leaves out its heaviest key.
             let last = Row { batch: 0, head: 3, query: 128 };
             let dropped = elements(&inputs, &|row, weights| {
                 round_to_e4m3(weights);
@@ -609,7 +621,7 @@ mod tests {
                 }
             });
             assert_eq!(dropped, Some(last), "{class}");
-            // V's two heads have each other's scale.
+            // The scales of V's two heads are swapped.
             let mut swapped = inputs.clone();
             swapped.v.scales.as_mut().expect("FP8 has scales").swap(0, 1);
             assert!(elements(&swapped, &|_, weights| round_to_e4m3(weights)).is_some(), "{class}");
@@ -631,7 +643,7 @@ mod tests {
     }
 
     #[test]
-    fn fp8_has_two_errors() {
+    fn fp8_errors_of_kernel_and_quantisation_are_separate() {
         let problem = problem().with_dtype(Dtype::E4m3);
         let original = Inputs::generate(&problem, Class::Normal, 1);
         let (decoded, output, _) = solved(problem, Class::Normal);

@@ -1,4 +1,4 @@
-//! Attention as an op of the workbench: the pieces of this crate, in the words of the [`Op`] trait.
+//! Implements the [`Op`] trait for attention with the parts of this crate.
 
 use family::{Candidate, Family, Sizes};
 use gpu::launch::Random;
@@ -16,28 +16,29 @@ use crate::problem::{self, Dtype, Mask, NameError, Problem};
 use crate::run;
 use crate::tensor::{Layout, Tensor};
 
-/// The op.
+/// The attention op.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Attention;
 
-/// Inputs with where they come from.
+/// Inputs with their origin.
 #[derive(Clone, Debug)]
 pub struct AttentionInputs {
     problem: Problem,
     class: Class,
-    /// Before they were rounded to the problem's dtype.
+    /// Before rounding to the problem's dtype.
     original: Inputs,
     pub encoded: Encoded,
 }
 
-/// The oracle's answer on the numbers the kernel sees; and, for FP8, on those they were quantised from.
+/// The reference for the numbers that the kernel reads and, for FP8, for the numbers before quantisation.
 #[derive(Clone, Debug)]
 pub struct AttentionReference {
     decoded: Reference,
     original: Option<Reference>,
 }
 
-/// Multiply-adds the oracle may spend on one answer: a second or so on one core. Beyond it rows are sampled.
+/// Multiply-adds that the oracle may use for one reference: about a second on one core. For larger problems it
+/// samples rows.
 const ORACLE_BUDGET: u64 = 600_000_000;
 
 const SUITES: &[SuiteText] = &[
@@ -49,7 +50,7 @@ const SUITES: &[SuiteText] = &[
     SuiteText { name: "fuzz27", text: include_str!("../suites/fuzz27.toml") },
 ];
 
-/// Where tiles, masks and groups have their edges. A dtype is put after each.
+/// Problems at the edges of tiles, masks and groups. A dtype is appended to each.
 const EDGES: [&str; 25] = [
     "b1h1s1d64",
     "b1h2s17d64-causal",
@@ -88,7 +89,7 @@ fn class_of(name: &str) -> Result<Class, Refusal> {
     name.parse().map_err(Refusal::new)
 }
 
-/// Both memory layouts get their turn: even seeds lie by head, odd ones by position.
+/// Both memory layouts are tested: even seeds use the layout by head, odd seeds the layout by position.
 fn layout_of(seed: u64) -> Layout {
     Layout::ALL[(seed % 2) as usize]
 }
@@ -101,7 +102,7 @@ fn tolerance(extra: bool, problem: &Problem) -> Tolerance {
     Tolerance::new(problem.dtype, if extra { Weights::Fp8 } else { Weights::Half })
 }
 
-/// The instructions of a kernel's own body, each with its modifiers. Comments and other kernels do not count.
+/// The instructions of a kernel's own body, each with its modifiers. Comments and other kernels are skipped.
 fn instructions<'p>(ptx: &'p str, entry: &str) -> impl Iterator<Item = &'p str> {
     let header = format!(".entry {entry}(");
     let body = ptx.find(&header).map_or("", |at| &ptx[at..]);
@@ -215,8 +216,8 @@ impl Op for Attention {
         Work { flops: problem.flops(), bytes: problem.minimal_bytes() }
     }
 
-    /// What tiles fit and what a tile costs goes by dtype, head dimension and mask; how many tiles there are, by the
-    /// pairs of queries and keys. The mask is part of the kind, so hidden pairs need not be counted off.
+    /// The best tiles and the cost of a tile depend on dtype, head dimension and mask; the number of tiles depends on
+    /// the pairs of queries and keys. The mask is part of the kind, so hidden pairs need not be subtracted.
     fn likeness(&self, problem: &Problem) -> Likeness {
         let Problem { batch, heads, seq_q, seq_k, head_dim, mask, dtype, .. } = *problem;
         let mask = if mask == Mask::None { String::new() } else { format!("-{mask}") };
@@ -286,7 +287,7 @@ impl Op for Attention {
         output: Vec<u8>,
     ) -> Judgement {
         let problem = &inputs.problem;
-        // Its output is by head, whatever the layout kernels were given.
+        // A peer's output is in the layout by head, whatever layout the kernels use.
         let (output, _) = run::answer(problem, Layout::Bhsd, vec![output]);
         judgement(problem, reference, &output, None, Tolerance::new(problem.dtype, Weights::Half))
     }
@@ -321,7 +322,7 @@ impl Op for Attention {
         if problem.dtype != Dtype::E4m3 || Weights::declared_by(family, problem.dtype) != Weights::Fp8 {
             return None;
         }
-        // Weights become FP8 by one instruction, and are of use as FP8 to one other only.
+        // One instruction converts weights to FP8, and only one kind of instruction uses FP8 weights.
         let has = |start: &str, part: &str| {
             instructions(ptx, &family.entry).any(|it| it.starts_with(start) && it.contains(part))
         };
@@ -354,7 +355,7 @@ impl Op for Attention {
     ) -> Option<Complaint> {
         let problem = &before.0.decoded.problem;
         let of = Input::ALL.into_iter().find(|input| input.to_string() == which)?;
-        // Only equality of bits is asked for, so the layout does not matter.
+        // Only equality of bits is checked, so the layout does not matter.
         let output = |outputs: &[Vec<u8>]| tensor(problem, Layout::default(), outputs).0;
         let (first, second) = (output(before.1), output(after.1));
         let (before, after) = ((&before.0.decoded, &first), (&after.0.decoded, &second));
@@ -383,7 +384,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_instructions_of_the_kernel_itself_are_evidence() {
+    fn only_instructions_of_the_kernel_itself_are_found() {
         let ptx = ".entry other(\n)\n{\n\tcvt.rn.satfinite.e4m3x2.f32 %h1, %f1, %f2;\n}\n.visible .entry own(\n)\n{\n\t\
                    // mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32\n\t@%p1 mov.u32 %r1, %r2;\n}\n";
         let own: Vec<&str> = instructions(ptx, "own").collect();
@@ -392,14 +393,14 @@ mod tests {
     }
 
     #[test]
-    fn every_named_problem_is_one() {
+    fn every_listed_problem_name_is_valid() {
         for name in Attention.usual().iter().chain(&Attention.edges()) {
             Attention.problems(name).unwrap_or_else(|refusal| panic!("{refusal}"));
         }
     }
 
     #[test]
-    fn draws_give_problems_with_names_and_the_same_ones_again() {
+    fn fuzzed_problems_have_valid_names_and_are_reproducible() {
         for draw in 0..500 {
             let problem = Attention.fuzzed(draw);
             assert_eq!(problem.to_string().parse(), Ok(problem));

@@ -1,7 +1,7 @@
-//! The E4M3 quantiser: a scale per head so that its largest element becomes 448, the format's largest.
+//! The E4M3 quantiser: a scale per head maps the head's largest element to 448, the largest number of the format.
 //!
-//! `scale = absmax / 448`, in fp32; a head whose absmax is at most 1e-6 has nothing worth scaling and gets 1.0.
-//! Codes are `x / scale` rounded to nearest even, saturating: the codec kernels and virtual GPU use too.
+//! `scale = absmax / 448`, in fp32. A head whose absmax is at most 1e-6 is not scaled and gets 1.0. Codes are `x /
+//! scale` rounded to nearest even, saturating. Kernels and the virtual GPU use the same codec.
 
 use vgpu::num::codec;
 
@@ -10,26 +10,26 @@ use crate::tensor::Values;
 /// E4M3's largest finite number.
 pub const LARGEST: f32 = 448.0;
 
-/// Heads with no element beyond this are not scaled.
+/// Heads without an element above this are not scaled.
 pub const NEGLIGIBLE: f32 = 1e-6;
 
 /// Values as codes with a scale per head.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Quantised {
-    /// In the order of the values.
+    /// Codes, in the order of the values.
     pub codes: Vec<u8>,
-    /// One per head and batch entry.
+    /// One scale per head and batch entry.
     pub scales: Vec<f32>,
 }
 
-/// The scale of one head. Infinities do not count: they saturate.
+/// The scale of one head. Infinities do not count, because they saturate.
 pub fn scale_of(head: &[f32]) -> f32 {
     let finite = head.iter().map(|x| x.abs()).filter(|x| x.is_finite());
     let absmax = finite.fold(0.0, f32::max);
     if absmax <= NEGLIGIBLE { 1.0 } else { absmax / LARGEST }
 }
 
-/// The values as codes.
+/// Quantises values to codes.
 pub fn quantise(values: &Values) -> Quantised {
     let scaled = scaled(values);
     Quantised {
@@ -38,7 +38,7 @@ pub fn quantise(values: &Values) -> Quantised {
     }
 }
 
-/// The values divided by their head's scale, not yet rounded to codes, with the scales beside them.
+/// The values divided by their head's scale, not yet rounded to codes, with the scales.
 pub(crate) fn scaled(values: &Values) -> Values {
     let mut data = values.data.clone();
     let heads = data.chunks_exact_mut(values.shape.head_elements().max(1));
@@ -66,7 +66,7 @@ mod tests {
         Values { shape, data, scales: None }
     }
 
-    /// What a code stands for.
+    /// The numbers that the codes represent.
     fn values(quantised: &Quantised, head: usize) -> Vec<f64> {
         let scale = f64::from(quantised.scales[head]);
         quantised.codes.iter().map(|&code| f64::from(codec::e4m3_to_f32(code)) * scale).collect()
@@ -83,7 +83,7 @@ mod tests {
                 assert_eq!(codec::f32_to_e4m3(value), code);
             }
         }
-        // And through the quantiser: a head that holds all finite codes has scale 1.
+        // The same through the quantiser: a head that contains all finite codes has scale 1.
         let codes: Vec<u8> = (0..=255).filter(|code| code & 0x7f != 0x7f).collect();
         let head = one_head(codes.iter().map(|&code| codec::e4m3_to_f32(code)).collect());
         assert_eq!(quantise(&head), Quantised { codes, scales: vec![1.0] });
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn heads_have_scales_of_their_own() {
+    fn every_head_has_its_own_scale() {
         let shape = Shape { batch: 2, heads: 2, seq: 1, head_dim: 2 };
         let data = vec![448.0, 1.0, -4.48, 0.01, 0.0, 0.0, 896.0, -896.0];
         let quantised = quantise(&Values { shape, data, scales: None });
@@ -110,7 +110,8 @@ mod tests {
 
     #[test]
     fn rounding_is_to_nearest_even_and_saturates() {
-        // Between 16 (0x58) and 18 (0x59) lies 17, a tie: to the even code. 19 lies between 18 and 20: to 20.
+        // 17 is halfway between 16 (0x58) and 18 (0x59) and goes to the even code. 19 is between 18 and 20 and goes
+        // to 20.
         let quantised = quantise(&one_head(vec![448.0, 17.0, 19.0, -17.0, f32::INFINITY, f32::NEG_INFINITY]));
         assert_eq!(quantised.scales, [1.0]);
         assert_eq!(quantised.codes, [0x7e, 0x58, 0x5a, 0xd8, 0x7e, 0xfe]);
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_no_bias() {
+    fn quantisation_has_no_bias() {
         let problem = Problem::new(1, 1, 4096, 64, Dtype::E4m3);
         for class in [Class::Normal, Class::Uniform, Class::Large] {
             let head = Inputs::generate(&problem, class, 11).q;
@@ -138,7 +139,7 @@ mod tests {
         let scale = f64::from(quantised.scales[0]);
         for (after, &x) in values(&quantised, 0).iter().zip(&head.data) {
             let x = f64::from(x);
-            // Three fraction bits: half a step is 2^-4 of the power of two below; subnormal steps are 2^-9.
+            // With three fraction bits, half a step is 2^-4 of the power of two below; subnormal steps are 2^-9.
             let half_step = (x.abs() / 16.0).max(scale / 1024.0);
             assert!((after - x).abs() <= half_step * 1.000_001, "{x} became {after}");
         }

@@ -1,4 +1,4 @@
-//! Tensors: values on the host in one fixed order, and the encoded, strided bytes kernels read and write.
+//! Tensors: values on the host in one fixed order, and the encoded, strided bytes that kernels read and write.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use vgpu::num::codec;
 use crate::cores;
 use crate::problem::Dtype;
 
-/// `[batch, heads, seq, head_dim]`, whatever the order in memory.
+/// `[batch, heads, seq, head_dim]`, independent of the order in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shape {
     pub batch: usize,
@@ -18,21 +18,22 @@ pub struct Shape {
 }
 
 impl Shape {
+    /// Number of elements.
     pub fn elements(&self) -> usize {
         self.rows() * self.head_dim
     }
 
-    /// Heads of all batch entries: the places that have a scale.
+    /// Number of heads of all batch entries; each has a scale.
     pub fn all_heads(&self) -> usize {
         self.batch * self.heads
     }
 
-    /// Rows of head_dim elements: the places that have an LSE.
+    /// Number of rows of head_dim elements; each has an LSE.
     pub fn rows(&self) -> usize {
         self.all_heads() * self.seq
     }
 
-    /// Elements of one head.
+    /// Number of elements of one head.
     pub fn head_elements(&self) -> usize {
         self.seq * self.head_dim
     }
@@ -45,13 +46,15 @@ pub enum Layout {
     /// `[batch, heads, seq, head_dim]`
     #[default]
     Bhsd,
-    /// `[batch, seq, heads, head_dim]`, as projections leave it.
+    /// `[batch, seq, heads, head_dim]`, the order of a projection's output.
     Bshd,
 }
 
 impl Layout {
+    /// All layouts.
     pub const ALL: [Layout; 2] = [Layout::Bhsd, Layout::Bshd];
 
+    /// The name in manifests.
     pub fn name(self) -> &'static str {
         match self {
             Layout::Bhsd => "bhsd",
@@ -59,6 +62,7 @@ impl Layout {
         }
     }
 
+    /// The strides of a tensor with this shape.
     pub fn strides(self, shape: Shape) -> Strides {
         let Shape { heads, seq, head_dim, .. } = shape;
         let batch = heads * seq * head_dim;
@@ -75,7 +79,7 @@ impl fmt::Display for Layout {
     }
 }
 
-/// Distances between neighbours along an axis, in elements; head_dim is contiguous.
+/// Distances between neighbours along an axis, in elements. head_dim is contiguous.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Strides {
     pub batch: usize,
@@ -88,49 +92,50 @@ pub struct Strides {
 pub struct Values {
     pub shape: Shape,
     pub data: Vec<f32>,
-    /// One per head and batch entry: the value is `data * scale`. `None`: every scale is 1. They are kept apart
-    /// because the product is not always an f32, and the oracle must not round where kernels do not.
+    /// One scale per head and batch entry; the value is `data * scale`. `None` if every scale is 1. Scales are
+    /// separate because the product is not always an f32, and the oracle must not round where kernels do not.
     pub scales: Option<Vec<f32>>,
 }
 
 impl Values {
-    /// One head's numbers, row by row, before its scale.
+    /// The numbers of one head, row by row, without its scale.
     pub fn head(&self, batch: usize, head: usize) -> &[f32] {
         let elements = self.shape.head_elements();
         let first = (batch * self.shape.heads + head) * elements;
         &self.data[first..first + elements]
     }
 
+    /// The scale of one head.
     pub fn scale(&self, batch: usize, head: usize) -> f64 {
         self.scales.as_ref().map_or(1.0, |scales| f64::from(scales[batch * self.shape.heads + head]))
     }
 }
 
-/// What outputs hold before a kernel writes them: a NaN in fp16, in bf16 and (twice) in fp32, with a payload no
-/// instruction produces, so that an element that was never written is told from one that became NaN.
+/// The contents of outputs before a kernel writes them: a NaN in fp16, in bf16 and (twice) in fp32, with a payload
+/// that no instruction produces. An element that was never written therefore differs from a computed NaN.
 pub const POISON: u16 = 0x7fa5;
 
-/// That many bytes of poison.
+/// `bytes` bytes of poison.
 pub fn poison(bytes: usize) -> Vec<u8> {
     let mut poison = POISON.to_le_bytes().repeat(bytes.div_ceil(2));
     poison.truncate(bytes);
     poison
 }
 
-/// A tensor as it lies in a device's memory.
+/// A tensor as stored in a device's memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tensor {
     pub shape: Shape,
     pub layout: Layout,
     pub dtype: Dtype,
     pub bytes: Vec<u8>,
-    /// FP8 only: see [`Values::scales`].
+    /// For FP8 only; see [`Values::scales`].
     pub scales: Option<Vec<f32>>,
 }
 
 impl Tensor {
-    /// Rounds every number to the type, to nearest even, and lays them out. `scales` go along unused: the numbers
-    /// are those before the scale.
+    /// Rounds every number to the type, to nearest even, and stores it in the layout. `scales` are copied: the
+    /// numbers are those before scaling.
     pub fn encode(values: &Values, dtype: Dtype, layout: Layout) -> Self {
         let shape = values.shape;
         let row_bytes = shape.head_dim * dtype.bytes();
@@ -144,13 +149,13 @@ impl Tensor {
         Tensor { shape, layout, dtype, bytes, scales: values.scales.clone() }
     }
 
-    /// An output nobody has written yet.
+    /// An output that is not written yet.
     pub fn poisoned(shape: Shape, dtype: Dtype, layout: Layout) -> Self {
         let bytes = poison(shape.elements() * dtype.bytes());
         Tensor { shape, layout, dtype, bytes, scales: None }
     }
 
-    /// Whether an element, by its number in `[batch, heads, seq, head_dim]` order, still holds the poison.
+    /// Whether an element still contains the poison; `index` is in `[batch, heads, seq, head_dim]` order.
     pub fn is_poison(&self, index: usize) -> bool {
         let (row, column) = (index / self.shape.head_dim, index % self.shape.head_dim);
         let place = row_place(self.shape, self.layout, row) + column;
@@ -158,7 +163,7 @@ impl Tensor {
         self.bytes.get(place * width..(place + 1) * width) == Some(&POISON.to_le_bytes()[..width])
     }
 
-    /// The numbers, exactly.
+    /// The exact numbers.
     pub fn decode(&self) -> Values {
         let shape = self.shape;
         let row_bytes = shape.head_dim * self.dtype.bytes();
@@ -175,10 +180,10 @@ impl Tensor {
     }
 }
 
-/// Rows one thread encodes or decodes at a time.
+/// Number of rows that one thread encodes or decodes at a time.
 const ROWS_AT_ONCE: usize = 1024;
 
-/// The row, by its number in `[batch, heads, seq]` order, that lies at a place, counted in rows.
+/// The index of the row, in `[batch, heads, seq]` order, that is stored at a place, counted in rows.
 fn row_at(shape: Shape, layout: Layout, place: usize) -> usize {
     let Shape { heads, seq, .. } = shape;
     match layout {
@@ -190,7 +195,7 @@ fn row_at(shape: Shape, layout: Layout, place: usize) -> usize {
     }
 }
 
-/// The element in memory at which a row starts, by the row's number in `[batch, heads, seq]` order.
+/// The element in memory at which a row starts; `row` is in `[batch, heads, seq]` order.
 fn row_place(shape: Shape, layout: Layout, row: usize) -> usize {
     let strides = layout.strides(shape);
     let (all_head, position) = (row / shape.seq, row % shape.seq);
@@ -244,13 +249,13 @@ mod tests {
     }
 
     #[test]
-    fn strides_are_those_of_the_axes_order() {
+    fn strides_match_the_order_of_the_axes() {
         assert_eq!(Layout::Bhsd.strides(SHAPE), Strides { batch: 60, head: 20, sequence: 4 });
         assert_eq!(Layout::Bshd.strides(SHAPE), Strides { batch: 60, head: 4, sequence: 12 });
     }
 
     #[test]
-    fn every_layout_and_type_gives_back_what_it_can_hold() {
+    fn representable_numbers_survive_every_layout_and_type() {
         for layout in Layout::ALL {
             for dtype in [Dtype::Fp16, Dtype::Bf16] {
                 assert_eq!(
@@ -266,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sequence_major_tensor_has_its_heads_side_by_side() {
+    fn in_layout_bshd_heads_are_adjacent() {
         let tensor = Tensor::encode(&counting(), Dtype::Fp16, Layout::Bshd);
         // Memory [batch 0][position 0]: the first rows of heads 0, 1 and 2.
         let mut first = [0.0; 12];

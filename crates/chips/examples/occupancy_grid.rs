@@ -1,11 +1,12 @@
-//! Prints blocks per SM over a grid of kernels as JSON, to hold against `cuOccupancyMaxActiveBlocksPerMultiprocessor`
-//! on a real GPU (with the function's dynamic shared memory limit raised to what is asked for). 0: does not fit.
+//! Prints the blocks per SM of a grid of kernels as JSON, for a comparison with
+//! `cuOccupancyMaxActiveBlocksPerMultiprocessor` on a real GPU (with the function's limit of dynamic shared memory
+//! raised to the requested size). 0 means that the kernel does not fit.
 //!
 //! ```text
 //! cargo run -p warpsmith-chips --example occupancy_grid -- h200 > grid.json
 //! cargo run -p warpsmith-chips --example occupancy_grid -- CHIP [REGISTERS [THREADS [SHARED [BARRIERS]]]]
 //! ```
-//! The lists are comma-separated; an empty one, or one left out, is the default. BARRIERS is one number.
+//! The lists are comma-separated. An empty or missing list means the default. BARRIERS is one number.
 
 use std::error::Error;
 use std::io::Write;
@@ -26,7 +27,9 @@ const SHARED: &[u32] = &[
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1);
-    let chip = Chip::by_name(&args.next().ok_or("which GPU? e.g. h200")?)?;
+    let chip = Chip::by_name(
+        &args.next().ok_or("usage: occupancy_grid CHIP [REGISTERS [THREADS [SHARED [BARRIERS]]]]")?,
+    )?;
     let registers = list(args.next().as_deref(), REGISTERS)?;
     let threads = list(args.next().as_deref(), THREADS)?;
     let shared = list(args.next().as_deref(), SHARED)?;

@@ -1,8 +1,8 @@
-//! The GPUs Warpsmith knows: their sizes and rates, and how many blocks of a kernel fit on each.
+//! The GPUs that Warpsmith supports: their sizes and rates, and how many blocks of a kernel fit on each.
 //!
 //! - [`Target`]: what a kernel is compiled for (`sm_89`), and the [`Limits`] of that compute capability;
 //! - [`Chip`]: one product (`l4`, `h200`), with clocks, memory, caches and rates per SM, all in [`CHIPS`];
-//! - [`occupancy()`]: blocks per SM and what limits them; [`next_step`]: what it takes to fit one more.
+//! - [`occupancy()`]: blocks per SM and what limits them; [`next_step`]: what one more block needs.
 //!
 //! ```
 //! use warpsmith_chips::{Chip, Limiter, Resources};

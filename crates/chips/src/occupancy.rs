@@ -1,14 +1,14 @@
-//! How many blocks of a kernel fit on an SM, by the rules of NVIDIA's occupancy calculator
-//! (`cuda_occupancy.h` of the CUDA runtime, which is what `cuOccupancyMaxActiveBlocksPerMultiprocessor` answers by):
+//! Computes how many blocks of a kernel fit on an SM, by the rules of NVIDIA's occupancy calculator
+//! (`cuda_occupancy.h` of the CUDA runtime, which `cuOccupancyMaxActiveBlocksPerMultiprocessor` uses):
 //!
-//! - warps: a block takes whole warps; the SM has so many;
-//! - registers: a warp takes its threads' registers, rounded up to 256. Each of the four sub-partitions holds a
-//!   whole number of warps, so the SM holds four times that, and blocks share those warps. (Warps are rounded
-//!   per SM. A block of 3 warps takes 3, not 4.)
-//! - shared memory: a block takes what it asks for plus what the system reserves, rounded up to the unit; the
-//!   SM has its largest carve-out, which is the driver's default;
-//! - barriers: the blocks of an SM share its pool of `bar` numbers. Counted from compute capability 9.0 on, as
-//!   the calculator does; older SMs have such a pool too, but what it holds is not documented.
+//! - Warps: a block takes whole warps, and the SM has a fixed number of them.
+//! - Registers: a warp takes its threads' registers, rounded up to 256. Each of the four sub-partitions holds a whole
+//!   number of warps, so the SM holds four times that, and blocks share those warps. (Warps are rounded per SM. A
+//!   block of 3 warps takes 3, not 4.)
+//! - Shared memory: a block takes the requested size plus the part that the system reserves, rounded up to the unit.
+//!   The SM uses its largest carve-out, which is the driver's default.
+//! - Barriers: the blocks of an SM share its pool of `bar` numbers. They are counted from compute capability 9.0 on,
+//!   as in the calculator; older SMs have such a pool, too, but its size is not documented.
 
 use std::fmt;
 
@@ -16,26 +16,26 @@ use serde::{Deserialize, Serialize};
 
 use crate::target::Limits;
 
-/// What a launch takes: from the compiler's report, and the launch itself.
+/// The resources of a launch, from the compiler's report and from the launch itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Resources {
     pub registers_per_thread: u32,
     pub static_shared_bytes: u32,
     pub dynamic_shared_bytes: u32,
     pub threads_per_block: u32,
-    /// Barriers used, as `ptxas -v` says; up to 2 never limit.
+    /// Number of barriers, as `ptxas -v` reports it; up to 2 are never a limit.
     #[serde(default)]
     pub barriers: u32,
 }
 
 impl Resources {
-    /// Static and dynamic shared memory together, without what the system reserves.
+    /// Static and dynamic shared memory together, without the part that the system reserves.
     pub fn shared_bytes(&self) -> u64 {
         u64::from(self.static_shared_bytes) + u64::from(self.dynamic_shared_bytes)
     }
 }
 
-/// A resource that can limit how many blocks an SM holds.
+/// A resource that can limit the number of blocks on an SM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Limiter {
@@ -49,9 +49,11 @@ pub enum Limiter {
 }
 
 impl Limiter {
+    /// All limiters.
     pub const ALL: [Self; 5] =
         [Self::Registers, Self::SharedMemory, Self::Warps, Self::Blocks, Self::Barriers];
 
+    /// The name for people.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Registers => "registers",
@@ -69,7 +71,7 @@ impl fmt::Display for Limiter {
     }
 }
 
-/// Blocks per SM that each resource would allow by itself; `None`: it does not count.
+/// Blocks per SM that each resource alone would allow; `None` if it is no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockLimits {
     pub registers: Option<u32>,
@@ -80,6 +82,7 @@ pub struct BlockLimits {
 }
 
 impl BlockLimits {
+    /// The limit of one resource.
     pub const fn get(&self, limiter: Limiter) -> Option<u32> {
         match limiter {
             Limiter::Registers => self.registers,
@@ -91,26 +94,27 @@ impl BlockLimits {
     }
 }
 
-/// How a kernel fills an SM.
+/// How many blocks and warps of a kernel an SM holds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Occupancy {
-    /// At least 1: a kernel that does not fit is a [`DoesNotFit`].
+    /// At least 1: a kernel that does not fit is an error, [`DoesNotFit`].
     pub blocks_per_sm: u32,
     pub warps_per_block: u32,
     pub active_warps: u32,
     pub max_warps: u32,
     /// `active_warps / max_warps`.
     pub fraction: f64,
-    /// What holds the number of blocks down: one resource, or several that tie.
+    /// The resources that limit the number of blocks: one, or several in a tie.
     pub limiters: Vec<Limiter>,
+    /// Blocks per SM that each resource alone would allow.
     pub blocks_by: BlockLimits,
-    /// Registers a block takes, rounding included.
+    /// Registers of a block, including rounding.
     pub registers_per_block: u32,
-    /// Shared memory a block takes, what the system reserves and rounding included.
+    /// Shared memory of a block, including the part that the system reserves and rounding.
     pub shared_per_block: u32,
-    /// The smallest carve-out that holds the shared memory of these blocks: the rest of the SM's L1 is cache.
+    /// The smallest carve-out that holds the shared memory of these blocks. The rest of the SM's L1 is cache.
     pub shared_carveout: u32,
-    /// More than 48 KB: the launch must ask for it (`CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`).
+    /// More than 48 KB: the launch must request it (`CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`).
     pub needs_shared_opt_in: bool,
 }
 
@@ -129,7 +133,7 @@ impl fmt::Display for Occupancy {
     }
 }
 
-/// Not even one block fits: every reason, with the numbers.
+/// Not even one block fits. Contains every reason with its numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DoesNotFit {
     /// Never empty.
@@ -176,29 +180,29 @@ impl fmt::Display for Misfit {
         match *self {
             Self::NoThreads => write!(f, "a block has no threads"),
             Self::ThreadsPerBlock { asked, limit } => {
-                write!(f, "{asked} threads per block, {limit} is the limit")
+                write!(f, "{asked} threads per block (limit {limit})")
             }
             Self::RegistersPerThread { asked, limit } => {
-                write!(f, "{asked} registers per thread, {limit} is the limit")
+                write!(f, "{asked} registers per thread (limit {limit})")
             }
             Self::RegistersPerBlock { per_thread, threads, takes, limit } => write!(
                 f,
-                "{} x {} take {takes} registers, a block can have {limit}",
+                "{} x {} take {takes} registers (limit {limit} per block)",
                 count(threads, "thread"),
                 count(per_thread, "register")
             ),
             Self::StaticShared { asked, limit } => {
-                write!(f, "{asked} B of static shared memory, {limit} is the limit")
+                write!(f, "{asked} B of static shared memory (limit {limit})")
             }
             Self::SharedPerBlock { static_bytes: 0, dynamic_bytes, limit } => {
-                write!(f, "{dynamic_bytes} B of shared memory per block, {limit} is the limit")
+                write!(f, "{dynamic_bytes} B of shared memory per block (limit {limit})")
             }
             Self::SharedPerBlock { static_bytes, dynamic_bytes, limit } => write!(
                 f,
-                "{} B of shared memory per block ({static_bytes} static + {dynamic_bytes} dynamic), {limit} is the limit",
+                "{} B of shared memory per block: {static_bytes} static + {dynamic_bytes} dynamic (limit {limit})",
                 u64::from(static_bytes) + u64::from(dynamic_bytes)
             ),
-            Self::Barriers { asked, limit } => write!(f, "{asked} barriers, {limit} is the limit"),
+            Self::Barriers { asked, limit } => write!(f, "{asked} barriers (limit {limit})"),
         }
     }
 }
@@ -221,7 +225,7 @@ pub fn occupancy(limits: &Limits, kernel: &Resources) -> Result<Occupancy, DoesN
     if !misfits.is_empty() {
         return Err(DoesNotFit { misfits });
     }
-    // From here on every figure is within its limit, so nothing overflows.
+    // From here on every value is within its limit, so nothing overflows.
 
     let warps_per_block = kernel.threads_per_block.div_ceil(limits.warp_size);
     let registers_per_warp = registers_per_warp(limits, kernel.registers_per_thread);
@@ -262,8 +266,8 @@ pub fn occupancy(limits: &Limits, kernel: &Resources) -> Result<Occupancy, DoesN
     })
 }
 
-/// What it takes to fit one more block per SM, or a first one where none fits.
-/// A field that is `None` needs no change; all the others together are needed, and suffice.
+/// What one more block per SM needs, or the first block if none fits. A field that is `None` needs no change. All
+/// other fields together are necessary and sufficient.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NextStep {
     /// Blocks per SM after the change.
@@ -293,8 +297,8 @@ impl fmt::Display for NextStep {
     }
 }
 
-/// What would let one more block fit. `None` where the SM holds no more blocks whatever the kernel uses, and
-/// where using less is no answer: a block with no threads, or static shared memory over 48 KB (make it dynamic).
+/// What one more block needs. `None` if the SM holds no more blocks whatever the kernel uses, and if using less does
+/// not help: a block without threads, or static shared memory over 48 KB (make it dynamic).
 pub fn next_step(limits: &Limits, kernel: &Resources) -> Option<NextStep> {
     if kernel.threads_per_block == 0 || kernel.static_shared_bytes > limits.shared_per_block_default {
         return None;

@@ -1,4 +1,4 @@
-//! The GPUs: one table of constants, and the figures that follow from it.
+//! The table of GPUs, and the values that follow from it.
 
 use std::fmt;
 
@@ -13,9 +13,9 @@ pub struct Chip {
     /// Short name, as in `virtual:l4`.
     pub id: &'static str,
     pub name: &'static str,
-    /// Other names [`Chip::by_name`] takes, the driver's own device name first.
+    /// Other names that [`Chip::by_name`] accepts, the driver's device name first.
     pub aliases: &'static [&'static str],
-    /// The richest target it runs.
+    /// The target with the most features that it runs.
     pub target: Target,
     pub sms: u32,
     pub clocks: Clocks,
@@ -24,14 +24,14 @@ pub struct Chip {
     pub sm: SmRates,
 }
 
-/// SM clocks, MHz.
+/// SM clocks in MHz.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Clocks {
-    /// `None` where NVIDIA publishes none (the Hopper SXM parts run at their boost clock by default).
+    /// `None` if NVIDIA publishes none (the Hopper SXM parts run at their boost clock by default).
     pub base_mhz: Option<u32>,
     pub boost_mhz: u32,
-    /// The clock at which the datasheet counts tensor operations narrower than FP64: lower than the boost
-    /// clock on Hopper, the same elsewhere.
+    /// The clock that the datasheet uses for tensor operations narrower than FP64. It is lower than the boost clock
+    /// on Hopper and the same elsewhere.
     pub tensor_mhz: u32,
 }
 
@@ -40,10 +40,10 @@ pub struct Clocks {
 pub struct Memory {
     /// The nominal size; the driver shows 1-4% less (ECC, its own use).
     pub bytes: u64,
-    /// As `nvidia-smi` shows it: two transfers per clock.
+    /// As shown by `nvidia-smi`: two transfers per clock.
     pub clock_mhz: u32,
     pub bus_bits: u32,
-    /// Peak bandwidth as the datasheet prints it, 10^9 bytes/s.
+    /// Peak bandwidth in the datasheet, 10^9 bytes/s.
     pub gbs: f64,
 }
 
@@ -51,15 +51,15 @@ pub struct Memory {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct L2 {
     pub bytes: u64,
-    /// Read bandwidth from hits, 10^9 bytes/s. An estimate from measurements: NVIDIA prints none.
+    /// Read bandwidth of hits, 10^9 bytes/s. An estimate from measurements: NVIDIA publishes none.
     pub gbs_estimate: f64,
 }
 
-/// What one SM does per clock. Lanes: thread-level results per clock, so a warp instruction takes
-/// `32 / lanes` clocks of its pipe.
+/// Rates of one SM per clock. A lane is one thread-level result per clock, so a warp instruction takes `32 / lanes`
+/// clocks of its pipe.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct SmRates {
-    /// Warp schedulers, each issuing one warp instruction per clock.
+    /// Warp schedulers; each issues one warp instruction per clock.
     pub schedulers: u32,
     /// FP32 add, multiply, fused multiply-add.
     pub fp32_lanes: u32,
@@ -71,33 +71,33 @@ pub struct SmRates {
     /// `ex2`, `lg2`, `rcp`, `rsqrt`, `sin`, `cos`, `tanh`.
     pub mufu_lanes: u32,
     pub shuffle_lanes: u32,
-    /// Load/store units: addresses per clock, of shared, global and local accesses together.
+    /// Load/store units: addresses per clock of shared, global and local accesses together.
     pub lsu_lanes: u32,
-    /// Shared memory (32 banks of 4 bytes), and an L1 hit.
+    /// Shared memory (32 banks of 4 bytes), and L1 hits.
     pub shared_bytes_per_clock: u32,
     pub tensor: TensorRates,
 }
 
-/// Dense tensor-core operations per clock per SM: a multiply-add counts two. `None`: not supported.
+/// Dense tensor-core operations per clock per SM. A multiply-add counts as two. `None` if not supported.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct TensorRates {
-    /// Accumulating in FP32, as are bf16, tf32 and fp8.
+    /// With accumulation in FP32, as for bf16, tf32 and fp8.
     pub fp16: Option<u32>,
     pub bf16: Option<u32>,
     pub tf32: Option<u32>,
     pub fp8: Option<u32>,
-    /// Accumulating in INT32.
+    /// With accumulation in INT32.
     pub int8: Option<u32>,
     pub fp64: Option<u32>,
-    /// Accumulating in FP16: `GeForce` cards do this twice as fast as accumulating in FP32.
+    /// With accumulation in FP16. `GeForce` cards do this twice as fast as accumulation in FP32.
     pub fp16_acc_fp16: Option<u32>,
     pub fp8_acc_fp16: Option<u32>,
-    /// The part of these rates that `mma.sync` and `wmma` reach; only `wgmma` reaches all of it on Hopper.
-    /// An estimate.
+    /// The part of these rates that `mma.sync` and `wmma` reach; on Hopper only `wgmma` reaches all of it. An
+    /// estimate.
     pub mma_sync_fraction_estimate: f64,
 }
 
-/// The kinds of tensor-core work the rates are given for.
+/// The kinds of tensor-core work that have a rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TensorType {
@@ -112,7 +112,7 @@ pub enum TensorType {
 }
 
 impl TensorRates {
-    /// Operations per clock per SM; `None`: not supported.
+    /// Operations per clock per SM; `None` if not supported.
     pub const fn ops_per_clock(&self, kind: TensorType) -> Option<u32> {
         match kind {
             TensorType::Fp16 => self.fp16,
@@ -134,7 +134,7 @@ impl TensorRates {
 //   per sub-partition on GA100 and GH100, 4 on AD10x: there only 64- and 128-bit accesses fill the 128 bytes).
 // - Shared memory: 32 banks x 4 bytes (Programming Guide, "Shared Memory" of each compute capability).
 // - Tensor rates: A100 whitepaper ("1024 dense FP16 FMA per clock per SM"), H100 whitepaper (twice the A100),
-//   Ada whitepaper appendix A (per tensor core, checked below against the printed peaks).
+//   Ada whitepaper appendix A (per tensor core, checked below against the published peaks).
 // - mma.sync on Hopper: Luo et al., "Benchmarking and Dissecting the Nvidia Hopper GPU Architecture via
 //   Microbenchmarking" (arXiv 2402.13499): 62.9% of peak on average; FlashAttention-3 (arXiv 2407.08608): about 2/3.
 
@@ -162,7 +162,7 @@ const GA100: SmRates = SmRates {
     },
 };
 
-/// Ada in its data-centre form (L4, L40): full rate with FP32 accumulation.
+/// Ada in data-centre products (L4, L40): full rate with FP32 accumulation.
 const AD10X: SmRates = SmRates {
     schedulers: 4,
     fp32_lanes: 128,
@@ -186,7 +186,7 @@ const AD10X: SmRates = SmRates {
     },
 };
 
-/// Ada as a `GeForce`: half rate with FP32 accumulation.
+/// Ada in `GeForce` products: half rate with FP32 accumulation.
 const AD10X_GEFORCE: SmRates = SmRates {
     tensor: TensorRates {
         fp16: Some(512),
@@ -225,7 +225,7 @@ const GH100: SmRates = SmRates {
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
-/// Every GPU Warpsmith knows.
+/// Every GPU that Warpsmith supports.
 ///
 /// L2 bandwidths are plateaus measured by `gpu-l2-cache` of RRZE-HPC/gpu-benches, or scaled from them.
 pub const CHIPS: [Chip; 5] = [
@@ -267,7 +267,7 @@ pub const CHIPS: [Chip; 5] = [
         sms: 128,
         clocks: Clocks { base_mhz: Some(2235), boost_mhz: 2520, tensor_mhz: 2520 },
         memory: Memory { bytes: 24 * GIB, clock_mhz: 10501, bus_bits: 384, gbs: 1008.0 },
-        // The L40 (same die, more SMs) measures 5200; smallscientist1/cuda_microbenchmark has 4900 for the 4090.
+        // The L40 (same die, more SMs) measures 5200; smallscientist1/cuda_microbenchmark reports 4900 for the 4090.
         l2: L2 { bytes: 72 * MIB, gbs_estimate: 5000.0 },
         sm: AD10X_GEFORCE,
     },
@@ -281,7 +281,7 @@ pub const CHIPS: [Chip; 5] = [
         sms: 132,
         clocks: Clocks { base_mhz: None, boost_mhz: 1980, tensor_mhz: 1830 },
         memory: Memory { bytes: 80 * GIB, clock_mhz: 2619, bus_bits: 5120, gbs: 3350.0 },
-        // The H200's: same die, SMs and clock. (The PCIe card measures 6950 with 114 SMs at 1755 MHz.)
+        // As for the H200: same die, SMs and clock. (The PCIe card measures 6950 with 114 SMs at 1755 MHz.)
         l2: L2 { bytes: 50 * MIB, gbs_estimate: 9700.0 },
         sm: GH100,
     },
@@ -301,7 +301,7 @@ pub const CHIPS: [Chip; 5] = [
 ];
 
 impl Chip {
-    /// Looks a GPU up by id, name, alias or the driver's device name; case, spaces, `-` and `_` do not matter.
+    /// Finds a GPU by id, name, alias or the driver's device name. Case, spaces, `-` and `_` do not matter.
     pub fn by_name(name: &str) -> Result<&'static Self, UnknownChip> {
         let wanted = normalized(name);
         CHIPS
@@ -310,15 +310,17 @@ impl Chip {
             .ok_or_else(|| UnknownChip { name: name.to_owned() })
     }
 
-    /// Every name [`Chip::by_name`] takes for this GPU, the id first.
+    /// Every name that [`Chip::by_name`] accepts for this GPU, the id first.
     pub fn names(&self) -> impl Iterator<Item = &'static str> + use<> {
         [self.id, self.name].into_iter().chain(self.aliases.iter().copied())
     }
 
+    /// The compute capability.
     pub const fn compute_capability(&self) -> ComputeCapability {
         self.target.compute_capability()
     }
 
+    /// The limits of an SM.
     pub const fn limits(&self) -> &'static Limits {
         self.target.limits()
     }
@@ -333,12 +335,12 @@ impl Chip {
         occupancy::occupancy(self.limits(), kernel)
     }
 
-    /// What would let one more block fit. See [`next_step`](crate::next_step).
+    /// What one more block needs. See [`next_step`](crate::next_step).
     pub fn next_step(&self, kernel: &Resources) -> Option<NextStep> {
         occupancy::next_step(self.limits(), kernel)
     }
 
-    /// Peak FP32 rate outside the tensor cores, 10^12 operations/s, a multiply-add counting two.
+    /// Peak FP32 rate outside the tensor cores, 10^12 operations/s. A multiply-add counts as two.
     pub fn fp32_tflops(&self) -> f64 {
         self.tera_per_second(2 * self.sm.fp32_lanes, self.clocks.boost_mhz)
     }
@@ -348,7 +350,7 @@ impl Chip {
         self.tera_per_second(2 * self.sm.fp64_lanes, self.clocks.boost_mhz)
     }
 
-    /// Peak dense tensor rate, 10^12 operations/s; `None` where the tensor cores do not do this type.
+    /// Peak dense tensor rate, 10^12 operations/s; `None` if the tensor cores do not support this type.
     pub fn tensor_tflops(&self, kind: TensorType) -> Option<f64> {
         let clock = if kind == TensorType::Fp64 { self.clocks.boost_mhz } else { self.clocks.tensor_mhz };
         Some(self.tera_per_second(self.sm.tensor.ops_per_clock(kind)?, clock))
@@ -376,7 +378,7 @@ pub struct UnknownChip {
 
 impl fmt::Display for UnknownChip {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "unknown GPU `{}`: one of {}", self.name, CHIPS.map(|chip| chip.id).join(", "))
+        write!(f, "unknown GPU `{}`; expected one of {}", self.name, CHIPS.map(|chip| chip.id).join(", "))
     }
 }
 
@@ -391,9 +393,9 @@ mod tests {
     }
 
     #[track_caller]
-    fn assert_within(percent: f64, what: &str, computed: f64, printed: f64) {
-        let off = (computed / printed - 1.0).abs() * 100.0;
-        assert!(off <= percent, "{what}: computed {computed:.1}, printed {printed:.1}, {off:.1}% off");
+    fn assert_within(percent: f64, what: &str, computed: f64, published: f64) {
+        let off = (computed / published - 1.0).abs() * 100.0;
+        assert!(off <= percent, "{what}: computed {computed:.1}, published {published:.1}, {off:.1}% off");
     }
 
     #[test]
@@ -416,7 +418,7 @@ mod tests {
         }
     }
 
-    /// Relatives with other sizes must not pass for the part in the table.
+    /// Related products with other sizes must not match the part in the table.
     #[test]
     fn other_gpus_are_unknown() {
         for name in
@@ -426,12 +428,12 @@ mod tests {
         }
         assert_eq!(
             Chip::by_name("b200").unwrap_err().to_string(),
-            "unknown GPU `b200`: one of l4, a100, rtx4090, h100, h200"
+            "unknown GPU `b200`; expected one of l4, a100, rtx4090, h100, h200"
         );
     }
 
     #[test]
-    fn chips_run_the_targets_they_should() {
+    fn chips_run_their_targets() {
         let runs = |name| {
             let mut names = Vec::new();
             for target in Target::ALL {
@@ -451,13 +453,13 @@ mod tests {
         }
     }
 
-    // Computed peaks against the printed ones: datasheets (L4, A100, H100, H200; tensor figures printed with
+    // Compares computed peaks with the published ones: datasheets (L4, A100, H100, H200; tensor values published with
     // sparsity are halved) and the Ada whitepaper's appendix A (RTX 4090).
 
     #[test]
     fn scalar_peaks_match_the_datasheets() {
         for (name, fp32, fp64) in [
-            ("l4", 30.3, 0.473), // FP64 is 1/64 of FP32 on Ada; the datasheet prints none
+            ("l4", 30.3, 0.473), // FP64 is 1/64 of FP32 on Ada; the datasheet has no value
             ("a100", 19.5, 9.7),
             ("rtx4090", 82.6, 1.29),
             ("h100", 67.0, 34.0),
@@ -480,7 +482,7 @@ mod tests {
             (Int8, 3958.0 / 2.0),
             (Fp64, 67.0),
         ];
-        let printed: [(&str, &[(TensorType, f64)]); 5] = [
+        let published: [(&str, &[(TensorType, f64)]); 5] = [
             (
                 "l4",
                 &[
@@ -507,7 +509,7 @@ mod tests {
             ("h100", hopper),
             ("h200", hopper),
         ];
-        for (name, rates) in printed {
+        for (name, rates) in published {
             for &(kind, peak) in rates {
                 let computed = chip(name).tensor_tflops(kind).unwrap();
                 assert_within(1.1, &format!("{name} {kind:?}"), computed, peak);
@@ -518,18 +520,18 @@ mod tests {
     }
 
     #[test]
-    fn memory_clocks_match_the_printed_bandwidths() {
+    fn memory_clocks_match_the_published_bandwidths() {
         for chip in &CHIPS {
             let Memory { clock_mhz, bus_bits, gbs, .. } = chip.memory;
             let computed = 2.0 * f64::from(clock_mhz) * f64::from(bus_bits) / 8.0 / 1000.0;
-            // The H200's clock would give 4917 GB/s; NVIDIA prints 4.8 TB/s.
+            // The H200's clock would give 4917 GB/s; NVIDIA publishes 4.8 TB/s.
             let tolerance = if chip.id == "h200" { 2.5 } else { 0.2 };
             assert_within(tolerance, chip.id, computed, gbs);
         }
     }
 
     #[test]
-    fn shared_memory_bandwidth() {
+    fn the_shared_memory_bandwidth_is_computed_from_the_clock() {
         // 108 SMs x 128 bytes x 1.41 GHz.
         assert_within(0.1, "a100", chip("a100").shared_gbs(), 19492.0);
         assert_within(0.1, "h200", chip("h200").shared_gbs(), 33454.0);
@@ -537,7 +539,7 @@ mod tests {
 
     /// Faster memories are smaller, in every row.
     #[test]
-    fn the_memory_hierarchy_is_a_hierarchy() {
+    fn faster_memories_are_smaller() {
         for chip in &CHIPS {
             assert!(chip.memory.bytes > chip.l2.bytes, "{}", chip.id);
             assert!(chip.l2.gbs_estimate > chip.memory.gbs, "{}", chip.id);

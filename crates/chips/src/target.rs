@@ -13,6 +13,7 @@ pub struct ComputeCapability {
 }
 
 impl ComputeCapability {
+    /// A compute capability.
     pub const fn new(major: u32, minor: u32) -> Self {
         Self { major, minor }
     }
@@ -24,7 +25,7 @@ impl fmt::Display for ComputeCapability {
     }
 }
 
-/// What a kernel is compiled for: the `sm_NN` that NVRTC is given.
+/// What a kernel is compiled for: the `sm_NN` that NVRTC gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Target {
     #[serde(rename = "sm_75")]
@@ -37,7 +38,7 @@ pub enum Target {
     Sm89,
     #[serde(rename = "sm_90")]
     Sm90,
-    /// Hopper with its architecture-specific instructions (wgmma, setmaxnreg): no other chip runs it.
+    /// Hopper with its architecture-specific instructions (wgmma, setmaxnreg). No other chip runs it.
     #[serde(rename = "sm_90a")]
     Sm90a,
 }
@@ -46,7 +47,7 @@ impl Target {
     /// Every target, oldest first.
     pub const ALL: [Self; 6] = [Self::Sm75, Self::Sm80, Self::Sm86, Self::Sm89, Self::Sm90, Self::Sm90a];
 
-    /// The name NVRTC takes: `sm_89`.
+    /// The name that NVRTC accepts: `sm_89`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Sm75 => "sm_75",
@@ -58,6 +59,7 @@ impl Target {
         }
     }
 
+    /// The compute capability of the target.
     pub const fn compute_capability(self) -> ComputeCapability {
         match self {
             Self::Sm75 => ComputeCapability::new(7, 5),
@@ -84,9 +86,9 @@ impl Target {
         }
     }
 
-    /// Whether a cubin for this target loads on a device: the same major version, and a minor version no
-    /// lower than the cubin's (CUDA C++ Programming Guide, "Binary Compatibility"). An `a` cubin needs the
-    /// very same compute capability.
+    /// Whether a cubin for this target loads on a device: it needs the same major version and at least the cubin's
+    /// minor version (CUDA C++ Programming Guide, "Binary Compatibility"). An `a` cubin needs exactly the same
+    /// compute capability.
     pub fn cubin_runs_on(self, device: ComputeCapability) -> bool {
         let built = self.compute_capability();
         if self.is_arch_specific() {
@@ -95,14 +97,14 @@ impl Target {
         device.major == built.major && device.minor >= built.minor
     }
 
-    /// Whether PTX for this target can be compiled for a device by its driver: any device as new or newer,
-    /// except that `a` PTX needs the very same compute capability.
+    /// Whether the driver of a device can compile PTX for this target: any device that is at least as new. `a` PTX
+    /// needs exactly the same compute capability.
     pub fn ptx_runs_on(self, device: ComputeCapability) -> bool {
         let built = self.compute_capability();
         if self.is_arch_specific() { device == built } else { device >= built }
     }
 
-    /// The richest target whose cubin loads on a device: `sm_90a` for 9.0, `sm_89` for 8.9.
+    /// The target with the most features whose cubin loads on a device: `sm_90a` for 9.0, `sm_89` for 8.9.
     pub fn best_for(device: ComputeCapability) -> Option<Self> {
         Self::ALL.into_iter().rev().find(|target| target.cubin_runs_on(device))
     }
@@ -133,14 +135,19 @@ pub struct UnknownTarget {
 
 impl fmt::Display for UnknownTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "unknown target `{}`: one of {}", self.name, Target::ALL.map(Target::name).join(", "))
+        write!(
+            f,
+            "unknown target `{}`; expected one of {}",
+            self.name,
+            Target::ALL.map(Target::name).join(", ")
+        )
     }
 }
 
 impl std::error::Error for UnknownTarget {}
 
-/// What one SM of a compute capability can hold, and in what units it hands it out. Bytes are bytes;
-/// registers are 32-bit.
+/// What one SM of a compute capability holds, and the units of allocation. Sizes are in bytes; registers have 32
+/// bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Limits {
     pub compute_capability: ComputeCapability,
@@ -153,30 +160,30 @@ pub struct Limits {
     pub registers_per_sm: u32,
     pub max_registers_per_block: u32,
     pub max_registers_per_thread: u32,
-    /// Registers are handed to whole warps in multiples of this.
+    /// Registers are allocated to whole warps in multiples of this.
     pub register_unit: u32,
-    /// The register file is split evenly over this many sub-partitions and each warp lives in one of them,
-    /// so the SM's warps come in multiples of this ("warp allocation granularity").
+    /// The register file is split evenly over this many sub-partitions, and each warp is in one of them. The SM's
+    /// warps are therefore multiples of this ("warp allocation granularity").
     pub sub_partitions: u32,
 
-    /// At the largest carve-out.
+    /// With the largest carve-out.
     pub shared_per_sm: u32,
-    /// What a block gets without asking; also the most that static shared memory can be.
+    /// What a block gets without an opt-in; also the maximum of static shared memory.
     pub shared_per_block_default: u32,
-    /// What a block gets after `CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`.
+    /// What a block gets with `CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`.
     pub shared_per_block_opt_in: u32,
-    /// Taken by the system from every block, on top of what the kernel asks for.
+    /// What the system takes from every block in addition to the kernel's request.
     pub shared_reserved_per_block: u32,
-    /// Shared memory is handed to blocks in multiples of this.
+    /// Shared memory is allocated to blocks in multiples of this.
     pub shared_unit: u32,
-    /// The sizes the shared part of the L1 can be set to, rising.
+    /// The possible sizes of the shared part of the L1, ascending.
     pub shared_carveouts: &'static [u32],
-    /// L1 cache and shared memory together: what the carve-out leaves is L1.
+    /// L1 cache and shared memory together; the L1 is what the carve-out leaves.
     pub l1_and_shared_per_sm: u32,
 
-    /// Barriers (`bar.sync` numbers) a block may use.
+    /// Barriers (`bar.sync` numbers) that a block may use.
     pub max_barriers_per_block: u32,
-    /// Barriers an SM has for all its blocks; `None` where NVIDIA's calculator does not count them (before 9.0).
+    /// Barriers of an SM for all its blocks; `None` if NVIDIA's calculator does not count them (before 9.0).
     pub barriers_per_sm: Option<u32>,
 }
 
@@ -192,7 +199,7 @@ const KIB: u32 = 1024;
 // - 255 registers per thread is the compiler's limit (Programming Guide); `cuda_occupancy.h` would let 256 pass.
 // - 16 barriers per block: PTX ISA, `bar`.
 
-/// What the compute capabilities below have in common.
+/// Values that all compute capabilities below share.
 const COMMON: Limits = Limits {
     compute_capability: ComputeCapability::new(0, 0),
     warp_size: 32,
@@ -244,7 +251,7 @@ const CC_8_0: Limits = Limits {
     ..COMMON
 };
 
-/// The smaller Amperes (RTX 30, A10, A40).
+/// The smaller Ampere chips (RTX 30, A10, A40).
 const CC_8_6: Limits = Limits {
     compute_capability: ComputeCapability::new(8, 6),
     max_threads_per_sm: 1536,
@@ -301,7 +308,7 @@ mod tests {
         }
         assert_eq!(
             "sm_70".parse::<Target>().unwrap_err().to_string(),
-            "unknown target `sm_70`: one of sm_75, sm_80, sm_86, sm_89, sm_90, sm_90a"
+            "unknown target `sm_70`; expected one of sm_75, sm_80, sm_86, sm_89, sm_90, sm_90a"
         );
     }
 
@@ -345,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn ptx_runs_on_anything_newer_except_arch_specific() {
+    fn ptx_runs_on_newer_devices_unless_it_is_arch_specific() {
         let (ada, hopper, blackwell) =
             (ComputeCapability::new(8, 9), ComputeCapability::new(9, 0), ComputeCapability::new(10, 0));
         assert!(Target::Sm75.ptx_runs_on(ada));
@@ -356,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn best_target_of_a_device() {
+    fn the_best_target_of_a_device_has_the_most_features() {
         let best = |major, minor| Target::best_for(ComputeCapability::new(major, minor));
         assert_eq!(best(9, 0), Some(Target::Sm90a));
         assert_eq!(best(8, 9), Some(Target::Sm89));
@@ -365,7 +372,7 @@ mod tests {
         assert_eq!(best(12, 0), None);
     }
 
-    /// Rules that hold between the numbers of every row, so that a slip of the pen shows.
+    /// Relations between the values of every row, to find typing errors.
     #[test]
     fn limits_are_consistent() {
         for target in Target::ALL {

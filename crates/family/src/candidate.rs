@@ -1,4 +1,4 @@
-//! A candidate: a family with every knob and every compile-time axis set, allowed and consistent.
+//! A candidate: a family with a valid value for every knob and every compile-time axis.
 
 use chips::Target;
 use gpu::build::{Request, Source};
@@ -6,26 +6,27 @@ use indexmap::IndexMap;
 use serde::Serialize;
 
 use crate::expression::{EvalError, Expression, Scope};
-use crate::layout::{Layout, Wanted};
+use crate::layout::{BufferRequest, Layout};
 use crate::manifest::{BufferRule, Family, list};
 use crate::suggest::nearest;
 use crate::{Value, header};
 
-/// A full typed setting of a family. It exists only if its names, values and constraints hold.
+/// A complete setting of a family. It can only be created if its names and values are valid and its constraints hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Candidate {
     pub family: String,
-    /// The preset it started from; `None` for the defaults.
+    /// The preset that it is based on; `None` for the defaults.
     pub preset: Option<String>,
+    /// A value for every knob.
     pub knobs: IndexMap<String, Value>,
-    /// The specialised axes, in the manifest's order.
+    /// Values of the specialised axes, in the manifest's order.
     pub axes: IndexMap<String, Value>,
 }
 
-/// The problem's run-time sizes by name, as the manifest's `launch.sizes` lists them.
+/// The problem's run-time sizes by name, as listed in the manifest's `launch.sizes`.
 pub type Sizes = IndexMap<String, i64>;
 
-/// Geometry of a launch.
+/// The shape of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Launch {
     pub grid: [u64; 3],
@@ -34,10 +35,10 @@ pub struct Launch {
     pub shared_bytes: u64,
 }
 
-/// Blocks of a cluster, on any GPU.
+/// Largest number of blocks in a cluster, on any GPU.
 const MOST_CLUSTERED: u64 = 16;
 
-/// A setting that the family does not have, in words for the person who asked for it.
+/// Why a setting is not valid for a family.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingError {
     #[error("{family} has no {what} `{name}`")]
@@ -54,7 +55,7 @@ pub enum SettingError {
     Threads { family: String, threads: u64 },
     #[error("{family} needs {blocks} blocks per cluster; a cluster has {MOST_CLUSTERED} at most")]
     Cluster { family: String, blocks: u64 },
-    #[error("{family} is not made for {target}")]
+    #[error("{family} does not support {target}")]
     Target { family: String, target: Target, targets: Vec<Target> },
     #[error("{family}: {error}")]
     Expression { family: String, error: EvalError },
@@ -63,7 +64,7 @@ pub enum SettingError {
 }
 
 impl SettingError {
-    /// What would be allowed instead, for a `hint:` line.
+    /// The allowed alternatives, for a `hint:` line.
     pub fn hint(&self) -> Option<String> {
         match self {
             SettingError::Unknown { what, known, nearest, .. } => {
@@ -84,7 +85,7 @@ impl SettingError {
 }
 
 impl Family {
-    /// The candidate of a preset (or of the defaults), with knobs and axes overridden as `(name, text)`.
+    /// The candidate of a preset, or of the defaults, with overridden knobs and axes as `(name, text)`.
     pub fn candidate(
         &self,
         preset: Option<&str>,
@@ -150,11 +151,11 @@ impl Family {
         }
     }
 
-    /// The constraints that are about this target alone, or those about none in particular.
+    /// Checks the constraints of one target, or, without a target, those that apply to all targets.
     fn check_constraints(&self, candidate: &Candidate, target: Option<Target>) -> Result<(), SettingError> {
         let scope = candidate.scope();
-        let concerned = |on: &[Target]| target.map_or(on.is_empty(), |target| on.contains(&target));
-        for constraint in self.constraints.iter().filter(|constraint| concerned(&constraint.on)) {
+        let applies = |on: &[Target]| target.map_or(on.is_empty(), |target| on.contains(&target));
+        for constraint in self.constraints.iter().filter(|constraint| applies(&constraint.on)) {
             let holds = constraint.require.boolean(&scope).map_err(|error| self.failed(error))?;
             if !holds {
                 let value = |name: &String| candidate.knobs.get(name).or_else(|| candidate.axes.get(name));
@@ -177,26 +178,26 @@ impl Family {
         SettingError::Expression { family: self.name.clone(), error }
     }
 
-    /// The candidate's shared-memory layout.
+    /// The candidate's layout of shared memory.
     pub fn layout(&self, candidate: &Candidate) -> Result<Layout, SettingError> {
         self.place(&self.shared, &candidate.scope())
     }
 
-    /// The candidate's global workspace for a problem of these sizes.
+    /// The layout of the candidate's global workspace for a problem of these sizes.
     pub fn workspace(&self, candidate: &Candidate, sizes: &Sizes) -> Result<Layout, SettingError> {
         self.place(&self.workspace, &candidate.scope_with(sizes))
     }
 
     fn place(&self, rules: &[BufferRule], scope: &Scope) -> Result<Layout, SettingError> {
-        let wanted = rules
+        let requests = rules
             .iter()
-            .map(|rule| wanted(rule, scope))
+            .map(|rule| buffer_request(rule, scope))
             .collect::<Result<Vec<_>, _>>()
             .map_err(|error| self.failed(error))?;
-        Layout::place(wanted).ok_or_else(|| SettingError::Overflow { family: self.name.clone() })
+        Layout::place(requests).ok_or_else(|| SettingError::Overflow { family: self.name.clone() })
     }
 
-    /// Threads of a block.
+    /// The threads of a block.
     pub fn block(&self, candidate: &Candidate) -> Result<[u32; 3], SettingError> {
         let block = self.dimensions(&self.launch.block, &candidate.scope())?;
         let threads = product(block);
@@ -206,7 +207,7 @@ impl Family {
         Ok(block.map(|extent| extent as u32))
     }
 
-    /// How to launch the candidate on a problem of these sizes.
+    /// The launch of the candidate on a problem of these sizes.
     pub fn launch(&self, candidate: &Candidate, sizes: &Sizes) -> Result<Launch, SettingError> {
         let cluster = self.dimensions(&self.launch.cluster, &candidate.scope())?;
         let blocks = product(cluster);
@@ -221,7 +222,7 @@ impl Family {
         })
     }
 
-    /// Every combination of values of the compile-time axes, as `candidate` takes them.
+    /// Every combination of values of the compile-time axes, in the form that [`Family::candidate`] takes.
     pub fn axis_settings(&self) -> Vec<Vec<(String, String)>> {
         let mut settings = vec![Vec::new()];
         for axis in self.axes.iter().filter(|axis| axis.specialised) {
@@ -238,7 +239,7 @@ impl Family {
         settings
     }
 
-    /// The names of the sizes a launch needs.
+    /// The names of the sizes that a launch needs.
     pub fn size_names(&self) -> &[String] {
         &self.launch.sizes
     }
@@ -251,7 +252,7 @@ impl Family {
         Ok(extents)
     }
 
-    /// Refuses what cannot run on the target before anything is compiled.
+    /// Refuses a candidate that cannot run on the target, before anything is compiled.
     pub fn check_target(&self, candidate: &Candidate, target: Target) -> Result<(), SettingError> {
         if !self.targets.contains(&target) {
             let targets = self.targets.clone();
@@ -279,7 +280,7 @@ impl Family {
         Ok(())
     }
 
-    /// What is compiled for the candidate: the family's source with its headers and the generated one.
+    /// The compile request of the candidate: the family's source with its headers and the generated header.
     pub fn request(&self, candidate: &Candidate, target: Target) -> Result<Request, SettingError> {
         self.check_target(candidate, target)?;
         let generated = header::generate(self, candidate, &self.layout(candidate)?);
@@ -295,7 +296,7 @@ impl Family {
 }
 
 impl Candidate {
-    /// A short name for people: the preset, and the knobs that were set differently from it.
+    /// A short name for people: the preset, and the knobs that differ from it.
     pub fn label(&self, family: &Family) -> String {
         let mut label = self.preset.as_deref().unwrap_or("defaults").to_owned();
         for (knob, value) in self.changes(family) {
@@ -304,8 +305,8 @@ impl Candidate {
         label
     }
 
-    /// The knobs that are set differently from its preset, or from the defaults. With the preset's name they are the
-    /// candidate again.
+    /// The knobs that differ from the preset, or from the defaults. The preset's name and these changes define the
+    /// candidate.
     pub fn changes(&self, family: &Family) -> Vec<(String, String)> {
         let preset = self.preset.as_deref().and_then(|name| family.preset(name));
         let changed = family.knobs.iter().filter_map(|knob| {
@@ -316,14 +317,14 @@ impl Candidate {
         changed.collect()
     }
 
-    /// The same setting, told from the preset it takes the fewest knobs to tell it from: of equals `favourite`, then the
-    /// first.
+    /// The same setting, relative to the preset from which the fewest knobs differ. In a tie `favourite` is chosen,
+    /// then the first preset.
     #[must_use]
     pub fn told_shortest(self, family: &Family, favourite: &str) -> Self {
         let presets = family.preset(favourite).into_iter().chain(&family.presets);
         let from = presets.map(|preset| Some(preset.name.clone())).chain([None]);
-        let told = from.map(|preset| Candidate { preset, ..self.clone() });
-        told.min_by_key(|candidate| candidate.changes(family).len()).unwrap_or(self)
+        let candidates = from.map(|preset| Candidate { preset, ..self.clone() });
+        candidates.min_by_key(|candidate| candidate.changes(family).len()).unwrap_or(self)
     }
 
     pub(crate) fn scope(&self) -> Scope {
@@ -339,18 +340,18 @@ impl Candidate {
     }
 }
 
-/// The product of three extents, or the largest number where it is larger: extents come from a manifest.
+/// The product of three extents, saturated: the extents come from a manifest.
 fn product(extents: [u64; 3]) -> u64 {
     extents.into_iter().fold(1, u64::saturating_mul)
 }
 
-fn wanted(rule: &BufferRule, scope: &Scope) -> Result<Wanted, EvalError> {
+fn buffer_request(rule: &BufferRule, scope: &Scope) -> Result<BufferRequest, EvalError> {
     let present = rule.when.as_ref().map_or(Ok(true), |when| when.boolean(scope))?;
     let mut shape = rule.shape.iter().map(|extent| extent.size(scope)).collect::<Result<Vec<_>, _>>()?;
     if !present {
         shape.fill(0);
     }
-    Ok(Wanted {
+    Ok(BufferRequest {
         name: rule.name.clone(),
         element: rule.element.clone(),
         shape,

@@ -1,4 +1,4 @@
-//! The families there are: those embedded in the program, and those in a folder the user names.
+//! All families: those embedded in the program, and those in a folder that the user names.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,24 +9,25 @@ use crate::manifest::{self, Family, ManifestError, Place};
 use crate::suggest::nearest;
 use crate::tuned::{self, Table};
 
-/// Bytes of a manifest, a source or a header.
+/// Largest size of a manifest, a source or a header, in bytes.
 const MOST_BYTES: u64 = 4 << 20;
-/// Files of a folder of families.
+/// Largest number of files in a folder of families.
 const MOST_FILES: usize = 10_000;
-/// Folders inside each other: `<op>/<family>/...`. A link may lead back to a folder above.
+/// Largest depth of folders, such as `<op>/<family>/...`. A link may lead back to a parent folder.
 const MOST_DEEP: usize = 8;
 
 mod embedded {
     include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
 }
 
-/// All families, sorted by op and name. A family whose manifest is wrong is listed with its mistake, so that it
-/// spoils nothing but itself.
+/// All families, sorted by op and name. A family with an invalid manifest is listed with its error, so that it does
+/// not affect the others.
 #[derive(Debug)]
 pub struct Catalog {
     entries: Vec<Entry>,
 }
 
+/// A family, or the error in its manifest.
 #[derive(Debug)]
 pub struct Entry {
     pub op: String,
@@ -34,11 +35,12 @@ pub struct Entry {
     pub family: Result<Family, ManifestError>,
 }
 
+/// Why a family cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogError {
     #[error("{}: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
-    #[error("{} holds no families (looked for <op>/<family>/kernel.toml)", path.display())]
+    #[error("{} contains no families (expected <op>/<family>/kernel.toml)", path.display())]
     Empty { path: PathBuf },
     #[error("{} has more than {MOST_FILES} sources, headers and manifests; name a folder of kernel families", path.display())]
     TooMany { path: PathBuf },
@@ -51,28 +53,29 @@ pub enum CatalogError {
 }
 
 impl CatalogError {
+    /// Advice for a `hint:` line.
     pub fn hint(&self) -> Option<String> {
         match self {
             CatalogError::UnknownFamily { known, nearest, .. } => {
                 let all = format!("families: {}", known.join(", "));
                 Some(nearest.as_ref().map_or(all.clone(), |near| format!("did you mean `{near}`? {all}")))
             }
-            CatalogError::Ambiguous { .. } => Some("name the op too".to_owned()),
+            CatalogError::Ambiguous { .. } => Some("add the op, as in `attention/wmma`".to_owned()),
             _ => None,
         }
     }
 }
 
-/// Files below a `kernels/` folder by their path in it, with how messages should call that folder.
+/// The files below a `kernels/` folder by their relative path, with the folder's name in messages.
 struct Tree {
     label: String,
     files: BTreeMap<String, String>,
 }
 
 impl Catalog {
-    /// The families embedded in the program, and over them those of `folder`: a family there replaces the one of
-    /// the same op and name, and finds headers there first. Its tuned table is the one there or none: what was embedded
-    /// is about another kernel.
+    /// The families embedded in the program and those of `folder`. A family in `folder` replaces the embedded one of
+    /// the same op and name, and its headers are looked up in `folder` first. It uses only the tuned table in
+    /// `folder`, because the embedded table is about another kernel.
     pub fn load(folder: Option<&Path>) -> Result<Self, CatalogError> {
         let own = Tree {
             label: "kernels".to_owned(),
@@ -94,8 +97,8 @@ impl Catalog {
         Ok(Catalog { entries: families.into_values().collect() })
     }
 
-    /// The families of files that are in memory, by their path below a `kernels/` folder. `label` is what messages call
-    /// that folder.
+    /// The families of files in memory, given by their path below a `kernels/` folder. `label` is the folder's name
+    /// in messages.
     pub fn of_files(label: &str, files: impl IntoIterator<Item = (String, String)>) -> Self {
         let tree = Tree { label: label.to_owned(), files: files.into_iter().collect() };
         let mut families: Vec<(String, String)> = tree.families().collect();
@@ -103,11 +106,12 @@ impl Catalog {
         Catalog { entries: families.into_iter().map(|(op, name)| entry(op, name, &[&tree])).collect() }
     }
 
+    /// All families, sorted by op and name.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// The family of that name: `wmma`, or `attention/wmma`.
+    /// The family with this name: `wmma` or `attention/wmma`.
     pub fn family(&self, name: &str) -> Result<&Family, CatalogError> {
         let full = |entry: &Entry| format!("{}/{}", entry.op, entry.name);
         let matching: Vec<&Entry> = self
@@ -131,8 +135,8 @@ impl Catalog {
 }
 
 impl Family {
-    /// The family with another source in place of its own, as files by their path below a `kernels/` folder:
-    /// [`Catalog::load`] reads them back.
+    /// The family's files with another source, by their path below a `kernels/` folder. [`Catalog::load`] can read
+    /// them.
     pub fn files_with(&self, source: &str) -> Vec<(String, String)> {
         let Family { op, name, manifest, headers, .. } = self;
         let headers = headers.iter().map(|(name, text)| (format!("{op}/{name}"), text.clone()));
@@ -149,7 +153,7 @@ impl Tree {
         Ok(Tree { label: folder.display().to_string(), files })
     }
 
-    /// (op, family) of every manifest, and of every tuned table: that alone may be replaced.
+    /// The op and family of every manifest and every tuned table. A folder may replace only the tuned table.
     fn families(&self) -> impl Iterator<Item = (String, String)> + '_ {
         self.files.keys().filter_map(|path| {
             let mut parts = path.split('/');
@@ -184,7 +188,7 @@ fn collect(root: &Path, folder: &Path, files: &mut BTreeMap<String, String>) -> 
     Ok(())
 }
 
-/// Reads one family; files are looked up in the trees in order, its table in the first.
+/// Reads one family. Files are looked up in the trees in order; the tuned table only in the first.
 fn entry(op: String, name: String, trees: &[&Tree]) -> Entry {
     let family = read(&op, &name, trees);
     Entry { op, name, family }
@@ -194,19 +198,19 @@ fn read(op: &str, name: &str, trees: &[&Tree]) -> Result<Family, ManifestError> 
     let find = |path: &str| trees.iter().find_map(|tree| Some((*tree, tree.files.get(path)?)));
     let folder = format!("{op}/{name}");
     let file = |tree: &Tree, path: &str| format!("{}/{folder}/{path}", tree.label);
-    let lacks = |at: String, what: &str, beside: &str| ManifestError {
+    let missing = |at: String, what: &str, beside: &str| ManifestError {
         file: at,
         line: 1,
         column: 1,
         field: what.to_owned(),
-        message: format!("there is no {what} beside the {beside}"),
+        message: format!("there is no {what} next to the {beside}"),
     };
     let Some((tree, text)) = find(&format!("{folder}/kernel.toml")) else {
         let at = trees.first().map_or_else(|| folder.clone(), |tree| file(tree, tuned::FILE));
-        return Err(lacks(at, "kernel.toml", "tuned table"));
+        return Err(missing(at, "kernel.toml", "tuned table"));
     };
     let Some((source_tree, source)) = find(&format!("{folder}/kernel.cu")) else {
-        return Err(lacks(file(tree, "kernel.toml"), "kernel.cu", "manifest"));
+        return Err(missing(file(tree, "kernel.toml"), "kernel.cu", "manifest"));
     };
     let table = trees.first().and_then(|tree| {
         let text = tree.files.get(&format!("{folder}/{}", tuned::FILE))?;
@@ -223,23 +227,23 @@ fn read(op: &str, name: &str, trees: &[&Tree]) -> Result<Family, ManifestError> 
     manifest::read(text, place)
 }
 
-/// The op's headers that a source includes, directly or through another: `common/x.cuh` is
-/// `<op>/common/x.cuh` in a tree. Others are CUDA's.
+/// The op's headers that a source includes, directly or indirectly: `common/x.cuh` is `<op>/common/x.cuh` in a tree.
+/// All other headers are CUDA's.
 fn included_headers<'a>(
     op: &str,
     source: &str,
     find: &impl Fn(&str) -> Option<(&'a Tree, &'a String)>,
 ) -> Vec<(String, String)> {
     let mut headers: BTreeMap<String, String> = BTreeMap::new();
-    let mut open = vec![source.to_owned()];
-    while let Some(text) = open.pop() {
+    let mut pending = vec![source.to_owned()];
+    while let Some(text) = pending.pop() {
         for name in gpu::build::included_names(&text) {
             if headers.contains_key(name) {
                 continue;
             }
             if let Some((_, text)) = find(&format!("{op}/{name}")) {
                 headers.insert(name.to_owned(), text.clone());
-                open.push(text.clone());
+                pending.push(text.clone());
             }
         }
     }

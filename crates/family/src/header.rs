@@ -1,4 +1,4 @@
-//! `generated.cuh`: the candidate as C++ constants. The only way a knob reaches the compiler.
+//! Generates `generated.cuh`, the candidate as C++ constants. Only this header passes knobs to the compiler.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use crate::{Candidate, Value};
 
 pub(crate) const NAME: &str = "generated.cuh";
 
-/// The header's text for one candidate.
+/// The text of the header for one candidate.
 pub(crate) fn generate(family: &Family, candidate: &Candidate, layout: &Layout) -> String {
     let mut text =
         format!("// Made by warpsmith from {}'s manifest. Do not edit.\n#pragma once\n", family.full_name());

@@ -1,13 +1,13 @@
-//! The shared-memory layout of a candidate: the one place where sizes and offsets are computed. The launch asks
-//! it for the total, and the kernel is compiled against the offsets it wrote into the generated header.
+//! The memory layout of a candidate. Sizes and offsets are computed only here: the launch uses the total, and the
+//! kernel is compiled with the offsets in the generated header.
 
 use serde::Serialize;
 
-/// One buffer in shared memory (or in the global workspace), placed.
+/// One buffer in shared memory or in the global workspace, with its place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Buffer {
     pub name: String,
-    /// As the manifest calls it: `half`, `float`.
+    /// The element's type as written in the manifest: `half`, `float`.
     pub element: String,
     pub shape: Vec<u64>,
     pub offset: u64,
@@ -15,16 +15,17 @@ pub struct Buffer {
     pub about: String,
 }
 
+/// The places of all buffers, and their total size.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Layout {
     pub buffers: Vec<Buffer>,
-    /// What the launch must ask for.
+    /// The size that the launch requests.
     pub total_bytes: u64,
 }
 
-/// A buffer before it has a place.
+/// A buffer that has no place yet.
 #[derive(Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct BufferRequest {
     pub name: String,
     pub element: String,
     pub shape: Vec<u64>,
@@ -34,37 +35,39 @@ pub(crate) struct Wanted {
 }
 
 impl Layout {
-    /// Places buffers one after the other, each on its alignment; one that overlays another starts where that
-    /// one starts, and pushes the following ones back only where it is longer. `None` if a size overflows.
-    pub(crate) fn place(wanted: Vec<Wanted>) -> Option<Layout> {
+    /// Places buffers one after the other, each on its alignment. A buffer that overlays another starts at the same
+    /// offset; it moves the following buffers only if it is longer. `None` if a size overflows.
+    pub(crate) fn place(requests: Vec<BufferRequest>) -> Option<Layout> {
         let mut layout = Layout::default();
         let mut end: u64 = 0;
-        for want in wanted {
-            let size = crate::manifest::element_bytes(&want.element)?;
-            let bytes = want.shape.iter().try_fold(size, |product, &extent| product.checked_mul(extent))?;
-            let under =
-                want.overlays.as_ref().and_then(|name| layout.buffer(name)).map(|buffer| buffer.offset);
-            let offset = match under {
+        for request in requests {
+            let size = crate::manifest::element_bytes(&request.element)?;
+            let bytes =
+                request.shape.iter().try_fold(size, |product, &extent| product.checked_mul(extent))?;
+            let overlaid =
+                request.overlays.as_ref().and_then(|name| layout.buffer(name)).map(|buffer| buffer.offset);
+            let offset = match overlaid {
                 Some(offset) => offset,
-                None => end.checked_next_multiple_of(want.align)?,
+                None => end.checked_next_multiple_of(request.align)?,
             };
-            // A buffer that is not there in this setting takes no place, not even padding.
+            // A buffer that this setting does not use takes no space, not even padding.
             if bytes > 0 {
                 end = end.max(offset.checked_add(bytes)?);
             }
             layout.buffers.push(Buffer {
-                name: want.name,
-                element: want.element,
-                shape: want.shape,
+                name: request.name,
+                element: request.element,
+                shape: request.shape,
                 offset,
                 bytes,
-                about: want.about,
+                about: request.about,
             });
         }
         layout.total_bytes = end;
         Some(layout)
     }
 
+    /// The buffer with this name.
     pub fn buffer(&self, name: &str) -> Option<&Buffer> {
         self.buffers.iter().find(|buffer| buffer.name == name)
     }
@@ -74,8 +77,8 @@ impl Layout {
 mod tests {
     use super::*;
 
-    fn want(name: &str, element: &str, shape: &[u64], align: u64, overlays: Option<&str>) -> Wanted {
-        Wanted {
+    fn want(name: &str, element: &str, shape: &[u64], align: u64, overlays: Option<&str>) -> BufferRequest {
+        BufferRequest {
             name: name.into(),
             element: element.into(),
             shape: shape.to_vec(),
@@ -86,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn buffers_follow_each_other_on_their_alignment() {
+    fn buffers_are_placed_in_order_on_their_alignment() {
         let layout = Layout::place(vec![
             want("q", "half", &[3, 5], 16, None),
             want("absent", "float", &[0, 64], 1024, None),
@@ -101,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn an_overlay_shares_its_place_and_extends_it_where_longer() {
+    fn an_overlay_shares_the_place_and_extends_it_if_longer() {
         let layout = Layout::place(vec![
             want("k", "half", &[16], 16, None),
             want("o", "float", &[32], 16, Some("k")),
@@ -113,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_overflow_are_no_layout() {
+    fn sizes_that_overflow_have_no_layout() {
         assert_eq!(Layout::place(vec![want("k", "half", &[u64::MAX, 2], 16, None)]), None);
     }
 }

@@ -1,11 +1,9 @@
-//! Kernel families: a CUDA source with a manifest that says what can be set, what is supported and how it is
-//! launched.
+//! Kernel families: a CUDA source with a manifest that declares its knobs, its supported problems and its launch.
 //!
-//! The way through this crate: a [`Catalog`] holds the [`Family`]s; a family makes a [`Candidate`] out of a
-//! preset, knobs and problem axes, checking every name, value and constraint; a candidate has a shared-memory
-//! [`Layout`], and from both comes the source that is compiled. There is no other way for a knob to reach the
-//! compiler, and no other place that knows the size of a buffer. [`tuned`] is the table of settings that searches found
-//! best; a family carries its own.
+//! A [`Catalog`] contains the [`Family`]s. A family creates a [`Candidate`] from a preset, knobs and problem axes,
+//! and checks every name, value and constraint. A candidate has a shared-memory [`Layout`], and both define the
+//! source that is compiled. No other path leads from a knob to the compiler, and no other code computes the size of a
+//! buffer. [`tuned`] is the table of the best settings that searches found; a family has its own.
 
 mod candidate;
 mod catalog;

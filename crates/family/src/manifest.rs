@@ -1,4 +1,4 @@
-//! `kernel.toml`: what a family says about itself, read and checked. Every mistake names file, line and field.
+//! Reads and checks `kernel.toml`, the manifest of a family. Every error names the file, line and field.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -13,30 +13,30 @@ use crate::expression::{Expression, Scope};
 use crate::suggest::nearest;
 use crate::tuned::{self, Table};
 
-/// A CUDA source with everything its manifest declares. Made by [`crate::Catalog`], checked as a whole.
+/// A CUDA source with everything that its manifest declares. [`crate::Catalog`] reads and checks it.
 #[derive(Debug)]
 pub struct Family {
-    /// The op it computes, the folder above: `attention`.
+    /// The op that it computes, which is the name of the parent folder: `attention`.
     pub op: String,
     pub name: String,
     pub description: String,
-    /// Written to be obvious, not fast: the baseline of its op, on any machine.
+    /// Written to be obvious, not fast. It is the baseline of its op on any machine.
     pub plain: bool,
     /// The kernel's function name.
     pub entry: String,
     pub targets: Vec<Target>,
-    /// What problems it can take, axis by axis.
+    /// The problems that it supports, axis by axis.
     pub axes: Vec<Axis>,
     pub knobs: Vec<Knob>,
     pub constraints: Vec<Constraint>,
     pub presets: Vec<Preset>,
-    /// Ways to make it slow on purpose.
+    /// Settings that make it slow on purpose.
     pub pathologies: Vec<Pathology>,
     pub limits: Limits,
-    /// What searches found best, on which GPU and problem. May hold what the family does not have any more.
+    /// The best settings that searches found, by GPU and problem. It may contain knobs that the family no longer has.
     pub tuned: Table,
-    /// What the weights of a sum of values (attention's P) are rounded to, by the dtype of the inputs; only those that
-    /// differ from [`Weights::Half`].
+    /// The type to which the weights of a sum of values (attention's P) are rounded, by the dtype of the inputs. Only
+    /// those that differ from [`Weights::Half`] are listed.
     pub(crate) weights: IndexMap<String, Weights>,
     pub(crate) launch: LaunchRule,
     pub(crate) shared: Vec<BufferRule>,
@@ -45,44 +45,48 @@ pub struct Family {
     pub(crate) source: (String, String),
     /// Headers of the op that the source includes, directly or not, as (name in `#include`, text).
     pub(crate) headers: Vec<(String, String)>,
-    /// The text all this was read from.
+    /// The text of the manifest.
     pub(crate) manifest: String,
 }
 
-/// A property of a problem and the values the family supports; the first is the default.
+/// A property of a problem and the values that the family supports. The first value is the default.
 #[derive(Clone, Debug, Serialize)]
 pub struct Axis {
     pub name: String,
     pub values: Vec<Value>,
-    /// A compile-time constant of the kernel; the others reach it as run-time arguments.
+    /// Whether the axis is a compile-time constant of the kernel. Other axes are run-time arguments.
     pub specialised: bool,
 }
 
+/// A compile-time parameter of a family.
 #[derive(Clone, Debug, Serialize)]
 pub struct Knob {
     pub name: String,
     pub values: Vec<Value>,
     pub default: Value,
     pub about: String,
-    /// Whether a search may turn it; a knob that only makes a kernel worse says `search = false`.
+    /// Whether a search may change it. A knob that only makes a kernel worse has `search = false`.
     pub search: bool,
 }
 
+/// A condition that a setting must meet.
 #[derive(Debug)]
 pub struct Constraint {
     pub(crate) require: Expression,
+    /// Why the condition is needed.
     pub because: String,
-    /// The targets it is about; empty: all of them.
+    /// The targets that it applies to; empty for all.
     pub on: Vec<Target>,
 }
 
 impl Constraint {
+    /// The text of the condition.
     pub fn text(&self) -> &str {
         self.require.text()
     }
 }
 
-/// The precision of weights that are multiplied by values: it decides how much rounding of the result is honest.
+/// The precision of weights that are multiplied by values. It decides how much rounding of the result is acceptable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Weights {
@@ -96,6 +100,7 @@ pub enum Weights {
 impl Weights {
     const NAMES: [(&'static str, Weights); 2] = [("half", Weights::Half), ("fp8", Weights::Fp8)];
 
+    /// The name in a manifest.
     pub fn name(self) -> &'static str {
         match self {
             Weights::Half => "half",
@@ -104,7 +109,7 @@ impl Weights {
     }
 }
 
-/// A named setting; knobs it does not name keep their defaults.
+/// A named setting. Knobs that it does not list keep their defaults.
 #[derive(Clone, Debug, Serialize)]
 pub struct Preset {
     pub name: String,
@@ -112,18 +117,18 @@ pub struct Preset {
     pub knobs: IndexMap<String, Value>,
 }
 
-/// A known mistake that can be put into the kernel: the knobs that bring it, on top of any preset. The answer stays
-/// right, only the time does not.
+/// A known performance mistake that can be put into the kernel: knobs that are set on top of any preset. The result
+/// stays right; only the time changes.
 #[derive(Clone, Debug, Serialize)]
 pub struct Pathology {
     pub name: String,
     pub about: String,
-    /// What to do instead, for kernels that have it by accident.
+    /// What to do instead, for kernels that have this mistake by accident.
     pub advice: String,
     pub knobs: IndexMap<String, Value>,
 }
 
-/// What a build of the family may use at most.
+/// Limits on the resources of the family's builds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Limits {
@@ -150,7 +155,7 @@ pub(crate) struct BufferRule {
     pub about: String,
 }
 
-/// A mistake in a manifest, or in the table beside it, with its place.
+/// An error in a manifest or in the tuned table next to it, with its place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}:{column}: {field}: {message}")]
 pub struct ManifestError {
@@ -161,7 +166,7 @@ pub struct ManifestError {
     pub message: String,
 }
 
-/// The bytes of an element the manifests may name, by its C++ type.
+/// Size in bytes of an element type that manifests may name.
 pub(crate) fn element_bytes(element: &str) -> Option<u64> {
     Some(match element {
         "u8" | "i8" | "fp8" | "e4m3" | "e5m2" | "char" => 1,
@@ -175,7 +180,7 @@ pub(crate) fn element_bytes(element: &str) -> Option<u64> {
 const ELEMENTS: &str =
     "u8, i8, fp8, e4m3, e5m2, char, half, bf16, u16, float, int, u32, unsigned, double, u64, mbarrier";
 
-// ---- The file as it is written ----
+// ---- The file format ----
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -278,11 +283,11 @@ struct BufferTable {
 
 // ---- From the file to a family ----
 
-/// What the catalog knows besides the manifest's text.
+/// What the catalog provides in addition to the manifest's text.
 pub(crate) struct Place {
     pub op: String,
     pub name: String,
-    /// The manifest's own path, for messages.
+    /// The path of the manifest, for messages.
     pub file: String,
     pub source: (String, String),
     pub headers: Vec<(String, String)>,
@@ -327,7 +332,7 @@ pub(crate) fn read(text: &str, place: Place) -> Result<Family, ManifestError> {
         (&launch.block, file.launch.block.span(), "launch.block"),
     ] {
         if !(1..=3).contains(&list.len()) {
-            return Err(reader.error(span, field, "needs one to three dimensions".to_owned()));
+            return Err(reader.error(span, field, "must have one to three dimensions".to_owned()));
         }
     }
 
@@ -373,7 +378,7 @@ pub(crate) fn read(text: &str, place: Place) -> Result<Family, ManifestError> {
         headers: place.headers,
         manifest: text.to_owned(),
     };
-    // A preset that breaks the family's own constraints is a mistake of the manifest, not of whoever uses it.
+    // A preset that violates the family's constraints is an error of the manifest, not of its user.
     for (name, table) in file.presets.get_ref() {
         family.candidate(Some(name), &[], &[]).map_err(|error| {
             let field = format!("presets.{name}");
@@ -386,7 +391,7 @@ pub(crate) fn read(text: &str, place: Place) -> Result<Family, ManifestError> {
     Ok(family)
 }
 
-/// A file's text, for turning spans into lines.
+/// A file's text, used to turn spans into lines.
 pub(crate) struct Reader<'a> {
     pub file: &'a str,
     pub text: &'a str,
@@ -441,7 +446,11 @@ impl Reader<'_> {
         for (name, values) in table {
             let field = format!("supports.{name}");
             if !is_identifier(name) || name.chars().any(|c| c.is_ascii_uppercase()) {
-                return Err(self.error(values.span(), &field, "axes are named in lower_case".to_owned()));
+                return Err(self.error(
+                    values.span(),
+                    &field,
+                    "an axis name must be in lower_case".to_owned(),
+                ));
             }
             self.check_values(values.get_ref(), values.span(), &field)?;
             let specialised = file.specialise.iter().any(|axis| axis.get_ref() == name);
@@ -455,7 +464,11 @@ impl Reader<'_> {
         for (name, spanned) in tables {
             let (field, table) = (format!("knobs.{name}"), spanned.get_ref());
             if !is_identifier(name) || name.chars().any(|c| c.is_ascii_lowercase()) {
-                return Err(self.error(spanned.span(), &field, "knobs are named in UPPER_CASE".to_owned()));
+                return Err(self.error(
+                    spanned.span(),
+                    &field,
+                    "a knob name must be in UPPER_CASE".to_owned(),
+                ));
             }
             self.check_values(&table.values, spanned.span(), &format!("{field}.values"))?;
             if !table.values.contains(&table.default) {
@@ -494,13 +507,17 @@ impl Reader<'_> {
         knobs: &[Knob],
     ) -> Result<Vec<Preset>, ManifestError> {
         if tables.get_ref().is_empty() {
-            return Err(self.error(tables.span(), "presets", "a family needs at least one".to_owned()));
+            return Err(self.error(
+                tables.span(),
+                "presets",
+                "a family needs at least one preset".to_owned(),
+            ));
         }
         let mut presets = Vec::new();
         for (name, spanned) in tables.get_ref() {
             let table = spanned.get_ref();
             if tuned::is_tuned(name) {
-                let message = "is the name of the tuned table's picks".to_owned();
+                let message = "this name is reserved for the tuned table's picks".to_owned();
                 return Err(self.error(spanned.span(), &format!("presets.{name}"), message));
             }
             self.check_setting(&table.knobs, knobs, spanned.span(), &format!("presets.{name}.knobs"))?;
@@ -535,7 +552,7 @@ impl Reader<'_> {
         Ok(pathologies)
     }
 
-    /// Knobs that are set must be there, and their values allowed.
+    /// The knobs of a setting must exist, and their values must be allowed.
     fn check_setting(
         &self,
         setting: &IndexMap<String, Value>,
@@ -570,7 +587,7 @@ impl Reader<'_> {
                 return Err(self.error(
                     spanned.span(),
                     &field,
-                    "needs a name of its own, a C++ identifier".to_owned(),
+                    "needs a unique name that is a C++ identifier".to_owned(),
                 ));
             }
             if element_bytes(table.element.get_ref()).is_none() {
@@ -615,7 +632,7 @@ impl Reader<'_> {
         Ok(rules)
     }
 
-    /// Parses an expression that may use `names` only.
+    /// Parses an expression that may use only `names`.
     fn expression(
         &self,
         text: &Spanned<String>,
@@ -636,17 +653,17 @@ impl Reader<'_> {
 }
 
 impl Family {
-    /// The scope of compile-time expressions for one setting.
+    /// The variables of compile-time expressions for one setting.
     pub(crate) fn scope<'a>(values: impl IntoIterator<Item = (&'a String, &'a Value)>) -> Scope {
         Scope::new(values.into_iter().map(|(name, value)| (name.as_str(), value)))
     }
 
-    /// `attention/wmma`
+    /// The op and the name: `attention/wmma`.
     pub fn full_name(&self) -> String {
         format!("{}/{}", self.op, self.name)
     }
 
-    /// The text of one of the family's own files, by the name line tables have for it.
+    /// The text of one of the family's own files, by its name in line tables.
     pub fn text_of(&self, file: &str) -> Option<&str> {
         let (name, text) = &self.source;
         let own = (name == file).then_some(text);
@@ -654,7 +671,7 @@ impl Family {
         own.or_else(header).map(String::as_str)
     }
 
-    /// The name of one of its files, from a path somebody made of it.
+    /// The family's file that a path ends with.
     pub fn own_file(&self, path: &str) -> Option<&str> {
         let names = std::iter::once(&self.source).chain(&self.headers).map(|(name, _)| name.as_str());
         names
@@ -662,24 +679,27 @@ impl Family {
             .find(|name| path.strip_suffix(name).is_some_and(|rest| rest.is_empty() || rest.ends_with('/')))
     }
 
-    /// The name line tables have for its source; headers have others.
+    /// The name of the source in line tables.
     pub fn source_name(&self) -> &str {
         &self.source.0
     }
 
-    /// What the kernel rounds its weights to for inputs of this dtype.
+    /// The type to which the kernel rounds its weights for inputs of this dtype.
     pub fn weights(&self, dtype: &str) -> Weights {
         self.weights.get(dtype).copied().unwrap_or_default()
     }
 
+    /// The knob with this name.
     pub fn knob(&self, name: &str) -> Option<&Knob> {
         self.knobs.iter().find(|knob| knob.name.eq_ignore_ascii_case(name))
     }
 
+    /// The axis with this name.
     pub fn axis(&self, name: &str) -> Option<&Axis> {
         self.axes.iter().find(|axis| axis.name.eq_ignore_ascii_case(name))
     }
 
+    /// The preset with this name.
     pub fn preset(&self, name: &str) -> Option<&Preset> {
         self.presets.iter().find(|preset| preset.name.eq_ignore_ascii_case(name))
     }
@@ -690,7 +710,7 @@ impl Family {
         self.presets.iter().map(|preset| preset.name.as_str()).chain(tuned)
     }
 
-    /// Whether one of those is meant.
+    /// Whether a preset or the tuned table has this name.
     pub fn has_preset(&self, name: &str) -> bool {
         self.preset_names().any(|known| known.eq_ignore_ascii_case(name))
     }
@@ -702,7 +722,7 @@ fn is_identifier(name: &str) -> bool {
         && chars.all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-/// `16, 32, 64`
+/// For example `16, 32, 64`.
 pub(crate) fn list(values: &[Value]) -> String {
     values.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }

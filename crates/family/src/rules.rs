@@ -1,5 +1,5 @@
-//! What a setting must meet, rule by rule, each with the knobs it is about: so that a search can generate settings that
-//! hold instead of throwing away those that do not.
+//! The conditions of a valid setting, rule by rule, each with the knobs that it depends on. A search can then
+//! generate valid settings instead of discarding invalid ones.
 
 use chips::Target;
 use indexmap::IndexMap;
@@ -9,9 +9,9 @@ use crate::candidate::Candidate;
 use crate::expression::Expression;
 use crate::manifest::Family;
 
-/// One rule for settings of a family, on one target and for one problem's axes.
+/// One condition on settings of a family, for one target and the axes of one problem.
 pub struct Rule<'f> {
-    /// The knobs it is about, as positions among the family's knobs, ascending.
+    /// The knobs that the rule depends on, as indices of the family's knobs, ascending.
     pub knobs: Vec<usize>,
     holds: Box<dyn Fn(&Candidate) -> bool + Sync + Send + 'f>,
     family: &'f Family,
@@ -25,7 +25,7 @@ impl std::fmt::Debug for Rule<'_> {
 }
 
 impl Rule<'_> {
-    /// Whether these values, one for each knob the rule is about, meet it.
+    /// Whether these values meet the rule. There is one value for each knob that the rule depends on.
     pub fn holds(&self, values: &[&Value]) -> bool {
         let mut knobs: IndexMap<String, Value> =
             self.family.knobs.iter().map(|knob| (knob.name.clone(), knob.default.clone())).collect();
@@ -38,13 +38,13 @@ impl Rule<'_> {
 }
 
 impl Family {
-    /// Every rule a setting for these axes must meet on the target: constraints, threads, shared memory. A setting
-    /// that meets them all is one that [`Family::candidate`] and [`Family::check_target`] accept.
+    /// Every rule for a setting with these axes on the target: constraints, threads, shared memory.
+    /// [`Family::candidate`] and [`Family::check_target`] accept a setting that meets all of them.
     pub fn rules(&self, axes: &IndexMap<String, Value>, target: Target) -> Vec<Rule<'_>> {
         let rule = |about: &[&Expression], holds: Box<dyn Fn(&Candidate) -> bool + Sync + Send>| {
             let names: Vec<String> = about.iter().flat_map(|expression| expression.variables()).collect();
-            let among = |(at, knob): (usize, &crate::Knob)| names.contains(&knob.name).then_some(at);
-            let knobs = self.knobs.iter().enumerate().filter_map(among).collect();
+            let position = |(at, knob): (usize, &crate::Knob)| names.contains(&knob.name).then_some(at);
+            let knobs = self.knobs.iter().enumerate().filter_map(position).collect();
             Rule { knobs, holds, family: self, axes: axes.clone() }
         };
         let mut rules: Vec<Rule<'_>> = self
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
     use crate::Catalog;
 
-    /// Settings two knobs away from a preset: the rules say what the candidate's own checks say.
+    /// Settings that differ from a preset in two knobs: the rules agree with the candidate's own checks.
     #[test]
     fn rules_agree_with_candidates() {
         let catalog = Catalog::load(None).unwrap();

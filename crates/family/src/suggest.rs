@@ -1,6 +1,6 @@
-//! "Did you mean": the nearest of the names there are.
+//! "Did you mean": finds the most similar name.
 
-/// The name most like `wanted`, if any is near enough to have been meant.
+/// The name most similar to `wanted`, if it is similar enough to be a likely typing error.
 pub fn nearest<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let wanted = wanted.to_lowercase();
     names
@@ -16,7 +16,7 @@ mod tests {
     use super::nearest;
 
     #[test]
-    fn near_names_are_offered_and_far_ones_are_not() {
+    fn similar_names_are_suggested_and_others_are_not() {
         assert_eq!(nearest("wmna", ["reference", "wmma"]), Some("wmma"));
         assert_eq!(nearest("block_n", ["BLOCK_M", "BLOCK_N"]), Some("BLOCK_N"));
         assert_eq!(nearest("stage-d", ["stage-c", "stage-1"]), Some("stage-c"));

@@ -1,8 +1,8 @@
-//! The tuned table: per GPU and problem, the setting of a family that a search found best.
+//! The tuned table: the best setting of a family that a search found, by GPU and problem.
 //!
-//! A family's own table is the file `tuned.toml` beside its manifest. Searches write such files ([`Table::take`],
-//! [`Table::write`]), [`crate::Catalog`] reads them. What a problem's name means, and which pick serves a problem that
-//! has none of its own, is the op's affair (crate `op`).
+//! A family's own table is the file `tuned.toml` next to its manifest. Searches write such files ([`Table::take`],
+//! [`Table::write`]), and [`crate::Catalog`] reads them. The op (crate `op`) defines the meaning of a problem's name
+//! and the pick for a problem that has none.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,22 +14,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::manifest::{ManifestError, Reader};
 
+/// Version of the file format.
 pub const SCHEMA: u32 = 1;
 
-/// Bytes of a table that are read.
+/// Largest size of a table, in bytes.
 const MOST_BYTES: u64 = 16 << 20;
 
-/// The table's file, beside the manifest.
+/// The name of the table's file, next to the manifest.
 pub const FILE: &str = "tuned.toml";
 
-/// The preset that stands for the table: for each problem its pick. No family's own preset has this name.
+/// The preset name that selects each problem's pick from the table. No family has a preset with this name.
 pub const PRESET: &str = "tuned";
 
-/// Whether a preset's name stands for the table.
+/// Whether a preset's name selects the tuned table.
 pub fn is_tuned(preset: &str) -> bool {
     preset.eq_ignore_ascii_case(PRESET)
 }
 
+/// The tuned table of a family.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Table {
@@ -38,27 +40,32 @@ pub struct Table {
     pub picks: Vec<Pick>,
 }
 
+/// The best setting of a family for one GPU and one problem.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pick {
-    /// As the driver names it (`NVIDIA H200`); of a modelled one, `virtual h200`.
+    /// The driver's name of the GPU (`NVIDIA H200`), or `virtual h200` for a modelled time.
     pub gpu: String,
     pub problem: String,
-    /// `attention/mma`
+    /// The family's full name, such as `attention/mma`.
     pub family: String,
-    /// `measured_us` or `modelled_us`: a modelled pick says so.
+    /// `measured_us` or `modelled_us`.
     #[serde(flatten)]
     pub time: Time,
-    /// Over the preset the search started from.
+    /// Speedup over the preset that the search started from.
     pub speedup: f64,
+    /// The preset that the search started from.
     pub baseline: String,
+    /// The hash of the build.
     pub build: String,
-    /// Of the repository the search ran in, where it ran in one.
+    /// The commit of the repository in which the search ran, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
-    /// Every knob there was. One the family got later keeps its default, which is how the kernel was before it.
+    /// The value of every knob at the time. A knob that the family got later keeps its default, which is the earlier
+    /// behaviour.
     pub knobs: IndexMap<String, String>,
 }
 
+/// Why a table cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum TableError {
     #[error("{}: {error}", path.display())]
@@ -76,21 +83,23 @@ impl Default for Table {
 }
 
 impl Table {
-    /// The table of a text; `file` is how messages call it.
+    /// Parses a table; `file` is its name in messages.
     pub fn parse(file: &str, text: &str) -> Result<Self, ManifestError> {
         let reader = Reader { file, text };
         let table: Table = toml::from_str(text).map_err(|error| {
             reader.error(error.span().unwrap_or(0..0), FILE, error.message().replace('\n', " "))
         })?;
         if table.schema > SCHEMA {
-            let message =
-                format!("written by a newer version (schema {}; this one reads {SCHEMA})", table.schema);
+            let message = format!(
+                "was written by a newer version (schema {}; this program reads {SCHEMA})",
+                table.schema
+            );
             return Err(reader.error(0..0, "schema", message));
         }
         Ok(table)
     }
 
-    /// The table of a file; an empty one where there is no file.
+    /// Reads a table from a file; the table is empty if the file does not exist.
     pub fn read(path: &Path) -> Result<Self, TableError> {
         match gpu::paths::read_text_bounded(path, MOST_BYTES) {
             Ok(text) => Ok(Table::parse(&path.display().to_string(), &text)?),
@@ -99,6 +108,7 @@ impl Table {
         }
     }
 
+    /// Writes the table to a file, atomically.
     pub fn write(&self, path: &Path) -> Result<(), TableError> {
         let text =
             toml::to_string(self).map_err(|error| TableError::Unwritable { path: path.to_owned(), error })?;
@@ -106,7 +116,8 @@ impl Table {
             .map_err(|error| TableError::Io { path: path.to_owned(), error })
     }
 
-    /// Takes picks in. One of the same GPU, problem and family is replaced, but a measured one never by a modelled one.
+    /// Merges picks. A pick of the same GPU, problem and family is replaced, but a measured one never by a modelled
+    /// one.
     pub fn take(&mut self, picks: Vec<Pick>) {
         for pick in picks {
             let same = |before: &Pick| {
@@ -122,8 +133,8 @@ impl Table {
 }
 
 impl Pick {
-    /// Whether it is of this GPU, by any of its names: `NVIDIA L4`, `L4`, `virtual l4`, `virtual:l4`. The virtual GPU
-    /// models the real one, so a pick of either serves both.
+    /// Whether the pick is for this GPU, by any of its names: `NVIDIA L4`, `L4`, `virtual l4`, `virtual:l4`. The
+    /// virtual GPU models the real one, so a pick for either applies to both.
     pub fn is_of(&self, gpu: &str) -> bool {
         let (own, asked) = (without_virtual(&self.gpu), without_virtual(gpu));
         match (Chip::by_name(own), Chip::by_name(asked)) {
@@ -132,7 +143,7 @@ impl Pick {
         }
     }
 
-    /// Its knobs as a candidate takes them.
+    /// The knobs in the form that [`crate::Family::candidate`] takes.
     pub fn setting(&self) -> Vec<(String, String)> {
         self.knobs.iter().map(|(knob, value)| (knob.clone(), value.clone())).collect()
     }
@@ -171,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_is_read_as_it_was_written() {
+    fn a_written_table_is_read_back_unchanged() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(FILE);
         assert_eq!(Table::read(&path).unwrap(), Table::default());
@@ -182,26 +193,26 @@ mod tests {
         assert_eq!(Table::read(&path).unwrap(), table);
         let text = std::fs::read_to_string(&path).unwrap();
         assert!(text.contains("measured_us = 5.0") && text.contains("modelled_us = 9.5"), "{text}");
-        assert_eq!(text.matches("commit = ").count(), 1, "what is not known is left out: {text}");
+        assert_eq!(text.matches("commit = ").count(), 1, "an unknown commit must be left out: {text}");
     }
 
     #[test]
-    fn a_table_that_cannot_be_read_says_where_and_why() {
+    fn an_invalid_table_is_refused_with_place_and_reason() {
         let wrong = |text: &str| Table::parse("mine/tuned.toml", text).unwrap_err().to_string();
         assert_eq!(
             wrong("schema = 99\n"),
-            "mine/tuned.toml:1:1: schema: written by a newer version (schema 99; this one reads 1)"
+            "mine/tuned.toml:1:1: schema: was written by a newer version (schema 99; this program reads 1)"
         );
         assert!(
             wrong("schema = 1\npicks = 3\n").starts_with("mine/tuned.toml:2:1: tuned.toml: unknown field")
         );
         assert!(wrong("schema = 1\n\n[[pick]]\ngpu = 3\n").starts_with("mine/tuned.toml:"));
         let folder = tempfile::tempdir().unwrap();
-        assert!(matches!(Table::read(folder.path()), Err(TableError::Io { .. })), "a folder is no table");
+        assert!(matches!(Table::read(folder.path()), Err(TableError::Io { .. })), "a folder is not a table");
     }
 
     #[test]
-    fn what_was_measured_is_not_replaced_by_a_model() {
+    fn a_measured_pick_is_not_replaced_by_a_modelled_one() {
         let mut table = Table::default();
         table.take(vec![pick("virtual h200", modelled(4.0))]);
         table.take(vec![pick("NVIDIA H200", measured(5.0))]);
@@ -210,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn families_do_not_replace_each_other() {
+    fn picks_of_different_families_do_not_replace_each_other() {
         let other = Pick { family: "attention/wmma".to_owned(), ..pick("NVIDIA H200", measured(9.0)) };
         let mut table = Table::default();
         table.take(vec![pick("NVIDIA H200", measured(5.0)), other]);
@@ -218,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gpu_has_several_names() {
+    fn a_pick_matches_every_name_of_its_gpu() {
         for (own, asked, same) in [
             ("virtual l4", "L4", true),
             ("virtual:l4", "NVIDIA L4", true),
@@ -226,7 +237,7 @@ mod tests {
             ("NVIDIA H200", "H200 SXM", true),
             ("NVIDIA H200", "NVIDIA H100 80GB HBM3", false),
             ("virtual l4", "NVIDIA L40", false),
-            // The table of GPUs need not know it.
+            // A GPU that the chip table does not contain.
             ("NVIDIA RTX 6000 Ada Generation", "NVIDIA RTX 6000 Ada Generation", true),
             ("NVIDIA RTX 6000 Ada Generation", "NVIDIA L4", false),
             ("virtualised GPU", "ised GPU", false),

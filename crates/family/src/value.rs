@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+/// The value of a knob or an axis.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Value {
@@ -13,7 +14,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// The value of `text` among the allowed ones: what the user typed is read as whatever kind is allowed there.
+    /// The allowed value that `text` names. The text is parsed as the kind of the allowed values.
     pub fn among<'a>(text: &str, allowed: &'a [Value]) -> Option<&'a Value> {
         let wanted = match text {
             "on" | "yes" => "true",
@@ -49,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn typed_words_are_read_as_the_kind_that_is_allowed() {
+    fn text_is_parsed_as_the_kind_of_the_allowed_values() {
         let sizes = [Value::Int(16), Value::Int(32)];
         assert_eq!(Value::among("32", &sizes), Some(&Value::Int(32)));
         assert_eq!(Value::among("33", &sizes), None);

@@ -16,15 +16,15 @@ use crate::memory;
 use crate::mutate::mutate;
 use crate::targets::Target;
 
-/// Bytes of an input.
+/// Largest size of an input, in bytes.
 pub const MOST_BYTES: usize = 64 << 10;
-/// Bytes that one input may have allocated at once.
+/// Largest number of bytes that one input may have allocated at once.
 const MOST_MEMORY: usize = 512 << 20;
-/// Processor time of one input. A busy machine does not make an input slow.
+/// Limit of processor time for one input. A busy machine does not make an input slow.
 const MOST_TIME: Duration = Duration::from_secs(10);
-/// After this processor time, or ten times as long on the clock, an input is taken to never end.
+/// After this processor time, or ten times as long in real time, an input is considered endless.
 const HANG: Duration = Duration::from_mins(1);
-/// Runs that the search for a smaller input may take, and the time.
+/// Limits of the search for a smaller input: number of runs and time.
 const MOST_ATTEMPTS: usize = 3000;
 const MOST_MINIMISING: Duration = Duration::from_secs(30);
 
@@ -35,23 +35,26 @@ pub enum Length {
     Time(Duration),
 }
 
+/// The result of a fuzzing run without a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Summary {
-    /// Seed files, each of which was run as it is.
+    /// Number of seed files; each was run unchanged.
     pub seeds: usize,
+    /// Number of mutated inputs.
     pub rounds: u64,
 }
 
-/// An input that broke a rule.
+/// An input that caused a failure.
 #[derive(Clone, Debug)]
 pub struct Failure {
     pub target: &'static str,
+    /// The failure.
     pub what: Broken,
     /// The file with the smallest input that was found.
     pub input: PathBuf,
 }
 
-/// What an input did.
+/// The kind of a failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Broken {
     Panic { place: String, message: String },
@@ -60,7 +63,7 @@ pub enum Broken {
 }
 
 impl Broken {
-    /// Whether two inputs fail alike: by the same panic, or by the same limit.
+    /// Whether two inputs fail in the same way: by the same panic or the same limit.
     fn is_like(&self, other: &Broken) -> bool {
         match (self, other) {
             (Broken::Panic { place, .. }, Broken::Panic { place: other, .. }) => place == other,
@@ -73,8 +76,8 @@ impl fmt::Display for Broken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Broken::Panic { place, message } => write!(f, "panic at {place}: {message}"),
-            Broken::Memory { bytes } => write!(f, "allocated {bytes} bytes; {MOST_MEMORY} are allowed"),
-            Broken::Slow { time } => write!(f, "took {time:?}; {MOST_TIME:?} are allowed"),
+            Broken::Memory { bytes } => write!(f, "allocated {bytes} bytes; the limit is {MOST_MEMORY}"),
+            Broken::Slow { time } => write!(f, "took {time:?}; the limit is {MOST_TIME:?}"),
         }
     }
 }
@@ -91,7 +94,7 @@ fn repeat(target: &str, input: &dyn fmt::Display) -> String {
     format!("cargo run -p warpsmith-fuzz -- {target} --input {input}")
 }
 
-/// Runs the target on every seed file as it is, then on mutated ones.
+/// Runs the target on every seed file unchanged, then on mutated ones.
 pub fn fuzz(target: &Target, seed: u64, length: Length) -> Result<Summary, Failure> {
     let seeds = target.seeds();
     assert!(!seeds.is_empty(), "{}: there are no seed files", target.name);
@@ -100,11 +103,11 @@ pub fn fuzz(target: &Target, seed: u64, length: Length) -> Result<Summary, Failu
         attempt(target, input, &watch)?;
     }
     let mut random = Random::new(seed);
-    let begun = Instant::now();
+    let started = Instant::now();
     let mut rounds = 0;
     while match length {
         Length::Rounds(count) => rounds < count,
-        Length::Time(time) => begun.elapsed() < time,
+        Length::Time(time) => started.elapsed() < time,
     } {
         let mut pick = || &seeds[(random.bits() % seeds.len() as u64) as usize];
         let (mut input, other) = (pick().clone(), pick());
@@ -128,11 +131,11 @@ fn attempt(target: &Target, input: &[u8], watch: &Watch) -> Result<(), Failure> 
 /// Runs the target on one input and checks the limits.
 pub fn run_once(target: &Target, input: &[u8]) -> Result<(), Broken> {
     catch_messages();
-    let begun = worked();
+    let start = processor_time();
     FUZZING.set(true);
     let (outcome, bytes) = memory::most_during(|| catch_unwind(AssertUnwindSafe(|| (target.run)(input))));
     FUZZING.set(false);
-    let time = worked().saturating_sub(begun);
+    let time = processor_time().saturating_sub(start);
     if outcome.is_err() {
         let (place, message) = LAST_PANIC.take();
         return Err(Broken::Panic { place, message });
@@ -143,17 +146,17 @@ pub fn run_once(target: &Target, input: &[u8]) -> Result<(), Broken> {
     if time > MOST_TIME { Err(Broken::Slow { time }) } else { Ok(()) }
 }
 
-/// Removes parts of the input, large ones first, for as long as it fails alike.
+/// Removes parts of the input, large ones first, while it fails in the same way.
 fn minimised(target: &Target, input: &[u8], what: Broken, watch: &Watch) -> (Vec<u8>, Broken) {
     let (mut input, mut what) = (input.to_vec(), what);
-    let begun = Instant::now();
+    let started = Instant::now();
     let mut attempts = 0;
     let mut size = input.len() / 2;
     while size > 0 {
         let mut start = 0;
         while start < input.len() {
             attempts += 1;
-            if attempts > MOST_ATTEMPTS || begun.elapsed() > MOST_MINIMISING {
+            if attempts > MOST_ATTEMPTS || started.elapsed() > MOST_MINIMISING {
                 return (input, what);
             }
             let mut shorter = input.clone();
@@ -174,7 +177,7 @@ thread_local! {
     static LAST_PANIC: RefCell<(String, String)> = const { RefCell::new((String::new(), String::new())) };
 }
 
-/// Keeps the message of a panic of a fuzzing thread instead of printing it.
+/// Stores the message of a panic in a fuzzing thread instead of printing it.
 fn catch_messages() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -190,10 +193,10 @@ fn catch_messages() {
     });
 }
 
-/// Keeps the input at hand in a file, in case the process aborts, and aborts it when an input does not end.
+/// Keeps the current input in a file, in case the process aborts, and aborts the process if an input does not end.
 struct Watch {
     input: PathBuf,
-    /// Counts inputs.
+    /// Number of inputs so far.
     number: Arc<AtomicU64>,
     ended: Arc<AtomicBool>,
 }
@@ -203,8 +206,8 @@ impl Watch {
         let number = Arc::new(AtomicU64::new(0));
         let ended = Arc::new(AtomicBool::new(false));
         let input = folder().join(format!("{target}-last-{}", std::process::id()));
-        // The folder of this thread, which stays the same where another thread looks at it.
-        let about = fs::canonicalize("/proc/thread-self").unwrap_or_default();
+        // The folder of this thread. The path stays valid in other threads.
+        let thread_folder = fs::canonicalize("/proc/thread-self").unwrap_or_default();
         let watch = Watch { input: input.clone(), number: number.clone(), ended: ended.clone() };
         std::thread::spawn(move || {
             let mut last = (0, Instant::now(), Duration::ZERO);
@@ -214,7 +217,7 @@ impl Watch {
                     return;
                 }
                 let now = number.load(Ordering::Relaxed);
-                let time = worked_at(&about).unwrap_or(last.2);
+                let time = processor_time_of(&thread_folder).unwrap_or(last.2);
                 if now != last.0 {
                     last = (now, Instant::now(), time);
                 }
@@ -242,18 +245,18 @@ impl Drop for Watch {
     }
 }
 
-/// Processor time of this thread; zero where the system does not say it.
-fn worked() -> Duration {
-    worked_at(Path::new("/proc/thread-self")).unwrap_or_default()
+/// Processor time of this thread; zero if the system does not report it.
+fn processor_time() -> Duration {
+    processor_time_of(Path::new("/proc/thread-self")).unwrap_or_default()
 }
 
-/// `None` also where the thread has ended.
-fn worked_at(thread: &Path) -> Option<Duration> {
+/// Processor time of a thread; `None` also if the thread has ended.
+fn processor_time_of(thread: &Path) -> Option<Duration> {
     let schedule = fs::read_to_string(thread.join("schedstat")).ok()?;
     schedule.split_whitespace().next()?.parse().ok().map(Duration::from_nanos)
 }
 
-/// Where failing inputs are kept.
+/// The folder of failing inputs.
 fn folder() -> PathBuf {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/fuzz");
     let _ = fs::create_dir_all(&folder);
@@ -276,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_is_found_and_its_input_is_made_small() {
+    fn a_panic_is_found_and_its_input_is_minimised() {
         let target = target("test-panic", |input| assert!(!input.contains(&b'['), "a bracket"));
         let failure = fuzz(&target, 1, Length::Rounds(1000)).unwrap_err();
         assert!(failure.what.to_string().contains("a bracket"), "{failure}");

@@ -1,11 +1,11 @@
-//! Fuzzes targets for as long as asked, or runs one target on one input:
+//! Fuzzes targets for a given time, or runs one target on one input:
 //!
 //! ```text
 //! fuzz [TARGET...] [--minutes 1] [--seed N]
 //! fuzz TARGET --input FILE
 //! ```
 //!
-//! Without a target it takes all of them, one after the other.
+//! Without a target it fuzzes all of them, one after the other.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -24,14 +24,14 @@ fn main() -> ExitCode {
     }
 }
 
-/// `Ok(false)`: a target failed.
+/// Returns `Ok(false)` if a target failed.
 fn run() -> Result<bool, String> {
     let (mut minutes, mut seed, mut input) = (1.0, 1, None);
     let mut targets: Vec<&Target> = Vec::new();
-    let mut words = std::env::args().skip(1);
-    while let Some(word) = words.next() {
-        let mut value = || words.next().ok_or(format!("{word} needs a value"));
-        match word.as_str() {
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
+        match argument.as_str() {
             "--minutes" => {
                 minutes = value()?.parse().map_err(|_| "--minutes needs a number".to_owned())?;
             }
@@ -48,8 +48,8 @@ fn run() -> Result<bool, String> {
                 println!("{}: no failure", target.name);
                 true
             }
-            Err(broken) => {
-                println!("{}: {broken}", target.name);
+            Err(failure) => {
+                println!("{}: {failure}", target.name);
                 false
             }
         });
@@ -60,17 +60,17 @@ fn run() -> Result<bool, String> {
     let length = Length::Time(
         Duration::try_from_secs_f64(minutes * 60.0).map_err(|error| format!("--minutes: {error}"))?,
     );
-    let mut fine = true;
+    let mut passed = true;
     for target in targets {
         match fuzz(target, seed, length) {
             Ok(summary) => println!("{}: {} inputs, no failure", target.name, summary.rounds),
             Err(failure) => {
                 println!("{failure}");
-                fine = false;
+                passed = false;
             }
         }
     }
-    Ok(fine)
+    Ok(passed)
 }
 
 fn target(name: &str) -> Result<&'static Target, String> {

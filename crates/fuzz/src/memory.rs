@@ -1,12 +1,12 @@
-//! An allocator that counts what each thread allocates.
+//! An allocator that counts the allocations of each thread.
 //!
-//! Tests run side by side, so the count is per thread. What a target allocates on threads of its own is not counted.
+//! Tests run in parallel, so the count is per thread. Allocations of threads that a target starts are not counted.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// The allocator refuses more than this to a thread that is fuzzing. The process then aborts, unless the code under
-/// test can go on without the memory.
+/// The allocator refuses more than this to a fuzzing thread. The process then aborts, unless the code under test
+/// handles the failed allocation.
 const REFUSED_BYTES: usize = 3 << 30;
 
 thread_local! {
@@ -19,7 +19,7 @@ struct Counting;
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Counts an allocation. `false`: it must be refused.
+/// Counts an allocation. Returns `false` if it must be refused.
 fn allowed(bytes: usize) -> bool {
     let now = NOW.get().saturating_add(bytes);
     MOST.set(MOST.get().max(now));
@@ -31,7 +31,7 @@ fn allowed(bytes: usize) -> bool {
 }
 
 fn freed(bytes: usize) {
-    // A thread may free what another thread allocated.
+    // A thread may free memory that another thread allocated.
     NOW.set(NOW.get().saturating_sub(bytes));
 }
 
@@ -41,7 +41,7 @@ unsafe impl GlobalAlloc for Counting {
         if !allowed(layout.size()) {
             return std::ptr::null_mut();
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { System.alloc(layout) }
     }
 
@@ -49,7 +49,7 @@ unsafe impl GlobalAlloc for Counting {
         if !allowed(layout.size()) {
             return std::ptr::null_mut();
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { System.alloc_zeroed(layout) }
     }
 
@@ -58,18 +58,18 @@ unsafe impl GlobalAlloc for Counting {
             return std::ptr::null_mut();
         }
         freed(layout.size());
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { System.realloc(at, layout, size) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         freed(layout.size());
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { System.dealloc(at, layout) }
     }
 }
 
-/// The most bytes that this thread had allocated at once during `work`, beyond what it had before.
+/// The largest number of bytes that this thread had allocated at once during `work`, beyond those before it.
 pub fn most_during<T>(work: impl FnOnce() -> T) -> (T, usize) {
     let before = NOW.get();
     MOST.set(before);

@@ -1,9 +1,9 @@
-//! Random edits of an input. Some edits know a little of texts (numbers, strings, lines, brackets), so that many results
-//! still parse and reach the code behind the parser.
+//! Random edits of an input. Some edits use the structure of texts (numbers, strings, lines, brackets), so that many
+//! results still parse and reach the code behind the parser.
 
 use random::Random;
 
-/// Numbers at the edges of their types, as texts write them.
+/// Numbers at the limits of their types, as texts write them.
 const NUMBERS: [&str; 24] = [
     "0",
     "-0.0",
@@ -31,7 +31,7 @@ const NUMBERS: [&str; 24] = [
     "0xffffffffffffffff",
 ];
 
-/// Words of our formats, and words that break others.
+/// Words of our formats, and texts that break other formats.
 const WORDS: [&str; 40] = [
     "{",
     "}",
@@ -77,7 +77,8 @@ const WORDS: [&str; 40] = [
 
 const NOT_UTF8: [&[u8]; 5] = [b"\xff", b"\xc0\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xe2\x82"];
 
-/// Applies one to six edits. `other` is another seed, from which pieces are taken. The result has `most` bytes at most.
+/// Applies one to six edits. `other` is another seed, from which pieces are taken. The result has at most `most`
+/// bytes.
 pub fn mutate(input: &mut Vec<u8>, other: &[u8], random: &mut Random, most: usize) {
     for _ in 0..=below(random, 6) {
         edit(input, other, random);
@@ -222,7 +223,7 @@ fn lines(input: &mut Vec<u8>, other: &[u8], at: usize, random: &mut Random) {
     }
 }
 
-/// Removes, repeats or empties what a pair of brackets encloses.
+/// Removes, repeats or empties the contents of a pair of brackets.
 fn brackets(input: &mut Vec<u8>, at: usize, random: &mut Random) {
     let Some(start) = input[at..].iter().position(|byte| b"[{(".contains(byte)).map(|found| at + found)
     else {
@@ -246,7 +247,7 @@ fn brackets(input: &mut Vec<u8>, at: usize, random: &mut Random) {
     }
 }
 
-/// A length field of a binary format.
+/// Overwrites a length field of a binary format.
 fn little_endian(input: &mut [u8], at: usize, random: &mut Random) {
     let values = [0, 1, 2, 7, 1024, 1025, 1 << 20, 16 << 20, u32::MAX as u64, 1 << 40, 1 << 62, u64::MAX];
     let value = values[below(random, values.len())].to_le_bytes();
@@ -262,7 +263,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_gives_the_same_inputs_always() {
+    fn a_seed_always_gives_the_same_inputs() {
         let input = |seed| {
             let mut random = Random::new(seed);
             let mut input = br#"{"a": [1, 2.5], "b": "text"}"#.to_vec();

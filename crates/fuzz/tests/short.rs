@@ -1,6 +1,7 @@
-//! A short run of every target: a fixed seed and a fixed number of inputs.
+//! A short run of every target, with a fixed seed and a fixed number of inputs.
 //!
-//! `WARPSMITH_FUZZ_SECONDS` fuzzes each target for so long instead, and `WARPSMITH_FUZZ_SEED` starts elsewhere.
+//! `WARPSMITH_FUZZ_SECONDS` fuzzes each target for this many seconds instead, and `WARPSMITH_FUZZ_SEED` sets the
+//! seed.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Which device is meant: `auto`, `cuda:1`, `virtual:l4`.
+//! Selects a device from text such as `auto`, `cuda:1` or `virtual:l4`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,21 +7,24 @@ use chips::{Chip, ComputeCapability, Target, UnknownChip};
 
 use crate::machine;
 
-/// The GPU that `virtual` alone stands for.
+/// The GPU of the selector `virtual` without a name.
 pub const DEFAULT_VIRTUAL: &str = "l4";
 
-/// What the user asked for.
+/// A device as the user selected it.
 #[derive(Clone, Copy, Debug)]
 pub enum Selector {
-    /// The first CUDA GPU if there is one, else a virtual one.
+    /// The first CUDA GPU if there is one, otherwise a virtual GPU.
     Auto,
+    /// The CUDA GPU with this number.
     Cuda(u32),
+    /// A virtual GPU.
     Virtual(&'static Chip),
 }
 
+/// Why a text does not select a device.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SelectorError {
-    #[error("`{0}` is not a device; it is auto, cuda, cuda:N, virtual or virtual:GPU")]
+    #[error("`{0}` is not a device; expected auto, cuda, cuda:N, virtual or virtual:GPU")]
     Form(String),
     #[error("{0}")]
     Chip(UnknownChip),
@@ -45,27 +48,28 @@ impl FromStr for Selector {
     }
 }
 
-/// A device that is there.
+/// A device that exists.
 #[derive(Clone, Debug)]
 pub enum Device {
     Cuda { index: u32, name: String, target: Target },
     Virtual { chip: &'static Chip },
 }
 
+/// Why the selected device cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceError {
     #[error("there is no CUDA GPU: {0}")]
     NoDriver(String),
-    #[error("there is no GPU {index}; the machine has {count}")]
+    #[error("there is no GPU {index}; this machine has {count}")]
     NoSuchGpu { index: u32, count: usize },
-    #[error("{name} (compute capability {}) is none that Warpsmith compiles for", capability.map_or("unknown".to_owned(), |(a, b)| format!("{a}.{b}")))]
+    #[error("{name} (compute capability {}) is not supported", capability.map_or("unknown".to_owned(), |(a, b)| format!("{a}.{b}")))]
     UnknownCapability { name: String, capability: Option<(i32, i32)> },
     #[error(transparent)]
     Selector(#[from] SelectorError),
 }
 
 impl Device {
-    /// Finds the device a selector means.
+    /// Finds the device that a selector names.
     pub fn find(selector: Selector) -> Result<Self, DeviceError> {
         match selector {
             Selector::Virtual(chip) => Ok(Device::Virtual { chip }),
@@ -93,7 +97,7 @@ impl Device {
         }
     }
 
-    /// The GPU as its driver names it, or as the table of GPUs does.
+    /// The name of the GPU, from its driver or from the chip table.
     pub fn gpu(&self) -> &str {
         match self {
             Device::Cuda { name, .. } => name,
@@ -101,7 +105,7 @@ impl Device {
         }
     }
 
-    /// What to compile for, so that it runs there.
+    /// The compile target for this device.
     pub fn target(&self) -> Target {
         match self {
             Device::Cuda { target, .. } => *target,
@@ -126,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn selectors_are_read_in_all_their_forms() {
+    fn every_form_of_a_selector_is_parsed() {
         assert!(matches!("auto".parse(), Ok(Selector::Auto)));
         assert!(matches!("cuda".parse(), Ok(Selector::Cuda(0))));
         assert!(matches!("cuda:3".parse(), Ok(Selector::Cuda(3))));

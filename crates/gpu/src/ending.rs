@@ -1,12 +1,12 @@
-//! How a process ended, in words.
+//! Describes how a process ended.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 
-/// To be put behind "the process".
+/// How a process ended, as a verb phrase that follows "the process".
 pub fn ending(status: ExitStatus) -> String {
     match (status.signal(), status.code()) {
-        (Some(signal), _) => format!("was ended by {}", signal_name(signal)),
+        (Some(signal), _) => format!("was killed by {}", signal_name(signal)),
         (None, Some(code)) => format!("ended with code {code}"),
         (None, None) => "ended".to_owned(),
     }

@@ -1,16 +1,18 @@
-//! CUDA without a toolkit: finds or installs NVRTC, compiles kernels with it, keeps what it compiled,
-//! and says what this machine has.
+//! CUDA without a toolkit: finds or installs NVRTC, compiles kernels with it, caches the builds, and lists the
+//! machine's GPUs and tools.
 //!
-//! * [`toolchain`]: where NVRTC and the CUDA headers come from.
-//! * [`nvrtc`]: the compiler library itself, loaded at run time.
-//! * [`build`]: source + target -> PTX, cubin and resources, through a content-addressed cache.
-//! * [`accelerator`]: what runs kernels, one interface over the CUDA driver and the virtual GPU.
-//! * [`device`]: which device is meant, and whether it is there.
-//! * [`launch`]: kernel arguments as users write them, and what they hold.
-//! * [`time`]: times a device took, measured or modelled.
-//! * [`telemetry`]: clocks, temperature, power and throttling of a GPU at work.
-//! * [`ending`]: how a process that had a device ended, in words.
-//! * [`machine`]: GPUs, driver, profiler and Python, as found or missing.
+//! * [`toolchain`]: finds or installs NVRTC and the CUDA headers.
+//! * [`nvrtc`]: the compiler library, loaded at run time.
+//! * [`build`]: compiles a source for a target into PTX, cubin and resource use, through a content-addressed cache.
+//! * [`accelerator`]: runs kernels, with one interface for the CUDA driver and the virtual GPU.
+//! * [`device`]: selects a device and checks that it exists.
+//! * [`launch`]: kernel arguments in the user's notation, and their contents.
+//! * [`time`]: times of a device, measured or modelled.
+//! * [`telemetry`]: clocks, temperature, power and throttling of a GPU.
+//! * [`ending`]: describes how a process ended.
+//! * [`machine`]: GPUs, driver, profiler and Python of this machine.
+//! * [`paths`]: the cache folder, atomic writes and bounded reads.
+//! * [`python`]: finds the Python interpreter.
 
 pub mod accelerator;
 pub mod build;

@@ -1,5 +1,5 @@
-//! What this machine has: GPUs and their driver, the profiler, PyTorch. Each fact is found or is missing for a
-//! stated reason; nothing here fails, and nothing takes longer than its time limit.
+//! Properties of this machine: GPUs and their driver, the profiler, PyTorch. Each property is found, or is missing
+//! with a stated reason. No function panics, and every external command has a time limit.
 
 use std::fs;
 use std::io::Read as _;
@@ -23,6 +23,7 @@ pub struct Gpu {
     pub memory_bytes: Option<u64>,
     /// Current and highest SM clock in MHz.
     pub sm_clock_mhz: Option<(u32, u32)>,
+    /// Current and highest memory clock in MHz.
     pub memory_clock_mhz: Option<(u32, u32)>,
 }
 
@@ -30,12 +31,12 @@ pub struct Gpu {
 #[derive(Clone, Debug, Serialize)]
 pub struct Driver {
     pub version: String,
-    /// The newest CUDA version the driver runs, as (major, minor).
+    /// The newest CUDA version that the driver supports, as (major, minor).
     pub cuda: Option<(i32, i32)>,
     pub gpus: Vec<Gpu>,
 }
 
-/// The driver, or why there is none.
+/// The driver and its GPUs, or the reason why there is no driver.
 pub fn driver() -> Result<Driver, String> {
     let nvml = Nvml::init().map_err(|error| match error {
         NvmlError::LibloadingError(_) => "libnvidia-ml.so.1 is not installed".to_owned(),
@@ -69,12 +70,13 @@ pub struct Profiler {
 }
 
 impl Profiler {
-    /// The CUDA major version this release was made with; it needs a driver at least as new.
+    /// The CUDA major version of this release. It needs a driver that is at least as new.
     pub fn cuda_major(&self) -> Option<i32> {
         self.version.map(|version| if version >= (2025, 3) { 13 } else { 12 })
     }
 }
 
+/// Finds Nsight Compute on the path or in its usual folder.
 pub fn profiler() -> Option<Profiler> {
     let path =
         std::env::var_os("PATH").and_then(|path| python::find_on_path("ncu", &path)).or_else(|| {
@@ -92,8 +94,8 @@ fn ncu_version(text: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
-/// Whether this user may read hardware counters: the driver can keep them for administrators. `None` without a
-/// driver to ask.
+/// Whether this user may read hardware counters; the driver can restrict them to administrators. `None` without a
+/// driver.
 pub fn counters_permitted() -> Option<bool> {
     let parameters = fs::read_to_string("/proc/driver/nvidia/params").ok()?;
     let admin_only = parameters.lines().any(|line| line.trim() == "RmProfilingAdminOnly: 1");
@@ -103,7 +105,7 @@ pub fn counters_permitted() -> Option<bool> {
     Some(!admin_only || is_root)
 }
 
-/// The CUDA compiler driver of a full toolkit. Nothing needs it; people want to know.
+/// The path and version of the CUDA compiler of a full toolkit. Warpsmith does not need it; `doctor` lists it.
 pub fn nvcc() -> Option<(PathBuf, Option<String>)> {
     let on_path = std::env::var_os("PATH").and_then(|path| python::find_on_path("nvcc", &path));
     let path = on_path.or_else(|| {
@@ -117,22 +119,23 @@ pub fn nvcc() -> Option<(PathBuf, Option<String>)> {
     Some((path, version))
 }
 
-/// The versions of the Python packages baselines use.
+/// The Python interpreter and the versions of the packages that baselines use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Python {
     pub path: PathBuf,
     pub version: String,
-    /// Package name and version, for those that are installed.
+    /// Names and versions of the installed packages.
     pub packages: Vec<(String, String)>,
 }
 
 impl Python {
+    /// The version of a package, if it is installed.
     pub fn package(&self, name: &str) -> Option<&str> {
         self.packages.iter().find(|(package, _)| package == name).map(|(_, version)| version.as_str())
     }
 }
 
-/// The interpreter with its packages, read from their metadata: importing PyTorch takes seconds, this does not.
+/// The interpreter and its packages. The versions come from the package metadata: importing PyTorch takes seconds.
 pub fn python() -> Option<Python> {
     const SCRIPT: &str = "
 import sys, importlib.metadata as m
@@ -152,7 +155,7 @@ for name in ('torch', 'triton', 'pip', 'nvidia-cudnn-cu13', 'nvidia-cudnn-cu12')
     Some(Python { path, version, packages })
 }
 
-/// Standard output of a command that succeeds within the limit.
+/// Standard output of a command, if it succeeds within the time limit.
 fn output_of(command: &mut Command, limit: Duration) -> Option<String> {
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
     let mut pipe = child.stdout.take()?;
@@ -165,7 +168,7 @@ fn output_of(command: &mut Command, limit: Duration) -> Option<String> {
         match child.try_wait().ok()? {
             Some(status) => break status,
             None if start.elapsed() > limit => {
-                // The time is up: end it and reap it; what it printed does not count.
+                // The time limit is over: kill the process and reap it. Its output is discarded.
                 let _ = child.kill();
                 let _ = child.wait();
                 return None;
@@ -182,21 +185,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_profiler_s_version_is_read_from_its_banner() {
+    fn the_version_of_the_profiler_is_parsed_from_its_banner() {
         let banner = "NVIDIA (R) Nsight Compute Command Line Profiler\nVersion 2025.3.1.0 (build 36398880) (public-release)\n";
         assert_eq!(ncu_version(banner), Some((2025, 3)));
         assert_eq!(ncu_version("nothing here"), None);
     }
 
     #[test]
-    fn a_command_that_hangs_is_given_up() {
+    fn a_command_that_hangs_is_killed() {
         let start = Instant::now();
         assert_eq!(output_of(Command::new("sleep").arg("60"), Duration::from_millis(50)), None);
         assert!(start.elapsed() < Duration::from_secs(30));
     }
 
     #[test]
-    fn a_command_that_fails_or_is_missing_gives_nothing() {
+    fn a_command_that_fails_or_is_missing_has_no_output() {
         assert_eq!(output_of(&mut Command::new("false"), Duration::from_secs(5)), None);
         assert_eq!(output_of(&mut Command::new("/nowhere/at/all"), Duration::from_secs(5)), None);
         assert_eq!(

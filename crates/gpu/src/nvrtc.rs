@@ -1,4 +1,4 @@
-//! NVRTC, loaded at run time. The few functions we call, typed, with every failure a value.
+//! NVRTC, loaded at run time: typed bindings for the functions we call. Every failure is an error value.
 
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::path::{Path, PathBuf};
@@ -14,21 +14,23 @@ type Status = c_int;
 const SUCCESS: Status = 0;
 const COMPILATION_FAILED: Status = 6;
 
+/// An error of NVRTC or of loading it.
 #[derive(Debug, thiserror::Error)]
 pub enum NvrtcError {
     #[error("cannot load {}: {reason}", library.display())]
     Load { library: PathBuf, reason: String },
     #[error("{} is NVRTC {found}, which is older than {MINIMUM_MAJOR}.0", library.display())]
     TooOld { library: PathBuf, found: Version },
-    #[error("NVRTC refused {call}: {reason}")]
+    #[error("{call} failed: {reason}")]
     Call { call: &'static str, reason: String },
     #[error("{what} contains a NUL byte")]
     Nul { what: &'static str },
-    /// The source does not compile; the log is the compiler's.
+    /// The source does not compile; `log` is the compiler's log.
     #[error("compilation failed")]
     Compilation { log: String },
 }
 
+/// NVRTC's version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version {
     pub major: u32,
@@ -41,11 +43,11 @@ impl std::fmt::Display for Version {
     }
 }
 
-/// What a successful compilation gives.
+/// The result of a successful compilation.
 #[derive(Debug)]
 pub struct Compiled {
     pub ptx: String,
-    /// Empty when the architecture was a virtual one (`compute_80`).
+    /// Empty for a virtual architecture (`compute_80`).
     pub cubin: Vec<u8>,
     pub log: String,
 }
@@ -55,11 +57,11 @@ pub struct Compiled {
 pub struct Nvrtc {
     api: Api,
     version: Version,
-    // Last, so that the libraries outlive the function pointers above.
+    // The last field, so that the libraries outlive the function pointers above.
     _libraries: Vec<Library>,
 }
 
-/// Function pointers copied out of the library.
+/// Function pointers from the library.
 #[derive(Debug)]
 struct Api {
     version: unsafe extern "C" fn(*mut c_int, *mut c_int) -> Status,
@@ -83,13 +85,14 @@ struct Api {
 }
 
 impl Nvrtc {
-    /// Loads the toolchain's library, its built-ins first: NVRTC looks for those by bare name and does not
-    /// find them outside the loader's path unless they are already loaded.
+    /// Loads the toolchain's library, its built-ins first. NVRTC loads the built-ins by name only and does not find
+    /// them outside the loader's path, unless they are already loaded.
     pub fn load(toolchain: &Toolchain) -> Result<Self, NvrtcError> {
         let open = |path: &Path, scope| {
-            // SAFETY: loading runs the library's initialisers; NVRTC's and its built-ins' are made for this.
+            // SAFETY: loading runs the library's initialisers. NVRTC and its built-ins are designed to be loaded like
+            // this.
             unsafe { Library::open(Some(path), RTLD_NOW | scope) }
-                .map_err(|error| NvrtcError::Load { library: path.to_owned(), reason: in_full(&error) })
+                .map_err(|error| NvrtcError::Load { library: path.to_owned(), reason: with_causes(&error) })
         };
         let mut libraries = Vec::new();
         if let Some(builtins) = &toolchain.builtins {
@@ -98,7 +101,7 @@ impl Nvrtc {
         let library = open(&toolchain.nvrtc, RTLD_LOCAL)?;
         let api = Api::from_library(&library).map_err(|error| NvrtcError::Load {
             library: toolchain.nvrtc.clone(),
-            reason: in_full(&error),
+            reason: with_causes(&error),
         })?;
         libraries.push(library);
 
@@ -113,6 +116,7 @@ impl Nvrtc {
         Ok(Nvrtc { api, version, _libraries: libraries })
     }
 
+    /// The version of the loaded library.
     pub fn version(&self) -> Version {
         self.version
     }
@@ -142,7 +146,7 @@ impl Nvrtc {
 
 impl Api {
     fn from_library(library: &Library) -> Result<Self, libloading::Error> {
-        /// One symbol, as the function type the field has.
+        /// One symbol, with the function type of the field.
         macro_rules! symbol {
             ($name:literal) => {
                 // SAFETY: the name and the type are those of nvrtc.h, stable since CUDA 11.1.
@@ -168,7 +172,7 @@ impl Api {
         if status == SUCCESS {
             return Ok(());
         }
-        // SAFETY: NVRTC returns a static string for every status, known or not.
+        // SAFETY: NVRTC returns a static string for every status, also for an unknown one.
         let reason = unsafe { CStr::from_ptr((self.error_string)(status)) };
         Err(NvrtcError::Call { call, reason: reason.to_string_lossy().into_owned() })
     }
@@ -203,7 +207,7 @@ impl<'a> OpenProgram<'a> {
         Ok(OpenProgram { api, handle })
     }
 
-    /// Reads one of the program's outputs: its size, then its bytes.
+    /// Reads one of the program's outputs: first its size, then its bytes.
     fn read(
         &self,
         call: &'static str,
@@ -215,7 +219,7 @@ impl<'a> OpenProgram<'a> {
         self.api.check(call, unsafe { size(self.handle, &raw mut length) })?;
         let mut buffer = vec![0_u8; length];
         if length > 0 {
-            // SAFETY: the buffer has exactly the size NVRTC asked for.
+            // SAFETY: the buffer has exactly the size that NVRTC reported.
             self.api.check(call, unsafe { bytes(self.handle, buffer.as_mut_ptr().cast()) })?;
         }
         Ok(buffer)
@@ -244,15 +248,15 @@ impl<'a> OpenProgram<'a> {
 
 impl Drop for OpenProgram<'_> {
     fn drop(&mut self) {
-        // SAFETY: the handle came from nvrtcCreateProgram and is destroyed once. A failure here leaks memory only.
+        // SAFETY: the handle came from nvrtcCreateProgram and is destroyed once. A failure would only leak memory.
         unsafe { (self.api.destroy)(&raw mut self.handle) };
     }
 }
 
-/// An error with its causes: the loader's own message is one level down.
-fn in_full(error: &dyn std::error::Error) -> String {
+/// An error with its causes. The loader's own message is the cause of the library's error.
+fn with_causes(error: &dyn std::error::Error) -> String {
     match error.source() {
-        Some(source) => format!("{error}: {}", in_full(source)),
+        Some(source) => format!("{error}: {}", with_causes(source)),
         None => error.to_string(),
     }
 }
@@ -284,13 +288,13 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_library_is_an_error_value() {
+    fn a_missing_library_is_an_error() {
         let error = Nvrtc::load(&toolchain_with(Path::new("/nowhere/libnvrtc.so.13"))).unwrap_err();
         assert!(matches!(error, NvrtcError::Load { .. }), "{error}");
     }
 
     #[test]
-    fn a_file_that_is_no_library_is_an_error_value() {
+    fn a_file_that_is_not_a_library_is_an_error() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("libnvrtc.so.13");
         std::fs::write(&file, "not a library").unwrap();
@@ -299,8 +303,8 @@ mod tests {
     }
 
     #[test]
-    fn a_library_without_the_symbols_is_an_error_value() {
-        // Any other shared library will do; the C library is always there.
+    fn a_library_without_the_symbols_is_an_error() {
+        // Any other shared library works; the C library is always loaded.
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
         let libc =
             maps.lines().find_map(|line| line.split_whitespace().last().filter(|p| p.contains("libc.so")));

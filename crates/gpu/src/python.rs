@@ -1,4 +1,4 @@
-//! The Python interpreter, as far as Warpsmith needs one: pip for wheels, PyTorch for baselines.
+//! Finds the Python interpreter. Warpsmith uses it for pip (wheels) and PyTorch (baselines).
 
 use std::path::{Path, PathBuf};
 

@@ -1,35 +1,36 @@
-//! The GPU while it works: clocks, temperature, power, and what holds it back, as NVML has them.
+//! Clocks, temperature, power and throttling of a GPU, from NVML.
 
 use nvml_wrapper::Nvml;
 use nvml_wrapper::bitmasks::device::ThrottleReasons;
 use nvml_wrapper::enum_wrappers::device::{Clock, TemperatureSensor};
 
-/// A GPU to ask. Every answer may be missing: drivers of virtual machines keep some to themselves.
+/// Reads the state of one GPU. Every value may be missing: drivers in virtual machines hide some of them.
 #[derive(Debug)]
 pub struct Monitor {
     nvml: Nvml,
     index: u32,
 }
 
-/// The GPU at one moment.
+/// The state of the GPU at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reading {
     pub sm_clock_mhz: Option<u32>,
     pub memory_clock_mhz: Option<u32>,
     pub temperature_c: Option<u32>,
     pub power_w: Option<f64>,
-    /// Why clocks are held down; empty: they are not.
+    /// Why the clocks are reduced; empty if they are not.
     pub throttled: Option<Vec<&'static str>>,
 }
 
 impl Monitor {
-    /// The monitor of a GPU, or why there is none.
+    /// The monitor of a GPU, or the reason why there is none.
     pub fn open(index: u32) -> Result<Self, String> {
         let nvml = Nvml::init().map_err(|error| error.to_string())?;
         nvml.device_by_index(index).map_err(|error| error.to_string())?;
         Ok(Monitor { nvml, index })
     }
 
+    /// Reads the current state.
     pub fn read(&self) -> Reading {
         let Ok(device) = self.nvml.device_by_index(self.index) else { return Reading::default() };
         Reading {
@@ -37,13 +38,13 @@ impl Monitor {
             memory_clock_mhz: device.clock_info(Clock::Memory).ok(),
             temperature_c: device.temperature(TemperatureSensor::Gpu).ok(),
             power_w: device.power_usage().ok().map(|milliwatts| f64::from(milliwatts) / 1000.0),
-            throttled: device.current_throttle_reasons().ok().map(words),
+            throttled: device.current_throttle_reasons().ok().map(throttle_names),
         }
     }
 }
 
-/// The reasons that slow a kernel down. An idle GPU, or clocks somebody has set, are none.
-fn words(reasons: ThrottleReasons) -> Vec<&'static str> {
+/// Names of the reasons that slow a kernel down. An idle GPU and clocks set by the user do not count.
+fn throttle_names(reasons: ThrottleReasons) -> Vec<&'static str> {
     let all = [
         (ThrottleReasons::SW_POWER_CAP, "power cap"),
         (ThrottleReasons::HW_SLOWDOWN, "hardware slowdown"),
@@ -60,8 +61,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_idle_gpu_is_not_held_back() {
-        assert_eq!(words(ThrottleReasons::GPU_IDLE | ThrottleReasons::APPLICATIONS_CLOCKS_SETTING), [""; 0]);
-        assert_eq!(words(ThrottleReasons::SW_POWER_CAP | ThrottleReasons::GPU_IDLE), ["power cap"]);
+    fn an_idle_gpu_is_not_throttled() {
+        assert_eq!(
+            throttle_names(ThrottleReasons::GPU_IDLE | ThrottleReasons::APPLICATIONS_CLOCKS_SETTING),
+            [""; 0]
+        );
+        assert_eq!(throttle_names(ThrottleReasons::SW_POWER_CAP | ThrottleReasons::GPU_IDLE), ["power cap"]);
     }
 }

@@ -1,4 +1,4 @@
-//! Times a device took for something: measured ones and modelled ones, which are different types.
+//! Times of a device. Measured and modelled times are different types.
 
 use std::fmt;
 
@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 
 pub use vgpu::model::ModelledMicros;
 
-/// A time that a clock measured on a device. A computed one is `vgpu`'s `ModelledMicros`; nothing turns one into the
-/// other.
+/// A time measured on a device. A computed time is `vgpu`'s `ModelledMicros`; neither converts into the other.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct MeasuredMicros(pub f64);
 
 impl MeasuredMicros {
+    /// A measured time from nanoseconds.
     pub fn from_nanos(nanos: f64) -> Self {
         MeasuredMicros(nanos / 1000.0)
     }
@@ -24,7 +24,7 @@ impl fmt::Display for MeasuredMicros {
     }
 }
 
-/// A time with the way it was come by. The two never meet in one comparison.
+/// A time, measured or modelled. The two kinds are never compared with each other.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Time {
     #[serde(rename = "measured_us")]
@@ -34,7 +34,7 @@ pub enum Time {
 }
 
 impl Time {
-    /// For scales and pictures, which have one kind of time only.
+    /// The number of microseconds, for axes and plots that show only one kind of time.
     pub fn micros(self) -> f64 {
         match self {
             Time::Measured(time) => time.0,
@@ -42,6 +42,7 @@ impl Time {
         }
     }
 
+    /// Whether the time is modelled.
     pub fn is_modelled(self) -> bool {
         matches!(self, Time::Modelled(_))
     }

@@ -1,6 +1,6 @@
-//! The compiler and its cache, with the real NVRTC.
+//! The compiler and its cache, tested with the real NVRTC.
 
-#![allow(clippy::unwrap_used)] // A test that cannot set itself up fails, which is what unwrap does.
+#![allow(clippy::unwrap_used)] // A test whose setup fails must fail.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ fn cached_files(cache: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn the_second_build_is_the_first_one_from_the_cache() {
+fn the_second_build_comes_from_the_cache() {
     let cache = tempfile::tempdir().unwrap();
     let compiler = compiler(cache.path());
     let first = compiler.build(&request(DOUBLE, "-DFACTOR=2")).unwrap();
@@ -85,7 +85,7 @@ fn a_changed_header_on_disk_changes_the_hash() {
 }
 
 #[test]
-fn one_code_hash_for_sources_that_differ_only_in_words() {
+fn sources_that_differ_only_in_comments_have_the_same_code_hash() {
     let cache = tempfile::tempdir().unwrap();
     let compiler = compiler(cache.path());
     let one = compiler.build(&request(DOUBLE, "-DFACTOR=2")).unwrap().build;
@@ -111,14 +111,14 @@ fn a_damaged_entry_is_rebuilt() {
     for damaged in damages {
         fs::write(&file, damaged).unwrap();
         let rebuilt = compiler.build(&request(DOUBLE, "-DFACTOR=2")).unwrap();
-        assert!(!rebuilt.cached, "a damaged entry of {} bytes was believed", damaged.len());
+        assert!(!rebuilt.cached, "a damaged entry of {} bytes was accepted", damaged.len());
         assert_eq!(rebuilt.build.cubin, good.cubin);
         assert!(compiler.build(&request(DOUBLE, "-DFACTOR=2")).unwrap().cached);
     }
 }
 
 #[test]
-fn a_syntax_error_has_its_place_and_leaves_no_entry() {
+fn a_syntax_error_is_reported_with_its_place_and_is_not_cached() {
     let cache = tempfile::tempdir().unwrap();
     let compiler = compiler(cache.path());
     let text = "extern \"C\" __global__ void k(float* x) {\n    *x = nonsense;\n}\n";
@@ -140,17 +140,17 @@ fn a_source_without_a_kernel_is_an_error() {
 }
 
 #[test]
-fn many_builds_come_back_in_order_and_each_is_announced() {
+fn parallel_builds_keep_their_order_and_each_is_reported() {
     let cache = tempfile::tempdir().unwrap();
     let compiler = compiler(cache.path());
     let mut requests: Vec<Request> =
         (0..6).map(|factor| request(DOUBLE, &format!("-DFACTOR={factor}"))).collect();
     requests[3] = request("syntax error", "-DX");
-    let announced = AtomicUsize::new(0);
+    let reported = AtomicUsize::new(0);
     let outcomes = compiler.build_many(&requests, 4, &|_, _| {
-        announced.fetch_add(1, Ordering::Relaxed);
+        reported.fetch_add(1, Ordering::Relaxed);
     });
-    assert_eq!(announced.into_inner(), 6);
+    assert_eq!(reported.into_inner(), 6);
     assert_eq!(outcomes.len(), 6);
     for (index, outcome) in outcomes.iter().enumerate() {
         match outcome {
@@ -161,7 +161,7 @@ fn many_builds_come_back_in_order_and_each_is_announced() {
 }
 
 #[test]
-fn the_ptx_does_not_tell_where_it_was_made() {
+fn the_ptx_does_not_contain_the_working_directory() {
     let cache = tempfile::tempdir().unwrap();
     let build = compiler(cache.path()).build(&request(DOUBLE, "-DFACTOR=2")).unwrap().build;
     let file = build.ptx.lines().find(|line| line.contains(".file")).unwrap();
@@ -169,14 +169,14 @@ fn the_ptx_does_not_tell_where_it_was_made() {
 }
 
 #[test]
-fn a_cache_that_cannot_be_written_is_said_once_and_fails_no_build() {
+fn an_unwritable_cache_warns_once_and_fails_no_build() {
     let folder = tempfile::tempdir().unwrap();
     let blocked = folder.path().join("cache");
     fs::create_dir(&blocked).unwrap();
     fs::write(blocked.join("builds"), "a file where a folder should be").unwrap();
     let warnings = Arc::new(Mutex::new(Vec::new()));
-    let heard = Arc::clone(&warnings);
-    let compiler = compiler(&blocked).warn_with(move |text| heard.lock().unwrap().push(text.to_owned()));
+    let received = Arc::clone(&warnings);
+    let compiler = compiler(&blocked).warn_with(move |text| received.lock().unwrap().push(text.to_owned()));
     for factor in [2, 3] {
         let outcome = compiler.build(&request(DOUBLE, &format!("-DFACTOR={factor}"))).unwrap();
         assert!(!outcome.cached);
@@ -187,7 +187,7 @@ fn a_cache_that_cannot_be_written_is_said_once_and_fails_no_build() {
 }
 
 #[test]
-fn a_build_that_is_absurdly_large_is_refused_and_leaves_no_file() {
+fn a_build_over_the_size_limit_is_refused_and_not_cached() {
     let cache = tempfile::tempdir().unwrap();
     let compiler = compiler(cache.path());
     let text = "__device__ int a[70 << 20] = {1};\nextern \"C\" __global__ void k(int* x) { *x = a[threadIdx.x]; }\n";

@@ -1,8 +1,8 @@
-//! `invert`: known pathologies put in on purpose, and what each costs.
+//! `invert`: adds known pathologies to a kernel on purpose and measures what each costs.
 //!
-//! The pathologies are the family's own, named in its manifest. Each is a candidate like any other: built, checked,
-//! and timed in turns with the healthy kernel on a GPU ([`bench`](mod@crate::bench)), or counted on the virtual one
-//! ([`profile`](mod@crate::profile)). What comes out is ranked by cost; the opposite is the advice.
+//! A family's manifest names its pathologies. Each one is an ordinary candidate: it is built, checked, and timed in
+//! turns with the healthy kernel on a GPU ([`bench`](mod@crate::bench)), or counted on the virtual GPU
+//! ([`profile`](mod@crate::profile)). The results are sorted by cost. The advice is the opposite of the pathology.
 
 use std::sync::atomic::AtomicBool;
 
@@ -18,52 +18,49 @@ use crate::run::{Event, LogError, Run, RunState, Time, Timer};
 use crate::stats::Stopping;
 use crate::worker::Limits;
 
-/// One pathology, tried.
+/// The result of one pathology.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Inversion {
     pub problem: String,
-    /// The preset it was put into: `wmma stage-2`.
+    /// The kernel without the pathology: `wmma stage-2`.
     pub healthy: String,
-    /// `strided loads`.
+    /// The name of the pathology: `strided loads`.
     pub pathology: String,
-    /// The knob and value that brings it: `PATHOLOGY=strided`.
+    /// The knobs that enable the pathology: `PATHOLOGY=strided`.
     pub setting: String,
     pub result: InversionResult,
-    /// What to do instead.
+    /// How to avoid the pathology.
     pub advice: String,
 }
 
+/// Whether a pathological kernel was timed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "result", rename_all = "kebab-case")]
 pub enum InversionResult {
-    /// It was right and took this long; `cost` is its time over the healthy kernel's.
-    Timed {
-        time: Time,
-        healthy: Time,
-        cost: f64,
-        evidence: String,
-    },
-    Failed {
-        reason: String,
-    },
+    /// The kernel is correct and was timed. `cost` is its time divided by the healthy kernel's time.
+    Timed { time: Time, healthy: Time, cost: f64, evidence: String },
+    /// The kernel failed, or has no time.
+    Failed { reason: String },
 }
 
-/// What is to be inverted.
+/// The kernel, device, problems and limits of an inversion.
 #[derive(Clone, Debug)]
 pub struct InvertPlan<'f, P> {
     pub device: Device,
-    /// A kernel of a family that has pathologies.
+    /// The kernel without pathologies. Its family must declare some.
     pub healthy: Subject<'f>,
     pub problems: Vec<P>,
     pub stopping: Stopping,
     pub warmup: u32,
     pub limits: Limits,
     pub seed: u64,
-    /// What inputs are drawn from.
+    /// Seed of the inputs.
     pub secret: u64,
+    /// Count problems on the virtual GPU at full size, however long that takes.
     pub full_size: bool,
 }
 
+/// Why an inversion ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum InvertError {
     #[error(transparent)]
@@ -75,7 +72,7 @@ pub enum InvertError {
 }
 
 impl InvertError {
-    /// Whether the run was told to stop; what is finished is in its log.
+    /// Whether the run was told to stop. Everything that finished is in its log.
     pub fn is_stop(&self) -> bool {
         matches!(self, InvertError::Bench(BenchError::Stopped) | InvertError::Profile(ProfileError::Stopped))
     }
@@ -91,7 +88,7 @@ fn setting(pathology: &family::Pathology) -> Vec<(String, String)> {
     pathology.knobs.iter().map(|(knob, value)| (knob.clone(), value.to_string())).collect()
 }
 
-/// Tries every pathology of the healthy kernel's family on every problem, and writes down what each costs, the dearest
+/// Tries every pathology of the healthy kernel's family on every problem. Records what each costs, the most expensive
 /// first.
 pub fn run<O: Op>(
     op: &O,
@@ -103,7 +100,7 @@ pub fn run<O: Op>(
     tell: &dyn Fn(&str),
 ) -> Result<(), InvertError> {
     let SubjectKind::Kernel { family, preset, knobs } = &plan.healthy.kind else { return Ok(()) };
-    let sick: Vec<PathologicalKernel<'_>> = family
+    let pathological: Vec<PathologicalKernel<'_>> = family
         .pathologies
         .iter()
         .map(|pathology| {
@@ -117,7 +114,8 @@ pub fn run<O: Op>(
             .problems
             .iter()
             .flat_map(|problem| {
-                let subjects = std::iter::once(&plan.healthy).chain(sick.iter().map(|sick| &sick.subject));
+                let subjects = std::iter::once(&plan.healthy)
+                    .chain(pathological.iter().map(|pathological| &pathological.subject));
                 subjects.map(|subject| (subject.clone(), problem.clone()))
             })
             .collect(),
@@ -129,12 +127,12 @@ pub fn run<O: Op>(
     if !is_virtual {
         let healthy = Subject { is_baseline: true, is_candidate: false, ..plan.healthy.clone() };
         let mut subjects = vec![healthy];
-        subjects.extend(sick.iter().map(|sick| sick.subject.clone()));
+        subjects.extend(pathological.iter().map(|pathological| pathological.subject.clone()));
         let times = bench::BenchPlan {
             device: plan.device.clone(),
             subjects,
             problems: plan.problems.clone(),
-            // As few as tell a pathology that costs something from what processes differ by anyway: most cost far more.
+            // Two processes are enough: most pathologies cost far more than processes differ by.
             processes: 2,
             timers: vec![Timer::GraphHot],
             stopping: plan.stopping,
@@ -147,15 +145,17 @@ pub fn run<O: Op>(
         };
         bench::run(op, &times, compiler, start, run, stop, tell)?;
     }
-    // On a GPU profiles only say why; where there can be none the costs stand by themselves.
+    // On a GPU, profiles only explain the costs. If no profiler is available, the costs are recorded without them.
     match if is_virtual { Ok(()) } else { Ncu::find().map(|_| ()) } {
         Ok(()) => profile::run(op, &profiles, compiler, start, run, stop, tell)?,
         Err(error) => run.record(&Event::Note { text: format!("no profiles: {error}") })?,
     }
     let state = run.state();
     for problem in &plan.problems {
-        let mut found: Vec<Inversion> =
-            sick.iter().map(|sick| inversion(&state, &problem.to_string(), &plan.healthy, sick)).collect();
+        let mut found: Vec<Inversion> = pathological
+            .iter()
+            .map(|pathological| inversion(&state, &problem.to_string(), &plan.healthy, pathological))
+            .collect();
         found.sort_by(|a, b| cost(b).total_cmp(&cost(a)));
         for inversion in found {
             run.record(&Event::Inverted { inversion })?;
@@ -164,7 +164,7 @@ pub fn run<O: Op>(
     Ok(())
 }
 
-/// For ranking: what failed comes last.
+/// The sort key: failed pathologies come last.
 fn cost(inversion: &Inversion) -> f64 {
     match &inversion.result {
         InversionResult::Timed { cost, .. } => *cost,
@@ -176,21 +176,21 @@ fn inversion(
     state: &RunState,
     problem: &str,
     healthy: &Subject<'_>,
-    sick: &PathologicalKernel<'_>,
+    pathological: &PathologicalKernel<'_>,
 ) -> Inversion {
     let knobs: Vec<String> =
-        setting(sick.pathology).iter().map(|(knob, value)| format!("{knob}={value}")).collect();
+        setting(pathological.pathology).iter().map(|(knob, value)| format!("{knob}={value}")).collect();
     Inversion {
         problem: problem.to_owned(),
         healthy: healthy.name.clone(),
-        pathology: sick.pathology.name.replace('-', " "),
+        pathology: pathological.pathology.name.replace('-', " "),
         setting: knobs.join(" "),
-        result: result(state, problem, &healthy.name, &sick.subject.name),
-        advice: sick.pathology.advice.clone(),
+        result: result(state, problem, &healthy.name, &pathological.subject.name),
+        advice: pathological.pathology.advice.clone(),
     }
 }
 
-fn result(state: &RunState, problem: &str, healthy: &str, sick: &str) -> InversionResult {
+fn result(state: &RunState, problem: &str, healthy: &str, pathological: &str) -> InversionResult {
     let profile = |name: &str| {
         let of = state.profiles.iter().find(|(of, _)| of.problem == problem && of.subject == name);
         of.map(|(_, profile)| profile)
@@ -199,15 +199,18 @@ fn result(state: &RunState, problem: &str, healthy: &str, sick: &str) -> Inversi
         let found = state.failures.iter().rev().find(|it| it.of.problem == problem && it.of.subject == name);
         found.map(|failure| format!("{name}: {}: {}", failure.kind, failure.reason))
     };
-    let verdict = state.verdicts.iter().rev().find(|it| it.problem == problem && it.candidate == sick);
-    // Modelled times only where nothing was measured.
-    let times = measured(state, problem, sick).zip(measured(state, problem, healthy)).or_else(|| {
+    let verdict =
+        state.verdicts.iter().rev().find(|it| it.problem == problem && it.candidate == pathological);
+    // Modelled times are used only if nothing was measured.
+    let times = measured(state, problem, pathological).zip(measured(state, problem, healthy)).or_else(|| {
         let modelled =
             |name: &str| profile(name).and_then(|it| it.metrics.time).filter(|it| it.is_modelled());
-        modelled(sick).zip(modelled(healthy))
+        modelled(pathological).zip(modelled(healthy))
     });
-    let Some((time, well)) = times else {
-        let reason = failed(sick).or_else(|| failed(healthy)).unwrap_or_else(|| "it has no time".to_owned());
+    let Some((time, healthy_time)) = times else {
+        let reason = failed(pathological)
+            .or_else(|| failed(healthy))
+            .unwrap_or_else(|| "no time was recorded".to_owned());
         return InversionResult::Failed { reason };
     };
     let mut evidence = Vec::new();
@@ -216,14 +219,14 @@ fn result(state: &RunState, problem: &str, healthy: &str, sick: &str) -> Inversi
         let (low, high) = (1.0 / interval.high, 1.0 / interval.low);
         evidence.push(format!("{} ({low:.2} - {high:.2})", verdict.comparison.verdict));
     }
-    if let Some(first) = profile(sick).and_then(|profile| profile.diagnoses.first()) {
+    if let Some(first) = profile(pathological).and_then(|profile| profile.diagnoses.first()) {
         evidence.push(format!("{}: {}", first.rule, first.evidence));
     }
     let cost = match verdict {
         Some(verdict) => 1.0 / verdict.comparison.speedup.ratio,
-        None => time.micros() / well.micros(),
+        None => time.micros() / healthy_time.micros(),
     };
-    InversionResult::Timed { time, healthy: well, cost, evidence: evidence.join("; ") }
+    InversionResult::Timed { time, healthy: healthy_time, cost, evidence: evidence.join("; ") }
 }
 
 /// The time in the last session.

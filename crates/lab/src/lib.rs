@@ -1,16 +1,17 @@
-//! The workbench: what is done to the kernels of any op. It knows the op trait, devices and builds; it knows no op.
+//! The workbench: it checks, times, searches, profiles and reports kernels of any op. It depends on the op trait,
+//! devices and builds, but not on a particular op.
 //!
-//! * [`suite`]: which problems, against which baselines, with which targets;
-//! * [`check`]: whether kernels are right;
+//! * [`suite`]: lists of problems, baselines and targets;
+//! * [`check`]: checks that kernels are correct;
 //! * [`worker`]: child processes in which kernels are built, run and timed;
-//! * [`bench`]: how fast kernels are, beside their peers;
-//! * [`stats`]: what timings say;
-//! * [`run`]: a run's folder, its event log, and what is derived from it;
-//! * [`evolve`]: searching a family's settings;
-//! * [`profile`]: what limits a kernel;
-//! * [`invert`]: what known pathologies cost;
-//! * [`report`]: a run for people, as a page and as Markdown;
-//! * [`gate`]: whether a run is at least as good as the best on record.
+//! * [`bench`]: times kernels in turns with their baselines;
+//! * [`stats`]: statistics of timings;
+//! * [`run`]: the folder of a run, its event log, and the state derived from the log;
+//! * [`evolve`]: searches the settings of a family;
+//! * [`profile`]: finds what limits a kernel;
+//! * [`invert`]: measures what known pathologies cost;
+//! * [`report`]: writes a run as an HTML page and as Markdown;
+//! * [`gate`]: compares a run with the best recorded results.
 
 pub mod bench;
 pub mod check;

@@ -1,6 +1,6 @@
-//! Logs that tests of several crates share. Not part of the library's promise.
+//! Event logs that the tests of several crates share. Not part of the public interface.
 
-#![allow(clippy::unwrap_used)] // A test that cannot set itself up fails, which is what unwrap does.
+#![allow(clippy::unwrap_used)] // A test whose setup fails must fail.
 
 use std::path::Path;
 
@@ -18,14 +18,17 @@ use crate::run::{
 use crate::run::{RunState, read};
 use crate::stats::{NoiseFloor, Paired, Samples, StopReason, compare};
 
+/// The problem of all events.
 pub const PROBLEM: &str = "b1h8s512d64-fp16";
+/// The name of the peer.
 pub const TORCH: &str = "pytorch flash";
 
-/// Times around `micros`, the same every time.
+/// Deterministic times close to `micros`, in nanoseconds.
 pub fn times(micros: f64, count: usize) -> Vec<f64> {
     (0..count).map(|i| micros * 1000.0 * (1.0 + 0.0005 * (i * 7 % 11) as f64)).collect()
 }
 
+/// Samples with fixed metadata.
 pub fn sampled(session: u32, samples_ns: Vec<f64>) -> SampleSet {
     SampleSet {
         timer: Timer::GraphHot,
@@ -46,6 +49,7 @@ pub fn sampled(session: u32, samples_ns: Vec<f64>) -> SampleSet {
     }
 }
 
+/// The events of one timed subject.
 pub fn bench(of: &ResultId, session: u32, samples_ns: Vec<f64>) -> [Event; 3] {
     let key = StageKey { stage: Stage::Bench, of: of.clone() };
     [
@@ -55,6 +59,7 @@ pub fn bench(of: &ResultId, session: u32, samples_ns: Vec<f64>) -> [Event; 3] {
     ]
 }
 
+/// A build record.
 pub fn built(registers: u32, spill_bytes: u32) -> BuildRecord {
     BuildRecord {
         code_hash: "c0de".to_owned(),
@@ -70,6 +75,7 @@ pub fn built(registers: u32, spill_bytes: u32) -> BuildRecord {
     }
 }
 
+/// A check record that passed or failed.
 pub fn checked(passed: bool) -> CheckRecord {
     let complaint = Complaint { kind: "elements".to_owned(), message: "3 of 512 | too far\noff".to_owned() };
     CheckRecord {
@@ -82,6 +88,7 @@ pub fn checked(passed: bool) -> CheckRecord {
     }
 }
 
+/// The manifest of a bench on an H200.
 pub fn manifest() -> Manifest {
     let mut manifest = Manifest::new("bench", vec!["warpsmith".into(), "bench".into()], 7);
     manifest.started = Utc::from_unix_millis(1_794_721_630_123);
@@ -90,7 +97,7 @@ pub fn manifest() -> Manifest {
     manifest
 }
 
-/// One event of every kind at least, as a small bench would write them.
+/// A log with at least one event of most kinds, as a small bench writes it.
 pub fn a_real_log() -> Vec<Event> {
     let good = ResultId::new(PROBLEM, "wmma stage-2", "3f9a");
     let wrong = ResultId::new(PROBLEM, "wmma stage-3", "77aa");
@@ -164,6 +171,7 @@ pub fn a_real_log() -> Vec<Event> {
     events
 }
 
+/// Writes the events to a log, reads it back, and derives the state.
 #[cfg(test)]
 pub fn folded(events: &[Event]) -> RunState {
     let folder = tempfile::tempdir().unwrap();
@@ -171,6 +179,7 @@ pub fn folded(events: &[Event]) -> RunState {
     RunState::from_log(&read(folder.path()).unwrap())
 }
 
+/// Writes the events to a new log in `folder`.
 pub fn write(folder: &Path, events: &[Event]) {
     let mut writer = Writer::create(folder).unwrap();
     for event in events {
@@ -178,10 +187,10 @@ pub fn write(folder: &Path, events: &[Event]) {
     }
 }
 
-/// What somebody who means harm would name a kernel.
+/// A kernel name that tries to inject HTML and scripts.
 pub const HOSTILE: &str = "evil</td></svg></style><script>alert(1)</script><img src=x onerror=alert(1)>\"'&";
 
-/// A name nobody meant to be shown.
+/// A name that is too long to display.
 pub fn long_name() -> String {
     format!("mma {}", (0..40).map(|i| format!("KNOB_{i}={i}")).collect::<Vec<_>>().join(" "))
 }
@@ -190,8 +199,8 @@ fn texts<const N: usize>(texts: [&str; N]) -> Vec<String> {
     texts.map(str::to_owned).to_vec()
 }
 
-/// A search of `STAGES`, `BLOCK_N` and a knob that does nothing, on the virtual GPU: twelve trials, of which two fail
-/// and one is the same machine code as an earlier one.
+/// A search over `STAGES`, `BLOCK_N` and a knob without effect, on the virtual GPU: thirteen trials, of which two fail
+/// and one compiles to the same machine code as an earlier one.
 pub fn a_search() -> Vec<Event> {
     let mut manifest = manifest();
     "evolve".clone_into(&mut manifest.command);
@@ -203,7 +212,7 @@ pub fn a_search() -> Vec<Event> {
     events
 }
 
-/// Knobs, parent, what it came to (a score, an earlier trial, or nothing), and whether it is an elite.
+/// Knobs, parent, result (a score, the number of an identical trial, or a failure), and whether the trial is an elite.
 type Planned<'p> = ([&'p str; 3], Option<u32>, Result<f64, Option<u32>>, bool);
 
 fn search_events() -> Vec<Event> {
@@ -234,7 +243,6 @@ fn search_events() -> Vec<Event> {
         Event::Proposed { exchange: exchange(1, Ok("mma STAGES=3".to_owned())) },
         Event::Proposed { exchange: exchange(2, Err(format!("no JSON: {HOSTILE}"))) },
     ];
-    // Knobs, parent, what it came to: a score, an earlier trial, or nothing.
     let plan: [Planned<'_>; 13] = [
         (["2", "32", "0"], None, Ok(1.0), false),
         (["1", "32", "0"], Some(0), Ok(0.71), false),
@@ -250,10 +258,10 @@ fn search_events() -> Vec<Event> {
         (["4", "48", "0"], Some(10), Err(None), false),
         (["2", "48", "0"], Some(10), Ok(1.04), false),
     ];
-    for (number, (values, parent, end, elite)) in plan.into_iter().enumerate() {
+    for (number, (values, parent, result, elite)) in plan.into_iter().enumerate() {
         let [stages, block, unused] = values;
         let code_hash = format!("c{stages}-{block}");
-        let result = match end {
+        let result = match result {
             Ok(score) => TrialResult::Timed {
                 build: format!("b{stages}-{block}-{unused}"),
                 code_hash,
@@ -377,8 +385,8 @@ fn inversion_events() -> Vec<Event> {
     .to_vec()
 }
 
-/// A log with all a report can show: a bench on a GPU, a search, a profile and an inversion on the virtual one, a missed
-/// target, and texts that try to break out of the page.
+/// A log with everything that a report can show: a bench on a GPU, a search, a profile and an inversion on the virtual
+/// GPU, a missed target, and texts that try to inject HTML.
 pub fn a_full_log() -> Vec<Event> {
     let mut events = a_real_log();
     events.pop();

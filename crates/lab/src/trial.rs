@@ -1,25 +1,25 @@
-//! Trials: what a kernel is launched on, and the verdict, which holds every launch against the right answer to its own
+//! Trials: the launches on which a kernel is judged. The verdict compares every launch with the reference for its own
 //! inputs.
 
 use op::{Complaint, DrawMode, InputDraw, Judgement, LaunchObservation, Op, TrialStep, derived};
 use serde::{Deserialize, Serialize};
 
-/// What a kernel is launched on to be judged.
+/// The problem, inputs and steps on which one kernel is judged.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrialCase<P> {
     pub problem: P,
     pub draws: Vec<InputDraw>,
     pub steps: Vec<TrialStep>,
-    /// What the circumstances of the launches are drawn from.
+    /// Seed of the launches' environments: addresses, poison, and what a kernel can read of its surroundings.
     pub seed: u64,
 }
 
-/// Operations of the problem that classes of inputs are tried on: the least that has tiles at all.
+/// Operations of the cut problem on which input classes are tried: the smallest problem that still has tiles.
 const CLASS_FLOPS: f64 = 1e6;
-/// Operations of all of them together, unless that is fewer than three classes.
+/// Operations of all class launches together. At least three classes are tried, even if they need more.
 const CLASSES_FLOPS: f64 = 1e7;
 
-/// Ordinary inputs, and inputs of a hard class with the opposite signs.
+/// Returns a draw of ordinary inputs, and a draw of a hard class with the opposite signs.
 pub fn usual_draws<O: Op>(op: &O, seed: u64) -> [InputDraw; 2] {
     let hard = op.hard_classes();
     let class = hard[derived(seed, 1) as usize % hard.len()];
@@ -27,14 +27,15 @@ pub fn usual_draws<O: Op>(op: &O, seed: u64) -> [InputDraw; 2] {
 }
 
 impl<P> TrialCase<P> {
-    /// The usual three launches on ordinary inputs.
+    /// Returns the usual three launches on ordinary inputs.
     pub fn usual<O: Op<Problem = P>>(op: &O, problem: P, seed: u64) -> Self {
         let draws = usual_draws(op, derived(seed, 0)).into();
         TrialCase { problem, draws, steps: TrialStep::USUAL.to_vec(), seed: derived(seed, 1) }
     }
 
-    /// The usual launches, and one on inputs of every class, or of some classes where even the smallest part of the problem
-    /// is large. The problem is cut: what a class shows it shows in any size.
+    /// Returns the usual launches and one launch for every input class. If even the smallest part of the problem is
+    /// large, only some classes are used. The problem is cut, because a fault that a class shows does not depend on the
+    /// size.
     pub fn classes<O: Op<Problem = P>>(op: &O, problem: &P, seed: u64) -> Self {
         let problem = op.cut(problem, CLASS_FLOPS);
         let mut classes = op.classes();
@@ -42,7 +43,7 @@ impl<P> TrialCase<P> {
         for last in (1..classes.len()).rev() {
             classes.swap(last, (derived(seed, 2 + last as u64) % (last as u64 + 1)) as usize);
         }
-        // What is hard to get right comes first, and is never left out.
+        // The hard classes come first and are never dropped.
         let hard = op.hard_classes();
         classes.sort_by_key(|class| !hard.contains(class));
         classes.truncate(affordable.max(hard.len() + 1));
@@ -57,7 +58,7 @@ impl<P> TrialCase<P> {
     }
 }
 
-/// One launch of a trial: its outputs, and what is wrong with it whatever its outputs are.
+/// One launch of a trial: its outputs, and the complaints that do not depend on the outputs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrialLaunch {
     pub outputs: Vec<Vec<u8>>,
@@ -65,43 +66,45 @@ pub struct TrialLaunch {
 }
 
 impl TrialLaunch {
+    /// Keeps the outputs of an observed launch and collects its complaints.
     pub fn new(observed: LaunchObservation) -> Self {
-        let (complaints, _) = beside_the_answer(&observed);
+        let (complaints, _) = launch_complaints(&observed);
         TrialLaunch { outputs: observed.outputs, complaints }
     }
 }
 
-/// A trial held against the right answers.
+/// A trial whose launches were compared with the reference.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JudgedTrial {
-    /// Of the launch with the largest error.
+    /// The judgement of the launch with the largest error.
     pub judgement: Judgement,
-    /// Of all launches, each with the launch it is about. Empty: right in every respect.
+    /// The complaints of all launches; each names its launch. Empty if the kernel is correct.
     pub complaints: Vec<Complaint>,
     /// The first launch whose answer is wrong.
     pub wrong: Option<usize>,
+    /// Number of launches that were judged.
     pub launches: usize,
 }
 
-/// Holds every launch against the right answer to its inputs. `right` has the inputs of the trial, as the steps count them,
-/// each with its right answer. `extra_tolerance`: the kernel has what [`Op::extra_tolerance`] grants.
+/// Compares every launch with the reference for its inputs. `references` holds the inputs of the trial, in the order of
+/// [`TrialStep::inputs`], each with its reference. `extra_tolerance`: the op grants the kernel [`Op::extra_tolerance`].
 pub fn judge<O: Op>(
     op: &O,
     extra_tolerance: bool,
     steps: &[TrialStep],
-    right: &[(&O::Inputs, &O::Reference)],
+    references: &[(&O::Inputs, &O::Reference)],
     launches: &[TrialLaunch],
 ) -> Option<JudgedTrial> {
     let mut judged: Option<JudgedTrial> = None;
     for (index, (step, launch)) in steps.iter().zip(launches).enumerate() {
-        let (inputs, reference) = right[step.inputs];
+        let (inputs, reference) = references[step.inputs];
         let judgement = op.judge(extra_tolerance, inputs, reference, &launch.outputs);
         let mut found = launch.complaints.clone();
         found.extend(judgement.complaints.iter().cloned());
         let first = step.same_as.and_then(|before| launches.get(before));
-        // An answer that is wrong for itself need not be the first one again.
+        // A wrong answer is not also reported as non-deterministic.
         if let Some(first) = first.filter(|first| found.is_empty() && first.outputs != launch.outputs) {
-            found.push(differing(&first.outputs, &launch.outputs));
+            found.push(nondeterminism_complaint(&first.outputs, &launch.outputs));
         }
         let is_wrong = !judgement.complaints.is_empty();
         let whole = judged.get_or_insert_with(|| JudgedTrial {
@@ -110,14 +113,14 @@ pub fn judge<O: Op>(
             wrong: None,
             launches: 0,
         });
-        if worse(&judgement, &whole.judgement) {
+        if is_worse(&judgement, &whole.judgement) {
             whole.judgement = judgement;
         }
         if is_wrong && whole.wrong.is_none() {
             whole.wrong = Some(index);
         }
         whole.launches += 1;
-        // What is wrong with every launch is said of the first.
+        // A complaint about every launch is reported only for the first.
         let known: Vec<String> = whole.complaints.iter().map(|known| known.kind.clone()).collect();
         for complaint in found.into_iter().filter(|complaint| !known.contains(&complaint.kind)) {
             let message = match index {
@@ -128,19 +131,20 @@ pub fn judge<O: Op>(
         }
     }
     if let Some(whole) = judged.as_mut().filter(|it| it.launches < steps.len() && it.complaints.is_empty()) {
-        let message = format!("launch {} of {} did not take place", whole.launches + 1, steps.len());
+        let message = format!("launch {} of {} did not run", whole.launches + 1, steps.len());
         whole.complaints.push(Complaint { kind: "incomplete".to_owned(), message });
     }
     judged
 }
 
-fn worse(one: &Judgement, other: &Judgement) -> bool {
-    // Of a launch without an answer the error is infinite.
+fn is_worse(one: &Judgement, other: &Judgement) -> bool {
+    // The error of a launch without an answer is infinite.
     one.error > other.error || (one.error.is_nan() && !other.error.is_nan())
 }
 
-/// What is wrong with a launch whatever its answer: findings, writes outside, changed inputs, state that was left behind.
-pub fn beside_the_answer(observed: &LaunchObservation) -> (Vec<Complaint>, Vec<vgpu::Finding>) {
+/// Collects what is wrong with a launch regardless of its outputs: findings, stray writes, changed inputs and changed
+/// module variables.
+pub fn launch_complaints(observed: &LaunchObservation) -> (Vec<Complaint>, Vec<vgpu::Finding>) {
     let mut complaints = Vec::new();
     let mut complain = |kind: &str, message: String| {
         complaints.push(Complaint { kind: kind.to_owned(), message });
@@ -153,10 +157,10 @@ pub fn beside_the_answer(observed: &LaunchObservation) -> (Vec<Complaint>, Vec<v
         complain(&finding.kind.to_string(), finding.message.clone());
     }
     if report.is_some_and(|report| !report.stats.completed) && findings.is_empty() {
-        complain("incomplete", "the launch did not run to its end".to_owned());
+        complain("incomplete", "the launch did not complete".to_owned());
     }
     for name in &observed.changed_inputs {
-        complain("changed-input", format!("the input {name} was changed"));
+        complain("changed-input", format!("the kernel changed the input {name}"));
     }
     if !observed.changed_state.is_empty() {
         let names = observed.changed_state.join(", ");
@@ -166,18 +170,18 @@ pub fn beside_the_answer(observed: &LaunchObservation) -> (Vec<Complaint>, Vec<v
         );
         complain("persistent-state", message);
     }
-    complaints.extend(observed.trespasses.iter().map(trespass));
+    complaints.extend(observed.trespasses.iter().map(stray_write_complaint));
     (complaints, findings)
 }
 
-/// A write outside every buffer, in words.
-pub fn trespass(write: &op::StrayWrite) -> Complaint {
+/// The complaint about a write outside every buffer.
+pub fn stray_write_complaint(write: &op::StrayWrite) -> Complaint {
     let op::StrayWrite { buffer, offset, bytes } = write;
-    let message = format!("{bytes} bytes beside {buffer} were written, the first at offset {offset}");
+    let message = format!("{bytes} bytes outside {buffer} were written, the first at offset {offset}");
     Complaint { kind: "trespass".to_owned(), message }
 }
 
-fn differing(first: &[Vec<u8>], again: &[Vec<u8>]) -> Complaint {
+fn nondeterminism_complaint(first: &[Vec<u8>], again: &[Vec<u8>]) -> Complaint {
     let bytes: usize =
         first.iter().zip(again).map(|(a, b)| a.iter().zip(b).filter(|(a, b)| a != b).count()).sum();
     let message = format!("{bytes} bytes of the outputs differ from those of the first launch");

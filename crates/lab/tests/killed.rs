@@ -1,5 +1,5 @@
-//! A run that is killed while it writes, again and again, opens every time and comes to its end without repeating
-//! what was finished.
+//! A run that is killed repeatedly while it writes can be opened every time, and completes without repeating finished
+//! work.
 
 use std::path::Path;
 use std::process::{Child, Command};
@@ -19,7 +19,7 @@ fn key(index: usize) -> StageKey {
     StageKey::new(Stage::Bench, format!("problem {index}"), "subject", "build")
 }
 
-/// Not a test: what the killed process runs. It goes on with the run it finds and ends it when all is done.
+/// Not a test: the process that the test kills. It resumes the run in the folder, or creates it, and finishes it.
 #[test]
 #[ignore = "started by the test below"]
 fn child() {
@@ -29,7 +29,7 @@ fn child() {
     let state = run.state();
     for key in (0..KEYS).map(key).filter(|key| !state.finished(key)) {
         run.record(&Event::StageStarted { key: key.clone() }).unwrap();
-        // A long line, so that many kills would hit it were it not written at once.
+        // A long line: if it were not written in one call, many kills would leave a torn line.
         run.record(&Event::Note { text: "x".repeat(20_000) }).unwrap();
         run.record(&Event::StageFinished { key, outcome: StageOutcome::Done }).unwrap();
     }
@@ -54,10 +54,10 @@ fn a_run_survives_being_killed() {
         let mut child = start(&folder);
         let finished = loop {
             if let Some(status) = child.try_wait().unwrap() {
-                assert!(status.success(), "the child failed on what a killed one left");
+                assert!(status.success(), "the child could not resume the run of a killed child");
                 break true;
             }
-            // Wait for some progress, then strike at a moment that differs from attempt to attempt.
+            // Wait for some progress, then kill the child at a moment that differs between attempts.
             let length = std::fs::metadata(folder.join("events.jsonl")).map_or(0, |meta| meta.len());
             if length > before + 500_000 && attempt < 12 {
                 sleep(Duration::from_micros(137 * attempt));
@@ -67,7 +67,7 @@ fn a_run_survives_being_killed() {
             }
             sleep(Duration::from_millis(1));
         };
-        let log = read(&folder).expect("a killed run's log opens");
+        let log = read(&folder).expect("the log of a killed run opens");
         torn += usize::from(!log.warnings.is_empty());
         before = std::fs::metadata(folder.join("events.jsonl")).unwrap().len();
         if finished {
@@ -84,5 +84,5 @@ fn a_run_survives_being_killed() {
         assert_eq!(log.records.iter().filter(|record| done(&record.event)).count(), 1, "{index}");
     }
     println!("{kills} kills, {torn} torn lines");
-    assert!(kills > 0, "the child was never caught writing");
+    assert!(kills > 0, "the child was never killed while it wrote");
 }

@@ -1,4 +1,4 @@
-//! The op trait: everything the workbench asks of an op.
+//! The op trait: everything that the workbench needs from an op.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::arrangement::{Addresses, Arrangement, Input};
 use crate::tuned::Likeness;
 
-/// What is asked for cannot be: said before anything is compiled or launched.
+/// A request that cannot be fulfilled. It is refused before anything is compiled or launched.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Refusal {
@@ -18,10 +18,12 @@ pub struct Refusal {
 }
 
 impl Refusal {
+    /// Returns a refusal without a hint.
     pub fn new(message: impl fmt::Display) -> Self {
         Refusal { message: message.to_string(), hint: None }
     }
 
+    /// Sets the hint.
     #[must_use]
     pub fn hint(mut self, hint: Option<String>) -> Self {
         self.hint = hint;
@@ -42,7 +44,7 @@ pub struct SuiteText {
     pub text: &'static str,
 }
 
-/// What a problem takes at least, whatever the kernel.
+/// The minimum work of a problem, whatever the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Work {
     pub flops: f64,
@@ -50,91 +52,97 @@ pub struct Work {
     pub bytes: u64,
 }
 
-/// One thing that is wrong with an answer.
+/// One defect of an answer or a launch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Complaint {
-    /// A word programs can tell apart: `unwritten`, `non-finite`, `constant`, `elements`, ...
+    /// A fixed name for programs: `unwritten`, `non-finite`, `constant`, `elements`, ...
     pub kind: String,
     pub message: String,
 }
 
-/// An answer held against the right one.
+/// The result of comparing an answer with the reference.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Judgement {
-    /// Relative error in L2, and what it may be.
+    /// Relative L2 error.
     pub error: f64,
+    /// Largest allowed relative L2 error.
     pub limit: f64,
     /// The largest absolute error of an element.
     pub worst: f64,
-    /// What the input format alone costs, against the inputs before they were rounded to it; never part of `error`.
+    /// Error from rounding the inputs to their format, relative to the original inputs. It is never part of `error`.
     pub quantisation: Option<f64>,
-    /// How many elements were compared, and how many there are.
+    /// How many elements were compared.
     pub compared: usize,
+    /// How many elements the answer has.
     pub elements: usize,
-    /// Empty: acceptable.
+    /// Empty if the answer is acceptable.
     pub complaints: Vec<Complaint>,
 }
 
 impl Judgement {
-    /// Whether only a part of the elements was compared.
+    /// Whether only some of the elements were compared.
     pub fn is_sampled(&self) -> bool {
         self.compared < self.elements
     }
 }
 
-/// Where an answer is wrong, for people.
+/// A picture of the wrong elements of an answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Picture {
     pub text: String,
     pub svg: String,
 }
 
-/// Other people's implementations of an op, to be measured beside ours.
+/// Implementations of an op by other projects, to compare our kernels with.
 #[derive(Clone, Copy, Debug)]
 pub struct Peers {
-    /// Whose they are: `pytorch`.
+    /// The project that provides them: `pytorch`.
     pub package: &'static str,
     pub names: &'static [&'static str],
-    /// A Python program that runs any of them and speaks the workers' protocol (`lab::worker`).
+    /// A Python program that runs any of them and uses the protocol of the workers (`lab::worker`).
     pub script: &'static str,
 }
 
-/// A problem as a peer's script takes it.
+/// A problem in the format of a peer's script.
 #[derive(Clone, Debug)]
 pub struct PeerProblem {
     pub fields: serde_json::Value,
     pub inputs: Vec<Input>,
-    /// What is done to the inputs beforehand and not timed, by name; empty where they are what kernels get.
+    /// Conversion of the inputs that is not timed, as text. Empty if peers get the same inputs as kernels.
     pub beforehand: &'static str,
 }
 
-/// An op: what is computed, on what, and how right it must be.
+/// An op: what is computed, on which inputs, and with which tolerances.
 pub trait Op: Sync {
+    /// A size and type of the inputs.
     type Problem: Clone + fmt::Debug + fmt::Display + PartialEq + Send + Sync;
+    /// The values of the inputs.
     type Inputs: Send + Sync;
+    /// The reference for some inputs.
     type Reference: Send + Sync;
 
     /// The folder of its families under `kernels/`.
     fn name(&self) -> &'static str;
 
-    /// The problems a name or an alias stands for.
+    /// The problems that a name or an alias stands for.
     fn problems(&self, text: &str) -> Result<Vec<Self::Problem>, Refusal>;
 
-    /// A problem field by field, as a suite's table writes it.
+    /// The problem with these fields, as written in a suite's table.
     fn problem_of(&self, fields: &toml::Table) -> Result<Self::Problem, Refusal>;
 
+    /// The built-in suites.
     fn suites(&self) -> &'static [SuiteText];
 
-    /// The names `check` goes through when it is asked for nothing in particular: the problems people measure, and
-    /// the shapes where kernels have their edges.
+    /// The problem names that `check` uses by default: problems that people measure.
     fn usual(&self) -> Vec<String>;
+    /// More problem names that `check` uses by default: shapes at which kernels have edge cases.
     fn edges(&self) -> Vec<String>;
 
-    /// A problem from a random draw, of the kind that finds faults; the same for the same draw.
+    /// A random problem of the kind that finds faults. The same draw gives the same problem.
     fn fuzzed(&self, draw: u64) -> Self::Problem;
 
-    /// The candidate of a preset (or of the defaults) for a problem, with knobs overridden as `(name, text)`. What
-    /// the family does not support is refused here, in words about the problem.
+    /// The candidate of a preset (or of the defaults) for a problem, with knobs overridden as `(name, text)`. Refuses
+    /// what the family does not support, with a message about the problem.
     fn candidate(
         &self,
         family: &Family,
@@ -143,32 +151,33 @@ pub trait Op: Sync {
         problem: &Self::Problem,
     ) -> Result<Candidate, Refusal>;
 
-    /// The run-time sizes of a problem, for the family's launch rule.
+    /// The run-time sizes of a problem, for the launch rule of the family.
     fn sizes(&self, problem: &Self::Problem) -> Sizes;
 
+    /// The minimum work of a problem.
     fn work(&self, problem: &Self::Problem) -> Work;
 
-    /// Which problems a setting that is best for this one may be good for.
+    /// Describes which problems can share a tuned setting with this one.
     fn likeness(&self, problem: &Self::Problem) -> Likeness;
 
-    /// The problem made smaller until it takes about `flops` operations at most, in dimensions that repeat the same
-    /// work (batch and heads first): what is left must still have every edge of the original.
+    /// Reduces a problem to at most about `flops` operations, in dimensions that repeat the same work (batch and heads
+    /// first). The result must keep every edge case of the original.
     fn cut(&self, problem: &Self::Problem, flops: f64) -> Self::Problem;
 
-    /// The classes of inputs, the ordinary one first.
+    /// The classes of inputs, the ordinary class first.
     fn classes(&self) -> Vec<&'static str>;
 
-    /// The classes whose numbers are the hardest to get right: every kernel gets one of them at full size.
+    /// The classes that are numerically hardest. Every kernel runs on one of them at full size.
     fn hard_classes(&self) -> Vec<&'static str>;
 
-    /// The inputs of a problem: the same for the same class and seed everywhere.
+    /// The inputs of a problem. The same class and seed give the same inputs everywhere.
     fn inputs(&self, problem: &Self::Problem, class: &str, seed: u64) -> Result<Self::Inputs, Refusal>;
 
-    /// The inputs kernels are timed on: drawn as [`Op::inputs`] draws them, laid out as peers expect them.
+    /// The inputs for timing: drawn like [`Op::inputs`], in the layout that peers expect.
     fn timed_inputs(&self, problem: &Self::Problem, class: &str, seed: u64) -> Result<Self::Inputs, Refusal>;
 
-    /// Inputs of a class in which every number has the opposite sign of that in `inputs`, laid out in another way where
-    /// there is one. A kernel that is right only if some element is positive is then wrong on one of the two.
+    /// Inputs of a class in which every number has the opposite sign of that in `inputs`, in a different layout if
+    /// there is one. A kernel that is correct only if some element is positive is wrong on one of the two.
     fn opposite(
         &self,
         problem: &Self::Problem,
@@ -177,24 +186,25 @@ pub trait Op: Sync {
         seed: u64,
     ) -> Result<Self::Inputs, Refusal>;
 
-    /// The element type of the matrix products a problem consists of, as a ceiling is measured for it: `fp16`.
+    /// The element type of the matrix products of a problem, for which a ceiling is measured: `fp16`.
     fn matrix_type(&self, problem: &Self::Problem) -> &'static str;
 
-    /// What others have for the op; `None`: nothing we know of.
+    /// The peers of the op; `None` if none are known.
     fn peers(&self) -> Option<Peers>;
 
+    /// Converts a problem and its inputs to the format of the peers.
     fn peer_problem(&self, problem: &Self::Problem, inputs: &Self::Inputs) -> PeerProblem;
 
-    /// Holds a peer's output against the right answer. A peer that is wrong is no baseline.
+    /// Compares a peer's output with the reference. A peer with a wrong answer cannot be a baseline.
     fn judge_peer(&self, inputs: &Self::Inputs, reference: &Self::Reference, output: Vec<u8>) -> Judgement;
 
-    /// The names of the inputs that can be drawn anew one by one.
+    /// The names of the inputs that can be redrawn one by one.
     fn input_names(&self) -> &'static [&'static str];
 
     /// The inputs with one of them drawn from another seed.
     fn redraw(&self, problem: &Self::Problem, inputs: &Self::Inputs, which: &str, seed: u64) -> Self::Inputs;
 
-    /// What a kernel of the family needs in memory for these inputs.
+    /// The buffers that a kernel of the family needs for these inputs.
     fn arrange(&self, family: &Family, problem: &Self::Problem, inputs: &Self::Inputs) -> Arrangement;
 
     /// The kernel's parameters for an arrangement at these addresses.
@@ -205,15 +215,15 @@ pub trait Op: Sync {
         addresses: &Addresses,
     ) -> Vec<Vec<u8>>;
 
-    /// The right answer, by the slow and obvious way. Of a large problem it is the answer for some parts only, which are
-    /// drawn from `sample`.
+    /// The reference, computed in a slow and simple way. For a large problem it covers only some rows, which `sample`
+    /// selects.
     fn reference(&self, problem: &Self::Problem, inputs: &Self::Inputs, sample: u64) -> Self::Reference;
 
-    /// The tolerance that a kernel gets beyond the op's own on a problem, in words for every verdict. It needs both: the
-    /// family asks for it, and the kernel's instructions show why. Otherwise the op's own tolerance holds.
+    /// The extra tolerance of a kernel on a problem, as text for every verdict. It is granted only if the family asks
+    /// for it and the kernel's instructions show why. Otherwise the op's own tolerance holds.
     fn extra_tolerance(&self, family: &Family, problem: &Self::Problem, ptx: &str) -> Option<String>;
 
-    /// Compares a kernel's outputs, in the arrangement's order, with the right answer. `extra`: the kernel has
+    /// Compares a kernel's outputs, in the arrangement's order, with the reference. `extra`: the kernel has
     /// [`Op::extra_tolerance`].
     fn judge(
         &self,
@@ -223,8 +233,8 @@ pub trait Op: Sync {
         outputs: &[Vec<u8>],
     ) -> Judgement;
 
-    /// Whether the answer ignores an input: `before` and `after` are right and given answers with nothing but that
-    /// input redrawn between them.
+    /// Reports an answer that ignores an input. `before` and `after` are pairs of reference and answer; only that input
+    /// was redrawn between them.
     fn independence(
         &self,
         extra: bool,
@@ -233,7 +243,7 @@ pub trait Op: Sync {
         after: (&Self::Reference, &[Vec<u8>]),
     ) -> Option<Complaint>;
 
-    /// Where the answer is wrong; `None` where it is not.
+    /// A picture of the wrong elements; `None` if the answer is correct.
     fn picture(
         &self,
         candidate: &Candidate,

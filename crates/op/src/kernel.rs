@@ -1,5 +1,4 @@
-//! A family's candidate on a device: loaded, launched on an arrangement, and everything there is to hold against the
-//! launch brought back.
+//! A candidate on a device: loads it, launches it on an arrangement, and observes everything that the launch changed.
 
 use std::fmt;
 
@@ -13,6 +12,7 @@ use crate::check_device::CheckDevice;
 use crate::memory::{BufferItem, Contents, Memory, MemorySnapshot, Placement, StrayWrite};
 use crate::trial::{OutputState, TrialStep, derived};
 
+/// Why a kernel could not run.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     #[error(transparent)]
@@ -21,7 +21,7 @@ pub enum RunError {
     Build(#[from] BuildError),
     #[error(transparent)]
     Accelerator(#[from] AcceleratorError),
-    #[error("a grid of {grid:?} blocks is more than a launch can have")]
+    #[error("a grid of {grid:?} blocks exceeds the limit of a launch")]
     Grid { grid: [u64; 3] },
 }
 
@@ -30,7 +30,7 @@ pub struct Kernel<'f> {
     pub family: &'f Family,
     pub candidate: Candidate,
     module: ModuleId,
-    /// The module's writable variables, with what they held after loading.
+    /// The module's writable variables with their contents after loading.
     state: Vec<(Variable, Vec<u8>)>,
 }
 
@@ -40,24 +40,25 @@ impl fmt::Debug for Kernel<'_> {
     }
 }
 
-/// What a launch left behind, good or bad.
+/// What a launch did: outputs, findings and unexpected changes.
 #[derive(Clone, Debug)]
 pub struct LaunchObservation {
-    /// The outputs, in the arrangement's order. What nobody wrote still holds the blank.
+    /// The outputs, in the arrangement's order. Elements that were not written still hold the blank.
     pub outputs: Vec<Vec<u8>>,
-    /// What the virtual GPU found. `None` on a device that does not check, which is not "nothing found".
+    /// The report of the virtual GPU. `None` on a device that does not check, which does not mean that nothing was
+    /// found.
     pub report: Option<vgpu::LaunchReport>,
-    /// Writes outside every buffer, where the device leaves that to us ([`CheckDevice::guard_bytes`]).
+    /// Writes outside every buffer, if the device does not detect them itself ([`CheckDevice::guard_bytes`]).
     pub trespasses: Vec<StrayWrite>,
-    /// Inputs that are not what they were.
+    /// Inputs that the kernel changed.
     pub changed_inputs: Vec<&'static str>,
-    /// Module variables that are not what they were after loading. They have been put back.
+    /// Module variables that differ from their contents after loading. They have been restored.
     pub changed_state: Vec<String>,
 }
 
 impl LaunchObservation {
-    /// Whether the launch ended, and left its inputs alone. A trial goes on only then: what a next launch did would not
-    /// be this kernel's answer to the next inputs.
+    /// Whether the launch completed and did not change its inputs. Otherwise a trial ends: the next launch would not be
+    /// this kernel's answer to the next inputs.
     fn is_sound(&self) -> bool {
         self.changed_inputs.is_empty() && self.report.as_ref().is_none_or(|report| report.stats.completed)
     }
@@ -66,7 +67,7 @@ impl LaunchObservation {
 /// One set of inputs of a trial.
 pub struct Inputs<'a> {
     pub arrangement: &'a Arrangement,
-    /// The kernel's parameters, once the buffers have their addresses.
+    /// Makes the kernel's parameters from the addresses of the buffers.
     pub parameters: &'a dyn Fn(&Addresses) -> Vec<Vec<u8>>,
 }
 
@@ -93,7 +94,7 @@ impl<'f> Kernel<'f> {
         Ok(Kernel { family, candidate, module, state })
     }
 
-    /// Compiles the candidate, or finds it compiled, and loads it.
+    /// Compiles the candidate, or finds it in the cache, and loads it.
     pub fn build(
         device: &mut dyn CheckDevice,
         compiler: &Compiler,
@@ -106,11 +107,12 @@ impl<'f> Kernel<'f> {
         Kernel::load(device, family, candidate, image)
     }
 
+    /// The loaded module.
     pub fn module(&self) -> ModuleId {
         self.module
     }
 
-    /// The launch's geometry for a problem of these sizes, and the bytes of workspace it needs.
+    /// The geometry of the launch for a problem of these sizes, and the size of its workspace in bytes.
     pub fn geometry(&self, sizes: &Sizes) -> Result<(Geometry, u64), RunError> {
         let launch = self.family.launch(&self.candidate, sizes)?;
         let mut grid = [0; 3];
@@ -126,18 +128,18 @@ impl<'f> Kernel<'f> {
         Ok((geometry, self.family.workspace(&self.candidate, sizes)?.total_bytes))
     }
 
-    /// Puts inputs on a device for launching the kernel there, once or often.
-    pub fn ready<'a>(
+    /// Places inputs on a device, so that the kernel can be launched once or repeatedly.
+    pub fn prepare<'a>(
         &self,
         device: &mut dyn CheckDevice,
         sizes: &Sizes,
         inputs: &Inputs<'a>,
     ) -> Result<PreparedLaunch<'a>, RunError> {
-        self.ready_at(device, sizes, inputs, 0)
+        self.prepare_at(device, sizes, inputs, 0)
     }
 
-    /// The same at other addresses: every buffer starts `shift` bytes later than it would.
-    fn ready_at<'a>(
+    /// Like `prepare`, at other addresses: every buffer starts `shift` bytes later.
+    fn prepare_at<'a>(
         &self,
         device: &mut dyn CheckDevice,
         sizes: &Sizes,
@@ -158,8 +160,8 @@ impl<'f> Kernel<'f> {
         Ok(PreparedLaunch { memory, arrangement, placed, geometry, parameters })
     }
 
-    /// Launches the kernel once for every step, each under other circumstances, which are drawn from the seed. After a
-    /// launch that did not end or changed its inputs there are no more.
+    /// Launches the kernel once for every step, each in a different environment that is derived from the seed. Stops
+    /// after a launch that did not complete or that changed its inputs.
     pub fn trial(
         &self,
         device: &mut dyn CheckDevice,
@@ -168,77 +170,79 @@ impl<'f> Kernel<'f> {
         steps: &[TrialStep],
         seed: u64,
     ) -> Result<Vec<LaunchObservation>, RunError> {
-        let mut seen: Vec<LaunchObservation> = Vec::new();
-        let mut place: Option<(bool, PreparedLaunch<'_>)> = None;
+        let mut observations: Vec<LaunchObservation> = Vec::new();
+        let mut current: Option<(bool, PreparedLaunch<'_>)> = None;
         for (index, step) in steps.iter().enumerate() {
             let seed = derived(seed, index as u64);
             let inputs = &inputs[step.inputs];
-            device.set_world(if index == 0 { FIRST_WORLD } else { seed })?;
-            let stays = place.as_ref().is_some_and(|(moved, _)| *moved == step.moved);
-            if !stays {
-                if let (Some((_, ready)), Some(last)) = (place.take(), seen.last_mut()) {
-                    last.trespasses.extend(ready.close(device)?);
+            device.set_world(if index == 0 { FIRST_ENVIRONMENT } else { seed })?;
+            let reuse = current.as_ref().is_some_and(|(moved, _)| *moved == step.moved);
+            if !reuse {
+                if let (Some((_, prepared)), Some(last)) = (current.take(), observations.last_mut()) {
+                    last.trespasses.extend(prepared.close(device)?);
                 }
                 let shift = if step.moved { SHIFT_STEP * (1 + seed % SHIFTS) } else { 0 };
-                place = Some((step.moved, self.ready_at(device, sizes, inputs, shift)?));
+                current = Some((step.moved, self.prepare_at(device, sizes, inputs, shift)?));
             }
-            let Some((_, ready)) = &mut place else { continue };
-            let before = step.same_as.and_then(|before| seen.get(before));
-            let looked = ready
+            let Some((_, prepared)) = &mut current else { continue };
+            let before = step.same_as.and_then(|before| observations.get(before));
+            let outcome = prepared
                 .refill(device, inputs, step.outputs, seed)
                 .and_then(|()| match (step.outputs, before) {
-                    (OutputState::Turned, Some(before)) => ready.turn_outputs(device, &before.outputs),
+                    (OutputState::Turned, Some(before)) => {
+                        prepared.flip_output_signs(device, &before.outputs)
+                    }
                     _ => Ok(()),
                 })
-                .and_then(|()| self.look(device, ready));
-            match looked {
-                Ok(observed) => seen.push(observed),
+                .and_then(|()| self.launch_and_observe(device, prepared));
+            match outcome {
+                Ok(observed) => observations.push(observed),
                 Err(error) => {
-                    if let Some((_, ready)) = place.take() {
-                        ready.release(device);
+                    if let Some((_, prepared)) = current.take() {
+                        prepared.release(device);
                     }
                     return Err(error.into());
                 }
             }
             device.stop_counting();
-            if !seen.last().is_some_and(LaunchObservation::is_sound) {
+            if !observations.last().is_some_and(LaunchObservation::is_sound) {
                 break;
             }
         }
-        if let (Some((_, ready)), Some(last)) = (place, seen.last_mut()) {
-            last.trespasses.extend(ready.close(device)?);
+        if let (Some((_, prepared)), Some(last)) = (current, observations.last_mut()) {
+            last.trespasses.extend(prepared.close(device)?);
         }
         device.set_world(0)?;
-        Ok(seen)
+        Ok(observations)
     }
 
-    /// Launches what is ready once, and brings back everything there is to hold against it.
-    pub fn look(
+    /// Launches a prepared kernel once and observes what it did.
+    pub fn launch_and_observe(
         &self,
         device: &mut dyn CheckDevice,
-        ready: &PreparedLaunch<'_>,
+        prepared: &PreparedLaunch<'_>,
     ) -> Result<LaunchObservation, AcceleratorError> {
-        let report = self.launch(device, ready)?;
-        self.left_behind(device, ready, report)
+        let report = self.launch(device, prepared)?;
+        self.observe_memory(device, prepared, report)
     }
 
-    /// What launches have left behind: outputs, and everything that must be as it was.
-    pub fn left_behind(
+    /// Observes what previous launches did: reads the outputs, and compares everything that must not change.
+    pub fn observe_memory(
         &self,
         device: &mut dyn CheckDevice,
-        ready: &PreparedLaunch<'_>,
+        prepared: &PreparedLaunch<'_>,
         report: Option<vgpu::LaunchReport>,
     ) -> Result<LaunchObservation, AcceleratorError> {
-        let PreparedLaunch { memory, arrangement, placed, .. } = ready;
-        let view = memory.look(device)?;
-        let outputs = read_all(&view, device, &placed.outputs)?;
+        let PreparedLaunch { memory, arrangement, placed, .. } = prepared;
+        let snapshot = memory.snapshot(device)?;
+        let outputs = read_all(&snapshot, device, &placed.outputs)?;
         let mut changed_inputs = Vec::new();
         for (input, &buffer) in arrangement.inputs.iter().zip(&placed.inputs) {
-            if !view.holds(device, buffer, &input.bytes)? {
+            if !snapshot.holds(device, buffer, &input.bytes)? {
                 changed_inputs.push(input.name);
             }
         }
-        let trespasses = memory.trespasses(device, &view)?;
+        let trespasses = memory.stray_writes(device, &snapshot)?;
         Ok(LaunchObservation {
             outputs,
             report,
@@ -248,7 +252,7 @@ impl<'f> Kernel<'f> {
         })
     }
 
-    /// Puts the module's variables back to what they were after loading; the names of those that had changed.
+    /// Restores the module's variables to their contents after loading. Returns the names of those that had changed.
     fn restore(&self, device: &mut dyn CheckDevice) -> Result<Vec<String>, AcceleratorError> {
         let mut changed = Vec::new();
         for (variable, initial) in &self.state {
@@ -263,16 +267,16 @@ impl<'f> Kernel<'f> {
     fn launch(
         &self,
         device: &mut dyn CheckDevice,
-        ready: &PreparedLaunch<'_>,
+        prepared: &PreparedLaunch<'_>,
     ) -> Result<Option<vgpu::LaunchReport>, AcceleratorError> {
-        let PreparedLaunch { placed, geometry, parameters, .. } = ready;
+        let PreparedLaunch { placed, geometry, parameters, .. } = prepared;
         device.declare_outputs(&placed.outputs);
         let launched = device.launch(self.module, &self.family.entry, *geometry, parameters);
         device.declare_outputs(&[]);
         Ok(launched?.report)
     }
 
-    /// Runs the kernel once. `parameters` makes the kernel's parameters once the buffers have their addresses.
+    /// Runs the kernel once. `parameters` makes the kernel's parameters from the addresses of the buffers.
     pub fn observe(
         &self,
         device: &mut dyn CheckDevice,
@@ -280,33 +284,33 @@ impl<'f> Kernel<'f> {
         arrangement: &Arrangement,
         parameters: &dyn Fn(&Addresses) -> Vec<Vec<u8>>,
     ) -> Result<LaunchObservation, RunError> {
-        let ready = self.ready(device, sizes, &Inputs { arrangement, parameters })?;
-        let observed = self.look(device, &ready);
-        // Whatever failed, the memory is given back.
-        let far = ready.close(device);
+        let prepared = self.prepare(device, sizes, &Inputs { arrangement, parameters })?;
+        let observed = self.launch_and_observe(device, &prepared);
+        // The memory is freed even if the launch failed.
+        let far = prepared.close(device);
         let mut observed = observed?;
         observed.trespasses.extend(far?);
         Ok(observed)
     }
 }
 
-/// Addresses of a moved buffer differ in bits from 8 to 15: as aligned as allocations are, and not more.
+/// Addresses of a moved buffer differ in bits 8 to 15. It is as aligned as an allocation, and not more.
 const SHIFT_STEP: u64 = 256;
 const SHIFTS: u64 = 255;
 
-/// The surroundings of the first launch, which is the one that is counted: always the same, so that counts can be
-/// compared.
-const FIRST_WORLD: u64 = 0;
+/// The environment of the first launch. It is always the same, because this launch is counted and counts must be
+/// comparable.
+const FIRST_ENVIRONMENT: u64 = 0;
 
 fn read_all(
-    view: &MemorySnapshot,
+    snapshot: &MemorySnapshot,
     device: &mut dyn CheckDevice,
     buffers: &[Buffer],
 ) -> Result<Vec<Vec<u8>>, AcceleratorError> {
-    buffers.iter().map(|&buffer| view.read(device, buffer)).collect()
+    buffers.iter().map(|&buffer| snapshot.read(device, buffer)).collect()
 }
 
-/// A kernel's buffers on a device, filled, and its launch but for doing it.
+/// A launch that is ready: its buffers are filled, and its geometry and parameters are known.
 #[derive(Debug)]
 pub struct PreparedLaunch<'a> {
     memory: Memory,
@@ -317,8 +321,8 @@ pub struct PreparedLaunch<'a> {
 }
 
 impl<'a> PreparedLaunch<'a> {
-    /// Makes it ready for other inputs of the same problem, or once more for the same. The workspace is poisoned, with
-    /// another poison for every seed.
+    /// Prepares for other inputs of the same problem, or for the same inputs again. Poisons the workspace, with a
+    /// different poison for each seed.
     pub fn refill(
         &mut self,
         device: &mut dyn CheckDevice,
@@ -348,22 +352,27 @@ impl<'a> PreparedLaunch<'a> {
         Ok(())
     }
 
-    /// Fills the outputs with an answer in which every sign is turned: the right numbers, and not one of them right.
-    fn turn_outputs(&self, device: &mut dyn CheckDevice, answer: &[Vec<u8>]) -> Result<(), AcceleratorError> {
+    /// Fills the outputs with an answer in which every sign is flipped: the magnitudes are right, but every element is
+    /// wrong.
+    fn flip_output_signs(
+        &self,
+        device: &mut dyn CheckDevice,
+        answer: &[Vec<u8>],
+    ) -> Result<(), AcceleratorError> {
         let outputs = self.arrangement.outputs.iter().zip(answer).zip(&self.placed.outputs);
         for ((output, bytes), &buffer) in outputs {
-            device.write(buffer, &output.turned(bytes))?;
+            device.write(buffer, &output.with_flipped_signs(bytes))?;
         }
         Ok(())
     }
 
-    /// Writes the inputs once more, whatever has become of them.
+    /// Writes the inputs again, whatever they hold now.
     pub fn rewrite_inputs(&self, device: &mut dyn CheckDevice) -> Result<(), AcceleratorError> {
         self.inputs().try_for_each(|(input, buffer)| device.write(buffer, &input.bytes))
     }
 
-    /// Puts a second set of inputs beside the first. Its launches write the outputs and workspace of the first.
-    pub fn beside<'b>(
+    /// Places a second set of inputs. Its launches write to the outputs and workspace of the first.
+    pub fn place_second<'b>(
         &self,
         device: &mut dyn CheckDevice,
         inputs: &Inputs<'b>,
@@ -380,20 +389,20 @@ impl<'a> PreparedLaunch<'a> {
         Ok(SecondInputs { memory, inputs: placed.inputs, arrangement, parameters })
     }
 
-    /// What outputs and workspace hold before a launch, as words to fill them with.
+    /// The words that fill outputs and workspace before a launch.
     pub fn poisoned(&self, seed: u64) -> Vec<(Buffer, u32)> {
         let outputs = self.arrangement.outputs.iter().zip(&self.placed.outputs);
         let outputs = outputs.map(|(output, &buffer)| (buffer, output.blank_word()));
         outputs.chain(self.placed.workspace.map(|buffer| (buffer, poison(seed)))).collect()
     }
 
-    /// Its inputs, with the buffers they are in.
+    /// Its inputs and their buffers.
     pub fn inputs(&self) -> impl Iterator<Item = (&'a crate::Input, Buffer)> {
         self.arrangement.inputs.iter().zip(self.placed.inputs.iter().copied())
     }
 }
 
-/// Inputs without outputs of their own.
+/// A second set of inputs without outputs of its own.
 #[derive(Debug)]
 pub struct SecondInputs<'a> {
     memory: Memory,
@@ -403,7 +412,7 @@ pub struct SecondInputs<'a> {
 }
 
 impl<'a> SecondInputs<'a> {
-    /// Replaces the inputs where they are.
+    /// Replaces the inputs in place.
     pub fn refill(
         &mut self,
         device: &mut dyn CheckDevice,
@@ -416,55 +425,55 @@ impl<'a> SecondInputs<'a> {
         Ok(())
     }
 
-    /// Adds what happened to these inputs to what a launch left behind.
-    pub fn add_to(
+    /// Adds the changes of these inputs to an observation.
+    pub fn add_observations(
         &self,
         observed: &mut LaunchObservation,
         device: &mut dyn CheckDevice,
     ) -> Result<(), AcceleratorError> {
-        let view = self.memory.look(device)?;
+        let snapshot = self.memory.snapshot(device)?;
         for (input, &buffer) in self.arrangement.inputs.iter().zip(&self.inputs) {
-            if !view.holds(device, buffer, &input.bytes)? {
+            if !snapshot.holds(device, buffer, &input.bytes)? {
                 observed.changed_inputs.push(input.name);
             }
         }
-        observed.trespasses.extend(self.memory.trespasses(device, &view)?);
+        observed.trespasses.extend(self.memory.stray_writes(device, &snapshot)?);
         Ok(())
     }
 
-    /// Gives the buffers back. Returns the writes far from every buffer, by any launch since they were placed.
+    /// Frees the buffers. Returns the writes far from every buffer, by any launch since they were placed.
     pub fn close(self, device: &mut dyn CheckDevice) -> Result<Vec<StrayWrite>, AcceleratorError> {
-        let far = self.memory.far_trespasses(device);
+        let far = self.memory.far_stray_writes(device);
         self.memory.release(device);
         far
     }
 
-    /// Gives the buffers back.
+    /// Frees the buffers.
     pub fn release(self, device: &mut dyn CheckDevice) {
         self.memory.release(device);
     }
 }
 
-/// A word of poison: a NaN as fp32, and as a pair of halves; otherwise as the seed has it.
+/// A word of poison: a NaN as fp32 and as a pair of fp16. The other bits come from the seed.
 fn poison(seed: u64) -> u32 {
     0x7fc0_7e00 | (seed as u32 & 0x003f_01ff)
 }
 
 impl PreparedLaunch<'_> {
-    /// Gives the buffers back. Returns the writes far from every buffer, by any launch since they were placed.
+    /// Frees the buffers. Returns the writes far from every buffer, by any launch since they were placed.
     pub fn close(self, device: &mut dyn CheckDevice) -> Result<Vec<StrayWrite>, AcceleratorError> {
-        let far = self.memory.far_trespasses(device);
+        let far = self.memory.far_stray_writes(device);
         self.memory.release(device);
         far
     }
 
-    /// Gives the buffers back.
+    /// Frees the buffers.
     pub fn release(self, device: &mut dyn CheckDevice) {
         self.memory.release(device);
     }
 }
 
-/// An arrangement on a device.
+/// The buffers of an arrangement on a device.
 #[derive(Debug)]
 struct PlacedBuffers {
     inputs: Vec<Buffer>,
@@ -490,7 +499,7 @@ fn input_items(arrangement: &Arrangement) -> Vec<BufferItem<'_>> {
     items.map(|input| BufferItem { name: input.name, contents: Contents::These(&input.bytes) }).collect()
 }
 
-/// Inputs, outputs, and the workspace where there is one.
+/// Inputs, outputs, and the workspace if it has a size.
 fn items(arrangement: &Arrangement, workspace_bytes: u64) -> Vec<BufferItem<'_>> {
     let outputs = arrangement
         .outputs

@@ -1,10 +1,10 @@
-//! What an op is to the workbench, and how a kernel of one of its families is run.
+//! The op trait, and how a kernel of an op's family is run.
 //!
-//! An [`Op`] knows its problems, inputs, the right answer and how right is right enough; it knows neither devices nor
-//! files. This crate knows how to put what an op asks for on a device ([`Arrangement`]), with guard bands and poison,
-//! how to launch it ([`Kernel`]) and what to bring back ([`LaunchObservation`]); and which of a family's tuned settings is the one
-//! for a problem ([`tuned`]). The workbench (`lab`) is written against these alone, so that a second op needs no change
-//! there; an op's own crate needs no workbench.
+//! An [`Op`] defines its problems, inputs, reference and tolerances. It depends on neither devices nor files. This
+//! crate places the buffers of an op on a device ([`Arrangement`]) with guard bands and poison, launches kernels
+//! ([`Kernel`]), and returns what each launch did ([`LaunchObservation`]). It also selects the tuned setting for a
+//! problem ([`tuned`]). The workbench (`lab`) depends only on this crate, so a second op needs no change there, and the
+//! crate of an op does not depend on the workbench.
 
 mod arrangement;
 mod check_device;

@@ -1,12 +1,13 @@
-//! A run's buffers on a device: filled, guarded on both sides where the device does not guard them itself, and given
-//! back at the end.
+//! The buffers of a run on a device. They are filled, have guard bands on both sides if the device does not check
+//! bounds itself, and are freed at the end.
 
 use std::ops::Range;
 
 use gpu::accelerator::{Accelerator, AcceleratorError, Buffer};
 use serde::Serialize;
 
-/// What guard bands hold. Not zero, not ones, not the poison: no kernel writes it by chance for long.
+/// The contents of guard bands: neither zeros, ones nor poison, so that a kernel is unlikely to write the same by
+/// chance.
 const PATTERN: u8 = 0xb9;
 const PATTERN_WORD: u32 = u32::from_ne_bytes([PATTERN; 4]);
 
@@ -15,20 +16,22 @@ const PATTERN_WORD: u32 = u32::from_ne_bytes([PATTERN; 4]);
 pub struct StrayWrite {
     /// The nearest buffer.
     pub buffer: &'static str,
-    /// The first byte that changed, counted from the buffer's start: negative before it, or from its end on.
+    /// Position of the first changed byte relative to the buffer's start: negative before the buffer, at least its size
+    /// after it.
     pub offset: i64,
     /// How many bytes of the band changed.
     pub bytes: usize,
 }
 
-/// Up to this much of memory is one allocation, written and read as one: small problems take longer to be handed over
-/// than to be computed. Larger ones, and all that is worth timing is larger, have their buffers apart, as programs do.
-const TOGETHER: u64 = 1 << 20;
-/// What allocations are aligned to, at least.
+/// Up to this total size, all buffers share one allocation that is written and read at once: for small problems,
+/// transfers take longer than the computation. Larger problems, which include everything worth timing, have separate
+/// buffers, as programs usually do.
+const MAX_TOGETHER_BYTES: u64 = 1 << 20;
+/// The minimum alignment of allocations.
 const ALIGNMENT: u64 = 256;
-/// What the driver maps memory in. The part of the last piece that an allocation leaves over can be written without a
-/// fault, so guarded allocations fill whole pieces. What is left over is the far band of the last buffer.
-const MAPPED: u64 = 2 << 20;
+/// The granularity in which the driver maps memory. The unused end of the last piece can be written without a fault, so
+/// guarded allocations fill whole pieces. The rest is the far band of the last buffer.
+const MAPPING_BYTES: u64 = 2 << 20;
 
 /// A buffer to be placed.
 #[derive(Clone, Copy, Debug)]
@@ -37,10 +40,11 @@ pub(crate) struct BufferItem<'a> {
     pub contents: Contents<'a>,
 }
 
+/// The initial contents of a buffer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Contents<'a> {
     These(&'a [u8]),
-    /// That many bytes, whose contents do not matter.
+    /// This many bytes with arbitrary contents.
     Any(u64),
 }
 
@@ -53,19 +57,20 @@ impl Contents<'_> {
     }
 }
 
-/// A buffer with its bands.
+/// A buffer with its guard bands.
 #[derive(Debug)]
 struct GuardedBuffer {
     name: &'static str,
     before: Buffer,
     inner: Buffer,
     after: Buffer,
-    /// What is left over of the allocation behind them. It is large, so it is looked at once and not after every launch.
+    /// The rest of the allocation behind the bands. It is large, so it is checked once at the end, not after every
+    /// launch.
     far: Buffer,
 }
 
 impl GuardedBuffer {
-    /// From `address` on, with bands of so many bytes before and after it.
+    /// Starts at `address`, with bands of the given sizes before and after the buffer.
     fn new(name: &'static str, address: u64, (before, after): (u64, u64), bytes: u64) -> Self {
         let before = Buffer { address, bytes: before };
         let inner = Buffer { address: end(before), bytes };
@@ -75,8 +80,8 @@ impl GuardedBuffer {
 }
 
 impl GuardedBuffer {
-    /// The write into one of its bands, which holds these bytes now.
-    fn trespass(&self, band: Buffer, bytes: &[u8]) -> Option<StrayWrite> {
+    /// Finds a write into one of its bands, given the bytes that the band holds now.
+    fn stray_write(&self, band: Buffer, bytes: &[u8]) -> Option<StrayWrite> {
         let first = bytes.iter().position(|&byte| byte != PATTERN)?;
         Some(StrayWrite {
             buffer: self.name,
@@ -86,12 +91,12 @@ impl GuardedBuffer {
     }
 }
 
-/// Where buffers are put.
+/// Where buffers are placed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Placement {
-    /// Bytes of guard on either side of every buffer; 0 where the device guards them itself.
+    /// Size of the guard band on either side of every buffer. 0 if the device checks bounds itself.
     pub band: u64,
-    /// Bytes every buffer starts later than it would: other addresses for the same buffers. A multiple of 256.
+    /// Additional offset of every buffer, to test other addresses. A multiple of 256.
     pub shift: u64,
 }
 
@@ -104,7 +109,7 @@ fn end(buffer: Buffer) -> u64 {
 pub(crate) struct Memory {
     allocations: Vec<Buffer>,
     buffers: Vec<GuardedBuffer>,
-    /// Where all buffers are in the one allocation there is: the part of it that they take, with their bands.
+    /// If all buffers share one allocation: the part of it that they and their bands use.
     together: Option<Buffer>,
 }
 
@@ -118,9 +123,9 @@ impl Memory {
         let Placement { band, shift } = placement;
         let room = |item: &BufferItem<'_>| (item.contents.bytes() + 2 * band).next_multiple_of(ALIGNMENT);
         let total: u64 = shift + items.iter().map(room).sum::<u64>();
-        // Without bands the device itself tells buffers apart, so they must be.
+        // Without bands the device checks bounds per allocation, so each buffer needs its own.
         let mut memory = Memory { allocations: Vec::new(), buffers: Vec::new(), together: None };
-        let placed = if band > 0 && total <= TOGETHER {
+        let placed = if band > 0 && total <= MAX_TOGETHER_BYTES {
             memory.place_together(device, placement, items, total)
         } else {
             items.iter().try_for_each(|item| memory.place_apart(device, placement, item))
@@ -141,7 +146,7 @@ impl Memory {
         items: &[BufferItem<'_>],
         total: u64,
     ) -> Result<(), AcceleratorError> {
-        let allocation = device.allocate("buffers", total.next_multiple_of(MAPPED))?;
+        let allocation = device.allocate("buffers", total.next_multiple_of(MAPPING_BYTES))?;
         self.allocations.push(allocation);
         let whole = Buffer { bytes: total, ..allocation };
         self.together = Some(whole);
@@ -153,7 +158,7 @@ impl Memory {
             if let Contents::These(bytes) = contents {
                 image[within(whole, guarded.inner)].copy_from_slice(bytes);
             }
-            // Up to the next buffer.
+            // The band extends to the next buffer.
             address = end(guarded.after).next_multiple_of(ALIGNMENT);
             guarded.after.bytes = address - guarded.after.address;
             if index + 1 == items.len() {
@@ -174,10 +179,10 @@ impl Memory {
         let bytes = item.contents.bytes();
         let (before, total) = match band {
             0 => (0, bytes),
-            _ => (band + shift, (bytes + 2 * band + shift).next_multiple_of(MAPPED)),
+            _ => (band + shift, (bytes + 2 * band + shift).next_multiple_of(MAPPING_BYTES)),
         };
         let whole = device.allocate(item.name, total)?;
-        // Noted before anything else can fail, so that it is given back.
+        // Recorded before anything else can fail, so that it is freed.
         self.allocations.push(whole);
         let mut guarded = GuardedBuffer::new(item.name, whole.address, (before, band), bytes);
         if band > 0 {
@@ -193,18 +198,18 @@ impl Memory {
         Ok(())
     }
 
-    /// The buffers, in the items' order.
+    /// The buffers, in the order of the items.
     pub fn buffers(&self) -> Vec<Buffer> {
         self.buffers.iter().map(|guarded| guarded.inner).collect()
     }
 
-    /// Reads what buffers hold now.
-    pub fn look(&self, device: &mut dyn Accelerator) -> Result<MemorySnapshot, AcceleratorError> {
+    /// Reads the current contents of the buffers.
+    pub fn snapshot(&self, device: &mut dyn Accelerator) -> Result<MemorySnapshot, AcceleratorError> {
         Ok(MemorySnapshot { whole: self.together.map(|whole| Ok((whole, device.read(whole)?))).transpose()? })
     }
 
-    /// Looks for writes into the bands beside the buffers.
-    pub fn trespasses(
+    /// Finds writes into the bands next to the buffers.
+    pub fn stray_writes(
         &self,
         device: &mut dyn Accelerator,
         view: &MemorySnapshot,
@@ -212,43 +217,47 @@ impl Memory {
         let mut found = Vec::new();
         for guarded in &self.buffers {
             for side in [guarded.before, guarded.after].into_iter().filter(|side| side.bytes > 0) {
-                found.extend(guarded.trespass(side, &view.read(device, side)?));
+                found.extend(guarded.stray_write(side, &view.read(device, side)?));
             }
         }
         Ok(found)
     }
 
-    /// Looks for writes into what is left over of the allocations.
-    pub fn far_trespasses(&self, device: &mut dyn Accelerator) -> Result<Vec<StrayWrite>, AcceleratorError> {
+    /// Finds writes into the rest of the allocations.
+    pub fn far_stray_writes(
+        &self,
+        device: &mut dyn Accelerator,
+    ) -> Result<Vec<StrayWrite>, AcceleratorError> {
         let mut found = Vec::new();
         for guarded in self.buffers.iter().filter(|guarded| guarded.far.bytes > 0) {
-            found.extend(guarded.trespass(guarded.far, &device.read(guarded.far)?));
+            found.extend(guarded.stray_write(guarded.far, &device.read(guarded.far)?));
         }
         Ok(found)
     }
 
-    /// Gives every buffer back.
+    /// Frees every buffer.
     pub fn release(self, device: &mut dyn Accelerator) {
         for allocation in self.allocations {
-            // A device that refuses is broken by what went before, and that is what will be reported.
+            // If the device refuses, an earlier error broke it, and that error is reported.
             let _ = device.free(allocation);
         }
     }
 }
 
-/// The bytes of a buffer in those of another that holds it.
+/// The range of a buffer within another buffer that contains it.
 fn within(whole: Buffer, part: Buffer) -> Range<usize> {
     let start = (part.address - whole.address) as usize;
     start..start + part.bytes as usize
 }
 
-/// Memory as it was at one moment, where it is small enough to be read as one, and the device's where it is not.
+/// The contents of the memory at one moment if it is small enough to be read at once; otherwise reads go to the device.
 #[derive(Debug)]
 pub(crate) struct MemorySnapshot {
     whole: Option<(Buffer, Vec<u8>)>,
 }
 
 impl MemorySnapshot {
+    /// Reads a buffer.
     pub fn read(&self, device: &mut dyn Accelerator, buffer: Buffer) -> Result<Vec<u8>, AcceleratorError> {
         match &self.whole {
             Some((whole, bytes)) => Ok(bytes[within(*whole, buffer)].to_vec()),
@@ -288,18 +297,18 @@ mod tests {
     }
 
     #[test]
-    fn a_write_beside_a_buffer_is_seen_from_either_side() {
-        // Together, and apart.
-        for large in [100, TOGETHER] {
+    fn a_write_on_either_side_of_a_buffer_is_found() {
+        // In one allocation, and in separate allocations.
+        for large in [100, MAX_TOGETHER_BYTES] {
             let mut device = VirtualDevice::new(Chip::by_name("h200").expect("in the table"));
             let memory = placed(&mut device, 64, large);
-            assert_eq!(memory.together.is_some(), large < TOGETHER);
+            assert_eq!(memory.together.is_some(), large < MAX_TOGETHER_BYTES);
             let [q, o, last] = memory.buffers()[..] else { panic!("three buffers") };
-            let look = |device: &mut VirtualDevice| {
-                let view = memory.look(device).expect("readable");
-                (view.read(device, q), memory.trespasses(device, &view))
+            let inspect = |device: &mut VirtualDevice| {
+                let view = memory.snapshot(device).expect("readable");
+                (view.read(device, q), memory.stray_writes(device, &view))
             };
-            assert_eq!(look(&mut device), (Ok(vec![7; 10]), Ok(Vec::new())));
+            assert_eq!(inspect(&mut device), (Ok(vec![7; 10]), Ok(Vec::new())));
             let mut write = |buffer: Buffer, offset: i64| {
                 let beside = Buffer { address: buffer.address.wrapping_add_signed(offset), bytes: 2 };
                 device.write(beside, &[0, 0]).expect("inside the allocation");
@@ -307,21 +316,21 @@ mod tests {
             write(q, 10);
             write(q, -3);
             write(o, 67);
-            let trespass = |buffer, offset| StrayWrite { buffer, offset, bytes: 2 };
-            let expected = vec![trespass("q", -3), trespass("q", 10), trespass("o", 67)];
-            assert_eq!(look(&mut device).1, Ok(expected));
-            assert_eq!(memory.far_trespasses(&mut device), Ok(Vec::new()));
+            let stray_write = |buffer, offset| StrayWrite { buffer, offset, bytes: 2 };
+            let expected = vec![stray_write("q", -3), stray_write("q", 10), stray_write("o", 67)];
+            assert_eq!(inspect(&mut device).1, Ok(expected));
+            assert_eq!(memory.far_stray_writes(&mut device), Ok(Vec::new()));
             let beyond = Buffer { address: last.address + last.bytes + 4096, bytes: 2 };
             device.write(beyond, &[0, 0]).expect("inside the allocation");
             let expected = StrayWrite { buffer: "large", offset: last.bytes as i64 + 4096, bytes: 2 };
-            assert_eq!(memory.far_trespasses(&mut device), Ok(vec![expected]));
+            assert_eq!(memory.far_stray_writes(&mut device), Ok(vec![expected]));
             memory.release(&mut device);
             assert!(device.read(q).is_err());
         }
     }
 
     #[test]
-    fn without_bands_every_buffer_is_an_allocation() {
+    fn without_bands_every_buffer_has_its_own_allocation() {
         let mut device = VirtualDevice::new(Chip::by_name("h200").expect("in the table"));
         let memory = placed(&mut device, 0, 100);
         assert_eq!(memory.allocations, memory.buffers());

@@ -1,7 +1,7 @@
-//! Tuned settings: what a search found best, for a problem on a GPU, without a search.
+//! Tuned settings: selects the best setting that a search found for a problem on a GPU.
 //!
-//! A family carries its table ([`family::tuned`]); here is who gets which pick of it. [`candidate`] is how a preset's name
-//! becomes a candidate wherever kernels are named, [`best`] is for those who do not care which family it is.
+//! A family has a table of picks ([`family::tuned`]). [`candidate`] resolves the name of a preset to a candidate,
+//! including `tuned`. [`best`] selects among all families of an op.
 
 use family::tuned::{self, Pick};
 use family::{Candidate, Catalog, Family};
@@ -9,16 +9,16 @@ use gpu::device::Device;
 
 use crate::contract::{Op, Refusal};
 
-/// How two problems compare where a setting is concerned.
+/// Decides whether problems can share a setting.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Likeness {
-    /// Problems of one kind differ in size alone; what is best for one kind says nothing about another.
+    /// Problems of one kind differ only in size. The best setting for one kind says nothing about another kind.
     pub kind: String,
-    /// How much there is to do, on whatever scale: sizes are compared by their ratio.
+    /// The amount of work, on any scale: sizes are compared by their ratio.
     pub size: f64,
 }
 
-/// A pick that the family still has, with the problem it is of and what it comes to there.
+/// A pick that is valid for the family, with its problem and its candidate there.
 #[derive(Clone, Debug)]
 pub struct UsablePick<'f, P> {
     pub pick: &'f Pick,
@@ -26,43 +26,43 @@ pub struct UsablePick<'f, P> {
     pub candidate: Candidate,
 }
 
-/// A pick that is of no use, and why: the family changed, or the table is another's.
+/// A pick that cannot be used, with the reason: the family changed, or the pick belongs to another family.
 #[derive(Clone, Debug)]
 pub struct UnusablePick<'f> {
     pub pick: &'f Pick,
     pub reason: String,
 }
 
-/// The picks of a family's table. An old table has its use as long as one of its picks has, so what does not fit any more
-/// is left out of every choice; whoever shows or uses the others should say what was left out.
+/// Returns the usable and the unusable picks of a family's table. An old table stays useful as long as one of its picks
+/// is, so unusable picks are never selected. Callers should report them.
 pub fn picks<'f, O: Op>(
     op: &O,
     family: &'f Family,
 ) -> (Vec<UsablePick<'f, O::Problem>>, Vec<UnusablePick<'f>>) {
-    let (mut usable, mut stale) = (Vec::new(), Vec::new());
+    let (mut usable, mut unusable) = (Vec::new(), Vec::new());
     for pick in &family.tuned.picks {
-        match read(op, family, pick) {
+        match parse_pick(op, family, pick) {
             Ok((problem, candidate)) => usable.push(UsablePick { pick, problem, candidate }),
-            Err(reason) => stale.push(UnusablePick { pick, reason }),
+            Err(reason) => unusable.push(UnusablePick { pick, reason }),
         }
     }
-    (usable, stale)
+    (usable, unusable)
 }
 
-fn read<O: Op>(op: &O, family: &Family, pick: &Pick) -> Result<(O::Problem, Candidate), String> {
+fn parse_pick<O: Op>(op: &O, family: &Family, pick: &Pick) -> Result<(O::Problem, Candidate), String> {
     if pick.family != family.full_name() {
-        return Err(format!("it is of {}", pick.family));
+        return Err(format!("it belongs to {}", pick.family));
     }
     let problems = op.problems(&pick.problem).map_err(|refusal| refusal.to_string())?;
     let [problem] = problems.as_slice() else {
-        return Err(format!("`{}` is not one problem", pick.problem));
+        return Err(format!("`{}` does not name exactly one problem", pick.problem));
     };
-    let candidate = setting(op, family, pick, &[], problem).map_err(|refusal| refusal.to_string())?;
+    let candidate = pick_candidate(op, family, pick, &[], problem).map_err(|refusal| refusal.to_string())?;
     Ok((problem.clone(), candidate))
 }
 
-/// A pick's setting on a problem, with knobs set on top.
-fn setting<O: Op>(
+/// The candidate of a pick on a problem, with knobs set on top.
+fn pick_candidate<O: Op>(
     op: &O,
     family: &Family,
     pick: &Pick,
@@ -73,20 +73,20 @@ fn setting<O: Op>(
     Ok(candidate.told_shortest(family, &pick.baseline))
 }
 
-/// How far a pick is from what is asked for; less is better.
+/// How well a pick fits a request; less is better.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 struct Distance {
-    another: bool,
-    /// Logarithm of the ratio of the sizes: whether a GPU is filled, and how often, goes by factors. From 8 heads to 16 is
-    /// as far as from 64 to 128, and a problem of half the size is as good a guide as one of twice the size.
-    factor: f64,
-    /// Of two that are as near, one that was measured.
-    modelled: bool,
+    is_other_problem: bool,
+    /// Logarithm of the ratio of the sizes, because the load of a GPU scales by factors. From 8 heads to 16 is as far
+    /// as from 64 to 128, and a problem of half the size fits as well as one of twice the size.
+    log_ratio: f64,
+    /// Of two picks that are equally near, a measured one is preferred.
+    is_modelled: bool,
 }
 
-/// The pick for a problem on a device: its own if there is one, else that of the problem of its kind that is nearest in
-/// size, as far as the setting is allowed for this problem and on this target. The candidate is the asked problem's.
-/// Where the table has none, the refusal says what it has.
+/// Returns the pick for a problem on a device. This is the problem's own pick, or that of the problem of the same kind
+/// nearest in size. The setting must be allowed for this problem and target. The returned candidate is for the
+/// requested problem. If the table has no pick, the refusal says what it has.
 pub fn pick<'f, O: Op>(
     op: &O,
     family: &'f Family,
@@ -94,13 +94,13 @@ pub fn pick<'f, O: Op>(
     problem: &O::Problem,
 ) -> Result<UsablePick<'f, O::Problem>, Refusal> {
     let nearest = ranked(op, family, device, problem).into_iter().find_map(|(_, usable)| usable.ok());
-    nearest.ok_or_else(|| none(op, family, device, problem))
+    nearest.ok_or_else(|| no_pick(op, family, device, problem))
 }
 
 type Ranked<'f, P> = (Distance, Result<UsablePick<'f, P>, Refusal>);
 
-/// The picks of the problem's kind on the device, the nearest first, with what each comes to on the problem; or why it
-/// comes to nothing there.
+/// Returns the picks of the problem's kind on the device, the nearest first. Each has its candidate on the problem, or
+/// the reason why it is not allowed there.
 fn ranked<'f, O: Op>(
     op: &O,
     family: &'f Family,
@@ -115,12 +115,12 @@ fn ranked<'f, O: Op>(
         .filter_map(|UsablePick { pick, problem: of, .. }| {
             let own = op.likeness(&of);
             let distance = Distance {
-                another: of != *problem,
-                factor: (own.size / asked.size).ln().abs(),
-                modelled: pick.time.is_modelled(),
+                is_other_problem: of != *problem,
+                log_ratio: (own.size / asked.size).ln().abs(),
+                is_modelled: pick.time.is_modelled(),
             };
             let allowed = || -> Result<_, Refusal> {
-                let candidate = setting(op, family, pick, &[], problem)?;
+                let candidate = pick_candidate(op, family, pick, &[], problem)?;
                 family.check_target(&candidate, device.target())?;
                 Ok(UsablePick { pick, problem: of, candidate })
             };
@@ -131,8 +131,8 @@ fn ranked<'f, O: Op>(
     ranked
 }
 
-/// The candidate of a preset for a problem on a device, with knobs set on top: as [`Op::candidate`], and `tuned` is the
-/// table's pick.
+/// Returns the candidate of a preset for a problem on a device, with knobs set on top. Like [`Op::candidate`], but
+/// `tuned` selects the table's pick.
 pub fn candidate<O: Op>(
     op: &O,
     family: &Family,
@@ -143,11 +143,11 @@ pub fn candidate<O: Op>(
     if !preset.is_some_and(tuned::is_tuned) {
         return op.candidate(family, preset, knobs, problem);
     }
-    setting(op, family, pick(op, family, device, problem)?.pick, knobs, problem)
+    pick_candidate(op, family, pick(op, family, device, problem)?.pick, knobs, problem)
 }
 
-/// The fastest there is a pick for, of all the families of the op. Picks are ranked by how well they fit the problem
-/// first, since only times of one problem can be compared; of those that fit as well, the shortest time.
+/// Returns the fastest pick of all families of the op. Picks are ranked first by how well they fit the problem, because
+/// only times of one problem are comparable, and then by time.
 pub fn best<'c, O: Op>(
     op: &O,
     catalog: &'c Catalog,
@@ -167,12 +167,12 @@ pub fn best<'c, O: Op>(
     best.map(|(_, family, usable)| (family, usable.candidate))
 }
 
-/// Why there is no pick, and what the table has instead.
-fn none<O: Op>(op: &O, family: &Family, device: &Device, problem: &O::Problem) -> Refusal {
+/// The refusal if there is no pick. Its hint says what the table has.
+fn no_pick<O: Op>(op: &O, family: &Family, device: &Device, problem: &O::Problem) -> Refusal {
     let refusal =
         Refusal::new(format!("{} has no tuned setting for {problem} on {}", family.name, device.gpu()));
     if let Some((_, Err(nearest))) = ranked(op, family, device, problem).into_iter().next() {
-        return refusal.hint(Some(format!("the nearest is not allowed there: {nearest}")));
+        return refusal.hint(Some(format!("the nearest pick is not allowed: {nearest}")));
     }
     let (usable, _) = picks(op, family);
     let distinct = |words: Vec<String>| {
@@ -188,8 +188,8 @@ fn none<O: Op>(op: &O, family: &Family, device: &Device, problem: &O::Problem) -
     let kinds = distinct(own.map(|usable| op.likeness(&usable.problem).kind).collect());
     let gpus = distinct(usable.iter().map(|usable| usable.pick.gpu.clone()).collect());
     refusal.hint(Some(match (kinds.as_str(), gpus.as_str()) {
-        ("", "") => format!("its table is empty; `warpsmith evolve {} --tuned FILE` fills one", family.name),
-        ("", gpus) => format!("its table is of {gpus}"),
-        (kinds, _) => format!("its table has there: {kinds}, of any size"),
+        ("", "") => format!("its table is empty; `warpsmith evolve {} --tuned FILE` writes one", family.name),
+        ("", gpus) => format!("its table is for {gpus}"),
+        (kinds, _) => format!("its table for this GPU has {kinds}, of any size"),
     }))
 }

@@ -1,5 +1,6 @@
-//! Random numbers from a seed: small, well known (SplitMix64), and the same everywhere.
+//! Random numbers from a seed: a small, well-known generator (SplitMix64) with the same numbers on every machine.
 
+/// A generator of random numbers.
 #[derive(Clone, Debug)]
 pub struct Random {
     state: u64,
@@ -7,21 +8,24 @@ pub struct Random {
     spare: Option<f64>,
 }
 
-/// What the state grows by with every draw.
+/// The increment of the state with every draw.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Random {
+    /// A generator with this seed.
     pub fn new(seed: u64) -> Self {
         Random { state: seed, spare: None }
     }
 
-    /// The same numbers from the one after so many draws on: several may draw one sequence at once. A number of
-    /// [`Random::bits`], [`Random::uniform`] and [`Random::integer`] is one draw, two of [`Random::normal`] are two.
+    /// The same sequence from the position after `draws` draws on, so that several threads can draw parts of one
+    /// sequence. [`Random::bits`], [`Random::uniform`] and [`Random::integer`] each take one draw; two
+    /// [`Random::normal`] take two.
     #[must_use]
     pub fn after(&self, draws: u64) -> Self {
         Random { state: self.state.wrapping_add(STEP.wrapping_mul(draws)), spare: None }
     }
 
+    /// 64 random bits.
     pub fn bits(&mut self) -> u64 {
         self.state = self.state.wrapping_add(STEP);
         let mut z = self.state;
@@ -30,12 +34,12 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// In [0, 1), with 53 bits.
+    /// Uniform in [0, 1), with 53 bits.
     pub fn uniform(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Mean 0, variance 1.
+    /// Normal with mean 0 and variance 1.
     pub fn normal(&mut self) -> f64 {
         if let Some(spare) = self.spare.take() {
             return spare;
@@ -47,17 +51,17 @@ impl Random {
         radius * angle.cos()
     }
 
-    /// In [low, high).
+    /// Uniform in [low, high).
     pub fn integer(&mut self, low: i64, high: i64) -> i64 {
         let span = high.wrapping_sub(low).cast_unsigned().max(1);
-        // Multiply-shift: the bias is below 2^-32 for the spans tests use.
+        // Multiply-shift: the bias is below 2^-32 for the spans that tests use.
         let pick = (u128::from(self.bits()) * u128::from(span)) >> 64;
         low.wrapping_add(pick as i64)
     }
 }
 
-/// A seed that nobody can guess, from the system; short enough to be a number in any JSON reader. `None` where the system
-/// has none to give.
+/// An unpredictable seed from the operating system. It is short enough to be an exact number in any JSON reader.
+/// `None` if the system provides none.
 pub fn secret() -> Option<u64> {
     const BITS: u32 = 48;
     getrandom::u64().ok().map(|bits| bits >> (64 - BITS))
@@ -68,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_have_the_moments_they_should() {
+    fn numbers_have_the_expected_moments() {
         let mut random = Random::new(7);
         let count = 100_000;
         let normal: Vec<f64> = (0..count).map(|_| random.normal()).collect();
@@ -88,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sequence_can_be_entered_anywhere() {
+    fn a_sequence_can_start_at_any_position() {
         let start = Random::new(3);
         let mut all = start.clone();
         let numbers: Vec<f64> = (0..10).map(|_| all.normal()).collect();
@@ -98,8 +102,8 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_gives_the_same_numbers_always() {
-        // Fixed values: recorded failures are repeated by their seed, so the sequence must never change.
+    fn a_seed_always_gives_the_same_numbers() {
+        // Fixed values: recorded failures are reproduced by their seed, so the sequence must never change.
         let mut random = Random::new(1);
         assert_eq!([random.bits(), random.bits()], [0x910a_2dec_8902_5cc1, 0xbeeb_8da1_658e_ec67]);
     }

@@ -1,4 +1,4 @@
-//! How long a space of ten million raw combinations takes to build: `cargo run --release --example construction`.
+//! Measures the time to build a space of ten million raw combinations: `cargo run --release --example construction`.
 
 use std::cell::Cell;
 use std::time::Instant;
@@ -13,11 +13,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     parameters.push(Parameter::new("STAGES", 1..=5));
     parameters.push(Parameter::new("WARPS", [1, 2, 4, 8]));
     parameters.push(Parameter::new("SWIZZLE", [0, 1]));
-    let asked = Cell::new(0_u64);
+    let calls = Cell::new(0_u64);
     let rule = |over: &[usize], holds: fn(&[f64]) -> bool| {
-        let asked = &asked;
+        let calls = &calls;
         Constraint::new(over, move |values| {
-            asked.set(asked.get() + 1);
+            calls.set(calls.get() + 1);
             holds(&values.iter().filter_map(|value| value.number()).collect::<Vec<_>>())
         })
     };
@@ -30,15 +30,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     ];
     let loose = [rule(&[6, 8], |v| v[0] > 1.0 || v[1] == 0.0)];
     for (name, constraints) in [("five constraints", &tight[..]), ("one constraint", &loose), ("none", &[])] {
-        asked.set(0);
-        let begun = Instant::now();
+        calls.set(0);
+        let start = Instant::now();
         let space = Space::new(parameters.clone(), constraints)?;
         println!(
-            "{name}: {} raw combinations, {} allowed, predicates asked {} times, {:.3} s",
+            "{name}: {} raw combinations, {} allowed, {} calls of predicates, {:.3} s",
             space.raw_len(),
             space.len(),
-            asked.get(),
-            begun.elapsed().as_secs_f64()
+            calls.get(),
+            start.elapsed().as_secs_f64()
         );
     }
     Ok(())

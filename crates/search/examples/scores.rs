@@ -1,5 +1,6 @@
-//! Strategies on recorded spaces, without building the whole program: `scores STRATEGY,... SEEDS FILE... > scores.csv`.
-//! The scores go to stdout, the means over spaces and kernels to stderr. `warpsmith replay` is the command for users.
+//! Scores strategies on recorded spaces without building the whole program: `scores STRATEGY,... SEEDS FILE... >
+//! scores.csv`. The scores go to stdout, the means over spaces and kernels to stderr. Users run `warpsmith replay`
+//! instead.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -12,8 +13,8 @@ const AT: [usize; 4] = [25, 50, 100, 200];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
-    let names = arguments.next().ok_or("which strategies?")?;
-    let seeds = arguments.next().ok_or("how many seeds?")?.parse()?;
+    let names = arguments.next().ok_or("usage: scores STRATEGY,... SEEDS FILE...")?;
+    let seeds = arguments.next().ok_or("usage: scores STRATEGY,... SEEDS FILE...")?.parse()?;
     let spaces = arguments.map(|file| Recorded::read(Path::new(&file))).collect::<Result<Vec<_>, _>>()?;
     let stop = AtomicBool::new(false);
     let mut all = Vec::new();

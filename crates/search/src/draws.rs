@@ -1,34 +1,38 @@
-//! Random numbers that are a function of the seed and of how far the search has come, and of nothing else.
+//! Random numbers that depend only on the seed and on the step of the search.
 
+/// A generator of random numbers for one step of a search.
 #[derive(Clone, Debug)]
 pub struct Random(random::Random);
 
 impl Random {
+    /// A generator with this seed.
     pub fn new(seed: u64) -> Self {
         Random(random::Random::new(seed))
     }
 
-    /// The numbers for step `step` of the run `seed`. A strategy that takes its numbers by step needs no generator that
-    /// lives as long as the run, so a resumed run goes on with the numbers it would have had.
+    /// The numbers for step `step` of the run `seed`. A strategy that draws its numbers by step needs no generator
+    /// that lives as long as the run, so a resumed run continues with the same numbers.
     pub fn at(seed: u64, step: usize) -> Self {
         let run = Random::new(seed ^ 0x5851_f42d_4c95_7f2d).bits();
         Random::new(run ^ Random::new(step as u64).bits())
     }
 
+    /// 64 random bits.
     pub fn bits(&mut self) -> u64 {
         self.0.bits()
     }
 
-    /// In [0, 1), with 53 bits.
+    /// Uniform in [0, 1), with 53 bits.
     pub fn uniform(&mut self) -> f64 {
         self.0.uniform()
     }
 
-    /// In `0..limit`; 0 where there is nothing to choose from.
+    /// Uniform in `0..limit`; 0 if `limit` is 0.
     pub fn below(&mut self, limit: usize) -> usize {
         ((u128::from(self.bits()) * limit as u128) >> 64) as usize
     }
 
+    /// One of the items; `None` if there are none.
     pub fn choose<'a, T>(&mut self, items: &'a [T]) -> Option<&'a T> {
         items.get(self.below(items.len()))
     }
@@ -39,13 +43,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_choice_comes_up_about_as_often() {
+    fn every_choice_is_drawn_equally_often() {
         let mut counts = [0; 7];
         let mut random = Random::new(1);
         for _ in 0..70_000 {
             counts[random.below(7)] += 1;
         }
-        // Six standard deviations of a binomial with 70,000 draws.
+        // Six standard deviations of a binomial distribution with 70,000 draws.
         assert!(counts.iter().all(|&count: &i32| (count - 10_000).abs() < 560), "{counts:?}");
     }
 

@@ -1,11 +1,11 @@
 //! Search spaces and search strategies for kernel tuning.
 //!
-//! * [`space`]: parameters, constraints, and the combinations that are allowed;
-//! * [`history`]: what was asked for and what was told;
-//! * [`strategy`]: what proposes the next point, by name;
-//! * [`replay`]: strategies played and scored on recorded spaces.
+//! * [`space`]: parameters, constraints, and the allowed combinations;
+//! * [`history`]: proposals and their outcomes;
+//! * [`strategy`]: the strategies, which propose the next point;
+//! * [`replay`]: runs and scores strategies on recorded spaces.
 //!
-//! A search is a loop that its driver owns:
+//! The caller owns the loop of a search:
 //!
 //! ```
 //! use warpsmith_search::history::{History, Outcome};

@@ -1,4 +1,4 @@
-//! What a strategy is, and which there are.
+//! The interface of strategies, and the list of all of them.
 
 use crate::draws::Random;
 use crate::history::{History, Origin, Proposal};
@@ -7,19 +7,20 @@ use crate::strategies::{Annealing, Exhaustive, Genetic, HillClimbing, Model, Ran
 
 /// Proposes points one at a time.
 ///
-/// A strategy is a function of its seed, the space and the history: whatever else it holds is worked out from these
-/// and kept only to save time. So a fresh strategy that is given the history of a run proposes what the one that lived
-/// through it would have proposed, and resuming needs the log of the run and nothing else. Proposals may be asked for
-/// ahead of outcomes (compiles run while others are timed): the history then has points that are pending.
+/// A strategy is a function of its seed, the space and the history. Any other state is derived from these and kept
+/// only to save time. A new strategy with the history of a run therefore proposes the same as the one that took part
+/// in it, and resuming needs only the log of the run. Proposals may be requested before outcomes are known (compiles
+/// run while others are timed): the history then has pending points.
 pub trait Strategy: Send {
-    /// The next point to evaluate, never one that the history knows. `None` when there is nothing left.
+    /// The next point to evaluate, never one that the history knows. `None` if nothing is left.
     fn ask(&mut self, space: &Space, history: &History) -> Option<Proposal>;
 }
 
-/// A strategy by name.
+/// A strategy with its name.
 #[derive(Clone, Copy)]
 pub struct Entry {
     pub name: &'static str,
+    /// A short description.
     pub about: &'static str,
     make: fn(u64) -> Box<dyn Strategy>,
 }
@@ -31,15 +32,16 @@ impl std::fmt::Debug for Entry {
 }
 
 impl Entry {
-    /// A fresh strategy. Equal seeds make equal runs.
+    /// A new strategy. Equal seeds give equal runs.
     pub fn start(&self, seed: u64) -> Box<dyn Strategy> {
         (self.make)(seed)
     }
 }
 
-/// The best on the recorded spaces at every budget.
+/// The best strategy on the recorded spaces at every budget.
 pub const DEFAULT: &str = "model";
 
+/// All strategies.
 pub const ALL: &[Entry] = &[
     Entry {
         name: "model",
@@ -69,7 +71,7 @@ pub const ALL: &[Entry] = &[
     Entry { name: "exhaustive", about: "every point in order", make: |_| Box::new(Exhaustive::default()) },
 ];
 
-/// There is no strategy of that name.
+/// The name of a strategy is unknown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no strategy `{name}`")]
 pub struct UnknownStrategy {
@@ -78,7 +80,7 @@ pub struct UnknownStrategy {
 }
 
 impl UnknownStrategy {
-    /// What there is instead, for a `hint:` line.
+    /// The known names, for a `hint:` line.
     pub fn hint(&self) -> String {
         let names: Vec<&str> = ALL.iter().map(|entry| entry.name).collect();
         let all = format!("strategies: {}", names.join(", "));
@@ -86,6 +88,7 @@ impl UnknownStrategy {
     }
 }
 
+/// The strategy with this name.
 pub fn by_name(name: &str) -> Result<&'static Entry, UnknownStrategy> {
     ALL.iter().find(|entry| entry.name == name).ok_or_else(|| {
         let near = ALL
@@ -97,12 +100,12 @@ pub fn by_name(name: &str) -> Result<&'static Entry, UnknownStrategy> {
     })
 }
 
-/// A point the history does not know, each as likely as any other. `None` when all are known.
+/// A point that the history does not know, uniformly. `None` if all are known.
 pub(crate) fn unknown(space: &Space, history: &History, random: &mut Random) -> Option<Point> {
     let mut known: Vec<usize> = history.known().map(Point::index).collect();
     known.sort_unstable();
     let left = space.len().checked_sub(known.len()).filter(|&left| left > 0)?;
-    // The pick counts unknown points only: each known one before it moves it on by one.
+    // The pick counts only unknown points: each known one before it increases the index by one.
     let mut pick = random.below(left);
     for index in known {
         pick += usize::from(index <= pick);
@@ -110,7 +113,7 @@ pub(crate) fn unknown(space: &Space, history: &History, random: &mut Random) -> 
     space.point(pick)
 }
 
-/// A neighbour the history does not know, each as likely as any other.
+/// A neighbour that the history does not know, uniformly.
 pub(crate) fn unknown_neighbour(
     space: &Space,
     history: &History,
@@ -122,7 +125,7 @@ pub(crate) fn unknown_neighbour(
     random.choose(&neighbours).copied()
 }
 
-/// A random beginning.
+/// A random start.
 pub(crate) fn start(space: &Space, history: &History, random: &mut Random) -> Option<Proposal> {
     unknown(space, history, random).map(|point| Proposal::new(point, Origin::Start))
 }

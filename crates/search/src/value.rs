@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+/// The value of a parameter.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Value {
@@ -41,7 +42,7 @@ impl fmt::Display for Value {
         match self {
             Value::Bool(value) => write!(f, "{value}"),
             Value::Int(value) => write!(f, "{value}"),
-            // `1.0`, not `1`: a real stays one when it is read again.
+            // `1.0`, not `1`: a real number stays one when it is parsed again.
             Value::Real(value) => write!(f, "{value:?}"),
             Value::Text(value) => f.write_str(value),
         }

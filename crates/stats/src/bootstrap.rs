@@ -1,10 +1,11 @@
-//! Bootstrap intervals: what the median could have been, had other samples of the same kind come.
+//! Bootstrap intervals: the range of medians that other samples of the same kind could have given.
 
 use random::Random;
 use serde::{Deserialize, Serialize};
 
 use super::{Samples, percentile};
 
+/// Number of resamples of an interval.
 pub const RESAMPLES: usize = 10_000;
 
 /// A 95% interval.
@@ -15,20 +16,22 @@ pub struct Interval {
 }
 
 impl Interval {
+    /// Whether the value is in the interval.
     pub fn contains(&self, value: f64) -> bool {
         self.low <= value && value <= self.high
     }
 
-    /// Intervals that touch overlap.
+    /// Whether the intervals overlap. Intervals that touch overlap.
     pub fn overlaps(&self, other: &Interval) -> bool {
         self.low <= other.high && other.low <= self.high
     }
 
+    /// Half of the width.
     pub fn half_width(&self) -> f64 {
         (self.high - self.low) / 2.0
     }
 
-    /// From 2.5% to 97.5% of what the resamples gave.
+    /// The interval from 2.5% to 97.5% of the resampled values.
     pub(super) fn of_resamples(mut values: Vec<f64>) -> Self {
         values.sort_unstable_by(f64::total_cmp);
         Interval { low: percentile(&values, 2.5), high: percentile(&values, 97.5) }
@@ -37,10 +40,11 @@ impl Interval {
 
 /// The 95% percentile-bootstrap interval of the median, from [`RESAMPLES`] resamples.
 ///
-/// No resample is ever drawn. Drawing n of n values with replacement is drawing n uniform numbers and taking the
-/// value at rank `floor(n u)`; ranks grow with u, so the resample's median sits at the rank of the middle one of n
-/// uniform numbers. That one has a beta distribution, and for even n its successor, given it, is the least of the
-/// uniform numbers left above it. One or two random numbers stand for n, and the distribution is the same.
+/// No resample is drawn explicitly. Drawing n of n values with replacement means drawing n uniform numbers u and
+/// taking the value at rank `floor(n u)`. Ranks grow with u, so the resample's median is at the rank of the middle
+/// one of n uniform numbers. This number has a beta distribution. For even n its successor, given it, is the smallest
+/// of the remaining uniform numbers above it. One or two random numbers therefore replace n, with the same
+/// distribution.
 pub fn median_interval(samples: &Samples, seed: u64) -> Interval {
     median_interval_by(RESAMPLES, samples, seed)
 }
@@ -49,7 +53,7 @@ pub(super) fn median_interval_by(resamples: usize, samples: &Samples, seed: u64)
     Interval::of_resamples(median_draws(resamples, samples, seed))
 }
 
-/// The medians of resamples, in the order drawn.
+/// The medians of the resamples, in the order drawn.
 pub(super) fn median_draws(resamples: usize, samples: &Samples, seed: u64) -> Vec<f64> {
     let sorted = samples.sorted();
     let count = sorted.len();
@@ -61,7 +65,7 @@ pub(super) fn median_draws(resamples: usize, samples: &Samples, seed: u64) -> Ve
         if count % 2 == 1 {
             at(u)
         } else {
-            // The least of k uniform numbers on (u, 1) is above x with probability ((1 - x) / (1 - u))^k.
+            // The smallest of k uniform numbers on (u, 1) is above x with probability ((1 - x) / (1 - u))^k.
             let left = (count - middle) as f64;
             let next = 1.0 - (1.0 - u) * (1.0 - random.uniform()).powf(1.0 / left);
             f64::midpoint(at(u), at(next))
@@ -70,15 +74,15 @@ pub(super) fn median_draws(resamples: usize, samples: &Samples, seed: u64) -> Ve
     medians.collect()
 }
 
-/// Beta with whole-number parameters, at least 1 each.
+/// A beta-distributed number with integer parameters of at least 1.
 fn beta(random: &mut Random, a: usize, b: usize) -> f64 {
     let x = gamma(random, a as f64);
     let y = gamma(random, b as f64);
     x / (x + y)
 }
 
-/// Gamma with a shape of at least 1, by Marsaglia and Tsang's squeeze ("A simple method for generating gamma
-/// variables", 2000).
+/// A gamma-distributed number with a shape of at least 1, by the method of Marsaglia and Tsang ("A simple method for
+/// generating gamma variables", 2000).
 fn gamma(random: &mut Random, shape: f64) -> f64 {
     let d = shape - 1.0 / 3.0;
     let c = 1.0 / (9.0 * d).sqrt();
@@ -91,7 +95,7 @@ fn gamma(random: &mut Random, shape: f64) -> f64 {
         let v = root * root * root;
         // In (0, 1], so that its logarithm is finite.
         let u = 1.0 - random.uniform();
-        // The squeeze first: it settles nearly every draw without a logarithm.
+        // The squeeze comes first: it decides nearly every draw without a logarithm.
         if u < 1.0 - 0.0331 * x.powi(4) || u.ln() < 0.5 * x * x + d - d * v + d * v.ln() {
             return d * v;
         }
@@ -107,7 +111,7 @@ mod tests {
         Samples::new((0..count).map(|_| (0.1 * random.normal()).exp()).collect()).unwrap()
     }
 
-    /// The bootstrap as textbooks have it: draws every resample.
+    /// The textbook bootstrap, which draws every resample.
     fn by_drawing(samples: &Samples, seed: u64) -> Interval {
         let mut random = Random::new(seed);
         let count = samples.count();
@@ -120,8 +124,8 @@ mod tests {
         Interval::of_resamples(medians.collect())
     }
 
-    /// How often resampled medians fall below a rank, for odd n in closed form: at least half of n draws are among
-    /// the k smallest, a binomial tail.
+    /// The exact bound for odd n: a resampled median is at most a rank if at least half of n draws are among the k
+    /// smallest, which is a binomial tail.
     fn exact_bound(samples: &Samples, share: f64) -> f64 {
         let n = samples.count();
         let tail = |k: usize| -> f64 {
@@ -139,20 +143,20 @@ mod tests {
     }
 
     #[test]
-    fn agrees_with_the_closed_form() {
+    fn the_interval_agrees_with_the_closed_form() {
         for count in [11, 51, 201] {
             let samples = samples(count);
             let found = median_interval(&samples, 7);
             let exact = Interval { low: exact_bound(&samples, 0.025), high: exact_bound(&samples, 0.975) };
             let place = |x: f64| samples.sorted().partition_point(|&y| y < x);
-            // 10,000 resamples place a bound within one rank.
+            // 10,000 resamples determine a bound within one rank.
             assert!(place(found.low).abs_diff(place(exact.low)) <= 1, "{count}: {found:?} {exact:?}");
             assert!(place(found.high).abs_diff(place(exact.high)) <= 1, "{count}: {found:?} {exact:?}");
         }
     }
 
     #[test]
-    fn agrees_with_drawing_every_resample() {
+    fn the_interval_agrees_with_the_textbook_bootstrap() {
         for count in [2, 3, 10, 40, 101] {
             let samples = samples(count);
             let (found, drawn) = (median_interval(&samples, 7), by_drawing(&samples, 8));
@@ -163,20 +167,20 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_gives_the_same_interval_again() {
+    fn the_same_seed_gives_the_same_interval() {
         let samples = samples(64);
         assert_eq!(median_interval(&samples, 5), median_interval(&samples, 5));
         assert!((6..40).any(|seed| median_interval(&samples, 5) != median_interval(&samples, seed)));
     }
 
     #[test]
-    fn equal_samples_leave_no_doubt() {
+    fn equal_samples_give_an_interval_of_width_zero() {
         let samples = Samples::new(vec![4.0; 30]).unwrap();
         assert_eq!(median_interval(&samples, 1), Interval { low: 4.0, high: 4.0 });
     }
 
     #[test]
-    fn touching_is_overlapping() {
+    fn intervals_that_touch_overlap() {
         let interval = |low, high| Interval { low, high };
         assert!(interval(1.0, 2.0).overlaps(&interval(2.0, 3.0)));
         assert!(interval(2.0, 3.0).overlaps(&interval(1.0, 2.0)));

@@ -1,18 +1,20 @@
-//! Statistics of timings: what a set of samples says, and what two sets say about each other.
+//! Statistics of timings: descriptions of one set of samples and comparisons of two sets.
 //!
-//! Everything starts from [`Samples`]: times that are finite and above zero, in the order they were taken.
+//! Everything starts with [`Samples`]: finite times above zero, in the order in which they were taken.
 //!
-//! * [`Summary::from_samples`]: p50, p90, p95, p99, mean, standard deviation, and the bootstrap interval of the median;
-//! * [`Blocks`]: how the samples of several processes lie in one series, and [`Typical`]: what they come to;
-//! * [`Paired`]: two subjects measured in turns (ABBA). [`Paired::speedup`] is `baseline / candidate`, above 1 where
-//!   the candidate is faster, with its interval over whole blocks, so that a drift both went through cancels;
-//! * [`rank_test`]: Mann-Whitney U, and Cliff's delta from it;
-//! * [`control`]: a subject against itself, one process against its others (A/A);
-//! * [`compare`]: all of that and a [`Verdict`], held against the [`NoiseFloor`] of the two that are compared;
-//! * [`Between`]: how much processes that run the same thing differ, which no samples of one of them can say, and
-//!   [`Known`]: intervals with that in them, which hold for the next run;
-//! * [`Stopping`]: when to stop taking samples, and why;
-//! * [`geometric_mean`] and [`Standing`]: many speedups as one, in a word.
+//! * [`Summary::from_samples`]: p50, p90, p95, p99, mean, standard deviation, and the bootstrap interval of the
+//!   median;
+//! * [`Blocks`]: the order of the samples of several processes in one series, and [`Typical`]: the time over all of
+//!   them;
+//! * [`Paired`]: two subjects measured in turns (ABBA). [`Paired::speedup`] is `baseline / candidate`, above 1 if the
+//!   candidate is faster, with an interval over whole blocks, so that a common drift cancels;
+//! * [`rank_test`]: Mann-Whitney U with Cliff's delta;
+//! * [`control`]: a subject compared with itself, one process with its others (A/A);
+//! * [`compare`]: all of the above and a [`Verdict`], which uses the [`NoiseFloor`] of the two subjects;
+//! * [`Between`]: the variation between processes that run the same code, which samples of one process cannot show,
+//!   and [`Known`]: intervals that include it and therefore cover the next run;
+//! * [`Stopping`]: when and why sampling stops;
+//! * [`geometric_mean`] and [`Standing`]: many speedups as one number, and a word for it.
 //!
 //! ```
 //! use warpsmith_stats::{NoiseFloor, Paired, Samples, Summary, Verdict, compare};
@@ -34,8 +36,8 @@
 //! # Ok(()) }
 //! ```
 //!
-//! The unit of a sample is the caller's (the run log has nanoseconds); nothing here depends on it. The same samples
-//! and seed give the same answer everywhere.
+//! The caller chooses the unit of a sample (the run log has nanoseconds); nothing here depends on it. The same
+//! samples and seed give the same result on every machine.
 
 mod between;
 mod bootstrap;

@@ -1,6 +1,6 @@
-//! The normal distribution's tail.
+//! The upper tail of the normal distribution.
 
-/// P(Z >= z), to about 1e-15 relative where it is not below the smallest double.
+/// P(Z >= z), with a relative error of about 1e-15 unless it is below the smallest double.
 pub fn upper_tail(z: f64) -> f64 {
     if z < 0.0 {
         return 1.0 - upper_tail(-z);
@@ -20,7 +20,7 @@ fn erf_series(x: f64) -> f64 {
     std::f64::consts::FRAC_2_SQRT_PI * (-x * x).exp() * sum
 }
 
-/// erfc by its continued fraction, `exp(-x^2)/sqrt(pi) 1/(x + (1/2)/(x + (2/2)/(x + ...)))`, from far enough down.
+/// erfc by its continued fraction, `exp(-x^2)/sqrt(pi) 1/(x + (1/2)/(x + (2/2)/(x + ...)))`, with enough terms.
 fn erfc_fraction(x: f64) -> f64 {
     let mut fraction = x;
     for k in (1..=120).rev() {
@@ -35,8 +35,8 @@ mod tests {
 
     /// scipy 1.17: `scipy.stats.norm.sf(z)`.
     #[test]
-    fn tails_are_those_of_scipy() {
-        for (z, wanted) in [
+    fn tails_match_scipy() {
+        for (z, expected) in [
             (-3.0, 0.9986501019683699),
             (-0.5, 0.6914624612740131),
             (0.0, 0.5),
@@ -51,7 +51,7 @@ mod tests {
             (20.0, 2.7536241186061556e-89),
         ] {
             let found = upper_tail(z);
-            assert!((found / wanted - 1.0).abs() < 1e-12, "{z}: {found} {wanted}");
+            assert!((found / expected - 1.0).abs() < 1e-12, "{z}: {found} {expected}");
         }
     }
 }

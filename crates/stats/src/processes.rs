@@ -1,27 +1,29 @@
-//! One subject's samples from several processes: how they lie in its series, and what its time over them is.
+//! The samples of one subject from several processes: their order in its series, and its time over all processes.
 
 use super::bootstrap::median_draws;
 use super::{Interval, RESAMPLES, SampleError, Samples};
 
-/// How the samples of a subject lie in its series.
+/// The order of a subject's samples in its series.
 ///
-/// They are in the order taken. A block is one turn of every process forth and one back, all turns of the same length:
-/// with processes 0, 1, 2 and turns of two samples a block is `0 0 1 1 2 2 2 2 1 1 0 0`. So the process a sample is
-/// from follows from its place ([`Blocks::split`]), and any number of whole blocks has as many of each.
+/// Samples are in the order in which they were taken. A block is one turn of every process forwards and one
+/// backwards, all of the same length: with processes 0, 1, 2 and turns of two samples a block is `0 0 1 1 2 2 2 2 1 1
+/// 0 0`. The position of a sample therefore gives its process ([`Blocks::split`]), and every number of whole blocks
+/// has equally many samples of each process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocks {
-    /// Samples of one subject in a block, all its processes together.
+    /// Number of samples of one subject in a block, over all its processes.
     pub per_block: usize,
     pub processes: usize,
 }
 
 impl Blocks {
+    /// Blocks of a subject with a single process.
     pub fn of_one_process(per_block: usize) -> Self {
         Blocks { per_block, processes: 1 }
     }
 
-    /// Whether a block can be one turn forth and one back of every process. A single process's place in it says
-    /// nothing, so there any block will do.
+    /// Checks that a block can consist of one turn forwards and one backwards of every process. For a single process
+    /// every block size is valid.
     pub(super) fn checked(self) -> Result<Self, SampleError> {
         let Blocks { per_block, processes } = self;
         let turns = if processes == 1 { 1 } else { processes.saturating_mul(2) };
@@ -31,7 +33,7 @@ impl Blocks {
         Ok(self)
     }
 
-    /// The process the sample at this place of a series is from.
+    /// The process of the sample at this position of a series.
     fn process_of(self, place: usize) -> usize {
         if self.processes == 1 {
             return 0;
@@ -41,8 +43,8 @@ impl Blocks {
         turn.min(turns - 1 - turn)
     }
 
-    /// The samples of each process, in the order taken. A series may end within a block, but every process must have
-    /// had a turn.
+    /// The samples of each process, in the order in which they were taken. A series may end within a block, but every
+    /// process must have had a turn.
     pub fn split(self, samples: &Samples) -> Result<Vec<Samples>, SampleError> {
         let blocks = self.checked()?;
         if blocks.processes > samples.count() {
@@ -55,31 +57,31 @@ impl Blocks {
         taken.into_iter().map(Samples::new).collect()
     }
 
-    /// The values of one process, each with its block.
+    /// The samples of one process, each with its block.
     pub(super) fn of_process(self, samples: &Samples, process: usize) -> impl Iterator<Item = (f64, u32)> {
-        let places = samples.taken().iter().enumerate();
-        let own = places.filter(move |(place, _)| self.process_of(*place) == process);
+        let positions = samples.taken().iter().enumerate();
+        let own = positions.filter(move |(place, _)| self.process_of(*place) == process);
         own.map(move |(place, &value)| (value, (place / self.per_block) as u32))
     }
 }
 
 /// A subject's time: the geometric mean of its processes' medians.
 ///
-/// Not the median of all samples: where processes fall into one of two places that is the place most of them are in, so
-/// it jumps from run to run, and with an even number of processes it lies in the gap. The mean moves least between
-/// runs, and is what an interval over processes is of. For one process both are its median.
+/// It is not the median of all samples. If processes have one of two levels, that median is the level of the
+/// majority: it jumps between runs, and with an even number of processes it is in the gap. The geometric mean varies
+/// least between runs, and an interval over processes is about it. For one process both are its median.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Typical {
     pub value: f64,
-    /// The 95% interval these processes' samples leave. What other processes would have been is not in it:
-    /// [`Known`](super::Known) adds that.
+    /// The 95% interval from the samples of these processes. It does not include the variation between processes;
+    /// [`Known`](super::Known) adds it.
     pub interval: Interval,
-    /// Of each process.
+    /// The median of each process.
     pub medians: Vec<f64>,
 }
 
 impl Typical {
-    /// With the interval from [`RESAMPLES`] resamples of every process.
+    /// The time with its interval from [`RESAMPLES`] resamples of every process.
     pub fn from_samples(samples: &Samples, blocks: Blocks, seed: u64) -> Result<Self, SampleError> {
         Self::by(RESAMPLES, samples, blocks, seed)
     }
@@ -95,20 +97,20 @@ impl Typical {
         let draws: Vec<Vec<f64>> = own
             .map(|(process, own)| median_draws(resamples, own, seed.wrapping_add(process as u64)))
             .collect();
-        let drawn = (0..resamples).map(|at| together(draws.iter().map(|draws| draws[at])));
+        let drawn = (0..resamples).map(|at| combined(draws.iter().map(|draws| draws[at])));
         let interval = Interval::of_resamples(drawn.collect());
         let medians: Vec<f64> = split.iter().map(Samples::median).collect();
-        Ok(Typical { value: together(medians.iter().copied()), interval, medians })
+        Ok(Typical { value: combined(medians.iter().copied()), interval, medians })
     }
 
-    /// The value alone, without the work an interval takes.
+    /// Only the value, without the work for an interval.
     pub fn value_of(samples: &Samples, blocks: Blocks) -> Result<f64, SampleError> {
-        Ok(together(blocks.split(samples)?.iter().map(Samples::median)))
+        Ok(combined(blocks.split(samples)?.iter().map(Samples::median)))
     }
 }
 
-/// The medians of processes as one; of a single one, itself to the last bit.
-pub(super) fn together(mut medians: impl ExactSizeIterator<Item = f64>) -> f64 {
+/// The geometric mean of the processes' medians; a single median is returned unchanged.
+pub(super) fn combined(mut medians: impl ExactSizeIterator<Item = f64>) -> f64 {
     let count = medians.len();
     if count == 1
         && let Some(only) = medians.next()
@@ -128,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_says_the_process() {
+    fn the_position_of_a_sample_gives_its_process() {
         let blocks = Blocks { per_block: 12, processes: 3 };
         let processes: Vec<usize> = (0..24).map(|place| blocks.process_of(place)).collect();
         assert_eq!(processes, [0, 0, 1, 1, 2, 2, 2, 2, 1, 1, 0, 0].repeat(2));
@@ -141,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn one_process_has_all_of_any_block() {
+    fn a_single_process_has_all_samples() {
         for per_block in [1, 2, 3, 8] {
             let split = Blocks::of_one_process(per_block).split(&series(&[1.0, 2.0, 3.0])).unwrap();
             assert_eq!(split, [series(&[1.0, 2.0, 3.0])]);
@@ -149,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_turns_is_refused() {
+    fn an_invalid_block_size_is_refused() {
         for (per_block, processes) in [(0, 1), (2, 0), (2, 2), (5, 2), (8, 3)] {
             let refused = Blocks { per_block, processes }.split(&series(&[1.0; 24]));
             assert_eq!(refused, Err(SampleError::NoTurns { per_block, processes }));
@@ -162,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn of_one_process_it_is_the_median() {
+    fn the_typical_time_of_one_process_is_its_median() {
         let taken: Vec<f64> = (0..41).map(|i| 100.0 + f64::from(i * 7 % 11)).collect();
         let samples = series(&taken);
         let typical = Typical::from_samples(&samples, Blocks::of_one_process(1), 9).unwrap();
@@ -171,17 +173,17 @@ mod tests {
     }
 
     #[test]
-    fn two_places_are_averaged_and_not_voted_on() {
+    fn two_levels_are_averaged() {
         let blocks = Blocks { per_block: 6, processes: 3 };
-        let taken = |places: [f64; 3]| {
-            series(&[places[0], places[1], places[2], places[2], places[1], places[0]].repeat(20))
+        let taken = |levels: [f64; 3]| {
+            series(&[levels[0], levels[1], levels[2], levels[2], levels[1], levels[0]].repeat(20))
         };
-        let value = |places| Typical::value_of(&taken(places), blocks).unwrap();
+        let value = |levels| Typical::value_of(&taken(levels), blocks).unwrap();
         let (low, high): (f64, f64) = (75.7, 82.1);
         let between = |share: f64| low * (high / low).powf(share);
         assert!((value([low, low, high]) - between(1.0 / 3.0)).abs() < 1e-9);
         assert!((value([high, low, high]) - between(2.0 / 3.0)).abs() < 1e-9);
-        // The samples of these very processes leave no doubt.
+        // The samples of these processes have no variation.
         let typical = Typical::from_samples(&taken([low, low, high]), blocks, 1).unwrap();
         assert!(typical.interval.half_width() < 1e-9 && typical.medians == [low, low, high], "{typical:?}");
     }

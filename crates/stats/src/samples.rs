@@ -1,25 +1,27 @@
-//! Times fit for statistics.
+//! Valid times of one subject.
 
-/// Times of one subject, in the order they were taken: at least one, every one finite and above zero.
+/// Times of one subject, in the order in which they were taken: at least one, all finite and above zero.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Samples {
     taken: Vec<f64>,
     sorted: Vec<f64>,
 }
 
+/// Why values are not valid samples.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum SampleError {
     #[error("there are no samples")]
     Empty,
-    #[error("sample {index} is {value}; a time is finite and above zero")]
+    #[error("sample {index} is {value}; a time must be finite and above zero")]
     NotATime { index: usize, value: f64 },
-    #[error("{baseline} samples against {candidate}, in blocks of {per_block}, are not pairs")]
+    #[error("{baseline} and {candidate} samples in blocks of {per_block} are not paired")]
     Unpaired { baseline: usize, candidate: usize, per_block: usize },
-    #[error("blocks of {per_block} samples are not turns of {processes} processes, forth and back")]
+    #[error("blocks of {per_block} samples cannot be turns of {processes} processes, forwards and backwards")]
     NoTurns { per_block: usize, processes: usize },
 }
 
 impl Samples {
+    /// Samples from times in the order in which they were taken.
     pub fn new(taken: Vec<f64>) -> Result<Self, SampleError> {
         if taken.is_empty() {
             return Err(SampleError::Empty);
@@ -32,19 +34,22 @@ impl Samples {
         Ok(Samples { taken, sorted })
     }
 
+    /// The times in the order in which they were taken.
     pub fn taken(&self) -> &[f64] {
         &self.taken
     }
 
+    /// The times in ascending order.
     pub fn sorted(&self) -> &[f64] {
         &self.sorted
     }
 
-    /// How many; never 0.
+    /// Number of samples; never 0.
     pub fn count(&self) -> usize {
         self.taken.len()
     }
 
+    /// The median.
     pub fn median(&self) -> f64 {
         super::percentile(&self.sorted, 50.0)
     }
@@ -55,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_time_is_refused() {
+    fn invalid_times_are_refused() {
         assert_eq!(Samples::new(Vec::new()), Err(SampleError::Empty));
         for wrong in [0.0, -1.0, f64::INFINITY] {
             let refused = Samples::new(vec![1.0, wrong]);
@@ -68,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_taken_is_kept() {
+    fn the_original_order_is_kept() {
         let samples = Samples::new(vec![3.0, 1.0, 2.0]).unwrap();
         assert_eq!(samples.taken(), [3.0, 1.0, 2.0]);
         assert_eq!(samples.sorted(), [1.0, 2.0, 3.0]);

@@ -1,7 +1,7 @@
-//! The promises, kept over a thousand simulated runs: no timing, only seeds.
+//! Checks the statistical guarantees on a thousand simulated runs, without timing, from seeds only.
 //!
-//! Simulated times are what GPU timings look like: a log-normal body, a few per cent of outliers upwards, and a slow
-//! drift that both subjects of a block go through because they take turns.
+//! Simulated times look like GPU timings: log-normal, with a few per cent of slow outliers and a slow drift that
+//! affects both subjects of a block, because they take turns.
 
 use std::time::Duration;
 
@@ -14,27 +14,29 @@ use super::*;
 const RUNS: usize = 1000;
 const PER_BLOCK: usize = 2;
 const ONE: Blocks = Blocks { per_block: PER_BLOCK, processes: 1 };
-/// A twentieth of what is in use, for the tests' time. More resamples steady an interval's ends; they do not move them.
+/// A twentieth of the usual number, to save time. More resamples make the ends of an interval more stable, but do not
+/// move them.
 const RESAMPLES: usize = 500;
 
 #[derive(Clone, Copy)]
 struct Noise {
-    /// Standard deviation of the logarithm of the body.
+    /// Standard deviation of the logarithm of the time.
     body: f64,
+    /// The fraction of outliers.
     outliers: f64,
-    /// How far the device drifts during a run, up and down again.
+    /// Relative drift of the device during a run, up and down again.
     drift: f64,
 }
 
 const REALISTIC: Noise = Noise { body: 0.015, outliers: 0.03, drift: 0.03 };
 
-/// A baseline and a candidate that is `speedup` times as fast, `blocks` times A B B A.
+/// A baseline and a candidate that is `speedup` times as fast, as `blocks` blocks of A B B A.
 fn pair(random: &mut Random, noise: Noise, blocks: usize, speedup: f64) -> (Samples, Samples) {
     let phase = random.uniform();
     let [mut baseline, mut candidate] = [Vec::new(), Vec::new()];
     for block in 0..blocks {
-        let turn = std::f64::consts::TAU * (phase + block as f64 / blocks as f64);
-        let level = 20_000.0 * (1.0 + noise.drift * turn.sin());
+        let phase_angle = std::f64::consts::TAU * (phase + block as f64 / blocks as f64);
+        let level = 20_000.0 * (1.0 + noise.drift * phase_angle.sin());
         for subject in [0, 1, 1, 0] {
             let outlier = random.uniform() < noise.outliers;
             let extra = if outlier { 1.0 + 0.5 * random.uniform() } else { 1.0 };
@@ -49,7 +51,7 @@ fn pair(random: &mut Random, noise: Noise, blocks: usize, speedup: f64) -> (Samp
     (Samples::new(baseline).unwrap(), Samples::new(candidate).unwrap())
 }
 
-/// Each run has a control of its own, as a bench has.
+/// Each run has its own control, as in a bench.
 fn verdicts(noise: Noise, blocks: usize, speedup: f64) -> Vec<Comparison> {
     let mut random = Random::new(2024);
     let run = |seed: usize| {
@@ -68,17 +70,17 @@ fn count(comparisons: &[Comparison], verdict: Verdict) -> usize {
 }
 
 #[test]
-fn the_same_thing_is_rarely_called_different() {
+fn equal_subjects_are_rarely_called_different() {
     let comparisons = verdicts(REALISTIC, 60, 1.0);
     let wrong = count(&comparisons, Verdict::Faster) + count(&comparisons, Verdict::Slower);
     println!("A/A: {wrong} of {RUNS} called different, {} same", count(&comparisons, Verdict::Same));
     assert!(wrong <= RUNS / 20, "{wrong}");
-    // And not because nothing is ever called anything.
+    // The verdict is usually `same`, not `unclear`.
     assert!(count(&comparisons, Verdict::Same) > RUNS / 2);
 }
 
 #[test]
-fn two_per_cent_are_found_in_either_direction() {
+fn a_difference_of_two_per_cent_is_found_in_both_directions() {
     for (speedup, right, wrong) in
         [(1.02, Verdict::Faster, Verdict::Slower), (1.0 / 1.02, Verdict::Slower, Verdict::Faster)]
     {
@@ -90,8 +92,8 @@ fn two_per_cent_are_found_in_either_direction() {
     }
 }
 
-/// Two subjects in three processes each, which differ by `sigma` between processes; the verdicts are held against the
-/// floor of the two.
+/// Two subjects in three processes each, with a standard deviation of `sigma` between processes. The verdicts use the
+/// noise floor of the two.
 fn verdicts_over_processes(sigma: f64, speedup: f64) -> Vec<Comparison> {
     const THREE: Blocks = Blocks { per_block: 6, processes: 3 };
     let mut random = Random::new(31);
@@ -111,7 +113,7 @@ fn verdicts_over_processes(sigma: f64, speedup: f64) -> Vec<Comparison> {
 }
 
 #[test]
-fn what_differs_by_its_processes_alone_is_rarely_called_different() {
+fn variation_between_processes_is_rarely_called_a_difference() {
     for sigma in [0.001, 0.005, 0.02] {
         let comparisons = verdicts_over_processes(sigma, 1.0);
         let wrong = count(&comparisons, Verdict::Faster) + count(&comparisons, Verdict::Slower);
@@ -124,17 +126,17 @@ fn what_differs_by_its_processes_alone_is_rarely_called_different() {
     assert!(found * 100 >= RUNS * 95 && count(&comparisons, Verdict::Slower) == 0, "{found}");
 }
 
-/// Three standard deviations of how often 95% happen in `RUNS` runs.
-fn nominal(covered: usize) -> bool {
+/// Whether the count is within three standard deviations of 95% of `RUNS`.
+fn is_near_95_per_cent(covered: usize) -> bool {
     let expected = 0.95 * RUNS as f64;
     (covered as f64 - expected).abs() <= 3.0 * (expected * 0.05).sqrt()
 }
 
 #[test]
-fn intervals_of_the_median_cover_it_at_their_rate() {
+fn intervals_of_the_median_have_their_nominal_coverage() {
     let mut random = Random::new(77);
     for count in [50, 101, 400] {
-        // Log-normal around 1: the true median is 1, whatever the spread.
+        // Log-normal around 1: the true median is 1 for any spread.
         let covered = (0..RUNS)
             .filter(|&seed| {
                 let times = (0..count).map(|_| (0.1 * random.normal()).exp()).collect();
@@ -142,12 +144,12 @@ fn intervals_of_the_median_cover_it_at_their_rate() {
             })
             .count();
         println!("median of {count}: covered {covered} of {RUNS}");
-        assert!(nominal(covered), "{count}: {covered}");
+        assert!(is_near_95_per_cent(covered), "{count}: {covered}");
     }
 }
 
 #[test]
-fn intervals_of_the_speedup_cover_it_at_their_rate() {
+fn intervals_of_the_speedup_have_their_nominal_coverage() {
     for (noise, blocks) in
         [(Noise { body: 0.03, outliers: 0.0, drift: 0.0 }, 50), (Noise { drift: 0.0, ..REALISTIC }, 100)]
     {
@@ -156,26 +158,26 @@ fn intervals_of_the_speedup_cover_it_at_their_rate() {
             .filter(|comparison| comparison.speedup.interval.contains(1.3))
             .count();
         println!("speedup over {blocks} blocks: covered {covered} of {RUNS}");
-        assert!(nominal(covered), "{blocks}: {covered}");
+        assert!(is_near_95_per_cent(covered), "{blocks}: {covered}");
     }
 }
 
-/// With a drift the medians are of a mixture, and the interval over blocks is on the careful side: it covers more
-/// often than it says, never less.
+/// With a drift the medians are those of a mixture, and the interval over blocks is conservative: it covers more
+/// often than 95%, never less.
 #[test]
-fn a_drift_never_makes_intervals_too_narrow() {
+fn a_drift_does_not_make_intervals_too_narrow() {
     for drift in [0.03, 0.1] {
         let covered = verdicts(Noise { drift, ..REALISTIC }, 60, 1.3)
             .iter()
             .filter(|comparison| comparison.speedup.interval.contains(1.3))
             .count();
         println!("speedup with a drift of {drift}: covered {covered} of {RUNS}");
-        assert!(nominal(covered) || covered * 100 > RUNS * 95, "{covered}");
+        assert!(is_near_95_per_cent(covered) || covered * 100 > RUNS * 95, "{covered}");
     }
 }
 
 #[test]
-fn stopping_when_tight_keeps_the_coverage() {
+fn stopping_at_a_tight_interval_keeps_the_coverage() {
     let rule = Stopping { most: Some(2000), ..Stopping::default() };
     let mut random = Random::new(5);
     let mut covered = 0;
@@ -195,5 +197,5 @@ fn stopping_when_tight_keeps_the_coverage() {
         covered += usize::from(median_interval_by(RESAMPLES, &samples, seed as u64).contains(1.0));
     }
     println!("stopped after {} samples on average, covered {covered} of {RUNS}", taken / RUNS);
-    assert!(nominal(covered), "{covered}");
+    assert!(is_near_95_per_cent(covered), "{covered}");
 }

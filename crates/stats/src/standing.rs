@@ -1,10 +1,10 @@
-//! Many speedups as one number, and that number in a word.
+//! Many speedups as one number, and a word for that number.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The geometric mean; `None` of nothing, and where a value is not above zero and finite.
+/// The geometric mean; `None` without values or if a value is not finite and above zero.
 pub fn geometric_mean(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     let (mut sum, mut count) = (0.0, 0_u32);
     for value in values {
@@ -17,7 +17,7 @@ pub fn geometric_mean(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     (count > 0).then(|| (sum / f64::from(count)).exp())
 }
 
-/// What a speedup over a baseline, usually the geometric mean of several, amounts to.
+/// A word for a speedup over a baseline, usually for the geometric mean of several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Standing {
@@ -29,6 +29,7 @@ pub enum Standing {
 }
 
 impl Standing {
+    /// The word for a speedup.
     pub fn from_speedup(speedup: f64) -> Self {
         match speedup {
             x if x >= 2.0 => Standing::Excellent,
@@ -57,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_words_begin_where_they_should() {
+    fn the_thresholds_of_the_words_are_right() {
         use Standing::{Excellent, Good, Modest, Parity, Regression};
         let words = [2.0, 1.999, 1.5, 1.499, 1.1, 1.099, 0.9, 0.899, 0.0].map(Standing::from_speedup);
         assert_eq!(words, [Excellent, Good, Good, Modest, Modest, Parity, Parity, Regression, Regression]);
@@ -66,7 +67,7 @@ mod tests {
 
     /// scipy 1.17: `scipy.stats.gmean([1.2, 0.8, 2.5])`.
     #[test]
-    fn the_geometric_mean_is_that_of_scipy() {
+    fn the_geometric_mean_matches_scipy() {
         let mean = geometric_mean([1.2, 0.8, 2.5]).unwrap();
         assert!((mean - 1.338865900164339).abs() < 1e-14, "{mean}");
         assert_eq!(geometric_mean([2.0, 0.5]), Some(1.0));

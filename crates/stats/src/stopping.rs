@@ -1,4 +1,4 @@
-//! When to stop taking samples.
+//! Decides when to stop sampling.
 
 use std::time::Duration;
 
@@ -7,17 +7,19 @@ use serde::{Deserialize, Serialize};
 use super::bootstrap::RESAMPLES;
 use super::{Blocks, Samples, Typical};
 
-/// Stops once the median is known well enough, or enough time was spent.
+/// Stops once the median is known well enough, or the time limit is reached.
 ///
-/// Looking after every sample and stopping at the first narrow interval would favour intervals that are narrow by
-/// luck, and miss the truth more often than they say. So it looks at growing counts only ([`Stopping::next_look`]), not
-/// before `least` samples, and an interval must have been narrow already two thirds of the way.
+/// Checking after every sample and stopping at the first narrow interval would favour intervals that are narrow by
+/// chance; their coverage would be too low. The check therefore runs only at growing counts
+/// ([`Stopping::next_look`]), not before `least` samples, and the interval must also have been narrow with two thirds
+/// of the samples.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Stopping {
-    /// Half of the interval's width, as a share of the median.
+    /// Half of the interval's width, as a fraction of the median.
     pub half_width: f64,
+    /// Smallest number of samples.
     pub least: usize,
-    /// An upper bound on samples, if there is one.
+    /// Largest number of samples, if there is a limit.
     pub most: Option<usize>,
     pub time_limit: Duration,
 }
@@ -35,12 +37,12 @@ pub enum StopReason {
     /// The interval is narrow enough.
     Tight,
     TimeLimit,
-    /// As many samples as were allowed.
+    /// The largest number of samples was reached.
     Enough,
 }
 
 impl StopReason {
-    /// For people.
+    /// The reason, for people.
     pub fn words(self) -> &'static str {
         match self {
             StopReason::Tight => "interval tight",
@@ -50,9 +52,10 @@ impl StopReason {
     }
 }
 
+/// The decision after a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// Look again at this many samples.
+    /// Check again at this many samples.
     Continue {
         until: usize,
     },
@@ -60,9 +63,10 @@ pub enum Progress {
 }
 
 impl Stopping {
-    /// Whether to go on, for the samples of every subject that is measured in turns: all must be known well enough.
+    /// Whether to continue, for the samples of all subjects that are measured in turns. All must be known well
+    /// enough.
     pub fn progress(&self, subjects: &[&Samples], blocks: Blocks, elapsed: Duration, seed: u64) -> Progress {
-        // As much work for many processes as for one; for a look that does.
+        // The total work is the same for many processes as for one; this is accurate enough for a check.
         self.progress_by(RESAMPLES / blocks.processes.max(1), subjects, blocks, elapsed, seed)
     }
 
@@ -87,8 +91,8 @@ impl Stopping {
         }
     }
 
-    /// Whether the interval is narrow enough now, and was with two thirds of the samples. It is that of the samples of
-    /// these processes: how far apart processes are no number of samples makes smaller.
+    /// Whether the interval is narrow enough now, and was with two thirds of the samples. It is the interval of the
+    /// samples of these processes: more samples do not reduce the variation between processes.
     fn is_tight(&self, resamples: usize, samples: &Samples, blocks: Blocks, seed: u64) -> bool {
         let narrow = |samples: &Samples| {
             Typical::by(resamples, samples, blocks, seed)
@@ -98,7 +102,7 @@ impl Stopping {
         narrow(samples) && Samples::new(earlier).is_ok_and(|earlier| narrow(&earlier))
     }
 
-    /// The count to look at next, half as many again each time.
+    /// The count of the next check, half as many again each time.
     pub fn next_look(&self, count: usize) -> usize {
         let next = self.least.max(count + count.div_ceil(2)).max(count + 1);
         self.most.map_or(next, |most| next.min(most.max(count + 1)))
@@ -116,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn says_why_it_stops() {
+    fn the_reason_for_stopping_is_reported() {
         let rule = Stopping { most: Some(500), ..Stopping::default() };
         let (tight, wide) = (spread(200, 1.0), spread(200, 50.0));
         let early = Duration::from_secs(1);
@@ -129,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn few_samples_are_never_enough() {
+    fn sampling_never_stops_below_the_minimum() {
         let rule = Stopping::default();
         assert_eq!(
             rule.progress(&[&spread(5, 0.0)], ONE, Duration::ZERO, 1),
@@ -138,22 +142,19 @@ mod tests {
         assert_eq!(rule.progress(&[], ONE, Duration::ZERO, 1), Progress::Continue { until: 40 });
     }
 
-    /// Two processes 8% apart, each steady: more samples would tell nothing new.
+    /// Two stable processes that differ by 8%: more samples would give no new information.
     #[test]
-    fn processes_apart_are_no_reason_to_go_on() {
+    fn different_processes_do_not_prolong_sampling() {
         let taken = (0..200).map(|i| [100.0, 108.0, 108.0, 100.0][i % 4] + 0.001 * i as f64).collect();
         let samples = Samples::new(taken).unwrap();
         let progress = |blocks| Stopping::default().progress(&[&samples], blocks, Duration::from_secs(1), 1);
         let two = Blocks { per_block: 4, processes: 2 };
         assert_eq!(progress(two), Progress::Stop(StopReason::Tight));
-        assert!(
-            matches!(progress(ONE), Progress::Continue { .. }),
-            "taken for one series the median is in the gap"
-        );
+        assert!(matches!(progress(ONE), Progress::Continue { .. }), "as one series the median is in the gap");
     }
 
     #[test]
-    fn looks_become_rarer_and_end_at_the_bound() {
+    fn checks_become_rarer_and_end_at_the_limit() {
         let rule = Stopping { most: Some(200), ..Stopping::default() };
         let mut looks = vec![0];
         while looks[looks.len() - 1] < 200 {

@@ -1,41 +1,41 @@
-//! What a set of samples says by itself.
+//! Describes a set of samples.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Blocks, Interval, SampleError, Samples, Typical, median_interval};
 
-/// A set of samples in numbers, in the samples' unit.
+/// A description of a set of samples, in the samples' unit.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     pub count: usize,
-    /// Over processes, where there are several ([`Typical`]); the others are of all samples together.
+    /// Over processes, if there are several ([`Typical`]); the other values are of all samples together.
     pub p50: f64,
     pub p90: f64,
     pub p95: f64,
     pub p99: f64,
     pub mean: f64,
-    /// Of the sample (n - 1 in the denominator); `None` for a single one, which has none.
+    /// Standard deviation of the sample (n - 1 in the denominator); `None` for a single sample.
     pub std: Option<f64>,
     pub min: f64,
     pub max: f64,
-    /// The 95% bootstrap interval of the median, for these very processes.
+    /// The 95% bootstrap interval of the median, for these processes only.
     pub interval: Interval,
 }
 
 impl Summary {
-    /// Of one process's samples.
+    /// The summary of one process's samples.
     pub fn from_samples(samples: &Samples, seed: u64) -> Self {
         let (p50, interval) = (samples.median(), median_interval(samples, seed));
-        Self::around(samples, p50, interval)
+        Self::with_median(samples, p50, interval)
     }
 
-    /// Of the samples of several processes, with what is [`Typical`] of them.
+    /// The summary of the samples of several processes, with their [`Typical`] time.
     pub fn over(samples: &Samples, blocks: Blocks, seed: u64) -> Result<(Self, Typical), SampleError> {
         let typical = Typical::from_samples(samples, blocks, seed)?;
-        Ok((Self::around(samples, typical.value, typical.interval), typical))
+        Ok((Self::with_median(samples, typical.value, typical.interval), typical))
     }
 
-    fn around(samples: &Samples, p50: f64, interval: Interval) -> Self {
+    fn with_median(samples: &Samples, p50: f64, interval: Interval) -> Self {
         let sorted = samples.sorted();
         let count = sorted.len();
         let mean = sorted.iter().sum::<f64>() / count as f64;
@@ -55,8 +55,8 @@ impl Summary {
     }
 }
 
-/// The percentile of ascending values: linear between the two nearest, the smallest being 0% and the largest 100%
-/// (type 7 of Hyndman and Fan, what NumPy does unless told otherwise). NaN for no values.
+/// The percentile of ascending values: linear interpolation between the two nearest; the smallest is 0% and the
+/// largest 100% (type 7 of Hyndman and Fan, NumPy's default). NaN without values.
 pub fn percentile(sorted: &[f64], percent: f64) -> f64 {
     let Some(last) = sorted.len().checked_sub(1) else { return f64::NAN };
     let place = last as f64 * (percent / 100.0).clamp(0.0, 1.0);
@@ -69,12 +69,12 @@ pub fn percentile(sorted: &[f64], percent: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// A spread with an outlier, as timings have.
+    /// Typical timings with an outlier.
     const TIMES: [f64; 12] = [10.3, 10.1, 10.2, 10.2, 10.9, 10.4, 10.1, 10.6, 14.7, 10.2, 10.5, 10.3];
 
     /// numpy 2.4: `np.percentile(TIMES, [50, 90, 95, 99])`, `np.mean(TIMES)`, `np.std(TIMES, ddof=1)`.
     #[test]
-    fn numbers_are_those_of_numpy() {
+    fn the_numbers_match_numpy() {
         let summary = Summary::from_samples(&Samples::new(TIMES.to_vec()).unwrap(), 1);
         let close = |a: f64, b: f64| assert!((a - b).abs() < 1e-12, "{a} {b}");
         close(summary.p50, 10.3);
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn one_sample_is_its_own_summary() {
+    fn the_summary_of_one_sample_is_the_sample() {
         let summary = Summary::from_samples(&Samples::new(vec![2.5]).unwrap(), 1);
         assert_eq!((summary.p50, summary.p99, summary.mean, summary.std), (2.5, 2.5, 2.5, None));
         assert_eq!(summary.interval, Interval { low: 2.5, high: 2.5 });

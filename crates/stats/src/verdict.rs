@@ -1,4 +1,4 @@
-//! What a comparison comes to.
+//! The verdict of a comparison.
 
 use std::fmt;
 
@@ -7,30 +7,29 @@ use serde::{Deserialize, Serialize};
 use super::between::{squares, t975};
 use super::{Paired, RankTest, Speedup, rank_test};
 
-/// Below this a rank test counts.
+/// A rank test below this p value is significant.
 pub const SIGNIFICANT: f64 = 0.05;
 
-/// A difference nobody needs to care about: what surely is no larger is called the same.
+/// A difference that does not matter. Two subjects whose difference is certainly not larger are called the same.
 pub const INDIFFERENT: f64 = 0.01;
 
-/// How far from 1 the speedup of a thing over itself may seem to be on this device, as a share.
+/// How far from 1 the speedup of a subject over itself can appear on this device, as a fraction.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct NoiseFloor(f64);
 
 impl NoiseFloor {
     /// From an A/A control: one subject measured against itself, in turns like any two. The farther end of its
-    /// interval counts, and a clock's tick, given as a share of the time measured, is never seen through.
+    /// interval counts. The floor is at least the tick of the clock, given as a fraction of the measured time.
     pub fn from_control(control: &Speedup, tick: f64) -> Self {
         let Speedup { interval, .. } = control;
         let farther = (1.0 - interval.low).abs().max((interval.high - 1.0).abs());
         NoiseFloor(farther.max(tick))
     }
 
-    /// Of two subjects compared, from the medians of their processes: what two that are the same would seem to differ by
-    /// in one run of twenty, given how much each of these two differs from itself (the two-sample t test). Nobody
-    /// else's processes count: a neighbour that is all over the place says nothing about these. `None` where neither
-    /// has a second process.
+    /// For two compared subjects, from the medians of their processes: the difference that two equal subjects would
+    /// show in one run of twenty, given the variation of each (the two-sample t test). Only the processes of these
+    /// two count: another subject that varies a lot tells nothing about them. `None` if neither has a second process.
     pub fn between(baseline: &[f64], candidate: &[f64], tick: f64) -> Option<Self> {
         let sides = [baseline, candidate];
         let freedom: usize = sides.iter().map(|medians| medians.len().saturating_sub(1)).sum();
@@ -43,6 +42,7 @@ impl NoiseFloor {
         Some(NoiseFloor((t975(freedom as f64) * spread).exp_m1().max(tick)))
     }
 
+    /// The floor as a fraction.
     pub fn share(self) -> f64 {
         self.0
     }
@@ -56,7 +56,7 @@ pub enum Verdict {
     Slower,
     /// Any difference is below the noise floor, or below [`INDIFFERENT`].
     Same,
-    /// The samples do not say.
+    /// The samples do not allow a conclusion.
     Unclear,
 }
 
@@ -71,21 +71,22 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// A candidate against a baseline: the verdict with everything it rests on.
+/// The comparison of a candidate with a baseline: the verdict and everything it is based on.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
     pub verdict: Verdict,
     pub speedup: Speedup,
-    /// Of the candidate's times against the baseline's: a negative delta is a faster candidate.
+    /// The candidate's times against the baseline's: a negative delta means a faster candidate.
     pub rank_test: RankTest,
     pub noise_floor: NoiseFloor,
 }
 
-/// Compares a candidate with a baseline measured in turns with it.
+/// Compares a candidate with a baseline that was measured in turns with it.
 ///
-/// It is faster or slower when three things agree: the interval of the speedup leaves 1 out, the speedup is farther
-/// from 1 than the noise floor, and the rank test sees a difference in the same direction. It is the same when the
-/// whole interval is nearer to 1 than the noise floor or [`INDIFFERENT`], whichever is larger. Else it is unclear.
+/// The candidate is faster or slower if three conditions agree: the interval of the speedup excludes 1, the speedup
+/// is farther from 1 than the noise floor, and the rank test finds a difference in the same direction. It is the same
+/// if the whole interval is nearer to 1 than the noise floor or [`INDIFFERENT`], whichever is larger. Otherwise the
+/// verdict is unclear.
 pub fn compare(paired: &Paired<'_>, noise_floor: NoiseFloor, seed: u64) -> Comparison {
     conclude(paired, paired.speedup(seed), noise_floor)
 }
@@ -124,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn three_things_must_agree() {
+    fn three_conditions_must_agree() {
         assert_eq!(verdict(1.02, 1.01, 1.03, 0.01, 0.005), Verdict::Faster);
         assert_eq!(verdict(1.02, 0.99, 1.05, 0.01, 0.005), Verdict::Unclear);
         assert_eq!(verdict(1.02, 1.01, 1.03, 0.06, 0.005), Verdict::Unclear);
@@ -136,30 +137,30 @@ mod tests {
     }
 
     #[test]
-    fn ranks_that_point_the_other_way_are_no_agreement() {
+    fn ranks_in_the_other_direction_are_no_agreement() {
         let speedup = Speedup { ratio: 1.02, interval: Interval { low: 1.01, high: 1.03 }, blocks: 50 };
         let test = RankTest { u: 0.0, p: 0.001, delta: 0.3, method: Method::Normal };
         assert_eq!(judge(&speedup, &test, NoiseFloor(0.001)), Verdict::Unclear);
     }
 
     #[test]
-    fn the_same_is_known_to_be_near() {
+    fn the_verdict_same_needs_a_narrow_interval() {
         assert_eq!(verdict(1.001, 0.995, 1.006, 0.5, 0.002), Verdict::Same);
         assert_eq!(verdict(1.001, 0.98, 1.006, 0.5, 0.002), Verdict::Unclear);
         assert_eq!(verdict(1.001, 0.98, 1.006, 0.5, 0.02), Verdict::Same);
-        // Seen, but below what the device does to a thing compared with itself.
+        // Significant, but below the difference of a subject from itself on this device.
         assert_eq!(verdict(1.004, 1.002, 1.006, 0.001, 0.005), Verdict::Same);
     }
 
     #[test]
-    fn the_floor_is_the_farther_end_or_the_tick() {
+    fn the_floor_is_at_least_the_farther_end_and_the_tick() {
         let control = Speedup { ratio: 1.001, interval: Interval { low: 0.997, high: 1.004 }, blocks: 50 };
         assert!((NoiseFloor::from_control(&control, 0.0).share() - 0.004).abs() < 1e-12);
         assert_eq!(NoiseFloor::from_control(&control, 0.03).share(), 0.03);
     }
 
     #[test]
-    fn the_floor_of_two_is_from_their_own_processes() {
+    fn the_floor_of_two_subjects_uses_only_their_processes() {
         let floor = |a: &[f64], b: &[f64]| NoiseFloor::between(a, b, 0.0001).unwrap().share();
         // scipy 1.17: the critical difference of `ttest_ind(a, b)` on logarithms, `t.ppf(0.975, 4) * standard error`.
         let (a, b) = ([100.0, 101.0, 100.5], [50.0, 50.1, 50.4]);

@@ -22,7 +22,7 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// The channel that this process inherited, or `None` where it was started without one. It is opened once.
+    /// The channel that this process inherited, or `None` if it was started without one. It is opened once.
     pub fn to_parent() -> Option<&'static Channel> {
         static CHANNEL: OnceLock<Option<Channel>> = OnceLock::new();
         CHANNEL.get_or_init(|| Channel::inherited().ok()).as_ref()
@@ -30,17 +30,17 @@ impl Channel {
 
     fn inherited() -> io::Result<Channel> {
         let number = env::var(VARIABLE).ok().and_then(|text| text.parse::<RawFd>().ok());
-        // Below 3 are the standard streams: somebody else owns them.
+        // Numbers below 3 are the standard streams, which have other owners.
         let number = number.filter(|&number| number > 2).ok_or(io::ErrorKind::NotFound)?;
         // SAFETY: the parent opened this descriptor for this process and nothing else here uses it; `to_parent` calls
         // this once. The next line checks that it is open.
         let descriptor = unsafe { OwnedFd::from_raw_fd(number) };
         if let Err(error) = fcntl_getfd(&descriptor) {
-            // It is not open, so it must not be closed either.
+            // The descriptor is not open, so it must not be closed.
             std::mem::forget(descriptor);
             return Err(error.into());
         }
-        // A process that this one starts must not have it.
+        // Child processes of this process must not inherit it.
         fcntl_setfd(&descriptor, FdFlags::CLOEXEC)?;
         Ok(Channel { stream: UnixStream::from(descriptor) })
     }

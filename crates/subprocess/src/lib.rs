@@ -1,15 +1,16 @@
-//! Child processes that are not trusted.
+//! Untrusted child processes.
 //!
-//! A process that compiles or runs other people's kernels may do anything. This crate limits what that costs:
+//! A process that compiles or runs untrusted kernels may do anything. This crate limits the damage:
 //!
-//! - [`Link`] starts a child with a private channel ([`channel`]). Standard output is not the channel, so nothing that a
-//!   kernel prints is taken for an answer.
-//! - [`wire`] is the format of the messages: JSON with binary attachments, every length bounded before it is believed.
-//! - [`Printed`] keeps the last part of what a child prints, in bounded memory.
-//! - [`spawn`] and [`GroupGuard`] end children when this process ends, however it ends.
-//! - [`sandbox`] is what a child applies to itself before it reads its first message.
+//! - [`Link`] starts a child with a private channel ([`channel`]). Standard output is not the channel, so the output
+//!   of a kernel is never taken for a reply.
+//! - [`wire`] is the format of the messages: JSON with binary attachments. Every length is checked against a limit
+//!   before it is used.
+//! - [`Printed`] keeps the last part of a child's output in bounded memory.
+//! - [`spawn`] and [`GroupGuard`] end children when this process ends for any reason.
+//! - [`sandbox`] restricts a child. The child applies it to itself before it reads its first message.
 //!
-//! It knows nothing of kernels and GPUs.
+//! This crate knows nothing about kernels or GPUs.
 
 pub mod channel;
 mod lifetime;

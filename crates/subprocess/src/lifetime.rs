@@ -1,4 +1,4 @@
-//! Children that end when this process ends.
+//! Child processes that end when this process ends.
 
 use std::io;
 use std::os::unix::process::CommandExt as _;
@@ -9,21 +9,21 @@ use std::thread;
 
 use rustix::process::{Pid, Signal, getpid, getppid, kill_process_group, set_parent_process_death_signal};
 
-/// A command to start, and where the result goes.
+/// A command to start, and the channel for the result.
 type SpawnRequest = (Command, Sender<(Command, io::Result<Child>)>);
 
-/// Starts a process in a process group of its own. The system kills it when this process ends, also by `SIGKILL`.
+/// Starts a process in its own process group. The system kills it when this process ends, also after `SIGKILL`.
 ///
-/// Linux sends the death signal when the *thread* that started the child ends. So one thread that never ends starts all
-/// of them.
+/// Linux sends the death signal when the *thread* that started the child ends. Therefore one thread that never ends
+/// starts all children.
 pub fn spawn(command: &mut Command) -> io::Result<Child> {
-    static STARTER: OnceLock<Mutex<Sender<SpawnRequest>>> = OnceLock::new();
-    let starter = STARTER.get_or_init(|| {
-        let (sender, orders) = mpsc::channel::<SpawnRequest>();
+    static SPAWNER: OnceLock<Mutex<Sender<SpawnRequest>>> = OnceLock::new();
+    let spawner = SPAWNER.get_or_init(|| {
+        let (sender, requests) = mpsc::channel::<SpawnRequest>();
         thread::spawn(move || {
-            for (mut command, reply) in orders {
+            for (mut command, reply) in requests {
                 let child = command.spawn();
-                // Who asked waits for this reply and is therefore there.
+                // The caller waits for this reply, so the receiver exists.
                 let _ = reply.send((command, child));
             }
         });
@@ -42,33 +42,33 @@ pub fn spawn(command: &mut Command) -> io::Result<Child> {
         });
     }
     command.process_group(0);
-    let (reply, answer) = mpsc::channel();
-    let order = (std::mem::replace(command, Command::new("")), reply);
+    let (reply, response) = mpsc::channel();
+    let request = (std::mem::replace(command, Command::new("")), reply);
     let gone = |_| io::Error::other("the thread that starts processes has ended");
-    let sent = starter.lock().unwrap_or_else(PoisonError::into_inner).send(order);
+    let sent = spawner.lock().unwrap_or_else(PoisonError::into_inner).send(request);
     sent.map_err(|_| gone(mpsc::RecvError))?;
-    let (given, child) = answer.recv().map_err(gone)?;
-    *command = given;
+    let (returned, child) = response.recv().map_err(gone)?;
+    *command = returned;
     child
 }
 
-/// Kills a child that [`spawn`] started, and every process in its group. The child must not have been waited for: until
-/// then nobody else can have its number.
+/// Kills a child that [`spawn`] started, and every process in its group. The child must not have been waited for:
+/// until then no other process can have its number.
 pub fn kill_group(child: &Child) {
-    // It may have ended already.
+    // The group may have ended already.
     let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
 }
 
 /// Kills the process group of a child when this process ends before the guard is dropped.
 ///
-/// The death signal of [`spawn`] reaches the child alone. A program like a shell has children of its own, so a second
-/// process waits here: it reads a pipe that only this process holds open.
+/// The death signal of [`spawn`] reaches only the child. A program such as a shell has children of its own. Therefore
+/// a second process reads a pipe that only this process holds open, and kills the group when the pipe closes.
 #[derive(Debug)]
 pub struct GroupGuard(Child);
 
 impl GroupGuard {
-    /// Guards the group of a child that [`spawn`] started. Drop the guard when the child has ended: its number may become
-    /// that of another process.
+    /// Guards the group of a child that [`spawn`] started. Drop the guard when the child has ended, because its
+    /// number may be reused for another process.
     pub fn new(child: &Child) -> io::Result<Self> {
         let group = child.id().to_string();
         let script = r#"read -r line; kill -s KILL -- "-$1""#;
@@ -85,7 +85,7 @@ impl GroupGuard {
 
 impl Drop for GroupGuard {
     fn drop(&mut self) {
-        // Killed before its pipe is closed, so that it kills nobody.
+        // The guard is killed before its pipe is closed, so that it kills nothing.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_child_survives_the_thread_that_asked_for_it() {
+    fn a_child_outlives_the_thread_that_called_spawn() {
         let mut child = thread::spawn(|| spawn(Command::new("sleep").arg("100")).unwrap()).join().unwrap();
         thread::sleep(std::time::Duration::from_millis(100));
         assert!(child.try_wait().unwrap().is_none());

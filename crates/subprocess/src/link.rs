@@ -1,4 +1,4 @@
-//! A child with a private channel, from the parent's side.
+//! The parent's side of a child process with a private channel.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsRawFd as _;
@@ -16,29 +16,29 @@ use crate::channel::VARIABLE;
 use crate::printed::Printed;
 use crate::{lifetime, wire};
 
-/// How often a wait asks whether to go on.
+/// Interval at which a wait calls `go_on`.
 const TICK: Duration = Duration::from_millis(50);
-/// How long a child may take to end after it has closed its channel.
-const LAST_MOMENTS: Duration = Duration::from_secs(2);
-/// The most lines of what it printed that are shown.
+/// Time limit for a child to end after it has closed its channel.
+const EXIT_LIMIT: Duration = Duration::from_secs(2);
+/// Largest number of output lines in a message.
 const LAST_LINES: usize = 3;
 
-/// A child process and the channel to it. The child and its process group are killed when this is dropped.
+/// A child process and the channel to it. Dropping this value kills the child and its process group.
 #[derive(Debug)]
 pub struct Link {
     child: Child,
-    /// How the child ended, once it was waited for.
+    /// The child's exit status, once it was waited for.
     ended: Option<ExitStatus>,
     stream: UnixStream,
     printed: Vec<Printed>,
 }
 
 impl Link {
-    /// Starts a child that inherits one end of a socket pair, whose number the environment variable [`VARIABLE`] tells.
-    /// Its standard input is empty, and what it writes to standard output and error is kept as what it printed. The
-    /// command is consumed, because it owns the child's end.
+    /// Starts a child that inherits one end of a socket pair; the environment variable [`VARIABLE`] has its number.
+    /// The child's standard input is empty, and its standard output and error are collected. The command is consumed,
+    /// because it owns the child's end.
     pub fn start(mut command: Command) -> io::Result<Self> {
-        // Both ends are closed on exec, so that no other child gets them.
+        // Both ends are closed on exec, so that no other child inherits them.
         let (stream, theirs) = UnixStream::pair()?;
         stream.set_read_timeout(Some(TICK))?;
         stream.set_write_timeout(Some(TICK))?;
@@ -47,8 +47,8 @@ impl Link {
         // SAFETY: between fork and exec this makes system calls only. It allocates nothing and takes no lock.
         unsafe {
             command.pre_exec(move || {
-                // What this process inherited itself, of a shell for example, is not for the child. Systems that lack the
-                // call are older than Landlock.
+                // Descriptors that this process inherited, for example from a shell, must not reach the child.
+                // Systems without this call are older than Landlock.
                 libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
                 Ok(fcntl_setfd(&theirs, FdFlags::empty())?)
             });
@@ -60,11 +60,12 @@ impl Link {
         Ok(Link { child, ended: None, stream, printed })
     }
 
+    /// The process number of the child.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Sends a message. `go_on` is asked while the child does not read; its error ends the wait.
+    /// Sends a message. `go_on` is called while the child does not read; its error ends the wait.
     pub fn send(
         &self,
         message: &impl Serialize,
@@ -74,8 +75,8 @@ impl Link {
         wire::send(&mut InterruptibleSocket::new(&self.stream, go_on), message, attachments)
     }
 
-    /// Receives a message whose attachments together have at most `max_attached_bytes`. `go_on` is asked while the child
-    /// does not write, and also while it writes slowly; its error ends the wait.
+    /// Receives a message whose attachments together have at most `max_attached_bytes`. `go_on` is called while the
+    /// child does not write, and also while it writes slowly; its error ends the wait.
     pub fn receive<T: DeserializeOwned>(
         &self,
         max_attached_bytes: u64,
@@ -84,12 +85,13 @@ impl Link {
         wire::receive(&mut InterruptibleSocket::new(&self.stream, go_on), max_attached_bytes)
     }
 
-    /// How the child ended, after it closed its channel; `None` where it does not end by itself. It is gone afterwards.
+    /// The child's exit status after it closed its channel, or `None` if it did not end by itself. The child has
+    /// ended afterwards.
     pub fn end(&mut self) -> Option<ExitStatus> {
-        let deadline = Instant::now() + LAST_MOMENTS;
+        let deadline = Instant::now() + EXIT_LIMIT;
         while self.ended.is_none() && Instant::now() < deadline {
             match self.child.try_wait() {
-                // Those it left behind are its group still.
+                // The child still runs.
                 Ok(None) => thread::sleep(Duration::from_millis(5)),
                 Ok(Some(status)) => self.ended = Some(status),
                 Err(_) => break,
@@ -108,7 +110,8 @@ impl Link {
         }
     }
 
-    /// The last lines that the child printed, as one line; empty where it printed nothing. For a child that has ended.
+    /// The last lines that the child printed, joined into one line; empty if it printed nothing. Call this after the
+    /// child ended.
     pub fn last_words(&self) -> String {
         let mut lines = Vec::new();
         for printed in &self.printed {
@@ -125,27 +128,27 @@ impl Drop for Link {
     }
 }
 
-/// A socket with timeouts that asks `go_on` now and then while something is waited for.
+/// A socket with timeouts that calls `go_on` at intervals during a wait.
 struct InterruptibleSocket<'a, F> {
     stream: &'a UnixStream,
     go_on: F,
-    asked: Instant,
+    last_call: Instant,
 }
 
 impl<'a, F: FnMut() -> io::Result<()>> InterruptibleSocket<'a, F> {
     fn new(stream: &'a UnixStream, go_on: F) -> Self {
-        InterruptibleSocket { stream, go_on, asked: Instant::now() }
+        InterruptibleSocket { stream, go_on, last_call: Instant::now() }
     }
 
     fn wait(&mut self, mut step: impl FnMut(&mut &UnixStream) -> io::Result<usize>) -> io::Result<usize> {
         loop {
-            // A child that sends a byte now and then would never run into a timeout of the socket.
-            if self.asked.elapsed() >= TICK {
+            // A child that sends a byte now and then would never cause a socket timeout.
+            if self.last_call.elapsed() >= TICK {
                 (self.go_on)()?;
-                self.asked = Instant::now();
+                self.last_call = Instant::now();
             }
             match step(&mut &*self.stream) {
-                // The system calls it WouldBlock. After a pause (Ctrl-Z) it may be Interrupted.
+                // A timeout is reported as WouldBlock. After a pause (Ctrl-Z) it may be Interrupted.
                 Err(error)
                     if matches!(
                         error.kind(),
@@ -190,7 +193,7 @@ mod tests {
         Link::start(command).unwrap()
     }
 
-    fn patience(limit: Duration) -> impl FnMut() -> io::Result<()> {
+    fn until_limit(limit: Duration) -> impl FnMut() -> io::Result<()> {
         let until = Instant::now() + limit;
         move || if Instant::now() > until { Err(ErrorKind::TimedOut.into()) } else { Ok(()) }
     }
@@ -198,11 +201,11 @@ mod tests {
     const LONG: Duration = Duration::from_mins(1);
 
     fn received(link: &Link, limit: Duration) -> io::Result<Value> {
-        link.receive(0, patience(limit)).map(|(message, _)| message)
+        link.receive(0, until_limit(limit)).map(|(message, _)| message)
     }
 
     #[test]
-    fn what_is_printed_is_no_message() {
+    fn printed_output_is_not_a_message() {
         let mut link = python(
             "print(json.dumps({'say': 'samples', 'ns': [1.0]}), flush=True)\n\
              os.write(1, struct.pack('<II', 2, 0) + b'{}')\n\
@@ -215,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_that_sends_too_much_or_too_slowly_or_does_not_read_is_given_up() {
+    fn a_child_that_floods_stalls_or_does_not_read_is_an_error() {
         let link = python("channel.sendall(struct.pack('<II', 0xffffffff, 0)); time.sleep(100)");
         assert_eq!(received(&link, LONG).unwrap_err().kind(), ErrorKind::InvalidData);
         let slow = python(
@@ -225,18 +228,18 @@ mod tests {
         assert_eq!(received(&slow, Duration::from_secs(1)).unwrap_err().kind(), ErrorKind::TimedOut);
         let deaf = python("time.sleep(100)");
         let large = vec![0; 8 << 20];
-        let sent = deaf.send(&json!({}), &[&large], patience(Duration::from_millis(300)));
+        let sent = deaf.send(&json!({}), &[&large], until_limit(Duration::from_millis(300)));
         assert_eq!(sent.unwrap_err().kind(), ErrorKind::TimedOut);
     }
 
     #[test]
-    fn a_child_has_its_channel_and_nothing_else_and_no_other_child_has_it() {
+    fn a_child_inherits_only_its_own_channel() {
         let (open, _other) = UnixStream::pair().unwrap();
         fcntl_setfd(&open, FdFlags::empty()).unwrap();
         let link = python("send([fd for fd in os.listdir('/proc/self/fd') if int(fd) > 2]); time.sleep(100)");
         fcntl_setfd(&open, FdFlags::CLOEXEC).unwrap();
         let open = received(&link, LONG).unwrap();
-        // And the folder that it lists.
+        // The second one is the listed folder itself.
         assert_eq!(open.as_array().unwrap().len(), 2, "{open}");
 
         let listed = Command::new("ls").args(["-l", "/proc/self/fd"]).output().unwrap();

@@ -1,4 +1,4 @@
-//! What a child prints, in bounded memory.
+//! Collects the output of a child in bounded memory.
 
 use std::collections::VecDeque;
 use std::io::Read;
@@ -7,16 +7,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// The last bytes of a stream that are kept.
+/// Number of bytes of a stream that are kept: the last ones.
 const KEPT_BYTES: usize = 8 << 10;
-/// The most characters of a line that are shown.
+/// Largest number of characters of a line that are shown.
 const LINE_CHARACTERS: usize = 300;
 /// How long the rest of a stream may take to arrive after its process has ended. A process that the child left behind
 /// may keep the stream open.
 const DRAIN: Duration = Duration::from_millis(500);
 
-/// The last part of one stream of a child, read by a thread. A flood, with or without line breaks, takes no more memory
-/// than a few words.
+/// The last part of one output stream of a child, read by a thread. Memory use is bounded, with or without line
+/// breaks.
 #[derive(Debug)]
 pub struct Printed {
     kept: Arc<Mutex<VecDeque<u8>>>,
@@ -24,13 +24,13 @@ pub struct Printed {
 }
 
 impl Printed {
-    /// Starts to read.
+    /// Starts a thread that reads the stream.
     pub fn read(mut stream: impl Read + Send + 'static) -> Self {
         let kept = Arc::new(Mutex::new(VecDeque::new()));
         let (sender, ended) = mpsc::channel::<()>();
         let into = Arc::clone(&kept);
         thread::spawn(move || {
-            // Dropped at the end, which is what `ended` waits for.
+            // Dropped when the thread ends; `ended` waits for that.
             let _sender = sender;
             let mut buffer = [0; 4096];
             loop {
@@ -49,25 +49,25 @@ impl Printed {
         Printed { kept, ended }
     }
 
-    /// Waits until the stream has ended, but not for long.
+    /// Waits until the stream has ended, for a short time only.
     pub fn wait(&self) {
-        // Nothing is ever sent: either the thread has ended or the time is up.
+        // Nothing is ever sent: either the thread has ended or the time is over.
         let _ = self.ended.recv_timeout(DRAIN);
     }
 
-    /// The last lines that are not empty, each cut to a readable length, without control characters.
+    /// The last `most` non-empty lines, each cut to a readable length and without control characters.
     pub fn last_lines(&self, most: usize) -> Vec<String> {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes: Vec<u8> = kept.iter().copied().collect();
         drop(kept);
         let text = String::from_utf8_lossy(&bytes);
         let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-        lines[lines.len().saturating_sub(most)..].iter().map(|line| shown(line)).collect()
+        lines[lines.len().saturating_sub(most)..].iter().map(|line| sanitised(line)).collect()
     }
 }
 
-/// A line that is safe to print to a terminal.
-fn shown(line: &str) -> String {
+/// Makes a line safe to print to a terminal.
+fn sanitised(line: &str) -> String {
     let mut text = String::new();
     for (index, c) in line.chars().enumerate() {
         if index == LINE_CHARACTERS {
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flood_without_a_line_break_takes_bounded_memory() {
+    fn endless_output_without_a_line_break_takes_bounded_memory() {
         let printed = Printed::read(io::repeat(b'x').take(200 << 20));
         while printed.ended.try_recv() != Err(mpsc::TryRecvError::Disconnected) {
             thread::sleep(Duration::from_millis(5));

@@ -8,19 +8,19 @@
 //!      the attachments
 //! ```
 //!
-//! All numbers are little-endian. The Python script of a peer has the same format (`crates/attention/src/peers`).
-//! The reader checks every length against a limit before it allocates: the writer may lie.
+//! All numbers are little-endian. The Python script of a peer uses the same format (`crates/attention/src/peers`).
+//! The reader checks every length against a limit before it allocates, because the writer is untrusted.
 
 use std::io::{self, ErrorKind, Read, Write};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// The most bytes of JSON in a message.
+/// Largest size of the JSON in a message, in bytes.
 pub const MAX_JSON_BYTES: usize = 16 << 20;
-/// The most attachments of a message.
+/// Largest number of attachments of a message.
 pub const MAX_ATTACHMENTS: usize = 1024;
-/// A limit on attachments for a reader that trusts the writer.
+/// The limit for a reader that trusts the writer.
 pub const ANY_SIZE: u64 = u64::MAX;
 
 /// Writes a message.
@@ -28,12 +28,12 @@ pub fn send(to: &mut impl Write, message: &impl Serialize, attachments: &[&[u8]]
     let json = serde_json::to_vec(message)?;
     if json.len() > MAX_JSON_BYTES || attachments.len() > MAX_ATTACHMENTS {
         return Err(invalid(format!(
-            "a message of {} bytes with {} attachments is too large to send",
+            "cannot send a message of {} bytes with {} attachments: it is too large",
             json.len(),
             attachments.len()
         )));
     }
-    // The start is one write: a message without attachments is one system call.
+    // Header and JSON are one write, so a message without attachments is one system call.
     let mut start = Vec::with_capacity(8 + 8 * attachments.len() + json.len());
     start.extend((json.len() as u32).to_le_bytes());
     start.extend((attachments.len() as u32).to_le_bytes());
@@ -56,10 +56,12 @@ pub fn receive<T: DeserializeOwned>(
     let json_bytes = read_u32(from)? as usize;
     let attachments = read_u32(from)? as usize;
     if json_bytes > MAX_JSON_BYTES {
-        return Err(invalid(format!("a message of {json_bytes} bytes; the limit is {MAX_JSON_BYTES}")));
+        return Err(invalid(format!("the message has {json_bytes} bytes; the limit is {MAX_JSON_BYTES}")));
     }
     if attachments > MAX_ATTACHMENTS {
-        return Err(invalid(format!("{attachments} attachments; the limit is {MAX_ATTACHMENTS}")));
+        return Err(invalid(format!(
+            "the message has {attachments} attachments; the limit is {MAX_ATTACHMENTS}"
+        )));
     }
     let mut lengths = Vec::with_capacity(attachments);
     let mut total: u64 = 0;
@@ -71,7 +73,9 @@ pub fn receive<T: DeserializeOwned>(
         lengths.push(length);
     }
     if total > max_attached_bytes {
-        return Err(invalid(format!("attachments of {total} bytes; the limit is {max_attached_bytes}")));
+        return Err(invalid(format!(
+            "the attachments have {total} bytes; the limit is {max_attached_bytes}"
+        )));
     }
     let json = read_bytes(from, json_bytes as u64)?;
     let message = serde_json::from_slice(&json)?;
@@ -86,7 +90,7 @@ fn read_u32(from: &mut impl Read) -> io::Result<u32> {
     Ok(u32::from_le_bytes(bytes))
 }
 
-/// Reads exactly so many bytes. The memory is reserved, but the system provides it only as bytes arrive.
+/// Reads exactly `length` bytes. The memory is reserved, but the system provides it only as bytes arrive.
 fn read_bytes(from: &mut impl Read, length: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let capacity = usize::try_from(length).map_err(|_| invalid(format!("{length} bytes")))?;
@@ -140,7 +144,7 @@ mod tests {
         let mut many = many;
         many[4..8].copy_from_slice(&u32::MAX.to_le_bytes());
         assert!(refused(&many, 0).contains("the limit is 1024"));
-        assert!(refused(&frame(2, &[9], b"{}"), 8).contains("attachments of 9 bytes; the limit is 8"));
+        assert!(refused(&frame(2, &[9], b"{}"), 8).contains("the attachments have 9 bytes; the limit is 8"));
         assert!(refused(&frame(2, &[u64::MAX, u64::MAX], b"{}"), 1 << 40).contains("the limit is"));
     }
 
@@ -150,7 +154,7 @@ mod tests {
         assert_eq!(refused(b"\x02\0", 0), end);
         assert!(refused(&frame(20, &[], b"{}"), 0).contains("unexpected end"));
         assert!(refused(&frame(2, &[1 << 20], b"{}abc"), 1 << 30).contains("unexpected end"));
-        // A length that was allowed but that no machine can provide.
+        // A length within the limit that no machine can provide.
         assert!(receive::<Value>(&mut &frame(2, &[1 << 62], b"{}")[..], ANY_SIZE).is_err());
     }
 }

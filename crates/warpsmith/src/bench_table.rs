@@ -1,4 +1,4 @@
-//! A bench as text, from its log.
+//! Renders the results of a bench as text, from the run's log.
 
 use std::cmp::Ordering;
 
@@ -11,7 +11,7 @@ use lab::stats::Verdict;
 use crate::printer::{BAD, FAINT, GOOD, STRONG, WARN, flat, one_line, styled};
 use crate::tables::Table;
 
-/// `every_baseline`: a column for each of them, not for the first and the fastest only.
+/// All tables of a bench. `every_baseline`: show a column for each baseline, not only for the first and the fastest.
 pub fn text(plan: &BenchPlan<'_, Problem>, state: &RunState, every_baseline: bool) -> String {
     let mut parts = Vec::new();
     parts.extend(measured(state, every_baseline));
@@ -23,7 +23,7 @@ pub fn text(plan: &BenchPlan<'_, Problem>, state: &RunState, every_baseline: boo
     parts.join("\n\n")
 }
 
-/// Two tables per problem and timer: the times, and every candidate against every baseline.
+/// Two tables per problem and timer: the times, and the speedup of each candidate over each baseline.
 fn measured(state: &RunState, every_baseline: bool) -> Vec<String> {
     let rows = rows(state);
     let mut groups: IndexMap<(&str, u32), Vec<&Row>> = IndexMap::new();
@@ -40,12 +40,12 @@ fn group(state: &RunState, problem: &str, session: u32, rows: &[&Row], every_bas
     let first = rows[0];
     let controls = state.controls.iter().filter(|it| it.session == session && it.problem == problem);
     let worst = controls.max_by(|a, b| a.noise_floor.share().total_cmp(&b.noise_floor.share()));
-    let control = worst.map_or("no control".to_owned(), |control| {
+    let control = worst.map_or("no A/A control".to_owned(), |control| {
         let interval = control.speedup.interval;
-        format!("farthest from itself: {} {:.3} - {:.3}", control.subject, interval.low, interval.high)
+        format!("largest A/A difference: {} {:.3} - {:.3}", control.subject, interval.low, interval.high)
     });
     let title = styled(STRONG, format!("{problem}, {}", first.timer));
-    // Who is measured in turns has as many samples and processes as the others.
+    // Subjects that are timed in turns all have the same number of samples and processes.
     let samples = match first.processes {
         1 => format!("{} samples each from one process", first.count),
         several => format!("{} samples each from {several} processes", first.count),
@@ -113,17 +113,18 @@ fn group(state: &RunState, problem: &str, session: u32, rows: &[&Row], every_bas
         text += &format!("\n{}", speedups.text());
     }
     let telemetry = state.measurements.iter().find(|it| it.sampled.session == session);
-    if let Some(words) = telemetry.map(|it| device_words(&it.sampled.telemetry)).filter(|it| !it.is_empty()) {
-        text += &format!("\n{}", styled(FAINT, words));
+    if let Some(line) = telemetry.map(|it| telemetry_line(&it.sampled.telemetry)).filter(|it| !it.is_empty())
+    {
+        text += &format!("\n{}", styled(FAINT, line));
     }
     if rows.iter().any(|row| row.throttled == Some(true)) {
-        text += &format!("\n{}", styled(WARN, "clocks were held down meanwhile"));
+        text += &format!("\n{}", styled(WARN, "the GPU reduced its clocks during the measurement"));
     }
     text
 }
 
-/// `SM 1980 MHz, memory 3201 MHz, 41 - 45 C, 310 - 420 W`
-fn device_words(seen: &Telemetry) -> String {
+/// The telemetry in one line: `SM 1980 MHz, memory 3201 MHz, 41 - 45 C, 310 - 420 W`.
+fn telemetry_line(telemetry: &Telemetry) -> String {
     fn range<T: PartialEq + std::fmt::Display>(
         range: Option<(T, T)>,
         name: &str,
@@ -133,11 +134,11 @@ fn device_words(seen: &Telemetry) -> String {
         let span = if low == high { format!("{low}") } else { format!("{low} - {high}") };
         Some(format!("{name}{span} {unit}"))
     }
-    let power = seen.power_w.map(|(low, high)| (low.round(), high.round()));
+    let power = telemetry.power_w.map(|(low, high)| (low.round(), high.round()));
     let parts = [
-        range(seen.sm_clock_mhz, "SM ", "MHz"),
-        range(seen.memory_clock_mhz, "memory ", "MHz"),
-        range(seen.temperature_c, "", "C"),
+        range(telemetry.sm_clock_mhz, "SM ", "MHz"),
+        range(telemetry.memory_clock_mhz, "memory ", "MHz"),
+        range(telemetry.temperature_c, "", "C"),
         range(power, "", "W"),
     ];
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
@@ -148,7 +149,7 @@ fn modelled(plan: &BenchPlan<'_, Problem>, state: &RunState) -> Option<String> {
         return None;
     }
     let title = styled(STRONG, format!("modelled, not measured ({})", plan.device));
-    let about = styled(FAINT, "ranks settings of a kernel; compared with nothing that was measured");
+    let about = styled(FAINT, "for ranking settings of one kernel; never compared with measured times");
     let mut table = Table::new(&["problem", "subject", "modelled time", "limited by"], &["modelled time"]);
     for (of, modelled) in &state.modelled {
         let limiter = modelled.limiter.clone().unwrap_or_else(|| "n/a".to_owned());
@@ -161,7 +162,7 @@ fn failures(state: &RunState) -> Option<String> {
     if state.failures.is_empty() {
         return None;
     }
-    let mut table = Table::new(&["out", "problem", "why", ""], &[]);
+    let mut table = Table::new(&["failed", "problem", "reason", ""], &[]);
     for failure in &state.failures {
         let kind = styled(BAD, failure.kind);
         table.row([failure.of.subject.clone(), failure.of.problem.clone(), kind, failure.reason.clone()]);
@@ -169,15 +170,15 @@ fn failures(state: &RunState) -> Option<String> {
     Some(table.text())
 }
 
-/// Speedups over all problems, of every candidate over the first baseline and over the one hardest to beat.
+/// Mean speedups over all problems: each candidate over the first baseline and over its strongest baseline.
 fn means(state: &RunState, every_baseline: bool) -> Option<String> {
     let all = state.means();
     let first = all.first()?.baseline.clone();
-    let hardest = |mean: &MeanSpeedup| {
+    let is_strongest = |mean: &MeanSpeedup| {
         let same = |other: &&MeanSpeedup| other.candidate == mean.candidate && other.timer == mean.timer;
         all.iter().filter(same).all(|other| other.speedup >= mean.speedup)
     };
-    let shown = all.iter().filter(|mean| every_baseline || mean.baseline == first || hardest(mean));
+    let shown = all.iter().filter(|mean| every_baseline || mean.baseline == first || is_strongest(mean));
     let titles = ["geometric mean", "over", "timer", "problems", "speedup", ""];
     let mut table = Table::new(&titles, &["problems", "speedup"]);
     for mean in shown {
@@ -210,7 +211,7 @@ fn targets(state: &RunState) -> Option<String> {
     Some(table.text())
 }
 
-/// On what it was measured: device, baselines with their versions, ceilings, notes.
+/// The conditions of the measurement: device, versions of the baselines, ceilings, notes.
 fn conditions(state: &RunState) -> String {
     let mut lines = Vec::new();
     if let Some(manifest) = &state.manifest {
@@ -221,10 +222,10 @@ fn conditions(state: &RunState) -> String {
         let matrix = ceiling.matrix.as_deref().unwrap_or_default();
         lines.push(match ceiling.speed {
             Speed::MatrixTflops(rate) => {
-                format!("ceiling: {rate:.0} TFLOP/s {matrix}, a large product in this run")
+                format!("ceiling: {rate:.0} TFLOP/s {matrix}, from a large matrix product in this run")
             }
-            Speed::CopyGbPerS(rate) => format!("ceiling: {rate:.0} GB/s, a large copy in this run"),
-            Speed::LaunchFloorUs(time) => format!("floor: {time}, an empty kernel in a graph"),
+            Speed::CopyGbPerS(rate) => format!("ceiling: {rate:.0} GB/s, from a large copy in this run"),
+            Speed::LaunchFloorUs(time) => format!("floor: {time}, from an empty kernel in a graph"),
         });
     }
     lines.extend(state.notes.iter().cloned());

@@ -1,4 +1,4 @@
-//! Every command and flag, in one place.
+//! Defines every command and flag.
 
 use std::path::PathBuf;
 use std::sync::{LazyLock, OnceLock};
@@ -9,77 +9,81 @@ use gpu::launch::{Argument, Extent};
 
 use crate::exit;
 
+/// The parsed command line.
 #[derive(Debug, Parser)]
 #[command(name = "warpsmith", version, about, after_help = exit::TABLE, max_term_width = 110)]
 pub struct Cli {
+    /// Flags that every command accepts.
     #[command(flatten)]
     pub global: Global,
-    /// With none, `repro`.
+    /// The command to run. `None` means `repro`.
     #[command(subcommand)]
     command: Option<Command>,
 }
 
 impl Cli {
-    /// What was asked for.
-    pub fn asked(&self) -> &Command {
-        static ALONE: LazyLock<Command> = LazyLock::new(|| Command::Repro(ReproOptions::default()));
-        self.command.as_ref().unwrap_or_else(|| &ALONE)
+    /// The command to run; `repro` if the user named none.
+    pub fn selected(&self) -> &Command {
+        static DEFAULT: LazyLock<Command> = LazyLock::new(|| Command::Repro(ReproOptions::default()));
+        self.command.as_ref().unwrap_or_else(|| &DEFAULT)
     }
 
-    /// The flags, and what was asked for.
+    /// The global flags and the command to run; `repro` if the user named none.
     pub fn into_parts(self) -> (Global, Command) {
         (self.global, self.command.unwrap_or_else(|| Command::Repro(ReproOptions::default())))
     }
 }
 
-/// Flags that every command takes.
+/// Flags that every command accepts.
 #[derive(Debug, Args)]
 pub struct Global {
-    /// Where kernels run, and so what they are compiled for
+    /// Device that runs the kernels; it also decides the compile target
     #[arg(long, global = true, value_name = "auto|cuda[:N]|virtual[:GPU]", default_value = "auto")]
     pub device: String,
     /// Print JSON instead of text
     #[arg(long, global = true)]
     pub json: bool,
-    /// Seed of searches, statistics and drawn problems
+    /// Seed for searches, statistics and random problems
     #[arg(long, global = true, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Seed of inputs, compared rows and launch conditions, to repeat a run (default: a secret one, logged at the end)
+    /// Seed for inputs, compared rows and launch conditions; set it to repeat a run (default: random and secret, logged
+    /// when the run ends)
     #[arg(long, global = true, value_name = "N")]
     pub input_seed: Option<u64>,
     #[arg(skip)]
-    drawn: OnceLock<u64>,
-    /// A CUDA toolkit to use instead of the one that would be found
+    random_seed: OnceLock<u64>,
+    /// CUDA toolkit to use, instead of searching for one
     #[arg(long, global = true, value_name = "DIR", env = "WARPSMITH_CUDA")]
     pub cuda: Option<PathBuf>,
-    /// A folder of kernel families that are added to, or replace, the built-in ones
+    /// Folder with more kernel families; a family with the name of a built-in one replaces it
     #[arg(long, global = true, value_name = "DIR")]
     pub kernels: Option<PathBuf>,
 }
 
 impl Global {
-    /// What inputs are drawn from: what was asked for, or a secret that stays the same for this invocation.
-    pub fn secret(&self) -> u64 {
-        // Without randomness from the system a kernel could know its inputs, but no kernel of today does.
-        self.input_seed.unwrap_or_else(|| *self.drawn.get_or_init(|| random::secret().unwrap_or(1)))
+    /// The seed for inputs: `--input-seed`, or a secret random seed that is the same for the whole invocation.
+    pub fn secret_seed(&self) -> u64 {
+        // The seed is 1 if the system gives no randomness. A kernel could then know its inputs; no known kernel does.
+        self.input_seed.unwrap_or_else(|| *self.random_seed.get_or_init(|| random::secret().unwrap_or(1)))
     }
 }
 
+/// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Say what this machine has and what it lacks, with remedies
+    /// Show what this machine has and what is missing, with a remedy for each
     #[command(after_help = "Examples:\n  warpsmith doctor\n  warpsmith doctor --json")]
     Doctor,
-    /// Show where the CUDA compiler comes from; install or remove Warpsmith's own
+    /// Show which CUDA compiler is used; install or remove Warpsmith's own copy
     #[command(after_help = "\
 Examples:
-  warpsmith toolchain             what was found, in the order it was looked for
-  warpsmith toolchain install     fetch NVRTC and the CUDA headers from PyPI into the cache
-  warpsmith toolchain clean       remove them again")]
+  warpsmith toolchain             show the chosen compiler and every place that was searched
+  warpsmith toolchain install     download NVRTC and the CUDA headers from PyPI into the cache
+  warpsmith toolchain clean       remove them from the cache")]
     Toolchain(ToolchainOptions),
     /// List kernel families, or show one with its knobs, presets and capabilities
     #[command(
-        after_help = "Examples:\n  warpsmith kernels\n  warpsmith kernels mma       also what `--preset tuned` stands for, on which GPU and problem"
+        after_help = "Examples:\n  warpsmith kernels\n  warpsmith kernels mma       also lists the tuned picks for each GPU and problem"
     )]
     Kernels(KernelsOptions),
     /// Compile kernels; show registers, shared memory, spills and occupancy
@@ -91,14 +95,19 @@ Examples:
   warpsmith build mma --preset tuned --problem mission --device virtual:l4
   warpsmith build --all                                every preset for every target")]
     Build(BuildOptions),
-    /// Check that kernels give the right answer, over problems, input classes and seeds
+    /// Check that kernels give correct results, over problems, input classes and seeds
     #[command(after_help = "\
-Every answer is held against float64 arithmetic; results are poisoned before the launch, memory around them is guarded,
-inputs must stay as they were, the same inputs must give the same bits and every input must make a difference.
-With nothing named, every preset of every family is checked over the named problems and the shapes where kernels have
-their edges. On the virtual GPU large problems are cut to size: fewer heads, then fewer queries, never fewer keys.
-On a GPU kernels run in processes of their own, up to four at a time: what faults or hangs costs itself alone. There the
-largest problems are asked whether every input makes a difference only where they are named.
+Every output is compared with a float64 reference. Outputs are poisoned before each launch, and
+the memory around them is guarded. Inputs must not change, the same inputs must give the same
+bits, and every input must affect the output.
+
+Without arguments, every preset of every family is checked on the named problems and on edge-case
+shapes. On the virtual GPU large problems are reduced: fewer heads, then fewer queries, never
+fewer keys.
+
+On a GPU, kernels run in up to four separate processes, so a fault or a hang affects only the
+kernel that caused it. Whether every input affects the output is tested on the largest problems
+only if they are named.
 
 Examples:
   warpsmith check
@@ -107,16 +116,20 @@ Examples:
   warpsmith check --fuzz 200 --seed 7
   warpsmith check wmma --set BLOCK_N=64 --problem mission --svg maps")]
     Check(CheckOptions),
-    /// Time kernels against their baselines, each in processes of its own
+    /// Time kernels and their baselines, each in separate processes
     #[command(after_help = "\
-Every subject is compiled, run once and held against float64 arithmetic before it is timed; what is wrong is never
-timed. Kernels and baselines then take turns (A B C C B A) in one run, until every median is known to half a per cent.
-Each runs in three processes (--processes), which all take part: what a thing differs from itself by is in every interval.
-Times are of CUDA-graph replays; --cold adds such with the L2 flushed, --eager the time of one call, launch included. The
-virtual GPU gives modelled times only, which are compared with nothing.
+Every subject is compiled, run and compared with a float64 reference before it is timed. A kernel
+with a wrong result is never timed. Kernels and baselines are then timed in turns (A B C C B A)
+until every median is known to 0.5%. On a GPU each subject runs in three processes (--processes),
+and the intervals include the variation between processes.
 
-Baselines: auto, math, flash, mem_efficient, cudnn (PyTorch's scaled_dot_product_attention), reference (our own
-unfused kernel), none. With --require the run fails with code 3 if the baseline cannot be measured.
+Times are from CUDA graph replays. --cold adds times with the L2 cache flushed, --eager adds the
+time of one call with its launch. The virtual GPU gives modelled times only; they are never
+compared with measured times.
+
+Baselines: auto, math, flash, mem_efficient, cudnn (PyTorch's scaled_dot_product_attention),
+reference (our unfused kernel), none. The exit code is 3 if a baseline named with --require cannot
+be measured.
 
 Examples:
   warpsmith bench
@@ -126,25 +139,32 @@ Examples:
   warpsmith bench wmma --set BLOCK_N=64 --problem b2h8s2048d64-causal-e4m3 --baseline cudnn
   warpsmith bench --resume --run-dir warpsmith-runs/20261115T054710Z-bench-1f3a9c")]
     Bench(BenchOptions),
-    /// Search a family's settings for the fastest that is right
+    /// Search a family's settings for the fastest correct kernel
     #[command(after_help = "\
-Every candidate goes the same way: constraints, compile (in parallel, ahead), identical-binary check, correctness, timing
-next to the baseline in worker processes. What hangs, crashes or is wrong costs that candidate alone. Elites are kept at a
-gain of 3% or more that is no loss on two shapes. The run's folder has every trial, and `tuned.toml` with the best
-setting for each problem; with --tuned the picks also go into a table of yours. A family's own table is `tuned.toml`
-beside its `kernel.toml`: `--preset tuned` is its pick for the device and problem, or for the nearest problem of that
-dtype, head dimension and mask.
+Every candidate passes the same stages: constraints, compilation (in parallel, ahead of the
+timing), comparison with binaries that were already tried, correctness, and timing next to the
+baseline in worker processes. A candidate that hangs, crashes or is wrong does not affect the
+others. A candidate becomes an elite if it gains 3% or more over the candidate it was made from
+and is slower on at most one shape.
 
-Strategies: model, genetic, hillclimb, annealing, random, exhaustive (`warpsmith replay` scores them).
+The run folder records every trial. Its `tuned.toml` has the best setting for each problem;
+--tuned merges these picks into another file. A family's own table is `tuned.toml` beside its
+`kernel.toml`: `--preset tuned` selects its pick for the device and problem, or for the nearest
+problem with the same dtype, head dimension and mask.
 
-Instead of a strategy, a program or a model may propose. It is asked with a JSON document (the task; with
---information insight also what came of earlier candidates, with profiles; with full also the best so far). It answers
-  {\"knobs\": {\"STAGES\": 3}, \"why\": \"...\"}           knobs on top of the baseline's
-  {\"source\": \"...\", \"knobs\": {...}}                a kernel source of its own
---proposer-cmd is run by `sh -c` for every answer, with the document on its stdin and the answer on its stdout.
---endpoint is the base address of an OpenAI-compatible server, asked through curl; its key is read from the environment
-(WARPSMITH_API_KEY) and written nowhere. Every answer counts, also one that is no candidate. A proposed source may
-include the family's, CUDA's and standard headers only, and runs under all checkers of the virtual GPU first.
+Strategies: model, genetic, hillclimb, annealing, random, exhaustive. `warpsmith replay` scores
+them.
+
+Instead of a strategy, a program or a language model can propose candidates. It receives a JSON
+document with the task; --information adds the results of earlier candidates. It answers
+  {\"knobs\": {\"STAGES\": 3}, \"why\": \"...\"}           knobs that differ from the baseline
+  {\"source\": \"...\", \"knobs\": {...}}                a new kernel source
+--proposer-cmd runs a program with `sh -c` for every answer: document on stdin, answer on stdout.
+--endpoint is the base URL of an OpenAI-compatible server, called with curl. Its key is read from
+the environment variable WARPSMITH_API_KEY and is never written to a file. Every answer counts
+against the budget, even if it is not a valid candidate. A proposed source may include only
+headers of the family, of CUDA and of the C++ standard library, and must first pass all checkers
+of the virtual GPU.
 
 Examples:
   warpsmith evolve
@@ -156,11 +176,11 @@ Examples:
   warpsmith evolve mma --endpoint https://api.example.com/v1 --model NAME --information insight
   warpsmith evolve --resume --run-dir warpsmith-runs/20261115T054710Z-evolve-1f3a9c")]
     Evolve(EvolveOptions),
-    /// All of it in order, from the environment to the report; what `warpsmith` alone does
+    /// Run every stage in order and write a report; the default command
     #[command(after_help = "\
-One run: every kernel beside what people use today, a search from the best preset on, the best it found against everybody,
-what limits it, what known pathologies would cost, and a report in one page. With a GPU it is measured; with none it
-runs on the virtual GPU, and says modelled wherever a time stands.
+The stages, in one run: time every kernel and its baselines, search from the best preset, time the
+best result against all baselines, profile it, measure known pathologies, and write a one-page
+report. Without a GPU everything runs on the virtual GPU, and every time is marked as modelled.
 
 Examples:
   warpsmith
@@ -169,12 +189,13 @@ Examples:
   warpsmith repro --problem b2h16s1024d128-causal-fp16 --device virtual:a100
   warpsmith repro --resume --run-dir warpsmith-runs/20261115T054710Z-repro-1f3a9c")]
     Repro(ReproOptions),
-    /// Say what limits kernels, and which levers to pull
+    /// Show what limits kernels and how to improve them
     #[command(after_help = "\
-On a GPU, Nsight Compute (ncu) profiles one launch of every kernel; it must be installed, fit the driver and be permitted
-to read the counters, or the command ends with code 3. On the virtual GPU the same figures come from its counters and
-its time model; large problems are counted in part: fewer heads, then fewer queries, never fewer keys. Either way the
-kernel's answer is held against float64 arithmetic first: nothing wrong is profiled.
+On a GPU, Nsight Compute (ncu) profiles one launch of every kernel. It must be installed, match
+the driver and be allowed to read the hardware counters; otherwise the exit code is 3. On the
+virtual GPU the same metrics come from its counters and its time model. Large problems are then
+counted in part: fewer heads, then fewer queries, never fewer keys. The kernel's output is first
+compared with a float64 reference; a kernel with a wrong result is never profiled.
 
 Examples:
   warpsmith profile wmma --preset stage-2
@@ -182,88 +203,92 @@ Examples:
   warpsmith profile wmma --preset stage-2 --set PATHOLOGY=barriers --device virtual:h200
   warpsmith profile --suite canonical --run-dir run --json")]
     Profile(ProfileOptions),
-    /// Put known pathologies into a kernel on purpose, and rank them by what they cost
+    /// Add known performance pathologies to a kernel and rank them by their cost
     #[command(after_help = "\
-A family names its pathologies in its manifest: strided loads, no staging in shared memory, extra barriers, divergent
-branches, over-unrolling, tiny blocks. Each is checked like any other kernel (the answer stays right), then timed in
-turns with the healthy one on a GPU, or counted on the virtual GPU, where costs are modelled.
+A family lists its pathologies in its manifest: strided loads, no staging in shared memory, extra
+barriers, divergent branches, over-unrolling, tiny blocks. Each is checked like any other kernel
+(the result stays correct). On a GPU it is then timed in turns with the healthy kernel; on the
+virtual GPU its cost is modelled.
 
 Examples:
   warpsmith invert
   warpsmith invert wmma --preset stage-2 --problem small
   warpsmith invert wmma --device virtual:h200 --json")]
     Invert(InvertOptions),
-    /// Fail on a wrong result or a regression against the best on record
+    /// Fail if a run has a wrong result or is slower than the leaderboard
     #[command(after_help = "\
-A run fails on a wrong answer, on a candidate that broke, on registers or spills above the family's limits, and where
-the best candidate's median is more than 2% above the one on record, the intervals are apart and the rank test agrees.
-What is missing is code 4, never a pass.
+A run fails on a wrong result, on a candidate that did not compile or run, and on registers or
+spills above the family's limits. It also fails on a regression: the best candidate's median is
+more than 2% above the leaderboard's, the intervals do not overlap, and the rank test agrees.
+Missing data gives exit code 4, never success.
 
 Examples:
   warpsmith gate --leaderboard leaderboard.json
   warpsmith gate --leaderboard leaderboard.json --update
-  warpsmith gate --leaderboard leaderboard.json --suite headline --run-dir run --junit gate.xml --github")]
+  warpsmith gate --leaderboard leaderboard.json --suite headline --junit gate.xml --github")]
     Gate(GateOptions),
     /// Score the search strategies on recorded search spaces; needs no GPU
     #[command(after_help = "\
-A recorded space holds the time of every configuration of a kernel, so a search on it costs nothing but its own time.
-Scores are shares of the optimum: best possible time over best time found after so many evaluations, mean over seeds.
-Failed configurations cost an evaluation. Seeds count up from 0; --seed plays no part.
+A recorded space has the time of every configuration of a kernel, so a search on it runs no
+kernels. A score is a share of the optimum: the best possible time divided by the best time found
+after N evaluations, averaged over seeds. A failed configuration uses one evaluation. Seeds start
+at 0; --seed has no effect.
 
-Files: recorded spaces, kernel_tuner caches (also of interrupted runs), T4 results; each may be gzip'd.
+Input files: recorded spaces, kernel_tuner caches (complete or interrupted), T4 results; plain or
+gzip-compressed.
 
 Examples:
   warpsmith replay --space spaces/*.json.gz
   warpsmith replay --space gemm.json --strategy all --seeds 50 --csv scores.csv
   warpsmith replay --space gemm.json --strategy genetic --budget 500 --at 100,500 --json")]
     Replay(ReplayOptions),
-    /// Write a run's report: one HTML page and Markdown, from its log alone
+    /// Write a run's report, as one HTML page and as Markdown, from its log
     #[command(after_help = "\
-Writes report.html (one file: no network, no script), summary.md and the run's data files (bench.json, bench.csv,
-tune_log.csv, topk.json, profile.json: those it has anything for) into the run's folder, and prints their paths. Every
-number in them is read from the run's events.jsonl. A run that was stopped, or is still going on, can be reported too;
-the report says that it is incomplete.
+Writes report.html (one file: no network, no script), summary.md and the data files that apply to
+the run (bench.json, bench.csv, tune_log.csv, topk.json, profile.json) into the run folder, and
+prints their paths. Every number comes from the run's events.jsonl. A stopped or running run can
+be reported too; its report says that the run is incomplete.
 
 Examples:
   warpsmith report
   warpsmith report warpsmith-runs/20261115T054710Z-bench-1f3a9c
   warpsmith report --json")]
     Report(ReportOptions),
-    /// List runs, the latest first
+    /// List runs, latest first
     #[command(after_help = "Examples:\n  warpsmith runs\n  warpsmith runs --json")]
     Runs(RunsOptions),
-    /// Compile, run and time kernels for the command that starts this process
+    /// Compile, run and time kernels for the command that started this process
     #[command(hide = true)]
     Worker {
-        /// Whose worker it is, for those who look at the list of processes
+        /// Name of the subject, shown in the list of processes
         subject: Option<String>,
-        /// A file with the questions, instead of the channel
+        /// File to read requests from, instead of the channel
         #[arg(long, value_name = "FILE")]
         asks: Option<PathBuf>,
     },
-    /// Lend the GPU to the command that starts this process
+    /// Lend the GPU to the command that started this process
     #[command(hide = true)]
     LendDevice,
     /// Run a CUDA kernel on the virtual GPU under all its checkers
     #[command(after_help = "\
-The launch may stand in the file itself, as comment lines that hold the same flags:
+The file itself can describe the launch, in comment lines with the same flags:
   // warpsmith: --kernel scale --grid 4 --block 256
   // warpsmith: --arg x=f32[1000]=normal(7) --arg y=out,f32[1000] --arg n=i32=1000
-Flags on the command line take precedence; one --arg there replaces all of the file's.
+Flags on the command line take precedence. If it has an --arg, all --arg of the file are ignored.
 
 Arguments, one per kernel parameter, in order:
   [NAME=]DTYPE[dims]=INIT        input buffer
   [NAME=]inout,DTYPE[dims]=INIT  buffer with contents, read and written
   [NAME=]out,DTYPE[dims]         output: starts uninitialised, every element must be written
-  [NAME=]scratch,DTYPE[dims]     work space: starts uninitialised, need not be written
+  [NAME=]scratch,DTYPE[dims]     workspace: starts uninitialised, need not be written
   [NAME=]DTYPE=VALUE             scalar
-  [NAME=]bytes=HEX               a struct by value
+  [NAME=]bytes=HEX               struct passed by value
 DTYPE: f64 f32 f16 bf16 e4m3 e5m2 i8 u8 i16 u16 i32 u32 i64 u64
 INIT: zeros ones const(V) iota normal(SEED) uniform(SEED) randint(SEED,LO,HI)
 
 Examples:
   warpsmith sanitize kernel.cu
-  warpsmith sanitize kernel.cu --grid 8 --block 128 --arg f32[1024]=normal(7) --arg out,f32[1024] --print all
+  warpsmith sanitize kernel.cu --grid 1 --block 64 --arg f32[64]=iota --arg out,f32[64] --print all
   warpsmith sanitize kernel.cu --counters --device virtual:a100
   warpsmith sanitize wmma --preset stage-5-p2 --problem b1h2s200d64-causal-e4m3 --counters")]
     Sanitize(SanitizeOptions),
@@ -271,24 +296,31 @@ Examples:
     #[command(
         after_help = "Example:\n  warpsmith completions bash > ~/.local/share/bash-completion/completions/warpsmith"
     )]
-    Completions { shell: Shell },
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
     /// Write man pages into a folder
     #[command(after_help = "Example:\n  warpsmith man ~/.local/share/man/man1")]
     Man {
+        /// The folder; created if missing
         #[arg(value_name = "DIR")]
         folder: PathBuf,
     },
 }
 
+/// Options of `toolchain`.
 #[derive(Debug, Args)]
 pub struct ToolchainOptions {
+    /// What to do; `show` if none is named.
     #[command(subcommand)]
     pub action: Option<ToolchainAction>,
 }
 
+/// What `toolchain` does.
 #[derive(Clone, Copy, Debug, Subcommand)]
 pub enum ToolchainAction {
-    /// Show what was chosen and why (the default)
+    /// Show the chosen compiler and why it was chosen (the default)
     Show,
     /// Install the pinned compiler into the cache
     Install,
@@ -296,247 +328,254 @@ pub enum ToolchainAction {
     Clean,
 }
 
+/// Options of `kernels`.
 #[derive(Debug, Args)]
 pub struct KernelsOptions {
-    /// Show this family in full
+    /// Show all details of this family
     pub family: Option<String>,
 }
 
+/// Options of `build`.
 #[derive(Debug, Args)]
 pub struct BuildOptions {
-    /// The family to build; several with --all
+    /// The family to build; optional with --all
     #[arg(required_unless_present = "all")]
     pub family: Option<String>,
-    /// Every preset of the family, or of all families, for every target
+    /// Build every preset of the family, or of all families, for every target
     #[arg(long, conflicts_with_all = ["preset", "set"])]
     pub all: bool,
-    /// A named setting of the knobs, or `tuned`: the tuned table's pick for the device and problem
+    /// Preset to use, or `tuned` for the tuned table's pick for the device and problem
     #[arg(long, value_name = "NAME")]
     pub preset: Option<String>,
-    /// Set a knob
+    /// Set a knob on top of the preset
     #[arg(long, value_name = "KNOB=VALUE", value_parser = assignment)]
     pub set: Vec<(String, String)>,
-    /// Compile for this problem, or an alias: its compile-time properties; `tuned` goes by it
+    /// Problem or alias to compile for; it sets the compile-time axes and selects the `tuned` pick
     #[arg(long, value_name = "NAME", conflicts_with_all = ["all", "axis"])]
     pub problem: Option<String>,
-    /// Set a compile-time property of the problem
+    /// Set a compile-time axis, such as dtype or head_dim
     #[arg(long, value_name = "AXIS=VALUE", value_parser = assignment)]
     pub axis: Vec<(String, String)>,
-    /// With --all: every value of every compile-time axis, not only the default one
+    /// With --all: build every value of every compile-time axis, not only the defaults
     #[arg(long, requires = "all", conflicts_with = "axis")]
     pub every_axis: bool,
     /// Compile for this target instead of the device's
     #[arg(long, value_name = "sm_NN")]
     pub arch: Vec<String>,
-    /// Write PTX, cubin and generated header into this folder
+    /// Write the PTX, the cubin and the generated header into this folder
     #[arg(long, value_name = "DIR")]
     pub emit: Option<PathBuf>,
-    /// Compilations at a time (default: one per core)
+    /// Number of parallel compilations (default: one per core)
     #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub jobs: Option<u16>,
 }
 
+/// Options of `check`.
 #[derive(Debug, Args)]
 pub struct CheckOptions {
     /// Families to check (default: all)
     #[arg(value_name = "FAMILY")]
     pub families: Vec<String>,
-    /// Check only this preset, or `tuned`, the tuned table's pick for each problem (default: all presets)
+    /// Preset to use, or `tuned` for the tuned table's pick for each problem (default: all presets)
     #[arg(long, value_name = "NAME")]
     pub preset: Vec<String>,
     /// Set a knob on top of the preset
     #[arg(long, value_name = "KNOB=VALUE", value_parser = assignment)]
     pub set: Vec<(String, String)>,
-    /// A problem or an alias, such as mission or b2h8s2048d64-causal-e4m3
+    /// Problem or alias, such as mission or b2h8s2048d64-causal-e4m3
     #[arg(long, value_name = "NAME")]
     pub problem: Vec<String>,
-    /// The problems of a suite
+    /// Use the problems of a suite
     #[arg(long, value_name = "NAME|FILE")]
     pub suite: Vec<String>,
-    /// A class of inputs, or `all` (default: normal, and every class on small shapes or on a small part of the problem)
+    /// Class of inputs, or `all` (default: normal, plus every class on small shapes or on a small part of the problem)
     #[arg(long, value_name = "NAME")]
     pub class: Vec<String>,
-    /// Repeat every case with this many seeds, counted up from --input-seed
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=MOST_CASES))]
+    /// Repeat every case with this many seeds, starting at --input-seed
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=MAX_CASES))]
     pub seeds: u64,
-    /// Check this many problems drawn at random from --seed
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MOST_CASES))]
+    /// Check this many random problems, generated from --seed
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MAX_CASES))]
     pub fuzz: Option<u64>,
     /// Run under every checker of the virtual GPU: races, uninitialised values, bounds, barriers
     #[arg(long)]
     pub sanitize: bool,
-    /// Do not cut large problems to size
+    /// Run large problems at full size on the virtual GPU; this can take long
     #[arg(long)]
     pub full_size: bool,
-    /// Write a picture of the errors of every wrong answer into this folder
+    /// Write an SVG map of the errors of every wrong output into this folder
     #[arg(long, value_name = "DIR")]
     pub svg: Option<PathBuf>,
-    /// Seconds a kernel may take on a GPU, which it shares with up to three, before it is called hung
+    /// Seconds until a kernel on a GPU counts as hung; up to four kernels share the GPU
     #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "120")]
     pub limit: f64,
-    /// Cases at a time (default: one per core)
+    /// Number of parallel cases (default: one per core)
     #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub jobs: Option<u16>,
 }
 
+/// Options of `bench`.
 #[derive(Debug, Default, Args)]
 pub struct BenchOptions {
     /// Families to bench (default: all)
     #[arg(value_name = "FAMILY")]
     pub families: Vec<String>,
-    /// Bench only this preset, or `tuned`, the tuned table's pick for each problem (default: all presets)
+    /// Preset to use, or `tuned` for the tuned table's pick for each problem (default: all presets)
     #[arg(long, value_name = "NAME")]
     pub preset: Vec<String>,
     /// Set a knob on top of the preset
     #[arg(long, value_name = "KNOB=VALUE", value_parser = assignment)]
     pub set: Vec<(String, String)>,
-    /// A problem or an alias, such as mission or b2h8s2048d64-causal-e4m3
+    /// Problem or alias, such as mission or b2h8s2048d64-causal-e4m3
     #[arg(long, value_name = "NAME")]
     pub problem: Vec<String>,
-    /// The problems, baselines and targets of a suite (default: headline)
+    /// Use the problems, baselines and targets of a suite (default: headline)
     #[arg(long, value_name = "NAME|FILE")]
     pub suite: Option<String>,
-    /// Compare with this (default: the suite's baselines, and reference)
+    /// Baseline to compare with (default: the suite's baselines and reference)
     #[arg(long, value_name = "NAME")]
     pub baseline: Vec<String>,
-    /// A baseline that must be there
+    /// Baseline that must be measured; without it the exit code is 3
     #[arg(long, value_name = "NAME")]
     pub require: Vec<String>,
-    /// Worker processes of every subject. Processes that run the same thing differ by more than samples of one of them
-    /// show; with several, intervals hold for the next run, and every subject is its own A/A control. Each takes a CUDA
-    /// context's memory. The virtual GPU, whose times are modelled, has one
+    /// Worker processes per subject. The same code differs more between processes than within one, so several
+    /// processes give intervals that also hold for the next run, and an A/A control for each subject. Each process
+    /// needs the memory of a CUDA context. The virtual GPU uses one process
     #[arg(long, value_name = "N", default_value_t = PROCESSES, value_parser = processes)]
     pub processes: u32,
-    /// Most samples per subject, problem and timer (default: until the median is known well enough)
+    /// Maximum samples per subject, problem and timer (default: until the median is precise enough)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..))]
     pub iters: Option<u32>,
-    /// Calls before anything is timed (default: the suite's, or 10)
+    /// Warm-up calls before timing (default: the suite's, or 10)
     #[arg(long, value_name = "N")]
     pub warmup: Option<u32>,
-    /// Also with the L2 flushed before every launch
+    /// Also measure with the L2 cache flushed before every launch
     #[arg(long)]
     pub cold: bool,
-    /// Also one call at a time, launch included
+    /// Also measure one call at a time, including its launch
     #[arg(long)]
     pub eager: bool,
-    /// Seconds of timing per problem and timer, at most (default: the suite's, or 5)
+    /// Maximum seconds of timing per problem and timer (default: the suite's, or 5)
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub seconds: Option<f64>,
-    /// Seconds one candidate may take to run before it is called hung (default: 120; 900 on the virtual GPU)
+    /// Seconds until a running candidate counts as hung (default: 120; 900 on the virtual GPU)
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub limit: Option<f64>,
-    /// Memory of one candidate's process before it is ended, in MiB
+    /// Memory limit of a candidate's process, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 16384)]
     pub memory: u64,
-    /// Go on with the run in --run-dir; what is finished is not repeated. What the log alone is not trusted with must be
-    /// given again: --cuda, --kernels
+    /// Resume the run in --run-dir; finished work is not repeated. Give these flags again if the run used them, because
+    /// the log is not trusted with them: --cuda, --kernels
     #[arg(long, requires = "run_dir")]
     pub resume: bool,
-    /// The run's folder (default: a new one below warpsmith-runs)
+    /// Run folder (default: a new one in warpsmith-runs)
     #[arg(long, value_name = "DIR")]
     pub run_dir: Option<PathBuf>,
 }
 
+/// Options of `evolve`.
 #[derive(Debug, Args)]
 pub struct EvolveOptions {
-    /// The family to search (default: mma)
+    /// Family to search (default: mma)
     #[arg(value_name = "FAMILY")]
     pub family: Option<String>,
-    /// The preset everything is compared with (default: the first that takes every problem)
+    /// Preset to start from and to compare with (default: the first preset that supports every problem)
     #[arg(long, value_name = "NAME")]
     pub preset: Option<String>,
-    /// Set a knob on top of that preset
+    /// Set a knob on top of the preset
     #[arg(long, value_name = "KNOB=VALUE", value_parser = assignment)]
     pub set: Vec<(String, String)>,
-    /// A problem or an alias to be fast on (default: mission)
+    /// Problem or alias, such as mission or b2h8s2048d64-causal-e4m3 (default: mission)
     #[arg(long, value_name = "NAME")]
     pub problem: Vec<String>,
-    /// The problems of a suite
+    /// Use the problems of a suite
     #[arg(long, value_name = "NAME|FILE")]
     pub suite: Option<String>,
-    /// Candidates to evaluate (default: 128)
+    /// Number of candidates to evaluate (default: 128)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub budget: Option<u32>,
-    /// A budget of 32
+    /// Use a budget of 32
     #[arg(long, conflicts_with = "budget")]
     pub quick: bool,
-    /// How candidates are chosen
+    /// Search strategy
     #[arg(long, value_name = "NAME", default_value = search::strategy::DEFAULT)]
     pub strategy: String,
-    /// A command line that proposes candidates, instead of a strategy
+    /// Command line that proposes candidates, instead of a strategy
     #[arg(long, value_name = "COMMAND", group = "proposer", conflicts_with = "strategy")]
     pub proposer_cmd: Option<String>,
-    /// An OpenAI-compatible server whose model proposes candidates, instead of a strategy
+    /// OpenAI-compatible server whose model proposes candidates, instead of a strategy
     #[arg(long, value_name = "URL", group = "proposer", requires = "model", conflicts_with = "strategy")]
     pub endpoint: Option<String>,
-    /// The model's name at the endpoint
+    /// Name of the model at the endpoint
     #[arg(long, value_name = "NAME", requires = "endpoint")]
     pub model: Option<String>,
-    /// What a proposer is told
+    /// What the proposer is told
     #[arg(long, value_enum, requires = "proposer", default_value_t = ProposerInformation::Full)]
     pub information: ProposerInformation,
-    /// Seconds a proposer may take for one answer
+    /// Maximum seconds for one answer of the proposer
     #[arg(long, value_name = "SECONDS", requires = "proposer", default_value = "120", value_parser = seconds)]
     pub proposer_seconds: f64,
-    /// How many are kept
+    /// Number of elites to keep
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     pub elites: u32,
-    /// Seconds of timing per candidate and problem, at most (default: 1)
+    /// Maximum seconds of timing per candidate and problem (default: 1)
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub seconds: Option<f64>,
-    /// Seconds one candidate may take to run before it is called hung (default: 20; 120 on the virtual GPU)
+    /// Seconds until a running candidate counts as hung (default: 20; 120 on the virtual GPU)
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub limit: Option<f64>,
-    /// A table of picks to write into; what is there stays unless this search is better placed to know
+    /// Merge the best settings into this tuned table. A measured entry is never replaced by a modelled one
     #[arg(long, value_name = "FILE")]
     pub tuned: Option<PathBuf>,
-    /// Go on with the run in --run-dir; what is finished is not repeated. What the log alone is not trusted with must be
-    /// given again: --cuda, --kernels, --proposer-cmd, --endpoint, --model, --tuned
+    /// Resume the run in --run-dir; finished work is not repeated. Give these flags again if the run used them, because
+    /// the log is not trusted with them: --cuda, --kernels, --proposer-cmd, --endpoint, --model, --tuned
     #[arg(long, requires = "run_dir")]
     pub resume: bool,
-    /// The run's folder (default: a new one below warpsmith-runs)
+    /// Run folder (default: a new one in warpsmith-runs)
     #[arg(long, value_name = "DIR")]
     pub run_dir: Option<PathBuf>,
 }
 
+/// What a proposer is told.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub enum ProposerInformation {
     /// The task
     Free,
-    /// The task, and what came of earlier candidates
+    /// The task, and the results and profiles of earlier candidates
     Insight,
-    /// The task, what came of earlier candidates, and the best so far
+    /// The task, the results and profiles of earlier candidates, and the best candidates so far
     Full,
 }
 
+/// Options of `repro`.
 #[derive(Debug, Args)]
 pub struct ReproOptions {
-    /// A problem or an alias
+    /// Problem or alias, such as mission or b2h8s2048d64-causal-e4m3
     #[arg(long, value_name = "NAME")]
     pub problem: Vec<String>,
-    /// The problems, baselines and targets of a suite (default: headline)
+    /// Use the problems, baselines and targets of a suite (default: headline)
     #[arg(long, value_name = "NAME|FILE")]
     pub suite: Option<String>,
-    /// The family that is searched (default: mma)
+    /// Family to search (default: mma)
     #[arg(long, value_name = "FAMILY")]
     pub family: Option<String>,
-    /// Candidates of the search (default: 128)
+    /// Number of candidates to evaluate (default: 128)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub budget: Option<u32>,
-    /// A budget of 32, and less time for timing
+    /// Use a budget of 32 and a shorter timing limit
     #[arg(long, conflicts_with = "budget")]
     pub quick: bool,
-    /// How candidates are chosen
+    /// Search strategy
     #[arg(long, value_name = "NAME", default_value = search::strategy::DEFAULT)]
     pub strategy: String,
-    /// Seconds of timing per problem, at most (default: the suite's, or 5; 2 with --quick)
+    /// Maximum seconds of timing per problem (default: the suite's, or 5; 2 with --quick)
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub seconds: Option<f64>,
-    /// Go on with the run in --run-dir; what is finished is not repeated. What the log alone is not trusted with must be
-    /// given again: --cuda, --kernels
+    /// Resume the run in --run-dir; finished work is not repeated. Give these flags again if the run used them, because
+    /// the log is not trusted with them: --cuda, --kernels
     #[arg(long, requires = "run_dir")]
     pub resume: bool,
-    /// The run's folder (default: a new one below warpsmith-runs)
+    /// Run folder (default: a new one in warpsmith-runs)
     #[arg(long, value_name = "DIR")]
     pub run_dir: Option<PathBuf>,
 }
@@ -557,84 +596,89 @@ impl Default for ReproOptions {
     }
 }
 
+/// Options of `profile`.
 #[derive(Debug, Args)]
 pub struct ProfileOptions {
     /// Families to profile (default: all)
     #[arg(value_name = "FAMILY")]
     pub families: Vec<String>,
-    /// Profile only this preset, or `tuned`, the tuned table's pick for each problem (default: all presets)
+    /// Preset to use, or `tuned` for the tuned table's pick for each problem (default: all presets)
     #[arg(long, value_name = "NAME")]
     pub preset: Vec<String>,
     /// Set a knob on top of the preset
     #[arg(long, value_name = "KNOB=VALUE", value_parser = assignment)]
     pub set: Vec<(String, String)>,
-    /// A problem or an alias, such as mission or b2h8s2048d64-causal-e4m3 (default: mission)
+    /// Problem or alias, such as mission or b2h8s2048d64-causal-e4m3 (default: mission)
     #[arg(long, value_name = "NAME")]
     pub problem: Vec<String>,
-    /// The problems of a suite
+    /// Use the problems of a suite
     #[arg(long, value_name = "NAME|FILE")]
     pub suite: Option<String>,
+    /// Limits of the worker processes, and the run folder.
     #[command(flatten)]
     pub process: ProcessOptions,
 }
 
+/// Options of `invert`.
 #[derive(Debug, Args)]
 pub struct InvertOptions {
-    /// The family (default: every one that has pathologies)
+    /// Families to use (default: every family that has pathologies)
     #[arg(value_name = "FAMILY")]
     pub families: Vec<String>,
-    /// The healthy kernel (default: the family's last preset that can have every pathology)
+    /// Preset of the healthy kernel, or `tuned` (default: the family's last preset that supports every pathology)
     #[arg(long, value_name = "NAME")]
     pub preset: Option<String>,
-    /// Set a knob of the healthy kernel on top of the preset
+    /// Set a knob on top of the preset
     #[arg(long, value_name = "KNOB=VALUE", value_parser = assignment)]
     pub set: Vec<(String, String)>,
-    /// A problem or an alias, such as mission or b2h8s2048d64-causal-e4m3 (default: mission)
+    /// Problem or alias, such as mission or b2h8s2048d64-causal-e4m3 (default: mission)
     #[arg(long, value_name = "NAME")]
     pub problem: Vec<String>,
-    /// Seconds of timing per problem, at most
+    /// Maximum seconds of timing per problem
     #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value_t = 5.0)]
     pub seconds: f64,
+    /// Limits of the worker processes, and the run folder.
     #[command(flatten)]
     pub process: ProcessOptions,
 }
 
-/// How long and how large a candidate's process may get, and where its results go.
+/// Time and memory limits of a candidate's process, and the run folder.
 #[derive(Debug, Args)]
 pub struct ProcessOptions {
-    /// Count problems on the virtual GPU as they are, however long it takes
+    /// Run large problems at full size on the virtual GPU; this can take long
     #[arg(long)]
     pub full_size: bool,
-    /// Seconds one candidate may take to run before it is called hung (default: 120; 900 on the virtual GPU)
+    /// Seconds until a running candidate counts as hung (default: 120; 900 on the virtual GPU)
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub limit: Option<f64>,
-    /// Memory of one candidate's process before it is ended, in MiB
+    /// Memory limit of a candidate's process, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 16384)]
     pub memory: u64,
-    /// Go on with the run in --run-dir; what is finished is not repeated. What the log alone is not trusted with must be
-    /// given again: --cuda, --kernels
+    /// Resume the run in --run-dir; finished work is not repeated. Give these flags again if the run used them, because
+    /// the log is not trusted with them: --cuda, --kernels
     #[arg(long, requires = "run_dir")]
     pub resume: bool,
-    /// The run's folder (default: a new one below warpsmith-runs)
+    /// Run folder (default: a new one in warpsmith-runs)
     #[arg(long, value_name = "DIR")]
     pub run_dir: Option<PathBuf>,
 }
 
+/// Options of `gate`.
 #[derive(Debug, Args)]
 pub struct GateOptions {
-    /// The best on record; a file that is not there is an empty one
+    /// Leaderboard file with the best times so far; a missing file counts as empty
     #[arg(long, value_name = "FILE")]
     pub leaderboard: PathBuf,
-    /// The run to judge (default: the latest bench below warpsmith-runs)
+    /// Run to judge (default: the latest bench in warpsmith-runs)
     #[arg(long, value_name = "DIR")]
     pub run_dir: Option<PathBuf>,
-    /// Problems that must be there (default: those on record for the run's device)
+    /// Suites whose problems the run must contain (default: the leaderboard's problems for the run's device)
     #[arg(long, value_name = "NAME|FILE")]
     pub suite: Vec<String>,
-    /// Which of the run's times
+    /// Timer whose times are judged
     #[arg(long, value_enum, default_value_t = GateTimer::Hot)]
     pub timer: GateTimer,
-    /// Put what is better, and what is on no record yet, on record
+    /// Add better times and new problems to the leaderboard
     #[arg(long)]
     pub update: bool,
     /// Also write a JUnit file
@@ -645,6 +689,8 @@ pub struct GateOptions {
     pub github: bool,
 }
 
+/// The timers that `gate` can judge: graph replays, graph replays with a flushed L2 cache, and single calls.
+// The variants have no doc comments: clap would switch the whole help of `gate` to its long form.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub enum GateTimer {
     Hot,
@@ -652,56 +698,61 @@ pub enum GateTimer {
     Eager,
 }
 
+/// Options of `replay`.
 #[derive(Debug, Args)]
 pub struct ReplayOptions {
-    /// Recorded spaces
+    /// Recorded search spaces
     #[arg(long, value_name = "FILE", required = true, num_args = 1..)]
     pub space: Vec<PathBuf>,
-    /// Strategies by name, or `all`
+    /// Names of search strategies, or `all`
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = search::strategy::DEFAULT)]
     pub strategy: Vec<String>,
     /// Runs per space and strategy
-    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=MOST_CASES))]
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=MAX_CASES))]
     pub seeds: u64,
     /// Evaluations per run
     #[arg(long, value_name = "N", default_value = "200", value_parser = budget)]
     pub budget: usize,
-    /// Score after so many evaluations (default: 25,50,100,200, as far as the budget goes)
+    /// Numbers of evaluations at which to score (default: 25,50,100,200, up to the budget)
     #[arg(long, value_name = "N,...", value_delimiter = ',')]
     pub at: Vec<usize>,
-    /// Write the scores into this file, as they come
+    /// Also write the scores into this CSV file, after each search space
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
 }
 
+/// Options of `report`.
 #[derive(Debug, Args)]
 pub struct ReportOptions {
-    /// The run's folder (default: the latest run below warpsmith-runs)
+    /// Run folder (default: the latest run in warpsmith-runs)
     #[arg(value_name = "RUN_DIR")]
     pub run_dir: Option<PathBuf>,
 }
 
+/// Options of `runs`.
 #[derive(Debug, Args)]
 pub struct RunsOptions {
-    /// Where to look
+    /// Folder with runs, or one run folder
     #[arg(long, value_name = "DIR", default_value = lab::run::DEFAULT_FOLDER)]
     pub run_dir: PathBuf,
 }
 
+/// Options of `sanitize`.
 #[derive(Debug, Args)]
 pub struct SanitizeOptions {
-    /// A CUDA source file, or the name of one of Warpsmith's families
+    /// CUDA source file, or the name of a family
     #[arg(value_name = "FILE|FAMILY")]
     pub file: PathBuf,
+    /// The launch of a source file.
     #[command(flatten)]
     pub launch: LaunchOptions,
-    /// Of a family: the preset, or `tuned`, the tuned table's pick for the problem
+    /// For a family: preset to use, or `tuned` for the tuned table's pick for the problem
     #[arg(long, value_name = "NAME")]
     pub preset: Option<String>,
-    /// Of a family: set a knob on top of the preset
+    /// For a family: set a knob on top of the preset
     #[arg(long, value_name = "KNOB=VALUE", value_parser = assignment)]
     pub set: Vec<(String, String)>,
-    /// Of a family: the problem to run it on, whole (default: a small one)
+    /// For a family: problem or alias, run at full size (default: a small problem)
     #[arg(long, value_name = "NAME")]
     pub problem: Option<String>,
     /// Print this buffer after the launch (`all` for every buffer)
@@ -713,59 +764,60 @@ pub struct SanitizeOptions {
     /// Count instructions, memory traffic and bank conflicts, per kernel and per source line
     #[arg(long)]
     pub counters: bool,
-    /// List the kernel's instructions with how faithfully they are executed
+    /// List the kernel's instructions and how faithfully each is executed
     #[arg(long)]
     pub fidelity: bool,
-    /// Run without checks, several times as fast; a fault still ends the launch
+    /// Run without checkers, several times faster; a fault still ends the launch
     #[arg(long)]
     pub unchecked: bool,
-    /// Warp instructions before a kernel is called run-away: half a minute or so
+    /// Maximum warp instructions before a kernel counts as runaway; the default takes about half a minute
     #[arg(long, value_name = "N", default_value_t = 300_000_000)]
     pub budget: u64,
-    /// Worker threads (default: one per core)
+    /// Number of worker threads (default: one per core)
     #[arg(long, short, value_name = "N", default_value_t = 0, hide_default_value = true)]
     pub jobs: usize,
 }
 
-/// A launch in flags. The same ones stand in a file's `// warpsmith:` comments.
+/// The flags that describe a launch. A source file can have the same flags in its `// warpsmith:` comments.
 #[derive(Clone, Debug, Default, Args)]
 pub struct LaunchOptions {
-    /// The kernel to launch (default: the file's only one)
+    /// Kernel to launch (default: the only kernel of the file)
     #[arg(long, value_name = "NAME")]
     pub kernel: Option<String>,
-    /// Blocks, as X or X,Y,Z
+    /// Number of blocks, as X or X,Y,Z
     #[arg(long, value_name = "EXTENT")]
     pub grid: Option<Extent>,
-    /// Threads of a block, as X or X,Y,Z
+    /// Threads per block, as X or X,Y,Z
     #[arg(long, value_name = "EXTENT")]
     pub block: Option<Extent>,
     /// Dynamic shared memory in bytes
     #[arg(long, value_name = "BYTES")]
     pub shared: Option<u32>,
-    /// One kernel argument; repeat for each, in order
+    /// One kernel argument; repeat the flag for each, in order
     #[arg(long, value_name = "ARGUMENT", allow_hyphen_values = true)]
     pub arg: Vec<Argument>,
     /// Compile for this target instead of the device's
     #[arg(long, value_name = "sm_NN")]
     pub arch: Option<String>,
-    /// A macro definition for the compiler
+    /// Define a macro for the compiler
     #[arg(long, short = 'D', value_name = "NAME[=VALUE]")]
     pub define: Vec<String>,
-    /// A folder with headers the file includes; its own folder is always one
+    /// Folder with headers; the folder of the file is always searched
     #[arg(long, short = 'I', value_name = "DIR")]
     pub include: Vec<PathBuf>,
 }
 
-/// For reading the flags in a file's comments.
+/// Parses the flags in a source file's `// warpsmith:` comments.
 #[derive(Debug, Parser)]
 #[command(name = "// warpsmith:", no_binary_name = true, disable_help_flag = true)]
 pub struct HeaderFlags {
+    /// The launch that the comments describe.
     #[command(flatten)]
     pub launch: LaunchOptions,
 }
 
-/// Cases of a check, and runs of a replay: more would take months, and more memory than there is.
-pub const MOST_CASES: u64 = 1_000_000;
+/// The maximum number of cases of a check and of runs of a replay. More would take months, and too much memory.
+pub const MAX_CASES: u64 = 1_000_000;
 
 fn assignment(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
@@ -783,8 +835,8 @@ fn budget(text: &str) -> Result<usize, String> {
         .ok_or("expected a number of evaluations".to_owned())
 }
 
-/// How many processes a subject is measured in, unless told: with three, two runs of something that is in one of two
-/// places from process to process are apart in 1 of 32, with two in 1 of 8.
+/// The default number of processes per subject. Suppose that each process of a subject has one of two speeds at random.
+/// Two runs then disagree completely with a probability of 1 in 32 with three processes each, 1 in 8 with two.
 pub const PROCESSES: u32 = 3;
 
 fn processes(text: &str) -> Result<u32, String> {
@@ -795,11 +847,11 @@ fn processes(text: &str) -> Result<u32, String> {
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
-    // Three years. Clocks end somewhere.
-    const MOST: f64 = 1e8;
+    // About three years: `Duration` and deadlines must not overflow.
+    const MAX_SECONDS: f64 = 1e8;
     match text.parse() {
-        Ok(value) if value > 0.0 && value <= MOST => Ok(value),
-        _ => Err(format!("expected a number of seconds, above 0 and at most {MOST}")),
+        Ok(value) if value > 0.0 && value <= MAX_SECONDS => Ok(value),
+        _ => Err(format!("expected a number of seconds, above 0 and at most {MAX_SECONDS}")),
     }
 }
 
@@ -808,7 +860,7 @@ mod tests {
     use clap::{CommandFactory as _, Parser as _};
 
     #[test]
-    fn seconds_are_what_a_clock_can_count() {
+    fn seconds_must_be_positive_finite_and_bounded() {
         assert_eq!(super::seconds("0.5"), Ok(0.5));
         for wrong in ["", "soon", "0", "-1", "nan", "inf", "1e300"] {
             assert!(super::seconds(wrong).is_err(), "{wrong}");
@@ -817,13 +869,13 @@ mod tests {
 
     #[test]
     fn a_resumed_bench_has_the_processes_it_was_started_with() {
-        // A run is gone on with by the command line in its manifest.
-        let asked = |line: &[&str]| match super::Cli::try_parse_from(line).unwrap().asked() {
+        // A resumed run parses the command line in its manifest again.
+        let processes = |line: &[&str]| match super::Cli::try_parse_from(line).unwrap().selected() {
             super::Command::Bench(options) => options.processes,
             other => panic!("{other:?}"),
         };
-        assert_eq!(asked(&["warpsmith", "bench", "--processes", "5"]), 5);
-        assert_eq!(asked(&["warpsmith", "bench"]), super::PROCESSES);
+        assert_eq!(processes(&["warpsmith", "bench", "--processes", "5"]), 5);
+        assert_eq!(processes(&["warpsmith", "bench"]), super::PROCESSES);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Why a command could not do what was asked: what to say, what to hint at, and the exit code.
+//! The error of a command: a message, an optional hint and an exit code.
 
 use family::{CatalogError, SettingError};
 use gpu::build::BuildError;
@@ -8,26 +8,34 @@ use op::Refusal;
 
 use crate::exit::Exit;
 
+/// Why a command failed.
 #[derive(Clone, Debug)]
 pub struct CommandError {
+    /// The exit code of the program.
     pub exit: Exit,
+    /// What is wrong and where.
     pub message: String,
+    /// What the user can do.
     pub hint: Option<String>,
 }
 
 impl CommandError {
+    /// A usage error: a wrong flag, name or file.
     pub fn usage(message: impl Into<String>) -> Self {
-        CommandError { exit: Exit::Usage, message: message.into(), hint: None }
+        CommandError { exit: Exit::UsageError, message: message.into(), hint: None }
     }
 
-    pub fn finding(message: impl Into<String>) -> Self {
-        CommandError { exit: Exit::Finding, message: message.into(), hint: None }
+    /// A problem that the command found.
+    pub fn problem(message: impl Into<String>) -> Self {
+        CommandError { exit: Exit::ProblemFound, message: message.into(), hint: None }
     }
 
-    pub fn lacking(message: impl Into<String>) -> Self {
-        CommandError { exit: Exit::Lacking, message: message.into(), hint: None }
+    /// A missing requirement.
+    pub fn missing(message: impl Into<String>) -> Self {
+        CommandError { exit: Exit::MissingRequirement, message: message.into(), hint: None }
     }
 
+    /// Sets the hint.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
@@ -56,18 +64,18 @@ impl From<ToolchainError> for CommandError {
     fn from(error: ToolchainError) -> Self {
         let hint = match &error {
             ToolchainError::NamedUnfit { .. } => {
-                "name a CUDA toolkit of version 12 or newer, or leave it out to have one found or installed"
+                "name a CUDA toolkit of version 12 or newer, or name none to have one found or installed"
                     .to_owned()
             }
             ToolchainError::Install(cause) => cause.remedy(),
         };
-        CommandError::lacking(error.to_string()).hint(hint)
+        CommandError::missing(error.to_string()).hint(hint)
     }
 }
 
 impl From<&NcuError> for CommandError {
     fn from(error: &NcuError) -> Self {
-        CommandError::lacking(error.to_string()).hint(error.remedy())
+        CommandError::missing(error.to_string()).hint(error.remedy())
     }
 }
 
@@ -75,12 +83,13 @@ impl From<BuildError> for CommandError {
     fn from(error: BuildError) -> Self {
         match &error {
             BuildError::Source { .. } | BuildError::NoKernel { .. } | BuildError::TooLarge { .. } => {
-                CommandError { exit: Exit::Finding, message: error.to_string(), hint: None }
+                CommandError { exit: Exit::ProblemFound, message: error.to_string(), hint: None }
             }
-            BuildError::Nvrtc(_) => CommandError::lacking(error.to_string())
+            BuildError::Nvrtc(_) => CommandError::missing(error.to_string())
                 .hint("`warpsmith toolchain` shows where the compiler comes from"),
-            BuildError::Io { .. } => CommandError::lacking(error.to_string())
-                .hint("set WARPSMITH_CACHE to a folder that can be written"),
+            BuildError::Io { .. } => {
+                CommandError::missing(error.to_string()).hint("set WARPSMITH_CACHE to a writable folder")
+            }
         }
     }
 }
@@ -90,14 +99,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_profiler_that_cannot_be_used_is_what_the_machine_lacks() {
+    fn an_unusable_profiler_is_a_missing_requirement_with_a_hint() {
         for error in [
             NcuError::Missing,
             NcuError::NoPermission,
             NcuError::Unfit { version: "2025.3".to_owned(), needs: 13, has: 12 },
         ] {
             let failure = CommandError::from(&error);
-            assert_eq!(failure.exit, Exit::Lacking, "{error}");
+            assert_eq!(failure.exit, Exit::MissingRequirement, "{error}");
             assert!(failure.hint.is_some_and(|hint| !hint.is_empty()), "{error}");
         }
     }

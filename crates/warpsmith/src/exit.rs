@@ -1,19 +1,19 @@
-//! Exit codes, the same for every command.
+//! The exit codes, which are the same for every command.
 
 use std::process::ExitCode;
 
-/// What a run came to. Never `Holds` because something was skipped.
+/// The outcome of a command. Skipped work never gives `Success`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// It holds: built, correct, no regression.
-    Holds = 0,
-    /// A finding: a wrong result, a regression, a kernel that does not compile.
-    Finding = 1,
-    /// Wrong use or configuration.
-    Usage = 2,
-    /// The machine lacks what was asked for.
-    Lacking = 3,
-    /// The run was stopped before its end.
+    /// Everything was built, is correct and is not slower than before.
+    Success = 0,
+    /// A wrong result, a regression, or a kernel that does not compile.
+    ProblemFound = 1,
+    /// A wrong flag, name or file.
+    UsageError = 2,
+    /// The machine does not have what the command needs.
+    MissingRequirement = 3,
+    /// The run was stopped, or data is missing.
     Incomplete = 4,
 }
 
@@ -23,11 +23,11 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// For `--help`.
+/// The table of exit codes for `--help`.
 pub const TABLE: &str = "\
 Exit codes:
-  0  it holds
-  1  a finding: a wrong result, a regression, a kernel that does not compile
-  2  wrong use or configuration
-  3  the machine lacks what was asked for (no GPU, no compiler and no way to install one)
-  4  the run is incomplete";
+  0  success
+  1  problem found: a wrong result, a regression, or a kernel that does not compile
+  2  usage error: a wrong flag, name or file
+  3  missing requirement: no GPU, no compiler, or a file that cannot be written
+  4  incomplete: the run was stopped, or data is missing";

@@ -1,23 +1,23 @@
-//! Findings of the virtual GPU as compiler-style snippets of the CUDA source.
+//! Renders findings of the virtual GPU like compiler messages, with the lines of the CUDA source.
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 use vgpu::{Finding, LaunchReport, Place, Severity, SourceFrame};
 
 use crate::printer::{one_line, styled_already, visible};
 
-/// Where source text comes from: the name in the line table -> the text.
+/// Maps a file name of the line table to the text of the file.
 pub type Sources<'a> = dyn Fn(&str) -> Option<String> + 'a;
 
-/// One finding, with the lines it points at, who did it, and how often.
+/// One finding, with its source lines, the threads that caused it and how often it occurred.
 pub fn render(finding: &Finding, sources: &Sources) -> String {
     let level = match finding.severity {
         Severity::Error => Level::ERROR,
         Severity::Warning => Level::WARNING,
         Severity::Note => Level::NOTE,
     };
-    // Names, files and lines are the kernel's, so they are made visible before they are drawn.
+    // Names, file names and lines come from the kernel, so their control characters are escaped.
     let title = one_line(&format!("[{}] {}", finding.kind, finding.message));
-    // Texts first: the groups borrow them.
+    // The groups below borrow these texts.
     let primary = quote(&finding.place, sources);
     let related: Vec<(String, Option<Quote>)> = finding
         .related
@@ -25,7 +25,7 @@ pub fn render(finding: &Finding, sources: &Sources) -> String {
         .map(|related| (one_line(&related.label), quote(&related.place, sources)))
         .collect();
     let calls: Vec<String> = callers(&finding.place).iter().map(|call| one_line(call)).collect();
-    let who = one_line(&who(finding));
+    let threads = one_line(&threads(finding));
 
     let mut group = Group::with_title(level.primary_title(title.as_str()));
     if let Some(quote) = &primary {
@@ -42,20 +42,20 @@ pub fn render(finding: &Finding, sources: &Sources) -> String {
             None => group = group.element(Level::NOTE.message(label.as_str())),
         }
     }
-    if !who.is_empty() {
-        group = group.element(Level::NOTE.message(who.as_str()));
+    if !threads.is_empty() {
+        group = group.element(Level::NOTE.message(threads.as_str()));
     }
     styled_already(&Renderer::styled().render(&[group]))
 }
 
-/// Says how many findings the virtual GPU did not keep; `None` if it kept all of them.
+/// A line with the number of findings that the virtual GPU dropped; `None` if it kept all of them.
 pub fn dropped(report: &LaunchReport) -> Option<String> {
     let dropped = report.dropped_findings;
-    let plural = if dropped == 1 { "finding was" } else { "findings were" };
-    (dropped > 0).then(|| format!("{dropped} more {plural} not kept: there are too many different ones"))
+    let plural = if dropped == 1 { "finding" } else { "findings" };
+    (dropped > 0).then(|| format!("{dropped} more {plural} not shown: too many different findings"))
 }
 
-/// One line of a source file, with the part meant.
+/// One line of a source file, with the byte range to underline.
 struct Quote {
     file: String,
     line: u32,
@@ -82,7 +82,7 @@ impl Quote {
     }
 }
 
-/// The innermost frame whose text can be found: a header of the compiler's own may not be there.
+/// The line of the innermost frame whose file can be read. Headers of the compiler may not be readable.
 fn quote(place: &Place, sources: &Sources) -> Option<Quote> {
     place.frames.iter().find_map(|frame| {
         let source = sources(&frame.file)?;
@@ -92,19 +92,19 @@ fn quote(place: &Place, sources: &Sources) -> Option<Quote> {
             .char_indices()
             .nth((frame.column as usize).saturating_sub(1))
             .map_or(first, |(byte, _)| byte);
-        // A comment at the end of the line is not what is meant.
+        // A comment at the end of the line is not underlined.
         let code = text.split("//").next().unwrap_or(&text).trim_end().len();
         let start = if column < code { column.max(first) } else { first };
         let end = code.max(start + 1).min(text.len().max(1));
         let start = start.min(end);
-        // Escapes before a place move it.
-        let moved = |byte: usize| text.get(..byte).map_or(byte, |before| visible(before).len());
-        let (start, end) = (moved(start), moved(end));
+        // Escape sequences before a position shift it.
+        let shifted = |byte: usize| text.get(..byte).map_or(byte, |before| visible(before).len());
+        let (start, end) = (shifted(start), shifted(end));
         Some(Quote { file: one_line(&frame.file), line: frame.line, text: visible(&text), start, end })
     })
 }
 
-/// The frames around the innermost one: where it was inlined or called.
+/// A description of every frame except the innermost: where the code was inlined or called.
 fn callers(place: &Place) -> Vec<String> {
     let describe = |frame: &SourceFrame| {
         let function =
@@ -114,8 +114,8 @@ fn callers(place: &Place) -> Vec<String> {
     place.frames.iter().skip(1).map(describe).collect()
 }
 
-/// `block (1,0,0), warp 2, lanes 0-3 and 7; 12 times`
-fn who(finding: &Finding) -> String {
+/// The threads, the address and the count of a finding: `block (1,0,0), warp 2, lanes 0-3,7; 12 times`.
+fn threads(finding: &Finding) -> String {
     let mut parts = Vec::new();
     if let Some([x, y, z]) = finding.block {
         parts.push(format!("block ({x},{y},{z})"));
@@ -136,7 +136,8 @@ fn who(finding: &Finding) -> String {
     parts.join(", ") + &times
 }
 
-/// A variable inside a function is called `_ZZ7reverseE4tile` in PTX: the last name with its length before it.
+/// The source name of a PTX variable. PTX calls a variable inside a function `_ZZ7reverseE4tile`: the mangled name ends
+/// with the length of the variable's name and the name.
 fn readable(name: &str) -> &str {
     if !name.starts_with("_Z") {
         return name;
@@ -153,7 +154,7 @@ fn readable(name: &str) -> &str {
         .unwrap_or(name)
 }
 
-/// Lanes of a mask as ranges.
+/// The lanes of a mask, as ranges.
 fn lanes(mask: u32) -> String {
     let mut ranges = Vec::new();
     let mut lane = 0;
@@ -177,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn variables_of_functions_lose_their_mangling() {
+    fn names_of_variables_in_functions_are_demangled() {
         assert_eq!(readable("_ZZ7reverseE4tile"), "tile");
         assert_eq!(readable("_ZZ8tree_sumE1s"), "s");
         assert_eq!(readable("x"), "x");
@@ -185,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn lanes_are_folded_into_ranges() {
+    fn lanes_are_shown_as_ranges() {
         assert_eq!(lanes(1), "lane 0");
         assert_eq!(lanes(0b1000_1111), "lanes 0-3,7");
         assert_eq!(lanes(u32::MAX), "lanes 0-31");

@@ -1,4 +1,4 @@
-//! The command line: one file per command under `commands/`; this file only dispatches.
+//! The command line. This file only dispatches; each command has a file in `commands/`.
 
 mod bench_table;
 mod cli;
@@ -27,13 +27,13 @@ fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // clap prints help and version to stdout with code 0, and mistakes to stderr.
-            let code = if error.use_stderr() { Exit::Usage } else { Exit::Holds };
-            return told(&error, code).into();
+            // clap also returns an `Err` for help and version, which go to stdout with exit code 0.
+            let exit = if error.use_stderr() { Exit::UsageError } else { Exit::Success };
+            return print_clap_message(&error, exit).into();
         }
     };
     let printer = Printer::new(cli.global.json);
-    let outcome = match cli.asked() {
+    let outcome = match cli.selected() {
         Command::Doctor => commands::doctor::run(&cli.global, &printer),
         Command::Toolchain(options) => commands::toolchain::run(options, &cli.global, &printer),
         Command::Kernels(options) => commands::kernels::run(options, &cli.global, &printer),
@@ -64,21 +64,21 @@ fn main() -> ExitCode {
     printer.finish(exit).into()
 }
 
-/// Prints what clap has to say: help and version, or a mistake.
-fn told(error: &clap::Error, code: Exit) -> Exit {
+/// Prints clap's message: the help, the version or a usage error. Returns `exit`, or another code if printing failed.
+fn print_clap_message(error: &clap::Error, exit: Exit) -> Exit {
     let printer = Printer::default();
-    let is_odd =
+    let has_hidden_characters =
         |word: std::ffi::OsString| printer::visible(&word.to_string_lossy()) != word.to_string_lossy();
-    if error.use_stderr() && std::env::args_os().any(is_odd) {
-        // An argument has control characters, and clap repeats it.
+    if error.use_stderr() && std::env::args_os().any(has_hidden_characters) {
+        // clap repeats the argument as it is, so its message must be escaped.
         printer.message(error.render().to_string().trim_end());
-        return code;
+        return exit;
     }
     match error.print().and_then(|()| std::io::stdout().flush()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
             printer.message(&format!("error: cannot write: {error}"));
-            if code == Exit::Holds { Exit::Lacking } else { code }
+            if exit == Exit::Success { Exit::MissingRequirement } else { exit }
         }
-        _ => code,
+        _ => exit,
     }
 }

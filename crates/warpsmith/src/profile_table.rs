@@ -1,4 +1,4 @@
-//! Profiles and inversions as text and as JSON, from their log.
+//! Renders profiles and inversions as text and as JSON, from the run's log.
 
 use lab::invert::{Inversion, InversionResult};
 use lab::profile::{Metrics, Profile};
@@ -8,17 +8,17 @@ use serde::Serialize;
 use crate::printer::{BAD, FAINT, STRONG, WARN, one_line, styled};
 use crate::tables::Table;
 
-/// For `--json`.
+/// The JSON document of `profile` and `invert`.
 #[derive(Debug, Serialize)]
 pub struct Document<'s> {
-    profiles: Vec<Named<'s>>,
+    profiles: Vec<NamedProfile<'s>>,
     inversions: &'s [Inversion],
     failures: &'s [FailureRecord],
     notes: &'s [String],
 }
 
 #[derive(Debug, Serialize)]
-struct Named<'s> {
+struct NamedProfile<'s> {
     #[serde(flatten)]
     of: &'s ResultId,
     #[serde(flatten)]
@@ -26,9 +26,10 @@ struct Named<'s> {
 }
 
 impl<'s> Document<'s> {
+    /// The document of a run.
     pub fn new(state: &'s RunState) -> Self {
         Document {
-            profiles: state.profiles.iter().map(|(of, profile)| Named { of, profile }).collect(),
+            profiles: state.profiles.iter().map(|(of, profile)| NamedProfile { of, profile }).collect(),
             inversions: &state.inversions,
             failures: &state.failures,
             notes: &state.notes,
@@ -36,6 +37,7 @@ impl<'s> Document<'s> {
     }
 }
 
+/// The text of `profile`.
 pub fn profiles(state: &RunState) -> String {
     let mut parts: Vec<String> = state.profiles.iter().map(|(of, it)| profile(of, it)).collect();
     parts.extend(failures(state));
@@ -72,12 +74,12 @@ fn profile(of: &ResultId, profile: &Profile) -> String {
         lines.push(format!("warps' time       {}", stalls.join(", ")));
     }
     if profile.diagnoses.is_empty() {
-        lines.push(styled(FAINT, "no rule has anything to say"));
+        lines.push(styled(FAINT, "no rule matches this profile"));
     } else {
-        let mut table = Table::new(&["limit", "worth", "evidence", "levers"], &["worth"]);
+        let mut table = Table::new(&["limit", "weight", "evidence", "what to change"], &["weight"]);
         for found in &profile.diagnoses {
-            let worth = format!("{:.0}%", 100.0 * found.weight);
-            table.row([found.rule.clone(), worth, found.evidence.clone(), found.levers.join("; ")]);
+            let weight = format!("{:.0}%", 100.0 * found.weight);
+            table.row([found.rule.clone(), weight, found.evidence.clone(), found.levers.join("; ")]);
         }
         lines.push(table.text());
     }
@@ -93,11 +95,11 @@ fn profile(of: &ResultId, profile: &Profile) -> String {
     lines.join("\n")
 }
 
-/// One figure per line, so that two profiles can be held side by side.
+/// One metric per line, so that two profiles can be compared side by side.
 fn metrics(metrics: &Metrics) -> String {
     let percent = |fact: &Fact<f64>| words(fact, |value| format!("{value:.1}%"));
     let number = |fact: &Fact<u64>| words(fact, ToString::to_string);
-    let small = |fact: &Fact<u32>| words(fact, ToString::to_string);
+    let number_u32 = |fact: &Fact<u32>| words(fact, ToString::to_string);
     let time = metrics.time.map_or(styled(FAINT, "unavailable"), time_words);
     let rows = [
         ("time", time),
@@ -131,7 +133,7 @@ fn metrics(metrics: &Metrics) -> String {
                 percent(&metrics.sector_use_percent)
             ),
         ),
-        ("registers", small(&metrics.registers)),
+        ("registers", number_u32(&metrics.registers)),
         (
             "local memory",
             format!(
@@ -155,7 +157,7 @@ fn metrics(metrics: &Metrics) -> String {
         (
             "instructions",
             format!(
-                "{}, {} of tensor cores",
+                "{}, {} on tensor cores",
                 number(&metrics.instructions),
                 number(&metrics.tensor_instructions)
             ),
@@ -165,17 +167,18 @@ fn metrics(metrics: &Metrics) -> String {
             format!(
                 "{} blocks of {} threads on {} SMs",
                 number(&metrics.blocks),
-                small(&metrics.threads_per_block),
-                small(&metrics.sms)
+                number_u32(&metrics.threads_per_block),
+                number_u32(&metrics.sms)
             ),
         ),
     ];
     rows.into_iter().map(|(name, value)| format!("{name:<17} {value}")).collect::<Vec<_>>().join("\n")
 }
 
-fn words<T>(fact: &Fact<T>, with: impl Fn(&T) -> String) -> String {
+/// A known value as `format` writes it, or the reason why it is unavailable.
+fn words<T>(fact: &Fact<T>, format: impl Fn(&T) -> String) -> String {
     match fact {
-        Fact::Known(value) => with(value),
+        Fact::Known(value) => format(value),
         Fact::Unavailable { reason } if reason.is_empty() => styled(FAINT, "unavailable"),
         Fact::Unavailable { reason } => styled(FAINT, format!("unavailable ({reason})")),
     }
@@ -188,6 +191,7 @@ fn time_words(time: Time) -> String {
     }
 }
 
+/// The text of `invert`.
 pub fn inversions(state: &RunState) -> String {
     let mut parts = Vec::new();
     let mut groups: Vec<(&str, &str)> = Vec::new();
@@ -208,13 +212,13 @@ pub fn inversions(state: &RunState) -> String {
 }
 
 fn group(problem: &str, healthy: &str, found: &[&Inversion]) -> String {
-    let well = found.iter().find_map(|it| match &it.result {
+    let healthy_time = found.iter().find_map(|it| match &it.result {
         InversionResult::Timed { healthy, .. } => Some(*healthy),
         InversionResult::Failed { .. } => None,
     });
-    let well = well.map_or(String::new(), |time| format!(": {} healthy", time_words(time)));
-    let title = styled(STRONG, format!("{problem}  {healthy}{well}"));
-    let mut table = Table::new(&["pathology", "by", "time", "cost", "seen"], &["time", "cost"]);
+    let healthy_time = healthy_time.map_or(String::new(), |time| format!(": {} healthy", time_words(time)));
+    let title = styled(STRONG, format!("{problem}  {healthy}{healthy_time}"));
+    let mut table = Table::new(&["pathology", "setting", "time", "cost", "evidence"], &["time", "cost"]);
     for it in found {
         let (time, cost, evidence) = match &it.result {
             InversionResult::Timed { time, cost, evidence, .. } => {
@@ -232,7 +236,7 @@ fn group(problem: &str, healthy: &str, found: &[&Inversion]) -> String {
         .enumerate()
         .map(|(rank, it)| format!("{}. {}", rank + 1, it.advice));
     let advice: Vec<String> = advice.collect();
-    let heading = styled(STRONG, "what to do instead, the dearest first");
+    let heading = styled(STRONG, "what to do instead, most costly pathology first");
     format!("{title}\n{}\n{heading}\n{}", table.text(), advice.join("\n"))
 }
 
@@ -240,7 +244,7 @@ fn failures(state: &RunState) -> Option<String> {
     if state.failures.is_empty() {
         return None;
     }
-    let mut table = Table::new(&["out", "problem", "why", ""], &[]);
+    let mut table = Table::new(&["failed", "problem", "reason", ""], &[]);
     for failure in &state.failures {
         let kind = styled(BAD, failure.kind);
         table.row([failure.of.subject.clone(), failure.of.problem.clone(), kind, failure.reason.clone()]);

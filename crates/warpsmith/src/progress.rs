@@ -1,4 +1,4 @@
-//! Progress of long work, on stderr and only where somebody can see it.
+//! Progress bars of long work, on stderr and only if it is a terminal.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::printer::Printer;
 
-/// A bar that counts to `length`. Hidden by itself when stderr is not a terminal.
+/// A bar that counts to `length`. `indicatif` hides it when stderr is not a terminal.
 pub fn counting(length: u64, what: &str) -> ProgressBar {
     let bar = ProgressBar::new(length).with_message(what.to_owned());
     if let Ok(style) = ProgressStyle::with_template("{msg} [{bar:32}] {pos}/{len} {elapsed}") {
@@ -16,7 +16,7 @@ pub fn counting(length: u64, what: &str) -> ProgressBar {
     bar
 }
 
-/// Draws a toolchain's installation; where there is no terminal, says once that it happens.
+/// Shows the progress of a toolchain installation; without a terminal it prints one message.
 #[derive(Debug)]
 pub struct Installation<'a> {
     printer: &'a Printer,
@@ -24,19 +24,21 @@ pub struct Installation<'a> {
 }
 
 impl<'a> Installation<'a> {
+    /// A display that shows nothing until the installation starts.
     pub fn new(printer: &'a Printer) -> Self {
         Installation { printer, bar: None }
     }
 
+    /// Shows one step of the installation.
     pub fn show(&mut self, progress: Progress) {
         match progress {
             Progress::WaitingForOther => {
-                self.printer.message("another process is installing the CUDA compiler; waiting for it");
+                self.printer.message("waiting for another process that is installing the CUDA compiler");
             }
             Progress::Downloading { package, done, total } => {
                 let bar = self.bar.get_or_insert_with(|| {
                     self.printer.message(&format!(
-                        "installing the CUDA compiler from PyPI wheels ({} MB, once)",
+                        "installing the CUDA compiler from PyPI wheels (one download of {} MB)",
                         total / 1_000_000
                     ));
                     download_bar(total)

@@ -1,15 +1,15 @@
-//! Command lines for people to copy: every word quoted so that a shell takes it as it is.
+//! Quotes words of command lines, so that users can copy them into a shell.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 
-/// A word for a shell. What has control characters, or bytes that are not UTF-8, is written `$'...'`, which bash, zsh
-/// and ksh know.
+/// Quotes a word for a shell. A word with control characters, or with bytes that are not UTF-8, becomes `$'...'`, which
+/// bash, zsh and ksh support.
 pub fn word(word: impl AsRef<OsStr>) -> String {
     let bytes = word.as_ref().as_bytes();
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-./:=,+@%".contains(byte);
     match std::str::from_utf8(bytes) {
-        // `=x` and `~x` are expanded by some shells.
+        // Some shells expand `=x` and `~x`.
         Ok(text) if !text.is_empty() && !text.starts_with('=') && bytes.iter().all(is_plain) => {
             text.to_owned()
         }
@@ -20,17 +20,17 @@ pub fn word(word: impl AsRef<OsStr>) -> String {
                 b' '..=b'~' => char::from(*byte).to_string(),
                 byte => format!("\\x{byte:02x}"),
             };
-            // Within a string of hexadecimal digits the next character could be taken for one more.
+            // `\x` always has two digits here, so a following digit is not read as a part of it.
             let text: Vec<String> = bytes.iter().map(escaped).collect();
             format!("$'{}'", text.concat())
         }
     }
 }
 
-/// A flag with its value. A value that looks like a flag is tied to it.
+/// A flag with its quoted value. A value that starts with `-` is joined with `=`, so that it is not read as a flag.
 pub fn flag(flag: &str, value: impl AsRef<OsStr>) -> String {
-    let tie = if value.as_ref().as_bytes().starts_with(b"-") { '=' } else { ' ' };
-    format!("{flag}{tie}{}", word(value))
+    let separator = if value.as_ref().as_bytes().starts_with(b"-") { '=' } else { ' ' };
+    format!("{flag}{separator}{}", word(value))
 }
 
 #[cfg(test)]
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shell_takes_every_word_as_it_was() {
+    fn a_shell_reads_every_quoted_word_unchanged() {
         for text in [
             &b"stage-2"[..],
             b"",
@@ -57,9 +57,8 @@ mod tests {
             let text = OsStr::from_bytes(text);
             let quoted = word(text);
             assert_eq!(crate::printer::one_line(&quoted), quoted);
-            let said = Command::new("bash").arg("-c").arg(format!("printf %s {quoted}")).output();
-            // `printf %s -x` is fine: the format comes first.
-            assert_eq!(said.unwrap().stdout, text.as_bytes(), "{quoted}");
+            let printed = Command::new("bash").arg("-c").arg(format!("printf %s {quoted}")).output();
+            assert_eq!(printed.unwrap().stdout, text.as_bytes(), "{quoted}");
         }
         assert_eq!(flag("--set", "A=1"), "--set A=1");
         assert_eq!(flag("--preset", "-x y"), "--preset='-x y'");

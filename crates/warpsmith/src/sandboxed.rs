@@ -8,7 +8,7 @@ use subprocess::sandbox::{self, Policy};
 use crate::cli::Global;
 use crate::printer::{Printer, WARN, styled};
 
-/// Applies the sandbox to this process. What is not in force is the parent's to say ([`warn`]).
+/// Applies the sandbox to this process. The parent process reports the parts that are not active ([`warn`]).
 pub fn enter(global: &Global, mut policy: Policy) {
     if !global.device.starts_with("virtual") {
         make_device_files();
@@ -17,7 +17,7 @@ pub fn enter(global: &Global, mut policy: Policy) {
     sandbox::apply(&policy);
 }
 
-/// Says what is not in force for the processes that this one will start.
+/// Warns about the parts of the sandbox that are not active for the processes that this one starts.
 pub fn warn(printer: &Printer) {
     let report = sandbox::probe();
     if !report.is_complete() {
@@ -26,13 +26,14 @@ pub fn warn(printer: &Printer) {
     }
 }
 
-/// The driver makes its device files on first use, by a program of its own. In the sandbox it cannot start it.
+/// Creates the driver's device files. The driver creates them on first use with a helper program, which it cannot start
+/// inside the sandbox.
 fn make_device_files() {
-    let there = |path: &str| Path::new(path).exists();
-    if there("/proc/driver/nvidia") && !there("/dev/nvidia-uvm") {
+    let exists = |path: &str| Path::new(path).exists();
+    if exists("/proc/driver/nvidia") && !exists("/dev/nvidia-uvm") {
         let mut command = Command::new("nvidia-modprobe");
         command.args(["-u", "-c", "0"]).stdin(Stdio::null()).stdout(Stdio::null());
-        // Without that program the driver says what it lacks.
+        // If the helper is missing, the driver reports the error later.
         let _ = command.status();
     }
 }

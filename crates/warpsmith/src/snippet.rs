@@ -1,4 +1,4 @@
-//! Messages about a place in a source, drawn the way compilers draw them.
+//! Renders compiler messages with the source line and a caret.
 
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 use gpu::build::{Diagnostic, Severity};
@@ -12,7 +12,7 @@ pub fn diagnostic(diagnostic: &Diagnostic) -> String {
         Severity::Warning => Level::WARNING,
         Severity::Note => Level::NOTE,
     };
-    // The message and the source are a stranger's.
+    // The message and the source are untrusted text.
     let message = one_line(&diagnostic.message);
     let file = diagnostic.place.as_ref().map_or(String::new(), |place| one_line(&place.file));
     let shown;
@@ -22,7 +22,7 @@ pub fn diagnostic(diagnostic: &Diagnostic) -> String {
         Some((place, source)) => {
             let start = place.column.map_or(0, |column| byte_of_column(source, column));
             let end = source[start..].chars().next().map_or(start, |c| start + c.len_utf8());
-            // Escapes before the place move it.
+            // Escape sequences before the position shift it.
             let (start, end) = (visible(&source[..start]).len(), visible(&source[..end]).len());
             shown = visible(source);
             title.element(
@@ -42,7 +42,7 @@ pub fn diagnostic(diagnostic: &Diagnostic) -> String {
     styled_already(&Renderer::styled().render(&[group]))
 }
 
-/// The byte at which a column (from 1, in characters) begins, kept inside the line.
+/// The byte offset of a column (in characters, from 1), limited to the length of the line.
 fn byte_of_column(source: &str, column: u32) -> usize {
     let index = (column as usize).saturating_sub(1);
     source.char_indices().nth(index).map_or(source.len(), |(byte, _)| byte)

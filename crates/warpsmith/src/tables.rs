@@ -1,10 +1,11 @@
-//! Tables without lines: columns two spaces apart, as wide as what is seen of their cells.
+//! Text tables without lines: columns are two spaces apart and as wide as the visible text of their cells.
 
 use crate::printer::{STRONG, flat, styled, unstyled, visible};
 
+/// A table with a header row.
 #[derive(Debug)]
 pub struct Table {
-    /// Whether a column is aligned to the right.
+    /// For each column, whether it is aligned to the right.
     numbers: Vec<bool>,
     rows: Vec<Vec<String>>,
 }
@@ -18,21 +19,27 @@ impl Table {
         }
     }
 
+    /// Adds a row.
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        // A cell is on one line, whatever a log says.
+        // Text from a log may contain line breaks; a cell must stay on one line.
         self.rows.push(cells.into_iter().map(|cell| flat(&cell)).collect());
     }
 
-    /// Its text, without spaces at the ends of lines.
+    /// The text of the table, without spaces at the ends of lines.
     pub fn text(&self) -> String {
         let width = |column: usize| {
-            self.rows.iter().filter_map(|row| row.get(column)).map(|cell| seen(cell)).max().unwrap_or(0)
+            self.rows
+                .iter()
+                .filter_map(|row| row.get(column))
+                .map(|cell| visible_width(cell))
+                .max()
+                .unwrap_or(0)
         };
         let widths: Vec<usize> = (0..self.numbers.len()).map(width).collect();
         let line = |row: &Vec<String>| {
             let mut line = String::new();
             for (cell, (width, number)) in row.iter().zip(widths.iter().zip(&self.numbers)) {
-                let space = " ".repeat(width - seen(cell));
+                let space = " ".repeat(width - visible_width(cell));
                 line += &if *number { space + cell } else { cell.clone() + &space };
                 line += "  ";
             }
@@ -42,13 +49,13 @@ impl Table {
     }
 }
 
-/// A column without a title has nothing that could be bold.
+/// A title in bold. An empty title gets no style.
 fn heading(title: &str) -> String {
     if title.is_empty() { String::new() } else { styled(STRONG, title) }
 }
 
-/// Characters of a cell that are seen: its style is not.
-fn seen(cell: &str) -> usize {
+/// The number of visible characters of a cell; its style does not count.
+fn visible_width(cell: &str) -> usize {
     visible(&unstyled(cell)).chars().count()
 }
 
@@ -58,7 +65,7 @@ mod tests {
     use crate::printer::{BAD, GOOD};
 
     #[test]
-    fn styles_take_no_room() {
+    fn styles_do_not_change_the_column_width() {
         let mut table = Table::new(&["kernel", "time"], &["time"]);
         table.row(["a".to_owned(), styled(GOOD, "1.5")]);
         table.row(["longer name".to_owned(), styled(BAD, "10.25")]);

@@ -42,14 +42,3 @@ __device__ float group_sum(float x) {
         x += __shfl_xor_sync(0xffffffffu, x, distance);
     return x;
 }
-
-// 2^x on the FMA pipe, for x below 128: x = floor(x) + f, 2^f by a cubic (relative error 8.6e-5, a sixth of fp16's
-// rounding), floor(x) added to its exponent. Exactly 0 from -127 down, as 2^-inf must be.
-__device__ inline float exp2_cubic(float x) {
-    constexpr float SHIFT = 12582912.0f;  // 1.5 * 2^23: the sum's last bit is worth 1
-    x = fmaxf(x, -127.0f);
-    const float shifted = __fadd_rd(x, SHIFT);
-    const float f = x - (shifted - SHIFT);
-    const float y = fmaf(fmaf(fmaf(0.07706706f, f, 0.22764497f), f, 0.69511679f), f, 1.0f);
-    return __int_as_float(__float_as_int(y) + (__float_as_int(shifted) << 23));
-}

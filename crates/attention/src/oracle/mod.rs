@@ -1,7 +1,7 @@
-//! The oracle: attention in float64 on the CPU, from the formula.
+//! The oracle: attention in float64 on the CPU, directly from the formula.
 //!
-//! It takes the plain way on purpose: all scores of a row, their maximum, the weights, their sum, the product.
-//! Kernels do it online and in tiles; a mistake in that cannot be repeated here.
+//! It is simple on purpose: all scores of a row, their maximum, the weights, their sum, the product. Kernels work
+//! online and in tiles; a mistake in that cannot be repeated here.
 
 mod rows;
 
@@ -12,19 +12,19 @@ use crate::inputs::Inputs;
 use crate::problem::{Dtype, Problem};
 use crate::tensor::Values;
 
-/// The right answer for some rows.
+/// The reference for some rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reference {
     pub problem: Problem,
     pub rows: Rows,
-    /// `[rows, head_dim]`, rows as listed.
+    /// `[rows, head_dim]`, in the order of `rows`.
     pub output: Vec<f64>,
-    /// Log-sum-exp of each row's scores; -inf where the mask hides every key.
+    /// Log-sum-exp of each row's scores; -inf if the mask hides every key.
     pub lse: Vec<f64>,
-    /// `sum(p |v|)` of each output element, which errors of the weights are in proportion to. Only for FP8 inputs,
-    /// whose weights may be rounded to FP8 as well.
+    /// `sum(p |v|)` of each output element; errors of the weights are proportional to it. Only for FP8 inputs, whose
+    /// weights may be rounded to FP8 as well.
     pub magnitude: Option<Vec<f64>>,
-    /// Root mean square of V: the size of what was averaged, which errors are in proportion to.
+    /// Root mean square of V; errors are proportional to it.
     pub value_size: f64,
 }
 
@@ -36,14 +36,14 @@ impl Reference {
     }
 }
 
-/// Rows of one head that are computed together: enough to share the conversion of keys to f64, few enough for
-/// their scores to stay in the cache.
+/// Number of rows of one head that are computed together: enough to share the conversion of keys to f64, few enough
+/// for their scores to stay in the cache.
 const ROWS_AT_ONCE: usize = 32;
 
-/// Keys converted to f64 at a time.
+/// Number of keys that are converted to f64 at a time.
 const KEYS_AT_ONCE: usize = 64;
 
-/// Rows of one head, and where their answers go.
+/// Rows of one head, and the places of their results.
 struct Job<'a> {
     rows: &'a [Row],
     output: &'a mut [f64],
@@ -51,13 +51,13 @@ struct Job<'a> {
     lse: &'a mut [f64],
 }
 
-/// The answer for the given rows, on all cores.
+/// Computes the reference for the given rows, on all cores.
 pub fn attention(problem: &Problem, inputs: &Inputs, rows: Rows) -> Reference {
     let mut output = vec![0.0; rows.list().len() * problem.head_dim];
     let mut magnitude = (problem.dtype == Dtype::E4m3).then(|| output.clone());
     let mut lse = vec![f64::NEG_INFINITY; rows.list().len()];
     let jobs = jobs(problem, rows.list(), &mut output, magnitude.as_deref_mut(), &mut lse);
-    cores::each_with(jobs, |job, scratch| answer(problem, inputs, job, scratch));
+    cores::each_with(jobs, |job, scratch| compute(problem, inputs, job, scratch));
     Reference { problem: *problem, rows, output, lse, magnitude, value_size: root_mean_square(&inputs.v) }
 }
 
@@ -92,7 +92,7 @@ fn jobs<'a>(
     jobs
 }
 
-/// Buffers a thread uses again for every job.
+/// Buffers that a thread reuses for every job.
 #[derive(Default)]
 struct Scratch {
     /// `[rows, keys]`: scores, then weights.
@@ -103,7 +103,7 @@ struct Scratch {
     tile: Vec<f64>,
 }
 
-/// One head's K or V, ready to be read as f64.
+/// K or V of one head, for conversion to f64.
 struct Head<'a> {
     data: &'a [f32],
     head_dim: usize,
@@ -122,14 +122,14 @@ impl<'a> Head<'a> {
     }
 }
 
-fn answer(problem: &Problem, inputs: &Inputs, job: Job<'_>, scratch: &mut Scratch) {
+fn compute(problem: &Problem, inputs: &Inputs, job: Job<'_>, scratch: &mut Scratch) {
     let Job { rows, output, mut magnitude, lse } = job;
     let Some(&Row { batch, head, .. }) = rows.first() else { return };
     let width = problem.head_dim;
     let kv_head = head / (problem.heads / problem.kv_heads);
     let (queries, keys) = (Head::new(&inputs.q, batch, head), Head::new(&inputs.k, batch, kv_head));
     let values = Head::new(&inputs.v, batch, kv_head);
-    // The scale is the f32 that kernels are given: the oracle answers the question they are asked.
+    // The scale is the f32 that kernels receive, so that the oracle solves the same problem.
     let scale =
         f64::from(problem.softmax_scale()) * inputs.q.scale(batch, head) * inputs.k.scale(batch, kv_head);
     let value_scale = inputs.v.scale(batch, kv_head);
@@ -144,10 +144,10 @@ fn answer(problem: &Problem, inputs: &Inputs, job: Job<'_>, scratch: &mut Scratc
         scratch.queries.extend(query.iter().map(|&x| f64::from(x) * scale));
     }
     if keys_needed == 0 {
-        return; // Every row is fully masked; zeros and -inf are there already.
+        return; // Every row is fully masked; the results are already zeros and -inf.
     }
 
-    // Scores. Those beyond a row's own visible keys are computed and never looked at.
+    // Scores. Those beyond a row's visible keys are computed but not used.
     for first in (0..keys_needed).step_by(KEYS_AT_ONCE) {
         let count = KEYS_AT_ONCE.min(keys_needed - first);
         keys.convert(first, count, &mut scratch.tile);
@@ -166,7 +166,7 @@ fn answer(problem: &Problem, inputs: &Inputs, job: Job<'_>, scratch: &mut Scratc
     let add_products = |first: usize, values: &[f64], sums: &mut [f64]| {
         let weights = scratch.scores.chunks_exact(keys_needed);
         for ((row, weights), sums) in rows.iter().zip(weights).zip(sums.chunks_exact_mut(width)) {
-            // A hidden value is not touched, not even to be multiplied by 0: it may be an infinity.
+            // A hidden value is not even multiplied by 0: it may be an infinity.
             let end = visible(row).min(first + values.len() / width);
             if first < end {
                 add_product(&weights[first..end], values, sums);
@@ -189,7 +189,7 @@ fn answer(problem: &Problem, inputs: &Inputs, job: Job<'_>, scratch: &mut Scratc
 
 /// `scores[j] = <query, keys[j]>`
 fn dots(query: &[f64], keys: &[f64], scores: &mut [f64]) {
-    // Several partial sums: the additions do not wait for each other, and the compiler can use vectors.
+    // Several partial sums: the additions do not wait for each other, and the compiler can use vector instructions.
     const LANES: usize = 8;
     let width = query.len();
     for (score, key) in scores.iter_mut().zip(keys.chunks_exact(width)) {
@@ -206,7 +206,7 @@ fn dots(query: &[f64], keys: &[f64], scores: &mut [f64]) {
     }
 }
 
-/// Turns scores into weights that sum to 1 and returns their log-sum-exp. No scores: -inf.
+/// Turns scores into weights with sum 1 and returns their log-sum-exp; -inf without scores.
 fn softmax(scores: &mut [f64]) -> f64 {
     let maximum = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     if scores.is_empty() {
@@ -255,7 +255,7 @@ mod tests {
     }
 
     /// The formula, one element at a time: outputs, magnitudes and LSE.
-    fn slowly(problem: &Problem, inputs: &Inputs, row: Row) -> (Vec<f64>, Vec<f64>, f64) {
+    fn by_formula(problem: &Problem, inputs: &Inputs, row: Row) -> (Vec<f64>, Vec<f64>, f64) {
         let kv_head = row.head / (problem.heads / problem.kv_heads);
         let element = |values: &Values, head: usize, position: usize, d: usize| {
             let data = f64::from(values.head(row.batch, head)[position * problem.head_dim + d]);
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fast_way_is_the_formula() {
+    fn the_oracle_agrees_with_the_formula() {
         for name in [
             "b1h1s1d64-fp16",
             "b2h4kv2sq37sk71d80-causal-bf16",
@@ -294,7 +294,7 @@ mod tests {
             let reference = attention(&problem, &inputs, Rows::all(&problem));
             let mut magnitudes = Vec::new();
             for (row, output, lse) in reference.iter() {
-                let (slow, magnitude, slow_lse) = slowly(&problem, &inputs, row);
+                let (slow, magnitude, slow_lse) = by_formula(&problem, &inputs, row);
                 assert!(lse == slow_lse || (lse - slow_lse).abs() < 1e-12, "{name} {row:?} {lse} {slow_lse}");
                 for (a, b) in output.iter().zip(&slow) {
                     assert!((a - b).abs() < 1e-12, "{name} {row:?} {a} {b}");
@@ -309,10 +309,10 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_sees_nothing_is_zeros_and_minus_infinity() {
+    fn a_fully_masked_row_has_zeros_and_an_lse_of_minus_infinity() {
         let problem = problem("b1h1sq40sk3d16-causal-fp16");
         let mut inputs = Inputs::generate(&problem, Class::Normal, 1);
-        // Not even an infinity behind the mask may leak.
+        // Not even an infinity behind the mask may change the result.
         inputs.v.data[2 * 16] = f32::INFINITY;
         let reference = attention(&problem, &inputs, Rows::all(&problem));
         for (row, output, lse) in reference.iter() {
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_is_part_of_the_whole() {
+    fn a_sample_equals_part_of_the_whole() {
         let problem = problem("b2h2s200d32-causal-fp16");
         let inputs = Inputs::generate(&problem, Class::Normal, 4);
         let whole = attention(&problem, &inputs, Rows::all(&problem));

@@ -1,4 +1,5 @@
-//! Which rows of the output the oracle computes: all of them, or a sample of those where kernels go wrong.
+//! Selects the output rows that the oracle computes: all, or a sample that includes the rows where kernels often
+//! fail.
 
 use std::collections::BTreeSet;
 
@@ -16,38 +17,39 @@ pub struct Row {
 }
 
 impl Row {
-    /// Its number among all rows, in `[batch, heads, seq_q]` order.
+    /// The row's index among all rows, in `[batch, heads, seq_q]` order.
     pub fn index(&self, problem: &Problem) -> usize {
         (self.batch * problem.heads + self.head) * problem.seq_q + self.query
     }
 }
 
-/// Rows in ascending order, without repetition.
+/// Rows in ascending order, without duplicates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rows {
     list: Vec<Row>,
     sampled: bool,
 }
 
-/// Query tiles of every family have one of these heights.
+/// The heights of query tiles in all families.
 const TILES: [usize; 4] = [16, 32, 64, 128];
 
 impl Rows {
+    /// All rows.
     pub fn all(problem: &Problem) -> Self {
         let list = heads(problem)
             .flat_map(|(batch, head)| (0..problem.seq_q).map(move |query| Row { batch, head, query }));
         Rows { list: list.collect(), sampled: false }
     }
 
-    /// `drawn` rows from anywhere, and the edges of `heads` heads: the first and last row, and the rows on either side of
-    /// the first and last tile edges. Which rows and heads these are is drawn from the seed.
+    /// `drawn` random rows, and the edge rows of `heads` heads: the first and last row, and the rows on both sides of
+    /// the first and last tile edges. The seed selects the rows and heads.
     pub fn sample(problem: &Problem, drawn: usize, heads: usize, seed: u64) -> Self {
         let edges = edge_queries(problem.seq_q);
         let mut random = Random::new(seed);
         let mut below = |count: usize| random.integer(0, count as i64) as usize;
         let mut list: BTreeSet<Row> = BTreeSet::new();
         let mut all_heads: Vec<(usize, usize)> = self::heads(problem).collect();
-        // Every head gets its turn before any gets a second one.
+        // Every head is used before any is used again.
         for index in 0..drawn {
             let place = index % all_heads.len();
             if place == 0 {
@@ -64,8 +66,8 @@ impl Rows {
         Rows { list: list.into_iter().collect(), sampled }
     }
 
-    /// All rows if they take no more than `budget` multiply-adds, else a sample of about that cost: half of it for rows
-    /// from anywhere, half for edges. Two cores do some 2e9 a second.
+    /// All rows if they take at most `budget` multiply-adds, otherwise a sample of about that cost: half for random
+    /// rows, half for edges. Two cores do about 2e9 a second.
     pub fn within(problem: &Problem, budget: u64, seed: u64) -> Self {
         if problem.flops() / 2.0 <= budget as f64 {
             return Rows::all(problem);
@@ -76,11 +78,12 @@ impl Rows {
         Rows::sample(problem, affordable / 2, heads.max(1), seed)
     }
 
+    /// The rows.
     pub fn list(&self) -> &[Row] {
         &self.list
     }
 
-    /// Whether some rows were left out.
+    /// Whether some rows are left out.
     pub fn is_sampled(&self) -> bool {
         self.sampled
     }
@@ -100,7 +103,7 @@ fn shuffle<T>(list: &mut [T], below: &mut impl FnMut(usize) -> usize) {
 fn edge_queries(seq: usize) -> BTreeSet<usize> {
     let mut edges = BTreeSet::from([0, seq - 1]);
     for tile in TILES {
-        // The first edge, and the start of the last tile (which may be a partial one).
+        // The first edge, and the start of the last tile (which may be partial).
         for edge in [tile, (seq - 1) / tile * tile] {
             edges.extend([edge.saturating_sub(1), edge].into_iter().filter(|&query| query < seq));
         }
@@ -114,7 +117,7 @@ mod tests {
     use crate::problem::Dtype;
 
     #[test]
-    fn a_sample_has_rows_of_every_head_and_the_edges_of_some() {
+    fn a_sample_has_rows_of_every_head_and_edges_of_some() {
         let problem = Problem::new(2, 3, 1000, 64, Dtype::Fp16);
         let rows = Rows::sample(&problem, 24, 6, 1);
         assert!(rows.is_sampled() && rows.list().is_sorted());
@@ -133,8 +136,8 @@ mod tests {
     }
 
     #[test]
-    fn half_of_the_rows_of_a_large_problem_are_from_anywhere() {
-        // One row of these takes so long that the edges alone would use the whole budget up.
+    fn half_of_the_rows_of_a_large_problem_are_random() {
+        // One row takes so long that the edge rows alone would use the whole budget.
         let problem = Problem::new(1, 32, 16384, 64, Dtype::Fp16);
         let edges = edge_queries(problem.seq_q);
         let rows = Rows::within(&problem, 600_000_000, 7);
@@ -147,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn small_problems_are_computed_whole() {
+    fn small_problems_are_computed_completely() {
         let problem = Problem::new(1, 2, 17, 64, Dtype::Fp16);
         assert_eq!(Rows::within(&problem, 1 << 30, 1), Rows::all(&problem));
         assert_eq!(Rows::sample(&Problem::new(1, 1, 1, 64, Dtype::Fp16), 2, 1, 1).list().len(), 1);

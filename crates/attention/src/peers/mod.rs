@@ -1,4 +1,4 @@
-//! Other people's attention, to be measured beside ours.
+//! Attention implementations of other projects, which are measured as baselines.
 
 use op::{Input, PeerProblem, Peers};
 use serde_json::json;
@@ -7,14 +7,14 @@ use crate::inputs::Encoded;
 use crate::problem::{Dtype, Problem};
 use crate::tensor::{Layout, Tensor, Values};
 
-/// PyTorch's `scaled_dot_product_attention`, by backend; `auto` is what it chooses itself.
+/// PyTorch's `scaled_dot_product_attention`, by backend; `auto` is PyTorch's own choice.
 pub(crate) const PYTORCH: Peers = Peers {
     package: "pytorch",
     names: &["auto", "math", "flash", "mem_efficient", "cudnn"],
     script: include_str!("pytorch.py"),
 };
 
-/// The problem as the script takes it. PyTorch has no attention on E4M3: it gets the decoded numbers in fp16.
+/// The problem in the form of the script. PyTorch has no attention for E4M3, so it gets the decoded numbers in fp16.
 pub(crate) fn problem(problem: &Problem, inputs: &Encoded) -> PeerProblem {
     let dtype = problem.dtype.output();
     let fields = json!({
@@ -37,7 +37,7 @@ pub(crate) fn problem(problem: &Problem, inputs: &Encoded) -> PeerProblem {
     PeerProblem { fields, inputs: inputs.into(), beforehand }
 }
 
-/// The same numbers with their scales multiplied in.
+/// The same numbers with their scales applied.
 fn unscaled(mut values: Values) -> Values {
     if let Some(scales) = values.scales.take() {
         let heads = values.data.chunks_exact_mut(values.shape.head_elements());
@@ -56,10 +56,10 @@ mod tests {
     use crate::inputs::{Class, Inputs};
 
     #[test]
-    fn peers_get_the_numbers_kernels_get() {
-        let wanted: Problem = "b1h2kv1sq3sk5d64-causal-e4m3".parse().unwrap();
-        let encoded = Inputs::generate(&wanted, Class::Normal, 1).encode(wanted.dtype, Layout::Bshd);
-        let peer = problem(&wanted, &encoded);
+    fn peers_get_the_same_numbers_as_kernels() {
+        let small: Problem = "b1h2kv1sq3sk5d64-causal-e4m3".parse().unwrap();
+        let encoded = Inputs::generate(&small, Class::Normal, 1).encode(small.dtype, Layout::Bshd);
+        let peer = problem(&small, &encoded);
         assert_eq!((&peer.fields["dtype"], &peer.fields["mask"]), (&json!("fp16"), &json!("causal")));
         assert_eq!(peer.inputs.iter().map(|it| it.bytes.len()).collect::<Vec<_>>(), [768, 640, 640]);
         assert_eq!(peer.beforehand, "E4M3 decoded to fp16");

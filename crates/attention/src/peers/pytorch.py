@@ -1,12 +1,12 @@
 """PyTorch's scaled_dot_product_attention as a worker of the bench: one backend per process.
 
-Receives one message after another and answers each with one, as crates/lab/src/worker has it. Messages go over a socket
-of their own, whose number is in WARPSMITH_CHANNEL, in the format of crates/subprocess/src/wire.rs. What libraries print
-is no answer.
-The timers are the same as those of the kernels' worker: hot is a CUDA graph of many calls, replayed twice, the second
-time between two events; cold is a graph that writes over twice the L2 and then makes one call between two events that
-are nodes of the graph; eager is an event pair around one call. Before times are taken many streams run a small kernel,
-which puts every process into the same state (crates/gpu/src/accelerator/cuda/timing.rs says why).
+The script receives messages and sends one reply to each, as defined in crates/lab/src/worker. Messages use a separate
+socket, whose number is in WARPSMITH_CHANNEL, in the format of crates/subprocess/src/wire.rs. The output of libraries is
+never taken for a reply.
+The timers are the same as those of the kernels' worker. Hot: a CUDA graph of many calls is replayed twice, and two
+events measure the second replay. Cold: a graph overwrites twice the L2 and then makes one call between two events that
+are nodes of the graph. Eager: a pair of events around one call. Before times are taken, many streams run a small kernel,
+which brings every process into the same state (crates/gpu/src/accelerator/cuda/timing.rs explains why).
 """
 
 import json
@@ -17,7 +17,7 @@ import struct
 import sys
 import threading
 
-# Python does not let processes inherit it that this one starts.
+# Child processes must not inherit the channel.
 channel = socket.socket(fileno=int(os.environ["WARPSMITH_CHANNEL"]))
 channel.set_inheritable(False)
 asks = queue.Queue()
@@ -51,7 +51,7 @@ def send(message, *attachments):
 
 
 def listen():
-    # On its own thread, so that a parent that is gone ends this process whatever the GPU is doing.
+    # A separate thread, so that this process ends when the parent is gone, whatever the GPU is doing.
     try:
         while True:
             asks.put(receive()[0])
@@ -76,7 +76,7 @@ try:
     import torch
     import torch.nn.functional as F
     from torch.nn.attention import SDPBackend, sdpa_kernel
-except Exception as error:  # noqa: BLE001: whatever keeps torch from loading is the answer
+except Exception as error:  # noqa: BLE001: any error while loading torch is the reply
     unavailable(f"no torch: {error}")
 
 if not torch.cuda.is_available():
@@ -111,7 +111,7 @@ class Problem:
         self.options = {"scale": fields["scale"]}
         if kv_heads != heads:
             self.options["enable_gqa"] = True
-        # is_causal is aligned top-left; what is aligned otherwise needs a mask of its own.
+        # is_causal is aligned top-left; another alignment needs an explicit mask.
         if fields["mask"] == "causal-tl" or (fields["mask"] == "causal" and seq_q == seq_k):
             self.options["is_causal"] = True
         elif fields["mask"] == "causal":
@@ -124,7 +124,7 @@ class Problem:
         return F.scaled_dot_product_attention(self.q, self.k, self.v, **self.options)
 
     def chosen(self):
-        """The context in which the backend is the one asked for."""
+        """The context that selects the backend."""
         return sdpa_kernel([self.backend]) if self.backend is not None else torch.no_grad()
 
 
@@ -162,7 +162,7 @@ class Hot:
         self.events = pair()
         self.times = 1
         self.graph = self.repeated(call, 1)
-        # Twice: the first guess is of a cold graph.
+        # Twice, because the first estimate is from a cold graph.
         for _ in range(2):
             each = min(self.sample() for _ in range(3))
             self.times = max(1, min(2000, round(replay_ns / each)))
@@ -177,7 +177,7 @@ class Hot:
         return captured(work)
 
     def sample(self):
-        # The first replay fills the caches and keeps the GPU busy while the second is put behind it.
+        # The first replay fills the caches and keeps the GPU busy while the CPU enqueues the second.
         self.graph.replay()
         self.events[0].record()
         self.graph.replay()
@@ -193,7 +193,7 @@ class Cold:
         try:
             self.events = pair(external=True)
         except TypeError:
-            raise RuntimeError("this torch has no events inside graphs (external=True)") from None
+            raise RuntimeError("this version of torch does not support events inside graphs (external=True)") from None
 
         def work():
             self.flush.zero_()
@@ -242,7 +242,7 @@ def arm(problem, ask):
 
 
 def matrix_rate(dtype):
-    """TFLOP/s of a large product, on random data: the best of several."""
+    """TFLOP/s of a large matrix product on random data: the best of several."""
     size, times = 8192, 10
     a, b = (torch.randn(size, size, device="cuda", dtype=DTYPES[dtype]) for _ in range(2))
     for _ in range(3):
@@ -259,7 +259,7 @@ def matrix_rate(dtype):
 
 
 side_streams = SideStreams()
-# What was loaded last.
+# The problem that was loaded last.
 problem = None
 
 
@@ -270,7 +270,7 @@ def answer(ask):
         cudnn = torch.backends.cudnn.version()
         say(say="ready", version=f"torch {torch.__version__}, cuDNN {cudnn}")
     elif kind == "load":
-        # The one before goes first, with its graphs and their memory.
+        # The previous problem is freed first, with its graphs and their memory.
         problem = None
         torch.cuda.empty_cache()
         problem = Problem(ask["name"], ask["fields"], ask["inputs"])
@@ -291,7 +291,7 @@ def answer(ask):
     elif kind == "matrix":
         matrix_rate(ask["dtype"])
     else:
-        say(say="failed", failure="other", reason=f"not known here: {kind}")
+        say(say="failed", failure="other", reason=f"unknown request: {kind}")
 
 
 while True:

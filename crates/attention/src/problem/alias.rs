@@ -1,4 +1,4 @@
-//! Aliases: short names people use for problems everybody measures.
+//! Aliases: short names of commonly measured problems.
 
 use super::name::{self, NameError};
 use super::{Dtype, Mask, Problem};
@@ -11,7 +11,8 @@ const fn causal(problem: Problem) -> Problem {
     problem.with_mask(Mask::Causal)
 }
 
-/// The fixed aliases. Beside them there are the attention papers' `fa_d{64,128,256}_s{1024,4096,16384}[_causal]`.
+/// The fixed aliases. The problems of the attention papers also have aliases:
+/// `fa_d{64,128,256}_s{1024,4096,16384}[_causal]`.
 pub const ALIASES: &[(&str, &[Problem])] = &[
     ("mission", &[fp16(1, 8, 512, 64)]),
     ("small", &[fp16(2, 8, 512, 64)]),
@@ -27,13 +28,13 @@ pub const ALIASES: &[(&str, &[Problem])] = &[
     ("canonical", &[causal(fp16(4, 16, 2048, 128)), causal(fp16(1, 8, 4096, 128)), fp16(8, 16, 1024, 64)]),
 ];
 
-/// The table attention papers print: 16384 tokens, and heads times head dimension is 2048.
+/// The table in attention papers: 16384 tokens, and heads times head dimension is 2048.
 const PAPER_TOKENS: usize = 16384;
 const PAPER_WIDTH: usize = 2048;
 const PAPER_HEAD_DIMS: [usize; 3] = [64, 128, 256];
 const PAPER_LENGTHS: [usize; 3] = [1024, 4096, 16384];
 
-/// The problems a name or an alias stands for. An alias is fp16 unless a dtype follows it: `mission-e4m3`.
+/// The problems of a name or an alias. An alias means fp16 unless a dtype follows it: `mission-e4m3`.
 pub fn expand(text: &str) -> Result<Vec<Problem>, NameError> {
     if name::looks_like_dimensions(text) {
         return name::parse(text).map(|problem| vec![problem]);
@@ -70,7 +71,7 @@ fn paper_table() -> Vec<(String, Problem)> {
     table
 }
 
-/// Every alias there is.
+/// All aliases.
 pub fn aliases() -> Vec<String> {
     let fixed = ALIASES.iter().map(|(name, _)| (*name).to_owned());
     fixed.chain(paper_table().into_iter().map(|(name, _)| name)).collect()
@@ -86,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn aliases_stand_for_their_dimensions() {
+    fn aliases_expand_to_their_dimensions() {
         assert_eq!(names("mission"), ["b1h8s512d64-fp16"]);
         assert_eq!(names("stress-e4m3"), ["b4h8s2048d64-e4m3"]);
         assert_eq!(names("v3_large_causal"), ["b8h16s512d64-causal-fp16"]);
@@ -97,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn an_alias_of_several_problems_is_not_one() {
+    fn an_alias_of_several_problems_is_refused_as_a_single_problem() {
         let error = "canonical".parse::<Problem>().expect_err("three problems");
         assert!(error.to_string().contains("stands for 3 problems: b4h16s2048d128-causal-fp16, "), "{error}");
     }
@@ -111,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn every_alias_is_a_problem_that_can_be_named() {
+    fn every_alias_expands_to_problems_with_valid_names() {
         for alias in aliases() {
             for problem in expand(&alias).expect("a known alias") {
                 assert_eq!(problem.to_string().parse(), Ok(problem), "{alias}");

@@ -1,18 +1,19 @@
-//! Problems cut to a size a machine without a GPU can run.
+//! Reduces problems to a size that a machine without a GPU can run.
 
 use super::{Mask, Problem};
 
-/// Query tiles are between these high: what is kept of the queries keeps their remainder, so that a ragged last tile
-/// stays ragged.
+/// The heights of query tiles are between these. The remaining queries keep the remainder, so that a partial last
+/// tile stays partial.
 const TALLEST_TILE: usize = 128;
 const SHORTEST_TILE: usize = 16;
 
 impl Problem {
-    /// The problem made smaller until it takes `flops` at most, as far as that goes: first the batch and the heads,
-    /// down to one group, then queries. Keys stay: every step of the loop over them is done. More heads do the same
-    /// work over, so most of them go as soon as a problem takes an eighth of that.
+    /// Reduces the problem until it takes at most `flops`, as far as possible: first the batch and the heads, down to
+    /// one group, then queries. All keys remain, so that every step of the loop over them runs. More heads repeat the
+    /// same work, so most of them are removed from a problem that takes more than an eighth of the limit.
     ///
-    /// Queries go from the front: with a mask aligned bottom-right those that are left see what they saw before.
+    /// Queries are removed from the front: with a mask aligned bottom-right the remaining ones see the same keys as
+    /// before.
     #[must_use]
     pub fn cut(&self, flops: f64) -> Problem {
         let mut cut = *self;
@@ -21,7 +22,7 @@ impl Problem {
         if self.flops() <= flops / 8.0 {
             return *self;
         }
-        // Two groups where they fit, so that a wrong stride between heads still shows.
+        // Two groups if they fit, so that a wrong stride between heads is still detected.
         for kv_heads in [self.kv_heads.min(2), 1] {
             cut.kv_heads = kv_heads;
             cut.heads = kv_heads * group;
@@ -51,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn heads_go_before_queries_and_keys_stay() {
+    fn heads_are_removed_before_queries_and_keys_remain() {
         assert_eq!(cut("mission", 5e9), "b1h8s512d64-fp16");
         assert_eq!(cut("mission", 1e9), "b1h2s512d64-fp16");
         assert_eq!(cut("mission", 2e8), "b1h2s512d64-fp16");
@@ -62,17 +63,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_small_already_stays() {
+    fn a_small_problem_is_not_reduced() {
         assert_eq!(cut("b3h5s17d64-causal-bf16", 1e9), "b3h5s17d64-causal-bf16");
     }
 
     #[test]
-    fn queries_that_are_left_see_what_they_saw() {
+    fn the_remaining_queries_see_the_same_keys() {
         let whole: Problem = "b1h1s4100d64-causal-fp16".parse().expect("a name");
         let cut = whole.cut(1e6);
-        let gone = whole.seq_q - cut.seq_q;
+        let removed = whole.seq_q - cut.seq_q;
         for query in [0, 1, cut.seq_q - 1] {
-            assert_eq!(cut.visible_keys(query), whole.visible_keys(query + gone));
+            assert_eq!(cut.visible_keys(query), whole.visible_keys(query + removed));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Problems field by field, as suites write them.
+//! Reads problems field by field, as suites write them.
 
 use op::Refusal;
 
@@ -7,8 +7,8 @@ use super::{Mask, Problem};
 const FIELDS: [&str; 10] =
     ["batch", "heads", "kv_heads", "seq", "seq_q", "seq_k", "head_dim", "causal", "mask", "dtype"];
 
-/// Reads a table such as `batch = 1, heads = 8, seq = 512, head_dim = 64, causal = true, dtype = "fp16"`. It is turned
-/// into a name and read as one, so that there is one set of rules.
+/// Reads a table such as `batch = 1, heads = 8, seq = 512, head_dim = 64, causal = true, dtype = "fp16"`. The table
+/// is converted to a name and parsed, so that there is only one set of rules.
 pub fn from_fields(fields: &toml::Table) -> Result<Problem, Refusal> {
     if let Some(unknown) = fields.keys().find(|name| !FIELDS.contains(&name.as_str())) {
         let nearest = family::nearest(unknown, FIELDS).map(|near| format!("did you mean `{near}`?"));
@@ -27,7 +27,7 @@ pub fn from_fields(fields: &toml::Table) -> Result<Problem, Refusal> {
     };
     let heads = needed("heads")?;
     let text = |name: &str, otherwise: &'static str| -> Result<String, Refusal> {
-        let wrong = || Refusal::new(format!("`{name}` must be a word in quotes"));
+        let wrong = || Refusal::new(format!("`{name}` must be a text in quotes"));
         fields
             .get(name)
             .map_or(Ok(otherwise.to_owned()), |value| value.as_str().map(str::to_owned).ok_or_else(wrong))
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_make_the_same_problem_as_its_name() {
+    fn fields_and_name_give_the_same_problem() {
         assert_eq!(
             read(
                 "batch = 1\nheads = 8\nkv_heads = 2\nseq = 512\nhead_dim = 64\ncausal = true\ndtype = 'e4m3'"
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named() {
+    fn errors_name_the_field() {
         for (text, words) in [
             ("heads = 8\nseq = 1\nhead_dim = 64", "needs `batch`"),
             ("batch = 1\nheads = 8\nhead_dim = 64", "needs `seq`, or `seq_q`"),

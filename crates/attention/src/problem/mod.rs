@@ -1,4 +1,4 @@
-//! A problem: the op with its shape, mask and dtype. Its name is its dimensions; aliases are only aliases.
+//! A problem: shape, mask and dtype of the op. Its name is its dimensions; an alias is a second name.
 
 mod alias;
 mod cut;
@@ -19,7 +19,7 @@ use crate::tensor::Shape;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mask {
-    /// All of them.
+    /// All keys.
     None,
     /// Query i sees key j iff `j - i <= seq_k - seq_q`: the last query sees every key, as in FlashAttention.
     Causal,
@@ -29,9 +29,10 @@ pub enum Mask {
 }
 
 impl Mask {
+    /// All masks.
     pub const ALL: [Mask; 3] = [Mask::None, Mask::Causal, Mask::CausalTopLeft];
 
-    /// As names and manifests write it.
+    /// The name in problem names and manifests.
     pub fn name(self) -> &'static str {
         match self {
             Mask::None => "none",
@@ -47,7 +48,7 @@ impl fmt::Display for Mask {
     }
 }
 
-/// What Q, K and V are made of.
+/// The element type of Q, K and V.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Dtype {
@@ -58,8 +59,10 @@ pub enum Dtype {
 }
 
 impl Dtype {
+    /// All types.
     pub const ALL: [Dtype; 3] = [Dtype::Fp16, Dtype::Bf16, Dtype::E4m3];
 
+    /// The name in problem names and manifests.
     pub fn name(self) -> &'static str {
         match self {
             Dtype::Fp16 => "fp16",
@@ -68,7 +71,7 @@ impl Dtype {
         }
     }
 
-    /// Bytes of an element.
+    /// Size of an element in bytes.
     pub fn bytes(self) -> usize {
         match self {
             Dtype::Fp16 | Dtype::Bf16 => 2,
@@ -76,7 +79,7 @@ impl Dtype {
         }
     }
 
-    /// What O is made of when the inputs are of this type: FP8 inputs give an fp16 output.
+    /// The type of O for inputs of this type: FP8 inputs give an fp16 output.
     #[must_use]
     pub fn output(self) -> Dtype {
         match self {
@@ -92,7 +95,8 @@ impl fmt::Display for Dtype {
     }
 }
 
-/// Q and O are `[batch, heads, seq_q, head_dim]`, K and V `[batch, kv_heads, seq_k, head_dim]`.
+/// The sizes of an attention. Q and O are `[batch, heads, seq_q, head_dim]`, K and V `[batch, kv_heads, seq_k,
+/// head_dim]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Problem {
     pub batch: usize,
@@ -107,16 +111,18 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// Self-attention without a mask, every query head with its own keys.
+    /// Self-attention without a mask, with one KV head per query head.
     pub const fn new(batch: usize, heads: usize, seq: usize, head_dim: usize, dtype: Dtype) -> Self {
         Problem { batch, heads, kv_heads: heads, seq_q: seq, seq_k: seq, head_dim, mask: Mask::None, dtype }
     }
 
+    /// The same problem with another mask.
     #[must_use]
     pub const fn with_mask(self, mask: Mask) -> Self {
         Problem { mask, ..self }
     }
 
+    /// The same problem with another type.
     #[must_use]
     pub const fn with_dtype(self, dtype: Dtype) -> Self {
         Problem { dtype, ..self }
@@ -132,12 +138,12 @@ impl Problem {
         Shape { batch: self.batch, heads: self.kv_heads, seq: self.seq_k, head_dim: self.head_dim }
     }
 
-    /// Several query heads share one key/value head.
+    /// Whether several query heads share one KV head.
     pub fn is_grouped(&self) -> bool {
         self.kv_heads != self.heads
     }
 
-    /// What scores are multiplied by before the softmax.
+    /// The factor of the scores before the softmax.
     pub fn softmax_scale(&self) -> f32 {
         1.0 / (self.head_dim as f32).sqrt()
     }
@@ -160,12 +166,12 @@ impl Problem {
         }
     }
 
-    /// Pairs of a query and a key it sees, over all heads.
+    /// Number of pairs of a query and a key that it sees, over all heads.
     pub fn visible_pairs(&self) -> u64 {
         let per_head = match self.mask {
             Mask::None => self.seq_q as i128 * self.seq_k as i128,
             Mask::Causal | Mask::CausalTopLeft => {
-                // Rows before `first` see nothing, rows from `full` on see every key, between them each row sees
+                // Rows before `first` see no key, rows from `full` on see every key, and between them each row sees
                 // one key more than the row before.
                 let (rows, keys, diagonal) =
                     (self.seq_q as i128, self.seq_k as i128, i128::from(self.diagonal()));
@@ -178,12 +184,12 @@ impl Problem {
         (per_head as u128 * (self.batch * self.heads) as u128) as u64
     }
 
-    /// Floating-point operations of the two products, multiply and add counted apart; hidden pairs are not counted.
+    /// Floating-point operations of the two products. A multiply-add counts as two; hidden pairs do not count.
     pub fn flops(&self) -> f64 {
         4.0 * self.head_dim as f64 * self.visible_pairs() as f64
     }
 
-    /// Bytes that must cross the memory bus: Q, K, V and the scales of FP8 read once, O written once.
+    /// Bytes that must cross the memory bus: Q, K, V and the FP8 scales are read once, O is written once.
     pub fn minimal_bytes(&self) -> u64 {
         let (queries, keys) = (self.query_shape(), self.key_shape());
         let read = self.dtype.bytes() * (queries.elements() + 2 * keys.elements());
@@ -201,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pairs_are_those_the_mask_shows() {
+    fn visible_pairs_match_the_mask() {
         for mask in Mask::ALL {
             for (seq_q, seq_k) in [(1, 1), (4, 4), (1, 7), (7, 1), (5, 3), (3, 5), (17, 129), (129, 17)] {
                 let problem =
@@ -213,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn causal_masks_differ_where_lengths_differ() {
+    fn causal_masks_differ_if_the_lengths_differ() {
         let wide = Problem { seq_q: 2, seq_k: 5, ..Problem::new(1, 1, 1, 64, Dtype::Fp16) };
         let visible = |mask| [0, 1].map(|query| wide.with_mask(mask).visible_keys(query));
         assert_eq!(visible(Mask::None), [5, 5]);

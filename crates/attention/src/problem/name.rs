@@ -1,21 +1,23 @@
-//! Names: `b2h8s2048d64-causal-e4m3`, printed in one form only and read strictly.
+//! Problem names such as `b2h8s2048d64-causal-e4m3`. They are printed in one form only and parsed strictly.
 //!
-//! `b` batch, `h` heads, `kv` key/value heads where they differ, `s` sequence or `sq` and `sk` where they differ,
-//! `d` head dimension; then the mask unless there is none, then the dtype (fp16 where it is left out).
+//! `b` batch, `h` heads, `kv` KV heads if they differ from the heads, `s` sequence length, or `sq` and `sk` if they
+//! differ, `d` head dimension; then the mask, if there is one, and the dtype (fp16 if it is missing).
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::{Dtype, Mask, Problem, alias};
 
-/// Elements of the largest tensor a problem may have: 2 TiB of fp16, far beyond any GPU, and far from overflow.
+/// Largest number of elements of a tensor: 2 TiB of fp16, which is far more than any GPU has and far from an
+/// overflow.
 pub const MAX_ELEMENTS: usize = 1 << 40;
-/// Blocks a grid can have in its second dimension; and KV heads are found by a multiplication that is exact up to here.
+/// Largest number of heads: a grid has at most this many blocks in its second dimension, and the multiplication that
+/// finds KV heads is exact up to here.
 pub const MAX_HEADS: usize = 65_535;
-/// Elements of the largest batch entry: kernels take distances in 32 bits.
+/// Largest number of elements of a batch entry: kernels use 32-bit distances.
 pub const MAX_ENTRY_ELEMENTS: usize = u32::MAX as usize;
 
-/// A name that names no problem, in words for the person who typed it.
+/// Why a text does not name a problem.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     #[error("`{text}` is neither a problem's dimensions nor an alias")]
@@ -26,13 +28,13 @@ pub enum NameError {
     NoNumber { text: String, letters: String },
     #[error("`{text}`: {number} is not a size (1 to 2147483647)")]
     Size { text: String, number: String },
-    #[error("`{text}`: `{rest}` is not expected there")]
+    #[error("`{text}`: `{rest}` is unexpected")]
     Unexpected { text: String, rest: String },
     #[error("`{text}`: `{suffix}` is neither a mask nor a dtype")]
     Suffix { text: String, suffix: String },
     #[error("`{text}`: heads ({heads}) must be a multiple of kv heads ({kv_heads})")]
     Groups { text: String, heads: usize, kv_heads: usize },
-    #[error("`{text}`: {heads} heads are more than {MAX_HEADS}")]
+    #[error("`{text}`: {heads} heads exceed the limit of {MAX_HEADS}")]
     Heads { text: String, heads: usize },
     #[error("`{text}` is too large: a tensor would have more than {limit}")]
     TooLarge { text: String, limit: &'static str },
@@ -41,12 +43,12 @@ pub enum NameError {
 }
 
 impl NameError {
-    /// What would have been right, for a `hint:` line.
+    /// Advice for a `hint:` line.
     pub fn hint(&self) -> Option<String> {
         match self {
             NameError::Unknown { nearest: Some(near), .. } => Some(format!("did you mean `{near}`?")),
             NameError::Suffix { .. } => {
-                Some("masks: causal, causal-tl (none: leave it out); dtypes: fp16, bf16, e4m3".to_owned())
+                Some("masks: causal, causal-tl (leave it out for none); dtypes: fp16, bf16, e4m3".to_owned())
             }
             NameError::Groups { .. }
             | NameError::Heads { .. }
@@ -81,7 +83,7 @@ impl fmt::Display for Problem {
 impl FromStr for Problem {
     type Err = NameError;
 
-    /// A name or an alias that stands for one problem.
+    /// A name, or an alias of one problem.
     fn from_str(text: &str) -> Result<Self, NameError> {
         let problems = alias::expand(text)?;
         match problems.as_slice() {
@@ -94,13 +96,13 @@ impl FromStr for Problem {
     }
 }
 
-/// Whether it begins like dimensions, so that a mistake further on is worth explaining: `b` and a digit.
+/// Whether the text starts like dimensions (`b` and a digit), so that a detailed error is useful.
 pub(super) fn looks_like_dimensions(text: &str) -> bool {
     let mut chars = text.chars();
     chars.next() == Some('b') && chars.next().is_some_and(|c| c.is_ascii_digit())
 }
 
-/// Reads a name. Anything but the printed form (with the dtype left out, perhaps) is a mistake.
+/// Parses a name. Only the printed form is valid; the dtype may be left out.
 pub(super) fn parse(text: &str) -> Result<Problem, NameError> {
     let (dimensions, suffix) = text.split_once('-').map_or((text, None), |(head, tail)| (head, Some(tail)));
     let mut reader = Reader { text, rest: dimensions };
@@ -122,7 +124,7 @@ pub(super) fn parse(text: &str) -> Result<Problem, NameError> {
     }
     let (mask, dtype) = suffixes(text, suffix)?;
     let problem = Problem { batch, heads, kv_heads, seq_q, seq_k, head_dim, mask, dtype };
-    // Every extent is below 2^31, so these products of four fit into 128 bits.
+    // Every extent is below 2^31, so these products of four fit 128 bits.
     let entry = |heads: usize, seq: usize| heads as u128 * seq as u128 * head_dim as u128;
     let entry = entry(heads, seq_q).max(entry(kv_heads, seq_k));
     if entry > MAX_ENTRY_ELEMENTS as u128 {
@@ -138,7 +140,7 @@ pub(super) fn parse(text: &str) -> Result<Problem, NameError> {
     Ok(problem)
 }
 
-/// `causal-tl-e4m3`, `causal`, `bf16`: a mask, a dtype, or both in that order.
+/// A mask, a dtype, or both in this order: `causal-tl-e4m3`, `causal`, `bf16`.
 fn suffixes(text: &str, suffix: Option<&str>) -> Result<(Mask, Dtype), NameError> {
     let Some(suffix) = suffix else { return Ok((Mask::None, Dtype::Fp16)) };
     let (masked, dtype) = match suffix.rsplit_once('-') {
@@ -159,7 +161,7 @@ pub(super) fn dtype(word: &str) -> Option<Dtype> {
     Dtype::ALL.into_iter().find(|dtype| dtype.name() == word)
 }
 
-/// Letters and numbers, from the front.
+/// Reads letters and numbers from the front of a text.
 struct Reader<'a> {
     text: &'a str,
     rest: &'a str,
@@ -174,7 +176,7 @@ impl Reader<'_> {
         if number.is_empty() {
             return Err(NameError::NoNumber { text: self.text.to_owned(), letters: letters.to_owned() });
         }
-        // Kernels take sizes as 32-bit integers. A leading zero would make a second name of the same problem.
+        // Kernels use 32-bit sizes. A leading zero would give the same problem a second name.
         let size = number.parse().ok().filter(|size| (1..=i32::MAX as usize).contains(size));
         let size = size.filter(|_| !number.starts_with('0'));
         self.rest = rest;
@@ -198,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn names_say_what_they_say() {
+    fn names_are_parsed_into_dimensions() {
         let problem = named("b2h8s2048d64-causal-e4m3");
         assert_eq!(problem, Problem::new(2, 8, 2048, 64, Dtype::E4m3).with_mask(Mask::Causal));
         let grouped = named("b1h32kv8s512d128-bf16");
@@ -215,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named() {
+    fn errors_tell_what_is_wrong() {
         for (text, words) in [
             ("b1h8s512", "the head dimension (d) is missing"),
             ("b1s512d64", "the number of heads (h) is missing"),
@@ -224,7 +226,7 @@ mod tests {
             ("b0h8s512d64", "0 is not a size"),
             ("b1h8s99999999999d64", "99999999999 is not a size"),
             ("b1h08s512d64", "08 is not a size"),
-            ("b1h8s512d64x", "`x` is not expected there"),
+            ("b1h8s512d64x", "`x` is unexpected"),
             ("b1h8s512d64-e5m2", "`e5m2` is neither a mask nor a dtype"),
             ("b1h8s512d64-causal-int8", "`causal-int8` is neither a mask nor a dtype"),
             ("b1h8s512d64-", "`` is neither a mask nor a dtype"),
@@ -232,7 +234,7 @@ mod tests {
             ("b1h8kv3s512d64", "heads (8) must be a multiple of kv heads (3)"),
             ("b1000000h1000000s1d64", "more than 2^40 elements"),
             ("b1h64s1048576d64", "more than 2^32 - 1 elements per batch entry"),
-            ("b1h65536kv1s1d64", "65536 heads are more than 65535"),
+            ("b1h65536kv1s1d64", "65536 heads exceed the limit of 65535"),
             ("", "neither a problem's dimensions nor an alias"),
             ("misson", "neither a problem's dimensions nor an alias"),
         ] {
@@ -256,7 +258,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_printed_name_is_read_back(problem in any_problem()) {
+        fn a_printed_name_is_parsed_back(problem in any_problem()) {
             prop_assert_eq!(problem.to_string().parse(), Ok(problem));
         }
 

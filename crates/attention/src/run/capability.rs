@@ -1,25 +1,25 @@
-//! Whether a family can do what is asked, before anything is compiled, allocated or launched.
+//! Checks whether a family supports a problem, before anything is compiled, allocated or launched.
 
 use family::{Candidate, Family, Sizes, Value};
 
 use crate::problem::Problem;
 use crate::tensor::Layout;
 
-/// What a family lacks for a problem.
+/// Why a family does not support a problem.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unsupported {
     #[error("{family} does not support {axis} {wanted} (it supports {supported})")]
     Value { family: String, axis: &'static str, wanted: String, supported: String },
-    #[error("{family} says nothing about {axis}; it cannot be asked for {wanted}")]
+    #[error("{family} does not declare {axis}, so {wanted} is not supported")]
     Silent { family: String, axis: &'static str, wanted: String },
-    #[error("the kernel was made for {axis} {made_for}, the problem has {wanted}")]
+    #[error("the kernel was compiled for {axis} {made_for}, but the problem has {wanted}")]
     Specialised { axis: &'static str, made_for: String, wanted: String },
-    #[error("{family} is a family of the op `{op}`, not of attention")]
+    #[error("{family} is a family of op `{op}`, not of attention")]
     Op { family: String, op: String },
 }
 
-/// What is asked of a family, axis by axis, as manifests name them.
-fn wanted(problem: &Problem, layout: Layout, lse: bool) -> [(&'static str, Value); 6] {
+/// The values that a problem requires, axis by axis, with the names of the manifests.
+fn required_axes(problem: &Problem, layout: Layout, lse: bool) -> [(&'static str, Value); 6] {
     let text = |word: &str| Value::Text(word.to_owned());
     [
         ("dtype", text(problem.dtype.name())),
@@ -31,13 +31,13 @@ fn wanted(problem: &Problem, layout: Layout, lse: bool) -> [(&'static str, Value
     ]
 }
 
-/// Refuses a problem the family does not support, naming the capability that is missing.
+/// Refuses a problem that the family does not support and names the missing capability.
 pub fn check(family: &Family, problem: &Problem, layout: Layout, lse: bool) -> Result<(), Unsupported> {
     let name = || family.name.clone();
     if family.op != "attention" {
         return Err(Unsupported::Op { family: name(), op: family.op.clone() });
     }
-    for (axis, value) in wanted(problem, layout, lse) {
+    for (axis, value) in required_axes(problem, layout, lse) {
         let wanted = value.to_string();
         let Some(declared) = family.axis(axis) else {
             return Err(Unsupported::Silent { family: name(), axis, wanted });
@@ -50,10 +50,10 @@ pub fn check(family: &Family, problem: &Problem, layout: Layout, lse: bool) -> R
     Ok(())
 }
 
-/// Refuses a problem other than those the candidate's compile-time axes were set for.
+/// Refuses a problem that differs from the candidate's compile-time axes.
 pub fn check_candidate(candidate: &Candidate, problem: &Problem) -> Result<(), Unsupported> {
-    // Neither the layout nor the LSE is part of a problem; a family that specialised on them was asked by `check`.
-    for (axis, value) in wanted(problem, Layout::default(), false).into_iter().take(3) {
+    // Layout and LSE are not part of a problem; `check` covers families that specialise on them.
+    for (axis, value) in required_axes(problem, Layout::default(), false).into_iter().take(3) {
         if let Some(made_for) = candidate.axes.get(axis).filter(|made_for| **made_for != value) {
             let (made_for, wanted) = (made_for.to_string(), value.to_string());
             return Err(Unsupported::Specialised { axis, made_for, wanted });
@@ -62,9 +62,10 @@ pub fn check_candidate(candidate: &Candidate, problem: &Problem) -> Result<(), U
     Ok(())
 }
 
-/// The compile-time axes of a problem, as [`Family::candidate`] takes them. Call [`check`] first: its words are better.
+/// The compile-time axes of a problem, as [`Family::candidate`] takes them. Call [`check`] first: its errors are
+/// clearer.
 pub fn axes(family: &Family, problem: &Problem) -> Vec<(String, String)> {
-    let of_problem = wanted(problem, Layout::default(), false).into_iter().take(3);
+    let of_problem = required_axes(problem, Layout::default(), false).into_iter().take(3);
     let specialised = |name: &str| family.axis(name).is_some_and(|axis| axis.specialised);
     of_problem
         .filter(|(name, _)| specialised(name))
@@ -98,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn the_missing_capability_is_named() {
         assert_eq!(
             refusal("wmma", "b1h8s512d72-fp16"),
             "wmma does not support head_dim 72 (it supports 64, 128)"
@@ -112,14 +113,14 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_made_for_another_problem_is_refused() {
+    fn a_kernel_compiled_for_another_problem_is_refused() {
         let catalog = Catalog::load(None).expect("the embedded kernels");
         let family = catalog.family("wmma").expect("an embedded family");
-        let problem: Problem = "b1h8s512d128-e4m3".parse().expect("a right name");
+        let problem: Problem = "b1h8s512d128-e4m3".parse().expect("a valid name");
         let candidate = family.candidate(Some("stage-c"), &[], &axes(family, &problem)).expect("supported");
         assert_eq!(check_candidate(&candidate, &problem), Ok(()));
         let other = Problem { head_dim: 64, ..problem };
         let error = check_candidate(&candidate, &other).expect_err("another head dimension");
-        assert_eq!(error.to_string(), "the kernel was made for head_dim 128, the problem has 64");
+        assert_eq!(error.to_string(), "the kernel was compiled for head_dim 128, but the problem has 64");
     }
 }

@@ -1,5 +1,5 @@
-//! A family's candidate on a device: what it supports is checked, the problem's tensors are arranged for the kernel,
-//! and its answer comes back with everything there is to hold against it.
+//! Runs a family's candidate on a device: checks its capabilities, arranges the problem's tensors for the kernel, and
+//! returns the output with everything that the checks need.
 
 mod capability;
 
@@ -13,6 +13,7 @@ use crate::inputs::Encoded;
 use crate::problem::Problem;
 use crate::tensor::{Layout, Tensor, poison};
 
+/// Why a kernel cannot run on a problem.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     #[error(transparent)]
@@ -21,12 +22,12 @@ pub enum RunError {
     Setting(#[from] SettingError),
     #[error(transparent)]
     Kernel(#[from] op::RunError),
-    #[error("the inputs' {tensor} is not that of {problem}")]
+    #[error("the input {tensor} does not match {problem}")]
     Inputs { tensor: &'static str, problem: Problem },
 }
 
-/// The candidate of a preset (or of the defaults) for a problem, with knobs overridden as `(name, text)`. What the
-/// family does not support is refused here already, in words about the problem.
+/// The candidate of a preset (or of the defaults) for a problem, with overridden knobs as `(name, text)`. A problem
+/// that the family does not support is refused here.
 pub fn candidate(
     family: &Family,
     preset: Option<&str>,
@@ -37,24 +38,24 @@ pub fn candidate(
     Ok(family.candidate(preset, knobs, &axes(family, problem))?)
 }
 
-/// What a run gave, good or bad.
+/// The results of a run, right or wrong.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// O, in the inputs' layout. Elements nobody wrote hold [`crate::tensor::POISON`].
+    /// O, in the inputs' layout. Elements that were not written contain [`crate::tensor::POISON`].
     pub output: Tensor,
-    /// `[batch, heads, seq_q]`, where it was asked for.
+    /// `[batch, heads, seq_q]`, if it was requested.
     pub lse: Option<Vec<f32>>,
-    /// What the virtual GPU found. `None` on a device that does not check, which is not "nothing found".
+    /// The virtual GPU's findings. `None` on a device without checks; this does not mean "nothing found".
     pub report: Option<vgpu::LaunchReport>,
-    /// Writes outside every buffer, where the device leaves that to us ([`CheckDevice::guard_bytes`]).
+    /// Writes outside every buffer, on devices that do not detect them themselves ([`CheckDevice::guard_bytes`]).
     pub trespasses: Vec<StrayWrite>,
-    /// Inputs that are not what they were.
+    /// Inputs that the kernel changed.
     pub changed_inputs: Vec<&'static str>,
-    /// Module variables that are not what they were.
+    /// Module variables that the kernel changed.
     pub changed_state: Vec<String>,
 }
 
-/// Runs a kernel once. Refuses what it does not support before anything is allocated.
+/// Runs a kernel once. An unsupported problem is refused before anything is allocated.
 pub fn run(
     kernel: &Kernel<'_>,
     device: &mut dyn CheckDevice,
@@ -74,7 +75,7 @@ pub fn run(
     Ok(Run { output, lse, report, trespasses, changed_inputs, changed_state })
 }
 
-/// The buffers of an attention kernel: the tensors, the scales of FP8, and the results, poisoned.
+/// The buffers of an attention kernel: the tensors, the FP8 scales, and the poisoned outputs.
 pub fn arrange(problem: &Problem, inputs: &Encoded, want_lse: bool) -> Arrangement {
     let tensors = [("q", "q_scale", &inputs.q), ("k", "k_scale", &inputs.k), ("v", "v_scale", &inputs.v)];
     let mut arranged = Vec::new();
@@ -96,7 +97,7 @@ pub fn arrange(problem: &Problem, inputs: &Encoded, want_lse: bool) -> Arrangeme
     Arrangement { inputs: arranged, outputs }
 }
 
-/// The kernel's one parameter, for an arrangement at these addresses.
+/// The kernel's only parameter, for buffers at these addresses.
 pub fn parameters(problem: &Problem, layout: Layout, addresses: &Addresses) -> Vec<Vec<u8>> {
     let arguments = Arguments {
         q: addresses.address("q"),
@@ -113,7 +114,7 @@ pub fn parameters(problem: &Problem, layout: Layout, addresses: &Addresses) -> V
     vec![arguments.bytes()]
 }
 
-/// The outputs of an arrangement as tensors.
+/// Converts the outputs of an arrangement to tensors.
 pub fn answer(problem: &Problem, layout: Layout, outputs: Vec<Vec<u8>>) -> (Tensor, Option<Vec<f32>>) {
     let blank = Tensor::poisoned(problem.query_shape(), problem.dtype.output(), layout);
     let mut outputs = outputs.into_iter();
@@ -130,9 +131,9 @@ fn check_inputs(problem: &Problem, inputs: &Encoded) -> Result<(), RunError> {
     for (name, tensor, shape) in tensors {
         let scales = tensor.scales.as_ref().is_none_or(|scales| scales.len() == shape.all_heads());
         let bytes = tensor.bytes.len() == shape.elements() * problem.dtype.bytes();
-        let alike =
+        let matches =
             tensor.shape == shape && tensor.dtype == problem.dtype && tensor.layout == inputs.q.layout;
-        if !(scales && bytes && alike) {
+        if !(scales && bytes && matches) {
             return Err(RunError::Inputs { tensor: name, problem: *problem });
         }
     }

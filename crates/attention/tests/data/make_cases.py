@@ -1,10 +1,10 @@
-"""Makes cases.json: small attention problems and what PyTorch's scaled_dot_product_attention says in float64.
+"""Makes cases.json: small attention problems with the results of PyTorch's scaled_dot_product_attention in float64.
 
     python3 make_cases.py > cases.json        # PyTorch 2.5 or later, CPU
 
-Inputs are multiples of 1/32 drawn from a seed and stored as integers, so that both sides compute on exactly the
-same numbers; head dimensions are powers of four, so that 1/sqrt(d) is exact too. Outputs are stored with all
-their digits; an LSE of -inf is stored as null.
+Inputs are multiples of 1/32 drawn from a seed and stored as integers, so that both sides use exactly the same
+numbers. Head dimensions are powers of four, so that 1/sqrt(d) is exact, too. Outputs are stored with all their digits;
+an LSE of -inf is stored as null.
 """
 
 import json

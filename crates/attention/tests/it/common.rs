@@ -1,18 +1,18 @@
-//! What the tests that run kernels share.
+//! Helpers of the tests that run kernels.
 
 use std::fmt;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use warpsmith_attention::metrics::{self, Mismatch, Tolerance, Weights};
-use warpsmith_attention::oracle::{self, Rows};
-use warpsmith_attention::run::Run;
-use warpsmith_attention::{Encoded, Problem, error_map};
 use chips::Chip;
 use gpu::accelerator::VirtualDevice;
 use gpu::build::Compiler;
 use gpu::testing::{pinned_toolchain, shared_cache};
 use op::Kernel;
+use warpsmith_attention::metrics::{self, Mismatch, Tolerance, Weights};
+use warpsmith_attention::oracle::{self, Rows};
+use warpsmith_attention::run::Run;
+use warpsmith_attention::{Encoded, Problem, error_map};
 
 pub fn compiler() -> &'static Compiler {
     static COMPILER: OnceLock<Compiler> = OnceLock::new();
@@ -30,7 +30,7 @@ pub fn device(chip: &str) -> VirtualDevice {
     VirtualDevice::new(Chip::by_name(chip).expect("a chip of the table"))
 }
 
-/// What is wrong with a run.
+/// Everything that is wrong with a run.
 #[derive(Debug, Default)]
 pub struct Complaints {
     pub findings: Vec<vgpu::Finding>,
@@ -62,7 +62,7 @@ impl fmt::Display for Complaints {
     }
 }
 
-/// Holds a run against the oracle and the virtual GPU's checks.
+/// Compares a run with the reference and collects the virtual GPU's findings.
 pub fn complaints(kernel: &Kernel<'_>, problem: &Problem, inputs: &Encoded, run: &Run) -> Complaints {
     let report = run.report.as_ref().expect("the virtual GPU reports");
     let serious = report.findings.iter().filter(|finding| finding.severity != vgpu::Severity::Note);

@@ -1,5 +1,5 @@
-//! One codec: what kernels decode and encode as E4M3, on GPUs that convert in hardware and on those that do not, has
-//! the bits the host's quantiser and decoder give.
+//! Kernels and the host have the same E4M3 codec, bit by bit, on GPUs that convert in hardware and on those that do
+//! not.
 
 use chips::Target;
 use gpu::accelerator::{Accelerator, Geometry};
@@ -22,7 +22,7 @@ extern "C" __global__ void convert(const float* x, unsigned char* codes, unsigne
 }
 "#;
 
-/// Every code, every midpoint between two, their neighbours, what is beyond the format, and numbers at random.
+/// Every code, every midpoint between two codes, their neighbours, values beyond the format, and random numbers.
 fn floats() -> Vec<f32> {
     let codes: Vec<f32> = (0..=0x7e_u8).map(codec::e4m3_to_f32).collect();
     let midpoints = codes.windows(2).map(|pair| f32::midpoint(pair[0], pair[1]));
@@ -34,7 +34,7 @@ fn floats() -> Vec<f32> {
     let negative: Vec<f32> = numbers.iter().map(|x| -x).collect();
     numbers.extend(negative);
     let mut random = Random::new(3);
-    // Any bit pattern, and magnitudes a quantised tensor has.
+    // Any bit pattern, and magnitudes of a quantised tensor.
     numbers.extend((0..2000).map(|_| f32::from_bits(random.bits() as u32)));
     numbers.extend((0..4000).map(|_| (150.0 * random.normal()) as f32));
     numbers

@@ -1,18 +1,17 @@
-//! Every preset of every embedded family on the virtual GPU, with all checks on, against the oracle.
+//! Runs every preset of every embedded family on the virtual GPU with all checks and compares with the oracle.
 //!
-//! Shapes are small: what is looked for is wrong edges, masks, groups and hand-overs, and those show at S = 65 as
-//! well as at S = 2048.
+//! Shapes are small: wrong edges, masks, groups and synchronisation show at S = 65 as well as at S = 2048.
 
 use std::sync::OnceLock;
 
-use warpsmith_attention::metrics::{self, Tolerance, Weights};
-use warpsmith_attention::oracle::{self, Rows};
-use warpsmith_attention::run::{self, RunError, Unsupported};
-use warpsmith_attention::{Class, Input, Inputs, Layout, Problem};
 use chips::Target;
 use family::{Candidate, Catalog, Family};
 use gpu::launch::Random;
 use op::Kernel;
+use warpsmith_attention::metrics::{self, Tolerance, Weights};
+use warpsmith_attention::oracle::{self, Rows};
+use warpsmith_attention::run::{self, RunError, Unsupported};
+use warpsmith_attention::{Class, Input, Inputs, Layout, Problem};
 
 use crate::common::{compiler, complaints, device, problem};
 
@@ -25,8 +24,8 @@ fn family(name: &str) -> &'static Family {
     catalog().family(name).expect("an embedded family")
 }
 
-/// One kernel on one problem; what is wrong, in words.
-fn wrongs(
+/// Runs one kernel on one problem and describes what is wrong.
+fn failure_of(
     family: &Family,
     candidate: Candidate,
     problem: &Problem,
@@ -47,7 +46,7 @@ fn wrongs(
     }
 }
 
-/// Runs presets over problems on a chip and fails with everything that went wrong.
+/// Runs presets on problems on a chip and fails with a list of everything that went wrong.
 fn expect_right(
     family: &Family,
     presets: &[&str],
@@ -61,13 +60,13 @@ fn expect_right(
         for (index, problem) in problems.iter().enumerate() {
             let candidate = run::candidate(family, Some(preset), &[], problem).expect("a preset");
             let inputs = (class, Layout::ALL[index % 2], index as u64);
-            wrong.extend(wrongs(family, candidate, problem, (chip, target), inputs));
+            wrong.extend(failure_of(family, candidate, problem, (chip, target), inputs));
         }
     }
     assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n\n"));
 }
 
-/// Runs every preset that a problem and a target allow; each problem must have one.
+/// Runs every preset that is valid for a problem and a target. Each problem must have at least one.
 fn expect_presets_right(family: &Family, problems: &[Problem], chip: &str, target: Target, class: Class) {
     let mut wrong = Vec::new();
     for (index, problem) in problems.iter().enumerate() {
@@ -77,16 +76,16 @@ fn expect_presets_right(family: &Family, problems: &[Problem], chip: &str, targe
             .filter_map(|preset| run::candidate(family, Some(&preset.name), &[], problem).ok())
             .filter(|candidate| family.check_target(candidate, target).is_ok())
             .collect();
-        assert!(!candidates.is_empty(), "no preset of {} is for {problem} on {target}", family.name);
+        assert!(!candidates.is_empty(), "no preset of {} is valid for {problem} on {target}", family.name);
         for candidate in candidates {
             let inputs = (class, Layout::ALL[index % 2], index as u64);
-            wrong.extend(wrongs(family, candidate, problem, (chip, target), inputs));
+            wrong.extend(failure_of(family, candidate, problem, (chip, target), inputs));
         }
     }
     assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n\n"));
 }
 
-/// The shapes where tiles, masks and groups have their edges.
+/// Problems at the edges of tiles, masks and groups.
 fn edges(dtype: &str) -> Vec<Problem> {
     [
         "b1h1s1d64",
@@ -136,7 +135,7 @@ fn the_specialised_stages_are_right_at_every_edge() {
 }
 
 #[test]
-fn a_gpu_without_fp8_conversions_decodes_the_same() {
+fn a_gpu_without_fp8_conversions_is_right() {
     let problems = [problem("b1h2kv1sq33sk49d64-causal-e4m3"), problem("b1h1s20d128-e4m3")];
     let presets = ["stage-c", "stage-2", "stage-5-p2"];
     expect_right(family("wmma"), &presets, &problems, "a100", Target::Sm80, Class::Normal);
@@ -177,7 +176,7 @@ fn mma_is_right_at_every_head_dimension() {
 }
 
 #[test]
-fn mma_is_right_at_the_lengths_that_tiles_divide_and_those_they_do_not() {
+fn mma_is_right_for_whole_and_partial_tiles() {
     let lengths = [127, 129, 448, 512, 513, 640];
     let causal = lengths.map(|length| problem(&format!("b1h1s{length}d64-causal-fp16")));
     let grouped = lengths.map(|length| problem(&format!("b1h2kv1s{length}d64-e4m3")));
@@ -198,8 +197,8 @@ fn mma_is_right_for_every_class_of_inputs() {
 }
 
 #[test]
-fn mma_loses_less_to_fp8_weights_than_rounding_all_of_them_would() {
-    // Rounding alone makes it 0.0249 and 0.0255 here, which the tolerance of FP8 weights allows.
+fn mma_with_fp8_weights_is_better_than_plain_rounding() {
+    // Plain rounding gives 0.0249 and 0.0255 here, which the tolerance of FP8 weights allows.
     for name in ["b1h1s1024d64-e4m3", "b1h2sq64sk4096d128-e4m3"] {
         let problem = problem(name);
         let inputs = Inputs::generate(&problem, Class::Normal, 1).encode(problem.dtype, Layout::Bhsd);
@@ -215,14 +214,14 @@ fn mma_loses_less_to_fp8_weights_than_rounding_all_of_them_would() {
 }
 
 #[test]
-fn mma_rescales_no_more_than_it_must_and_no_less() {
-    // Keys whose scores grow along the sequence in steps the slack allows, and in steps it does not.
+fn mma_is_right_with_and_without_rescaling() {
+    // Scores grow along the sequence: in steps within the slack, and in steps beyond it.
     let problem = problem("b1h1sq16sk256d64-fp16");
     for growth in [0.1_f32, 1.0, 8.0] {
         let mut inputs = Inputs::generate(&problem, Class::Normal, 3);
         inputs.q.data.iter_mut().for_each(|x| *x = 1.0);
         for (index, x) in inputs.k.data.iter_mut().enumerate() {
-            // The steps are taken from the last key to the first.
+            // The kernel goes from the last key to the first.
             *x += growth * (256 - index / 64) as f32 / 64.0;
         }
         let inputs = inputs.encode(problem.dtype, Layout::Bhsd);
@@ -239,14 +238,14 @@ fn mma_rescales_no_more_than_it_must_and_no_less() {
 }
 
 #[test]
-fn more_work_tiles_than_persistent_blocks_are_all_done() {
+fn all_work_is_done_with_more_tiles_than_persistent_blocks() {
     // 4 * 17 * 2 = 136 work tiles for 132 blocks.
     let problems = [problem("b4h17s33d64-causal-fp16"), problem("b4h17s33d64-e4m3")];
     expect_right(family("wmma"), &["stage-5-persistent"], &problems, "h200", Target::Sm90, Class::Normal);
 }
 
 #[test]
-fn equal_inputs_give_equal_bits_and_other_inputs_another_answer() {
+fn equal_inputs_give_equal_bits_and_other_inputs_do_not() {
     let problem = problem("b1h2s65d64-causal-fp16");
     let mut device = device("h200");
     let candidate = run::candidate(family("wmma"), Some("stage-5-p2"), &[], &problem).expect("a preset");
@@ -264,18 +263,18 @@ fn equal_inputs_give_equal_bits_and_other_inputs_another_answer() {
     }
 }
 
-/// How many settings the next tests draw; `WARPSMITH_SETTINGS` asks for another number.
+/// Number of settings that the next tests draw; `WARPSMITH_SETTINGS` changes it.
 const SETTINGS: usize = 6;
 
 #[test]
-fn settings_of_wmma_drawn_at_random_are_right() {
+fn random_settings_of_wmma_are_right() {
     let problems =
         ["b1h4kv2sq70sk141d64-causal-fp16", "b2h1s131d128-e4m3", "b1h2sq141sk70d64-causal-e4m3"].map(problem);
     expect_random_settings_right(family("wmma"), &problems);
 }
 
 #[test]
-fn settings_of_mma_drawn_at_random_are_right() {
+fn random_settings_of_mma_are_right() {
     let problems = [
         "b1h4kv2sq70sk141d64-causal-fp16",
         "b2h1s131d128-bf16",
@@ -301,14 +300,14 @@ fn expect_random_settings_right(family: &Family, problems: &[Problem]) {
             })
             .collect();
         let problem = &problems[random.integer(0, problems.len() as i64) as usize];
-        // Most draws break a constraint or do not fit; those are not settings.
+        // Most draws violate a constraint or do not fit; they are skipped.
         let candidate = run::candidate(family, None, &knobs, problem).ok();
         let Some(candidate) = candidate.filter(|it| family.check_target(it, Target::Sm90).is_ok()) else {
             continue;
         };
         let inputs = (Class::Normal, Layout::Bhsd, random.bits());
-        match wrongs(family, candidate, problem, ("h200", Target::Sm90), inputs) {
-            Some(words) => wrong.push(words),
+        match failure_of(family, candidate, problem, ("h200", Target::Sm90), inputs) {
+            Some(failure) => wrong.push(failure),
             None => right += 1,
         }
     }
@@ -316,20 +315,20 @@ fn expect_random_settings_right(family: &Family, problems: &[Problem]) {
 }
 
 #[test]
-fn what_is_not_supported_is_refused_before_the_launch() {
+fn an_unsupported_problem_is_refused_before_the_launch() {
     let mut device = device("h200");
     let wide = problem("b1h1s16d72-fp16");
     let error =
         run::candidate(family("wmma"), Some("stage-c"), &[], &wide).expect_err("no such head dimension");
     assert!(matches!(error, RunError::Unsupported(Unsupported::Value { axis: "head_dim", .. })), "{error}");
-    let made_for = problem("b1h1s16d64-fp16");
-    let candidate = run::candidate(family("wmma"), None, &[], &made_for).expect("supported");
+    let compiled_for = problem("b1h1s16d64-fp16");
+    let candidate = run::candidate(family("wmma"), None, &[], &compiled_for).expect("supported");
     let kernel =
         Kernel::build(&mut device, compiler(), family("wmma"), candidate, Target::Sm90).expect("a kernel");
     let other = problem("b1h1s16d128-fp16");
     let inputs = Inputs::generate(&other, Class::Normal, 1).encode(other.dtype, Layout::Bhsd);
     let error = run::run(&kernel, &mut device, &other, &inputs, false).expect_err("compiled for another");
-    assert_eq!(error.to_string(), "the kernel was made for head_dim 64, the problem has 128");
-    let error = run::run(&kernel, &mut device, &made_for, &inputs, false).expect_err("inputs of another");
-    assert_eq!(error.to_string(), "the inputs' q is not that of b1h1s16d64-fp16");
+    assert_eq!(error.to_string(), "the kernel was compiled for head_dim 64, but the problem has 128");
+    let error = run::run(&kernel, &mut device, &compiled_for, &inputs, false).expect_err("inputs of another");
+    assert_eq!(error.to_string(), "the input q does not match b1h1s16d64-fp16");
 }

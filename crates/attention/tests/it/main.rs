@@ -1,4 +1,4 @@
-//! The op and its kernels, together: against the oracle, against PyTorch, with faults planted.
+//! Tests of the op and its kernels: against the oracle, against PyTorch, and with planted faults.
 
 mod common;
 mod conversions;

@@ -1,18 +1,18 @@
-//! A plan of checks: what it compiles, and in which order it answers.
+//! A plan of checks: the kernels it compiles, and the order of its results.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use warpsmith_attention::Attention;
 use chips::Chip;
 use family::Catalog;
 use gpu::device::Device;
 use lab::check::{self, Case, CheckEnvironment, CheckGroup, CheckPlan, CheckSubject, Depth};
 use op::CheckDevice;
+use warpsmith_attention::Attention;
 
 use crate::common::{compiler, device, problem};
 
 #[test]
-fn every_kernel_is_compiled_once_and_verdicts_come_in_the_plans_order() {
+fn every_kernel_is_compiled_once_and_results_are_in_plan_order() {
     let catalog = Catalog::load(None).expect("the built-in families");
     let family = catalog.family("wmma").expect("wmma");
     let presets = ["stage-1", "stage-2", "stage-4"];
@@ -33,7 +33,7 @@ fn every_kernel_is_compiled_once_and_verdicts_come_in_the_plans_order() {
     let chip = Chip::by_name("l4").expect("an L4");
     let plan = CheckPlan { device: Device::Virtual { chip }, groups: vec![group] };
 
-    // Lengths and masks are not compiled in, head dimensions are.
+    // Lengths and masks are not compiled in; head dimensions are.
     let requests = plan.requests(&Attention, compiler());
     assert_eq!(requests.len(), 2 * presets.len());
 
@@ -48,14 +48,14 @@ fn every_kernel_is_compiled_once_and_verdicts_come_in_the_plans_order() {
     assert_eq!(compiled.into_inner(), requests.len());
 
     let verdicts = check::run(&Attention, &plan, &bench, &|_| ()).expect("threads");
-    let told: Vec<(&str, &str)> =
+    let got: Vec<(&str, &str)> =
         verdicts.iter().map(|it| (it.problem.as_str(), it.kernel.as_str())).collect();
     let expected: Vec<(&str, &str)> =
         problems.iter().flat_map(|problem| presets.iter().map(move |preset| (*problem, *preset))).collect();
-    assert_eq!(told, expected);
+    assert_eq!(got, expected);
     assert!(verdicts.iter().all(check::CaseResult::passed), "{verdicts:#?}");
 
-    // Nothing is begun after a stop.
+    // No case starts after a stop.
     stop.store(true, Ordering::Relaxed);
     assert!(check::run(&Attention, &plan, &bench, &|_| ()).expect("threads").is_empty());
 }

@@ -1,11 +1,11 @@
-//! Kernels with planted faults, the kind people make: `check` must notice every one, and name it where it has a name. A fault is a replacement in
-//! the source, so that it stays readable and stops compiling, loudly, when the source moves on.
+//! Kernels with planted faults of the kind that people make. `check` must detect every fault, and name it if it has a
+//! name. A fault is a replacement in the source, so that it stays readable; the test fails if the source no longer
+//! contains the original text.
 
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use warpsmith_attention::Attention;
 use chips::Chip;
 use family::Catalog;
 use gpu::device::Device;
@@ -14,35 +14,36 @@ use lab::check::{
 };
 use op::CheckDevice;
 use vgpu::Kind;
+use warpsmith_attention::Attention;
 
 use crate::common::{compiler, device, problem};
 
-/// How a fault must be noticed.
+/// How a fault must be detected.
 #[derive(Clone, Copy)]
-enum Noticed {
+enum Detected {
     /// By one of these findings of the virtual GPU.
     Found(&'static [Kind]),
-    /// By a complaint of this kind about the answer.
+    /// By a complaint of this kind about the output.
     Named(&'static str),
     /// By a complaint of this kind, and by no other.
     Only(&'static str),
-    /// By a complaint about the answer, whichever.
+    /// By any complaint about the output.
     Wrong,
 }
 
-impl Noticed {
+impl Detected {
     fn by(self, verdict: &CaseResult) -> bool {
         let CaseOutcome::Failed { complaints, .. } = &verdict.outcome else { return false };
-        // Findings are complaints too.
+        // Findings are complaints, too.
         let is_finding = |kind: &str| verdict.findings.iter().any(|finding| finding.kind.to_string() == kind);
-        let mut about_the_answer = complaints.iter().filter(|complaint| !is_finding(&complaint.kind));
+        let mut about_the_output = complaints.iter().filter(|complaint| !is_finding(&complaint.kind));
         match self {
-            Noticed::Found(kinds) => verdict.findings.iter().any(|finding| kinds.contains(&finding.kind)),
-            Noticed::Named(kind) => about_the_answer.any(|complaint| complaint.kind == kind),
-            Noticed::Only(kind) => {
+            Detected::Found(kinds) => verdict.findings.iter().any(|finding| kinds.contains(&finding.kind)),
+            Detected::Named(kind) => about_the_output.any(|complaint| complaint.kind == kind),
+            Detected::Only(kind) => {
                 verdict.findings.is_empty() && complaints.len() == 1 && complaints[0].kind == kind
             }
-            Noticed::Wrong => about_the_answer.next().is_some(),
+            Detected::Wrong => about_the_output.next().is_some(),
         }
     }
 }
@@ -50,7 +51,7 @@ impl Noticed {
 struct Fault {
     name: &'static str,
     family: &'static str,
-    /// Below `kernels/attention`.
+    /// The path below `kernels/attention`.
     file: &'static str,
     right: &'static str,
     wrong: &'static str,
@@ -58,12 +59,12 @@ struct Fault {
     knobs: &'static [(&'static str, &'static str)],
     problem: &'static str,
     class: &'static str,
-    /// The modelled GPU it runs on.
+    /// The modelled GPU that it runs on.
     chip: &'static str,
-    noticed: Noticed,
+    detected: Detected,
 }
 
-/// What most faults in the `wmma` family have in common.
+/// The common fields of most faults in the `wmma` family.
 const WMMA: Fault = Fault {
     name: "",
     family: "wmma",
@@ -75,18 +76,18 @@ const WMMA: Fault = Fault {
     problem: "b1h1s33d64-fp16",
     class: "normal",
     chip: "h200",
-    noticed: Noticed::Wrong,
+    detected: Detected::Wrong,
 };
 const MMA: Fault = Fault { family: "mma", file: "mma/kernel.cu", preset: "d64", ..WMMA };
 
 const FAULTS: &[Fault] = &[
     Fault {
-        name: "no barrier between the scores and who reads them",
+        name: "no barrier between writing and reading the scores",
         right: "scores_from(q, k);\n        compute_sync();",
         wrong: "scores_from(q, k);",
         preset: "stage-2",
         problem: "b1h1s40d64-fp16",
-        noticed: Noticed::Found(&[Kind::Race]),
+        detected: Detected::Found(&[Kind::Race]),
         ..WMMA
     },
     Fault {
@@ -95,7 +96,7 @@ const FAULTS: &[Fault] = &[
         wrong: "",
         preset: "stage-2",
         problem: "b1h1s70d64-fp16",
-        noticed: Noticed::Wrong,
+        detected: Detected::Wrong,
         ..WMMA
     },
     Fault {
@@ -104,7 +105,7 @@ const FAULTS: &[Fault] = &[
         wrong: "",
         preset: "stage-c",
         problem: "b1h1s70d64-fp16",
-        noticed: Noticed::Named("lse"),
+        detected: Detected::Named("lse"),
         ..WMMA
     },
     Fault {
@@ -113,7 +114,7 @@ const FAULTS: &[Fault] = &[
         wrong: "const float correction = ptx::exp2_approx(exponent_origin(largest) - origin);",
         preset: "stage-4",
         problem: "b1h1s70d64-fp16",
-        noticed: Noticed::Wrong,
+        detected: Detected::Wrong,
         ..WMMA
     },
     Fault {
@@ -123,7 +124,7 @@ const FAULTS: &[Fault] = &[
         wrong: "query + args.diagonal",
         preset: "stage-1",
         problem: "b1h1s33d64-causal-fp16",
-        noticed: Noticed::Wrong,
+        detected: Detected::Wrong,
         ..WMMA
     },
     Fault {
@@ -133,16 +134,16 @@ const FAULTS: &[Fault] = &[
         wrong: "query + args.diagonal + 2",
         preset: "stage-5-p1",
         problem: "b1h1sq33sk65d64-causal-e4m3",
-        noticed: Noticed::Wrong,
+        detected: Detected::Wrong,
         ..WMMA
     },
     Fault {
-        name: "the scale of V in place of K's",
-        right: "warpsmith_attention::head_scale(args.k_scale,",
-        wrong: "warpsmith_attention::head_scale(args.v_scale,",
+        name: "the scale of V instead of that of K",
+        right: "attention::head_scale(args.k_scale,",
+        wrong: "attention::head_scale(args.v_scale,",
         preset: "stage-c",
         problem: "b1h2s33d64-e4m3",
-        noticed: Noticed::Wrong,
+        detected: Detected::Wrong,
         ..WMMA
     },
     Fault {
@@ -151,7 +152,7 @@ const FAULTS: &[Fault] = &[
         wrong: "",
         preset: "stage-c",
         problem: "b1h1s33d64-fp16",
-        noticed: Noticed::Found(&[Kind::Uninitialised]),
+        detected: Detected::Found(&[Kind::Uninitialised]),
         ..WMMA
     },
     Fault {
@@ -160,7 +161,7 @@ const FAULTS: &[Fault] = &[
         wrong: "(blocks - index % blocks) * BLOCK_M",
         preset: "stage-2",
         problem: "b1h1s65d64-fp16",
-        noticed: Noticed::Named("unwritten"),
+        detected: Detected::Named("unwritten"),
         ..WMMA
     },
     Fault {
@@ -169,16 +170,16 @@ const FAULTS: &[Fault] = &[
         wrong: "index < work_tiles(args) - 1;",
         preset: "stage-5-persistent",
         problem: "b1h2s65d64-fp16",
-        noticed: Noticed::Found(&[Kind::UnwrittenOutput]),
+        detected: Detected::Found(&[Kind::UnwrittenOutput]),
         ..WMMA
     },
     Fault {
-        name: "the step at hand copied again in place of the next",
+        name: "the current step is copied again instead of the next",
         right: "start_copies(k, v, next, next % STAGES)",
         wrong: "start_copies(k, v, step, next % STAGES)",
         preset: "stage-3",
         problem: "b1h1s129d64-fp16",
-        noticed: Noticed::Wrong,
+        detected: Detected::Wrong,
         ..WMMA
     },
     Fault {
@@ -187,25 +188,25 @@ const FAULTS: &[Fault] = &[
         wrong: "",
         preset: "stage-1",
         problem: "b1h1s70d64-fp16",
-        noticed: Noticed::Found(&[Kind::AsyncNotWaited]),
+        detected: Detected::Found(&[Kind::AsyncNotWaited]),
         ..WMMA
     },
     Fault {
-        name: "a constant answer",
+        name: "a constant output",
         right: "__floats2half2_rn(x[2 * i], x[2 * i + 1])",
         wrong: "__floats2half2_rn(0.0f * x[2 * i] + 0.25f, 0.25f)",
         preset: "stage-c",
         problem: "b1h1s33d64-fp16",
-        noticed: Noticed::Named("constant"),
+        detected: Detected::Named("constant"),
         ..WMMA
     },
     Fault {
-        name: "an answer that does not depend on V",
+        name: "an output that does not depend on V",
         right: "static_cast<const Element*>(args.v)",
         wrong: "static_cast<const Element*>(args.k)",
         preset: "stage-4",
         problem: "b1h1s33d64-fp16",
-        noticed: Noticed::Wrong,
+        detected: Detected::Wrong,
         ..WMMA
     },
     Fault {
@@ -215,7 +216,7 @@ const FAULTS: &[Fault] = &[
         wrong: "v_scale / row_sum",
         preset: "stage-2",
         problem: "b1h1sq40sk20d64-causal-fp16",
-        noticed: Noticed::Named("non-finite"),
+        detected: Detected::Named("non-finite"),
         ..WMMA
     },
     Fault {
@@ -225,7 +226,7 @@ const FAULTS: &[Fault] = &[
         wrong: "row_maximum",
         preset: "stage-5-p2",
         problem: "b1h1sq40sk20d64-causal-fp16",
-        noticed: Noticed::Named("non-finite"),
+        detected: Detected::Named("non-finite"),
         ..WMMA
     },
     Fault {
@@ -234,7 +235,7 @@ const FAULTS: &[Fault] = &[
         wrong: "ptx::mbarrier_init(emptied(slot), COMPUTE_WARPS + 1);",
         preset: "stage-5-p1",
         problem: "b1h1s200d64-fp16",
-        noticed: Noticed::Found(&[Kind::Deadlock]),
+        detected: Detected::Found(&[Kind::Deadlock]),
         ..WMMA
     },
     Fault {
@@ -243,16 +244,16 @@ const FAULTS: &[Fault] = &[
         wrong: "",
         preset: "stage-5-p2",
         problem: "b1h1s200d64-fp16",
-        noticed: Noticed::Found(&[Kind::Race, Kind::AsyncNotWaited, Kind::Deadlock]),
+        detected: Detected::Found(&[Kind::Race, Kind::AsyncNotWaited, Kind::Deadlock]),
         ..WMMA
     },
     Fault {
-        name: "producers that count themselves among the whole block",
+        name: "producers number their threads within the whole block",
         right: "const int thread = threadIdx.x - COMPUTE_THREADS;",
         wrong: "const int thread = threadIdx.x;",
         preset: "stage-5-p2",
         problem: "b1h1s33d64-fp16",
-        noticed: Noticed::Found(&[Kind::Uninitialised]),
+        detected: Detected::Found(&[Kind::Uninitialised]),
         ..WMMA
     },
     Fault {
@@ -261,7 +262,7 @@ const FAULTS: &[Fault] = &[
         wrong: "",
         preset: "stage-1",
         problem: "b1h1s33d64-fp16",
-        noticed: Noticed::Found(&[Kind::OutOfBounds]),
+        detected: Detected::Found(&[Kind::OutOfBounds]),
         ..WMMA
     },
     Fault {
@@ -271,17 +272,17 @@ const FAULTS: &[Fault] = &[
         wrong: "",
         preset: "stage-c",
         problem: "b1h1s33d64-fp16",
-        noticed: Noticed::Found(&[Kind::OutOfBounds]),
+        detected: Detected::Found(&[Kind::OutOfBounds]),
         ..WMMA
     },
     Fault {
-        name: "query heads dealt out to key heads in turn",
+        name: "query heads assigned to KV heads in turn",
         file: "common/arguments.cuh",
         right: "return args.kv_head_factor == 0 ? head : __umulhi(head, args.kv_head_factor);",
         wrong: "return head % args.kv_heads;",
         preset: "stage-c",
         problem: "b1h4kv2s33d64-fp16",
-        noticed: Noticed::Wrong,
+        detected: Detected::Wrong,
         ..WMMA
     },
     Fault {
@@ -291,55 +292,56 @@ const FAULTS: &[Fault] = &[
         wrong: "(row_maximum + log2f(row_sum))",
         preset: "stage-c",
         problem: "b1h1s33d64-fp16",
-        noticed: Noticed::Named("lse"),
+        detected: Detected::Named("lse"),
         ..WMMA
     },
     Fault {
-        name: "V taken before it is there",
+        name: "V is used before its copy has finished",
         right: "await_v(int t) const { await(v_barrier(t), STAGES + t % STAGES); }",
         wrong: "await_v(int) const {}",
         problem: "b1h1s200d64-fp16",
-        noticed: Noticed::Found(&[Kind::AsyncNotWaited]),
+        detected: Detected::Found(&[Kind::AsyncNotWaited]),
         ..MMA
     },
     Fault {
-        name: "a tile said to be there before its copies are started",
+        name: "a tile is reported complete before its copies start",
         right: "        copier.template copy<true>(tile, BLOCK_N, group_thread());\n",
         wrong: "        ptx::mbarrier_arrive_after_copies(barrier);\n        \
                 copier.template copy<true>(tile, BLOCK_N, group_thread());\n        \
                 copier.move(-GROUPS * BLOCK_N);\n        return;\n",
         knobs: &[("LOOK_AHEAD", "true"), ("NUM_WARPS", "8"), ("STAGES", "3")],
         problem: "b1h1s260d64-fp16",
-        noticed: Noticed::Found(&[Kind::AsyncNotWaited]),
+        detected: Detected::Found(&[Kind::AsyncNotWaited]),
         ..MMA
     },
     Fault {
-        name: "barriers used by who has not met their maker",
+        name: "barriers are used before their initialisation is visible",
         right: "        init_barriers();\n        __syncthreads();\n",
         wrong: "        init_barriers();\n",
         problem: "b1h1s200d64-fp16",
-        noticed: Noticed::Found(&[Kind::Race]),
+        detected: Detected::Found(&[Kind::Race]),
         ..MMA
     },
     Fault {
-        name: "V refilled while other warps still read it",
+        name: "V is refilled while other warps still read it",
         right: "    __device__ void replace_v(int t) {\n        group_sync(group);\n",
         wrong: "    __device__ void replace_v(int t) {\n",
         knobs: &[("STAGES", "1")],
         problem: "b1h1s200d64-fp16",
-        noticed: Noticed::Found(&[Kind::Race]),
+        detected: Detected::Found(&[Kind::Race]),
         ..MMA
     },
     Fault {
-        name: "the last keys copied without looking where they end",
+        name: "the last keys are copied without a bounds check",
         right: "copier.template copy<false>(tile, rows,",
         wrong: "copier.template copy<true>(tile, rows,",
         problem: "b1h1s33d64-fp16",
-        noticed: Noticed::Found(&[Kind::OutOfBounds]),
+        detected: Detected::Found(&[Kind::OutOfBounds]),
         ..MMA
     },
     Fault {
-        name: "the output is not rescaled when a maximum is outgrown",
+        name: "the output is not rescaled when a score exceeds the maximum",
+        file: "mma/rows.cuh",
         right: "output[strip][block][i % 4] *= correction[strip][i % 4 / 2];",
         wrong: "output[strip][block][i % 4] *= 1.0f;",
         problem: "b1h1s200d64-fp16",
@@ -347,7 +349,7 @@ const FAULTS: &[Fault] = &[
         ..MMA
     },
     Fault {
-        name: "the groups' outputs added without regard to their maxima",
+        name: "the groups' outputs are added without regard to their maxima",
         right: "ptx::exp2_approx(origin[g][half] - highest);",
         wrong: "1.0f;",
         preset: "small",
@@ -355,50 +357,53 @@ const FAULTS: &[Fault] = &[
         ..MMA
     },
     Fault {
-        name: "the groups' outputs added before they are left",
+        name: "the groups' outputs are added before they are complete",
         right: "    ptx::named_barrier_sync<GROUPS * 32>(meeting);\n",
         wrong: "",
         preset: "small",
         problem: "b1h1s260d64-fp16",
-        noticed: Noticed::Found(&[Kind::Race]),
+        detected: Detected::Found(&[Kind::Race]),
         ..MMA
     },
     Fault {
-        name: "tiles written swizzled and read plain",
+        name: "tiles are written swizzled and read unswizzled",
         file: "common/chunks.cuh",
         right: "(Tile::twist(row) ^ odd) * 16), start",
         wrong: "odd * 16), start",
         ..MMA
     },
     Fault {
-        name: "steps on the diagonal taken for whole ones",
+        name: "steps on the diagonal are treated as unmasked",
+        file: "mma/work.cuh",
         right: "masked = steps - seen_by_all / BLOCK_N;",
         wrong: "masked = 0;",
         problem: "b1h1s128d64-causal-fp16",
         ..MMA
     },
     Fault {
-        name: "row sums of one lane in place of its quad",
+        name: "row sums of one lane instead of its quad",
+        file: "mma/rows_16bit.cuh",
         right: "group_sum<4>(sum[i / 2][i % 2])",
         wrong: "sum[i / 2][i % 2]",
         problem: "b1h1s100d64-bf16",
-        noticed: Noticed::Named("lse"),
+        detected: Detected::Named("lse"),
         ..MMA
     },
     Fault {
-        // Right the first time; what it says when asked again is not of the same inputs, and not held against it.
-        name: "queries negated where they lie",
+        // The first output is right. Later outputs are for changed inputs and are not counted as wrong.
+        name: "queries are negated in place",
         family: "reference",
         file: "reference/kernel.cu",
         right: "d += THREADS) query[d] = to_float(q[d]);",
         wrong: "d += THREADS) { query[d] = to_float(q[d]); const_cast<Element&>(q[d]) = __float2half(-query[d]); }",
         preset: "default",
         problem: "b1h1s20d64-fp16",
-        noticed: Noticed::Only("changed-input"),
+        detected: Detected::Only("changed-input"),
         ..MMA
     },
     Fault {
-        name: "the sums of weights are not rescaled when a maximum is outgrown",
+        name: "the sums of weights are not rescaled when a score exceeds the maximum",
+        file: "mma/rows_16bit.cuh",
         right: "product[i / 4][i % 4] *= correction[i / 4][i % 4 / 2];",
         wrong: "product[i / 4][i % 4] *= 1.0f;",
         problem: "b1h1s200d64-fp16",
@@ -406,7 +411,8 @@ const FAULTS: &[Fault] = &[
         ..MMA
     },
     Fault {
-        name: "FP8 keys multiplied in another order than weighed",
+        name: "FP8 values are in another order than their weights",
+        file: "mma/rows_fp8.cuh",
         right: "__byte_perm(r[0], r[1], 0x6420)",
         wrong: "__byte_perm(r[0], r[1], 0x5410)",
         preset: "fp8",
@@ -415,17 +421,18 @@ const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "FP8 weights that use a fraction of the format's range",
+        file: "mma/rows_fp8.cuh",
         right: "constexpr float WEIGHT_SHIFT = FP8_WEIGHTS ? 8.0f : 0.0f;",
         wrong: "constexpr float WEIGHT_SHIFT = FP8_WEIGHTS ? -6.0f : 0.0f;",
         preset: "fp8",
         problem: "b1h1s200d64-e4m3",
         chip: "l4",
-        noticed: Noticed::Named("l2"),
+        detected: Detected::Named("l2"),
         ..MMA
     },
 ];
 
-/// The repository's kernels with the fault in them.
+/// The repository's kernels with the planted fault.
 fn planted(fault: &Fault, folder: &Path) -> Catalog {
     let kernels = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels/attention");
     for part in ["common", fault.family] {
@@ -449,8 +456,8 @@ fn planted(fault: &Fault, folder: &Path) -> Catalog {
     Catalog::load(Some(folder)).expect("the same manifests")
 }
 
-/// Checks the kernel with the fault and returns how that failed to notice it, if it did.
-fn unnoticed(fault: &Fault) -> Option<String> {
+/// Checks the kernel with the fault. Returns a description if the fault was not detected as expected.
+fn undetected(fault: &Fault) -> Option<String> {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let catalog = planted(fault, folder.path());
     let family = catalog.family(fault.family).expect("the family");
@@ -471,20 +478,20 @@ fn unnoticed(fault: &Fault) -> Option<String> {
     let bench = CheckEnvironment { compiler: compiler(), device: &make, threads: 1, stop: &stop };
     let verdicts = check::run(&Attention, &plan, &bench, &|_| ()).expect("a thread");
     let [verdict] = verdicts.as_slice() else { panic!("{}: {} verdicts", fault.name, verdicts.len()) };
-    (!fault.noticed.by(verdict)).then(|| format!("{}: {:?}", fault.name, verdict.outcome))
+    (!fault.detected.by(verdict)).then(|| format!("{}: {:?}", fault.name, verdict.outcome))
 }
 
 #[test]
-fn every_planted_fault_is_noticed() {
+fn every_planted_fault_is_detected() {
     let next = AtomicUsize::new(0);
     let work = || -> Vec<String> {
         let faults = std::iter::from_fn(|| FAULTS.get(next.fetch_add(1, Ordering::Relaxed)));
-        faults.filter_map(unnoticed).collect()
+        faults.filter_map(undetected).collect()
     };
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let unnoticed: Vec<String> = std::thread::scope(|scope| {
+    let undetected: Vec<String> = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
         workers.into_iter().flat_map(|worker| worker.join().expect("a fault that is planted")).collect()
     });
-    assert!(unnoticed.is_empty(), "not noticed as expected:\n{}", unnoticed.join("\n"));
+    assert!(undetected.is_empty(), "not detected as expected:\n{}", undetected.join("\n"));
 }

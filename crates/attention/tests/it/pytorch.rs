@@ -1,9 +1,9 @@
-//! The oracle against PyTorch's float64 scaled_dot_product_attention, on cases computed once by
+//! Compares the oracle with PyTorch's float64 scaled_dot_product_attention, on cases computed once by
 //! `data/make_cases.py`.
 
+use serde::Deserialize;
 use warpsmith_attention::oracle::{self, Rows};
 use warpsmith_attention::{Inputs, Problem, Shape, Values};
-use serde::Deserialize;
 
 #[derive(Deserialize)]
 struct File {
@@ -24,11 +24,10 @@ struct Case {
 
 #[test]
 fn the_oracle_agrees_with_pytorch() {
-    let file: File =
-        serde_json::from_str(include_str!("../data/cases.json")).expect("cases.json is what was made");
+    let file: File = serde_json::from_str(include_str!("../data/cases.json")).expect("cases.json is valid");
     assert!(file.cases.len() >= 12, "made by PyTorch {}", file.torch);
     for case in &file.cases {
-        let problem: Problem = case.problem.parse().expect("a right name");
+        let problem: Problem = case.problem.parse().expect("a valid name");
         let values = |numbers: &[i32], shape: Shape| {
             assert_eq!(numbers.len(), shape.elements(), "{problem}");
             let data = numbers.iter().map(|&number| number as f32 * file.input_unit).collect();

@@ -1,12 +1,11 @@
-//! Which pick of a tuned table serves which problem, and what is said where none does.
+//! Which pick of a tuned table is used for which problem, and the message if there is none.
 
-#![allow(clippy::unwrap_used)] // A test that cannot set itself up fails, which is what unwrap does.
+#![allow(clippy::unwrap_used)] // A test whose setup fails must fail.
 
 use std::fs;
 use std::path::Path;
 
 use crate::common::problem;
-use warpsmith_attention::{Attention, Problem};
 use chips::Chip;
 use family::tuned::{Pick, Table};
 use family::{Catalog, Family};
@@ -15,12 +14,13 @@ use gpu::time::{MeasuredMicros, ModelledMicros, Time};
 use lab::check::{CheckGroup, CheckPlan, CheckSubject, cut_to_size};
 use op::Op as _;
 use op::tuned::{self, UnusablePick};
+use warpsmith_attention::{Attention, Problem};
 
-/// Settings that are told apart by their keys per step, and allowed wherever nothing else is said.
+/// Settings that differ in their keys per step. They are valid everywhere unless stated otherwise.
 const NARROW: &[(&str, &str)] = &[("BLOCK_N", "32")];
 const USUAL: &[(&str, &str)] = &[("BLOCK_N", "64")];
 const WIDE: &[(&str, &str)] = &[("BLOCK_N", "128"), ("Q_IN", "shared")];
-/// More shared memory than an L4 has for a block, and less than an H200.
+/// Needs more shared memory than a block has on an L4, but less than on an H200.
 const LARGE: &[(&str, &str)] = &[("BLOCK_N", "128"), ("Q_IN", "shared"), ("STAGES", "3")];
 
 fn pick(gpu: &str, problem: &str, time: Time, knobs: &[(&str, &str)]) -> Pick {
@@ -50,7 +50,7 @@ fn put(root: &Path, family: &str, picks: Vec<Pick>) {
     table.write(&root.join("attention").join(family).join("tuned.toml")).unwrap();
 }
 
-/// The built-in families, `mma` with these picks instead of its own.
+/// The built-in families, with these picks for `mma` instead of its own.
 fn with(picks: Vec<Pick>) -> Catalog {
     let folder = tempfile::tempdir().unwrap();
     put(folder.path(), "mma", picks);
@@ -61,7 +61,7 @@ fn virtual_gpu(id: &str) -> Device {
     Device::Virtual { chip: Chip::by_name(id).unwrap() }
 }
 
-/// The keys per step of what `tuned` stands for.
+/// The keys per step of the setting that `tuned` selects.
 fn block_n(family: &Family, device: &Device, name: &str) -> Result<String, op::Refusal> {
     let problem = problem(name);
     let candidate = tuned::candidate(&Attention, family, Some("tuned"), &[], (&problem, device))?;
@@ -69,11 +69,11 @@ fn block_n(family: &Family, device: &Device, name: &str) -> Result<String, op::R
 }
 
 #[test]
-fn a_problems_own_pick_comes_first_then_the_nearest_by_factors() {
+fn a_problems_own_pick_is_preferred_then_the_nearest_by_ratio() {
     let catalog = with(vec![
         pick("NVIDIA L4", "b1h8s512d64-fp16", measured(9.0), NARROW),
         pick("NVIDIA L4", "b64h8s512d64-fp16", measured(300.0), WIDE),
-        // As much to do as the first, and not it.
+        // As much work as the first problem, but another problem.
         pick("NVIDIA L4", "b8h1s512d64-fp16", measured(9.0), USUAL),
     ]);
     let (mma, l4) = (catalog.family("mma").unwrap(), virtual_gpu("l4"));
@@ -83,7 +83,7 @@ fn a_problems_own_pick_comes_first_then_the_nearest_by_factors() {
         ("b8h1s512d64-fp16", "64"),
         ("b2h8s512d64-fp16", "32"),
         ("b1h1s17d64-fp16", "32"),
-        // 16 times the one and a quarter of the other; by difference the first would be nearer.
+        // 16 times the first and a quarter of the second; by difference the first would be nearer.
         ("b16h8s512d64-fp16", "128"),
         ("b2h64s4096d64-fp16", "128"),
         ("b2h8sq1024sk256d64-fp16", "32"),
@@ -93,7 +93,7 @@ fn a_problems_own_pick_comes_first_then_the_nearest_by_factors() {
 }
 
 #[test]
-fn a_pick_serves_its_own_kind_and_gpu_alone() {
+fn a_pick_is_used_only_for_its_own_kind_and_gpu() {
     let catalog = with(vec![
         pick("virtual l4", "b1h8s512d64-fp16", modelled(9.0), NARROW),
         pick("NVIDIA H200", "b1h8s512d64-causal-fp16", measured(5.0), WIDE),
@@ -104,7 +104,7 @@ fn a_pick_serves_its_own_kind_and_gpu_alone() {
     assert_eq!(block_n(mma, &l4, "b4h8s512d64-fp16").as_deref(), Ok("32"));
     let h200 = real("NVIDIA H200");
     assert_eq!(block_n(mma, &h200, "b1h8s640d64-causal-fp16").as_deref(), Ok("128"));
-    // The virtual one models it, so what was measured on it serves.
+    // The virtual GPU models the real one, so picks measured there are used.
     assert_eq!(block_n(mma, &virtual_gpu("h200"), "b1h8s640d64-causal-fp16").as_deref(), Ok("128"));
 
     let refusal = |device: &Device, name: &str| block_n(mma, device, name).unwrap_err();
@@ -113,17 +113,17 @@ fn a_pick_serves_its_own_kind_and_gpu_alone() {
     {
         let refusal = refusal(&l4, name);
         assert_eq!(refusal.message, format!("mma has no tuned setting for {name} on L4"));
-        assert_eq!(refusal.hint.as_deref(), Some("its table has there: d64-fp16, of any size"));
+        assert_eq!(refusal.hint.as_deref(), Some("its table for this GPU has d64-fp16, of any size"));
     }
     let unknown = refusal(&real("NVIDIA B200"), "b1h8s512d64-fp16");
-    assert_eq!(unknown.hint.as_deref(), Some("its table is of virtual l4, NVIDIA H200"));
+    assert_eq!(unknown.hint.as_deref(), Some("its table is for virtual l4, NVIDIA H200"));
     let empty = with(Vec::new());
     let empty = block_n(empty.family("mma").unwrap(), &l4, "b1h8s512d64-fp16").unwrap_err();
     assert!(empty.hint.unwrap().starts_with("its table is empty"));
 }
 
 #[test]
-fn what_was_measured_comes_before_what_was_modelled_as_near() {
+fn a_measured_pick_is_preferred_to_an_equally_near_modelled_one() {
     let near = |first: Time, second: Time| {
         let name = "b1h8s512d64-fp16";
         let catalog = with(vec![pick("NVIDIA L4", name, first, NARROW), pick("L4", name, second, WIDE)]);
@@ -134,7 +134,7 @@ fn what_was_measured_comes_before_what_was_modelled_as_near() {
 }
 
 #[test]
-fn a_setting_the_gpu_does_not_allow_is_passed_over() {
+fn a_setting_that_does_not_fit_the_gpu_is_skipped() {
     let large = pick("NVIDIA L4", "b1h8s512d64-fp16", measured(9.0), LARGE);
     let far = pick("NVIDIA L4", "b64h8s512d64-fp16", measured(300.0), NARROW);
     let catalog = with(vec![large.clone(), far]);
@@ -146,11 +146,11 @@ fn a_setting_the_gpu_does_not_allow_is_passed_over() {
     let refusal =
         block_n(catalog.family("mma").unwrap(), &virtual_gpu("l4"), "b1h8s512d64-fp16").unwrap_err();
     let hint = refusal.hint.unwrap();
-    assert!(hint.starts_with("the nearest is not allowed there: mma needs 114744 bytes"), "{hint}");
+    assert!(hint.starts_with("the nearest pick is not allowed: mma needs 114744 bytes"), "{hint}");
 }
 
 #[test]
-fn what_the_family_does_not_have_any_more_is_left_out_and_named() {
+fn unusable_picks_are_skipped_and_listed_with_a_reason() {
     let name = "b1h8s512d64-fp16";
     let mut other = pick("NVIDIA L4", name, measured(1.0), NARROW);
     other.family = "attention/wmma".to_owned();
@@ -161,7 +161,7 @@ fn what_the_family_does_not_have_any_more_is_left_out_and_named() {
         pick("NVIDIA L4", "b1h8s512", measured(1.0), NARROW),
         pick("NVIDIA L4", "canonical", measured(1.0), NARROW),
         other,
-        // Knobs it does not name keep their defaults.
+        // Knobs that a pick does not list keep their defaults.
         pick("NVIDIA L4", "b8h8s512d64-fp16", measured(1.0), WIDE),
     ]);
     let mma = catalog.family("mma").unwrap();
@@ -174,8 +174,8 @@ fn what_the_family_does_not_have_any_more_is_left_out_and_named() {
             "mma has no knob `UNROLL`",
             "mma: BLOCK_N cannot be 33",
             "`b1h8s512`: the head dimension (d) is missing",
-            "`canonical` is not one problem",
-            "it is of attention/wmma",
+            "`canonical` does not name exactly one problem",
+            "it belongs to attention/wmma",
         ]
     );
     assert!(reasons[2].contains("a warp takes 16 or 32 rows"), "{}", reasons[2]);
@@ -183,14 +183,14 @@ fn what_the_family_does_not_have_any_more_is_left_out_and_named() {
 }
 
 #[test]
-fn knobs_go_on_top_and_the_setting_is_told_from_the_nearest_preset() {
+fn knobs_override_the_pick_and_the_label_uses_the_nearest_preset() {
     let causal = [
         ("BLOCK_M", "64"),
         ("BLOCK_N", "64"),
         ("NUM_WARPS", "4"),
         ("STAGES", "1"),
         ("Q_IN", "shared"),
-        ("EXP2_POLY", "1"),
+        ("PERSISTENT", "58"),
     ];
     let name = "b1h8s512d64-causal-fp16";
     let mut own = pick("NVIDIA L4", name, measured(9.0), &causal);
@@ -200,16 +200,16 @@ fn knobs_go_on_top_and_the_setting_is_told_from_the_nearest_preset() {
     let candidate = |knobs: &[(String, String)]| {
         tuned::candidate(&Attention, mma, Some("Tuned"), knobs, (&problem(name), &l4))
     };
-    assert_eq!(candidate(&[]).unwrap().label(mma), "causal+EXP2_POLY=1");
+    assert_eq!(candidate(&[]).unwrap().label(mma), "causal+PERSISTENT=58");
     let set = |knob: &str, value: &str| [(knob.to_owned(), value.to_owned())];
-    assert_eq!(candidate(&set("SWIZZLE", "false")).unwrap().label(mma), "causal+SWIZZLE=false+EXP2_POLY=1");
+    assert_eq!(candidate(&set("SWIZZLE", "false")).unwrap().label(mma), "causal+SWIZZLE=false+PERSISTENT=58");
     assert!(candidate(&set("NUM_WARPS", "16")).unwrap_err().message.contains("a warp takes 16 or 32 rows"));
     let known = tuned::candidate(&Attention, mma, Some("causal"), &[], (&problem(name), &l4)).unwrap();
     assert_eq!(known, Attention.candidate(mma, Some("causal"), &[], &problem(name)).unwrap());
 }
 
 #[test]
-fn the_best_family_is_the_fastest_of_those_that_fit_best() {
+fn the_best_family_is_the_fastest_for_the_nearest_problem() {
     let folder = tempfile::tempdir().unwrap();
     let wmma = |name: &str, time: Time| Pick {
         family: "attention/wmma".to_owned(),
@@ -226,24 +226,24 @@ fn the_best_family_is_the_fastest_of_those_that_fit_best() {
     let mma = |name: &str, time: Time| pick("NVIDIA L4", name, time, &[]);
     assert_eq!(best(mma(near, measured(9.0)), wmma(near, measured(8.0))).as_deref(), Some("wmma"));
     assert_eq!(best(mma(near, measured(9.0)), wmma(near, measured(10.0))).as_deref(), Some("mma"));
-    // Times of different problems, or of a clock and a model, say nothing about each other.
+    // Times of different problems, or a measured and a modelled time, are not comparable.
     assert_eq!(best(mma(near, measured(9.0)), wmma(far, measured(1.0))).as_deref(), Some("mma"));
     assert_eq!(best(mma(near, measured(9.0)), wmma(near, modelled(1.0))).as_deref(), Some("mma"));
     assert_eq!(best(mma("b1h8s512d64-bf16", measured(9.0)), wmma("mission-e4m3", measured(1.0))), None);
 }
 
-/// Two problems that are one when they are cut may have two settings: both are what will be used.
+/// Two problems that become the same when reduced may have two settings; both must be checked.
 #[test]
-fn a_case_that_stands_for_several_problems_is_checked_with_the_picks_of_all() {
-    let wholes = ["b2h8s2048d64-fp16", "b4h8s2048d64-fp16", "b8h8s2048d64-fp16"];
+fn a_case_reduced_from_several_problems_is_checked_with_all_their_picks() {
+    let originals = ["b2h8s2048d64-fp16", "b4h8s2048d64-fp16", "b8h8s2048d64-fp16"];
     let catalog = with(vec![
-        pick("NVIDIA L4", wholes[0], measured(9.0), NARROW),
-        pick("NVIDIA L4", wholes[1], measured(9.0), WIDE),
-        pick("NVIDIA L4", wholes[2], measured(9.0), NARROW),
+        pick("NVIDIA L4", originals[0], measured(9.0), NARROW),
+        pick("NVIDIA L4", originals[1], measured(9.0), WIDE),
+        pick("NVIDIA L4", originals[2], measured(9.0), NARROW),
         pick("NVIDIA L4", "b1h1s2048d64-fp16", measured(9.0), USUAL),
     ]);
     let family = catalog.family("mma").unwrap();
-    let problems: Vec<Problem> = wholes.map(problem).to_vec();
+    let problems: Vec<Problem> = originals.map(problem).to_vec();
     let [(problem, cut_from)] = cut_to_size(&Attention, &problems, 1.1e9).try_into().unwrap();
     assert_eq!(cut_from, problems);
     let case = lab::check::Case {
@@ -261,9 +261,9 @@ fn a_case_that_stands_for_several_problems_is_checked_with_the_picks_of_all() {
     assert_eq!((extent("tuned"), extent("d64")), (2, 1));
 }
 
-/// A change of a family that leaves picks behind is noticed here, and by everybody who uses the table.
+/// Fails if a change of a family makes picks of its table unusable.
 #[test]
-fn every_built_in_pick_is_of_use_for_its_own_problem() {
+fn every_built_in_pick_is_usable_for_its_own_problem() {
     let catalog = Catalog::load(None).unwrap();
     let families = catalog.entries().iter().map(|entry| entry.family.as_ref().unwrap());
     let mut count = 0;
@@ -281,8 +281,8 @@ fn every_built_in_pick_is_of_use_for_its_own_problem() {
     assert!(count > 0, "no family has a tuned table");
 }
 
-/// A table of the user's replaces the embedded one, alone or beside a manifest; without one there is none, since what is
-/// embedded is about another kernel.
+/// A user's table replaces the embedded one, alone or next to a manifest. A user's family without a table has none,
+/// because the embedded table is about another kernel.
 #[test]
 fn a_folders_table_replaces_the_embedded_one() {
     let own = Catalog::load(None).unwrap();
@@ -295,20 +295,20 @@ fn a_folders_table_replaces_the_embedded_one() {
     fs::create_dir_all(&family).unwrap();
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels/attention/mma/kernel.toml");
     fs::copy(manifest, family.join("kernel.toml")).unwrap();
-    let theirs = Catalog::load(Some(folder.path())).unwrap();
-    assert!(theirs.family("mma").unwrap().tuned.picks.is_empty());
+    let user = Catalog::load(Some(folder.path())).unwrap();
+    assert!(user.family("mma").unwrap().tuned.picks.is_empty());
 
     fs::write(family.join("tuned.toml"), "schema = 2\n").unwrap();
     let newer = Catalog::load(Some(folder.path())).unwrap();
     let error = newer.family("mma").unwrap_err().to_string();
-    assert!(
-        error.ends_with("tuned.toml:1:1: schema: written by a newer version (schema 2; this one reads 1)")
-    );
+    assert!(error.ends_with(
+        "tuned.toml:1:1: schema: was written by a newer version (schema 2; this program reads 1)"
+    ));
     put(folder.path(), "nma", Vec::new());
     fs::remove_file(family.join("tuned.toml")).unwrap();
     let lost = Catalog::load(Some(folder.path())).unwrap();
     let error = lost.family("nma").unwrap_err().to_string();
     assert!(
-        error.ends_with("nma/tuned.toml:1:1: kernel.toml: there is no kernel.toml beside the tuned table")
+        error.ends_with("nma/tuned.toml:1:1: kernel.toml: there is no kernel.toml next to the tuned table")
     );
 }

@@ -1,5 +1,5 @@
-//! Occupancy as an H200's own driver computes it (cuOccupancyMaxActiveBlocksPerMultiprocessor, driver 580, CUDA 13.0,
-//! recorded once over kernels of 24 to 255 registers), against ours.
+//! Compares occupancy with that of an H200's driver (cuOccupancyMaxActiveBlocksPerMultiprocessor, driver 580, CUDA
+//! 13.0, recorded once for kernels of 24 to 255 registers).
 
 use warpsmith_chips::{Chip, Resources};
 

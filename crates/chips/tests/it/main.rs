@@ -1,4 +1,4 @@
-//! Occupancy, against what others say.
+//! Compares occupancy with independent sources.
 
 mod h200;
 mod occupancy;

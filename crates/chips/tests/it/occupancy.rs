@@ -1,7 +1,7 @@
-//! Occupancy against cases worked out by hand from the CUDA occupancy calculator's rules, and against itself over
-//! whole ranges.
+//! Compares occupancy with cases computed by hand from the rules of the CUDA occupancy calculator, and checks
+//! properties over whole ranges.
 //!
-//! How a case is worked out, for `warps` per block and `r` registers per thread:
+//! How a case is computed, for `warps` per block and `r` registers per thread:
 //! - registers: a warp takes 32r rounded up to 256; a sub-partition has 16384, so holds 16384 / that, whole;
 //!   the SM holds 4 times that many warps; divided by `warps`.
 //!   Warps per SM by r: 32: 64, 33-40: 48, 41-48: 40, 64: 32, 65-72: 28, 128: 16, 129-136: 12, 255: 8.
@@ -185,7 +185,7 @@ fn known_cases_of_targets_without_a_gpu_in_the_table() {
 }
 
 #[test]
-fn fractions() {
+fn the_fraction_is_active_warps_over_all_warps() {
     let fraction =
         |name, registers, threads| chip(name).occupancy(&kernel(registers, threads, 0)).unwrap().fraction;
     assert_eq!(fraction("l4", 32, 768), 1.0); // 2 x 24 of 48
@@ -194,7 +194,7 @@ fn fractions() {
     assert_eq!(fraction("a100", 255, 1), 0.125); // 8 of 64
 }
 
-/// Hopper has 64 barriers per SM; before it they are not counted.
+/// Hopper has 64 barriers per SM; older chips do not count them.
 #[test]
 fn barriers_limit_blocks() {
     let with = |name, barriers| {
@@ -210,7 +210,7 @@ fn barriers_limit_blocks() {
     assert_eq!(with("l4", 16), (24, vec![Blocks]));
 }
 
-/// Static and dynamic shared memory count alike.
+/// Static and dynamic shared memory count the same.
 #[test]
 fn static_and_dynamic_shared_memory_add_up() {
     let l4 = chip("l4");
@@ -222,7 +222,7 @@ fn static_and_dynamic_shared_memory_add_up() {
 }
 
 #[test]
-fn what_a_block_takes_and_the_carveout_it_needs() {
+fn the_resources_of_a_block_and_its_carveout() {
     let taken = |name: &str, registers, threads, shared| {
         let occupancy = chip(name).occupancy(&kernel(registers, threads, shared)).unwrap();
         (occupancy.registers_per_block, occupancy.shared_per_block, occupancy.shared_carveout)
@@ -237,9 +237,9 @@ fn what_a_block_takes_and_the_carveout_it_needs() {
     assert_eq!(taken("h200", 255, 256, 100 * KB), (65536, 101 * KB, 132 * KB));
 }
 
-/// Each limit, exceeded by one, says so with the numbers.
+/// A kernel that exceeds a limit by one gets an error with the numbers.
 #[test]
-fn misfits() {
+fn every_limit_is_checked() {
     let errors = |name: &str, kernel: Resources| {
         let DoesNotFit { misfits } = chip(name).occupancy(&kernel).unwrap_err();
         misfits
@@ -272,35 +272,35 @@ fn misfits() {
         errors("h200", kernel(65, 1024, 0)),
         [Misfit::RegistersPerBlock { per_thread: 65, threads: 1024, takes: 73728, limit: 65536 }]
     );
-    // 9 warps x 5632 = 50688 would fit in the file, but not evenly over the sub-partitions: 12 x 5632.
+    // 9 warps x 5632 = 50688 would fit the register file, but not evenly over the sub-partitions: 12 x 5632.
     assert_eq!(
         errors("h200", kernel(169, 288, 0)),
         [Misfit::RegistersPerBlock { per_thread: 169, threads: 288, takes: 67584, limit: 65536 }]
     );
-    // Every reason at once, and no overflow on nonsense.
+    // Every reason at once, and no overflow with extreme values.
     let max = u32::MAX;
-    let nonsense = Resources {
+    let extreme = Resources {
         registers_per_thread: max,
         static_shared_bytes: max,
         dynamic_shared_bytes: max,
         threads_per_block: max,
         barriers: max,
     };
-    assert_eq!(errors("l4", nonsense).len(), 5);
-    assert_eq!(next_step(chip("l4").limits(), &nonsense), None);
+    assert_eq!(errors("l4", extreme).len(), 5);
+    assert_eq!(next_step(chip("l4").limits(), &extreme), None);
 }
 
 #[test]
-fn messages() {
+fn errors_and_summaries_have_the_expected_text() {
     let error = |kernel: &Resources| chip("l4").occupancy(kernel).unwrap_err().to_string();
     assert_eq!(
         error(&kernel(32, 128, 100 * KB)),
-        "the kernel does not fit: 102400 B of shared memory per block, 101376 is the limit"
+        "the kernel does not fit: 102400 B of shared memory per block (limit 101376)"
     );
     assert_eq!(
         error(&Resources { static_shared_bytes: KB, ..kernel(65, 1024, 99 * KB) }),
-        "the kernel does not fit: 1024 threads x 65 registers take 73728 registers, a block can have 65536; \
-         102400 B of shared memory per block (1024 static + 101376 dynamic), 101376 is the limit"
+        "the kernel does not fit: 1024 threads x 65 registers take 73728 registers (limit 65536 per block); \
+         102400 B of shared memory per block: 1024 static + 101376 dynamic (limit 101376)"
     );
 
     let l4 = chip("l4");
@@ -318,7 +318,7 @@ fn messages() {
 }
 
 #[test]
-fn next_steps() {
+fn the_next_step_names_the_resources_to_reduce() {
     let none = NextStep {
         blocks_per_sm: 0,
         threads_per_block: None,
@@ -348,7 +348,7 @@ fn next_steps() {
         next("h200", Resources { barriers: 16, ..kernel(16, 32, 0) }),
         Some(NextStep { blocks_per_sm: 5, barriers: Some(12), ..none })
     );
-    // Nothing fits: what would let the first block in.
+    // No block fits: what the first block needs.
     assert_eq!(
         next("h200", kernel(169, 288, 228 * KB)),
         Some(NextStep {
@@ -364,7 +364,7 @@ fn next_steps() {
     assert_eq!(next("l4", Resources { static_shared_bytes: 49 * KB, ..kernel(16, 32, 0) }), None);
 }
 
-// Properties, over whole ranges rather than samples: register counts and block sizes are few.
+// Properties over whole ranges instead of samples: register counts and block sizes are few.
 
 /// Amounts of shared memory around every carve-out and every even share of it, and the limits.
 fn shared_amounts(limits: &Limits) -> Vec<u32> {
@@ -385,7 +385,7 @@ fn each_target(test: impl Fn(&'static Limits)) {
     }
 }
 
-/// More of anything never fits more blocks.
+/// More of any resource never allows more blocks.
 #[test]
 fn monotonic_in_every_resource() {
     each_target(|limits| {
@@ -424,7 +424,7 @@ fn monotonic_in_every_resource() {
     });
 }
 
-/// The blocks fit into what the SM has, and one more would not: neither too many nor too few.
+/// The blocks fit the SM, and one more does not.
 #[test]
 fn blocks_fill_the_sm() {
     each_target(|limits| {
@@ -460,7 +460,7 @@ fn blocks_fill_the_sm() {
     });
 }
 
-/// A next step does what it says, and one unit more in any of its figures would not.
+/// A next step is sufficient, and one unit more in any of its values is not.
 #[test]
 fn next_steps_suffice_and_are_needed() {
     each_target(|limits| {
@@ -486,21 +486,21 @@ fn next_steps_suffice_and_are_needed() {
                         };
                         assert!(blocks(limits, &after) >= step.blocks_per_sm, "{before:?}: {step:?}");
 
-                        let mut short = Vec::new();
+                        let mut too_much = Vec::new();
                         if let Some(most) = step.registers_per_thread {
-                            short.push(Resources { registers_per_thread: most + 1, ..after });
+                            too_much.push(Resources { registers_per_thread: most + 1, ..after });
                         }
                         if let Some(most) = step.shared_bytes {
-                            short.push(Resources { dynamic_shared_bytes: most + 1, ..after });
+                            too_much.push(Resources { dynamic_shared_bytes: most + 1, ..after });
                         }
                         if let Some(most) = step.threads_per_block {
-                            short.push(Resources { threads_per_block: most + 1, ..after });
+                            too_much.push(Resources { threads_per_block: most + 1, ..after });
                         }
                         if let Some(most) = step.barriers {
-                            short.push(Resources { barriers: most + 1, ..after });
+                            too_much.push(Resources { barriers: most + 1, ..after });
                         }
-                        assert!(!short.is_empty(), "{before:?}: {step:?}");
-                        for resources in short {
+                        assert!(!too_much.is_empty(), "{before:?}: {step:?}");
+                        for resources in too_much {
                             assert!(
                                 blocks(limits, &resources) < step.blocks_per_sm,
                                 "{resources:?}: {step:?}"
@@ -513,9 +513,9 @@ fn next_steps_suffice_and_are_needed() {
     });
 }
 
-/// A chip answers as its compute capability does.
+/// A chip has the occupancy of its compute capability.
 #[test]
-fn chips_answer_by_their_limits() {
+fn chips_use_the_limits_of_their_compute_capability() {
     let kernel = kernel(96, 256, 30 * KB);
     for chip in &CHIPS {
         assert_eq!(chip.occupancy(&kernel), occupancy(chip.target.limits(), &kernel));

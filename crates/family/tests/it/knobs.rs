@@ -1,11 +1,11 @@
-//! No knob is dead: each one reaches the generated source, the build's hash and the machine code.
+//! Every knob has an effect: it reaches the generated source, the build's hash and the machine code.
 
 use std::path::Path;
 
 use chips::Target;
-use warpsmith_family::{Candidate, Catalog, Family, Knob};
 use gpu::build::{Compiler, Request};
 use gpu::testing::{pinned_toolchain, shared_cache};
+use warpsmith_family::{Candidate, Catalog, Family, Knob};
 
 fn compiler() -> Compiler {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
@@ -20,7 +20,7 @@ fn families(catalog: &Catalog) -> Vec<&Family> {
         .collect()
 }
 
-/// The candidate of a preset, or of the defaults, with one knob set, if it is allowed and fits.
+/// The candidate of a preset, or of the defaults, with one knob set, if it is valid and fits the target.
 fn with_knob(
     family: &Family,
     preset: Option<&str>,
@@ -34,9 +34,9 @@ fn with_knob(
     Some((candidate, request))
 }
 
-/// Of the presets and the defaults, the one under which the knob has the most values that are allowed: the requests of
-/// those values.
-fn legal_values(family: &Family, knob: &Knob, target: Target) -> Vec<(String, Request)> {
+/// The requests for the valid values of a knob. They use the preset, or the defaults, under which the knob has the
+/// most valid values.
+fn valid_values(family: &Family, knob: &Knob, target: Target) -> Vec<(String, Request)> {
     let of_preset = |preset: Option<&str>| -> Vec<(String, Request)> {
         let each = knob.values.iter();
         each.filter_map(|value| Some((value.to_string(), with_knob(family, preset, knob, value, target)?.1)))
@@ -56,10 +56,10 @@ fn every_knob_changes_the_generated_source_and_the_hash() {
     let catalog = Catalog::load(None).unwrap();
     for family in families(&catalog) {
         for knob in &family.knobs {
-            let legal = legal_values(family, knob, Target::Sm90);
-            assert!(legal.len() >= 2, "{}: no preset allows two values of {}", family.full_name(), knob.name);
-            for (index, (value, request)) in legal.iter().enumerate() {
-                for (other_value, other) in &legal[..index] {
+            let valid = valid_values(family, knob, Target::Sm90);
+            assert!(valid.len() >= 2, "{}: no preset allows two values of {}", family.full_name(), knob.name);
+            for (index, (value, request)) in valid.iter().enumerate() {
+                for (other_value, other) in &valid[..index] {
                     let what = format!("{}: {} {value} and {other_value}", family.full_name(), knob.name);
                     assert_ne!(generated(request), generated(other), "{what}");
                     assert_ne!(compiler.hash(request), compiler.hash(other), "{what}");
@@ -73,22 +73,22 @@ fn every_knob_changes_the_generated_source_and_the_hash() {
 fn every_value_of_every_knob_changes_the_machine_code() {
     let compiler = compiler();
     let catalog = Catalog::load(None).unwrap();
-    let mut dead = Vec::new();
+    let mut without_effect = Vec::new();
     for family in families(&catalog) {
         for knob in &family.knobs {
-            let legal = legal_values(family, knob, Target::Sm90);
-            let requests: Vec<Request> = legal.iter().map(|(_, request)| request.clone()).collect();
+            let valid = valid_values(family, knob, Target::Sm90);
+            let requests: Vec<Request> = valid.iter().map(|(_, request)| request.clone()).collect();
             let outcomes = compiler.build_many(&requests, 2, &|_, _| ());
             let codes: Vec<String> =
                 outcomes.into_iter().map(|outcome| outcome.unwrap().build.code_hash).collect();
             for index in 0..codes.len() {
                 if codes[..index].contains(&codes[index]) {
-                    dead.push(format!("{} {}={}", family.full_name(), knob.name, legal[index].0));
+                    without_effect.push(format!("{} {}={}", family.full_name(), knob.name, valid[index].0));
                 }
             }
         }
     }
-    assert!(dead.is_empty(), "these settings change nothing: {dead:?}");
+    assert!(without_effect.is_empty(), "these settings change nothing: {without_effect:?}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
-//! Families as the workbench uses them: their manifests, and that no knob is dead.
+//! Tests of families: their manifests, and the effect of every knob.
 
-#![allow(clippy::unwrap_used)] // A test that cannot set itself up fails, which is what unwrap does.
+#![allow(clippy::unwrap_used)] // A test whose setup fails must fail.
 
 mod knobs;
 mod manifests;

@@ -1,4 +1,4 @@
-//! Manifests: what they give when they are right, and what they say when they are not.
+//! Tests of valid and invalid manifests.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use chips::Target;
 use warpsmith_family::{Catalog, CatalogError, ManifestError, SettingError, Sizes, Value, Weights};
 
-/// A small family that is right; each test spoils one thing.
+/// A small valid family; each test breaks one thing.
 const MANIFEST: &str = r#"specialise = ["dtype"]
 
 [family]
@@ -102,10 +102,10 @@ fn catalog(manifest: &str) -> (tempfile::TempDir, Catalog) {
     (folder, catalog)
 }
 
-fn mistake(spoil: impl Fn(&str) -> String) -> ManifestError {
-    let spoiled = spoil(MANIFEST);
-    assert_ne!(spoiled, MANIFEST, "the test spoiled nothing");
-    let (_folder, catalog) = catalog(&spoiled);
+fn error_of(break_it: impl Fn(&str) -> String) -> ManifestError {
+    let broken = break_it(MANIFEST);
+    assert_ne!(broken, MANIFEST, "the test changed nothing");
+    let (_folder, catalog) = catalog(&broken);
     match catalog.family("scale") {
         Err(CatalogError::Manifest(error)) => error,
         other => panic!("accepted: {other:?}"),
@@ -117,7 +117,7 @@ fn line_of(text: &str) -> usize {
 }
 
 #[test]
-fn a_right_manifest_gives_candidates_layouts_and_launches() {
+fn a_valid_manifest_gives_candidates_layouts_and_launches() {
     let (_folder, catalog) = catalog(MANIFEST);
     let family = catalog.family("demo/scale").unwrap();
     let large = family.candidate(Some("large"), &[], &[("dtype".into(), "e4m3".into())]).unwrap();
@@ -133,7 +133,7 @@ fn a_right_manifest_gives_candidates_layouts_and_launches() {
 }
 
 #[test]
-fn the_generated_header_holds_the_setting_and_the_layout() {
+fn the_generated_header_contains_the_setting_and_the_layout() {
     let (_folder, catalog) = catalog(MANIFEST);
     let family = catalog.family("scale").unwrap();
     let candidate = family.candidate(Some("small"), &[("mode".into(), "fast-path".into())], &[]).unwrap();
@@ -155,7 +155,7 @@ fn the_generated_header_holds_the_setting_and_the_layout() {
 }
 
 #[test]
-fn every_setting_that_is_not_allowed_is_refused_with_what_is() {
+fn an_invalid_setting_is_refused_with_the_valid_ones() {
     let (_folder, catalog) = catalog(MANIFEST);
     let family = catalog.family("scale").unwrap();
     let knob =
@@ -179,7 +179,7 @@ fn every_setting_that_is_not_allowed_is_refused_with_what_is() {
 }
 
 #[test]
-fn a_constraint_on_targets_holds_on_those_alone() {
+fn a_constraint_on_targets_applies_only_to_them() {
     let folder = tempfile::tempdir().unwrap();
     write_family(folder.path(), MANIFEST);
     let catalog = Catalog::load(Some(folder.path())).unwrap();
@@ -203,7 +203,7 @@ fn weights_are_half_unless_the_manifest_says_otherwise() {
 }
 
 #[test]
-fn a_knob_is_searched_unless_it_says_no_and_pathologies_are_settings() {
+fn knobs_are_searched_by_default_and_pathologies_are_settings() {
     let (_folder, catalog) = catalog(MANIFEST);
     let family = catalog.family("scale").unwrap();
     let searched: Vec<bool> = family.knobs.iter().map(|knob| knob.search).collect();
@@ -218,7 +218,7 @@ fn a_knob_is_searched_unless_it_says_no_and_pathologies_are_settings() {
 }
 
 #[test]
-fn mistakes_name_file_line_and_field() {
+fn errors_name_file_line_and_field() {
     let cases: [(&str, &str, &str, &str, &str); 20] = [
         ("targets = [\"sm_80\"", "targets = [\"sm_8\"", "targets =", "family.targets", "sm_8"),
         ("entry = \"scale\"", "entry = \"scael\"", "entry =", "family.entry", "no `scael` in"),
@@ -272,7 +272,7 @@ fn mistakes_name_file_line_and_field() {
         ("registers = 64", "registes = 64", "registers = 64", "kernel.toml", "unknown field `registes`"),
     ];
     for (right, wrong, at, field, words) in cases {
-        let error = mistake(|text| text.replacen(right, wrong, 1));
+        let error = error_of(|text| text.replacen(right, wrong, 1));
         assert!(error.file.ends_with("demo/scale/kernel.toml"), "{error}");
         assert_eq!(error.field, field, "{error}");
         assert_eq!(error.line, line_of(at), "{error}");
@@ -281,13 +281,13 @@ fn mistakes_name_file_line_and_field() {
 }
 
 #[test]
-fn text_that_is_no_toml_is_a_mistake_with_a_line() {
-    let error = mistake(|text| text.replacen("[supports]", "[supports", 1));
+fn invalid_toml_is_an_error_with_a_line() {
+    let error = error_of(|text| text.replacen("[supports]", "[supports", 1));
     assert_eq!(error.line, line_of("[supports]"), "{error}");
 }
 
 #[test]
-fn a_folder_replaces_and_adds_families_and_a_broken_one_spoils_only_itself() {
+fn an_invalid_family_in_a_folder_does_not_affect_others() {
     let folder = tempfile::tempdir().unwrap();
     write_family(folder.path(), &MANIFEST.replace("[launch]", "[lunch]"));
     let catalog = Catalog::load(Some(folder.path())).unwrap();
@@ -300,14 +300,14 @@ fn a_folder_replaces_and_adds_families_and_a_broken_one_spoils_only_itself() {
 }
 
 #[test]
-fn an_unknown_family_is_answered_with_the_nearest() {
+fn an_unknown_family_gets_a_suggestion() {
     let catalog = Catalog::load(None).unwrap();
     let error = catalog.family("refrence").unwrap_err();
     assert!(error.hint().unwrap().starts_with("did you mean `reference`?"), "{error}");
 }
 
 #[test]
-fn a_manifest_without_its_source_says_so() {
+fn a_manifest_without_a_source_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     write_family(folder.path(), MANIFEST);
     fs::remove_file(folder.path().join("demo/scale/kernel.cu")).unwrap();
@@ -334,14 +334,15 @@ fn a_family_with_another_source_is_read_back_with_its_headers() {
     };
     let (before, after) = (request(mma), request(again));
     assert_eq!(after.text, other);
-    // The knobs and the layout are the same; of the headers there is what the source includes, at first or second hand.
+    // The knobs and the layout are the same. The headers are those that the new source includes, directly or
+    // indirectly.
     let names: Vec<&str> = after.headers.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["common/chunks.cuh", "common/ptx.cuh", "generated.cuh"]);
     assert!(after.headers.iter().all(|header| before.headers.contains(header)));
 }
 
 #[test]
-fn files_without_an_end_and_folders_that_lead_back_are_not_followed() {
+fn endless_files_and_cyclic_links_are_not_followed() {
     let folder = tempfile::tempdir().unwrap();
     write_family(folder.path(), MANIFEST);
     std::os::unix::fs::symlink(folder.path(), folder.path().join("again")).unwrap();
@@ -353,7 +354,7 @@ fn files_without_an_end_and_folders_that_lead_back_are_not_followed() {
 
 /// Found by fuzzing: the product of the extents overflowed.
 #[test]
-fn a_block_or_cluster_of_absurd_extents_is_refused() {
+fn a_block_or_cluster_with_huge_extents_is_refused() {
     let launch = |from: &str, to: &str| {
         let (_folder, catalog) = catalog(&MANIFEST.replace(from, to));
         let family = catalog.family("scale").unwrap();

@@ -1,10 +1,11 @@
-//! Kernel arguments and extents as users write them, one on each line.
+//! Kernel arguments and extents in the user's notation, one per line.
 
 use gpu::launch::{Argument, Extent, npy};
 
-/// Elements of a buffer whose contents are made.
+/// Largest number of elements of a buffer whose contents are generated.
 const MOST_ELEMENTS: usize = 4096;
 
+/// Parses every line.
 pub fn run(input: &[u8]) {
     for line in super::text(input).lines().take(50) {
         if let Ok(extent) = line.parse::<Extent>() {
@@ -27,7 +28,7 @@ pub fn run(input: &[u8]) {
         if let Some((dtype, dims)) = buffer {
             let file = npy(dtype, dims, &contents);
             let header = u16::from_le_bytes([file[8], file[9]]) as usize;
-            assert_eq!(file.len(), 10 + header + contents.len(), "the header says its own length");
+            assert_eq!(file.len(), 10 + header + contents.len(), "the header contains its own length");
             drop((dtype.floats(&contents), dtype.integers(&contents)));
         }
     }

@@ -6,15 +6,15 @@ use family::{Catalog, Family, Sizes};
 use indexmap::IndexMap;
 use op::Op;
 
-/// A family of ours, for its tuned table.
+/// One of our families, for its tuned table.
 const MANIFEST: &str = include_str!("../../../../kernels/attention/mma/kernel.toml");
-/// Settings that are tried of a family.
+/// Number of settings of a family that are tried.
 const MOST_SETTINGS: usize = 6;
 
 /// A manifest, and everything that is computed from it before the compiler runs.
 pub fn manifest(input: &[u8]) {
     let text = super::text(input);
-    // The manifest is its own source: the entry's name is then in the source.
+    // The manifest is also the source, so the source contains the entry's name.
     let files = [("kernel.toml", text.to_string()), ("kernel.cu", text.to_string())];
     let files = files.map(|(name, text)| (format!("attention/fuzzed/{name}"), text));
     let catalog = Catalog::of_files("kernels", files);
@@ -64,7 +64,7 @@ fn use_family(family: &Family) {
     }
 }
 
-/// A tuned table: on its own, and beside a family of ours.
+/// A tuned table: alone, and next to one of our families.
 pub fn tuned(input: &[u8]) {
     let text = super::text(input);
     let Ok(table) = Table::parse("tuned.toml", &text) else { return };
@@ -75,7 +75,7 @@ pub fn tuned(input: &[u8]) {
     let mut taken = Table::default();
     taken.take(table.picks.clone());
     if let Ok(written) = toml::to_string(&table) {
-        assert!(Table::parse("tuned.toml", &written).is_ok(), "a table that was written cannot be read");
+        assert!(Table::parse("tuned.toml", &written).is_ok(), "a written table cannot be read");
     }
     let files = [("kernel.toml", MANIFEST), ("kernel.cu", MANIFEST), ("tuned.toml", &text)];
     let files = files.map(|(name, text)| (format!("attention/mma/{name}"), text.to_owned()));

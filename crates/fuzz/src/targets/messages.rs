@@ -4,10 +4,10 @@ use lab::worker::{WorkerReply, WorkerRequest};
 use serde_json::Value;
 use subprocess::wire::{receive, send};
 
-/// Attached bytes that the reader allows.
+/// Largest size of attachments that the reader allows.
 const MOST_ATTACHED: u64 = 1 << 20;
 
-/// One frame after another, until one is refused. The text after a wrong frame is read as JSON alone.
+/// Reads frames until one is refused. The input is also parsed as plain JSON.
 pub fn run(input: &[u8]) {
     let mut from = input;
     while !from.is_empty() {
@@ -15,8 +15,8 @@ pub fn run(input: &[u8]) {
             Ok((message, attachments)) => {
                 let text = message.to_string();
                 drop(serde_json::from_str::<WorkerRequest>(&text));
-                if let Ok(said) = serde_json::from_str::<WorkerReply>(&text) {
-                    answer(said, attachments);
+                if let Ok(reply) = serde_json::from_str::<WorkerReply>(&text) {
+                    round_trip(reply, attachments);
                 }
             }
             Err(error) => {
@@ -30,16 +30,16 @@ pub fn run(input: &[u8]) {
     // Seeds of plain JSON reach the types without a frame.
     for line in input.split(|byte| *byte == b'\n').take(20) {
         drop(serde_json::from_slice::<WorkerRequest>(line));
-        if let Ok(said) = serde_json::from_slice::<WorkerReply>(line) {
-            answer(said, vec![vec![0; 4]; 2]);
+        if let Ok(reply) = serde_json::from_slice::<WorkerReply>(line) {
+            round_trip(reply, vec![vec![0; 4]; 2]);
         }
     }
 }
 
-fn answer(said: WorkerReply, attachments: Vec<Vec<u8>>) {
-    if let Some(said) = said.with(attachments) {
+fn round_trip(reply: WorkerReply, attachments: Vec<Vec<u8>>) {
+    if let Some(reply) = reply.with(attachments) {
         let mut sent = Vec::new();
-        if send(&mut sent, &said, &said.attachments()).is_ok() {
+        if send(&mut sent, &reply, &reply.attachments()).is_ok() {
             let again = receive::<WorkerReply>(&mut &sent[..], MOST_ATTACHED);
             let (again, attached) = again.expect("what was sent can be received");
             assert!(again.with(attached).is_some(), "an attachment is lost");

@@ -1,5 +1,5 @@
-//! The table of targets. To add one: a function here, a row in [`ALL`], a test in `tests/short.rs`, seed files below
-//! `corpus/fuzz`, and a program in `libfuzzer`.
+//! The table of targets. To add one, add a function here, a row in [`ALL`], a test in `tests/short.rs`, seed files
+//! below `corpus/fuzz`, and a program in `libfuzzer`.
 
 mod arguments;
 mod kernels;
@@ -14,23 +14,26 @@ use std::path::{Path, PathBuf};
 
 use crate::MOST_BYTES;
 
-/// A function that must return for any input, and where its seed files are.
+/// A function that must return for any input, and the places of its seed files.
 #[derive(Debug)]
 pub struct Target {
     pub name: &'static str,
+    /// The function.
     pub run: fn(&[u8]),
-    /// Files, and folders of files, below the repository.
+    /// Files and folders of files, relative to the repository.
     pub seeds: &'static [&'static str],
-    /// Inputs of the short run in the tests: about a second.
+    /// Number of inputs of the short run in the tests: about a second.
     pub rounds: u64,
 }
 
+/// PTX, loaded and run.
 pub const PTX: Target = Target {
     name: "ptx",
     run: ptx::run,
     seeds: &["corpus/fuzz/ptx", "crates/vgpu/tests/files", "crates/vgpu/benches/ptx"],
     rounds: 1200,
 };
+/// Manifests of kernel families.
 pub const MANIFEST: Target = Target {
     name: "manifest",
     run: kernels::manifest,
@@ -42,28 +45,36 @@ pub const MANIFEST: Target = Target {
     ],
     rounds: 300,
 };
+/// Tuned tables.
 pub const TUNED: Target = Target {
     name: "tuned",
     run: kernels::tuned,
     seeds: &["corpus/fuzz/tuned", "kernels/attention/mma/tuned.toml"],
     rounds: 100,
 };
+/// Run logs.
 pub const RUN_LOG: Target =
     Target { name: "run-log", run: runs::run_log, seeds: &["corpus/fuzz/run-log"], rounds: 60 };
+/// Leaderboards.
 pub const LEADERBOARD: Target =
     Target { name: "leaderboard", run: runs::leaderboard, seeds: &["corpus/fuzz/leaderboard"], rounds: 600 };
+/// Suites.
 pub const SUITE: Target = Target {
     name: "suite",
     run: suites::run,
     seeds: &["corpus/fuzz/suite", "crates/attention/suites"],
     rounds: 300,
 };
+/// Names of problems.
 pub const PROBLEM: Target =
     Target { name: "problem", run: suites::problem, seeds: &["corpus/fuzz/problem"], rounds: 300 };
+/// Messages of workers.
 pub const MESSAGE: Target =
     Target { name: "message", run: messages::run, seeds: &["corpus/fuzz/message"], rounds: 1500 };
+/// Recorded search spaces.
 pub const SPACE: Target =
     Target { name: "space", run: spaces::run, seeds: &["corpus/fuzz/space"], rounds: 1200 };
+/// Kernel arguments.
 pub const ARGUMENTS: Target =
     Target { name: "arguments", run: arguments::run, seeds: &["corpus/fuzz/arguments"], rounds: 1200 };
 
@@ -92,7 +103,7 @@ impl Target {
     }
 }
 
-/// Bytes as the text that a reader of text files would refuse or take.
+/// The bytes as text; invalid UTF-8 is replaced.
 fn text(input: &[u8]) -> std::borrow::Cow<'_, str> {
     String::from_utf8_lossy(input)
 }

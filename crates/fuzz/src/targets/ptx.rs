@@ -1,12 +1,13 @@
-//! PTX: parsed, loaded, and run where it loads.
+//! PTX: parsed, loaded, and run if it loads.
 
 use vgpu::{Device, Launch, Module, Options, load, notices_in_ptx};
 
-/// Warp instructions of a launch.
+/// Limit of warp instructions of a launch.
 const BUDGET: u64 = 2_000;
-/// Kernels of a module that are run.
+/// Largest number of kernels of a module that are run.
 const MOST_KERNELS: usize = 4;
 
+/// Loads the text and runs its kernels.
 pub fn run(input: &[u8]) {
     let text = super::text(input);
     match load(&text) {
@@ -24,7 +25,7 @@ pub fn run(input: &[u8]) {
     }
 }
 
-/// Two blocks of 40 threads. All arguments are the address of a small buffer.
+/// Launches two blocks of 40 threads. All arguments are the address of a small buffer.
 fn launch(module: &Module) {
     let mut device = Device::default();
     let Ok(buffer) = device.alloc(4096, "buffer") else { return };
@@ -39,7 +40,7 @@ fn launch(module: &Module) {
             args: &args[..kernel.param_bytes as usize],
         };
         let options = Options { budget: BUDGET, threads: 1, ..Options::default() };
-        // A refusal and a report full of findings are both right.
+        // A refusal and a report with findings are both valid.
         let _ = device.launch(&launch, &options);
     }
 }

@@ -7,8 +7,8 @@ use lab::report::headline;
 use lab::run::{EXPORTERS, Log, RunState, Timer, parse};
 use serde_json::Value;
 
-/// A log, and the log of those of its lines that are right each on its own: most edits leave a log with one wrong line,
-/// which hides the others.
+/// A log, and the log of those of its lines that are valid on their own: most edits leave a log with one invalid
+/// line, which hides the others.
 pub fn run_log(input: &[u8]) {
     let path = Path::new("events.jsonl");
     let whole = parse(path, input);
@@ -16,16 +16,16 @@ pub fn run_log(input: &[u8]) {
         Ok(log) => use_log(log),
         Err(error) => drop(error.to_string()),
     }
-    let right = right_lines(input);
-    if whole.is_err() || right.len() < input.len() {
-        let log = parse(path, &right).expect("every line is right on its own");
+    let valid = valid_lines(input);
+    if whole.is_err() || valid.len() < input.len() {
+        let log = parse(path, &valid).expect("every line is valid on its own");
         use_log(&log);
     }
 }
 
-/// The lines that parse, numbered anew.
-fn right_lines(input: &[u8]) -> Vec<u8> {
-    let mut right = Vec::new();
+/// The valid lines, with new sequence numbers.
+fn valid_lines(input: &[u8]) -> Vec<u8> {
+    let mut valid = Vec::new();
     let mut number = 0;
     for line in input.split(|byte| *byte == b'\n') {
         let Ok(Value::Object(mut fields)) = serde_json::from_slice(line) else { continue };
@@ -38,11 +38,11 @@ fn right_lines(input: &[u8]) -> Vec<u8> {
         };
         let (Ok(first), Ok(next)) = (numbered(0), numbered(number)) else { continue };
         if parse(Path::new("events.jsonl"), &first).is_ok() {
-            right.extend(next);
+            valid.extend(next);
             number += 1;
         }
     }
-    right
+    valid
 }
 
 fn use_log(log: &Log) {
@@ -50,7 +50,7 @@ fn use_log(log: &Log) {
     drop((state.means(), headline(&state)));
     for exporter in EXPORTERS.into_iter().filter(|exporter| exporter.concerns(&state)) {
         let mut bytes = Vec::new();
-        // An exporter may refuse. What it writes must be right.
+        // An exporter may refuse. Its output must be valid.
         if exporter.write(&state, &mut bytes).is_ok() {
             let text = String::from_utf8(bytes).expect("an export is UTF-8");
             match Path::new(exporter.file_name()).extension().and_then(|kind| kind.to_str()) {
@@ -62,11 +62,11 @@ fn use_log(log: &Log) {
     }
     let timers = [Timer::GraphHot, Timer::Eager];
     for timer in timers {
-        hold(&state, &mut Leaderboard::default(), timer);
+        judge_run(&state, &mut Leaderboard::default(), timer);
     }
 }
 
-/// The page's main part is well-formed, so no text of the log became markup.
+/// Checks that the page's main part is well-formed, so that no text of the log became markup.
 fn check_page(page: &str) {
     assert!(!page.contains("<script"), "the page has a script");
     let (start, end) = (page.find("<main>").expect("<main>"), page.rfind("</main>").expect("</main>"));
@@ -81,8 +81,8 @@ fn check_page(page: &str) {
     }
 }
 
-/// Judges a run, with all outputs, and puts it on the record.
-fn hold(state: &RunState, board: &mut Leaderboard, timer: Timer) {
+/// Judges a run, writes all outputs, and updates the leaderboard.
+fn judge_run(state: &RunState, board: &mut Leaderboard, timer: Timer) {
     let asked = GateRequest { problems: vec!["b1h8s512d64-fp16".to_owned()], timer };
     let mut report = judge(state, board, &asked);
     drop((output::text(&report), output::github(&report, "leaderboard.json")));
@@ -94,14 +94,14 @@ fn hold(state: &RunState, board: &mut Leaderboard, timer: Timer) {
     let _ = report.outcome();
 }
 
-/// A leaderboard, and a real run held against it.
+/// A leaderboard, with which a real run is compared.
 pub fn leaderboard(input: &[u8]) {
     const RUN: &[u8] = include_bytes!("../../../../corpus/fuzz/run-log/right.jsonl");
     let text = super::text(input);
     match Leaderboard::parse(Path::new("leaderboard.json"), &text) {
         Ok(mut board) => {
             let log = parse(Path::new("events.jsonl"), RUN).expect("the seed is a log");
-            hold(&RunState::from_log(&log), &mut board, Timer::GraphHot);
+            judge_run(&RunState::from_log(&log), &mut board, Timer::GraphHot);
         }
         Err(error) => drop(error.to_string()),
     }

@@ -3,6 +3,7 @@
 use attention::Attention;
 use op::Op;
 
+/// Reads a suite.
 pub fn run(input: &[u8]) {
     match lab::suite::read(&Attention, "fuzzed", &super::text(input)) {
         Ok(suite) => suite.problems.iter().take(100).for_each(use_problem),
@@ -10,7 +11,7 @@ pub fn run(input: &[u8]) {
     }
 }
 
-/// Names of problems, one on each line.
+/// Names of problems, one per line.
 pub fn problem(input: &[u8]) {
     for line in super::text(input).lines().take(20) {
         match Attention.problems(line) {
@@ -20,14 +21,11 @@ pub fn problem(input: &[u8]) {
     }
 }
 
-/// What is computed of a problem before anything is allocated for it.
+/// Computes everything that needs no allocation for a problem.
 fn use_problem(problem: &attention::Problem) {
     let name = problem.to_string();
     let again = Attention.problems(&name);
-    assert!(
-        again.is_ok_and(|again| again == [*problem]),
-        "`{name}` is the name of another problem, or of none"
-    );
+    assert!(again.is_ok_and(|again| again == [*problem]), "`{name}` does not name the same problem");
     drop((Attention.work(problem), Attention.likeness(problem), Attention.sizes(problem)));
     let cut = Attention.cut(problem, 1e6);
     drop((cut.to_string(), Attention.work(&cut)));

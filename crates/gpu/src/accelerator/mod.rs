@@ -1,5 +1,5 @@
-//! One interface to whatever runs kernels: allocate, copy, load, launch. The CUDA driver and the virtual GPU both
-//! implement it, so that what is written against it runs on either unchanged.
+//! One interface to every device that runs kernels: allocate, copy, load, launch. The CUDA driver and the virtual GPU
+//! both implement it, so the same code runs on either.
 
 mod cuda;
 mod process;
@@ -16,44 +16,45 @@ pub use process::{DevicePool, DeviceProcess, Lease, LentDevice, ProcessLimits, s
 use serde::{Deserialize, Serialize};
 pub use virtual_gpu::VirtualDevice;
 
-/// Memory on a device. Plain data: it says where, the device keeps it.
+/// Memory on a device, as an address and a size. The device owns the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Buffer {
     pub address: u64,
     pub bytes: u64,
 }
 
-/// A loaded module, by its number on the device it was loaded on.
+/// A loaded module, as its index on the device that loaded it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ModuleId(pub(crate) usize);
 
-/// A variable of a module.
+/// A global variable of a module.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Variable {
     pub name: String,
     pub buffer: Buffer,
 }
 
-/// What a module is loaded from.
+/// The code that a module is loaded from.
 #[derive(Clone, Copy, Debug)]
 pub enum Image<'a> {
     /// Machine code, for the CUDA driver.
     Cubin(&'a [u8]),
-    /// Text: run as it is by the virtual GPU, compiled once more by the CUDA driver.
+    /// PTX text. The virtual GPU runs it directly; the CUDA driver compiles it.
     Ptx(&'a str),
 }
 
-/// A kernel's launch, but for its arguments.
+/// The shape of a launch: everything except the kernel and its arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Geometry {
     pub grid: [u32; 3],
     pub block: [u32; 3],
-    /// Blocks that run together and share their shared memory; `[1, 1, 1]`: none do.
+    /// Blocks that run together and can read each other's shared memory; `[1, 1, 1]` means no clusters.
     pub cluster: [u32; 3],
-    /// Dynamic shared memory.
+    /// Bytes of dynamic shared memory.
     pub shared_bytes: u32,
 }
 
+/// An error of a device or of a kernel that ran on it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum AcceleratorError {
     #[error("no CUDA driver: {0}")]
@@ -70,62 +71,68 @@ pub enum AcceleratorError {
     NoKernel(String),
     #[error("cannot launch `{kernel}`: {reason}")]
     Launch { kernel: String, reason: String },
-    /// More of something than the device has.
+    /// The kernel needs more of a resource than the device has.
     #[error("`{kernel}` does not fit: {reason}")]
     TooLarge { kernel: String, reason: String },
-    /// The kernel ran and did what no kernel may. A CUDA context is of no use afterwards.
-    #[error("`{kernel}` broke: {reason}")]
+    /// The kernel ran and did something that a kernel must not do. A CUDA context is unusable afterwards.
+    #[error("`{kernel}` failed: {reason}")]
     Fault {
         kernel: String,
         reason: String,
-        /// Whether it touched memory it must not.
+        /// Whether the kernel accessed memory that it must not access.
         access: bool,
     },
-    /// It was in a process of its own, which is gone.
+    /// The device was in a separate process, and the process has ended.
     #[error("the device was lost: {0}")]
     Lost(String),
 }
 
 /// A device that runs kernels.
 pub trait Accelerator: fmt::Debug {
-    /// What it is, for people: `cuda:0 (NVIDIA H200)`.
+    /// A short description for people: `cuda:0 (NVIDIA H200)`.
     fn describe(&self) -> String;
 
+    /// Allocates `bytes` bytes. `label` names the buffer in messages.
     fn allocate(&mut self, label: &str, bytes: u64) -> Result<Buffer, AcceleratorError>;
 
+    /// Frees a buffer.
     fn free(&mut self, buffer: Buffer) -> Result<(), AcceleratorError>;
 
+    /// Copies bytes from the host to a buffer.
     fn write(&mut self, buffer: Buffer, bytes: &[u8]) -> Result<(), AcceleratorError>;
 
+    /// Copies a buffer's contents to the host.
     fn read(&mut self, buffer: Buffer) -> Result<Vec<u8>, AcceleratorError>;
 
-    /// Whether a buffer holds these bytes.
+    /// Whether a buffer contains exactly these bytes.
     fn holds(&mut self, buffer: Buffer, bytes: &[u8]) -> Result<bool, AcceleratorError> {
         Ok(self.read(buffer)? == bytes)
     }
 
-    /// Sets every word of a buffer, on the device.
+    /// Sets every 32-bit word of a buffer, on the device.
     fn fill(&mut self, buffer: Buffer, word: u32) -> Result<(), AcceleratorError> {
         let mut bytes = word.to_le_bytes().repeat((buffer.bytes as usize).div_ceil(4));
         bytes.truncate(buffer.bytes as usize);
         self.write(buffer, &bytes)
     }
 
-    /// Says that a buffer's contents do not matter. A device that checks takes it for uninitialised from then on.
+    /// Marks a buffer's contents as undefined. A device with memory checks treats it as uninitialised from then on.
     fn undefine(&mut self, _buffer: Buffer) -> Result<(), AcceleratorError> {
         Ok(())
     }
 
+    /// Loads a module.
     fn load(&mut self, image: Image<'_>) -> Result<ModuleId, AcceleratorError>;
 
-    /// The variables of a module that its kernels can write and that outlive a launch.
+    /// The variables of a module that its kernels can write and that keep their values between launches.
     fn variables(&mut self, module: ModuleId) -> Result<Vec<Variable>, AcceleratorError>;
 
-    /// Changes what a kernel can notice of its surroundings and its answer must not depend on: which SMs are free, the
-    /// stream, on a virtual GPU also the order of blocks, clocks and addresses. The same seed is the same surroundings.
+    /// Changes properties of the environment that a kernel can read but that must not change its result: the free SMs
+    /// and the stream, and on a virtual GPU also the block order, clocks and addresses. The same seed gives the same
+    /// environment.
     fn set_world(&mut self, seed: u64) -> Result<(), AcceleratorError>;
 
-    /// Runs a kernel to its end. `parameters` are the bytes of each parameter, in order.
+    /// Runs a kernel and waits for its end. `parameters` holds the bytes of each parameter, in order.
     fn launch(
         &mut self,
         module: ModuleId,
@@ -135,10 +142,10 @@ pub trait Accelerator: fmt::Debug {
     ) -> Result<Launched, AcceleratorError>;
 }
 
-/// A launch that has ended.
+/// The result of a launch that has ended.
 #[derive(Clone, Debug, Default)]
 pub struct Launched {
-    /// What the virtual GPU has to say. A CUDA GPU does not check, so there is nothing, not "no finding".
+    /// The virtual GPU's report. A CUDA GPU makes no checks, so `None` means "not checked", not "no finding".
     pub report: Option<vgpu::LaunchReport>,
 }
 

@@ -1,11 +1,11 @@
-//! The virtual GPU as an accelerator: a chip of the table, its memory, and the options kernels run under.
+//! The virtual GPU as an accelerator: a chip from the table, its memory, and the options of its launches.
 
 use chips::Chip;
 use vgpu::World;
 
 use super::{Accelerator, AcceleratorError, Buffer, Geometry, Image, Launched, ModuleId, Variable};
 
-/// Memory of a virtual GPU, whatever its chip has: it is the host's.
+/// Memory of every virtual GPU. The host provides it, so the size does not depend on the chip.
 const MEMORY_BYTES: u64 = 6 << 30;
 
 /// A virtual GPU. Kernels run on the CPU, from their PTX.
@@ -14,7 +14,7 @@ pub struct VirtualDevice {
     chip: &'static Chip,
     memory: vgpu::Device,
     modules: Vec<vgpu::Module>,
-    /// How launches run; `outputs` and the chip's limits included.
+    /// Options of the launches, including `outputs` and the chip's limits.
     pub options: vgpu::Options,
 }
 
@@ -24,7 +24,7 @@ impl VirtualDevice {
         VirtualDevice::with(chip, World::default())
     }
 
-    /// A virtual GPU in the world of a seed: addresses, order of blocks, multiprocessors, clocks.
+    /// A virtual GPU in the world of a seed. The seed sets addresses, block order, multiprocessors and clocks.
     pub fn in_world(chip: &'static Chip, seed: u64) -> Self {
         VirtualDevice::with(chip, World::from_seed(seed))
     }
@@ -43,14 +43,14 @@ impl VirtualDevice {
         VirtualDevice { chip, memory, modules: Vec::new(), options }
     }
 
-    /// Later launches run in the world of a seed (0: the default world), and later allocations are placed there. What is allocated stays where
-    /// it is.
+    /// Later launches run in the world of `seed` (0: the default world), and later allocations are placed there.
+    /// Existing allocations keep their addresses.
     pub fn set_world(&mut self, seed: u64) {
         self.options.world = if seed == 0 { World::default() } else { World::from_seed(seed) };
         self.memory.move_to(self.options.world);
     }
 
-    /// Gives a module's variables their initial values again, as if it had just been loaded.
+    /// Resets a module's variables to their initial values, as if the module had just been loaded.
     pub fn reset_state(&mut self, module: ModuleId) -> Result<(), AcceleratorError> {
         let Some(module) = self.modules.get(module.0) else {
             return Err(AcceleratorError::Load("there is no such module on the virtual GPU".to_owned()));
@@ -58,16 +58,17 @@ impl VirtualDevice {
         self.memory.reset(module).map_err(|error| memory(&error))
     }
 
+    /// The chip that this virtual GPU models.
     pub fn chip(&self) -> &'static Chip {
         self.chip
     }
 
-    /// A module that was loaded.
+    /// A loaded module.
     pub fn module(&self, id: ModuleId) -> Option<&vgpu::Module> {
         self.modules.get(id.0)
     }
 
-    /// Runs a kernel and returns what the virtual GPU has to say about it.
+    /// Runs a kernel and returns the virtual GPU's report.
     pub fn run(
         &mut self,
         module: ModuleId,
@@ -80,7 +81,7 @@ impl VirtualDevice {
         let (module, entry) = found.ok_or_else(|| AcceleratorError::NoKernel(kernel.to_owned()))?;
         let failed = |reason: String| AcceleratorError::Launch { kernel: kernel.to_owned(), reason };
         if geometry.cluster != [1; 3] {
-            return Err(failed("the virtual GPU runs no clusters of blocks".to_owned()));
+            return Err(failed("the virtual GPU does not support clusters of blocks".to_owned()));
         }
         let launch = vgpu::Launch {
             module,
@@ -98,7 +99,7 @@ impl VirtualDevice {
         })
     }
 
-    /// Declares buffers as results: every byte must be written, with defined values.
+    /// Declares buffers as results: the kernel must write every byte with a defined value.
     pub fn set_outputs(&mut self, outputs: &[Buffer]) {
         self.options.outputs = outputs.iter().map(|buffer| vgpu::Buffer(buffer.address)).collect();
     }
@@ -144,7 +145,8 @@ impl Accelerator for VirtualDevice {
 
     fn set_world(&mut self, seed: u64) -> Result<(), AcceleratorError> {
         VirtualDevice::set_world(self, seed);
-        // Some worlds have fewer multiprocessors, some have more: from half of them to half as many again.
+        // Some worlds have fewer multiprocessors and some have more: from half as many to one and a half times as
+        // many.
         let half = (self.chip.sms / 2).max(1);
         let varied = self.chip.sms - half + (seed >> 2) as u32 % (2 * half);
         self.options.limits.sms = if seed.is_multiple_of(4) { self.chip.sms } else { varied.max(1) };
@@ -152,7 +154,7 @@ impl Accelerator for VirtualDevice {
     }
 
     fn fill(&mut self, buffer: Buffer, word: u32) -> Result<(), AcceleratorError> {
-        // Piece by piece: a workspace may be most of the memory there is.
+        // In pieces: a workspace may be as large as most of the memory.
         const PIECE: u64 = 1 << 20;
         let bytes = word.to_le_bytes().repeat(PIECE as usize / 4);
         let mut at = buffer.address;
@@ -189,16 +191,20 @@ impl Accelerator for VirtualDevice {
     }
 }
 
-/// The parameters at the offsets the kernel declares.
+/// Places the parameters at the offsets that the kernel declares.
 fn argument_block(kernel: &vgpu::Kernel, parameters: &[Vec<u8>]) -> Result<Vec<u8>, String> {
     if parameters.len() != kernel.params.len() {
-        return Err(format!("{} arguments given, the kernel has {}", parameters.len(), kernel.params.len()));
+        return Err(format!(
+            "got {} arguments, but the kernel has {} parameters",
+            parameters.len(),
+            kernel.params.len()
+        ));
     }
     let mut block = vec![0; kernel.param_bytes as usize];
     for (index, (bytes, declared)) in parameters.iter().zip(&kernel.params).enumerate() {
         if bytes.len() != declared.bytes as usize {
             return Err(format!(
-                "argument {index} has {} bytes, the kernel's parameter {}",
+                "argument {index} has {} bytes, but the kernel's parameter has {}",
                 bytes.len(),
                 declared.bytes
             ));
@@ -216,7 +222,7 @@ fn argument_block(kernel: &vgpu::Kernel, parameters: &[Vec<u8>]) -> Result<Vec<u
 mod tests {
     use super::*;
 
-    /// Writes its own address, its multiprocessor's clock and a counter that the module keeps.
+    /// Writes its own address, its multiprocessor's clock and a counter in global memory.
     const PTX: &str = "
 .version 8.4
 .target sm_80

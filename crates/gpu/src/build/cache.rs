@@ -1,11 +1,12 @@
-//! The cache of builds: one file per build, named by its hash, written whole or not at all.
+//! The build cache: one file per build, named by its hash, written atomically.
 //!
-//! A file is a line that says what it is, a line with a checksum of everything after it, a line of JSON, then the PTX
-//! and the cubin. An entry that does not fit its checksum counts as absent and is written anew.
+//! A file has a line that names the format, a line with a checksum of everything after it, a line of JSON, then the
+//! PTX and the cubin. An entry that does not match its checksum counts as absent and is written again.
 //!
-//! The files together stay below a limit: what was not used for the longest time is removed first. An entry's time of
-//! change is the time of its last use. Several processes may share the folder: one sweeps at a time, a file that is
-//! removed while another process reads it stays readable for that process, and a removed entry is only built again.
+//! The total size stays below a limit: the least recently used entries are removed first. An entry's modification
+//! time is the time of its last use. Several processes may share the folder. One process removes entries at a time; a
+//! process that reads a removed file can still read it to the end; a removed entry is compiled again when it is
+//! needed.
 
 use std::fs::{self, File};
 use std::io;
@@ -18,29 +19,30 @@ use serde::{Deserialize, Serialize};
 use super::Build;
 use crate::paths;
 
-/// Part of every build's hash. Changed whenever the meaning of a build changes; old entries are then not found.
+/// Part of every build's hash. It changes when the meaning of a build changes; old entries are then not found.
 pub const MEANING: &str = "warpsmith build 2";
-/// The first line of a file. Changed whenever the format changes; old files then count as absent.
+/// The first line of a file. It changes when the format changes; old files then count as absent.
 const FORMAT: &str = "warpsmith build 3";
 
-/// Bytes of PTX and cubin that are kept. Kernels have a few hundred KiB.
+/// Largest size of PTX and cubin together that is stored, in bytes. Kernels have a few hundred KiB.
 pub const MOST_KEPT: u64 = 64 << 20;
-/// The JSON line lists kernels and warnings.
+/// Largest size of the JSON line, in bytes. It lists kernels and warnings.
 const MOST_HEADER: u64 = 16 << 20;
-/// The environment variable for the most MiB that all entries may have together.
+/// The environment variable with the largest total size of all entries, in MiB.
 pub const LIMIT_VARIABLE: &str = "WARPSMITH_CACHE_MIB";
 const DEFAULT_LIMIT: u64 = 4 << 30;
 
 /// An entry that was used within this time is not marked as used again.
 const FRESH: Duration = Duration::from_mins(1);
-/// Temporary files of writers that were killed are removed after this time.
+/// Temporary files of killed processes are removed after this time.
 const ABANDONED: Duration = Duration::from_hours(24);
 
+/// Stores builds in a folder, up to a total size.
 #[derive(Debug)]
 pub struct Cache {
     folder: PathBuf,
     limit: u64,
-    /// Bytes that may be stored before the folder is looked at again.
+    /// Bytes that may be stored before the next sweep.
     until_sweep: AtomicU64,
 }
 
@@ -52,7 +54,7 @@ struct Header {
 }
 
 impl Cache {
-    /// `limit`: bytes of all entries together.
+    /// `limit` is the largest total size of all entries, in bytes.
     pub fn new(folder: PathBuf, limit: u64) -> Self {
         Cache { folder, limit, until_sweep: AtomicU64::new(0) }
     }
@@ -61,12 +63,12 @@ impl Cache {
         self.folder.join(&hash[..2]).join(hash)
     }
 
-    /// Held by the process that sweeps. It is beside the folder, which holds nothing but entries.
+    /// The lock of the process that sweeps. The file is beside the folder, because the folder contains only entries.
     fn lock_file(&self) -> PathBuf {
         self.folder.with_extension("sweep")
     }
 
-    /// The build of that hash, if it is there and whole.
+    /// The build with this hash, if it exists and is undamaged.
     pub fn load(&self, hash: &str) -> Option<Build> {
         let path = self.file(hash);
         let bytes = paths::read_bounded(&path, MOST_KEPT + MOST_HEADER).ok()?;
@@ -75,7 +77,7 @@ impl Cache {
         Some(build)
     }
 
-    /// Keeps a build, unless it is too large to be kept.
+    /// Stores a build, unless it is too large.
     pub fn store(&self, build: &Build) -> Result<(), (PathBuf, io::Error)> {
         let path = self.file(&build.hash);
         let at = |path: &Path| {
@@ -96,22 +98,22 @@ impl Cache {
         Ok(())
     }
 
-    /// Counts bytes that were stored, and sweeps when enough has come together. The first store of a process sweeps.
+    /// Counts stored bytes and sweeps after enough of them. The first store of a process sweeps.
     fn count(&self, bytes: u64) {
         let counted = self.until_sweep.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
             Some(left.checked_sub(bytes).unwrap_or(self.limit / 32))
         });
         if counted.is_ok_and(|left| left < bytes) {
-            // What could not be removed now is removed by a later sweep.
+            // A later sweep removes what could not be removed now.
             let _ = self.sweep();
         }
     }
 
-    /// Removes what was not used for the longest time until the rest is below the limit.
+    /// Removes the least recently used entries until the rest is below the limit.
     fn sweep(&self) -> io::Result<()> {
         let lock = File::create(self.lock_file())?;
         if lock.try_lock().is_err() {
-            // Another process does it.
+            // Another process is sweeping.
             return Ok(());
         }
         let now = SystemTime::now();
@@ -133,7 +135,7 @@ impl Cache {
         if total <= self.limit {
             return Ok(());
         }
-        // Some room is made, so that the next store does not sweep again.
+        // Make some room, so that the next store does not sweep again.
         let keep = self.limit - self.limit / 8;
         entries.sort();
         for (_, bytes, path) in entries {
@@ -148,18 +150,19 @@ impl Cache {
     }
 }
 
-/// The limit for all entries, from the environment. An error says what is wrong with it.
+/// The limit for all entries, from the environment; an error if its value is not a number.
 pub fn limit_from_environment() -> Result<u64, String> {
     match std::env::var(LIMIT_VARIABLE) {
         Err(_) => Ok(DEFAULT_LIMIT),
         Ok(text) => parse_limit(&text).ok_or_else(|| {
             let default = DEFAULT_LIMIT >> 20;
-            format!("{LIMIT_VARIABLE} is `{text}`, not a number of MiB; the build cache keeps {default} MiB")
+            format!("{LIMIT_VARIABLE} is `{text}`, not a number of MiB; the build cache uses {default} MiB")
         }),
     }
 }
 
 impl Cache {
+    /// The limit when the environment sets none, in bytes.
     pub const DEFAULT_LIMIT: u64 = DEFAULT_LIMIT;
 }
 
@@ -167,7 +170,7 @@ fn parse_limit(text: &str) -> Option<u64> {
     text.trim().parse::<u64>().ok()?.checked_mul(1 << 20)
 }
 
-/// Marks an entry as used now. Where that is not possible the entry only goes earlier.
+/// Marks an entry as used now. If this fails, the entry is only removed earlier.
 fn mark_used(path: &Path) {
     let now = SystemTime::now();
     let is_fresh = |used: SystemTime| now.duration_since(used).is_ok_and(|age| age < FRESH);
@@ -193,7 +196,7 @@ fn parse(bytes: &[u8]) -> Option<Build> {
     Some(Build { ptx: String::from_utf8(ptx.to_vec()).ok()?, cubin: cubin.to_vec(), ..header.build })
 }
 
-/// The first line, and what follows it.
+/// The first line, and the rest.
 fn line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = bytes.iter().position(|&byte| byte == b'\n')?;
     Some((&bytes[..end], &bytes[end + 1..]))
@@ -220,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_header_does_not_fit_the_checksum() {
+    fn an_entry_with_a_changed_header_counts_as_absent() {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::new(folder.path().join("builds"), DEFAULT_LIMIT);
         let build = build(1, 100);
@@ -233,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_build_that_is_too_large_is_not_kept() {
+    fn a_build_that_is_too_large_is_not_stored() {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::new(folder.path().join("builds"), 1000);
         cache.store(&build(1, 1001)).unwrap();
@@ -250,16 +253,15 @@ mod tests {
             let used = SystemTime::now() - Duration::from_hours(10 - u64::from(number));
             File::open(path).unwrap().set_modified(used).unwrap();
         }
-        // The oldest is used again, so the second is the one to go.
+        // The oldest entry is used again, so the second oldest is removed.
         assert!(cache().load(&build(1, 0).hash).is_some());
         cache().store(&build(5, 2000)).unwrap();
-        let there: Vec<u8> =
-            (1..=5).filter(|&number| cache().file(&build(number, 0).hash).exists()).collect();
-        assert_eq!(there, [1, 4, 5]);
+        let kept: Vec<u8> = (1..=5).filter(|&number| cache().file(&build(number, 0).hash).exists()).collect();
+        assert_eq!(kept, [1, 4, 5]);
     }
 
     #[test]
-    fn another_process_that_sweeps_is_not_waited_for() {
+    fn storing_does_not_wait_for_a_sweep_of_another_process() {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::new(folder.path().join("builds"), 3000);
         let lock = File::create(cache.lock_file()).unwrap();

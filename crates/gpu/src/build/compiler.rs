@@ -1,4 +1,4 @@
-//! The compiler: a toolchain, its exact version, and the cache in front of it.
+//! The compiler: a toolchain, its exact version, and the build cache.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,10 +11,10 @@ use crate::nvrtc::{Nvrtc, NvrtcError};
 use crate::paths;
 use crate::toolchain::Toolchain;
 
-/// Bytes of PTX and cubin that a source may compile to.
+/// Largest size of PTX and cubin together that a source may compile to, in bytes.
 const MOST_OUTPUT: u64 = 256 << 20;
 
-/// Compiles requests, or finds them compiled. NVRTC is loaded only when something must be compiled.
+/// Compiles requests or takes their builds from the cache. NVRTC is loaded only when something must be compiled.
 #[derive(Debug)]
 pub struct Compiler {
     toolchain: Toolchain,
@@ -22,11 +22,11 @@ pub struct Compiler {
     nvrtc: OnceLock<Nvrtc>,
     cache: Cache,
     warn: Warn,
-    /// Set once it was said that the cache cannot be written.
+    /// Used to warn once only that the cache is not writable.
     unwritable: Once,
 }
 
-/// Who is told what is wrong and keeps nothing from being built.
+/// Receives warnings about problems that do not prevent a build.
 struct Warn(Box<dyn Fn(&str) + Send + Sync>);
 
 impl std::fmt::Debug for Warn {
@@ -35,17 +35,18 @@ impl std::fmt::Debug for Warn {
     }
 }
 
-/// A build, and whether the compiler had to run for it.
+/// A build, and whether it came from the cache.
 #[derive(Clone, Debug)]
 pub struct BuildOutcome {
     pub build: Build,
+    /// Whether the build came from the cache.
     pub cached: bool,
-    /// From the request to the build in memory, whichever way it came.
+    /// Time from the request to the build in memory, cached or compiled.
     pub elapsed_ms: f64,
 }
 
 impl Compiler {
-    /// `cache` is Warpsmith's cache folder.
+    /// Creates a compiler that caches its builds below `cache`, Warpsmith's cache folder.
     pub fn new(toolchain: Toolchain, cache: &Path) -> Result<Self, BuildError> {
         let nvrtc = OnceLock::new();
         let identity = identify(&toolchain, cache, &nvrtc)?;
@@ -55,7 +56,7 @@ impl Compiler {
         Ok(Compiler { toolchain, identity, nvrtc, cache, warn, unwritable: Once::new() })
     }
 
-    /// Has warnings said by `warn`: that the cache cannot be written (once), or that its limit is no number.
+    /// Reports warnings through `warn`: the cache is not writable (once), or its limit is not a number.
     #[must_use]
     pub fn warn_with(mut self, warn: impl Fn(&str) + Send + Sync + 'static) -> Self {
         if let Err(message) = cache::limit_from_environment() {
@@ -75,10 +76,10 @@ impl Compiler {
         &self.identity
     }
 
-    /// The hash a request's build has, without building it.
+    /// The hash of a request's build, without building it.
     pub fn hash(&self, request: &Request) -> String {
         let mut hasher = blake3::Hasher::new();
-        // Each field goes in with its length, so that no two different requests read the same.
+        // Each field is hashed with its length, so that different requests never hash the same bytes.
         let mut field = |bytes: &[u8]| {
             hasher.update(&(bytes.len() as u64).to_le_bytes()).update(bytes);
         };
@@ -100,7 +101,7 @@ impl Compiler {
         hasher.finalize().to_hex()[..32].to_owned()
     }
 
-    /// The build of a request: from the cache if it is there, else compiled and stored.
+    /// The build of a request, from the cache or compiled and stored.
     pub fn build(&self, request: &Request) -> Result<BuildOutcome, BuildError> {
         let start = Instant::now();
         let hash = self.hash(request);
@@ -109,10 +110,10 @@ impl Compiler {
         }
         let build = self.compile(request, hash)?;
         if let Err((path, error)) = self.cache.store(&build) {
-            // The build itself is fine; the next one only has to be compiled again.
+            // The build itself is valid; only the cache misses it.
             self.unwritable.call_once(|| {
                 (self.warn.0)(&format!(
-                    "builds are not kept: {}: {error}; set WARPSMITH_CACHE to a folder that can be written",
+                    "cannot store builds in the cache: {}: {error}; set WARPSMITH_CACHE to a writable folder",
                     path.display()
                 ));
             });
@@ -120,8 +121,8 @@ impl Compiler {
         Ok(BuildOutcome { build, cached: false, elapsed_ms: milliseconds(start) })
     }
 
-    /// Builds many requests on `jobs` threads. `finished` is called from those threads as each one ends; the
-    /// results come back in the order of the requests.
+    /// Builds many requests on `jobs` threads. `finished` is called from those threads after each build. The results
+    /// are in the order of the requests.
     pub fn build_many(
         &self,
         requests: &[Request],
@@ -143,7 +144,7 @@ impl Compiler {
                 });
             }
         });
-        // Every index below `requests.len()` was taken by a thread, and the scope waited for all of them.
+        // A thread took every index below `requests.len()`, and the scope waited for all threads.
         slots.into_iter().filter_map(OnceLock::into_inner).collect()
     }
 
@@ -168,8 +169,8 @@ impl Compiler {
         let mut compiled = compile(&options)?;
         let mut entries = log::entries(&compiled.log);
         if entries.is_empty() && compiled.ptx.contains(".entry") {
-            // Where there is a driver NVRTC has a cache of its own, and what comes from there has no log. A compiler
-            // that does not know the option has no such cache either, and the log stays as it is.
+            // On a machine with a driver, NVRTC has its own cache, and a build from it has no log. A compiler without
+            // this option has no such cache either; the first result is kept.
             options.push("--no-cache".to_owned());
             if let Ok(again) = compile(&options) {
                 entries = log::entries(&again.log);
@@ -198,7 +199,7 @@ impl Compiler {
     }
 }
 
-/// What every build is compiled with.
+/// Options of every build.
 fn fixed_options(request: &Request) -> Vec<String> {
     vec![
         format!("--gpu-architecture={}", request.target),
@@ -213,12 +214,12 @@ fn milliseconds(since: Instant) -> f64 {
     since.elapsed().as_secs_f64() * 1e3
 }
 
-/// The errors in a failed compilation's log; what it says, whole, if none has a form we know.
+/// The errors in the log of a failed compilation, or the whole log if no error has a known form.
 fn errors(log: &str) -> Vec<Diagnostic> {
     let mut errors = of_severity(log, Severity::Error);
     if errors.is_empty() {
         let text = log.trim();
-        let message = if text.is_empty() { "the compiler failed and gave no reason" } else { text };
+        let message = if text.is_empty() { "the compiler failed without a message" } else { text };
         errors.push(Diagnostic { severity: Severity::Error, message: message.to_owned(), place: None });
     }
     errors
@@ -228,17 +229,17 @@ fn of_severity(text: &str, severity: Severity) -> Vec<Diagnostic> {
     log::diagnostics(text).into_iter().filter(|diagnostic| diagnostic.severity == severity).collect()
 }
 
-/// Loads NVRTC at the first need, once.
+/// Loads NVRTC at first use.
 fn loaded<'a>(cell: &'a OnceLock<Nvrtc>, toolchain: &Toolchain) -> Result<&'a Nvrtc, NvrtcError> {
     if let Some(nvrtc) = cell.get() {
         return Ok(nvrtc);
     }
-    // Two threads may both load it; loading is idempotent and the first to finish is kept.
+    // Two threads may both load the library. Loading is idempotent, and the first to finish is kept.
     let nvrtc = Nvrtc::load(toolchain)?;
     Ok(cell.get_or_init(|| nvrtc))
 }
 
-/// NVRTC puts the working directory before relative file names. The PTX should not depend on where it was made.
+/// Removes the working directory that NVRTC puts before relative file names. The PTX must not depend on it.
 fn without_working_directory(ptx: &str) -> String {
     match std::env::current_dir() {
         Ok(folder) => ptx.replace(&format!("\"{}/", folder.display()), "\""),
@@ -246,8 +247,8 @@ fn without_working_directory(ptx: &str) -> String {
     }
 }
 
-/// The compiler's exact version. Asking means loading it and compiling a line, so the answer is kept in the cache
-/// under the library's path, size and time.
+/// The compiler's exact version with that of its headers. Finding it needs a small compilation, so the cache stores
+/// the result under the library's path, size and modification time.
 fn identify(toolchain: &Toolchain, cache: &Path, nvrtc: &OnceLock<Nvrtc>) -> Result<String, BuildError> {
     let memo = memo_file(toolchain, cache);
     let known = memo.as_ref().and_then(|file| std::fs::read_to_string(file).ok());
@@ -265,7 +266,7 @@ fn identify(toolchain: &Toolchain, cache: &Path, nvrtc: &OnceLock<Nvrtc>) -> Res
     let cccl = header_constant(toolchain, "cuda/std/__cccl/version.h", "CCCL_VERSION");
     let identity = format!("{compiler} (headers {headers}, cccl {cccl})");
     if let Some(file) = memo {
-        // Without the memo the next start is slower, nothing else.
+        // Without the stored result the next start is only slower.
         let _ = paths::write_atomically(&file, identity.as_bytes());
     }
     Ok(identity)

@@ -1,32 +1,32 @@
-//! The files on disk that a source includes, so that changing one changes the build's hash.
+//! Finds the files on disk that a source includes, so that a change of one of them changes the build's hash.
 //!
-//! NVRTC cannot list what it included, so this follows `#include` lines itself. It ignores conditions and so may
-//! find too much, never too little; a name it cannot find is one of CUDA's own headers (those are covered by the
-//! compiler's version) or an error the compiler will report.
+//! NVRTC cannot list what it included, so this module follows `#include` lines itself. It ignores conditions, so it
+//! may find too many files, never too few. A name that it cannot find is one of CUDA's own headers, which the
+//! compiler's version covers, or an error that the compiler will report.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::paths;
 
-/// Bytes of a header that are read. The compiler itself would take minutes for more.
+/// Largest size of a header that is read, in bytes. The compiler itself would take minutes for more.
 const MOST_BYTES: u64 = 16 << 20;
 
-/// Every included file that was found, with its text, in a fixed order.
+/// Every included file that exists, with its text, in a fixed order.
 pub fn on_disk(text: &str, folders: &[PathBuf]) -> BTreeMap<PathBuf, String> {
     let mut found = BTreeMap::new();
-    let mut open: Vec<(Option<PathBuf>, String)> = vec![(None, text.to_owned())];
-    while let Some((folder, text)) = open.pop() {
+    let mut pending: Vec<(Option<PathBuf>, String)> = vec![(None, text.to_owned())];
+    while let Some((folder, text)) = pending.pop() {
         for name in included_names(&text) {
             let places = folder.iter().chain(folders).map(|folder| folder.join(name));
             let Some(path) = places.into_iter().find(|path| path.is_file()) else { continue };
             if found.contains_key(&path) {
                 continue;
             }
-            // A header that cannot be read is the compiler's to complain about.
+            // The compiler reports headers that cannot be read.
             let Ok(bytes) = paths::read_bounded(&path, MOST_BYTES) else { continue };
             let text = String::from_utf8_lossy(&bytes).into_owned();
-            open.push((path.parent().map(Path::to_owned), text.clone()));
+            pending.push((path.parent().map(Path::to_owned), text.clone()));
             found.insert(path, text);
         }
     }
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn includes_are_followed_through_files_and_loops_end() {
+    fn includes_are_followed_through_files_and_cycles_end() {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("sub")).unwrap();
         fs::write(dir.path().join("a.h"), "#include \"sub/b.h\"\n#include <cuda_fp16.h>\n").unwrap();
@@ -70,7 +70,7 @@ mod tests {
         let mut names: Vec<_> =
             found.keys().map(|path| path.file_name().unwrap().to_str().unwrap()).collect();
         names.sort_unstable();
-        // `sub/../a.h` is a second spelling of `a.h`: harmless here, and it ends.
+        // `sub/../a.h` is a second spelling of `a.h`. This is harmless, and the search still ends.
         names.dedup();
         assert_eq!(names, ["a.h", "b.h", "c.h"]);
     }

@@ -1,9 +1,10 @@
-//! Reads what NVRTC and its assembler write: diagnostics with places, and the resources of each kernel.
+//! Parses the logs of NVRTC and its assembler: diagnostics with their places, and the resources of each kernel.
 
 use serde::{Deserialize, Serialize};
 
 use super::Entry;
 
+/// The severity of a compiler message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
@@ -12,20 +13,21 @@ pub enum Severity {
     Note,
 }
 
-/// One message of the compiler, in its own words.
+/// One message of the compiler, in its original wording.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Diagnostic {
     pub severity: Severity,
     pub message: String,
-    /// Absent for messages about the whole program.
+    /// `None` for messages about the whole program.
     pub place: Option<Place>,
 }
 
+/// The place in the source that a message is about.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     pub file: String,
     pub line: u32,
-    /// From 1, where the compiler drew its caret.
+    /// Column of the compiler's caret, from 1.
     pub column: Option<u32>,
     /// The source line as the compiler quotes it.
     pub source: Option<String>,
@@ -81,7 +83,7 @@ fn assembler_message(line: &str) -> Option<(Severity, String)> {
     Some((severity, line.trim().to_owned()))
 }
 
-/// The two lines under a message: the source (indented by two) and a caret under the place.
+/// The two lines under a message: the source line (indented by two) and a caret under the column.
 fn quotation(lines: &[&str]) -> Option<(String, u32)> {
     let source = lines.first()?.strip_prefix("  ")?;
     let caret = lines.get(1)?.strip_prefix("  ")?;
@@ -92,7 +94,7 @@ fn quotation(lines: &[&str]) -> Option<(String, u32)> {
 /// The kernels of the program with their resources (`--ptxas-options=-v`).
 pub fn entries(log: &str) -> Vec<Entry> {
     let mut entries: Vec<Entry> = Vec::new();
-    // "Function properties" of a device function that was not inlined follow the kernel's own; they are not it.
+    // Device functions that were not inlined also have "Function properties", after the kernel's. They are skipped.
     let mut properties_of = None;
     for line in log.lines() {
         if let Some(name) = between(line, "Compiling entry function '", "'") {
@@ -122,7 +124,7 @@ fn between<'a>(line: &'a str, before: &str, after: &str) -> Option<&'a str> {
     line.split_once(before)?.1.split_once(after).map(|(middle, _)| middle)
 }
 
-/// The number in front of `unit`; 0 when the assembler leaves the item out, which is how it says zero.
+/// The number in front of `unit`. The assembler omits an item that is zero.
 fn number_before(line: &str, unit: &str) -> u32 {
     line.split_once(unit)
         .and_then(|(before, _)| before.split_whitespace().next_back())
@@ -198,7 +200,7 @@ Remark: The warnings can be suppressed with \"-diag-suppress <warning-number>\"
     }
 
     #[test]
-    fn assembler_errors_have_no_place_but_are_not_lost() {
+    fn assembler_errors_without_a_place_are_reported() {
         let log =
             "ptxas error   : Entry function 'k' uses too much shared data (0x19000 bytes, 0xc000 max)\n";
         let found = diagnostics(log);

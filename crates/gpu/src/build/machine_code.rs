@@ -1,15 +1,15 @@
-//! A hash over what the GPU will execute.
+//! Hashes the code that the GPU executes.
 //!
-//! A cubin also carries line tables, file names and the compiler's notes; two candidates whose instructions are
-//! the same are the same kernel whatever those say. So only the sections that reach the GPU are hashed.
+//! A cubin also contains line tables, file names and compiler notes. Two candidates with the same instructions are
+//! the same kernel, so only the sections that reach the GPU are hashed.
 //!
-//! Nor does every variable count: NVRTC turns each `constexpr` of a namespace into one, used or not. Those that no
-//! instruction names are left out, or else every knob would change the code by its mere value.
+//! Only variables that an instruction uses are hashed. NVRTC turns every `constexpr` of a namespace into a variable,
+//! used or not; without this rule every knob would change the hash by its value alone.
 
 use std::collections::HashMap;
 
-/// Hash of the machine code of a cubin with the constants and variables it uses, or of its bytes if it is not the ELF
-/// file it should be. `ptx` is what it was assembled from: there instructions name the variables they use.
+/// Hash of a cubin's machine code with the constants and variables it uses, or of all its bytes if it is not an ELF
+/// file. `ptx` is the source of the cubin; its instructions name the variables they use.
 pub fn code_hash(cubin: &[u8], ptx: &str) -> String {
     let mut hasher = blake3::Hasher::new();
     match executable_sections(cubin) {
@@ -29,13 +29,14 @@ pub fn code_hash(cubin: &[u8], ptx: &str) -> String {
     hasher.finalize().to_hex()[..32].to_owned()
 }
 
+/// Name and bytes of a section.
 type Section<'a> = (&'a [u8], &'a [u8]);
 
 /// A section of a little-endian 64-bit ELF file.
 struct Section64<'a> {
     name: &'a [u8],
     kind: u64,
-    /// Empty for a section without bits, whatever its size.
+    /// Empty for a section without bits, whatever its declared size.
     bytes: &'a [u8],
     link: usize,
 }
@@ -70,18 +71,18 @@ fn sections(elf: &[u8]) -> Option<Vec<Section64<'_>>> {
     (0..count).map(section).collect()
 }
 
-/// Name and bytes of the sections that matter.
+/// Name and bytes of the sections that reach the GPU.
 fn executable_sections(elf: &[u8]) -> Option<Vec<Section<'_>>> {
     // Bank 4 holds the addresses of all variables, used or not.
-    let counts = |name: &[u8]| {
+    let is_hashed = |name: &[u8]| {
         let prefixes = [&b".text."[..], b".nv.constant", b".nv.shared"];
         prefixes.iter().any(|prefix| name.starts_with(prefix)) && !name.starts_with(b".nv.constant4")
     };
     let all = sections(elf)?.into_iter();
-    Some(all.filter(|it| counts(it.name)).map(|it| (it.name, it.bytes)).collect())
+    Some(all.filter(|it| is_hashed(it.name)).map(|it| (it.name, it.bytes)).collect())
 }
 
-/// The names of the variables of a cubin that lie in global memory, which kernels can write.
+/// Names of a cubin's variables in global memory, which kernels can write.
 pub fn variables(cubin: &[u8]) -> Vec<String> {
     const SYMBOLS: u64 = 2;
     const SYMBOL_BYTES: usize = 24;
@@ -108,7 +109,7 @@ pub fn variables(cubin: &[u8]) -> Vec<String> {
     names
 }
 
-/// The definitions of the global variables that are named anywhere else, each a line as the compiler writes it.
+/// Definitions of the global variables that the PTX uses elsewhere, each as one line of the compiler's output.
 fn used_variables(ptx: &str) -> Vec<&str> {
     let word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '.' | '%');
     let mut mentions: HashMap<&str, usize> = HashMap::new();
@@ -137,13 +138,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn anything_that_is_not_an_elf_file_is_hashed_as_it_is() {
+    fn a_file_that_is_not_elf_is_hashed_as_bytes() {
         assert_ne!(code_hash(b"abc", ""), code_hash(b"abd", ""));
         assert_eq!(code_hash(b"", ""), code_hash(b"", ""));
     }
 
     #[test]
-    fn a_truncated_elf_file_is_no_panic() {
+    fn a_truncated_elf_file_does_not_panic() {
         let mut elf = b"\x7fELF\x02\x01".to_vec();
         elf.resize(64, 0xff);
         for length in 0..elf.len() {
@@ -152,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_count_if_something_names_them() {
+    fn only_variables_that_are_used_are_hashed() {
         let ptx = "\
 .global .align 4 .u32 _ZN4knob6UNUSEDE = 1;
 .visible .global .align 4 .u32 counter;

@@ -1,4 +1,4 @@
-//! Source + target -> PTX, cubin and the resources they need, through a content-addressed cache.
+//! Compiles a source for a target into PTX and cubin with their resource use, through a content-addressed cache.
 
 mod cache;
 mod compiler;
@@ -19,19 +19,20 @@ pub use standard::standard_headers;
 
 use crate::nvrtc::NvrtcError;
 
-/// CUDA C++ to be compiled.
+/// A CUDA C++ source.
 #[derive(Clone, Debug, Default)]
 pub struct Source {
-    /// How messages and line tables call it.
+    /// Name of the source in messages and line tables.
     pub name: String,
+    /// The source text.
     pub text: String,
-    /// Headers that exist in memory only, as (name in `#include`, text).
+    /// Headers that exist only in memory, as (name in `#include`, text).
     pub headers: Vec<(String, String)>,
-    /// Folders on disk whose headers the source may include. What it includes is part of the build's hash.
+    /// Folders on disk whose headers the source may include. Included files are part of the build's hash.
     pub include_dirs: Vec<PathBuf>,
 }
 
-/// One compilation that somebody wants.
+/// One compilation.
 #[derive(Clone, Debug)]
 pub struct Request {
     pub source: Source,
@@ -40,19 +41,21 @@ pub struct Request {
     pub options: Vec<String>,
 }
 
-/// What a request compiles to. Plain data: it is what the cache stores and what later stages take.
+/// The result of a compilation. Plain data: the cache stores it, and later stages use it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Build {
-    /// Over the exact source with its includes, the options and the compiler's version.
+    /// Hash of the exact source with its includes, the options and the compiler's version.
     pub hash: String,
-    /// Over the machine code alone: two requests with one code hash are one kernel.
+    /// Hash of the machine code alone. Two builds with the same code hash are the same kernel.
     pub code_hash: String,
     pub target: Target,
+    /// The compiler's exact version with that of its headers.
     pub compiler: String,
+    /// The kernels of the build.
     pub entries: Vec<Entry>,
-    /// How long the compiler took when it ran.
+    /// Compile time; for a cached build, the time of the original compilation.
     pub compile_ms: f64,
-    /// Warnings, if the compiler had any.
+    /// Warnings of the compiler.
     pub warnings: Vec<Diagnostic>,
     #[serde(skip)]
     pub ptx: String,
@@ -60,7 +63,7 @@ pub struct Build {
     pub cubin: Vec<u8>,
 }
 
-/// A kernel of the build and what it needs, as the assembler reports it.
+/// A kernel of the build and its resource use, as the assembler reports it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     pub name: String,
@@ -74,26 +77,28 @@ pub struct Entry {
 }
 
 impl Build {
+    /// The kernel with this name.
     pub fn entry(&self, name: &str) -> Option<&Entry> {
         self.entries.iter().find(|entry| entry.name == name)
     }
 
-    /// Of PTX and cubin together.
+    /// Size of PTX and cubin together.
     pub fn bytes(&self) -> u64 {
         (self.ptx.len() + self.cubin.len()) as u64
     }
 }
 
+/// An error of a build.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
-    /// The source is wrong: the compiler's diagnostics say where.
+    /// The source has errors; the diagnostics tell where.
     #[error("{} does not compile ({} error{})", name, diagnostics.len(), if diagnostics.len() == 1 { "" } else { "s" })]
     Source { name: String, diagnostics: Vec<Diagnostic>, log: String },
     #[error(transparent)]
     Nvrtc(#[from] NvrtcError),
-    #[error("the compiler's log names no kernel; is there an `extern \"C\" __global__` function in {name}?")]
+    #[error("{name} has no kernel; add an `extern \"C\" __global__` function")]
     NoKernel { name: String },
-    #[error("{name} compiles to {} MiB; {} MiB are allowed. Does it have a very large initialised array?", bytes >> 20, most >> 20)]
+    #[error("{name} compiles to {} MiB, but at most {} MiB are allowed; check for a very large initialised array", bytes >> 20, most >> 20)]
     TooLarge { name: String, bytes: u64, most: u64 },
     #[error("{}: {source}", path.display())]
     Io { path: PathBuf, source: std::io::Error },

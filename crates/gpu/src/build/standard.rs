@@ -1,9 +1,10 @@
-//! Headers of the C and C++ standard libraries that kernels include out of habit. NVRTC has none of them; it knows
-//! `printf`, `assert`, `memcpy` and the mathematical functions by itself, and libcu++ has most of the rest under
-//! `cuda::std`, which these headers make known as `std`. What only host code can use (`<vector>`, `<iostream>`) is
-//! not there: a file that needs it is better told so by the compiler.
+//! Replacements for headers of the C and C++ standard libraries that kernels often include. NVRTC has none of them.
+//! It has `printf`, `assert`, `memcpy` and the mathematical functions built in, and libcu++ has most of the rest
+//! under `cuda::std`, which these headers also export as `std`. Headers that only host code can use (`<vector>`,
+//! `<iostream>`) are not replaced: the compiler's error is the better message.
 
-/// Names of libcu++ headers by the standard headers they stand for; none: the compiler knows what is in it.
+/// Standard headers with the libcu++ headers that replace them. An empty list means that the compiler has it built
+/// in.
 const HEADERS: &[(&[&str], &[&str])] = &[
     (&["stdio.h", "cstdio", "stdlib.h", "cstdlib", "stdbool.h", "time.h", "ctime", "memory.h"], &[]),
     (&["string.h", "cstring"], &["cstring"]),
@@ -21,7 +22,7 @@ const HEADERS: &[(&[&str], &[&str])] = &[
     (&["initializer_list"], &["initializer_list"]),
 ];
 
-/// Macros that libcu++ leaves to the host's headers, by a header of theirs.
+/// Macros that libcu++ leaves to the host's headers, by header.
 const MACROS: &[(&str, &[(&str, &str)])] = &[
     (
         "cfloat",
@@ -49,7 +50,7 @@ const MACROS: &[(&str, &[(&str, &str)])] = &[
     ),
 ];
 
-/// The part of CUB that runs inside a kernel. The whole of `cub/cub.cuh` launches kernels too and does not compile
+/// The part of CUB that runs inside a kernel. The full `cub/cub.cuh` also launches kernels and does not compile
 /// without a host compiler.
 const CUB: &[&str] = &[
     "block/block_adjacent_difference",
@@ -72,7 +73,7 @@ const CUB: &[&str] = &[
     "warp/warp_store",
 ];
 
-/// The headers as (name, text), for [`super::Source::headers`].
+/// The replacement headers as (name, text), for [`super::Source::headers`].
 pub fn standard_headers() -> Vec<(String, String)> {
     let include = |text: &mut String, name: &str| *text += &["#include <", name, ">\n"].concat();
     let mut headers = Vec::new();

@@ -1,10 +1,10 @@
-//! One kernel parameter as a user writes it.
+//! One kernel parameter in the user's notation.
 //!
 //! ```text
 //! [NAME=]DTYPE[dims]=INIT          input buffer
 //! [NAME=]inout,DTYPE[dims]=INIT    buffer with contents, read and written
 //! [NAME=]out,DTYPE[dims]           output: starts uninitialised, every element must be written
-//! [NAME=]scratch,DTYPE[dims]       work space: starts uninitialised, need not be written
+//! [NAME=]scratch,DTYPE[dims]       workspace: starts uninitialised, need not be written
 //! [NAME=]DTYPE=VALUE               scalar
 //! [NAME=]bytes=HEX                 a parameter by value, as raw little-endian bytes
 //! ```
@@ -16,12 +16,14 @@ use serde::Serialize;
 
 use super::{Dtype, Random};
 
+/// A kernel parameter with its optional name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Argument {
     pub name: Option<String>,
     pub role: Role,
 }
 
+/// How a kernel uses a parameter, with its type and shape.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Role {
     Input { dtype: Dtype, dims: Vec<usize>, init: Init },
@@ -32,7 +34,7 @@ pub enum Role {
     Bytes(Vec<u8>),
 }
 
-/// What a buffer holds before the launch.
+/// Contents of a buffer before the launch.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Init {
@@ -45,6 +47,7 @@ pub enum Init {
     RandInt { seed: u64, low: i64, high: i64 },
 }
 
+/// Why an argument cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("argument `{text}`: {reason}")]
 pub struct ArgumentError {
@@ -52,7 +55,7 @@ pub struct ArgumentError {
     pub reason: String,
 }
 
-/// More than any kernel under test needs; what is asked for by a slip of the finger is refused, not allocated.
+/// More elements than any kernel under test needs. A size typed by mistake is refused, not allocated.
 const MOST_ELEMENTS: usize = 1 << 31;
 
 impl FromStr for Argument {
@@ -64,9 +67,9 @@ impl FromStr for Argument {
 }
 
 fn parse(text: &str) -> Result<Argument, String> {
-    // A name is an identifier before the first `=` that is not itself the beginning of a specification.
+    // A name is an identifier before the first `=`, unless the identifier starts a specification.
     let (name, spec) = match text.split_once('=') {
-        // `bytes` is a name like any other where a specification follows.
+        // `bytes` is an ordinary name if a specification follows it.
         Some((name, rest)) if is_name(name) || name == "bytes" && rest.contains(['[', '=']) => {
             (Some(name.to_owned()), rest)
         }
@@ -86,18 +89,20 @@ fn parse(text: &str) -> Result<Argument, String> {
         return Ok(Argument { name, role: Role::Scalar { dtype, bytes: scalar_bytes(dtype, value)? } });
     };
     let dtype: Dtype = dtype.parse()?;
-    let (dims, rest) = shape.split_once(']').ok_or("the `[` has no `]`")?;
+    let (dims, rest) = shape.split_once(']').ok_or("the `[` has no matching `]`")?;
     let dims = dims
         .split(',')
         .map(|extent| extent.trim().parse().map_err(|_| format!("`{extent}` is not a size")))
         .collect::<Result<Vec<usize>, String>>()?;
     let elements = dims.iter().try_fold(1_usize, |product, &extent| product.checked_mul(extent));
     if elements.is_none_or(|elements| elements > MOST_ELEMENTS) {
-        return Err(format!("more than {MOST_ELEMENTS} elements"));
+        return Err(format!("has more than {MOST_ELEMENTS} elements"));
     }
     let init = match rest {
         "" => None,
-        rest => Some(rest.strip_prefix('=').ok_or_else(|| format!("`{rest}` after the shape"))?.parse()?),
+        rest => Some(
+            rest.strip_prefix('=').ok_or_else(|| format!("unexpected `{rest}` after the shape"))?.parse()?,
+        ),
     };
     let role = match (kind, init) {
         ("out", None) => Role::Out { dtype, dims },
@@ -107,7 +112,7 @@ fn parse(text: &str) -> Result<Argument, String> {
         ("out" | "scratch", Some(_)) => {
             return Err(format!("`{kind}` starts uninitialised; use inout for contents"));
         }
-        _ => return Err("what does it hold? Add =zeros, =iota, =normal(SEED) ...".to_owned()),
+        _ => return Err("has no contents; add =zeros, =iota, =normal(SEED) ...".to_owned()),
     };
     Ok(Argument { name, role })
 }
@@ -123,7 +128,7 @@ fn from_hex(text: &str) -> Result<Vec<u8>, String> {
         .chars()
         .map(|c| c.to_digit(16).map(|d| d as u8))
         .collect::<Option<_>>()
-        .ok_or("not hexadecimal")?;
+        .ok_or("is not hexadecimal")?;
     if digits.is_empty() || !digits.len().is_multiple_of(2) {
         return Err("needs two hexadecimal digits per byte".to_owned());
     }
@@ -142,7 +147,7 @@ fn scalar_bytes(dtype: Dtype, text: &str) -> Result<Vec<u8>, String> {
         None => text.parse().map_err(|_| format!("`{text}` is not a whole number"))?,
     };
     let bits = dtype.bytes() * 8;
-    // Both ways of writing a pattern are accepted: -1 and 4294967295 are the same 32 bits.
+    // Both notations of a bit pattern are accepted: -1 and 4294967295 are the same 32 bits.
     if value < -(1_i128 << (bits - 1)) || value >= 1_i128 << bits {
         return Err(format!("{value} does not fit {dtype}"));
     }
@@ -156,7 +161,8 @@ impl FromStr for Init {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let unknown = || {
             format!(
-                "`{text}` is no contents; zeros, ones, const(V), iota, normal(SEED), uniform(SEED), randint(SEED,LO,HI)"
+                "`{text}` is not a kind of contents; expected zeros, ones, const(V), iota, normal(SEED), uniform(SEED) \
+                 or randint(SEED,LO,HI)"
             )
         };
         let (word, numbers) = match text.split_once('(') {
@@ -180,7 +186,7 @@ impl FromStr for Init {
             ("randint", [seed, low, high]) => {
                 let (low, high) = (integer(low)?, integer(high)?);
                 if low >= high {
-                    return Err(format!("randint has no number in [{low}, {high})"));
+                    return Err(format!("randint has no number in the range [{low}, {high})"));
                 }
                 Ok(Init::RandInt { seed: number(seed)?, low, high })
             }
@@ -190,7 +196,7 @@ impl FromStr for Init {
 }
 
 impl Init {
-    /// `count` elements of contents.
+    /// The bytes of `count` elements.
     pub fn bytes(self, dtype: Dtype, count: usize) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(count * dtype.bytes());
         let seed = match self {
@@ -214,7 +220,7 @@ impl Init {
 }
 
 impl Argument {
-    /// The buffer's element type and shape; `None` for what is passed by value.
+    /// The buffer's element type and shape; `None` for a parameter that is passed by value.
     pub fn buffer(&self) -> Option<(Dtype, &[usize])> {
         match &self.role {
             Role::Input { dtype, dims, .. }
@@ -225,7 +231,7 @@ impl Argument {
         }
     }
 
-    /// What the buffer, or the parameter, holds before the launch. `None` for buffers that start uninitialised.
+    /// Contents of the buffer or parameter before the launch; `None` for a buffer that starts uninitialised.
     pub fn contents(&self) -> Option<Vec<u8>> {
         match &self.role {
             Role::Input { dtype, dims, init } | Role::InOut { dtype, dims, init } => {
@@ -265,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_is_read() {
+    fn every_form_is_parsed() {
         assert_eq!(
             argument("in=f32[4,2]=normal(7)"),
             Argument {
@@ -292,18 +298,18 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_says_why() {
+    fn an_invalid_argument_is_refused_with_a_reason() {
         for (text, words) in [
             ("", "expected"),
             ("x=f31[3]=zeros", "is not a type"),
-            ("x=f32[3", "no `]`"),
+            ("x=f32[3", "no matching `]`"),
             ("x=f32[a]=zeros", "not a size"),
-            ("x=f32[3]", "what does it hold"),
-            ("x=f32[3]=normal", "no contents"),
+            ("x=f32[3]", "has no contents"),
+            ("x=f32[3]=normal", "not a kind of contents"),
             ("x=f32[3]=normal(x)", "not a seed"),
             ("x=f32[3]=randint(1,5,5)", "no number"),
             ("x=out,f32[3]=zeros", "starts uninitialised"),
-            ("x=f32[9999999999,9999999999]=zeros", "more than"),
+            ("x=f32[9999999999,9999999999]=zeros", "has more than"),
             ("x=i8=300", "does not fit"),
             ("x=i32=1.5", "not a whole number"),
             ("x=bytes=0", "two hexadecimal"),

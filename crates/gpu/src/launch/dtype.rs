@@ -6,6 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use vgpu::num::codec;
 
+/// The type of an element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Dtype {
@@ -26,6 +27,7 @@ pub enum Dtype {
 }
 
 impl Dtype {
+    /// All types.
     pub const ALL: [Dtype; 14] = [
         Dtype::F64,
         Dtype::F32,
@@ -43,6 +45,7 @@ impl Dtype {
         Dtype::U64,
     ];
 
+    /// The name that users write, such as `bf16`.
     pub fn name(self) -> &'static str {
         match self {
             Dtype::F64 => "f64",
@@ -62,6 +65,7 @@ impl Dtype {
         }
     }
 
+    /// Size of an element in bytes.
     pub fn bytes(self) -> usize {
         match self {
             Dtype::E4m3 | Dtype::E5m2 | Dtype::I8 | Dtype::U8 => 1,
@@ -71,6 +75,7 @@ impl Dtype {
         }
     }
 
+    /// Whether the type is a floating-point type.
     pub fn is_float(self) -> bool {
         matches!(self, Dtype::F64 | Dtype::F32 | Dtype::F16 | Dtype::Bf16 | Dtype::E4m3 | Dtype::E5m2)
     }
@@ -88,7 +93,7 @@ impl Dtype {
         }
     }
 
-    /// Appends an integer, wrapped to the type's width; floating types take its value.
+    /// Appends an integer, wrapped to the type's width. Floating-point types take its value.
     pub fn push_integer(self, value: i64, into: &mut Vec<u8>) {
         if self.is_float() {
             self.push_float(value as f64, into);
@@ -129,7 +134,7 @@ impl Dtype {
         }
     }
 
-    /// How numpy describes it in a .npy file. Types numpy lacks are stored as the integers of their width.
+    /// The type's name in a .npy file. Types that numpy lacks are stored as unsigned integers of the same width.
     pub fn numpy(self) -> &'static str {
         match self {
             Dtype::F64 => "<f8",
@@ -147,7 +152,7 @@ impl Dtype {
     }
 }
 
-/// Little-endian bytes, eight at most, as an unsigned number.
+/// Little-endian bytes, at most eight, as an unsigned number.
 fn unsigned(element: &[u8]) -> u64 {
     element.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte))
 }
@@ -165,7 +170,7 @@ impl FromStr for Dtype {
         let found = Dtype::ALL.into_iter().find(|dtype| dtype.name() == text);
         found.ok_or_else(|| {
             let names: Vec<&str> = Dtype::ALL.iter().map(|dtype| dtype.name()).collect();
-            format!("`{text}` is not a type; one of {}", names.join(", "))
+            format!("`{text}` is not a type; expected one of {}", names.join(", "))
         })
     }
 }
@@ -175,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_survive_the_way_in_and_out() {
+    fn numbers_survive_encoding_and_decoding() {
         for dtype in Dtype::ALL {
             let mut bytes = Vec::new();
             for value in [0, 1, 2, 8] {

@@ -1,7 +1,7 @@
-//! Launches of any kernel, described in words: `x=f32[4096]=normal(7)`, `out,f16[64,64]`, `n=i32=4096`.
+//! Arguments of any kernel's launch, written as text: `x=f32[4096]=normal(7)`, `out,f16[64,64]`, `n=i32=4096`.
 //!
-//! [`Argument`] is one kernel parameter as a user writes it; its contents are made here, from seeds, the same on
-//! every machine and for every device.
+//! [`Argument`] is one kernel parameter in the user's notation. Its contents are generated here from seeds and are
+//! the same on every machine and every device.
 
 mod argument;
 mod dtype;
@@ -16,7 +16,7 @@ pub use placed::{Placed, PlacedBuffer};
 
 use std::str::FromStr;
 
-/// One to three extents, `4` or `4,2,1`; the others are 1.
+/// One to three extents, such as `4` or `4,2,1`; missing extents are 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Extent(pub [u32; 3]);
 

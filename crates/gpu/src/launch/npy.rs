@@ -1,4 +1,4 @@
-//! Arrays as .npy files, which numpy, and so everybody, can read.
+//! Writes arrays as .npy files, the format of numpy.
 
 use super::Dtype;
 
@@ -21,7 +21,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_header_is_aligned_and_says_what_follows() {
+    fn the_header_is_aligned_and_describes_the_array() {
         let file = npy(Dtype::F32, &[2, 3], &[0; 24]);
         let header = u16::from_le_bytes([file[8], file[9]]) as usize;
         assert_eq!((10 + header) % 64, 0);
@@ -32,7 +32,7 @@ mod tests {
     }
 
     #[test]
-    fn a_vector_s_shape_keeps_the_comma_python_needs() {
+    fn the_shape_of_a_vector_keeps_the_comma_python_needs() {
         let file = npy(Dtype::Bf16, &[4], &[0; 8]);
         assert!(String::from_utf8_lossy(&file).contains("'descr': '<u2'"));
         assert!(String::from_utf8_lossy(&file).contains("'shape': (4,)"));

@@ -1,9 +1,9 @@
-//! Arguments on a device: buffers allocated and filled, parameters as bytes, results read back.
+//! Arguments on a device: allocated and filled buffers, and parameters as bytes.
 
 use super::{Argument, Dtype, Role};
 use crate::accelerator::{Accelerator, AcceleratorError, Buffer};
 
-/// A launch's arguments after they were placed on a device.
+/// A launch's arguments on a device.
 #[derive(Clone, Debug)]
 pub struct Placed {
     /// The bytes of each kernel parameter, in order.
@@ -11,18 +11,19 @@ pub struct Placed {
     pub buffers: Vec<PlacedBuffer>,
 }
 
+/// A buffer of a launch on a device.
 #[derive(Clone, Debug)]
 pub struct PlacedBuffer {
     pub name: String,
     pub dtype: Dtype,
     pub dims: Vec<usize>,
-    /// Every element of it must be written by the kernel.
+    /// Whether the buffer is an output: the kernel must write every element.
     pub is_output: bool,
     pub buffer: Buffer,
 }
 
 impl Placed {
-    /// Allocates every buffer, fills those that have contents, and makes the parameters.
+    /// Allocates every buffer, fills those that have contents, and builds the parameters.
     pub fn on(device: &mut dyn Accelerator, arguments: &[Argument]) -> Result<Self, AcceleratorError> {
         let mut placed = Placed { parameters: Vec::new(), buffers: Vec::new() };
         for (index, argument) in arguments.iter().enumerate() {
@@ -44,7 +45,7 @@ impl Placed {
         Ok(placed)
     }
 
-    /// The buffers that are results.
+    /// The output buffers.
     pub fn outputs(&self) -> Vec<Buffer> {
         self.buffers.iter().filter(|placed| placed.is_output).map(|placed| placed.buffer).collect()
     }

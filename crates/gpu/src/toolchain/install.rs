@@ -1,8 +1,8 @@
 //! Installs the pinned wheels into the cache.
 //!
-//! Everything happens in a `.partial` folder under a lock and is renamed into place at the end, so a toolchain
-//! folder is either complete or not there. The lock is the operating system's: it ends with the process that
-//! holds it, however that ends, and the next holder sweeps up what a killed one left.
+//! The installation runs in a `.partial` folder under a lock; at the end the folder is renamed. A toolchain folder is
+//! therefore either complete or absent. The operating system releases the lock when its process ends for any reason,
+//! and the next process removes the `.partial` folder of a killed one.
 
 use std::fs::{self, File};
 use std::io;
@@ -13,14 +13,14 @@ use std::time::Duration;
 use super::{Origin, Wheel, pinned_wheels, pip_command, search};
 use crate::{paths, python};
 
-/// What the installer is doing, for whoever draws it.
+/// The current step of the installation, for a progress display.
 #[derive(Clone, Copy, Debug)]
 pub enum Progress {
-    /// Another process is installing; this one waits for it.
+    /// Another process is installing, and this one waits for it.
     WaitingForOther,
     Downloading {
         package: &'static str,
-        /// Bytes of all wheels so far, and of all wheels.
+        /// Bytes of all wheels so far, and the total.
         done: u64,
         total: u64,
     },
@@ -30,15 +30,16 @@ pub enum Progress {
     Finished,
 }
 
+/// Why the toolchain cannot be installed.
 #[derive(Debug, thiserror::Error)]
 pub enum InstallError {
-    #[error("there is no Python to fetch the CUDA wheels with")]
+    #[error("there is no Python, which is needed to download the CUDA wheels")]
     NoPython,
     #[error("{} has no pip", python.display())]
     NoPip { python: PathBuf },
-    #[error("pip could not fetch {package}: {reason}")]
+    #[error("pip cannot download {package}: {reason}")]
     Fetch { package: &'static str, reason: String },
-    #[error("{} is not a wheel this program can unpack: {reason}", wheel.display())]
+    #[error("cannot unpack the wheel {}: {reason}", wheel.display())]
     Unpack { wheel: PathBuf, reason: String },
     #[error("the wheels do not make a working toolchain: {reason}")]
     Incomplete { reason: String },
@@ -47,7 +48,7 @@ pub enum InstallError {
 }
 
 impl InstallError {
-    /// The command that would put it right, to be run by hand.
+    /// The command or step that solves the problem, for the user.
     pub fn remedy(&self) -> String {
         match self {
             InstallError::NoPython => {
@@ -73,7 +74,7 @@ impl InstallError {
     }
 }
 
-/// An I/O error with the path it happened on.
+/// Adds the path to an I/O error.
 fn at(path: &Path) -> impl FnOnce(io::Error) -> InstallError {
     let path = path.to_owned();
     move |source| InstallError::Io { path, source }
@@ -83,7 +84,7 @@ fn toolchains(cache: &Path) -> PathBuf {
     cache.join("toolchains")
 }
 
-/// Where the pinned toolchain lies once it is installed; `None` while it is not.
+/// The folder of the pinned toolchain, if it is installed.
 pub fn installed_root(cache: &Path) -> Option<PathBuf> {
     Some(final_root(cache)).filter(|root| root.is_dir())
 }
@@ -92,7 +93,7 @@ fn final_root(cache: &Path) -> PathBuf {
     toolchains(cache).join(format!("nvrtc-{}", pinned_wheels()[0].version))
 }
 
-/// Installs the pinned toolchain unless it is there and usable, and returns its folder.
+/// Installs the pinned toolchain unless a usable one exists, and returns its folder.
 pub fn install(cache: &Path, progress: &mut dyn FnMut(Progress)) -> Result<PathBuf, InstallError> {
     let root = final_root(cache);
     let usable = || search::from_root(Origin::Cache, &root).is_ok();
@@ -103,13 +104,13 @@ pub fn install(cache: &Path, progress: &mut dyn FnMut(Progress)) -> Result<PathB
     fs::create_dir_all(&folder).map_err(at(&folder))?;
     let _lock = lock(&folder, progress)?;
     if usable() {
-        return Ok(root); // The process we waited for did the work.
+        return Ok(root); // Another process installed it while this one waited.
     }
-    sweep(&folder);
-    let partial = paths::beside(&root);
+    remove_partial_folders(&folder);
+    let partial = paths::partial_path(&root);
     fs::create_dir_all(&partial).map_err(at(&partial))?;
     let outcome = fill(&partial, progress).and_then(|()| move_into_place(&partial, &root));
-    sweep(&folder);
+    remove_partial_folders(&folder);
     outcome?;
     progress(Progress::Finished);
     Ok(root)
@@ -125,11 +126,11 @@ pub fn clean(cache: &Path) -> Result<bool, InstallError> {
     let root = final_root(cache);
     let existed = root.is_dir();
     if existed {
-        // Renamed first, so that a process that starts meanwhile sees none rather than half of one.
-        let doomed = paths::beside(&root);
-        fs::rename(&root, &doomed).map_err(at(&root))?;
+        // Renamed first, so that a process that starts now finds no toolchain instead of a partial one.
+        let removed = paths::partial_path(&root);
+        fs::rename(&root, &removed).map_err(at(&root))?;
     }
-    sweep(&folder);
+    remove_partial_folders(&folder);
     Ok(existed)
 }
 
@@ -147,12 +148,12 @@ fn lock(folder: &Path, progress: &mut dyn FnMut(Progress)) -> Result<File, Insta
     Ok(file)
 }
 
-/// Removes every `.partial` folder. Only under the lock: then none of them has a living owner.
-fn sweep(folder: &Path) {
+/// Removes every `.partial` folder. The caller holds the lock, so no living process owns one of them.
+fn remove_partial_folders(folder: &Path) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
         if entry.file_name().to_string_lossy().ends_with(".partial") {
-            // What cannot be removed now is tried again at the next installation.
+            // The next installation tries again to remove it.
             let _ = fs::remove_dir_all(entry.path());
         }
     }
@@ -168,14 +169,14 @@ fn fill(partial: &Path, progress: &mut dyn FnMut(Progress)) -> Result<(), Instal
         Err(_) => return Err(InstallError::NoPython),
     }
     let total = pinned_wheels().iter().map(|wheel| wheel.download_bytes).sum();
-    let mut before = 0;
+    let mut downloaded = 0;
     for wheel in pinned_wheels() {
         let mut report = |bytes: u64| {
-            let done = before + bytes.min(wheel.download_bytes);
+            let done = downloaded + bytes.min(wheel.download_bytes);
             progress(Progress::Downloading { package: wheel.package, done, total });
         };
         let file = download(&python, wheel, partial, &mut report)?;
-        before += wheel.download_bytes;
+        downloaded += wheel.download_bytes;
         progress(Progress::Unpacking { package: wheel.package });
         unpack(&file, &partial.join("root"))?;
         fs::remove_file(&file).map_err(at(&file))?;
@@ -183,8 +184,8 @@ fn fill(partial: &Path, progress: &mut dyn FnMut(Progress)) -> Result<(), Instal
     Ok(())
 }
 
-/// Runs pip for one wheel and returns the file. pip's temporary files go into our folder too: there they are
-/// swept with the rest if we are killed, and their size is the progress.
+/// Runs pip for one wheel and returns the file. pip's temporary files are in the same folder: they are removed with
+/// it if this process is killed, and their size gives the progress.
 fn download(
     python: &Path,
     wheel: &'static Wheel,
@@ -228,10 +229,10 @@ fn download(
         .flatten()
         .map(|entry| entry.path())
         .find(|path| path.extension().is_some_and(|extension| extension == "whl"))
-        .ok_or_else(|| failed("pip succeeded but left no wheel".to_owned()))
+        .ok_or_else(|| failed("pip succeeded but wrote no wheel".to_owned()))
 }
 
-/// pip's own words: its last line that says ERROR.
+/// pip's last ERROR line, or its last line.
 fn last_error(log: &str) -> Option<String> {
     let line = log.lines().rev().find(|line| line.starts_with("ERROR:")).or(log.lines().last())?;
     Some(line.trim_start_matches("ERROR:").trim().to_owned())
@@ -247,17 +248,17 @@ fn size_of_folder(folder: &Path) -> u64 {
     entries.flatten().map(size).sum()
 }
 
-/// Unzips a wheel, leaving out what a compiler has no use for.
+/// Unzips a wheel without the files that a compiler does not need.
 fn unpack(wheel: &Path, into: &Path) -> Result<(), InstallError> {
-    let broken = |error: zip::result::ZipError| InstallError::Unpack {
+    let unpack_error = |error: zip::result::ZipError| InstallError::Unpack {
         wheel: wheel.to_owned(),
         reason: error.to_string(),
     };
     let file = File::open(wheel).map_err(at(wheel))?;
-    let mut archive = zip::ZipArchive::new(file).map_err(broken)?;
+    let mut archive = zip::ZipArchive::new(file).map_err(unpack_error)?;
     for index in 0..archive.len() {
-        let mut entry = archive.by_index(index).map_err(broken)?;
-        // `enclosed_name` refuses names that would leave the folder.
+        let mut entry = archive.by_index(index).map_err(unpack_error)?;
+        // `enclosed_name` refuses names that lead out of the folder.
         let Some(name) = entry.enclosed_name() else { continue };
         if entry.is_dir() || !is_wanted(&name) {
             continue;
@@ -272,7 +273,8 @@ fn unpack(wheel: &Path, into: &Path) -> Result<(), InstallError> {
     Ok(())
 }
 
-/// Libraries, headers and licences; not the static libraries, nor NVRTC's second build, nor packaging data.
+/// Whether a file is needed: libraries, headers and licences. Static libraries, NVRTC's second build and packaging
+/// data are not needed.
 fn is_wanted(name: &Path) -> bool {
     let text = name.to_string_lossy();
     let skipped = text.ends_with(".a") || text.contains(".alt.") || text.contains("/cmake/");
@@ -284,7 +286,7 @@ fn move_into_place(partial: &Path, root: &Path) -> Result<(), InstallError> {
     let unpacked = partial.join("root");
     search::from_root(Origin::Cache, &unpacked).map_err(|reason| InstallError::Incomplete { reason })?;
     if root.exists() {
-        // There, but not usable (or we would not be here): a folder someone damaged by hand.
+        // The folder exists but is not usable, so it was damaged by hand.
         fs::rename(root, partial.join("damaged")).map_err(at(root))?;
     }
     fs::rename(&unpacked, root).map_err(at(root))
@@ -295,7 +297,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pip_errors_are_reduced_to_what_pip_says() {
+    fn only_the_last_error_of_pip_is_reported() {
         let log = "WARNING: Retrying\nERROR: Could not find a version that satisfies x\nERROR: No matching distribution found for x\n";
         assert_eq!(last_error(log).unwrap(), "No matching distribution found for x");
         assert_eq!(last_error("something else").unwrap(), "something else");
@@ -303,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_compiles_is_unpacked() {
+    fn only_files_that_the_compiler_needs_are_unpacked() {
         for wanted in [
             "nvidia/cu13/lib/libnvrtc.so.13",
             "nvidia/cu13/include/mma.h",
@@ -319,17 +321,17 @@ mod tests {
     }
 
     #[test]
-    fn sweeping_removes_only_what_was_left_half_done() {
+    fn only_partial_folders_are_removed() {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join(".nvrtc-1.1-0.partial")).unwrap();
         fs::create_dir(dir.path().join("nvrtc-1")).unwrap();
-        sweep(dir.path());
+        remove_partial_folders(dir.path());
         assert!(!dir.path().join(".nvrtc-1.1-0.partial").exists());
         assert!(dir.path().join("nvrtc-1").exists());
     }
 
     #[test]
-    fn every_failure_names_its_remedy() {
+    fn every_error_has_a_remedy() {
         let fetch = InstallError::Fetch { package: "nvidia-cuda-nvrtc", reason: "offline".into() };
         assert!(fetch.remedy().contains("nvidia-cuda-nvrtc==13.0.88"), "{}", fetch.remedy());
         assert!(InstallError::NoPip { python: "/usr/bin/python3".into() }.remedy().contains("ensurepip"));

@@ -1,8 +1,8 @@
-//! Where NVRTC and the CUDA headers come from.
+//! Finds or installs NVRTC and the CUDA headers.
 //!
-//! [`survey`] looks, in a fixed order, at every place a CUDA toolchain can be and says what it found in each;
-//! it starts no process and loads no library, so it costs well under a millisecond and can run on every
-//! command. [`ensure`] installs the pinned wheels when the survey found nothing.
+//! [`survey`] inspects, in a fixed order, every place where a CUDA toolchain can be and reports each result. It
+//! starts no process and loads no library, so it takes well under a millisecond and can run with every command.
+//! [`ensure`] installs the pinned wheels when the survey finds no toolchain.
 
 mod install;
 mod search;
@@ -18,26 +18,28 @@ pub(crate) use search::from_root;
 pub use search::{PlaceVerdict, SearchedPlace, Surroundings, Survey, survey};
 pub use wheels::{Wheel, pinned_wheels, pip_command};
 
-/// The oldest NVRTC that compiles for every target Warpsmith knows (sm_89 and sm_90a).
+/// The oldest NVRTC that compiles for every target of Warpsmith (sm_89 and sm_90a).
 pub const MINIMUM_MAJOR: u32 = 12;
 
-/// Files that together compile CUDA C++: the compiler library, its built-ins and the header folders.
+/// The files that together compile CUDA C++: the compiler library, its built-ins and the header folders.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Toolchain {
     pub origin: Origin,
-    /// The folder the files were found under.
+    /// The folder that contains the files.
     pub root: PathBuf,
+    /// The compiler library.
     pub nvrtc: PathBuf,
-    /// Loaded before NVRTC itself, which otherwise looks for it on the loader's path only.
+    /// NVRTC's built-ins library. It is loaded first, because NVRTC looks for it only on the loader's path.
     pub builtins: Option<PathBuf>,
+    /// The folders with CUDA's headers.
     pub includes: Vec<PathBuf>,
 }
 
-/// How a toolchain was found, in the order of the search.
+/// The kind of place where a toolchain was found, in search order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Origin {
-    /// Named with `--cuda` or `WARPSMITH_CUDA`: taken or refused, never passed over.
+    /// Given with `--cuda` or `WARPSMITH_CUDA`. If it is not usable the search ends with an error.
     Named,
     CudaHome,
     ToolkitFolder,
@@ -59,15 +61,16 @@ impl fmt::Display for Origin {
     }
 }
 
+/// Why there is no toolchain.
 #[derive(Debug, thiserror::Error)]
 pub enum ToolchainError {
     #[error("no usable CUDA compiler in {}: {reason}", place.display())]
     NamedUnfit { place: PathBuf, reason: String },
-    #[error("no NVRTC found and it could not be installed: {0}")]
+    #[error("no NVRTC found, and it cannot be installed: {0}")]
     Install(#[from] InstallError),
 }
 
-/// The toolchain to use, installed first if there is none.
+/// The toolchain to use. It is installed first if there is none.
 pub fn ensure(named: Option<&Path>, progress: &mut dyn FnMut(Progress)) -> Result<Toolchain, ToolchainError> {
     let surroundings = Surroundings::from_environment(named);
     let found = survey(&surroundings);

@@ -1,4 +1,4 @@
-//! The search itself: a list of places in order, each looked at by reading folders only.
+//! The search for a toolchain: a list of places in order. Each place is inspected by reading folders only.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -10,23 +10,25 @@ use serde::Serialize;
 use super::{MINIMUM_MAJOR, Origin, Toolchain, install};
 use crate::{paths, python};
 
-/// Everything outside the program that the search depends on, so that a test can set up its own world.
+/// Everything outside the program that the search depends on, so that a test can set its own.
 #[derive(Clone, Debug, Default)]
 pub struct Surroundings {
-    /// `--cuda`, or else `WARPSMITH_CUDA`.
+    /// From `--cuda`, or else `WARPSMITH_CUDA`.
     pub named: Option<PathBuf>,
+    /// From `CUDA_HOME` or `CUDA_PATH`.
     pub cuda_home: Option<PathBuf>,
-    /// Folders that hold toolkits, `/usr/local/cuda` and the like.
+    /// Folders that contain toolkits, such as `/usr/local/cuda`.
     pub toolkit_folders: Vec<PathBuf>,
-    /// Folders the dynamic loader looks in.
+    /// Folders that the dynamic loader searches.
     pub loader_folders: Vec<PathBuf>,
-    /// `site-packages` folders of the Python environments in reach.
+    /// `site-packages` folders of the Python environments.
     pub site_packages: Vec<PathBuf>,
     /// Warpsmith's cache folder.
     pub cache: PathBuf,
 }
 
 impl Surroundings {
+    /// The current environment. `named` is the value of `--cuda`.
     pub fn from_environment(named: Option<&Path>) -> Self {
         let var = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         let named = named.map(Path::to_owned).or_else(|| var("WARPSMITH_CUDA").map(PathBuf::from));
@@ -41,21 +43,23 @@ impl Surroundings {
     }
 }
 
-/// One place the search looked at.
+/// One place that the search inspected.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SearchedPlace {
     pub origin: Origin,
-    /// `None` where the place does not exist at all (no `CUDA_HOME` set, no Python environment).
+    /// `None` if the place does not exist (no `CUDA_HOME` set, no Python environment).
     pub place: Option<PathBuf>,
     #[serde(flatten)]
+    /// The result.
     pub verdict: PlaceVerdict,
 }
 
+/// The result of inspecting one place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "verdict", rename_all = "kebab-case")]
 pub enum PlaceVerdict {
     Chosen,
-    /// Usable, but an earlier place was taken.
+    /// Usable, but an earlier place was chosen.
     NotNeeded,
     Unfit {
         reason: String,
@@ -63,7 +67,7 @@ pub enum PlaceVerdict {
     Absent,
 }
 
-/// What the search found, place by place.
+/// The results of the search, place by place.
 #[derive(Clone, Debug, Serialize)]
 pub struct Survey {
     pub chosen: Option<Toolchain>,
@@ -71,8 +75,8 @@ pub struct Survey {
 }
 
 impl Survey {
-    /// The place the user named, if it could not be used. Such a search stops there: to take another
-    /// compiler than the one that was asked for would be worse than none.
+    /// The place that the user named and the reason why it cannot be used. The search then stops, because using
+    /// another compiler than the named one would be worse than an error.
     pub fn named_refusal(&self) -> Option<(&Path, &str)> {
         self.looked.iter().find_map(|looked| match (&looked.origin, &looked.place, &looked.verdict) {
             (Origin::Named, Some(place), PlaceVerdict::Unfit { reason }) => {
@@ -83,7 +87,7 @@ impl Survey {
     }
 }
 
-/// Looks at every place in order and chooses the first that is usable.
+/// Inspects every place in order and chooses the first usable one.
 pub fn survey(surroundings: &Surroundings) -> Survey {
     let mut survey = Survey { chosen: None, looked: Vec::new() };
 
@@ -128,7 +132,7 @@ impl Survey {
     }
 }
 
-/// A toolkit, a folder of unpacked wheels, or an environment's `nvidia` folder.
+/// The toolchain in a toolkit, a folder of unpacked wheels, or an environment's `nvidia` folder.
 pub(crate) fn from_root(origin: Origin, root: &Path) -> Result<Toolchain, String> {
     if !root.is_dir() {
         return Err("no such folder".to_owned());
@@ -146,8 +150,8 @@ pub(crate) fn from_root(origin: Origin, root: &Path) -> Result<Toolchain, String
     )
 }
 
-/// The `nvidia` folder of a Python environment. CUDA 13 wheels share one tree (`cu13`), CUDA 12 wheels have
-/// a folder each.
+/// The toolchain in the `nvidia` folder of a Python environment. CUDA 13 wheels share one folder (`cu13`); CUDA 12
+/// wheels have one folder each.
 fn from_wheels(origin: Origin, nvidia: &Path) -> Result<Toolchain, String> {
     let shared = nvidia.join("cu13");
     if shared.join("lib").is_dir() {
@@ -158,7 +162,7 @@ fn from_wheels(origin: Origin, nvidia: &Path) -> Result<Toolchain, String> {
     assemble(origin, nvidia, &[nvidia.join("cuda_nvrtc/lib")], &includes)
 }
 
-/// A library on the loader's path, whose headers are where a system package puts them.
+/// The toolchain of a library on the loader's path, with headers where system packages install them.
 fn from_library_folder(origin: Origin, folder: &Path) -> Result<Toolchain, String> {
     let includes =
         [folder.join("../include"), folder.join("../../include"), PathBuf::from("/usr/include/cuda")];
@@ -173,20 +177,20 @@ fn assemble(
 ) -> Result<Toolchain, String> {
     let newest = libraries.iter().find_map(|folder| newest_nvrtc(folder));
     let Some((major, nvrtc)) = newest else {
-        return Err("no libnvrtc.so in it".to_owned());
+        return Err("it contains no libnvrtc.so".to_owned());
     };
     if major < MINIMUM_MAJOR {
         return Err(format!("NVRTC {major} is older than {MINIMUM_MAJOR}.0"));
     }
-    // In a toolkit some of these are links to others.
+    // In a toolkit some of these folders are links to others.
     let mut seen = HashSet::new();
     let is_new =
         |folder: &&PathBuf| folder.canonicalize().is_ok_and(|real| real.is_dir() && seen.insert(real));
     let mut folders: Vec<PathBuf> = includes.iter().filter(is_new).cloned().collect();
     if !folders.iter().any(|folder| folder.join("cuda_fp16.h").is_file()) {
-        return Err("libnvrtc.so is there but the CUDA headers (cuda_fp16.h) are not".to_owned());
+        return Err("it contains libnvrtc.so but not the CUDA headers (cuda_fp16.h)".to_owned());
     }
-    // CUDA 13 moved libcu++ and CUB one folder down.
+    // CUDA 13 moved libcu++ and CUB into a subfolder.
     let cccl: Vec<PathBuf> =
         folders.iter().map(|folder| folder.join("cccl")).filter(|folder| folder.is_dir()).collect();
     folders.extend(cccl);
@@ -194,8 +198,8 @@ fn assemble(
     Ok(Toolchain { origin, root: root.to_owned(), nvrtc, builtins, includes: folders })
 }
 
-/// The highest `libnvrtc.so.N` of a folder, with N. Toolkits carry links from `libnvrtc.so.13` to the full
-/// version; the wheels have only the file with the major number.
+/// The highest `libnvrtc.so.N` of a folder, with N. Toolkits have links from `libnvrtc.so.13` to the full version;
+/// wheels have only the file with the major number.
 fn newest_nvrtc(folder: &Path) -> Option<(u32, PathBuf)> {
     let mut found: Vec<(u32, usize, PathBuf)> = file_names(folder)
         .into_iter()
@@ -222,7 +226,7 @@ fn file_names(folder: &Path) -> Vec<String> {
     entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect()
 }
 
-/// `cuda` first (the installation's own choice), then `cuda-13.0`, `cuda-12.9`, ... newest first.
+/// `cuda` first (the choice of the installation), then `cuda-13.0`, `cuda-12.9`, ..., newest first.
 fn toolkit_folders(usr_local: &Path, opt: &Path) -> Vec<PathBuf> {
     let version = |name: &str| -> Vec<u32> {
         name.trim_start_matches("cuda-").split('.').filter_map(|part| part.parse().ok()).collect()
@@ -237,7 +241,7 @@ fn toolkit_folders(usr_local: &Path, opt: &Path) -> Vec<PathBuf> {
     folders
 }
 
-/// The loader's folders as its own configuration lists them: no process is started for this.
+/// The loader's folders, read from its configuration files without starting a process.
 fn loader_folders(ld_library_path: Option<OsString>, etc: &Path) -> Vec<PathBuf> {
     let mut folders: Vec<PathBuf> =
         ld_library_path.map(|path| std::env::split_paths(&path).collect()).unwrap_or_default();
@@ -265,7 +269,8 @@ fn site_packages() -> Vec<PathBuf> {
     let mut prefixes: Vec<PathBuf> =
         ["VIRTUAL_ENV", "CONDA_PREFIX"].iter().filter_map(|name| var(name)).collect();
     if let Some(interpreter) = python::interpreter() {
-        // As named (a virtual environment's `bin/python3` is a link), then what it links to.
+        // First the interpreter's own folder (`bin/python3` of a virtual environment is a link), then that of the
+        // link's target.
         prefixes.extend(interpreter.ancestors().nth(2).map(Path::to_owned));
         if let Ok(real) = interpreter.canonicalize() {
             prefixes.extend(real.ancestors().nth(2).map(Path::to_owned));
@@ -287,7 +292,7 @@ fn site_packages() -> Vec<PathBuf> {
     folders
 }
 
-/// pyenv's `python3` is a script; the interpreter it would start is named in a file.
+/// pyenv's `python3` is a script; a file names the interpreter that it starts.
 fn pyenv_prefix(root: &Path) -> Option<PathBuf> {
     let version =
         std::env::var("PYENV_VERSION").ok().or_else(|| fs::read_to_string(root.join("version")).ok())?;
@@ -310,17 +315,17 @@ mod tests {
         at.to_owned()
     }
 
-    fn world(dir: &Path) -> Surroundings {
+    fn surroundings_in(dir: &Path) -> Surroundings {
         Surroundings { cache: dir.join("cache"), ..Surroundings::default() }
     }
 
     #[test]
-    fn the_first_usable_place_wins_and_later_ones_are_listed() {
+    fn the_first_usable_place_is_chosen_and_later_ones_are_listed() {
         let dir = tempfile::tempdir().unwrap();
-        let mut around = world(dir.path());
-        around.cuda_home = Some(toolkit(&dir.path().join("home"), 13, true));
-        around.toolkit_folders = vec![toolkit(&dir.path().join("kit"), 12, true)];
-        let survey = survey(&around);
+        let mut surroundings = surroundings_in(dir.path());
+        surroundings.cuda_home = Some(toolkit(&dir.path().join("home"), 13, true));
+        surroundings.toolkit_folders = vec![toolkit(&dir.path().join("kit"), 12, true)];
+        let survey = survey(&surroundings);
         assert_eq!(survey.chosen.unwrap().origin, Origin::CudaHome);
         let verdicts: Vec<_> = survey.looked.iter().map(|looked| (looked.origin, &looked.verdict)).collect();
         assert!(verdicts.contains(&(Origin::ToolkitFolder, &PlaceVerdict::NotNeeded)));
@@ -328,13 +333,13 @@ mod tests {
     }
 
     #[test]
-    fn an_unfit_place_is_passed_over_with_its_reason() {
+    fn an_unusable_place_is_skipped_with_its_reason() {
         let dir = tempfile::tempdir().unwrap();
-        let mut around = world(dir.path());
-        around.cuda_home = Some(toolkit(&dir.path().join("old"), 11, true));
-        around.toolkit_folders =
+        let mut surroundings = surroundings_in(dir.path());
+        surroundings.cuda_home = Some(toolkit(&dir.path().join("old"), 11, true));
+        surroundings.toolkit_folders =
             vec![toolkit(&dir.path().join("bare"), 13, false), toolkit(&dir.path().join("good"), 12, true)];
-        let survey = survey(&around);
+        let survey = survey(&surroundings);
         assert!(survey.chosen.unwrap().root.ends_with("good"));
         let reasons: Vec<String> = survey
             .looked
@@ -349,12 +354,12 @@ mod tests {
     }
 
     #[test]
-    fn a_named_place_that_does_not_work_ends_the_search() {
+    fn an_unusable_place_named_by_the_user_ends_the_search() {
         let dir = tempfile::tempdir().unwrap();
-        let mut around = world(dir.path());
-        around.named = Some(dir.path().join("nowhere"));
-        around.cuda_home = Some(toolkit(&dir.path().join("home"), 13, true));
-        let survey = survey(&around);
+        let mut surroundings = surroundings_in(dir.path());
+        surroundings.named = Some(dir.path().join("nowhere"));
+        surroundings.cuda_home = Some(toolkit(&dir.path().join("home"), 13, true));
+        let survey = survey(&surroundings);
         assert!(survey.chosen.is_none());
         assert_eq!(survey.named_refusal().unwrap().1, "no such folder");
     }
@@ -373,16 +378,16 @@ mod tests {
         fs::write(twelve.join("cuda_nvrtc/lib/libnvrtc.so.12"), "").unwrap();
         fs::write(twelve.join("cuda_runtime/include/cuda_fp16.h"), "").unwrap();
 
-        let mut around = world(dir.path());
-        around.site_packages = vec![dir.path().join("a")];
-        let chosen = survey(&around).chosen.unwrap();
+        let mut surroundings = surroundings_in(dir.path());
+        surroundings.site_packages = vec![dir.path().join("a")];
+        let chosen = survey(&surroundings).chosen.unwrap();
         assert!(chosen.includes.iter().any(|folder| folder.ends_with("include/cccl")));
-        around.site_packages = vec![dir.path().join("b")];
-        assert!(survey(&around).chosen.unwrap().nvrtc.ends_with("cuda_nvrtc/lib/libnvrtc.so.12"));
+        surroundings.site_packages = vec![dir.path().join("b")];
+        assert!(survey(&surroundings).chosen.unwrap().nvrtc.ends_with("cuda_nvrtc/lib/libnvrtc.so.12"));
     }
 
     #[test]
-    fn the_newest_of_several_libraries_is_taken() {
+    fn the_newest_of_several_libraries_is_chosen() {
         let dir = tempfile::tempdir().unwrap();
         for name in
             ["libnvrtc.so", "libnvrtc.so.12", "libnvrtc.so.13", "libnvrtc.so.13.0.88", "libnvrtc.alt.so.13"]

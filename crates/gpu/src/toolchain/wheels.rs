@@ -1,23 +1,24 @@
-//! The wheels that make a compiler: pinned by version and by hash, fetched by the user's own pip.
+//! The wheels that contain the compiler, pinned by version and hash. The user's own pip downloads them.
 
 use std::fmt::Write as _;
 use std::path::Path;
 
 use serde::Serialize;
 
-/// One wheel, with the SHA-256 of its x86-64 and its aarch64 build.
+/// One wheel, with the SHA-256 of its x86-64 and aarch64 builds.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Wheel {
     pub package: &'static str,
     pub version: &'static str,
+    /// What the wheel contains, for messages.
     pub what: &'static str,
-    /// Size of the download in bytes (x86-64), for progress and for saying what is about to happen.
+    /// Size of the download in bytes (x86-64), for progress and announcements.
     pub download_bytes: u64,
     #[serde(skip)]
     sha256: [&'static str; 2],
 }
 
-/// NVRTC 13.0 and the headers it needs. The versions belong together: change them together.
+/// NVRTC 13.0 and the headers it needs. The versions match each other and must be changed together.
 pub const fn pinned_wheels() -> &'static [Wheel] {
     &[
         Wheel {
@@ -64,7 +65,7 @@ pub const fn pinned_wheels() -> &'static [Wheel] {
 }
 
 impl Wheel {
-    /// A line of a pip requirements file that accepts these builds and no others.
+    /// A line of a pip requirements file that accepts only these builds.
     pub(super) fn requirement(&self) -> String {
         let mut line = format!("{}=={}", self.package, self.version);
         for hash in self.sha256 {
@@ -75,8 +76,8 @@ impl Wheel {
     }
 }
 
-/// The command that fetches the wheels by hand into `folder`, for error messages. It has pip refuse every file whose
-/// hash is not one of the pinned ones. pip takes hashes from a requirements file only, so the command makes one.
+/// The command that downloads the wheels into `folder`, for error messages. pip then refuses every file without a
+/// pinned hash. pip reads hashes only from a requirements file, so the command writes one.
 pub fn pip_command(folder: &Path) -> String {
     let mut command = String::from("printf '%s\\n'");
     for wheel in pinned_wheels() {
@@ -96,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_for_hand_installation_requires_every_hash() {
+    fn the_manual_download_command_requires_every_hash() {
         let command = pip_command(Path::new("wheels"));
         assert!(command.contains(" pip download --require-hashes "), "{command}");
         for wheel in pinned_wheels() {

@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::kernel::{Column, Width, per_element, simple};
 use crate::random::{Kind, Rng, operands};
 
-/// Random operands of a case, on top of the crossed edge values. Unoptimised builds take a sample.
+/// Number of random operands of a case, in addition to the combinations of edge values. Debug builds use fewer.
 pub const RANDOM: usize = if cfg!(debug_assertions) { 1024 } else { 8192 };
 
 pub struct Case {
@@ -14,18 +14,18 @@ pub struct Case {
     pub inputs: Vec<Column>,
     /// Width and length of each result.
     pub outputs: Vec<(Width, usize)>,
-    /// Threads, and the `count` parameter.
+    /// Number of threads, and the value of the `count` parameter.
     pub threads: usize,
     pub count: usize,
     pub judge: Box<dyn Judge>,
 }
 
-/// Decides what a case's results are worth.
+/// Judges the results of a case.
 pub trait Judge {
-    /// The virtual GPU's results against an independent model. `None` if there is no model.
+    /// Compares the virtual GPU's results with an independent model; `None` if there is no model.
     fn against_model(&self, inputs: &[Column], ours: &[Column]) -> Option<Verdict>;
 
-    /// The virtual GPU's results against those of a CUDA GPU.
+    /// Compares the virtual GPU's results with those of a CUDA GPU.
     fn against_hardware(&self, inputs: &[Column], ours: &[Column], theirs: &[Column]) -> Verdict;
 }
 
@@ -33,29 +33,29 @@ pub trait Judge {
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Verdict {
     pub compared: u64,
-    /// Results with the same bits.
+    /// Results with identical bits.
     pub equal: u64,
-    /// Results that are not what they have to be.
+    /// Results that are wrong.
     pub wrong: u64,
-    /// The first few of them, for people.
+    /// The first few wrong results, as text.
     pub examples: Vec<String>,
-    /// Largest error in units of the documented bound, where there is one: ours and the hardware's.
+    /// Largest error in units of the documented bound, if there is one: the virtual GPU's and the hardware's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub our_error: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub their_error: Option<f64>,
-    /// Results outside the range of every bound: compared for information only.
+    /// Results without a bound, compared for information only.
     #[serde(skip_serializing_if = "is_zero")]
     pub unbounded: u64,
-    /// Differences that are allowed but worth knowing.
+    /// Differences that are allowed but of interest.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// Of parts of the operands: name, compared, equal.
+    /// Counts for parts of the operands: name, compared, equal.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<(String, u64, u64)>,
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref)] // What serde asks for.
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde requires a reference.
 fn is_zero(count: &u64) -> bool {
     *count == 0
 }
@@ -75,14 +75,14 @@ impl Verdict {
     }
 }
 
-/// What a model says of element `i`: the results, or nothing where it has no opinion.
+/// A model's results for element `i`; `None` where the model does not define them.
 pub type Model = Box<dyn Fn(&[Column], usize) -> Option<Vec<u64>>>;
 
-/// Equal bits, NaN payloads included, but for one thing: of several f64 NaNs the manual does not say which one's
-/// payload survives, and assemblers order operands as they like. There any NaN will do.
+/// Requires identical bits, including NaN payloads, with one exception: for several f64 NaN operands the manual does
+/// not define which payload survives, and assemblers may reorder operands. There any NaN is right.
 pub struct Exact {
     pub model: Option<Model>,
-    /// Operands and results are f64.
+    /// Whether operands and results are f64.
     pub is_f64: bool,
 }
 
@@ -125,7 +125,7 @@ impl Judge for Exact {
                 });
             }
         }
-        // A model without an opinion on any operand is none.
+        // A model that defines no result counts as no model.
         (verdict.compared > 0).then_some(verdict)
     }
 
@@ -156,7 +156,7 @@ impl Judge for Exact {
     }
 }
 
-/// One instruction with one result.
+/// A case of one instruction with one result.
 pub fn exact(
     instruction: &str,
     result: Width,
@@ -167,7 +167,7 @@ pub fn exact(
     exact_on(instruction, &simple(instruction, sources.len()), &[result], columns, model.map(per_value))
 }
 
-/// A model of one element's operands as one of columns.
+/// Converts a model of one element's operands into a model of columns.
 pub fn per_value(model: Box<dyn Fn(&[u64]) -> Option<u64>>) -> Model {
     Box::new(move |columns, index| {
         let operands: Vec<u64> = columns.iter().map(|column| column.values[index]).collect();
@@ -175,7 +175,7 @@ pub fn per_value(model: Box<dyn Fn(&[u64]) -> Option<u64>>) -> Model {
     })
 }
 
-/// A body of its own, on given operands.
+/// A case with its own kernel body, on given operands.
 pub fn exact_on(
     name: &str,
     body: &str,

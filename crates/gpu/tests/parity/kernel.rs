@@ -1,8 +1,8 @@
-//! Kernels around one instruction, as PTX text: load the operands, execute it, store what it made.
+//! PTX kernels around one instruction: load the operands, execute it, store the results.
 
 use std::fmt::Write;
 
-/// Bits of an element in memory. Eight of them live in a 32-bit register.
+/// Bits of an element in memory. Eight-bit elements use a 32-bit register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Width {
     B8,
@@ -34,7 +34,7 @@ impl Width {
     }
 }
 
-/// An array in global memory, one element per thread.
+/// An array in global memory with one element per thread.
 #[derive(Clone, Debug)]
 pub struct Column {
     pub width: Width,
@@ -59,11 +59,11 @@ impl Column {
 
 pub const ENTRY: &str = "parity";
 
-/// Register names of the operands, and of the results.
+/// Register names of the operands and of the results.
 const SOURCES: [&str; 4] = ["%a", "%b", "%c", "%e"];
 const RESULTS: [&str; 2] = ["%d", "%f"];
 
-/// The least version that has the instruction: drivers refuse PTX that is newer than they are.
+/// The lowest PTX version that has the instruction: drivers refuse PTX that is newer than they are.
 fn header(instruction: &str) -> String {
     let eight_bits = instruction.contains(".e4m3") || instruction.contains(".e5m2");
     let newer = eight_bits && (instruction.contains("k16") || instruction.contains("col.f16"));
@@ -124,8 +124,8 @@ pub fn simple(instruction: &str, sources: usize) -> String {
     format!("{instruction} %d, {};", SOURCES[..sources].join(", "))
 }
 
-/// A kernel with one warp per tile; registers of fragments lie as `[tile][register][lane]` in memory.
-/// `registers` are those of d, a, b and c.
+/// A kernel with one warp per tile. The registers of fragments are stored as `[tile][register][lane]`. `registers`
+/// counts those of d, a, b and c.
 pub fn per_tile(instruction: &str, registers: [usize; 4], width: Width) -> String {
     let bits = width.bits();
     let mut text = header(instruction);
@@ -181,19 +181,20 @@ const TILE_PROLOGUE: &str = "    .reg .pred %past;
     @%past bra END;
 ";
 
-/// How a matrix of a [`through_memory`] kernel is loaded or stored.
+/// How a [`through_memory`] kernel loads or stores a matrix.
 #[derive(Clone, Debug)]
 pub struct MatrixAccess {
-    /// `wmma.load.a.sync.aligned.row.m16n16k16.global.f16` and the like.
+    /// For example `wmma.load.a.sync.aligned.row.m16n16k16.global.f16`.
     pub instruction: String,
     pub registers: usize,
-    /// Bytes of a whole matrix.
+    /// Size of a whole matrix in bytes.
     pub bytes: usize,
-    /// Elements from one row (or column) to the next.
+    /// Elements from the start of one row (or column) to the next.
     pub stride: usize,
 }
 
-/// A kernel with one warp per tile, matrices as `wmma.load` and `wmma.store` see them; `access` is of d, a, b and c.
+/// A kernel with one warp per tile whose matrices are in the layout of `wmma.load` and `wmma.store`. `access` is for
+/// d, a, b and c.
 pub fn through_memory(instruction: &str, access: &[MatrixAccess; 4], bits: u32) -> String {
     let mut text = header(instruction);
     let _ = writeln!(

@@ -14,12 +14,13 @@ pub fn virtual_gpu() -> VirtualDevice {
     device
 }
 
-/// The CUDA GPU, or why there is none.
+/// The CUDA GPU, or the reason why there is none.
 pub fn cuda() -> Result<CudaDevice, AcceleratorError> {
     CudaDevice::open(0)
 }
 
-/// The case's results, one column each. Buffers are freed again; modules stay until the device goes.
+/// Runs a case and returns its results, one column each. Buffers are freed; modules stay loaded until the device is
+/// dropped.
 pub fn run(device: &mut dyn Accelerator, case: &Case) -> Result<Vec<Column>, AcceleratorError> {
     let mut buffers = Vec::new();
     for (index, &(width, length)) in case.outputs.iter().enumerate() {
@@ -47,8 +48,10 @@ pub fn run(device: &mut dyn Accelerator, case: &Case) -> Result<Vec<Column>, Acc
     if let Some(report) = launched.report
         && !report.stats.completed
     {
-        let reason =
-            report.findings.first().map_or_else(|| "it did not end".to_owned(), |f| f.message.clone());
+        let reason = report
+            .findings
+            .first()
+            .map_or_else(|| "the launch did not finish".to_owned(), |f| f.message.clone());
         return Err(AcceleratorError::Launch { kernel: case.name.clone(), reason });
     }
     let mut results = Vec::new();

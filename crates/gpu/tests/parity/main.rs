@@ -1,19 +1,19 @@
-//! The same PTX on a CUDA GPU and on the virtual GPU, results compared.
+//! Runs the same PTX on a CUDA GPU and on the virtual GPU and compares the results.
 //!
-//! Integers, conversions and exactly rounded arithmetic must have the same bits, NaN payloads included. Approximate
-//! functions and tensor products must each be within the documented bound of the exact result. Where there is no
-//! GPU, that half says `skipped: no GPU`, and the virtual GPU is compared with scalar models alone.
+//! Integers, conversions and exactly rounded arithmetic must have identical bits, including NaN payloads. Approximate
+//! functions and tensor products must each be within the documented bound of the exact result. Without a GPU the
+//! program prints `skipped: no GPU` and compares the virtual GPU only with scalar models.
 //!
 //! ```text
 //! cargo test --release -p warpsmith-gpu --test parity
 //! cargo test --release -p warpsmith-gpu --test parity -- --case cvt --json parity.json
 //! ```
 //!
-//! It is an ordinary program that needs neither cargo nor a CUDA toolkit where it runs: the driver compiles the PTX.
+//! This is an ordinary program. It needs neither cargo nor a CUDA toolkit where it runs: the driver compiles the PTX.
 
-// Tables of cases: rows are tuples of functions, models are written the way the manual words them.
+// The cases are tables: rows are tuples of functions, and models follow the wording of the manual.
 #![allow(clippy::all, clippy::pedantic)]
-#![allow(clippy::unwrap_used)] // A test that cannot set itself up fails, which is what unwrap does.
+#![allow(clippy::unwrap_used)] // A test whose setup fails must fail.
 #![allow(missing_debug_implementations)]
 
 mod case;
@@ -26,20 +26,20 @@ mod random;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use warpsmith_gpu::accelerator::Accelerator;
 use serde::Serialize;
+use warpsmith_gpu::accelerator::Accelerator;
 
 use case::{Case, Verdict};
 
 const USAGE: &str = "\
-The same PTX on a CUDA GPU and on the virtual GPU, results compared.
+Run the same PTX on a CUDA GPU and on the virtual GPU and compare the results.
 
 Options:
-  --case SUBSTRING  only the cases whose name contains it (may be given more than once)
-  --json FILE       write every case's figures to a file
-  --ptx FOLDER      write every case's kernel to a folder
-  --list            print the names of the cases and end
-  --help            print this";
+  --case SUBSTRING  run only the cases whose name contains it (may be repeated)
+  --json FILE       write the results of every case to a file
+  --ptx FOLDER      write the kernel of every case to a folder
+  --list            print the names of the cases and exit
+  --help            print this help";
 
 #[derive(Default)]
 struct Options {
@@ -50,7 +50,7 @@ struct Options {
 }
 
 impl Options {
-    /// `None` if the usage was asked for.
+    /// Parses the options; `None` for `--help`.
     fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Option<Self>, String> {
         let mut options = Options::default();
         while let Some(argument) = arguments.next() {
@@ -61,7 +61,7 @@ impl Options {
                 "--ptx" => options.ptx = Some(value()?),
                 "--list" => options.list = true,
                 "--help" | "-h" => return Ok(None),
-                // What `cargo test` hands to every test binary.
+                // Options that `cargo test` passes to every test program.
                 "--nocapture" | "--no-capture" | "--quiet" | "-q" | "--show-output" | "--exact" => {}
                 filter if !filter.starts_with('-') => options.filters.push(filter.to_owned()),
                 unknown => return Err(format!("unknown option {unknown}")),
@@ -83,12 +83,12 @@ enum Status {
     Skipped,
 }
 
-/// What became of a case.
+/// The result of a case.
 #[derive(Debug, Serialize)]
 struct Outcome {
     case: String,
     status: Status,
-    /// Why it could not be run.
+    /// Why the case could not run.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -193,18 +193,18 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     if wanted.is_empty() {
-        eprintln!("error: no case has such a name; --list prints them");
+        eprintln!("error: no case matches; --list prints the names");
         return ExitCode::from(2);
     }
     let mut ours = machine::virtual_gpu();
     let mut theirs = match machine::cuda() {
         Ok(device) => {
-            println!("{} against {}", ours.describe(), device.describe());
+            println!("comparing {} with {}", ours.describe(), device.describe());
             Some(device)
         }
         Err(error) => {
             println!("skipped: no GPU");
-            println!("({error}; the virtual GPU is compared with scalar models alone)");
+            println!("({error}; the virtual GPU is compared only with scalar models)");
             None
         }
     };

@@ -1,5 +1,5 @@
-//! Scalar models that owe nothing to the virtual GPU's code: a format is a sorted list of numbers, and rounding is a
-//! search in that list. Slow, and hard to get wrong.
+//! Scalar models that share no code with the virtual GPU: a format is a sorted list of numbers, and rounding is a
+//! search in that list. The models are slow and hard to get wrong.
 
 use std::cmp::Ordering;
 
@@ -15,7 +15,7 @@ pub enum Mode {
 impl Mode {
     pub const ALL: [Mode; 4] = [Mode::Nearest, Mode::Zero, Mode::Down, Mode::Up];
 
-    /// `rn`, `rz`, …
+    /// The suffix: `rn`, `rz`, ...
     pub const fn suffix(self) -> &'static str {
         match self {
             Mode::Nearest => "rn",
@@ -27,7 +27,7 @@ impl Mode {
     }
 }
 
-/// A format by its sizes.
+/// A number format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     F32,
@@ -76,7 +76,7 @@ impl Format {
         }
     }
 
-    /// The NaN that instructions make.
+    /// The NaN that instructions produce.
     pub const fn nan(self) -> u64 {
         match self {
             Format::F32 => 0x7fff_ffff,
@@ -86,7 +86,8 @@ impl Format {
         }
     }
 
-    /// The number a finite, positive code stands for. Past the largest: what the next code would be.
+    /// The number that a finite, positive code represents. For the code past the largest: what the next number would
+    /// be.
     pub fn magnitude(self, code: u64) -> f64 {
         let (man, bias) = self.sizes();
         let fraction = (code & ((1 << man) - 1)) as f64;
@@ -99,7 +100,7 @@ impl Format {
         }
     }
 
-    /// Any code's value.
+    /// The value of any code.
     pub fn value(self, code: u64) -> f64 {
         let magnitude = code & (self.sign() - 1);
         let value = if magnitude <= self.largest() {
@@ -112,7 +113,7 @@ impl Format {
         if code & self.sign() != 0 { -value } else { value }
     }
 
-    /// Rounds a number that is not zero, given by its sign and by how its magnitude compares with any candidate.
+    /// Rounds a non-zero number, given by its sign and by a comparison of its magnitude with any candidate.
     pub fn round(self, negative: bool, mode: Mode, compare: impl Fn(f64) -> Ordering) -> u64 {
         // The last code whose number is not above the magnitude.
         let (mut low, mut high) = (0, self.largest() + 1);
@@ -142,10 +143,10 @@ impl Format {
         (if up { above } else { low }) | sign
     }
 
-    /// Rounds like [`Format::round`]; with `ftz`, to zero what is less than the least normal number when it is rounded
-    /// as if exponents went on below, which is how hardware decides.
+    /// Rounds like [`Format::round`]. With `ftz` a number becomes zero if it is below the smallest normal number
+    /// after rounding with unlimited exponents; hardware decides in this way.
     pub fn round_ftz(self, negative: bool, mode: Mode, ftz: bool, compare: impl Fn(f64) -> Ordering) -> u64 {
-        // Up by this power of two, every number in question is normal.
+        // Scaled up by this power of two, every number in question is normal.
         const UP: u64 = 12;
         let (man, _) = self.sizes();
         let scaled = || self.round(negative, mode, |candidate| compare(candidate * f64::exp2(-(UP as f64))));
@@ -155,7 +156,7 @@ impl Format {
         self.round(negative, mode, compare)
     }
 
-    /// Rounds `high + low`, where `low` is no more than half a unit of `high`.
+    /// Rounds `high + low`, where `low` is at most half a unit of `high`.
     pub fn round_sum(self, high: f64, low: f64, mode: Mode) -> u64 {
         self.round_sum_ftz(high, low, mode, false)
     }
@@ -170,20 +171,20 @@ impl Format {
     }
 }
 
-/// `a + b` as a rounded sum and what the rounding lost.
+/// `a + b` as a rounded sum and the rounding error.
 pub fn two_sum(a: f64, b: f64) -> (f64, f64) {
     let sum = a + b;
     let from_b = sum - a;
     (sum, (a - (sum - from_b)) + (b - from_b))
 }
 
-/// The zero that an exact sum of `x` and `y` is.
+/// The sign of the zero that is the exact sum of `x` and `y`.
 fn zero_sum(x: f64, y: f64, mode: Mode) -> bool {
     let negative = |value: f64| value.is_sign_negative();
     if negative(x) == negative(y) { negative(x) } else { mode == Mode::Down }
 }
 
-/// `a·b + c`, rounded once; addition is `a·1 + c`. All operands in `format`, at most f32.
+/// `a·b + c` with one rounding; addition is `a·1 + c`. All operands are in `format`, at most f32.
 pub fn fma(format: Format, mode: Mode, ftz: bool, a: u64, b: u64, c: u64) -> u64 {
     let (a, b, c) = (format.value(a), format.value(b), format.value(c));
     let product = a * b;
@@ -202,7 +203,7 @@ pub fn fma(format: Format, mode: Mode, ftz: bool, a: u64, b: u64, c: u64) -> u64
     format.round_sum_ftz(high, low, mode, ftz)
 }
 
-/// `a · b`, rounded once.
+/// `a · b` with one rounding.
 pub fn mul(format: Format, mode: Mode, ftz: bool, a: u64, b: u64) -> u64 {
     let product = format.value(a) * format.value(b);
     if product.is_nan() {
@@ -218,7 +219,8 @@ pub fn mul(format: Format, mode: Mode, ftz: bool, a: u64, b: u64) -> u64 {
     }
 }
 
-/// `a / b` in f32, rounded once: `candidate · b` is exact in f64, so the quotient can be compared with a candidate.
+/// `a / b` in f32 with one rounding. `candidate · b` is exact in f64, so the quotient can be compared with a
+/// candidate.
 pub fn div_f32(mode: Mode, ftz: bool, a: u64, b: u64) -> u64 {
     let (a, b) = (Format::F32.value(a), Format::F32.value(b));
     let quotient = a / b;
@@ -238,7 +240,7 @@ pub fn div_f32(mode: Mode, ftz: bool, a: u64, b: u64) -> u64 {
     }
 }
 
-/// The square root in f32, rounded once.
+/// The square root in f32 with one rounding.
 pub fn sqrt_f32(mode: Mode, a: u64) -> u64 {
     let a = Format::F32.value(a);
     if a == 0.0 {
@@ -254,7 +256,7 @@ pub fn sqrt_f32(mode: Mode, a: u64) -> u64 {
         .round(false, mode, |candidate| a.partial_cmp(&(candidate * candidate)).unwrap_or(Ordering::Equal))
 }
 
-/// Steps an f64 that was rounded to nearest to where `mode` rounds, given the sign of what the rounding lost.
+/// Moves an f64 that was rounded to nearest to the result of `mode`, given the sign of the rounding error.
 fn step_f64(nearest: f64, lost: f64, mode: Mode) -> f64 {
     match mode {
         Mode::Up if lost > 0.0 => nearest.next_up(),
@@ -265,8 +267,8 @@ fn step_f64(nearest: f64, lost: f64, mode: Mode) -> f64 {
     }
 }
 
-/// f64 operations that have a model: what rounding lost is itself computed exactly, where no result is near the ends
-/// of the range. NaNs keep payloads on hardware; they have no model.
+/// The f64 operations with a model. The rounding error is computed exactly, unless a result is near the ends of the
+/// range. NaNs have no model, because hardware keeps their payloads.
 pub fn f64_operation(name: &str, mode: Mode, operands: &[u64]) -> Option<u64> {
     let x: Vec<f64> = operands.iter().map(|&bits| f64::from_bits(bits)).collect();
     let ordinary = |value: f64| value.is_finite() && (value == 0.0 || (1e-250..1e250).contains(&value.abs()));
@@ -303,12 +305,12 @@ pub fn f64_operation(name: &str, mode: Mode, operands: &[u64]) -> Option<u64> {
     exact.then(|| step_f64(nearest, lost, mode).to_bits())
 }
 
-/// Subnormal f32 to zero of its sign.
+/// Flushes a subnormal f32 to zero with the same sign.
 pub fn flush(bits: u64) -> u64 {
     if bits & 0x7f80_0000 == 0 { bits & 0x8000_0000 } else { bits }
 }
 
-/// `.sat` of f32: to [0, 1], NaN to +0.
+/// `.sat` of f32: clamps to [0, 1]; NaN becomes +0.
 pub fn saturate(bits: u64) -> u64 {
     let value = Format::F32.value(bits);
     if value.is_nan() || value <= 0.0 {

@@ -1,13 +1,13 @@
-//! Operands: edge values, and random ones that meet, cancel, overflow and tie more often than raw bits would.
+//! Operands: edge values, and random ones that coincide, cancel, overflow and tie more often than random bits would.
 
 use crate::kernel::{Column, Width};
 
-/// SplitMix64: the same operands on every machine.
+/// SplitMix64: gives the same operands on every machine.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 
 impl Rng {
-    /// Seeded by a case's name, so that a case keeps its operands whatever else is run.
+    /// Seeded by the case's name, so that a case keeps its operands whichever other cases run.
     pub fn for_name(name: &str) -> Self {
         let fnv = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         Rng(name.bytes().fold(0xcbf2_9ce4_8422_2325, fnv))
@@ -34,17 +34,17 @@ impl Rng {
         (self.u64() >> 11) as f64 * f64::exp2(-53.0)
     }
 
-    /// Near enough to normal(0, 1) for tiles: the sum of twelve uniforms.
+    /// Approximately normal(0, 1), which is sufficient for tiles: the sum of twelve uniform numbers.
     pub fn normal(&mut self) -> f64 {
         (0..12).map(|_| self.unit()).sum::<f64>() - 6.0
     }
 }
 
-/// What an operand's bits mean, which decides its edge values.
+/// The meaning of an operand's bits; it decides the edge values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Int,
-    /// Shift amounts, bit positions, lengths, selectors: small numbers.
+    /// Shift amounts, bit positions, lengths and selectors: small numbers.
     Small,
     F16,
     Bf16,
@@ -87,7 +87,7 @@ const EDGES_F32: &[u32] = &[
     0x3fc0_0000,
     0x3eaa_aaab,
     0x0100_0000,
-    // Reciprocals and products of these lie around the least normal number.
+    // Reciprocals and products of these are near the smallest normal number.
     0x7e7f_ffff,
     0x0080_0001,
     0x7e80_0001,
@@ -138,7 +138,7 @@ const EDGES_BF16: &[u64] = &[
     0x7f7f, 0xff7f, 0x7f80, 0xff80, 0x7fff, 0x7fc0, 0xffa3, 0x3eab, 0x4b80, 0x0100,
 ];
 
-/// The values that are worth meeting each other.
+/// Edge values that are worth combining with each other.
 pub fn edges(kind: Kind, width: Width) -> Vec<u64> {
     let bits = width.bits();
     let mask = width.mask();
@@ -147,7 +147,7 @@ pub fn edges(kind: Kind, width: Width) -> Vec<u64> {
         (Kind::F32, _) => EDGES_F32.iter().map(|&bits| u64::from(bits)).collect(),
         (Kind::F16, Width::B16) => EDGES_F16.to_vec(),
         (Kind::Bf16, Width::B16) => EDGES_BF16.to_vec(),
-        // Packed halves: each edge below its neighbour in the list.
+        // Packed halves: each edge with its neighbour in the list as the upper half.
         (Kind::F16 | Kind::Bf16, _) => {
             let halves = if kind == Kind::F16 { EDGES_F16 } else { EDGES_BF16 };
             let shifted = halves.iter().cycle().skip(5);
@@ -184,7 +184,7 @@ pub fn operand(rng: &mut Rng, kind: Kind, width: Width) -> u64 {
             0 => EDGES_F32[rng.below(EDGES_F32.len() as u64) as usize],
             1 => rng.u32() & 0x80ff_ffff,
             2..5 => rng.u32() & 0x83ff_ffff | 0x3c00_0000,
-            // Few significant bits: ties.
+            // Few significant bits produce ties.
             5 => rng.u32() & 0xffff_e000 | (rng.u32() & 3) << 11,
             _ => rng.u32(),
         }),
@@ -210,7 +210,7 @@ fn half(rng: &mut Rng, kind: Kind) -> u64 {
     }
 }
 
-/// Edge values crossed with each other, then random operands. One operand of 16 bits or less: every code.
+/// Edge values combined with each other, then random operands. A single operand of 16 bits or less takes every code.
 pub fn operands(rng: &mut Rng, sources: &[(Kind, Width)], random: usize) -> Vec<Column> {
     if let [(_, width @ (Width::B8 | Width::B16))] = sources {
         return vec![Column::new(*width, (0..=width.mask()).collect())];
@@ -219,7 +219,7 @@ pub fn operands(rng: &mut Rng, sources: &[(Kind, Width)], random: usize) -> Vec<
         .iter()
         .map(|&(kind, width)| {
             let all = edges(kind, width);
-            // Three and more operands would make too many combinations: every other edge.
+            // Three and more operands would make too many combinations, so only every other edge is used.
             let step = if sources.len() > 2 { 2 } else { 1 };
             all.into_iter().step_by(step).collect()
         })

@@ -1,24 +1,25 @@
-//! The inputs of problems and the right answers to them: dear to make, and the same for every candidate.
+//! A cache of inputs with their references, which are expensive to compute and the same for every candidate.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use op::{InputDraw, Op, Refusal, derived};
 
-use crate::worker::drawn;
+use crate::worker::draw_inputs;
 
-/// What the rows that are compared are drawn for, out of the seed of the inputs.
+/// Purpose number of the seed that selects the rows to compare.
 const ROWS: u64 = 1 << 32;
 
-/// A problem's inputs and the right answer.
+/// The inputs of a problem and their reference.
 pub struct InputsWithAnswer<O: Op> {
     pub inputs: O::Inputs,
     pub reference: O::Reference,
 }
 
-/// Answers that are kept from one bench to the next, or not at all: a suite's would fill the memory.
+/// A cache of inputs with their references. It keeps them from one bench to the next, or keeps nothing: the references
+/// of a whole suite would fill the memory.
 pub struct AnswerCache<O: Op> {
-    /// By problem and draw.
+    /// Keyed by problem and draw. `None` keeps nothing.
     kept: Option<Mutex<AnswerMap<O>>>,
 }
 
@@ -26,20 +27,22 @@ type AnswerMap<O> = HashMap<(String, InputDraw), Arc<InputsWithAnswer<O>>>;
 
 impl<O: Op> std::fmt::Debug for AnswerCache<O> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(if self.kept.is_some() { "Answers(kept)" } else { "Answers(not kept)" })
+        f.write_str(if self.kept.is_some() { "AnswerCache(kept)" } else { "AnswerCache(not kept)" })
     }
 }
 
 impl<O: Op> AnswerCache<O> {
+    /// Returns a cache that keeps every answer.
     pub fn kept() -> Self {
         AnswerCache { kept: Some(Mutex::new(HashMap::new())) }
     }
 
+    /// Returns a cache that keeps nothing.
     pub fn not_kept() -> Self {
         AnswerCache { kept: None }
     }
 
-    /// The answer to the problem with these inputs.
+    /// Returns the inputs of a draw with their reference. Computes them if they are not in the cache.
     pub(crate) fn to(
         &self,
         op: &O,
@@ -47,7 +50,7 @@ impl<O: Op> AnswerCache<O> {
         draw: &InputDraw,
     ) -> Result<Arc<InputsWithAnswer<O>>, Refusal> {
         let make = || -> Result<_, Refusal> {
-            let inputs = drawn(op, problem, draw)?;
+            let inputs = draw_inputs(op, problem, draw)?;
             let sample = derived(draw.seed, ROWS + draw.way as u64);
             let reference = op.reference(problem, &inputs, sample);
             Ok(Arc::new(InputsWithAnswer { inputs, reference }))

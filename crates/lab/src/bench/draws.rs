@@ -1,23 +1,25 @@
-//! Which inputs a problem is measured on.
+//! Selects the inputs on which a problem is measured.
 
 use op::{InputDraw, Op, derived};
 
 use crate::trial::usual_draws;
 
-/// The inputs of one problem in one run.
+/// The inputs of one problem in one run, as seeds and classes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Draws {
-    /// Those of the launches before the timing, and ordinary ones that alternate with the first while times are taken.
+    /// The two inputs of the launches before timing, and ordinary inputs that alternate with the first ones during
+    /// timing.
     pub timed: [InputDraw; 3],
-    /// Those that take their place once the times are known, of any class.
+    /// The inputs that replace them after timing. The second may be of any class.
     pub fresh: [InputDraw; 2],
-    /// What the circumstances of launches are drawn from.
-    pub worlds: u64,
-    /// What inputs of other classes are drawn from.
+    /// Seed of the launches' environments.
+    pub environments: u64,
+    /// Seed of the inputs of other classes.
     pub classes: u64,
 }
 
 impl Draws {
+    /// Derives all draws of a problem from the run's secret.
     pub fn new<O: Op>(op: &O, problem: &str, secret: u64) -> Self {
         let name = blake3::hash(problem.as_bytes());
         let number = name.as_bytes().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
@@ -28,6 +30,6 @@ impl Draws {
         let other = InputDraw::new(classes[any], seed(3));
         let [own, opposite] = usual_draws(op, seed(0));
         let timed = [own, opposite, InputDraw::new(classes[0], seed(6))];
-        Draws { timed, fresh: [fresh, other], worlds: seed(4), classes: seed(5) }
+        Draws { timed, fresh: [fresh, other], environments: seed(4), classes: seed(5) }
     }
 }

@@ -1,12 +1,12 @@
-//! Taking times, and writing down what they say.
+//! Takes times, and records samples, A/A controls and comparisons.
 
 use std::collections::HashMap;
 
 use op::Op;
 
-use super::floor::implausible;
+use super::floor::implausible_reason;
 use super::plan::Subject;
-use super::run::{Bench, BenchError, Participant, ProblemInputs, surprise};
+use super::run::{Bench, BenchError, Participant, ProblemInputs, unexpected_reply};
 use super::telemetry::TelemetryRecorder;
 use super::turns::{Session, SessionResult, Turn, take_turns};
 use super::workers::SubjectWorkers;
@@ -14,12 +14,12 @@ use crate::run::{Event, FailureKind, SampleSet, Stage, Telemetry, Timer};
 use crate::stats::{Blocks, Interval, NoiseFloor, Paired, Samples, Speedup, StopReason, compare, control};
 use crate::worker::{WorkerError, WorkerReply, WorkerRequest};
 
-/// How long one replay of a hot graph takes at least. What the CPU does between two replays is hidden behind the
-/// first, what is left (about a microsecond) is nothing against this.
+/// Minimum duration of one replay of a hot graph. The CPU work between two replays overlaps the first of them; the rest
+/// (about one microsecond) is negligible compared with this duration.
 const REPLAY_NS: f64 = 400_000.0;
 
 impl<O: Op> Bench<'_, O> {
-    /// Times everybody in turns, by one timer after the other.
+    /// Times all participants in turns, with one timer after the other.
     pub(super) fn time(
         &self,
         all_workers: &mut [SubjectWorkers<'_, '_>],
@@ -28,7 +28,7 @@ impl<O: Op> Bench<'_, O> {
     ) -> Result<(), BenchError> {
         let mut alive = Vec::new();
         for participant in participants {
-            let ask = WorkerRequest::Arm {
+            let request = WorkerRequest::Arm {
                 timers: self.plan.timers.clone(),
                 warmup: self.plan.warmup,
                 replay_ns: REPLAY_NS,
@@ -36,12 +36,12 @@ impl<O: Op> Bench<'_, O> {
             let workers = &mut all_workers[participant.index];
             let mut processes = workers.processes();
             let armed =
-                processes.try_for_each(|process| workers.ask(self.factory, process, &ask).map(|_| ()));
-            self.keep(&mut alive, participant, Stage::Bench, armed)?;
+                processes.try_for_each(|process| workers.ask(self.factory, process, &request).map(|_| ()));
+            self.keep_or_fail(&mut alive, participant, Stage::Bench, armed)?;
         }
         let mut sessions = Vec::new();
         for &timer in &self.plan.timers {
-            self.stopped()?;
+            self.check_stop()?;
             if alive.is_empty() {
                 break;
             }
@@ -55,23 +55,23 @@ impl<O: Op> Bench<'_, O> {
             let samples = alive.iter().map(|it| it.index).zip(turns.samples).collect();
             let (blocks, stopped) = (turns.blocks, turns.stopped);
             sessions.push(SessionSamples { timer, samples, blocks, stopped, telemetry });
-            let mut still = Vec::new();
+            let mut remaining = Vec::new();
             for (position, participant) in alive.into_iter().enumerate() {
-                let ended = lost.iter().position(|(gone, _)| *gone == position);
-                let ended = ended.map(|at| lost.swap_remove(at).1);
-                self.keep(&mut still, participant, Stage::Bench, ended.map_or(Ok(()), Err))?;
+                let error = lost.iter().position(|(lost_position, _)| *lost_position == position);
+                let error = error.map(|at| lost.swap_remove(at).1);
+                self.keep_or_fail(&mut remaining, participant, Stage::Bench, error.map_or(Ok(()), Err))?;
             }
-            alive = still;
+            alive = remaining;
         }
-        // What fails here is out, and its samples with it: none of them has been written down yet.
+        // A participant that fails here is dropped together with its samples. No samples have been recorded yet.
         let mut trusted = Vec::new();
         for participant in alive {
             let hot = sessions.iter().find(|session| session.timer == Timer::GraphHot);
             let hot = hot
                 .and_then(|session| session.samples.get(&participant.index)?.as_ref().map(Samples::median));
             let outcome = self.verify(&mut all_workers[participant.index], &participant, given, hot)?;
-            let outcome = outcome.and_then(|()| self.plausible(&participant, given, &sessions));
-            self.keep(&mut trusted, participant, Stage::Bench, outcome)?;
+            let outcome = outcome.and_then(|()| self.check_plausible(&participant, given, &sessions));
+            self.keep_or_fail(&mut trusted, participant, Stage::Bench, outcome)?;
         }
         for session in sessions {
             self.record(all_workers, &trusted, given, session)?;
@@ -79,8 +79,8 @@ impl<O: Op> Bench<'_, O> {
         self.finish(trusted)
     }
 
-    /// Whether the device can be as fast as the samples say.
-    fn plausible(
+    /// Rejects samples that are faster than the device can be.
+    fn check_plausible(
         &self,
         participant: &Participant,
         given: &ProblemInputs<'_, O>,
@@ -92,20 +92,21 @@ impl<O: Op> Bench<'_, O> {
                 continue;
             };
             let micros = samples.median() / 1000.0;
-            if let Some(reason) = implausible(&self.plan.device, work, matrix, micros) {
+            if let Some(reason) = implausible_reason(&self.plan.device, work, matrix, micros) {
                 return Err(WorkerError::Failed { failure: FailureKind::Implausible, reason });
             }
         }
         Ok(())
     }
 
+    /// Takes the samples of one session, and the device's telemetry during it.
     fn session(
         &self,
         all_workers: &mut [SubjectWorkers<'_, '_>],
         participants: &[Participant],
         timer: Timer,
     ) -> Result<(SessionResult, Telemetry), BenchError> {
-        let mut watch = TelemetryRecorder::new(self.monitor);
+        let mut recorder = TelemetryRecorder::new(self.monitor);
         let session = Session {
             subjects: participants.len(),
             processes: self.plan.processes_per_subject(),
@@ -114,17 +115,19 @@ impl<O: Op> Bench<'_, O> {
             seed: self.plan.seed,
         };
         let mut take = |Turn { subject, process }: Turn, count: usize| {
-            let ask = WorkerRequest::Sample { timer, count };
-            match all_workers[participants[subject].index].ask(self.factory, process, &ask)? {
+            let request = WorkerRequest::Sample { timer, count };
+            match all_workers[participants[subject].index].ask(self.factory, process, &request)? {
                 WorkerReply::Samples { ns } => Ok(ns),
-                other => Err(surprise(&other)),
+                other => Err(unexpected_reply(&other)),
             }
         };
-        let turns = take_turns(session, &mut take, &mut || watch.look()).map_err(|_| BenchError::Stopped)?;
-        Ok((turns, watch.seen()))
+        let turns = take_turns(session, &mut take, &mut || recorder.record_reading())
+            .map_err(|_| BenchError::Stopped)?;
+        Ok((turns, recorder.finish()))
     }
 
-    /// Writes down a session: samples, every subject against itself, and every candidate against every baseline.
+    /// Records a session: the samples, each subject compared with itself, and each candidate compared with each
+    /// baseline.
     fn record(
         &self,
         all_workers: &[SubjectWorkers<'_, '_>],
@@ -155,7 +158,7 @@ impl<O: Op> Bench<'_, O> {
             self.run.record(&Event::Sampled { of: participant.key.of.clone(), sampled })?;
         }
         for (subject, times) in &measured {
-            // One process has nothing to be held against.
+            // With a single process there is no A/A control.
             let Ok(speedup) = control(times, blocks, seed) else { continue };
             self.run.record(&Event::Control {
                 problem: given.name.clone(),
@@ -179,7 +182,7 @@ impl<O: Op> Bench<'_, O> {
                     baseline: baseline.name.clone(),
                     session,
                     timer,
-                    comparison: compare(&paired, floor(others, times, blocks), seed),
+                    comparison: compare(&paired, noise_floor(others, times, blocks), seed),
                 })?;
             }
         }
@@ -187,17 +190,18 @@ impl<O: Op> Bench<'_, O> {
     }
 }
 
-/// A session's samples.
+/// The samples of one session.
 struct SessionSamples {
     timer: Timer,
-    /// By member; `None` for one that was lost on the way.
+    /// Keyed by subject. `None` if the subject was lost during the session.
     samples: HashMap<usize, Option<Samples>>,
     blocks: Blocks,
     stopped: StopReason,
     telemetry: Telemetry,
 }
 
-/// A hot sample is the mean of many launches; the others are single ones, of which a turn takes some.
+/// Samples per turn. A hot sample is the mean of many launches. The other timers time single launches, so a turn takes
+/// several.
 fn per_turn(timer: Timer) -> usize {
     match timer {
         Timer::GraphHot => 1,
@@ -205,25 +209,26 @@ fn per_turn(timer: Timer) -> usize {
     }
 }
 
-/// The step in which times come, the smallest difference there is between two, as a share of them.
+/// The resolution of the timer: the smallest difference between two samples, relative to their median.
 fn tick(samples: &Samples) -> f64 {
     let steps = samples.sorted().windows(2).map(|pair| pair[1] - pair[0]).filter(|step| *step > 0.0);
     let tick = steps.fold(f64::INFINITY, f64::min);
     if tick.is_finite() { tick / samples.median() } else { 0.0 }
 }
 
-/// How far apart two that are the same may seem to be, from what each of these two does in its own processes.
-fn floor(baseline: &Samples, candidate: &Samples, blocks: Blocks) -> NoiseFloor {
+/// The noise floor: how much two identical kernels may seem to differ, estimated from the differences between the
+/// processes of each of these two.
+fn noise_floor(baseline: &Samples, candidate: &Samples, blocks: Blocks) -> NoiseFloor {
     let medians = |samples: &Samples| -> Vec<f64> {
         blocks.split(samples).unwrap_or_default().iter().map(Samples::median).collect()
     };
     let tick = tick(baseline).max(tick(candidate));
-    NoiseFloor::between(&medians(baseline), &medians(candidate), tick).unwrap_or_else(unknown_floor)
+    NoiseFloor::between(&medians(baseline), &medians(candidate), tick).unwrap_or_else(default_noise_floor)
 }
 
-/// Where nobody has a second process: two per cent, about what one kernel has differed by between two processes on an
-/// H200.
-fn unknown_floor() -> NoiseFloor {
+/// The noise floor if no subject has a second process: 2%, about the difference between two processes of one kernel on
+/// an H200.
+fn default_noise_floor() -> NoiseFloor {
     let interval = Interval { low: 0.98, high: 1.02 };
     NoiseFloor::from_control(&Speedup { ratio: 1.0, interval, blocks: 0 }, 0.0)
 }

@@ -1,13 +1,14 @@
-//! `bench`: how fast kernels are, beside their peers and each other.
+//! `bench`: times kernels together with their peers.
 //!
-//! A [`BenchPlan`] says what is measured: [`Subject`]s (kernels and peers) on problems, by which timers, until when.
-//! [`run`] has every subject in worker processes of its own, several of them: processes that run the same thing differ.
-//! Per problem it has all of them built, run once and their answers held against the oracle's; subjects that are right
-//! in every process are then timed in turns (A B C C B A, again and again, see [`turns`]) until every median is known well
-//! enough. One process of a subject against its others is its A/A control. Everything goes into the run's log as it
-//! happens; tables, targets and exports are read from there.
+//! A [`BenchPlan`] lists what is measured: [`Subject`]s (kernels and peers), problems, timers and the stopping rule.
+//! [`run`] starts several worker processes for each subject, because two processes that run the same code differ in
+//! speed. For each problem, [`run`] builds every subject, runs it once and compares its answers with the reference.
+//! Subjects that are correct in every process are then timed in turns (A B C C B A, repeated; see [`turns`]) until
+//! every median is precise enough. Comparing the processes of one subject gives its A/A control. Every event is written
+//! to the run's log as it happens; tables, targets and exports are read from the log.
 //!
-//! On the virtual GPU nothing is timed: there is a modelled time per kernel, under its own name, and no comparison.
+//! Nothing is timed on the virtual GPU. Each kernel gets a modelled time, which is recorded separately, and nothing is
+//! compared.
 
 mod answers;
 mod draws;
@@ -26,4 +27,4 @@ pub use plan::{
     BenchPlan, KernelCommand, PeerCommand, Subject, SubjectKind, UntrustedCommand, WorkerCommands,
 };
 pub use run::{BenchError, run, run_with};
-pub(crate) use run::{brought, build_hash, check_of, complaints_in, no_launch, surprise};
+pub(crate) use run::{brought, build_hash, check_of, complaints_in, no_launch, unexpected_reply};

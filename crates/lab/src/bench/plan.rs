@@ -1,4 +1,4 @@
-//! What is to be measured.
+//! The plan of a bench: subjects, problems, timers and limits.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,20 +12,21 @@ use crate::stats::Stopping;
 use crate::suite::Target;
 use crate::worker::Limits;
 
-/// Something to measure.
+/// A kernel or peer to measure.
 #[derive(Clone, Debug)]
 pub struct Subject<'f> {
-    /// As the log and the table call it: `wmma stage-2`, `pytorch flash`.
+    /// The name in the log and in tables: `wmma stage-2`, `pytorch flash`.
     pub name: String,
     pub kind: SubjectKind<'f>,
-    /// Others are compared with it.
+    /// Candidates are compared with it.
     pub is_baseline: bool,
     /// It is compared with the baselines.
     pub is_candidate: bool,
-    /// It went through everything before, in the same search: it is run and timed, and nothing else is asked of it.
+    /// It was checked before, in the same search, so it is only run and timed.
     pub is_known: bool,
 }
 
+/// What a subject is: one of our kernels, or a peer.
 #[derive(Clone, Debug)]
 pub enum SubjectKind<'f> {
     Kernel { family: &'f Family, preset: Option<String>, knobs: Vec<(String, String)> },
@@ -33,7 +34,7 @@ pub enum SubjectKind<'f> {
 }
 
 impl<'f> Subject<'f> {
-    /// A kernel, named by its family, its preset and what is set on top of it.
+    /// Returns a kernel, named after its family, its preset and the knobs set on top of it.
     pub fn kernel(family: &'f Family, preset: Option<String>, knobs: Vec<(String, String)>) -> Self {
         let mut name = format!("{} {}", family.name, preset.as_deref().unwrap_or("defaults"));
         for (knob, value) in &knobs {
@@ -43,6 +44,7 @@ impl<'f> Subject<'f> {
         Subject { name, kind, is_baseline: false, is_candidate: true, is_known: false }
     }
 
+    /// Returns a peer, which is a baseline.
     pub fn peer(package: &str, name: &'static str) -> Self {
         let kind = SubjectKind::Peer { name };
         let name = format!("{package} {name}");
@@ -50,32 +52,35 @@ impl<'f> Subject<'f> {
     }
 }
 
+/// What a bench measures, and how.
 #[derive(Clone, Debug)]
 pub struct BenchPlan<'f, P> {
     pub device: Device,
     pub subjects: Vec<Subject<'f>>,
     pub problems: Vec<P>,
-    /// Worker processes of every subject on a GPU. Where memory lies, what a library chose and whatever else two
-    /// processes differ in is in no sample of one of them; from two on, a subject is its own A/A control.
+    /// Worker processes of each subject on a GPU. Memory placement, library choices and other differences between
+    /// processes do not show in the samples of one process. With two or more processes, a subject is its own A/A
+    /// control.
     pub processes: usize,
-    /// How times are taken; the first is what targets are judged by.
+    /// The timers. Targets are judged by the first.
     pub timers: Vec<Timer>,
-    /// Per problem and timer.
+    /// When to stop sampling, for each problem and timer.
     pub stopping: Stopping,
-    /// Calls before anything is timed.
+    /// Launches before timing starts.
     pub warmup: u32,
-    /// Whether to measure what the device can do at best, unless the run knows it.
+    /// Whether to measure the ceilings of the device, unless the log already has them.
     pub ceilings: bool,
     pub limits: Limits,
-    /// What statistics draw from.
+    /// Seed of the statistics.
     pub seed: u64,
-    /// What inputs, compared rows and circumstances are drawn from. Nobody who writes a kernel may know it.
+    /// Seed of inputs, compared rows and environments. The author of a kernel must not know it.
     pub secret: u64,
     pub targets: Vec<Target>,
 }
 
 impl<P> BenchPlan<'_, P> {
-    /// The processes a subject has. The virtual GPU models the same time in every one, so one will do.
+    /// The number of processes of a subject. One is enough on the virtual GPU, which models the same time in each
+    /// process.
     pub(super) fn processes_per_subject(&self) -> usize {
         match self.device {
             Device::Cuda { .. } => self.processes.max(1),
@@ -84,22 +89,25 @@ impl<P> BenchPlan<'_, P> {
     }
 }
 
-/// How the processes are started.
+/// The commands that start worker processes.
 pub struct WorkerCommands<'a> {
-    /// A worker for a kernel, by the subject's name, so that people can tell processes apart.
+    /// Starts a worker for a kernel. The argument is the subject's name, which is visible in the process list.
     pub kernel: Box<KernelCommand<'a>>,
-    /// The same for a kernel from a folder of families of its own, on the run's device or on a virtual one.
+    /// Starts a worker for an untrusted kernel in a family folder of its own, on the run's device or on a virtual GPU.
     pub untrusted: Box<UntrustedCommand<'a>>,
-    /// A worker for peers, from the script's path; or why there can be none.
+    /// Starts a worker for peers, given the path of their script; or says why that is impossible.
     pub peer: Result<Box<PeerCommand<'a>>, String>,
 }
 
+/// Makes the command of a kernel's worker from the subject's name.
 pub type KernelCommand<'a> = dyn Fn(&str) -> Command + Sync + 'a;
+/// Makes the command of an untrusted kernel's worker from its name, its family folder and the virtual GPU, if any.
 pub type UntrustedCommand<'a> = dyn Fn(&str, &Path, Option<&'static Chip>) -> Command + Sync + 'a;
+/// Makes the command of a peer's worker from the path of the script.
 pub type PeerCommand<'a> = dyn Fn(&Path) -> Command + Sync + 'a;
 
 impl std::fmt::Debug for WorkerCommands<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Start(peers: {})", self.peer.as_ref().err().map_or("yes", |_| "no"))
+        write!(f, "WorkerCommands(peers: {})", self.peer.as_ref().err().map_or("yes", |_| "no"))
     }
 }

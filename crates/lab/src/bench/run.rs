@@ -1,4 +1,4 @@
-//! A bench from its first worker to its last target.
+//! Runs a bench: starts the workers, checks and times every problem, and judges the targets.
 
 use std::fs;
 use std::io;
@@ -15,7 +15,7 @@ use op::{Judgement, Op, Refusal, TrialStep, tuned};
 
 use super::answers::{AnswerCache, InputsWithAnswer};
 use super::draws::Draws;
-use super::floor::implausible;
+use super::floor::implausible_reason;
 use super::plan::{BenchPlan, SubjectKind, WorkerCommands};
 use super::targets;
 use super::workers::{SubjectWorkers, WorkerFactory};
@@ -26,6 +26,7 @@ use crate::run::{
 use crate::trial::{self, JudgedTrial, TrialCase, TrialLaunch};
 use crate::worker::{BuildReply, CandidateName, LaunchReply, WorkerError, WorkerReply, WorkerRequest};
 
+/// Why a bench ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
     #[error(transparent)]
@@ -34,12 +35,12 @@ pub enum BenchError {
     Io { path: PathBuf, error: io::Error },
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The run was told to stop; what is finished is in its log.
+    /// The run was told to stop. Everything that finished is in its log.
     #[error("stopped")]
     Stopped,
 }
 
-/// Measures everything in the plan that the run has not measured yet. `tell` is called with what happens, for people.
+/// Measures everything in the plan that the run has not measured yet. `tell` receives progress messages.
 pub fn run<O: Op>(
     op: &O,
     plan: &BenchPlan<'_, O::Problem>,
@@ -52,8 +53,8 @@ pub fn run<O: Op>(
     run_with(op, plan, compiler, start, run, &AnswerCache::not_kept(), stop, tell)
 }
 
-/// [`run`], with answers that others have made before or will want again.
-#[allow(clippy::too_many_arguments)] // They are what a bench is about, each once.
+/// Like [`run`], with a cache of answers that the caller shares between benches.
+#[allow(clippy::too_many_arguments)] // A struct for them would be used only here.
 pub fn run_with<O: Op>(
     op: &O,
     plan: &BenchPlan<'_, O::Problem>,
@@ -93,12 +94,13 @@ pub fn run_with<O: Op>(
         folder: &folder,
         tell,
     };
-    let outcome = bench.go();
-    // Inputs and outputs of the last problem; what they were for is in the log.
+    let outcome = bench.run_all();
+    // The folder holds inputs and outputs of the last problem, which are no longer needed.
     let _ = fs::remove_dir_all(&folder);
     outcome
 }
 
+/// A bench in progress.
 pub(super) struct Bench<'a, O: Op> {
     pub(super) op: &'a O,
     pub(super) plan: &'a BenchPlan<'a, O::Problem>,
@@ -111,27 +113,28 @@ pub(super) struct Bench<'a, O: Op> {
     pub(super) tell: &'a dyn Fn(&str),
 }
 
-/// A member that takes part in a problem.
+/// A subject that takes part in a problem.
 pub(super) struct Participant {
-    /// Among all members.
+    /// Its index among all subjects.
     pub(super) index: usize,
     pub(super) key: StageKey,
-    /// What a kernel's worker is asked to build; a peer has nothing to build.
+    /// The build request for a kernel's worker. A peer has nothing to build.
     build: Option<WorkerRequest>,
-    /// Its kernel has the op's extra tolerance. Known once it is built.
+    /// Whether the op grants its kernel the extra tolerance. Known after the build.
     pub(super) extra_tolerance: bool,
 }
 
-/// A problem with what everybody needs for it.
+/// A problem with its draws, references and files, which all participants share.
 pub(super) struct ProblemInputs<'p, O: Op> {
     pub(super) problem: &'p O::Problem,
     pub(super) name: String,
     pub(super) draws: Draws,
-    /// The right answers to the inputs of the launches before the timing.
+    /// The inputs of the launches before timing, with their references.
     answers: Vec<Arc<InputsWithAnswer<O>>>,
-    /// What classes of inputs are tried on, with the right answers. `None`: every kernel that takes part is known.
+    /// The trial on inputs of all classes, with its references. `None` if every participating kernel was checked
+    /// before.
     classes: Option<Classes<O>>,
-    /// The problem and the files of its inputs, as peers take them.
+    /// The problem and the files of its inputs, in the format of peers.
     peer: Option<(serde_json::Value, IndexMap<String, PathBuf>)>,
 }
 
@@ -141,12 +144,12 @@ struct Classes<O: Op> {
 }
 
 impl<O: Op> Bench<'_, O> {
-    fn go(&self) -> Result<(), BenchError> {
+    fn run_all(&self) -> Result<(), BenchError> {
         let processes = self.plan.processes_per_subject();
         let subjects = self.plan.subjects.iter();
         let mut all_workers: Vec<SubjectWorkers<'_, '_>> =
             subjects.map(|it| SubjectWorkers::new(it, processes)).collect();
-        self.greet(&mut all_workers)?;
+        self.start_workers(&mut all_workers)?;
         self.ceilings(&mut all_workers)?;
         for problem in &self.plan.problems {
             self.problem(&mut all_workers, problem)?;
@@ -157,17 +160,18 @@ impl<O: Op> Bench<'_, O> {
         Ok(())
     }
 
-    pub(super) fn stopped(&self) -> Result<(), BenchError> {
+    pub(super) fn check_stop(&self) -> Result<(), BenchError> {
         if self.factory.stop.load(Ordering::Relaxed) { Err(BenchError::Stopped) } else { Ok(()) }
     }
 
-    /// Has every baseline say what it is. All processes are started before any is waited for.
-    fn greet(&self, all_workers: &mut [SubjectWorkers<'_, '_>]) -> Result<(), BenchError> {
+    /// Starts all processes and records the version of every baseline. All processes are started before the first reply
+    /// is awaited.
+    fn start_workers(&self, all_workers: &mut [SubjectWorkers<'_, '_>]) -> Result<(), BenchError> {
         let is_peer =
             |workers: &SubjectWorkers<'_, '_>| matches!(workers.subject.kind, SubjectKind::Peer { .. });
         let mut sent: Vec<Result<(), WorkerError>> = Vec::new();
         for workers in all_workers.iter_mut() {
-            // A kernel's worker that does not start is found out when it is asked to build.
+            // If a kernel's worker does not start, the build request reports it.
             sent.push(workers.processes().try_for_each(|process| {
                 if is_peer(workers) {
                     workers.send(self.factory, process, &WorkerRequest::Hello)
@@ -182,7 +186,7 @@ impl<O: Op> Bench<'_, O> {
                 match sent.and_then(|()| self.version(workers)) {
                     Ok(version) => workers.version = Some(version),
                     Err(WorkerError::Stopped) => return Err(BenchError::Stopped),
-                    Err(ended) => workers.missing = Some(ended.to_string()),
+                    Err(error) => workers.missing = Some(error.to_string()),
                 }
                 let version = match (&workers.version, &workers.missing) {
                     (Some(version), _) => Fact::Known(version.clone()),
@@ -200,34 +204,34 @@ impl<O: Op> Bench<'_, O> {
         Ok(())
     }
 
-    /// What a peer's processes say they are; they must be one thing.
+    /// Returns the version of a peer. All its processes must report the same version.
     fn version(&self, workers: &mut SubjectWorkers<'_, '_>) -> Result<String, WorkerError> {
         let mut known: Option<String> = None;
         for process in workers.processes() {
             let version = match workers.answer(self.factory, process, &WorkerRequest::Hello)? {
                 WorkerReply::Ready { version } => version,
-                other => return Err(surprise(&other)),
+                other => return Err(unexpected_reply(&other)),
             };
             if let Some(first) = known.as_ref().filter(|first| **first != version) {
-                let reason = format!("one of its processes is {first}, another {version}");
+                let reason = format!("its processes report different versions: {first} and {version}");
                 return Err(WorkerError::Failed { failure: FailureKind::Other, reason });
             }
             known = Some(version);
         }
         known.ok_or_else(|| WorkerError::Failed {
             failure: FailureKind::Other,
-            reason: "no process".to_owned(),
+            reason: "it has no process".to_owned(),
         })
     }
 
-    /// What the device can do at best, once per run.
+    /// Measures the ceilings of the device, once per run.
     fn ceilings(&self, all_workers: &mut [SubjectWorkers<'_, '_>]) -> Result<(), BenchError> {
         let is_virtual = matches!(self.plan.device, Device::Virtual { .. });
         if is_virtual || !self.plan.ceilings || !self.run.state().ceilings.is_empty() {
             return Ok(());
         }
-        let none =
-            |ended: &WorkerError, what: &str| Event::Note { text: format!("{what} unavailable: {ended}") };
+        let note =
+            |error: &WorkerError, what: &str| Event::Note { text: format!("{what} unavailable: {error}") };
         let is_kernel = |workers: &&mut SubjectWorkers<'_, '_>| {
             matches!(workers.subject.kind, SubjectKind::Kernel { .. })
         };
@@ -240,7 +244,7 @@ impl<O: Op> Bench<'_, O> {
                 }
                 Ok(_) => {}
                 Err(WorkerError::Stopped) => return Err(BenchError::Stopped),
-                Err(ended) => self.run.record(&none(&ended, "copy bandwidth and launch floor are"))?,
+                Err(error) => self.run.record(&note(&error, "copy bandwidth and launch floor are"))?,
             }
         }
         let mut types: Vec<&str> = self.plan.problems.iter().map(|it| self.op.matrix_type(it)).collect();
@@ -260,7 +264,7 @@ impl<O: Op> Bench<'_, O> {
                 }
                 Ok(_) => {}
                 Err(WorkerError::Stopped) => return Err(BenchError::Stopped),
-                Err(ended) => self.run.record(&none(&ended, &format!("the {dtype} matrix rate is")))?,
+                Err(error) => self.run.record(&note(&error, &format!("the {dtype} matrix rate is")))?,
             }
         }
         Ok(())
@@ -271,17 +275,17 @@ impl<O: Op> Bench<'_, O> {
         all_workers: &mut [SubjectWorkers<'_, '_>],
         problem: &O::Problem,
     ) -> Result<(), BenchError> {
-        self.stopped()?;
+        self.check_stop()?;
         let name = problem.to_string();
         let virtual_device = matches!(self.plan.device, Device::Virtual { .. });
         let mut participants = self.participants(all_workers, problem, &name)?;
         let state = self.run.state();
-        // Times are compared within a session only, so a session is finished as a whole or done again.
+        // Times are comparable only within a session, so an incomplete session is repeated as a whole.
         if participants.iter().all(|participant| state.finished(&participant.key)) {
             (self.tell)(&format!("{name}: nothing left to do"));
             return Ok(());
         }
-        // One that failed is not tried again; one that was timed is, with the others.
+        // A subject that failed is not tried again. One that was timed is timed again, together with the others.
         let failed = |key: &StageKey| {
             matches!(state.stages.get(key), Some(StageState::Finished(StageOutcome::Failed { .. })))
         };
@@ -292,21 +296,21 @@ impl<O: Op> Bench<'_, O> {
         }
         let mut alive = Vec::new();
         for participant in participants {
-            // All compile at the same time, in their first processes; each is waited for below.
+            // The first processes of all subjects compile at the same time. `build` waits for each of them.
             let workers = &mut all_workers[participant.index];
             let sent = match &participant.build {
-                Some(ask) => workers.send(self.factory, 0, ask),
+                Some(request) => workers.send(self.factory, 0, request),
                 None => Ok(()),
             };
-            self.keep(&mut alive, participant, Stage::Build, sent)?;
+            self.keep_or_fail(&mut alive, participant, Stage::Build, sent)?;
         }
-        // The right answers, meanwhile.
+        // The references are computed while the workers compile.
         let draws = Draws::new(self.op, &name, self.plan.secret);
-        let answers = self.right(problem, &draws.timed[..2])?;
+        let answers = self.answers_for(problem, &draws.timed[..2])?;
         let is_tried = |it: &Participant| it.build.is_some() && !all_workers[it.index].subject.is_known;
         let classes = if alive.iter().any(is_tried) {
             let case = TrialCase::classes(self.op, problem, draws.classes);
-            let answers = self.right(&case.problem, &case.draws)?;
+            let answers = self.answers_for(&case.problem, &case.draws)?;
             Some(Classes { case, answers })
         } else {
             None
@@ -323,9 +327,9 @@ impl<O: Op> Bench<'_, O> {
             let begins = self.runs_at_once(workers);
             let tried = if begins { self.try_classes(workers, &participant, &given)? } else { Ok(()) };
             let sent = tried.and_then(|()| if begins { self.begin_run(workers, &given) } else { Ok(()) });
-            self.keep(&mut begun, participant, Stage::Check, sent)?;
+            self.keep_or_fail(&mut begun, participant, Stage::Check, sent)?;
         }
-        let mut right = Vec::new();
+        let mut correct = Vec::new();
         for participant in begun {
             let workers = &mut all_workers[participant.index];
             let begun = self.runs_at_once(workers);
@@ -333,15 +337,15 @@ impl<O: Op> Bench<'_, O> {
             if outcome.is_ok() {
                 outcome = self.check(workers, &participant, &given)?;
             }
-            self.keep(&mut right, participant, Stage::Check, outcome)?;
-            if virtual_device && let Some(participant) = right.pop() {
+            self.keep_or_fail(&mut correct, participant, Stage::Check, outcome)?;
+            if virtual_device && let Some(participant) = correct.pop() {
                 self.model(&mut all_workers[participant.index], participant, problem)?;
             }
         }
-        if virtual_device { Ok(()) } else { self.time(all_workers, right, &given) }
+        if virtual_device { Ok(()) } else { self.time(all_workers, correct, &given) }
     }
 
-    /// Who takes part in a problem. What cannot is recorded, with the reason.
+    /// Returns the subjects that take part in a problem. Records the others with the reason.
     fn participants(
         &self,
         all_workers: &[SubjectWorkers<'_, '_>],
@@ -373,7 +377,7 @@ impl<O: Op> Bench<'_, O> {
         Ok(participants)
     }
 
-    /// What a subject's results on a problem are keyed by: the build's hash, a peer's version. And what is to be built.
+    /// Returns the key of a subject's results on a problem (the build hash or a peer's version), and the build request.
     fn identity(
         &self,
         workers: &SubjectWorkers<'_, '_>,
@@ -397,7 +401,7 @@ impl<O: Op> Bench<'_, O> {
         }
     }
 
-    /// Waits for what the first processes were asked to build, and has the others find it built.
+    /// Waits for the builds of the first processes. The other processes then find the builds in the cache.
     fn build(
         &self,
         all_workers: &mut [SubjectWorkers<'_, '_>],
@@ -406,11 +410,11 @@ impl<O: Op> Bench<'_, O> {
         let mut alive = Vec::new();
         for mut participant in participants {
             let workers = &mut all_workers[participant.index];
-            let Some(ask) = &participant.build else {
+            let Some(request) = &participant.build else {
                 alive.push(participant);
                 continue;
             };
-            let outcome = match workers.answer(self.factory, 0, ask).and_then(built) {
+            let outcome = match workers.answer(self.factory, 0, request).and_then(built) {
                 Ok(first) => {
                     participant.extra_tolerance = first.extra_tolerance.is_some();
                     for note in first.notes.iter().chain(&first.extra_tolerance) {
@@ -423,21 +427,21 @@ impl<O: Op> Bench<'_, O> {
                     self.run.record(&event)?;
                     let mut others = workers.processes().skip(1);
                     others.try_for_each(|process| {
-                        workers.ask(self.factory, process, ask).and_then(built).map(|_| ())
+                        workers.ask(self.factory, process, request).and_then(built).map(|_| ())
                     })
                 }
-                Err(ended) => Err(ended),
+                Err(error) => Err(error),
             };
             if let Err(WorkerError::Lost { .. }) = outcome {
-                workers.dismiss(0); // It may have said something else than it was asked, and be out of step.
+                workers.stop_from(0); // Requests and replies may no longer correspond.
             }
-            self.keep(&mut alive, participant, Stage::Build, outcome)?;
+            self.keep_or_fail(&mut alive, participant, Stage::Build, outcome)?;
         }
         Ok(alive)
     }
 
-    /// Has the first process of a kernel run on inputs of other classes than the timed ones, on the problem cut to size,
-    /// and then build what it is to be timed with again.
+    /// Runs the first process of a kernel on inputs of all classes, on the cut problem. Then builds the kernel that
+    /// will be timed again.
     fn try_classes(
         &self,
         workers: &mut SubjectWorkers<'_, '_>,
@@ -462,20 +466,20 @@ impl<O: Op> Bench<'_, O> {
             let extra = workers.ask(self.factory, 0, &part).and_then(built)?.extra_tolerance.is_some();
             let launches = match workers.ask(self.factory, 0, &run)? {
                 WorkerReply::Ran { launches } => brought(launches),
-                other => return Err(surprise(&other)),
+                other => return Err(unexpected_reply(&other)),
             };
-            let right: Vec<_> = answers.iter().map(|it| (&it.inputs, &it.reference)).collect();
+            let references: Vec<_> = answers.iter().map(|it| (&it.inputs, &it.reference)).collect();
             let judged =
-                trial::judge(self.op, extra, &case.steps, &right, &launches).ok_or_else(no_launch)?;
+                trial::judge(self.op, extra, &case.steps, &references, &launches).ok_or_else(no_launch)?;
             workers.ask(self.factory, 0, build).and_then(built)?;
             Ok(judged)
         };
         let judged = match judged() {
             Ok(judged) => judged,
-            Err(ended) => {
-                // It may have said something else than it was asked, and be out of step.
-                workers.dismiss(0);
-                return Ok(Err(ended));
+            Err(error) => {
+                // The worker may have sent an unexpected reply, so requests and replies may no longer correspond.
+                workers.stop_from(0);
+                return Ok(Err(error));
             }
         };
         if judged.complaints.is_empty() {
@@ -483,14 +487,14 @@ impl<O: Op> Bench<'_, O> {
         }
         let classes: Vec<&str> = case.draws.iter().map(|draw| draw.class.as_str()).collect();
         let check = check_of(judged);
-        let words = complaints_in(&check).unwrap_or_default();
+        let complaints = complaints_in(&check).unwrap_or_default();
         let reason =
-            format!("on {} with inputs of the classes {}: {words}", case.problem, classes.join(", "));
+            format!("on {} with inputs of the classes {}: {complaints}", case.problem, classes.join(", "));
         self.run.record(&Event::Checked { of: participant.key.of.clone(), check })?;
         Ok(Err(WorkerError::Failed { failure: FailureKind::WrongAnswer, reason }))
     }
 
-    /// Writes a problem's inputs for peers.
+    /// Writes the inputs of a problem to files for peers.
     fn peer_files(
         &self,
         problem: &O::Problem,
@@ -498,7 +502,7 @@ impl<O: Op> Bench<'_, O> {
     ) -> Result<(serde_json::Value, IndexMap<String, PathBuf>), BenchError> {
         let peer = self.op.peer_problem(problem, inputs);
         if !peer.beforehand.is_empty() {
-            let text = format!("peers on {problem}: {}, which is not in their times", peer.beforehand);
+            let text = format!("peers on {problem}: {}; their times do not include this", peer.beforehand);
             self.run.record(&Event::Note { text })?;
         }
         let mut files = IndexMap::new();
@@ -510,7 +514,7 @@ impl<O: Op> Bench<'_, O> {
         Ok((peer.fields, files))
     }
 
-    /// Has every process of a subject run once, and holds each answer against the right one.
+    /// Runs every process of a subject once, and compares each answer with the reference.
     fn check(
         &self,
         workers: &mut SubjectWorkers<'_, '_>,
@@ -519,20 +523,22 @@ impl<O: Op> Bench<'_, O> {
     ) -> Result<Result<(), WorkerError>, BenchError> {
         let begun = self.runs_at_once(workers);
         for process in workers.processes() {
-            if let Err(ended) = self.check_process(workers, process, participant, given)? {
+            if let Err(error) = self.check_process(workers, process, participant, given)? {
                 if begun {
-                    // Nobody will listen to what the others say. One that was lost may not be in step itself.
-                    let in_step = matches!(ended, WorkerError::Failed { .. });
-                    workers.dismiss(process + usize::from(in_step));
+                    // Nobody will read the replies of the remaining processes, so they are stopped. Requests and
+                    // replies of a lost process may no longer correspond, so it is stopped too.
+                    let in_step = matches!(error, WorkerError::Failed { .. });
+                    workers.stop_from(process + usize::from(in_step));
                 }
-                return Ok(Err(ended));
+                return Ok(Err(error));
             }
         }
         Ok(Ok(()))
     }
 
-    /// On a GPU making the inputs takes a kernel's worker longest, so all begin with their one run at once. A virtual GPU
-    /// takes every core by itself; a peer is to load its inputs first.
+    /// Whether a subject's processes all start their run before the first reply is awaited. On a GPU a kernel's worker
+    /// spends most of the time on making the inputs, so the runs overlap. A virtual GPU uses every core for one run,
+    /// and a peer must load its inputs first.
     fn runs_at_once(&self, workers: &SubjectWorkers<'_, '_>) -> bool {
         matches!(
             (&workers.subject.kind, &self.plan.device),
@@ -540,34 +546,34 @@ impl<O: Op> Bench<'_, O> {
         )
     }
 
-    /// Has all processes begin with their one run, or none.
+    /// Sends the run request to all processes. If one fails, all are stopped.
     fn begin_run(
         &self,
         workers: &mut SubjectWorkers<'_, '_>,
         given: &ProblemInputs<'_, O>,
     ) -> Result<(), WorkerError> {
         let mut processes = workers.processes();
-        let ask = self.run_ask(given);
-        let sent = processes.try_for_each(|process| workers.send(self.factory, process, &ask));
+        let request = self.run_request(given);
+        let sent = processes.try_for_each(|process| workers.send(self.factory, process, &request));
         if sent.is_err() {
-            workers.dismiss(0);
+            workers.stop_from(0);
         }
         sent
     }
 
-    fn run_ask(&self, given: &ProblemInputs<'_, O>) -> WorkerRequest {
-        // A virtual GPU takes no times.
+    fn run_request(&self, given: &ProblemInputs<'_, O>) -> WorkerRequest {
+        // The third set of inputs is for timing, and a virtual GPU is not timed.
         let sets = if matches!(self.plan.device, Device::Virtual { .. }) { 2 } else { 3 };
         WorkerRequest::Run {
             draws: given.draws.timed[..sets].to_vec(),
             steps: self.steps().to_vec(),
-            seed: given.draws.worlds,
+            seed: given.draws.environments,
             checks: vgpu::Checks::None,
         }
     }
 
-    /// The launches at full size before the timing. On the virtual GPU, where each takes as long as everything else
-    /// together, the last of the usual ones is left to the part of the problem that classes are tried on.
+    /// Returns the launches at full size before timing. On the virtual GPU a launch takes as long as everything else
+    /// together, so the last of the usual launches is made on the cut problem only (see `try_classes`).
     fn steps(&self) -> &'static [TrialStep] {
         match self.plan.device {
             Device::Virtual { .. } => &TrialStep::USUAL[..2],
@@ -575,8 +581,8 @@ impl<O: Op> Bench<'_, O> {
         }
     }
 
-    /// The right answers to inputs of a problem.
-    pub(super) fn right(
+    /// Returns the inputs of the draws with their references.
+    pub(super) fn answers_for(
         &self,
         problem: &O::Problem,
         draws: &[op::InputDraw],
@@ -596,33 +602,33 @@ impl<O: Op> Bench<'_, O> {
         let mut answer = || -> Result<JudgedTrial, WorkerError> {
             if let (SubjectKind::Peer { name }, Some((fields, inputs))) = (&subject.kind, &given.peer) {
                 let (fields, inputs) = (fields.clone(), inputs.clone());
-                let ask = WorkerRequest::Load { name: (*name).to_owned(), fields, inputs };
-                workers.ask(self.factory, process, &ask)?;
+                let request = WorkerRequest::Load { name: (*name).to_owned(), fields, inputs };
+                workers.ask(self.factory, process, &request)?;
             }
-            let ask = self.run_ask(given);
+            let request = self.run_request(given);
             if !self.runs_at_once(workers) {
-                workers.send(self.factory, process, &ask)?;
+                workers.send(self.factory, process, &request)?;
             }
-            let ran = match workers.answer(self.factory, process, &ask)? {
+            let ran = match workers.answer(self.factory, process, &request)? {
                 WorkerReply::Ran { launches } => launches,
-                other => return Err(surprise(&other)),
+                other => return Err(unexpected_reply(&other)),
             };
             let launches = brought(ran);
             if let SubjectKind::Peer { .. } = subject.kind {
                 return self.judge_peer(given, launches);
             }
-            let right: Vec<_> = given.answers.iter().map(|it| (&it.inputs, &it.reference)).collect();
-            trial::judge(self.op, participant.extra_tolerance, self.steps(), &right, &launches)
+            let references: Vec<_> = given.answers.iter().map(|it| (&it.inputs, &it.reference)).collect();
+            trial::judge(self.op, participant.extra_tolerance, self.steps(), &references, &launches)
                 .ok_or_else(no_launch)
         };
         let judged = match answer() {
             Ok(judged) => judged,
-            Err(ended) => return Ok(Err(ended)),
+            Err(error) => return Ok(Err(error)),
         };
         let check = check_of(judged);
-        let words = complaints_in(&check);
+        let complaints = complaints_in(&check);
         self.run.record(&Event::Checked { of: participant.key.of.clone(), check })?;
-        Ok(match words {
+        Ok(match complaints {
             None => Ok(()),
             Some(reason) => {
                 let wrong = WorkerError::Failed { failure: FailureKind::WrongAnswer, reason };
@@ -631,7 +637,7 @@ impl<O: Op> Bench<'_, O> {
         })
     }
 
-    /// A peer runs once, on the first inputs.
+    /// Judges a peer, which runs once, on the first inputs.
     fn judge_peer(
         &self,
         given: &ProblemInputs<'_, O>,
@@ -646,26 +652,26 @@ impl<O: Op> Bench<'_, O> {
         Ok(JudgedTrial { judgement, complaints, wrong, launches: 1 })
     }
 
-    /// The modelled time of a run whose answer was right.
+    /// Records the modelled time of a kernel whose answer was correct.
     fn model(
         &self,
         workers: &mut SubjectWorkers<'_, '_>,
         participant: Participant,
         problem: &O::Problem,
     ) -> Result<(), BenchError> {
-        let said = workers.ask(self.factory, 0, &WorkerRequest::Model).and_then(|said| match said {
+        let reply = workers.ask(self.factory, 0, &WorkerRequest::Model).and_then(|reply| match reply {
             WorkerReply::Modelled(modelled) => Ok(modelled),
-            other => Err(surprise(&other)),
+            other => Err(unexpected_reply(&other)),
         });
         let work = self.op.work(problem);
-        let said = said.and_then(|modelled| {
+        let reply = reply.and_then(|modelled| {
             let matrix = self.op.matrix_type(problem);
-            match implausible(&self.plan.device, work, matrix, modelled.time_us.0) {
+            match implausible_reason(&self.plan.device, work, matrix, modelled.time_us.0) {
                 None => Ok(modelled),
                 Some(reason) => Err(WorkerError::Failed { failure: FailureKind::Implausible, reason }),
             }
         });
-        if let Ok(modelled) = &said {
+        if let Ok(modelled) = &reply {
             let modelled = Modelled {
                 gpu: modelled.gpu.clone(),
                 time_us: modelled.time_us,
@@ -675,10 +681,11 @@ impl<O: Op> Bench<'_, O> {
             self.run.record(&Event::Modelled { of: participant.key.of.clone(), modelled })?;
         }
         let mut done = Vec::new();
-        self.keep(&mut done, participant, Stage::Bench, said.map(|_| ()))?;
+        self.keep_or_fail(&mut done, participant, Stage::Bench, reply.map(|_| ()))?;
         self.finish(done)
     }
 
+    /// Records that the participants finished the stage.
     pub(super) fn finish(&self, participants: Vec<Participant>) -> Result<(), BenchError> {
         for participant in participants {
             self.run.record(&Event::StageFinished { key: participant.key, outcome: StageOutcome::Done })?;
@@ -686,8 +693,8 @@ impl<O: Op> Bench<'_, O> {
         Ok(())
     }
 
-    /// Goes on with an entrant, or writes down why not.
-    pub(super) fn keep(
+    /// Keeps a participant whose outcome is good; records the failure of any other.
+    pub(super) fn keep_or_fail(
         &self,
         alive: &mut Vec<Participant>,
         participant: Participant,
@@ -713,7 +720,7 @@ impl<O: Op> Bench<'_, O> {
         reason: &str,
         outcome: StageOutcome,
     ) -> Result<(), BenchError> {
-        (self.tell)(&format!("{} is out on {}: {failure}: {reason}", key.of.subject, key.of.problem));
+        (self.tell)(&format!("{} failed on {}: {failure}: {reason}", key.of.subject, key.of.problem));
         let (of, reason) = (key.of.clone(), reason.to_owned());
         self.run.record(&Event::CandidateFailed { of, stage, failure, reason })?;
         self.run.record(&Event::StageFinished { key: key.clone(), outcome })?;
@@ -721,7 +728,7 @@ impl<O: Op> Bench<'_, O> {
     }
 }
 
-/// The hash of what a candidate compiles to, or why it cannot be.
+/// Returns the build hash of a candidate, or why the candidate cannot be built.
 pub(crate) fn build_hash(
     family: &Family,
     candidate: &Candidate,
@@ -740,7 +747,7 @@ pub(crate) fn build_hash(
     Ok(compiler.hash(&request))
 }
 
-/// Launches held against the right answers, as the log has it.
+/// Converts a judged trial to the record in the log.
 pub(crate) fn check_of(judged: JudgedTrial) -> CheckRecord {
     let finite = |value: f64| value.is_finite().then_some(value);
     let JudgedTrial { judgement: Judgement { error, limit, .. }, complaints, launches, .. } = judged;
@@ -754,30 +761,35 @@ pub(crate) fn check_of(judged: JudgedTrial) -> CheckRecord {
     }
 }
 
-/// A worker's launches, to be judged.
+/// Converts a worker's launches to launches that can be judged.
 pub(crate) fn brought(launches: Vec<LaunchReply>) -> Vec<TrialLaunch> {
     let launch = |LaunchReply { outputs, complaints, .. }: LaunchReply| TrialLaunch { outputs, complaints };
     launches.into_iter().map(launch).collect()
 }
 
+/// The error if a worker launched nothing.
 pub(crate) fn no_launch() -> WorkerError {
-    WorkerError::Lost { failure: FailureKind::Other, reason: "it launched nothing".to_owned() }
+    WorkerError::Lost { failure: FailureKind::Other, reason: "the worker launched nothing".to_owned() }
 }
 
-/// What is wrong with an answer, in words.
+/// Joins the complaints of a check to one text. `None` if the check passed.
 pub(crate) fn complaints_in(check: &CheckRecord) -> Option<String> {
-    let words = |it: &op::Complaint| format!("[{}] {}", it.kind, it.message);
-    let words: Vec<String> = check.complaints.iter().map(words).collect();
-    (!words.is_empty()).then(|| words.join("; "))
+    let complaints = |it: &op::Complaint| format!("[{}] {}", it.kind, it.message);
+    let complaints: Vec<String> = check.complaints.iter().map(complaints).collect();
+    (!complaints.is_empty()).then(|| complaints.join("; "))
 }
 
-fn built(said: WorkerReply) -> Result<BuildReply, WorkerError> {
-    match said {
+fn built(reply: WorkerReply) -> Result<BuildReply, WorkerError> {
+    match reply {
         WorkerReply::Built(built) => Ok(built),
-        other => Err(surprise(&other)),
+        other => Err(unexpected_reply(&other)),
     }
 }
 
-pub(crate) fn surprise(said: &WorkerReply) -> WorkerError {
-    WorkerError::Lost { failure: FailureKind::Other, reason: format!("it answered {said:?}") }
+/// The error if a worker sends a reply that does not fit the request.
+pub(crate) fn unexpected_reply(reply: &WorkerReply) -> WorkerError {
+    WorkerError::Lost {
+        failure: FailureKind::Other,
+        reason: format!("unexpected reply from the worker: {reply:?}"),
+    }
 }

@@ -1,4 +1,4 @@
-//! A suite's targets, held against what the log says.
+//! Judges the targets of a suite by the run's log.
 
 use op::Op;
 
@@ -6,7 +6,7 @@ use super::plan::BenchPlan;
 use crate::run::{Row, RunState, TargetJudged, rows};
 use crate::suite::Target;
 
-/// Judges every target of the suite. What it takes to judge and is not there leaves it open.
+/// Judges every target of the suite. A target stays open if the data to judge it is missing.
 pub fn judge<O: Op>(
     op: &O,
     targets: &[Target],
@@ -21,13 +21,13 @@ pub fn judge<O: Op>(
             None => plan.problems.iter().map(ToString::to_string).collect(),
         };
         if let (Some(wanted), Some(over)) = (target.speedup, &target.over) {
-            judged.extend(problems.iter().map(|problem| speedup(plan, &rows, problem, over, wanted)));
+            judged.extend(problems.iter().map(|problem| speedup_target(plan, &rows, problem, over, wanted)));
         }
         if let (true, Some(over)) = (target.p90_not_worse, &target.over) {
-            judged.extend(problems.iter().map(|problem| tail(plan, &rows, problem, over)));
+            judged.extend(problems.iter().map(|problem| p90_target(plan, &rows, problem, over)));
         }
         if target.no_spills {
-            judged.push(no_spills(plan, state));
+            judged.push(no_spills_target(plan, state));
         }
         if let Some(percent) = target.sm_busy {
             judged.push(TargetJudged {
@@ -41,12 +41,12 @@ pub fn judge<O: Op>(
     judged
 }
 
-/// The name subjects have for a suite's `over`: `auto` is `pytorch auto`.
-fn is_called(baseline: &str, over: &str) -> bool {
+/// Whether a subject is the baseline that a suite's `over` names: `auto` matches `pytorch auto`.
+fn matches_baseline(baseline: &str, over: &str) -> bool {
     baseline == over || baseline.split_once(' ').is_some_and(|(_, name)| name == over)
 }
 
-/// The candidates' rows on a problem by the plan's first timer, each with the comparison meant.
+/// Returns the candidates' rows on a problem for the plan's first timer, each with its comparison with `over`.
 fn compared<'r, P>(
     plan: &BenchPlan<'_, P>,
     rows: &'r [Row],
@@ -57,18 +57,24 @@ fn compared<'r, P>(
     rows.iter()
         .filter(|row| row.of.problem == problem && Some(row.timer) == timer)
         .filter_map(|row| {
-            let found = row.over.iter().find(|other| is_called(&other.baseline, over))?;
+            let found = row.over.iter().find(|other| matches_baseline(&other.baseline, over))?;
             Some((row, found.comparison))
         })
         .collect()
 }
 
-/// The best candidate counts. It is met, or missed, where the whole interval says so.
-fn speedup<P>(plan: &BenchPlan<'_, P>, rows: &[Row], problem: &str, over: &str, wanted: f64) -> TargetJudged {
+/// Judges a speedup target by the best candidate. The target is met or missed only if the whole interval agrees.
+fn speedup_target<P>(
+    plan: &BenchPlan<'_, P>,
+    rows: &[Row],
+    problem: &str,
+    over: &str,
+    wanted: f64,
+) -> TargetJudged {
     let all = compared(plan, rows, problem, over);
     let best = all.iter().max_by(|a, b| a.1.speedup.ratio.total_cmp(&b.1.speedup.ratio));
     let (met, evidence) = match best {
-        None => (None, "nothing was measured against it".to_owned()),
+        None => (None, "no candidate was compared with it".to_owned()),
         Some((row, comparison)) => {
             let speedup = comparison.speedup;
             let (low, high) = (speedup.interval.low, speedup.interval.high);
@@ -84,13 +90,13 @@ fn speedup<P>(plan: &BenchPlan<'_, P>, rows: &[Row], problem: &str, over: &str, 
     TargetJudged { target, problem: Some(problem.to_owned()), met, evidence }
 }
 
-/// The best candidate's slow tail against the baseline's.
-fn tail<P>(plan: &BenchPlan<'_, P>, rows: &[Row], problem: &str, over: &str) -> TargetJudged {
+/// Judges a p90 target: compares the best candidate's p90 with the baseline's.
+fn p90_target<P>(plan: &BenchPlan<'_, P>, rows: &[Row], problem: &str, over: &str) -> TargetJudged {
     let all = compared(plan, rows, problem, over);
     let best = all.iter().max_by(|a, b| a.1.speedup.ratio.total_cmp(&b.1.speedup.ratio));
     let baseline = rows.iter().find(|row| {
         row.of.problem == problem
-            && is_called(&row.of.subject, over)
+            && matches_baseline(&row.of.subject, over)
             && Some(row.timer) == plan.timers.first().copied()
     });
     let (met, evidence) = match (best, baseline) {
@@ -98,13 +104,14 @@ fn tail<P>(plan: &BenchPlan<'_, P>, rows: &[Row], problem: &str, over: &str) -> 
             Some(row.p90_us.0 <= baseline.p90_us.0),
             format!("{}: p90 {}, {}: {}", row.of.subject, row.p90_us, baseline.of.subject, baseline.p90_us),
         ),
-        _ => (None, "nothing was measured against it".to_owned()),
+        _ => (None, "no candidate was compared with it".to_owned()),
     };
     let target = format!("p90 not worse than that of {over}");
     TargetJudged { target, problem: Some(problem.to_owned()), met, evidence }
 }
 
-fn no_spills<P>(plan: &BenchPlan<'_, P>, state: &RunState) -> TargetJudged {
+/// Judges the target that no candidate spills.
+fn no_spills_target<P>(plan: &BenchPlan<'_, P>, state: &RunState) -> TargetJudged {
     let is_candidate = |name: &str| plan.subjects.iter().any(|it| it.is_candidate && it.name == name);
     let builds: Vec<_> = state.builds.iter().filter(|(of, _)| is_candidate(&of.subject)).collect();
     let spilling: Vec<String> = builds
@@ -149,7 +156,7 @@ mod tests {
         }
     }
 
-    /// Two subjects on one problem, the candidate taking `ratio` of the baseline's time.
+    /// Two subjects on one problem. The candidate takes `ratio` times the baseline's time.
     fn state(ratio: f64) -> RunState {
         let times = |scale: f64, step: i32| -> Vec<f64> {
             (0..44).map(|i| scale * (1e4 + 50.0 * f64::from(i * step % 11))).collect()
@@ -190,26 +197,26 @@ mod tests {
     }
 
     #[test]
-    fn a_target_is_met_or_missed_by_its_whole_interval() {
+    fn a_target_is_decided_only_by_the_whole_interval() {
         let judged =
-            |ratio: f64, wanted: f64| speedup(&plan(), &rows(&state(ratio)), "p", "auto", wanted).met;
+            |ratio: f64, wanted: f64| speedup_target(&plan(), &rows(&state(ratio)), "p", "auto", wanted).met;
         assert_eq!(judged(0.4, 2.0), Some(true));
         assert_eq!(judged(0.6, 2.0), Some(false));
         assert_eq!(judged(0.5, 2.0), None);
     }
 
     #[test]
-    fn what_was_not_measured_is_open() {
+    fn a_target_without_measurements_stays_open() {
         let rows = rows(&state(0.4));
-        assert_eq!(speedup(&plan(), &rows, "p", "math", 2.0).met, None);
-        assert_eq!(speedup(&plan(), &rows, "q", "auto", 2.0).met, None);
-        assert_eq!(tail(&plan(), &rows, "q", "auto").met, None);
-        assert_eq!(no_spills(&plan(), &RunState::default()).met, None);
+        assert_eq!(speedup_target(&plan(), &rows, "p", "math", 2.0).met, None);
+        assert_eq!(speedup_target(&plan(), &rows, "q", "auto", 2.0).met, None);
+        assert_eq!(p90_target(&plan(), &rows, "q", "auto").met, None);
+        assert_eq!(no_spills_target(&plan(), &RunState::default()).met, None);
     }
 
     #[test]
-    fn the_tail_is_held_against_the_baseline_s() {
-        let judged = |ratio: f64| tail(&plan(), &rows(&state(ratio)), "p", "auto").met;
+    fn the_p90_is_compared_with_the_baseline() {
+        let judged = |ratio: f64| p90_target(&plan(), &rows(&state(ratio)), "p", "auto").met;
         assert_eq!((judged(0.9), judged(1.1)), (Some(true), Some(false)));
     }
 
@@ -234,9 +241,9 @@ mod tests {
         let mut state = RunState::default();
         state.builds.insert(ResultId::new("p", "wmma defaults", "1"), build(0));
         state.builds.insert(ResultId::new("p", "reference default", "2"), build(8));
-        assert_eq!(no_spills(&plan, &state).met, Some(true));
+        assert_eq!(no_spills_target(&plan, &state).met, Some(true));
         state.builds.insert(ResultId::new("q", "wmma defaults", "3"), build(16));
-        let judged = no_spills(&plan, &state);
+        let judged = no_spills_target(&plan, &state);
         assert_eq!((judged.met, judged.evidence.as_str()), (Some(false), "wmma defaults on q: 16 bytes"));
     }
 }

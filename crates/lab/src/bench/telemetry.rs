@@ -1,45 +1,49 @@
-//! The device over a session, from readings in between.
+//! The state of the device during a session, from readings between blocks.
 
 use gpu::telemetry::{Monitor, Reading};
 
 use crate::run::Telemetry;
 
-/// Takes readings, where there is something to read.
+/// Takes readings if a monitor is available.
 #[derive(Debug)]
 pub struct TelemetryRecorder<'m> {
     monitor: Option<&'m Monitor>,
-    seen: Telemetry,
+    telemetry: Telemetry,
 }
 
 impl<'m> TelemetryRecorder<'m> {
+    /// Starts with no readings.
     pub fn new(monitor: Option<&'m Monitor>) -> Self {
-        TelemetryRecorder { monitor, seen: Telemetry::default() }
+        TelemetryRecorder { monitor, telemetry: Telemetry::default() }
     }
 
-    pub fn look(&mut self) {
+    /// Takes one reading.
+    pub fn record_reading(&mut self) {
         if let Some(monitor) = self.monitor {
-            widen(&mut self.seen, monitor.read());
+            extend_ranges(&mut self.telemetry, monitor.read());
         }
     }
 
-    pub fn seen(self) -> Telemetry {
-        self.seen
+    /// Returns the ranges over all readings.
+    pub fn finish(self) -> Telemetry {
+        self.telemetry
     }
 }
 
-fn widen(seen: &mut Telemetry, reading: Reading) {
+/// Widens the ranges by one reading.
+fn extend_ranges(telemetry: &mut Telemetry, reading: Reading) {
     fn range<T: PartialOrd + Copy>(range: &mut Option<(T, T)>, value: Option<T>) {
         if let Some(value) = value {
             let (low, high) = range.unwrap_or((value, value));
             *range = Some((if value < low { value } else { low }, if value > high { value } else { high }));
         }
     }
-    range(&mut seen.sm_clock_mhz, reading.sm_clock_mhz);
-    range(&mut seen.memory_clock_mhz, reading.memory_clock_mhz);
-    range(&mut seen.temperature_c, reading.temperature_c);
-    range(&mut seen.power_w, reading.power_w);
+    range(&mut telemetry.sm_clock_mhz, reading.sm_clock_mhz);
+    range(&mut telemetry.memory_clock_mhz, reading.memory_clock_mhz);
+    range(&mut telemetry.temperature_c, reading.temperature_c);
+    range(&mut telemetry.power_w, reading.power_w);
     if let Some(reasons) = reading.throttled {
-        let all = seen.throttled.get_or_insert_default();
+        let all = telemetry.throttled.get_or_insert_default();
         for reason in reasons {
             if !all.iter().any(|known| known == reason) {
                 all.push(reason.to_owned());
@@ -53,19 +57,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn readings_become_ranges_and_what_is_missing_stays_missing() {
-        let mut seen = Telemetry::default();
+    fn readings_become_ranges_and_missing_values_stay_missing() {
+        let mut telemetry = Telemetry::default();
         let reading = |clock, throttled: &[&'static str]| Reading {
             sm_clock_mhz: Some(clock),
             throttled: Some(throttled.to_vec()),
             ..Reading::default()
         };
-        widen(&mut seen, reading(1900, &[]));
-        assert_eq!(seen.throttled, Some(vec![]));
-        widen(&mut seen, reading(1700, &["power cap"]));
-        widen(&mut seen, reading(1980, &["power cap"]));
-        assert_eq!(seen.sm_clock_mhz, Some((1700, 1980)));
-        assert_eq!(seen.throttled, Some(vec!["power cap".to_owned()]));
-        assert_eq!((seen.power_w, seen.temperature_c), (None, None));
+        extend_ranges(&mut telemetry, reading(1900, &[]));
+        assert_eq!(telemetry.throttled, Some(vec![]));
+        extend_ranges(&mut telemetry, reading(1700, &["power cap"]));
+        extend_ranges(&mut telemetry, reading(1980, &["power cap"]));
+        assert_eq!(telemetry.sm_clock_mhz, Some((1700, 1980)));
+        assert_eq!(telemetry.throttled, Some(vec!["power cap".to_owned()]));
+        assert_eq!((telemetry.power_w, telemetry.temperature_c), (None, None));
     }
 }

@@ -1,20 +1,21 @@
-//! Samples in turns: A B C C B A is a block, and blocks follow each other until enough is known. Whatever changes
-//! slowly on the device changes for every subject of a block alike.
+//! Takes samples in turns. A B C C B A is one block; blocks follow each other until the medians are precise enough. A
+//! slow change of the device affects every subject of a block equally.
 //!
-//! Where subjects have several processes a turn is that of one process of a subject, a [`Turn`]. All subjects' first
-//! processes have their turns, then all second ones, so that those who are compared sit side by side, and then the same
-//! backwards. What that makes of one subject's samples is said, and taken apart again, by [`Blocks`].
+//! If subjects have several processes, a [`Turn`] belongs to one process of a subject. First all subjects' first
+//! processes take a turn, then all second ones, and so on, so that the processes that are compared run close together.
+//! Then the same order is run backwards. [`Blocks`] describes the resulting order of one subject's samples and
+//! separates them by process.
 
 use std::time::Instant;
 
 use crate::stats::{Blocks, Progress, Samples, StopReason, Stopping};
 use crate::worker::WorkerError;
 
-/// Who is measured, and until when.
+/// The subjects of a session and its stopping rule.
 #[derive(Clone, Copy, Debug)]
 pub struct Session<'s> {
     pub subjects: usize,
-    /// Of each subject; at least one.
+    /// Processes of each subject; at least one.
     pub processes: usize,
     /// Samples of one turn.
     pub per_turn: usize,
@@ -22,25 +23,25 @@ pub struct Session<'s> {
     pub seed: u64,
 }
 
-/// Who has a turn.
+/// The subject and process that take a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
     pub subject: usize,
     pub process: usize,
 }
 
-/// What a session gave.
+/// The samples of a session.
 #[derive(Debug)]
 pub struct SessionResult {
-    /// By subject, of all its processes in the order taken; `None` for one that was lost on the way.
+    /// For each subject, the samples of all its processes in the order taken. `None` if the subject was lost.
     pub samples: Vec<Option<Samples>>,
-    /// Subjects of which a process was lost.
+    /// Subjects that lost a process, with the error.
     pub lost: Vec<(usize, WorkerError)>,
     pub blocks: Blocks,
     pub stopped: StopReason,
 }
 
-/// Takes samples by `take` until the session ends, and calls `between` after every block.
+/// Takes samples with `take` until the session ends. Calls `between` after every block.
 pub fn take_turns(
     session: Session<'_>,
     take: &mut dyn FnMut(Turn, usize) -> Result<Vec<f64>, WorkerError>,
@@ -55,23 +56,23 @@ pub fn take_turns(
     let mut until = stopping.next_look(0);
     let stopped = loop {
         let of_process = |process| alive.iter().map(move |&subject| Turn { subject, process });
-        let forth: Vec<Turn> = (0..processes).flat_map(of_process).collect();
-        for seat in forth.iter().chain(forth.iter().rev()).copied() {
-            let subject = seat.subject;
-            if lost.iter().any(|(gone, _)| *gone == subject) {
+        let forward: Vec<Turn> = (0..processes).flat_map(of_process).collect();
+        for turn in forward.iter().chain(forward.iter().rev()).copied() {
+            let subject = turn.subject;
+            if lost.iter().any(|(lost_subject, _)| *lost_subject == subject) {
                 continue;
             }
-            match take(seat, per_turn).and_then(|times| whole(times, per_turn)) {
+            match take(turn, per_turn).and_then(|times| validated(times, per_turn)) {
                 Ok(times) => series[subject].extend(times),
                 Err(WorkerError::Stopped) => return Err(WorkerError::Stopped),
-                Err(ended) => lost.push((subject, ended)),
+                Err(error) => lost.push((subject, error)),
             }
         }
-        alive.retain(|subject| !lost.iter().any(|(gone, _)| gone == subject));
+        alive.retain(|subject| !lost.iter().any(|(lost_subject, _)| lost_subject == subject));
         between();
         let Some(&first) = alive.first() else { break StopReason::Enough };
         if series[first].len() >= until || started.elapsed() >= stopping.time_limit {
-            // Samples were looked at as they came, so every series is one.
+            // Every sample was validated when it was taken, so no series is rejected here.
             let known: Vec<Samples> =
                 alive.iter().filter_map(|&subject| Samples::new(series[subject].clone()).ok()).collect();
             match stopping.progress(&known.iter().collect::<Vec<_>>(), blocks, started.elapsed(), seed) {
@@ -88,14 +89,14 @@ pub fn take_turns(
     Ok(SessionResult { samples, lost, blocks, stopped })
 }
 
-/// The samples of a turn, if they are all there and times.
-fn whole(times: Vec<f64>, per_turn: usize) -> Result<Vec<f64>, WorkerError> {
+/// Returns the samples of a turn if they are complete and valid.
+fn validated(times: Vec<f64>, per_turn: usize) -> Result<Vec<f64>, WorkerError> {
     let wrong = |reason: String| WorkerError::Failed { failure: crate::run::FailureKind::Other, reason };
     if times.len() != per_turn {
-        return Err(wrong(format!("{} samples where {per_turn} were asked for", times.len())));
+        return Err(wrong(format!("{} samples were returned, but {per_turn} were requested", times.len())));
     }
     match times.iter().find(|time| !(time.is_finite() && **time > 0.0)) {
-        Some(time) => Err(wrong(format!("a sample of {time} ns is no time"))),
+        Some(time) => Err(wrong(format!("a sample of {time} ns is not a valid time"))),
         None => Ok(times),
     }
 }
@@ -115,11 +116,11 @@ mod tests {
     }
 
     #[test]
-    fn turns_go_forth_and_back() {
+    fn turns_go_forward_and_backward() {
         let mut order = Vec::new();
-        let mut take = |seat: Turn, count: usize| {
-            order.push(seat.subject);
-            Ok(vec![10.0 + seat.subject as f64; count])
+        let mut take = |turn: Turn, count: usize| {
+            order.push(turn.subject);
+            Ok(vec![10.0 + turn.subject as f64; count])
         };
         let turns = take_turns(session(3, 1, 2), &mut take, &mut || ()).unwrap();
         assert_eq!(order[..12], [0, 1, 2, 2, 1, 0].repeat(2));
@@ -130,16 +131,16 @@ mod tests {
     }
 
     #[test]
-    fn every_process_has_its_turns_and_its_samples_are_found_again() {
+    fn every_process_gets_turns_and_its_samples_can_be_separated() {
         let mut order = Vec::new();
         let mut take = |Turn { subject, process }: Turn, count: usize| {
             order.push((subject, process));
             Ok(vec![100.0 * (1 + subject) as f64 + process as f64; count])
         };
         let turns = take_turns(session(2, 3, 2), &mut take, &mut || ()).unwrap();
-        let forth = [(0, 0), (1, 0), (0, 1), (1, 1), (0, 2), (1, 2)];
-        let back: Vec<(usize, usize)> = forth.iter().rev().copied().collect();
-        assert_eq!((&order[..6], &order[6..12]), (&forth[..], &back[..]));
+        let forward = [(0, 0), (1, 0), (0, 1), (1, 1), (0, 2), (1, 2)];
+        let backward: Vec<(usize, usize)> = forward.iter().rev().copied().collect();
+        assert_eq!((&order[..6], &order[6..12]), (&forward[..], &backward[..]));
         assert_eq!(turns.blocks, Blocks { per_block: 12, processes: 3 });
         for (subject, samples) in turns.samples.iter().enumerate() {
             let split = turns.blocks.split(samples.as_ref().unwrap()).unwrap();
@@ -151,10 +152,10 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_lost_takes_nobody_along() {
+    fn a_lost_subject_does_not_affect_the_others() {
         let mut left = 5;
-        let mut take = |seat: Turn, count: usize| {
-            if seat.subject == 1 {
+        let mut take = |turn: Turn, count: usize| {
+            if turn.subject == 1 {
                 left -= 1;
                 if left == 0 {
                     return Err(WorkerError::Lost { failure: FailureKind::Hang, reason: "gone".to_owned() });
@@ -169,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn with_one_of_its_processes_a_subject_is_lost_and_asked_no_more() {
+    fn a_subject_that_loses_a_process_gets_no_more_turns() {
         let mut asked = 0;
         let mut take = |Turn { subject, process }: Turn, count: usize| {
             asked += usize::from(subject == 0);
@@ -185,21 +186,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_is_not_taken_for_one() {
-        let mut take = |seat: Turn, _: usize| Ok(vec![[0.0, f64::NAN, 5.0][seat.subject]]);
+    fn a_subject_with_an_invalid_sample_is_lost() {
+        let mut take = |turn: Turn, _: usize| Ok(vec![[0.0, f64::NAN, 5.0][turn.subject]]);
         let turns = take_turns(session(3, 1, 1), &mut take, &mut || ()).unwrap();
         assert_eq!(turns.lost.len(), 2);
         assert!(turns.samples[2].is_some());
     }
 
     #[test]
-    fn a_run_that_stops_stops_here() {
+    fn a_stop_request_ends_the_session() {
         let mut take = |_: Turn, _: usize| Err(WorkerError::Stopped);
         assert!(matches!(take_turns(session(2, 1, 1), &mut take, &mut || ()), Err(WorkerError::Stopped)));
     }
 
     #[test]
-    fn with_everyone_lost_it_ends() {
+    fn the_session_ends_when_every_subject_is_lost() {
         let mut take =
             |_: Turn, _: usize| Err(WorkerError::Lost { failure: FailureKind::Crash, reason: String::new() });
         let turns = take_turns(session(2, 1, 1), &mut take, &mut || ()).unwrap();

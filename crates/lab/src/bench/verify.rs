@@ -1,25 +1,29 @@
-//! After the timing: whether what was timed still gives right answers, and did its work while it was timed.
+//! After timing: checks that the timed kernel still gives correct answers, and that it was not faster only because it
+//! was timed or because its inputs were repeated.
 
 use op::{Op, TrialStep};
 
 use super::plan::SubjectKind;
 use super::run::{
-    Bench, BenchError, Participant, ProblemInputs, brought, check_of, complaints_in, no_launch, surprise,
+    Bench, BenchError, Participant, ProblemInputs, brought, check_of, complaints_in, no_launch,
+    unexpected_reply,
 };
 use super::workers::SubjectWorkers;
 use crate::run::{CheckRecord, Event, FailureKind, Repeats};
 use crate::trial;
 use crate::worker::{LaunchReply, WorkerError, WorkerReply, WorkerRequest};
 
-/// A launch on fresh inputs may take this much longer than one on inputs the launch before had, and a little besides for
-/// what the fresh control cannot tell apart. In 114 benches of honest kernels on an H200 a launch took at most 3% longer.
+/// Largest allowed ratio of the time on fresh inputs to the time on repeated inputs. The slack covers what the fresh
+/// control cannot resolve. In 114 benches of honest kernels on an H200, a launch on fresh inputs took at most 3%
+/// longer.
 const FRESH_SHARE: f64 = 1.1;
 const FRESH_SLACK_NS: f64 = 700.0;
-/// The same between the timing and afterwards: clocks and temperature may have changed.
+/// Largest allowed ratio of the time after timing to the time during timing. Clocks and temperature may have changed in
+/// between.
 const LATER_SHARE: f64 = 1.3;
 
 impl<O: Op> Bench<'_, O> {
-    /// Has every process of a kernel replay what was timed on fresh inputs, and judges the answers.
+    /// Replays the timed launches on fresh inputs in every process of a kernel, and judges the answers.
     pub(super) fn verify(
         &self,
         workers: &mut SubjectWorkers<'_, '_>,
@@ -31,14 +35,14 @@ impl<O: Op> Bench<'_, O> {
             return Ok(Ok(()));
         }
         let draws = &given.draws;
-        let answers = self.right(given.problem, &draws.fresh)?;
-        let right: Vec<_> = answers.iter().map(|it| (&it.inputs, &it.reference)).collect();
+        let answers = self.answers_for(given.problem, &draws.fresh)?;
+        let references: Vec<_> = answers.iter().map(|it| (&it.inputs, &it.reference)).collect();
         for process in workers.processes() {
-            let ask = WorkerRequest::Verify {
+            let request = WorkerRequest::Verify {
                 draws: draws.fresh.clone(),
-                seed: op::derived(draws.worlds, process as u64),
+                seed: op::derived(draws.environments, process as u64),
             };
-            let judged = workers.ask(self.factory, process, &ask).and_then(|said| match said {
+            let judged = workers.ask(self.factory, process, &request).and_then(|reply| match reply {
                 WorkerReply::Verified { launches, repeats } => {
                     let steps: Vec<TrialStep> = launches
                         .iter()
@@ -46,20 +50,20 @@ impl<O: Op> Bench<'_, O> {
                         .collect();
                     let launches = brought(launches);
                     let judged =
-                        trial::judge(self.op, participant.extra_tolerance, &steps, &right, &launches);
+                        trial::judge(self.op, participant.extra_tolerance, &steps, &references, &launches);
                     let mut judged = judged.ok_or_else(no_launch)?;
-                    judged.complaints.extend(speed_depends_on_repeats(repeats));
-                    judged.complaints.extend(speed_was_of_the_timing(repeats, hot_ns));
+                    judged.complaints.extend(faster_on_repeats(repeats));
+                    judged.complaints.extend(slower_afterwards(repeats, hot_ns));
                     Ok(CheckRecord { repeats: Some(repeats), ..check_of(judged) })
                 }
-                other => Err(surprise(&other)),
+                other => Err(unexpected_reply(&other)),
             });
             let check = match judged {
                 Ok(check) => check,
-                Err(ended) => return Ok(Err(ended)),
+                Err(error) => return Ok(Err(error)),
             };
-            let failed = self.after_timing(participant, check)?;
-            if let Some(reason) = failed {
+            let complaints = self.record_check(participant, check)?;
+            if let Some(reason) = complaints {
                 let wrong = WorkerError::Failed { failure: FailureKind::WrongAnswer, reason };
                 return Ok(Err(wrong.of_process(process, workers.processes().len())));
             }
@@ -67,38 +71,39 @@ impl<O: Op> Bench<'_, O> {
         Ok(Ok(()))
     }
 
-    /// Writes down what was found after the timing; what is wrong, in words.
-    fn after_timing(
+    /// Records the check after timing. Returns the complaints as text.
+    fn record_check(
         &self,
         participant: &Participant,
         check: CheckRecord,
     ) -> Result<Option<String>, BenchError> {
-        let words = complaints_in(&check).map(|words| format!("after the timing, on fresh inputs: {words}"));
+        let complaints =
+            complaints_in(&check).map(|complaints| format!("after timing, on fresh inputs: {complaints}"));
         self.run.record(&Event::Checked { of: participant.key.of.clone(), check })?;
-        Ok(words)
+        Ok(complaints)
     }
 }
 
-/// Whether a kernel was fast because it had seen its inputs before.
-fn speed_depends_on_repeats(repeats: Repeats) -> Option<op::Complaint> {
+/// Reports a kernel that is faster on inputs it has seen before.
+fn faster_on_repeats(repeats: Repeats) -> Option<op::Complaint> {
     let Repeats { repeated_ns, fresh_ns: Some(fresh_ns) } = repeats else { return None };
     (fresh_ns > FRESH_SHARE * repeated_ns + FRESH_SLACK_NS).then(|| op::Complaint {
         kind: "faster-on-repeats".to_owned(),
         message: format!(
-            "a launch takes {:.2} us on inputs that the launches before had, and {:.2} us on fresh ones",
+            "a launch takes {:.2} us on repeated inputs and {:.2} us on fresh inputs",
             repeated_ns / 1000.0,
             fresh_ns / 1000.0
         ),
     })
 }
 
-/// Whether a kernel was fast while it was timed and is not any more.
-fn speed_was_of_the_timing(repeats: Repeats, hot_ns: Option<f64>) -> Option<op::Complaint> {
+/// Reports a kernel that was faster during timing than afterwards.
+fn slower_afterwards(repeats: Repeats, hot_ns: Option<f64>) -> Option<op::Complaint> {
     let hot_ns = hot_ns?;
     (repeats.repeated_ns > LATER_SHARE * hot_ns + FRESH_SLACK_NS).then(|| op::Complaint {
         kind: "slower-afterwards".to_owned(),
         message: format!(
-            "a launch took {:.2} us while it was timed, and {:.2} us after the timing",
+            "a launch took {:.2} us during timing and {:.2} us afterwards",
             hot_ns / 1000.0,
             repeats.repeated_ns / 1000.0
         ),
@@ -110,8 +115,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kernel_that_is_slow_on_fresh_inputs_only_is_noticed() {
-        let of = |repeated_ns, fresh_ns| speed_depends_on_repeats(Repeats { repeated_ns, fresh_ns });
+    fn a_kernel_that_is_slow_only_on_fresh_inputs_is_reported() {
+        let of = |repeated_ns, fresh_ns| faster_on_repeats(Repeats { repeated_ns, fresh_ns });
         assert_eq!(of(4_400.0, Some(4_700.0)), None);
         assert_eq!(of(4_400.0, None), None);
         assert_eq!(of(4_400.0, Some(9_000.0)).unwrap().kind, "faster-on-repeats");
@@ -119,9 +124,8 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_that_is_fast_while_it_is_timed_only_is_noticed() {
-        let of =
-            |repeated_ns, hot_ns| speed_was_of_the_timing(Repeats { repeated_ns, fresh_ns: None }, hot_ns);
+    fn a_kernel_that_is_fast_only_during_timing_is_reported() {
+        let of = |repeated_ns, hot_ns| slower_afterwards(Repeats { repeated_ns, fresh_ns: None }, hot_ns);
         assert_eq!(of(4_500.0, Some(4_400.0)), None);
         assert_eq!(of(4_500.0, None), None);
         assert_eq!(of(9_000.0, Some(4_400.0)).unwrap().kind, "slower-afterwards");

@@ -1,4 +1,4 @@
-//! The subjects' workers.
+//! The worker processes of each subject.
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -7,29 +7,29 @@ use super::plan::{Subject, SubjectKind, WorkerCommands};
 use crate::run::FailureKind;
 use crate::worker::{Limits, Worker, WorkerError, WorkerReply, WorkerRequest};
 
-/// A subject and its processes, each of which may have to be started again.
+/// A subject and its worker processes. A process that is lost is started again when it is needed.
 #[derive(Debug)]
 pub struct SubjectWorkers<'p, 'f> {
     pub subject: &'p Subject<'f>,
     workers: Vec<Option<Worker>>,
-    /// A peer's version, once its processes have said it.
+    /// The version of a peer, once its processes have reported it.
     pub version: Option<String>,
-    /// Why a peer is not there at all.
+    /// Why a peer is unavailable.
     pub missing: Option<String>,
 }
 
-/// How members get their processes.
+/// Starts the worker processes of subjects.
 #[derive(Debug)]
 pub struct WorkerFactory<'a> {
     pub start: &'a WorkerCommands<'a>,
     pub limits: Limits,
-    /// Where the peers' script lies.
+    /// The path of the peers' script.
     pub script: PathBuf,
     pub stop: &'a AtomicBool,
 }
 
 impl WorkerFactory<'_> {
-    fn begin(&self, subject: &Subject<'_>) -> Result<Worker, String> {
+    fn start_worker(&self, subject: &Subject<'_>) -> Result<Worker, String> {
         let command = match (&subject.kind, &self.start.peer) {
             (SubjectKind::Kernel { .. }, _) => (self.start.kernel)(&subject.name),
             (SubjectKind::Peer { .. }, Ok(peer)) => peer(&self.script),
@@ -40,71 +40,74 @@ impl WorkerFactory<'_> {
 }
 
 impl<'p, 'f> SubjectWorkers<'p, 'f> {
-    /// `processes`: at least one.
+    /// Returns a subject whose processes are not started yet. It has at least one process.
     pub fn new(subject: &'p Subject<'f>, processes: usize) -> Self {
         let workers = (0..processes.max(1)).map(|_| None).collect();
         SubjectWorkers { subject, workers, version: None, missing: None }
     }
 
-    /// Its processes, by number.
+    /// The numbers of the processes.
     pub fn processes(&self) -> std::ops::Range<usize> {
         0..self.workers.len()
     }
 
-    /// Starts a process, unless it runs.
+    /// Starts a process unless it is running.
     pub fn start(&mut self, factory: &WorkerFactory<'_>, process: usize) -> Result<(), WorkerError> {
         self.worker(factory, process).map(|_| ())
     }
 
     fn worker(&mut self, factory: &WorkerFactory<'_>, process: usize) -> Result<&mut Worker, WorkerError> {
         let lost = |reason| WorkerError::Lost { failure: FailureKind::Other, reason };
-        let place =
+        let slot =
             self.workers.get_mut(process).ok_or_else(|| lost(format!("there is no process {process}")))?;
-        match place {
+        match slot {
             Some(worker) => Ok(worker),
-            None => Ok(place.insert(factory.begin(self.subject).map_err(lost)?)),
+            None => Ok(slot.insert(factory.start_worker(self.subject).map_err(lost)?)),
         }
     }
 
-    /// Ends the processes from this number on; they are started again when they are needed.
-    pub fn dismiss(&mut self, from: usize) {
-        for place in self.workers.iter_mut().skip(from) {
-            *place = None;
+    /// Ends the processes from number `from` on. They are started again when they are needed.
+    pub fn stop_from(&mut self, from: usize) {
+        for slot in self.workers.iter_mut().skip(from) {
+            *slot = None;
         }
     }
 
+    /// Sends a request to a process without waiting for the reply.
     pub fn send(
         &mut self,
         factory: &WorkerFactory<'_>,
         process: usize,
-        ask: &WorkerRequest,
+        request: &WorkerRequest,
     ) -> Result<(), WorkerError> {
-        let sent = self.worker(factory, process).and_then(|worker| worker.send(ask));
+        let sent = self.worker(factory, process).and_then(|worker| worker.send(request));
         self.keep_or_drop(process, sent)
     }
 
+    /// Waits for the reply to a request that was sent.
     pub fn answer(
         &mut self,
         factory: &WorkerFactory<'_>,
         process: usize,
         to: &WorkerRequest,
     ) -> Result<WorkerReply, WorkerError> {
-        let said = self.worker(factory, process).and_then(|worker| worker.answer(to, factory.stop));
-        self.keep_or_drop(process, said)
+        let reply = self.worker(factory, process).and_then(|worker| worker.answer(to, factory.stop));
+        self.keep_or_drop(process, reply)
     }
 
+    /// Sends a request and waits for the reply.
     pub fn ask(
         &mut self,
         factory: &WorkerFactory<'_>,
         process: usize,
-        ask: &WorkerRequest,
+        request: &WorkerRequest,
     ) -> Result<WorkerReply, WorkerError> {
-        self.send(factory, process, ask)?;
-        self.answer(factory, process, ask)
+        self.send(factory, process, request)?;
+        self.answer(factory, process, request)
     }
 
-    /// A process that failed in a way that may have left its device unusable is not asked again; the next problem
-    /// gets a fresh one. A refusal leaves nothing behind.
+    /// Drops a process whose failure may have left its device unusable; the next problem gets a new process. A refusal
+    /// leaves the device usable.
     fn keep_or_drop<T>(&mut self, process: usize, outcome: Result<T, WorkerError>) -> Result<T, WorkerError> {
         match &outcome {
             Ok(_)
@@ -112,12 +115,12 @@ impl<'p, 'f> SubjectWorkers<'p, 'f> {
                 failure: FailureKind::Refused | FailureKind::DoesNotCompile, ..
             }) => {}
             Err(_) => {
-                if let Some(place) = self.workers.get_mut(process) {
-                    *place = None;
+                if let Some(slot) = self.workers.get_mut(process) {
+                    *slot = None;
                 }
             }
         }
         let all = self.workers.len();
-        outcome.map_err(|ended| ended.of_process(process, all))
+        outcome.map_err(|error| error.of_process(process, all))
     }
 }

@@ -1,7 +1,8 @@
-//! `check`: whether kernels give the right answer, on any device.
+//! `check`: checks that kernels give correct answers, on any device.
 //!
-//! A [`CheckPlan`] is what to check: [`CheckSubject`]s (kernels) and [`Case`]s (inputs), in [`CheckGroup`]s. [`run`] takes every case to every
-//! subject that supports it and returns a [`CaseResult`] for each, in a fixed order, whatever the number of threads.
+//! A [`CheckPlan`] lists what to check: [`CheckSubject`]s (kernels) and [`Case`]s (inputs), in [`CheckGroup`]s. [`run`]
+//! runs every case on every subject that supports it. It returns one [`CaseResult`] for each, in an order that does not
+//! depend on the number of threads.
 
 mod one;
 mod plan;
@@ -20,23 +21,23 @@ pub(crate) use one::notes;
 pub use op::{Complaint, Judgement};
 pub use plan::{Case, CheckGroup, CheckPlan, CheckSubject, Depth, PlanSize, cut_to_size};
 
-/// A device to check on, made anew for every kernel: a fault on one leaves nothing behind for the next. Waits where
-/// there are not enough for all.
+/// Opens a device for checks. Every kernel gets a new device, so a fault does not affect the next kernel. Blocks while
+/// too few devices are free.
 pub type MakeDevice<'a> = dyn Fn(Lease) -> Result<Box<dyn CheckDevice>, String> + Sync + 'a;
 
-/// Where and how cases run.
+/// The compiler, devices and threads with which cases run.
 pub struct CheckEnvironment<'a> {
     pub compiler: &'a Compiler,
     pub device: &'a MakeDevice<'a>,
-    /// Cases at a time.
+    /// Number of cases that run at the same time.
     pub threads: usize,
-    /// Set from outside to stop after the cases at hand. What was given up for it is no verdict.
+    /// Set by the caller to stop after the cases in progress. A case that was aborted for this reason has no result.
     pub stop: &'a AtomicBool,
 }
 
 impl fmt::Debug for CheckEnvironment<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Bench({} at a time)", self.threads)
+        write!(f, "CheckEnvironment({} threads)", self.threads)
     }
 }
 
@@ -46,30 +47,30 @@ impl CheckEnvironment<'_> {
     }
 }
 
-/// What came of one case on one kernel.
+/// The result of one case on one kernel.
 #[derive(Clone, Debug, Serialize)]
 pub struct CaseResult {
     pub family: String,
-    /// The preset and what was set otherwise.
+    /// The preset and the knobs that differ from it.
     pub kernel: String,
-    /// The same as a command takes it. Of a tuned setting this is not `tuned`: what that stands for goes by the problem,
-    /// which may have been cut, and by the table.
+    /// The same in the form of command-line options. For a tuned setting this is not `tuned`, because the meaning of
+    /// `tuned` depends on the table and on the problem, which may have been cut.
     pub preset: Option<String>,
     pub knobs: Vec<(String, String)>,
     pub problem: String,
-    /// The problems this one was cut from, where it was.
+    /// The problems that were cut to this one; empty if it was not cut.
     pub cut_from: Vec<String>,
     pub class: String,
     pub seed: u64,
     pub depth: Depth,
-    /// Launches that were judged.
+    /// Number of launches that were judged.
     pub launches: usize,
     #[serde(flatten)]
     pub outcome: CaseOutcome,
-    /// What the virtual GPU found in any of the launches; notes are not among them.
+    /// Findings of the virtual GPU in any of the launches, without notes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<vgpu::Finding>,
-    /// What a reader of the verdict should know: a tolerance the family asks for, a clock or an SM's number the kernel reads.
+    /// Remarks for the reader of the result: an extra tolerance, or a kernel that reads a clock or an SM number.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
     #[serde(skip)]
@@ -77,23 +78,25 @@ pub struct CaseResult {
     pub seconds: f64,
 }
 
+/// Whether a kernel passed a case.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "outcome", rename_all = "kebab-case")]
 pub enum CaseOutcome {
-    /// Right in every respect.
+    /// The kernel is correct.
     Passed { judgement: Judgement },
-    /// Wrong: the complaints say how. The judgement is there if there was an answer to judge.
+    /// The kernel is wrong; the complaints say how. `judgement` is `None` if there was no answer to judge.
     Failed { complaints: Vec<Complaint>, judgement: Option<Judgement> },
-    /// It could not be tried: it does not compile, or the device refuses it.
+    /// The kernel could not be tried: it does not compile, or the device refuses it.
     Broken { reason: String },
 }
 
 impl CaseResult {
+    /// Whether the kernel passed.
     pub fn passed(&self) -> bool {
         matches!(self.outcome, CaseOutcome::Passed { .. })
     }
 
-    /// How far the answer was off, where there was one.
+    /// How far the answer is from the reference, if there was an answer.
     pub fn judgement(&self) -> Option<&Judgement> {
         match &self.outcome {
             CaseOutcome::Passed { judgement } => Some(judgement),
@@ -103,17 +106,17 @@ impl CaseResult {
     }
 }
 
-/// Compiles what a plan needs, so that no two cases compile the same and none waits for a compiler while it has the
-/// device. `done` is called after each. What does not compile is told by the cases that need it.
+/// Compiles everything that a plan needs. Afterwards no two cases compile the same kernel, and no case holds a device
+/// while it compiles. `done` is called after each build. The cases that need a failed build report its error.
 pub fn compile(
     requests: &[Request],
-    bench: &CheckEnvironment<'_>,
+    environment: &CheckEnvironment<'_>,
     done: &(dyn Fn() + Sync),
 ) -> Result<(), rayon::ThreadPoolBuildError> {
-    bench.pool()?.install(|| {
+    environment.pool()?.install(|| {
         requests.par_iter().with_max_len(1).for_each(|request| {
-            if !bench.stop.load(Ordering::Relaxed) {
-                let _ = bench.compiler.build(request);
+            if !environment.stop.load(Ordering::Relaxed) {
+                let _ = environment.compiler.build(request);
             }
             done();
         });
@@ -121,40 +124,41 @@ pub fn compile(
     Ok(())
 }
 
-/// Checks everything in the plan. `done` is called after each verdict, from several threads.
+/// Checks everything in the plan. `done` is called after each result, from several threads.
 pub fn run<O: Op>(
     op: &O,
     plan: &CheckPlan<'_, O::Problem>,
-    bench: &CheckEnvironment<'_>,
+    environment: &CheckEnvironment<'_>,
     done: &(dyn Fn(&CaseResult) + Sync),
 ) -> Result<Vec<CaseResult>, rayon::ThreadPoolBuildError> {
-    let pool = bench.pool()?;
-    let stopped = || bench.stop.load(Ordering::Relaxed);
+    let pool = environment.pool()?;
+    let stopped = || environment.stop.load(Ordering::Relaxed);
     let per_case = |(group, case): (&CheckGroup<'_, O::Problem>, &Case<O::Problem>)| -> Vec<CaseResult> {
         let subjects = if stopped() { Vec::new() } else { group.subjects_of(op, case, &plan.device) };
         if subjects.is_empty() {
             return Vec::new();
         }
-        let trial = one::CaseTrial::new(op, case, bench, plan.device.target());
-        let verdict = |(subject, candidate): (&CheckSubject<'_>, Candidate)| {
-            let verdict = (!stopped()).then(|| trial.check(subject, &candidate))?;
-            if stopped() && matches!(verdict.outcome, CaseOutcome::Broken { .. }) {
+        let trial = one::CaseTrial::new(op, case, environment, plan.device.target());
+        let check = |(subject, candidate): (&CheckSubject<'_>, Candidate)| {
+            let result = (!stopped()).then(|| trial.check(subject, &candidate))?;
+            if stopped() && matches!(result.outcome, CaseOutcome::Broken { .. }) {
                 return None;
             }
-            done(&verdict);
-            Some(verdict)
+            done(&result);
+            Some(result)
         };
-        subjects.into_par_iter().with_max_len(1).filter_map(verdict).collect()
+        subjects.into_par_iter().with_max_len(1).filter_map(check).collect()
     };
     let cases: Vec<_> =
         plan.groups.iter().flat_map(|group| group.cases.iter().map(move |case| (group, case))).collect();
-    // The dearest first, so that no thread is left alone with one at the end; the order of the answer is the plan's.
+    // The most expensive cases run first, so that no thread is still busy with one at the end. The results are sorted
+    // into the order of the plan afterwards.
     let mut order: Vec<usize> = (0..cases.len()).collect();
     let cost = |index: usize| op.work(&cases[index].1.problem).flops;
     order.sort_by(|&a, &b| cost(b).total_cmp(&cost(a)));
-    let mut verdicts: Vec<(usize, Vec<CaseResult>)> = pool.install(|| {
+    let mut results: Vec<(usize, Vec<CaseResult>)> = pool.install(|| {
         order.into_par_iter().with_max_len(1).map(|index| (index, per_case(cases[index]))).collect()
     });
-    verdicts.sort_by_key(|(index, _)| *index);
-    Ok(verdicts.into_iter().flat_map(|(_, verdicts)| verdicts).collect())
+    results.sort_by_key(|(index, _)| *index);
+    Ok(results.into_iter().flat_map(|(_, results)| results).collect())
 }

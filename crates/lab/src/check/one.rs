@@ -1,4 +1,4 @@
-//! One case on one kernel.
+//! Checks one case on one kernel.
 
 use std::sync::OnceLock;
 use std::time::Instant;
@@ -14,33 +14,34 @@ use super::plan::{Case, CheckSubject, Depth};
 use super::{CaseOutcome, CaseResult, CheckEnvironment};
 use crate::trial::{self, JudgedTrial, TrialLaunch};
 
-/// What seeds are derived from a case's seed for.
-const WORLDS: u64 = 1;
+/// Purpose numbers of the seeds that are derived from the seed of a case.
+const ENVIRONMENTS: u64 = 1;
 const REDRAWN: u64 = 2;
 const OPPOSITE: u64 = 3;
 const HARD: u64 = 4;
 const ROWS: u64 = 16;
 
-/// A case with its inputs and right answers, which all kernels share.
+/// A case with its inputs and references, which all kernels share.
 pub(super) struct CaseTrial<'a, O: Op> {
     op: &'a O,
     case: &'a Case<O::Problem>,
-    bench: &'a CheckEnvironment<'a>,
+    environment: &'a CheckEnvironment<'a>,
     target: Target,
     steps: Vec<TrialStep>,
-    /// As the steps count them: the case's own, their opposite, and those with each input drawn anew.
-    right: OnceLock<Result<Vec<CaseInputs<O>>, Refusal>>,
+    /// In the order of [`TrialStep::inputs`]: the case's own inputs, inputs with the opposite signs, and one set for
+    /// each redrawn input.
+    case_inputs: OnceLock<Result<Vec<CaseInputs<O>>, Refusal>>,
 }
 
-/// Inputs and the right answer to them.
+/// Inputs and their reference.
 struct CaseInputs<O: Op> {
     inputs: O::Inputs,
     reference: O::Reference,
-    /// The one input that differs from the case's own.
+    /// The one input that differs from the case's own inputs.
     redrawn: Option<&'static str>,
 }
 
-/// Why there is no answer.
+/// Why a kernel gave no answer.
 #[derive(Debug, thiserror::Error)]
 enum TrialError {
     #[error("{0}")]
@@ -49,7 +50,7 @@ enum TrialError {
     Run(#[from] RunError),
 }
 
-/// What is known of an answer that was given.
+/// The judged answer of a kernel, with findings and notes.
 struct CaseAnswer {
     complaints: Vec<Complaint>,
     judgement: Judgement,
@@ -60,10 +61,11 @@ struct CaseAnswer {
 }
 
 impl<'a, O: Op> CaseTrial<'a, O> {
+    /// Prepares a case. The inputs are made when the first kernel needs them.
     pub fn new(
         op: &'a O,
         case: &'a Case<O::Problem>,
-        bench: &'a CheckEnvironment<'a>,
+        environment: &'a CheckEnvironment<'a>,
         target: Target,
     ) -> Self {
         let mut steps = TrialStep::USUAL.to_vec();
@@ -71,9 +73,10 @@ impl<'a, O: Op> CaseTrial<'a, O> {
             let redrawn = TrialStep::USUAL.len() - 1;
             steps.extend((0..op.input_names().len()).map(|index| TrialStep::on(redrawn + index)));
         }
-        CaseTrial { op, case, bench, target, steps, right: OnceLock::new() }
+        CaseTrial { op, case, environment, target, steps, case_inputs: OnceLock::new() }
     }
 
+    /// Checks one candidate on the case.
     pub fn check(&self, subject: &CheckSubject<'_>, candidate: &Candidate) -> CaseResult {
         let started = Instant::now();
         let kernel = candidate.label(subject.family);
@@ -110,20 +113,21 @@ impl<'a, O: Op> CaseTrial<'a, O> {
     }
 
     fn answer(&self, subject: &CheckSubject<'_>, candidate: &Candidate) -> Result<CaseAnswer, String> {
-        let CaseTrial { op, case, bench, .. } = self;
+        let CaseTrial { op, case, environment, .. } = self;
         let family = subject.family;
-        let words = |error: RunError| error.to_string();
-        // What takes the CPU comes before a device is taken.
-        let request = family.request(candidate, self.target).map_err(|error| words(error.into()))?;
-        let build = bench.compiler.build(&request).map_err(|error| words(error.into()))?.build;
+        let to_text = |error: RunError| error.to_string();
+        // CPU work is done before a device is taken.
+        let request = family.request(candidate, self.target).map_err(|error| to_text(error.into()))?;
+        let build = environment.compiler.build(&request).map_err(|error| to_text(error.into()))?.build;
         let mut notes = notes(&build.ptx, &family.entry);
         let granted = op.extra_tolerance(family, &case.problem, &build.ptx);
         let extra = granted.is_some();
         notes.extend(granted);
-        let right = self.right.get_or_init(|| self.right()).as_ref().map_err(ToString::to_string)?;
+        let case_inputs =
+            self.case_inputs.get_or_init(|| self.case_inputs()).as_ref().map_err(ToString::to_string)?;
         let arranged: Vec<Arrangement> =
-            right.iter().map(|it| op.arrange(family, &case.problem, &it.inputs)).collect();
-        let parameters: Vec<_> = right
+            case_inputs.iter().map(|it| op.arrange(family, &case.problem, &it.inputs)).collect();
+        let parameters: Vec<_> = case_inputs
             .iter()
             .map(|it| move |addresses: &Addresses| op.parameters(&case.problem, &it.inputs, addresses))
             .collect();
@@ -133,27 +137,27 @@ impl<'a, O: Op> CaseTrial<'a, O> {
             .map(|(arrangement, parameters)| op::Inputs { arrangement, parameters })
             .collect();
         let run = |lease| -> Result<_, TrialError> {
-            let mut device = (bench.device)(lease).map_err(TrialError::NoDevice)?;
+            let mut device = (environment.device)(lease).map_err(TrialError::NoDevice)?;
             device.expect(op.work(&case.problem).flops);
             let image = device.image(&build);
             let kernel = Kernel::load(&mut *device, family, candidate.clone(), image)?;
             let sizes = op.sizes(&case.problem);
-            Ok(kernel.trial(&mut *device, &sizes, &inputs, &self.steps, derived(case.seed, WORLDS))?)
+            Ok(kernel.trial(&mut *device, &sizes, &inputs, &self.steps, derived(case.seed, ENVIRONMENTS))?)
         };
         let observed = match run(Lease::Shared) {
-            // Not for itself, perhaps, but beside the others.
+            // The kernel may fit when no other kernel uses the GPU, so it runs once more alone.
             Err(TrialError::Run(RunError::Accelerator(AcceleratorError::Memory(_)))) => run(Lease::Alone),
             other => other,
         }
         .map_err(|error| error.to_string())?;
 
-        let findings = observed.iter().flat_map(|launch| trial::beside_the_answer(launch).1).collect();
+        let findings = observed.iter().flat_map(|launch| trial::launch_complaints(launch).1).collect();
         let launches: Vec<TrialLaunch> = observed.into_iter().map(TrialLaunch::new).collect();
-        let references: Vec<_> = right.iter().map(|it| (&it.inputs, &it.reference)).collect();
+        let references: Vec<_> = case_inputs.iter().map(|it| (&it.inputs, &it.reference)).collect();
         let judged = trial::judge(*op, extra, &self.steps, &references, &launches);
         let JudgedTrial { judgement, mut complaints, wrong, launches: count } =
-            judged.ok_or("there was no launch to judge")?;
-        complaints.extend(self.ignored_inputs(extra, right, &launches));
+            judged.ok_or("the kernel was not launched")?;
+        complaints.extend(self.ignored_inputs(extra, case_inputs, &launches));
         let picture = wrong.and_then(|index| {
             let (inputs, reference) = references[self.steps[index].inputs];
             op.picture(candidate, extra, inputs, reference, &launches[index].outputs)
@@ -161,11 +165,11 @@ impl<'a, O: Op> CaseTrial<'a, O> {
         Ok(CaseAnswer { complaints, judgement, launches: count, findings, notes, picture })
     }
 
-    /// The inputs of every step with the right answers to them.
-    fn right(&self) -> Result<Vec<CaseInputs<O>>, Refusal> {
+    /// Returns the inputs of every step with their references.
+    fn case_inputs(&self) -> Result<Vec<CaseInputs<O>>, Refusal> {
         let CaseTrial { op, case, .. } = self;
         let own = op.inputs(&case.problem, &case.class, case.seed)?;
-        // Ordinary inputs have others beside them that are hard to get right.
+        // A case with ordinary inputs gets a hard class for its second set of inputs.
         let hard = op.hard_classes();
         let class = if case.class == op.classes()[0] {
             hard[derived(case.seed, HARD) as usize % hard.len()]
@@ -179,25 +183,25 @@ impl<'a, O: Op> CaseTrial<'a, O> {
             sets.extend(op.input_names().iter().map(redraw));
         }
         sets.insert(0, (None, own));
-        let right = |(index, (redrawn, inputs)): (usize, (Option<&'static str>, O::Inputs))| {
-            // Other rows for every answer, where only some are compared.
+        let case_inputs = |(index, (redrawn, inputs)): (usize, (Option<&'static str>, O::Inputs))| {
+            // If only some rows are compared, each reference samples different rows.
             let reference = op.reference(&case.problem, &inputs, derived(case.seed, ROWS + index as u64));
             CaseInputs { inputs, reference, redrawn }
         };
-        Ok(sets.into_iter().enumerate().map(right).collect())
+        Ok(sets.into_iter().enumerate().map(case_inputs).collect())
     }
 
-    /// Inputs that make no difference to the answer, though they should.
+    /// Reports inputs that do not affect the answer although they should.
     fn ignored_inputs(
         &self,
         extra: bool,
-        right: &[CaseInputs<O>],
+        case_inputs: &[CaseInputs<O>],
         launches: &[TrialLaunch],
     ) -> Vec<Complaint> {
         let mut complaints = Vec::new();
-        let (Some(own), Some(first)) = (right.first(), launches.first()) else { return complaints };
+        let (Some(own), Some(first)) = (case_inputs.first(), launches.first()) else { return complaints };
         for (step, launch) in self.steps.iter().zip(launches) {
-            let other = &right[step.inputs];
+            let other = &case_inputs[step.inputs];
             if let Some(which) = other.redrawn {
                 let before = (&own.reference, first.outputs.as_slice());
                 let after = (&other.reference, launch.outputs.as_slice());
@@ -208,7 +212,7 @@ impl<'a, O: Op> CaseTrial<'a, O> {
     }
 }
 
-/// What a kernel's code does that an honest kernel rarely needs.
+/// Returns notes about instructions that an honest kernel rarely needs.
 pub(crate) fn notes(ptx: &str, entry: &str) -> Vec<String> {
     vgpu::notices_in_ptx(ptx, entry).iter().map(ToString::to_string).collect()
 }

@@ -1,4 +1,4 @@
-//! What to check: kernels and cases.
+//! The plan of a check: kernels and cases.
 
 use family::tuned::is_tuned;
 use family::{Candidate, Family};
@@ -16,34 +16,37 @@ pub struct CheckSubject<'f> {
     pub knobs: Vec<(String, String)>,
 }
 
-/// How much is asked of a kernel on one case.
+/// How many launches a kernel must pass on one case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Depth {
-    /// Three launches: on the case's inputs, on their opposite, and on the first ones again ([`op::Step::USUAL`]).
+    /// Three launches: on the case's inputs, on inputs with the opposite signs, and on the first inputs again
+    /// ([`op::TrialStep::USUAL`]).
     Usual,
-    /// And each input makes a difference: one more launch for each of them, on inputs that differ in that one alone.
+    /// The usual launches, and one more for each input, in which only that input is redrawn. Each input must affect the
+    /// answer.
     Full,
 }
 
-/// Inputs to check on.
+/// The inputs of one check.
 #[derive(Clone, Debug)]
 pub struct Case<P> {
     pub problem: P,
-    /// What it was cut from; empty where it is whole.
+    /// The problems that were cut to this one; empty if it was not cut.
     pub cut_from: Vec<P>,
     pub class: String,
     pub seed: u64,
     pub depth: Depth,
 }
 
-/// Kernels that are all checked on the same cases.
+/// Kernels that are checked on the same cases.
 #[derive(Clone, Debug)]
 pub struct CheckGroup<'f, P> {
     pub subjects: Vec<CheckSubject<'f>>,
     pub cases: Vec<Case<P>>,
 }
 
+/// The kernels, cases and device of a check.
 #[derive(Clone, Debug)]
 pub struct CheckPlan<'f, P> {
     pub device: Device,
@@ -51,7 +54,7 @@ pub struct CheckPlan<'f, P> {
 }
 
 impl<'f, P> CheckGroup<'f, P> {
-    /// The subjects that support a case's problem on the device.
+    /// Returns the subjects that support the problem of a case on the device, with their candidates.
     pub(super) fn subjects_of<O: Op<Problem = P>>(
         &self,
         op: &O,
@@ -67,7 +70,8 @@ impl<'f, P> CheckGroup<'f, P> {
 }
 
 impl<P> CheckPlan<'_, P> {
-    /// What has to be compiled for it, each once, where there is a request to be made of it at all.
+    /// Returns the compile requests of the plan without duplicates. Candidates for which no request can be made are
+    /// left out.
     pub fn requests<O: Op<Problem = P>>(&self, op: &O, compiler: &Compiler) -> Vec<Request> {
         let mut requests = IndexMap::new();
         for group in &self.groups {
@@ -82,33 +86,33 @@ impl<P> CheckPlan<'_, P> {
         requests.into_values().collect()
     }
 
-    /// How many verdicts there will be, and why there are not more.
+    /// Counts the results of the plan, and the combinations that are refused.
     pub fn extent<O: Op<Problem = P>>(&self, op: &O) -> PlanSize {
-        let mut extent = PlanSize::default();
+        let mut plan_size = PlanSize::default();
         for group in &self.groups {
             for case in &group.cases {
                 for subject in &group.subjects {
                     match subject.candidates(op, case, &self.device) {
-                        Ok(candidates) => extent.verdicts += candidates.len(),
-                        Err(refusal) => *extent.refusals.entry(refusal.message).or_default() += 1,
+                        Ok(candidates) => plan_size.verdicts += candidates.len(),
+                        Err(refusal) => *plan_size.refusals.entry(refusal.message).or_default() += 1,
                     }
                 }
             }
         }
-        extent
+        plan_size
     }
 }
 
-/// How far a plan goes.
+/// The number of results of a plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PlanSize {
     pub verdicts: usize,
-    /// Combinations that are not run, counted by what stands against them.
+    /// Combinations that are not run, counted by the reason.
     pub refusals: IndexMap<String, usize>,
 }
 
 impl CheckSubject<'_> {
-    /// What is launched for a problem on a device; refused where the family, or the device, cannot.
+    /// Returns the candidate for a problem on a device. Refused if the family or the device does not support it.
     pub fn candidate<O: Op>(
         &self,
         op: &O,
@@ -121,8 +125,8 @@ impl CheckSubject<'_> {
         Ok(candidate)
     }
 
-    /// What is launched for a case: one candidate, but of tuned settings those of all the problems the case stands for,
-    /// which are what will be used.
+    /// Returns the candidates for a case. This is one candidate, except for tuned settings of a cut problem: these are
+    /// the settings of all problems that the case represents, because those settings will be used.
     fn candidates<O: Op>(
         &self,
         op: &O,
@@ -145,7 +149,7 @@ impl CheckSubject<'_> {
     }
 }
 
-/// Problems made small enough, those that become the same listed once with all they stand for.
+/// Cuts problems to at most `flops` operations. Problems that become equal are listed once, with their originals.
 pub fn cut_to_size<O: Op>(op: &O, problems: &[O::Problem], flops: f64) -> Vec<(O::Problem, Vec<O::Problem>)> {
     let mut list: Vec<(O::Problem, Vec<O::Problem>)> = Vec::new();
     for problem in problems {

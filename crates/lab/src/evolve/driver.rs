@@ -1,4 +1,5 @@
-//! The search itself: ask, compile ahead, evaluate in order, tell.
+//! The search loop. It asks for candidates, compiles some of them ahead, evaluates them in order and reports each
+//! result to the strategy.
 
 use std::collections::{HashMap, VecDeque};
 use std::fs;
@@ -23,50 +24,58 @@ use crate::profile::{self, ProfileError};
 use crate::run::{Event, Exchange, LogError, Run, Search, Stage, Trial, TrialResult};
 use crate::stats::geometric_mean;
 
+/// Why a search ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum EvolveError {
+    /// The plan does not fit the op, the family or the device.
     #[error(transparent)]
     Refused(#[from] Refusal),
+    /// The run's log cannot be written.
     #[error(transparent)]
     Log(#[from] LogError),
+    /// A bench of a candidate failed for a reason other than the candidate.
     #[error(transparent)]
     Bench(BenchError),
-    #[error("the baseline itself is out on {problem}: {reason}")]
+    /// The baseline failed, so there is nothing to compare with.
+    #[error("the baseline failed on {problem}: {reason}")]
     Baseline { problem: String, reason: String },
+    /// A file or folder of the run cannot be written.
     #[error("{}: {error}", path.display())]
     Io { path: PathBuf, error: std::io::Error },
-    /// What is asked for now is not what the run searched, or the code has changed in between.
-    #[error("the run cannot be gone on with: {0}")]
+    /// The resumed search differs from the recorded one, or the code has changed since.
+    #[error("cannot resume this run: {0}")]
     Differs(String),
-    /// A program that asking the proposer takes.
-    #[error("the proposer cannot be asked: {program}: {error}")]
+    /// A program that is needed to reach the proposer cannot be started.
+    #[error("cannot reach the proposer: {program}: {error}")]
     NoProgram { program: &'static str, error: String },
+    /// The proposer gave no answer several times in a row.
     #[error("the proposer gave no answer {times} times in a row: {reason}")]
     Silent { times: u32, reason: String },
-    /// The run was told to stop; what is finished is in its log.
+    /// The run was asked to stop. Finished work is in its log.
     #[error("stopped")]
     Stopped,
 }
 
 impl From<ProposerError> for EvolveError {
-    fn from(no_answer: ProposerError) -> Self {
-        match no_answer {
+    fn from(error: ProposerError) -> Self {
+        match error {
             ProposerError::Stopped => EvolveError::Stopped,
-            ProposerError::NotThere { program, error } => EvolveError::NoProgram { program, error },
-            ProposerError::Silent { reason, .. } => EvolveError::Silent { times: 1, reason },
+            ProposerError::MissingProgram { program, error } => EvolveError::NoProgram { program, error },
+            ProposerError::NoAnswer { reason, .. } => EvolveError::Silent { times: 1, reason },
         }
     }
 }
 
-/// How many proposals there may be for one evaluation that counts, where most of them compile to the same code.
+/// The limit of proposals per unit of budget. It ends a search in which most proposals compile to the same code.
 const PROPOSALS_PER_EVALUATION: u32 = 8;
-/// A proposer that gives no answer at all that many times in a row will give none; a bad answer is an answer.
-const SILENCES: u32 = 5;
-/// Bytes of an answer the log keeps that came to nothing. One that came to a candidate is kept whole: it is read again
-/// when the run is gone on with.
-const KEPT_BYTES: usize = 64 << 10;
+/// The search ends after this many requests in a row without an answer. A bad answer counts as an answer.
+const MAX_MISSING_ANSWERS: u32 = 5;
+/// How many bytes of a rejected answer the log keeps. An answer with a candidate is kept whole, because it is parsed
+/// again when the run is resumed.
+const MAX_REJECTED_BYTES: usize = 64 << 10;
 
-/// Searches until the budget is used up, the space is, or `stop` is set. Trials the run has are not repeated.
+/// Searches until the budget or the space is used up, or `stop` is set. Trials that are in the run's log are not
+/// repeated.
 pub fn run<O: Op>(
     op: &O,
     plan: &EvolvePlan<'_, O::Problem>,
@@ -81,7 +90,7 @@ pub fn run<O: Op>(
     fs::create_dir_all(&folder).map_err(|error| EvolveError::Io { path: folder.clone(), error })?;
     let evaluator =
         Evaluator { op, plan, compiler, start, folder: &folder, answers: AnswerCache::kept(), stop };
-    let outcome = SearchDriver::new(&evaluator, &space, run, progress)?.go();
+    let outcome = SearchDriver::new(&evaluator, &space, run, progress)?.run();
     let _ = fs::remove_dir_all(&folder);
     outcome
 }
@@ -91,22 +100,24 @@ struct SearchDriver<'a, O: Op> {
     space: &'a Space,
     run: &'a Run,
     progress: &'a dyn Fn(&Progress, Option<&Trial>),
-    /// Of the run so far; taken as they come up again.
+    /// The trials in the log of a resumed run. Each is removed when the search reaches its number.
     recorded: IndexMap<u32, Trial>,
+    /// The exchanges in the log of a resumed run.
     exchanges: IndexMap<u32, Exchange>,
-    /// Where proposed sources are kept.
+    /// The folder of the proposed sources.
     sources: PathBuf,
     trials: Vec<Trial>,
-    /// Answers that were no candidate: their numbers and why.
+    /// The answers that gave no candidate: their numbers and the reasons.
     refused: Vec<(u32, String)>,
     history: History,
-    /// Which trial a point was, and which trial first had a machine code.
-    numbers: HashMap<Point, u32>,
-    identities: HashMap<String, u32>,
+    /// The trial of every evaluated point.
+    trial_of_point: HashMap<Point, u32>,
+    /// The first trial with each [`Compiled::identity`].
+    trial_of_identity: HashMap<String, u32>,
     evaluated: u32,
 }
 
-/// A candidate that was asked for, and is being compiled unless its outcome is known.
+/// A proposed candidate. It is being compiled, unless its result is already in the log.
 struct PendingCandidate {
     number: u32,
     proposal: Proposal,
@@ -114,14 +125,14 @@ struct PendingCandidate {
     compiled: Option<Receiver<Result<Compiled, Rejection>>>,
 }
 
-/// A proposer's candidate: its names, values and constraints hold, and its source, if it has one, was screened.
+/// A candidate of an external proposer. Its knobs satisfy the constraints, and its source, if any, was screened.
 struct CheckedProposal {
     name: String,
     knobs: IndexMap<String, String>,
     source: Option<String>,
 }
 
-/// A setting to be tried, and what the log will say it came from.
+/// A setting to try, with its origin for the log.
 struct CandidateToTry<'s> {
     number: u32,
     setting: Setting<'s>,
@@ -164,7 +175,7 @@ impl<'a, O: Op> SearchDriver<'a, O> {
             None => run.record(&Event::SearchStarted { search })?,
             Some(before) if *before == search => {}
             Some(_) => {
-                let reason = "it searched another space, by another strategy, or with another budget or seed";
+                let reason = "it has another space, strategy, budget or seed";
                 return Err(EvolveError::Differs(reason.to_owned()));
             }
         }
@@ -179,39 +190,40 @@ impl<'a, O: Op> SearchDriver<'a, O> {
             trials: Vec::new(),
             refused: Vec::new(),
             history: History::new(),
-            numbers: HashMap::new(),
-            identities: HashMap::new(),
+            trial_of_point: HashMap::new(),
+            trial_of_identity: HashMap::new(),
             evaluated: 0,
         })
     }
 
-    fn go(mut self) -> Result<(), EvolveError> {
+    fn run(mut self) -> Result<(), EvolveError> {
         let plan = self.evaluator.plan;
         if let Proposer::External(external) = &plan.proposer {
-            external.ready().map_err(EvolveError::from)?;
+            external.check_available().map_err(EvolveError::from)?;
         }
-        self.baseline()?;
+        self.run_baseline()?;
         match &plan.proposer {
-            Proposer::Knobs => self.by_strategy()?,
-            Proposer::External(external) => self.by_proposer(external)?,
+            Proposer::Knobs => self.search_by_strategy()?,
+            Proposer::External(external) => self.search_by_proposer(external)?,
         }
-        for dead in knobs::dead(&self.trials) {
+        for inert in knobs::inert(&self.trials) {
             let text = format!(
-                "knob {} changed no machine code in {} pairs of trials that differ in nothing else: it is dead here",
-                dead.knob, dead.pairs
+                "knob {} changed no machine code in {} pairs of trials that differ only in this knob: it has no effect",
+                inert.knob, inert.pairs
             );
             self.note(text)?;
         }
         Ok(())
     }
 
-    /// Asks the strategy, some candidates ahead of the one that is evaluated.
-    fn by_strategy(&mut self) -> Result<(), EvolveError> {
+    /// Evaluates the strategy's proposals. The strategy is asked for some candidates ahead, so that they compile while
+    /// another one is evaluated.
+    fn search_by_strategy(&mut self) -> Result<(), EvolveError> {
         let plan = self.evaluator.plan;
         let mut strategy = plan.strategy.start(plan.seed);
         let mut queue: VecDeque<PendingCandidate> = VecDeque::new();
         let mut asked: u32 = 0;
-        // Compiles run on their own threads and reach only what outlives this scope.
+        // Builds run on other threads, so they may borrow only values that outlive this scope.
         let (evaluator, space) = (self.evaluator, self.space);
         std::thread::scope(|scope| {
             loop {
@@ -236,57 +248,57 @@ impl<'a, O: Op> SearchDriver<'a, O> {
                 }
                 let Some(next) = queue.pop_front() else { break };
                 let point = next.proposal.point;
-                let trial = self.trial(next)?;
+                let trial = self.strategy_trial(next)?;
                 if !matches!(trial.result, TrialResult::Same { .. }) {
                     self.evaluated += 1;
                 }
-                self.take(trial, Some(point));
+                self.add_trial(trial, Some(point));
             }
             Ok(())
         })
     }
 
-    /// Asks the proposer for one candidate after another; every answer counts.
-    fn by_proposer(&mut self, external: &ExternalProposer) -> Result<(), EvolveError> {
+    /// Asks the proposer for one candidate at a time. Every answer counts against the budget.
+    fn search_by_proposer(&mut self, external: &ExternalProposer) -> Result<(), EvolveError> {
         let budget = self.evaluator.plan.budget;
-        let mut silences = 0;
+        let mut missing_answers = 0;
         for number in 1..=budget {
             if self.evaluator.stop.load(Ordering::Relaxed) {
                 return Err(EvolveError::Stopped);
             }
             let exchange = match self.exchanges.shift_remove(&number) {
                 Some(exchange) => exchange,
-                None => self.exchange(external, number, &mut silences)?,
+                None => self.exchange(external, number, &mut missing_answers)?,
             };
             self.evaluated = number;
             match exchange.outcome {
                 Ok(_) => {
-                    let proposed = self.judge(&exchange.answer).map_err(EvolveError::Differs)?;
-                    let trial = self.proposed(external, number, proposed)?;
-                    self.take(trial, None);
+                    let proposed = self.check_answer(&exchange.answer).map_err(EvolveError::Differs)?;
+                    let trial = self.proposed_trial(external, number, proposed)?;
+                    self.add_trial(trial, None);
                 }
-                Err(reason) if silences >= SILENCES && number < budget => {
-                    return Err(EvolveError::Silent { times: silences, reason });
+                Err(reason) if missing_answers >= MAX_MISSING_ANSWERS && number < budget => {
+                    return Err(EvolveError::Silent { times: missing_answers, reason });
                 }
                 Err(reason) => {
                     self.refused.push((number, reason));
-                    (self.progress)(&self.standing(), None);
+                    (self.progress)(&self.current_progress(), None);
                 }
             }
         }
         Ok(())
     }
 
-    /// Asks the proposer, and writes down what was said.
+    /// Asks the proposer and records the exchange.
     fn exchange(
         &self,
         external: &ExternalProposer,
         number: u32,
-        silences: &mut u32,
+        missing_answers: &mut u32,
     ) -> Result<Exchange, EvolveError> {
         let Evaluator { op, plan, folder, stop, .. } = *self.evaluator;
         let baseline = baseline_name(plan.baseline.as_deref(), &plan.baseline_knobs);
-        let known = prompt::PromptFacts {
+        let facts = prompt::PromptFacts {
             op,
             family: plan.family,
             device: &plan.device,
@@ -296,64 +308,65 @@ impl<'a, O: Op> SearchDriver<'a, O> {
             trials: &self.trials,
             refused: &self.refused,
             profiles: &self.run.state().profiles,
-            source: &|hash| untrusted::text(plan.family, hash, &self.sources),
+            source: &|hash| untrusted::stored_text(plan.family, hash, &self.sources),
         };
-        let prompt = prompt::make(&known, external.information, (number, plan.budget))?;
+        let prompt = prompt::build(&facts, external.information, (number, plan.budget))?;
         let (mut answer, outcome) = match external.ask(&prompt, folder, stop) {
             Ok(answer) => {
-                *silences = 0;
-                let outcome = self.judge(&answer).map(|proposed| proposed.name);
+                *missing_answers = 0;
+                let outcome = self.check_answer(&answer).map(|proposed| proposed.name);
                 (answer, outcome)
             }
-            Err(ProposerError::Silent { reason, heard }) => {
-                *silences += 1;
-                (heard, Err(reason))
+            Err(ProposerError::NoAnswer { reason, output }) => {
+                *missing_answers += 1;
+                (output, Err(reason))
             }
             Err(other) => return Err(other.into()),
         };
-        if outcome.is_err() && answer.len() > KEPT_BYTES {
-            answer.truncate(answer.floor_char_boundary(KEPT_BYTES));
+        if outcome.is_err() && answer.len() > MAX_REJECTED_BYTES {
+            answer.truncate(answer.floor_char_boundary(MAX_REJECTED_BYTES));
         }
         let exchange = Exchange { number, proposer: external.name().to_owned(), prompt, answer, outcome };
         self.run.record(&Event::Proposed { exchange: exchange.clone() })?;
         Ok(exchange)
     }
 
-    /// What an answer proposes; or why it is no candidate, in words for the proposer.
-    fn judge(&self, answer: &str) -> Result<CheckedProposal, String> {
+    /// The candidate that an answer proposes, or the reason for the proposer why it is not a candidate.
+    fn check_answer(&self, answer: &str) -> Result<CheckedProposal, String> {
         let EvolvePlan { family, problems, device, .. } = self.evaluator.plan;
         let baseline = self.trials.first().map(|trial| &trial.knobs);
-        let ProposedCandidate { knobs: changes, source } = answer::read(answer)?;
+        let ProposedCandidate { knobs: changes, source } = answer::parse(answer)?;
         let is_fixed = |name: &&String| family.knob(name).is_some_and(|knob| !knob.search);
         if let Some(name) = changes.keys().find(is_fixed) {
-            return Err(format!("{}: {name} is not searched", family.name));
+            return Err(format!("{}: knob {name} is fixed in a search", family.name));
         }
-        // On top of the baseline's: the later of two settings of a knob counts.
+        // The changes come after the baseline's knobs: the last value of a knob is used.
         let set: Vec<(String, String)> =
             baseline.into_iter().flatten().chain(&changes).map(|(a, b)| (a.clone(), b.clone())).collect();
-        let words = |refusal: Refusal| match refusal.hint {
+        let message = |refusal: Refusal| match refusal.hint {
             Some(hint) => format!("{} ({hint})", refusal.message),
             None => refusal.message,
         };
         let mut knobs = IndexMap::new();
         for problem in problems {
-            let candidate = self.evaluator.op.candidate(family, None, &set, problem).map_err(words)?;
-            let request = family.request(&candidate, device.target()).map_err(|error| words(error.into()))?;
+            let candidate = self.evaluator.op.candidate(family, None, &set, problem).map_err(message)?;
+            let request =
+                family.request(&candidate, device.target()).map_err(|error| message(error.into()))?;
             if let Some(text) = &source {
                 let headers: Vec<String> = request.source.headers.into_iter().map(|(name, _)| name).collect();
-                screen::source(text, &family.entry, &headers)?;
+                screen::check_source(text, &family.entry, &headers)?;
             }
             knobs = candidate.knobs.into_iter().map(|(name, value)| (name, value.to_string())).collect();
         }
-        let whose = match &source {
+        let prefix = match &source {
             Some(text) => format!("{} source {}", family.name, untrusted::hash(text)),
             None => family.name.clone(),
         };
-        Ok(CheckedProposal { name: name(&whose, &knobs, baseline), knobs, source })
+        Ok(CheckedProposal { name: candidate_name(&prefix, &knobs, baseline), knobs, source })
     }
 
-    /// The trial of a proposer's candidate: as the log has it, or made now.
-    fn proposed(
+    /// The trial of a proposer's candidate, from the log or run now.
+    fn proposed_trial(
         &mut self,
         external: &ExternalProposer,
         number: u32,
@@ -361,26 +374,28 @@ impl<'a, O: Op> SearchDriver<'a, O> {
     ) -> Result<Trial, EvolveError> {
         let family = self.evaluator.plan.family;
         let CheckedProposal { name, knobs, source } = proposed;
-        let untrusted = source.map(|text| UntrustedSource::keep(family, &text, &self.sources)).transpose()?;
+        let untrusted =
+            source.map(|text| UntrustedSource::store(family, &text, &self.sources)).transpose()?;
         let family = untrusted.as_ref().map_or(Ok(family), UntrustedSource::family)?;
-        let own = untrusted.as_ref().map(|untrusted| untrusted.folder.as_path());
+        let untrusted_folder = untrusted.as_ref().map(|untrusted| untrusted.folder.as_path());
         let source = untrusted.as_ref().map(|untrusted| untrusted.hash.clone());
-        let setting = Setting { family, name, knobs, own };
-        let trial = if let Some(trial) = self.recalled(number, &setting, source.as_ref())? {
+        let setting = Setting { family, name, knobs, untrusted_folder };
+        let trial = if let Some(trial) = self.recorded_trial(number, &setting, source.as_ref())? {
             trial
         } else {
             let (parent, origin) = (None, external.name().to_owned());
-            self.attempt(CandidateToTry { number, setting: setting.clone(), parent, origin, source }, None)?
+            self.run_trial(CandidateToTry { number, setting: setting.clone(), parent, origin, source }, None)?
         };
         self.profile(&trial, &setting)?;
         Ok(trial)
     }
 
-    /// Has an elite looked at more closely, where a proposer is told what was seen. The log has it then.
+    /// Profiles an elite if the proposer is told about profiles. The profile goes into the log.
     fn profile(&self, trial: &Trial, setting: &Setting<'_>) -> Result<(), EvolveError> {
         let Evaluator { op, plan, compiler, stop, .. } = *self.evaluator;
-        let is_told = matches!(&plan.proposer, Proposer::External(it) if it.information != Information::Free);
-        if !is_told || !matches!(trial.result, TrialResult::Timed { elite: true, .. }) {
+        let needs_profiles =
+            matches!(&plan.proposer, Proposer::External(it) if it.information != Information::Free);
+        if !needs_profiles || !matches!(trial.result, TrialResult::Timed { elite: true, .. }) {
             return Ok(());
         }
         let plan = profile::ProfilePlan {
@@ -390,27 +405,27 @@ impl<'a, O: Op> SearchDriver<'a, O> {
             secret: plan.secret,
             full_size: false,
         };
-        let start = self.evaluator.start_of(setting);
+        let start = self.evaluator.commands_for(setting);
         match profile::run(op, &plan, compiler, &start, self.run, stop, &|_| ()) {
             Ok(()) => Ok(()),
             Err(ProfileError::Stopped) => Err(EvolveError::Stopped),
             Err(ProfileError::Log(error)) => Err(error.into()),
-            // A search goes on without.
+            // The search can continue without a profile.
             Err(error) => self.note(format!("no profiles for the proposer: {error}")),
         }
     }
 
-    /// Writes down what people should know, once.
+    /// Records a note for readers of the run, once.
     fn note(&self, text: String) -> Result<(), EvolveError> {
-        // A run that is gone on with may have said so already.
+        // The log of a resumed run may contain the note already.
         if !self.run.state().notes.contains(&text) {
             self.run.record(&Event::Note { text })?;
         }
         Ok(())
     }
 
-    /// Trial 0: what everything is compared with.
-    fn baseline(&mut self) -> Result<(), EvolveError> {
+    /// Runs trial 0, the baseline.
+    fn run_baseline(&mut self) -> Result<(), EvolveError> {
         let plan = self.evaluator.plan;
         let Some(problem) = plan.problems.first() else {
             return Err(Refusal::new("there is no problem to search for").into());
@@ -421,41 +436,43 @@ impl<'a, O: Op> SearchDriver<'a, O> {
             candidate.knobs.iter().map(|(name, value)| (name.clone(), value.to_string())).collect();
         let point = space::point(self.space, &knobs);
         let name = baseline_name(preset, &plan.baseline_knobs);
-        let setting = Setting { family: plan.family, name, knobs, own: None };
-        let trial = if let Some(trial) = self.recalled(0, &setting, None)? {
+        let setting = Setting { family: plan.family, name, knobs, untrusted_folder: None };
+        let trial = if let Some(trial) = self.recorded_trial(0, &setting, None)? {
             trial
         } else {
-            let lost =
-                |out: Rejection| EvolveError::Baseline { problem: problem.to_string(), reason: out.reason };
-            let compiled = self.evaluator.compile(&setting).map_err(lost)?;
-            self.identities.insert(compiled.identity.clone(), 0);
-            let problems = self.evaluator.time(&setting, None)?.map_err(lost)?;
+            let baseline_failed = |rejection: Rejection| EvolveError::Baseline {
+                problem: problem.to_string(),
+                reason: rejection.reason,
+            };
+            let compiled = self.evaluator.compile(&setting).map_err(baseline_failed)?;
+            self.trial_of_identity.insert(compiled.identity.clone(), 0);
+            let problems = self.evaluator.time(&setting, None)?.map_err(baseline_failed)?;
             let Setting { name: candidate, knobs, .. } = setting.clone();
-            let result = timed(compiled, 1.0, problems, true);
+            let result = timed_result(compiled, 1.0, problems, true);
             let (parent, origin) = (None, "baseline".to_owned());
             let trial = Trial { number: 0, candidate, knobs, parent, origin, source: None, result };
             self.run.record(&Event::Tried { trial: Box::new(trial.clone()) })?;
             trial
         };
         self.profile(&trial, &setting)?;
-        self.take(trial, point);
+        self.add_trial(trial, point);
         Ok(())
     }
 
-    /// The next trial of a strategy: as the log has it, or made now.
-    fn trial(&mut self, next: PendingCandidate) -> Result<Trial, EvolveError> {
+    /// The next trial of a strategy, from the log or run now.
+    fn strategy_trial(&mut self, next: PendingCandidate) -> Result<Trial, EvolveError> {
         let PendingCandidate { number, proposal, knobs, compiled } = next;
         let setting = self.setting(&knobs);
-        if let Some(trial) = self.recalled(number, &setting, None)? {
+        if let Some(trial) = self.recorded_trial(number, &setting, None)? {
             return Ok(trial);
         }
-        let parent = proposal.parents.first().and_then(|parent| self.numbers.get(parent)).copied();
+        let parent = proposal.parents.first().and_then(|parent| self.trial_of_point.get(parent)).copied();
         let origin = proposal.origin.to_string();
-        self.attempt(CandidateToTry { number, setting, parent, origin, source: None }, compiled)
+        self.run_trial(CandidateToTry { number, setting, parent, origin, source: None }, compiled)
     }
 
-    /// A trial of the log, if it has this one.
-    fn recalled(
+    /// The recorded trial with this number, if the log has one.
+    fn recorded_trial(
         &mut self,
         number: u32,
         setting: &Setting<'_>,
@@ -463,44 +480,45 @@ impl<'a, O: Op> SearchDriver<'a, O> {
     ) -> Result<Option<Trial>, EvolveError> {
         let Some(trial) = self.recorded.shift_remove(&number) else { return Ok(None) };
         if trial.knobs != setting.knobs || trial.source.as_ref() != source {
-            let reason = format!("trial {number} was {}, now it would be another", trial.candidate);
+            let reason =
+                format!("trial {number} was {}; now it would be a different candidate", trial.candidate);
             return Err(EvolveError::Differs(reason));
         }
         match trial.result {
             TrialResult::Same { .. } | TrialResult::Failed { stage: Stage::Build, .. } => {}
-            // What it compiled to is worked out again, from the cache.
+            // Later trials are compared with its code, which the build cache has.
             TrialResult::Timed { .. } | TrialResult::Failed { .. } => {
-                let compiled = match setting.own {
-                    Some(folder) => self.evaluator.compile_apart(setting, folder)?,
+                let compiled = match setting.untrusted_folder {
+                    Some(folder) => self.evaluator.compile_in_worker(setting, folder)?,
                     None => self.evaluator.compile(setting),
                 };
                 if let Ok(compiled) = compiled {
-                    self.identities.entry(compiled.identity).or_insert(number);
+                    self.trial_of_identity.entry(compiled.identity).or_insert(number);
                 }
             }
         }
         Ok(Some(trial))
     }
 
-    /// Takes a setting through the stages.
-    fn attempt(
+    /// Takes a candidate through all stages and records the trial.
+    fn run_trial(
         &mut self,
         to_try: CandidateToTry<'_>,
         compiled: Option<Receiver<Result<Compiled, Rejection>>>,
     ) -> Result<Trial, EvolveError> {
         let CandidateToTry { number, setting, parent, origin, source } = to_try;
-        let compiled = match (setting.own, compiled.and_then(|compiled| compiled.recv().ok())) {
-            (Some(folder), _) => self.evaluator.compile_apart(&setting, folder)?,
+        let compiled = match (setting.untrusted_folder, compiled.and_then(|compiled| compiled.recv().ok())) {
+            (Some(folder), _) => self.evaluator.compile_in_worker(&setting, folder)?,
             (None, Some(compiled)) => compiled,
             (None, None) => self.evaluator.compile(&setting),
         };
         let result = match compiled {
-            Err(out) => failed(out),
+            Err(rejection) => failed_result(rejection),
             Ok(compiled) => {
-                if let Some(&as_trial) = self.identities.get(&compiled.identity) {
+                if let Some(&as_trial) = self.trial_of_identity.get(&compiled.identity) {
                     TrialResult::Same { as_trial, code_hash: compiled.code_hash }
                 } else {
-                    self.identities.insert(compiled.identity.clone(), number);
+                    self.trial_of_identity.insert(compiled.identity.clone(), number);
                     self.evaluate((number, &setting), compiled, parent)?
                 }
             }
@@ -511,35 +529,36 @@ impl<'a, O: Op> SearchDriver<'a, O> {
         Ok(trial)
     }
 
+    /// Checks and times a compiled candidate, and decides whether it becomes an elite.
     fn evaluate(
         &mut self,
         (number, setting): (u32, &Setting<'_>),
         compiled: Compiled,
         parent: Option<u32>,
     ) -> Result<TrialResult, EvolveError> {
-        if let Some(folder) = setting.own
-            && let Err(out) = self.evaluator.prove(setting, folder)?
+        if let Some(folder) = setting.untrusted_folder
+            && let Err(rejection) = self.evaluator.check_on_virtual_gpu(setting, folder)?
         {
-            return Ok(failed(out));
+            return Ok(failed_result(rejection));
         }
         let baseline = elites::timed(self.trials.first()).next().map(|timed| timed.problems);
         let problems = match self.evaluator.time(setting, baseline)? {
             Ok(problems) => problems,
-            Err(out) => return Ok(failed(out)),
+            Err(rejection) => return Ok(failed_result(rejection)),
         };
         let score = geometric_mean(problems.iter().map(|it| it.speedup)).unwrap_or_default();
         let parent = self.trials.iter().filter(|trial| Some(trial.number) == parent);
         let parent = elites::timed(parent).next();
         let count = self.evaluator.plan.elites;
         let elite = elites::joins(score, &problems, parent, &elites::best(&self.trials, count), count);
-        if elite && let Err(out) = self.evaluator.confirm(setting, number)? {
-            return Ok(failed(out));
+        if elite && let Err(rejection) = self.evaluator.confirm(setting, number)? {
+            return Ok(failed_result(rejection));
         }
-        Ok(timed(compiled, score, problems, elite))
+        Ok(timed_result(compiled, score, problems, elite))
     }
 
-    /// Takes a trial into account.
-    fn take(&mut self, trial: Trial, point: Option<Point>) {
+    /// Adds a trial to the search, tells the strategy its outcome and reports progress.
+    fn add_trial(&mut self, trial: Trial, point: Option<Point>) {
         let outcome = match &trial.result {
             TrialResult::Timed { score, .. } => Outcome::Time(1.0 / score),
             TrialResult::Same { as_trial, .. } => {
@@ -549,14 +568,14 @@ impl<'a, O: Op> SearchDriver<'a, O> {
             TrialResult::Failed { .. } => Outcome::Failed,
         };
         if let Some(point) = point {
-            self.numbers.insert(point, trial.number);
+            self.trial_of_point.insert(point, trial.number);
             self.history.tell(point, outcome);
         }
         self.trials.push(trial);
-        (self.progress)(&self.standing(), self.trials.last());
+        (self.progress)(&self.current_progress(), self.trials.last());
     }
 
-    fn standing(&self) -> Progress {
+    fn current_progress(&self) -> Progress {
         let count = |kind: fn(&TrialResult) -> bool| {
             self.trials.iter().filter(|trial| trial.number > 0 && kind(&trial.result)).count() as u32
         };
@@ -574,17 +593,22 @@ impl<'a, O: Op> SearchDriver<'a, O> {
     fn setting(&self, knobs: &IndexMap<String, String>) -> Setting<'a> {
         let family = self.evaluator.plan.family;
         let baseline = self.trials.first().map(|trial| &trial.knobs);
-        Setting { family, name: name(&family.name, knobs, baseline), knobs: knobs.clone(), own: None }
+        Setting {
+            family,
+            name: candidate_name(&family.name, knobs, baseline),
+            knobs: knobs.clone(),
+            untrusted_folder: None,
+        }
     }
 }
 
-/// What a candidate differs from the baseline in; that is what people compare.
-fn name(
-    whose: &str,
+/// Names a candidate by the knobs that differ from the baseline's.
+fn candidate_name(
+    prefix: &str,
     knobs: &IndexMap<String, String>,
     baseline: Option<&IndexMap<String, String>>,
 ) -> String {
-    let mut name = whose.to_owned();
+    let mut name = prefix.to_owned();
     for (knob, value) in knobs {
         if baseline.and_then(|baseline| baseline.get(knob)) != Some(value) {
             name += &format!(" {knob}={value}");
@@ -601,11 +625,17 @@ fn baseline_name(preset: Option<&str>, knobs: &[(String, String)]) -> String {
     name
 }
 
-fn timed(compiled: Compiled, score: f64, problems: Vec<crate::run::ProblemTime>, elite: bool) -> TrialResult {
+fn timed_result(
+    compiled: Compiled,
+    score: f64,
+    problems: Vec<crate::run::ProblemTime>,
+    elite: bool,
+) -> TrialResult {
     let Compiled { code_hash, build, registers, shared_bytes, .. } = compiled;
     TrialResult::Timed { build, code_hash, registers, shared_bytes, score, problems, elite }
 }
 
-fn failed(out: Rejection) -> TrialResult {
-    TrialResult::Failed { stage: out.stage, failure: out.failure, reason: out.reason }
+fn failed_result(rejection: Rejection) -> TrialResult {
+    let Rejection { stage, failure, reason } = rejection;
+    TrialResult::Failed { stage, failure, reason }
 }

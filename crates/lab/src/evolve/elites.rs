@@ -1,25 +1,31 @@
-//! Who is kept.
+//! Selects the elites of a search.
 
 use crate::run::{ProblemTime, Trial, TrialResult};
 
-/// What a child must gain over what it was made from.
+/// The speedup that a child needs over its parent.
 pub const GAIN: f64 = 1.03;
-/// Slower than this share of what it was made from is a regression; timings differ by a per cent on their own.
+/// A child whose speed on a problem is below this share of its parent's has regressed there. Repeated timings differ by
+/// about one per cent.
 const REGRESSED: f64 = 0.98;
-/// That many shapes may not regress.
-const REGRESSIONS: usize = 2;
+/// A child with this many regressions is not kept.
+const TOO_MANY_REGRESSIONS: usize = 2;
 
-/// A trial that was right and timed.
+/// A trial that passed its check and was timed.
 #[derive(Clone, Copy, Debug)]
 pub struct TimedTrial<'t> {
+    /// The trial.
     pub trial: &'t Trial,
+    /// Geometric mean of the speedups over the baseline.
     pub score: f64,
+    /// The time on each problem.
     pub problems: &'t [ProblemTime],
+    /// Registers per thread.
     pub registers: u32,
+    /// Shared memory per block.
     pub shared_bytes: u64,
 }
 
-/// The trials that have a time, in the order they were made.
+/// The timed trials, in order.
 pub fn timed<'t>(trials: impl IntoIterator<Item = &'t Trial>) -> impl Iterator<Item = TimedTrial<'t>> {
     trials.into_iter().filter_map(|trial| match &trial.result {
         TrialResult::Timed { score, problems, registers, shared_bytes, .. } => Some(TimedTrial {
@@ -33,18 +39,19 @@ pub fn timed<'t>(trials: impl IntoIterator<Item = &'t Trial>) -> impl Iterator<I
     })
 }
 
-/// The best of those that were kept, best first, `count` at most.
+/// The best elites, best first, at most `count`.
 pub fn best<'t>(trials: impl IntoIterator<Item = &'t Trial>, count: usize) -> Vec<TimedTrial<'t>> {
-    let kept = |timed: &TimedTrial<'_>| matches!(timed.trial.result, TrialResult::Timed { elite: true, .. });
-    let mut elites: Vec<TimedTrial<'_>> = timed(trials).filter(kept).collect();
-    // Of equals, the earlier one: the sort is stable.
+    let is_elite =
+        |timed: &TimedTrial<'_>| matches!(timed.trial.result, TrialResult::Timed { elite: true, .. });
+    let mut elites: Vec<TimedTrial<'_>> = timed(trials).filter(is_elite).collect();
+    // The sort is stable: of equal scores, the earlier trial comes first.
     elites.sort_by(|a, b| b.score.total_cmp(&a.score));
     elites.truncate(count);
     elites
 }
 
-/// Whether a child joins the elites: at least 3% over what it was made from (over the baseline, where it was made
-/// from nothing), not slower on two shapes or more, and among the best `count` there are.
+/// Whether a child becomes an elite. It must be at least 3% faster than its parent (than the baseline, if it has no
+/// parent), be slower on fewer than two problems, and rank among the best `count`.
 pub fn joins(
     score: f64,
     problems: &[ProblemTime],
@@ -52,15 +59,17 @@ pub fn joins(
     elites: &[TimedTrial<'_>],
     count: usize,
 ) -> bool {
-    let from = parent.map_or(1.0, |parent| parent.score);
-    let slower = |now: &&ProblemTime| {
+    let parent_score = parent.map_or(1.0, |parent| parent.score);
+    let has_regressed = |now: &&ProblemTime| {
         let before = parent.map_or(Some(1.0), |parent| {
             parent.problems.iter().find(|before| before.problem == now.problem).map(|before| before.speedup)
         });
         before.is_some_and(|before| now.speedup < before * REGRESSED)
     };
-    let room = elites.len() < count || elites.last().is_some_and(|last| score > last.score);
-    score >= from * GAIN && problems.iter().filter(slower).count() < REGRESSIONS && room
+    let has_room = elites.len() < count || elites.last().is_some_and(|last| score > last.score);
+    score >= parent_score * GAIN
+        && problems.iter().filter(has_regressed).count() < TOO_MANY_REGRESSIONS
+        && has_room
 }
 
 #[cfg(test)]
@@ -102,20 +111,20 @@ mod tests {
         }
     }
 
-    fn would_join(speedups: &[f64], parent: Option<&Trial>, kept: &[Trial], count: usize) -> bool {
+    fn would_join(speedups: &[f64], parent: Option<&Trial>, trials: &[Trial], count: usize) -> bool {
         let child = trial(9, speedups, false);
         let child = timed([&child]).next().unwrap();
         joins(
             child.score,
             child.problems,
             parent.and_then(|parent| timed([parent]).next()),
-            &best(kept, count),
+            &best(trials, count),
             count,
         )
     }
 
     #[test]
-    fn three_per_cent_it_must_be() {
+    fn a_child_must_gain_three_per_cent() {
         assert!(would_join(&[1.04, 1.04], None, &[], 3));
         assert!(!would_join(&[1.02, 1.03], None, &[], 3));
         let parent = trial(1, &[1.5, 1.5], true);
@@ -124,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn one_shape_may_lose_and_two_may_not() {
+    fn a_child_may_regress_on_one_problem_only() {
         assert!(would_join(&[2.0, 0.9, 1.0], None, &[], 3));
         assert!(!would_join(&[4.0, 0.9, 0.9], None, &[], 3));
         let parent = trial(1, &[1.0, 2.0, 2.0], true);
@@ -132,11 +141,11 @@ mod tests {
     }
 
     #[test]
-    fn the_last_elite_makes_room_for_a_better_one_only() {
-        let kept = [trial(1, &[2.0], true), trial(2, &[1.5], true), trial(3, &[9.0], false)];
-        assert_eq!(best(&kept, 6).iter().map(|it| it.trial.number).collect::<Vec<_>>(), [1, 2]);
-        assert!(would_join(&[1.6], None, &kept, 2));
-        assert!(!would_join(&[1.4], None, &kept, 2));
-        assert!(would_join(&[1.4], None, &kept, 3));
+    fn only_a_better_child_replaces_the_last_elite() {
+        let trials = [trial(1, &[2.0], true), trial(2, &[1.5], true), trial(3, &[9.0], false)];
+        assert_eq!(best(&trials, 6).iter().map(|it| it.trial.number).collect::<Vec<_>>(), [1, 2]);
+        assert!(would_join(&[1.6], None, &trials, 2));
+        assert!(!would_join(&[1.4], None, &trials, 2));
+        assert!(would_join(&[1.4], None, &trials, 3));
     }
 }

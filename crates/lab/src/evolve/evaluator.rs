@@ -1,4 +1,4 @@
-//! One candidate: compiled, and held against the baseline in worker processes.
+//! Evaluates one candidate: compiles it, and measures it beside the baseline in worker processes.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -15,21 +15,24 @@ use crate::bench::{self, AnswerCache, BenchError, Subject, SubjectKind, WorkerCo
 use crate::run::{FailureKind, ProblemTime, Run, RunState, Stage, Time};
 use crate::worker::{self, BuildReply};
 
-/// The name of the setting everything is compared with.
+/// The name of the baseline in a candidate's bench.
 const BASELINE: &str = "baseline";
 
-/// A setting on its way through the stages.
+/// A setting that goes through the stages.
 #[derive(Clone, Debug)]
 pub struct Setting<'f> {
+    /// The family, possibly with a proposed source.
     pub family: &'f Family,
+    /// The candidate's name in the log.
     pub name: String,
+    /// The value of every knob.
     pub knobs: IndexMap<String, String>,
-    /// Where the family is from, if its source is not the searched family's.
-    pub own: Option<&'f Path>,
+    /// The folder of the family, if its source is an untrusted one.
+    pub untrusted_folder: Option<&'f Path>,
 }
 
 impl<'f> Setting<'f> {
-    /// As what is measured and profiled.
+    /// The setting as the subject of a bench or a profile.
     pub fn subject(&self) -> Subject<'f> {
         Subject {
             name: self.name.clone(),
@@ -41,21 +44,24 @@ impl<'f> Setting<'f> {
     }
 }
 
-/// What it compiled to, for all problems together.
+/// The result of compiling a setting for all problems.
 #[derive(Clone, Debug)]
 pub struct Compiled {
-    /// Machine code and launch geometry: settings that share it are one candidate.
+    /// Machine code and launch geometry. Settings with the same identity are the same candidate.
     pub identity: String,
+    /// The hash of the machine code.
     pub code_hash: String,
-    /// The build for the first problem.
+    /// The hash of the build for the first problem.
     pub build: String,
+    /// The most registers that any of the builds uses.
     pub registers: u32,
+    /// The most shared memory that any of the builds uses.
     pub shared_bytes: u64,
 }
 
 impl Compiled {
-    /// For one problem more.
-    pub fn and(self, next: &Compiled) -> Compiled {
+    /// Adds the build for another problem.
+    pub fn merged(self, next: &Compiled) -> Compiled {
         let code_hash = if self.code_hash.contains(&next.code_hash) {
             self.code_hash
         } else {
@@ -71,7 +77,7 @@ impl Compiled {
     }
 }
 
-/// It is out.
+/// Why a candidate is rejected, and at which stage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejection {
     pub stage: Stage,
@@ -80,37 +86,46 @@ pub struct Rejection {
 }
 
 impl Rejection {
+    /// The rejection for a failure that a worker or a build reported.
     pub fn new(stage: Stage, failure: worker::CandidateFailure) -> Self {
         Rejection { stage, failure: failure.kind, reason: failure.reason }
     }
 }
 
+/// Compiles, checks and times candidates for one search.
 pub struct Evaluator<'a, O: Op> {
+    /// The op of the search.
     pub op: &'a O,
+    /// What is searched.
     pub plan: &'a EvolvePlan<'a, O::Problem>,
+    /// The compiler for trusted sources.
     pub compiler: &'a Compiler,
+    /// The commands that start workers.
     pub start: &'a WorkerCommands<'a>,
+    /// The folder for temporary files.
     pub folder: &'a Path,
-    /// The same inputs for every candidate.
+    /// The references, which are kept because every candidate gets the same inputs.
     pub answers: AnswerCache<O>,
+    /// Set when the search must stop.
     pub stop: &'a AtomicBool,
 }
 
 impl<O: Op> Evaluator<'_, O> {
-    /// Compiles a setting for every problem. Any thread may do this.
+    /// Compiles a setting for every problem. This may run on any thread.
     pub fn compile(&self, setting: &Setting<'_>) -> Result<Compiled, Rejection> {
-        let out = |failure| Rejection::new(Stage::Build, failure);
+        let rejection = |failure| Rejection::new(Stage::Build, failure);
         let knobs = pairs(&setting.knobs);
         let family = setting.family;
         let mut compiled: Option<Compiled> = None;
         for problem in &self.plan.problems {
-            let next = self.build(family, &knobs, problem).map_err(out)?;
+            let next = self.build(family, &knobs, problem).map_err(rejection)?;
             compiled = Some(match compiled {
                 None => next,
-                Some(before) => before.and(&next),
+                Some(before) => before.merged(&next),
             });
         }
-        compiled.ok_or_else(|| out(worker::CandidateFailure::other("there is no problem to compile it for")))
+        compiled
+            .ok_or_else(|| rejection(worker::CandidateFailure::other("there is no problem to compile for")))
     }
 
     fn build(
@@ -131,7 +146,7 @@ impl<O: Op> Evaluator<'_, O> {
         )
     }
 
-    /// What a build is to the search, unless it takes more than the family allows.
+    /// The result of one build, or a failure if the build uses more than the family allows.
     pub fn compiled(
         &self,
         family: &Family,
@@ -141,16 +156,16 @@ impl<O: Op> Evaluator<'_, O> {
     ) -> Result<Compiled, worker::CandidateFailure> {
         let candidate = self.op.candidate(family, None, knobs, problem)?;
         let launch = family.launch(&candidate, &self.op.sizes(problem))?;
-        let over = |what: &str, found: u32, limit: Option<u32>| {
+        let exceeds = |what: &str, found: u32, limit: Option<u32>| {
             let limit = limit.filter(|limit| found > *limit)?;
             Some(worker::CandidateFailure::new(
                 FailureKind::TooLarge,
-                format!("{what} {found}, the family allows {limit}"),
+                format!("{what}: {found}; the family allows {limit}"),
             ))
         };
-        let over = over("spills", build.spill_bytes, family.limits.spill_bytes)
-            .or_else(|| over("registers", build.registers, family.limits.registers));
-        if let Some(failure) = over {
+        let failure = exceeds("bytes of spills", build.spill_bytes, family.limits.spill_bytes)
+            .or_else(|| exceeds("registers", build.registers, family.limits.registers));
+        if let Some(failure) = failure {
             return Err(failure);
         }
         Ok(Compiled {
@@ -162,8 +177,8 @@ impl<O: Op> Evaluator<'_, O> {
         })
     }
 
-    /// Has a compiled setting checked and timed on every problem, next to the baseline. `known` are the baseline's
-    /// modelled times: a model says the same every time, so it is asked once.
+    /// Checks and times a compiled setting on every problem, beside the baseline. `known` are the baseline's modelled
+    /// times: the model is deterministic, so the baseline is modelled only once.
     pub fn time(
         &self,
         setting: &Setting<'_>,
@@ -180,7 +195,7 @@ impl<O: Op> Evaluator<'_, O> {
             },
             is_baseline: true,
             is_candidate: false,
-            // As trial 0 it was a candidate itself.
+            // The baseline was checked as trial 0.
             is_known: true,
         };
         let subjects = if is_virtual { vec![candidate] } else { vec![baseline, candidate] };
@@ -188,8 +203,8 @@ impl<O: Op> Evaluator<'_, O> {
             device: self.plan.device.clone(),
             subjects,
             problems: self.plan.problems.clone(),
-            // A search tries hundreds, and keeps what gains 3% or more, which is above what processes of a kernel have
-            // differed by: one each. What a search found is for `bench` to say, in several.
+            // A search times hundreds of candidates and keeps gains of 3% or more. That is above the measured variation
+            // between processes of one kernel, so one process is enough. `bench` measures the result in several.
             processes: 1,
             timers: vec![self.plan.timer],
             stopping: self.plan.stopping,
@@ -201,7 +216,7 @@ impl<O: Op> Evaluator<'_, O> {
             targets: Vec::new(),
         };
         let run = Run::in_memory(self.folder);
-        let start = &self.start_of(setting);
+        let start = &self.commands_for(setting);
         match bench::run_with(self.op, &plan, self.compiler, start, &run, &self.answers, self.stop, &|_| ()) {
             Ok(()) => {}
             Err(BenchError::Stopped) => return Err(EvolveError::Stopped),
@@ -234,21 +249,22 @@ impl<O: Op> Evaluator<'_, O> {
         Ok(times.ok_or_else(|| Rejection {
             stage: Stage::Bench,
             failure: FailureKind::Other,
-            reason: "it was not timed on every problem".to_owned(),
+            reason: "the candidate was not timed on every problem".to_owned(),
         }))
     }
 
-    /// How the processes are started where one of them is for this setting.
-    pub fn start_of<'s>(&'s self, setting: &'s Setting<'_>) -> WorkerCommands<'s> {
+    /// The commands that start workers for this setting. A setting with an untrusted source gets an
+    /// untrusted worker.
+    pub fn commands_for<'s>(&'s self, setting: &'s Setting<'_>) -> WorkerCommands<'s> {
         let start = self.start;
-        let kernel = move |name: &str| match setting.own {
+        let kernel = move |name: &str| match setting.untrusted_folder {
             Some(folder) if name == setting.name => (start.untrusted)(name, folder, None),
             _ => (start.kernel)(name),
         };
         WorkerCommands {
             kernel: Box::new(kernel),
             untrusted: Box::new(|name, folder, chip| (start.untrusted)(name, folder, chip)),
-            peer: Err("no peer takes part in a search".to_owned()),
+            peer: Err("a search does not run peers".to_owned()),
         }
     }
 }
@@ -256,7 +272,7 @@ impl<O: Op> Evaluator<'_, O> {
 fn modelled(state: &RunState, problem: &str, known: Option<&[ProblemTime]>) -> Option<ProblemTime> {
     let (_, modelled) = state.modelled.iter().find(|(of, _)| of.problem == problem)?;
     let time = Time::Modelled(modelled.time_us);
-    // Without a baseline this is the baseline.
+    // Without known times, this candidate is the baseline.
     let baseline = match known {
         None => time,
         Some(known) => known.iter().find(|known| known.problem == problem)?.time,
@@ -283,6 +299,7 @@ fn measured(state: &RunState, problem: &str, subject: &str) -> Option<ProblemTim
     })
 }
 
+/// The knobs as a list of names and values.
 pub fn pairs(knobs: &IndexMap<String, String>) -> Vec<(String, String)> {
     knobs.iter().map(|(name, value)| (name.clone(), value.clone())).collect()
 }

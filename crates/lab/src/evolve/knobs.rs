@@ -1,19 +1,20 @@
-//! What trials say about knobs.
+//! Finds the knobs that have no effect on the machine code.
 
 use indexmap::IndexMap;
 
 use crate::run::{Trial, TrialResult};
 
-/// A knob that made no difference to the machine code wherever it alone was changed.
+/// A knob that never changed the machine code in trials that differ only in this knob.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InertKnob {
+    /// The knob's name.
     pub knob: String,
-    /// How often that was seen.
+    /// The number of such pairs of trials.
     pub pairs: usize,
 }
 
-/// Looks at every two trials that differ in one knob.
-pub fn dead<'t>(trials: impl IntoIterator<Item = &'t Trial>) -> Vec<InertKnob> {
+/// Compares all pairs of trials that differ in exactly one knob.
+pub fn inert<'t>(trials: impl IntoIterator<Item = &'t Trial>) -> Vec<InertKnob> {
     let compiled: Vec<(&Trial, &str)> = trials
         .into_iter()
         .filter_map(|trial| match &trial.result {
@@ -23,22 +24,23 @@ pub fn dead<'t>(trials: impl IntoIterator<Item = &'t Trial>) -> Vec<InertKnob> {
             TrialResult::Failed { .. } => None,
         })
         .collect();
-    // By knob: pairs with the same code, and with different code.
-    let mut seen: IndexMap<&str, (usize, usize)> = IndexMap::new();
+    // For every knob: the number of pairs with the same code, and with different code.
+    let mut counts: IndexMap<&str, (usize, usize)> = IndexMap::new();
     for (at, (first, code)) in compiled.iter().enumerate() {
         for (second, other) in &compiled[at + 1..] {
             let mut differ =
                 first.knobs.iter().filter(|(knob, value)| second.knobs.get(*knob) != Some(value));
-            // Knobs of different sources have nothing to do with each other.
+            // The knobs of different sources are unrelated.
             if let (true, Some((knob, _)), None) =
                 (first.source == second.source, differ.next(), differ.next())
             {
-                let (same, different) = seen.entry(knob).or_default();
+                let (same, different) = counts.entry(knob).or_default();
                 *(if code == other { same } else { different }) += 1;
             }
         }
     }
-    seen.into_iter()
+    counts
+        .into_iter()
         .filter(|(_, (same, different))| *same > 0 && *different == 0)
         .map(|(knob, (pairs, _))| InertKnob { knob: knob.to_owned(), pairs })
         .collect()
@@ -62,12 +64,12 @@ mod tests {
     }
 
     #[test]
-    fn a_knob_is_dead_if_it_never_changed_the_code() {
+    fn a_knob_that_never_changes_the_code_is_found() {
         let trials = [trial(1, 1, 1, "x"), trial(2, 1, 2, "x"), trial(3, 2, 1, "y"), trial(4, 2, 2, "y")];
-        assert_eq!(dead(&trials), [InertKnob { knob: "B".to_owned(), pairs: 2 }]);
+        assert_eq!(inert(&trials), [InertKnob { knob: "B".to_owned(), pairs: 2 }]);
         let trials = [trial(1, 1, 1, "x"), trial(2, 1, 2, "x"), trial(3, 2, 1, "y"), trial(4, 2, 2, "z")];
-        assert_eq!(dead(&trials), []);
-        // Two that differ in both say nothing about either.
-        assert_eq!(dead(&[trial(1, 1, 1, "x"), trial(2, 2, 2, "x")]), []);
+        assert_eq!(inert(&trials), []);
+        // Trials that differ in two knobs are not compared.
+        assert_eq!(inert(&[trial(1, 1, 1, "x"), trial(2, 2, 2, "x")]), []);
     }
 }

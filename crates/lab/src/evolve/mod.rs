@@ -1,19 +1,19 @@
-//! `evolve`: searches a family's settings for the fastest that is right.
+//! `evolve`: searches a family's settings for the fastest correct one.
 //!
-//! A [`EvolvePlan`] says what is searched and how long. [`run`] asks a strategy (crate `search`) for settings and takes each
-//! through the same stages, in this order: constraints (settings that break one are not in the [`space`] at all),
-//! compile (in parallel, ahead of the evaluations), identical-binary check, correctness, timing. The last two happen
-//! in worker processes, as in a bench, next to the setting that everything is compared with. Every candidate is one
-//! [`Trial`](crate::run::Trial) in the run's log; what the search knows is what those say, so a run that was stopped
-//! goes on by playing its trials again.
+//! An [`EvolvePlan`] defines the search and its budget. [`run`] asks a strategy (crate `search`) for settings and
+//! takes each of them through the same stages: constraints (the [`space`] contains only settings that satisfy them),
+//! compilation (in parallel, ahead of the evaluation), the identical-binary check, correctness, timing. The last two
+//! stages run in worker processes beside the baseline, as in a bench. Every candidate is one
+//! [`Trial`](crate::run::Trial) in the run's log. The search keeps no other state, so a stopped run is resumed by
+//! replaying its trials.
 //!
-//! Instead of a strategy a [`Proposer`] from outside may say what to try: it is shown a prompt and answers with knobs or
-//! with a source of its own. Every exchange is in the log. Such a source is a stranger's: it is screened, compiled
-//! in a process of its own and run under all checkers of the virtual GPU before it goes the way of the others.
+//! An external [`Proposer`] can replace the strategy: it reads a prompt and answers with knobs or with a source. Every
+//! exchange is in the log. Proposed sources are untrusted: each is screened, compiled in a worker process and run
+//! under all checkers of the virtual GPU before it goes through the usual stages.
 //!
-//! * [`elites`]: who is kept;
-//! * [`knobs`]: what the trials say about knobs, among it which are dead;
-//! * [`tuned`]: what a search has for the table of picks that a library reads.
+//! * [`elites`]: selects the candidates to keep;
+//! * [`knobs`]: finds the knobs that have no effect;
+//! * [`tuned`]: extracts the entries for the tuned table that a library reads.
 
 mod driver;
 pub mod elites;

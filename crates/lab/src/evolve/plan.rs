@@ -1,4 +1,4 @@
-//! What is searched, and how long.
+//! The plan of a search: what is searched, and with which budget.
 
 use family::Family;
 use gpu::device::Device;
@@ -9,41 +9,57 @@ use crate::run::Timer;
 use crate::stats::Stopping;
 use crate::worker::Limits;
 
+/// What is searched, and with which budget.
 #[derive(Clone, Debug)]
 pub struct EvolvePlan<'f, P> {
+    /// The device that candidates run on.
     pub device: Device,
+    /// The searched family.
     pub family: &'f Family,
-    /// The preset everything is compared with, and the knobs set on top of it.
+    /// The preset that candidates are compared with; `None` for the defaults.
     pub baseline: Option<String>,
+    /// Knobs of the baseline that override its preset.
     pub baseline_knobs: Vec<(String, String)>,
+    /// The problems that every candidate is timed on.
     pub problems: Vec<P>,
+    /// The search strategy.
     pub strategy: Entry,
+    /// What chooses the candidates: the strategy or an external proposer.
     pub proposer: Proposer,
-    /// Candidates that are evaluated, right or wrong. What turns out to be one seen before is free, unless a proposer
-    /// was asked for it: its answers count, whatever becomes of them.
+    /// How many candidates are evaluated, right or wrong. A duplicate of an earlier candidate does not count, but every
+    /// answer of an external proposer does.
     pub budget: u32,
+    /// How many elites are kept.
     pub elites: usize,
-    /// Candidates that are compiled ahead of the one being evaluated.
+    /// How many candidates are compiled ahead of the one that is evaluated.
     pub ahead: usize,
+    /// The seed of the strategy.
     pub seed: u64,
-    /// What inputs, compared rows and circumstances are drawn from. No proposer may know it.
+    /// The seed of inputs, compared rows and launch conditions. Proposers must not know it.
     pub secret: u64,
+    /// How candidates are timed.
     pub timer: Timer,
+    /// When enough samples are taken.
     pub stopping: Stopping,
+    /// Launches before the first sample.
     pub warmup: u32,
+    /// Limits of the worker processes.
     pub limits: Limits,
 }
 
-/// Where a search stands, for people.
+/// The progress of a search, for display.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Progress {
+    /// Candidates that count against the budget.
     pub evaluated: u32,
+    /// The budget.
     pub budget: u32,
-    /// Right and timed.
+    /// Candidates that passed their check and were timed.
     pub valid: u32,
-    /// Compiled to something seen before.
+    /// Candidates that compiled to the machine code of an earlier one.
     pub same: u32,
+    /// The current number of elites.
     pub elites: usize,
-    /// The best so far: its name and its speedup over the baseline.
+    /// The best candidate so far: its name and its speedup over the baseline.
     pub best: Option<(String, f64)>,
 }

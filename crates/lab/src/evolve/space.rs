@@ -7,8 +7,8 @@ use op::{Op, Refusal};
 use search::Value;
 use search::space::{Constraint, Parameter, Point, Space};
 
-/// Every setting of the family that is allowed for all the problems on the target. A knob that is not to be searched
-/// stays at its default.
+/// All settings of the family that are valid for every problem on the target. A knob that is excluded from the search
+/// keeps its default.
 pub fn search_space<O: Op>(
     op: &O,
     family: &Family,
@@ -22,7 +22,7 @@ pub fn search_space<O: Op>(
     let parameters = family.knobs.iter().map(parameter).collect();
     let mut axes: Vec<IndexMap<String, family::Value>> = Vec::new();
     for problem in problems {
-        // Whether the problem is supported at all, in words about the problem.
+        // An unsupported problem gives an error about the problem here.
         let candidate = any_candidate(op, family, problem)?;
         if !axes.contains(&candidate.axes) {
             axes.push(candidate.axes);
@@ -40,26 +40,26 @@ pub fn search_space<O: Op>(
         .collect();
     let space = Space::new(parameters, &constraints).map_err(Refusal::new)?;
     if space.is_empty() {
-        let message = format!("no setting of {} is allowed for these problems on {target}", family.name);
+        let message = format!("no setting of {} is valid for these problems on {target}", family.name);
         return Err(Refusal::new(message));
     }
     Ok(space)
 }
 
-/// A candidate for the problem, whichever preset gives one.
+/// A candidate for the problem, from the first preset that supports it. The error is that of the defaults.
 fn any_candidate<O: Op>(op: &O, family: &Family, problem: &O::Problem) -> Result<Candidate, Refusal> {
     let mut presets = std::iter::once(None).chain(family.presets.iter().map(|it| Some(it.name.as_str())));
     let defaults = op.candidate(family, presets.next().flatten(), &[], problem);
     presets.find_map(|preset| op.candidate(family, preset, &[], problem).ok()).map_or(defaults, Ok)
 }
 
-/// The knobs of a point, as candidates take them.
+/// The knobs of a point, in the form that candidates use.
 pub fn knobs(space: &Space, point: Point) -> IndexMap<String, String> {
     let names = space.parameters().iter().map(|parameter| parameter.name.clone());
     names.zip(space.values(point).map(ToString::to_string)).collect()
 }
 
-/// The point of a full set of knobs; `None` where it is not allowed.
+/// The point of a complete set of knobs; `None` if the space does not contain it.
 pub fn point(space: &Space, knobs: &IndexMap<String, String>) -> Option<Point> {
     let positions: Option<Vec<usize>> = space
         .parameters()

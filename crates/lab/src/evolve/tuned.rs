@@ -1,12 +1,12 @@
-//! What a search has for the tuned table ([`family::tuned`]).
+//! Extracts the entries for the tuned table ([`family::tuned`]) from a search.
 
 use family::tuned::Pick;
 
 use super::elites;
 use crate::run::{RunState, TrialResult};
 
-/// What a search found: for each of its problems the fastest setting, which may be the baseline. A candidate with a
-/// source of its own is no pick: the library has the family's source, and settings of that alone.
+/// The fastest setting for each problem of a search, which may be the baseline. A candidate with a proposed source is
+/// never a pick: a library has only the family's own source.
 pub fn picks(state: &RunState) -> Vec<Pick> {
     let (Some(search), Some(manifest)) = (&state.search, &state.manifest) else { return Vec::new() };
     let best = |problem: &String| {
@@ -15,7 +15,7 @@ pub fn picks(state: &RunState) -> Vec<Pick> {
             let time = timed.problems.iter().find(|it| it.problem == *problem)?;
             Some((timed.trial, time))
         });
-        // By speedup over the baseline of the same session; of equals, the earliest.
+        // The highest speedup over the baseline of the same session; of equal speedups, the earliest trial.
         let (trial, time) = times.reduce(|a, b| if b.1.speedup > a.1.speedup { b } else { a })?;
         let TrialResult::Timed { build, .. } = &trial.result else { return None };
         Some(Pick {

@@ -1,5 +1,5 @@
-//! A source that was proposed: nobody has read it. It is compiled and run in processes of its own only, and on the
-//! virtual GPU, under all its checkers, before any GPU gets it.
+//! Proposed sources are untrusted: nobody has reviewed them. They are compiled and run only in worker processes. Each
+//! one must pass on the virtual GPU, under all checkers, before it runs on a GPU.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,37 +11,41 @@ use op::{Op, Refusal, derived};
 
 use super::EvolveError;
 use super::evaluator::{Compiled, Evaluator, Rejection, Setting, pairs};
-use super::proposer::screen::MOST_BYTES;
+use super::proposer::screen::MAX_BYTES;
 use crate::bench::{AnswerCache, brought, check_of, complaints_in, no_launch};
 use crate::check::{cut_to_size, notes};
 use crate::run::{FailureKind, Stage};
 use crate::trial::{self, TrialCase};
 use crate::worker::{BuildReply, CandidateName, Limits, Worker, WorkerError, WorkerReply, WorkerRequest};
 
-/// What the run under the checkers may take, in operations: a second or two. A plain kernel takes longer for them.
-const PROOF_FLOPS: f64 = 5.0e7;
-/// The same without checkers, for what is about to become an elite.
+/// Operations of the run under the checkers, which takes one or two seconds.
+const CHECK_FLOPS: f64 = 5.0e7;
+/// Operations of the confirmation run, which has no checkers, for a candidate that is about to become an elite.
 const CONFIRM_FLOPS: f64 = 1.0e8;
+/// How much longer a plain kernel takes for the same number of operations.
 const PLAIN_COST: f64 = 16.0;
-/// What seeds are derived from the search's secret for.
-const PROOF: u64 = 1;
-const CONFIRM: u64 = 1 << 32;
-/// A compiler can be kept busy on purpose.
+/// Labels of the seeds that are derived from the search's secret.
+const CHECK_SEED: u64 = 1;
+const CONFIRM_SEED: u64 = 1 << 32;
+/// A source can be written to keep the compiler busy, so its build time is limited.
 const BUILD_LIMIT: Duration = Duration::from_mins(2);
 const RESIDENT_BYTES: u64 = 8 << 30;
 
-/// A proposed source in a folder of its own, with what it may include, as a family.
+/// A proposed source as a family in its own folder, with the headers it may include.
 #[derive(Debug)]
 pub struct UntrustedSource {
+    /// The name of the source in the log.
     pub hash: String,
+    /// The root of the family tree that holds the source.
     pub folder: PathBuf,
     catalog: Catalog,
     name: String,
 }
 
 impl UntrustedSource {
-    /// Writes the source below `sources`, beside the family's manifest and headers. It must have been screened.
-    pub fn keep(family: &Family, text: &str, sources: &Path) -> Result<Self, EvolveError> {
+    /// Writes the source into a folder below `sources`, with the family's manifest and headers. The source must have
+    /// been screened.
+    pub fn store(family: &Family, text: &str, sources: &Path) -> Result<Self, EvolveError> {
         let hash = hash(text);
         let folder = sources.join(&hash);
         for (path, text) in family.files_with(text) {
@@ -55,45 +59,48 @@ impl UntrustedSource {
         Ok(UntrustedSource { hash, folder, catalog, name })
     }
 
+    /// The family with the proposed source in place of its own.
     pub fn family(&self) -> Result<&Family, EvolveError> {
         Ok(self.catalog.family(&self.name).map_err(Refusal::new)?)
     }
 }
 
-/// What a source is called in the log.
+/// The hash that names a source in the log.
 pub fn hash(text: &str) -> String {
     blake3::hash(text.as_bytes()).to_hex()[..16].to_owned()
 }
 
-/// The text of a source that was kept. It goes to a proposer, so it must be the one that has this hash: a run's folder
-/// may be somebody else's, and what it names may be a file of the user's.
-pub fn text(family: &Family, hash: &str, sources: &Path) -> Option<String> {
+/// The text of a stored source. The text is sent to a proposer, so its hash is verified: a run folder may come from
+/// somebody else and link to a file of the user.
+pub fn stored_text(family: &Family, hash: &str, sources: &Path) -> Option<String> {
     if !hash.chars().all(|c| c.is_ascii_hexdigit()) {
         return None;
     }
     let folder = sources.join(hash).join(&family.op).join(&family.name);
-    let text = gpu::paths::read_text_bounded(&folder.join("kernel.cu"), MOST_BYTES as u64).ok()?;
+    let text = gpu::paths::read_text_bounded(&folder.join("kernel.cu"), MAX_BYTES as u64).ok()?;
     (self::hash(&text) == hash).then_some(text)
 }
 
-/// What becomes of a step in a worker: it may be all over, or only for the candidate.
+/// The result of a step in a worker. The outer error ends the search, the inner one only rejects the candidate.
 type StepResult<T> = Result<Result<T, Rejection>, EvolveError>;
 
 impl<O: Op> Evaluator<'_, O> {
-    /// [`Evaluator::compile`], in a process of its own.
-    pub fn compile_apart(&self, setting: &Setting<'_>, folder: &Path) -> StepResult<Compiled> {
+    /// Does the same as [`Evaluator::compile`] in a worker process.
+    pub fn compile_in_worker(&self, setting: &Setting<'_>, folder: &Path) -> StepResult<Compiled> {
         let mut worker = match self.worker(setting, folder, None)? {
             Ok(worker) => worker,
-            Err(out) => return Ok(Err(out)),
+            Err(rejection) => return Ok(Err(rejection)),
         };
         let mut compiled: Option<Compiled> = None;
         for problem in &self.plan.problems {
-            let built = match self.build_apart(&mut worker, setting, problem)? {
+            let built = match self.build_in_worker(&mut worker, setting, problem)? {
                 Ok(built) => built,
-                Err(out) => return Ok(Err(out)),
+                Err(rejection) => return Ok(Err(rejection)),
             };
             if let Some(note) = built.notes.iter().find(|note| !self.known_notes(problem).contains(note)) {
-                let reason = format!("a proposed source must not do what the family does not do: {note}");
+                let reason = format!(
+                    "the proposed source does something that the family's own source does not: {note}"
+                );
                 return Ok(Err(Rejection { stage: Stage::Build, failure: FailureKind::Refused, reason }));
             }
             let next = match self.compiled(setting.family, &pairs(&setting.knobs), problem, built) {
@@ -102,48 +109,54 @@ impl<O: Op> Evaluator<'_, O> {
             };
             compiled = Some(match compiled {
                 None => next,
-                Some(before) => before.and(&next),
+                Some(before) => before.merged(&next),
             });
         }
-        Ok(compiled.ok_or_else(|| out(Stage::Build, "there is no problem to compile it for")))
+        Ok(compiled.ok_or_else(|| rejection(Stage::Build, "there is no problem to compile for")))
     }
 
-    /// Runs a compiled setting under all of the virtual GPU's checkers, on problems cut to size: nothing may be found,
-    /// and the answers must be right.
-    pub fn prove(&self, setting: &Setting<'_>, folder: &Path) -> StepResult<()> {
-        let Some(chip) = stand_in(&self.plan.device, setting.family) else {
-            let reason = "there is no virtual GPU that could prove it";
-            return Ok(Err(out(Stage::Check, reason)));
+    /// Runs a compiled setting on reduced problems under all checkers of the virtual GPU. It passes if no checker
+    /// reports a finding and all answers are right.
+    pub fn check_on_virtual_gpu(&self, setting: &Setting<'_>, folder: &Path) -> StepResult<()> {
+        let Some(chip) = virtual_gpu_for(&self.plan.device, setting.family) else {
+            let reason = "no virtual GPU has a target of this family, so the source cannot be checked";
+            return Ok(Err(rejection(Stage::Check, reason)));
         };
         let mut worker = match self.worker(setting, folder, Some(chip))? {
             Ok(worker) => worker,
-            Err(out) => return Ok(Err(out)),
+            Err(rejection) => return Ok(Err(rejection)),
         };
-        let flops = if setting.family.plain { PROOF_FLOPS / PLAIN_COST } else { PROOF_FLOPS };
-        let cases = self.cases(flops, derived(self.plan.secret, PROOF));
+        let flops = if setting.family.plain { CHECK_FLOPS / PLAIN_COST } else { CHECK_FLOPS };
+        let cases = self.cases(flops, derived(self.plan.secret, CHECK_SEED));
         let checks = vgpu::Checks::All;
-        self.examine((&mut worker, checks), setting, &cases, &self.answers, "on the virtual GPU")
+        self.check_cases((&mut worker, checks), setting, &cases, &self.answers, "on the virtual GPU")
     }
 
-    /// Tries a setting that is about to become an elite once more, with inputs that no candidate has had.
+    /// Checks a setting that is about to become an elite once more, with inputs that no candidate has had before.
     pub fn confirm(&self, setting: &Setting<'_>, number: u32) -> StepResult<()> {
         let limits = self.plan.limits;
-        let command = (self.start_of(setting).kernel)(&setting.name);
+        let command = (self.commands_for(setting).kernel)(&setting.name);
         let mut worker = match Worker::start(command, limits) {
             Ok(worker) => worker,
-            Err(error) => return Ok(Err(out(Stage::Check, error.to_string()))),
+            Err(error) => return Ok(Err(rejection(Stage::Check, error.to_string()))),
         };
         let flops = match self.plan.device {
             Device::Virtual { .. } if setting.family.plain => CONFIRM_FLOPS / PLAIN_COST,
             Device::Virtual { .. } => CONFIRM_FLOPS,
             Device::Cuda { .. } => f64::INFINITY,
         };
-        let cases = self.cases(flops, derived(self.plan.secret, CONFIRM + u64::from(number)));
+        let cases = self.cases(flops, derived(self.plan.secret, CONFIRM_SEED + u64::from(number)));
         let checks = vgpu::Checks::None;
-        self.examine((&mut worker, checks), setting, &cases, &AnswerCache::not_kept(), "with fresh inputs")
+        self.check_cases(
+            (&mut worker, checks),
+            setting,
+            &cases,
+            &AnswerCache::not_kept(),
+            "with fresh inputs",
+        )
     }
 
-    /// What the family's own source does that deserves a note.
+    /// The notes that the family's own source gets.
     fn known_notes(&self, problem: &O::Problem) -> Vec<String> {
         let plan = self.plan;
         let (preset, knobs) = (plan.baseline.as_deref(), &plan.baseline_knobs);
@@ -156,7 +169,7 @@ impl<O: Op> Evaluator<'_, O> {
         build().unwrap_or_default()
     }
 
-    /// What a setting is tried on: the problems, cut to size, and all classes of inputs.
+    /// The cases a setting is checked on: the problems at reduced size, with all classes of inputs.
     fn cases(&self, flops: f64, seed: u64) -> Vec<TrialCase<O::Problem>> {
         let parts = cut_to_size(self.op, &self.plan.problems, flops).into_iter();
         let parts = parts.enumerate();
@@ -171,8 +184,8 @@ impl<O: Op> Evaluator<'_, O> {
             .collect()
     }
 
-    /// Has a worker run a setting on every case, and judges every launch.
-    fn examine(
+    /// Runs a setting on every case in a worker, and judges every launch.
+    fn check_cases(
         &self,
         (worker, checks): (&mut Worker, vgpu::Checks),
         setting: &Setting<'_>,
@@ -181,22 +194,24 @@ impl<O: Op> Evaluator<'_, O> {
         how: &str,
     ) -> StepResult<()> {
         for TrialCase { problem, draws, steps, seed } in cases {
-            let extra = match self.build_apart(worker, setting, problem)? {
+            let extra = match self.build_in_worker(worker, setting, problem)? {
                 Ok(built) => built.extra_tolerance.is_some(),
-                Err(out) => return Ok(Err(out)),
+                Err(rejection) => return Ok(Err(rejection)),
             };
-            let ask = WorkerRequest::Run { draws: draws.clone(), steps: steps.clone(), seed: *seed, checks };
-            let launches = match self.ask(worker, &ask, Stage::Check)? {
+            let request =
+                WorkerRequest::Run { draws: draws.clone(), steps: steps.clone(), seed: *seed, checks };
+            let launches = match self.ask(worker, &request, Stage::Check)? {
                 Ok(WorkerReply::Ran { launches }) => launches,
-                Ok(other) => return Ok(Err(out(Stage::Check, format!("it answered {other:?}")))),
-                Err(out) => return Ok(Err(out)),
+                Ok(other) => return Ok(Err(rejection(Stage::Check, format!("unexpected reply: {other:?}")))),
+                Err(rejection) => return Ok(Err(rejection)),
             };
             let launches = brought(launches);
-            let right: Result<Vec<_>, _> = draws.iter().map(|it| answers.to(self.op, problem, it)).collect();
-            let right = right?;
-            let right: Vec<_> = right.iter().map(|it| (&it.inputs, &it.reference)).collect();
-            let Some(judged) = trial::judge(self.op, extra, steps, &right, &launches) else {
-                return Ok(Err(out(Stage::Check, no_launch().to_string())));
+            let expected: Result<Vec<_>, _> =
+                draws.iter().map(|it| answers.to(self.op, problem, it)).collect();
+            let expected = expected?;
+            let expected: Vec<_> = expected.iter().map(|it| (&it.inputs, &it.reference)).collect();
+            let Some(judged) = trial::judge(self.op, extra, steps, &expected, &launches) else {
+                return Ok(Err(rejection(Stage::Check, no_launch().to_string())));
             };
             if let Some(words) = complaints_in(&check_of(judged)) {
                 let reason = format!("on {problem}, {how}: {words}");
@@ -219,10 +234,10 @@ impl<O: Op> Evaluator<'_, O> {
             resident_bytes: self.plan.limits.resident_bytes.min(RESIDENT_BYTES),
         };
         let command = (self.start.untrusted)(&setting.name, folder, chip);
-        Ok(Worker::start(command, limits).map_err(|error| out(Stage::Build, error.to_string())))
+        Ok(Worker::start(command, limits).map_err(|error| rejection(Stage::Build, error.to_string())))
     }
 
-    fn build_apart(
+    fn build_in_worker(
         &self,
         worker: &mut Worker,
         setting: &Setting<'_>,
@@ -230,17 +245,17 @@ impl<O: Op> Evaluator<'_, O> {
     ) -> StepResult<BuildReply> {
         let candidate =
             CandidateName { family: setting.family.full_name(), preset: None, knobs: pairs(&setting.knobs) };
-        let ask = WorkerRequest::Build { candidate, problem: problem.to_string() };
-        Ok(match self.ask(worker, &ask, Stage::Build)? {
+        let request = WorkerRequest::Build { candidate, problem: problem.to_string() };
+        Ok(match self.ask(worker, &request, Stage::Build)? {
             Ok(WorkerReply::Built(built)) => Ok(built),
-            Ok(other) => Err(out(Stage::Build, format!("it answered {other:?}"))),
-            Err(out) => Err(out),
+            Ok(other) => Err(rejection(Stage::Build, format!("unexpected reply: {other:?}"))),
+            Err(rejection) => Err(rejection),
         })
     }
 
-    fn ask(&self, worker: &mut Worker, ask: &WorkerRequest, stage: Stage) -> StepResult<WorkerReply> {
-        match worker.ask(ask, self.stop) {
-            Ok(said) => Ok(Ok(said)),
+    fn ask(&self, worker: &mut Worker, request: &WorkerRequest, stage: Stage) -> StepResult<WorkerReply> {
+        match worker.ask(request, self.stop) {
+            Ok(reply) => Ok(Ok(reply)),
             Err(WorkerError::Stopped) => Err(EvolveError::Stopped),
             Err(WorkerError::Failed { failure, reason } | WorkerError::Lost { failure, reason }) => {
                 Ok(Err(Rejection { stage, failure, reason }))
@@ -249,13 +264,13 @@ impl<O: Op> Evaluator<'_, O> {
     }
 }
 
-fn out(stage: Stage, reason: impl Into<String>) -> Rejection {
+fn rejection(stage: Stage, reason: impl Into<String>) -> Rejection {
     Rejection { stage, failure: FailureKind::Other, reason: reason.into() }
 }
 
-/// The virtual GPU that stands in for a device: itself, the same GPU, one of the same target, or any the family is
-/// made for.
-fn stand_in(device: &Device, family: &Family) -> Option<&'static Chip> {
+/// The virtual GPU on which sources for a device are checked: the device itself if it is virtual, otherwise the same
+/// GPU, one with the same target, or any one with a target of the family.
+fn virtual_gpu_for(device: &Device, family: &Family) -> Option<&'static Chip> {
     match device {
         Device::Virtual { chip } => Some(chip),
         Device::Cuda { name, target, .. } => Chip::by_name(name)
@@ -274,22 +289,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_source_is_read_back_only_if_it_is_the_one_that_was_kept() {
+    fn a_source_is_read_back_only_if_its_hash_matches() {
         let folder = tempfile::tempdir().unwrap();
         let catalog = Catalog::load(None).unwrap();
         let family = catalog.family("reference").unwrap();
         let source = format!("// {}", family.entry);
-        let kept = UntrustedSource::keep(family, &source, folder.path()).unwrap();
-        assert_eq!(text(family, &kept.hash, folder.path()), Some(source));
-        let file = kept.folder.join(&family.op).join(&family.name).join("kernel.cu");
+        let stored = UntrustedSource::store(family, &source, folder.path()).unwrap();
+        assert_eq!(stored_text(family, &stored.hash, folder.path()), Some(source));
+        let file = stored.folder.join(&family.op).join(&family.name).join("kernel.cu");
         fs::remove_file(&file).unwrap();
         std::os::unix::fs::symlink("/etc/passwd", &file).unwrap();
-        assert_eq!(text(family, &kept.hash, folder.path()), None);
-        assert_eq!(text(family, "../x", folder.path()), None);
+        assert_eq!(stored_text(family, &stored.hash, folder.path()), None);
+        assert_eq!(stored_text(family, "../x", folder.path()), None);
     }
 
     #[test]
-    fn every_device_has_a_stand_in() {
+    fn every_device_has_a_virtual_gpu_for_checks() {
         let catalog = Catalog::load(None).unwrap();
         let family = catalog.family("reference").unwrap();
         let cuda = |name: &str, target| Device::Cuda { index: 0, name: name.to_owned(), target };
@@ -299,7 +314,7 @@ mod tests {
             (cuda("NVIDIA L40S", Target::Sm89), "l4"),
             (cuda("NVIDIA A10", Target::Sm86), "l4"),
         ] {
-            assert_eq!(stand_in(&device, family).unwrap().id, id, "{device}");
+            assert_eq!(virtual_gpu_for(&device, family).unwrap().id, id, "{device}");
         }
     }
 }

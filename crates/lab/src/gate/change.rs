@@ -1,4 +1,4 @@
-//! A time against the best on record.
+//! Compares a time with the best on record.
 
 use serde::Serialize;
 
@@ -6,16 +6,17 @@ use super::BestOnRecord;
 use crate::run::MeasuredMicros;
 use crate::stats::{Interval, RankTest, SIGNIFICANT, Samples, rank_test};
 
-/// Slower by up to this share is no regression.
+/// A run that is slower by up to this share is not a regression.
 pub const TOLERATED: f64 = 0.02;
 
 /// How a run's time compares with the best on record.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Change {
-    /// `now / best - 1`: above zero the run is slower.
+    /// `now / best - 1`: positive if the run is slower.
     pub slower_by: f64,
+    /// Whether the two 95% intervals overlap.
     pub intervals_overlap: bool,
-    /// Of the run's times against the best's: a delta above zero is a slower run.
+    /// The rank test of the run's times and the best's. A positive delta means a slower run.
     pub rank_test: RankTest,
 }
 
@@ -28,28 +29,29 @@ pub(super) struct RunTime<'s> {
 }
 
 impl Change {
-    /// `None` where the best's samples are no times, which a leaderboard that was read does not have.
+    /// Compares the two. `None` if the samples of the best are not valid times, which [`super::Leaderboard::read`]
+    /// rules out.
     pub(super) fn new(now: RunTime<'_>, best: &BestOnRecord) -> Option<Self> {
-        let kept = Samples::new(best.samples_us.clone()).ok()?;
+        let best_samples = Samples::new(best.samples_us.clone()).ok()?;
         Some(Change {
             slower_by: now.p50.0 / best.p50_us.0 - 1.0,
             intervals_overlap: now.interval.overlaps(&best.interval_us),
-            rank_test: rank_test(now.samples, &kept),
+            rank_test: rank_test(now.samples, &best_samples),
         })
     }
 
-    /// Slower by more than is tolerated, the intervals apart, and the rank test agreeing.
+    /// Whether the run is slower by more than [`TOLERATED`], with disjoint intervals and a significant rank test.
     pub fn is_regression(&self) -> bool {
-        self.slower_by > TOLERATED && self.is_clear() && self.rank_test.delta > 0.0
+        self.slower_by > TOLERATED && self.is_significant() && self.rank_test.delta > 0.0
     }
 
-    /// Faster by however little, if it is clear: only that may become the best, or lucky runs would lower the bar
-    /// until every honest one failed.
+    /// Whether the run is faster, by any amount, with disjoint intervals and a significant rank test. Only such a run
+    /// may become the best: otherwise lucky runs would lower the record until every honest run failed.
     pub fn is_improvement(&self) -> bool {
-        self.slower_by < 0.0 && self.is_clear() && self.rank_test.delta < 0.0
+        self.slower_by < 0.0 && self.is_significant() && self.rank_test.delta < 0.0
     }
 
-    fn is_clear(&self) -> bool {
+    fn is_significant(&self) -> bool {
         !self.intervals_overlap && self.rank_test.p < SIGNIFICANT
     }
 }

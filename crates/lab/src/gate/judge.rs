@@ -1,43 +1,45 @@
-//! The rules.
+//! The rules of the gate.
 
 use super::change::RunTime;
-use super::leaderboard::thin;
+use super::leaderboard::select_samples;
 use super::{BestOnRecord, Change, GateFinding, GateReport, GateRow, Leaderboard, MissingData, RowStatus};
 use crate::run::{
     self, FailureKind, Measurement, RunState, SpeedupRecord, StageKey, StageOutcome, StageState, Timer, Utc,
 };
 use crate::stats::{Interval, SampleError, Samples};
 
-/// What the gate is asked about.
+/// What the gate checks.
 #[derive(Clone, Debug)]
 pub struct GateRequest {
-    /// Problems that must be there, by their names in the log. Empty: those the leaderboard has for the run's device. What the run has besides
-    /// is judged too.
+    /// Names of the problems that the run must have. If empty: the problems that the leaderboard has for the run's
+    /// device. Other problems in the run are judged too.
     pub problems: Vec<String>,
+    /// The timer whose times are compared.
     pub timer: Timer,
 }
 
-/// Holds a run against the leaderboard.
-pub fn judge(state: &RunState, board: &Leaderboard, asked: &GateRequest) -> GateReport {
+/// Compares a run with the leaderboard.
+pub fn judge(state: &RunState, board: &Leaderboard, request: &GateRequest) -> GateReport {
     let manifest = state.manifest.as_ref();
     let device = manifest.and_then(|manifest| manifest.gpu.known());
-    let problems = problems(state, board, asked, device);
-    let run = JudgedRun { state, rows: run::rows(state), timer: asked.timer };
+    let problems = problems(state, board, request, device);
+    let run = JudgedRun { state, rows: run::rows(state), timer: request.timer };
     let rows = problems.iter().map(|problem| row(&run, board, device, problem)).collect();
     let device = device.cloned().unwrap_or_else(|| "unknown device".to_owned());
-    GateReport::new(device, asked.timer, rows)
+    GateReport::new(device, request.timer, rows)
 }
 
+/// The requested problems, and all others that the run has results for.
 fn problems(
     state: &RunState,
     board: &Leaderboard,
-    asked: &GateRequest,
+    request: &GateRequest,
     device: Option<&String>,
 ) -> Vec<String> {
-    let mut problems = asked.problems.clone();
+    let mut problems = request.problems.clone();
     if problems.is_empty() {
         let on_record = board.entries().iter();
-        let ours = on_record.filter(|best| Some(&best.device) == device && best.timer == asked.timer);
+        let ours = on_record.filter(|best| Some(&best.device) == device && best.timer == request.timer);
         problems.extend(ours.map(|best| best.problem.clone()));
     }
     let candidates = state.checks.keys().chain(state.builds.keys()).chain(state.modelled.keys());
@@ -52,7 +54,7 @@ fn problems(
     problems
 }
 
-/// The run that is judged, and its measurements in numbers.
+/// The run that is judged, with the summaries of its measurements.
 struct JudgedRun<'s> {
     state: &'s RunState,
     rows: Vec<run::Row>,
@@ -77,28 +79,28 @@ fn row(run: &JudgedRun<'_>, board: &Leaderboard, device: Option<&String>, proble
         throttled: false,
         new_best: None,
     };
-    correctness(state, &mut row);
-    resources(state, &mut row);
-    cut_short(state, &mut row);
+    check_correctness(state, &mut row);
+    check_resources(state, &mut row);
+    find_unfinished(state, &mut row);
     match device {
         None => row.gaps.push(MissingData::UnknownDevice),
-        Some(device) => time(run, board, device, &mut row),
+        Some(device) => check_time(run, board, device, &mut row),
     }
-    skipped(state, &mut row);
+    find_skipped(state, &mut row);
     if row.candidate.is_none() && row.findings.is_empty() && row.gaps.is_empty() {
         let modelled = state.modelled.keys().any(|of| of.problem == row.problem);
         row.gaps.push(if modelled { MissingData::OnlyModelled } else { MissingData::NotMeasured });
     }
-    row.settle();
+    row.set_status();
     row
 }
 
-/// Wrong answers, and candidates that broke.
-fn correctness(state: &RunState, row: &mut GateRow) {
+/// Adds findings for wrong answers and failed candidates.
+fn check_correctness(state: &RunState, row: &mut GateRow) {
     for (of, check) in state.checks.iter().filter(|(of, _)| of.problem == row.problem) {
         if !check.passed && !state.is_baseline(&of.subject) {
             let reason = check.complaints.first().map(|complaint| complaint.message.clone());
-            let reason = reason.unwrap_or_else(|| "no reason is on record".to_owned());
+            let reason = reason.unwrap_or_else(|| "the log has no reason".to_owned());
             row.findings.push(GateFinding::WrongAnswer { candidate: of.subject.clone(), reason });
         }
     }
@@ -107,8 +109,8 @@ fn correctness(state: &RunState, row: &mut GateRow) {
         let reason = failure.reason.clone();
         match failure.kind {
             _ if state.is_baseline(&candidate) => {}
-            FailureKind::Refused => {} // skipped
-            // Its check says the same, with the complaint.
+            FailureKind::Refused => {} // see `find_skipped`
+            // The failed check has added the finding already.
             FailureKind::WrongAnswer if state.checks.get(&failure.of).is_some_and(|check| !check.passed) => {}
             FailureKind::WrongAnswer => row.findings.push(GateFinding::WrongAnswer { candidate, reason }),
             kind => row.findings.push(GateFinding::Broken { candidate, failure: kind, reason }),
@@ -116,8 +118,8 @@ fn correctness(state: &RunState, row: &mut GateRow) {
     }
 }
 
-/// Registers and spills above the family's limits.
-fn resources(state: &RunState, row: &mut GateRow) {
+/// Adds findings for registers and spills above the family's limits.
+fn check_resources(state: &RunState, row: &mut GateRow) {
     for (of, build) in state.builds.iter().filter(|(of, _)| of.problem == row.problem) {
         let candidate = || of.subject.clone();
         if let Some(limit) = build.registers_limit.filter(|&limit| build.registers > limit) {
@@ -137,25 +139,25 @@ fn resources(state: &RunState, row: &mut GateRow) {
     }
 }
 
-/// Work on candidates that was not brought to its end.
-fn cut_short(state: &RunState, row: &mut GateRow) {
+/// Adds a gap for every candidate with an unfinished stage.
+fn find_unfinished(state: &RunState, row: &mut GateRow) {
     for (key, stage) in state.stages.iter().filter(|(key, _)| key.of.problem == row.problem) {
-        // A build that was changed and built anew has another key.
-        let done = |other: &StageKey| {
+        // A rebuilt candidate has another key, so a finished stage with any build counts.
+        let is_done = |other: &StageKey| {
             let same = (other.stage, &other.of.problem, &other.of.subject)
                 == (key.stage, &key.of.problem, &key.of.subject);
             same && matches!(state.stages.get(other), Some(StageState::Finished(StageOutcome::Done)))
         };
-        let candidate = !state.is_baseline(&key.of.subject);
-        if candidate && *stage == StageState::Started && !state.stages.keys().any(done) {
+        let is_candidate = !state.is_baseline(&key.of.subject);
+        if is_candidate && *stage == StageState::Started && !state.stages.keys().any(is_done) {
             row.gaps.push(MissingData::CutShort { subject: key.of.subject.clone() });
         }
     }
 }
 
-/// Candidates that were not tried. Families do not support every problem, so that one is left out is nothing while
-/// another is measured; but a problem nobody tried is a gap, and so is the absence of the one that holds the record.
-fn skipped(state: &RunState, row: &mut GateRow) {
+/// Adds gaps for skipped candidates. A family need not support every problem, so a skipped candidate is not a gap if
+/// another one was measured. It is a gap if no candidate was measured, or if the skipped one holds the record.
+fn find_skipped(state: &RunState, row: &mut GateRow) {
     let refused = state.failures.iter().filter(|failure| failure.kind == FailureKind::Refused);
     let refused = refused.map(|failure| (&failure.of, &failure.reason));
     let skipped = state.stages.iter().filter_map(|(key, stage)| match stage {
@@ -164,8 +166,8 @@ fn skipped(state: &RunState, row: &mut GateRow) {
     });
     for (of, reason) in refused.chain(skipped).filter(|(of, _)| of.problem == row.problem) {
         let holds_the_record = row.best_candidate.as_ref() == Some(&of.subject);
-        let measured = row.candidate.as_ref() == Some(&of.subject);
-        if !state.is_baseline(&of.subject) && !measured && (row.candidate.is_none() || holds_the_record) {
+        let is_measured = row.candidate.as_ref() == Some(&of.subject);
+        if !state.is_baseline(&of.subject) && !is_measured && (row.candidate.is_none() || holds_the_record) {
             let gap = MissingData::Skipped { subject: of.subject.clone(), reason: reason.clone() };
             if !row.gaps.contains(&gap) {
                 row.gaps.push(gap);
@@ -188,31 +190,31 @@ impl<'s> CandidateTime<'s> {
         sampled.blocks().split(&samples)?;
         let mut rows = run.rows.iter();
         let row = rows.find(|row| (row.session, row.timer, &row.of) == (sampled.session, sampled.timer, of));
-        // Samples that can be split into processes have a row.
+        // Samples that can be split into processes always have a row.
         row.map(|row| CandidateTime { measurement, samples, row }).ok_or(SampleError::Empty)
     }
 
-    /// Where the next run will be, as far as the run's own processes show it. A single process shows nothing of that:
-    /// there it is the samples' interval, and what is tolerated has to do.
+    /// The interval in which the time of another run is expected. It includes the variation between processes, if there
+    /// are several. A single process shows no such variation; then [`TOLERATED`](super::TOLERATED) must cover it.
     fn interval(&self) -> Interval {
         if self.row.processes > 1 { self.row.interval_us } else { self.row.samples_interval_us }
     }
 }
 
-/// The run's fastest right candidate against the best on record.
-fn time(run: &JudgedRun<'_>, board: &Leaderboard, device: &str, row: &mut GateRow) {
+/// Compares the run's fastest correct candidate with the best on record.
+fn check_time(run: &JudgedRun<'_>, board: &Leaderboard, device: &str, row: &mut GateRow) {
     let (state, timer) = (run.state, run.timer);
     let best = board.best(device, &row.problem, timer);
     row.best_candidate = best.map(|best| best.candidate.clone());
     row.best_p50_us = best.map(|best| best.p50_us);
 
     let mut fastest: Option<CandidateTime<'_>> = None;
-    for measurement in latest(state, timer, &row.problem) {
+    for measurement in latest_measurements(state, timer, &row.problem) {
         let candidate = measurement.of.subject.clone();
         let checked = state.checks.get(&measurement.of);
         match (checked, CandidateTime::new(run, measurement)) {
             (None, _) => row.gaps.push(MissingData::Unchecked { candidate }),
-            (Some(check), _) if !check.passed => {} // a finding already
+            (Some(check), _) if !check.passed => {} // `check_correctness` has added a finding
             (_, Err(error)) => {
                 row.gaps.push(MissingData::BadSamples { candidate, reason: error.to_string() })
             }
@@ -257,22 +259,22 @@ fn time(run: &JudgedRun<'_>, board: &Leaderboard, device: &str, row: &mut GateRo
         p50_us: p50,
         interval_us: interval,
         speedups: speedups(state, measurement),
-        samples_us: thin(samples.sorted()),
+        samples_us: select_samples(samples.sorted()),
     }));
 }
 
 /// The measurement's speedups over the baselines of its session.
 fn speedups(state: &RunState, Measurement { of, sampled }: &Measurement) -> Vec<(String, f64)> {
-    let about = |verdict: &&SpeedupRecord| {
+    let is_for_measurement = |verdict: &&SpeedupRecord| {
         (&verdict.problem, &verdict.candidate, verdict.session, verdict.timer)
             == (&of.problem, &of.subject, sampled.session, sampled.timer)
     };
-    let verdicts = state.verdicts.iter().filter(about);
+    let verdicts = state.verdicts.iter().filter(is_for_measurement);
     verdicts.map(|verdict| (verdict.baseline.clone(), verdict.comparison.speedup.ratio)).collect()
 }
 
-/// The last measurement of every candidate on a problem.
-fn latest<'s>(state: &'s RunState, timer: Timer, problem: &str) -> Vec<&'s Measurement> {
+/// The latest measurement of every candidate on a problem.
+fn latest_measurements<'s>(state: &'s RunState, timer: Timer, problem: &str) -> Vec<&'s Measurement> {
     let mut latest: Vec<&Measurement> = Vec::new();
     for measurement in &state.measurements {
         let Measurement { of, sampled } = measurement;

@@ -1,4 +1,4 @@
-//! The best on record, in a file.
+//! The leaderboard: a file with the best results on record.
 
 use std::fmt::Write as _;
 use std::io;
@@ -11,45 +11,59 @@ use crate::stats::{Interval, SampleError, Samples};
 
 const SCHEMA: u32 = 1;
 
-/// Bytes of a leaderboard that are read.
-const MOST_BYTES: u64 = 256 << 20;
+/// The largest leaderboard that is read, in bytes.
+const MAX_BYTES: u64 = 256 << 20;
 
-/// Samples an entry keeps for the rank test, at most.
+/// The most samples that an entry keeps for the rank test.
 pub const SAMPLES_KEPT: usize = 400;
 
-/// The best per problem, device and timer.
+/// The best result per problem, device and timer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Leaderboard {
     best: Vec<BestOnRecord>,
 }
 
+/// The best result for a problem, a device and a timer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BestOnRecord {
+    /// The GPU's name.
     pub device: String,
+    /// The problem's name.
     pub problem: String,
+    /// How the time was taken.
     pub timer: Timer,
+    /// The candidate's name.
     pub candidate: String,
     /// The build's hash.
     pub build: String,
+    /// The commit of the run.
     pub commit: Fact<Commit>,
+    /// When the entry was recorded.
     pub recorded: Utc,
+    /// The median time.
     pub p50_us: MeasuredMicros,
+    /// The 95% interval of the median.
     pub interval_us: Interval,
-    /// Over each baseline it was measured with.
+    /// The speedup over each baseline of the same session.
     #[serde(default)]
     pub speedups: Vec<(String, f64)>,
-    /// Ascending; evenly spread over the order of all samples where there were more than [`SAMPLES_KEPT`].
+    /// Samples in ascending order. Of more than [`SAMPLES_KEPT`], an evenly spaced selection is kept.
     pub samples_us: Vec<f64>,
 }
 
+/// Why a leaderboard cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum LeaderboardError {
+    /// The file cannot be read or written.
     #[error("{}: {error}", path.display())]
     Io { path: PathBuf, error: io::Error },
+    /// The file is not a valid leaderboard.
     #[error("{}: {message}", path.display())]
     Form { path: PathBuf, message: String },
-    #[error("{} was written by a newer version (schema {schema}; this one reads {SCHEMA})", path.display())]
+    /// The file has a newer schema.
+    #[error("{} was written by a newer version (schema {schema}; this program reads {SCHEMA})", path.display())]
     Newer { path: PathBuf, schema: u32 },
+    /// An entry has impossible values.
     #[error("{}, {problem} on {device}: {message}", path.display())]
     Entry { path: PathBuf, problem: String, device: String, message: String },
 }
@@ -65,16 +79,16 @@ struct File {
 }
 
 impl Leaderboard {
-    /// Reads a leaderboard; a file that is not there is an empty one.
+    /// Reads a leaderboard. A missing file gives an empty one.
     pub fn read(path: &Path) -> Result<Self, LeaderboardError> {
-        match gpu::paths::read_text_bounded(path, MOST_BYTES) {
+        match gpu::paths::read_text_bounded(path, MAX_BYTES) {
             Ok(text) => Leaderboard::parse(path, &text),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Leaderboard::default()),
             Err(error) => Err(LeaderboardError::Io { path: path.to_owned(), error }),
         }
     }
 
-    /// The leaderboard that a file's text is. `path` is what messages call the file.
+    /// Parses the text of a file. `path` is the file's name in errors.
     pub fn parse(path: &Path, text: &str) -> Result<Self, LeaderboardError> {
         let path_buf = || path.to_owned();
         let form = |error: serde_json::Error| LeaderboardError::Form {
@@ -89,20 +103,21 @@ impl Leaderboard {
         let mut board = Leaderboard::default();
         for entry in best {
             let (problem, device) = (entry.problem.clone(), entry.device.clone());
-            let wrong =
+            let bad_entry =
                 |message: String| LeaderboardError::Entry { path: path_buf(), problem, device, message };
             if board.best(&entry.device, &entry.problem, entry.timer).is_some() {
-                return Err(wrong(format!("there are two entries for {}", entry.timer)));
+                return Err(bad_entry(format!("there are two entries for timer {}", entry.timer)));
             }
-            match entry.flaw() {
-                Some(flaw) => return Err(wrong(flaw)),
+            match entry.find_error() {
+                Some(message) => return Err(bad_entry(message)),
                 None => board.best.push(entry),
             }
         }
         Ok(board)
     }
 
-    /// Writes the file whole or not at all: an entry per line, sorted, so that a change shows as its lines.
+    /// Writes the file atomically. Each entry is one line and the lines are sorted, so that a diff shows only the
+    /// changed entries.
     pub fn write(&self, path: &Path) -> Result<(), LeaderboardError> {
         let mut entries: Vec<&BestOnRecord> = self.best.iter().collect();
         entries.sort_by_key(|best| (&best.device, &best.problem, best.timer));
@@ -121,15 +136,17 @@ impl Leaderboard {
             .map_err(|error| LeaderboardError::Io { path: path.to_owned(), error })
     }
 
+    /// All entries.
     pub fn entries(&self) -> &[BestOnRecord] {
         &self.best
     }
 
+    /// The entry for a device, a problem and a timer.
     pub fn best(&self, device: &str, problem: &str, timer: Timer) -> Option<&BestOnRecord> {
         self.best.iter().find(|best| best.is_for(device, problem, timer))
     }
 
-    /// Puts an entry in the place of the one it beats.
+    /// Adds an entry and removes the previous one for the same device, problem and timer.
     pub fn record(&mut self, best: BestOnRecord) {
         self.best.retain(|before| !before.is_for(&best.device, &best.problem, best.timer));
         self.best.push(best);
@@ -141,24 +158,24 @@ impl BestOnRecord {
         self.device == device && self.problem == problem && self.timer == timer
     }
 
-    /// What keeps the entry from being compared with.
-    fn flaw(&self) -> Option<String> {
+    /// The reason why the entry cannot be used in a comparison, if there is one.
+    fn find_error(&self) -> Option<String> {
         let Interval { low, high } = self.interval_us;
         let p50 = self.p50_us.0;
         if !(low > 0.0 && low <= p50 && p50 <= high && high.is_finite()) {
-            return Some(format!("a p50 of {p50} does not lie in an interval from {low} to {high}"));
+            return Some(format!("p50 is {p50}, which is outside its interval from {low} to {high}"));
         }
         Samples::new(self.samples_us.clone()).err().map(|error: SampleError| error.to_string())
     }
 }
 
-/// At most [`SAMPLES_KEPT`] of ascending values, evenly spread. Fewer of them make the rank test less sure, so what
-/// is left out can hide a small regression, never make one up.
-pub(super) fn thin(sorted: &[f64]) -> Vec<f64> {
+/// Selects at most [`SAMPLES_KEPT`] evenly spaced values of a sorted list. Fewer samples make the rank test less
+/// sensitive, so the selection can hide a small regression but cannot cause a false one.
+pub(super) fn select_samples(sorted: &[f64]) -> Vec<f64> {
     if sorted.len() <= SAMPLES_KEPT {
         return sorted.to_vec();
     }
-    // The middle of each of as many equal stretches of the order.
+    // The list is divided into equal parts, and the middle of each part is taken.
     let at = |index: usize| sorted[(2 * index + 1) * sorted.len() / (2 * SAMPLES_KEPT)];
     (0..SAMPLES_KEPT).map(at).collect()
 }
@@ -187,7 +204,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_leaderboard_comes_back_as_it_was_written() {
+    fn a_leaderboard_round_trips() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("leaderboard.json");
         assert_eq!(Leaderboard::read(&path).unwrap(), Leaderboard::default());
@@ -210,7 +227,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_new_best_takes_the_place_of_the_old_one() {
+    fn a_new_best_replaces_the_old_one() {
         let mut board = Leaderboard::default();
         board.record(best("a", vec![10.0]));
         board.record(best("a", vec![9.0]));
@@ -219,7 +236,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_cannot_be_compared_with_is_refused() {
+    fn an_invalid_entry_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("leaderboard.json");
         let refused = |change: &dyn Fn(&mut BestOnRecord)| {
@@ -242,13 +259,13 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_leaderboard_without_an_end_is_not_read() {
+    fn an_endless_file_is_not_read() {
         let error = Leaderboard::read(Path::new("/dev/zero")).unwrap_err().to_string();
         assert!(error.contains("not a regular file"), "{error}");
     }
 
     #[test]
-    fn an_entry_twice_is_refused() {
+    fn a_duplicate_entry_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("leaderboard.json");
         let line = serde_json::to_string(&best("a", vec![1.0])).unwrap();
@@ -257,13 +274,13 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn thinning_keeps_the_shape() {
+    fn the_selection_keeps_the_distribution() {
         let all: Vec<f64> = (0..10_000).map(f64::from).collect();
-        let kept = thin(&all);
+        let kept = select_samples(&all);
         assert_eq!(kept.len(), SAMPLES_KEPT);
         assert!(kept.is_sorted() && kept[0] < 25.0 && kept[SAMPLES_KEPT - 1] > 9974.0);
         let median = Samples::new(kept).unwrap().median();
         assert!((median - 4999.5).abs() < 13.0, "{median}");
-        assert_eq!(thin(&all[..5]), all[..5]);
+        assert_eq!(select_samples(&all[..5]), all[..5]);
     }
 }

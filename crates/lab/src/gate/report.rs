@@ -1,4 +1,4 @@
-//! What the gate came to.
+//! The gate's report.
 
 use std::fmt;
 
@@ -10,53 +10,68 @@ use crate::stats::Interval;
 
 const SCHEMA: u32 = 1;
 
-/// A run held against the leaderboard.
+/// The result of comparing a run with the leaderboard.
 #[derive(Clone, Debug, Serialize)]
 pub struct GateReport {
+    /// The version of the report's format.
     pub schema: u32,
+    /// The GPU of the run.
     pub device: String,
+    /// The timer whose times are compared.
     pub timer: Timer,
+    /// When the report was made.
     pub judged: Utc,
+    /// One row per problem.
     pub rows: Vec<GateRow>,
 }
 
-/// A problem.
+/// The gate's verdict on one problem.
 #[derive(Clone, Debug, Serialize)]
 pub struct GateRow {
+    /// The problem's name.
     pub problem: String,
+    /// The verdict.
     pub standing: RowStatus,
-    /// The run's fastest right candidate.
+    /// The run's fastest correct candidate.
     pub candidate: Option<String>,
+    /// The hash of its build.
     pub build: Option<String>,
+    /// Its median time.
     pub p50_us: Option<MeasuredMicros>,
+    /// The 95% interval of its median.
     pub interval_us: Option<Interval>,
-    /// The processes it was measured in.
+    /// The number of processes it was measured in.
     pub processes: Option<usize>,
-    /// The best on record.
+    /// The candidate of the best on record.
     pub best_candidate: Option<String>,
+    /// The median of the best on record.
     pub best_p50_us: Option<MeasuredMicros>,
+    /// The change from the best on record.
     pub change: Option<Change>,
+    /// The reasons why the row fails.
     pub findings: Vec<GateFinding>,
+    /// The data that is missing for a verdict.
     pub gaps: Vec<MissingData>,
-    /// Clocks were held down meanwhile.
+    /// Whether the GPU throttled its clocks during the measurement.
     pub throttled: bool,
-    /// What [`update`] would put on record.
+    /// The entry that [`update`] would record.
     #[serde(skip)]
     pub(super) new_best: Option<Box<BestOnRecord>>,
 }
 
+/// The verdict of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RowStatus {
-    /// Clearly faster than the best on record.
+    /// Significantly faster than the best on record.
     Improved,
-    /// No regression.
+    /// Not a regression.
     Passed,
-    /// Put on record just now: the first of its kind, or better than what was there.
+    /// Recorded by [`update`]: the first entry for the problem, or an improvement.
     Recorded,
-    /// See the findings.
+    /// The row has findings.
     Failed,
-    /// See the gaps. Not a pass.
+    /// Data is missing. This is not a pass.
     Incomplete,
 }
 
@@ -76,15 +91,20 @@ impl fmt::Display for RowStatus {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "finding", rename_all = "kebab-case")]
 pub enum GateFinding {
+    /// A candidate's output differs from the reference.
     WrongAnswer { candidate: String, reason: String },
+    /// A candidate failed to build or to run.
     Broken { candidate: String, failure: FailureKind, reason: String },
+    /// A candidate uses more registers than its family allows.
     Registers { candidate: String, registers: u32, limit: u32 },
+    /// A candidate spills more bytes than its family allows.
     Spills { candidate: String, bytes: u32, limit: u32 },
+    /// The fastest candidate is slower than the best on record.
     Regression { candidate: String, slower_by: f64, p: f64 },
 }
 
 impl GateFinding {
-    /// A word programs can tell apart.
+    /// A fixed identifier of the finding, for programs.
     pub fn kind(&self) -> &'static str {
         match self {
             GateFinding::WrongAnswer { .. } => "wrong-answer",
@@ -106,7 +126,7 @@ impl fmt::Display for GateFinding {
                 write!(f, "{candidate}: {failure}: {reason}")
             }
             GateFinding::Registers { candidate, registers, limit } => {
-                write!(f, "{candidate} needs {registers} registers; its family allows {limit}")
+                write!(f, "{candidate} uses {registers} registers; its family allows {limit}")
             }
             GateFinding::Spills { candidate, bytes, limit } => {
                 write!(f, "{candidate} spills {bytes} bytes; its family allows {limit}")
@@ -122,54 +142,47 @@ impl fmt::Display for GateFinding {
     }
 }
 
-/// What is missing.
+/// Data that is missing for a verdict.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "gap", rename_all = "kebab-case")]
 pub enum MissingData {
-    /// The run does not know which GPU it was made on.
+    /// The log does not name the GPU of the run.
     UnknownDevice,
+    /// The run has no result for the problem.
     NotMeasured,
-    Skipped {
-        subject: String,
-        reason: String,
-    },
-    /// The run was stopped in the middle of it.
-    CutShort {
-        subject: String,
-    },
-    /// It was timed, and nobody looked whether it is right.
-    Unchecked {
-        candidate: String,
-    },
-    /// A modelled time is not compared with a measured one.
+    /// A subject was skipped.
+    Skipped { subject: String, reason: String },
+    /// The run was stopped during the work on this subject.
+    CutShort { subject: String },
+    /// A candidate was timed but its answers were not checked.
+    Unchecked { candidate: String },
+    /// The run has only a modelled time, which is never compared with a measured one.
     OnlyModelled,
-    /// What was measured is no time.
-    BadSamples {
-        candidate: String,
-        reason: String,
-    },
-    /// What it was built to, registers and spills, is not in the log.
-    NoBuild {
-        candidate: String,
-    },
+    /// The samples are not valid times.
+    BadSamples { candidate: String, reason: String },
+    /// The log has no registers and spills of the candidate.
+    NoBuild { candidate: String },
+    /// The leaderboard has no entry for the problem.
     NothingOnRecord,
 }
 
 impl fmt::Display for MissingData {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            MissingData::UnknownDevice => write!(f, "the run does not say which GPU it was made on"),
+            MissingData::UnknownDevice => write!(f, "the log does not name the GPU of the run"),
             MissingData::NotMeasured => write!(f, "not measured"),
             MissingData::Skipped { subject, reason } => write!(f, "{subject} was skipped: {reason}"),
-            MissingData::CutShort { subject } => write!(f, "{subject} was cut short"),
+            MissingData::CutShort { subject } => {
+                write!(f, "the run was stopped before {subject} was finished")
+            }
             MissingData::Unchecked { candidate } => write!(f, "{candidate} was timed but not checked"),
-            MissingData::OnlyModelled => write!(f, "its time is modelled, not measured"),
+            MissingData::OnlyModelled => write!(f, "the time is modelled, not measured"),
             MissingData::BadSamples { candidate, reason } => write!(f, "{candidate}: {reason}"),
             MissingData::NoBuild { candidate } => {
-                write!(f, "registers and spills of {candidate} are not in the log")
+                write!(f, "the log has no registers and spills for {candidate}")
             }
             MissingData::NothingOnRecord => {
-                write!(f, "nothing on record to compare with; `gate --update` records it")
+                write!(f, "the leaderboard has no entry for this problem; run `gate --update` to record one")
             }
         }
     }
@@ -180,11 +193,13 @@ impl GateReport {
         GateReport { schema: SCHEMA, device, timer, judged: Utc::now(), rows }
     }
 
+    /// The number of rows with a verdict.
     pub fn count(&self, standing: RowStatus) -> usize {
         self.rows.iter().filter(|row| row.standing == standing).count()
     }
 
-    /// What the gate came to: a finding before a gap, and no rows are a gap.
+    /// The outcome of the gate. A failed row takes precedence over an incomplete one, and a report without rows is
+    /// incomplete.
     pub fn outcome(&self) -> RunOutcome {
         if self.count(RowStatus::Failed) > 0 {
             RunOutcome::Finding
@@ -197,29 +212,30 @@ impl GateReport {
 }
 
 impl GateRow {
-    /// Everything that is wrong with it or missing, in words.
+    /// All findings and missing data, as text.
     pub fn reasons(&self) -> Vec<String> {
         let findings = self.findings.iter().map(ToString::to_string);
         findings.chain(self.gaps.iter().map(ToString::to_string)).collect()
     }
 
-    /// Findings come before gaps: what is wrong is wrong, whatever else is not known.
-    pub(super) fn settle(&mut self) {
-        let improved = self.change.is_some_and(|change| change.is_improvement());
+    /// Sets the verdict. Findings take precedence over missing data: a wrong answer fails even if other data is
+    /// missing.
+    pub(super) fn set_status(&mut self) {
+        let is_improvement = self.change.is_some_and(|change| change.is_improvement());
         self.standing = match (self.findings.is_empty(), self.gaps.is_empty()) {
             (false, _) => RowStatus::Failed,
             (true, false) => RowStatus::Incomplete,
-            (true, true) if improved => RowStatus::Improved,
+            (true, true) if is_improvement => RowStatus::Improved,
             (true, true) => RowStatus::Passed,
         };
-        let first = self.gaps == [MissingData::NothingOnRecord] && self.findings.is_empty();
-        if !first && self.standing != RowStatus::Improved {
+        let is_first = self.gaps == [MissingData::NothingOnRecord] && self.findings.is_empty();
+        if !is_first && self.standing != RowStatus::Improved {
             self.new_best = None;
         }
     }
 }
 
-/// Puts improvements, and problems that had nothing on record, on record. Says how many; they are marked in the report.
+/// Records improvements, and results for problems without an entry. Returns how many; the report marks them.
 pub fn update(report: &mut GateReport, board: &mut Leaderboard) -> usize {
     let mut recorded = 0;
     for row in &mut report.rows {

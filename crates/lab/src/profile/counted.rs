@@ -1,4 +1,4 @@
-//! Metrics from the virtual GPU: what it counted, and what its time model makes of that.
+//! Metrics from the virtual GPU: its counters and its time model.
 
 use chips::{Chip, Occupancy, Resources};
 use family::Family;
@@ -12,7 +12,7 @@ use vgpu::model::{self, Modelled, Resource, Shape};
 use super::{HotLine, Metrics, hottest};
 use crate::run::{Fact, Time};
 
-/// A launch that was counted.
+/// A launch with its counters.
 #[derive(Clone, Debug)]
 pub struct CountedLaunch<'a> {
     pub counters: Counters,
@@ -25,8 +25,9 @@ pub struct CountedLaunch<'a> {
 }
 
 impl CountedLaunch<'_> {
-    /// The counters with what the compiler spilled. The virtual GPU runs PTX, which has registers without end; how often
-    /// a spill's instructions run is not in any report, so each is taken to run as often as instructions do on average.
+    /// Adds the compiler's spills to the counters. The virtual GPU runs PTX, which has unlimited registers, so it does
+    /// not execute spills. How often a spill instruction runs is unknown; each is assumed to run as often as the
+    /// average instruction.
     #[must_use]
     pub fn with_spills(mut self) -> Self {
         let per_thread = u64::from(self.entry.spill_store_bytes + self.entry.spill_load_bytes) / 4;
@@ -37,7 +38,7 @@ impl CountedLaunch<'_> {
         counters.thread_instructions += 32 * spills;
         *counters.by_pipe.entry(Pipe::LoadStore).or_default() += spills;
         counters.local.requests += spills;
-        // Four bytes of 32 lanes, side by side.
+        // Four bytes for each of 32 lanes, contiguous.
         counters.local.transactions += 4 * spills;
         counters.local.ideal += 4 * spills;
         self
@@ -54,6 +55,7 @@ impl CountedLaunch<'_> {
         self.chip.occupancy(&resources).ok()
     }
 
+    /// Returns the modelled time of the launch.
     pub fn modelled(&self) -> Modelled {
         let occupancy = self.occupancy();
         let shape = Shape {
@@ -65,10 +67,11 @@ impl CountedLaunch<'_> {
         model::modelled(&self.counters, shape, self.chip)
     }
 
+    /// Returns the metrics of the launch.
     pub fn metrics(&self) -> Metrics {
         let counters = &self.counters;
         let modelled = self.modelled();
-        // While the multiprocessors have work, and from the launch to its end.
+        // `working` is the time in which multiprocessors have work. The total also includes the launch overhead.
         let working = (modelled.time.0 - model::LAUNCH_MICROS).max(f64::MIN_POSITIVE);
         let of = |resource: Resource| {
             let micros = modelled.resources.iter().find(|(known, _)| *known == resource);
@@ -76,7 +79,7 @@ impl CountedLaunch<'_> {
         };
         let dram = counters.dram_footprint as f64 / (self.chip.memory.gbs * 1e3);
         let ratio = |a: u64, b: u64| (b > 0).then(|| a as f64 / b as f64);
-        let none = |what: &str| format!("the launch has no {what}");
+        let lacks = |what: &str| format!("the launch has no {what}");
         let occupancy = self.occupancy();
         let resident = occupancy.as_ref().map(|it| self.resident_warps(it));
         let busy_sms = f64::from(self.chip.sms).min(self.blocks as f64);
@@ -99,10 +102,10 @@ impl CountedLaunch<'_> {
             shared_wavefronts: Fact::Known(counters.shared.transactions),
             global_requests: Fact::Known(global.requests),
             sectors_per_request: ratio(global.transactions, global.requests)
-                .ok_or_else(|| none("request to global memory"))
+                .ok_or_else(|| lacks("request to global memory"))
                 .into(),
             sector_use_percent: ratio(100 * global.ideal, global.transactions)
-                .ok_or_else(|| none("request to global memory"))
+                .ok_or_else(|| lacks("request to global memory"))
                 .into(),
             registers: Fact::Known(self.entry.registers),
             local_bytes: Fact::Known(counters.local.transactions * 32),
@@ -110,7 +113,7 @@ impl CountedLaunch<'_> {
             branches: Fact::Known(counters.branches),
             divergent_branches: Fact::Known(counters.divergent_branches),
             threads_per_instruction: ratio(counters.thread_instructions, counters.warp_instructions)
-                .ok_or_else(|| none("instruction"))
+                .ok_or_else(|| lacks("instruction"))
                 .into(),
             barriers: Fact::Known(counters.barriers),
             instructions: Fact::Known(counters.warp_instructions),
@@ -122,7 +125,7 @@ impl CountedLaunch<'_> {
         }
     }
 
-    /// Warps on a multiprocessor that has work, on average over the rounds its blocks take.
+    /// Average number of warps on a multiprocessor that has work, over the waves of its blocks.
     fn resident_warps(&self, occupancy: &Occupancy) -> f64 {
         let sms = u64::from(self.chip.sms.max(1));
         let rounds = self.blocks.div_ceil(sms).div_ceil(u64::from(occupancy.blocks_per_sm.max(1)));
@@ -131,10 +134,10 @@ impl CountedLaunch<'_> {
     }
 }
 
-/// Of a 16x8x16 product.
+/// Operations of one 16x8x16 product.
 const FLOPS_PER_PRODUCT: u64 = 2 * 16 * 8 * 16;
 
-/// What a multiprocessor's instructions go through.
+/// The pipes of a multiprocessor.
 const PIPES: [Resource; 8] = [
     Resource::Issue,
     Resource::Integer,
@@ -147,15 +150,15 @@ const PIPES: [Resource; 8] = [
 ];
 
 fn stalls(waits: &Waits, modelled: &Modelled) -> Vec<(String, f64)> {
-    // A launch without an instruction has no reasons.
+    // A launch without instructions has no stalls.
     if waits.clocks() == 0 {
         return Vec::new();
     }
     modelled.stalls.iter().map(|(stall, share)| (stall.name().to_owned(), 100.0 * share)).collect()
 }
 
-/// The lines of the family's own files that most of the modelled time goes into. What is called counts where the
-/// family's source calls it: a line of a helper that everybody uses tells nobody anything.
+/// Returns the lines of the family's files that take most of the modelled time. Code in a called function counts for
+/// the calling line of the family's source, because a line of a helper that every kernel uses is not informative.
 pub fn hot_lines(counters: &Counters, family: &Family) -> Vec<HotLine> {
     let shares = model::line_shares(&counters.lines);
     let mut sums: IndexMap<(String, u32), f64> = IndexMap::new();

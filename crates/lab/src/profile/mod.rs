@@ -1,9 +1,9 @@
-//! `profile`: what limits a kernel, and what to pull on.
+//! `profile`: finds what limits a kernel, and what to change.
 //!
-//! A kernel is run on a problem once, its answer is held against the right one, and what was counted meanwhile becomes
-//! [`Metrics`]: by Nsight Compute over a worker process ([`ncu`]), or from the virtual GPU's counters and time model
-//! ([`counted`]). From there on both are the same: [`rules`] say what limits the kernel and what to do about it,
-//! [`roofline`] where it stands under the device's two roofs.
+//! A kernel runs once on a problem and its answer is compared with the reference. [`Metrics`] come from Nsight Compute,
+//! which runs a worker process ([`ncu`]), or from the counters and the time model of the virtual GPU ([`counted`]).
+//! Everything after that is the same for both: [`rules`] say what limits the kernel and what to do about it, and
+//! [`roofline`] compares it with the peak rates of the device.
 
 pub mod counted;
 pub mod ncu;
@@ -21,107 +21,113 @@ pub use run::{ProfileError, ProfilePlan, run};
 /// A kernel's profile on one problem.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Profile {
-    /// `ncu 2025.3`, or `virtual:l4`.
+    /// The source of the metrics: `ncu 2025.3` or `virtual:l4`.
     pub source: String,
-    /// What was done differently from what was asked: a problem cut to size, hot lines of another device.
+    /// Differences from the request, such as a cut problem or missing hot lines.
     #[serde(default)]
     pub notes: Vec<String>,
     pub metrics: Metrics,
     pub roofline: Option<Roofline>,
-    /// The most important first.
+    /// The most important diagnosis comes first.
     pub diagnoses: Vec<Diagnosis>,
     /// Source lines with the largest share of the work, largest first.
     pub hot_lines: Vec<HotLine>,
 }
 
-/// What was seen of a launch. What could not be seen is unavailable, with the reason; never 0.
+/// The metrics of one launch. A metric that could not be collected is unavailable, with the reason; it is never 0.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Metrics {
     pub time: Option<Time>,
-    /// Of the cycles in which an SM had work.
+    /// Percentage of the cycles in which an SM had work.
     pub tensor_active_percent: Fact<f64>,
-    /// Of the bandwidth, over the whole launch.
+    /// Percentage of the bandwidth, over the whole launch.
     pub dram_percent: Fact<f64>,
-    /// The busiest pipe's share of what it can issue, while the SM had work.
+    /// The busiest pipe's percentage of its issue rate, while the SM had work.
     pub sm_busy_percent: Fact<f64>,
-    /// Warps resident, of those the device can hold, over the whole launch.
+    /// Resident warps as a percentage of those the device can hold, over the whole launch.
     pub warps_active_percent: Fact<f64>,
-    /// The same while an SM had work: achieved occupancy. And what resources would allow.
+    /// Achieved occupancy: resident warps while an SM had work.
     pub occupancy_percent: Fact<f64>,
+    /// The occupancy that registers, shared memory and block size allow.
     pub theoretical_occupancy_percent: Fact<f64>,
     pub l2_hit_percent: Fact<f64>,
-    /// Wavefronts beyond those the shared accesses need, and all wavefronts.
+    /// Wavefronts beyond those the shared-memory accesses need.
     pub bank_conflicts: Fact<u64>,
+    /// All wavefronts of shared-memory accesses.
     pub shared_wavefronts: Fact<u64>,
-    /// Of global memory: loads, with asynchronous copies.
+    /// Requests to global memory: loads and asynchronous copies.
     pub global_requests: Fact<u64>,
     pub sectors_per_request: Fact<f64>,
-    /// Bytes that were asked for, of those in the sectors that had to be fetched for them.
+    /// Requested bytes as a percentage of the bytes in the fetched sectors.
     pub sector_use_percent: Fact<f64>,
     pub registers: Fact<u32>,
-    /// Bytes of local memory moved: spilled registers, arrays with indices known at run time only.
+    /// Bytes of local memory moved: spilled registers, and arrays with indices known only at run time.
     pub local_bytes: Fact<u64>,
-    /// What the compiler spilled, per thread: bytes of its store and load instructions.
+    /// Bytes of the compiler's spill stores and loads, per thread.
     pub spill_bytes: Fact<u64>,
     pub branches: Fact<u64>,
     pub divergent_branches: Fact<u64>,
-    /// Threads active per warp instruction, of 32.
+    /// Active threads per warp instruction, of 32.
     pub threads_per_instruction: Fact<f64>,
     /// Arrivals of warps at barriers.
     pub barriers: Fact<u64>,
     pub instructions: Fact<u64>,
-    /// Of the tensor cores, as 16x8x16 products.
+    /// Tensor-core instructions, counted as 16x8x16 products.
     pub tensor_instructions: Fact<u64>,
     pub blocks: Fact<u64>,
     pub threads_per_block: Fact<u32>,
     /// Multiprocessors of the device.
     pub sms: Fact<u32>,
-    /// Why warps waited, in per cent of their time, largest first; by Nsight Compute's names.
+    /// Why warps waited, in per cent of their time, largest first, with the names of Nsight Compute.
     pub stalls: Vec<(String, f64)>,
 }
 
 impl Metrics {
-    /// The share of warps' time that goes into these reasons, from 0 to 1; `None` where no reason is known at all.
+    /// The share of the warps' time that these stall reasons take, from 0 to 1. `None` if no stall reasons are known.
     pub fn stalled(&self, reasons: &[&str]) -> Option<f64> {
         if self.stalls.is_empty() {
             return None;
         }
         let wanted = self.stalls.iter().filter(|(name, _)| reasons.contains(&name.as_str()));
-        // An empty sum of floats is a negative zero.
+        // The sum of no floats is -0.0, so the fold starts at 0.0.
         Some(wanted.fold(0.0, |sum, (_, percent)| sum + percent / 100.0))
     }
 }
 
-/// Where a kernel stands under the two roofs.
+/// A kernel compared with the two peak rates of the device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Roofline {
-    /// Operations per byte that crosses the memory bus, and operations per second.
+    /// Operations per byte that crosses the memory bus.
     pub flops_per_byte: f64,
+    /// Operations per second.
     pub tflops: f64,
     pub peak_tflops: f64,
     pub peak_gb_per_s: f64,
-    /// Where the roofs come from: `measured in this run`, `data sheet`.
+    /// The source of the peaks: `measured in this run` or `data sheet`.
     pub peaks: String,
 }
 
 impl Roofline {
-    /// What the lower of the two roofs allows at this intensity.
+    /// The rate that the lower of the two roofs allows at this intensity.
     pub fn roof_tflops(&self) -> f64 {
         self.peak_tflops.min(self.flops_per_byte * self.peak_gb_per_s / 1000.0)
     }
 }
 
+/// One limit of a kernel, with the advice for it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Diagnosis {
     /// `compute-bound`, `memory-bound`, `latency-bound`, `tensor cores idle`, `spilling`, ...
     pub rule: String,
-    /// How much of the time is to be had, by the rule's own estimate, from 0 to 1; orders the diagnoses.
+    /// The estimated share of the time that could be saved, from 0 to 1. Diagnoses are sorted by it.
     pub weight: f64,
     pub evidence: String,
+    /// What to change.
     pub levers: Vec<String>,
 }
 
+/// A source line with a large share of the work.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HotLine {
     /// Relative to the family's folder: `kernel.cu`.
@@ -129,24 +135,24 @@ pub struct HotLine {
     pub line: u32,
     pub text: String,
     pub share_percent: f64,
-    /// What the share is of: `instructions`, `stall samples`.
+    /// What the share refers to: `instructions`, `stall samples`.
     pub of: String,
 }
 
-/// What was seen of a launch, before anybody has thought about it.
+/// The metrics and hot lines of a launch, before the rules are applied.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Seen {
     pub metrics: Metrics,
     pub hot_lines: Vec<HotLine>,
 }
 
-/// How many source lines a profile keeps.
+/// Number of source lines that a profile keeps.
 const HOT_LINES: usize = 12;
 
-/// What lines weigh, by file and line.
+/// The weight of each line, by file and line number.
 type LineWeights = Vec<((String, u32), f64)>;
 
-/// The lines with the largest shares, with their text where the family has it.
+/// Returns the lines with the largest shares, with their text if the family has it.
 fn hottest(lines: LineWeights, of: &str, family: &Family) -> Vec<HotLine> {
     let total: f64 = lines.iter().map(|(_, weight)| weight).sum();
     let mut lines = lines;

@@ -1,8 +1,8 @@
-//! Metrics by Nsight Compute: its command line over a worker process of ours, and what it prints read back.
+//! Metrics from Nsight Compute: runs its command line with a worker process, and parses its output.
 //!
-//! One run of `ncu` profiles one launch into a report; two more read the report as CSV, one for the metrics and one for
-//! the source lines. So everything, and whatever somebody else reads out of the report, is of the same launch. Clocks
-//! are left alone, caches are as `ncu` leaves them before each of its passes: flushed.
+//! One run of `ncu` profiles one launch into a report. Two more runs read the report as CSV, one for the metrics and
+//! one for the source lines. So all numbers, and everything else that is read from the report, describe the same
+//! launch. Clocks are not locked. `ncu` flushes the caches before each of its passes.
 
 use std::fs;
 use std::io::{self, BufRead as _, BufReader, Read};
@@ -20,18 +20,18 @@ use subprocess::GroupGuard;
 use super::{HotLine, LineWeights, Metrics, hottest};
 use crate::run::{Fact, MeasuredMicros, Time};
 
-/// Why Nsight Compute cannot be had, or could not do it.
+/// Why Nsight Compute is unavailable or failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NcuError {
     #[error("there is no Nsight Compute (ncu) on this machine")]
     Missing,
-    #[error("ncu {version} is made for CUDA {needs}, the driver for {has}")]
+    #[error("ncu {version} needs CUDA {needs}, but the driver supports CUDA {has}")]
     Unfit { version: String, needs: i32, has: i32 },
     #[error("this user may not read the GPU's hardware counters (ERR_NVGPUCTRPERM)")]
     NoPermission,
     #[error("ncu could not profile: {0}")]
     Failed(String),
-    #[error("what ncu printed is not what it should be: {0}")]
+    #[error("cannot parse the output of ncu: {0}")]
     Output(String),
     #[error("stopped")]
     Stopped,
@@ -49,22 +49,22 @@ impl NcuError {
                 "as root: set NVreg_RestrictProfilingToAdminUsers=0 for the nvidia module; or --device virtual"
             }
             NcuError::Failed(_) | NcuError::Output(_) | NcuError::Stopped => {
-                "`warpsmith doctor` says what is missing; --device virtual needs no profiler"
+                "`warpsmith doctor` shows what is missing; --device virtual needs no profiler"
             }
         }
     }
 }
 
-/// Nsight Compute, found and fit.
+/// A usable installation of Nsight Compute.
 #[derive(Clone, Debug)]
 pub struct Ncu {
     path: PathBuf,
-    /// `2025.3`.
+    /// For example `2025.3`.
     pub version: String,
 }
 
 impl Ncu {
-    /// The one on this machine. Version and permission are asked for first, as far as they can be.
+    /// Finds Nsight Compute on this machine. Checks its version and the permission first, as far as possible.
     pub fn find() -> Result<Self, NcuError> {
         let cuda = machine::driver().ok().and_then(|driver| driver.cuda);
         Self::checked(machine::profiler(), cuda.map(|(major, _)| major), machine::counters_permitted())
@@ -88,8 +88,8 @@ impl Ncu {
         Ok(Ncu { path: profiler.path, version })
     }
 
-    /// Profiles one launch of `kernel` by the worker `command` starts, after `skip` of them, into a report. Returns what
-    /// the worker printed, line by line.
+    /// Profiles one launch of `kernel` in the worker that `command` starts, after `skip` launches, and writes a report.
+    /// Returns the lines that the worker printed.
     pub fn profile(
         &self,
         command: &Command,
@@ -104,46 +104,49 @@ impl Ncu {
         ncu.args(["--force-overwrite", "--clock-control", "none", "--import-source", "no", "--export"]);
         ncu.arg(report).arg("--log-file").arg(&log);
         ncu.args(["--kernel-name", kernel, "--launch-skip", &skip.to_string(), "--launch-count", "1"]);
-        ncu.args(["--section", "SourceCounters", "--metrics", &wanted().join(",")]);
+        ncu.args(["--section", "SourceCounters", "--metrics", &requested_metrics().join(",")]);
         ncu.arg(command.get_program()).args(command.get_args());
         let ended = run(&mut ncu, limit, stop)?;
-        let said = fs::read_to_string(&log).unwrap_or_default();
-        // What is wrong may be told on any of the three ways out, and the code is 0 where no kernel was profiled.
-        let all = format!("{said}\n{}\n{}", ended.stdout.join("\n"), ended.stderr);
+        let log_text = fs::read_to_string(&log).unwrap_or_default();
+        // Errors may be in the log, on stdout or on stderr, and the exit code is 0 if no kernel was profiled.
+        let all = format!("{log_text}\n{}\n{}", ended.stdout.join("\n"), ended.stderr);
         if !report.exists() {
-            return Err(failure(&all));
+            return Err(error_from_output(&all));
         }
         Ok(ended.stdout)
     }
 
-    /// A page of a report, as CSV.
+    /// Returns a page of a report as CSV.
     pub fn page(&self, report: &Path, page: &[&str], stop: &AtomicBool) -> Result<String, NcuError> {
         let mut ncu = Command::new(&self.path);
         ncu.arg("--import").arg(report).args(["--csv", "--page"]).args(page);
         let ended = run(&mut ncu, Duration::from_mins(2), stop)?;
-        if !ended.good {
-            return Err(failure(&format!("{}\n{}", ended.stdout.join("\n"), ended.stderr)));
+        if !ended.success {
+            return Err(error_from_output(&format!("{}\n{}", ended.stdout.join("\n"), ended.stderr)));
         }
         Ok(ended.stdout.join("\n"))
     }
 
-    /// The metrics of the report's launch.
+    /// Returns the metrics of the report's launch.
     pub fn metrics(&self, report: &Path, stop: &AtomicBool) -> Result<Metrics, NcuError> {
         let launches = launches(&self.page(report, &["raw", "--print-units", "base"], stop)?)?;
         let [launch] = &launches[..] else {
-            return Err(NcuError::Output(format!("{} launches where there is one", launches.len())));
+            return Err(NcuError::Output(format!(
+                "the report has {} launches instead of one",
+                launches.len()
+            )));
         };
         Ok(launch.metrics())
     }
 
-    /// The lines warps were seen waiting at.
+    /// Returns the lines at which warps were sampled waiting.
     pub fn hot_lines(
         &self,
         report: &Path,
         family: &Family,
         stop: &AtomicBool,
     ) -> Result<Vec<HotLine>, NcuError> {
-        // By itself, the view of the source wants the files; beside machine code it does without.
+        // The source view alone needs the source files; together with SASS it does not.
         let mut samples = samples(&self.page(report, &["source", "--print-source", "cuda,sass"], stop)?)?;
         for ((file, _), _) in &mut samples {
             if let Some(own) = family.own_file(file) {
@@ -154,36 +157,37 @@ impl Ncu {
     }
 }
 
-/// What ncu said, as an error.
-fn failure(said: &str) -> NcuError {
-    if said.contains("ERR_NVGPUCTRPERM") {
+/// Converts the output of a failed ncu to an error.
+fn error_from_output(output: &str) -> NcuError {
+    if output.contains("ERR_NVGPUCTRPERM") {
         return NcuError::NoPermission;
     }
-    let errors = said.lines().filter_map(|line| line.trim().strip_prefix("==ERROR== "));
-    let warnings = said.lines().filter_map(|line| line.trim().strip_prefix("==WARNING== "));
-    let words: Vec<&str> = errors.chain(warnings).collect();
-    NcuError::Failed(if words.is_empty() { "it wrote no report".to_owned() } else { words.join("; ") })
+    let errors = output.lines().filter_map(|line| line.trim().strip_prefix("==ERROR== "));
+    let warnings = output.lines().filter_map(|line| line.trim().strip_prefix("==WARNING== "));
+    let messages: Vec<&str> = errors.chain(warnings).collect();
+    NcuError::Failed(if messages.is_empty() { "it wrote no report".to_owned() } else { messages.join("; ") })
 }
 
-/// The most bytes that are read of what a profiler and the kernel under it print. A page of a report has a few megabytes.
-const MOST_OUTPUT: u64 = 256 << 20;
+/// Largest number of bytes that are read from each output stream. A page of a report has a few megabytes.
+const MAX_OUTPUT_BYTES: u64 = 256 << 20;
 
 struct EndedProcess {
-    good: bool,
+    success: bool,
     stdout: Vec<String>,
     stderr: String,
 }
 
-/// Runs a process to its end, or ends it and what it started.
+/// Runs a process to its end. On a stop or timeout, kills the process and everything it started.
 fn run(command: &mut Command, limit: Duration, stop: &AtomicBool) -> Result<EndedProcess, NcuError> {
     let failed = |error: io::Error| NcuError::Failed(error.to_string());
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = subprocess::spawn(command).map_err(failed)?;
-    // The worker under the profiler is in its group and ends with this process too.
+    // The worker under the profiler is in the same process group and ends together with it.
     let guard = GroupGuard::new(&child);
     let lines = |pipe: Option<Box<dyn Read + Send>>| {
         thread::spawn(move || {
-            let lines = pipe.into_iter().flat_map(|pipe| BufReader::new(pipe.take(MOST_OUTPUT)).split(b'\n'));
+            let lines =
+                pipe.into_iter().flat_map(|pipe| BufReader::new(pipe.take(MAX_OUTPUT_BYTES)).split(b'\n'));
             lines
                 .map_while(Result::ok)
                 .map(|line| String::from_utf8_lossy(&line).trim_end().to_owned())
@@ -198,22 +202,22 @@ fn run(command: &mut Command, limit: Duration, stop: &AtomicBool) -> Result<Ende
             break status;
         }
         if stop.load(Ordering::Relaxed) {
-            end(&mut child);
+            kill(&mut child);
             return Err(NcuError::Stopped);
         }
         if started.elapsed() > limit {
-            end(&mut child);
-            return Err(NcuError::Failed(format!("it was not done after {} s", limit.as_secs())));
+            kill(&mut child);
+            return Err(NcuError::Failed(format!("it did not finish within {} s", limit.as_secs())));
         }
         thread::sleep(Duration::from_millis(20));
     };
     drop(guard);
     let read = |reader: thread::JoinHandle<Vec<String>>| reader.join().unwrap_or_default();
-    Ok(EndedProcess { good: status.success(), stdout: read(stdout), stderr: read(stderr).join("\n") })
+    Ok(EndedProcess { success: status.success(), stdout: read(stdout), stderr: read(stderr).join("\n") })
 }
 
-/// Ends the profiler and the worker under it, which are a process group of their own.
-fn end(child: &mut Child) {
+/// Kills the profiler and the worker under it, which form a process group.
+fn kill(child: &mut Child) {
     subprocess::kill_group(child);
     let _ = child.wait();
 }
@@ -221,7 +225,7 @@ fn end(child: &mut Child) {
 // ---- the metrics ----
 
 const TIME: &str = "gpu__time_duration.sum";
-/// From the newest chips' name to the oldest's.
+/// The name on the newest chips first.
 const TENSOR_ACTIVE: [&str; 2] = [
     "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
     "sm__inst_executed_pipe_tensor.avg.pct_of_peak_sustained_active",
@@ -232,16 +236,16 @@ const WARPS_ACTIVE: &str = "sm__warps_active.avg.pct_of_peak_sustained_elapsed";
 const OCCUPANCY: &str = "sm__warps_active.avg.pct_of_peak_sustained_active";
 const THEORETICAL: &str = "sm__maximum_warps_per_active_cycle_pct";
 const L2_HIT: &str = "lts__t_sector_hit_rate.pct";
-/// Wavefronts of the shared accesses, counted per instruction, asynchronous copies included. (The counter of the data
-/// pipe, `l1tex__data_pipe_lsu_wavefronts_mem_shared`, leaves most of a copy out.)
+/// Wavefronts of the shared-memory accesses, counted per instruction, including asynchronous copies. (The counter of
+/// the data pipe, `l1tex__data_pipe_lsu_wavefronts_mem_shared`, misses most of a copy.)
 const WAVEFRONTS: &str = "smsp__sass_l1tex_pipe_lsu_wavefronts_mem_shared.sum";
-/// Conflicts of two kinds, and those of the second kind: between an access's own addresses, which its kernel can do
-/// something about, and between accesses of different warps that came at the same time.
+/// All bank conflicts: those between the addresses of one access, which the kernel can avoid, and those between
+/// simultaneous accesses of different warps. `ARBITRATION` counts only the latter.
 const CONFLICTS: &str = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum";
 const ARBITRATION: &str = "l1tex__data_bank_conflicts_type_arbitration.sum";
 const LOAD_REQUESTS: &str = "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum";
 const LOAD_SECTORS: &str = "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum";
-/// Asynchronous copies (cp.async) are instructions of their own.
+/// Asynchronous copies (cp.async) are separate instructions.
 const COPY_REQUESTS: [&str; 2] = [
     "l1tex__t_requests_pipe_lsu_mem_global_op_ldgsts_cache_access.sum",
     "l1tex__t_requests_pipe_lsu_mem_global_op_ldgsts_cache_bypass.sum",
@@ -286,8 +290,8 @@ const STALLS: [&str; 19] = [
     "wait",
 ];
 
-/// Every metric that is asked for.
-pub fn wanted() -> Vec<String> {
+/// Returns every metric that is requested from ncu.
+pub fn requested_metrics() -> Vec<String> {
     let single = [
         TIME,
         DRAM,
@@ -319,20 +323,20 @@ pub fn wanted() -> Vec<String> {
 
 // ---- the raw page ----
 
-/// One profiled launch, by the names of the page's columns.
+/// One profiled launch: its metrics by column name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProfiledLaunch {
     pub kernel: String,
     values: IndexMap<String, Fact<f64>>,
 }
 
-/// The launches of a raw page. Its first row has the names, the second the units; numbers may have separators of
-/// thousands, and what could not be collected is `n/a`.
+/// Parses the launches of a raw page. The first row has the names, the second the units. Numbers may have thousands
+/// separators, and `n/a` marks metrics that could not be collected.
 pub fn launches(text: &str) -> Result<Vec<ProfiledLaunch>, NcuError> {
-    let mut rows = rows(text).into_iter();
+    let mut rows = csv_rows(text).into_iter();
     let names = rows
         .find(|row| row.iter().any(|cell| cell == "Kernel Name"))
-        .ok_or_else(|| NcuError::Output("no row with the names of columns".to_owned()))?;
+        .ok_or_else(|| NcuError::Output("the raw page has no row with column names".to_owned()))?;
     let column = |name: &str| names.iter().position(|cell| cell == name);
     let kernel = column("Kernel Name").unwrap_or_default();
     let id = column("ID");
@@ -340,7 +344,7 @@ pub fn launches(text: &str) -> Result<Vec<ProfiledLaunch>, NcuError> {
     let mut launches = Vec::new();
     for row in rows {
         let cell = |at: usize| row.get(at).map_or("", String::as_str);
-        // The row of units has nothing where launches have their number.
+        // In the row of units, the column of launch numbers is empty.
         if units.is_empty() && launches.is_empty() && id.is_some_and(|at| cell(at).is_empty()) {
             units = row;
             continue;
@@ -357,8 +361,8 @@ pub fn launches(text: &str) -> Result<Vec<ProfiledLaunch>, NcuError> {
     Ok(launches)
 }
 
-/// The rows of CSV among lines that are not: ncu's own begin with `==`.
-fn rows(text: &str) -> Vec<Vec<String>> {
+/// Returns the CSV rows of the text. Lines that start with `==` are ncu's own messages.
+fn csv_rows(text: &str) -> Vec<Vec<String>> {
     let csv: String = text.lines().filter(|line| !line.starts_with("==") && !line.trim().is_empty()).fold(
         String::new(),
         |mut all, line| {
@@ -371,26 +375,26 @@ fn rows(text: &str) -> Vec<Vec<String>> {
     reader.records().map_while(Result::ok).map(|row| row.iter().map(str::to_owned).collect()).collect()
 }
 
-/// A number in the unit it stands for: nanoseconds, bytes, per cent, or plain counts.
+/// Converts a number to nanoseconds, bytes, per cent or plain counts, according to its unit.
 fn quantity(text: &str, unit: &str) -> Fact<f64> {
     let text = text.trim();
     let number = text.strip_prefix("(!)").unwrap_or(text).trim().replace(',', "");
     let value: f64 = match number.parse() {
         Ok(value) if f64::is_finite(value) => value,
-        Ok(_) => return Fact::unavailable(format!("ncu says {text}")),
+        Ok(_) => return Fact::unavailable(format!("ncu reports {text}")),
         Err(_) if number.is_empty() || number.eq_ignore_ascii_case("n/a") => {
             return Fact::unavailable("ncu could not collect it");
         }
-        Err(_) => return Fact::unavailable(format!("ncu says `{text}`, which is no number")),
+        Err(_) => return Fact::unavailable(format!("ncu reports `{text}`, which is not a number")),
     };
-    match factor(unit.trim()) {
+    match unit_factor(unit.trim()) {
         Some(factor) => Fact::Known(value * factor),
-        None => Fact::unavailable(format!("ncu gives it in `{unit}`, which is no unit known here")),
+        None => Fact::unavailable(format!("ncu reports it in the unknown unit `{unit}`")),
     }
 }
 
-/// What a unit is in nanoseconds, bytes, per cent, hertz or counts.
-fn factor(unit: &str) -> Option<f64> {
+/// The factor from a unit to nanoseconds, bytes, per cent, hertz or counts.
+fn unit_factor(unit: &str) -> Option<f64> {
     let prefixed = |names: &[&str]| {
         let prefixes = [("", 1.0), ("K", 1e3), ("M", 1e6), ("G", 1e9), ("T", 1e12)];
         prefixes.iter().find_map(|(prefix, factor)| {
@@ -402,7 +406,7 @@ fn factor(unit: &str) -> Option<f64> {
         "us" | "usecond" => Some(1e3),
         "ms" | "msecond" => Some(1e6),
         "s" | "second" => Some(1e9),
-        // `inst`, `cycle/s`, `warp`, `register/thread`: what is counted does not change the number, its prefix does.
+        // `inst`, `cycle/s`, `warp`, `register/thread`: only the prefix changes the number.
         _ => prefixed(&[
             "byte", "B", "Hz", "hz", "inst", "cycle", "sector", "request", "warp", "thread", "block",
         ])
@@ -421,7 +425,7 @@ impl ProfiledLaunch {
         self.values.get(name).cloned().unwrap_or_else(none)
     }
 
-    /// The first of several names the GPU has.
+    /// Returns the first of several names that this GPU has.
     fn first(&self, names: &[&str]) -> Fact<f64> {
         let facts = names.iter().map(|name| self.fact(name));
         let mut all: Vec<Fact<f64>> = facts.collect();
@@ -431,7 +435,7 @@ impl ProfiledLaunch {
         }
     }
 
-    /// A sum of which parts may be missing, but not all.
+    /// Returns a sum. Some of its parts may be missing, but not all.
     fn sum(&self, names: &[&str]) -> Fact<f64> {
         let facts: Vec<Fact<f64>> = names.iter().map(|name| self.fact(name)).collect();
         if facts.iter().all(|fact| fact.known().is_none()) {
@@ -440,13 +444,13 @@ impl ProfiledLaunch {
         Fact::Known(facts.iter().filter_map(Fact::known).sum())
     }
 
-    /// The figure ncu has is of plain loads alone, which may be a few beside many copies. Copies are taken to be of 16
-    /// bytes a lane, 16 sectors a request if they lie well.
+    /// Sector use of loads and copies together. ncu reports only plain loads, which may be few compared with copies.
+    /// Copies are assumed to have 16 bytes per lane: 16 sectors per request if they are well aligned.
     fn sector_use(&self) -> Fact<f64> {
         let plain = self.fact(SECTOR_USE);
         if plain.known() == Some(&0.0) {
-            // Every load uses some of its bytes. Copies past L1 count among the load's requests, but not here.
-            return Fact::unavailable("ncu has it of plain loads, of which there are none");
+            // Every load uses some of its bytes. Copies that bypass L1 count as load requests, but not in this metric.
+            return Fact::unavailable("ncu reports it only for plain loads, and there are none");
         }
         let known = |names: &[&str]| self.sum(names).known().copied().unwrap_or(0.0);
         let (loaded, copied) = (known(&[LOAD_SECTORS]), known(&COPY_SECTORS));
@@ -455,15 +459,16 @@ impl ProfiledLaunch {
             return plain;
         }
         let filled = (16.0 * known(&COPY_REQUESTS)).min(copied);
-        map(plain, |percent| (percent * loaded + 100.0 * filled) / all)
+        map_fact(plain, |percent| (percent * loaded + 100.0 * filled) / all)
     }
 
-    /// Those between an access's own addresses; all of them where a GPU does not tell the kinds apart.
+    /// Returns the conflicts between the addresses of one access, or all conflicts if the GPU does not separate them.
     fn own_conflicts(&self) -> Fact<f64> {
         let between_warps = self.fact(ARBITRATION).known().copied().unwrap_or(0.0);
-        map(self.fact(CONFLICTS), |all| (all - between_warps).max(0.0))
+        map_fact(self.fact(CONFLICTS), |all| (all - between_warps).max(0.0))
     }
 
+    /// Converts the columns to metrics.
     pub fn metrics(&self) -> Metrics {
         let requests = self.sum(&[&[LOAD_REQUESTS], &COPY_REQUESTS[..]].concat());
         let sectors = self.sum(&[&[LOAD_SECTORS], &COPY_SECTORS[..]].concat());
@@ -496,52 +501,52 @@ impl ProfiledLaunch {
             occupancy_percent: self.fact(OCCUPANCY),
             theoretical_occupancy_percent: self.fact(THEORETICAL),
             l2_hit_percent: self.fact(L2_HIT),
-            bank_conflicts: whole(self.own_conflicts()),
-            shared_wavefronts: whole(self.fact(WAVEFRONTS)),
-            global_requests: whole(requests),
+            bank_conflicts: to_u64(self.own_conflicts()),
+            shared_wavefronts: to_u64(self.fact(WAVEFRONTS)),
+            global_requests: to_u64(requests),
             sectors_per_request: each,
             sector_use_percent: self.sector_use(),
-            registers: small(self.fact(REGISTERS)),
-            local_bytes: whole(map(local, |sectors| sectors * 32.0)),
+            registers: to_u32(self.fact(REGISTERS)),
+            local_bytes: to_u64(map_fact(local, |sectors| sectors * 32.0)),
             spill_bytes: Fact::default(),
-            branches: whole(self.fact(BRANCHES)),
-            divergent_branches: whole(self.fact(DIVERGENT)),
+            branches: to_u64(self.fact(BRANCHES)),
+            divergent_branches: to_u64(self.fact(DIVERGENT)),
             threads_per_instruction: self.fact(THREADS_PER_INSTRUCTION),
             barriers: Fact::unavailable("ncu counts the time at barriers, not the barriers"),
-            instructions: whole(self.fact(INSTRUCTIONS)),
-            tensor_instructions: whole(self.fact(TENSOR_INSTRUCTIONS)),
-            blocks: whole(self.fact(BLOCKS)),
-            threads_per_block: small(self.fact(THREADS)),
-            sms: small(self.fact(SMS)),
+            instructions: to_u64(self.fact(INSTRUCTIONS)),
+            tensor_instructions: to_u64(self.fact(TENSOR_INSTRUCTIONS)),
+            blocks: to_u64(self.fact(BLOCKS)),
+            threads_per_block: to_u32(self.fact(THREADS)),
+            sms: to_u32(self.fact(SMS)),
             stalls,
         }
     }
 }
 
-fn map<T, U>(fact: Fact<T>, with: impl FnOnce(T) -> U) -> Fact<U> {
+fn map_fact<T, U>(fact: Fact<T>, with: impl FnOnce(T) -> U) -> Fact<U> {
     match fact {
         Fact::Known(value) => Fact::Known(with(value)),
         Fact::Unavailable { reason } => Fact::Unavailable { reason },
     }
 }
 
-fn whole(fact: Fact<f64>) -> Fact<u64> {
-    map(fact, |value| value.round().max(0.0) as u64)
+fn to_u64(fact: Fact<f64>) -> Fact<u64> {
+    map_fact(fact, |value| value.round().max(0.0) as u64)
 }
 
-fn small(fact: Fact<f64>) -> Fact<u32> {
-    map(fact, |value| value.round().clamp(0.0, f64::from(u32::MAX)) as u32)
+fn to_u32(fact: Fact<f64>) -> Fact<u32> {
+    map_fact(fact, |value| value.round().clamp(0.0, f64::from(u32::MAX)) as u32)
 }
 
 // ---- the source page ----
 
-/// Samples by file and line, from a source page. Its layout has changed between versions, so columns are found by their names:
-/// a row with a file's path, one with names of columns, then a row per line.
+/// Returns the samples by file and line of a source page. The layout differs between versions of ncu, so columns are
+/// found by name: a row with the path of a file, a row with column names, then one row per line.
 fn samples(text: &str) -> Result<LineWeights, NcuError> {
     let mut file = String::new();
     let mut columns: Option<(usize, usize)> = None;
     let mut samples: IndexMap<(String, u32), f64> = IndexMap::new();
-    for row in rows(text) {
+    for row in csv_rows(text) {
         if let [key, path, ..] = &row[..]
             && matches!(key.as_str(), "File Path" | "File Name" | "Source File" | "File")
         {
@@ -586,7 +591,7 @@ mod tests {
     }
 
     #[test]
-    fn names_units_and_separators_are_honoured() {
+    fn names_units_and_separators_are_parsed() {
         let launch = launch();
         assert_eq!(launch.kernel, "attention_wmma");
         let metrics = launch.metrics();
@@ -601,9 +606,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_unavailable_and_zero_is_zero() {
+    fn missing_values_are_unavailable_and_zero_is_zero() {
         let metrics = launch().metrics();
-        // The first name is n/a here, the second is there.
+        // The first name is n/a here, the second has a value.
         assert_eq!(metrics.tensor_active_percent, Fact::Known(41.5));
         assert_eq!(metrics.local_bytes, Fact::Known(0));
         assert!(metrics.l2_hit_percent.to_string().contains("nan"));
@@ -615,7 +620,7 @@ mod tests {
     }
 
     #[test]
-    fn a_few_plain_loads_do_not_speak_for_many_copies() {
+    fn sector_use_includes_copies() {
         let launch = |copied: f64| ProfiledLaunch {
             kernel: "k".to_owned(),
             values: [
@@ -630,7 +635,7 @@ mod tests {
         assert_eq!(launch(0.0).sector_use(), Fact::Known(50.0));
         let mut none = launch(0.0);
         none.values.insert(SECTOR_USE.to_owned(), Fact::Known(0.0));
-        assert_eq!(none.sector_use().known(), None, "seen on an H200, of cp.async.cg alone");
+        assert_eq!(none.sector_use().known(), None, "observed on an H200 with only cp.async.cg");
         let well = *launch(1600.0).sector_use().known().unwrap();
         assert!((well - 100.0 * 1650.0 / 1700.0).abs() < 1e-9, "{well}");
         let strided = *launch(3200.0).sector_use().known().unwrap();
@@ -638,7 +643,7 @@ mod tests {
     }
 
     #[test]
-    fn every_unit_ncu_has_for_a_time_or_a_size_is_the_same_number() {
+    fn every_unit_of_a_time_or_size_gives_the_same_number() {
         for (value, unit) in [("5440", "ns"), ("5.44", "us"), ("0.00544", "ms"), ("5,440", "nsecond")] {
             let nanos = quantity(value, unit);
             assert!((nanos.known().unwrap() - 5440.0).abs() < 1e-6, "{value} {unit}");
@@ -655,21 +660,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_page_is_an_error() {
+    fn a_malformed_page_is_an_error() {
         for text in ["", "==PROF== nothing\n", "\"ID\",\"Kernel Name\"\n\"\",\"\"\n", "\"a\",\"b\"\n1,2\n"] {
             assert!(matches!(launches(text), Err(NcuError::Output(_))), "{text:?}");
         }
     }
 
     #[test]
-    fn no_permission_is_told_from_other_failures() {
+    fn a_missing_permission_is_distinguished_from_other_failures() {
         let refused = "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU \
                        Performance Counters on the target device 0.\n";
-        assert_eq!(failure(refused), NcuError::NoPermission);
+        assert_eq!(error_from_output(refused), NcuError::NoPermission);
         let broken = "==PROF== Connected\n==ERROR== Failed to initialize the profiler: LibraryNotLoaded\n";
-        let words = "Failed to initialize the profiler: LibraryNotLoaded".to_owned();
-        assert_eq!(failure(broken), NcuError::Failed(words));
-        assert_eq!(failure(""), NcuError::Failed("it wrote no report".to_owned()));
+        let messages = "Failed to initialize the profiler: LibraryNotLoaded".to_owned();
+        assert_eq!(error_from_output(broken), NcuError::Failed(messages));
+        assert_eq!(error_from_output(""), NcuError::Failed("it wrote no report".to_owned()));
     }
 
     #[test]
@@ -687,8 +692,8 @@ mod tests {
         }
     }
 
-    /// A program that behaves like ncu: it runs its target, and has a report to show or an error to tell.
-    fn stand_in(folder: &Path, script: &str) -> Ncu {
+    /// A script that behaves like ncu: it runs its target, and writes a report or prints an error.
+    fn fake_ncu(folder: &Path, script: &str) -> Ncu {
         use std::os::unix::fs::PermissionsExt as _;
         let path = folder.join("ncu");
         fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
@@ -703,7 +708,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_is_made_and_read_back() {
+    fn a_report_is_written_and_read_back() {
         let folder = tempfile::tempdir().unwrap();
         let report = folder.path().join("a.ncu-rep");
         fs::write(folder.path().join("raw.csv"), RAW).unwrap();
@@ -711,27 +716,27 @@ mod tests {
             "case \"$*\" in *--import\\ *) cat {0}/raw.csv;; *) touch {0}/a.ncu-rep; echo answer;; esac",
             folder.path().display()
         );
-        let ncu = stand_in(folder.path(), &script);
-        let said = profile(&ncu, &report, Duration::from_mins(1)).unwrap();
-        assert_eq!(said, ["answer"]);
+        let ncu = fake_ncu(folder.path(), &script);
+        let printed = profile(&ncu, &report, Duration::from_mins(1)).unwrap();
+        assert_eq!(printed, ["answer"]);
         let metrics = ncu.metrics(&report, &AtomicBool::new(false)).unwrap();
         assert_eq!(metrics.registers, Fact::Known(107));
     }
 
     #[test]
-    fn a_profiler_that_may_not_or_does_not_end_is_an_error() {
+    fn a_profiler_that_is_denied_or_hangs_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let report = folder.path().join("a.ncu-rep");
-        let ncu = stand_in(folder.path(), "echo '==ERROR== ERR_NVGPUCTRPERM - no' >&2; exit 1");
+        let ncu = fake_ncu(folder.path(), "echo '==ERROR== ERR_NVGPUCTRPERM - no' >&2; exit 1");
         assert_eq!(profile(&ncu, &report, Duration::from_mins(1)), Err(NcuError::NoPermission));
-        let ncu = stand_in(folder.path(), "sleep 600");
+        let ncu = fake_ncu(folder.path(), "sleep 600");
         let late = profile(&ncu, &report, Duration::from_millis(60));
         assert!(matches!(late, Err(NcuError::Failed(_))), "{late:?}");
     }
 
     #[test]
-    fn lines_are_found_under_their_file() {
-        // As ncu 2025.3 has it: a row per line, then its machine code.
+    fn samples_are_assigned_to_file_and_line() {
+        // As ncu 2025.3 prints it: one row per line, followed by its machine code.
         let text = r##"==WARNING== Unable to open source file /tmp/common/tiles.cuh.
 "File Path","/tmp/common/tiles.cuh"
 "Function Name","k"

@@ -1,4 +1,4 @@
-//! Where a kernel stands under the device's two roofs: what its matrix units can do, and what its memory can deliver.
+//! Compares a kernel with the two peak rates of the device: matrix arithmetic and memory bandwidth.
 
 use chips::{Chip, TensorType};
 use gpu::device::Device;
@@ -7,7 +7,7 @@ use op::Work;
 use super::Roofline;
 use crate::run::{Ceiling, Speed, Time};
 
-/// The two roofs, with where they come from.
+/// The two peak rates and their source.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Roofs {
     pub tflops: f64,
@@ -15,7 +15,8 @@ pub struct Roofs {
     pub peaks: &'static str,
 }
 
-/// What was measured in the run if all of it was, else the data sheet; `None` for a device nobody has one of.
+/// Returns the rates that were measured in the run if both were, otherwise those of the data sheet. `None` if the
+/// device has no data sheet in the GPU table.
 pub fn roofs(device: &Device, ceilings: &[Ceiling], matrix: &str) -> Option<Roofs> {
     measured(ceilings, matrix).or_else(|| {
         let chip = match device {
@@ -38,7 +39,7 @@ fn measured(ceilings: &[Ceiling], matrix: &str) -> Option<Roofs> {
     Some(Roofs { tflops, gb_per_s, peaks: "measured in this run" })
 }
 
-/// The matrix units' name for an element type.
+/// Returns the tensor-core type of an element type.
 pub fn tensor_type(matrix: &str) -> Option<TensorType> {
     Some(match matrix {
         "fp16" => TensorType::Fp16,
@@ -53,12 +54,13 @@ pub fn tensor_type(matrix: &str) -> Option<TensorType> {
 
 fn data_sheet(chip: &Chip, matrix: &str) -> Option<Roofs> {
     let kind = tensor_type(matrix)?;
-    // A chip without a rate for FP8 decodes it and multiplies halves.
+    // A chip without a rate for FP8 decodes FP8 and multiplies in fp16.
     let tflops = chip.tensor_tflops(kind).or_else(|| chip.tensor_tflops(TensorType::Fp16))?;
     Some(Roofs { tflops, gb_per_s: chip.memory.gbs, peaks: "data sheet" })
 }
 
-/// A kernel that does `work` in `time`. Its intensity is the problem's: bytes that must cross the bus, once each.
+/// Places a kernel that does `work` in `time` under the roofs. The intensity is that of the problem: every byte that
+/// must cross the bus counts once.
 pub fn under(roofs: Roofs, work: Work, time: Time) -> Roofline {
     Roofline {
         flops_per_byte: work.flops / (work.bytes.max(1)) as f64,
@@ -79,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn roofs_are_those_of_the_run_if_it_has_both() {
+    fn measured_roofs_are_used_if_the_run_has_both() {
         let chip = Chip::by_name("h200").unwrap();
         let device = Device::Virtual { chip };
         let matrix = ceiling(Speed::MatrixTflops(700.0), Some("fp16"));
@@ -95,13 +97,13 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_stands_below_the_lower_roof() {
+    fn the_lower_roof_limits_a_kernel() {
         let roofs = Roofs { tflops: 1000.0, gb_per_s: 4000.0, peaks: "data sheet" };
-        let stands =
+        let placed =
             |flops: f64| under(roofs, Work { flops, bytes: 1_000_000 }, Time::Measured(MeasuredMicros(10.0)));
-        let dense = stands(1e9);
+        let dense = placed(1e9);
         assert_eq!((dense.flops_per_byte, dense.tflops, dense.roof_tflops()), (1000.0, 100.0, 1000.0));
-        let thin = stands(1e7);
+        let thin = placed(1e7);
         assert_eq!((thin.flops_per_byte, thin.roof_tflops()), (10.0, 40.0));
     }
 }

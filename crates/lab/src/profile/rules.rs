@@ -1,16 +1,16 @@
-//! What limits a kernel, from its metrics: a table of rules, each with its evidence, its levers and an estimate of what
-//! there is to be had.
+//! Finds what limits a kernel from its metrics, with a table of rules. Each rule gives evidence, levers and an estimate
+//! of the possible gain.
 //!
-//! Two sorts of rules. A *class* says what kind of limit a kernel runs into (tensor cores, memory, latency); it names no
-//! cause, so it counts for a twentieth of the room it sees. A *cause* has seen something that need not be there (conflicts,
-//! half-empty sectors, idle lanes, spills) and counts for the part of the time that went into it. So a cause comes
-//! before the class it brings about unless it is a small one.
+//! There are two sorts of rules. A *class* names the kind of limit (tensor cores, memory, latency) but no cause, so its
+//! weight is one twentieth of the remaining room. A *cause* has found something avoidable (bank conflicts, half-empty
+//! sectors, idle lanes, spills), and its weight is the share of the time spent on it. So a cause comes before the class
+//! that it leads to, unless the cause is small.
 
 use super::{Diagnosis, Metrics};
 
-/// The part of the room above a kernel that a lever without a known cause is taken to gain.
-const CLASS: f64 = 0.05;
-/// What a share of the time is taken to be where nothing says why warps wait.
+/// The share of the remaining room that a lever without a known cause is assumed to gain.
+const CLASS_WEIGHT: f64 = 0.05;
+/// The assumed share of the time if the stall reasons are unknown.
 const UNKNOWN_SHARE: f64 = 0.3;
 
 const GLOBAL_WAITS: [&str; 2] = ["long_scoreboard", "lg_throttle"];
@@ -34,7 +34,7 @@ const RULES: [Rule; 13] = [
     idle_multiprocessors,
 ];
 
-/// Everything the rules have to say, the most worthwhile first.
+/// Applies all rules and returns the diagnoses, the largest possible gain first.
 pub fn diagnose(metrics: &Metrics) -> Vec<Diagnosis> {
     let mut found: Vec<Diagnosis> = RULES.iter().filter_map(|rule| rule(metrics)).collect();
     found.sort_by(|a, b| b.weight.total_cmp(&a.weight));
@@ -46,23 +46,23 @@ fn diagnosis(rule: &str, weight: f64, evidence: String, levers: &[&str]) -> Diag
     Diagnosis { rule: rule.to_owned(), weight: weight.clamp(0.0, 1.0), evidence, levers }
 }
 
-/// Tensor pipe and DRAM, the two figures the classes are told by.
+/// Tensor-pipe and DRAM utilisation, which determine the class.
 fn pipes(metrics: &Metrics) -> Option<(f64, f64)> {
     Some((*metrics.tensor_active_percent.known()?, *metrics.dram_percent.known()?))
 }
 
-fn seen(tensor: f64, dram: f64) -> String {
+fn pipe_evidence(tensor: f64, dram: f64) -> String {
     format!("tensor pipe active {tensor:.1}%, DRAM {dram:.1}%")
 }
 
-fn share(metrics: &Metrics, reasons: &[&str]) -> f64 {
+fn stall_share(metrics: &Metrics, reasons: &[&str]) -> f64 {
     metrics.stalled(reasons).unwrap_or(UNKNOWN_SHARE)
 }
 
-fn stall_words(metrics: &Metrics, reasons: &[&str]) -> String {
+fn stall_evidence(metrics: &Metrics, reasons: &[&str]) -> String {
     match metrics.stalled(reasons) {
         Some(share) => format!("{:.0}% of warps' time in {}", 100.0 * share, reasons.join(" and ")),
-        None => "why warps wait is not known".to_owned(),
+        None => "the stall reasons of the warps are unknown".to_owned(),
     }
 }
 
@@ -73,8 +73,8 @@ fn compute_bound(metrics: &Metrics) -> Option<Diagnosis> {
     (tensor > 50.0 && dram < 70.0).then(|| {
         diagnosis(
             "compute-bound",
-            CLASS * (1.0 - tensor / 100.0),
-            seen(tensor, dram),
+            CLASS_WEIGHT * (1.0 - tensor / 100.0),
+            pipe_evidence(tensor, dram),
             &["larger tile: more products per loaded operand", "FP8 where the accuracy allows", "wgmma"],
         )
     })
@@ -85,9 +85,9 @@ fn memory_bound(metrics: &Metrics) -> Option<Diagnosis> {
     (dram > 70.0).then(|| {
         diagnosis(
             "memory-bound",
-            CLASS * dram / 100.0,
+            CLASS_WEIGHT * dram / 100.0,
             format!("DRAM {dram:.1}%"),
-            &["larger tile: fewer reads of K and V", "work ordered so that L2 is hit", "narrower inputs"],
+            &["larger tile: fewer reads of K and V", "order of the work for L2 hits", "narrower inputs"],
         )
     })
 }
@@ -96,13 +96,13 @@ fn latency_bound(metrics: &Metrics) -> Option<Diagnosis> {
     let (tensor, dram) = pipes(metrics)?;
     let busiest = metrics.sm_busy_percent.known().copied().unwrap_or(0.0).max(tensor).max(dram);
     (tensor < 40.0 && dram < 40.0).then(|| {
-        let mut evidence = seen(tensor, dram);
+        let mut evidence = pipe_evidence(tensor, dram);
         if let Some((reason, percent)) = metrics.stalls.iter().find(|(name, _)| name != "selected") {
             evidence += &format!("; {percent:.0}% of warps' time in {reason}");
         }
         diagnosis(
             "latency-bound",
-            CLASS * (1.0 - busiest / 100.0),
+            CLASS_WEIGHT * (1.0 - busiest / 100.0),
             evidence,
             &["cp.async depth (STAGES)", "producer warps", "more warps or blocks per multiprocessor"],
         )
@@ -112,9 +112,9 @@ fn latency_bound(metrics: &Metrics) -> Option<Diagnosis> {
 fn tensor_cores_idle(metrics: &Metrics) -> Option<Diagnosis> {
     let tensor = *metrics.tensor_active_percent.known()?;
     (tensor < 10.0).then(|| {
-        // Not used at all: the products are done by units ten times slower.
+        // Without tensor cores the products run on units that are ten times slower.
         let unused = metrics.tensor_instructions.known() == Some(&0);
-        let weight = if unused { 0.9 } else { CLASS * (1.0 - tensor / 100.0) };
+        let weight = if unused { 0.9 } else { CLASS_WEIGHT * (1.0 - tensor / 100.0) };
         let evidence = format!(
             "tensor pipe active {tensor:.1}%{}",
             if unused { ", no tensor-core instruction at all" } else { "" }
@@ -133,15 +133,16 @@ fn tensor_cores_idle(metrics: &Metrics) -> Option<Diagnosis> {
 fn spilling(metrics: &Metrics) -> Option<Diagnosis> {
     let bytes = *metrics.local_bytes.known()?;
     (bytes > 0).then(|| {
-        // Local memory against everything that goes through L1, in the time that goes into waiting for it; or its
-        // instructions (a word of 32 lanes each) against all of them, as far as instructions are what is waited for.
+        // Two estimates. First: the share of local memory in the L1 traffic, times the share of the time spent waiting
+        // for memory. Second: the share of local-memory instructions (a word for each of 32 lanes) in all instructions,
+        // times how busy the SM is.
         let global = global_bytes(metrics).unwrap_or(0.0);
         let part = bytes as f64 / (bytes as f64 + global);
-        let waiting = share(metrics, &["long_scoreboard", "lg_throttle"]);
+        let waiting = stall_share(metrics, &["long_scoreboard", "lg_throttle"]);
         let busy = metrics.sm_busy_percent.known().map_or(UNKNOWN_SHARE, |busy| busy / 100.0);
         let instructions = metrics.instructions.known().map_or(0.0, |all| bytes as f64 / 128.0 / *all as f64);
-        // On an H200, 4.5% of the instructions went with 27% of the time: they stand in the middle of dependent
-        // arithmetic, where neither measure sees them.
+        // On an H200, spills were 4.5% of the instructions and cost 27% of the time: they are in the middle of
+        // dependent arithmetic, which neither estimate sees.
         let least = if instructions > 0.01 { 0.1 } else { 0.0 };
         let mut evidence =
             format!("{bytes} bytes of local memory moved, {:.0}% of the traffic", 100.0 * part);
@@ -163,11 +164,11 @@ fn bank_conflicts(metrics: &Metrics) -> Option<Diagnosis> {
     (part > 0.1).then(|| {
         diagnosis(
             "bank conflicts",
-            part * share(metrics, &SHARED_WAITS),
+            part * stall_share(metrics, &SHARED_WAITS),
             format!(
                 "{conflicts} of {wavefronts} shared wavefronts ({:.0}%) are conflicts; {}",
                 100.0 * part,
-                stall_words(metrics, &SHARED_WAITS)
+                stall_evidence(metrics, &SHARED_WAITS)
             ),
             &["swizzle (SWIZZLE)", "rows padded by 16 bytes", "ldmatrix instead of single loads"],
         )
@@ -181,9 +182,12 @@ fn strided_loads(metrics: &Metrics) -> Option<Diagnosis> {
         let sectors = sectors.map_or(String::new(), |count| format!("{count:.1} sectors per request, "));
         diagnosis(
             "strided loads",
-            (1.0 - used / 100.0) * share(metrics, &GLOBAL_WAITS),
-            format!("{sectors}{used:.0}% of their bytes asked for; {}", stall_words(metrics, &GLOBAL_WAITS)),
-            &["neighbouring lanes to neighbouring 16-byte pieces", "contiguous layout of the inputs"],
+            (1.0 - used / 100.0) * stall_share(metrics, &GLOBAL_WAITS),
+            format!(
+                "{sectors}{used:.0}% of their bytes requested; {}",
+                stall_evidence(metrics, &GLOBAL_WAITS)
+            ),
+            &["neighbouring lanes on neighbouring 16-byte pieces", "contiguous layout of the inputs"],
         )
     })
 }
@@ -191,14 +195,14 @@ fn strided_loads(metrics: &Metrics) -> Option<Diagnosis> {
 fn no_staging(metrics: &Metrics) -> Option<Diagnosis> {
     let (requests, products) = (*metrics.global_requests.known()?, *metrics.tensor_instructions.known()?);
     let each = requests as f64 / products.max(1) as f64;
-    // A tile that is staged once serves many products; even 16x16 tiles take less than one request for each.
+    // A staged tile serves many products. Even 16x16 tiles need less than one request per product.
     (products > 0 && each >= 1.0).then(|| {
         diagnosis(
             "no staging",
-            (1.0 - 0.25 / each) * share(metrics, &GLOBAL_WAITS),
+            (1.0 - 0.25 / each) * stall_share(metrics, &GLOBAL_WAITS),
             format!(
                 "{each:.1} global requests per tensor-core product; {}",
-                stall_words(metrics, &GLOBAL_WAITS)
+                stall_evidence(metrics, &GLOBAL_WAITS)
             ),
             &["tiles in shared memory, filled by cp.async (STAGES)", "producer warps", "larger tile"],
         )
@@ -231,12 +235,12 @@ fn barriers(metrics: &Metrics) -> Option<Diagnosis> {
     (waiting > 0.2).then(|| {
         let count = metrics.barriers.known().zip(metrics.instructions.known());
         let count = count.map_or(String::new(), |(barriers, instructions)| {
-            format!("; one warp instruction in {} is one", instructions / barriers.max(&1))
+            format!("; one warp instruction in {} is a barrier", instructions / barriers.max(&1))
         });
         diagnosis(
             "barriers",
             waiting,
-            format!("{}{count}", stall_words(metrics, &["barrier"])),
+            format!("{}{count}", stall_evidence(metrics, &["barrier"])),
             &[
                 "fewer barriers: named ones, __syncwarp, mbarriers",
                 "producer warps",
@@ -252,9 +256,9 @@ fn small_blocks(metrics: &Metrics) -> Option<Diagnosis> {
         let missing = 1.0 - f64::from(threads) / 128.0;
         diagnosis(
             "small blocks",
-            missing * share(metrics, &GLOBAL_WAITS).max(UNKNOWN_SHARE),
+            missing * stall_share(metrics, &GLOBAL_WAITS).max(UNKNOWN_SHARE),
             format!(
-                "{threads} threads per block: not a warp for each of the four schedulers, and tiles to match"
+                "{threads} threads per block: less than one warp for each of the 4 schedulers, and small tiles"
             ),
             &["larger tile (BLOCK_M)", "more warps (NUM_WARPS)"],
         )
@@ -269,7 +273,7 @@ fn low_occupancy(metrics: &Metrics) -> Option<Diagnosis> {
         let registers = registers.map_or(String::new(), |count| format!(", {count} registers per thread"));
         diagnosis(
             "low occupancy",
-            CLASS * (1.0 - allowed / 100.0) * share(metrics, &GLOBAL_WAITS),
+            CLASS_WEIGHT * (1.0 - allowed / 100.0) * stall_share(metrics, &GLOBAL_WAITS),
             format!("resources allow {allowed:.0}% of the warps{registers}"),
             &[
                 "fewer registers or less shared memory per block",
@@ -316,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_are_told_by_tensor_pipe_and_dram() {
+    fn tensor_pipe_and_dram_determine_the_class() {
         for (tensor, dram, expected) in [
             (60.0, 30.0, &["compute-bound"][..]),
             (50.1, 69.9, &["compute-bound"]),
@@ -336,14 +340,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_says_nothing() {
+    fn unknown_metrics_give_no_diagnosis() {
         assert_eq!(rules(&Metrics::default()), Vec::<String>::new());
         let half = Metrics { tensor_active_percent: Fact::Known(80.0), ..Metrics::default() };
         assert_eq!(rules(&half), Vec::<String>::new());
     }
 
     #[test]
-    fn every_cause_has_its_own_figure() {
+    fn every_cause_is_found_by_its_own_metric() {
         let stalls = [("long_scoreboard", 40.0), ("barrier", 5.0), ("mio_throttle", 20.0)];
         let stalls: Vec<(String, f64)> =
             stalls.into_iter().map(|(name, percent)| (name.to_owned(), percent)).collect();
@@ -366,7 +370,7 @@ mod tests {
         assert_eq!(rules(&healthy), Vec::<String>::new());
         let mut waiting = stalls;
         waiting[1].1 = 30.0;
-        for (rule, sick) in [
+        for (rule, unhealthy) in [
             ("bank conflicts", Metrics { bank_conflicts: Fact::Known(500), ..healthy.clone() }),
             ("strided loads", Metrics { sector_use_percent: Fact::Known(50.0), ..healthy.clone() }),
             ("no staging", Metrics { global_requests: Fact::Known(4000), ..healthy.clone() }),
@@ -376,7 +380,7 @@ mod tests {
             ("small blocks", Metrics { threads_per_block: Fact::Known(64), ..healthy.clone() }),
             ("idle multiprocessors", Metrics { blocks: Fact::Known(64), ..healthy.clone() }),
         ] {
-            let found = diagnose(&sick);
+            let found = diagnose(&unhealthy);
             assert_eq!(found.len(), 1, "{rule}: {found:?}");
             assert_eq!(found[0].rule, rule);
             assert!(!found[0].levers.is_empty() && !found[0].evidence.is_empty());
@@ -385,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_cause_comes_before_the_class_it_brings_about_and_a_small_one_after() {
+    fn a_large_cause_comes_before_its_class_and_a_small_one_after() {
         let with = |conflicts: u64| Metrics {
             bank_conflicts: Fact::Known(conflicts),
             shared_wavefronts: Fact::Known(1000),

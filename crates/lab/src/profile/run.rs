@@ -1,4 +1,4 @@
-//! Profiles from the first worker to the last diagnosis.
+//! Runs a profile: builds, checks and profiles each kernel, and records the diagnoses.
 
 use std::fs;
 use std::io;
@@ -17,35 +17,37 @@ use super::ncu::{Ncu, NcuError};
 use super::{Profile, Seen, roofline, rules};
 use crate::bench::{
     AnswerCache, Subject, SubjectKind, WorkerCommands, brought, build_hash, check_of, complaints_in,
-    no_launch, surprise,
+    no_launch, unexpected_reply,
 };
 use crate::run::{CheckRecord, Event, FailureKind, LogError, ResultId, Run, Stage, StageKey, StageOutcome};
 use crate::trial;
 use crate::worker::{
     BuildReply, CandidateName, LaunchReply, Limits, Worker, WorkerError, WorkerReply, WorkerRequest,
-    answers_beside,
+    answers_path,
 };
 
-/// Operations of a problem the virtual GPU counts in a few seconds. Larger problems are cut to it.
+/// Operations that the virtual GPU counts in a few seconds. Larger problems are cut to this size.
 const COUNTED_FLOPS: f64 = 2e9;
-/// How often that may be doubled for a part that is like the whole: half a minute.
-const MOST_DOUBLINGS: u32 = 7;
-/// Launches before the one that is profiled.
+/// How often that size may be doubled to find a part that represents the whole problem. The largest part takes half a
+/// minute.
+const MAX_DOUBLINGS: u32 = 7;
+/// Launches before the profiled one.
 const WARMUP: u32 = 3;
 
-/// What is to be profiled.
+/// The kernels to profile.
 #[derive(Clone, Debug)]
 pub struct ProfilePlan<'f, P> {
     pub device: Device,
-    /// Kernels, each on a problem. Others than kernels cannot be profiled, and are left out.
+    /// Kernels, each with a problem. Peers cannot be profiled and are skipped.
     pub subjects: Vec<(Subject<'f>, P)>,
     pub limits: Limits,
-    /// What inputs are drawn from.
+    /// Seed of the inputs.
     pub secret: u64,
-    /// Count problems on the virtual GPU as they are, however long it takes.
+    /// Count problems on the virtual GPU at full size, however long that takes.
     pub full_size: bool,
 }
 
+/// Why profiling ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
     #[error(transparent)]
@@ -63,41 +65,41 @@ pub enum ProfileError {
 
 /// Why a subject has no profile.
 enum ProfileFailure {
-    /// It is out, the others go on.
-    Out { stage: Stage, failure: FailureKind, reason: String },
-    /// Nobody can go on.
-    All(ProfileError),
+    /// This subject failed; the others continue.
+    Failed { stage: Stage, failure: FailureKind, reason: String },
+    /// Profiling cannot continue.
+    Fatal(ProfileError),
 }
 
 impl From<LogError> for ProfileFailure {
     fn from(error: LogError) -> Self {
-        ProfileFailure::All(error.into())
+        ProfileFailure::Fatal(error.into())
     }
 }
 
 impl From<NcuError> for ProfileFailure {
     fn from(error: NcuError) -> Self {
         match error {
-            NcuError::Stopped => ProfileFailure::All(ProfileError::Stopped),
-            // What ncu prints of one kernel may be odd; the next may do better.
+            NcuError::Stopped => ProfileFailure::Fatal(ProfileError::Stopped),
+            // The output of ncu may be malformed for this kernel only, so the next one is tried.
             NcuError::Output(reason) => {
-                ProfileFailure::Out { stage: Stage::Profile, failure: FailureKind::Other, reason }
+                ProfileFailure::Failed { stage: Stage::Profile, failure: FailureKind::Other, reason }
             }
-            other => ProfileFailure::All(ProfileError::Ncu(other)),
+            other => ProfileFailure::Fatal(ProfileError::Ncu(other)),
         }
     }
 }
 
-fn out(stage: Stage) -> impl Fn(WorkerError) -> ProfileFailure {
+fn failed_at(stage: Stage) -> impl Fn(WorkerError) -> ProfileFailure {
     move |ended| match ended {
-        WorkerError::Stopped => ProfileFailure::All(ProfileError::Stopped),
+        WorkerError::Stopped => ProfileFailure::Fatal(ProfileError::Stopped),
         WorkerError::Failed { failure, reason } | WorkerError::Lost { failure, reason } => {
-            ProfileFailure::Out { stage, failure, reason }
+            ProfileFailure::Failed { stage, failure, reason }
         }
     }
 }
 
-/// Profiles everything in the plan that the run has no profile of yet. `tell` is called with what happens, for people.
+/// Profiles everything in the plan that the run has not profiled yet. `tell` receives progress messages.
 pub fn run<O: Op>(
     op: &O,
     plan: &ProfilePlan<'_, O::Problem>,
@@ -114,7 +116,7 @@ pub fn run<O: Op>(
     let folder = run.folder().join("work");
     fs::create_dir_all(&folder).map_err(|error| ProfileError::Io { path: folder.clone(), error })?;
     let answers = AnswerCache::kept();
-    let bench = ProfileRun {
+    let profile_run = ProfileRun {
         op,
         plan,
         compiler,
@@ -127,9 +129,9 @@ pub fn run<O: Op>(
     };
     let outcome = plan.subjects.iter().try_for_each(|(subject, problem)| {
         tell(&format!("{problem}: profiling {}", subject.name));
-        bench.subject(subject, problem, tell)
+        profile_run.subject(subject, problem, tell)
     });
-    // Answers that were judged; what they were for is in the log.
+    // The folder holds answers that have been judged. Their results are in the log.
     let _ = fs::remove_dir_all(&folder);
     outcome
 }
@@ -146,7 +148,7 @@ struct ProfileRun<'a, O: Op> {
     answers: &'a AnswerCache<O>,
 }
 
-/// A subject on its problem.
+/// A subject with its problem.
 struct Job<'a, O: Op> {
     subject: &'a Subject<'a>,
     family: &'a Family,
@@ -189,8 +191,8 @@ impl<O: Op> ProfileRun<'_, O> {
         self.run.record(&Event::StageStarted { key: key.clone() })?;
         let job = Job { subject, family, candidate, problem, of: key.of.clone() };
         let profile = match self.ncu {
-            Some(ncu) => self.by_ncu(ncu, &job),
-            None => self.counted(&job),
+            Some(ncu) => self.profile_with_ncu(ncu, &job),
+            None => self.profile_with_counters(&job),
         };
         match profile {
             Ok(profile) => {
@@ -198,11 +200,11 @@ impl<O: Op> ProfileRun<'_, O> {
                 self.run.record(&Event::StageFinished { key, outcome: StageOutcome::Done })?;
                 Ok(())
             }
-            Err(ProfileFailure::Out { stage, failure, reason }) => {
+            Err(ProfileFailure::Failed { stage, failure, reason }) => {
                 let outcome = StageOutcome::Failed { reason: reason.clone() };
                 self.fail(key, stage, failure, reason, outcome, tell)
             }
-            Err(ProfileFailure::All(error)) => Err(error),
+            Err(ProfileFailure::Fatal(error)) => Err(error),
         }
     }
 
@@ -215,65 +217,70 @@ impl<O: Op> ProfileRun<'_, O> {
         outcome: StageOutcome,
         tell: &dyn Fn(&str),
     ) -> Result<(), ProfileError> {
-        tell(&format!("{} is out on {}: {failure}: {reason}", key.of.subject, key.of.problem));
+        tell(&format!("{} failed on {}: {failure}: {reason}", key.of.subject, key.of.problem));
         self.run.record(&Event::CandidateFailed { of: key.of.clone(), stage, failure, reason })?;
         self.run.record(&Event::StageFinished { key, outcome })?;
         Ok(())
     }
 
-    /// By the virtual GPU's counters.
-    fn counted(&self, job: &Job<'_, O>) -> Result<Profile, ProfileFailure> {
-        let (problem, times) = self.part(job);
+    /// Profiles with the counters of the virtual GPU.
+    fn profile_with_counters(&self, job: &Job<'_, O>) -> Result<Profile, ProfileFailure> {
+        let (problem, times) = self.counted_part(job);
         let mut notes = Vec::new();
         if problem != *job.problem {
             notes.push(match times {
-                Some(times) => format!("counted on {problem}; the whole has {times} times its blocks"),
-                None => format!("of {problem}, the problem cut to size"),
+                Some(times) => {
+                    format!("counted on {problem}; the full problem has {times} times as many blocks")
+                }
+                None => format!("counted on {problem} instead of the full problem"),
             });
         }
         let command = (self.start.kernel)(&job.subject.name);
         let lost =
             |error: io::Error| WorkerError::Lost { failure: FailureKind::Other, reason: error.to_string() };
-        let mut worker = Worker::start(command, self.plan.limits).map_err(lost).map_err(out(Stage::Build))?;
-        let mut ask = |ask: &WorkerRequest, stage: Stage| worker.ask(ask, self.stop).map_err(out(stage));
-        let other = |stage: Stage| move |said: &WorkerReply| out(stage)(surprise(said));
+        let mut worker =
+            Worker::start(command, self.plan.limits).map_err(lost).map_err(failed_at(Stage::Build))?;
+        let mut ask =
+            |request: &WorkerRequest, stage: Stage| worker.ask(request, self.stop).map_err(failed_at(stage));
+        let unexpected = |stage: Stage| move |reply: &WorkerReply| failed_at(stage)(unexpected_reply(reply));
         let extra = match ask(&self.build(job, &problem), Stage::Build)? {
             WorkerReply::Built(built) => self.built(job, built)?,
-            said => return Err(other(Stage::Build)(&said)),
+            reply => return Err(unexpected(Stage::Build)(&reply)),
         };
         match ask(&self.run_once(), Stage::Check)? {
             WorkerReply::Ran { launches } => self.check(job, &problem, extra, launches)?,
-            said => return Err(other(Stage::Check)(&said)),
+            reply => return Err(unexpected(Stage::Check)(&reply)),
         }
-        // Queries that were cut away read the same keys: the memory has not as many times as the blocks.
+        // The queries that were cut read the same keys, so memory traffic grows less than the number of blocks.
         let bytes = |problem: &O::Problem| self.op.work(problem).bytes as f64;
         let memory = bytes(job.problem) / bytes(&problem);
         let seen = match ask(&WorkerRequest::Count { times: times.unwrap_or(1), memory }, Stage::Profile)? {
             WorkerReply::Seen(seen) => *seen,
-            said => return Err(other(Stage::Profile)(&said)),
+            reply => return Err(unexpected(Stage::Profile)(&reply)),
         };
         let of = if times.is_some() { job.problem } else { &problem };
         Ok(self.profile(self.plan.device.to_string(), notes, seen, of))
     }
 
-    /// What of a problem is counted, and how many times its blocks the whole has: as small a part as tells the whole. With
-    /// a causal mask the last queries have more to do than the first, so all of a head's queries must stay; where even a
-    /// much larger part is not like the whole, the small one is counted for itself.
-    fn part(&self, job: &Job<'_, O>) -> (O::Problem, Option<u64>) {
+    /// Returns the part of a problem to count, and how many times its blocks the full problem has. The part is the
+    /// smallest one that represents the full problem. With a causal mask the last queries have more work than the
+    /// first, so all queries of a head must stay. If even a much larger part does not represent the full problem, the
+    /// smallest part is counted without scaling.
+    fn counted_part(&self, job: &Job<'_, O>) -> (O::Problem, Option<u64>) {
         if self.plan.full_size {
             return (job.problem.clone(), Some(1));
         }
-        let mut parts = (0..=MOST_DOUBLINGS).map(|power| {
+        let mut parts = (0..=MAX_DOUBLINGS).map(|power| {
             let part = self.op.cut(job.problem, COUNTED_FLOPS * f64::from(1 << power));
-            let times = self.alike(job, &part);
+            let times = self.block_ratio(job, &part);
             (part, times)
         });
         let small = || (self.op.cut(job.problem, COUNTED_FLOPS), None);
         parts.find(|(_, times)| times.is_some()).unwrap_or_else(small)
     }
 
-    /// How many times the blocks of a cut problem the whole one has, if that is all it has more.
-    fn alike(&self, job: &Job<'_, O>, cut: &O::Problem) -> Option<u64> {
+    /// Returns how many times the blocks of the cut problem the full problem has, if the two differ in nothing else.
+    fn block_ratio(&self, job: &Job<'_, O>, cut: &O::Problem) -> Option<u64> {
         let blocks = |problem: &O::Problem| -> Option<u64> {
             let launch = job.family.launch(&job.candidate, &self.op.sizes(problem)).ok()?;
             launch.grid.into_iter().try_fold(1, u64::checked_mul)
@@ -285,15 +292,16 @@ impl<O: Op> ProfileRun<'_, O> {
         same.then_some(times)
     }
 
-    /// By Nsight Compute, over a worker that is told beforehand what it will be asked.
-    fn by_ncu(&self, ncu: &Ncu, job: &Job<'_, O>) -> Result<Profile, ProfileFailure> {
+    /// Profiles with Nsight Compute, which runs a worker whose requests are in a file.
+    fn profile_with_ncu(&self, ncu: &Ncu, job: &Job<'_, O>) -> Result<Profile, ProfileFailure> {
         let io = |path: &Path| {
             let path = path.to_owned();
-            move |error| ProfileFailure::All(ProfileError::Io { path, error })
+            move |error| ProfileFailure::Fatal(ProfileError::Io { path, error })
         };
-        let asks = [self.build(job, job.problem), self.run_once(), WorkerRequest::Launch { times: WARMUP }];
+        let requests =
+            [self.build(job, job.problem), self.run_once(), WorkerRequest::Launch { times: WARMUP }];
         let file = self.folder.join("asks.jsonl");
-        let lines: Result<Vec<String>, _> = asks.iter().map(serde_json::to_string).collect();
+        let lines: Result<Vec<String>, _> = requests.iter().map(serde_json::to_string).collect();
         let lines = lines.map_err(|error| io(&file)(error.into()))?;
         fs::write(&file, lines.join("\n")).map_err(io(&file))?;
         let reports = self.run.folder().join("profiles");
@@ -304,16 +312,16 @@ impl<O: Op> ProfileRun<'_, O> {
         command.arg("--asks").arg(&file);
         // ncu runs a kernel once for every few metrics.
         let limit = self.plan.limits.build + 20 * self.plan.limits.answer.min(Duration::from_mins(2));
-        // The first launch is the one whose answer is judged.
-        let answers = answers_beside(&file);
-        // Those of the one before.
+        // The first launch is the judged one, so skipping `WARMUP` launches profiles the last one.
+        let answers = answers_path(&file);
+        // Remove the answers of the previous subject.
         let _ = fs::remove_file(&answers);
         ncu.profile(&command, &job.family.entry, WARMUP, &report, limit, self.stop)?;
 
-        let said = fs::read(&answers).unwrap_or_default();
-        let mut said = &said[..];
+        let bytes = fs::read(&answers).unwrap_or_default();
+        let mut bytes = &bytes[..];
         let answers = std::iter::from_fn(|| {
-            let (answer, outputs): (WorkerReply, _) = wire::receive(&mut said, u64::MAX).ok()?;
+            let (answer, outputs): (WorkerReply, _) = wire::receive(&mut bytes, u64::MAX).ok()?;
             answer.with(outputs)
         });
         let (mut launched, mut extra) = (false, false);
@@ -323,23 +331,27 @@ impl<O: Op> ProfileRun<'_, O> {
                 WorkerReply::Ran { launches } => self.check(job, job.problem, extra, launches)?,
                 WorkerReply::Launched => launched = true,
                 WorkerReply::Failed { failure, reason } => {
-                    return Err(ProfileFailure::Out { stage: Stage::Profile, failure, reason });
+                    return Err(ProfileFailure::Failed { stage: Stage::Profile, failure, reason });
                 }
-                other => return Err(out(Stage::Profile)(surprise(&other))),
+                other => return Err(failed_at(Stage::Profile)(unexpected_reply(&other))),
             }
         }
         if !launched {
-            let reason = "its process ended before it had launched the kernel".to_owned();
-            return Err(ProfileFailure::Out { stage: Stage::Profile, failure: FailureKind::Crash, reason });
+            let reason = "the worker process ended before it launched the kernel".to_owned();
+            return Err(ProfileFailure::Failed {
+                stage: Stage::Profile,
+                failure: FailureKind::Crash,
+                reason,
+            });
         }
         let mut metrics = ncu.metrics(&report, self.stop)?;
         if let Some(build) = self.run.state().builds.get(&job.of) {
             metrics.spill_bytes = u64::from(build.spill_bytes).into();
         }
-        let mut notes = vec![format!("the report of Nsight Compute is {}", report.display())];
+        let mut notes = vec![format!("Nsight Compute report: {}", report.display())];
         let hot_lines = match ncu.hot_lines(&report, job.family, self.stop) {
             Ok(lines) => lines,
-            Err(NcuError::Stopped) => return Err(ProfileFailure::All(ProfileError::Stopped)),
+            Err(NcuError::Stopped) => return Err(ProfileFailure::Fatal(ProfileError::Stopped)),
             Err(error) => {
                 notes.push(format!("hot lines are unavailable: {error}"));
                 Vec::new()
@@ -354,7 +366,7 @@ impl<O: Op> ProfileRun<'_, O> {
         WorkerRequest::Build { candidate, problem: problem.to_string() }
     }
 
-    /// Ordinary inputs.
+    /// Returns a draw of ordinary inputs.
     fn draw(&self) -> InputDraw {
         InputDraw::new(self.op.classes()[0], op::derived(self.plan.secret, 1))
     }
@@ -369,13 +381,13 @@ impl<O: Op> ProfileRun<'_, O> {
         }
     }
 
-    /// Writes a build down; whether its kernel has the op's extra tolerance.
+    /// Records a build. Returns whether the op grants its kernel the extra tolerance.
     fn built(&self, job: &Job<'_, O>, built: BuildReply) -> Result<bool, ProfileFailure> {
         self.run.record(&Event::Built { of: job.of.clone(), build: built.build })?;
         Ok(built.extra_tolerance.is_some())
     }
 
-    /// Holds an answer against the right one: nothing wrong is profiled.
+    /// Compares an answer with the reference. A kernel with a wrong answer is never profiled.
     fn check(
         &self,
         job: &Job<'_, O>,
@@ -388,17 +400,17 @@ impl<O: Op> ProfileRun<'_, O> {
             .answers
             .to(self.op, problem, &self.draw())
             .map_err(ProfileError::from)
-            .map_err(ProfileFailure::All)?;
-        let right = [(&answer.inputs, &answer.reference)];
-        let judged = trial::judge(self.op, extra_tolerance, &[TrialStep::FIRST], &right, &launches);
-        let judged = judged.ok_or_else(no_launch).map_err(out(Stage::Check))?;
+            .map_err(ProfileFailure::Fatal)?;
+        let references = [(&answer.inputs, &answer.reference)];
+        let judged = trial::judge(self.op, extra_tolerance, &[TrialStep::FIRST], &references, &launches);
+        let judged = judged.ok_or_else(no_launch).map_err(failed_at(Stage::Check))?;
         let check: CheckRecord = check_of(judged);
-        let words = complaints_in(&check);
+        let complaints = complaints_in(&check);
         self.run.record(&Event::Checked { of: job.of.clone(), check })?;
-        match words {
+        match complaints {
             None => Ok(()),
             Some(reason) => {
-                Err(ProfileFailure::Out { stage: Stage::Check, failure: FailureKind::WrongAnswer, reason })
+                Err(ProfileFailure::Failed { stage: Stage::Check, failure: FailureKind::WrongAnswer, reason })
             }
         }
     }
@@ -420,7 +432,7 @@ impl<O: Op> ProfileRun<'_, O> {
     }
 }
 
-/// A name for files: letters, digits and dashes.
+/// Makes a file name of letters, digits, dots and dashes.
 fn file_name(of: &ResultId) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' };
     format!("{}-{}", of.problem, of.subject).chars().map(plain).collect()

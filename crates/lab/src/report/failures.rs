@@ -1,26 +1,30 @@
-//! Everything that went wrong or did not happen, each with its reason.
+//! Collects everything that failed, was skipped or was not finished, with the reasons.
 
 use crate::invert::InversionResult;
 use crate::run::{Fact, ResultId, RunState, Stage, StageOutcome, StageState, TrialResult};
 
+/// A failure for the report.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Failed {
+    /// The subject, or what else failed.
     pub what: String,
-    /// The problem; empty where it concerns none.
+    /// The problem; empty if there is none.
     pub on: String,
-    /// When: `build`, `check`, `trial 12`.
+    /// The stage: `build`, `check`, `trial 12`.
     pub at: String,
+    /// The kind of failure.
     pub kind: String,
+    /// The reason.
     pub reason: String,
 }
 
-/// In the order of a kernel's way: baselines, candidates, trials, inversions, proposals.
+/// All failures in this order: baselines, candidates, trials, inversions, proposals.
 pub fn failures(state: &RunState) -> Vec<Failed> {
     let mut all = Vec::new();
     for (name, version) in &state.baselines {
         if let Fact::Unavailable { reason } = version {
             let reason = if reason.is_empty() { "no reason given" } else { reason };
-            all.push(failed(name, "", "baseline", "not there", reason));
+            all.push(failed(name, "", "baseline", "unavailable", reason));
         }
     }
     for failure in &state.failures {
@@ -28,26 +32,26 @@ pub fn failures(state: &RunState) -> Vec<Failed> {
         let (at, kind) = (failure.stage.to_string(), failure.kind.to_string());
         all.push(failed(subject, problem, &at, &kind, &failure.reason));
     }
-    let told = |of: &ResultId| {
-        let same = |told: &ResultId| told.problem == of.problem && told.subject == of.subject;
+    let is_reported = |of: &ResultId| {
+        let same = |other: &ResultId| other.problem == of.problem && other.subject == of.subject;
         state.failures.iter().any(|failure| same(&failure.of))
     };
-    for (of, check) in state.checks.iter().filter(|(of, check)| !check.passed && !told(of)) {
+    for (of, check) in state.checks.iter().filter(|(of, check)| !check.passed && !is_reported(of)) {
         let reasons: Vec<&str> = check.complaints.iter().map(|it| it.message.as_str()).collect();
-        let reason = if reasons.is_empty() { "no complaint recorded".to_owned() } else { reasons.join("; ") };
+        let reason = if reasons.is_empty() { "no reason recorded".to_owned() } else { reasons.join("; ") };
         all.push(failed(&of.subject, &of.problem, "check", "wrong answer", &reason));
     }
     for (key, stage) in &state.stages {
         let (kind, reason) = match stage {
-            StageState::Finished(StageOutcome::Failed { reason }) if !told(&key.of) => {
+            StageState::Finished(StageOutcome::Failed { reason }) if !is_reported(&key.of) => {
                 ("failed", reason.as_str())
             }
             StageState::Finished(StageOutcome::Skipped { reason }) => ("skipped", reason.as_str()),
-            StageState::Started => ("not finished", "the run was stopped, or is still going on"),
+            StageState::Started => ("not finished", "the run was stopped, or is still active"),
             StageState::Finished(_) => continue,
         };
         let at = if key.stage == Stage::Other {
-            "a stage this version does not know".to_owned()
+            "a stage of a newer version".to_owned()
         } else {
             key.stage.to_string()
         };
@@ -86,7 +90,7 @@ mod tests {
     use crate::testing::{a_full_log, folded};
 
     #[test]
-    fn every_kind_of_failure_is_told_once_with_its_reason() {
+    fn every_kind_of_failure_is_listed_once_with_its_reason() {
         let all = failures(&folded(&a_full_log()));
         let count = |at: &str| all.iter().filter(|failed| failed.at.starts_with(at)).count();
         for (at, wanted) in [("baseline", 1), ("check", 1), ("trial", 2), ("inversion", 1), ("proposal", 1)] {
@@ -96,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_stop_cut_short_is_not_passed_over() {
+    fn an_unfinished_or_skipped_stage_is_listed() {
         let key = StageKey::new(Stage::Bench, "p", "a", "1");
         let skipped = StageKey::new(Stage::Bench, "p", "b", "2");
         let state = folded(&[

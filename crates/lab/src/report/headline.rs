@@ -1,32 +1,35 @@
-//! The one sentence that says what a run found.
+//! The headline: one sentence with the main result of a run.
 
 use crate::invert::InversionResult;
 use crate::run::{Row, RunState, TrialResult, rows};
 
 use super::Kind;
 use super::advice::bottlenecks;
-use super::comparison::{ComparisonTable, against, boards};
-use super::search::{elites, tally};
+use super::comparison::{ComparisonTable, comparison_tables, comparison_with};
+use super::search::{count_trials, elites};
 use super::words::{count, device, interval, micros, ratio};
 
+/// The main result of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Headline {
+    /// The result as one sentence.
     pub sentence: String,
-    /// Of the times in it; `None` where it is about none.
+    /// How the times in the sentence were obtained; `None` if it has none.
     pub kind: Option<Kind>,
 }
 
-/// The most that can be said: what was measured against baselines, else what a search found, else what is left.
+/// The most important result that the run has: a comparison with baselines, else the result of a search, else a single
+/// time, an inversion, a modelled time or a result without times.
 pub fn headline(state: &RunState) -> Headline {
-    say(state, &rows(state))
+    headline_for_rows(state, &rows(state))
 }
 
-/// The same with rows at hand.
-pub(super) fn say(state: &RunState, rows: &[Row]) -> Headline {
+/// Does the same as [`headline`] with rows that were computed before.
+pub(super) fn headline_for_rows(state: &RunState, rows: &[Row]) -> Headline {
     let device = device(state);
-    let boards = boards(rows);
+    let tables = comparison_tables(rows);
     let measured = |sentence| Headline { sentence, kind: Some(Kind::Measured) };
-    if let Some(sentence) = boards.first().and_then(|board| compared(state, board, rows, &device)) {
+    if let Some(sentence) = tables.first().and_then(|table| compared(state, table, rows, &device)) {
         return measured(sentence);
     }
     if let Some((sentence, kind)) = searched(state, &device) {
@@ -35,7 +38,7 @@ pub(super) fn say(state: &RunState, rows: &[Row]) -> Headline {
     if let Some(row) = rows.iter().min_by(|a, b| a.p50_us.0.total_cmp(&b.p50_us.0)) {
         let (low, high) = (row.interval_us.low, row.interval_us.high);
         return measured(format!(
-            "{} takes {} on {} (95% interval {}), measured on {device}; it was compared with nothing.",
+            "{} takes {} on {} (95% interval {}), measured on {device}; there was no baseline.",
             row.of.subject,
             micros(row.p50_us.0),
             row.of.problem,
@@ -51,21 +54,21 @@ pub(super) fn say(state: &RunState, rows: &[Row]) -> Headline {
     Headline { sentence: untimed(state, &device), kind: None }
 }
 
-/// Against the baseline that is hardest to beat, not the one that flatters most.
-fn compared(state: &RunState, board: &ComparisonTable<'_>, rows: &[Row], device: &str) -> Option<String> {
-    let baseline = board.hardest()?;
+/// The comparison with the strongest baseline.
+fn compared(state: &RunState, table: &ComparisonTable<'_>, rows: &[Row], device: &str) -> Option<String> {
+    let baseline = table.strongest_baseline()?;
     let means = state.means();
     let mean = means
         .iter()
-        .filter(|mean| mean.baseline == baseline && mean.timer == board.timer)
+        .filter(|mean| mean.baseline == baseline && mean.timer == table.timer)
         .max_by(|a, b| a.problems.cmp(&b.problems).then(a.speedup.total_cmp(&b.speedup)))?;
-    let mut on: Vec<(&Row, crate::stats::Speedup)> = rows
+    let mut speedups: Vec<(&Row, crate::stats::Speedup)> = rows
         .iter()
-        .filter(|row| row.timer == board.timer && row.of.subject == mean.candidate)
-        .filter_map(|row| Some((row, against(row, baseline)?.speedup)))
+        .filter(|row| row.timer == table.timer && row.of.subject == mean.candidate)
+        .filter_map(|row| Some((row, comparison_with(row, baseline)?.speedup)))
         .collect();
-    on.sort_by(|a, b| a.1.ratio.total_cmp(&b.1.ratio));
-    let (row, speedup) = on.last()?;
+    speedups.sort_by(|a, b| a.1.ratio.total_cmp(&b.1.ratio));
+    let (row, speedup) = speedups.last()?;
     let (low, high) = (speedup.interval.low, speedup.interval.high);
     let candidate = &mean.candidate;
     Some(if mean.problems == 1 {
@@ -78,8 +81,8 @@ fn compared(state: &RunState, board: &ComparisonTable<'_>, rows: &[Row], device:
         )
     } else {
         format!(
-            "{candidate} runs at {} the speed of {baseline}, measured on {device}: geometric mean of {} problems, at best \
-             {} (95% interval {}) on {}.",
+            "{candidate} runs at {} the speed of {baseline}, measured on {device}: geometric mean of {} problems, at \
+             best {} (95% interval {}) on {}.",
             ratio(mean.speedup),
             mean.problems,
             ratio(speedup.ratio),
@@ -101,14 +104,14 @@ fn searched(state: &RunState, device: &str) -> Option<(String, Kind)> {
         },
         several => format!(" over {}", count(several.len(), "problem")),
     };
-    let of_where = match best.kind {
+    let source = match best.kind {
         Kind::Measured => format!("measured on {device}"),
         Kind::Modelled => format!("modelled for {device}, not measured"),
     };
     if best.trial.number == 0 {
         let sentence = format!(
-            "None of {} beat {} {} on {} by enough to be kept, {of_where}.",
-            count(tally(state).all(), "trial"),
+            "None of {} improved on {} {} ({}) by enough to be kept, {source}.",
+            count(count_trials(state).all(), "trial"),
             search.family,
             search.baseline,
             count(problems.len(), "problem"),
@@ -116,12 +119,12 @@ fn searched(state: &RunState, device: &str) -> Option<(String, Kind)> {
         return Some((sentence, best.kind));
     }
     let sentence = format!(
-        "{} runs at {} the speed of {} {}{spread}, the best of {}, {of_where}.",
+        "{} runs at {} the speed of {} {}{spread}, the best of {}, {source}.",
         best.trial.candidate,
         ratio(best.score),
         search.family,
         search.baseline,
-        count(tally(state).all(), "trial"),
+        count(count_trials(state).all(), "trial"),
     );
     Some((sentence, best.kind))
 }
@@ -134,7 +137,7 @@ fn modelled(state: &RunState) -> Option<String> {
         several => format!(", the shortest of {several} modelled times"),
     };
     Some(format!(
-        "{} is modelled to take {} on {} on {}{others}; nothing was measured.",
+        "The modelled time of {} is {} on {} on {}{others}; nothing was measured.",
         of.subject,
         micros(best.time_us.0),
         of.problem,
@@ -148,9 +151,13 @@ fn inverted(state: &RunState) -> Option<(String, Kind)> {
         InversionResult::Failed { .. } => None,
     });
     let (worst, cost, kind) = costly.max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let pathologies = match state.inversions.len() {
+        1 => "1 pathology".to_owned(),
+        several => format!("{several} pathologies"),
+    };
     let sentence = format!(
-        "Of {} put into {} on {}, {} costs most: {} the time, {}.",
-        count(state.inversions.len(), "known mistake"),
+        "Of {} in {} on {}, {} costs most: {} the time, {}.",
+        pathologies,
         worst.healthy,
         worst.problem,
         worst.pathology,
@@ -160,7 +167,7 @@ fn inverted(state: &RunState) -> Option<(String, Kind)> {
     Some((sentence, kind))
 }
 
-/// Runs without a time.
+/// The headline of a run without times.
 fn untimed(state: &RunState, device: &str) -> String {
     if let Some(worst) = bottlenecks(state, None).first() {
         let (of, found) = (worst.of, worst.diagnosis);
@@ -171,7 +178,7 @@ fn untimed(state: &RunState, device: &str) -> String {
         return format!("{passed} of {} gave right answers on {device}.", count(state.checks.len(), "check"));
     }
     if !state.builds.is_empty() {
-        return format!("{} made; nothing was run.", count(state.builds.len(), "build"));
+        return format!("{} finished; nothing was run.", count(state.builds.len(), "build"));
     }
     "This run recorded no result.".to_owned()
 }
@@ -182,14 +189,14 @@ mod tests {
     use crate::run::Event;
     use crate::testing::{a_full_log, a_search, folded};
 
-    fn of(keep: impl Fn(&Event) -> bool) -> Headline {
+    fn headline_of(keep: impl Fn(&Event) -> bool) -> Headline {
         let events: Vec<Event> = a_full_log().into_iter().filter(keep).collect();
         headline(&folded(&events))
     }
 
     #[test]
-    fn it_says_what_was_measured_against_what_where() {
-        let Headline { sentence, kind } = of(|_| true);
+    fn the_headline_names_candidate_baseline_problem_and_gpu() {
+        let Headline { sentence, kind } = headline_of(|_| true);
         assert_eq!(kind, Some(Kind::Measured));
         for words in
             ["wmma stage-2", "the speed of pytorch flash", "b1h8s512d64-fp16", "measured on NVIDIA H200"]
@@ -199,18 +206,19 @@ mod tests {
     }
 
     #[test]
-    fn a_search_on_the_virtual_gpu_says_that_it_is_modelled() {
+    fn the_headline_of_a_virtual_search_says_modelled() {
         let found = headline(&folded(&a_search()));
         assert_eq!(found.kind, Some(Kind::Modelled));
         assert!(found.sentence.ends_with("modelled for virtual l4, not measured."), "{}", found.sentence);
     }
 
     #[test]
-    fn with_less_it_says_less() {
-        let only_times = of(|event| matches!(event, Event::RunStarted { .. } | Event::Modelled { .. }));
+    fn a_run_with_fewer_results_has_a_headline() {
+        let only_times =
+            headline_of(|event| matches!(event, Event::RunStarted { .. } | Event::Modelled { .. }));
         assert_eq!(only_times.kind, Some(Kind::Modelled));
         assert!(only_times.sentence.ends_with("nothing was measured."), "{}", only_times.sentence);
-        let only_checks = of(|event| matches!(event, Event::Checked { .. }));
+        let only_checks = headline_of(|event| matches!(event, Event::Checked { .. }));
         assert_eq!(only_checks.kind, None);
         assert!(only_checks.sentence.contains("checks"), "{}", only_checks.sentence);
         let nothing = headline(&RunState::default());

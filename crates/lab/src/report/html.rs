@@ -1,44 +1,46 @@
-//! HTML in small pieces. What comes from outside becomes [`HtmlFragment::text`]; a table takes pieces, so that nothing gets into
-//! one unescaped.
+//! Builds HTML from escaped fragments. Text from the log becomes [`HtmlFragment::text`]. A table accepts only
+//! fragments, so that nothing enters it unescaped.
 
 use std::fmt;
 
 use super::Kind;
 
-/// Text that is fit to stand in a page as it is.
+/// HTML that is safe to insert into a page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HtmlFragment(String);
 
 impl HtmlFragment {
-    /// Any text at all.
+    /// Escapes any text.
     pub fn text(text: impl fmt::Display) -> Self {
         HtmlFragment(escape(&text.to_string()))
     }
 
-    /// What this program wrote itself.
+    /// Wraps HTML that this program generated.
     pub fn html(html: String) -> Self {
         HtmlFragment(html)
     }
 
+    /// Text in a code font.
     pub fn code(text: impl fmt::Display) -> Self {
         HtmlFragment(format!("<code>{}</code>", escape(&text.to_string())))
     }
 
+    /// Text in a faint colour.
     pub fn faint(text: impl fmt::Display) -> Self {
         HtmlFragment(format!("<span class=\"faint\">{}</span>", escape(&text.to_string())))
     }
 
-    /// A value with something smaller after it.
-    pub fn with(self, small: impl fmt::Display) -> Self {
+    /// Appends text in a smaller font.
+    pub fn with_small(self, small: impl fmt::Display) -> Self {
         HtmlFragment(format!("{} <small>{}</small>", self.0, escape(&small.to_string())))
     }
 
-    /// A word in a colour that has the same meaning.
+    /// A word in the colour of its tone.
     pub fn mark(tone: Tone, text: impl fmt::Display) -> Self {
         HtmlFragment(format!("<span class=\"mark {}\">{}</span>", tone.class(), escape(&text.to_string())))
     }
 
-    /// A time that says how it was come by.
+    /// A time. A modelled time is marked as such.
     pub fn time(kind: Kind, text: impl fmt::Display) -> Self {
         let text = escape(&text.to_string());
         match kind {
@@ -49,15 +51,15 @@ impl HtmlFragment {
         }
     }
 
-    /// A piece in a table of times of that kind, which says the word itself.
-    pub fn of(self, kind: Kind) -> Self {
+    /// Applies the style of a kind, for tables that name the kind in their caption.
+    pub fn styled_as(self, kind: Kind) -> Self {
         match kind {
             Kind::Measured => self,
             Kind::Modelled => HtmlFragment(format!("<i class=\"modelled\">{self}</i>")),
         }
     }
 
-    /// A share as a number with a small bar.
+    /// A percentage with a small bar.
     pub fn meter(percent: f64) -> Self {
         let width = if percent.is_finite() { percent.clamp(0.0, 100.0) } else { 0.0 };
         HtmlFragment(format!("<span class=\"meter\"><i style=\"width:{width:.1}%\"></i></span>{percent:.1}%"))
@@ -70,14 +72,19 @@ impl fmt::Display for HtmlFragment {
     }
 }
 
+/// The colour of a verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
+    /// A good result.
     Good,
+    /// A bad result.
     Bad,
+    /// An undecided result.
     Open,
 }
 
 impl Tone {
+    /// The CSS class.
     pub fn class(self) -> &'static str {
         match self {
             Tone::Good => "good",
@@ -87,13 +94,13 @@ impl Tone {
     }
 }
 
-/// The word a time of this kind goes with.
+/// A label with the word for the kind.
 pub fn tag(kind: Kind) -> HtmlFragment {
     let word = kind.word();
     HtmlFragment(format!("<em class=\"tag {word}\">{word}</em>"))
 }
 
-/// Nothing in the text has a meaning to a browser any more; what no page may hold is left out.
+/// Escapes all HTML syntax, and removes characters that a page must not contain.
 pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -104,7 +111,7 @@ pub fn escape(text: &str) -> String {
             '"' => escaped.push_str("&quot;"),
             '\'' => escaped.push_str("&#39;"),
             '\n' | '\t' => escaped.push(c),
-            // Characters that turn the direction of text around could make a name look like another.
+            // Characters that change the text direction could make one name look like another.
             '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {}
             c if c.is_control() || c == '\u{fffe}' || c == '\u{ffff}' => {}
             c => escaped.push(c),
@@ -113,11 +120,11 @@ pub fn escape(text: &str) -> String {
     escaped
 }
 
-/// A title for a piece that may be cut: its text without tags.
-fn whole(piece: &HtmlFragment) -> String {
+/// A title attribute for a cell that may be cut off: its text without tags.
+fn title_attribute(fragment: &HtmlFragment) -> String {
     let mut text = String::new();
     let mut in_tag = false;
-    for c in piece.0.chars() {
+    for c in fragment.0.chars() {
         match c {
             '<' => in_tag = true,
             '>' => in_tag = false,
@@ -128,18 +135,19 @@ fn whole(piece: &HtmlFragment) -> String {
     if text.chars().count() > 48 { format!(" title=\"{text}\"") } else { String::new() }
 }
 
-/// A table in a box of its own that scrolls where the page is narrow. The first column names the row.
+/// A table that scrolls horizontally on a narrow page. The first column names the row.
 #[derive(Debug)]
 pub struct Table {
     caption: String,
     head: Vec<HtmlFragment>,
-    /// Columns from here on hold numbers.
+    /// The index of the first column with numbers.
     numbers_from: usize,
     rows: Vec<Vec<HtmlFragment>>,
     kind: Option<Kind>,
 }
 
 impl Table {
+    /// An empty table.
     pub fn new(caption: &str, head: &[&str], numbers_from: usize) -> Self {
         Table {
             caption: caption.to_owned(),
@@ -150,19 +158,22 @@ impl Table {
         }
     }
 
-    /// A table of times.
+    /// An empty table of times of one kind.
     pub fn for_kind(kind: Kind, caption: &str, head: &[&str], numbers_from: usize) -> Self {
         Table { kind: Some(kind), ..Table::new(caption, head, numbers_from) }
     }
 
+    /// Adds a row.
     pub fn row(&mut self, cells: Vec<HtmlFragment>) {
         self.rows.push(cells);
     }
 
+    /// Whether the table has no rows.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
+    /// The table as HTML.
     pub fn html(&self) -> String {
         let class = |column: usize| if column >= self.numbers_from { " class=\"number\"" } else { "" };
         let head = each(self.head.iter().enumerate(), |(column, cell)| {
@@ -170,8 +181,11 @@ impl Table {
         });
         let row = |cells: &Vec<HtmlFragment>| {
             let cells = cells.iter().enumerate().map(|(column, cell)| match column {
-                // A name that takes more room than a row should is cut, and shown whole on hovering.
-                0 => format!("<th scope=\"row\"><div class=\"name\"{}>{cell}</div></th>", whole(cell)),
+                // The style sheet cuts off a long name; the title shows all of it.
+                0 => format!(
+                    "<th scope=\"row\"><div class=\"name\"{}>{cell}</div></th>",
+                    title_attribute(cell)
+                ),
                 _ => format!("<td{}>{cell}</td>", class(column)),
             });
             format!("<tr>{}</tr>\n", cells.collect::<String>())
@@ -187,30 +201,32 @@ impl Table {
     }
 }
 
-pub fn paragraph(piece: &HtmlFragment) -> String {
-    format!("<p>{piece}</p>\n")
+/// A paragraph.
+pub fn paragraph(fragment: &HtmlFragment) -> String {
+    format!("<p>{fragment}</p>\n")
 }
 
-/// What each item gives, one after the other.
+/// Concatenates the HTML of all items.
 pub fn each<T>(items: impl IntoIterator<Item = T>, show: impl Fn(T) -> String) -> String {
     items.into_iter().map(show).collect()
 }
 
-/// A line for what is not there.
+/// A line that says what is missing.
 pub fn missing(text: &str) -> String {
     format!("<p class=\"missing\">{}</p>\n", escape(text))
 }
 
+/// A heading inside a section.
 pub fn heading(text: &str) -> String {
     format!("<h3>{}</h3>\n", escape(text))
 }
 
-/// What most readers need not see at once.
+/// A collapsed block for details.
 pub fn details(summary: &str, body: &str) -> String {
     format!("<details><summary>{}</summary>\n{body}</details>\n", escape(summary))
 }
 
-/// A picture with what it shows.
+/// A picture with a caption.
 pub fn figure(kind: Option<Kind>, picture: &str, caption: &HtmlFragment) -> String {
     let kind = kind.map_or("", Kind::word);
     format!("<figure class=\"{kind}\">\n{picture}<figcaption>{caption}</figcaption>\n</figure>\n")
@@ -221,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_from_outside_means_anything_to_a_browser() {
+    fn hostile_text_is_escaped() {
         let hostile = "<script>alert('1')</script>\"&\u{0}\u{202e}\u{7}";
         assert_eq!(escape(hostile), "&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;&quot;&amp;");
         let mut table = Table::new(hostile, &[hostile], 1);
@@ -230,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_meter_stays_in_its_box() {
+    fn the_bar_of_a_meter_stays_between_0_and_100_per_cent() {
         assert!(HtmlFragment::meter(250.0).to_string().contains("width:100.0%"));
         assert!(HtmlFragment::meter(f64::NAN).to_string().contains("width:0.0%"));
     }

@@ -1,4 +1,4 @@
-//! Which knobs mattered: how much of what trials differ by each knob explains alone.
+//! The importance of knobs: how much of the variance between trials each knob explains alone.
 
 use indexmap::IndexMap;
 
@@ -8,35 +8,40 @@ use crate::stats::geometric_mean;
 use super::Kind;
 use super::search::{Scored, scored};
 
-/// Fewer trials than this say nothing about any knob.
-const LEAST: usize = 6;
+/// With fewer trials, no importance is computed.
+const MIN_TRIALS: usize = 6;
 
-/// A knob, and what its values did.
+/// The importance of a knob and the scores of its values.
 #[derive(Debug)]
 pub struct Importance<'s> {
+    /// The knob's name.
     pub knob: &'s str,
-    /// The share of the variance of log time between its values, less what chance alone would give as many values
-    /// (epsilon squared); 0 to 1.
+    /// The share of the variance of log time between the knob's values, minus the share that chance alone would give
+    /// with as many values (epsilon squared); 0 to 1.
     pub share: f64,
-    /// Its values as tried, the fastest first.
+    /// The values that were tried, the fastest first.
     pub values: Vec<Value<'s>>,
 }
 
+/// One value of a knob.
 #[derive(Debug)]
 pub struct Value<'s> {
+    /// The value as text.
     pub name: &'s str,
+    /// The number of trials with this value.
     pub trials: usize,
-    /// Geometric mean of the scores of the trials that had it.
+    /// Geometric mean of the scores of these trials.
     pub score: f64,
 }
 
-/// Every knob that was tried with two values or more, the most important first. Empty where there are too few trials.
+/// The importance of every knob with two or more tried values, the most important first. Empty if there are too few
+/// trials.
 ///
-/// A search does not draw its trials at random: two knobs it moved together share the credit, and a knob it moved only
-/// in good company looks better than it is. So this orders knobs; it promises nothing.
+/// A search does not choose its trials at random. Two knobs that it changed together share the credit, and a knob that
+/// it changed only in good settings looks better than it is. So the result ranks knobs; it is not a prediction.
 pub fn importance(state: &RunState, kind: Kind) -> Vec<Importance<'_>> {
     let trials: Vec<Scored<'_>> = scored(state).into_iter().filter(|it| it.kind == kind).collect();
-    if trials.len() < LEAST {
+    if trials.len() < MIN_TRIALS {
         return Vec::new();
     }
     let mut knobs: Vec<&str> = Vec::new();
@@ -73,11 +78,11 @@ fn importance_of<'s>(knob: &'s str, trials: &[Scored<'s>]) -> Option<Importance<
         })
         .collect();
     values.sort_by(|a, b| b.score.total_cmp(&a.score));
-    Some(Importance { knob, share: explained(&logs), values })
+    Some(Importance { knob, share: explained_share(&logs), values })
 }
 
-/// The share of the variance that is between groups: epsilon squared.
-fn explained(groups: &[Vec<f64>]) -> f64 {
+/// The share of the variance that is between groups (epsilon squared).
+fn explained_share(groups: &[Vec<f64>]) -> f64 {
     let count: usize = groups.iter().map(Vec::len).sum();
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
     let all: Vec<f64> = groups.iter().flatten().copied().collect();
@@ -90,7 +95,7 @@ fn explained(groups: &[Vec<f64>]) -> f64 {
             group.iter().map(|x| (x - centre).powi(2)).sum::<f64>()
         })
         .sum();
-    // As many groups as trials leave nothing to tell knobs and chance apart by.
+    // With one trial per group, the knob's effect cannot be separated from chance.
     if count <= groups.len() || total <= f64::EPSILON * count as f64 {
         return 0.0;
     }
@@ -104,22 +109,23 @@ mod tests {
     use crate::testing::{a_full_log, folded};
 
     #[test]
-    fn groups_that_explain_everything_or_nothing() {
-        assert_eq!(explained(&[vec![1.0, 1.0, 1.0], vec![2.0, 2.0]]), 1.0);
-        assert_eq!(explained(&[vec![1.0, 2.0], vec![1.0, 2.0]]), 0.0);
-        assert_eq!(explained(&[vec![3.0, 3.0], vec![3.0, 3.0]]), 0.0);
-        assert_eq!(explained(&[vec![1.0], vec![2.0]]), 0.0);
+    fn the_explained_share_ranges_from_none_to_all() {
+        assert_eq!(explained_share(&[vec![1.0, 1.0, 1.0], vec![2.0, 2.0]]), 1.0);
+        assert_eq!(explained_share(&[vec![1.0, 2.0], vec![1.0, 2.0]]), 0.0);
+        assert_eq!(explained_share(&[vec![3.0, 3.0], vec![3.0, 3.0]]), 0.0);
+        assert_eq!(explained_share(&[vec![1.0], vec![2.0]]), 0.0);
     }
 
     #[test]
-    fn what_chance_would_give_is_taken_off() {
-        let share = explained(&[vec![0.0, 1.0], vec![2.0, 3.0]]);
-        // Means 0.5 and 2.5 around 1.5: between 4, within 1 with 2 degrees of freedom, total 5; (4 - 0.5) / 5.
+    fn the_share_expected_by_chance_is_subtracted() {
+        let share = explained_share(&[vec![0.0, 1.0], vec![2.0, 3.0]]);
+        // The means are 0.5 and 2.5 around 1.5. Sum of squares between groups 4, within groups 1 with 2 degrees of
+        // freedom, total 5; (4 - 0.5) / 5.
         assert!((share - 0.7).abs() < 1e-12, "{share}");
     }
 
     #[test]
-    fn the_knob_that_makes_the_difference_comes_first() {
+    fn the_knob_with_the_largest_effect_comes_first() {
         let state = folded(&a_full_log());
         let found = importance(&state, Kind::Modelled);
         assert_eq!(found[0].knob, "STAGES");

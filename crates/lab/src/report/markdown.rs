@@ -1,24 +1,25 @@
-//! `summary.md`: the run for people.
+//! `summary.md`: the report as Markdown.
 
 use std::io::{self, Write};
 
 use super::Kind;
-use super::advice::{bottlenecks, levers};
-use super::comparison::boards;
+use super::advice::{bottlenecks, suggestions};
+use super::comparison::comparison_tables;
 use super::failures::failures as all_failures;
 use super::headline;
 use super::importance::importance;
 use super::page::{command, ranked};
-use super::search::{elites, lineage, scored, tally};
+use super::search::{count_trials, elites, lineage, scored};
 use super::words::{count, micros, ratio};
-use crate::evolve::knobs::{InertKnob, dead};
+use crate::evolve::knobs::{InertKnob, inert};
 use crate::invert::InversionResult;
 use crate::profile::Metrics;
 use crate::run::{Exporter, Fact, Row, RunState, Speed, TrialResult, rows};
 
-/// Bottlenecks and levers that are listed.
+/// How many bottlenecks and suggested changes are listed.
 const TOP: usize = 3;
 
+/// Writes `summary.md`.
 #[derive(Debug)]
 pub struct Markdown;
 
@@ -37,13 +38,13 @@ impl Exporter for Markdown {
         profiled(state, out)?;
         inverted(state, out)?;
         failures(state, out)?;
-        list(out, "Notes", state.notes.iter().chain(&state.warnings).map(|note| plain(note)))?;
+        list(out, "Notes", state.notes.iter().chain(&state.warnings).map(|note| escaped(note)))?;
         repeat(state, out)
     }
 }
 
-/// Text from outside on one line, with nothing in it that ends a cell, starts a block or is taken for HTML.
-fn plain(text: &str) -> String {
+/// Escapes text from the log: it stays on one line and cannot end a cell, start a block or become HTML.
+fn escaped(text: &str) -> String {
     let one_line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     one_line.replace('|', "\\|").replace('&', "&amp;").replace('<', "&lt;")
 }
@@ -52,7 +53,7 @@ fn cells(out: &mut dyn Write, cells: &[String]) -> io::Result<()> {
     writeln!(out, "| {} |", cells.join(" | "))
 }
 
-/// A table; `right` of its columns from the end hold numbers.
+/// Writes a table. The last `right` columns hold numbers.
 fn table(out: &mut dyn Write, head: &[&str], right: usize, rows: &[Vec<String>]) -> io::Result<()> {
     cells(out, &head.iter().map(ToString::to_string).collect::<Vec<_>>())?;
     let rule = |column: usize| if column + right >= head.len() { "---:" } else { "---" }.to_owned();
@@ -73,30 +74,30 @@ fn list(out: &mut dyn Write, title: &str, lines: impl Iterator<Item = String>) -
 
 fn head(state: &RunState, rows: &[Row], out: &mut dyn Write) -> io::Result<()> {
     let Some(manifest) = &state.manifest else {
-        return writeln!(out, "# A run that was stopped before it began\n");
+        return writeln!(out, "# A run that stopped before it started\n");
     };
-    writeln!(out, "# warpsmith {}, {}\n", plain(&manifest.command), manifest.started.short())?;
-    writeln!(out, "**{}**\n", plain(&headline::say(state, rows).sentence))?;
-    let came_to = match state.outcome {
+    writeln!(out, "# warpsmith {}, {}\n", escaped(&manifest.command), manifest.started.short())?;
+    writeln!(out, "**{}**\n", escaped(&headline::headline_for_rows(state, rows).sentence))?;
+    let result = match state.outcome {
         Some(outcome) => outcome.to_string(),
-        None => "incomplete: stopped before its end".to_owned(),
+        None => "incomplete: stopped before the end".to_owned(),
     };
-    writeln!(out, "- result: {came_to}")?;
+    writeln!(out, "- result: {result}")?;
     writeln!(
         out,
         "- GPU: {}, driver {}",
-        plain(&manifest.gpu.to_string()),
-        plain(&manifest.driver.to_string())
+        escaped(&manifest.gpu.to_string()),
+        escaped(&manifest.driver.to_string())
     )?;
-    writeln!(out, "- commit: {}", plain(&manifest.commit.to_string()))?;
+    writeln!(out, "- commit: {}", escaped(&manifest.commit.to_string()))?;
     for (name, version) in &state.baselines {
-        writeln!(out, "- {}: {}", plain(name), plain(&version.to_string()))?;
+        writeln!(out, "- {}: {}", escaped(name), escaped(&version.to_string()))?;
     }
     for ceiling in &state.ceilings {
         let matrix = ceiling.matrix.as_deref().unwrap_or_default();
         match ceiling.speed {
             Speed::MatrixTflops(rate) => {
-                writeln!(out, "- ceiling: {rate:.1} TFLOP/s {}, measured in this run", plain(matrix))?;
+                writeln!(out, "- ceiling: {rate:.1} TFLOP/s {}, measured in this run", escaped(matrix))?;
             }
             Speed::CopyGbPerS(rate) => {
                 writeln!(out, "- ceiling: {rate:.0} GB/s copying, measured in this run")?;
@@ -112,13 +113,13 @@ fn measured(state: &RunState, rows: &[Row], out: &mut dyn Write) -> io::Result<(
         return writeln!(out, "Nothing was measured.\n");
     }
     writeln!(out, "## Measured\n")?;
-    for board in boards(rows) {
+    for comparison in comparison_tables(rows) {
         writeln!(
             out,
-            "The fastest candidate of each problem over each baseline, with 95% intervals; {}:\n",
-            board.timer
+            "Speedup of the fastest candidate of each problem over each baseline, with 95% intervals; {}:\n",
+            comparison.timer
         )?;
-        let names: Vec<String> = board.baselines.iter().map(|name| plain(name)).collect();
+        let names: Vec<String> = comparison.baselines.iter().map(|name| escaped(name)).collect();
         let head: Vec<&str> = ["problem", "fastest candidate", "p50"]
             .into_iter()
             .chain(names.iter().map(String::as_str))
@@ -130,17 +131,17 @@ fn measured(state: &RunState, rows: &[Row], out: &mut dyn Write) -> io::Result<(
                     format!("{:.2}x ({:.2} - {:.2})", over.speedup.ratio, interval.low, interval.high)
                 })
             });
-            let names = [plain(line.problem), plain(&line.best.of.subject), line.best.p50_us.to_string()];
+            let names = [escaped(line.problem), escaped(&line.best.of.subject), line.best.p50_us.to_string()];
             names.into_iter().chain(over).collect()
         };
-        table(out, &head, names.len() + 1, &board.lines.iter().map(line).collect::<Vec<Vec<String>>>())?;
+        table(out, &head, names.len() + 1, &comparison.lines.iter().map(line).collect::<Vec<Vec<String>>>())?;
     }
-    writeln!(out, "Everything that was measured:\n")?;
+    writeln!(out, "All measurements:\n")?;
     let head = [
         "problem",
         "subject",
         "timer",
-        "against",
+        "baseline",
         "verdict",
         "p50",
         "95% interval",
@@ -150,13 +151,13 @@ fn measured(state: &RunState, rows: &[Row], out: &mut dyn Write) -> io::Result<(
         "% of ceiling",
         "speedup",
     ];
-    table(out, &head, 6, &rows.iter().flat_map(lines).collect::<Vec<_>>())?;
+    table(out, &head, 6, &rows.iter().flat_map(comparison_lines).collect::<Vec<_>>())?;
     for mean in state.means() {
         writeln!(
             out,
             "{} over {} ({}): {:.2}x, {} (geometric mean of {} problem{})\n",
-            plain(&mean.candidate),
-            plain(&mean.baseline),
+            escaped(&mean.candidate),
+            escaped(&mean.baseline),
             mean.timer,
             mean.speedup,
             mean.standing,
@@ -167,23 +168,23 @@ fn measured(state: &RunState, rows: &[Row], out: &mut dyn Write) -> io::Result<(
     for row in rows.iter().filter(|row| row.throttled == Some(true)) {
         writeln!(
             out,
-            "Clocks were held down while {} ran on {}.\n",
-            plain(&row.of.subject),
-            plain(&row.of.problem)
+            "The GPU throttled its clocks while {} ran on {}.\n",
+            escaped(&row.of.subject),
+            escaped(&row.of.problem)
         )?;
     }
     Ok(())
 }
 
-/// A line per baseline the subject was compared with, or one.
-fn lines(row: &Row) -> Vec<Vec<String>> {
+/// One line per baseline that the subject was compared with, or one line without a comparison.
+fn comparison_lines(row: &Row) -> Vec<Vec<String>> {
     let number = |value: Option<f64>| value.map_or("n/a".to_owned(), |value| format!("{value:.1}"));
-    let line = |against: String, verdict: String, speedup: String| {
+    let line = |baseline: String, verdict: String, speedup: String| {
         vec![
-            plain(&row.of.problem),
-            plain(&row.of.subject),
+            escaped(&row.of.problem),
+            escaped(&row.of.subject),
             row.timer.to_string(),
-            against,
+            baseline,
             verdict,
             row.p50_us.to_string(),
             format!("{:.2} - {:.2}", row.interval_us.low, row.interval_us.high),
@@ -201,7 +202,7 @@ fn lines(row: &Row) -> Vec<Vec<String>> {
         let speedup = over.comparison.speedup;
         let interval = speedup.interval;
         let text = format!("{:.2}x ({:.2} - {:.2})", speedup.ratio, interval.low, interval.high);
-        line(plain(&over.baseline), over.comparison.verdict.to_string(), text)
+        line(escaped(&over.baseline), over.comparison.verdict.to_string(), text)
     });
     compared.collect()
 }
@@ -217,7 +218,7 @@ fn modelled(state: &RunState, out: &mut dyn Write) -> io::Result<()> {
         .map(|(of, modelled)| {
             let limiter = modelled.limiter.as_deref().unwrap_or("n/a");
             let time = modelled.time_us.to_string();
-            vec![plain(&of.problem), plain(&of.subject), plain(&modelled.gpu), plain(limiter), time]
+            vec![escaped(&of.problem), escaped(&of.subject), escaped(&modelled.gpu), escaped(limiter), time]
         })
         .collect();
     table(out, &["problem", "subject", "GPU", "limited by", "time"], 1, &rows)
@@ -228,30 +229,30 @@ fn searched(state: &RunState, out: &mut dyn Write) -> io::Result<()> {
         return Ok(());
     }
     writeln!(out, "## Search\n")?;
-    let tally = tally(state);
+    let counts = count_trials(state);
     if let Some(search) = &state.search {
         writeln!(
             out,
-            "{} over {}: {} combinations, {} of them allowed. Strategy {}, proposer {}, seed {}, budget {}. A speedup of \
-             1x is {}.\n",
-            plain(&search.family),
-            plain(&search.problems.join(", ")),
+            "{} over {}: {} combinations, {} of them valid. Strategy {}, proposer {}, seed {}, budget {}. Speedups are \
+             over {}.\n",
+            escaped(&search.family),
+            escaped(&search.problems.join(", ")),
             search.raw_points,
             search.legal_points,
-            plain(&search.strategy),
-            plain(&search.proposer),
+            escaped(&search.strategy),
+            escaped(&search.proposer),
             search.seed,
             search.budget,
-            plain(&search.baseline),
+            escaped(&search.baseline),
         )?;
     }
     writeln!(
         out,
-        "{}: {} timed, {} the same machine code as an earlier one, {} failed.\n",
-        count(tally.all(), "trial"),
-        tally.timed,
-        tally.same,
-        tally.failed,
+        "{}: {} timed, {} with the machine code of an earlier trial, {} failed.\n",
+        count(counts.all(), "trial"),
+        counts.timed,
+        counts.same,
+        counts.failed,
     )?;
     for kind in Kind::ALL {
         if !scored(state).iter().any(|it| it.kind == kind) {
@@ -265,17 +266,17 @@ fn searched(state: &RunState, out: &mut dyn Write) -> io::Result<()> {
                     time.interval.map_or(String::new(), |(low, high)| format!(" ({low:.2} - {high:.2})"));
                 format!(
                     "{} {}: {:.2}x{spread}",
-                    plain(&time.problem),
+                    escaped(&time.problem),
                     micros(time.time.micros()),
                     time.speedup
                 )
             });
             let node = tree.iter().find(|node| node.trial.number == elite.trial.number);
             let from = elite.trial.parent.map_or("-".to_owned(), |parent| {
-                format!("#{parent}, {}", plain(node.map_or("", |node| node.change.as_str())))
+                format!("#{parent}, {}", escaped(node.map_or("", |node| node.change.as_str())))
             });
             vec![
-                plain(&elite.trial.candidate),
+                escaped(&elite.trial.candidate),
                 format!("#{}", elite.trial.number),
                 from,
                 times.collect::<Vec<_>>().join("; "),
@@ -286,7 +287,7 @@ fn searched(state: &RunState, out: &mut dyn Write) -> io::Result<()> {
             elites(state).iter().filter(|elite| elite.kind == kind).map(elite).collect();
         writeln!(out, "### Elites, {}\n", kind.word())?;
         if kept.is_empty() {
-            writeln!(out, "No trial joined the elites.\n")?;
+            writeln!(out, "No trial became an elite.\n")?;
         } else {
             table(out, &["elite", "trial", "from", "times", "score"], 1, &kept)?;
         }
@@ -294,9 +295,9 @@ fn searched(state: &RunState, out: &mut dyn Write) -> io::Result<()> {
             .iter()
             .map(|it| {
                 let best = it.values.first().map_or("-".to_owned(), |value| {
-                    format!("{} ({:.2}x, {})", plain(value.name), value.score, count(value.trials, "trial"))
+                    format!("{} ({:.2}x, {})", escaped(value.name), value.score, count(value.trials, "trial"))
                 });
-                vec![plain(it.knob), best, format!("{:.0}%", 100.0 * it.share)]
+                vec![escaped(it.knob), best, format!("{:.0}%", 100.0 * it.share)]
             })
             .collect();
         if !knobs.is_empty() {
@@ -308,11 +309,11 @@ fn searched(state: &RunState, out: &mut dyn Write) -> io::Result<()> {
             table(out, &["knob", "best value", "share"], 1, &knobs)?;
         }
     }
-    for InertKnob { knob, pairs } in dead(state.trials.values()) {
+    for InertKnob { knob, pairs } in inert(state.trials.values()) {
         writeln!(
             out,
-            "{} is dead: {} differing in nothing else compiled to the same machine code.\n",
-            plain(&knob),
+            "{} has no effect: {} of trials that differ only in this knob compiled to the same machine code.\n",
+            escaped(&knob),
             count(pairs, "pair"),
         )?;
     }
@@ -325,28 +326,38 @@ fn profiled(state: &RunState, out: &mut dyn Write) -> io::Result<()> {
     }
     writeln!(out, "## Profile\n")?;
     for (of, profile) in &state.profiles {
-        writeln!(out, "### {} on {}, {}\n", plain(&of.subject), plain(&of.problem), plain(&profile.source))?;
-        let rows: Vec<Vec<String>> = seen(&profile.metrics)
+        writeln!(
+            out,
+            "### {} on {}, {}\n",
+            escaped(&of.subject),
+            escaped(&of.problem),
+            escaped(&profile.source)
+        )?;
+        let rows: Vec<Vec<String>> = metric_values(&profile.metrics)
             .into_iter()
-            .map(|(name, value)| vec![name.to_owned(), plain(&value)])
+            .map(|(name, value)| vec![name.to_owned(), escaped(&value)])
             .collect();
         table(out, &["metric", "value"], 1, &rows)?;
         if let Some(roof) = &profile.roofline {
             writeln!(
                 out,
-                "{:.1} TFLOP/s at {:.1} operations per byte, under {:.1} TFLOP/s and {:.0} GB/s ({}).\n",
+                "Roofline: {:.1} TFLOP/s at {:.1} operations per byte; the peaks are {:.1} TFLOP/s and {:.0} GB/s \
+                 ({}).\n",
                 roof.tflops,
                 roof.flops_per_byte,
                 roof.peak_tflops,
                 roof.peak_gb_per_s,
-                plain(&roof.peaks),
+                escaped(&roof.peaks),
             )?;
         }
         for found in &profile.diagnoses {
-            let levers: Vec<String> = found.levers.iter().map(|lever| plain(lever)).collect();
-            let levers =
-                if levers.is_empty() { String::new() } else { format!(" Levers: {}.", levers.join("; ")) };
-            writeln!(out, "- {}: {}.{levers}", plain(&found.rule), plain(&found.evidence))?;
+            let changes: Vec<String> = found.levers.iter().map(|change| escaped(change)).collect();
+            let changes = if changes.is_empty() {
+                String::new()
+            } else {
+                format!(" Suggested changes: {}.", changes.join("; "))
+            };
+            writeln!(out, "- {}: {}.{changes}", escaped(&found.rule), escaped(&found.evidence))?;
         }
         writeln!(out)?;
     }
@@ -354,21 +365,21 @@ fn profiled(state: &RunState, out: &mut dyn Write) -> io::Result<()> {
     list(
         out,
         "What to do next",
-        levers(&next, TOP).iter().map(|lever| {
-            let because = lever.because;
+        suggestions(&next, TOP).iter().map(|suggestion| {
+            let because = suggestion.because;
             format!(
                 "{} ({} on {}: {})",
-                plain(lever.lever),
-                plain(&because.of.subject),
-                plain(&because.of.problem),
-                plain(&because.diagnosis.rule)
+                escaped(suggestion.change),
+                escaped(&because.of.subject),
+                escaped(&because.of.problem),
+                escaped(&because.diagnosis.rule)
             )
         }),
     )
 }
 
-/// Every metric with its value, or why there is none.
-fn seen(metrics: &Metrics) -> Vec<(&'static str, String)> {
+/// Every metric with its value, or with the reason why it has none.
+fn metric_values(metrics: &Metrics) -> Vec<(&'static str, String)> {
     let percent = |fact: &Fact<f64>| match fact {
         Fact::Known(value) => format!("{value:.1}%"),
         unknown @ Fact::Unavailable { .. } => unknown.to_string(),
@@ -400,22 +411,22 @@ fn inverted(state: &RunState, out: &mut dyn Write) -> io::Result<()> {
     if ranked.is_empty() {
         return Ok(());
     }
-    writeln!(out, "## Inversion: what known mistakes cost\n")?;
+    writeln!(out, "## Inversion: the cost of known pathologies\n")?;
     let rows: Vec<Vec<String>> = ranked
         .iter()
         .map(|(inversion, time, healthy, cost)| {
             let evidence = match &inversion.result {
-                InversionResult::Timed { evidence, .. } => plain(evidence),
+                InversionResult::Timed { evidence, .. } => escaped(evidence),
                 InversionResult::Failed { .. } => String::new(),
             };
             vec![
-                plain(&inversion.pathology),
-                plain(&inversion.healthy),
-                plain(&inversion.problem),
+                escaped(&inversion.pathology),
+                escaped(&inversion.healthy),
+                escaped(&inversion.problem),
                 evidence,
-                plain(&inversion.advice),
+                escaped(&inversion.advice),
                 format!(
-                    "{} for {}, {}",
+                    "{} instead of {}, {}",
                     micros(time.micros()),
                     micros(healthy.micros()),
                     Kind::from_time(*time).word()
@@ -424,18 +435,18 @@ fn inverted(state: &RunState, out: &mut dyn Write) -> io::Result<()> {
             ]
         })
         .collect();
-    table(out, &["pathology", "in", "problem", "evidence", "do instead", "time", "cost"], 1, &rows)
+    table(out, &["pathology", "kernel", "problem", "evidence", "advice", "time", "cost"], 1, &rows)
 }
 
 fn failures(state: &RunState, out: &mut dyn Write) -> io::Result<()> {
     let lines = all_failures(state).into_iter().map(|failed| {
-        let on = if failed.on.is_empty() { String::new() } else { format!(" on {}", plain(&failed.on)) };
+        let on = if failed.on.is_empty() { String::new() } else { format!(" on {}", escaped(&failed.on)) };
         format!(
             "{}{on}: {} ({}): {}",
-            plain(&failed.what),
+            escaped(&failed.what),
             failed.kind,
-            plain(&failed.at),
-            plain(&failed.reason)
+            escaped(&failed.at),
+            escaped(&failed.reason)
         )
     });
     list(out, "Failures", lines)
@@ -448,37 +459,37 @@ fn targets(state: &RunState, out: &mut dyn Write) -> io::Result<()> {
             Some(false) => "missed",
             None => "not judged",
         };
-        let problem = target.problem.as_ref().map(|problem| format!(" on {}", plain(problem)));
-        let evidence = plain(&target.evidence);
+        let problem = target.problem.as_ref().map(|problem| format!(" on {}", escaped(problem)));
+        let evidence = escaped(&target.evidence);
         let mut line =
-            format!("{word}: {}{} ({evidence})", plain(&target.target), problem.unwrap_or_default());
+            format!("{word}: {}{} ({evidence})", escaped(&target.target), problem.unwrap_or_default());
         if target.met == Some(false) {
-            line += &in_the_way(state, target.problem.as_deref());
+            line += &limits_and_suggestions(state, target.problem.as_deref());
         }
         line
     });
     list(out, "Targets", lines)
 }
 
-/// What stands in the way of a missed target, as points below it.
-fn in_the_way(state: &RunState, problem: Option<&str>) -> String {
+/// The limits of the kernel and the suggested changes for a missed target, as list items below it.
+fn limits_and_suggestions(state: &RunState, problem: Option<&str>) -> String {
     let found = bottlenecks(state, problem);
     if found.is_empty() {
-        return "\n  - what limits it: no profile in this run says".to_owned();
+        return "\n  - limits: unknown, because this run has no profile".to_owned();
     }
     let limits: Vec<String> = found
         .iter()
         .take(TOP)
-        .map(|it| format!("{} ({})", plain(&it.diagnosis.rule), plain(&it.diagnosis.evidence)))
+        .map(|it| format!("{} ({})", escaped(&it.diagnosis.rule), escaped(&it.diagnosis.evidence)))
         .collect();
-    let pull: Vec<String> = levers(&found, TOP).iter().map(|lever| plain(lever.lever)).collect();
-    format!("\n  - what limits it: {}\n  - most promising levers: {}", limits.join("; "), pull.join("; "))
+    let changes: Vec<String> = suggestions(&found, TOP).iter().map(|it| escaped(it.change)).collect();
+    format!("\n  - limits: {}\n  - most promising changes: {}", limits.join("; "), changes.join("; "))
 }
 
 fn repeat(state: &RunState, out: &mut dyn Write) -> io::Result<()> {
     let Some(manifest) = &state.manifest else { return Ok(()) };
-    writeln!(out, "## How to repeat it\n")?;
-    // A fence longer than any in the text ends nothing before its time.
+    writeln!(out, "## How to repeat this run\n")?;
+    // The fence is longer than any run of backticks in the text, so the text cannot end it.
     let command = command(manifest);
     let fence = "`".repeat(3 + command.matches('`').count());
     writeln!(out, "{fence}\n{}\n{fence}\n", command.replace(['\n', '\r'], " "))?;
@@ -486,7 +497,7 @@ fn repeat(state: &RunState, out: &mut dyn Write) -> io::Result<()> {
         out,
         "Seed {}, Warpsmith {}, commit {}.",
         manifest.seed,
-        plain(&manifest.warpsmith),
-        plain(&manifest.commit.to_string())
+        escaped(&manifest.warpsmith),
+        escaped(&manifest.commit.to_string())
     )
 }

@@ -1,10 +1,10 @@
-//! A run for people: `summary.md`, and `report.html`, one page that needs no network and no script.
+//! The report of a run: `summary.md`, and `report.html`, a single page that needs no network and no scripts.
 //!
-//! Everything comes from a [`RunState`], which comes from the run's log. The facts are picked first, each in a module of
-//! its own ([`headline`], [`comparison`], [`search`], [`importance`], [`advice`], [`failures`]); [`page`] and
-//! [`markdown`] only say them. A section that has nothing to show says so in a line, or is left out.
+//! All data comes from a [`RunState`], which is built from the run's log. One module per topic extracts the facts
+//! ([`headline`], [`comparison`], [`search`], [`importance`], [`advice`], [`failures`]); [`page`] and [`markdown`] only
+//! format them. A section without data says so in one line, or is left out.
 //!
-//! Measured and modelled times never share a table or a picture, and never look alike: see [`Kind`].
+//! Measured and modelled times never share a table or a figure, and never look alike: see [`Kind`].
 
 mod advice;
 mod comparison;
@@ -27,16 +27,18 @@ pub use page::Html;
 
 use crate::run::{RunState, Time};
 
-/// Writes every file that is derived from a run's log, and says where they are. Each appears whole or not at all, also
-/// beside a run that is still going on.
+/// Writes every file that is derived from a run's log, and returns their paths. Each file is written atomically, so
+/// this is safe while the run is still active.
 pub fn write(folder: &Path, state: &RunState) -> io::Result<Vec<PathBuf>> {
     crate::run::write_exports(folder, state)
 }
 
-/// How a time was come by.
+/// How a time was obtained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
+    /// Taken on a GPU.
     Measured,
+    /// Computed by the virtual GPU.
     Modelled,
 }
 
@@ -47,6 +49,7 @@ impl Kind {
         if time.is_modelled() { Kind::Modelled } else { Kind::Measured }
     }
 
+    /// The word for the kind: `measured` or `modelled`.
     pub fn word(self) -> &'static str {
         match self {
             Kind::Measured => "measured",

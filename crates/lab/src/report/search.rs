@@ -1,4 +1,4 @@
-//! What a search came to: elites, where they came from, how the best one grew.
+//! The results of a search: scores of trials, elites and their ancestry.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,44 +6,51 @@ use crate::run::{RunState, Trial, TrialResult};
 
 use super::Kind;
 
-/// A trial whose time is known: its own, or that of the earlier trial it is the same machine code as.
+/// A trial with a score: its own, or that of the earlier trial with the same machine code.
 #[derive(Clone, Copy, Debug)]
 pub struct Scored<'s> {
+    /// The trial.
     pub trial: &'s Trial,
     /// Geometric mean of the speedups over the search's baseline.
     pub score: f64,
+    /// How its times were obtained.
     pub kind: Kind,
-    /// Not timed itself.
+    /// Whether the score is that of an earlier trial.
     pub is_copy: bool,
 }
 
-/// What became of the trials. The baseline, number 0, was given and not tried.
+/// The number of trials by result, without the baseline (trial 0).
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct TrialCounts {
+    /// Trials with a time.
     pub timed: usize,
+    /// Trials with the machine code of an earlier one.
     pub same: usize,
+    /// Trials that failed.
     pub failed: usize,
 }
 
 impl TrialCounts {
+    /// The number of all trials.
     pub fn all(&self) -> usize {
         self.timed + self.same + self.failed
     }
 }
 
-pub fn tally(state: &RunState) -> TrialCounts {
-    let mut tally = TrialCounts::default();
+/// Counts the trials by result.
+pub fn count_trials(state: &RunState) -> TrialCounts {
+    let mut counts = TrialCounts::default();
     for trial in state.trials.values().filter(|trial| trial.number > 0) {
         match trial.result {
-            TrialResult::Timed { .. } => tally.timed += 1,
-            TrialResult::Same { .. } => tally.same += 1,
-            TrialResult::Failed { .. } => tally.failed += 1,
+            TrialResult::Timed { .. } => counts.timed += 1,
+            TrialResult::Same { .. } => counts.same += 1,
+            TrialResult::Failed { .. } => counts.failed += 1,
         }
     }
-    tally
+    counts
 }
 
-/// Every trial with a time, by number.
+/// Every trial with a score, sorted by number.
 pub fn scored(state: &RunState) -> Vec<Scored<'_>> {
     let mut all: Vec<Scored<'_>> = state.trials.values().filter_map(|trial| score(state, trial)).collect();
     all.sort_by_key(|scored| scored.trial.number);
@@ -52,7 +59,7 @@ pub fn scored(state: &RunState) -> Vec<Scored<'_>> {
 
 fn score<'s>(state: &'s RunState, trial: &'s Trial) -> Option<Scored<'s>> {
     let mut source = trial;
-    // An earlier trial has a smaller number, so this ends, whatever a log says.
+    // The number must decrease in every step, so the loop ends for any log.
     while let TrialResult::Same { as_trial, .. } = source.result {
         source = state.trials.get(&as_trial).filter(|earlier| earlier.number < source.number)?;
     }
@@ -63,28 +70,31 @@ fn score<'s>(state: &'s RunState, trial: &'s Trial) -> Option<Scored<'s>> {
     (score.is_finite() && *score > 0.0).then_some(Scored { trial, score: *score, kind, is_copy })
 }
 
-/// The elites, the best first: as many as the search was to keep.
+/// The elites, the best first, at most as many as the search keeps.
 pub fn elites(state: &RunState) -> Vec<Scored<'_>> {
     let count = state.search.as_ref().map_or(usize::MAX, |search| search.elites as usize);
     let best = crate::evolve::elites::best(state.trials.values(), count);
     best.into_iter().filter_map(|timed| score(state, timed.trial)).collect()
 }
 
-/// A trial in the tree of the elites and those they were made from.
+/// A trial in the tree of the elites and their ancestors.
 #[derive(Debug)]
 pub struct Node<'s> {
+    /// The trial.
     pub trial: &'s Trial,
+    /// Its score; `None` if it has none.
     pub score: Option<f64>,
+    /// The number of ancestors.
     pub depth: usize,
-    /// Its parent's place in the list.
+    /// The index of its parent in the list.
     pub parent: Option<usize>,
     /// Its rank among the elites, from 1.
     pub rank: Option<usize>,
-    /// What was changed of its parent; of a root, its own name.
+    /// The knobs that differ from its parent's; for a root, the name of its candidate.
     pub change: String,
 }
 
-/// The elites' family tree, parents before children.
+/// The tree of the elites and their ancestors, parents before children.
 pub fn lineage(state: &RunState) -> Vec<Node<'_>> {
     let elites = elites(state);
     let mut members: BTreeSet<u32> = BTreeSet::new();
@@ -99,32 +109,33 @@ pub fn lineage(state: &RunState) -> Vec<Node<'_>> {
         children.entry(parent(state, trial).map(|it| it.number)).or_default().push(trial);
     }
     let mut nodes: Vec<Node<'_>> = Vec::new();
-    // What is still to be placed, the next one last.
-    let mut open: Vec<(&Trial, usize, Option<usize>)> =
+    // A stack of the trials that are not in the list yet.
+    let mut stack: Vec<(&Trial, usize, Option<usize>)> =
         children.get(&None).into_iter().flatten().rev().map(|trial| (*trial, 0, None)).collect();
-    while let Some((trial, depth, above)) = open.pop() {
-        let place = nodes.len();
+    while let Some((trial, depth, parent_index)) = stack.pop() {
+        let index = nodes.len();
         let rank = elites.iter().position(|elite| elite.trial.number == trial.number).map(|it| it + 1);
         nodes.push(Node {
             trial,
             score: score(state, trial).map(|scored| scored.score),
             depth,
-            parent: above,
+            parent: parent_index,
             rank,
             change: parent(state, trial).map_or(trial.candidate.clone(), |parent| change(parent, trial)),
         });
-        let below = children.get(&Some(trial.number)).into_iter().flatten().rev();
-        open.extend(below.map(|child| (*child, depth + 1, Some(place))));
+        let next = children.get(&Some(trial.number)).into_iter().flatten().rev();
+        stack.extend(next.map(|child| (*child, depth + 1, Some(index))));
     }
     nodes
 }
 
-/// The trial it was made from. Parents come before their children; a log that says otherwise gets no tree.
+/// The trial that this one was made from. A parent must have a smaller number than its child; other parents are
+/// ignored.
 fn parent<'s>(state: &'s RunState, trial: &Trial) -> Option<&'s Trial> {
     trial.parent.and_then(|number| state.trials.get(&number)).filter(|parent| parent.number < trial.number)
 }
 
-/// `STAGES 2 to 3`: the knobs that differ.
+/// The knobs that differ, with an arrow from the old to the new value.
 fn change(parent: &Trial, child: &Trial) -> String {
     let changes: Vec<String> = child
         .knobs
@@ -143,7 +154,7 @@ mod tests {
     use crate::testing::{a_full_log, folded};
 
     #[test]
-    fn elites_are_the_best_that_were_kept() {
+    fn elites_are_sorted_by_score() {
         let state = folded(&a_full_log());
         let elites = elites(&state);
         assert_eq!(elites.len(), state.search.as_ref().map_or(0, |search| search.elites as usize));
@@ -151,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tree_has_parents_before_children_and_every_elite() {
+    fn the_tree_contains_every_elite_with_parents_first() {
         let state = folded(&a_full_log());
         let nodes = lineage(&state);
         for (place, node) in nodes.iter().enumerate() {
@@ -166,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_with_parents_in_a_circle_still_ends() {
+    fn a_log_with_cyclic_parents_gives_a_tree() {
         let mut state = folded(&a_full_log());
         let last = *state.trials.keys().max().unwrap();
         for trial in state.trials.values_mut() {

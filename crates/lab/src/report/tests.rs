@@ -1,4 +1,4 @@
-//! The page and the summary as a whole.
+//! Tests of the whole page and the whole summary.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ fn text(exporter: &dyn Exporter, state: &RunState) -> String {
     String::from_utf8(out).unwrap()
 }
 
-/// The page's main part, which is well-formed XML where nothing broke out of its place.
+/// The page's main part, parsed as XML. Text that is not escaped correctly makes this fail.
 fn parsed(page: &str) -> roxmltree::Document<'_> {
     let (start, end) = (page.find("<main>").unwrap(), page.find("</main>").unwrap());
     roxmltree::Document::parse(&page[start..end + "</main>".len()]).unwrap()
@@ -52,14 +52,14 @@ fn a_full_run_has_every_section() {
 }
 
 #[test]
-fn shares_of_time_are_in_per_cent_once() {
+fn stall_shares_are_not_converted_to_per_cent_twice() {
     assert!(html(&a_full_log()).contains("long scoreboard: 41.0% of the warps"));
 }
 
 #[test]
-fn nothing_breaks_out_of_its_place() {
+fn hostile_text_is_escaped_in_page_and_summary() {
     let mut events = a_full_log();
-    // Every text of the log replaced by the hostile one, where a text may be anything.
+    // The free texts of the manifest are replaced by a hostile one.
     for event in &mut events {
         if let Event::RunStarted { manifest } = event {
             manifest.gpu = crate::run::Fact::Known(HOSTILE.to_owned());
@@ -74,15 +74,15 @@ fn nothing_breaks_out_of_its_place() {
     assert_eq!(page.matches("</style>").count(), 1);
     parsed(&page);
     let summary = text(&Markdown, &folded(&events));
-    // Between fences Markdown takes everything as it is.
-    let (said, command) = summary.split_once("```").unwrap();
-    assert!(!said.contains("<script") && !said.contains("<img"), "{summary}");
+    // Markdown does not interpret text between fences.
+    let (body, command) = summary.split_once("```").unwrap();
+    assert!(!body.contains("<script") && !body.contains("<img"), "{summary}");
     assert_eq!(command.matches("```").count(), 1, "{summary}");
 }
 
 #[test]
-fn every_string_of_the_log_may_be_hostile() {
-    // By way of the file: each string value in turn that is not a name of the schema.
+fn a_log_full_of_hostile_strings_gives_a_valid_page() {
+    // The log file is changed: every free text gets the hostile string.
     let folder = tempfile::tempdir().unwrap();
     crate::testing::write(folder.path(), &a_full_log());
     let path = folder.path().join("events.jsonl");
@@ -90,7 +90,7 @@ fn every_string_of_the_log_may_be_hostile() {
     let mut changed = String::new();
     for line in log.lines() {
         let mut event: serde_json::Value = serde_json::from_str(line).unwrap();
-        poison(&mut event);
+        add_hostile_text(&mut event);
         changed += &format!("{event}\n");
     }
     std::fs::write(&path, changed).unwrap();
@@ -101,8 +101,8 @@ fn every_string_of_the_log_may_be_hostile() {
     text(&Markdown, &state);
 }
 
-/// Adds the hostile text to every string that is free text.
-fn poison(value: &mut serde_json::Value) {
+/// Appends the hostile string to every free text.
+fn add_hostile_text(value: &mut serde_json::Value) {
     const FREE: [&str; 24] = [
         "problem",
         "subject",
@@ -136,17 +136,17 @@ fn poison(value: &mut serde_json::Value) {
                     serde_json::Value::String(text) if FREE.contains(&name.as_str()) => {
                         text.push_str(HOSTILE);
                     }
-                    other => poison(other),
+                    other => add_hostile_text(other),
                 }
             }
         }
-        serde_json::Value::Array(items) => items.iter_mut().for_each(poison),
+        serde_json::Value::Array(items) => items.iter_mut().for_each(add_hostile_text),
         _ => {}
     }
 }
 
 #[test]
-fn measured_and_modelled_never_share_a_table_or_a_picture() {
+fn measured_and_modelled_times_never_share_a_table_or_a_figure() {
     let page = html(&a_full_log());
     let document = parsed(&page);
     let boxes = document.descendants().filter(|node| {
@@ -161,7 +161,7 @@ fn measured_and_modelled_never_share_a_table_or_a_picture() {
         assert!(!classes.contains("modelled"), "{classes:?}");
     }
     assert!(count >= 3, "{count}");
-    // Every modelled picture is of that class, which the style sheet hatches.
+    // Every picture has the class of its figure, which the style sheet uses for hatching.
     for figure in document.descendants().filter(|node| node.has_tag_name("figure")) {
         let class = figure.attribute("class").unwrap();
         for svg in figure.descendants().filter(|node| node.has_tag_name("svg")) {
@@ -177,7 +177,7 @@ fn only_measured() -> Vec<Event> {
 }
 
 #[test]
-fn every_table_has_rows_and_every_row_its_cells() {
+fn every_table_has_rows_of_equal_length() {
     for events in [a_full_log(), a_real_log(), a_search(), Vec::new()] {
         let page = html(&events);
         for table in parsed(&page).descendants().filter(|node| node.has_tag_name("table")) {
@@ -191,9 +191,8 @@ fn every_table_has_rows_and_every_row_its_cells() {
     }
 }
 
-/// Whatever is cut off a log, the rest still gives a page.
 #[test]
-fn every_beginning_of_a_log_gives_a_page() {
+fn every_prefix_of_a_log_gives_a_page() {
     let events = a_full_log();
     for end in 0..=events.len() {
         let page = html(&events[..end]);
@@ -203,9 +202,8 @@ fn every_beginning_of_a_log_gives_a_page() {
     }
 }
 
-/// Whatever kind of event a run has none of.
 #[test]
-fn every_kind_of_event_may_be_missing() {
+fn a_log_without_any_one_kind_of_event_gives_a_page() {
     let events = a_full_log();
     let kinds: BTreeSet<String> = events.iter().map(kind).collect();
     for left_out in &kinds {
@@ -221,7 +219,7 @@ fn kind(event: &Event) -> String {
 }
 
 #[test]
-fn numbers_that_are_none_do_not_break_pictures() {
+fn invalid_numbers_do_not_break_figures() {
     let mut state = folded(&a_full_log());
     for trial in state.trials.values_mut() {
         if let crate::run::TrialResult::Timed { score, .. } = &mut trial.result {
@@ -234,52 +232,52 @@ fn numbers_that_are_none_do_not_break_pictures() {
     }
     let page = text(&Html, &state);
     parsed(&page);
-    for wrong in ["\"NaN", "\"inf", "\"-inf"] {
-        assert!(!page.contains(wrong), "{wrong}");
+    for invalid in ["\"NaN", "\"inf", "\"-inf"] {
+        assert!(!page.contains(invalid), "{invalid}");
     }
 }
 
 #[test]
-fn a_page_needs_nothing_from_elsewhere() {
+fn a_page_loads_nothing_and_runs_no_script() {
     let page = html(&a_full_log());
-    for wrong in ["http:", "https:", "=\"//", "url(//", "@import", "<script", "javascript:"] {
-        assert!(!page.contains(wrong), "{wrong}");
+    for forbidden in ["http:", "https:", "=\"//", "url(//", "@import", "<script", "javascript:"] {
+        assert!(!page.contains(forbidden), "{forbidden}");
     }
     assert!(page.contains("prefers-color-scheme: dark") && page.contains("name=\"viewport\""));
 }
 
 #[test]
-fn a_missed_target_says_what_stands_in_its_way() {
+fn a_missed_target_lists_bottlenecks_and_changes() {
     let page = html(&a_full_log());
     let targets = &page
         [page.find("<section id=\"targets\">").unwrap()..page.find("<section id=\"environment\">").unwrap()];
     for words in
-        ["missed", "latency-bound", "Most promising levers", "more stages of cp.async", "XOR swizzle"]
+        ["missed", "latency-bound", "Most promising changes", "more stages of cp.async", "XOR swizzle"]
     {
         assert!(targets.contains(words), "{words}\n{targets}");
     }
     let without: Vec<Event> =
         a_full_log().into_iter().filter(|event| !matches!(event, Event::Profiled { .. })).collect();
-    assert!(html(&without).contains("takes a profile, and this run has none"));
+    assert!(html(&without).contains("This run has no profile"));
 }
 
 #[test]
-fn the_summary_has_all_of_it_too() {
+fn the_summary_has_every_section() {
     let summary = text(&Markdown, &folded(&a_full_log()));
     for words in [
         "**wmma stage-2 runs at",
         "## Targets",
-        "most promising levers: more stages of cp.async",
+        "most promising changes: more stages of cp.async",
         "## Measured",
         "## Modelled, not measured",
         "## Search",
         "### Elites, modelled",
-        "UNUSED is dead",
+        "UNUSED has no effect",
         "## Profile",
         "## What to do next",
         "## Inversion",
         "## Failures",
-        "## How to repeat it",
+        "## How to repeat this run",
     ] {
         assert!(summary.contains(words), "{words}\n{summary}");
     }
@@ -296,7 +294,7 @@ fn the_summary_has_all_of_it_too() {
 }
 
 #[test]
-fn files_are_written_beside_a_run_that_has_them_open() {
+fn files_can_be_written_while_a_run_has_them_open() {
     let folder = tempfile::tempdir().unwrap();
     let open = crate::run::Exports::open(folder.path()).unwrap();
     let state = folded(&a_full_log());

@@ -1,4 +1,4 @@
-//! Numbers and counts as people read them.
+//! Formats numbers, counts and command lines for reports.
 
 use crate::run::{Fact, RunState};
 
@@ -7,12 +7,12 @@ pub fn count(number: usize, one: &str) -> String {
     format!("{number} {one}{}", if number == 1 { "" } else { "s" })
 }
 
-/// `in 3 processes`
+/// `in 3 processes`.
 pub fn in_processes(number: usize) -> String {
     format!("in {number} process{}", if number == 1 { "" } else { "es" })
 }
 
-/// Four digits that count, at most two of them behind the point.
+/// A number with about four significant digits, at most two of them after the point unless it is below 0.1.
 pub fn number(value: f64) -> String {
     match value.abs() {
         size if size >= 1000.0 => thousands(value),
@@ -23,7 +23,7 @@ pub fn number(value: f64) -> String {
     }
 }
 
-/// A whole number with a space between thousands.
+/// A whole number with a narrow space between thousands.
 pub fn thousands(value: f64) -> String {
     let digits = format!("{:.0}", value.abs());
     let mut text = String::from(if value < 0.0 { "-" } else { "" });
@@ -36,11 +36,12 @@ pub fn thousands(value: f64) -> String {
     text
 }
 
+/// `31.50 us`.
 pub fn micros(value: f64) -> String {
     format!("{} us", number(value))
 }
 
-/// `1.42x`: how many times as fast.
+/// `1.42x`: a speedup.
 pub fn ratio(value: f64) -> String {
     match value {
         value if value >= 100.0 => format!("{value:.0}x"),
@@ -49,13 +50,13 @@ pub fn ratio(value: f64) -> String {
     }
 }
 
-/// With as many digits as it takes to tell the ends apart, within reason.
+/// An interval with two decimals, or three if its ends are close.
 pub fn interval(low: f64, high: f64) -> String {
     let digits = if high - low >= 0.01 { 2 } else { 3 };
     format!("{low:.digits$}\u{2013}{high:.digits$}")
 }
 
-/// What the run's times are of.
+/// The name of the GPU or device that the run's times are for.
 pub fn device(state: &RunState) -> String {
     let Some(manifest) = &state.manifest else { return "an unknown device".to_owned() };
     match (&manifest.gpu, &manifest.device) {
@@ -65,8 +66,8 @@ pub fn device(state: &RunState) -> String {
     }
 }
 
-/// As a shell reads it back: words with anything special in them are quoted.
-pub fn shell(words: &[String]) -> String {
+/// The command line for a shell: words with special characters are quoted.
+pub fn shell_command(words: &[String]) -> String {
     let quoted = words.iter().map(|word| {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
         if !word.is_empty() && word.chars().all(plain) {
@@ -83,21 +84,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_keep_the_digits_that_count() {
+    fn numbers_keep_their_significant_digits() {
         let texts = [12345.6, 1234.5, 123.45, 12.345, 0.5, 0.01234, 1.5e-5, 0.0].map(number);
         assert_eq!(texts, ["12\u{202f}346", "1234", "123.5", "12.35", "0.50", "0.0123", "1.5e-5", "0.00"]);
     }
 
     #[test]
-    fn an_interval_shows_that_it_is_one() {
+    fn a_narrow_interval_has_more_digits() {
         assert_eq!(interval(1.91, 2.05), "1.91\u{2013}2.05");
         assert_eq!(interval(0.8459, 0.8482), "0.846\u{2013}0.848");
         assert_eq!(interval(10.37001, 10.37002), "10.370\u{2013}10.370");
     }
 
     #[test]
-    fn a_command_line_can_be_pasted() {
+    fn a_command_line_is_quoted_for_a_shell() {
         let words = ["warpsmith", "bench", "--set", "A=1", "it's | here", ""].map(str::to_owned);
-        assert_eq!(shell(&words), r"warpsmith bench --set A=1 'it'\''s | here' ''");
+        assert_eq!(shell_command(&words), r"warpsmith bench --set A=1 'it'\''s | here' ''");
     }
 }

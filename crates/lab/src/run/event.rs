@@ -1,4 +1,4 @@
-//! What a run's log says, line by line.
+//! The events of a run's log.
 
 use std::fmt;
 
@@ -11,69 +11,52 @@ use crate::invert::{Inversion, InversionResult};
 use crate::profile::Profile;
 use crate::stats::{Blocks, Comparison, NoiseFloor, SampleError, Samples, Speedup, StopReason, Typical};
 
-/// One thing that happened.
+/// An event of a run.
 ///
-/// Kinds may be added, and fields that have a default; what a kind or a field means never changes under one schema.
+/// New kinds, and new fields with a default, may be added. The meaning of a kind or a field never changes within one
+/// schema.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Event {
-    RunStarted {
-        manifest: Box<Manifest>,
-    },
-    /// The run was taken up again; the manifest is of that day.
-    Resumed {
-        manifest: Box<Manifest>,
-    },
-    StageStarted {
-        key: StageKey,
-    },
-    /// What was recorded for the key since it started counts from here on, and is not repeated on resuming.
-    StageFinished {
-        key: StageKey,
-        outcome: StageOutcome,
-    },
-    Built {
-        of: ResultId,
-        build: BuildRecord,
-    },
-    Checked {
-        of: ResultId,
-        check: CheckRecord,
-    },
-    /// What a baseline is, and whether it is there.
+    /// The run started.
+    RunStarted { manifest: Box<Manifest> },
+    /// The run was resumed. The manifest describes the resuming invocation.
+    Resumed { manifest: Box<Manifest> },
+    /// Work on a stage started.
+    StageStarted { key: StageKey },
+    /// Work on a stage ended. The results that were recorded for the key since its start are now valid, and a resumed
+    /// run does not repeat them.
+    StageFinished { key: StageKey, outcome: StageOutcome },
+    /// A candidate was compiled.
+    Built { of: ResultId, build: BuildRecord },
+    /// A subject's answers were checked.
+    Checked { of: ResultId, check: CheckRecord },
+    /// A baseline and its version.
     Baseline {
-        /// As subjects name it: `pytorch flash`.
+        /// The subject's name: `pytorch flash`.
         name: String,
-        /// What it is exactly (`torch 2.9.1+cu130`), or why it is not there.
+        /// The version (`torch 2.9.1+cu130`), or the reason why the baseline is unavailable.
         version: super::Fact<String>,
     },
-    /// Times taken.
-    Sampled {
-        of: ResultId,
-        sampled: SampleSet,
-    },
-    /// A time that was computed: the virtual GPU's.
-    Modelled {
-        of: ResultId,
-        modelled: Modelled,
-    },
-    /// A subject measured against itself, in turns, as an A/A control: one of its processes against its others.
+    /// Times were measured.
+    Sampled { of: ResultId, sampled: SampleSet },
+    /// A time was computed by the virtual GPU.
+    Modelled { of: ResultId, modelled: Modelled },
+    /// An A/A control: one process of a subject was compared with its other processes, in turns.
     Control {
         problem: String,
         subject: String,
         session: u32,
         timer: Timer,
-        /// How many processes it is of; two, where a log does not say.
+        /// The number of processes; two if an old log does not have it.
         #[serde(default = "two")]
         processes: usize,
         speedup: Speedup,
         noise_floor: NoiseFloor,
     },
-    /// What the device was seen to be able to do, in this run.
-    Ceiling {
-        ceiling: Ceiling,
-    },
-    /// A candidate against a baseline, measured in turns in one session.
+    /// A ceiling of the device was measured.
+    Ceiling { ceiling: Ceiling },
+    /// A candidate was compared with a baseline, measured in turns in one session.
     Verdict {
         problem: String,
         candidate: String,
@@ -82,54 +65,34 @@ pub enum Event {
         timer: Timer,
         comparison: Comparison,
     },
-    /// A candidate is out, for this problem.
-    CandidateFailed {
-        of: ResultId,
-        stage: Stage,
-        failure: FailureKind,
-        reason: String,
-    },
-    /// A suite's target, held against what was measured.
-    Target {
-        target: TargetJudged,
-    },
-    /// A search begins, or goes on, over this space.
-    SearchStarted {
-        search: Search,
-    },
-    /// A proposer was asked.
-    Proposed {
-        exchange: Exchange,
-    },
-    /// A candidate of the search was tried. Trials are numbered: a later one of the same number replaces the first.
-    Tried {
-        trial: Box<Trial>,
-    },
-    Profiled {
-        of: ResultId,
-        profile: Box<Profile>,
-    },
-    Inverted {
-        inversion: Inversion,
-    },
-    Note {
-        text: String,
-    },
-    /// What inputs, compared rows and launch conditions were drawn from. Written when nothing is left to be launched.
-    InputSeed {
-        seed: u64,
-    },
-    RunFinished {
-        outcome: RunOutcome,
-    },
-    /// Written by a newer version: kept in the file, skipped by this one.
+    /// A candidate failed on a problem.
+    CandidateFailed { of: ResultId, stage: Stage, failure: FailureKind, reason: String },
+    /// A suite's target was compared with the measurements.
+    Target { target: TargetJudged },
+    /// A search over this space started.
+    SearchStarted { search: Search },
+    /// A proposer was asked for a candidate.
+    Proposed { exchange: Exchange },
+    /// A candidate of a search was evaluated. A later trial with the same number replaces an earlier one.
+    Tried { trial: Box<Trial> },
+    /// A kernel was profiled.
+    Profiled { of: ResultId, profile: Box<Profile> },
+    /// A pathology was timed.
+    Inverted { inversion: Inversion },
+    /// A note for readers of the run.
+    Note { text: String },
+    /// The seed of inputs, compared rows and launch conditions. It is written after the last launch.
+    InputSeed { seed: u64 },
+    /// The run ended.
+    RunFinished { outcome: RunOutcome },
+    /// An event of a newer version. It stays in the file and is skipped.
     #[serde(other, skip_serializing)]
     Unknown,
 }
 
 impl Event {
-    /// What no run can have measured or modelled: a time or a rate that is negative or not finite.
-    pub(super) fn flaw(&self) -> Option<String> {
+    /// An error message if a time or a rate is negative or not finite, which no run can have produced.
+    pub(super) fn find_invalid_number(&self) -> Option<String> {
         let mut numbers: Vec<(&str, f64)> = Vec::new();
         match self {
             Event::Sampled { sampled, .. } => {
@@ -165,11 +128,11 @@ impl Event {
             Event::Built { build, .. } => numbers.push(("compile_ms", build.compile_ms)),
             _ => {}
         }
-        let wrong = numbers.into_iter().find(|(_, number)| !(number.is_finite() && *number >= 0.0));
-        wrong.map(|(field, number)| format!("{field} is {number}; it must be finite and not negative"))
+        let invalid = numbers.into_iter().find(|(_, number)| !(number.is_finite() && *number >= 0.0));
+        invalid.map(|(field, number)| format!("{field} is {number}; it must be finite and not negative"))
     }
 
-    /// The session of turns the event belongs to.
+    /// The session that the event belongs to.
     pub(super) fn session(&self) -> Option<u32> {
         match self {
             Event::Sampled { sampled, .. } => Some(sampled.session),
@@ -178,38 +141,42 @@ impl Event {
         }
     }
 
-    /// Whether losing the event to a power failure would lose work or mislead; those go to the disk at once.
+    /// Whether losing the event in a power failure would lose work or mislead. Such events are synced to the disk.
     pub(super) fn is_milestone(&self) -> bool {
         !matches!(self, Event::Note { .. } | Event::StageStarted { .. })
     }
 }
 
-/// What a result is of.
+/// The key of a result: problem, subject and build.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ResultId {
-    /// By its dimensions: `b1h8s512d64-fp16`.
+    /// The problem's name: `b1h8s512d64-fp16`.
     pub problem: String,
-    /// `wmma stage-2`, `pytorch flash`.
+    /// The subject's name: `wmma stage-2`, `pytorch flash`.
     pub subject: String,
-    /// The build's hash; of a baseline, its version.
+    /// The hash of the build; for a baseline, its version.
     pub build: String,
 }
 
 impl ResultId {
+    /// A key from its parts.
     pub fn new(problem: impl Into<String>, subject: impl Into<String>, build: impl Into<String>) -> Self {
         ResultId { problem: problem.into(), subject: subject.into(), build: build.into() }
     }
 }
 
-/// A piece of work by which a resumed run knows what is done.
+/// The key of a piece of work. A resumed run uses it to find finished work.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct StageKey {
+    /// The stage.
     pub stage: Stage,
+    /// What the work is for.
     #[serde(flatten)]
     pub of: ResultId,
 }
 
 impl StageKey {
+    /// A key from its parts.
     pub fn new(
         stage: Stage,
         problem: impl Into<String>,
@@ -220,13 +187,19 @@ impl StageKey {
     }
 }
 
+/// A stage of the work on a subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stage {
+    /// Compiling.
     Build,
+    /// Checking the answers.
     Check,
+    /// Timing.
     Bench,
+    /// Measuring a ceiling of the device.
     Ceiling,
+    /// Profiling.
     Profile,
     /// A stage of a newer version.
     #[serde(other)]
@@ -246,57 +219,68 @@ impl fmt::Display for Stage {
     }
 }
 
+/// How a stage ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "result", rename_all = "kebab-case")]
 pub enum StageOutcome {
+    /// The work is done.
     Done,
-    Failed {
-        reason: String,
-    },
-    /// Not tried, and not a pass.
-    Skipped {
-        reason: String,
-    },
+    /// The subject failed.
+    Failed { reason: String },
+    /// The work was skipped. This is not a pass.
+    Skipped { reason: String },
 }
 
-/// What a candidate compiled to.
+/// The result of compiling a candidate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BuildRecord {
-    /// Over the machine code alone: builds with the same one are one kernel.
+    /// The hash of the machine code only. Builds with the same hash are the same kernel.
     pub code_hash: String,
+    /// The compile target: `sm_90a`.
     pub target: String,
+    /// The compiler and its version.
     pub compiler: String,
+    /// Registers per thread.
     pub registers: u32,
+    /// Spilled bytes per thread.
     pub spill_bytes: u32,
+    /// Shared memory per block.
     pub shared_bytes: u64,
-    /// What the family's manifest allows; `None` where it sets no limit.
+    /// The register limit of the family's manifest, if it has one.
     pub registers_limit: Option<u32>,
+    /// The spill limit of the family's manifest, if it has one.
     pub spill_bytes_limit: Option<u32>,
+    /// The compile time.
     pub compile_ms: f64,
+    /// Whether the build came from the cache.
     pub from_cache: bool,
 }
 
-/// Whether a build gives the right answer to a problem.
+/// The result of checking a build's answers on a problem.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CheckRecord {
+    /// Whether all answers are right.
     pub passed: bool,
-    /// Relative error in L2 and what it may be; `None` where there was no answer, or none that is finite.
+    /// The relative L2 error; `None` if there is no finite answer.
     pub error: Option<f64>,
+    /// The limit of the error.
     pub limit: Option<f64>,
-    /// Launches that were judged.
+    /// The number of checked launches.
     pub cases: u32,
+    /// The reasons why the check failed.
     #[serde(default)]
     pub complaints: Vec<Complaint>,
-    /// After the timing: whether inputs that were seen before made a difference to the time.
+    /// The times with repeated and with new inputs, measured after the timing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeats: Option<Repeats>,
 }
 
-/// What a launch takes on inputs that the launches before had, and on inputs that no launch has had.
+/// The time of a launch with inputs that earlier launches had, and with new inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Repeats {
+    /// The time with repeated inputs.
     pub repeated_ns: f64,
-    /// `None` where no input may be changed at will.
+    /// The time with new inputs; `None` if the inputs cannot be changed.
     pub fresh_ns: Option<f64>,
 }
 
@@ -304,11 +288,11 @@ pub struct Repeats {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Timer {
-    /// Replay of a CUDA graph, caches as the call before left them.
+    /// Replay of a CUDA graph, with the caches as the previous call left them.
     GraphHot,
-    /// Replay of a CUDA graph, L2 flushed before.
+    /// Replay of a CUDA graph after an L2 flush.
     GraphCold,
-    /// One event pair per call, launch included.
+    /// One pair of events per call, including the launch.
     Eager,
 }
 
@@ -322,50 +306,55 @@ impl fmt::Display for Timer {
     }
 }
 
-/// Times of one subject on one problem, in the order they were taken.
+/// The times of one subject on one problem, in the order of measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SampleSet {
+    /// How the times were taken.
     pub timer: Timer,
-    /// What was measured in turns shares a session; only within one are subjects compared.
+    /// The session. Subjects are compared only within a session, where they are measured in turns.
     pub session: u32,
+    /// The times.
     pub samples_ns: Vec<f64>,
-    /// Consecutive samples that belong to one block of turns (A B B A: 2).
+    /// The number of consecutive samples in one block of turns (A B B A: 2).
     pub per_block: usize,
-    /// The processes they are from. Which sample is from which follows from its place in its block ([`Blocks`]).
+    /// The number of processes. The position of a sample in its block determines its process ([`Blocks`]).
     #[serde(default = "one")]
     pub processes: usize,
+    /// Launches before the first sample.
     pub warmup: u32,
+    /// Why the measurement ended.
     pub stopped: StopReason,
-    /// What the problem takes at least, for TFLOP/s and GB/s.
+    /// The minimum of operations and bytes for the problem, for TFLOP/s and GB/s.
     pub work: Option<op::Work>,
-    /// The element type of the matrix ceiling this is held against: `fp16`.
+    /// The element type of the matrix ceiling that the time is compared with: `fp16`.
     #[serde(default)]
     pub matrix: Option<String>,
-    /// Work that had to be done first and is not in the samples, by name: quantisation, a change of layout.
+    /// Names and times of preparatory work that the samples do not include, such as quantisation or a layout change.
     #[serde(default)]
     pub apart_ns: Vec<(String, f64)>,
+    /// The state of the device during the measurement.
     #[serde(default)]
     pub telemetry: Telemetry,
 }
 
 impl SampleSet {
-    /// How the samples lie in the series.
+    /// The arrangement of the samples in blocks.
     pub fn blocks(&self) -> Blocks {
         Blocks { per_block: self.per_block, processes: self.processes }
     }
 
-    /// In microseconds.
+    /// The samples in microseconds.
     pub fn samples_us(&self) -> Result<Samples, SampleError> {
         Samples::new(self.samples_ns.iter().map(|nanos| nanos / 1000.0).collect())
     }
 
-    /// The time over all processes, or why there is none.
+    /// The typical time over all processes, or the reason why there is none.
     pub fn typical_us(&self) -> Result<super::MeasuredMicros, SampleError> {
         Typical::value_of(&self.samples_us()?, self.blocks()).map(super::MeasuredMicros)
     }
 }
 
-// What logs meant that were written before they said it.
+// Default values for logs of versions without these fields.
 fn one() -> usize {
     1
 }
@@ -374,67 +363,86 @@ fn two() -> usize {
     2
 }
 
-/// The device while samples were taken, as NVML has it.
+/// The state of the device while samples were taken, from NVML.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Telemetry {
-    /// Lowest and highest.
+    /// The lowest and the highest SM clock.
     pub sm_clock_mhz: Option<(u32, u32)>,
+    /// The lowest and the highest memory clock.
     pub memory_clock_mhz: Option<(u32, u32)>,
+    /// The lowest and the highest temperature.
     pub temperature_c: Option<(u32, u32)>,
+    /// The lowest and the highest power.
     pub power_w: Option<(f64, f64)>,
-    /// Why clocks were held down; empty: they were not; `None`: nobody knows.
+    /// Why the clocks were throttled. Empty if they were not, `None` if this is not known.
     pub throttled: Option<Vec<String>>,
 }
 
 impl Telemetry {
+    /// Whether the clocks were throttled.
     pub fn was_throttled(&self) -> bool {
         self.throttled.as_ref().is_some_and(|reasons| !reasons.is_empty())
     }
 }
 
-/// A computed time; never among samples, never compared with them.
+/// A modelled time. It is never mixed or compared with samples.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Modelled {
-    /// The GPU that was modelled: `l4`.
+    /// The modelled GPU: `l4`.
     pub gpu: String,
+    /// The time.
     pub time_us: ModelledMicros,
-    /// What the model says limits the kernel.
+    /// The bottleneck of the kernel according to the model.
     pub limiter: Option<String>,
+    /// The minimum of operations and bytes for the problem.
     pub work: Option<op::Work>,
 }
 
+/// A measured ceiling of the device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ceiling {
+    /// The kind of ceiling and its value.
     pub speed: Speed,
-    /// `fp16`, for a matrix rate.
+    /// The element type of a matrix rate: `fp16`.
     pub matrix: Option<String>,
+    /// The number of samples.
     pub samples: usize,
 }
 
+/// The value of a ceiling.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Speed {
+    /// The rate of matrix products.
     MatrixTflops(f64),
+    /// The rate of copies.
     CopyGbPerS(f64),
+    /// The time of an empty launch.
     LaunchFloorUs(super::MeasuredMicros),
 }
 
-/// Why a candidate is out.
+/// Why a candidate failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FailureKind {
     /// The family does not support the problem, or the device does not support the family.
     Refused,
+    /// The compiler reported an error.
     DoesNotCompile,
+    /// The output differs from the reference.
     WrongAnswer,
+    /// The kernel accessed memory that it must not access.
     IllegalAccess,
+    /// The worker process crashed.
     Crash,
+    /// The kernel did not finish within its time limit.
     Hang,
+    /// The device or the process ran out of memory.
     OutOfMemory,
-    /// Asks for more of a resource than the device has.
+    /// The kernel needs more of a resource than the device or the family allows.
     TooLarge,
-    /// It was faster than the device can be.
+    /// The kernel was faster than the device can be.
     Implausible,
     /// A reason of a newer version.
     #[serde(other)]
@@ -458,36 +466,42 @@ impl fmt::Display for FailureKind {
     }
 }
 
-/// A suite's target, met or not.
+/// The verdict on a suite's target.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TargetJudged {
-    /// In words: `at least 2x over pytorch auto`.
+    /// The target as text: `at least 2x over pytorch auto`.
     pub target: String,
+    /// The problem; `None` for a target of all problems.
     pub problem: Option<String>,
-    /// `None`: what it takes to judge is missing, which is not met.
+    /// Whether the target is met; `None` if data is missing, which does not count as met.
     pub met: Option<bool>,
-    /// The numbers it rests on.
+    /// The numbers behind the verdict.
     pub evidence: String,
 }
 
-/// What a run came to; as the program's exit codes.
+/// The outcome of a run. It corresponds to the program's exit codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RunOutcome {
+    /// Everything succeeded.
     Holds,
+    /// A check found a problem.
     Finding,
+    /// The command line is wrong.
     Usage,
+    /// The machine does not have what the command needs.
     Lacking,
+    /// The run was stopped, or results are missing.
     Incomplete,
 }
 
 impl fmt::Display for RunOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            RunOutcome::Holds => "holds",
-            RunOutcome::Finding => "finding",
-            RunOutcome::Usage => "wrong use",
-            RunOutcome::Lacking => "machine lacks something",
+            RunOutcome::Holds => "success",
+            RunOutcome::Finding => "problem found",
+            RunOutcome::Usage => "usage error",
+            RunOutcome::Lacking => "missing requirement",
             RunOutcome::Incomplete => "incomplete",
         })
     }

@@ -1,16 +1,18 @@
-//! Facts that may not be known.
+//! Facts that may be unavailable.
 
 use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A value, or why there is none. Written as the value, or as `unavailable` with the reason: never as nothing, and
-/// never as zero.
+/// A value, or the reason why it is unavailable. It is written as the value, or as `unavailable` with the reason; a
+/// missing value is never written as nothing or as zero.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fact<T> {
+    /// The value.
     Known(T),
+    /// There is no value.
     Unavailable {
-        /// Empty where nobody said why.
+        /// The reason; empty if it is not known.
         reason: String,
     },
 }
@@ -18,10 +20,12 @@ pub enum Fact<T> {
 const UNAVAILABLE: &str = "unavailable";
 
 impl<T> Fact<T> {
+    /// An unavailable fact with a reason.
     pub fn unavailable(reason: impl fmt::Display) -> Self {
         Fact::Unavailable { reason: reason.to_string() }
     }
 
+    /// The value, if it is known.
     pub fn known(&self) -> Option<&T> {
         match self {
             Fact::Known(value) => Some(value),
@@ -89,7 +93,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Fact<T> {
     }
 }
 
-/// The reason after `unavailable`.
+/// Parses the reason after `unavailable`.
 struct Unavailable(String);
 
 impl<'de> Deserialize<'de> for Unavailable {
@@ -106,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_known_says_so_and_comes_back() {
+    fn an_unavailable_fact_round_trips_with_its_reason() {
         let facts: [Fact<u32>; 3] = [Fact::Known(0), Fact::default(), Fact::unavailable("no torch")];
         let text = serde_json::to_string(&facts).unwrap();
         assert_eq!(text, r#"[0,"unavailable","unavailable: no torch"]"#);

@@ -1,4 +1,4 @@
-//! A run's folder, with its log open for writing.
+//! The folder of a run, with its log open for writing.
 
 use std::fs;
 use std::io;
@@ -8,60 +8,74 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::log::{self, Log, LogError, Record, Writer};
 use super::{Event, Manifest, RunState, Utc};
 
-/// Where runs go unless a place is named, below the current folder.
+/// The default parent folder of runs, relative to the current folder.
 pub const DEFAULT_FOLDER: &str = "warpsmith-runs";
 
-/// A run that is being written. It can be shared by threads.
+/// A run that is open for writing. Threads can share it.
 #[derive(Debug)]
 pub struct Run {
     folder: PathBuf,
-    open: Mutex<Open>,
+    open: Mutex<OpenLog>,
 }
 
 #[derive(Debug)]
-struct Open {
-    /// `None`: nothing is kept beyond the process.
+struct OpenLog {
+    /// `None` if the log is only in memory.
     writer: Option<Writer>,
     log: Log,
 }
 
+/// Why a run cannot be created or resumed.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
+    /// The folder for a new run has a log already.
     #[error("{} already holds a run", .0.display())]
     Exists(PathBuf),
+    /// The folder has no log.
     #[error("{} holds no run", .0.display())]
     NoRun(PathBuf),
-    #[error("the run in {} was stopped before it had begun", .0.display())]
+    /// The log has no manifest.
+    #[error("the run in {} was stopped before it started", .0.display())]
     NeverBegan(PathBuf),
+    /// The run needs no resuming.
     #[error("the run in {} is finished", .0.display())]
     Finished(PathBuf),
-    #[error("the run was made {what} {then}, this is {now}: their times must not get into one table")]
+    /// The run was made by another command or on another GPU. `what` is `by` or `on`.
+    #[error(
+        "cannot resume this run: it was made {what} {then}, and this is {now}; their times are not comparable"
+    )]
     Other { what: &'static str, then: String, now: String },
+    /// The folder or a file in it cannot be written.
     #[error("{}: {error}", path.display())]
     Io { path: PathBuf, error: io::Error },
+    /// The manifest cannot be serialised.
     #[error("the manifest cannot be written: {0}")]
     Manifest(String),
+    /// The log cannot be read or written.
     #[error(transparent)]
     Log(#[from] LogError),
 }
 
 impl RunError {
-    /// What to do about it, for a `hint:` line.
+    /// Advice for a `hint:` line.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            RunError::Exists(_) => Some("add --resume to go on with it, or name another --run-dir"),
+            RunError::Exists(_) => Some("add --resume to resume the run, or choose another --run-dir"),
             RunError::Finished(_) | RunError::NeverBegan(_) => Some("start a new run"),
-            RunError::NoRun(_) => Some("`warpsmith runs` lists the runs there are"),
-            RunError::Log(LogError::Busy { .. }) => Some("wait for it, or name another --run-dir"),
+            RunError::NoRun(_) => Some("`warpsmith runs` lists the runs"),
+            RunError::Log(LogError::Busy { .. }) => {
+                Some("wait until the other process ends, or choose another --run-dir")
+            }
             _ => None,
         }
     }
 }
 
 impl Run {
-    /// Makes a folder for a new run, at `folder` or below [`DEFAULT_FOLDER`], and begins its log.
+    /// Creates the folder of a new run, at `folder` or below [`DEFAULT_FOLDER`], and starts its log.
     pub fn create(folder: Option<&Path>, manifest: Manifest) -> Result<Self, RunError> {
-        let folder = folder.map_or_else(|| Path::new(DEFAULT_FOLDER).join(name(&manifest)), Path::to_owned);
+        let folder =
+            folder.map_or_else(|| Path::new(DEFAULT_FOLDER).join(folder_name(&manifest)), Path::to_owned);
         if folder.join(log::FILE).exists() {
             return Err(RunError::Exists(folder));
         }
@@ -69,14 +83,15 @@ impl Run {
         let writer = Writer::create(&folder)?;
         let yaml =
             serde_saphyr::to_string(&manifest).map_err(|error| RunError::Manifest(error.to_string()))?;
-        let run = Run { folder, open: Mutex::new(Open { writer: Some(writer), log: Log::default() }) };
+        let run = Run { folder, open: Mutex::new(OpenLog { writer: Some(writer), log: Log::default() }) };
         let path = run.folder.join("manifest.yaml");
         gpu::paths::write_atomically(&path, yaml.as_bytes()).map_err(|error| RunError::Io { path, error })?;
         run.record(&Event::RunStarted { manifest: Box::new(manifest) })?;
         Ok(run)
     }
 
-    /// Goes on with a run that was stopped; `manifest` is of now, and must be of the same command on the same GPU.
+    /// Resumes a run that was stopped. `manifest` describes the current invocation; its command and GPU must be those
+    /// of the run.
     pub fn resume(folder: &Path, manifest: Manifest) -> Result<Self, RunError> {
         if !folder.join(log::FILE).exists() {
             return Err(RunError::NoRun(folder.to_owned()));
@@ -89,33 +104,34 @@ impl Run {
         if state.is_complete() {
             return Err(RunError::Finished(folder.to_owned()));
         }
-        let on = |manifest: &Manifest| manifest.gpu.known().cloned();
+        let gpu = |manifest: &Manifest| manifest.gpu.known().cloned();
         let differ = |what, then: &dyn std::fmt::Display, now: &dyn std::fmt::Display| {
             Err(RunError::Other { what, then: then.to_string(), now: now.to_string() })
         };
         if then.command != manifest.command {
             return differ("by", &then.command, &manifest.command);
         }
-        if on(then) != on(&manifest) {
+        if gpu(then) != gpu(&manifest) {
             return differ("on", &then.gpu, &manifest.gpu);
         }
-        let open = Open { writer: Some(writer), log };
+        let open = OpenLog { writer: Some(writer), log };
         let run = Run { folder: folder.to_owned(), open: Mutex::new(open) };
         run.record(&Event::Resumed { manifest: Box::new(manifest) })?;
         Ok(run)
     }
 
-    /// A run whose log is in memory alone, for work of which only the conclusion is kept. `folder` is for its files.
+    /// A run whose log is only in memory, for work whose details are not kept. `folder` is for its files.
     pub fn in_memory(folder: &Path) -> Self {
-        let open = Open { writer: None, log: Log::default() };
+        let open = OpenLog { writer: None, log: Log::default() };
         Run { folder: folder.to_owned(), open: Mutex::new(open) }
     }
 
+    /// The folder of the run.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Writes an event; once this returns, the event survives the process.
+    /// Appends an event to the log. After this returns, the event survives the end of the process.
     pub fn record(&self, event: &Event) -> Result<(), LogError> {
         let mut open = self.open();
         let record = match &mut open.writer {
@@ -126,19 +142,21 @@ impl Run {
         Ok(())
     }
 
-    /// What the log says so far.
+    /// The state of the run, from the events so far.
     pub fn state(&self) -> RunState {
         RunState::from_log(&self.open().log)
     }
 
-    /// A thread that panicked while it held the log has either written its event or not: the log is fine.
-    fn open(&self) -> MutexGuard<'_, Open> {
+    /// Locks the log. A poisoned lock is accepted: a thread that panicked has either written its event or not, so the
+    /// log is valid.
+    fn open(&self) -> MutexGuard<'_, OpenLog> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// `20261115T054710Z-bench-1f3a9c`: sorts by time, and two that start in one second differ.
-fn name(manifest: &Manifest) -> String {
+/// `20261115T054710Z-bench-1f3a9c`. Names sort by time, and two runs that start in the same second have different
+/// names.
+fn folder_name(manifest: &Manifest) -> String {
     let mut random = gpu::launch::Random::new(
         u64::from(std::process::id()) << 32 ^ Utc::now().millis_since_epoch().cast_unsigned(),
     );
@@ -155,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stopped_run_goes_on_where_it_was() {
+    fn a_stopped_run_can_be_resumed() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path().join("runs/one");
         let (done, open) =
@@ -181,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_stopped_before_it_began_is_no_run() {
+    fn a_run_without_a_manifest_cannot_be_resumed() {
         let folder = tempfile::tempdir().unwrap();
         assert!(matches!(Run::resume(folder.path(), manifest("L4")), Err(RunError::NoRun(_))));
         fs::write(folder.path().join(log::FILE), "{\"schema\":1,").unwrap();
@@ -189,15 +207,16 @@ mod tests {
     }
 
     #[test]
-    fn names_sort_by_time_and_differ() {
+    fn a_folder_name_has_the_time_and_the_command() {
         let manifest = manifest("L4");
-        let (one, two) = (name(&manifest), name(&Manifest { command: "gate".into(), ..manifest.clone() }));
+        let (one, two) =
+            (folder_name(&manifest), folder_name(&Manifest { command: "gate".into(), ..manifest.clone() }));
         assert!(one.starts_with(&format!("{}-bench-", manifest.started.compact())), "{one}");
         assert!(two.contains("-gate-"));
     }
 
     #[test]
-    fn threads_may_share_a_run() {
+    fn threads_can_share_a_run() {
         let folder = tempfile::tempdir().unwrap();
         let run = Run::create(Some(&folder.path().join("r")), manifest("L4")).unwrap();
         std::thread::scope(|scope| {

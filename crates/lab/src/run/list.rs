@@ -1,4 +1,4 @@
-//! Which runs there are.
+//! Finds the runs in a folder.
 
 use std::fs;
 use std::io;
@@ -9,23 +9,28 @@ use serde::Serialize;
 use super::state::MeanSpeedup;
 use super::{Fact, RunState, Timer, Utc, log};
 
-/// A run as `warpsmith runs` shows it.
+/// The summary of a run for `warpsmith runs`.
 #[derive(Clone, Debug, Serialize)]
 pub struct RunSummary {
+    /// The folder of the run.
     pub folder: PathBuf,
+    /// When the run started.
     pub started: Fact<Utc>,
+    /// The command's name.
     pub command: Fact<String>,
+    /// The GPU, or the device if the GPU is not known.
     pub device: Fact<String>,
+    /// Whether the run was finished.
     pub complete: bool,
-    /// The one thing to say about it.
+    /// The main result, or the damage of the log.
     pub headline: String,
 }
 
-/// The runs below a folder (or in it, if it is one itself), the latest first. A run whose log is damaged is listed, with
-/// the damage for its headline. A folder that is not there has no runs.
+/// The runs in the subfolders of a folder, or the folder itself if it is a run; the latest first. A run with a damaged
+/// log is listed with the damage as its headline. A missing folder has no runs.
 pub fn list(folder: &Path) -> io::Result<Vec<RunSummary>> {
     if folder.join(log::FILE).is_file() {
-        return Ok(vec![listed(folder)]);
+        return Ok(vec![summary(folder)]);
     }
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -35,7 +40,7 @@ pub fn list(folder: &Path) -> io::Result<Vec<RunSummary>> {
     for entry in entries {
         let path = entry?.path();
         if path.join(log::FILE).is_file() {
-            runs.push(listed(&path));
+            runs.push(summary(&path));
         }
     }
     let key = |run: &RunSummary| (run.started.known().copied(), run.folder.clone());
@@ -43,13 +48,13 @@ pub fn list(folder: &Path) -> io::Result<Vec<RunSummary>> {
     Ok(runs)
 }
 
-fn listed(folder: &Path) -> RunSummary {
+fn summary(folder: &Path) -> RunSummary {
     let (state, damage) = match log::read(folder) {
         Ok(log) => (RunState::from_log(&log), None),
         Err(error) => (RunState::default(), Some(error.to_string())),
     };
     let manifest = state.manifest.as_ref();
-    let reason = || if damage.is_some() { "the log is damaged" } else { "stopped before it began" };
+    let reason = || if damage.is_some() { "the log is damaged" } else { "stopped before it started" };
     RunSummary {
         folder: folder.to_owned(),
         started: manifest.map(|manifest| manifest.started).ok_or_else(reason).into(),
@@ -67,24 +72,27 @@ fn listed(folder: &Path) -> RunSummary {
 }
 
 fn headline(state: &RunState) -> String {
-    let of = |count: usize, one: &str| format!("{count} {one}{}", if count == 1 { "" } else { "s" });
-    // The widest comparison, and of those the best; kernel time rather than call time.
+    let counted = |count: usize, one: &str| format!("{count} {one}{}", if count == 1 { "" } else { "s" });
+    // The comparison with the most problems, preferably of kernel time; of these, the highest speedup.
     let rank = |mean: &MeanSpeedup| (mean.problems, mean.timer == Timer::GraphHot);
     let best =
         state.means().into_iter().max_by(|a, b| rank(a).cmp(&rank(b)).then(a.speedup.total_cmp(&b.speedup)));
     if let Some(mean) = best {
         let MeanSpeedup { candidate, baseline, speedup, standing, problems, .. } = mean;
-        return format!("{candidate} {speedup:.2}x over {baseline}, {standing}, {}", of(problems, "problem"));
+        return format!(
+            "{candidate} {speedup:.2}x over {baseline}, {standing}, {}",
+            counted(problems, "problem")
+        );
     }
     let failed = state.checks.values().filter(|check| !check.passed).count();
     if !state.measurements.is_empty() {
-        of(state.measurements.len(), "measurement")
+        counted(state.measurements.len(), "measurement")
     } else if !state.modelled.is_empty() {
-        of(state.modelled.len(), "modelled time")
+        counted(state.modelled.len(), "modelled time")
     } else if !state.checks.is_empty() {
-        format!("{}, {failed} failed", of(state.checks.len(), "check"))
+        format!("{}, {failed} failed", counted(state.checks.len(), "check"))
     } else {
-        of(state.builds.len(), "build")
+        counted(state.builds.len(), "build")
     }
 }
 
@@ -94,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runs_are_found_the_latest_first() {
+    fn runs_are_listed_the_latest_first() {
         let folder = tempfile::tempdir().unwrap();
         for name in ["whole", "stopped", "damaged", "empty"] {
             fs::create_dir(folder.path().join(name)).unwrap();
@@ -113,13 +121,13 @@ mod tests {
         assert_eq!(runs[0].headline, "wmma stage-2 2.00x over pytorch flash, excellent, 1 problem");
         assert_eq!(runs[0].device, Fact::Known("NVIDIA H200".to_owned()));
         assert_eq!(runs[1].headline, "1 check, 0 failed");
-        assert_eq!(runs[2].started, Fact::unavailable("stopped before it began"));
+        assert_eq!(runs[2].started, Fact::unavailable("stopped before it started"));
         assert!(runs[3].headline.contains("line 1"), "{}", runs[3].headline);
         assert_eq!(list(&folder.path().join("whole")).unwrap().len(), 1);
     }
 
     #[test]
-    fn no_folder_has_no_runs() {
+    fn a_missing_folder_has_no_runs() {
         assert!(list(Path::new("/nonexistent/warpsmith-runs")).unwrap().is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! The log file: appending to it, and reading it whatever became of its writer.
+//! The log file: appends events, and reads logs whose writer may have been killed.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Seek as _, SeekFrom, Write as _};
@@ -8,59 +8,73 @@ use serde::{Deserialize, Serialize};
 
 use super::{Event, Utc};
 
-/// Raised when known kinds change so that older versions would misread them; not for new kinds or fields.
+/// The version of the log's format. It is raised if older versions would misread a known kind, not for new kinds or
+/// fields.
 pub const SCHEMA: u32 = 1;
 
 pub(super) const FILE: &str = "events.jsonl";
 
-/// Bytes of a log that are read.
-const MOST_BYTES: u64 = 512 << 20;
+/// The largest log that is read, in bytes.
+const MAX_BYTES: u64 = 512 << 20;
 
 /// A line of the log.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
+    /// The number of the line, from 0.
     pub seq: u64,
+    /// When the line was written.
     pub time: Utc,
-    /// The event's kind as it is written, known or not.
+    /// The event's kind as written, known or not.
     pub kind: String,
+    /// The event.
     pub event: Event,
 }
 
 impl Record {
+    /// The record of an event in a log that is only in memory.
     pub(super) fn unwritten(seq: u64, event: &Event) -> Self {
         Record { seq, time: Utc::now(), kind: String::new(), event: event.clone() }
     }
 }
 
-/// A log as it was found.
+/// The contents of a log.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Log {
+    /// The complete lines.
     pub records: Vec<Record>,
+    /// Defects that do not prevent reading.
     pub warnings: Vec<Warning>,
-    /// Bytes of whole lines.
-    whole: u64,
+    /// The length of the complete lines in bytes.
+    complete_bytes: u64,
 }
 
-/// What is odd about a log and does not keep it from being read.
+/// A defect of a log that does not prevent reading.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Warning {
-    /// The writer was stopped in the middle of a line.
-    #[error("line {line} is torn after {bytes} bytes and was dropped: its writer was stopped")]
+    /// The writer was stopped while it wrote a line.
+    #[error("line {line} is incomplete after {bytes} bytes and was dropped: the writer was stopped")]
     Torn { line: usize, bytes: usize },
-    #[error("line {line}: `{kind}` is an event of a newer version and was skipped")]
+    /// A newer version wrote the event.
+    #[error("line {line}: the event `{kind}` is from a newer version and was skipped")]
     UnknownKind { line: usize, kind: String },
 }
 
+/// Why a log cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
+    /// The file cannot be read or written.
     #[error("{}: {error}", path.display())]
     Io { path: PathBuf, error: io::Error },
+    /// Another process holds the lock.
     #[error("{} is being written by another process", path.display())]
     Busy { path: PathBuf },
+    /// A line is not valid.
     #[error("{}, line {line}: {message}", path.display())]
     Damaged { path: PathBuf, line: usize, message: String },
-    #[error("{}, line {line}: written by a newer version (schema {schema}; this one reads {SCHEMA})", path.display())]
+    /// A line has a newer schema.
+    #[error("{}, line {line}: from a newer version (schema {schema}; this program reads {SCHEMA})", path.display())]
     Newer { path: PathBuf, line: usize, schema: u32 },
+    /// The event cannot be written so that it can be read again.
     #[error("the event cannot be written: {0}")]
     Event(String),
 }
@@ -82,15 +96,15 @@ struct Line<'e> {
     event: &'e Event,
 }
 
-/// Reads the log of a run's folder. A torn last line is dropped with a warning; other damage is an error.
+/// Reads the log of a run's folder. An incomplete last line is dropped with a warning; any other damage is an error.
 pub fn read(folder: &Path) -> Result<Log, LogError> {
     let path = folder.join(FILE);
-    let bytes = gpu::paths::read_bounded(&path, MOST_BYTES)
+    let bytes = gpu::paths::read_bounded(&path, MAX_BYTES)
         .map_err(|error| LogError::Io { path: path.clone(), error })?;
     parse(&path, &bytes)
 }
 
-/// The log that a file's bytes are. `path` is what messages call the file.
+/// Parses the bytes of a log. `path` is the file's name in errors.
 pub fn parse(path: &Path, bytes: &[u8]) -> Result<Log, LogError> {
     let mut log = Log::default();
     let mut rest = bytes;
@@ -107,30 +121,31 @@ pub fn parse(path: &Path, bytes: &[u8]) -> Result<Log, LogError> {
         }
         log.records.push(record);
         rest = &rest[end + 1..];
-        log.whole += end as u64 + 1;
+        log.complete_bytes += end as u64 + 1;
     }
     Ok(log)
 }
 
 fn parse_line(path: &Path, line: usize, bytes: &[u8]) -> Result<Record, LogError> {
     let damaged = |message: String| LogError::Damaged { path: path.to_owned(), line, message };
-    // The head first: a newer schema is to be called newer, not damaged.
+    // The head is parsed first, so that a newer schema is reported as newer and not as damage.
     let head: Head = serde_json::from_slice(bytes).map_err(|error| damaged(error.to_string()))?;
     if head.schema > SCHEMA {
         return Err(LogError::Newer { path: path.to_owned(), line, schema: head.schema });
     }
     if head.seq != line as u64 - 1 {
-        return Err(damaged(format!("event {} where {} was expected", head.seq, line - 1)));
+        return Err(damaged(format!("event number {} where {} was expected", head.seq, line - 1)));
     }
     let event: Event =
         serde_json::from_slice(bytes).map_err(|error| damaged(format!("{}: {error}", head.kind)))?;
-    if let Some(flaw) = event.flaw() {
-        return Err(damaged(format!("{}: {flaw}", head.kind)));
+    if let Some(message) = event.find_invalid_number() {
+        return Err(damaged(format!("{}: {message}", head.kind)));
     }
     Ok(Record { seq: head.seq, time: head.time, kind: head.kind, event })
 }
 
-/// A log open for appending, locked against other writers for as long as this lives (or its process does).
+/// A log that is open for appending. It is locked against other writers until this value is dropped or the process
+/// ends.
 #[derive(Debug)]
 pub struct Writer {
     path: PathBuf,
@@ -145,41 +160,42 @@ impl Writer {
         let io = |error| LogError::Io { path: path.clone(), error };
         let file = OpenOptions::new().append(true).create_new(true).open(&path).map_err(io)?;
         lock(&file, &path)?;
-        // The folder's entry for the file must survive what the file survives.
+        // The folder is synced too, so that the file's entry survives a power failure.
         File::open(folder).and_then(|folder| folder.sync_all()).map_err(io)?;
         Ok(Writer { path, file, next: 0 })
     }
 
-    /// Goes on with a log, at the end of its whole lines: a torn one is cut off.
+    /// Opens a log to continue after its last complete line. An incomplete last line is removed.
     pub fn resume(folder: &Path) -> Result<(Self, Log), LogError> {
         let path = folder.join(FILE);
         let io = |error| LogError::Io { path: path.clone(), error };
         let mut file = OpenOptions::new().read(true).append(true).open(&path).map_err(io)?;
         lock(&file, &path)?;
-        let bytes = file.seek(SeekFrom::Start(0)).and_then(|_| gpu::paths::bounded(&mut file, MOST_BYTES));
+        let bytes = file.seek(SeekFrom::Start(0)).and_then(|_| gpu::paths::bounded(&mut file, MAX_BYTES));
         let bytes = bytes.map_err(io)?;
         let log = parse(&path, &bytes)?;
-        if log.whole < bytes.len() as u64 {
-            file.set_len(log.whole).map_err(io)?;
+        if log.complete_bytes < bytes.len() as u64 {
+            file.set_len(log.complete_bytes).map_err(io)?;
         }
         let next = log.records.len() as u64;
         Ok((Writer { path, file, next }, log))
     }
 
-    /// Appends an event with one write, and has it on the disk before returning if losing it would lose work.
+    /// Appends an event with a single write. An event whose loss would lose work is on the disk before this returns.
     pub fn append(&mut self, event: &Event) -> Result<Record, LogError> {
         let time = Utc::now();
         let line = Line { schema: SCHEMA, seq: self.next, time, event };
         let mut bytes = serde_json::to_vec(&line).map_err(|error| LogError::Event(error.to_string()))?;
-        // What cannot be read back (a NaN, say, becomes null) must not get into a log that has to open again.
+        // An event that cannot be read back (for example, a NaN becomes null) must not be written: the log must stay
+        // readable.
         let record = parse_line(&self.path, self.next as usize + 1, &bytes)
             .map_err(|error| LogError::Event(error.to_string()))?;
         bytes.push(b'\n');
         let io = |error| LogError::Io { path: self.path.clone(), error };
         let before = self.file.metadata().map_err(io)?.len();
         if let Err(error) = self.file.write_all(&bytes) {
-            // A full disk can take half a line. Without it the log goes on when there is room again; if that fails
-            // too, the half line is the last one, and readers know what to do with it.
+            // A full disk can leave part of a line. It is removed, so that writing can continue when there is space. If
+            // that fails too, the part is the last line, which readers drop.
             let _ = self.file.set_len(before);
             return Err(io(error));
         }
@@ -218,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn events_come_back_as_they_were_written() {
+    fn events_round_trip() {
         let events = a_real_log();
         let (folder, _) = written(&events);
         let log = read(folder.path()).unwrap();
@@ -229,33 +245,33 @@ mod tests {
     }
 
     #[test]
-    fn a_log_cut_off_anywhere_opens_and_goes_on() {
+    fn a_log_cut_at_any_byte_can_be_read_and_resumed() {
         let events = a_real_log();
         let (folder, bytes) = written(&events);
         let path = folder.path().join(FILE);
-        let mut whole = 0;
+        let mut complete = 0;
         for cut in 0..=bytes.len() {
-            let at_a_line = cut == 0 || bytes[cut - 1] == b'\n';
-            whole += usize::from(at_a_line && cut > 0);
+            let is_at_line_end = cut == 0 || bytes[cut - 1] == b'\n';
+            complete += usize::from(is_at_line_end && cut > 0);
             let log = parse(&path, &bytes[..cut]).unwrap();
-            assert_eq!(log.records.len(), whole, "cut at {cut}");
-            assert_eq!(log.warnings.is_empty(), at_a_line, "cut at {cut}: {:?}", log.warnings);
-            // Going on is dearer to try; every 23rd place is near every kind of place.
-            if cut % 23 == 0 || at_a_line {
+            assert_eq!(log.records.len(), complete, "cut at {cut}");
+            assert_eq!(log.warnings.is_empty(), is_at_line_end, "cut at {cut}: {:?}", log.warnings);
+            // Resuming is slower to test, so only every 23rd position and every end of a line are tested.
+            if cut % 23 == 0 || is_at_line_end {
                 let folder = tempfile::tempdir().unwrap();
                 std::fs::write(folder.path().join(FILE), &bytes[..cut]).unwrap();
                 assert_eq!(read(folder.path()).unwrap(), log);
                 let (mut writer, _) = Writer::resume(folder.path()).unwrap();
                 writer.append(&note("after")).unwrap();
                 let log = read(folder.path()).unwrap();
-                assert_eq!((log.records.len(), log.warnings.len()), (whole + 1, 0), "cut at {cut}");
+                assert_eq!((log.records.len(), log.warnings.len()), (complete + 1, 0), "cut at {cut}");
             }
         }
-        assert_eq!(whole, events.len());
+        assert_eq!(complete, events.len());
     }
 
     #[test]
-    fn damage_before_the_end_is_an_error_with_its_line() {
+    fn damage_before_the_end_is_an_error_with_a_line_number() {
         let (folder, bytes) = written(&[note("one"), note("two"), note("three")]);
         let text = String::from_utf8(bytes).unwrap();
         let lines: Vec<&str> = text.lines().collect();
@@ -268,20 +284,20 @@ mod tests {
         };
         let half = &lines[1][..lines[1].len() / 2];
         assert_eq!(damaged(format!("{}\n{half}\n{}\n", lines[0], lines[2])).0, 2);
-        // A lost line, a line twice, an empty one.
+        // A missing line, a duplicate line, an empty line.
         let (line, message) = damaged(format!("{}\n{}\n", lines[0], lines[2]));
-        assert_eq!((line, message.as_str()), (2, "event 2 where 1 was expected"));
+        assert_eq!((line, message.as_str()), (2, "event number 2 where 1 was expected"));
         assert_eq!(damaged(format!("{}\n{}\n", lines[0], lines[0])).0, 2);
         assert_eq!(damaged(format!("{}\n\n{}\n", lines[0], lines[1])).0, 2);
-        // A known kind without what it must have.
+        // A known kind without a required field.
         let (line, message) = damaged(lines[0].replace("\"text\"", "\"words\"") + "\n");
         assert!(line == 1 && message.starts_with("note: missing field `text`"), "{line} {message}");
-        // A last line with its newline was written whole, so it is damaged, not torn.
+        // A last line with a newline was written completely, so invalid contents are damage.
         assert_eq!(damaged(format!("{}\n\u{0}\u{0}\n", lines[0])).0, 2);
     }
 
     #[test]
-    fn zeros_after_a_power_failure_are_a_torn_line() {
+    fn zeros_after_a_power_failure_are_dropped_with_a_warning() {
         let (folder, mut bytes) = written(&[note("one")]);
         bytes.extend([0; 512]);
         std::fs::write(folder.path().join(FILE), bytes).unwrap();
@@ -290,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_of_a_newer_version_are_kept_and_skipped() {
+    fn unknown_kinds_stay_in_the_file_and_are_skipped() {
         let (folder, mut bytes) = written(&[note("one")]);
         bytes.extend(
             br#"{"schema":1,"seq":1,"time":"2031-01-01T00:00:00.000Z","kind":"dreamt","of":{"sheep":[1.5,null]}}"#,
@@ -306,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_of_a_newer_version_are_passed_over_and_a_newer_schema_is_refused() {
+    fn unknown_fields_are_ignored_and_a_newer_schema_is_refused() {
         let (folder, bytes) = written(&[note("one")]);
         let text = String::from_utf8(bytes).unwrap();
         let path = folder.path().join(FILE);
@@ -316,9 +332,9 @@ mod tests {
         assert!(matches!(read(folder.path()), Err(LogError::Newer { line: 1, schema: 2, .. })));
     }
 
-    /// Before subjects had several processes a log said nothing of them: samples were of one, controls of two.
+    /// Logs of earlier versions have no `processes`: samples came from one process, controls from two.
     #[test]
-    fn logs_of_before_there_were_processes_open() {
+    fn a_log_without_processes_gets_the_defaults() {
         let events = a_real_log();
         let (folder, bytes) = written(&events);
         let text = String::from_utf8(bytes).unwrap();
@@ -330,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_back_is_not_written() {
+    fn an_event_that_cannot_be_read_back_is_not_written() {
         let folder = tempfile::tempdir().unwrap();
         let mut writer = Writer::create(folder.path()).unwrap();
         let mut event =
@@ -345,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_that_is_negative_or_not_finite_is_refused_with_its_line() {
+    fn a_negative_or_infinite_time_is_an_error_with_a_line_number() {
         let events = a_real_log();
         let (folder, bytes) = written(&events);
         let text = String::from_utf8(bytes).unwrap();
@@ -373,12 +389,12 @@ mod tests {
     }
 
     #[test]
-    fn a_log_without_an_end_is_not_read() {
+    fn an_endless_or_huge_log_is_not_read() {
         let folder = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink("/dev/zero", folder.path().join(FILE)).unwrap();
         let error = read(folder.path()).unwrap_err().to_string();
         assert!(error.contains("not a regular file"), "{error}");
-        // A file that only looks large takes no room here.
+        // A sparse file, which takes no disk space.
         std::fs::remove_file(folder.path().join(FILE)).unwrap();
         File::create(folder.path().join(FILE)).unwrap().set_len(1 << 40).unwrap();
         let error = read(folder.path()).unwrap_err().to_string();
@@ -386,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn one_writes_at_a_time_and_others_may_read() {
+    fn one_process_writes_and_others_can_read() {
         let folder = tempfile::tempdir().unwrap();
         let mut writer = Writer::create(folder.path()).unwrap();
         writer.append(&note("one")).unwrap();

@@ -1,4 +1,4 @@
-//! Where, with what and how a run happened.
+//! The manifest of a run: its environment and its command line.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,60 +7,77 @@ use serde::{Deserialize, Serialize};
 
 use super::{Fact, Utc};
 
-/// Everything a reader needs to judge a run's numbers, or to repeat it. Written as `manifest.yaml` and into the log.
+/// Everything that is needed to judge the numbers of a run, or to repeat it. It is written to `manifest.yaml` and to
+/// the log.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
+    /// The version of the log's format.
     pub schema: u32,
     /// The command's name: `bench`.
     pub command: String,
+    /// The whole command line, without secrets.
     pub command_line: Vec<String>,
+    /// When the run started.
     pub started: Utc,
+    /// The value of `--seed`.
     pub seed: u64,
     /// Warpsmith's own version.
     pub warpsmith: String,
-    /// Of the repository the command was called in.
+    /// The commit of the repository in the current folder.
     #[serde(default)]
     pub commit: Fact<Commit>,
-    /// As users name it: `cuda:0`, `virtual:l4`.
+    /// The device in the form that users write: `cuda:0`, `virtual:l4`.
     #[serde(default)]
     pub device: Fact<String>,
-    /// The GPU's own name. Results are compared only where this is the same.
+    /// The name of the GPU. Only results with the same name are compared.
     #[serde(default)]
     pub gpu: Fact<String>,
+    /// The version of the driver.
     #[serde(default)]
     pub driver: Fact<String>,
+    /// The SM clock at the start.
     #[serde(default)]
     pub sm_clock_mhz: Fact<u32>,
+    /// The highest SM clock.
     #[serde(default)]
     pub sm_clock_max_mhz: Fact<u32>,
+    /// The memory clock at the start.
     #[serde(default)]
     pub memory_clock_mhz: Fact<u32>,
+    /// The highest memory clock.
     #[serde(default)]
     pub memory_clock_max_mhz: Fact<u32>,
+    /// The CUDA version of the driver.
     #[serde(default)]
     pub cuda: Fact<String>,
+    /// The version of NVRTC.
     #[serde(default)]
     pub nvrtc: Fact<String>,
+    /// The version of PyTorch.
     #[serde(default)]
     pub pytorch: Fact<String>,
+    /// The version of Triton.
     #[serde(default)]
     pub triton: Fact<String>,
+    /// The version of cuDNN.
     #[serde(default)]
     pub cudnn: Fact<String>,
-    /// What restricts the processes that compile and run kernels.
+    /// The sandbox of the processes that compile and run kernels.
     #[serde(default)]
     pub sandbox: Fact<String>,
 }
 
+/// A commit of a Git repository.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Commit {
+    /// The commit's hash.
     pub hash: String,
-    /// Whether there were changes beside it.
+    /// Whether there were uncommitted changes.
     pub dirty: bool,
 }
 
 impl Manifest {
-    /// What is known without looking; the rest is `unavailable` until the caller says it.
+    /// A manifest with the given values. All facts about the environment are `unavailable` until the caller sets them.
     pub fn new(command: &str, command_line: Vec<String>, seed: u64) -> Self {
         Manifest {
             schema: super::SCHEMA,
@@ -88,14 +105,14 @@ impl Manifest {
 }
 
 impl Commit {
-    /// The commit a folder's repository is at, as `git` says.
+    /// The current commit of the repository that contains a folder, according to `git`.
     pub fn read(folder: &Path) -> Fact<Commit> {
         let git = |arguments: &[&str]| -> Result<String, String> {
             let output = Command::new("git").arg("-C").arg(folder).args(arguments).output();
             let output = output.map_err(|error| format!("git: {error}"))?;
             if !output.status.success() {
-                let words = String::from_utf8_lossy(&output.stderr);
-                return Err(words.lines().next().unwrap_or("git failed").to_owned());
+                let stderr = String::from_utf8_lossy(&output.stderr);
+                return Err(stderr.lines().next().unwrap_or("git failed").to_owned());
             }
             Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
         };
@@ -109,7 +126,7 @@ impl Commit {
 
 impl std::fmt::Display for Commit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}{}", self.hash, if self.dirty { " with changes" } else { "" })
+        write!(f, "{}{}", self.hash, if self.dirty { " with uncommitted changes" } else { "" })
     }
 }
 
@@ -118,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_field_is_there_and_says_so_when_unknown() {
+    fn every_field_is_written_and_unknown_ones_are_unavailable() {
         let mut manifest = Manifest::new("bench", vec!["warpsmith".into(), "bench".into()], 7);
         manifest.gpu = Fact::Known("NVIDIA H200".to_owned());
         manifest.pytorch = Fact::unavailable("no torch");
@@ -127,7 +144,7 @@ mod tests {
             assert!(yaml.lines().any(|found| found == line), "{line}\n{yaml}");
         }
         assert!(yaml.contains("unavailable: no torch"), "{yaml}");
-        // SPEC.md 9's list, all of it.
+        // The fields that section 9 of SPEC.md requires.
         for field in [
             "gpu",
             "driver",

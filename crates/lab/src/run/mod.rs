@@ -1,24 +1,24 @@
-//! A run: one invocation's folder, its append-only event log, and everything derived from that.
+//! A run: the folder of one invocation, its append-only event log, and everything that is derived from the log.
 //!
 //! * [`Run`] is a folder with its log open for writing: [`Run::create`], [`Run::resume`], [`Run::record`];
-//! * [`Event`] is what a log line says. Reports, exports and the gate read events and nothing else;
-//! * [`read`] reads a log, [`RunState::from_log`] folds it into what the run knows, [`RunState::finished`] is what resuming
-//!   need not repeat;
-//! * [`Manifest`] is where, with what and how the run happened; what is not known says `unavailable`;
-//! * [`Exports`] are the files for others (`bench.json`, `topk.json`, `report.html`, ...), opened before anything is
-//!   measured; [`write_exports`] writes them anew;
+//! * [`Event`] is one line of the log. Reports, exports and the gate read only events;
+//! * [`read`] reads a log, and [`RunState::from_log`] folds it into the state of the run. [`RunState::finished`] tells
+//!   a resumed run which work it need not repeat;
+//! * [`Manifest`] describes the environment and the command line of a run; an unknown fact is `unavailable`;
+//! * [`Exports`] are the derived files (`bench.json`, `topk.json`, `report.html`, ...), opened before anything is
+//!   measured; [`write_exports`] writes them again;
 //! * [`list()`] finds runs.
 //!
-//! A bench, in short:
+//! The steps of a bench:
 //!
 //! ```no_run
-//! use warpsmith_lab::run::{Event, Exports, Key, Outcome, Run, Stage, StageOutcome};
+//! use warpsmith_lab::run::{Event, Exports, Run, RunOutcome, Stage, StageKey, StageOutcome};
 //! # fn measured() -> Vec<Event> { Vec::new() }
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let manifest = warpsmith_lab::run::Manifest::new("bench", vec![], 0);
 //! let run = Run::create(None, manifest)?;
 //! let exports = Exports::open(run.folder())?;
-//! let key = Key::new(Stage::Bench, "b1h8s512d64-fp16", "wmma stage-2", "3f9a");
+//! let key = StageKey::new(Stage::Bench, "b1h8s512d64-fp16", "wmma stage-2", "3f9a");
 //! if !run.state().finished(&key) {
 //!     run.record(&Event::StageStarted { key: key.clone() })?;
 //!     for event in &measured() {
@@ -26,18 +26,18 @@
 //!     }
 //!     run.record(&Event::StageFinished { key, outcome: StageOutcome::Done })?;
 //! }
-//! run.record(&Event::RunFinished { outcome: Outcome::Holds })?;
+//! run.record(&Event::RunFinished { outcome: RunOutcome::Holds })?;
 //! exports.write(&run.state())?;
 //! # Ok(()) }
 //! ```
 //!
 //! # Rules of the log
 //!
-//! One JSON object per line: `schema`, `seq` (0, 1, 2, ...), `time` (UTC) and `kind`, then the event's own fields.
-//! A line is written by one write and counts once its newline is there. A process that is killed can leave a torn last
-//! line, which readers drop and say so; anything else that is wrong is an error with its line number. Newer versions
-//! may add kinds and fields without raising `schema`: kinds that are not known are kept and skipped. One process
-//! writes at a time, held by a lock that the system releases however the process ends.
+//! Each line is one JSON object: `schema`, `seq` (0, 1, 2, ...), `time` (UTC) and `kind`, then the event's own fields.
+//! A line is written with a single write, and it counts once its newline is written. A killed process can leave an
+//! incomplete last line; readers drop it with a warning. Any other damage is an error with a line number. Newer
+//! versions may add kinds and fields without raising `schema`: unknown kinds stay in the file and are skipped. One
+//! process writes at a time; it holds a lock that the system releases when the process ends.
 
 mod event;
 mod export;

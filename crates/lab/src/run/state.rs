@@ -1,4 +1,4 @@
-//! A log folded into what the run knows. Everything that is reported comes from here.
+//! The state of a run, folded from its log. All reports are made from this state.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
@@ -15,105 +15,144 @@ use crate::invert::Inversion;
 use crate::profile::Profile;
 use crate::stats::{Comparison, NoiseFloor, Speedup, Standing, geometric_mean};
 
-/// How the version of a baseline of our own begins.
+/// The prefix of the version of a baseline that is one of our own kernels.
 pub const OURS: &str = "warpsmith ";
 
-/// What a run knows, as of the last line of its log.
+/// The state of a run after the last line of its log.
 #[derive(Clone, Debug, Default)]
 pub struct RunState {
-    /// `None`: stopped before it began.
+    /// The manifest; `None` if the run was stopped before it started.
     pub manifest: Option<Manifest>,
     /// When the last event was written.
     pub last: Option<Utc>,
-    /// `None`: still going on, or stopped.
+    /// The outcome; `None` if the run is active or was stopped.
     pub outcome: Option<RunOutcome>,
+    /// The state of every stage.
     pub stages: IndexMap<StageKey, StageState>,
+    /// The build of every candidate.
     pub builds: IndexMap<ResultId, BuildRecord>,
+    /// The check of every subject.
     pub checks: IndexMap<ResultId, CheckRecord>,
+    /// The baselines and their versions.
     pub baselines: IndexMap<String, Fact<String>>,
-    /// Of sessions that were finished; what a stop cut short is measured again, and not shown.
+    /// Measurements of finished stages. Those of an unfinished stage are left out; a resumed run repeats them.
     pub measurements: Vec<Measurement>,
+    /// Modelled times.
     pub modelled: IndexMap<ResultId, Modelled>,
+    /// A/A controls.
     pub controls: Vec<Control>,
+    /// Measured ceilings of the device.
     pub ceilings: Vec<Ceiling>,
+    /// Comparisons of candidates with baselines.
     pub verdicts: Vec<SpeedupRecord>,
+    /// Failures of candidates.
     pub failures: Vec<FailureRecord>,
+    /// Verdicts on targets.
     pub targets: Vec<TargetJudged>,
+    /// The search, if the run has one.
     pub search: Option<Search>,
-    /// By number.
+    /// The trials of the search, by number.
     pub trials: IndexMap<u32, Trial>,
+    /// The exchanges with a proposer.
     pub exchanges: Vec<Exchange>,
+    /// Profiles of kernels.
     pub profiles: IndexMap<ResultId, Profile>,
+    /// The results of `invert`.
     pub inversions: Vec<Inversion>,
+    /// Notes for readers.
     pub notes: Vec<String>,
-    /// One for every time the run was worked on to an end.
+    /// The input seed of every invocation that reached its end.
     pub input_seeds: Vec<u64>,
-    /// Kinds of events this version does not know, with how often each came.
+    /// The number of events of every kind that this version does not know.
     pub unknown: IndexMap<String, usize>,
-    /// What is odd about the log.
+    /// Warnings about the log.
     pub warnings: Vec<String>,
     next_session: u32,
 }
 
+/// The state of a stage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StageState {
+    /// The stage was started and not finished.
     Started,
+    /// The stage ended.
     Finished(StageOutcome),
 }
 
-/// Times of one subject on one problem by one timer.
+/// The times of one subject on one problem by one timer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measurement {
+    /// What was measured.
     pub of: ResultId,
+    /// The times.
     pub sampled: SampleSet,
 }
 
+/// An A/A control: one process of a subject compared with its other processes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Control {
+    /// The problem.
     pub problem: String,
+    /// The subject.
     pub subject: String,
+    /// The session.
     pub session: u32,
+    /// The timer.
     pub timer: Timer,
+    /// The number of processes.
     pub processes: usize,
+    /// The apparent speedup.
     pub speedup: Speedup,
+    /// The noise floor.
     pub noise_floor: NoiseFloor,
 }
 
-/// A candidate against a baseline of the same session.
+/// A comparison of a candidate with a baseline of the same session.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SpeedupRecord {
+    /// The problem.
     pub problem: String,
+    /// The candidate.
     pub candidate: String,
+    /// The baseline.
     pub baseline: String,
+    /// The session.
     pub session: u32,
+    /// The timer.
     pub timer: Timer,
+    /// The comparison.
     pub comparison: Comparison,
 }
 
+/// A failure of a candidate.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FailureRecord {
+    /// What failed.
     #[serde(flatten)]
     pub of: ResultId,
+    /// The stage that failed.
     pub stage: Stage,
+    /// The kind of failure.
     pub kind: FailureKind,
+    /// The reason.
     pub reason: String,
 }
 
-/// The last value of every key, in the order they came. A log may be anybody's and long, so no list is searched.
+/// The latest value of every key, in log order. A log may be long and untrusted, so insertion must not search a list.
 struct LatestByKey<K, V> {
-    places: HashMap<K, usize>,
+    indexes: HashMap<K, usize>,
     values: Vec<Option<V>>,
 }
 
 impl<K, V> Default for LatestByKey<K, V> {
     fn default() -> Self {
-        LatestByKey { places: HashMap::new(), values: Vec::new() }
+        LatestByKey { indexes: HashMap::new(), values: Vec::new() }
     }
 }
 
 impl<K: Eq + Hash, V> LatestByKey<K, V> {
     fn insert(&mut self, key: K, value: V) {
-        if let Some(before) = self.places.insert(key, self.values.len()) {
+        if let Some(before) = self.indexes.insert(key, self.values.len()) {
             self.values[before] = None;
         }
         self.values.push(Some(value));
@@ -124,21 +163,28 @@ impl<K: Eq + Hash, V> LatestByKey<K, V> {
     }
 }
 
-/// A candidate's speedups over one baseline as one.
+/// The mean of a candidate's speedups over one baseline.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MeanSpeedup {
+    /// The candidate.
     pub candidate: String,
+    /// The baseline.
     pub baseline: String,
+    /// The timer.
     pub timer: Timer,
+    /// The number of problems.
     pub problems: usize,
+    /// The geometric mean of the speedups.
     pub speedup: f64,
+    /// The rating of the mean.
     pub standing: Standing,
 }
 
 impl RunState {
+    /// Folds a log into the state of its run.
     pub fn from_log(log: &Log) -> Self {
         let mut state = RunState::default();
-        // Samples of stages that have not finished yet, by what they are of.
+        // The samples of unfinished stages, by subject.
         let mut pending: IndexMap<ResultId, Vec<SampleSet>> = IndexMap::new();
         let mut measurements = LatestByKey::default();
         let mut failures = LatestByKey::default();
@@ -153,7 +199,7 @@ impl RunState {
                 Event::RunStarted { manifest } => state.manifest = Some((**manifest).clone()),
                 Event::Resumed { manifest } => {
                     state.outcome = None;
-                    state.notes.push(format!("taken up again at {}", manifest.started));
+                    state.notes.push(format!("resumed at {}", manifest.started));
                 }
                 Event::StageStarted { key } => {
                     if key.stage == Stage::Bench {
@@ -164,11 +210,11 @@ impl RunState {
                 Event::StageFinished { key, outcome } => {
                     if key.stage == Stage::Bench {
                         let samples = pending.shift_remove(&key.of).unwrap_or_default();
-                        // A subject measured again (a baseline, with every session) keeps each session's samples.
+                        // A baseline is measured in every session; the samples of each session are kept.
                         for sampled in samples.into_iter().filter(|_| *outcome == StageOutcome::Done) {
                             let of = key.of.clone();
-                            let same = (of.clone(), sampled.timer, sampled.session);
-                            measurements.insert(same, Measurement { of, sampled });
+                            let measurement_key = (of.clone(), sampled.timer, sampled.session);
+                            measurements.insert(measurement_key, Measurement { of, sampled });
                         }
                     }
                     state.stages.insert(key.clone(), StageState::Finished(outcome.clone()));
@@ -217,7 +263,7 @@ impl RunState {
                         kind: *failure,
                         reason: reason.clone(),
                     };
-                    // A resumed run may come to the same end again.
+                    // A resumed run may record the same failure again.
                     failures.insert((failure.of.clone(), failure.stage), failure);
                 }
                 Event::Target { target } => {
@@ -233,8 +279,8 @@ impl RunState {
                 }
                 Event::Inverted { inversion } => {
                     let Inversion { problem, healthy, setting, .. } = inversion;
-                    let same = (problem.clone(), healthy.clone(), setting.clone());
-                    inversions.insert(same, inversion.clone());
+                    let inversion_key = (problem.clone(), healthy.clone(), setting.clone());
+                    inversions.insert(inversion_key, inversion.clone());
                 }
                 Event::Note { text } => state.notes.push(text.clone()),
                 Event::InputSeed { seed } => state.input_seeds.push(*seed),
@@ -246,25 +292,25 @@ impl RunState {
         state.failures = failures.into_values();
         state.targets = targets.into_values();
         state.inversions = inversions.into_values();
-        // A verdict or control counts with the samples it is about.
+        // A verdict or a control is valid only if its samples are.
         let sessions: HashSet<(&str, &str, u32)> = state
             .measurements
             .iter()
             .map(|found| (found.of.problem.as_str(), found.of.subject.as_str(), found.sampled.session))
             .collect();
-        let counts =
+        let is_measured =
             |problem: &str, subject: &str, session: u32| sessions.contains(&(problem, subject, session));
         state.verdicts.retain(|verdict| {
             [&verdict.candidate, &verdict.baseline]
                 .into_iter()
-                .all(|subject| counts(&verdict.problem, subject, verdict.session))
+                .all(|subject| is_measured(&verdict.problem, subject, verdict.session))
         });
-        state.controls.retain(|control| counts(&control.problem, &control.subject, control.session));
+        state.controls.retain(|control| is_measured(&control.problem, &control.subject, control.session));
         state.warnings = log.warnings.iter().map(ToString::to_string).collect();
         state
     }
 
-    /// Whether a piece of work need not be repeated: it was done, or it failed. What was skipped is tried again.
+    /// Whether a piece of work was done or failed, so that a resumed run need not repeat it. Skipped work is repeated.
     pub fn finished(&self, key: &StageKey) -> bool {
         matches!(
             self.stages.get(key),
@@ -272,32 +318,33 @@ impl RunState {
         )
     }
 
-    /// Whether the run came to its end.
+    /// Whether the run reached its end.
     pub fn is_complete(&self) -> bool {
         self.outcome.is_some_and(|outcome| outcome != RunOutcome::Incomplete)
     }
 
-    /// A number no session of the run has yet, finished or not.
+    /// A session number that the run has not used yet.
     pub fn next_session(&self) -> u32 {
         self.next_session
     }
 
+    /// Whether a subject is a baseline.
     pub fn is_baseline(&self, subject: &str) -> bool {
         self.baselines.contains_key(subject)
     }
 
-    /// Whether a subject is somebody else's: our own kernels have our own version, as baselines too.
+    /// Whether a subject is a peer. A baseline that is one of our own kernels has a version with the prefix [`OURS`].
     pub(super) fn is_peer(&self, subject: &str) -> bool {
         let version = self.baselines.get(subject).and_then(Fact::known);
         version.is_some_and(|version| !version.starts_with(OURS))
     }
 
-    /// Speedups over each baseline as one, per candidate and timer.
+    /// The mean speedup over each baseline, per candidate and timer.
     pub fn means(&self) -> Vec<MeanSpeedup> {
         let mut groups: IndexMap<(&str, &str, Timer), IndexMap<&str, f64>> = IndexMap::new();
         for verdict in &self.verdicts {
             let group = (verdict.candidate.as_str(), verdict.baseline.as_str(), verdict.timer);
-            // The latest of a problem counts.
+            // The latest verdict on a problem replaces earlier ones.
             let speedups = groups.entry(group).or_default();
             speedups.insert(&verdict.problem, verdict.comparison.speedup.ratio);
         }
@@ -322,7 +369,7 @@ pub(crate) mod tests {
     pub use crate::testing::*;
 
     #[test]
-    fn a_log_becomes_what_the_run_knows() {
+    fn a_log_is_folded_into_the_state() {
         let state = folded(&a_real_log());
         assert_eq!(state.outcome, Some(RunOutcome::Finding));
         assert!(state.is_complete() && state.is_baseline(TORCH));
@@ -335,7 +382,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn samples_count_when_their_stage_is_finished() {
+    fn samples_are_valid_when_their_stage_is_done() {
         let of = ResultId::new("p", "a", "1");
         let [start, samples, finish] = bench(&of, 0, times(10.0, 4));
         assert_eq!(folded(&[start.clone(), samples.clone()]).measurements, []);
@@ -355,7 +402,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_verdict_without_its_samples_does_not_count() {
+    fn a_verdict_without_its_samples_is_dropped() {
         let mut events = a_real_log();
         events.retain(|event| !matches!(event, Event::StageFinished { key, .. } if key.of.subject == TORCH));
         let state = folded(&events);
@@ -364,7 +411,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn of_a_failure_that_comes_again_the_last_counts() {
+    fn a_repeated_failure_replaces_the_earlier_one() {
         let failed = |subject: &str, reason: &str| Event::CandidateFailed {
             of: ResultId::new("p", subject, "1"),
             stage: Stage::Check,

@@ -1,37 +1,40 @@
-//! Times of day.
+//! Points in time.
 
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A moment, to the millisecond: `2026-11-15T05:47:10.123Z`.
+/// A point in time with millisecond resolution: `2026-11-15T05:47:10.123Z`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Utc {
     millis: i64,
 }
 
 impl Utc {
+    /// The current time.
     pub fn now() -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Utc { millis: since.as_millis() as i64 }
     }
 
+    /// The time that is `millis` milliseconds after 1970-01-01.
     pub fn from_unix_millis(millis: i64) -> Self {
         Utc { millis }
     }
 
+    /// Milliseconds since 1970-01-01.
     pub fn millis_since_epoch(&self) -> i64 {
         self.millis
     }
 
-    /// For names of folders: `20261115T054710Z`.
+    /// The form for folder names: `20261115T054710Z`.
     pub fn compact(&self) -> String {
         let text = self.to_string();
         text[..19].replace(['-', ':'], "") + "Z"
     }
 
-    /// Days and hours the way `ls` has them: `2026-11-15 05:47`.
+    /// Date, hour and minute: `2026-11-15 05:47`.
     pub fn short(&self) -> String {
         self.to_string()[..16].replace('T', " ")
     }
@@ -57,8 +60,9 @@ impl Utc {
     }
 }
 
-/// Days from 1970-01-01 to the first of a month, in the Gregorian calendar. Years are counted from March, so that the
-/// leap day is a year's last and the months before any month have a fixed number of days.
+/// Days from 1970-01-01 to the first day of a month, in the Gregorian calendar. The computation uses years that start
+/// in March, so that the leap day is the last day of a year and the months before any month have a fixed number of
+/// days.
 fn days_before(year: i64, month: i64) -> i64 {
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let leaps = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
@@ -67,7 +71,7 @@ fn days_before(year: i64, month: i64) -> i64 {
 
 /// Year, month and day of a number of days since 1970-01-01.
 fn date(days: i64) -> (i64, i64, i64) {
-    // Found by looking: the guess is off by a year or so for any date that is written with four digits.
+    // The estimate is off by about one year for dates with a four-digit year. The loops correct it.
     let mut year = 1970 + days.div_euclid(365);
     while days_before(year, 1) > days {
         year -= 1;
@@ -106,9 +110,9 @@ impl<'de> Deserialize<'de> for Utc {
 mod tests {
     use super::*;
 
-    /// GNU date: `date -u -d @SECONDS +%FT%T`.
+    /// The expected values come from GNU date: `date -u -d @SECONDS +%FT%T`.
     #[test]
-    fn moments_are_those_of_the_calendar() {
+    fn times_match_the_calendar() {
         for (seconds, text) in [
             (0, "1970-01-01T00:00:00.000Z"),
             (951_782_400, "2000-02-29T00:00:00.000Z"),
@@ -117,29 +121,29 @@ mod tests {
             (1_794_721_630, "2026-11-15T05:47:10.000Z"),
             (4_107_542_400, "2100-03-01T00:00:00.000Z"),
         ] {
-            let moment = Utc::from_unix_millis(seconds * 1000);
-            assert_eq!(moment.to_string(), text);
-            assert_eq!(Utc::parse(text), Some(moment));
+            let time = Utc::from_unix_millis(seconds * 1000);
+            assert_eq!(time.to_string(), text);
+            assert_eq!(Utc::parse(text), Some(time));
         }
     }
 
     #[test]
-    fn every_day_of_four_centuries_comes_back() {
+    fn every_day_of_four_centuries_round_trips() {
         for day in -1000..147_000 {
-            let moment = Utc::from_unix_millis(day * 86_400_000 + 12_345_678);
-            assert_eq!(Utc::parse(&moment.to_string()), Some(moment));
+            let time = Utc::from_unix_millis(day * 86_400_000 + 12_345_678);
+            assert_eq!(Utc::parse(&time.to_string()), Some(time));
         }
     }
 
     #[test]
-    fn names_of_folders_sort_by_time() {
-        let moment = Utc::from_unix_millis(1_794_721_630_123);
-        assert_eq!(moment.compact(), "20261115T054710Z");
-        assert_eq!(moment.short(), "2026-11-15 05:47");
+    fn compact_and_short_forms_are_right() {
+        let time = Utc::from_unix_millis(1_794_721_630_123);
+        assert_eq!(time.compact(), "20261115T054710Z");
+        assert_eq!(time.short(), "2026-11-15 05:47");
     }
 
     #[test]
-    fn what_is_no_moment_is_refused() {
+    fn invalid_times_are_refused() {
         for text in [
             "",
             "2026-11-15",

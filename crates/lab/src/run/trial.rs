@@ -1,99 +1,125 @@
-//! What a search writes down: its space, every candidate it tried, and what it was told by a proposer.
+//! The log records of a search: its space, every trial, and every exchange with a proposer.
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
 use super::{FailureKind, Stage, Time};
 
-/// What is searched, and how.
+/// The description of a search.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Search {
-    /// `attention/mma`.
+    /// The searched family: `attention/mma`.
     pub family: String,
-    /// The preset that everything is compared with, or `defaults`: a speedup of 1 is its time.
+    /// The baseline's preset and knobs, or `defaults`. Speedups are over this setting.
     pub baseline: String,
+    /// The problems that every candidate is timed on.
     pub problems: Vec<String>,
-    /// The knobs that are searched, with the values each may take.
+    /// The searched knobs and their values.
     pub knobs: IndexMap<String, Vec<String>>,
-    /// Combinations of values, and those of them the constraints allow.
+    /// The number of all combinations of values.
     pub raw_points: u64,
+    /// The number of combinations that satisfy the constraints.
     pub legal_points: u64,
-    /// `knobs`, `command`, `endpoint`.
+    /// What chooses the candidates: `knobs`, `command` or `endpoint`.
     pub proposer: String,
-    /// How knobs are chosen; of another proposer, what it is told: `free`, `insight`, `full`.
+    /// The search strategy. For an external proposer, what it is told: `free`, `insight` or `full`.
     pub strategy: String,
+    /// How many candidates may be evaluated.
     pub budget: u32,
+    /// How many elites are kept.
     pub elites: u32,
+    /// The seed of the strategy.
     pub seed: u64,
 }
 
-/// One candidate, tried.
+/// One candidate of a search and its result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
-    /// From 1, in the order of evaluation; 0 is the baseline itself.
+    /// Trials are numbered from 1 in the order of evaluation. Number 0 is the baseline.
     pub number: u32,
-    /// As tables call it: `mma STAGES=3 BLOCK_N=32`, only what differs from the baseline.
+    /// The candidate's name, with the knobs that differ from the baseline's: `mma STAGES=3 BLOCK_N=32`.
     pub candidate: String,
-    /// Every searched knob.
+    /// The value of every knob.
     pub knobs: IndexMap<String, String>,
-    /// The trial it was made from, and by what: `neighbour`, `crossover`, `model`.
+    /// The trial that it was made from.
     pub parent: Option<u32>,
+    /// How it was made: `neighbour`, `crossover`, `model`.
     pub origin: String,
-    /// The hash of a source of its own, kept beside the log as a folder of families, `sources/HASH`.
+    /// The hash of a proposed source. The source is stored beside the log as a folder of families, `sources/HASH`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
+    /// The result.
     pub result: TrialResult,
 }
 
+/// The result of a trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "result", rename_all = "kebab-case")]
 pub enum TrialResult {
-    /// Right and timed.
+    /// The candidate passed its check and was timed.
     Timed {
+        /// The hash of the build for the first problem.
         build: String,
+        /// The hash of the machine code.
         code_hash: String,
+        /// Registers per thread.
         registers: u32,
+        /// Shared memory per block.
         shared_bytes: u64,
         /// Geometric mean of the speedups over the baseline.
         score: f64,
+        /// The time on each problem.
         problems: Vec<ProblemTime>,
-        /// Whether it joined the elites.
+        /// Whether the candidate became an elite.
         elite: bool,
     },
-    /// Compiles to the machine code of an earlier trial: the same candidate, not timed again.
+    /// The candidate compiles to the machine code of an earlier trial, so it was not timed again.
     Same {
+        /// The earlier trial.
         as_trial: u32,
+        /// The hash of the machine code.
         code_hash: String,
     },
+    /// The candidate failed.
     Failed {
+        /// The stage that failed.
         stage: Stage,
+        /// The kind of failure.
         failure: FailureKind,
+        /// The reason.
         reason: String,
     },
 }
 
+/// The time of a candidate on one problem.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProblemTime {
+    /// The problem's name.
     pub problem: String,
+    /// The candidate's time.
     pub time: Time,
+    /// The baseline's time.
     pub baseline: Time,
+    /// The speedup over the baseline.
     pub speedup: f64,
-    /// Of the speedup, 95%; `None` for a model, which has no spread.
+    /// The 95% interval of the speedup; `None` for a modelled time, which has no variation.
     pub interval: Option<(f64, f64)>,
-    /// What the virtual GPU's model says limits it.
+    /// The bottleneck according to the virtual GPU's model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limiter: Option<String>,
 }
 
-/// A question to a proposer and what it said.
+/// A request to a proposer and its answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Exchange {
-    /// From 1; the trial that came of it has the same number.
+    /// Exchanges are numbered from 1. The resulting trial has the same number.
     pub number: u32,
+    /// `command` or `endpoint`.
     pub proposer: String,
+    /// The prompt.
     pub prompt: serde_json::Value,
-    /// Cut to a bounded length where it was too long.
+    /// The answer. A rejected one is cut to a maximum length.
     pub answer: String,
-    /// What became of it: the candidate that was tried, or why there is none.
+    /// The name of the proposed candidate, or the reason why there is none.
     pub outcome: Result<String, String>,
 }

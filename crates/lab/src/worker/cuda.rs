@@ -1,4 +1,4 @@
-//! Times on a CUDA GPU: a kernel made ready for every timer, and what the device can do at best.
+//! Timing on a CUDA GPU: prepares a kernel for every timer, and measures the ceilings of the device.
 
 use std::cell::Cell;
 
@@ -12,15 +12,15 @@ use gpu::build::{Compiler, Request, Source};
 use super::serve::CandidateFailure;
 use crate::run::{Ceiling, MeasuredMicros, Repeats, Speed, Timer};
 
-/// Most launches in one graph: enough for a kernel of a few hundred nanoseconds.
-const MOST_LAUNCHES: f64 = 2000.0;
+/// Largest number of launches in one graph: enough for a kernel of a few hundred nanoseconds.
+const MAX_LAUNCHES: f64 = 2000.0;
 
-/// What the fresh control's launches take together, at least: the time from one to the next is known to a microsecond.
+/// Total duration of the fresh control's launches. The time between launches is known to one microsecond.
 const FRESH_NS: f64 = 200_000.0;
-const FRESH_LAUNCHES: f64 = 32.0;
-const FRESH_TIMES: u64 = 4;
+const MAX_FRESH_LAUNCHES: f64 = 32.0;
+const FRESH_REPEATS: u64 = 4;
 
-/// A kernel's launches, ready to be timed: one for each set of inputs, all with the same outputs.
+/// The launches of a kernel, prepared for timing: one for each set of inputs, all with the same outputs.
 pub(super) struct TimedGraphs {
     calls: Vec<Call>,
     side: SideStreams,
@@ -29,13 +29,13 @@ pub(super) struct TimedGraphs {
     eager: Option<EventPair>,
     replay_ns: f64,
     poisoned: Vec<(Buffer, u32)>,
-    /// Eager launches so far.
+    /// Number of eager launches so far.
     turn: Cell<usize>,
 }
 
 impl TimedGraphs {
-    /// Warms up and captures what the timers need. `flush` is a buffer larger than the L2, `poisoned` what outputs and
-    /// workspace are filled with before a launch that is timed alone.
+    /// Warms up and captures the graphs of the timers. `flush` is a buffer larger than the L2. `poisoned` is what fills
+    /// outputs and workspace before a launch that is timed alone.
     pub fn new(
         device: &CudaDevice,
         (calls, side): (Vec<Call>, SideStreams),
@@ -75,23 +75,24 @@ impl TimedGraphs {
         &self.calls[0]
     }
 
-    /// A graph of as many launches as take about `replay_ns`.
+    /// Returns a graph with as many launches as take about `replay_ns`.
     fn hot_graph(&self, device: &CudaDevice) -> Result<Replay, AcceleratorError> {
         let mut replay = device.replay(&self.calls, 1)?;
-        // Twice: the first guess is of a graph of one launch, which costs more than one of many.
+        // Two rounds: the first estimate comes from a graph of one launch, which has more overhead per launch.
         for _ in 0..2 {
             let each = shortest(3, || device.time_hot(self.call(), &replay))?;
-            let times = (self.replay_ns / each).round().clamp(1.0, MOST_LAUNCHES);
+            let times = (self.replay_ns / each).round().clamp(1.0, MAX_LAUNCHES);
             replay = device.replay(&self.calls, times as u32)?;
         }
         Ok(replay)
     }
 
+    /// The number of launches in one replay of the hot graph.
     pub fn launches(&self) -> u32 {
         self.hot.as_ref().map_or(1, Replay::times)
     }
 
-    /// Nanoseconds of a launch, `count` times. Others may have had the GPU since the last.
+    /// Returns `count` samples in nanoseconds per launch. Other processes may have used the GPU since the last call.
     pub fn samples(
         &self,
         device: &CudaDevice,
@@ -103,7 +104,7 @@ impl TimedGraphs {
     }
 
     fn sample(&self, device: &CudaDevice, timer: Timer) -> Result<f64, CandidateFailure> {
-        let not_armed = || CandidateFailure::other(format!("the timer `{timer}` was not asked for"));
+        let not_armed = || CandidateFailure::other(format!("the timer `{timer}` was not requested"));
         let call = self.call();
         let time = match timer {
             Timer::GraphHot => device.time_hot(call, self.hot.as_ref().ok_or_else(not_armed)?),
@@ -113,7 +114,8 @@ impl TimedGraphs {
         Ok(time?)
     }
 
-    /// A launch never finds its own answer in the outputs: inputs alternate, or else the outputs are filled before.
+    /// A launch must not find its own answer in the outputs: either the inputs alternate, or the outputs are filled
+    /// first.
     fn sample_eager(&self, device: &CudaDevice, events: &EventPair) -> Result<f64, AcceleratorError> {
         let turn = self.turn.get();
         self.turn.set(turn + 1);
@@ -121,7 +123,7 @@ impl TimedGraphs {
         device.time_eager(&self.calls[turn % self.calls.len()], events, fills)
     }
 
-    /// Everything that was timed, each to be run once more: what runs, and which inputs its last launch has.
+    /// Returns everything that was timed, to be run once more, each with the index of the inputs of its last launch.
     pub fn runs(&self) -> Vec<(TimedGraph<'_>, usize)> {
         let mut runs = Vec::new();
         if let Some(hot) = &self.hot {
@@ -130,16 +132,17 @@ impl TimedGraphs {
         if let Some(cold) = &self.cold {
             runs.push((TimedGraph::Cold(cold), 0));
         }
-        let seen =
+        let is_covered =
             |inputs: usize, runs: &[(TimedGraph<'_>, usize)]| runs.iter().any(|(_, known)| *known == inputs);
         for (inputs, call) in self.calls.iter().enumerate() {
-            if !seen(inputs, &runs) {
+            if !is_covered(inputs, &runs) {
                 runs.push((TimedGraph::Once(call), inputs));
             }
         }
         runs
     }
 
+    /// Runs something that was timed once more.
     pub fn run(&self, device: &CudaDevice, rerun: &TimedGraph<'_>) -> Result<(), AcceleratorError> {
         match rerun {
             TimedGraph::Hot(replay) => device.run_hot(self.call(), replay),
@@ -148,7 +151,7 @@ impl TimedGraphs {
         }
     }
 
-    /// What a launch takes on inputs it has just had, and on fresh ones.
+    /// Times a launch on inputs that it has just seen, and on fresh inputs.
     pub fn repeats(
         &self,
         device: &mut CudaDevice,
@@ -167,17 +170,17 @@ impl TimedGraphs {
         if fresh.inputs.is_empty() {
             return Ok(Repeats { repeated_ns, fresh_ns: None });
         }
-        let times = (FRESH_NS / repeated_ns).clamp(2.0, FRESH_LAUNCHES);
+        let times = (FRESH_NS / repeated_ns).clamp(2.0, MAX_FRESH_LAUNCHES);
         let replay = device.fresh_replay(self.call(), fresh, times as u32)?;
-        let mut seeds = (0..FRESH_TIMES).map(|index| op::derived(seed, index));
-        let fresh_ns = shortest(FRESH_TIMES as usize, || {
+        let mut seeds = (0..FRESH_REPEATS).map(|index| op::derived(seed, index));
+        let fresh_ns = shortest(FRESH_REPEATS as usize, || {
             device.time_fresh(self.call(), &replay, seeds.next().unwrap_or(seed))
         })?;
         Ok(Repeats { repeated_ns, fresh_ns: Some(fresh_ns) })
     }
 }
 
-/// Something that was timed.
+/// A graph or launch that was timed.
 #[derive(Debug)]
 pub(super) enum TimedGraph<'a> {
     Hot(&'a Replay),
@@ -185,6 +188,7 @@ pub(super) enum TimedGraph<'a> {
     Once(&'a Call),
 }
 
+/// The shortest of several times.
 fn shortest(
     times: usize,
     mut time: impl FnMut() -> Result<f64, AcceleratorError>,
@@ -196,14 +200,14 @@ fn shortest(
     Ok(best)
 }
 
-/// A buffer to write over, of twice the L2.
+/// Allocates a buffer of twice the L2, to overwrite the cache.
 pub(super) fn flush_buffer(device: &mut CudaDevice) -> Result<Buffer, AcceleratorError> {
     let bytes = (2 * device.l2_bytes()?).max(1 << 20);
     device.allocate("L2 flush", bytes)
 }
 
-/// A launch that does nothing.
-pub(super) fn nothing(
+/// Prepares a launch of an empty kernel.
+pub(super) fn empty_launch(
     device: &mut CudaDevice,
     compiler: &Compiler,
     target: Target,
@@ -222,7 +226,7 @@ pub(super) fn nothing(
     Ok(device.call(module, "nothing", geometry, &[])?)
 }
 
-/// Copy bandwidth and the launch floor, measured.
+/// Measures the copy bandwidth and the launch floor.
 pub(super) fn ceilings(
     device: &mut CudaDevice,
     compiler: &Compiler,
@@ -242,8 +246,8 @@ pub(super) fn ceilings(
         samples: 5 * TIMES as usize,
     };
 
-    let call = nothing(device, compiler, target)?;
-    let side = SideStreams::new(nothing(device, compiler, target)?)?;
+    let call = empty_launch(device, compiler, target)?;
+    let side = SideStreams::new(empty_launch(device, compiler, target)?)?;
     side.stir()?;
     let calls = [call];
     let replay = device.replay(&calls, 1000)?;

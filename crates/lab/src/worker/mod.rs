@@ -1,13 +1,15 @@
-//! Workers: child processes in which candidates are compiled, run and timed, so that whatever one does costs it alone.
+//! Workers: child processes in which candidates are compiled, run and timed, so that a crash or hang affects only that
+//! candidate.
 //!
-//! A worker receives one [`WorkerRequest`] after another and answers each with one [`WorkerReply`] ([`protocol`]). They go over a channel of
-//! their own ([`subprocess::Link`]), as JSON with binary attachments: what a kernel prints is no answer.
-//! [`serve`] is the side of a kernel's worker, on a CUDA GPU or the virtual one; an op's peers have a script that speaks
-//! the same protocol. [`Worker`] is the parent's side: it starts the process, holds every answer to a time limit and
-//! the process to a memory limit, and says in a [`FailureKind`](crate::run::FailureKind) what became of it.
+//! A worker receives one [`WorkerRequest`] after another and answers each with one [`WorkerReply`] ([`protocol`]).
+//! Messages are JSON with binary attachments and use a private channel ([`subprocess::Link`]), so a kernel cannot forge
+//! a reply by printing. [`serve`] is the worker's side for kernels, on a CUDA GPU or on the virtual GPU. Peers have a
+//! script that uses the same protocol. [`Worker`] is the parent's side: it starts the process, enforces a time limit
+//! for every reply and a memory limit for the process, and reports failures as a
+//! [`FailureKind`](crate::run::FailureKind).
 //!
-//! The order of a candidate is build, run, arm, sample. Between run and arm the parent holds the answer against the
-//! right one; a worker that was not asked to arm takes no samples.
+//! The requests for a candidate are build, run, arm, sample, in this order. Between run and arm the parent compares the
+//! answer with the reference. A worker that was not asked to arm takes no samples.
 
 mod cuda;
 mod process;
@@ -19,4 +21,4 @@ pub use protocol::{
     BuildReply, CandidateName, LaunchReply, MatrixRate, Modelled, WorkerReply, WorkerRequest,
 };
 pub use serve::serve;
-pub(crate) use serve::{CandidateFailure, answers_beside, drawn, told};
+pub(crate) use serve::{CandidateFailure, answers_path, draw_inputs, told};

@@ -1,4 +1,4 @@
-//! A worker's process, from the parent's side.
+//! The parent's side of a worker process.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -12,53 +12,56 @@ use subprocess::Link;
 use super::protocol::{WorkerReply, WorkerRequest};
 use crate::run::FailureKind;
 
-/// What a worker may take.
+/// Time and memory limits of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// To start and to compile. A compiler does not hang, it is only slow where the machine is busy.
+    /// Time to start and to compile. A compiler does not hang, but it is slow on a busy machine.
     pub build: Duration,
-    /// For any other answer.
+    /// Time for any other reply.
     pub answer: Duration,
-    /// Resident in memory. Address space would be easier to limit, but a CUDA context maps more of it than any
+    /// Resident memory. The address space would be easier to limit, but a CUDA context maps more address space than any
     /// machine has memory.
     pub resident_bytes: u64,
 }
 
-/// Why there is no answer.
+/// Why a worker gave no useful reply.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WorkerError {
-    /// The worker said that it cannot; it may still be of use.
+    /// The worker reported a failure. It can still be used.
     #[error("{reason}")]
     Failed { failure: FailureKind, reason: String },
-    /// The worker is gone.
+    /// The worker process is lost.
     #[error("{reason}")]
     Lost { failure: FailureKind, reason: String },
-    /// The run is to stop.
+    /// The run was told to stop.
     #[error("stopped")]
     Stopped,
 }
 
 impl WorkerError {
-    /// The same, of one of a subject's processes. That it was not the first, which is asked everything first, is worth
-    /// saying: the subject does not always end so.
+    /// Adds the number of the process to the reason. The first process receives every request first, so a failure of a
+    /// later process shows that the subject does not always fail.
     #[must_use]
     pub fn of_process(self, process: usize, all: usize) -> Self {
-        let said = |reason: String| match process {
+        let labelled = |reason: String| match process {
             0 => reason,
             _ => format!("process {} of {all}: {reason}", process + 1),
         };
         match self {
-            WorkerError::Failed { failure, reason } => WorkerError::Failed { failure, reason: said(reason) },
-            WorkerError::Lost { failure, reason } => WorkerError::Lost { failure, reason: said(reason) },
+            WorkerError::Failed { failure, reason } => {
+                WorkerError::Failed { failure, reason: labelled(reason) }
+            }
+            WorkerError::Lost { failure, reason } => WorkerError::Lost { failure, reason: labelled(reason) },
             WorkerError::Stopped => WorkerError::Stopped,
         }
     }
 }
 
-/// The outputs of one answer, of all its launches together. A problem of the largest suites has a few hundred MiB.
+/// Largest size of the outputs in one reply, for all its launches together. A problem of the largest suites has a few
+/// hundred MiB.
 const MAX_OUTPUT_BYTES: u64 = 16 << 30;
 
-/// A worker that runs. It is ended when this goes.
+/// A running worker. Dropping it ends the process.
 #[derive(Debug)]
 pub struct Worker {
     link: Link,
@@ -66,47 +69,51 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Starts a worker, in a process group of its own: Ctrl-C is the parent's to deal with. Questions and answers go over
-    /// a private channel; what the process prints is kept for the message about its failure alone.
+    /// Starts a worker in its own process group, so that Ctrl-C reaches only the parent. Requests and replies use a
+    /// private channel. What the process prints is used only in the message about its failure.
     pub fn start(command: Command, limits: Limits) -> io::Result<Self> {
         Ok(Worker { link: Link::start(command)?, limits })
     }
 
-    /// Asks and waits for the answer.
-    pub fn ask(&mut self, ask: &WorkerRequest, stop: &AtomicBool) -> Result<WorkerReply, WorkerError> {
-        self.send(ask)?;
-        self.answer(ask, stop)
+    /// Sends a request and waits for the reply.
+    pub fn ask(&mut self, request: &WorkerRequest, stop: &AtomicBool) -> Result<WorkerReply, WorkerError> {
+        self.send(request)?;
+        self.answer(request, stop)
     }
 
-    /// Asks without waiting; [`Worker::answer`] waits.
-    pub fn send(&mut self, ask: &WorkerRequest) -> Result<(), WorkerError> {
-        self.send_attached(ask, &[])
+    /// Sends a request without waiting; [`Worker::answer`] waits.
+    pub fn send(&mut self, request: &WorkerRequest) -> Result<(), WorkerError> {
+        self.send_attached(request, &[])
     }
 
-    /// Asks, with binary attachments.
-    pub fn send_attached(&mut self, ask: &WorkerRequest, attachments: &[&[u8]]) -> Result<(), WorkerError> {
-        let until = Instant::now() + self.limit(ask);
+    /// Sends a request with binary attachments.
+    pub fn send_attached(
+        &mut self,
+        request: &WorkerRequest,
+        attachments: &[&[u8]],
+    ) -> Result<(), WorkerError> {
+        let until = Instant::now() + self.limit(request);
         let in_time = || if Instant::now() > until { Err(ErrorKind::TimedOut.into()) } else { Ok(()) };
-        self.link.send(ask, attachments, in_time).map_err(|error| self.lost(&error, self.limit(ask)))
+        self.link.send(request, attachments, in_time).map_err(|error| self.lost(&error, self.limit(request)))
     }
 
-    /// Waits for the answer to what was asked, with the outputs of launches where it was asked for some.
+    /// Waits for the reply to a request, including the outputs of its launches.
     pub fn answer(&mut self, to: &WorkerRequest, stop: &AtomicBool) -> Result<WorkerReply, WorkerError> {
-        let most = if matches!(to, WorkerRequest::Run { .. } | WorkerRequest::Verify { .. }) {
+        let max_bytes = if matches!(to, WorkerRequest::Run { .. } | WorkerRequest::Verify { .. }) {
             MAX_OUTPUT_BYTES
         } else {
             0
         };
-        let (said, attachments) = self.answer_attached(to, most, stop)?;
-        said.with(attachments).ok_or_else(|| {
+        let (reply, attachments) = self.answer_attached(to, max_bytes, stop)?;
+        reply.with(attachments).ok_or_else(|| {
             self.link.kill();
-            let reason = "its process sent more or fewer outputs than it said".to_owned();
+            let reason = "the worker process sent a different number of outputs than it announced".to_owned();
             WorkerError::Lost { failure: FailureKind::Other, reason }
         })
     }
 
-    /// Waits for the answer and its binary attachments, which together have at most `max_attached_bytes`. The worker is
-    /// not trusted: allow no more than the answer must have.
+    /// Waits for the reply and its binary attachments, which together have at most `max_attached_bytes`. The worker is
+    /// untrusted, so allow no more than the reply can need.
     fn answer_attached(
         &mut self,
         to: &WorkerRequest,
@@ -118,8 +125,8 @@ impl Worker {
             return Err(WorkerError::Stopped);
         }
         let (started, limit) = (Instant::now(), self.limit(to));
-        let (process, most) = (self.link.id(), self.limits.resident_bytes);
-        // Why the wait was ended, where it was ended from here.
+        let (process, max_bytes) = (self.link.id(), self.limits.resident_bytes);
+        // Why this side ended the wait, if it did.
         let mut reason = None;
         let received = self.link.receive(max_attached_bytes, || {
             reason = if stop.load(Ordering::Relaxed) {
@@ -128,14 +135,14 @@ impl Worker {
                 Some(no_answer(limit))
             } else {
                 resident_bytes(process)
-                    .filter(|&bytes| bytes > most)
-                    .map(|bytes| too_much_memory(bytes, most))
+                    .filter(|&bytes| bytes > max_bytes)
+                    .map(|bytes| too_much_memory(bytes, max_bytes))
             };
             if reason.is_some() { Err(ErrorKind::TimedOut.into()) } else { Ok(()) }
         });
-        if let Some(ended) = reason {
+        if let Some(error) = reason {
             self.link.kill();
-            return Err(ended);
+            return Err(error);
         }
         match received {
             Ok((WorkerReply::Failed { failure, reason }, _)) => Err(WorkerError::Failed { failure, reason }),
@@ -144,14 +151,14 @@ impl Worker {
         }
     }
 
-    fn limit(&self, ask: &WorkerRequest) -> Duration {
-        match ask {
+    fn limit(&self, request: &WorkerRequest) -> Duration {
+        match request {
             WorkerRequest::Hello | WorkerRequest::Build { .. } => self.limits.build,
             _ => self.limits.answer,
         }
     }
 
-    /// What became of the process when its channel failed.
+    /// Explains why the channel failed: a timeout, an invalid message, or how the process ended.
     fn lost(&mut self, error: &io::Error, limit: Duration) -> WorkerError {
         if error.kind() == ErrorKind::TimedOut {
             self.link.kill();
@@ -159,15 +166,15 @@ impl Worker {
         }
         if error.kind() == ErrorKind::InvalidData {
             self.link.kill();
-            let reason = format!("its process sent no valid message: {error}");
+            let reason = format!("the worker process sent an invalid message: {error}");
             return WorkerError::Lost { failure: FailureKind::Other, reason };
         }
         let how = self.link.end().map_or("closed its channel".to_owned(), ending);
-        let words = self.link.last_words();
-        let reason = if words.is_empty() {
-            format!("its process {how}")
+        let output = self.link.last_words();
+        let reason = if output.is_empty() {
+            format!("the worker process {how}")
         } else {
-            format!("its process {how}: {words}")
+            format!("the worker process {how}: {output}")
         };
         WorkerError::Lost { failure: FailureKind::Crash, reason }
     }
@@ -178,12 +185,16 @@ fn no_answer(limit: Duration) -> WorkerError {
     WorkerError::Lost { failure: FailureKind::Hang, reason }
 }
 
-fn too_much_memory(bytes: u64, most: u64) -> WorkerError {
-    let reason = format!("its process took {} MiB of memory, more than {}", bytes >> 20, most >> 20);
+fn too_much_memory(bytes: u64, max_bytes: u64) -> WorkerError {
+    let reason = format!(
+        "the worker process used {} MiB of memory; the limit is {} MiB",
+        bytes >> 20,
+        max_bytes >> 20
+    );
     WorkerError::Lost { failure: FailureKind::OutOfMemory, reason }
 }
 
-/// Memory a process occupies, where the system tells.
+/// The resident memory of a process, if the system reports it.
 fn resident_bytes(process: u32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
@@ -198,7 +209,7 @@ mod tests {
     const LIMITS: Limits =
         Limits { build: Duration::from_secs(20), answer: Duration::from_secs(20), resident_bytes: 1 << 40 };
 
-    /// A stand-in in Python that has read one question: `send` answers, with attachments.
+    /// The start of a Python worker: it has read one request, and `send` sends a reply with attachments.
     const START: &str = "
 import json, os, socket, struct, sys, time
 channel = socket.socket(fileno=int(os.environ['WARPSMITH_CHANNEL']))
@@ -230,54 +241,57 @@ ask = json.loads(read(length))
     }
 
     #[test]
-    fn a_printed_answer_is_not_believed() {
+    fn a_printed_reply_is_ignored() {
         let forged = "print('\\n' + json.dumps({'say': 'samples', 'ns': [1.0]}), flush=True)\n";
         let honest = format!("{forged}send({{'say': 'ready', 'version': '1'}}); time.sleep(100)");
         assert_eq!(answered(&honest, LIMITS), Ok(WorkerReply::Ready { version: "1".to_owned() }));
         let (failure, reason) = lost(forged, LIMITS);
         assert_eq!(failure, FailureKind::Crash);
-        assert!(reason.starts_with("its process ended with code 0: {\"say\": \"samples\""), "{reason}");
+        assert!(
+            reason.starts_with("the worker process ended with code 0: {\"say\": \"samples\""),
+            "{reason}"
+        );
     }
 
     #[test]
-    fn a_flood_of_output_does_not_keep_the_answer_from_arriving() {
+    fn a_flood_of_output_does_not_block_the_reply() {
         let flood =
             "for _ in range(3000): os.write(1, b'x' * 65536)\nsend({'say': 'loaded'})\ntime.sleep(100)";
         let before = resident_bytes(std::process::id()).unwrap();
         assert_eq!(answered(flood, LIMITS), Ok(WorkerReply::Loaded));
         let grown = resident_bytes(std::process::id()).unwrap().saturating_sub(before);
-        // 190 MiB were printed; other tests run at the same time.
+        // 190 MiB were printed. Other tests run at the same time.
         assert!(grown < 100 << 20, "{grown} bytes");
     }
 
     #[test]
-    fn the_message_about_a_failure_says_how_the_process_ended() {
+    fn a_failure_message_says_how_the_process_ended() {
         let (failure, reason) =
             lost("print('what is this', file=sys.stderr, flush=True); os.kill(os.getpid(), 9)", LIMITS);
         assert_eq!(
             (failure, reason.as_str()),
-            (FailureKind::Crash, "its process was ended by SIGKILL: what is this")
+            (FailureKind::Crash, "the worker process was killed by SIGKILL: what is this")
         );
-        assert_eq!(lost("sys.exit(3)", LIMITS).1, "its process ended with code 3");
+        assert_eq!(lost("sys.exit(3)", LIMITS).1, "the worker process ended with code 3");
         let brief = Limits { build: Duration::from_millis(60), ..LIMITS };
         assert_eq!(lost("time.sleep(100)", brief).0, FailureKind::Hang);
         let slim = Limits { resident_bytes: 1 << 16, ..LIMITS };
         assert_eq!(lost("time.sleep(100)", slim).0, FailureKind::OutOfMemory);
-        let said = "send({'say': 'failed', 'failure': 'too-large', 'reason': 'no room'}); time.sleep(100)";
+        let reply = "send({'say': 'failed', 'failure': 'too-large', 'reason': 'no room'}); time.sleep(100)";
         let failed = WorkerError::Failed { failure: FailureKind::TooLarge, reason: "no room".to_owned() };
-        assert_eq!(answered(said, LIMITS), Err(failed));
+        assert_eq!(answered(reply, LIMITS), Err(failed));
     }
 
     #[test]
-    fn attachments_arrive_up_to_the_limit_and_no_further() {
+    fn attachments_beyond_the_limit_are_rejected() {
         let script = "send({'say': 'loaded'}, b'abc', bytes(1 << 20)); time.sleep(100)";
-        let asked = |most: u64| {
+        let asked = |max_bytes: u64| {
             let mut worker = worker(script, LIMITS);
             worker.send_attached(&WorkerRequest::Hello, &[]).unwrap();
-            worker.answer_attached(&WorkerRequest::Hello, most, &AtomicBool::new(false))
+            worker.answer_attached(&WorkerRequest::Hello, max_bytes, &AtomicBool::new(false))
         };
-        let (said, attachments) = asked((1 << 20) + 3).unwrap();
-        assert_eq!((said, attachments), (WorkerReply::Loaded, vec![b"abc".to_vec(), vec![0; 1 << 20]]));
+        let (reply, attachments) = asked((1 << 20) + 3).unwrap();
+        assert_eq!((reply, attachments), (WorkerReply::Loaded, vec![b"abc".to_vec(), vec![0; 1 << 20]]));
         let Err(WorkerError::Lost { failure: FailureKind::Other, reason }) = asked(1 << 20) else { panic!() };
         assert!(reason.contains("attachments of 1048579 bytes; the limit is 1048576"), "{reason}");
         let (failure, reason) = lost("channel.sendall(b'\\xff' * 8); time.sleep(100)", LIMITS);
@@ -286,7 +300,7 @@ ask = json.loads(read(length))
     }
 
     #[test]
-    fn a_run_that_stops_does_not_wait() {
+    fn a_stopped_run_does_not_wait() {
         let mut worker = worker("time.sleep(100)", LIMITS);
         assert_eq!(worker.ask(&WorkerRequest::Hello, &AtomicBool::new(true)), Err(WorkerError::Stopped));
     }

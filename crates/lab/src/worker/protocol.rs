@@ -1,4 +1,4 @@
-//! What parent and worker say to each other: JSON, one object per message (`subprocess::wire`).
+//! The messages between parent and worker: JSON, one object per message (`subprocess::wire`).
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use vgpu::model::ModelledMicros;
 use crate::profile::Seen;
 use crate::run::{BuildRecord, Ceiling, FailureKind, Repeats, Timer};
 
-/// A family, a preset and what is set on top of it.
+/// A family, a preset and the knobs set on top of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CandidateName {
     pub family: String,
@@ -20,7 +20,7 @@ pub struct CandidateName {
 }
 
 impl CandidateName {
-    /// The worker is told the setting itself: were it to look up a tuned pick, it might find another.
+    /// Names the setting itself, not `tuned`: the worker might look up a different pick.
     pub fn new(family: &Family, candidate: &Candidate) -> Self {
         CandidateName {
             family: family.full_name(),
@@ -30,115 +30,97 @@ impl CandidateName {
     }
 }
 
+/// A request of the parent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "kebab-case")]
 pub enum WorkerRequest {
-    /// Say what you are.
+    /// Report your version.
     Hello,
-    /// Compile a candidate for a problem, or find it compiled.
-    Build {
-        candidate: CandidateName,
-        problem: String,
-    },
-    /// A peer's candidate: which of them, on what.
-    Load {
-        name: String,
-        fields: serde_json::Value,
-        inputs: IndexMap<String, PathBuf>,
-    },
-    /// Launch what was built or loaded once for every step. A peer runs once, on the inputs it has loaded.
+    /// Compile a candidate for a problem, or find it in the cache.
+    Build { candidate: CandidateName, problem: String },
+    /// Load an implementation of a peer, a problem and the files of its inputs.
+    Load { name: String, fields: serde_json::Value, inputs: IndexMap<String, PathBuf> },
+    /// Launch the built or loaded kernel once for every step. A peer runs once, on the inputs it has loaded.
     Run {
         draws: Vec<InputDraw>,
         steps: Vec<TrialStep>,
-        /// What the circumstances of the launches are drawn from.
+        /// Seed of the launches' environments.
         seed: u64,
-        /// A worker of a device that does not check refuses to.
+        /// A worker whose device cannot check refuses anything but `None`.
         checks: vgpu::Checks,
     },
-    /// The answer was right: make ready to take times.
+    /// The answer was correct: prepare for timing.
     Arm {
         timers: Vec<Timer>,
         warmup: u32,
-        /// How long a replay of the hot graph should take at least.
+        /// Minimum duration of one replay of the hot graph.
         replay_ns: f64,
     },
-    Sample {
-        timer: Timer,
-        count: usize,
-    },
-    /// Times have been taken: replace the inputs by these where they are, poison the outputs, and run what was timed once
-    /// more.
-    Verify {
-        draws: [InputDraw; 2],
-        seed: u64,
-    },
-    /// The answer was right: what the virtual GPU's model says of that run.
+    /// Take samples with a timer.
+    Sample { timer: Timer, count: usize },
+    /// Timing is over: replace the inputs in place, poison the outputs, and run everything that was timed once more.
+    Verify { draws: [InputDraw; 2], seed: u64 },
+    /// The answer was correct: return the virtual GPU's modelled time of that run.
     Model,
-    /// The answer was right: what the virtual GPU counted in that run, as if it had had so many times the blocks and the
-    /// memory.
-    Count {
-        times: u64,
-        memory: f64,
-    },
-    /// Launch what has run so many times more, for somebody who looks on from outside.
-    Launch {
-        times: u32,
-    },
-    /// What the device can do at best, as far as this worker can tell.
+    /// The answer was correct: return the virtual GPU's metrics of that run, scaled to this many times the blocks and
+    /// the memory.
+    Count { times: u64, memory: f64 },
+    /// Launch the kernel this many times more, for an external profiler.
+    Launch { times: u32 },
+    /// Measure the ceilings of the device that this worker can measure.
     Ceilings,
-    /// The rate of a large matrix product.
-    Matrix {
-        dtype: String,
-    },
+    /// Measure the rate of a large matrix product.
+    Matrix { dtype: String },
+    /// End the process.
     Quit,
 }
 
+/// A reply of a worker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "say", rename_all = "kebab-case")]
 pub enum WorkerReply {
-    Ready {
-        version: String,
-    },
+    /// Reply to `Hello`.
+    Ready { version: String },
+    /// Reply to `Build`.
     Built(BuildReply),
+    /// Reply to `Load`.
     Loaded,
-    Ran {
-        launches: Vec<LaunchReply>,
-    },
-    Verified {
-        launches: Vec<LaunchReply>,
-        repeats: Repeats,
-    },
+    /// Reply to `Run`.
+    Ran { launches: Vec<LaunchReply> },
+    /// Reply to `Verify`.
+    Verified { launches: Vec<LaunchReply>, repeats: Repeats },
+    /// Reply to `Arm`.
     Armed {
         /// Launches in one replay of the hot graph.
         launches: u32,
     },
-    Samples {
-        ns: Vec<f64>,
-    },
+    /// Reply to `Sample`.
+    Samples { ns: Vec<f64> },
+    /// Reply to `Model`.
     Modelled(Modelled),
+    /// Reply to `Count`.
     Seen(Box<Seen>),
+    /// Reply to `Launch`.
     Launched,
-    Ceilings {
-        ceilings: Vec<Ceiling>,
-    },
+    /// Reply to `Ceilings`.
+    Ceilings { ceilings: Vec<Ceiling> },
+    /// Reply to `Matrix`.
     MatrixRate(MatrixRate),
-    Failed {
-        failure: FailureKind,
-        reason: String,
-    },
+    /// The request failed.
+    Failed { failure: FailureKind, reason: String },
 }
 
 /// A launch that has ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LaunchReply {
-    /// Which of the inputs it had.
+    /// Index of its inputs.
     #[serde(default)]
     pub inputs: usize,
-    /// How many of the message's attachments are its outputs.
+    /// How many attachments of the message are its outputs.
     pub count: usize,
     #[serde(skip)]
     pub outputs: Vec<Vec<u8>>,
-    /// What is wrong beside the answer.
+    /// What is wrong regardless of the outputs.
     pub complaints: Vec<Complaint>,
 }
 
@@ -150,7 +132,7 @@ impl WorkerReply {
         }
     }
 
-    /// What is sent along with the message: the outputs of its launches.
+    /// Returns the attachments of the message: the outputs of its launches.
     pub fn attachments(&self) -> Vec<&[u8]> {
         match self {
             WorkerReply::Ran { launches } | WorkerReply::Verified { launches, .. } => {
@@ -160,7 +142,7 @@ impl WorkerReply {
         }
     }
 
-    /// Gives every launch its outputs. `None` if there are more or fewer than the launches have.
+    /// Assigns the attachments to the launches. `None` if their number differs from what the launches announced.
     pub fn with(mut self, attachments: Vec<Vec<u8>>) -> Option<Self> {
         let mut attachments = attachments.into_iter();
         for launch in self.launches() {
@@ -173,16 +155,18 @@ impl WorkerReply {
     }
 }
 
+/// A finished build.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BuildReply {
     pub hash: String,
     pub build: BuildRecord,
-    /// What a reader of the verdict should know of the kernel.
+    /// Remarks about the kernel for the reader of the verdict.
     pub notes: Vec<String>,
-    /// What the op allows this kernel beyond its own tolerance.
+    /// The tolerance that the op grants this kernel beyond its own, as text.
     pub extra_tolerance: Option<String>,
 }
 
+/// A modelled time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Modelled {
     pub gpu: String,
@@ -190,6 +174,7 @@ pub struct Modelled {
     pub limiter: String,
 }
 
+/// The measured rate of a large matrix product.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MatrixRate {
     pub tflops: f64,
@@ -201,21 +186,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn outputs_travel_as_attachments_of_the_message() {
+    fn outputs_are_attachments_of_the_message() {
         let ran = |count| LaunchReply { inputs: 0, count, outputs: Vec::new(), complaints: Vec::new() };
-        let said = WorkerReply::Ran { launches: vec![ran(1), ran(2)] };
+        let reply = WorkerReply::Ran { launches: vec![ran(1), ran(2)] };
         let bytes = vec![vec![1], vec![2, 2], vec![3]];
-        let whole = said.clone().with(bytes.clone()).expect("as many as were announced");
-        assert_eq!(whole.attachments(), [&[1][..], &[2, 2], &[3]]);
-        assert_eq!(said.clone().with(bytes[..2].to_vec()), None);
+        let complete = reply.clone().with(bytes.clone()).expect("the number of outputs matches");
+        assert_eq!(complete.attachments(), [&[1][..], &[2, 2], &[3]]);
+        assert_eq!(reply.clone().with(bytes[..2].to_vec()), None);
         assert_eq!(WorkerReply::Loaded.with(bytes), None);
     }
 
     #[test]
-    fn lines_are_what_the_script_reads_and_writes() {
-        let ask = WorkerRequest::Sample { timer: Timer::GraphHot, count: 2 };
-        assert_eq!(serde_json::to_string(&ask).unwrap(), r#"{"ask":"sample","timer":"graph-hot","count":2}"#);
-        for (line, said) in [
+    fn messages_match_the_format_of_the_peer_script() {
+        let request = WorkerRequest::Sample { timer: Timer::GraphHot, count: 2 };
+        assert_eq!(
+            serde_json::to_string(&request).unwrap(),
+            r#"{"ask":"sample","timer":"graph-hot","count":2}"#
+        );
+        for (line, reply) in [
             (r#"{"say": "loaded"}"#, WorkerReply::Loaded),
             (r#"{"say": "samples", "ns": [1.5]}"#, WorkerReply::Samples { ns: vec![1.5] }),
             (
@@ -227,7 +215,7 @@ mod tests {
                 WorkerReply::Failed { failure: FailureKind::OutOfMemory, reason: "x".to_owned() },
             ),
         ] {
-            assert_eq!(serde_json::from_str::<WorkerReply>(line).unwrap(), said);
+            assert_eq!(serde_json::from_str::<WorkerReply>(line).unwrap(), reply);
         }
     }
 }

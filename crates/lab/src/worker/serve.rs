@@ -1,4 +1,4 @@
-//! The worker of a kernel: builds, runs and times candidates one after another, as it is asked.
+//! The worker's side for kernels: builds, runs and times one candidate after another, as requested.
 
 use std::cell::OnceCell;
 use std::fs::File;
@@ -25,12 +25,12 @@ use super::protocol::{BuildReply, CandidateName, LaunchReply, Modelled, WorkerRe
 use crate::profile::Seen;
 use crate::profile::counted::{self, CountedLaunch};
 use crate::run::{BuildRecord, FailureKind};
-use crate::trial::{beside_the_answer, trespass};
+use crate::trial::{launch_complaints, stray_write_complaint};
 
-/// How much of what the compiler says is passed on.
-const DIAGNOSTICS: usize = 3;
+/// How many compiler diagnostics a failure quotes.
+const MAX_DIAGNOSTICS: usize = 3;
 
-/// Why a candidate is out.
+/// Why a candidate failed.
 #[derive(Clone, Debug)]
 pub struct CandidateFailure {
     pub kind: FailureKind,
@@ -38,23 +38,29 @@ pub struct CandidateFailure {
 }
 
 impl CandidateFailure {
+    /// A failure of a kind, with its reason.
     pub fn new(kind: FailureKind, reason: impl Into<String>) -> Self {
         CandidateFailure { kind, reason: reason.into() }
     }
 
+    /// A failure of no particular kind.
     pub fn other(reason: impl Into<String>) -> Self {
         CandidateFailure::new(FailureKind::Other, reason)
     }
 
+    /// A failed build. A compile error quotes the first diagnostics.
     pub fn build(error: &BuildError) -> Self {
         match error {
             BuildError::Source { diagnostics, .. } => {
-                let said = |it: &Diagnostic| match &it.place {
+                let describe = |it: &Diagnostic| match &it.place {
                     Some(place) => format!("line {}: {}", place.line, it.message),
                     None => it.message.clone(),
                 };
-                let said: Vec<String> = diagnostics.iter().take(DIAGNOSTICS).map(said).collect();
-                CandidateFailure::new(FailureKind::DoesNotCompile, format!("{error}: {}", said.join("; ")))
+                let messages: Vec<String> = diagnostics.iter().take(MAX_DIAGNOSTICS).map(describe).collect();
+                CandidateFailure::new(
+                    FailureKind::DoesNotCompile,
+                    format!("{error}: {}", messages.join("; ")),
+                )
             }
             BuildError::NoKernel { .. } => {
                 CandidateFailure::new(FailureKind::DoesNotCompile, error.to_string())
@@ -112,7 +118,7 @@ impl From<RunError> for CandidateFailure {
     }
 }
 
-/// What a worker works with.
+/// What a worker needs to answer requests.
 struct WorkerContext<'a, O: Op> {
     op: &'a O,
     catalog: &'a Catalog,
@@ -121,47 +127,51 @@ struct WorkerContext<'a, O: Op> {
     inbox: Receiver<WorkerRequest>,
 }
 
-/// Answers what is asked over the channel to the parent, until it is told to quit or nobody asks any more. Under a
-/// profiler, which starts this process itself, the questions are in a file and the answers go to one beside it.
+/// Answers requests over the channel to the parent until it is told to quit or the parent is gone. A profiler starts
+/// this process itself; in that case the requests are in a file, and the replies go to a file next to it.
 pub fn serve<O: Op>(
     op: &O,
     catalog: &Catalog,
     compiler: &Compiler,
     device: &Device,
-    asks: Option<&Path>,
+    request_file: Option<&Path>,
 ) -> io::Result<()> {
-    let inbox = match asks {
-        Some(file) => written(file)?,
+    let inbox = match request_file {
+        Some(file) => read_requests(file)?,
         None => listen()?,
     };
     let context = WorkerContext { op, catalog, compiler, device, inbox };
-    let mut machine = None;
+    let mut open_device = None;
     let mut next = context.next();
-    while let Some(ask) = next {
-        next = match ask {
+    while let Some(request) = next {
+        next = match request {
             WorkerRequest::Quit => None,
             WorkerRequest::Build { candidate, problem } => {
-                match context.candidate(&mut machine, &candidate, &problem) {
+                match context.candidate(&mut open_device, &candidate, &problem) {
                     Ok(next) => next,
                     Err(failure) => {
-                        refuse(failure);
+                        send_failure(failure);
                         context.next()
                     }
                 }
             }
             WorkerRequest::Hello => {
-                say(&WorkerReply::Ready { version: format!("warpsmith {}", env!("CARGO_PKG_VERSION")) });
+                send_reply(&WorkerReply::Ready {
+                    version: format!("warpsmith {}", env!("CARGO_PKG_VERSION")),
+                });
                 context.next()
             }
             WorkerRequest::Ceilings => {
-                match context.ceilings(&mut machine) {
-                    Ok(said) => say(&said),
-                    Err(failure) => refuse(failure),
+                match context.ceilings(&mut open_device) {
+                    Ok(reply) => send_reply(&reply),
+                    Err(failure) => send_failure(failure),
                 }
                 context.next()
             }
             other => {
-                refuse(CandidateFailure::other(format!("nothing was built to answer {other:?} with")));
+                send_failure(CandidateFailure::other(format!(
+                    "cannot answer {other:?} before a kernel is built"
+                )));
                 context.next()
             }
         };
@@ -169,44 +179,46 @@ pub fn serve<O: Op>(
     Ok(())
 }
 
-/// The answers of a worker whose questions are in a file.
-static ANSWERS: OnceLock<File> = OnceLock::new();
+/// The reply file of a worker whose requests are in a file.
+static REPLY_FILE: OnceLock<File> = OnceLock::new();
 
-/// Where the answers to the questions in a file are written, as messages of `subprocess::wire`.
-pub(crate) fn answers_beside(asks: &Path) -> PathBuf {
-    asks.with_extension("answers")
+/// The path of the replies to the requests in a file. They are messages of `subprocess::wire`.
+pub(crate) fn answers_path(request_file: &Path) -> PathBuf {
+    request_file.with_extension("answers")
 }
 
-/// Everything that is asked, from a file.
-fn written(file: &Path) -> io::Result<Receiver<WorkerRequest>> {
+/// Reads all requests from a file.
+fn read_requests(file: &Path) -> io::Result<Receiver<WorkerRequest>> {
     let (sender, inbox) = mpsc::channel();
     for line in fs::read_to_string(file)?.lines() {
-        // The receiver is at hand.
+        // The receiver is still open.
         let _ = sender.send(serde_json::from_str(line)?);
     }
-    let answers = File::create(answers_beside(file))?;
-    ANSWERS.get_or_init(|| answers);
+    let answers = File::create(answers_path(file))?;
+    REPLY_FILE.get_or_init(|| answers);
     Ok(inbox)
 }
 
-/// Reads what is asked on a thread of its own: when the parent is gone this process must end, also while a kernel
-/// that never ends keeps the main thread.
+/// Reads requests on a separate thread. When the parent is gone this process must end, even if a kernel that never ends
+/// blocks the main thread.
 fn listen() -> io::Result<Receiver<WorkerRequest>> {
     let channel = Channel::to_parent().ok_or_else(|| {
-        io::Error::other("a worker is started by another command, with a channel, or with --asks FILE")
+        io::Error::other(
+            "a worker must be started by another command, which opens a channel, or with --asks FILE",
+        )
     })?;
     let (sender, inbox) = mpsc::channel();
     thread::spawn(move || {
         loop {
             match channel.receive() {
-                Ok((ask, _)) => {
-                    if sender.send(ask).is_err() {
+                Ok((request, _)) => {
+                    if sender.send(request).is_err() {
                         break;
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break,
                 Err(error) => {
-                    eprintln!("no valid question: {error}");
+                    eprintln!("invalid request: {error}");
                     break;
                 }
             }
@@ -216,18 +228,18 @@ fn listen() -> io::Result<Receiver<WorkerRequest>> {
     Ok(inbox)
 }
 
-/// Answers on the channel, or into the file beside the questions. Never on stdout: kernels print there.
-fn say(said: &WorkerReply) {
-    // A parent that does not listen any more ends this process through `listen`.
-    if let Some(mut answers) = ANSWERS.get() {
-        let _ = wire::send(&mut answers, said, &said.attachments());
+/// Sends a reply over the channel or writes it to the reply file. Never to stdout, where kernels print.
+fn send_reply(reply: &WorkerReply) {
+    // If the parent no longer reads, `listen` ends this process.
+    if let Some(mut answers) = REPLY_FILE.get() {
+        let _ = wire::send(&mut answers, reply, &reply.attachments());
     } else if let Some(channel) = Channel::to_parent() {
-        let _ = channel.send(said, &said.attachments());
+        let _ = channel.send(reply, &reply.attachments());
     }
 }
 
-fn refuse(failure: CandidateFailure) {
-    say(&WorkerReply::Failed { failure: failure.kind, reason: failure.reason });
+fn send_failure(failure: CandidateFailure) {
+    send_reply(&WorkerReply::Failed { failure: failure.kind, reason: failure.reason });
 }
 
 enum WorkerDevice {
@@ -243,8 +255,8 @@ impl WorkerDevice {
         })
     }
 
-    /// Has what comes run under these checks, and counted where the device counts.
-    fn under(&mut self, checks: vgpu::Checks) -> Result<(), CandidateFailure> {
+    /// Sets the checks of the next launches. A virtual GPU also counts.
+    fn set_checks(&mut self, checks: vgpu::Checks) -> Result<(), CandidateFailure> {
         match (self, checks) {
             (WorkerDevice::Virtual(device), checks) => {
                 device.options.checks = checks;
@@ -252,13 +264,16 @@ impl WorkerDevice {
             }
             (WorkerDevice::Cuda(_), vgpu::Checks::None) => {}
             (WorkerDevice::Cuda(_), vgpu::Checks::All) => {
-                return Err(CandidateFailure::new(FailureKind::Refused, "a GPU does not check what it runs"));
+                return Err(CandidateFailure::new(
+                    FailureKind::Refused,
+                    "a CUDA GPU has no checkers; use a virtual GPU",
+                ));
             }
         }
         Ok(())
     }
 
-    fn stage(&mut self) -> &mut dyn CheckDevice {
+    fn as_check_device(&mut self) -> &mut dyn CheckDevice {
         match self {
             WorkerDevice::Cuda(device) => device,
             WorkerDevice::Virtual(device) => &mut **device,
@@ -271,25 +286,25 @@ impl<O: Op> WorkerContext<'_, O> {
         self.inbox.recv().ok()
     }
 
-    fn ceilings(&self, machine: &mut Option<WorkerDevice>) -> Result<WorkerReply, CandidateFailure> {
-        let ceilings = match opened(machine, self.device)? {
+    fn ceilings(&self, open_device: &mut Option<WorkerDevice>) -> Result<WorkerReply, CandidateFailure> {
+        let ceilings = match ensure_open(open_device, self.device)? {
             WorkerDevice::Cuda(device) => cuda::ceilings(device, self.compiler, self.device.target())?,
             WorkerDevice::Virtual(_) => Vec::new(),
         };
         Ok(WorkerReply::Ceilings { ceilings })
     }
 
-    /// One candidate on one problem, from its build to its last sample. Returns what is asked next.
+    /// Handles one candidate on one problem, from its build to its last sample. Returns the next request.
     fn candidate(
         &self,
-        machine: &mut Option<WorkerDevice>,
+        open_device: &mut Option<WorkerDevice>,
         name: &CandidateName,
         problem: &str,
     ) -> Result<Option<WorkerRequest>, CandidateFailure> {
         let WorkerContext { op, catalog, compiler, device, .. } = self;
         let family =
             catalog.family(&name.family).map_err(|error| CandidateFailure::other(error.to_string()))?;
-        let problem = one_problem(*op, problem)?;
+        let problem = parse_problem(*op, problem)?;
         let candidate = op.candidate(family, name.preset.as_deref(), &name.knobs, &problem)?;
         let built = compiler
             .build(&family.request(&candidate, device.target())?)
@@ -297,39 +312,39 @@ impl<O: Op> WorkerContext<'_, O> {
         let notes = crate::check::notes(&built.build.ptx, &family.entry);
         let extra_tolerance = op.extra_tolerance(family, &problem, &built.build.ptx);
         let (hash, build) = (built.build.hash.clone(), told(family, &candidate, &built)?);
-        say(&WorkerReply::Built(BuildReply { hash, build, notes, extra_tolerance }));
+        send_reply(&WorkerReply::Built(BuildReply { hash, build, notes, extra_tolerance }));
 
         let (draws, steps, seed, checks) = match self.next() {
             Some(WorkerRequest::Run { draws, steps, seed, checks }) => (draws, steps, seed, checks),
             other => return Ok(other),
         };
-        let sets = self.sets(family, &problem, &draws)?;
-        let inputs: Vec<op::Inputs<'_>> = sets.iter().map(InputSet::inputs).collect();
-        let machine = opened(machine, device)?;
-        machine.under(checks)?;
-        machine.stage().expect(op.work(&problem).flops);
-        let image = machine.stage().image(&built.build);
-        let kernel = Kernel::load(machine.stage(), family, candidate, image)?;
+        let input_sets = self.input_sets(family, &problem, &draws)?;
+        let inputs: Vec<op::Inputs<'_>> = input_sets.iter().map(InputSet::inputs).collect();
+        let open_device = ensure_open(open_device, device)?;
+        open_device.set_checks(checks)?;
+        open_device.as_check_device().expect(op.work(&problem).flops);
+        let image = open_device.as_check_device().image(&built.build);
+        let kernel = Kernel::load(open_device.as_check_device(), family, candidate, image)?;
         let sizes = op.sizes(&problem);
-        let observed = kernel.trial(machine.stage(), &sizes, &inputs, &steps, seed)?;
-        say(&WorkerReply::Ran { launches: ran(&observed, &steps)? });
+        let observed = kernel.trial(open_device.as_check_device(), &sizes, &inputs, &steps, seed)?;
+        send_reply(&WorkerReply::Ran { launches: launch_replies(&observed, &steps)? });
 
-        match machine {
+        match open_device {
             WorkerDevice::Virtual(device) => {
                 let entry = built.build.entry(&family.entry).cloned().unwrap_or_default();
                 let (geometry, _) = kernel.geometry(&sizes)?;
                 let observed =
-                    observed.first().ok_or_else(|| CandidateFailure::other("nothing was launched"))?;
+                    observed.first().ok_or_else(|| CandidateFailure::other("the kernel was not launched"))?;
                 Ok(self.modelled(&VirtualRun { family, entry, device, geometry, observed }))
             }
             WorkerDevice::Cuda(device) => {
                 let first =
-                    observed.first().ok_or_else(|| CandidateFailure::other("nothing was launched"))?;
+                    observed.first().ok_or_else(|| CandidateFailure::other("the kernel was not launched"))?;
                 let timing = TimedKernel {
                     context: self,
                     kernel: &kernel,
                     problem: &problem,
-                    sets: &sets,
+                    input_sets: &input_sets,
                     first,
                     seed,
                 };
@@ -338,8 +353,8 @@ impl<O: Op> WorkerContext<'_, O> {
         }
     }
 
-    /// Inputs as a kernel of the family takes them.
-    fn sets<'s>(
+    /// Makes the inputs of the draws in the layout of the family's kernels.
+    fn input_sets<'s>(
         &'s self,
         family: &Family,
         problem: &'s O::Problem,
@@ -351,22 +366,22 @@ impl<O: Op> WorkerContext<'_, O> {
             let parameters = move |addresses: &Addresses| op.parameters(problem, &inputs, addresses);
             InputSet { arrangement, parameters: Box::new(parameters) as Box<Parameters<'s>> }
         };
-        Ok(all_drawn(op, problem, draws)?.into_iter().map(set).collect())
+        Ok(draw_all_inputs(op, problem, draws)?.into_iter().map(set).collect())
     }
 
-    /// Answers about a run on the virtual GPU.
-    fn modelled(&self, ran: &VirtualRun<'_>) -> Option<WorkerRequest> {
-        let answer = |said: Result<WorkerReply, CandidateFailure>| match said {
-            Ok(said) => say(&said),
-            Err(failure) => refuse(failure),
+    /// Answers requests about a run on the virtual GPU. Returns the next request.
+    fn modelled(&self, run: &VirtualRun<'_>) -> Option<WorkerRequest> {
+        let answer = |reply: Result<WorkerReply, CandidateFailure>| match reply {
+            Ok(reply) => send_reply(&reply),
+            Err(failure) => send_failure(failure),
         };
         loop {
             match self.next() {
-                Some(WorkerRequest::Model) => answer(ran.modelled()),
-                Some(WorkerRequest::Count { times, memory }) => answer(ran.seen(times, memory)),
+                Some(WorkerRequest::Model) => answer(run.modelled()),
+                Some(WorkerRequest::Count { times, memory }) => answer(run.metrics_reply(times, memory)),
                 Some(WorkerRequest::Arm { .. }) => {
-                    let reason = "a virtual GPU takes no time that could be measured";
-                    refuse(CandidateFailure::new(FailureKind::Refused, reason));
+                    let reason = "a virtual GPU cannot be timed";
+                    send_failure(CandidateFailure::new(FailureKind::Refused, reason));
                 }
                 other => return other,
             }
@@ -374,13 +389,13 @@ impl<O: Op> WorkerContext<'_, O> {
     }
 }
 
-/// One set of inputs, laid out for a kernel.
+/// One set of inputs in the layout of a kernel.
 struct InputSet<'s> {
     arrangement: Arrangement,
     parameters: Box<Parameters<'s>>,
 }
 
-/// A kernel's parameters, once the buffers have their addresses.
+/// Makes a kernel's parameters from the addresses of the buffers.
 type Parameters<'s> = dyn Fn(&Addresses) -> Vec<Vec<u8>> + 's;
 
 impl InputSet<'_> {
@@ -389,55 +404,55 @@ impl InputSet<'_> {
     }
 }
 
-/// A kernel whose answers are known, to be timed on a GPU.
+/// A kernel whose answers were checked, to be timed on a GPU.
 struct TimedKernel<'a, O: Op> {
     context: &'a WorkerContext<'a, O>,
     kernel: &'a Kernel<'a>,
     problem: &'a O::Problem,
-    sets: &'a [InputSet<'a>],
-    /// What the first launch of the trial left behind.
+    input_sets: &'a [InputSet<'a>],
+    /// The observation of the first launch of the trial.
     first: &'a LaunchObservation,
-    /// What the circumstances of launches are drawn from.
+    /// Seed of the launches' environments.
     seed: u64,
 }
 
 impl<O: Op> TimedKernel<'_, O> {
-    /// Answers what is asked about times. Returns what is asked next.
+    /// Answers requests about timing. Returns the next request.
     fn answer(&self, device: &mut CudaDevice) -> Result<Option<WorkerRequest>, CandidateFailure> {
-        let TimedKernel { context, kernel, problem, sets, .. } = self;
+        let TimedKernel { context, kernel, problem, input_sets, .. } = self;
         let entry = &kernel.family.entry;
-        // What was timed is run once more on these. They live as long as the buffers that hold them.
+        // The inputs for running the timed launches once more. They live as long as the buffers that hold them.
         let fresh: OnceCell<Vec<InputSet<'_>>> = OnceCell::new();
-        let mut ready = kernel.ready(device, &context.op.sizes(problem), &sets[0].inputs())?;
+        let mut prepared = kernel.prepare(device, &context.op.sizes(problem), &input_sets[0].inputs())?;
         let (timers, warmup, replay_ns) = loop {
             match context.next() {
                 Some(WorkerRequest::Arm { timers, warmup, replay_ns }) => break (timers, warmup, replay_ns),
                 Some(WorkerRequest::Launch { times }) => {
                     for _ in 0..times {
-                        device.launch(kernel.module(), entry, ready.geometry, &ready.parameters)?;
+                        device.launch(kernel.module(), entry, prepared.geometry, &prepared.parameters)?;
                     }
-                    say(&WorkerReply::Launched);
+                    send_reply(&WorkerReply::Launched);
                 }
                 other => {
-                    ready.release(device);
+                    prepared.release(device);
                     return Ok(other);
                 }
             }
         };
         let flush = cuda::flush_buffer(device)?;
-        let second = self.second(device, &ready)?;
-        let parameters = [Some(&ready.parameters), second.as_ref().map(|it| &it.parameters)];
+        let second = self.second(device, &prepared)?;
+        let parameters = [Some(&prepared.parameters), second.as_ref().map(|it| &it.parameters)];
         let call =
-            |parameters: &Vec<Vec<u8>>| device.call(kernel.module(), entry, ready.geometry, parameters);
+            |parameters: &Vec<Vec<u8>>| device.call(kernel.module(), entry, prepared.geometry, parameters);
         let calls = parameters.into_iter().flatten().map(call).collect::<Result<_, _>>()?;
-        let side = SideStreams::new(cuda::nothing(device, context.compiler, context.device.target())?)?;
-        let poisoned = ready.poisoned(op::derived(self.seed, POISON_OF_TIMING));
+        let side = SideStreams::new(cuda::empty_launch(device, context.compiler, context.device.target())?)?;
+        let poisoned = prepared.poisoned(op::derived(self.seed, TIMING_POISON));
         let armed = TimedGraphs::new(device, (calls, side), &timers, (warmup, replay_ns), (flush, poisoned))?;
-        say(&WorkerReply::Armed { launches: armed.launches() });
+        send_reply(&WorkerReply::Armed { launches: armed.launches() });
         let (draws, seed) = loop {
             match context.next() {
                 Some(WorkerRequest::Sample { timer, count }) => {
-                    say(&WorkerReply::Samples { ns: armed.samples(device, timer, count)? });
+                    send_reply(&WorkerReply::Samples { ns: armed.samples(device, timer, count)? });
                 }
                 Some(WorkerRequest::Verify { draws, seed }) => break (draws, seed),
                 other => {
@@ -446,73 +461,74 @@ impl<O: Op> TimedKernel<'_, O> {
                     if let Some(second) = second {
                         second.release(device);
                     }
-                    ready.release(device);
+                    prepared.release(device);
                     return Ok(other);
                 }
             }
         };
-        let sets = context.sets(kernel.family, problem, &draws)?;
-        let sets = fresh.get_or_init(|| sets);
-        let repeats = armed.repeats(device, &changes(&ready, seed), seed)?;
+        let input_sets = context.input_sets(kernel.family, problem, &draws)?;
+        let input_sets = fresh.get_or_init(|| input_sets);
+        let repeats = armed.repeats(device, &fresh_contents(&prepared, seed), seed)?;
         let mut second = second;
-        // The control turned every sign twice, so its last launch had the inputs of the first launch of all.
-        let mut last = kernel.left_behind(device, &ready, None)?;
+        // The control flipped every sign twice, so its last launch had the same inputs as the very first launch.
+        let mut last = kernel.observe_memory(device, &prepared, None)?;
         if let Some(second) = &second {
-            second.add_to(&mut last, device)?;
+            second.add_observations(&mut last, device)?;
         }
-        if let Some(complaint) = beside_the_answer(&last).0.first() {
-            let reason = format!("[{}] while its time was taken: {}", complaint.kind, complaint.message);
+        if let Some(complaint) = launch_complaints(&last).0.first() {
+            let reason = format!("[{}] during timing: {}", complaint.kind, complaint.message);
             return Err(CandidateFailure::new(FailureKind::WrongAnswer, reason));
         }
         if repeats.fresh_ns.is_some() && last.outputs != self.first.outputs {
             return Err(CandidateFailure::new(
                 FailureKind::WrongAnswer,
-                "[non-deterministic] on fresh inputs, while its time was taken, the kernel gave another answer than before",
+                "[non-deterministic] during timing on fresh inputs, the kernel gave a different answer than before",
             ));
         }
         let mut launches = Vec::new();
         for (index, (rerun, inputs)) in armed.runs().into_iter().enumerate() {
             let poison = op::derived(seed, 64 + index as u64);
-            ready.refill(device, &sets[0].inputs(), OutputState::Poisoned, poison)?;
-            ready.rewrite_inputs(device)?;
+            prepared.refill(device, &input_sets[0].inputs(), OutputState::Poisoned, poison)?;
+            prepared.rewrite_inputs(device)?;
             if let Some(second) = &mut second {
-                second.refill(device, &sets[1].arrangement)?;
+                second.refill(device, &input_sets[1].arrangement)?;
             }
             armed.run(device, &rerun)?;
-            let mut observed = kernel.left_behind(device, &ready, None)?;
+            let mut observed = kernel.observe_memory(device, &prepared, None)?;
             if let Some(second) = &second {
-                second.add_to(&mut observed, device)?;
+                second.add_observations(&mut observed, device)?;
             }
             let step = TrialStep { inputs, ..TrialStep::FIRST };
-            launches.extend(ran(std::slice::from_ref(&observed), &[step])?);
+            launches.extend(launch_replies(std::slice::from_ref(&observed), &[step])?);
         }
         drop(armed);
         device.free(flush)?;
-        let mut far = ready.close(device)?;
+        let mut far = prepared.close(device)?;
         if let Some(second) = second {
             far.extend(second.close(device)?);
         }
         if let Some(launch) = launches.last_mut() {
-            launch.complaints.extend(far.iter().map(trespass));
+            launch.complaints.extend(far.iter().map(stray_write_complaint));
         }
-        say(&WorkerReply::Verified { launches, repeats });
+        send_reply(&WorkerReply::Verified { launches, repeats });
         Ok(context.next())
     }
 
-    /// A second set of inputs to alternate with, unless it would push the first out of the L2 or there is no room for it.
+    /// Places a second set of inputs to alternate with. `None` if it would push the first set out of the L2, or if the
+    /// memory is too small.
     fn second<'s>(
         &'s self,
         device: &mut CudaDevice,
-        ready: &PreparedLaunch<'_>,
+        prepared: &PreparedLaunch<'_>,
     ) -> Result<Option<SecondInputs<'s>>, CandidateFailure> {
-        let Some(set) = self.sets.get(TIMED_BESIDE) else { return Ok(None) };
+        let Some(set) = self.input_sets.get(SECOND_TIMED_INPUTS) else { return Ok(None) };
         let cache = device.l2_bytes()?;
         let one = set.arrangement.bytes();
         let two = one + set.arrangement.inputs.iter().map(|input| input.bytes.len() as u64).sum::<u64>();
         if two > cache / 4 * 3 && one < 2 * cache {
             return Ok(None);
         }
-        match ready.beside(device, &set.inputs()) {
+        match prepared.place_second(device, &set.inputs()) {
             Ok(second) => Ok(Some(second)),
             Err(AcceleratorError::Memory(_)) => Ok(None),
             Err(error) => Err(error.into()),
@@ -520,30 +536,35 @@ impl<O: Op> TimedKernel<'_, O> {
     }
 }
 
-/// What the contents of outputs and workspace before cold launches are drawn for, out of the seed of the trial.
-const POISON_OF_TIMING: u64 = 1 << 16;
+/// Purpose number of the seed of the poison in outputs and workspace before cold launches.
+const TIMING_POISON: u64 = 1 << 16;
 
-/// Which of the inputs alternate with the first while times are taken.
-pub const TIMED_BESIDE: usize = 2;
+/// Index of the inputs that alternate with the first during timing.
+pub const SECOND_TIMED_INPUTS: usize = 2;
 
-/// What is changed before a launch so that nothing of an earlier one can be of use to it. Outputs and workspace hold what
-/// they hold before a launch that is judged: a kernel must not know which this is.
-fn changes(ready: &PreparedLaunch<'_>, seed: u64) -> Fresh {
-    let inputs = ready.inputs().filter(|(input, _)| input.sign_bits > 0);
+/// What changes before a launch of the fresh control, so that nothing of an earlier launch can help it. Outputs and
+/// workspace hold the same as before a launch that is judged, so that a kernel cannot tell the two apart.
+fn fresh_contents(prepared: &PreparedLaunch<'_>, seed: u64) -> Fresh {
+    let inputs = prepared.inputs().filter(|(input, _)| input.sign_bits > 0);
     Fresh {
         inputs: inputs.map(|(input, buffer)| (buffer, input.sign_bits)).collect(),
-        poisoned: ready.poisoned(seed),
+        poisoned: prepared.poisoned(seed),
     }
 }
 
-/// The inputs of a draw.
-pub fn drawn<O: Op>(op: &O, problem: &O::Problem, draw: &InputDraw) -> Result<O::Inputs, Refusal> {
-    let mut inputs = all_drawn(op, problem, std::slice::from_ref(draw))?;
+/// Makes the inputs of a draw.
+pub fn draw_inputs<O: Op>(op: &O, problem: &O::Problem, draw: &InputDraw) -> Result<O::Inputs, Refusal> {
+    let mut inputs = draw_all_inputs(op, problem, std::slice::from_ref(draw))?;
     inputs.pop().ok_or_else(|| Refusal::new("no inputs were drawn"))
 }
 
-/// The inputs of several draws. Drawing takes long, so the ordinary inputs that others are the opposite of are drawn once.
-fn all_drawn<O: Op>(op: &O, problem: &O::Problem, draws: &[InputDraw]) -> Result<Vec<O::Inputs>, Refusal> {
+/// Makes the inputs of several draws. Drawing is slow, so ordinary inputs that are also the base of opposite inputs are
+/// drawn once.
+fn draw_all_inputs<O: Op>(
+    op: &O,
+    problem: &O::Problem,
+    draws: &[InputDraw],
+) -> Result<Vec<O::Inputs>, Refusal> {
     let mut all: Vec<O::Inputs> = Vec::new();
     for InputDraw { class, seed, way } in draws {
         let inputs = match way {
@@ -566,23 +587,24 @@ fn all_drawn<O: Op>(op: &O, problem: &O::Problem, draws: &[InputDraw]) -> Result
     Ok(all)
 }
 
-fn opened<'m>(
-    machine: &'m mut Option<WorkerDevice>,
+fn ensure_open<'m>(
+    open_device: &'m mut Option<WorkerDevice>,
     device: &Device,
 ) -> Result<&'m mut WorkerDevice, CandidateFailure> {
-    if machine.is_none() {
-        *machine = Some(WorkerDevice::open(device)?);
+    if open_device.is_none() {
+        *open_device = Some(WorkerDevice::open(device)?);
     }
-    machine.as_mut().ok_or_else(|| CandidateFailure::other("there is no device"))
+    open_device.as_mut().ok_or_else(|| CandidateFailure::other("no device is open"))
 }
 
-fn one_problem<O: Op>(op: &O, name: &str) -> Result<O::Problem, CandidateFailure> {
-    let [problem] = <[O::Problem; 1]>::try_from(op.problems(name)?)
-        .map_err(|several| CandidateFailure::other(format!("`{name}` is {} problems", several.len())))?;
+fn parse_problem<O: Op>(op: &O, name: &str) -> Result<O::Problem, CandidateFailure> {
+    let [problem] = <[O::Problem; 1]>::try_from(op.problems(name)?).map_err(|several| {
+        CandidateFailure::other(format!("`{name}` stands for {} problems; a worker needs one", several.len()))
+    })?;
     Ok(problem)
 }
 
-/// A build as the log tells it.
+/// Converts a build to the record in the log.
 pub fn told(
     family: &Family,
     candidate: &Candidate,
@@ -590,7 +612,10 @@ pub fn told(
 ) -> Result<BuildRecord, CandidateFailure> {
     let build = &built.build;
     let entry = build.entry(&family.entry).ok_or_else(|| {
-        CandidateFailure::new(FailureKind::DoesNotCompile, format!("there is no kernel `{}`", family.entry))
+        CandidateFailure::new(
+            FailureKind::DoesNotCompile,
+            format!("the build has no kernel `{}`", family.entry),
+        )
     })?;
     Ok(BuildRecord {
         code_hash: build.code_hash.clone(),
@@ -606,12 +631,15 @@ pub fn told(
     })
 }
 
-/// What launches left behind. One that a fault ended has no answer to judge.
-fn ran(observed: &[LaunchObservation], steps: &[TrialStep]) -> Result<Vec<LaunchReply>, CandidateFailure> {
+/// Converts observed launches to replies. A launch that ended with a fault has no answer to judge, so it is a failure.
+fn launch_replies(
+    observed: &[LaunchObservation],
+    steps: &[TrialStep],
+) -> Result<Vec<LaunchReply>, CandidateFailure> {
     let mut launches = Vec::new();
     for (index, (observed, step)) in observed.iter().zip(steps).enumerate() {
-        let (complaints, findings) = beside_the_answer(observed);
-        let whose =
+        let (complaints, findings) = launch_complaints(observed);
+        let prefix =
             if index == 0 { String::new() } else { format!("{}: ", TrialStep::describe(index, step)) };
         if let Some(finding) = findings.first() {
             let kind = match finding.kind {
@@ -623,14 +651,14 @@ fn ran(observed: &[LaunchObservation], steps: &[TrialStep]) -> Result<Vec<Launch
             };
             return Err(CandidateFailure::new(
                 kind,
-                format!("{whose}[{}] {}", finding.kind, finding.message),
+                format!("{prefix}[{}] {}", finding.kind, finding.message),
             ));
         }
         let is = |kind: &'static str| move |complaint: &&Complaint| complaint.kind == kind;
         if let Some(complaint) = complaints.iter().find(is("trespass")) {
             return Err(CandidateFailure::new(
                 FailureKind::IllegalAccess,
-                format!("{whose}{}", complaint.message),
+                format!("{prefix}{}", complaint.message),
             ));
         }
         let outputs = observed.outputs.clone();
@@ -639,7 +667,7 @@ fn ran(observed: &[LaunchObservation], steps: &[TrialStep]) -> Result<Vec<Launch
     Ok(launches)
 }
 
-/// A run on the virtual GPU, with what there is to say about it.
+/// A run on the virtual GPU, with its counters.
 struct VirtualRun<'a> {
     family: &'a Family,
     entry: Entry,
@@ -652,7 +680,7 @@ impl VirtualRun<'_> {
     fn counted(&self, times: u64, memory: f64) -> Result<CountedLaunch<'_>, CandidateFailure> {
         let report = self.observed.report.as_ref();
         let counters = report.and_then(|report| report.counters.as_ref());
-        let counters = counters.ok_or_else(|| CandidateFailure::other("the run counted nothing"))?;
+        let counters = counters.ok_or_else(|| CandidateFailure::other("the run has no counters"))?;
         let blocks: u64 = self.geometry.grid.iter().map(|&extent| u64::from(extent)).product();
         let counted = CountedLaunch {
             counters: if times > 1 { counters.scaled(times, memory) } else { counters.clone() },
@@ -674,7 +702,7 @@ impl VirtualRun<'_> {
         }))
     }
 
-    fn seen(&self, times: u64, memory: f64) -> Result<WorkerReply, CandidateFailure> {
+    fn metrics_reply(&self, times: u64, memory: f64) -> Result<WorkerReply, CandidateFailure> {
         let hot_lines = counted::hot_lines(&self.counted(1, 1.0)?.counters, self.family);
         Ok(WorkerReply::Seen(Box::new(Seen { metrics: self.counted(times, memory)?.metrics(), hot_lines })))
     }

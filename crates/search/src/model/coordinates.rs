@@ -1,38 +1,38 @@
-//! Where a parameter's values lie, for saying how far apart two of them are.
+//! Coordinates of a parameter's values, which define the distance between two of them.
 //!
-//! Nothing is known of a parameter but its values, so what holds for tuning parameters in general has to do. Sizes act by
-//! ratio: from 16 to 32 is as far as from 128 to 256. And hardware comes in powers of two (warps, banks, vector loads,
-//! cache lines), so whether a size is a multiple of a large one can matter more than its neighbours do: 96 may be like
-//! 32 and 160 where 80 and 112 are not. Hence up to two axes per parameter, each with a length of its own, and the
-//! fit says which of them counts.
+//! Nothing is known about a parameter except its values, so the model uses properties of tuning parameters in
+//! general. Sizes act by ratio: the distance from 16 to 32 is that from 128 to 256. Hardware is built in powers of
+//! two (warps, banks, vector loads, cache lines), so whether a size is a multiple of a large power of two can matter
+//! more than its neighbours: 96 may be like 32 and 160, but not like 80 and 112. A parameter therefore has up to two
+//! axes, each with its own length, and the fit decides which of them matters.
 
 use crate::space::{Parameter, Space};
 use crate::value::Value;
 
-/// Values told apart by the model. A parameter with more has them in groups of neighbours.
+/// Number of values that the model distinguishes. A parameter with more values has them in groups of neighbours.
 const MOST_GROUPS: usize = 256;
-/// A step of as many doublings covers what hardware is made of; beyond it nothing changes.
+/// This many halvings cover the power-of-two structure of hardware; more make no difference.
 const MOST_HALVINGS: u32 = 6;
-/// Numbers that span a ratio of this much are sizes; others are counts or flags, whose differences matter.
+/// Numbers that span at least this ratio are sizes. Others are counts or flags, whose differences matter.
 const RATIO: f64 = 4.0;
 
-/// One way to look at the values of a parameter.
+/// One coordinate of the values of a parameter.
 #[derive(Clone, Debug)]
 pub(crate) struct Axis {
-    /// Which of the model's parameters.
+    /// The index among the model's parameters.
     pub parameter: usize,
-    /// Whether it says how large the value is; otherwise by how much it can be halved.
+    /// Whether the axis is the size of the value; otherwise it is the number of times the value can be halved.
     pub is_size: bool,
-    /// Between 0 and 1, by pairs of groups, row by row.
+    /// Distances between 0 and 1 for pairs of groups, row by row.
     pub distances: Vec<f64>,
-    /// How many groups of values there are.
+    /// Number of groups of values.
     pub groups: usize,
 }
 
-/// The parameters that vary, as the model sees them.
+/// The parameters that vary, as the model uses them.
 #[derive(Clone, Debug)]
 pub(crate) struct Coordinates {
-    /// Their numbers in the space.
+    /// Their indices in the space.
     pub parameters: Vec<usize>,
     values: Vec<usize>,
     pub axes: Vec<Axis>,
@@ -86,7 +86,7 @@ fn size_axis(place: usize, parameter: &Parameter) -> Axis {
                 numbers.iter().map(|&number| if by_ratio { number.ln() } else { number }).collect();
             axis(place, true, &at)
         }
-        // Words are merely different.
+        // Texts are only equal or different.
         None => Axis {
             parameter: place,
             is_size: true,
@@ -96,7 +96,7 @@ fn size_axis(place: usize, parameter: &Parameter) -> Axis {
     }
 }
 
-/// `None` where it says nothing new: no positive integers, or they can be halved the more the larger they are.
+/// `None` if it adds nothing: the values are not positive integers, or the number of halvings grows with the value.
 fn halving_axis(place: usize, parameter: &Parameter) -> Option<Axis> {
     let halvings: Option<Vec<f64>> = representatives(parameter)
         .into_iter()
@@ -135,9 +135,9 @@ mod tests {
     }
 
     #[test]
-    fn sizes_go_by_ratio_and_counts_by_difference() {
+    fn sizes_are_compared_by_ratio_and_counts_by_difference() {
         let sizes = axes(Parameter::new("block", [16, 32, 64, 256]));
-        assert_eq!(sizes.len(), 1, "powers of two are halved the more the larger they are");
+        assert_eq!(sizes.len(), 1, "the halvings of powers of two grow with their size");
         let off =
             sizes[0].distances.iter().zip([0.0, 0.25, 0.5, 1.0]).map(|(found, exact)| (found - exact).abs());
         assert!(off.into_iter().all(|off| off < 1e-12), "{:?}", sizes[0].distances);
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn multiples_of_powers_of_two_are_alike() {
+    fn values_with_equal_halvings_are_near() {
         let both = axes(Parameter::new("block", [32, 48, 64, 80, 96]));
         assert_eq!(both.len(), 2);
         // Halvings 5, 4, 6, 4, 5.
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thousand_values_are_seen_in_groups() {
+    fn a_thousand_values_are_grouped() {
         let space = Space::new(vec![Parameter::new("n", 1..=1000)], &[]).unwrap();
         let seen = Coordinates::from_space(&space);
         assert_eq!(seen.groups(0), 256);

@@ -1,12 +1,13 @@
-//! What is believed about points that have not been seen.
+//! Predicts the times of points that have not been measured.
 //!
-//! A Gaussian process over the logarithm of time. Two points are alike as far as their values are alike, parameter by
-//! parameter; how much each parameter matters, and how far its influence reaches, is fitted to what was seen.
+//! The model is a Gaussian process over the logarithm of time. Two points are similar if their values are similar,
+//! parameter by parameter. The importance of each parameter and the range of its influence are fitted to the
+//! measurements.
 //!
-//! * [`coordinates`]: where a parameter's values lie;
-//! * [`shape`]: how alike two values are, and fitting that;
-//! * [`process`]: mean and spread of the times of many points, kept up to date as points are seen;
-//! * [`feasibility`]: how likely a point is to run at all.
+//! * [`coordinates`]: distances between a parameter's values;
+//! * [`shape`]: the correlation of two values, and its fit;
+//! * [`process`]: mean and deviation of the times of many points, updated with each measurement;
+//! * [`feasibility`]: the probability that a point runs at all.
 
 pub(crate) mod coordinates;
 pub(crate) mod feasibility;

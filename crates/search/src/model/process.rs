@@ -1,22 +1,23 @@
 //! A Gaussian process over a pool of points.
 //!
-//! For each point seen there is a row: its covariance with every point of the pool, less what the rows before it
-//! explain. A new point costs one row, so a step of the search is linear in the points seen and in the pool. Rows are
-//! in single precision: they are summed by the million, and noise is far above its rounding.
+//! For each measured point there is a row: its covariance with every point of the pool, minus the part that earlier
+//! rows explain. A new point costs one row, so a step of the search is linear in the number of measured points and in
+//! the size of the pool. Rows are in single precision: millions of them are summed, and the noise is far above their
+//! rounding error.
 
 use super::coordinates::Coordinates;
 use super::shape::{Level, Shape};
 use super::triangle::Triangle;
 use crate::space::{Point, Space};
 
-/// Points of the pool worked on at a time, so that their rows stay in a core's cache.
+/// Number of points of the pool that are processed at a time, so that their rows stay in a core's cache.
 const BLOCK: usize = 1024;
 
-/// Points by their coordinates.
+/// Points with their coordinates.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pool {
     pub points: Vec<Point>,
-    /// By parameter, the group of each point's value.
+    /// For each parameter, the group of each point's value.
     pub groups: Vec<Vec<u8>>,
 }
 
@@ -33,21 +34,21 @@ impl Pool {
     }
 }
 
-/// By parameter, the group of a point's value.
+/// For each parameter, the group of a point's value.
 pub(crate) fn groups(space: &Space, coordinates: &Coordinates, point: Point) -> Vec<u8> {
     let numbered = coordinates.parameters.iter().enumerate();
     numbered.map(|(place, &number)| coordinates.group(place, space.position(point, number))).collect()
 }
 
-/// A factor per parameter and pair of groups; a product of them per pair of points.
+/// A factor per parameter and pair of groups. The similarity of two points is the product of their factors.
 #[derive(Clone, Debug)]
-pub(super) struct Likeness {
-    /// By parameter, row by row.
+pub(super) struct Similarity {
+    /// For each parameter a table, row by row.
     tables: Vec<Vec<f32>>,
     groups: Vec<usize>,
 }
 
-impl Likeness {
+impl Similarity {
     /// The product of the axes' tables, by parameter.
     pub fn new(coordinates: &Coordinates, tables: impl IntoIterator<Item = (usize, Vec<f64>)>) -> Self {
         let groups: Vec<usize> =
@@ -58,7 +59,7 @@ impl Likeness {
                 *factor *= value as f32;
             }
         }
-        Likeness { tables: product, groups }
+        Similarity { tables: product, groups }
     }
 
     fn between(&self, a: &[u8], b: &[u8]) -> f64 {
@@ -69,7 +70,7 @@ impl Likeness {
             .product()
     }
 
-    /// Of one point with the pool's points from `first` on.
+    /// The similarity of one point to the pool's points from `first` on.
     pub fn with_pool(&self, point: &[u8], pool: &Pool, first: usize, out: &mut [f32]) {
         out.fill(1.0);
         for (((table, groups), column), &group) in
@@ -85,18 +86,18 @@ impl Likeness {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Process {
-    likeness: Likeness,
+    similarity: Similarity,
     noise: f64,
     points: Vec<Vec<u8>>,
     triangle: Triangle,
     /// The forward solution for a vector of ones.
     ones: Vec<f64>,
     rows: Vec<Vec<f32>>,
-    /// By point of the pool: the share of its variance that the points seen explain.
+    /// For each point of the pool: the fraction of its variance that the measured points explain.
     explained: Vec<f32>,
 }
 
-/// What is expected of the points of a pool.
+/// The predicted times of the points of a pool.
 #[derive(Clone, Debug)]
 pub(crate) struct Prediction {
     pub means: Vec<f32>,
@@ -108,7 +109,7 @@ impl Process {
         let parameters = coordinates.axes.iter().map(|axis| axis.parameter);
         let tables = parameters.zip(shape.correlations(&coordinates.axes));
         Process {
-            likeness: Likeness::new(coordinates, tables),
+            similarity: Similarity::new(coordinates, tables),
             noise: shape.noise(),
             points: Vec::new(),
             triangle: Triangle::default(),
@@ -122,9 +123,9 @@ impl Process {
         self.points.len()
     }
 
-    /// Takes account of a point that was seen, or will be.
+    /// Adds a point that was measured or is pending.
     pub fn push(&mut self, point: &[u8], pool: &Pool) {
-        let covariances = self.points.iter().map(|other| self.likeness.between(point, other));
+        let covariances = self.points.iter().map(|other| self.similarity.between(point, other));
         self.triangle.push(covariances, 1.0 + self.noise);
         let number = self.points.len();
         let factors = self.triangle.row(number);
@@ -136,7 +137,7 @@ impl Process {
             row.chunks_mut(BLOCK).zip(self.explained.chunks_mut(BLOCK)).enumerate()
         {
             let first = block * BLOCK;
-            self.likeness.with_pool(point, pool, first, out);
+            self.similarity.with_pool(point, pool, first, out);
             subtract(out, &before, &self.rows, first);
             for (out, explained) in out.iter_mut().zip(explained) {
                 *out *= inverse;
@@ -149,9 +150,9 @@ impl Process {
         self.points.push(point.to_vec());
     }
 
-    /// What is expected of the pool, where the first points seen had these targets and the rest will come in near what
-    /// is expected of them: they leave the means alone and narrow what is around them. They are forgotten again.
-    pub fn belief(&mut self, targets: &[f64], pending: &[Vec<u8>], pool: &Pool) -> Prediction {
+    /// The prediction for the pool. `targets` are those of the first points; the others are pending. Pending points
+    /// do not change the means and reduce the deviations around them. They are removed again.
+    pub fn predict(&mut self, targets: &[f64], pending: &[Vec<u8>], pool: &Pool) -> Prediction {
         let level = Level::fit(&self.triangle, &self.ones, targets);
         let mut means = vec![level.mean as f32; self.explained.len()];
         let weights: Vec<f32> = level.residual.iter().map(|&weight| -weight as f32).collect();
@@ -173,7 +174,7 @@ impl Process {
     }
 }
 
-/// `out -= sum of factor * row`, four rows at a time so that `out` is read and written a quarter as often.
+/// `out -= sum of factor * row`, four rows at a time, so that `out` is read and written a quarter as often.
 fn subtract(out: &mut [f32], factors: &[f32], rows: &[Vec<f32>], first: usize) {
     let len = out.len();
     let part = |row: usize| &rows[row][first..first + len];
@@ -214,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_seen_is_believed_and_the_rest_is_uncertain() {
+    fn measured_points_are_certain_and_others_are_predicted() {
         let (coordinates, pool) = pooled();
         let shape = Shape::prior(coordinates.axes.len());
         let mut process = Process::new(&coordinates, &shape, &pool);
@@ -225,21 +226,22 @@ mod tests {
             process.push(&point(&pool, index), &pool);
         }
         let targets: Vec<f64> = seen.iter().map(|&index| target(index)).collect();
-        let belief = process.belief(&targets, &[], &pool);
+        let prediction = process.predict(&targets, &[], &pool);
         let far: Vec<usize> = (0..pool.points.len()).filter(|index| !seen.contains(index)).collect();
-        let mean =
-            |of: &[usize]| of.iter().map(|&index| belief.deviations[index]).sum::<f32>() / of.len() as f32;
+        let mean = |of: &[usize]| {
+            of.iter().map(|&index| prediction.deviations[index]).sum::<f32>() / of.len() as f32
+        };
         assert!(mean(&seen) < 0.5 * mean(&far), "{} {}", mean(&seen), mean(&far));
         let squares = |value: &dyn Fn(usize) -> f64| {
             far.iter().map(|&index| (value(index) - target(index)).powi(2)).sum::<f64>()
         };
         let average = targets.iter().sum::<f64>() / targets.len() as f64;
-        let left = squares(&|index| f64::from(belief.means[index])) / squares(&|_| average);
-        assert!(left < 0.05, "{left} of the variance of a smooth function left by fifty of 2400 points");
+        let left = squares(&|index| f64::from(prediction.means[index])) / squares(&|_| average);
+        assert!(left < 0.05, "{left} of the variance of a smooth function is left with fifty of 2400 points");
     }
 
     #[test]
-    fn pending_points_narrow_what_is_around_them_and_leave_no_trace() {
+    fn pending_points_reduce_deviations_nearby_and_are_removed() {
         let (coordinates, pool) = pooled();
         let shape = Shape::prior(coordinates.axes.len());
         let mut process = Process::new(&coordinates, &shape, &pool);
@@ -247,11 +249,11 @@ mod tests {
             process.push(&point(&pool, index), &pool);
         }
         let targets = [1.0, 2.0, 0.5];
-        let before = process.belief(&targets, &[], &pool);
-        let pending = process.belief(&targets, &[point(&pool, 1500)], &pool);
+        let before = process.predict(&targets, &[], &pool);
+        let pending = process.predict(&targets, &[point(&pool, 1500)], &pool);
         assert_eq!(before.means, pending.means);
         assert!(pending.deviations[1500] < 0.3 * before.deviations[1500]);
-        let after = process.belief(&targets, &[], &pool);
+        let after = process.predict(&targets, &[], &pool);
         assert_eq!(before.deviations, after.deviations);
     }
 }

@@ -1,37 +1,37 @@
-//! How alike two points are, and fitting that to what was seen.
+//! The correlation of two points, and its fit to the measurements.
 //!
-//! The correlation of two points is a product over axes of `FLOOR + (1 - FLOOR) * matern(distance / length)`. With the
-//! floor the product, multiplied out, is a sum over all subsets of parameters: main effects, pairs, and so on. So what a
-//! parameter does to one point says something about all points, however far away, and a few dozen points are enough
-//! to learn the main effects; without it everything more than a length away would be unknown. The Matern function is the
-//! one of order 3/2: times of kernels have kinks and cliffs.
+//! The correlation of two points is a product over axes of `FLOOR + (1 - FLOOR) * matern(distance / length)`. With
+//! the floor the expanded product is a sum over all subsets of parameters: main effects, pairs, and so on. The effect
+//! of a parameter at one point therefore informs about all points, however far away, and a few dozen points are
+//! enough to learn the main effects. Without the floor nothing would be known beyond one length. The Matern function
+//! has order 3/2, because times of kernels have kinks and steps.
 //!
-//! Lengths and noise maximise the posterior, that is the likelihood times a prior that says "every parameter matters
-//! somewhat" until there is evidence. Mean and variance of the process follow from these, so they are not searched for.
+//! Lengths and noise maximise the posterior: the likelihood times a prior by which every parameter has some influence
+//! until there is evidence. Mean and variance of the process follow from them, so they are not searched for.
 
 use super::coordinates::Axis;
 use super::triangle::{Triangle, dot};
 
 const FLOOR: f64 = 0.3;
 
-/// What is fitted, as logarithms.
+/// The fitted values, as logarithms.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Shape {
-    /// Of each axis, the distance over which its influence fades.
+    /// For each axis, the distance over which its influence decays.
     lengths: Vec<f64>,
-    /// The variance of what no axis explains, over that of what they do.
+    /// The variance that no axis explains, relative to the variance that they explain.
     noise: f64,
 }
 
-/// Mean and deviation of the logarithms before anything is seen: influence fades over the whole range of an axis, give
-/// or take a factor of e; a measured time repeats to a tenth of what tuning changes.
+/// Prior mean and deviation of the logarithms: influence decays over the whole range of an axis, within a factor of
+/// e; a measured time repeats to a tenth of the changes by tuning.
 const LENGTH: (f64, f64) = (0.0, 1.0);
 const NOISE: (f64, f64) = (-4.6, 1.5);
-/// Beyond these an axis explains nothing, or each of its values by itself.
+/// Limits. Beyond them an axis explains nothing, or each of its values separately.
 const LENGTHS: (f64, f64) = (-4.0, 4.0);
 const NOISES: (f64, f64) = (-14.0, 1.0);
 
-/// A correlation, and its derivative by the logarithm of the length divided by it.
+/// A correlation, and its derivative with respect to the logarithm of the length, divided by the correlation.
 #[derive(Clone, Copy, Debug)]
 struct Correlation {
     value: f64,
@@ -48,27 +48,27 @@ impl Correlation {
 }
 
 impl Shape {
-    /// Before anything is seen.
+    /// The shape before any measurement.
     pub fn prior(axes: usize) -> Self {
         Shape { lengths: vec![LENGTH.0; axes], noise: NOISE.0 }
     }
 
-    /// Variance of the noise, where that of the process is 1.
+    /// Variance of the noise, relative to that of the process.
     pub fn noise(&self) -> f64 {
         self.noise.exp()
     }
 
-    /// By axis, the correlations of all pairs of its groups.
+    /// For each axis, the correlations of all pairs of its groups.
     pub fn correlations<'a>(&'a self, axes: &'a [Axis]) -> impl Iterator<Item = Vec<f64>> + 'a {
         axes.iter().zip(&self.lengths).map(|(axis, &length)| {
             axis.distances.iter().map(|&distance| Correlation::at(distance, length).value).collect()
         })
     }
 
-    /// The shape that explains `targets` at `points` best, searched for from this one in a number of steps.
+    /// The shape that explains `targets` at `points` best, found from this one in a number of steps.
     ///
-    /// Rprop: each number has a step of its own that grows while the slope keeps its sign and halves when it turns. It
-    /// needs no line search, and slopes of different sizes do it no harm.
+    /// The method is Rprop: each value has its own step, which grows while the slope keeps its sign and halves when
+    /// the sign changes. It needs no line search, and slopes of different sizes are no problem.
     pub fn fitted(&self, axes: &[Axis], points: &[Vec<u8>], targets: &[f64], steps: usize) -> Self {
         let mut here = self.clone();
         let mut best = (f64::INFINITY, self.clone());
@@ -98,7 +98,7 @@ impl Shape {
         best.1
     }
 
-    /// The negative logarithm of the posterior, and its slopes by the lengths and, last, the noise.
+    /// The negative logarithm of the posterior, and its slopes with respect to the lengths and, last, the noise.
     fn misfit(&self, axes: &[Axis], points: &[Vec<u8>], targets: &[f64]) -> (f64, Vec<f64>) {
         let tables: Vec<Vec<Correlation>> = axes
             .iter()
@@ -128,7 +128,7 @@ impl Shape {
         let count = points.len() as f64;
         let mut misfit = count * fit.scale.ln() + triangle.log_determinant();
 
-        // Slope by a number: half the trace of (inverse - weights * weights^T / variance) times the matrix' derivative.
+        // Slope: half the trace of (inverse - weights * weights^T / variance) times the derivative of the matrix.
         let weights = triangle.backward(&fit.residual);
         let variance = fit.scale * fit.scale;
         let mut slopes = vec![0.0; axes.len() + 1];
@@ -160,7 +160,7 @@ impl Shape {
 pub(super) struct Level {
     pub mean: f64,
     pub scale: f64,
-    /// What of the targets is not the mean, with correlations taken out.
+    /// The targets minus the mean, decorrelated.
     pub residual: Vec<f64>,
 }
 
@@ -185,8 +185,8 @@ mod tests {
     use crate::model::coordinates::Coordinates;
     use crate::space::{Parameter, Space};
 
-    /// Points of three parameters, of which the second does nothing.
-    fn seen(count: usize) -> (Vec<Axis>, Vec<Vec<u8>>, Vec<f64>) {
+    /// Points of three parameters, of which the second has no effect.
+    fn measured(count: usize) -> (Vec<Axis>, Vec<Vec<u8>>, Vec<f64>) {
         let sizes = [8, 16, 32, 64, 128, 256];
         let parameters = ["a", "b", "c"].map(|name| Parameter::new(name, sizes)).into();
         let space = Space::new(parameters, &[]).unwrap();
@@ -199,8 +199,8 @@ mod tests {
     }
 
     #[test]
-    fn slopes_are_the_differences_of_the_misfit() {
-        let (axes, points, targets) = seen(25);
+    fn slopes_match_differences_of_the_misfit() {
+        let (axes, points, targets) = measured(25);
         let shape = Shape { lengths: vec![-0.5, 0.3, 1.0], noise: -3.0 };
         let (_, slopes) = shape.misfit(&axes, &points, &targets);
         let step = 1e-5;
@@ -216,8 +216,8 @@ mod tests {
     }
 
     #[test]
-    fn a_parameter_that_does_nothing_gets_the_longest_length() {
-        let (axes, points, targets) = seen(40);
+    fn a_parameter_without_effect_gets_the_longest_length() {
+        let (axes, points, targets) = measured(40);
         let fitted = Shape::prior(3).fitted(&axes, &points, &targets, 40);
         let lengths = &fitted.lengths;
         assert!(lengths[1] > lengths[0] + 1.0 && lengths[1] > lengths[2] + 1.0, "{lengths:?}");

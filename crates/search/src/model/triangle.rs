@@ -6,7 +6,7 @@ pub(super) struct Triangle {
     rows: Vec<Vec<f64>>,
 }
 
-/// Keeps a row finite where a covariance matrix is singular within rounding.
+/// Keeps a row finite if a covariance matrix is singular within rounding.
 const LEAST_VARIANCE: f64 = 1e-10;
 
 impl Triangle {
@@ -26,7 +26,7 @@ impl Triangle {
         self.rows.truncate(len);
     }
 
-    /// Adds a variable, given its covariance with each before it and its own variance.
+    /// Adds a variable, given its covariance with each earlier one and its own variance.
     pub fn push(&mut self, covariances: impl IntoIterator<Item = f64>, variance: f64) {
         let mut row: Vec<f64> = Vec::with_capacity(self.len() + 1);
         for (covariance, other) in covariances.into_iter().zip(&self.rows) {
@@ -85,7 +85,8 @@ impl Triangle {
     }
 }
 
-/// In eight sums, which the compiler turns into vector instructions; one sum would have to be added in order.
+/// The dot product in eight sums, which the compiler turns into vector instructions. A single sum would have to be
+/// added in order.
 pub(super) fn dot(a: &[f64], b: &[f64]) -> f64 {
     let (a_whole, a_rest) = a.as_chunks::<8>();
     let (b_whole, b_rest) = b.as_chunks::<8>();
@@ -103,7 +104,7 @@ pub(super) fn dot(a: &[f64], b: &[f64]) -> f64 {
 mod tests {
     use super::*;
 
-    /// Covariances of points on a line, a little apart from singular.
+    /// Covariances of points on a line, nearly singular.
     fn covariance(a: usize, b: usize) -> f64 {
         (-(a as f64 - b as f64).abs() / 5.0).exp() + if a == b { 0.01 } else { 0.0 }
     }
@@ -117,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn the_factor_gives_the_matrix_back() {
+    fn the_factor_reproduces_the_matrix() {
         let triangle = factored(23);
         for a in 0..23 {
             for b in 0..=a {
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn the_inverse_is_one_and_solving_agrees_with_it() {
+    fn the_inverse_is_right_and_agrees_with_solving() {
         let count = 23;
         let triangle = factored(count);
         let lower = triangle.inverse();
@@ -148,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_seen_twice_does_no_harm() {
+    fn a_duplicate_variable_keeps_the_factor_finite() {
         let mut triangle = Triangle::default();
         triangle.push([], 1.0);
         triangle.push([1.0], 1.0);

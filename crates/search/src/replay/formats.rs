@@ -1,13 +1,13 @@
-//! The files recorded spaces come in.
+//! The file formats of recorded spaces.
 //!
-//! * Ours: `params` (name to values, in order) and `time_ms` (values joined with commas to milliseconds, or null).
+//! * Our own: `params` (name to values, in order) and `time_ms` (values joined with commas to milliseconds, or null).
 //! * kernel_tuner's cache: `tune_params` and `cache`, whose entries have a `time` that is a number or the name of an
-//!   error. kernel_tuner appends to it while it tunes and closes its brackets only at the end, so a file of a run that
-//!   was interrupted, or is still going on, lacks them.
+//!   error. kernel_tuner appends to the file while it tunes and closes the brackets only at the end, so the file of
+//!   an interrupted or running tuning lacks them.
 //! * T4 results, the exchange format of several tuners: a list of configurations with measurements. The parameters'
 //!   values are those that occur.
 //!
-//! A configuration that none of them mentions is not part of the space.
+//! A configuration that a file does not mention is not part of the space.
 
 use std::collections::HashMap;
 
@@ -27,7 +27,7 @@ pub(super) fn parse(bytes: &[u8], name: &str) -> Result<Recorded, RecordedFault>
         Err(error) => return Err(RecordedFault::Json(error)),
     };
     if document.get("time_ms").is_some() || document.get("params").is_some() {
-        ours(read(document)?)
+        native(read(document)?)
     } else if document.get("cache").is_some() {
         kernel_tuner(read(document)?, name)
     } else if document.get("results").is_some() {
@@ -41,7 +41,7 @@ fn read<T: DeserializeOwned>(document: Json) -> Result<T, RecordedFault> {
     serde_json::from_value(document).map_err(RecordedFault::Field)
 }
 
-/// An unfinished kernel_tuner cache, without the line that was being written and with its brackets closed.
+/// An unfinished kernel_tuner cache with closed brackets and without its incomplete last line.
 fn closed(bytes: &[u8]) -> Option<Json> {
     let text = std::str::from_utf8(bytes).ok()?.trim_end();
     let whole_lines = text.rsplit_once('\n').map_or("", |(before, _)| before);
@@ -62,14 +62,14 @@ struct NativeFile {
     time_ms: IndexMap<String, Option<f64>>,
 }
 
-fn ours(file: NativeFile) -> Result<Recorded, RecordedFault> {
+fn native(file: NativeFile) -> Result<Recorded, RecordedFault> {
     let parameters: Vec<Parameter> =
         file.params.into_iter().map(|(name, values)| Parameter { name, values }).collect();
-    let places = ValuePositions::new(&parameters);
+    let value_positions = ValuePositions::new(&parameters);
     let entries = file
         .time_ms
         .into_iter()
-        .map(|(key, time)| Ok(Entry { positions: places.of_key(&parameters, &key)?, key, time }))
+        .map(|(key, time)| Ok(Entry { positions: value_positions.of_key(&parameters, &key)?, key, time }))
         .collect::<Result<Vec<_>, RecordedFault>>()?;
     Recorded::new((file.name, file.kernel, file.gpu), parameters, &entries)
 }
@@ -85,7 +85,7 @@ struct KernelTuner {
     cache: IndexMap<String, IndexMap<String, Json>>,
 }
 
-/// What kernel_tuner once wrote for the time of a configuration that failed.
+/// The time that older versions of kernel_tuner wrote for a failed configuration.
 const NO_TIME: f64 = 1e20;
 
 fn kernel_tuner(mut file: KernelTuner, name: &str) -> Result<Recorded, RecordedFault> {
@@ -93,7 +93,7 @@ fn kernel_tuner(mut file: KernelTuner, name: &str) -> Result<Recorded, RecordedF
         .tune_params_keys
         .into_iter()
         .map(|name| {
-            // Lists written by hand repeat values now and then; kernel_tuner does not mind.
+            // Lists written by hand sometimes repeat values; kernel_tuner accepts them.
             let mut values: Vec<Value> = Vec::new();
             for value in file.tune_params.shift_remove(&name).unwrap_or_default() {
                 if !values.contains(&value) {
@@ -103,10 +103,10 @@ fn kernel_tuner(mut file: KernelTuner, name: &str) -> Result<Recorded, RecordedF
             Parameter { name, values }
         })
         .collect::<Vec<_>>();
-    let places = ValuePositions::new(&parameters);
+    let value_positions = ValuePositions::new(&parameters);
     let mut entries = Vec::with_capacity(file.cache.len());
     for (key, fields) in file.cache {
-        // The fields have types; the key is text, and ambiguous where values contain commas.
+        // The fields have types. The key is text, which is ambiguous if values contain commas.
         let typed: Option<Vec<usize>> = parameters
             .iter()
             .map(|parameter| {
@@ -116,7 +116,7 @@ fn kernel_tuner(mut file: KernelTuner, name: &str) -> Result<Recorded, RecordedF
             .collect();
         let positions = match typed {
             Some(positions) => positions,
-            None => places.of_key(&parameters, &key)?,
+            None => value_positions.of_key(&parameters, &key)?,
         };
         let time = match fields.get("time") {
             Some(Json::String(_) | Json::Null) => None,
@@ -154,7 +154,7 @@ struct Measurement {
 
 fn t4(file: Results, name: &str) -> Result<Recorded, RecordedFault> {
     let mut results = file.results;
-    // What a constraint forbids was never tried; some tuners list it all the same.
+    // Configurations that a constraint forbids were never tried; some tuners list them anyway.
     results.retain(|result| result.invalidity != "constraints");
     let names: IndexSet<&String> = results.iter().flat_map(|result| result.configuration.keys()).collect();
     let parameters: Vec<Parameter> = names
@@ -166,7 +166,7 @@ fn t4(file: Results, name: &str) -> Result<Recorded, RecordedFault> {
                     values.push(value.clone());
                 }
             }
-            // In the order of size where there is one: the list's order is that of some search.
+            // Numbers are sorted: the order of the list is that of some search.
             if values.iter().all(|value| value.number().is_some()) {
                 values.sort_by(|a, b| a.number().unwrap_or(0.0).total_cmp(&b.number().unwrap_or(0.0)));
             }
@@ -194,25 +194,25 @@ fn t4(file: Results, name: &str) -> Result<Recorded, RecordedFault> {
     Recorded::new((name.to_owned(), name.to_owned(), String::new()), parameters, &entries)
 }
 
-/// Equal, also where one is written `1` and the other `1.0`.
+/// Whether the values are equal, also if one is written `1` and the other `1.0`.
 fn same(a: &Value, b: &Value) -> bool {
     a == b || a.number().is_some_and(|number| Some(number) == b.number())
 }
 
-/// By parameter: the position of a value by its text.
+/// For each parameter, the positions of its values by their text.
 struct ValuePositions(Vec<HashMap<String, usize>>);
 
 impl ValuePositions {
     fn new(parameters: &[Parameter]) -> Self {
         let texts = |parameter: &Parameter| {
-            let mut places = HashMap::new();
+            let mut positions_by_text = HashMap::new();
             for (position, value) in parameter.values.iter().enumerate() {
-                places.insert(value.to_string(), position);
+                positions_by_text.insert(value.to_string(), position);
                 if let Value::Bool(value) = value {
-                    places.insert(if *value { "True" } else { "False" }.to_owned(), position);
+                    positions_by_text.insert(if *value { "True" } else { "False" }.to_owned(), position);
                 }
             }
-            places
+            positions_by_text
         };
         ValuePositions(parameters.iter().map(texts).collect())
     }
@@ -227,8 +227,8 @@ impl ValuePositions {
             .iter()
             .zip(&self.0)
             .zip(parameters)
-            .map(|((&text, places), parameter)| {
-                places.get(text).copied().ok_or_else(|| RecordedFault::Value {
+            .map(|((&text, positions_by_text), parameter)| {
+                positions_by_text.get(text).copied().ok_or_else(|| RecordedFault::Value {
                     key: key.to_owned(),
                     parameter: parameter.name.clone(),
                     value: text.to_owned(),

@@ -1,4 +1,4 @@
-//! One run of a strategy on a recorded space, and many.
+//! Runs a strategy on a recorded space, once or with many seeds.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -10,25 +10,25 @@ use crate::history::History;
 use crate::space::Point;
 use crate::strategy::Entry;
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
-    /// The points evaluated, in order; each once.
+    /// The evaluated points in order; each occurs once.
     pub order: Vec<Point>,
-    /// After each evaluation: optimum over best time so far, 0 while nothing has had a time.
+    /// After each evaluation: optimum divided by the best time so far; 0 before the first time.
     pub fractions: Vec<f64>,
-    /// Evaluations that failed.
+    /// Number of evaluations that failed.
     pub failed: usize,
-    /// Time the strategy took.
+    /// Time of the strategy itself.
     pub seconds: f64,
 }
 
-/// Plays a strategy until its budget is spent or it has nothing left to propose.
+/// Runs a strategy until its budget is spent or it has nothing left to propose.
 ///
-/// Failures cost as much as successes. A known point would cost nothing, but as the history would stay what it is, so
-/// would the proposal: a strategy that repeats itself once has ended.
+/// Failures cost as much as successes. A known point would be free, but the history would not change, and neither
+/// would the proposal: a strategy that repeats a point has ended.
 pub fn play(recorded: &Recorded, strategy: &Entry, seed: u64, budget: usize) -> Run {
-    let begun = Instant::now();
+    let start = Instant::now();
     let mut strategy = strategy.start(seed);
     let mut history = History::new();
     let mut run = Run { order: Vec::new(), fractions: Vec::new(), failed: 0, seconds: 0.0 };
@@ -45,11 +45,11 @@ pub fn play(recorded: &Recorded, strategy: &Entry, seed: u64, budget: usize) -> 
         run.failed += usize::from(outcome.time().is_none());
         run.fractions.push(history.best().map_or(0.0, |(_, best)| recorded.optimum() / best));
     }
-    run.seconds = begun.elapsed().as_secs_f64();
+    run.seconds = start.elapsed().as_secs_f64();
     run
 }
 
-/// Plays the seeds `0..seeds`, several at a time; `None` if stopped. `played` is called after each.
+/// Runs the seeds `0..seeds` in parallel; `None` if stopped. `played` is called after each run.
 pub fn play_all(
     recorded: &Recorded,
     strategy: &Entry,

@@ -1,7 +1,7 @@
-//! Strategies played on recorded spaces: every point's time is known, so a search costs no kernel and no GPU.
+//! Runs strategies on recorded spaces: every point's time is known, so a search needs no kernel and no GPU.
 //!
-//! [`Recorded`] reads a space; [`play`] runs a strategy on it once; [`score`] turns the runs of many seeds into the
-//! numbers that strategies are compared by, and [`Suite`] averages them over spaces; [`write_csv`] writes them down.
+//! [`Recorded`] reads a space. [`play`] runs a strategy on it once. [`score`] turns the runs of many seeds into the
+//! numbers for comparing strategies, and [`Suite`] averages them over spaces. [`write_csv`] writes them to a file.
 
 mod formats;
 mod harness;

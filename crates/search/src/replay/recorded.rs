@@ -1,4 +1,4 @@
-//! A space whose every time is known.
+//! A space with a recorded outcome for every point.
 
 use std::collections::HashSet;
 use std::fs;
@@ -10,21 +10,22 @@ use crate::space::{Parameter, Point, Space, SpaceError};
 
 use super::formats;
 
-/// Bytes of a recorded space, inflated.
+/// Largest size of a recorded space in bytes, after decompression.
 const MOST_BYTES: u64 = 1 << 30;
 
+/// A recorded space.
 #[derive(Clone, Debug)]
 pub struct Recorded {
     pub name: String,
     pub kernel: String,
     pub gpu: String,
     pub space: Space,
-    /// By point.
+    /// The time of each point; `None` if it failed.
     times: Vec<Option<f64>>,
     optimum: f64,
 }
 
-/// A file that holds no recorded space.
+/// Why a file is not a recorded space.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {fault}", path.display())]
 pub struct RecordedError {
@@ -32,18 +33,19 @@ pub struct RecordedError {
     pub fault: RecordedFault,
 }
 
+/// What is wrong with a recorded space.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordedFault {
-    #[error("cannot be read: {0}")]
+    #[error("cannot read the file: {0}")]
     Io(std::io::Error),
-    #[error("the gzip data are damaged: {0}")]
+    #[error("the gzip data is damaged: {0}")]
     Gzip(std::io::Error),
     #[error("not JSON: {0}")]
     Json(serde_json::Error),
     #[error("{0}")]
     Field(serde_json::Error),
     #[error(
-        "neither a recorded space (`params`, `time_ms`), nor a kernel_tuner cache (`tune_params`, `cache`), nor T4 results (`results`)"
+        "unknown format: expected a recorded space (`params`, `time_ms`), a kernel_tuner cache (`tune_params`, `cache`) or T4 results (`results`)"
     )]
     Unknown,
     #[error("`{key}` has {found} values for {wanted} parameters")]
@@ -52,17 +54,17 @@ pub enum RecordedFault {
     Value { key: String, parameter: String, value: String },
     #[error("`{key}` is recorded twice")]
     Twice { key: String },
-    #[error("`{key}`: {time} is no time")]
+    #[error("`{key}`: {time} is not a time")]
     Time { key: String, time: String },
     #[error("{0}")]
     Space(SpaceError),
     #[error("no configuration has a time")]
     NothingTimed,
-    #[error("not a regular file of at most {} MiB, also when it is inflated", MOST_BYTES >> 20)]
+    #[error("not a regular file of at most {} MiB after decompression", MOST_BYTES >> 20)]
     TooLarge,
 }
 
-/// One recorded configuration, before it has a place in a space.
+/// One recorded configuration, before it has a point in a space.
 pub(super) struct Entry {
     pub key: String,
     pub positions: Vec<usize>,
@@ -70,11 +72,11 @@ pub(super) struct Entry {
 }
 
 impl Recorded {
-    /// Reads a recorded space, a kernel_tuner cache or T4 results, gzip'd or not.
+    /// Reads a recorded space, a kernel_tuner cache or T4 results, compressed with gzip or not.
     pub fn read(path: &Path) -> Result<Self, RecordedError> {
         let read = || {
-            let about = fs::metadata(path).map_err(RecordedFault::Io)?;
-            if !about.is_file() || about.len() > MOST_BYTES {
+            let metadata = fs::metadata(path).map_err(RecordedFault::Io)?;
+            if !metadata.is_file() || metadata.len() > MOST_BYTES {
                 return Err(RecordedFault::TooLarge);
             }
             let bytes = fs::read(path).map_err(RecordedFault::Io)?;
@@ -85,17 +87,17 @@ impl Recorded {
         read().map_err(|fault| RecordedError { path: path.to_owned(), fault })
     }
 
-    /// `name` is for files that do not name themselves.
+    /// Parses a file's bytes. `name` is used for formats that contain no name.
     pub fn of_bytes(bytes: &[u8], name: &str) -> Result<Self, RecordedFault> {
-        let mut inflated = Vec::new();
+        let mut decompressed = Vec::new();
         let bytes = if bytes.starts_with(&[0x1f, 0x8b]) {
-            // A small file may inflate to more than the memory.
+            // A small file may decompress to more than the memory.
             let decoder = flate2::read::MultiGzDecoder::new(bytes);
-            decoder.take(MOST_BYTES + 1).read_to_end(&mut inflated).map_err(RecordedFault::Gzip)?;
-            if inflated.len() as u64 > MOST_BYTES {
+            decoder.take(MOST_BYTES + 1).read_to_end(&mut decompressed).map_err(RecordedFault::Gzip)?;
+            if decompressed.len() as u64 > MOST_BYTES {
                 return Err(RecordedFault::TooLarge);
             }
-            &inflated
+            &decompressed
         } else {
             bytes
         };
@@ -128,16 +130,17 @@ impl Recorded {
         Ok(Recorded { name, kernel, gpu, space, times, optimum })
     }
 
-    /// The least time of all.
+    /// The smallest time.
     pub fn optimum(&self) -> f64 {
         self.optimum
     }
 
-    /// Points with a time.
+    /// Number of points with a time.
     pub fn valid(&self) -> usize {
         self.times.iter().flatten().count()
     }
 
+    /// The recorded outcome of a point.
     pub fn outcome(&self, point: Point) -> Outcome {
         self.times[point.index()].map_or(Outcome::Failed, Outcome::Time)
     }

@@ -1,4 +1,4 @@
-//! Numbers that strategies are compared by.
+//! Scores for comparing strategies.
 
 use indexmap::IndexMap;
 use serde::Serialize;
@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::harness::Run;
 use super::recorded::Recorded;
 
-/// The mean fraction of the optimum after some evaluations, and its standard error over seeds.
+/// The mean fraction of the optimum after a number of evaluations, and its standard error over seeds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ScoreAtBudget {
     pub evaluations: usize,
@@ -14,7 +14,7 @@ pub struct ScoreAtBudget {
     pub standard_error: f64,
 }
 
-/// A strategy on one space.
+/// The score of a strategy on one space.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Score {
     pub space: String,
@@ -24,26 +24,26 @@ pub struct Score {
     pub seeds: usize,
     pub budget: usize,
     pub at: Vec<ScoreAtBudget>,
-    /// Mean over the whole budget: how early a strategy gets good.
+    /// Mean over the whole budget; it rewards strategies that are good early.
     pub area: f64,
-    /// Median over seeds of the evaluations to 95% of the optimum; none where fewer than half get there.
+    /// Median over seeds of the evaluations needed for 95% of the optimum; `None` if fewer than half reach it.
     pub to_95: Option<f64>,
-    /// Share of seeds that get to 95%.
+    /// Fraction of seeds that reach 95%.
     pub reach_95: f64,
     pub mean_unique: f64,
     pub mean_failed: f64,
-    /// Time of the search alone.
+    /// Time of the strategy itself, per 100 evaluations.
     pub seconds_per_100: f64,
 }
 
-/// A strategy over several spaces.
+/// The scores of a strategy over several spaces.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Suite {
     pub strategy: String,
-    /// By the evaluations asked about: mean over kernels, each the mean over its spaces, so that many recordings of one
-    /// kernel do not outvote one of another.
+    /// For each number of evaluations: the mean over kernels of the mean over their spaces, so that many recordings
+    /// of one kernel do not outweigh one of another.
     pub by_kernel: Vec<f64>,
-    /// By the evaluations asked about: mean over spaces.
+    /// For each number of evaluations: the mean over spaces.
     pub by_space: Vec<f64>,
 }
 
@@ -52,8 +52,8 @@ pub fn score(recorded: &Recorded, strategy: &str, runs: &[Run], budget: usize, a
     let count = runs.len() as f64;
     let mean = |value: &dyn Fn(&Run) -> f64| runs.iter().map(value).sum::<f64>() / count;
     let marks = at.iter().map(|&evaluations| {
-        let average = mean(&|run| held(run, evaluations));
-        let squares: f64 = runs.iter().map(|run| (held(run, evaluations) - average).powi(2)).sum();
+        let average = mean(&|run| fraction_at(run, evaluations));
+        let squares: f64 = runs.iter().map(|run| (fraction_at(run, evaluations) - average).powi(2)).sum();
         let deviation = (squares / (count - 1.0).max(1.0)).sqrt();
         ScoreAtBudget { evaluations, mean: average, standard_error: deviation / count.sqrt() }
     });
@@ -70,7 +70,7 @@ pub fn score(recorded: &Recorded, strategy: &str, runs: &[Run], budget: usize, a
         seeds: runs.len(),
         budget,
         at: marks.collect(),
-        area: (1..=budget).map(|evaluations| mean(&|run| held(run, evaluations))).sum::<f64>()
+        area: (1..=budget).map(|evaluations| mean(&|run| fraction_at(run, evaluations))).sum::<f64>()
             / budget as f64,
         to_95: median(&first),
         reach_95: reached as f64 / count,
@@ -80,8 +80,8 @@ pub fn score(recorded: &Recorded, strategy: &str, runs: &[Run], budget: usize, a
     }
 }
 
-/// The fraction after so many evaluations; the last one where a run ended before.
-fn held(run: &Run, evaluations: usize) -> f64 {
+/// The fraction after a number of evaluations; the last one if the run ended earlier.
+fn fraction_at(run: &Run, evaluations: usize) -> f64 {
     let known = run.fractions.len().min(evaluations);
     known.checked_sub(1).map_or(0.0, |last| run.fractions[last])
 }
@@ -90,7 +90,7 @@ fn first_at(run: &Run, fraction: f64) -> Option<f64> {
     run.fractions.iter().position(|&reached| reached >= fraction).map(|before| (before + 1) as f64)
 }
 
-/// The median of sorted numbers, if it is finite. Where exactly half are, the last of those.
+/// The median of sorted numbers, if it is finite. If exactly half are finite, the last of those.
 fn median(sorted: &[f64]) -> Option<f64> {
     let middle = sorted.len() / 2;
     let upper = *sorted.get(middle)?;
@@ -100,7 +100,7 @@ fn median(sorted: &[f64]) -> Option<f64> {
 }
 
 impl Suite {
-    /// The scores of one strategy, put together.
+    /// The mean scores of one strategy.
     pub fn new(strategy: &str, scores: &[&Score]) -> Self {
         let mut kernels: IndexMap<&str, Vec<&Score>> = IndexMap::new();
         for score in scores {
@@ -129,15 +129,15 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_ends_early_holds_its_best() {
+    fn a_run_that_ends_early_keeps_its_best() {
         let run = run(&[0.0, 0.5, 0.96]);
-        assert_eq!([1, 2, 3, 200].map(|evaluations| held(&run, evaluations)), [0.0, 0.5, 0.96, 0.96]);
+        assert_eq!([1, 2, 3, 200].map(|evaluations| fraction_at(&run, evaluations)), [0.0, 0.5, 0.96, 0.96]);
         assert_eq!(first_at(&run, 0.95), Some(3.0));
-        assert_eq!(held(&Run { fractions: Vec::new(), ..run }, 5), 0.0);
+        assert_eq!(fraction_at(&Run { fractions: Vec::new(), ..run }, 5), 0.0);
     }
 
     #[test]
-    fn the_median_is_empty_where_fewer_than_half_arrive() {
+    fn there_is_no_median_if_fewer_than_half_arrive() {
         let never = f64::INFINITY;
         assert_eq!(median(&[1.0, 2.0, 9.0]), Some(2.0));
         assert_eq!(median(&[1.0, 2.0, 4.0, never]), Some(3.0));

@@ -1,10 +1,10 @@
-//! Scores as a CSV file.
+//! Writes scores as a CSV file.
 
 use std::io::Write;
 
 use super::score::Score;
 
-/// One row per space and strategy, with a column per number of evaluations asked about.
+/// One row per space and strategy, with a column per number of evaluations.
 pub fn write_csv(scores: &[Score], into: impl Write) -> csv::Result<()> {
     let mut writer = csv::Writer::from_writer(into);
     let marks = scores.first().map_or(&[][..], |score| &score.at);

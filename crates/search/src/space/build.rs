@@ -1,17 +1,17 @@
-//! Construction: constraints decide which values are tried, so that what they forbid is never generated.
+//! Builds a space: constraints prune the search, so that forbidden combinations are never generated.
 //!
-//! Parameters are set one after the other. A constraint is asked as soon as the last parameter it speaks of is set, so
-//! a forbidden prefix costs one question, not one per completion. Its answers are remembered per combination of the
-//! parameters it speaks of: a predicate over three knobs of eight values is evaluated 512 times at most, however many
-//! points there are, and only for combinations that other constraints have let through. That matters because
-//! predicates may be slow (expressions of a manifest), while a remembered answer costs a nanosecond.
+//! Parameters are set one after the other. A constraint is evaluated as soon as its last parameter is set, so a
+//! forbidden prefix costs one evaluation, not one per completion. Its results are cached per combination of its
+//! parameters: a predicate over three knobs of eight values is evaluated at most 512 times, however many points there
+//! are, and only for combinations that other constraints allow. This matters because predicates may be slow
+//! (expressions of a manifest), while a cached result costs a nanosecond.
 
 use super::{Parameter, SpaceError};
 use crate::value::Value;
 
 type Predicate<'a> = dyn Fn(&[&Value]) -> bool + 'a;
 
-/// A rule over some of the parameters.
+/// A condition on some of the parameters.
 pub struct Constraint<'a> {
     parameters: Vec<usize>,
     holds: Box<Predicate<'a>>,
@@ -24,30 +24,30 @@ impl std::fmt::Debug for Constraint<'_> {
 }
 
 impl<'a> Constraint<'a> {
-    /// `holds` is given the values of `parameters`, in that order. It must be a function of them alone.
+    /// `holds` gets the values of `parameters`, in that order. It must depend on them alone.
     pub fn new(parameters: impl Into<Vec<usize>>, holds: impl Fn(&[&Value]) -> bool + 'a) -> Self {
         Constraint { parameters: parameters.into(), holds: Box::new(holds) }
     }
 }
 
-/// Combinations of one constraint's parameters for which answers are remembered; two bits each.
-const MOST_REMEMBERED: u64 = 1 << 27;
+/// Largest number of combinations of a constraint's parameters whose results are cached, with two bits each.
+const MOST_CACHED: u64 = 1 << 27;
 
-/// A constraint while the space is built.
+/// A constraint during construction.
 struct Rule<'a> {
     constraint: &'a Constraint<'a>,
-    /// By the space's parameters: what a step of the position adds to the place of the answer. 0 where the rule does
-    /// not speak of the parameter.
+    /// For each of the space's parameters: what one step of its position adds to the index of the result; 0 if the
+    /// rule does not use the parameter.
     strides: Vec<u64>,
-    answers: Option<Answers>,
+    results: Option<CachedResults>,
 }
 
-/// Two bits per combination: known, and the answer.
-struct Answers(Vec<u64>);
+/// Two bits per combination: whether the result is known, and the result.
+struct CachedResults(Vec<u64>);
 
-impl Answers {
+impl CachedResults {
     fn new(combinations: u64) -> Option<Self> {
-        (combinations <= MOST_REMEMBERED).then(|| Answers(vec![0; combinations.div_ceil(32) as usize]))
+        (combinations <= MOST_CACHED).then(|| CachedResults(vec![0; combinations.div_ceil(32) as usize]))
     }
 
     fn get(&self, place: u64) -> Option<bool> {
@@ -55,8 +55,8 @@ impl Answers {
         (bits & 1 == 1).then_some(bits & 2 == 2)
     }
 
-    fn set(&mut self, place: u64, answer: bool) {
-        self.0[(place / 32) as usize] |= (1 | u64::from(answer) << 1) << (place % 32 * 2);
+    fn set(&mut self, place: u64, result: bool) {
+        self.0[(place / 32) as usize] |= (1 | u64::from(result) << 1) << (place % 32 * 2);
     }
 }
 
@@ -71,13 +71,13 @@ impl<'a> Rule<'a> {
                 .ok_or(SpaceError::UnknownParameter { parameter, count })?
                 .values
                 .len();
-            // One named twice has its place already.
+            // A parameter that is listed twice already has its stride.
             if strides[parameter] == 0 {
                 strides[parameter] = span.unwrap_or(0);
                 span = span.and_then(|span| span.checked_mul(values as u64));
             }
         }
-        Ok(Rule { constraint, strides, answers: span.and_then(Answers::new) })
+        Ok(Rule { constraint, strides, results: span.and_then(CachedResults::new) })
     }
 
     fn last_parameter(&self) -> Option<usize> {
@@ -85,16 +85,16 @@ impl<'a> Rule<'a> {
     }
 
     fn holds(&mut self, place: u64, parameters: &[Parameter], positions: &[usize]) -> bool {
-        let known = self.answers.as_ref().and_then(|answers| answers.get(place));
+        let known = self.results.as_ref().and_then(|results| results.get(place));
         known.unwrap_or_else(|| {
             let mentioned = self.constraint.parameters.iter();
             let values: Vec<&Value> =
                 mentioned.map(|&parameter| &parameters[parameter].values[positions[parameter]]).collect();
-            let answer = (self.constraint.holds)(&values);
-            if let Some(answers) = &mut self.answers {
-                answers.set(place, answer);
+            let result = (self.constraint.holds)(&values);
+            if let Some(results) = &mut self.results {
+                results.set(place, result);
             }
-            answer
+            result
         })
     }
 }
@@ -110,7 +110,8 @@ pub(super) fn allowed(
         .iter()
         .map(|constraint| Rule::new(constraint, parameters))
         .collect::<Result<Vec<_>, _>>()?;
-    // Rules about nothing are settled at once; the others by the parameter that completes them, narrow ones first.
+    // Rules without parameters are evaluated at once. The others are evaluated at the parameter that completes them,
+    // those with few parameters first.
     for rule in rules.iter_mut().filter(|rule| rule.last_parameter().is_none()) {
         if !rule.holds(0, parameters, &[]) {
             return Ok(Vec::new());
@@ -132,8 +133,8 @@ pub(super) fn allowed(
         return Ok(vec![0]);
     }
 
-    // Depth-first with explicit state: the position tried at each depth, the code of the prefix before it, and for each
-    // rule the place of its answer as far as the prefix determines it.
+    // Depth-first search with explicit state: the position tried at each depth, the code of the prefix before it, and
+    // for each rule the index of its result as far as the prefix determines it.
     let mut positions = vec![0_usize; depth];
     let mut prefix = vec![0_u64; depth];
     let mut places = vec![vec![0_u64; rules.len()]; depth];
@@ -158,7 +159,7 @@ pub(super) fn allowed(
         }
         let code = prefix[level] + position * strides[level];
         if level + 1 >= settled {
-            // No rule is left: every completion is allowed, and their codes are those from here to the next position's.
+            // No rule is left, so every completion is allowed. Their codes are those from here to the next position.
             let completions = code..code + strides[level];
             if codes.len() as u64 + strides[level] > limit as u64 {
                 return Err(SpaceError::TooManyPoints { limit });

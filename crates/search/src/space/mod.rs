@@ -1,8 +1,8 @@
 //! A search space: parameters with their values, and the combinations that constraints allow.
 //!
-//! All allowed combinations are known, in lexicographic order of their value positions; a [`Point`] is a place in that
-//! order. Each is kept as one number, its positions read as the digits of a mixed radix, so that ten million points
-//! take 80 MB, a combination is found by binary search, and all completions of a prefix are one range.
+//! All allowed combinations are stored, in lexicographic order of their value positions; a [`Point`] is an index in
+//! that order. Each combination is one number, whose mixed-radix digits are the positions. Ten million points
+//! therefore take 80 MB, a combination is found by binary search, and all completions of a prefix are one range.
 
 mod build;
 mod neighbours;
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::value::Value;
 
-/// A parameter and its values, in an order that means something.
+/// A parameter and its values, in a meaningful order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Parameter {
     pub name: String,
@@ -24,22 +24,24 @@ pub struct Parameter {
 }
 
 impl Parameter {
+    /// A parameter with these values.
     pub fn new<V: Into<Value>>(name: impl Into<String>, values: impl IntoIterator<Item = V>) -> Self {
         Parameter { name: name.into(), values: values.into_iter().map(Into::into).collect() }
     }
 }
 
-/// An allowed combination, by its number in the space.
+/// An allowed combination, as its index in the space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Point(pub(crate) u32);
 
 impl Point {
+    /// The index in the space.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// Why there is no such space.
+/// Why a space cannot be built.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SpaceError {
     #[error("parameter `{0}` has no values")]
@@ -48,27 +50,28 @@ pub enum SpaceError {
     DuplicateValue { name: String, value: String },
     #[error("there are two parameters named `{0}`")]
     DuplicateName(String),
-    #[error("a constraint speaks of parameter {parameter}, there are {count}")]
+    #[error("a constraint uses parameter {parameter}, but there are only {count}")]
     UnknownParameter { parameter: usize, count: usize },
     #[error(
-        "a combination has {found} positions for {wanted} parameters, or one beyond a parameter's values"
+        "a combination has {found} positions for {wanted} parameters, or a position beyond a parameter's values"
     )]
     Positions { found: usize, wanted: usize },
     #[error("the parameters span more than 2^63 combinations")]
     TooManyCombinations,
-    #[error("more than {limit} combinations are allowed; tighten the constraints")]
+    #[error("the constraints allow more than {limit} combinations; tighten them")]
     TooManyPoints { limit: usize },
 }
 
-/// Most points a space may have: their codes take 8 bytes each.
+/// Largest number of points of a space; their codes take 8 bytes each.
 pub const MOST_POINTS: usize = 1 << 27;
 
+/// A search space.
 #[derive(Clone)]
 pub struct Space {
     parameters: Vec<Parameter>,
-    /// What a step of a parameter's position adds to the code. The last parameter's is 1.
+    /// What one step of a parameter's position adds to the code; 1 for the last parameter.
     strides: Vec<u64>,
-    /// Sorted.
+    /// The codes of the allowed combinations, sorted.
     codes: Vec<u64>,
 }
 
@@ -87,7 +90,7 @@ impl Space {
         Ok(Space { parameters, strides, codes })
     }
 
-    /// The combinations listed, each as the position of every parameter's value. Repeats count once.
+    /// The listed combinations, each as the position of every parameter's value. Duplicates count once.
     pub fn of_points(
         parameters: Vec<Parameter>,
         points: impl IntoIterator<Item = impl AsRef<[usize]>>,
@@ -114,47 +117,53 @@ impl Space {
         Ok(Space { parameters, strides, codes })
     }
 
+    /// The parameters.
     pub fn parameters(&self) -> &[Parameter] {
         &self.parameters
     }
 
+    /// Number of points.
     pub fn len(&self) -> usize {
         self.codes.len()
     }
 
+    /// Whether there are no points.
     pub fn is_empty(&self) -> bool {
         self.codes.is_empty()
     }
 
-    /// Combinations before constraints.
+    /// Number of combinations without constraints.
     pub fn raw_len(&self) -> u64 {
         self.parameters.iter().map(|parameter| parameter.values.len() as u64).product()
     }
 
+    /// All points, in order.
     pub fn points(&self) -> impl ExactSizeIterator<Item = Point> + use<> {
         (0..self.codes.len() as u32).map(Point)
     }
 
-    /// The point with this number.
+    /// The point with this index.
     pub fn point(&self, index: usize) -> Option<Point> {
         (index < self.codes.len()).then_some(Point(index as u32))
     }
 
-    /// The parameters that have a choice: those with one value need no search.
+    /// The parameters with more than one value. The others need no search.
     pub fn varying(&self) -> Vec<usize> {
         (0..self.parameters.len()).filter(|&parameter| self.parameters[parameter].values.len() > 1).collect()
     }
 
-    /// Which of its values a parameter has at a point.
+    /// The position of a parameter's value at a point.
     pub fn position(&self, point: Point, parameter: usize) -> usize {
         let values = self.parameters[parameter].values.len() as u64;
         (self.codes[point.index()] / self.strides[parameter] % values) as usize
     }
 
+    /// The positions of all values at a point.
     pub fn positions(&self, point: Point) -> Vec<usize> {
         (0..self.parameters.len()).map(|parameter| self.position(point, parameter)).collect()
     }
 
+    /// All values at a point.
     pub fn values(&self, point: Point) -> impl Iterator<Item = &Value> {
         self.parameters
             .iter()
@@ -162,7 +171,7 @@ impl Space {
             .map(move |(number, parameter)| &parameter.values[self.position(point, number)])
     }
 
-    /// The point's values joined with commas, as recorded spaces name it.
+    /// The point's values joined with commas, as in recorded spaces.
     pub fn key(&self, point: Point) -> String {
         self.values(point).map(ToString::to_string).collect::<Vec<_>>().join(",")
     }
@@ -191,13 +200,13 @@ impl Space {
         self.codes.binary_search(&code).ok().map(|index| Point(index as u32))
     }
 
-    /// The allowed point nearest to a wish, parameter by parameter: each takes the position nearest to the wished one
-    /// for which an allowed completion exists. `None` only where the space is empty.
-    pub fn nearest(&self, wish: &[usize]) -> Option<Point> {
+    /// The allowed point nearest to the desired positions, parameter by parameter: each takes the nearest position
+    /// for which an allowed completion exists. `None` only if the space is empty.
+    pub fn nearest(&self, positions: &[usize]) -> Option<Point> {
         let (mut low, mut high) = (0, self.codes.len());
         let mut prefix = 0;
-        for ((parameter, &stride), &wished) in self.parameters.iter().zip(&self.strides).zip(wish) {
-            // Points that share the prefix are codes[low..high]; those with one more digit are a range within it.
+        for ((parameter, &stride), &desired) in self.parameters.iter().zip(&self.strides).zip(positions) {
+            // Points with the same prefix are codes[low..high]; those with one more digit are a range within it.
             let range = |position: usize| {
                 let first = prefix + position as u64 * stride;
                 let codes = &self.codes[low..high];
@@ -206,7 +215,7 @@ impl Space {
                 (start, end)
             };
             let mut order: Vec<usize> = (0..parameter.values.len()).collect();
-            order.sort_by_key(|position| position.abs_diff(wished));
+            order.sort_by_key(|position| position.abs_diff(desired));
             let (position, (start, end)) = order
                 .into_iter()
                 .map(|position| (position, range(position)))
@@ -222,7 +231,7 @@ fn encode(positions: &[usize], strides: &[u64]) -> u64 {
     positions.iter().zip(strides).map(|(&position, &stride)| position as u64 * stride).sum()
 }
 
-/// Checks the parameters, too: every space passes here.
+/// The strides of the parameters. It also checks the parameters, because every constructor calls it.
 fn strides(parameters: &[Parameter]) -> Result<Vec<u64>, SpaceError> {
     for (number, parameter) in parameters.iter().enumerate() {
         let Parameter { name, values } = parameter;

@@ -1,12 +1,13 @@
-//! Points next to a point.
+//! The neighbours of a point.
 
 use super::{Point, Space};
 
+/// Which points are neighbours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Neighbourhood {
     /// One parameter has any other value.
     AnyValue,
-    /// One parameter has the next allowed value up or down; values that the rest of the point forbids are stepped over.
+    /// One parameter has the next allowed value up or down; forbidden values are skipped.
     AdjacentValue,
 }
 

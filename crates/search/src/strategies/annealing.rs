@@ -1,29 +1,31 @@
 //! Simulated annealing.
 //!
-//! A walk from neighbour to neighbour. A faster point is always moved to, a slower one with probability
-//! `exp(-ln(slower / here) / temperature)`: by ratios of times, so that the unit does not matter. The temperature falls
-//! with every outcome. Where all neighbours are known the walk goes on from the fastest point that has unknown ones.
+//! A walk from neighbour to neighbour. It always moves to a faster point, and to a slower one with probability
+//! `exp(-ln(slower / here) / temperature)`: ratios of times make the unit irrelevant. The temperature falls with
+//! every outcome. If all neighbours are known, the walk continues from the fastest point that has unknown neighbours.
 
 use crate::draws::Random;
 use crate::history::{History, Origin, Proposal};
 use crate::space::{Point, Space};
 use crate::strategy::{Strategy, start, unknown_neighbour};
 
-/// At first a point slower by half is moved to about every second time.
+/// At first the walk accepts a point that is slower by half about every second time.
 const FIRST_TEMPERATURE: f64 = 0.5;
-/// In the end one slower by 1% is moved to about every third time.
+/// In the end it accepts a point that is slower by 1% about every third time.
 const LAST_TEMPERATURE: f64 = 0.01;
 const COOLING: f64 = 0.97;
 
+/// Simulated annealing.
 #[derive(Clone, Debug)]
 pub struct Annealing {
     seed: u64,
-    /// Outcomes that the walk has taken account of.
+    /// Number of outcomes that the walk has processed.
     seen: usize,
     here: Option<(Point, f64)>,
 }
 
 impl Annealing {
+    /// The strategy with this seed.
     pub fn new(seed: u64) -> Self {
         Annealing { seed, seen: 0, here: None }
     }
@@ -34,7 +36,7 @@ impl Annealing {
             let moves = self.here.is_none_or(|(_, here)| {
                 let temperature = (FIRST_TEMPERATURE * COOLING.powi(i32::try_from(step).unwrap_or(i32::MAX)))
                     .max(LAST_TEMPERATURE);
-                // Another stream than that of proposals, or acceptance would follow from the point drawn.
+                // Another stream than that of the proposals; otherwise acceptance would depend on the drawn point.
                 let draw = Random::at(!self.seed, step).uniform();
                 draw < (-(time / here).ln() / temperature).exp()
             });

@@ -1,9 +1,10 @@
-//! Every point, in order.
+//! Proposes every point, in order.
 
 use crate::history::{History, Origin, Proposal};
 use crate::space::Space;
 use crate::strategy::Strategy;
 
+/// Exhaustive search.
 #[derive(Clone, Debug, Default)]
 pub struct Exhaustive {
     /// Every point before this one is known.

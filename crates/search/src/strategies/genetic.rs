@@ -1,8 +1,9 @@
 //! A genetic algorithm with uniform crossover, one child at a time.
 //!
-//! The population is the fastest points so far. Two of them, each the better of a drawn few, give each parameter's value
-//! with equal chance, and now and then a parameter takes any value. What constraints forbid is not generated: a child
-//! takes the nearest value that still can be completed, parameter by parameter.
+//! The population consists of the fastest points so far. Each parent is the better of a few drawn points. A child
+//! takes each parameter's value from either parent with equal probability, and sometimes any value. Forbidden
+//! children are not generated: a child takes the nearest value that has an allowed completion, parameter by
+//! parameter.
 
 use crate::draws::Random;
 use crate::history::{History, Origin, Proposal};
@@ -10,17 +11,19 @@ use crate::space::{Point, Space};
 use crate::strategy::{Strategy, start, unknown, unknown_neighbour};
 
 const POPULATION: usize = 20;
-/// Drawn for each parent.
+/// Number of points drawn for each parent.
 const TOURNAMENT: usize = 2;
-/// Children that are known already before a neighbour of one will do.
+/// Number of known children before a neighbour of one is proposed instead.
 const TRIES: usize = 8;
 
+/// A genetic algorithm.
 #[derive(Clone, Debug)]
 pub struct Genetic {
     seed: u64,
 }
 
 impl Genetic {
+    /// The strategy with this seed.
     pub fn new(seed: u64) -> Self {
         Genetic { seed }
     }
@@ -41,22 +44,22 @@ impl Strategy for Genetic {
             let mut parents = [parent(population.len(), &mut random), parent(population.len(), &mut random)];
             parents.sort_unstable();
             let [better, other] = parents.map(|rank| population[rank].0);
-            let mut wish = space.positions(better);
+            let mut positions = space.positions(better);
             for &parameter in &varying {
                 if random.below(2) == 1 {
-                    wish[parameter] = space.position(other, parameter);
+                    positions[parameter] = space.position(other, parameter);
                 }
                 if random.below(varying.len()) == 0 {
-                    wish[parameter] = random.below(space.parameters()[parameter].values.len());
+                    positions[parameter] = random.below(space.parameters()[parameter].values.len());
                 }
             }
-            let child = space.nearest(&wish)?;
+            let child = space.nearest(&positions)?;
             if !history.is_known(child) {
                 return Some(Proposal::new(child, Origin::Crossover).from([better, other]));
             }
             last = Some(child);
         }
-        // The population has become one family: look around it, then anywhere.
+        // The population has lost its diversity: propose a neighbour, or any point.
         let near = last.and_then(|child| {
             let point = unknown_neighbour(space, history, child, &mut random)?;
             Some(Proposal::new(point, Origin::Neighbour).from([child]))

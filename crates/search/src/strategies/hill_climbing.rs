@@ -1,20 +1,22 @@
 //! Hill climbing with restarts.
 //!
-//! From a random start, neighbours are tried in random order; the first faster one is where the climb goes on. Where no
-//! neighbour is faster it starts anew. Everything measured before counts: a climb passes through points that an
-//! earlier one has measured without asking for them again.
+//! From a random start, neighbours are tried in random order, and the first faster one becomes the new position. If
+//! no neighbour is faster, the search restarts at random. All earlier measurements are used: a climb passes through
+//! measured points without proposing them again.
 
 use crate::draws::Random;
 use crate::history::{History, Origin, Proposal};
 use crate::space::{Neighbourhood, Point, Space};
 use crate::strategy::{Strategy, start, unknown_neighbour};
 
+/// Hill climbing with restarts.
 #[derive(Clone, Debug)]
 pub struct HillClimbing {
     seed: u64,
 }
 
 impl HillClimbing {
+    /// The strategy with this seed.
     pub fn new(seed: u64) -> Self {
         HillClimbing { seed }
     }
@@ -24,11 +26,11 @@ impl Strategy for HillClimbing {
     fn ask(&mut self, space: &Space, history: &History) -> Option<Proposal> {
         let mut random = Random::at(self.seed, history.asked().len());
         let started = history.asked().iter().rev().find(|proposal| proposal.origin == Origin::Start);
-        // What was measured before the search began is as good a beginning as any.
-        let begun = started.map(|proposal| proposal.point).or_else(|| history.best().map(|(point, _)| point));
-        begun
+        // Without an own start, the best point measured before the search is the start.
+        let first = started.map(|proposal| proposal.point).or_else(|| history.best().map(|(point, _)| point));
+        first
             .and_then(|point| {
-                let top = climbed(space, history, point)?;
+                let top = climb(space, history, point)?;
                 let next = unknown_neighbour(space, history, top, &mut random)?;
                 Some(Proposal::new(next, Origin::Neighbour).from([top]))
             })
@@ -36,8 +38,8 @@ impl Strategy for HillClimbing {
     }
 }
 
-/// How far up the known points lead from here; `None` where there is no time to begin with.
-fn climbed(space: &Space, history: &History, from: Point) -> Option<Point> {
+/// The point that is reached through known faster neighbours; `None` if the start has no time.
+fn climb(space: &Space, history: &History, from: Point) -> Option<Point> {
     let mut here = (history.time(from)?, from);
     loop {
         let faster = space

@@ -1,12 +1,12 @@
-//! The default: a model of time, and the point that promises most.
+//! The default strategy: a model of the time, and the point with the best prospects.
 //!
-//! A few points spread over the space come first. From then on every proposal is the point with the greatest expected
-//! improvement on the fastest so far, times its chance of running at all, under the Gaussian process of
-//! [`crate::model`]. Expected improvement weighs how fast a point is likely to be against how little is known about
-//! it, so the search explores while it knows little and settles around the fastest points as it learns.
+//! The first few points are spread over the space. From then on every proposal is the point with the largest expected
+//! improvement over the fastest so far, times its probability of running at all, under the Gaussian process of
+//! [`crate::model`]. Expected improvement balances the predicted time of a point with its uncertainty, so the search
+//! explores while it knows little and concentrates on the fastest points as it learns.
 //!
-//! What is modelled is the logarithm of time, because knobs act by factors, with slow points pulled in: how slow a bad
-//! point is teaches nothing about which of the good ones is best, and would stretch the scale for all.
+//! The model predicts the logarithm of time, because knobs act by factors. Slow points are compressed: how slow a bad
+//! point is does not show which of the good ones is best, and would stretch the scale.
 
 use std::collections::HashSet;
 
@@ -19,32 +19,34 @@ use crate::model::shape::Shape;
 use crate::space::{Neighbourhood, Point, Space};
 use crate::strategy::{Strategy, unknown};
 
-/// Points before the model is asked.
+/// Number of points before the model is used.
 const FIRST: usize = 8;
-/// Drawn for each of the first points; the one farthest from those before it is taken.
+/// Number of points drawn for each of the first points; the one farthest from the earlier points is used.
 const DRAWN: usize = 10;
-/// Points told that they keep away from.
+/// Number of latest outcomes from which the first points keep their distance.
 const LATEST: usize = 64;
-/// Slower than this share of the points seen, a point is pulled in...
+/// Points slower than this fraction of the measured points are compressed...
 const ORDINARY: f64 = 0.7;
-/// ... to this part of what it is slower by.
-const PULLED: f64 = 0.2;
-/// The shape is fitted anew when there are that many times more points, or that many more.
+/// ... to this fraction of their excess.
+const COMPRESSION: f64 = 0.2;
+/// The shape is fitted again when the number of points has grown by this factor, or by this many.
 const GROWTH: f64 = 1.15;
 const MOST_NEW: usize = 64;
 const STEPS: usize = 15;
-/// A shape needs some points.
+/// Smallest number of points for a fit.
 const LEAST_FITTED: usize = 4;
-/// Points that the process holds at a fit: costs grow with their cube. Of more, the fastest half of that many are kept
-/// and a sample of the others.
+/// Largest number of points of the process at a fit, because costs grow with its cube. Of more points, the fastest
+/// half of this number is kept, and a sample of the others.
 const MOST_HELD: usize = 384;
-/// Spaces up to this size are looked at whole. Of larger ones a sample, and the neighbours of every record.
+/// Spaces up to this size are evaluated completely. Of larger ones a sample is used, and the neighbours of every new
+/// best point.
 const WHOLE: usize = 20_000;
 
+/// Search with a model.
 #[derive(Debug)]
 pub struct Model {
     seed: u64,
-    /// A fold over what the history has told.
+    /// Derived from the outcomes in the history.
     state: Option<State>,
 }
 
@@ -56,19 +58,20 @@ struct State {
     shape: Shape,
     process: Process,
     feasibility: Feasibility,
-    /// Outcomes taken account of.
+    /// Number of outcomes that were processed.
     told: usize,
     failures: usize,
-    /// Points with a time, in the order told, and the logarithms of their times.
+    /// Points with a time, in the order of their outcomes, and the logarithms of their times.
     seen: Vec<Vec<u8>>,
     logs: Vec<f64>,
-    /// Which of them the process holds, in order; those not pushed yet at the end.
-    held: Vec<usize>,
-    /// How many there were at the last fit.
+    /// The indices of those that the process contains, in order; those not added yet are at the end.
+    included: Vec<usize>,
+    /// Number of points at the last fit.
     fitted: usize,
 }
 
 impl Model {
+    /// The strategy with this seed.
     pub fn new(seed: u64) -> Self {
         Model { seed, state: None }
     }
@@ -83,11 +86,11 @@ impl Strategy for Model {
             return spread(space, history, &state.coordinates, &mut random)
                 .map(|point| Proposal::new(point, Origin::Start));
         }
-        let Some(point) = state.most_promising(space, history) else {
+        let Some(point) = state.best_prospect(space, history) else {
             // The whole sample of a large space is known.
             return unknown(space, history, &mut random).map(|point| Proposal::new(point, Origin::Random));
         };
-        let parent = most_alike(space, history, point);
+        let parent = most_similar(space, history, point);
         Some(Proposal::new(point, Origin::Model).from(Vec::from_iter(parent)))
     }
 }
@@ -120,25 +123,25 @@ impl State {
             failures: 0,
             seen: Vec::new(),
             logs: Vec::new(),
-            held: Vec::new(),
+            included: Vec::new(),
             fitted: 0,
         }
     }
 
-    /// Takes account of what was told since.
+    /// Processes the new outcomes.
     fn learn(&mut self, space: &Space, history: &History) {
-        let news = &history.told()[self.told..];
-        if news.is_empty() {
+        let new_outcomes = &history.told()[self.told..];
+        if new_outcomes.is_empty() {
             return;
         }
         let (mut stale, mut grown) = (false, false);
         let mut record = self.logs.iter().copied().fold(f64::INFINITY, f64::min);
-        for &(point, outcome) in news {
+        for &(point, outcome) in new_outcomes {
             let Some(time) = outcome.time() else {
                 self.failures += 1;
                 continue;
             };
-            self.held.push(self.seen.len());
+            self.included.push(self.seen.len());
             self.seen.push(groups(space, &self.coordinates, point));
             self.logs.push(time.ln());
             if time.ln() < record {
@@ -154,22 +157,22 @@ impl State {
         if stale || grown {
             self.process = Process::new(&self.coordinates, &self.shape, &self.pool);
         }
-        for &number in &self.held[self.process.len()..] {
+        for &number in &self.included[self.process.len()..] {
             self.process.push(&self.seen[number], &self.pool);
         }
-        let mut unweighed = self.told;
+        let mut first = self.told;
         if grown {
             self.feasibility = Feasibility::new(&self.coordinates, &self.pool);
-            unweighed = 0;
+            first = 0;
         }
-        for &(point, outcome) in &history.told()[unweighed..] {
+        for &(point, outcome) in &history.told()[first..] {
             let groups = groups(space, &self.coordinates, point);
             self.feasibility.push(&groups, outcome.time().is_some(), &self.pool);
         }
         self.told = history.told().len();
     }
 
-    /// Adds the neighbours of a record to the pool of a large space; whether there were any.
+    /// Adds the neighbours of a new best point to the pool of a large space. Returns whether there were any new ones.
     fn pool_neighbours(&mut self, space: &Space, point: Point) -> bool {
         if space.len() <= WHOLE {
             return false;
@@ -187,60 +190,61 @@ impl State {
     fn fit(&mut self) {
         let count = self.seen.len();
         self.fitted = count;
-        self.held = (0..count).collect();
+        self.included = (0..count).collect();
         if count > MOST_HELD {
-            self.held.sort_by(|&a, &b| self.logs[a].total_cmp(&self.logs[b]));
-            let others = self.held.split_off(MOST_HELD / 2);
+            self.included.sort_by(|&a, &b| self.logs[a].total_cmp(&self.logs[b]));
+            let others = self.included.split_off(MOST_HELD / 2);
             let stride = others.len().div_ceil(MOST_HELD / 2);
-            self.held.extend(others.into_iter().step_by(stride));
-            self.held.sort_unstable();
+            self.included.extend(others.into_iter().step_by(stride));
+            self.included.sort_unstable();
         }
-        let points: Vec<Vec<u8>> = self.held.iter().map(|&number| self.seen[number].clone()).collect();
+        let points: Vec<Vec<u8>> = self.included.iter().map(|&number| self.seen[number].clone()).collect();
         self.shape = self.shape.fitted(&self.coordinates.axes, &points, &self.targets(), STEPS);
     }
 
-    /// What the process is told about the points it holds.
+    /// The compressed logarithms of the points in the process.
     fn targets(&self) -> Vec<f64> {
         let mut sorted = self.logs.clone();
         sorted.sort_by(f64::total_cmp);
         let ordinary = sorted[((sorted.len() - 1) as f64 * ORDINARY) as usize];
-        let pulled = |log: f64| if log > ordinary { ordinary + PULLED * (log - ordinary) } else { log };
-        self.held.iter().map(|&number| pulled(self.logs[number])).collect()
+        let compressed =
+            |log: f64| if log > ordinary { ordinary + COMPRESSION * (log - ordinary) } else { log };
+        self.included.iter().map(|&number| compressed(self.logs[number])).collect()
     }
 
-    /// The point of the pool that the history does not know and that promises most.
-    fn most_promising(&mut self, space: &Space, history: &History) -> Option<Point> {
+    /// The unknown point of the pool with the best prospects.
+    fn best_prospect(&mut self, space: &Space, history: &History) -> Option<Point> {
         let targets = self.targets();
         let best = targets.iter().copied().fold(f64::INFINITY, f64::min) as f32;
         let pending: Vec<Vec<u8>> =
             history.pending().map(|point| groups(space, &self.coordinates, point)).collect();
-        let belief = self.process.belief(&targets, &pending, &self.pool);
+        let prediction = self.process.predict(&targets, &pending, &self.pool);
         let mut found: Option<(f32, f32, Point)> = None;
         for (index, &point) in self.pool.points.iter().enumerate() {
-            let mean = belief.means[index];
-            let mut promise = expected_improvement(best - mean, belief.deviations[index]);
+            let mean = prediction.means[index];
+            let mut prospect = expected_improvement(best - mean, prediction.deviations[index]);
             if self.failures > 0 {
-                promise *= self.feasibility.chance(index);
+                prospect *= self.feasibility.chance(index);
             }
-            // Where nothing promises anything any more, the least mean is taken.
+            // If no point has any expected improvement, the smallest mean decides.
             let better =
-                found.is_none_or(|(most, least, _)| promise > most || (promise == most && mean < least));
+                found.is_none_or(|(most, least, _)| prospect > most || (prospect == most && mean < least));
             if better && !history.is_known(point) {
-                found = Some((promise, mean, point));
+                found = Some((prospect, mean, point));
             }
         }
         found.map(|(_, _, point)| point)
     }
 }
 
-/// Of a normal distribution with this mean, of what is above 0.
+/// The expected positive part of a normal distribution with this mean and deviation.
 fn expected_improvement(mean: f32, deviation: f32) -> f32 {
     let off = mean / deviation;
     let density = 0.398_942_3 * (-0.5 * off * off).exp();
     deviation * (off * cumulative(off, density) + density)
 }
 
-/// The normal distribution function (Abramowitz and Stegun 26.2.17, to 1e-7), given the density.
+/// The normal distribution function (Abramowitz and Stegun 26.2.17, accurate to 1e-7), given the density.
 fn cumulative(x: f32, density: f32) -> f32 {
     let t = 1.0 / (1.0 + 0.231_641_9 * x.abs());
     let series = [1.330_274_4, -1.821_255_9, 1.781_477_9, -0.356_563_78, 0.319_381_53];
@@ -248,9 +252,9 @@ fn cumulative(x: f32, density: f32) -> f32 {
     if x >= 0.0 { 1.0 - tail } else { tail }
 }
 
-/// Of a few drawn points, the one farthest from those known.
+/// Of a few drawn points, the one farthest from the known ones.
 fn spread(space: &Space, history: &History, coordinates: &Coordinates, random: &mut Random) -> Option<Point> {
-    // Where everything fails the first points are many; the latest will do.
+    // If everything fails there are many first points; the latest are enough.
     let told = history.told().iter().rev().map(|&(point, _)| point).take(LATEST);
     let known: Vec<Vec<u8>> =
         told.chain(history.pending()).map(|point| groups(space, coordinates, point)).collect();
@@ -272,8 +276,8 @@ fn spread(space: &Space, history: &History, coordinates: &Coordinates, random: &
     best.map(|(_, point)| point)
 }
 
-/// Of the points with a time, the one that differs in the fewest parameters; of equals the fastest.
-fn most_alike(space: &Space, history: &History, point: Point) -> Option<Point> {
+/// Of the points with a time, the one that differs in the fewest parameters; in a tie the fastest.
+fn most_similar(space: &Space, history: &History, point: Point) -> Option<Point> {
     let positions = space.positions(point);
     let differences = |other: Point| {
         positions
@@ -294,8 +298,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn expected_improvement_is_the_mean_of_what_is_gained() {
-        // By the trapezoid rule over the normal density.
+    fn expected_improvement_is_the_mean_gain() {
+        // Integrated by the trapezoid rule over the normal density.
         for (mean, deviation) in [(0.0, 1.0), (-1.0, 0.5), (2.0, 0.3), (-0.2, 2.0)] {
             let step = 1e-3;
             let gained: f64 = (-8000..8000)

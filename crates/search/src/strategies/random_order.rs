@@ -1,16 +1,18 @@
-//! Uniform without replacement: what every other strategy has to beat.
+//! Proposes points uniformly without replacement. It is the baseline of all other strategies.
 
 use crate::draws::Random;
 use crate::history::{History, Origin, Proposal};
 use crate::space::Space;
 use crate::strategy::{Strategy, unknown};
 
+/// Random search.
 #[derive(Clone, Debug)]
 pub struct RandomOrder {
     seed: u64,
 }
 
 impl RandomOrder {
+    /// The strategy with this seed.
     pub fn new(seed: u64) -> Self {
         RandomOrder { seed }
     }

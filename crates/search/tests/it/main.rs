@@ -1,6 +1,6 @@
-//! Spaces, strategies and recorded spaces, as a driver uses them.
+//! Tests of spaces, strategies and recorded spaces, as a caller uses them.
 
-#![allow(clippy::unwrap_used)] // A test that cannot set itself up fails, which is what unwrap does.
+#![allow(clippy::unwrap_used)] // A test whose setup fails must fail.
 
 mod replay;
 mod space;

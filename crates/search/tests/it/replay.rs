@@ -1,4 +1,4 @@
-//! Recorded spaces: the files, and the conformance checks of the replay rules.
+//! Recorded spaces: their file formats, and conformance to the replay rules.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use warpsmith_search::replay::{Recorded, RecordedFault, play, play_all, score, write_csv};
 use warpsmith_search::strategy::{ALL, by_name};
 
-/// The folder of recorded spaces: `WARPSMITH_SPACES`, or `shared/spaces` beside the repository or above it.
+/// The folder of recorded spaces: `WARPSMITH_SPACES`, or `shared/spaces` in a parent folder of this crate.
 fn folder() -> Option<PathBuf> {
     let named = std::env::var_os("WARPSMITH_SPACES").map(PathBuf::from);
     let above = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().map(|folder| folder.join("shared/spaces"));
@@ -47,7 +47,7 @@ fn conformance_a_sizes_and_optima() {
 }
 
 #[test]
-fn conformance_b_random_is_as_good_as_it_must_be() {
+fn conformance_b_random_has_the_exact_expectation() {
     let Some(folder) = folder() else { return };
     let text = fs::read_to_string(folder.join("random_exact.csv")).unwrap();
     let mut lines = text.lines();
@@ -78,7 +78,7 @@ fn conformance_c_equal_seeds_give_equal_orders() {
 }
 
 #[test]
-fn a_space_is_known_by_its_points_not_by_the_order_of_its_file() {
+fn a_run_does_not_depend_on_the_order_of_the_file() {
     let Some(folder) = folder() else { return };
     let bytes = fs::read(folder.join("pnpoly-rtx3090.json.gz")).unwrap();
     let recorded = Recorded::of_bytes(&bytes, "").unwrap();
@@ -87,17 +87,17 @@ fn a_space_is_known_by_its_points_not_by_the_order_of_its_file() {
     let mut document: serde_json::Value = serde_json::from_str(&text).unwrap();
     let times = document["time_ms"].as_object_mut().unwrap();
     *times = std::mem::take(times).into_iter().rev().collect();
-    let turned = Recorded::of_bytes(document.to_string().as_bytes(), "").unwrap();
+    let reversed = Recorded::of_bytes(document.to_string().as_bytes(), "").unwrap();
     let entry = by_name("model").unwrap();
-    assert_eq!(play(&recorded, entry, 1, 30).order, play(&turned, entry, 1, 30).order);
+    assert_eq!(play(&recorded, entry, 1, 30).order, play(&reversed, entry, 1, 30).order);
 }
 
-const OURS: &str = r#"{"name":"toy","kernel":"k","gpu":"g","params":{"a":[1,2,4],"b":[0,1]},
+const NATIVE: &str = r#"{"name":"toy","kernel":"k","gpu":"g","params":{"a":[1,2,4],"b":[0,1]},
     "time_ms":{"1,0":4.0,"1,1":null,"2,0":2.0,"4,1":1.5}}"#;
 
 #[test]
-fn our_own_files() {
-    let toy = Recorded::of_bytes(OURS.as_bytes(), "file").unwrap();
+fn a_recorded_space_is_read() {
+    let toy = Recorded::of_bytes(NATIVE.as_bytes(), "file").unwrap();
     assert_eq!((toy.name.as_str(), toy.kernel.as_str(), toy.gpu.as_str()), ("toy", "k", "g"));
     assert_eq!((toy.space.len(), toy.valid(), toy.optimum()), (4, 3, 1.5));
     let keys: Vec<String> = toy.space.points().map(|point| toy.space.key(point)).collect();
@@ -105,8 +105,8 @@ fn our_own_files() {
 }
 
 #[test]
-fn a_run_costs_failures_and_ends_with_the_space() {
-    let toy = Recorded::of_bytes(OURS.as_bytes(), "").unwrap();
+fn failures_count_and_a_run_ends_with_the_space() {
+    let toy = Recorded::of_bytes(NATIVE.as_bytes(), "").unwrap();
     let run = play(&toy, by_name("exhaustive").unwrap(), 0, 200);
     assert_eq!(run.order.len(), 4);
     assert_eq!(run.failed, 1);
@@ -117,8 +117,8 @@ fn a_run_costs_failures_and_ends_with_the_space() {
 }
 
 #[test]
-fn the_csv_has_the_header_of_the_rules() {
-    let toy = Recorded::of_bytes(OURS.as_bytes(), "").unwrap();
+fn the_csv_has_the_documented_header() {
+    let toy = Recorded::of_bytes(NATIVE.as_bytes(), "").unwrap();
     let runs = [play(&toy, by_name("exhaustive").unwrap(), 0, 200)];
     let mut bytes = Vec::new();
     write_csv(&[score(&toy, "exhaustive", &runs, 200, &[25, 50, 100, 200])], &mut bytes).unwrap();
@@ -147,7 +147,7 @@ const CACHE: &str = r#"{
 "64,False,a": {"block_size_x": 64, "fast": false, "mode": "a", "time": 1e+20},"#;
 
 #[test]
-fn kernel_tuner_caches_closed_and_interrupted() {
+fn complete_and_interrupted_kernel_tuner_caches_are_read() {
     let closed = format!("{}\n}}\n}}", CACHE.trim_end_matches(','));
     let mid_line = format!("{CACHE}\n\"32,True,a\": {{\"block_size_x\": 32, \"fa");
     for text in [closed.as_str(), CACHE, mid_line.as_str()] {
@@ -159,7 +159,7 @@ fn kernel_tuner_caches_closed_and_interrupted() {
 }
 
 #[test]
-fn t4_results() {
+fn t4_results_are_read() {
     let text = r#"{"schema_version": "1.0.0", "results": [
         {"configuration": {"x": 64, "y": 1}, "invalidity": "correct", "measurements": [{"name": "time", "value": 2.0, "unit": "ms"}]},
         {"configuration": {"x": 32, "y": 1}, "invalidity": "correct", "measurements": [{"name": "time", "value": 1.0, "unit": "ms"}]},
@@ -167,43 +167,43 @@ fn t4_results() {
         {"configuration": {"x": 64, "y": 2}, "invalidity": "constraints", "measurements": []}]}"#;
     let results = Recorded::of_bytes(text.as_bytes(), "conv-t4").unwrap();
     assert_eq!((results.name.as_str(), results.space.len(), results.valid()), ("conv-t4", 3, 2));
-    assert_eq!(results.space.parameters()[0].values, [32.into(), 64.into()], "in the order of size");
+    assert_eq!(results.space.parameters()[0].values, [32.into(), 64.into()], "values are sorted");
 }
 
 #[test]
-fn damaged_files_are_named_with_what_is_wrong() {
+fn damaged_files_are_refused_with_a_reason() {
     let fault = |text: &str| Recorded::of_bytes(text.as_bytes(), "").unwrap_err();
-    let said = |text: &str| fault(text).to_string();
+    let message = |text: &str| fault(text).to_string();
     assert!(matches!(fault(""), RecordedFault::Json(_)));
     assert!(matches!(fault("{\"params\": {"), RecordedFault::Json(_)));
     assert!(matches!(fault("{\"a\": 1}"), RecordedFault::Unknown));
     assert!(matches!(fault("[1, 2]"), RecordedFault::Unknown));
-    assert_eq!(said(r#"{"name":"n","kernel":"k","params":{},"time_ms":{}}"#), "missing field `gpu`");
-    assert_eq!(said(&OURS.replace("2,0", "2")), "`2` has 1 values for 2 parameters");
-    assert_eq!(said(&OURS.replace("2,0", "3,0")), "`3,0`: a has no value 3");
-    assert_eq!(said(&OURS.replace("2.0", "-2.0")), "`2,0`: -2 is no time");
+    assert_eq!(message(r#"{"name":"n","kernel":"k","params":{},"time_ms":{}}"#), "missing field `gpu`");
+    assert_eq!(message(&NATIVE.replace("2,0", "2")), "`2` has 1 values for 2 parameters");
+    assert_eq!(message(&NATIVE.replace("2,0", "3,0")), "`3,0`: a has no value 3");
+    assert_eq!(message(&NATIVE.replace("2.0", "-2.0")), "`2,0`: -2 is not a time");
     assert_eq!(
-        said(&OURS.replace("4.0", "null").replace("2.0", "null").replace("1.5", "null")),
+        message(&NATIVE.replace("4.0", "null").replace("2.0", "null").replace("1.5", "null")),
         "no configuration has a time"
     );
-    assert_eq!(said(&OURS.replace("[0,1]", "[0,1,0]")), "parameter `b` has the value 0 twice");
+    assert_eq!(message(&NATIVE.replace("[0,1]", "[0,1,0]")), "parameter `b` has the value 0 twice");
     let no_time = CACHE.replace("{\"time\": 0.25}", "{\"gflops\": 1}");
-    assert_eq!(said(&no_time), "`128,True,a`: a missing field is no time");
+    assert_eq!(message(&no_time), "`128,True,a`: a missing field is not a time");
     assert!(matches!(Recorded::of_bytes(&[0x1f, 0x8b, 8, 0, 1, 2], "").unwrap_err(), RecordedFault::Gzip(_)));
     let path = tempfile::tempdir().unwrap().path().join("nothing.json");
     let error = Recorded::read(&path).unwrap_err().to_string();
-    assert!(error.contains("nothing.json: cannot be read"), "{error}");
+    assert!(error.contains("nothing.json: cannot read the file"), "{error}");
 }
 
-/// Every file cut short anywhere is an error or a smaller space, never a panic.
+/// A file that is cut short anywhere is an error or a smaller space, never a panic.
 #[test]
-fn files_cut_short_anywhere() {
+fn truncated_files_do_not_panic() {
     let mut outcomes = String::new();
-    for text in [OURS, CACHE] {
+    for text in [NATIVE, CACHE] {
         for end in 0..text.len() {
             let outcome = Recorded::of_bytes(&text.as_bytes()[..end], "");
             let _ = write!(outcomes, "{}", u8::from(outcome.is_ok()));
         }
     }
-    assert!(outcomes.contains('0') && outcomes.contains('1'), "some of the cache's beginnings are spaces");
+    assert!(outcomes.contains('0') && outcomes.contains('1'), "some prefixes of the cache are valid spaces");
 }

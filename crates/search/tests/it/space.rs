@@ -1,4 +1,4 @@
-//! Spaces against brute force.
+//! Compares spaces with brute force.
 
 use std::cell::Cell;
 
@@ -25,13 +25,13 @@ fn number(value: &Value) -> u64 {
     value.number().map_or(0, |number| number as u64)
 }
 
-/// A rule that forbids about a third, by an arbitrary mix of what it is given.
+/// A rule that forbids about a third of the combinations, by a hash of the values.
 fn mixed(values: &[u64], salt: u64) -> bool {
     let mix = |mix: u64, &value: &u64| (mix ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23);
     !values.iter().fold(salt, mix).is_multiple_of(3)
 }
 
-/// Sizes of up to five parameters and up to four rules: which parameters they speak of, and their salt.
+/// Sizes of up to five parameters, and up to four rules with their parameters and their salt.
 fn described() -> impl Strategy<Value = (Vec<usize>, Vec<(Vec<usize>, u64)>)> {
     prop::collection::vec(1..5_usize, 1..6).prop_flat_map(|sizes| {
         let count = sizes.len();
@@ -54,7 +54,7 @@ fn built(sizes: &[usize], rules: &[(Vec<usize>, u64)]) -> Space {
 
 proptest! {
     #[test]
-    fn the_space_is_what_brute_force_leaves((sizes, rules) in described()) {
+    fn the_space_equals_the_brute_force_result((sizes, rules) in described()) {
         let space = built(&sizes, &rules);
         let mut expected = combinations(&sizes);
         expected.retain(|positions| {
@@ -86,7 +86,7 @@ proptest! {
             prop_assert_eq!(&any, &expected);
             for near in space.neighbours(point, Neighbourhood::AdjacentValue) {
                 prop_assert!(any.contains(&near));
-                // Nothing allowed lies between.
+                // No allowed value is between them.
                 let parameter = (0..sizes.len())
                     .find(|&parameter| space.position(point, parameter) != space.position(near, parameter))
                     .unwrap();
@@ -99,7 +99,7 @@ proptest! {
     }
 
     #[test]
-    fn the_nearest_point_to_an_allowed_wish_is_itself((sizes, rules) in described()) {
+    fn the_nearest_point_to_an_allowed_point_is_itself((sizes, rules) in described()) {
         let space = built(&sizes, &rules);
         for positions in combinations(&sizes) {
             let near = space.nearest(&positions);
@@ -112,32 +112,32 @@ proptest! {
 }
 
 #[test]
-fn a_predicate_is_asked_once_per_combination_of_what_it_speaks_of() {
-    let asked = Cell::new(0);
+fn a_predicate_is_evaluated_once_per_combination_of_its_parameters() {
+    let calls = Cell::new(0);
     let rule = Constraint::new([1, 4], |values| {
-        asked.set(asked.get() + 1);
+        calls.set(calls.get() + 1);
         values[0] != values[1]
     });
     let space = Space::new(parameters(&[6; 7]), &[rule]).unwrap();
     assert_eq!(space.len(), 6_usize.pow(7) / 6 * 5);
-    assert_eq!(asked.get(), 36);
+    assert_eq!(calls.get(), 36);
 }
 
 #[test]
-fn a_predicate_is_not_asked_about_what_another_forbids() {
-    let asked = Cell::new(0);
+fn a_predicate_is_not_evaluated_for_forbidden_combinations() {
+    let calls = Cell::new(0);
     let first = Constraint::new([0], |values| number(values[0]) == 3);
     let wide = Constraint::new([0, 1, 2], |_| {
-        asked.set(asked.get() + 1);
+        calls.set(calls.get() + 1);
         true
     });
     let space = Space::new(parameters(&[10, 10, 10]), &[wide, first]).unwrap();
     assert_eq!(space.len(), 100);
-    assert_eq!(asked.get(), 100);
+    assert_eq!(calls.get(), 100);
 }
 
 #[test]
-fn a_rule_about_nothing_and_a_space_of_nothing() {
+fn a_rule_without_parameters_and_an_empty_space_are_valid() {
     let never = Constraint::new([], |_| false);
     assert!(Space::new(parameters(&[3, 3]), &[never]).unwrap().is_empty());
     assert_eq!(Space::new(Vec::new(), &[]).unwrap().len(), 1, "one way to set no parameters");
@@ -146,7 +146,7 @@ fn a_rule_about_nothing_and_a_space_of_nothing() {
 }
 
 #[test]
-fn spaces_that_cannot_be_are_refused() {
+fn invalid_spaces_are_refused() {
     let refused = |parameters: Vec<Parameter>| Space::new(parameters, &[]).unwrap_err();
     let nothing = Parameter::new("A", Vec::<i64>::new());
     assert_eq!(refused(vec![nothing]), SpaceError::NoValues("A".to_owned()));

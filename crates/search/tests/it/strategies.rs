@@ -1,10 +1,10 @@
-//! What every strategy must do, on small spaces.
+//! Properties of every strategy, on small spaces.
 
 use warpsmith_search::history::{History, Outcome, Proposal};
 use warpsmith_search::space::{Constraint, Parameter, Point, Space};
 use warpsmith_search::strategy::{ALL, by_name};
 
-/// 5 * 4 * 2 * 3 = 120 combinations with a constant among the parameters, of which some are forbidden.
+/// 5 * 4 * 2 * 3 = 120 combinations, of which some are forbidden; one parameter is constant.
 fn small() -> Space {
     let parameters = vec![
         Parameter::new("BLOCK", [16, 32, 64, 128, 256]),
@@ -19,7 +19,7 @@ fn small() -> Space {
     Space::new(parameters, &[fits]).unwrap()
 }
 
-/// Least at BLOCK 64, STAGES 3, SWIZZLE 1, WAY tile; fails where STAGES is 4.
+/// Smallest at BLOCK 64, STAGES 3, SWIZZLE 1, WAY tile; fails if STAGES is 4.
 fn time(space: &Space, point: Point) -> Outcome {
     let [block, stages, _, swizzle, way] = space.positions(point)[..] else { return Outcome::Failed };
     if stages == 3 {
@@ -29,7 +29,7 @@ fn time(space: &Space, point: Point) -> Outcome {
     Outcome::Time(1.0 + off as f64)
 }
 
-/// Asks and tells until the strategy ends or the budget is spent, checking every proposal.
+/// Runs a search until the strategy ends or the budget is spent, and checks every proposal.
 fn search(
     name: &str,
     seed: u64,
@@ -43,9 +43,9 @@ fn search(
     while proposals.len() < budget
         && let Some(proposal) = strategy.ask(space, &history)
     {
-        assert!(proposal.point.index() < space.len(), "{name} proposes what is not there");
+        assert!(proposal.point.index() < space.len(), "{name} proposes a point outside the space");
         for &parent in &proposal.parents {
-            assert!(history.outcome(parent).is_some(), "{name}: a parent nobody has measured");
+            assert!(history.outcome(parent).is_some(), "{name}: a parent was not measured");
         }
         proposals.push(proposal.clone());
         let point = proposal.point;
@@ -66,9 +66,9 @@ fn every_strategy_visits_every_point_once_and_then_ends() {
 }
 
 #[test]
-fn strategies_that_learn_need_fewer_evaluations_than_chance() {
+fn learning_strategies_need_fewer_evaluations_than_random() {
     let space = small();
-    // Chance needs half of the points on average, and as many in the median.
+    // Random search needs half of the points on average and in the median.
     for name in ["model", "genetic", "hillclimb", "annealing"] {
         let mut needed: Vec<usize> = (0..31)
             .map(|seed| {
@@ -82,7 +82,7 @@ fn strategies_that_learn_need_fewer_evaluations_than_chance() {
 }
 
 #[test]
-fn a_space_where_everything_fails_is_searched_to_its_end() {
+fn a_space_where_everything_fails_is_searched_completely() {
     let space = small();
     for entry in ALL {
         let (history, proposals) = search(entry.name, 1, &space, 10_000, |_| Outcome::Failed);
@@ -92,7 +92,7 @@ fn a_space_where_everything_fails_is_searched_to_its_end() {
 }
 
 #[test]
-fn times_that_are_all_alike_or_no_numbers_do_no_harm() {
+fn equal_or_invalid_times_do_not_stop_a_search() {
     let space = small();
     for entry in ALL {
         for outcome in
@@ -108,7 +108,7 @@ fn times_that_are_all_alike_or_no_numbers_do_no_harm() {
 }
 
 #[test]
-fn spaces_of_one_point_of_none_and_of_constants() {
+fn tiny_and_empty_spaces_are_searched() {
     let one = Space::new(vec![Parameter::new("A", [1]), Parameter::new("B", [2])], &[]).unwrap();
     let never = Constraint::new([0], |_| false);
     let none = Space::new(vec![Parameter::new("A", [1, 2])], &[never]).unwrap();
@@ -122,7 +122,7 @@ fn spaces_of_one_point_of_none_and_of_constants() {
 }
 
 #[test]
-fn equal_seeds_make_equal_runs_and_others_do_not() {
+fn equal_seeds_give_equal_runs_and_others_do_not() {
     let space = small();
     for entry in ALL {
         let run = |seed| search(entry.name, seed, &space, 40, |point| time(&space, point)).1;
@@ -131,18 +131,18 @@ fn equal_seeds_make_equal_runs_and_others_do_not() {
     }
 }
 
-/// Resuming: a fresh strategy that is handed a run's history goes on as the one that lived through it.
+/// Resuming: a new strategy with a run's history continues like the one that took part in it.
 #[test]
 fn a_strategy_is_a_function_of_the_history() {
     let space = small();
     for entry in ALL {
-        let mut lived = entry.start(9);
+        let mut original = entry.start(9);
         let mut history = History::new();
-        // Outcomes come late, out of order and with one from elsewhere, as in a live run.
+        // Outcomes arrive late and out of order, and one was measured before the search, as in a real run.
         history.tell(space.point(50).unwrap(), time(&space, space.point(50).unwrap()));
         let mut waiting: Vec<Point> = Vec::new();
         for step in 0..60 {
-            let proposal = lived.ask(&space, &history).unwrap();
+            let proposal = original.ask(&space, &history).unwrap();
             let fresh = entry.start(9).ask(&space, &history);
             assert_eq!(fresh.as_ref(), Some(&proposal), "{} at step {step}", entry.name);
             waiting.push(proposal.point);
@@ -156,9 +156,9 @@ fn a_strategy_is_a_function_of_the_history() {
     }
 }
 
-/// Compiles run ahead: many points may be asked for before the first outcome.
+/// Compiles run ahead: many points may be proposed before the first outcome.
 #[test]
-fn the_whole_space_can_be_asked_for_ahead() {
+fn the_whole_space_can_be_proposed_before_any_outcome() {
     let space = small();
     for entry in ALL {
         let mut strategy = entry.start(2);
@@ -171,7 +171,7 @@ fn the_whole_space_can_be_asked_for_ahead() {
 }
 
 #[test]
-fn a_wrong_name_is_answered_with_the_nearest_and_all_there_are() {
+fn an_unknown_name_gets_a_suggestion_and_the_list() {
     let error = by_name("genetics").unwrap_err();
     assert_eq!(error.nearest, Some("genetic"));
     assert!(ALL.iter().all(|entry| error.hint().contains(entry.name)), "{}", error.hint());
@@ -179,8 +179,8 @@ fn a_wrong_name_is_answered_with_the_nearest_and_all_there_are() {
     assert!(by_name(warpsmith_search::strategy::DEFAULT).is_ok());
 }
 
-/// Plays the model on a space, then asks a fresh one that is handed the history.
-fn lived_and_fresh(space: &Space, evaluations: usize, time: impl Fn(Point) -> f64) -> History {
+/// Runs the model on a space, then checks that a new strategy with the same history continues in the same way.
+fn run_and_resume(space: &Space, evaluations: usize, time: impl Fn(Point) -> f64) -> History {
     let (history, _) = search("model", 6, space, evaluations, |point| Outcome::Time(time(point)));
     let mut longer = by_name("model").unwrap().start(6);
     let next = longer.ask(space, &history);
@@ -190,30 +190,30 @@ fn lived_and_fresh(space: &Space, evaluations: usize, time: impl Fn(Point) -> f6
     history
 }
 
-/// More points than the model holds at a time: it keeps the fastest and a sample.
+/// More points than the model keeps at a time: it keeps the fastest and a sample.
 #[test]
-fn the_model_goes_on_past_the_points_it_holds() {
+fn the_model_works_with_more_points_than_it_keeps() {
     let space = Space::new(vec![Parameter::new("a", 1..=24), Parameter::new("b", 1..=24)], &[]).unwrap();
     let time = |point| {
         let [a, b] = space.positions(point)[..] else { return 1.0 };
         2.0 + (a as f64 * 0.9).sin() * (b as f64 * 0.7).cos()
     };
-    let history = lived_and_fresh(&space, 420, time);
+    let history = run_and_resume(&space, 420, time);
     let least = space.points().map(time).fold(f64::INFINITY, f64::min);
     assert_eq!(history.best().map(|(_, time)| time), Some(least));
 }
 
-/// More points than the model looks at: it follows the neighbours of the fastest.
+/// More points than the model evaluates: it follows the neighbours of the fastest.
 #[test]
-fn the_model_finds_its_way_in_a_space_too_large_to_look_at() {
+fn the_model_finds_good_points_in_a_large_space() {
     let sizes = [16, 32, 48, 64, 96, 128, 192, 256];
     let parameters = ["a", "b", "c", "d", "e", "f"].map(|name| Parameter::new(name, sizes)).into();
     let space = Space::new(parameters, &[]).unwrap();
     assert_eq!(space.len(), 262_144);
-    // Least where every position is 5; one of 262,144.
+    // Smallest where every position is 5, one of 262,144 points.
     let time =
         |point| 1.0 + space.positions(point).iter().map(|&at| at.abs_diff(5).pow(2) as f64).sum::<f64>();
-    let history = lived_and_fresh(&space, 80, time);
+    let history = run_and_resume(&space, 80, time);
     let best = history.best().map(|(_, time)| time).unwrap();
-    assert!(best <= 2.0, "{best}; chance comes to about 10");
+    assert!(best <= 2.0, "{best}; random search reaches about 10");
 }

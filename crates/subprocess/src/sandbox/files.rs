@@ -1,4 +1,4 @@
-//! Files, by Landlock.
+//! Restricts access to files with Landlock.
 
 use std::env;
 use std::fs;
@@ -11,10 +11,10 @@ use landlock::{
 
 use super::{Part, Policy};
 
-/// The newest version whose rights are asked for. On a system with an older one those that it lacks are left out.
+/// The newest Landlock version that is used. On an older system the rights that it lacks are left out.
 const NEWEST: ABI = ABI::V6;
 
-/// What libraries and the CUDA driver read. Home folders and temporary folders are not among it.
+/// Folders that libraries and the CUDA driver read. Home and temporary folders are not included.
 const SYSTEM: &[&str] = &[
     "/usr",
     "/lib",
@@ -25,13 +25,14 @@ const SYSTEM: &[&str] = &[
     "/opt",
     "/proc",
     "/sys",
-    // The driver's libraries where the system is NixOS or a container.
+    // The driver's libraries on NixOS or in a container.
     "/nix/store",
     "/run/opengl-driver",
     "/run/nvidia",
 ];
 
-/// What the CUDA driver opens for writing, beside `/dev/nvidia*`. It names its threads through `/proc/self`.
+/// Devices that the CUDA driver opens for writing, in addition to `/dev/nvidia*`. It names its threads through
+/// `/proc/self`.
 const DEVICES: &[&str] = &[
     "/dev/null",
     "/dev/zero",
@@ -48,7 +49,9 @@ pub(super) fn apply(policy: &Policy) -> Part {
         Ok((RulesetStatus::NotEnforced, LandlockStatus::NotEnabled)) => {
             Part::Missing("no Landlock: it is not enabled".to_owned())
         }
-        Ok((RulesetStatus::NotEnforced, _)) => Part::Missing("no Landlock: the system lacks it".to_owned()),
+        Ok((RulesetStatus::NotEnforced, _)) => {
+            Part::Missing("no Landlock: the system does not support it".to_owned())
+        }
         Ok((_, LandlockStatus::Available { effective_abi, .. })) => {
             Part::Active(format!("Landlock ABI {}", effective_abi as i32))
         }
@@ -58,7 +61,7 @@ pub(super) fn apply(policy: &Policy) -> Part {
 }
 
 fn restrict(policy: &Policy) -> Result<(RulesetStatus, LandlockStatus), RulesetError> {
-    // Reading includes listing a folder, but not starting a program.
+    // The right to read includes listing a folder, but not starting a program.
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
     let write: BitFlags<AccessFs> = AccessFs::from_all(NEWEST)
         & !(AccessFs::Execute | AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev);
@@ -71,10 +74,10 @@ fn restrict(policy: &Policy) -> Result<(RulesetStatus, LandlockStatus), RulesetE
         .scope(Scope::from_all(NEWEST))?
         .create()?
         .add_rules(path_beneath_rules(readable.chain(policy.read.iter().cloned()), read))?
-        // Its entries may be listed, but only some be opened: a user with many rights could read whole disks.
+        // Entries of `/dev` may be listed, but only some may be opened: a privileged user could read whole disks.
         .add_rules(path_beneath_rules(["/dev"], AccessFs::ReadDir))?
         .add_rules(path_beneath_rules(devices(), device))?
-        // The driver makes files for shared memory there.
+        // The driver creates files for shared memory there.
         .add_rules(path_beneath_rules(["/dev/shm"], write))?
         .add_rules(path_beneath_rules(mps_folder(), write))?
         .add_rules(path_beneath_rules(&policy.write, write))?
@@ -82,7 +85,7 @@ fn restrict(policy: &Policy) -> Result<(RulesetStatus, LandlockStatus), RulesetE
     Ok((status.ruleset, status.landlock))
 }
 
-/// Where the user told the loader to look for libraries.
+/// Library folders from the user's `LD_LIBRARY_PATH`.
 fn libraries() -> Vec<PathBuf> {
     let folders = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
     env::split_paths(&folders).filter(|folder| folder.is_absolute()).collect()
@@ -98,7 +101,7 @@ fn devices() -> Vec<PathBuf> {
     devices
 }
 
-/// The folder of CUDA's Multi-Process Service, where it runs: the driver talks to it over a socket and pipes there.
+/// The folder of CUDA's Multi-Process Service, if it runs: the driver talks to it through a socket and pipes there.
 pub(super) fn mps_folder() -> Option<PathBuf> {
     let named = env::var_os("CUDA_MPS_PIPE_DIRECTORY").map(PathBuf::from);
     let folder = named.unwrap_or_else(|| Path::new("/tmp/nvidia-mps").to_owned());

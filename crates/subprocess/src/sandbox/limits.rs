@@ -6,7 +6,7 @@ use super::Part;
 
 pub(super) const NAME: &str = "resource limits";
 
-/// The largest file. A build is a few megabytes.
+/// Largest size of a file. A build has a few megabytes.
 const FILE_BYTES: u64 = 1 << 30;
 
 pub(super) fn apply() -> Part {

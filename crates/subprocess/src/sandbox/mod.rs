@@ -1,13 +1,13 @@
-//! What a process that runs untrusted code may do. It applies this to itself, before it reads anything from others.
+//! Restricts a process that runs untrusted code. The process applies this to itself before it reads any input.
 //!
-//! - Landlock: files. Only named folders can be read, fewer can be written, no program can be started.
+//! - Landlock: files. Only named folders can be read, fewer can be written, and no program can be started.
 //! - seccomp: system calls. No network, no new processes, no access to other processes, no administration.
-//! - Resource limits: no core files, no huge files. Memory is not limited here: a CUDA context maps more address space
-//!   than any machine has, so the parent watches the resident memory. The number of processes is not limited either: the
-//!   system counts it over all processes of the user, and seccomp forbids new ones.
+//! - Resource limits: no core files, no huge files. Memory is not limited here: a CUDA context maps more address
+//!   space than any machine has, so the parent watches the resident memory. The number of processes is not limited
+//!   either: the system counts all processes of the user, and seccomp forbids new ones.
 //!
-//! Landlock and the rules for system calls hold for the calling thread and for threads that it starts later. So apply it
-//! while there is one thread. A part that the system does not offer is left out, and the [`Report`] says so.
+//! Landlock and seccomp apply to the calling thread and to threads that it starts later, so apply them while there is
+//! only one thread. A part that the system does not support is left out, and the [`Report`] lists it.
 
 mod files;
 mod limits;
@@ -19,14 +19,14 @@ use std::path::PathBuf;
 /// The environment variable that turns the sandbox off when it is `off`.
 pub const VARIABLE: &str = "WARPSMITH_SANDBOX";
 
-/// What the process needs.
+/// The access that the process needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
-    /// Files and folders to read, beside those of the system.
+    /// Files and folders to read, in addition to those of the system.
     pub read: Vec<PathBuf>,
     /// Folders to read and write.
     pub write: Vec<PathBuf>,
-    /// A profiler has its own code in this process, which opens files and local network connections. Only the rules
+    /// Whether a profiler runs. Its code in this process opens files and local network connections, so only the rules
     /// that do not disturb it are applied.
     pub profiled: bool,
 }
@@ -34,19 +34,20 @@ pub struct Policy {
 /// A part of the sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// It is in force; as people call it.
+    /// The part is active; the text is its name.
     Active(String),
-    /// It is not, and why.
+    /// The part is not active; the text is the reason.
     Missing(String),
 }
 
 impl Part {
+    /// Whether the part is active.
     pub fn is_active(&self) -> bool {
         matches!(self, Part::Active(_))
     }
 }
 
-/// What is in force.
+/// The active and missing parts of the sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     pub landlock: Part,
@@ -63,12 +64,13 @@ impl Report {
         [&self.landlock, &self.seccomp, &self.limits]
     }
 
+    /// Whether every part is active.
     pub fn is_complete(&self) -> bool {
         self.parts().into_iter().all(Part::is_active)
     }
 }
 
-/// `Landlock ABI 6, seccomp, resource limits`; with what is missing and why.
+/// For example `Landlock ABI 6, seccomp, resource limits`, followed by the missing parts and the reasons.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let active: Vec<&str> = self
@@ -95,21 +97,21 @@ pub fn is_off() -> bool {
     std::env::var_os(VARIABLE).is_some_and(|value| value == "off")
 }
 
-/// Applies the sandbox to this thread and those that it starts later. It cannot be undone.
+/// Applies the sandbox to this thread and to those that it starts later. It cannot be undone.
 pub fn apply(policy: &Policy) -> Report {
     if is_off() {
         return turned_off();
     }
     Report {
         limits: limits::apply(),
-        // Landlock's own system calls come before the filter.
+        // Landlock's own system calls must run before the filter is active.
         landlock: if policy.profiled { under_a_profiler("Landlock") } else { files::apply(policy) },
         seccomp: syscalls::apply(policy),
     }
 }
 
-/// What [`apply`] would put in force on this system. It is tried on a thread that ends afterwards. Resource limits hold
-/// for a whole process and are not tried: every system has them.
+/// What [`apply`] would activate on this system. It is tried on a thread that ends afterwards. Resource limits apply
+/// to a whole process and are not tried: every system has them.
 pub fn probe() -> Report {
     if is_off() {
         return turned_off();
@@ -119,7 +121,7 @@ pub fn probe() -> Report {
         let limits = Part::Active(limits::NAME.to_owned());
         Report { limits, landlock: files::apply(&policy), seccomp: syscalls::apply(&policy) }
     });
-    attempt.join().unwrap_or_else(|_| Report::same(Part::Missing("it could not be tried".to_owned())))
+    attempt.join().unwrap_or_else(|_| Report::same(Part::Missing("the trial failed".to_owned())))
 }
 
 fn turned_off() -> Report {
@@ -143,7 +145,7 @@ mod tests {
 
     use super::*;
 
-    /// Does something on a thread that is in the sandbox.
+    /// Runs work on a thread in the sandbox.
     fn inside<T: Send + 'static>(policy: Policy, work: impl FnOnce(Report) -> T + Send + 'static) -> T {
         std::thread::spawn(move || work(apply(&policy))).join().unwrap()
     }
@@ -153,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_no_network_and_no_local_service() {
+    fn the_sandbox_denies_network_and_local_services() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let folder = tempfile::tempdir().unwrap();
@@ -166,14 +168,14 @@ mod tests {
             assert!(is_refused(TcpListener::bind("127.0.0.1:0")));
             assert!(is_refused(UdpSocket::bind("127.0.0.1:0")));
             assert!(is_refused(UnixStream::connect(&path)));
-            // What the CUDA driver needs.
+            // The CUDA driver needs these.
             assert!(UnixStream::pair().is_ok());
             assert!(UnixListener::bind(path.with_extension("own")).is_ok());
         });
     }
 
     #[test]
-    fn there_are_threads_but_no_processes() {
+    fn the_sandbox_allows_threads_but_no_processes() {
         let mut other = Command::new("sleep").arg("100").spawn().unwrap();
         let id = Pid::from_child(&other);
         inside(Policy::default(), move |_| {
@@ -187,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_those_that_were_named() {
+    fn only_the_named_files_are_accessible() {
         let folder = tempfile::tempdir().unwrap();
         let home = std::env::home_dir().unwrap();
         let private = tempfile::NamedTempFile::new_in(&home).unwrap();
@@ -213,23 +215,26 @@ mod tests {
             assert!(is_refused(fs::write(other.join("new"), "")));
             fs::write(write.join("new"), "new").unwrap();
             fs::rename(write.join("new"), write.join("file")).unwrap();
-            // What libraries read and write.
+            // Libraries read and write these.
             assert!(fs::read("/proc/self/maps").is_ok() && fs::read_dir("/etc").is_ok());
             assert!(fs::write("/dev/null", "x").is_ok());
         });
     }
 
     #[test]
-    fn what_is_not_in_force_is_said() {
+    fn the_report_lists_missing_parts() {
         let report = Report {
-            landlock: Part::Missing("no Landlock: the system lacks it".to_owned()),
+            landlock: Part::Missing("no Landlock: the system does not support it".to_owned()),
             seccomp: Part::Active("seccomp".to_owned()),
             limits: Part::Active("resource limits".to_owned()),
         };
-        assert_eq!(report.to_string(), "seccomp, resource limits; no Landlock: the system lacks it");
+        assert_eq!(
+            report.to_string(),
+            "seccomp, resource limits; no Landlock: the system does not support it"
+        );
         assert!(!report.is_complete());
         assert_eq!(turned_off().to_string(), "none: WARPSMITH_SANDBOX=off");
-        // Trying it leaves this thread free.
+        // The probe does not restrict this thread.
         assert!(probe().seccomp.is_active());
         assert!(Command::new("true").status().unwrap().success());
     }

@@ -1,5 +1,5 @@
-//! System calls, by seccomp. What is named here is denied and the rest is allowed: the CUDA driver's calls are many and
-//! differ between versions.
+//! Restricts system calls with seccomp. The calls listed here are denied and all others are allowed, because the CUDA
+//! driver makes many calls that differ between versions.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ const DENIED: &[c_long] = &[
     libc::SYS_tkill,
     libc::SYS_rt_sigqueueinfo,
     libc::SYS_rt_tgsigqueueinfo,
-    // Other worlds of files and names.
+    // Mounts and namespaces.
     libc::SYS_mount,
     libc::SYS_umount2,
     libc::SYS_pivot_root,
@@ -82,13 +82,13 @@ const DENIED: &[c_long] = &[
     libc::SYS_capset,
 ];
 
-/// Those that one architecture has.
+/// Calls that exist on one architecture only.
 #[cfg(target_arch = "x86_64")]
 const DENIED_HERE: &[c_long] = &[libc::SYS_iopl, libc::SYS_ioperm, libc::SYS_mknod];
 #[cfg(not(target_arch = "x86_64"))]
 const DENIED_HERE: &[c_long] = &[];
 
-/// Needed by a profiler, by nobody else. io_uring makes sockets without the call for them.
+/// Needed by a profiler only. io_uring can create sockets without the `socket` call.
 const DENIED_UNLESS_PROFILED: &[c_long] = &[
     libc::SYS_execve,
     libc::SYS_execveat,
@@ -103,13 +103,13 @@ const FORKS: &[c_long] = &[libc::SYS_fork, libc::SYS_vfork];
 #[cfg(not(target_arch = "x86_64"))]
 const FORKS: &[c_long] = &[];
 
-/// Puts bytes into a terminal as if they were typed.
+/// These requests insert bytes into a terminal as if they were typed.
 const TERMINAL_INPUT: [u64; 2] = [libc::TIOCSTI, libc::TIOCLINUX];
 
 pub(super) fn apply(policy: &Policy) -> Part {
     let applied = filter(policy).and_then(|filter| {
         apply_filter(&filter)?;
-        if policy.profiled { Ok(()) } else { apply_filter(&unknown_calls()) }
+        if policy.profiled { Ok(()) } else { apply_filter(&calls_reported_as_unknown()) }
     });
     match applied {
         Ok(()) => Part::Active(NAME.to_owned()),
@@ -125,8 +125,8 @@ fn filter(policy: &Policy) -> Result<BpfProgram, Error> {
     if !policy.profiled {
         deny(DENIED_UNLESS_PROFILED);
         deny(FORKS);
-        // The driver makes and listens to sockets, for others to share memory. It connects only to the Multi-Process
-        // Service. Other local services may act for their clients, so nothing else is to be connected to.
+        // The driver creates and listens to sockets to share memory. It connects only to the Multi-Process Service.
+        // Other local services may act for their clients, so no other connection is allowed.
         if mps_folder().is_none() {
             deny(&[libc::SYS_connect]);
         }
@@ -150,7 +150,7 @@ fn filter(policy: &Policy) -> Result<BpfProgram, Error> {
     Ok(SeccompFilter::new(rules, SeccompAction::Allow, refused, arch)?.try_into()?)
 }
 
-/// Matches where all of these hold: number of the argument, comparison, value.
+/// A rule that matches if all conditions hold: number of the argument, comparison, value.
 fn rule(conditions: &[(u8, SeccompCmpOp, u64)]) -> Result<SeccompRule, Error> {
     let conditions: Result<Vec<_>, _> = conditions
         .iter()
@@ -161,10 +161,10 @@ fn rule(conditions: &[(u8, SeccompCmpOp, u64)]) -> Result<SeccompRule, Error> {
     Ok(SeccompRule::new(conditions?)?)
 }
 
-/// A second filter: calls that the system claims not to know (`ENOSYS`). Their arguments are in memory, where no filter
-/// can look: libraries make a thread by `clone` where there is no `clone3`. And on x86-64 every call has a second number
-/// (the x32 interface), which the first filter does not know.
-fn unknown_calls() -> BpfProgram {
+/// A second filter for calls that fail as unknown (`ENOSYS`). The arguments of `clone3` are in memory, where a filter
+/// cannot read them; libraries fall back to `clone`. On x86-64 every call also has a second number (the x32
+/// interface), which the first filter does not match.
+fn calls_reported_as_unknown() -> BpfProgram {
     const LOAD: u16 = 0x20;
     const JUMP_IF_EQUAL: u16 = 0x15;
     const JUMP_IF_AT_LEAST: u16 = 0x35;
@@ -172,7 +172,7 @@ fn unknown_calls() -> BpfProgram {
     const X32: u32 = 0x4000_0000;
     let step = |code, k, jt, jf| sock_filter { code, jt, jf, k };
     vec![
-        // The call's number is the first word of what a filter sees.
+        // The first word of a filter's data is the number of the call.
         step(LOAD, 0, 0, 0),
         step(JUMP_IF_EQUAL, libc::SYS_clone3 as u32, 2, 0),
         step(JUMP_IF_AT_LEAST, X32, 1, 0),

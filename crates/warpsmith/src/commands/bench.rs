@@ -1,4 +1,4 @@
-//! `bench`: kernels timed against their baselines.
+//! `bench`: times kernels and their baselines.
 
 use std::time::Duration;
 
@@ -19,25 +19,27 @@ use crate::exit::Exit;
 use crate::printer::{FAINT, Printer, styled};
 
 const DEFAULT_SUITE: &str = "headline";
-/// The family that every other one is compared with.
+/// The family that is a baseline for every other family.
 const REFERENCE: &str = "reference";
+/// The default number of warm-up calls.
 const WARMUP: u32 = 10;
 
+/// Times kernels, in a new or a resumed run.
 pub fn run(options: &BenchOptions, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
-    fn then(command: &mut Command) -> Option<&mut BenchOptions> {
+    fn options_in(command: &mut Command) -> Option<&mut BenchOptions> {
         if let Command::Bench(options) = command { Some(options) } else { None }
     }
-    workbench::in_a_run(
+    workbench::run_or_resume(
         (options, global),
         (options.resume, options.run_dir.as_deref()),
         "bench",
-        then,
+        options_in,
         |_, _| Ok(()),
-        |options, global, open| carry_out(options, global, printer, open),
+        |options, global, open| execute(options, global, printer, open),
     )
 }
 
-fn carry_out(
+fn execute(
     options: &BenchOptions,
     global: &Global,
     printer: &Printer,
@@ -57,7 +59,7 @@ fn carry_out(
     let exit = match &done {
         Ok(()) => verdict(&plan, options, &opened.run.state()),
         Err(BenchError::Stopped) => Exit::Incomplete,
-        Err(error) => return Err(CommandError::lacking(error.to_string())),
+        Err(error) => return Err(CommandError::missing(error.to_string())),
     };
     let folder = opened.run.folder().to_owned();
     let (state, written) = opened.finish(exit)?;
@@ -67,12 +69,13 @@ fn carry_out(
     } else {
         printer.data(&bench_table::text(&plan, &state, !options.baseline.is_empty()));
         if exit == Exit::Incomplete {
-            printer.message(&workbench::go_on_with("bench", &folder, global, &[]));
+            printer.message(&workbench::resume_command("bench", &folder, global, &[]));
         }
     }
     Ok(exit)
 }
 
+/// The plan of a bench, from its options.
 pub fn plan<'w>(
     op: Attention,
     options: &BenchOptions,
@@ -89,10 +92,10 @@ pub fn plan<'w>(
     timers.extend(options.cold.then_some(Timer::GraphCold));
     timers.extend(options.eager.then_some(Timer::Eager));
     let seconds = options.seconds.or(suite.as_ref().and_then(|suite| suite.seconds)).unwrap_or(5.0);
-    let most = options.iters.map(|count| count as usize);
+    let max_samples = options.iters.map(|count| count as usize);
     let stopping = Stopping {
-        most,
-        least: most.map_or(Stopping::default().least, |most| most.min(Stopping::default().least)),
+        most: max_samples,
+        least: max_samples.map_or(Stopping::default().least, |max| max.min(Stopping::default().least)),
         time_limit: Duration::from_secs_f64(seconds),
         ..Stopping::default()
     };
@@ -112,12 +115,12 @@ pub fn plan<'w>(
             resident_bytes: options.memory << 20,
         },
         seed: global.seed,
-        secret: global.secret(),
+        secret: global.secret_seed(),
         targets: suite.map(|suite| suite.targets).unwrap_or_default(),
     })
 }
 
-/// What `tuned` stands for, where it was asked for: the problems that were named must have it.
+/// Resolves `tuned`, if it is a preset of the plan. The named problems must have a pick.
 fn look_up_tuned(
     plan: &BenchPlan<'_, Problem>,
     named: &[String],
@@ -128,7 +131,7 @@ fn look_up_tuned(
     tuned::look_up(&tuned::families(&plan.subjects), (&named, &others), &plan.device, printer)
 }
 
-/// Baselines first, then the kernels that were asked for.
+/// The subjects: the baselines, then the kernels.
 fn subjects<'w>(
     op: Attention,
     options: &BenchOptions,
@@ -178,14 +181,14 @@ fn is_reference(subject: &Subject<'_>) -> bool {
     matches!(&subject.kind, SubjectKind::Kernel { family, .. } if family.name == REFERENCE)
 }
 
-/// What a run that came to its end amounts to.
+/// The exit code of a run that was not stopped.
 fn verdict(plan: &BenchPlan<'_, Problem>, options: &BenchOptions, state: &RunState) -> Exit {
-    let ours = |name: &str| {
+    let is_kernel = |name: &str| {
         plan.subjects
             .iter()
             .any(|subject| subject.name == name && matches!(subject.kind, SubjectKind::Kernel { .. }))
     };
-    let wrong = |kind: FailureKind| kind != FailureKind::Refused;
+    let is_problem = |kind: FailureKind| kind != FailureKind::Refused;
     let missing = options.require.iter().any(|name| {
         let measured = |problem: &Problem| {
             state.measurements.iter().any(|found| {
@@ -195,14 +198,15 @@ fn verdict(plan: &BenchPlan<'_, Problem>, options: &BenchOptions, state: &RunSta
         };
         !plan.problems.iter().all(measured)
     });
-    let broken = state.failures.iter().any(|failure| ours(&failure.of.subject) && wrong(failure.kind));
-    if broken || state.targets.iter().any(|target| target.met == Some(false)) {
-        Exit::Finding
+    let has_failure =
+        state.failures.iter().any(|failure| is_kernel(&failure.of.subject) && is_problem(failure.kind));
+    if has_failure || state.targets.iter().any(|target| target.met == Some(false)) {
+        Exit::ProblemFound
     } else if missing {
-        Exit::Lacking
+        Exit::MissingRequirement
     } else if state.measurements.is_empty() && state.modelled.is_empty() {
         Exit::Incomplete
     } else {
-        Exit::Holds
+        Exit::Success
     }
 }

@@ -1,4 +1,4 @@
-//! `build`: compiles candidates and says what they need and how they fit.
+//! `build`: compiles candidates and shows their resources and occupancy.
 
 use std::path::Path;
 
@@ -20,7 +20,7 @@ use crate::printer::{BAD, FAINT, GOOD, Printer, STRONG, WARN, styled};
 use crate::progress::{self, Installation};
 use crate::snippet;
 
-/// One thing to build. What the manifest refuses is planned too: it is a row with its reason.
+/// One candidate to build for one target. A candidate that the manifest refuses is a job too: its row shows the reason.
 struct Job<'a> {
     family: &'a Family,
     candidate: Candidate,
@@ -28,11 +28,11 @@ struct Job<'a> {
     request: Result<Request, SettingError>,
 }
 
-/// What became of a job.
+/// The result of a job.
 #[derive(Serialize)]
 struct Row {
     family: String,
-    /// The preset with what was changed of it.
+    /// The preset and the knobs that differ from it.
     setting: String,
     knobs: indexmap::IndexMap<String, family::Value>,
     axes: indexmap::IndexMap<String, family::Value>,
@@ -45,10 +45,11 @@ struct Row {
 #[serde(tag = "status", rename_all = "kebab-case")]
 enum RowResult {
     Built(Built),
-    /// The manifest, or the GPU, does not allow it: nothing was compiled.
+    /// The manifest or the target does not allow it; nothing was compiled.
     Refused {
         reason: String,
     },
+    /// The compiler reported errors.
     Failed {
         reason: String,
         diagnostics: Vec<gpu::build::Diagnostic>,
@@ -60,22 +61,23 @@ struct Built {
     build: String,
     code: String,
     cached: bool,
-    /// How long this took now, and how long the compiler took when it ran.
+    /// The time that this build took.
     elapsed_ms: f64,
+    /// The time that the compiler took; for a cached build, when it ran.
     compile_ms: f64,
     #[serde(flatten)]
     entry: Entry,
     threads_per_block: u32,
     dynamic_shared_bytes: u64,
-    occupancy: Vec<OnChip>,
-    /// Resources above the family's own limits.
+    occupancy: Vec<ChipOccupancy>,
+    /// The resources that exceed the family's limits.
     over_limits: Vec<String>,
     warnings: Vec<gpu::build::Diagnostic>,
 }
 
-/// Occupancy on one GPU of the table, or on any GPU of the target where the table has none.
+/// The occupancy on one GPU.
 #[derive(Serialize)]
-struct OnChip {
+struct ChipOccupancy {
     gpu: String,
     #[serde(flatten)]
     fit: Fit,
@@ -88,6 +90,7 @@ enum Fit {
     No(DoesNotFit),
 }
 
+/// Builds one candidate, or with `--all` every preset.
 pub fn run(options: &BuildOptions, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
     let catalog = Catalog::load(global.kernels.as_deref())?;
     let archs = options
@@ -125,9 +128,10 @@ pub fn run(options: &BuildOptions, global: &Global, printer: &Printer) -> Result
     explain(&rows, &broken, printer);
     let all_built =
         rows.iter().all(|row| matches!(&row.result, RowResult::Built(built) if built.over_limits.is_empty()));
-    Ok(if all_built && broken.is_empty() { Exit::Holds } else { Exit::Finding })
+    Ok(if all_built && broken.is_empty() { Exit::Success } else { Exit::ProblemFound })
 }
 
+/// The error for a target that does not exist.
 pub fn unknown_target(name: &str, error: &chips::UnknownTarget) -> CommandError {
     let near = family::nearest(name, Target::ALL.iter().map(|target| target.name()));
     let failure = CommandError::usage(error.to_string());
@@ -137,15 +141,15 @@ pub fn unknown_target(name: &str, error: &chips::UnknownTarget) -> CommandError 
     }
 }
 
-/// The compiler, installed first where there is none.
+/// The compiler. It is installed first if the machine has none.
 pub fn compiler(global: &Global, printer: &Printer) -> Result<Compiler, CommandError> {
-    let mut drawing = Installation::new(printer);
-    let toolchain = toolchain::ensure(global.cuda.as_deref(), &mut |progress| drawing.show(progress))?;
+    let mut display = Installation::new(printer);
+    let toolchain = toolchain::ensure(global.cuda.as_deref(), &mut |progress| display.show(progress))?;
     let warn = |text: &str| Printer::default().message(&format!("{}: {text}", styled(WARN, "warning")));
     Ok(Compiler::new(toolchain, &gpu::paths::cache_dir())?.warn_with(warn))
 }
 
-/// One candidate, for the named targets or the device's. Any mistake in it is the user's, so it ends here.
+/// The jobs for one candidate: the named targets, or the device's target. An invalid candidate is a usage error.
 fn plan_one<'a>(
     options: &BuildOptions,
     global: &Global,
@@ -160,8 +164,8 @@ fn plan_one<'a>(
     let candidate = match &options.problem {
         Some(problem) => candidate_for(family, problem, options, &device()?, printer)?,
         None if preset.is_some_and(is_tuned) => {
-            return Err(CommandError::usage("`tuned` has a setting for each problem, and none is named")
-                .hint("add --problem NAME; `warpsmith kernels FAMILY` lists the picks"));
+            return Err(CommandError::usage("`--preset tuned` needs a problem")
+                .hint("add --problem NAME; `warpsmith kernels FAMILY` lists the tuned picks"));
         }
         None => family.candidate(preset, &options.set, &options.axis)?,
     };
@@ -175,7 +179,7 @@ fn plan_one<'a>(
         .collect()
 }
 
-/// The candidate for a problem, which has the compile-time axes; and `tuned` goes by it.
+/// The candidate for a problem. The problem sets the compile-time axes and selects the `tuned` pick.
 fn candidate_for(
     family: &Family,
     problem: &str,
@@ -191,7 +195,7 @@ fn candidate_for(
     Ok(tuned::candidate(&Attention, family, preset, &options.set, (&problem, device))?)
 }
 
-/// Every preset for every target. Families whose manifest is wrong come back by their message.
+/// The jobs for every preset and every target, and the errors of families whose manifest is invalid.
 fn plan_all<'a>(
     options: &BuildOptions,
     archs: &[Target],
@@ -216,7 +220,7 @@ fn plan_all<'a>(
             for axes in &settings {
                 let candidate = match family.candidate(Some(&preset.name), &[], axes) {
                     Ok(candidate) => candidate,
-                    // With every value of every axis, a combination a preset's constraints exclude is no mistake.
+                    // With --every-axis, a combination that a preset's constraints exclude is not an error.
                     Err(SettingError::Constraint { .. }) if options.every_axis => continue,
                     Err(error) => return Err(error.into()),
                 };
@@ -233,12 +237,12 @@ fn plan_all<'a>(
         }
     }
     if jobs.is_empty() && broken.is_empty() {
-        return Err(CommandError::usage("no family is made for these targets"));
+        return Err(CommandError::usage("no family supports these targets"));
     }
     Ok((jobs, broken))
 }
 
-/// Compiles what is to be compiled, in parallel, and makes a row of every job.
+/// Compiles the jobs in parallel and returns one row per job.
 fn execute(
     jobs: &[Job],
     compiler: &Compiler,
@@ -266,7 +270,7 @@ fn execute(
                     RowResult::Built(built(job, outcome)?)
                 }
                 Some((_, Err(error))) => failed(error)?,
-                None => continue, // `build_many` answers every request; there is none left over.
+                None => continue, // Unreachable: `build_many` returns an outcome for every request.
             },
         };
         rows.push(Row {
@@ -281,7 +285,7 @@ fn execute(
     Ok(rows)
 }
 
-/// A kernel that does not compile is a row; a compiler that does not work ends the command.
+/// The result of a kernel that does not compile. An error of the compiler itself ends the command.
 fn failed(error: BuildError) -> Result<RowResult, CommandError> {
     let reason = error.to_string();
     match error {
@@ -291,15 +295,12 @@ fn failed(error: BuildError) -> Result<RowResult, CommandError> {
     }
 }
 
+/// The resources and occupancy of a build.
 fn built(job: &Job, outcome: BuildOutcome) -> Result<Built, CommandError> {
     let build = outcome.build;
     let entry = build.entry(&job.family.entry).cloned().ok_or_else(|| CommandError {
-        exit: Exit::Finding,
-        message: format!(
-            "{} compiled, but not to a kernel called {}",
-            job.family.full_name(),
-            job.family.entry
-        ),
+        exit: Exit::ProblemFound,
+        message: format!("{} compiled, but has no kernel `{}`", job.family.full_name(), job.family.entry),
         hint: None,
     })?;
     let threads = job.family.block(&job.candidate)?.iter().product();
@@ -326,6 +327,7 @@ fn built(job: &Job, outcome: BuildOutcome) -> Result<Built, CommandError> {
     })
 }
 
+/// A message for each resource that exceeds the family's limits.
 fn over_limits(family: &Family, entry: &Entry) -> Vec<String> {
     let spills = entry.spill_store_bytes + entry.spill_load_bytes;
     let over = |what: &str, has: u32, limit: Option<u32>| {
@@ -340,15 +342,17 @@ fn over_limits(family: &Family, entry: &Entry) -> Vec<String> {
     .collect()
 }
 
-/// On the GPUs of that very compute capability; where the table has none, on those that can run the target.
-fn occupancy(target: Target, resources: &Resources) -> Vec<OnChip> {
-    let exact = |chip: &&Chip| chip.target.compute_capability() == target.compute_capability();
-    let mut on: Vec<&Chip> = CHIPS.iter().filter(exact).collect();
-    if on.is_empty() {
-        on = CHIPS.iter().filter(|chip| chip.runs(target)).collect();
+/// The occupancy on the known GPUs with the target's compute capability, or if there are none, on those that can run
+/// the target.
+fn occupancy(target: Target, resources: &Resources) -> Vec<ChipOccupancy> {
+    let is_exact = |chip: &&Chip| chip.target.compute_capability() == target.compute_capability();
+    let mut chips: Vec<&Chip> = CHIPS.iter().filter(is_exact).collect();
+    if chips.is_empty() {
+        chips = CHIPS.iter().filter(|chip| chip.runs(target)).collect();
     }
-    on.into_iter()
-        .map(|chip| OnChip {
+    chips
+        .into_iter()
+        .map(|chip| ChipOccupancy {
             gpu: chip.name.to_owned(),
             fit: match chip.occupancy(resources) {
                 Ok(occupancy) => Fit::Fits(occupancy),
@@ -358,6 +362,7 @@ fn occupancy(target: Target, resources: &Resources) -> Vec<OnChip> {
         .collect()
 }
 
+/// Writes the PTX, the cubin and the generated header of a build.
 fn emit(
     folder: &Path,
     job: &Job,
@@ -384,9 +389,9 @@ fn emit(
     Ok(())
 }
 
-// ---- Words ----
+// ---- Text output ----
 
-/// `27,904`
+/// A number with separators: `27,904`.
 fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -419,7 +424,7 @@ fn setting(row: &Row) -> String {
     row.setting.clone() + &axes.collect::<String>()
 }
 
-/// The report on one build; nothing for one that failed, which is explained on stderr.
+/// The report on one build. `None` for a build that failed: [`explain`] reports it on stderr.
 fn detail(row: &Row) -> Option<String> {
     let RowResult::Built(built) = &row.result else { return None };
     let entry = &built.entry;
@@ -451,9 +456,9 @@ fn detail(row: &Row) -> Option<String> {
     let knobs: Vec<String> = row.knobs.iter().map(|(name, value)| format!("{name}={value}")).collect();
     line("knobs", knobs.join(" "));
     line("build", format!("{} (code {})", built.build, built.code));
-    let how = if built.cached {
+    let time_text = if built.cached {
         format!(
-            "{} in {}; the compile it saved took {}",
+            "{} in {}; the original compilation took {}",
             styled(GOOD, "cache hit"),
             time(built.elapsed_ms),
             time(built.compile_ms)
@@ -461,7 +466,7 @@ fn detail(row: &Row) -> Option<String> {
     } else {
         format!("compiled in {}", time(built.compile_ms))
     };
-    line("time", how);
+    line("time", time_text);
     Some(lines.join("\n"))
 }
 
@@ -493,12 +498,12 @@ fn table(rows: &[Row]) -> String {
                 let shared = built.dynamic_shared_bytes + u64::from(built.entry.static_shared_bytes);
                 cells.extend([built.entry.registers.to_string(), thousands(shared), spills(&built.entry)]);
                 cells.extend(match built.occupancy.first() {
-                    Some(OnChip { gpu, fit: Fit::Fits(occupancy) }) => {
+                    Some(ChipOccupancy { gpu, fit: Fit::Fits(occupancy) }) => {
                         let limiters: Vec<&str> =
                             occupancy.limiters.iter().map(|limiter| limiter.name()).collect();
                         [format!("{:.0}% on {gpu}", occupancy.fraction * 100.0), limiters.join(", ")]
                     }
-                    Some(OnChip { gpu, .. }) => [format!("does not fit {gpu}"), String::new()],
+                    Some(ChipOccupancy { gpu, .. }) => [format!("does not fit {gpu}"), String::new()],
                     None => ["unavailable".to_owned(), String::new()],
                 });
                 cells.push(time(if built.cached { built.elapsed_ms } else { built.compile_ms }));
@@ -516,18 +521,18 @@ fn table(rows: &[Row]) -> String {
     table.trim_fmt()
 }
 
-/// No numbers, then the status: what was not built has none.
+/// The cells of a row that was not built: no numbers, then the status.
 fn empty_cells(status: &str) -> Vec<String> {
     let mut cells = vec!["-".to_owned(); 6];
     cells.push(status.to_owned());
     cells
 }
 
-/// What went wrong, on stderr: each distinct message once.
+/// Prints errors and warnings to stderr, each distinct message once.
 fn explain(rows: &[Row], broken: &[String], printer: &Printer) {
-    let mut said = std::collections::HashSet::new();
-    let mut say = |text: String| {
-        if said.insert(text.clone()) {
+    let mut printed = std::collections::HashSet::new();
+    let mut print_once = |text: String| {
+        if printed.insert(text.clone()) {
             printer.message(&text);
         }
     };
@@ -536,26 +541,26 @@ fn explain(rows: &[Row], broken: &[String], printer: &Printer) {
         match &row.result {
             RowResult::Built(built) => {
                 for warning in &built.warnings {
-                    say(snippet::diagnostic(warning));
+                    print_once(snippet::diagnostic(warning));
                 }
                 for over in &built.over_limits {
                     let place = format!("{} {} for {}", row.family, setting(row), row.target);
-                    say(format!("{}: {place}: {over}", styled(WARN, "over limits")));
+                    print_once(format!("{}: {place}: {over}", styled(WARN, "over limits")));
                 }
             }
             RowResult::Refused { reason } => {
-                say(format!("{error}: {} for {} refused: {reason}", setting(row), row.target));
+                print_once(format!("{error}: {} for {} refused: {reason}", setting(row), row.target));
             }
             RowResult::Failed { reason, diagnostics } => {
                 for diagnostic in diagnostics {
-                    say(snippet::diagnostic(diagnostic));
+                    print_once(snippet::diagnostic(diagnostic));
                 }
-                say(format!("{error}: {reason}"));
+                print_once(format!("{error}: {reason}"));
             }
         }
     }
     for message in broken {
-        say(format!("{error}: {message}"));
+        print_once(format!("{error}: {message}"));
     }
     let count = |kind: fn(&RowResult) -> bool| rows.iter().filter(|row| kind(&row.result)).count();
     let failed = count(|result| matches!(result, RowResult::Failed { .. }));

@@ -1,4 +1,4 @@
-//! `check`: whether kernels give the right answer.
+//! `check`: checks that kernels give correct results.
 
 use std::fs;
 use std::path::Path;
@@ -22,7 +22,7 @@ use serde::Serialize;
 use vgpu::Checks;
 
 use super::{lend_device, tuned, workbench};
-use crate::cli::{CheckOptions, Global, MOST_CASES};
+use crate::cli::{CheckOptions, Global, MAX_CASES};
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::findings;
@@ -31,19 +31,21 @@ use crate::progress;
 use crate::quote;
 use crate::sandboxed;
 
-/// What one launch of a case may take on the virtual GPU before the problem is cut: half a head of S = 2048 at D = 64. A
-/// case is three launches or more.
+/// The largest launch on the virtual GPU: half a head of S = 2048 at D = 64. Larger problems are reduced. A case has
+/// three launches or more.
 const VIRTUAL_FLOPS: f64 = 5.5e8;
-/// A plain kernel takes that many times as long for the same work.
+/// How many times longer a plain kernel takes than a fused one for the same work.
 const PLAIN_COST: f64 = 16.0;
-/// Cases up to this size also get every class of inputs, and are asked for the same bits twice.
+/// Problems up to this size are checked with every class of inputs and at full depth.
 const SMALL_FLOPS: f64 = 1.3e6;
-/// Whole problems up to this size are asked everything about in a sweep too: the headline's are. Of larger ones, where the
-/// right answers to redrawn inputs take longer than everything else, only those that were named.
+/// The largest problem that a sweep checks at full depth; the headline suite is below it. For larger problems the
+/// references of the redrawn inputs would take longer than everything else, so they are checked at full depth only if
+/// they are named.
 const SWEEP_FLOPS: f64 = 5e10;
-/// With more verdicts than this the table has a line per kernel, not per verdict.
-const LINES: usize = 40;
+/// With more results than this, the table has one line per kernel instead of one per result.
+const MAX_LINES: usize = 40;
 
+/// Checks kernels on problems.
 pub fn run(options: &CheckOptions, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
     let op = Attention;
     let catalog = Catalog::load(global.kernels.as_deref())?;
@@ -52,7 +54,7 @@ pub fn run(options: &CheckOptions, global: &Global, printer: &Printer) -> Result
     let (plan, problems) = plan(op, options, global, &catalog, &device)?;
     look_up_tuned(op, options, &plan, &problems, printer)?;
     let extent = plan.extent(&op);
-    refuse_what_was_asked_for(op, options, &plan, &extent)?;
+    require_supported(op, options, &plan, &extent)?;
 
     let compiler = super::build::compiler(global, printer)?;
     let stop = super::stop_on_interrupt();
@@ -62,7 +64,9 @@ pub fn run(options: &CheckOptions, global: &Global, printer: &Printer) -> Result
     let devices = match &device {
         Device::Virtual { chip } => Devices::Virtual { chip, checks },
         Device::Cuda { .. } if options.sanitize => {
-            return Err(CommandError::usage("--sanitize needs the virtual GPU").hint("add --device virtual"));
+            return Err(
+                CommandError::usage("--sanitize needs the virtual GPU").hint("add `--device virtual`")
+            );
         }
         Device::Cuda { index, .. } => {
             let limit = Duration::from_secs_f64(options.limit);
@@ -70,30 +74,30 @@ pub fn run(options: &CheckOptions, global: &Global, printer: &Printer) -> Result
             Devices::Lent(lend_device::pool(*index, limit, threads, &stop)?)
         }
     };
-    let make = |lease| devices.one(lease);
-    // A GPU that cannot be opened is what is wrong, not every kernel.
-    if let Err(reason) = make(Lease::Shared) {
+    let open_device = |lease| devices.open(lease);
+    // A GPU that cannot be opened is reported once, not as a failure of every kernel.
+    if let Err(reason) = open_device(Lease::Shared) {
         return if stop.load(Ordering::Relaxed) {
             Ok(Exit::Incomplete)
         } else {
-            Err(CommandError::lacking(reason))
+            Err(CommandError::missing(reason))
         };
     }
-    let bench = CheckEnvironment { compiler: &compiler, device: &make, threads, stop: &stop };
+    let environment = CheckEnvironment { compiler: &compiler, device: &open_device, threads, stop: &stop };
     let started = Instant::now();
     let requests = plan.requests(&op, &compiler);
     let bar = progress::counting(requests.len() as u64, "compiling");
-    check::compile(&requests, &bench, &|| bar.inc(1))
-        .map_err(|error| CommandError::lacking(error.to_string()))?;
+    check::compile(&requests, &environment, &|| bar.inc(1))
+        .map_err(|error| CommandError::missing(error.to_string()))?;
     bar.finish_and_clear();
     let bar = progress::counting(extent.verdicts as u64, "checking");
-    let verdicts = check::run(&op, &plan, &bench, &|verdict| {
+    let verdicts = check::run(&op, &plan, &environment, &|verdict| {
         if !verdict.passed() {
             bar.suspend(|| printer.message(&format!("{}: {}", styled(BAD, "failed"), title(verdict))));
         }
         bar.inc(1);
     })
-    .map_err(|error| CommandError::lacking(error.to_string()))?;
+    .map_err(|error| CommandError::missing(error.to_string()))?;
     bar.finish_and_clear();
 
     let run = Run {
@@ -114,12 +118,13 @@ pub fn run(options: &CheckOptions, global: &Global, printer: &Printer) -> Result
         run.print(options, global, &catalog, printer);
     }
     Ok(match () {
-        () if verdicts.iter().any(|verdict| !verdict.passed()) => Exit::Finding,
+        () if verdicts.iter().any(|verdict| !verdict.passed()) => Exit::ProblemFound,
         () if !run.complete => Exit::Incomplete,
-        () => Exit::Holds,
+        () => Exit::Success,
     })
 }
 
+/// The plan of a check and its problems before they are reduced, from the options.
 fn plan<'c>(
     op: Attention,
     options: &CheckOptions,
@@ -133,7 +138,7 @@ fn plan<'c>(
         let hint = format!("classes: {}, all", all.join(", "));
         return Err(CommandError::usage(format!("there is no class of inputs `{name}`")).hint(hint));
     }
-    let wanted = Wanted::new(op, options, global)?;
+    let selection = Selection::new(op, options, global)?;
     let (plain, fused): (Vec<_>, Vec<_>) =
         subjects(op, options, catalog)?.into_iter().partition(|subject| subject.family.plain);
     let cut = !options.full_size && matches!(device, Device::Virtual { .. });
@@ -141,15 +146,15 @@ fn plan<'c>(
     let mut groups = Vec::new();
     for (subjects, limit) in [(plain, limit(PLAIN_COST)), (fused, limit(1.0))] {
         if !subjects.is_empty() {
-            wanted.refuse_too_many(op, options)?;
-            groups.push(CheckGroup { subjects, cases: wanted.cases(op, options, global, limit) });
+            selection.require_bounded(op, options)?;
+            groups.push(CheckGroup { subjects, cases: selection.cases(op, options, global, limit) });
         }
     }
-    let problems = [wanted.problems, wanted.edges].concat();
+    let problems = [selection.problems, selection.edges].concat();
     Ok((CheckPlan { device: device.clone(), groups }, problems))
 }
 
-/// What `tuned` stands for, where it was asked for.
+/// Resolves `tuned`, if it is a preset of the plan.
 fn look_up_tuned(
     op: Attention,
     options: &CheckOptions,
@@ -165,22 +170,24 @@ fn look_up_tuned(
     tuned::look_up(&families, (&named, &others), &plan.device, printer)
 }
 
-/// The problems to check on, and those of them that get every class of inputs where they are small.
-struct Wanted {
+/// The problems to check.
+struct Selection {
     problems: Vec<attention::Problem>,
+    /// Edge-case shapes. The small ones are checked with every class of inputs.
     edges: Vec<attention::Problem>,
-    /// Whether nothing was asked for by name.
-    sweep: bool,
+    /// Whether the user named no problem and no suite.
+    is_sweep: bool,
 }
 
-impl Wanted {
+impl Selection {
     fn new(op: Attention, options: &CheckOptions, global: &Global) -> Result<Self, Refusal> {
         let expand = |names: &[String]| -> Result<Vec<attention::Problem>, Refusal> {
             let problems: Result<Vec<_>, _> = names.iter().map(|name| op.problems(name)).collect();
             Ok(problems?.into_iter().flatten().collect())
         };
         if options.problem.is_empty() && options.suite.is_empty() && options.fuzz.is_none() {
-            return Ok(Wanted { problems: expand(&op.usual())?, edges: expand(&op.edges())?, sweep: true });
+            let (problems, edges) = (expand(&op.usual())?, expand(&op.edges())?);
+            return Ok(Selection { problems, edges, is_sweep: true });
         }
         let mut problems = expand(&options.problem)?;
         for suite in &options.suite {
@@ -188,21 +195,21 @@ impl Wanted {
         }
         let draws = 0..options.fuzz.unwrap_or(0);
         problems.extend(draws.map(|index| op.fuzzed(global.seed.wrapping_add(index))));
-        Ok(Wanted { problems, edges: Vec::new(), sweep: false })
+        Ok(Selection { problems, edges: Vec::new(), is_sweep: false })
     }
 
-    /// Refuses more cases than a check could ever come to the end of, before they take memory.
-    fn refuse_too_many(&self, op: Attention, options: &CheckOptions) -> Result<(), CommandError> {
+    /// Returns an error for more cases than a check could finish, before they are allocated.
+    fn require_bounded(&self, op: Attention, options: &CheckOptions) -> Result<(), CommandError> {
         let classes = op.classes().len().max(options.class.len()) as u64;
         let problems = (self.problems.len() + self.edges.len()) as u64;
         let cases = problems.saturating_mul(classes).saturating_mul(options.seeds);
-        if cases <= MOST_CASES {
+        if cases <= MAX_CASES {
             return Ok(());
         }
         let (problems, seeds) = (self.problems.len() + self.edges.len(), options.seeds);
         let message = format!(
-            "{problems} problems with up to {classes} classes of inputs and {seeds} seeds are {cases} cases; \
-             {MOST_CASES} are allowed"
+            "{problems} problems with up to {classes} classes of inputs and {seeds} seeds give {cases} cases; \
+             {MAX_CASES} are allowed"
         );
         Err(CommandError::usage(message).hint("lower --seeds or --fuzz, or name a --problem and a --class"))
     }
@@ -216,8 +223,8 @@ impl Wanted {
     ) -> Vec<Case<attention::Problem>> {
         let all = op.classes();
         let mut cases = Vec::new();
-        // A sweep has the classes on its small shapes. Other problems get them on a small part of themselves.
-        let parts: &[_] = if options.class.is_empty() && !self.sweep { &self.problems } else { &[] };
+        // A sweep checks every class on its small shapes. For named problems, every class is checked on a small part.
+        let parts: &[_] = if options.class.is_empty() && !self.is_sweep { &self.problems } else { &[] };
         let parts: Vec<_> = parts.iter().copied().filter(|it| op.work(it).flops > SMALL_FLOPS).collect();
         let sets = [(&self.problems, false, limit), (&self.edges, true, limit), (&parts, true, SMALL_FLOPS)];
         for (problems, edges, limit) in sets {
@@ -233,12 +240,12 @@ impl Wanted {
                 let depth = match () {
                     () if small => Depth::Full,
                     () if limit.is_finite() => Depth::Usual,
-                    () if self.sweep && flops > SWEEP_FLOPS => Depth::Usual,
+                    () if self.is_sweep && flops > SWEEP_FLOPS => Depth::Usual,
                     () => Depth::Full,
                 };
                 for class in classes {
                     for offset in 0..options.seeds {
-                        let seed = global.secret().wrapping_add(offset);
+                        let seed = global.secret_seed().wrapping_add(offset);
                         let cut_from = cut_from.clone();
                         cases.push(Case { problem, cut_from, class: class.to_owned(), seed, depth });
                     }
@@ -249,7 +256,7 @@ impl Wanted {
     }
 }
 
-/// Every preset of every family, or those that were named.
+/// The subjects: every preset of every family, or the named ones.
 fn subjects<'c>(
     op: Attention,
     options: &CheckOptions,
@@ -280,23 +287,23 @@ fn subjects<'c>(
             subjects.push(CheckSubject { family, preset: Some(preset), knobs: options.set.clone() });
         }
     }
-    // A preset may belong to one of several families; one that belongs to none is a mistake.
+    // A preset may exist in only some of the families, but it must exist in one.
     for name in &options.preset {
         if !subjects.iter().any(|subject| subject.preset.as_ref() == Some(name)) {
-            return Err(workbench::no_preset(name, catalog));
+            return Err(workbench::unknown_preset(name, catalog));
         }
     }
     Ok(subjects)
 }
 
-/// What was asked for by name must be possible; what a sweep leaves out is only counted.
-fn refuse_what_was_asked_for(
+/// Returns an error if a named kernel does not support a named problem. A sweep only counts unsupported combinations.
+fn require_supported(
     op: Attention,
     options: &CheckOptions,
     plan: &CheckPlan<'_, attention::Problem>,
     extent: &PlanSize,
 ) -> Result<(), CommandError> {
-    // A kernel named by its preset or knobs must take every problem named; of a family, one preset must.
+    // A kernel named by its preset or knobs must support every named problem; of a named family, one preset must.
     let exact = !options.preset.is_empty() || !options.set.is_empty();
     let subjects: Vec<&CheckSubject<'_>> = plan.groups.iter().flat_map(|group| &group.subjects).collect();
     for name in &options.problem {
@@ -322,14 +329,14 @@ fn refuse_what_was_asked_for(
     Ok(())
 }
 
-/// Where devices to check on come from.
+/// The source of the devices that kernels are checked on.
 enum Devices {
     Virtual { chip: &'static Chip, checks: Checks },
     Lent(Arc<DevicePool>),
 }
 
 impl Devices {
-    fn one(&self, lease: Lease) -> Result<Box<dyn CheckDevice>, String> {
+    fn open(&self, lease: Lease) -> Result<Box<dyn CheckDevice>, String> {
         match self {
             Devices::Virtual { chip, checks } => {
                 let mut device = VirtualDevice::new(chip);
@@ -342,6 +349,7 @@ impl Devices {
     }
 }
 
+/// The results of a check.
 #[derive(Serialize)]
 struct Run<'a> {
     device: String,
@@ -357,34 +365,34 @@ struct Run<'a> {
 
 impl Run<'_> {
     fn print(&self, options: &CheckOptions, global: &Global, catalog: &Catalog, printer: &Printer) {
-        let table = if self.verdicts.len() <= LINES { lines(self.verdicts) } else { summary(self.verdicts) };
+        let table =
+            if self.verdicts.len() <= MAX_LINES { lines(self.verdicts) } else { summary(self.verdicts) };
         printer.data(&table);
-        let wrong: Vec<&CaseResult> = self.verdicts.iter().filter(|verdict| !verdict.passed()).collect();
-        for verdict in &wrong {
+        let failed: Vec<&CaseResult> = self.verdicts.iter().filter(|verdict| !verdict.passed()).collect();
+        for verdict in &failed {
             printer.data(&format!("\n{}", failure(verdict, options, global, catalog)));
         }
         let cut = self.verdicts.iter().filter(|verdict| !verdict.cut_from.is_empty()).count();
         if cut > 0 {
-            let words = format!(
-                "{cut} runs on problems cut to size: fewer heads, then fewer queries, every key (--full-size: whole)"
+            let text = format!(
+                "{cut} runs used reduced problems: fewer heads, then fewer queries, all keys (see --full-size)"
             );
-            printer.data(&styled(FAINT, words));
+            printer.data(&styled(FAINT, text));
         }
         for note in self.notes() {
             printer.data(&format!("note: {note}"));
         }
-        if let Some(words) = self.compared() {
-            printer.data(&styled(FAINT, words));
+        if let Some(text) = self.compared() {
+            printer.data(&styled(FAINT, text));
         }
-        let left_out: usize = self.extent.refusals.values().sum();
-        if left_out > 0 {
-            let words =
-                format!("{left_out} combinations are not supported and were not run (--json lists them)");
-            printer.data(&styled(FAINT, words));
+        let unsupported: usize = self.extent.refusals.values().sum();
+        if unsupported > 0 {
+            let text = format!("{unsupported} unsupported combinations were not run (--json lists them)");
+            printer.data(&styled(FAINT, text));
         }
         let under = if self.sanitized { ", under all checkers" } else { "" };
         let total = self.verdicts.len();
-        let (count, device, seconds) = (wrong.len(), &self.device, self.seconds);
+        let (count, device, seconds) = (failed.len(), &self.device, self.seconds);
         if !self.complete {
             let missing = self.extent.verdicts - total;
             printer.data(&styled(
@@ -393,15 +401,15 @@ impl Run<'_> {
             ));
         }
         printer.data(&if count == 0 {
-            styled(GOOD, format!("{total} of {total} runs are right on {device}{under}, in {seconds:.0} s"))
+            styled(GOOD, format!("{total} of {total} runs passed on {device}{under}, in {seconds:.0} s"))
         } else {
-            styled(BAD, format!("{count} of {total} runs are wrong on {device}{under}, in {seconds:.0} s"))
+            styled(BAD, format!("{count} of {total} runs failed on {device}{under}, in {seconds:.0} s"))
         });
     }
 }
 
 impl Run<'_> {
-    /// What a reader should know of the kernels, each once.
+    /// The distinct notes about the kernels.
     fn notes(&self) -> indexmap::IndexSet<String> {
         let of = |verdict: &CaseResult| {
             let CaseResult { family, notes, .. } = verdict;
@@ -410,33 +418,33 @@ impl Run<'_> {
         self.verdicts.iter().flat_map(of).collect()
     }
 
-    /// How much was launched and compared.
+    /// The number of launches and the share of elements that was compared.
     fn compared(&self) -> Option<String> {
         let launches: usize = self.verdicts.iter().map(|verdict| verdict.launches).sum();
         let judgements = self.verdicts.iter().filter_map(CaseResult::judgement);
         let shares =
             judgements.filter(|it| it.is_sampled()).map(|it| it.compared as f64 / it.elements as f64);
         let shares: Vec<f64> = shares.collect();
-        let least = shares.iter().copied().reduce(f64::min);
-        (launches > 0).then(|| match least {
-            None => format!("{launches} launches judged, every element compared"),
-            Some(least) => format!(
-                "{launches} launches judged; {} runs on large problems compared {:.1}% of the elements or more, other \
-                 rows for every launch",
+        let smallest = shares.iter().copied().reduce(f64::min);
+        (launches > 0).then(|| match smallest {
+            None => format!("{launches} launches judged; every element was compared"),
+            Some(smallest) => format!(
+                "{launches} launches judged; {} runs on large problems compared at least {:.1}% of the elements, \
+                 different rows in every launch",
                 shares.len(),
-                100.0 * least
+                100.0 * smallest
             ),
         })
     }
 }
 
-/// `wmma stage-2 on b1h2s17d64-fp16, normal, seed 1`
+/// The name of a case: `wmma stage-2 on b1h2s17d64-fp16, normal, seed 1`.
 fn title(verdict: &CaseResult) -> String {
     let CaseResult { family, kernel, problem, class, seed, .. } = verdict;
     format!("{family} {kernel} on {problem}, {class}, seed {seed}")
 }
 
-/// A line per verdict.
+/// A table with one line per result.
 fn lines(verdicts: &[CaseResult]) -> String {
     let mut table = new_table(&["kernel", "problem", "class", "seed", "error", "limit", "quantisation", ""]);
     for verdict in verdicts {
@@ -450,21 +458,21 @@ fn lines(verdicts: &[CaseResult]) -> String {
             ],
             None => [const { String::new() }; 3],
         });
-        row.push(if verdict.passed() { styled(GOOD, "right") } else { styled(BAD, "wrong") });
+        row.push(if verdict.passed() { styled(GOOD, "passed") } else { styled(BAD, "failed") });
         table.add_row(row);
     }
     trimmed(&table)
 }
 
-/// A line per kernel.
+/// A table with one line per kernel.
 fn summary(verdicts: &[CaseResult]) -> String {
     let mut kernels: indexmap::IndexMap<(&str, &str), Vec<&CaseResult>> = indexmap::IndexMap::new();
     for verdict in verdicts {
         kernels.entry((&verdict.family, &verdict.kernel)).or_default().push(verdict);
     }
-    let mut table = new_table(&["kernel", "runs", "right", "largest error", "of its limit", "at"]);
+    let mut table = new_table(&["kernel", "runs", "passed", "largest error", "of its limit", "at"]);
     for ((family, kernel), verdicts) in kernels {
-        let right = verdicts.iter().filter(|verdict| verdict.passed()).count();
+        let passed = verdicts.iter().filter(|verdict| verdict.passed()).count();
         let share = |judgement: &check::Judgement| {
             if judgement.limit > 0.0 { judgement.error / judgement.limit } else { 0.0 }
         };
@@ -475,7 +483,7 @@ fn summary(verdicts: &[CaseResult]) -> String {
                 _ => None,
             })
             .max_by(|(a, _), (b, _)| share(a).total_cmp(&share(b)));
-        let mut row = vec![format!("{family} {kernel}"), verdicts.len().to_string(), right.to_string()];
+        let mut row = vec![format!("{family} {kernel}"), verdicts.len().to_string(), passed.to_string()];
         if let Some((judgement, verdict)) = closest {
             row.push(format!("{:.1e}", judgement.error));
             row.push(format!("{:.0}%", 100.0 * share(judgement)));
@@ -502,15 +510,15 @@ fn trimmed(table: &Table) -> String {
     table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
 }
 
-/// Everything about a wrong verdict, and how to repeat it.
+/// The details of a failed case, and the command that repeats it.
 fn failure(verdict: &CaseResult, options: &CheckOptions, global: &Global, catalog: &Catalog) -> String {
-    const FINDINGS: usize = 3;
-    let mut text = format!("{}: {}\n", styled(BAD, "wrong"), styled(STRONG, title(verdict)));
+    const MAX_FINDINGS: usize = 3;
+    let mut text = format!("{}: {}\n", styled(BAD, "failed"), styled(STRONG, title(verdict)));
     match &verdict.outcome {
         CaseOutcome::Passed { .. } => {}
         CaseOutcome::Broken { reason } => text += &format!("  [broken] {reason}\n"),
         CaseOutcome::Failed { complaints, .. } => {
-            // Findings are shown with their source below.
+            // Findings are shown below, with their source lines.
             let is_finding = |kind: &str| verdict.findings.iter().any(|it| it.kind.to_string() == kind);
             for complaint in complaints.iter().filter(|complaint| !is_finding(&complaint.kind)) {
                 text += &format!("  [{}] {}\n", complaint.kind, complaint.message);
@@ -519,11 +527,12 @@ fn failure(verdict: &CaseResult, options: &CheckOptions, global: &Global, catalo
     }
     let family = catalog.family(&verdict.family).ok();
     let sources = |name: &str| family.and_then(|family| family.text_of(name)).map(str::to_owned);
-    for finding in verdict.findings.iter().take(FINDINGS) {
+    for finding in verdict.findings.iter().take(MAX_FINDINGS) {
         text += &format!("{}\n", findings::render(finding, &sources));
     }
-    if verdict.findings.len() > FINDINGS {
-        text += &format!("  and {} more findings (--json lists them)\n", verdict.findings.len() - FINDINGS);
+    if verdict.findings.len() > MAX_FINDINGS {
+        let more = verdict.findings.len() - MAX_FINDINGS;
+        text += &format!("  and {more} more findings (--json lists them)\n");
     }
     if let Some(picture) = &verdict.picture {
         for line in picture.text.lines() {
@@ -533,7 +542,7 @@ fn failure(verdict: &CaseResult, options: &CheckOptions, global: &Global, catalo
     text + &format!("  repeat: {}", repeat(verdict, options, global))
 }
 
-/// The command that does exactly this again.
+/// The command line that repeats a case.
 fn repeat(verdict: &CaseResult, options: &CheckOptions, global: &Global) -> String {
     let mut words = vec!["warpsmith check".to_owned()];
     let is_flag = verdict.family.starts_with('-');
@@ -557,6 +566,7 @@ fn repeat(verdict: &CaseResult, options: &CheckOptions, global: &Global) -> Stri
     words.join(" ")
 }
 
+/// Writes the error maps of failed cases.
 fn save_pictures(folder: &Path, verdicts: &[CaseResult], printer: &Printer) -> Result<(), CommandError> {
     let failed =
         |error: std::io::Error| CommandError::usage(format!("cannot write to {}: {error}", folder.display()));

@@ -1,4 +1,4 @@
-//! `doctor`: what this machine has, what it lacks, and the one-line remedy for each.
+//! `doctor`: shows what this machine has and what is missing, with a one-line remedy for each.
 
 use gpu::machine::{self, Driver};
 use gpu::toolchain::{self, Surroundings};
@@ -15,7 +15,7 @@ use crate::printer::{BAD, FAINT, GOOD, Printer, STRONG, WARN, styled};
 enum Status {
     Found,
     Missing,
-    /// There, but not usable as it is.
+    /// Present but not usable.
     Unfit,
 }
 
@@ -41,12 +41,13 @@ impl Check {
     }
 }
 
+/// Checks the machine.
 pub fn run(global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
     let driver = machine::driver();
     let python = machine::python();
     let compiler = compiler(global, python.as_ref());
-    // With NVRTC, or with the means to install it, kernels can be built and run on the virtual GPU.
-    let workable = compiler.status == Status::Found || installable(python.as_ref());
+    // NVRTC, or pip to install it, is enough to build kernels and to run them on the virtual GPU.
+    let can_compile = compiler.status == Status::Found || can_install(python.as_ref());
     let checks = vec![
         compiler,
         gpus(&driver),
@@ -72,18 +73,18 @@ pub fn run(global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
     } else {
         printer.data(&text(&checks));
         if let Ok(device) = &device {
-            printer.data(&format!("\nKernels will run on {}.", styled(STRONG, device)));
+            printer.data(&format!("\nKernels run on {}.", styled(STRONG, device)));
         }
     }
     device?;
-    if !workable {
-        return Err(CommandError::lacking("there is no CUDA compiler and no way to install one")
+    if !can_compile {
+        return Err(CommandError::missing("there is no CUDA compiler and no pip to install one")
             .hint("install Python 3 with pip, or set WARPSMITH_CUDA to a CUDA toolkit"));
     }
-    Ok(Exit::Holds)
+    Ok(Exit::Success)
 }
 
-fn installable(python: Option<&machine::Python>) -> bool {
+fn can_install(python: Option<&machine::Python>) -> bool {
     python.is_some_and(|python| python.package("pip").is_some())
 }
 
@@ -91,11 +92,15 @@ fn compiler(global: &Global, python: Option<&machine::Python>) -> Check {
     let surroundings = Surroundings::from_environment(global.cuda.as_deref());
     let survey = toolchain::survey(&surroundings);
     if let Some((place, reason)) = survey.named_refusal() {
-        return Check::unfit("NVRTC", format!("{}: {reason}", place.display()), "name another with --cuda");
+        return Check::unfit(
+            "NVRTC",
+            format!("{}: {reason}", place.display()),
+            "name another toolkit with --cuda",
+        );
     }
     let Some(chosen) = survey.chosen else {
-        let remedy = if installable(python) {
-            "warpsmith toolchain install (96 MB; `build` does it by itself)"
+        let remedy = if can_install(python) {
+            "warpsmith toolchain install (96 MB; commands that compile do this automatically)"
         } else {
             "install Python 3 with pip, then `warpsmith toolchain install`"
         };
@@ -113,7 +118,7 @@ fn gpus(driver: &Result<Driver, String>) -> Check {
     match driver {
         Err(reason) => Check::missing("GPU", format!("no NVIDIA driver ({reason})"), remedy),
         Ok(driver) if driver.gpus.is_empty() => {
-            Check::missing("GPU", format!("driver {} sees none", driver.version), remedy)
+            Check::missing("GPU", format!("driver {} finds no GPU", driver.version), remedy)
         }
         Ok(driver) => {
             let names: Vec<String> = driver
@@ -150,7 +155,7 @@ fn clocks(driver: &Result<Driver, String>) -> Check {
         })
         .collect();
     if clocks.is_empty() {
-        Check::missing("clocks", "no GPU to read them from", "none needed without a GPU")
+        Check::missing("clocks", "no GPU", "none needed without a GPU")
     } else {
         Check::found("clocks", clocks.join("; "))
     }
@@ -171,7 +176,7 @@ fn profiler(driver: &Result<Driver, String>) -> Check {
         return Check::missing("ncu", "no Nsight Compute", "install Nsight Compute to profile on a GPU");
     };
     let Some((year, release)) = profiler.version else {
-        let detail = format!("{} does not say its version", profiler.path.display());
+        let detail = format!("{} does not report its version", profiler.path.display());
         return Check::unfit("ncu", detail, "reinstall Nsight Compute");
     };
     let detail = format!("{year}.{release} at {}", profiler.path.display());
@@ -179,7 +184,7 @@ fn profiler(driver: &Result<Driver, String>) -> Check {
     match (profiler.cuda_major(), driver_cuda) {
         (Some(needs), Some((has, _))) if needs > has => Check::unfit(
             "ncu",
-            format!("{detail} is made for CUDA {needs}, the driver for {has}"),
+            format!("{detail} needs CUDA {needs}, the driver supports {has}"),
             "update the driver, or install an older Nsight Compute",
         ),
         _ => Check::found("ncu", detail),
@@ -196,8 +201,8 @@ fn counters() -> Check {
         ),
         None => Check::missing(
             "counters",
-            "no NVIDIA driver to ask",
-            "none needed: the virtual GPU counts by itself",
+            "no NVIDIA driver",
+            "none needed: the virtual GPU has its own counters",
         ),
     }
 }
@@ -213,10 +218,10 @@ fn sandbox() -> Check {
         (false, true) => Check::unfit(
             "sandbox",
             detail,
-            "Linux 5.13 or later with `landlock` among lsm= of the kernel's command line: kernels' processes can read \
-             this user's files",
+            "processes that run kernels can read this user's files; use Linux 5.13 or later with `landlock` in lsm= on \
+             the kernel command line",
         ),
-        (_, false) => Check::unfit("sandbox", detail, "Linux with seccomp, on x86-64 or arm64"),
+        (_, false) => Check::unfit("sandbox", detail, "use Linux with seccomp, on x86-64 or arm64"),
     }
 }
 
@@ -248,7 +253,7 @@ fn text(checks: &[Check]) -> String {
         let (style, word) = match check.status {
             Status::Found => (GOOD, "found"),
             Status::Missing => (WARN, "missing"),
-            Status::Unfit => (BAD, "unfit"),
+            Status::Unfit => (BAD, "unusable"),
         };
         lines.push(format!("{:<9} {} {}", check.name, styled(style, format!("{word:<8}")), check.detail));
         if let Some(remedy) = &check.remedy {

@@ -1,4 +1,4 @@
-//! `evolve`: a family's settings searched for the fastest that is right.
+//! `evolve`: searches a family's settings for the fastest correct kernel.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -29,37 +29,42 @@ use crate::printer::{FAINT, GOOD, Printer, STRONG, flat, one_line, styled};
 use crate::progress;
 use crate::tables;
 
+/// The default number of candidates.
 pub const BUDGET: u32 = 128;
+/// The number of candidates with `--quick`.
 pub const QUICK_BUDGET: u32 = 32;
+/// The family to search if the user names none.
 pub const DEFAULT_FAMILY: &str = "mma";
 const DEFAULT_PROBLEM: &str = "mission";
-/// The key of an endpoint: neither a flag, which the list of processes would show, nor anywhere in the log.
-const KEY: &str = "WARPSMITH_API_KEY";
+/// The environment variable with the key of an endpoint. A flag would be visible in the list of processes and in the
+/// log.
+const KEY_VARIABLE: &str = "WARPSMITH_API_KEY";
 
+/// Searches, in a new or a resumed run.
 pub fn run(options: &EvolveOptions, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
-    fn then(command: &mut Command) -> Option<&mut EvolveOptions> {
+    fn options_in(command: &mut Command) -> Option<&mut EvolveOptions> {
         if let Command::Evolve(options) = command { Some(options) } else { None }
     }
-    workbench::in_a_run(
+    workbench::run_or_resume(
         (options, global),
         (options.resume, options.run_dir.as_deref()),
-        "search",
-        then,
-        again,
-        |options, global, open| carry_out(options, global, printer, open),
+        "evolve",
+        options_in,
+        override_untrusted,
+        |options, global, open| execute(options, global, printer, open),
     )
 }
 
-/// Takes over what is executed, sent to or written to; a log alone is not trusted with it.
-fn again(now: &EvolveOptions, logged: &mut EvolveOptions) -> Result<(), CommandError> {
-    workbench::take_again("--proposer-cmd", now.proposer_cmd.as_ref(), &mut logged.proposer_cmd)?;
-    workbench::take_again("--endpoint", now.endpoint.as_ref(), &mut logged.endpoint)?;
-    workbench::take_again("--model", now.model.as_ref(), &mut logged.model)?;
-    workbench::take_again("--tuned", now.tuned.as_ref(), &mut logged.tuned)
+/// Replaces the logged flags that execute, send or write something. The log is not trusted with them.
+fn override_untrusted(current: &EvolveOptions, logged: &mut EvolveOptions) -> Result<(), CommandError> {
+    workbench::override_flag("--proposer-cmd", current.proposer_cmd.as_ref(), &mut logged.proposer_cmd)?;
+    workbench::override_flag("--endpoint", current.endpoint.as_ref(), &mut logged.endpoint)?;
+    workbench::override_flag("--model", current.model.as_ref(), &mut logged.model)?;
+    workbench::override_flag("--tuned", current.tuned.as_ref(), &mut logged.tuned)
 }
 
-/// The flags of [`again`] for whoever goes on with the run. The endpoint's secrets are not shown.
-fn flags_again(options: &EvolveOptions) -> Vec<(&'static str, Option<String>)> {
+/// The flags of [`override_untrusted`], for the command line that resumes the run. Secrets of the endpoint are removed.
+fn flags_to_repeat(options: &EvolveOptions) -> Vec<(&'static str, Option<String>)> {
     vec![
         ("--proposer-cmd", options.proposer_cmd.clone()),
         ("--endpoint", options.endpoint.as_deref().map(evolve::redact::address)),
@@ -68,7 +73,7 @@ fn flags_again(options: &EvolveOptions) -> Vec<(&'static str, Option<String>)> {
     ]
 }
 
-fn carry_out(
+fn execute(
     options: &EvolveOptions,
     global: &Global,
     printer: &Printer,
@@ -80,33 +85,33 @@ fn carry_out(
     let opened = OpenRun::new(open(workbench.manifest("evolve", &compiler)), global, printer)?;
     let start = workbench.start()?;
     let stop = super::stop_on_interrupt();
-    let show = Show::new(plan.budget, printer);
-    let done = evolve::run(&Attention, &plan, &compiler, &start, &opened.run, &stop, &|standing, trial| {
-        show.tell(standing, trial);
+    let display = SearchDisplay::new(plan.budget, printer);
+    let result = evolve::run(&Attention, &plan, &compiler, &start, &opened.run, &stop, &|progress, trial| {
+        display.update(progress, trial);
     });
-    show.finish();
-    let exit = match done {
-        Ok(()) => Exit::Holds,
+    display.finish();
+    let exit = match result {
+        Ok(()) => Exit::Success,
         Err(EvolveError::Stopped) => Exit::Incomplete,
         Err(error) => return Err(failure(error)),
     };
     let folder = opened.run.folder().to_owned();
     let (state, _) = opened.finish(exit)?;
     let picks = tuned::picks(&state);
-    let table = |path: &Path| -> Result<(), CommandError> {
+    let merge_picks = |path: &Path| -> Result<(), CommandError> {
         let mut table = Table::read(path).map_err(|error| CommandError::usage(error.to_string()))?;
         table.take(picks.clone());
-        table.write(path).map_err(|error| CommandError::lacking(error.to_string()))
+        table.write(path).map_err(|error| CommandError::missing(error.to_string()))
     };
-    table(&folder.join("tuned.toml"))?;
-    if let Some(path) = options.tuned.as_deref().filter(|_| exit == Exit::Holds) {
-        table(path)?;
+    merge_picks(&folder.join("tuned.toml"))?;
+    if let Some(path) = options.tuned.as_deref().filter(|_| exit == Exit::Success) {
+        merge_picks(path)?;
         printer.message(&styled(FAINT, format!("picks written to {}", path.display())));
     }
     if printer.is_json() {
         printer.json(
             "evolve",
-            &Told {
+            &SearchDocument {
                 run: folder.display().to_string(),
                 search: state.search.as_ref(),
                 trials: state.trials.values().collect(),
@@ -116,13 +121,13 @@ fn carry_out(
     } else {
         printer.data(&text(&state));
         if exit == Exit::Incomplete {
-            printer.message(&workbench::go_on_with("evolve", &folder, global, &flags_again(options)));
+            printer.message(&workbench::resume_command("evolve", &folder, global, &flags_to_repeat(options)));
         }
     }
     Ok(exit)
 }
 
-/// What to search, from what was asked for.
+/// The plan of a search, from its options.
 fn plan<'w>(
     options: &EvolveOptions,
     global: &Global,
@@ -158,7 +163,7 @@ fn plan<'w>(
         elites: options.elites as usize,
         ahead: ahead(),
         seed: global.seed,
-        secret: global.secret(),
+        secret: global.secret_seed(),
         timer: Timer::GraphHot,
         stopping: stopping(options.seconds),
         warmup: 10,
@@ -166,13 +171,13 @@ fn plan<'w>(
     })
 }
 
-/// Who proposes.
+/// The source of candidates: a strategy, a program or an endpoint.
 fn proposer(options: &EvolveOptions) -> Result<Proposer, CommandError> {
-    let voice = match (&options.proposer_cmd, &options.endpoint) {
+    let transport = match (&options.proposer_cmd, &options.endpoint) {
         (Some(line), _) => ProposerTransport::Command(line.clone()),
         (None, Some(url)) => {
             let model = options.model.as_deref().unwrap_or_default();
-            let key = std::env::var(KEY).ok().filter(|key| !key.is_empty());
+            let key = std::env::var(KEY_VARIABLE).ok().filter(|key| !key.is_empty());
             ProposerTransport::Endpoint(Endpoint::new(url, model, key).map_err(CommandError::usage)?)
         }
         (None, None) => return Ok(Proposer::Knobs),
@@ -183,45 +188,47 @@ fn proposer(options: &EvolveOptions) -> Result<Proposer, CommandError> {
         ProposerInformation::Full => Information::Full,
     };
     let limit = Duration::from_secs_f64(options.proposer_seconds);
-    Ok(Proposer::External(ExternalProposer { voice, information, limit }))
+    Ok(Proposer::External(ExternalProposer { voice: transport, information, limit }))
 }
 
-/// Compiles that run while one candidate is being timed.
+/// The number of compilations that run while one candidate is timed.
 pub fn ahead() -> usize {
     std::thread::available_parallelism().map_or(2, usize::from).min(16)
 }
 
+/// When the timing of a candidate stops.
 pub fn stopping(seconds: Option<f64>) -> Stopping {
     Stopping { time_limit: Duration::from_secs_f64(seconds.unwrap_or(1.0)), ..Stopping::default() }
 }
 
+/// The time and memory limits of a candidate's process.
 pub fn limits(is_virtual: bool, limit: Option<f64>) -> Limits {
     let answer = limit.unwrap_or(if is_virtual { 120.0 } else { 20.0 });
     Limits { build: BUILD_LIMIT, answer: Duration::from_secs_f64(answer), resident_bytes: 16 << 30 }
 }
 
-/// The preset to start from: the one that was named, or the first that takes every problem.
+/// The preset to start from: the named one, or the first that supports every problem.
 pub fn baseline(
     family: &Family,
     named: Option<&str>,
     set: &[(String, String)],
     problems: &[attention::Problem],
 ) -> Result<Option<String>, CommandError> {
-    let takes = |preset: Option<&str>| {
+    let supports = |preset: Option<&str>| {
         problems.iter().try_for_each(|problem| Attention.candidate(family, preset, set, problem).map(drop))
     };
     if let Some(name) = named {
-        takes(Some(name))?;
+        supports(Some(name))?;
         return Ok(Some(name.to_owned()));
     }
-    let first = family.presets.iter().find(|preset| takes(Some(&preset.name)).is_ok());
+    let first = family.presets.iter().find(|preset| supports(Some(&preset.name)).is_ok());
     match first {
         Some(preset) => Ok(Some(preset.name.clone())),
-        None => takes(None).map(|()| None).map_err(CommandError::from),
+        None => supports(None).map(|()| None).map_err(CommandError::from),
     }
 }
 
-/// The tuned setting to start from: it must be the same one for every problem.
+/// The tuned setting to start from. It must be the same for every problem.
 fn tuned_baseline(
     family: &Family,
     set: &[(String, String)],
@@ -235,48 +242,51 @@ fn tuned_baseline(
     let one = candidates.first().filter(|one| candidates.iter().all(|it| it.knobs == one.knobs));
     one.cloned().ok_or_else(|| {
         CommandError::usage(
-            "a search starts from one setting, and `tuned` is not the same one for these problems",
+            "a search needs one setting to start from, but `tuned` has different settings for these problems",
         )
         .hint("search for one problem at a time, or start from a preset")
     })
 }
 
+/// The command error for a failed search.
 pub fn failure(error: EvolveError) -> CommandError {
     match error {
         EvolveError::Refused(refusal) => refusal.into(),
         EvolveError::Differs(_) => CommandError::usage(error.to_string()).hint("start a new run"),
-        EvolveError::Baseline { .. } => CommandError::finding(error.to_string()),
+        EvolveError::Baseline { .. } => CommandError::problem(error.to_string()),
         EvolveError::Silent { .. } => {
-            CommandError::lacking(error.to_string()).hint("--resume goes on with the next answer")
+            CommandError::missing(error.to_string()).hint("--resume continues with the next answer")
         }
-        EvolveError::NoProgram { program, .. } => CommandError::lacking(error.to_string())
+        EvolveError::NoProgram { program, .. } => CommandError::missing(error.to_string())
             .hint(format!("install {program}, or use another proposer")),
-        other => CommandError::lacking(other.to_string()),
+        other => CommandError::missing(other.to_string()),
     }
 }
 
-/// The line that moves while a search runs; where there is no terminal, a line for every new best.
-pub struct Show<'p> {
+/// Shows the progress of a search: a bar on a terminal, otherwise one line for every new best candidate.
+pub struct SearchDisplay<'p> {
     printer: &'p Printer,
     bar: ProgressBar,
     started: Instant,
     best: RefCell<f64>,
 }
 
-impl<'p> Show<'p> {
+impl<'p> SearchDisplay<'p> {
+    /// A display for a search of `budget` candidates.
     pub fn new(budget: u32, printer: &'p Printer) -> Self {
         let bar = progress::counting(u64::from(budget), "searching");
-        Show { printer, bar, started: Instant::now(), best: RefCell::new(0.0) }
+        SearchDisplay { printer, bar, started: Instant::now(), best: RefCell::new(0.0) }
     }
 
-    pub fn tell(&self, standing: &Progress, trial: Option<&Trial>) {
-        self.bar.set_position(u64::from(standing.evaluated));
-        let left = self.started.elapsed().as_secs_f64() / f64::from(standing.evaluated.max(1))
-            * f64::from(standing.budget.saturating_sub(standing.evaluated));
-        let best = standing.best.as_ref().map_or(1.0, |(_, score)| *score);
+    /// Shows the progress after a trial.
+    pub fn update(&self, progress: &Progress, trial: Option<&Trial>) {
+        self.bar.set_position(u64::from(progress.evaluated));
+        let left = self.started.elapsed().as_secs_f64() / f64::from(progress.evaluated.max(1))
+            * f64::from(progress.budget.saturating_sub(progress.evaluated));
+        let best = progress.best.as_ref().map_or(1.0, |(_, score)| *score);
         self.bar.set_message(format!(
-            "best {best:.3}x, {} right, {} elites, about {left:.0} s left",
-            standing.valid, standing.elites
+            "best {best:.3}x, {} correct, {} elites, about {left:.0} s left",
+            progress.valid, progress.elites
         ));
         let improved = best > *self.best.borrow() * 1.0001;
         if improved {
@@ -292,22 +302,24 @@ impl<'p> Show<'p> {
         }
     }
 
+    /// Removes the bar.
     pub fn finish(&self) {
         self.bar.finish_and_clear();
     }
 }
 
+/// The JSON document of `evolve`.
 #[derive(Serialize)]
-struct Told<'s> {
+struct SearchDocument<'s> {
     run: String,
     search: Option<&'s lab::run::Search>,
     trials: Vec<&'s Trial>,
     picks: Vec<Pick>,
 }
 
-/// What a search came to.
+/// The results of a search as text.
 pub fn text(state: &RunState) -> String {
-    let Some(search) = &state.search else { return "nothing was searched".to_owned() };
+    let Some(search) = &state.search else { return "the search did not start".to_owned() };
     let count = |kind: fn(&TrialResult) -> bool| {
         state.trials.values().filter(|it| it.number > 0 && kind(&it.result)).count()
     };
@@ -317,7 +329,7 @@ pub fn text(state: &RunState) -> String {
     let modelled =
         elites::timed(state.trials.values()).any(|it| it.problems.iter().any(|it| it.time.is_modelled()));
     let mut parts = vec![flat(&format!(
-        "{} from {}, over {}: {} of {} settings are allowed; {timed} timed, {failed} failed, {same} the same as another",
+        "{} from {}, on {}: {} of {} settings are valid; {timed} timed, {failed} failed, {same} duplicates",
         styled(STRONG, &search.family),
         search.baseline,
         search.problems.join(", "),
@@ -327,10 +339,12 @@ pub fn text(state: &RunState) -> String {
     let refused = state.exchanges.iter().filter(|exchange| exchange.outcome.is_err()).count();
     if !state.exchanges.is_empty() {
         let asked = state.exchanges.len();
-        parts.push(format!("the proposer was asked {asked} times; {refused} answers were no candidate"));
+        parts.push(format!(
+            "the proposer was asked {asked} times; {refused} answers were not valid candidates"
+        ));
     }
     if modelled {
-        parts.push(styled(FAINT, "times are modelled, not measured: they rank settings, nothing more"));
+        parts.push(styled(FAINT, "times are modelled, not measured; use them only to rank settings"));
     }
     let mut best: Vec<_> = elites::timed(state.trials.values()).collect();
     best.sort_by(|a, b| b.score.total_cmp(&a.score));

@@ -1,4 +1,4 @@
-//! `gate`: a run held against the best on record, for CI.
+//! `gate`: compares a run with the leaderboard, for CI.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,14 +13,14 @@ use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::printer::Printer;
 
+/// Judges a run, by default the latest bench, and optionally updates the leaderboard.
 pub fn run(options: &GateOptions, printer: &Printer) -> Result<Exit, CommandError> {
     let folder = match &options.run_dir {
         Some(folder) => folder.clone(),
         None => latest()?,
     };
-    let log = lab::run::read(&folder).map_err(|error| {
-        CommandError::usage(error.to_string()).hint("`warpsmith runs` lists the runs there are")
-    })?;
+    let log = lab::run::read(&folder)
+        .map_err(|error| CommandError::usage(error.to_string()).hint("`warpsmith runs` lists the runs"))?;
     let mut problems = Vec::new();
     for name in &options.suite {
         let suite = suite::find(&Attention, name)?;
@@ -32,10 +32,10 @@ pub fn run(options: &GateOptions, printer: &Printer) -> Result<Exit, CommandErro
         GateTimer::Eager => Timer::Eager,
     };
     let path = &options.leaderboard;
-    let mut board = Leaderboard::read(path).map_err(|error| unreadable(&error))?;
+    let mut board = Leaderboard::read(path).map_err(|error| leaderboard_error(&error))?;
     let mut report = judge(&RunState::from_log(&log), &board, &GateRequest { problems, timer });
     if options.update && update(&mut report, &mut board) > 0 {
-        board.write(path).map_err(|error| unreadable(&error))?;
+        board.write(path).map_err(|error| leaderboard_error(&error))?;
     }
     if let Some(path) = &options.junit {
         write(path, &output::junit(&report))?;
@@ -53,15 +53,15 @@ pub fn run(options: &GateOptions, printer: &Printer) -> Result<Exit, CommandErro
         }
     }
     Ok(match report.outcome() {
-        RunOutcome::Holds => Exit::Holds,
-        RunOutcome::Finding => Exit::Finding,
-        RunOutcome::Usage => Exit::Usage,
-        RunOutcome::Lacking => Exit::Lacking,
+        RunOutcome::Holds => Exit::Success,
+        RunOutcome::Finding => Exit::ProblemFound,
+        RunOutcome::Usage => Exit::UsageError,
+        RunOutcome::Lacking => Exit::MissingRequirement,
         RunOutcome::Incomplete => Exit::Incomplete,
     })
 }
 
-/// The latest bench below the default folder.
+/// The latest bench in the default folder.
 fn latest() -> Result<PathBuf, CommandError> {
     let folder = Path::new(lab::run::DEFAULT_FOLDER);
     let runs = lab::run::list(folder).unwrap_or_default();
@@ -72,10 +72,11 @@ fn latest() -> Result<PathBuf, CommandError> {
     })
 }
 
-fn unreadable(error: &LeaderboardError) -> CommandError {
+fn leaderboard_error(error: &LeaderboardError) -> CommandError {
     CommandError::usage(error.to_string())
 }
 
 fn write(path: &Path, text: &str) -> Result<(), CommandError> {
-    fs::write(path, text).map_err(|error| CommandError::usage(format!("{}: {error}", path.display())))
+    fs::write(path, text)
+        .map_err(|error| CommandError::usage(format!("cannot write {}: {error}", path.display())))
 }

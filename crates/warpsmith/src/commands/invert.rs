@@ -1,4 +1,4 @@
-//! `invert`: what known pathologies cost.
+//! `invert`: measures the cost of known pathologies.
 
 use std::time::Duration;
 
@@ -22,21 +22,22 @@ use crate::profile_table;
 
 const WARMUP: u32 = 10;
 
+/// Measures pathologies, in a new or a resumed run.
 pub fn run(options: &InvertOptions, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
-    fn then(command: &mut Command) -> Option<&mut InvertOptions> {
+    fn options_in(command: &mut Command) -> Option<&mut InvertOptions> {
         if let Command::Invert(options) = command { Some(options) } else { None }
     }
-    workbench::in_a_run(
+    workbench::run_or_resume(
         (options, global),
         (options.process.resume, options.process.run_dir.as_deref()),
-        "inversion",
-        then,
+        "invert",
+        options_in,
         |_, _| Ok(()),
-        |options, global, open| carry_out(options, global, printer, open),
+        |options, global, open| execute(options, global, printer, open),
     )
 }
 
-fn carry_out(
+fn execute(
     options: &InvertOptions,
     global: &Global,
     printer: &Printer,
@@ -67,7 +68,7 @@ fn carry_out(
             warmup: WARMUP,
             limits: workbench::limits(&options.process, workbench.is_virtual()),
             seed: global.seed,
-            secret: global.secret(),
+            secret: global.secret_seed(),
             full_size: options.process.full_size,
         };
         invert::run(&op, &plan, &compiler, &start, &opened.run, &stop, &tell)
@@ -76,9 +77,9 @@ fn carry_out(
         Ok(()) => (verdict(&opened.run.state()), None),
         Err(error) if error.is_stop() => (Exit::Incomplete, None),
         Err(InvertError::Profile(ProfileError::Ncu(error))) => {
-            (Exit::Lacking, Some(CommandError::from(&error)))
+            (Exit::MissingRequirement, Some(CommandError::from(&error)))
         }
-        Err(error) => return Err(CommandError::lacking(error.to_string())),
+        Err(error) => return Err(CommandError::missing(error.to_string())),
     };
     let folder = opened.run.folder().to_owned();
     let (state, _) = opened.finish(exit)?;
@@ -90,13 +91,13 @@ fn carry_out(
     } else {
         printer.data(&profile_table::inversions(&state));
         if exit == Exit::Incomplete {
-            printer.message(&workbench::go_on_with("invert", &folder, global, &[]));
+            printer.message(&workbench::resume_command("invert", &folder, global, &[]));
         }
     }
     Ok(exit)
 }
 
-/// The healthy kernels: of every family that is named, or that has pathologies.
+/// The healthy kernels: one of each named family, or of each family that has pathologies.
 fn healthy<'w>(
     options: &InvertOptions,
     workbench: &'w Workbench<'_>,
@@ -105,26 +106,27 @@ fn healthy<'w>(
 ) -> Result<Vec<Subject<'w>>, CommandError> {
     let entries = workbench.catalog.entries().iter().filter(|entry| entry.op == Attention.name());
     let known: Vec<&Family> = entries.filter_map(|entry| entry.family.as_ref().ok()).collect();
-    let with: Vec<&Family> = known.into_iter().filter(|family| !family.pathologies.is_empty()).collect();
+    let with_pathologies: Vec<&Family> =
+        known.into_iter().filter(|family| !family.pathologies.is_empty()).collect();
     let mut families: Vec<&Family> = Vec::new();
     for name in &options.families {
         let family = workbench.catalog.family(name)?;
         if family.pathologies.is_empty() {
-            let names: Vec<&str> = with.iter().map(|family| family.name.as_str()).collect();
+            let names: Vec<&str> = with_pathologies.iter().map(|family| family.name.as_str()).collect();
             return Err(CommandError::usage(format!("{} has no pathologies", family.full_name()))
-                .hint(format!("families that have: {}", names.join(", "))));
+                .hint(format!("families with pathologies: {}", names.join(", "))));
         }
         families.push(family);
     }
     if families.is_empty() {
-        families = with;
+        families = with_pathologies;
     }
     families
         .into_iter()
         .map(|family| {
             let preset = match &options.preset {
                 Some(preset) => Some(preset.clone()),
-                None => refined(family, problems),
+                None => most_refined_preset(family, problems),
             };
             if preset.as_deref().is_some_and(is_tuned) {
                 tuned::look_up(&[family], (problems, &[]), &workbench.device, printer)?;
@@ -136,16 +138,18 @@ fn healthy<'w>(
         .collect()
 }
 
-/// The kernel to put pathologies into where nobody names one: of the first family that has some for these problems.
-pub fn usual<'c>(catalog: &'c Catalog, problems: &[Problem]) -> Option<Subject<'c>> {
+/// The default healthy kernel: from the first family that has pathologies for these problems.
+pub fn default_kernel<'c>(catalog: &'c Catalog, problems: &[Problem]) -> Option<Subject<'c>> {
     let families = catalog.entries().iter().filter_map(|entry| entry.family.as_ref().ok());
-    let mut with = families.filter(|family| !family.pathologies.is_empty());
-    with.find_map(|family| Some(Subject::kernel(family, Some(refined(family, problems)?), Vec::new())))
+    let mut with_pathologies = families.filter(|family| !family.pathologies.is_empty());
+    with_pathologies.find_map(|family| {
+        Some(Subject::kernel(family, Some(most_refined_preset(family, problems)?), Vec::new()))
+    })
 }
 
-/// The last preset, presets being listed from plain to refined, that can have every pathology on every problem.
-fn refined(family: &Family, problems: &[Problem]) -> Option<String> {
-    let can = |preset: &str| {
+/// The last preset that supports every pathology on every problem. A manifest lists presets from plain to refined.
+fn most_refined_preset(family: &Family, problems: &[Problem]) -> Option<String> {
+    let supports_all = |preset: &str| {
         family.pathologies.iter().all(|pathology| {
             let knobs: Vec<(String, String)> =
                 pathology.knobs.iter().map(|(knob, value)| (knob.clone(), value.to_string())).collect();
@@ -153,17 +157,18 @@ fn refined(family: &Family, problems: &[Problem]) -> Option<String> {
         })
     };
     let presets = family.presets.iter().rev().map(|preset| &preset.name);
-    presets.into_iter().find(|name| can(name)).or(family.presets.first().map(|it| &it.name)).cloned()
+    presets.into_iter().find(|name| supports_all(name)).or(family.presets.first().map(|it| &it.name)).cloned()
 }
 
-/// A pathology that could not be timed leaves the ranking incomplete; one that gives a wrong answer is a finding.
+/// The exit code of a run of inversions. A wrong result is a problem; a pathology without a time makes the ranking
+/// incomplete.
 fn verdict(state: &RunState) -> Exit {
     let failed = |result: &InversionResult| matches!(result, InversionResult::Failed { .. });
     match super::profile::verdict(state) {
-        Exit::Finding => Exit::Finding,
+        Exit::ProblemFound => Exit::ProblemFound,
         _ if state.inversions.is_empty() || state.inversions.iter().any(|it| failed(&it.result)) => {
             Exit::Incomplete
         }
-        _ => Exit::Holds,
+        _ => Exit::Success,
     }
 }

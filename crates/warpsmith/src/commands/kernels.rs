@@ -1,4 +1,4 @@
-//! `kernels`: the families, or one of them in full.
+//! `kernels`: lists the families, or shows all details of one.
 
 use attention::Attention;
 use chips::Target;
@@ -13,9 +13,9 @@ use crate::exit::Exit;
 use crate::printer::{BAD, FAINT, Printer, STRONG, WARN, styled};
 use crate::tables::Table;
 
-/// A family as JSON shows it.
+/// A family in the JSON output.
 #[derive(Serialize)]
-struct Described<'a> {
+struct FamilyDocument<'a> {
     op: &'a str,
     name: &'a str,
     description: &'a str,
@@ -23,24 +23,24 @@ struct Described<'a> {
     targets: &'a [Target],
     supports: &'a [Axis],
     knobs: &'a [Knob],
-    constraints: Vec<Required<'a>>,
+    constraints: Vec<ConstraintDocument<'a>>,
     presets: &'a [Preset],
     pathologies: &'a [Pathology],
     limits: Limits,
-    /// What P is rounded to, by dtype, where that is coarser than fp16.
+    /// The type that P is rounded to, for each dtype where it is coarser than fp16.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    coarse_weights: Vec<Coarse>,
-    /// Of the defaults.
+    coarse_weights: Vec<CoarseWeights>,
+    /// The layout of the default setting.
     shared_memory: Layout,
-    /// What `--preset tuned` chooses from.
-    tuned: Vec<Tuned<'a>>,
-    /// Picks of the table that are of no use any more.
+    /// The picks that `--preset tuned` can select.
+    tuned: Vec<PickDocument<'a>>,
+    /// Picks of the table that the family no longer supports.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    tuned_left_out: Vec<LeftOut<'a>>,
+    tuned_left_out: Vec<UnusablePickDocument<'a>>,
 }
 
 #[derive(Serialize)]
-struct Required<'a> {
+struct ConstraintDocument<'a> {
     require: &'a str,
     because: &'a str,
     #[serde(skip_serializing_if = "<[Target]>::is_empty")]
@@ -48,33 +48,35 @@ struct Required<'a> {
 }
 
 #[derive(Serialize)]
-struct Coarse {
+struct CoarseWeights {
     dtype: String,
     weights: Weights,
 }
 
+/// A family whose manifest is invalid.
 #[derive(Serialize)]
-struct Broken<'a> {
+struct BrokenFamily<'a> {
     op: &'a str,
     name: &'a str,
     error: String,
 }
 
-/// A pick of the tuned table, with its setting in short: a preset and what differs from it.
+/// A pick of the tuned table, with its setting written as a preset and the knobs that differ from it.
 #[derive(Serialize)]
-struct Tuned<'a> {
+struct PickDocument<'a> {
     #[serde(flatten)]
     pick: &'a Pick,
     setting: String,
 }
 
 #[derive(Serialize)]
-struct LeftOut<'a> {
+struct UnusablePickDocument<'a> {
     gpu: &'a str,
     problem: &'a str,
     reason: String,
 }
 
+/// Lists the families, or shows one.
 pub fn run(options: &KernelsOptions, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
     let catalog = Catalog::load(global.kernels.as_deref())?;
     if let Some(name) = &options.family {
@@ -82,17 +84,17 @@ pub fn run(options: &KernelsOptions, global: &Global, printer: &Printer) -> Resu
         if printer.is_json() {
             printer.json("kernel", &describe(family)?);
         } else {
-            printer.data(&in_full(family)?);
+            printer.data(&details(family)?);
         }
-        return Ok(Exit::Holds);
+        return Ok(Exit::Success);
     }
 
-    let broken: Vec<Broken> = catalog
+    let broken: Vec<BrokenFamily> = catalog
         .entries()
         .iter()
         .filter_map(|entry| {
             let error = entry.family.as_ref().err()?.to_string();
-            Some(Broken { op: &entry.op, name: &entry.name, error })
+            Some(BrokenFamily { op: &entry.op, name: &entry.name, error })
         })
         .collect();
     let families: Vec<&Family> =
@@ -100,25 +102,25 @@ pub fn run(options: &KernelsOptions, global: &Global, printer: &Printer) -> Resu
     if printer.is_json() {
         #[derive(Serialize)]
         struct Document<'a> {
-            families: Vec<Described<'a>>,
-            broken: &'a [Broken<'a>],
+            families: Vec<FamilyDocument<'a>>,
+            broken: &'a [BrokenFamily<'a>],
         }
         let families = families.iter().map(|family| describe(family)).collect::<Result<_, _>>()?;
         printer.json("kernels", &Document { families, broken: &broken });
     } else {
-        let lines: Vec<String> = families.iter().map(|family| in_brief(family)).collect();
+        let lines: Vec<String> = families.iter().map(|family| brief(family)).collect();
         printer.data(&lines.join("\n\n"));
     }
     for family in &broken {
         printer.message(&format!("{}: {}", styled(BAD, "error"), family.error));
     }
-    Ok(if broken.is_empty() { Exit::Holds } else { Exit::Usage })
+    Ok(if broken.is_empty() { Exit::Success } else { Exit::UsageError })
 }
 
-fn describe(family: &Family) -> Result<Described<'_>, CommandError> {
+fn describe(family: &Family) -> Result<FamilyDocument<'_>, CommandError> {
     let defaults = family.candidate(None, &[], &[])?;
     let (tuned, tuned_left_out) = picks(family);
-    Ok(Described {
+    Ok(FamilyDocument {
         op: &family.op,
         name: &family.name,
         description: &family.description,
@@ -129,7 +131,7 @@ fn describe(family: &Family) -> Result<Described<'_>, CommandError> {
         constraints: family
             .constraints
             .iter()
-            .map(|constraint| Required {
+            .map(|constraint| ConstraintDocument {
                 require: constraint.text(),
                 because: &constraint.because,
                 on: &constraint.on,
@@ -145,52 +147,60 @@ fn describe(family: &Family) -> Result<Described<'_>, CommandError> {
     })
 }
 
-/// The picks of the family's tuned table, and those of no use.
-fn picks(family: &Family) -> (Vec<Tuned<'_>>, Vec<LeftOut<'_>>) {
-    let (usable, stale) = op::tuned::picks(&Attention, family);
-    let tuned = usable
+/// The usable and the unusable picks of the family's tuned table.
+fn picks(family: &Family) -> (Vec<PickDocument<'_>>, Vec<UnusablePickDocument<'_>>) {
+    let (usable, unusable) = op::tuned::picks(&Attention, family);
+    let usable = usable
         .into_iter()
-        .map(|usable| Tuned { setting: usable.candidate.label(family), pick: usable.pick })
+        .map(|usable| PickDocument { setting: usable.candidate.label(family), pick: usable.pick })
         .collect();
-    let left_out = stale
+    let unusable = unusable
         .into_iter()
-        .map(|UnusablePick { pick, reason }| LeftOut { gpu: &pick.gpu, problem: &pick.problem, reason })
+        .map(|UnusablePick { pick, reason }| UnusablePickDocument {
+            gpu: &pick.gpu,
+            problem: &pick.problem,
+            reason,
+        })
         .collect();
-    (tuned, left_out)
+    (usable, unusable)
 }
 
-fn tuned_rows(family: &Family) -> Vec<String> {
-    let (tuned, left_out) = picks(family);
-    if tuned.is_empty() && left_out.is_empty() {
-        return vec!["none: nothing has been tuned yet".to_owned()];
+/// The lines of the section about tuned picks.
+fn pick_lines(family: &Family) -> Vec<String> {
+    let (usable, unusable) = picks(family);
+    if usable.is_empty() && unusable.is_empty() {
+        return vec!["none: this family is not tuned yet".to_owned()];
     }
     let mut table = Table::new(&["gpu", "problem", "time", "", "setting"], &["time"]);
-    for Tuned { pick, setting } in &tuned {
+    for PickDocument { pick, setting } in &usable {
         let how = if pick.time.is_modelled() { "modelled" } else { "measured" };
         let time = format!("{:.2} us", pick.time.micros());
         table.row([pick.gpu.clone(), pick.problem.clone(), time, how.to_owned(), setting.clone()]);
     }
     let mut rows: Vec<String> = table.text().lines().map(str::to_owned).collect();
-    for LeftOut { gpu, problem, reason } in &left_out {
-        rows.push(format!("{}: {problem} on {gpu}: {reason}", styled(WARN, "left out")));
+    for UnusablePickDocument { gpu, problem, reason } in &unusable {
+        rows.push(format!("{}: {problem} on {gpu}: {reason}", styled(WARN, "ignored")));
     }
     rows
 }
 
-fn coarse_weights(family: &Family) -> Vec<Coarse> {
+/// The dtypes whose weights are rounded to a type coarser than fp16.
+fn coarse_weights(family: &Family) -> Vec<CoarseWeights> {
     let dtypes = family.axis("dtype").map_or(&[][..], |axis| &axis.values);
     let coarse = |dtype: String| {
         let weights = family.weights(&dtype);
-        (weights != Weights::default()).then_some(Coarse { dtype, weights })
+        (weights != Weights::default()).then_some(CoarseWeights { dtype, weights })
     };
     dtypes.iter().filter_map(|dtype| coarse(dtype.to_string())).collect()
 }
 
+/// The items, separated by commas.
 fn words<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
     items.into_iter().map(|item| item.to_string()).collect::<Vec<_>>().join(", ")
 }
 
-fn in_brief(family: &Family) -> String {
+/// A family in four lines.
+fn brief(family: &Family) -> String {
     let presets = words(family.presets.iter().map(|preset| &preset.name));
     let knobs = words(family.knobs.iter().map(|knob| &knob.name));
     format!(
@@ -201,7 +211,8 @@ fn in_brief(family: &Family) -> String {
     )
 }
 
-fn in_full(family: &Family) -> Result<String, CommandError> {
+/// All details of a family.
+fn details(family: &Family) -> Result<String, CommandError> {
     let mut lines = vec![format!("{}  {}", styled(STRONG, family.full_name()), family.description)];
     let mut section = |title: &str, rows: Vec<String>| {
         if !rows.is_empty() {
@@ -213,12 +224,8 @@ fn in_full(family: &Family) -> Result<String, CommandError> {
         let note = if axis.specialised { styled(FAINT, "  (compile-time)") } else { String::new() };
         format!("{:<10} {}{note}", axis.name, words(&axis.values))
     };
-    let weights = |coarse: &Coarse| {
-        format!(
-            "{:<10} weights rounded to {} before they multiply values",
-            coarse.dtype,
-            coarse.weights.name()
-        )
+    let weights = |coarse: &CoarseWeights| {
+        format!("{:<10} weights rounded to {} before the product with V", coarse.dtype, coarse.weights.name())
     };
     let axes = family.axes.iter().map(axis).chain(coarse_weights(family).iter().map(weights)).collect();
     section("Supports", axes);
@@ -265,7 +272,7 @@ fn in_full(family: &Family) -> Result<String, CommandError> {
     if !buffers.is_empty() {
         buffers.push(format!("{:>7} total", layout.total_bytes));
     }
-    section("Shared memory of the defaults (offset, buffer, bytes)", buffers);
-    section("Tuned picks", tuned_rows(family));
+    section("Shared memory of the default setting (offset, buffer, bytes)", buffers);
+    section("Tuned picks", pick_lines(family));
     Ok(lines.join("\n"))
 }

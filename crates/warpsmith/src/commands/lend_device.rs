@@ -1,4 +1,5 @@
-//! `lend-device`: a GPU in a process of its own, for a check of kernels that may break it. Hidden from people.
+//! `lend-device`: a separate process that owns a GPU, for `check`. A kernel that breaks the CUDA context then breaks
+//! only this process. The command is hidden from users.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -17,18 +18,19 @@ use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::sandboxed;
 
-/// Processes at a time: while one copies another launches. Every one has a context, which takes half a GiB of the GPU.
-const AT_ONCE: usize = 4;
+/// The maximum number of processes: while one copies, another launches. The CUDA context of each takes 0.5 GiB of GPU
+/// memory.
+const MAX_PROCESSES: usize = 4;
 
-/// The side that has the GPU.
+/// Serves the GPU to the parent until the parent closes the channel.
 pub fn run(global: &Global) -> Result<Exit, CommandError> {
     sandboxed::enter(global, Policy::default());
     let Device::Cuda { index, .. } = super::device(global)? else {
-        return Err(CommandError::usage("only a GPU is lent"));
+        return Err(CommandError::usage("lend-device needs a GPU: --device cuda[:N]"));
     };
     let channel =
-        Channel::to_parent().ok_or_else(|| CommandError::usage("another command starts this one"))?;
-    // Made with the first device, and kept from one to the next.
+        Channel::to_parent().ok_or_else(|| CommandError::usage("lend-device is only for other commands"))?;
+    // The context is created for the first device and reused for the next ones.
     let mut held = None;
     let open = || -> Result<Box<dyn Accelerator>, AcceleratorError> {
         let held = match &held {
@@ -37,25 +39,24 @@ pub fn run(global: &Global) -> Result<Exit, CommandError> {
         };
         Ok(Box::new(held.open()?))
     };
-    // The program that asked is gone, and whatever the GPU is doing is of no use to anybody. At once: the driver's own
-    // end might wait for a kernel that has none.
+    // When the parent is gone, the process aborts at once: a normal exit could wait for a kernel that never ends.
     serve(channel, open, || std::process::abort())
-        .map_err(|error| CommandError::lacking(error.to_string()))?;
-    Ok(Exit::Holds)
+        .map_err(|error| CommandError::missing(error.to_string()))?;
+    Ok(Exit::Success)
 }
 
-/// GPU number `index`, to be borrowed from processes that run [`run`].
+/// A pool of processes that run [`run`] and lend GPU number `index`.
 pub fn pool(
     index: u32,
     limit: Duration,
     threads: usize,
     stop: &Arc<AtomicBool>,
 ) -> Result<Arc<DevicePool>, CommandError> {
-    let program = std::env::current_exe().map_err(|error| CommandError::lacking(error.to_string()))?;
-    let terms = ProcessLimits { limit, stop: Arc::clone(stop) };
-    Ok(DevicePool::new(threads.min(AT_ONCE), move || {
+    let program = std::env::current_exe().map_err(|error| CommandError::missing(error.to_string()))?;
+    let limits = ProcessLimits { limit, stop: Arc::clone(stop) };
+    Ok(DevicePool::new(threads.min(MAX_PROCESSES), move || {
         let mut command = Command::new(&program);
         command.args(["lend-device", "--device", &format!("cuda:{index}")]);
-        DeviceProcess::start(command, terms.clone())
+        DeviceProcess::start(command, limits.clone())
     }))
 }

@@ -1,4 +1,5 @@
-//! One file per command. Each takes its options, prints through the printer and returns an exit code.
+//! The commands, one file each. A command takes its options, writes through the [`Printer`](crate::printer::Printer)
+//! and returns an exit code.
 
 pub mod bench;
 pub mod build;
@@ -31,22 +32,23 @@ use crate::cli::Global;
 use crate::error::CommandError;
 use crate::exit::Exit;
 
-/// The device the user asked for, if it is there.
+/// The device of `--device`, or an error if this machine does not have it.
 pub fn device(global: &Global) -> Result<Device, CommandError> {
     let selector: Selector =
         global.device.parse().map_err(|error: SelectorError| CommandError::usage(error.to_string()))?;
     Device::find(selector).map_err(|error| match error {
-        DeviceError::NoDriver(_) | DeviceError::NoSuchGpu { .. } => CommandError::lacking(error.to_string())
-            .hint("`--device virtual` runs on the virtual GPU; `warpsmith doctor` says what is missing"),
-        other => CommandError::lacking(other.to_string()),
+        DeviceError::NoDriver(_) | DeviceError::NoSuchGpu { .. } => CommandError::missing(error.to_string())
+            .hint("`--device virtual` uses the virtual GPU; `warpsmith doctor` shows what is missing"),
+        other => CommandError::missing(other.to_string()),
     })
 }
 
-/// A flag that Ctrl-C sets: what is at hand is finished or given up, and what is known is shown.
+/// A flag that the first Ctrl-C sets, so that the command stops early and shows its results so far. A second Ctrl-C
+/// ends the program.
 pub fn stop_on_interrupt() -> Arc<AtomicBool> {
     let stop = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stop);
-    // A second handler cannot be set; then the default one ends the program, as before.
+    // If no handler can be installed, the default one stays: Ctrl-C ends the program.
     let _ = ctrlc::set_handler(move || {
         if flag.swap(true, Ordering::Relaxed) {
             std::process::exit(Exit::Incomplete as i32);

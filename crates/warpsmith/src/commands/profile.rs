@@ -1,4 +1,4 @@
-//! `profile`: what limits kernels.
+//! `profile`: shows what limits kernels.
 
 use attention::{Attention, Problem};
 use lab::bench::Subject;
@@ -14,24 +14,25 @@ use crate::exit::Exit;
 use crate::printer::{FAINT, Printer, styled};
 use crate::profile_table;
 
-/// What is profiled where nobody says what.
+/// The problem to profile if the user names none.
 pub const DEFAULT_PROBLEM: &str = "mission";
 
+/// Profiles kernels, in a new or a resumed run.
 pub fn run(options: &ProfileOptions, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
-    fn then(command: &mut Command) -> Option<&mut ProfileOptions> {
+    fn options_in(command: &mut Command) -> Option<&mut ProfileOptions> {
         if let Command::Profile(options) = command { Some(options) } else { None }
     }
-    workbench::in_a_run(
+    workbench::run_or_resume(
         (options, global),
         (options.process.resume, options.process.run_dir.as_deref()),
         "profile",
-        then,
+        options_in,
         |_, _| Ok(()),
-        |options, global, open| carry_out(options, global, printer, open),
+        |options, global, open| execute(options, global, printer, open),
     )
 }
 
-fn carry_out(
+fn execute(
     options: &ProfileOptions,
     global: &Global,
     printer: &Printer,
@@ -55,11 +56,11 @@ fn carry_out(
         device: workbench.device.clone(),
         subjects,
         limits: workbench::limits(&options.process, workbench.is_virtual()),
-        secret: global.secret(),
+        secret: global.secret_seed(),
         full_size: options.process.full_size,
     };
     if !workbench.is_virtual() {
-        // Before there is a run's folder, which would hold nothing.
+        // Checked before the run folder is created, so that an error leaves no empty folder.
         profile::ncu::Ncu::find().map_err(|error| CommandError::from(&error))?;
     }
     let compiler = super::build::compiler(global, printer)?;
@@ -71,8 +72,8 @@ fn carry_out(
     let (exit, failure) = match done {
         Ok(()) => (verdict(&opened.run.state()), None),
         Err(ProfileError::Stopped) => (Exit::Incomplete, None),
-        Err(ProfileError::Ncu(error)) => (Exit::Lacking, Some(CommandError::from(&error))),
-        Err(error) => return Err(CommandError::lacking(error.to_string())),
+        Err(ProfileError::Ncu(error)) => (Exit::MissingRequirement, Some(CommandError::from(&error))),
+        Err(error) => return Err(CommandError::missing(error.to_string())),
     };
     let folder = opened.run.folder().to_owned();
     let (state, _) = opened.finish(exit)?;
@@ -84,19 +85,19 @@ fn carry_out(
     } else {
         printer.data(&profile_table::profiles(&state));
         if exit == Exit::Incomplete {
-            printer.message(&workbench::go_on_with("profile", &folder, global, &[]));
+            printer.message(&workbench::resume_command("profile", &folder, global, &[]));
         }
     }
     Ok(exit)
 }
 
-/// A kernel that is wrong or broken is a finding; one that cannot take a problem is none.
+/// The exit code of a run of profiles. A kernel that fails is a problem; one that does not support a problem is not.
 pub fn verdict(state: &RunState) -> Exit {
     if state.failures.iter().any(|failure| failure.kind != FailureKind::Refused) {
-        Exit::Finding
+        Exit::ProblemFound
     } else if state.profiles.is_empty() {
         Exit::Incomplete
     } else {
-        Exit::Holds
+        Exit::Success
     }
 }

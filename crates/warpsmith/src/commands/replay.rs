@@ -1,4 +1,4 @@
-//! `replay`: the search strategies, scored on recorded spaces.
+//! `replay`: scores the search strategies on recorded spaces.
 
 use std::path::Path;
 
@@ -13,8 +13,8 @@ use crate::printer::{FAINT, Printer, STRONG, one_line, styled};
 use crate::progress;
 use crate::tables::Table;
 
-/// Where strategies are compared, unless asked otherwise.
-const USUAL: [usize; 4] = [25, 50, 100, 200];
+/// The default numbers of evaluations at which strategies are scored.
+const DEFAULT_MARKS: [usize; 4] = [25, 50, 100, 200];
 
 #[derive(Serialize)]
 struct Replay<'a> {
@@ -25,6 +25,7 @@ struct Replay<'a> {
     suites: Vec<Suite>,
 }
 
+/// Plays every strategy on every space and prints the scores.
 pub fn run(options: &ReplayOptions, printer: &Printer) -> Result<Exit, CommandError> {
     let at = marks(&options.at, options.budget)?;
     let strategies = strategies(&options.strategy)?;
@@ -36,8 +37,8 @@ pub fn run(options: &ReplayOptions, printer: &Printer) -> Result<Exit, CommandEr
         .map_err(|error| CommandError::usage(error.to_string()))?;
 
     let stop = super::stop_on_interrupt();
-    let games = options.seeds * (spaces.len() * strategies.len()) as u64;
-    let bar = progress::counting(games, "playing");
+    let searches = options.seeds * (spaces.len() * strategies.len()) as u64;
+    let bar = progress::counting(searches, "searching");
     let mut replay = Replay {
         seeds: options.seeds,
         budget: options.budget,
@@ -45,12 +46,12 @@ pub fn run(options: &ReplayOptions, printer: &Printer) -> Result<Exit, CommandEr
         scores: Vec::new(),
         suites: Vec::new(),
     };
-    'games: for entry in &strategies {
+    'strategies: for entry in &strategies {
         let before = replay.scores.len();
         for space in &spaces {
             bar.set_message(format!("{} on {}", entry.name, one_line(&space.name)));
             let runs = play_all(space, entry, options.seeds, options.budget, &stop, &|| bar.inc(1));
-            let Some(runs) = runs else { break 'games };
+            let Some(runs) = runs else { break 'strategies };
             replay.scores.push(score(space, entry.name, &runs, options.budget, &at));
             if let Some(path) = &options.csv {
                 write(path, &replay.scores)?;
@@ -66,23 +67,23 @@ pub fn run(options: &ReplayOptions, printer: &Printer) -> Result<Exit, CommandEr
         print(&replay, &spaces, printer);
     }
     if replay.suites.len() < strategies.len() {
-        printer.message(
-            "stopped before all seeds were played; what is shown is complete for its strategy and space",
-        );
+        printer.message("stopped early; every row shown includes all seeds of its strategy and space");
         return Ok(Exit::Incomplete);
     }
-    Ok(Exit::Holds)
+    Ok(Exit::Success)
 }
 
-/// Writes all scores there are: a file that cannot be written is noticed early, and a run that is stopped leaves one.
+/// Writes the scores so far. This runs after each space, so that a file that cannot be written is reported early and a
+/// stopped command leaves its scores.
 fn write(path: &Path, scores: &[Score]) -> Result<(), CommandError> {
     let mut bytes = Vec::new();
     write_csv(scores, &mut bytes)
         .map_err(|error| error.to_string())
         .and_then(|()| gpu::paths::write_atomically(path, &bytes).map_err(|error| error.to_string()))
-        .map_err(|error| CommandError::usage(format!("{}: {error}", path.display())))
+        .map_err(|error| CommandError::usage(format!("cannot write {}: {error}", path.display())))
 }
 
+/// The strategies with these names.
 fn strategies(names: &[String]) -> Result<Vec<&'static Entry>, CommandError> {
     if names.iter().any(|name| name == "all") {
         return Ok(strategy::ALL.iter().collect());
@@ -94,15 +95,16 @@ fn strategies(names: &[String]) -> Result<Vec<&'static Entry>, CommandError> {
         .map_err(|error| CommandError::usage(error.to_string()).hint(format!("{}, or all", error.hint())))
 }
 
-/// The numbers of evaluations to score at: rising, and within the budget.
+/// The numbers of evaluations at which to score: sorted, and at most the budget.
 fn marks(at: &[usize], budget: usize) -> Result<Vec<usize>, CommandError> {
     if at.is_empty() {
-        let within: Vec<usize> = USUAL.into_iter().filter(|&evaluations| evaluations <= budget).collect();
+        let within: Vec<usize> =
+            DEFAULT_MARKS.into_iter().filter(|&evaluations| evaluations <= budget).collect();
         return Ok(if within.is_empty() { vec![budget] } else { within });
     }
-    if let Some(beyond) = at.iter().find(|&&evaluations| evaluations == 0 || evaluations > budget) {
-        let message = format!("--at {beyond} is not between 1 and the budget of {budget}");
-        return Err(CommandError::usage(message).hint("raise --budget, or leave it out of --at"));
+    if let Some(invalid) = at.iter().find(|&&evaluations| evaluations == 0 || evaluations > budget) {
+        let message = format!("--at {invalid} is not between 1 and the budget of {budget}");
+        return Err(CommandError::usage(message).hint("raise --budget, or remove this value from --at"));
     }
     let mut at = at.to_vec();
     at.sort_unstable();
@@ -117,14 +119,14 @@ fn print(replay: &Replay, spaces: &[Recorded], printer: &Printer) {
     titles.extend(["to 95%", "reach", "failed", "s/100"]);
     for (number, space) in spaces.iter().enumerate() {
         let about = format!(
-            "{} points, {} valid, optimum {} ms; share of the optimum after so many evaluations",
+            "{} points, {} valid, optimum {} ms; columns: share of the optimum after N evaluations",
             space.space.len(),
             space.valid(),
             space.optimum()
         );
         printer.data(&format!("{}  {}", styled(STRONG, &space.name), styled(FAINT, about)));
         let mut table = Table::new(&titles, &titles[1..]);
-        // Strategy by strategy, each on all spaces in order; names of spaces need not differ.
+        // Scores are ordered by strategy, then by space. Spaces are found by position: their names may be equal.
         for score in replay.scores.iter().skip(number).step_by(spaces.len()) {
             let mut row = vec![score.strategy.clone()];
             row.extend(score.at.iter().map(|at| format!("{:.3}", at.mean)));

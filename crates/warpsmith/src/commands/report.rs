@@ -1,4 +1,4 @@
-//! `report`: a run's log as a page and as Markdown.
+//! `report`: writes a run's report as HTML and as Markdown.
 
 use std::path::{Path, PathBuf};
 
@@ -16,11 +16,12 @@ struct Reported {
     run: PathBuf,
     complete: bool,
     headline: String,
-    /// `measured` or `modelled`, where the headline is about times.
+    /// `measured` or `modelled`, if the headline is about times.
     times: Option<&'static str>,
     files: Vec<PathBuf>,
 }
 
+/// Writes the report of a run, by default of the latest one.
 pub fn run(options: &ReportOptions, printer: &Printer) -> Result<Exit, CommandError> {
     let folder = match &options.run_dir {
         Some(folder) => folder.clone(),
@@ -29,7 +30,7 @@ pub fn run(options: &ReportOptions, printer: &Printer) -> Result<Exit, CommandEr
     let log = lab::run::read(&folder).map_err(|error| unreadable(&folder, &error))?;
     let state = RunState::from_log(&log);
     let files = write(&folder, &state)
-        .map_err(|error| CommandError::lacking(format!("cannot write into {}: {error}", folder.display())))?;
+        .map_err(|error| CommandError::missing(format!("cannot write into {}: {error}", folder.display())))?;
     let Headline { sentence, kind } = headline(&state);
     let reported = Reported {
         run: folder,
@@ -40,11 +41,11 @@ pub fn run(options: &ReportOptions, printer: &Printer) -> Result<Exit, CommandEr
     };
     if printer.is_json() {
         printer.json("report", &reported);
-        return Ok(Exit::Holds);
+        return Ok(Exit::Success);
     }
     printer.message(&one_line(&reported.headline));
     if !reported.complete {
-        printer.message(&styled(BAD, "the run is incomplete, and its report says so"));
+        printer.message(&styled(BAD, "the run is incomplete; its report says so"));
     }
     for warning in &state.warnings {
         printer.message(&styled(FAINT, one_line(warning)));
@@ -52,26 +53,27 @@ pub fn run(options: &ReportOptions, printer: &Printer) -> Result<Exit, CommandEr
     for path in &reported.files {
         printer.data(&one_line(&path.display().to_string()));
     }
-    Ok(Exit::Holds)
+    Ok(Exit::Success)
 }
 
+/// The error for a folder whose log cannot be read.
 fn unreadable(folder: &Path, error: &LogError) -> CommandError {
     match error {
         LogError::Io { error, .. } if error.kind() == std::io::ErrorKind::NotFound => {
             CommandError::usage(format!("{} holds no run", folder.display()))
-                .hint("`warpsmith runs` lists the runs there are")
+                .hint("`warpsmith runs` lists the runs")
         }
         other => CommandError::usage(other.to_string()),
     }
 }
 
-/// The latest run below the default folder, whatever its command.
+/// The latest run in the default folder, of any command.
 fn latest() -> Result<PathBuf, CommandError> {
     let folder = Path::new(lab::run::DEFAULT_FOLDER);
     let runs = lab::run::list(folder)
         .map_err(|error| CommandError::usage(format!("cannot read {}: {error}", folder.display())))?;
     runs.into_iter().next().map(|run| run.folder).ok_or_else(|| {
         CommandError::usage(format!("there is no run in {}", folder.display()))
-            .hint("run `warpsmith bench` first, or name a run's folder")
+            .hint("run `warpsmith bench` first, or name a run folder")
     })
 }

@@ -1,5 +1,5 @@
-//! `repro`: everything in order, in one run: environment, baselines and candidates, search, the best against everybody,
-//! what limits it, what pathologies would cost, and the report.
+//! `repro`: all stages in one run. It times kernels and baselines, searches, times the best result against the
+//! baselines, profiles it, measures pathologies and writes the report.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -16,35 +16,36 @@ use lab::run::{Event, Manifest, Run, RunError, RunState, Timer, TrialResult};
 use lab::stats::geometric_mean;
 use op::Op;
 
-use super::evolve::{BUDGET, DEFAULT_FAMILY, QUICK_BUDGET, Show};
+use super::evolve::{BUDGET, DEFAULT_FAMILY, QUICK_BUDGET, SearchDisplay};
 use super::workbench::{self, OpenRun, Workbench};
 use crate::cli::{BenchOptions, Command, Global, PROCESSES, ReproOptions};
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::printer::{FAINT, GOOD, Printer, STRONG, styled};
 
-/// Elites that are kept.
+/// The number of elites to keep.
 const ELITES: usize = 6;
-/// A problem with more work than this takes the virtual GPU minutes per kernel.
+/// The largest problem for the virtual GPU. More work than this takes minutes per kernel.
 const VIRTUAL_FLOPS: f64 = 2e9;
-/// How the best candidate of the search is called from then on.
+/// The name of the search's best candidate in later stages.
 const EVOLVED: &str = "evolved";
 
+/// Runs all stages, in a new or a resumed run.
 pub fn run(options: &ReproOptions, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
-    fn then(command: &mut Command) -> Option<&mut ReproOptions> {
+    fn options_in(command: &mut Command) -> Option<&mut ReproOptions> {
         if let Command::Repro(options) = command { Some(options) } else { None }
     }
-    workbench::in_a_run(
+    workbench::run_or_resume(
         (options, global),
         (options.resume, options.run_dir.as_deref()),
         "repro",
-        then,
+        options_in,
         |_, _| Ok(()),
-        |options, global, open| carry_out(options, global, printer, open),
+        |options, global, open| execute(options, global, printer, open),
     )
 }
 
-fn carry_out(
+fn execute(
     options: &ReproOptions,
     global: &Global,
     printer: &Printer,
@@ -55,7 +56,7 @@ fn carry_out(
     let strategy = search::strategy::by_name(&options.strategy)
         .map_err(|error| CommandError::usage(error.to_string()).hint(error.hint()))?;
     let mut plan = bench::BenchPlan { seed: global.seed, ..bench_plan(options, global, &workbench)? };
-    let left_out = cut(&mut plan, workbench.is_virtual());
+    let skipped = skip_large_problems(&mut plan, workbench.is_virtual());
     let compiler = super::build::compiler(global, printer)?;
     let opened = OpenRun::new(open(workbench.manifest("repro", &compiler)), global, printer)?;
     let start = workbench.start()?;
@@ -71,8 +72,8 @@ fn carry_out(
         stop: &stop,
         printer,
     };
-    let done = repro.note(left_out).and_then(|()| repro.stages(plan));
-    let exit = match done {
+    let result = repro.note(skipped).and_then(|()| repro.stages(plan));
+    let exit = match result {
         Ok(()) => verdict(&opened.run.state()),
         Err(Stop::Stopped) => Exit::Incomplete,
         Err(Stop::Failure(failure)) => return Err(failure),
@@ -81,21 +82,22 @@ fn carry_out(
     let (state, _) = opened.finish(exit)?;
     let mut table = Table::default();
     table.take(tuned::picks(&state));
-    table.write(&folder.join("tuned.toml")).map_err(|error| CommandError::lacking(error.to_string()))?;
+    table.write(&folder.join("tuned.toml")).map_err(|error| CommandError::missing(error.to_string()))?;
     let written = lab::report::write(&folder, &state)
-        .map_err(|error| CommandError::lacking(format!("{}: {error}", folder.display())))?;
+        .map_err(|error| CommandError::missing(format!("cannot write to {}: {error}", folder.display())))?;
     if printer.is_json() {
         printer
-            .json("repro", &serde_json::json!({ "run": folder, "files": written, "found": found(&state) }));
+            .json("repro", &serde_json::json!({ "run": folder, "files": written, "found": results(&state) }));
     } else {
-        printer.data(&last_screen(&state, &folder));
+        printer.data(&summary(&state, &folder));
         if exit == Exit::Incomplete {
-            printer.message(&workbench::go_on_with("repro", &folder, global, &[]));
+            printer.message(&workbench::resume_command("repro", &folder, global, &[]));
         }
     }
     Ok(exit)
 }
 
+/// The plan of the first bench: every kernel and every baseline.
 fn bench_plan<'w>(
     options: &ReproOptions,
     global: &Global,
@@ -112,8 +114,8 @@ fn bench_plan<'w>(
     super::bench::plan(Attention, &options, global, workbench)
 }
 
-/// Leaves out what would keep the virtual GPU busy for too long, and says what that is.
-fn cut(plan: &mut bench::BenchPlan<'_, Problem>, is_virtual: bool) -> Option<String> {
+/// Removes the problems that take too long on the virtual GPU, unless all do. Returns a note that names them.
+fn skip_large_problems(plan: &mut bench::BenchPlan<'_, Problem>, is_virtual: bool) -> Option<String> {
     if !is_virtual {
         return None;
     }
@@ -121,28 +123,30 @@ fn cut(plan: &mut bench::BenchPlan<'_, Problem>, is_virtual: bool) -> Option<Str
     if !plan.problems.iter().any(fits) {
         return None;
     }
-    let (kept, left): (Vec<Problem>, Vec<Problem>) = plan.problems.iter().copied().partition(fits);
+    let (kept, skipped): (Vec<Problem>, Vec<Problem>) = plan.problems.iter().copied().partition(fits);
     plan.problems = kept;
-    // What is modelled is held against no target.
+    // Targets are for measured times only.
     plan.targets.clear();
-    let names: Vec<String> = left.iter().map(ToString::to_string).collect();
-    (!names.is_empty()).then(|| {
-        format!("left out on the virtual GPU, where they would take minutes each: {}", names.join(", "))
-    })
+    let names: Vec<String> = skipped.iter().map(ToString::to_string).collect();
+    (!names.is_empty())
+        .then(|| format!("skipped on the virtual GPU, because each would take minutes: {}", names.join(", ")))
 }
 
-/// Why the stages did not come to their end.
+/// Why the stages ended early.
 enum Stop {
+    /// The user stopped the run.
     Stopped,
+    /// A stage failed.
     Failure(CommandError),
 }
 
 impl<E: std::fmt::Display> From<E> for Stop {
     fn from(error: E) -> Self {
-        Stop::Failure(CommandError::lacking(error.to_string()))
+        Stop::Failure(CommandError::missing(error.to_string()))
     }
 }
 
+/// What every stage needs.
 struct Repro<'a> {
     options: &'a ReproOptions,
     workbench: &'a Workbench<'a>,
@@ -156,7 +160,7 @@ struct Repro<'a> {
 }
 
 impl<'a> Repro<'a> {
-    /// Says something once, in the log and to whoever watches.
+    /// Logs and prints a note, unless the log already has it.
     fn note(&self, text: Option<String>) -> Result<(), Stop> {
         let Some(text) = text else { return Ok(()) };
         if !self.run.state().notes.contains(&text) {
@@ -166,27 +170,29 @@ impl<'a> Repro<'a> {
         Ok(())
     }
 
+    /// Prints the title of a stage.
     fn heading(&self, number: u32, text: &str) {
         self.printer.message(&styled(STRONG, format!("[{number}/5] {text}")));
     }
 
+    /// Runs the stages in order. Finished work of a resumed run is not repeated.
     fn stages(&self, plan: bench::BenchPlan<'a, Problem>) -> Result<(), Stop> {
-        self.heading(1, "every kernel, and what people use today");
-        // Targets are judged at the end, with what the search found.
+        self.heading(1, "time every kernel and its baselines");
+        // Targets are judged in stage 3, together with the search's result.
         self.bench(&bench::BenchPlan { targets: Vec::new(), ..plan.clone() })?;
 
-        self.heading(2, "the search");
+        self.heading(2, "search for faster settings");
         self.evolve(&plan)?;
 
-        self.heading(3, "the best of it, against everybody");
-        let finals = self.finals(plan);
-        self.bench(&finals)?;
+        self.heading(3, "time the best setting against all baselines");
+        let final_plan = self.final_plan(plan);
+        self.bench(&final_plan)?;
 
-        self.heading(4, "what limits it");
-        self.profile(&finals)?;
+        self.heading(4, "profile the best setting");
+        self.profile(&final_plan)?;
 
-        self.heading(5, "what known pathologies would cost");
-        self.invert(&finals)
+        self.heading(5, "measure known pathologies");
+        self.invert(&final_plan)
     }
 
     fn bench(&self, plan: &bench::BenchPlan<'_, Problem>) -> Result<(), Stop> {
@@ -230,48 +236,52 @@ impl<'a> Repro<'a> {
             warmup: plan.warmup,
             limits: super::evolve::limits(is_virtual, None),
         };
-        let show = Show::new(budget, self.printer);
-        let tell = |standing: &evolve::Progress, trial: Option<&lab::run::Trial>| show.tell(standing, trial);
-        let done = evolve::run(&Attention, &search, self.compiler, self.start, self.run, self.stop, &tell);
-        show.finish();
-        match done {
+        let display = SearchDisplay::new(budget, self.printer);
+        let update =
+            |progress: &evolve::Progress, trial: Option<&lab::run::Trial>| display.update(progress, trial);
+        let result =
+            evolve::run(&Attention, &search, self.compiler, self.start, self.run, self.stop, &update);
+        display.finish();
+        match result {
             Ok(()) => Ok(()),
             Err(EvolveError::Stopped) => Err(Stop::Stopped),
             Err(error) => Err(Stop::Failure(super::evolve::failure(error))),
         }
     }
 
-    /// Profiles the kernels of the final on the first problem. A machine that lets nobody count is no reason to stop.
-    fn profile(&self, finals: &bench::BenchPlan<'a, Problem>) -> Result<(), Stop> {
-        let Some(&problem) = finals.problems.first() else { return Ok(()) };
+    /// Profiles the kernels of the final bench on the first problem. If the profiler cannot be used, a note says so and
+    /// the run continues.
+    fn profile(&self, final_plan: &bench::BenchPlan<'a, Problem>) -> Result<(), Stop> {
+        let Some(&problem) = final_plan.problems.first() else { return Ok(()) };
         let state = self.run.state();
-        let profiled = |subject: &Subject<'_>| {
+        let is_profiled = |subject: &Subject<'_>| {
             state.profiles.keys().any(|of| of.subject == subject.name && of.problem == problem.to_string())
         };
-        let kernels = finals.subjects.iter().filter(|subject| subject.is_candidate && !profiled(subject));
+        let kernels =
+            final_plan.subjects.iter().filter(|subject| subject.is_candidate && !is_profiled(subject));
         let subjects: Vec<(Subject<'a>, Problem)> =
             kernels.map(|subject| (subject.clone(), problem)).collect();
         let plan = profile::ProfilePlan {
-            device: finals.device.clone(),
+            device: final_plan.device.clone(),
             subjects,
-            limits: finals.limits,
-            secret: finals.secret,
+            limits: final_plan.limits,
+            secret: final_plan.secret,
             full_size: false,
         };
         let tell = |text: &str| self.printer.message(&styled(FAINT, text));
         match profile::run(&Attention, &plan, self.compiler, self.start, self.run, self.stop, &tell) {
             Ok(()) => Ok(()),
             Err(ProfileError::Stopped) => Err(Stop::Stopped),
-            Err(ProfileError::Ncu(error)) => self.note(Some(format!("no profile: {error}"))),
+            Err(ProfileError::Ncu(error)) => self.note(Some(format!("cannot profile: {error}"))),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Puts the pathologies into the first family that has some, on the first problem.
-    fn invert(&self, finals: &bench::BenchPlan<'a, Problem>) -> Result<(), Stop> {
-        let Some(&problem) = finals.problems.first() else { return Ok(()) };
-        let Some(healthy) = super::invert::usual(&self.workbench.catalog, &[problem]) else {
-            return self.note(Some(format!("no family has pathologies that {problem} could be run with")));
+    /// Measures the pathologies of the first family that has some, on the first problem.
+    fn invert(&self, final_plan: &bench::BenchPlan<'a, Problem>) -> Result<(), Stop> {
+        let Some(&problem) = final_plan.problems.first() else { return Ok(()) };
+        let Some(healthy) = super::invert::default_kernel(&self.workbench.catalog, &[problem]) else {
+            return self.note(Some(format!("no family has pathologies for {problem}")));
         };
         let tried = self.run.state().inversions;
         let tried = tried.iter().filter(|it| it.healthy == healthy.name && it.problem == problem.to_string());
@@ -280,14 +290,14 @@ impl<'a> Repro<'a> {
             return Ok(());
         }
         let plan = invert::InvertPlan {
-            device: finals.device.clone(),
+            device: final_plan.device.clone(),
             healthy,
             problems: vec![problem],
             stopping: super::evolve::stopping(None),
-            warmup: finals.warmup,
-            limits: finals.limits,
-            seed: finals.seed,
-            secret: finals.secret,
+            warmup: final_plan.warmup,
+            limits: final_plan.limits,
+            seed: final_plan.seed,
+            secret: final_plan.secret,
             full_size: false,
         };
         let tell = |text: &str| self.printer.message(&styled(FAINT, text));
@@ -295,17 +305,17 @@ impl<'a> Repro<'a> {
             Ok(()) => Ok(()),
             Err(error) if error.is_stop() => Err(Stop::Stopped),
             Err(InvertError::Profile(ProfileError::Ncu(error))) => {
-                self.note(Some(format!("pathologies without their counters: {error}")))
+                self.note(Some(format!("cannot profile the pathologies: {error}")))
             }
             Err(error) => Err(error.into()),
         }
     }
 
-    /// The baselines, the preset the search started from, and the best the search found.
-    fn finals(&self, mut plan: bench::BenchPlan<'a, Problem>) -> bench::BenchPlan<'a, Problem> {
+    /// The plan of the final bench: the baselines, the search's starting preset and its best candidate.
+    fn final_plan(&self, mut plan: bench::BenchPlan<'a, Problem>) -> bench::BenchPlan<'a, Problem> {
         let state = self.run.state();
-        let from = state.search.as_ref().map(|search| format!("{} {}", self.family.name, search.baseline));
-        plan.subjects.retain(|subject| !subject.is_candidate || Some(&subject.name) == from.as_ref());
+        let start = state.search.as_ref().map(|search| format!("{} {}", self.family.name, search.baseline));
+        plan.subjects.retain(|subject| !subject.is_candidate || Some(&subject.name) == start.as_ref());
         if let Some(best) = best_trial(&state) {
             let knobs = best.trial.knobs.iter().map(|(knob, value)| (knob.clone(), value.clone())).collect();
             let evolved = Subject {
@@ -318,14 +328,14 @@ impl<'a> Repro<'a> {
     }
 }
 
-/// The trial with the highest score; of equals, the first.
+/// The trial with the highest score; the first one if several are equal.
 fn best_trial(state: &RunState) -> Option<elites::TimedTrial<'_>> {
     elites::timed(state.trials.values()).reduce(|a, b| if b.score > a.score { b } else { a })
 }
 
-/// The preset of the family that is fastest over all the problems, as far as they were timed.
+/// The family's preset with the best mean time over the problems. Only presets with a time for every problem count.
 fn best_preset(state: &RunState, family: &Family, problems: &[Problem]) -> Option<String> {
-    // A run that is gone on with has made its choice.
+    // A resumed run keeps its earlier choice.
     if let Some(search) = &state.search {
         return Some(search.baseline.clone());
     }
@@ -345,18 +355,18 @@ fn best_preset(state: &RunState, family: &Family, problems: &[Problem]) -> Optio
     best.map(|(_, preset)| preset)
 }
 
-/// A kernel of ours that is wrong or broken, or a missed target, is a finding. What the search tried and found wrong is
-/// none: that is what it is for.
+/// The exit code of a run that was not stopped. A kernel that fails or a missed target is a problem. Candidates that
+/// fail in the search are not: a search expects them.
 fn verdict(state: &RunState) -> Exit {
-    let broken = state.failures.iter().any(|failure| {
+    let has_failure = state.failures.iter().any(|failure| {
         failure.kind != lab::run::FailureKind::Refused && !state.is_baseline(&failure.of.subject)
     });
     let missed = state.targets.iter().any(|target| target.met == Some(false));
-    if broken || missed { Exit::Finding } else { Exit::Holds }
+    if has_failure || missed { Exit::ProblemFound } else { Exit::Success }
 }
 
-/// What was found, line by line.
-fn found(state: &RunState) -> Vec<String> {
+/// The results of the run, one per line.
+fn results(state: &RunState) -> Vec<String> {
     let mut lines = Vec::new();
     if let (Some(search), Some(best)) = (&state.search, best_trial(state)) {
         let modelled = best.problems.iter().any(|it| it.time.is_modelled());
@@ -369,9 +379,9 @@ fn found(state: &RunState) -> Vec<String> {
             best.trial.candidate
         ));
     }
-    let evolved = |candidate: &str| candidate.ends_with(EVOLVED);
-    for mean in state.means().iter().filter(|mean| evolved(&mean.candidate) && mean.timer == Timer::GraphHot)
-    {
+    let is_evolved = |candidate: &str| candidate.ends_with(EVOLVED);
+    let means = state.means();
+    for mean in means.iter().filter(|mean| is_evolved(&mean.candidate) && mean.timer == Timer::GraphHot) {
         lines.push(format!(
             "{}: {:.2}x over {} ({}, {} problems, measured)",
             mean.candidate, mean.speedup, mean.baseline, mean.standing, mean.problems
@@ -386,9 +396,10 @@ fn found(state: &RunState) -> Vec<String> {
     lines
 }
 
-fn last_screen(state: &RunState, folder: &Path) -> String {
-    let mut lines = vec![styled(STRONG, "found")];
-    lines.extend(found(state).into_iter().map(|line| format!("  {line}")));
+/// The last output of the command: the results and the path of the report.
+fn summary(state: &RunState, folder: &Path) -> String {
+    let mut lines = vec![styled(STRONG, "results")];
+    lines.extend(results(state).into_iter().map(|line| format!("  {line}")));
     let report = folder.join("report.html");
     lines.push(format!("{} {}", styled(GOOD, "report"), report.display()));
     lines.join("\n")

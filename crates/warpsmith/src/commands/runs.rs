@@ -1,4 +1,4 @@
-//! `runs`: which runs there are.
+//! `runs`: lists runs.
 
 use lab::run::{RunSummary, list};
 use serde::Serialize;
@@ -14,17 +14,18 @@ struct Runs {
     runs: Vec<RunSummary>,
 }
 
+/// Lists the runs of a folder, latest first.
 pub fn run(options: &RunsOptions, printer: &Printer) -> Result<Exit, CommandError> {
     let folder = &options.run_dir;
     let runs = list(folder)
         .map_err(|error| CommandError::usage(format!("cannot read {}: {error}", folder.display())))?;
     if printer.is_json() {
         printer.json("runs", &Runs { runs });
-        return Ok(Exit::Holds);
+        return Ok(Exit::Success);
     }
     if runs.is_empty() {
         printer.data(&styled(FAINT, format!("no runs in {}", folder.display())));
-        return Ok(Exit::Holds);
+        return Ok(Exit::Success);
     }
     let mut table = Table::new(&["started", "command", "device", "", "run"], &[]);
     for run in &runs {
@@ -38,5 +39,5 @@ pub fn run(options: &RunsOptions, printer: &Printer) -> Result<Exit, CommandErro
         table.row([started, run.command.to_string(), run.device.to_string(), headline, folder]);
     }
     printer.data(&table.text());
-    Ok(Exit::Holds)
+    Ok(Exit::Success)
 }

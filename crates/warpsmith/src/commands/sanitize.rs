@@ -1,4 +1,4 @@
-//! `sanitize`: any CUDA kernel on the virtual GPU, under its checkers.
+//! `sanitize`: runs any CUDA kernel on the virtual GPU under its checkers.
 
 use std::path::{Path, PathBuf};
 
@@ -18,14 +18,15 @@ use crate::exit::Exit;
 use crate::printer::{BAD, FAINT, GOOD, Printer, STRONG, styled};
 use crate::{findings, snippet};
 
-/// Bytes of a source or a header that are read.
-const MOST_SOURCE: u64 = 16 << 20;
+/// The maximum size of a source file or a header, in bytes.
+const MAX_SOURCE: u64 = 16 << 20;
 
+/// Runs one kernel of a source file, or of a family.
 pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
     if is_family(options, global) {
         return super::sanitize_family::run(options, global, printer);
     }
-    let text = gpu::paths::read_text_bounded(&options.file, MOST_SOURCE)
+    let text = gpu::paths::read_text_bounded(&options.file, MAX_SOURCE)
         .map_err(|error| CommandError::usage(format!("cannot read {}: {error}", options.file.display())))?;
     let launch = merged(&options.launch, header(&text, &options.file)?);
     let geometry = Geometry {
@@ -40,18 +41,18 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
         None => chip.target,
     };
     let Some(build) = compile(&text, options, &launch, target, global, printer)? else {
-        return Ok(Exit::Finding);
+        return Ok(Exit::ProblemFound);
     };
     let kernel = kernel_name(&launch, &build)?;
 
     let occupancy = occupancy(chip, &build, &kernel, geometry);
     let mut device = device(chip, options, occupancy.as_ref());
     let module = device.load(Image::Ptx(&build.ptx)).map_err(|error| {
-        CommandError::lacking(error.to_string())
-            .hint("the virtual GPU refuses what it cannot execute; nothing was run")
+        CommandError::missing(error.to_string())
+            .hint("the virtual GPU does not support this code; nothing was run")
     })?;
     let placed =
-        Placed::on(&mut device, &launch.arg).map_err(|error| CommandError::lacking(error.to_string()))?;
+        Placed::on(&mut device, &launch.arg).map_err(|error| CommandError::missing(error.to_string()))?;
     device.set_outputs(&placed.outputs());
     let report = device
         .run(module, &kernel, geometry, &placed.parameters)
@@ -80,11 +81,11 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
     } else {
         run.print_text(printer)?;
     }
-    // A launch that did not complete is never clean, whether or not a finding says why.
-    Ok(if report.is_clean() && report.stats.completed { Exit::Holds } else { Exit::Finding })
+    // A launch that did not complete is a problem, even without a finding.
+    Ok(if report.is_clean() && report.stats.completed { Exit::Success } else { Exit::ProblemFound })
 }
 
-// ---- From flags and file to a launch ----
+// ---- The launch ----
 
 /// The flags in the file's `// warpsmith:` comments.
 fn header(text: &str, file: &Path) -> Result<LaunchOptions, CommandError> {
@@ -93,11 +94,11 @@ fn header(text: &str, file: &Path) -> Result<LaunchOptions, CommandError> {
     HeaderFlags::try_parse_from(words).map(|flags| flags.launch).map_err(|error| {
         let text = error.to_string();
         let first = text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
-        CommandError::usage(format!("{}: in its `// warpsmith:` lines: {first}", file.display()))
+        CommandError::usage(format!("{}: in the `// warpsmith:` lines: {first}", file.display()))
     })
 }
 
-/// The command line's flags, and the file's where it has none.
+/// The flags of the command line, completed with those of the file.
 fn merged(flags: &LaunchOptions, header: LaunchOptions) -> LaunchOptions {
     LaunchOptions {
         kernel: flags.kernel.clone().or(header.kernel),
@@ -111,23 +112,24 @@ fn merged(flags: &LaunchOptions, header: LaunchOptions) -> LaunchOptions {
     }
 }
 
+/// The error for a missing flag.
 fn missing(flag: &str) -> CommandError {
     CommandError::usage(format!("{flag} is missing"))
         .hint("give it as a flag, or in the file as `// warpsmith: --grid 4 --block 256 --arg ...`")
 }
 
-/// Whether the first argument means a family: there is no such file, and a family of that name or flags only a family
-/// has.
+/// Whether the first argument names a family: no such file exists, and a family has that name or flags for families are
+/// given.
 fn is_family(options: &SanitizeOptions, global: &Global) -> bool {
-    let named = || {
+    let family_exists = || {
         let catalog = family::Catalog::load(global.kernels.as_deref()).ok();
         options.file.to_str().zip(catalog).is_some_and(|(name, catalog)| catalog.family(name).is_ok())
     };
-    let flags = options.problem.is_some() || options.preset.is_some() || !options.set.is_empty();
-    !options.file.exists() && (flags || named())
+    let has_family_flags = options.problem.is_some() || options.preset.is_some() || !options.set.is_empty();
+    !options.file.exists() && (has_family_flags || family_exists())
 }
 
-/// A virtual GPU set up for a launch as the flags have it.
+/// A virtual GPU with the options of the command line.
 pub fn device(
     chip: &'static Chip,
     options: &SanitizeOptions,
@@ -144,6 +146,7 @@ pub fn device(
     device
 }
 
+/// The modelled time of a launch, if its events were counted.
 pub fn modelled(
     device: &VirtualDevice,
     report: &LaunchReport,
@@ -159,7 +162,7 @@ pub fn modelled(
     report.counters.as_ref().map(|counters| model::modelled(counters, shape, device.chip()))
 }
 
-/// The virtual GPU that is meant. This command has no use for a real one: it does not check.
+/// The GPU to simulate. A real GPU is an error, because it has no checkers.
 pub fn chip(global: &Global) -> Result<&'static Chip, CommandError> {
     let selector = if global.device == "auto" { "virtual" } else { &global.device };
     let selector = selector
@@ -168,11 +171,11 @@ pub fn chip(global: &Global) -> Result<&'static Chip, CommandError> {
     match Device::find(selector) {
         Ok(Device::Virtual { chip }) => Ok(chip),
         _ => Err(CommandError::usage("sanitize runs on the virtual GPU")
-            .hint("--device virtual:l4, virtual:a100, ...")),
+            .hint("use `--device virtual:l4`, `--device virtual:a100` or another virtual GPU")),
     }
 }
 
-/// The build; `None` if the file does not compile, which has then been said.
+/// The build of the file. `None` if it does not compile; the errors are then printed.
 fn compile(
     text: &str,
     options: &SanitizeOptions,
@@ -194,7 +197,7 @@ fn compile(
         include_dirs,
     };
     let defines = launch.define.iter().map(|define| format!("--define-macro={define}"));
-    // Files are written for nvcc, which has 128-bit integers without asking where the host has them.
+    // Source files are written for nvcc, which enables 128-bit integers if the host compiler supports them.
     let int128 = cfg!(target_os = "linux").then(|| "--device-int128".to_owned());
     let defines = defines.chain(int128).collect();
     let compiler = super::build::compiler(global, printer)?;
@@ -206,7 +209,7 @@ fn compile(
             }
             let count = diagnostics.len();
             printer.failure(&CommandError {
-                exit: Exit::Finding,
+                exit: Exit::ProblemFound,
                 message: format!(
                     "{name} does not compile ({count} error{})",
                     if count == 1 { "" } else { "s" }
@@ -219,6 +222,7 @@ fn compile(
     }
 }
 
+/// The kernel to launch: the named one, or the only one of the file.
 fn kernel_name(launch: &LaunchOptions, build: &Build) -> Result<String, CommandError> {
     let names: Vec<&str> = build.entries.iter().map(|entry| entry.name.as_str()).collect();
     match (&launch.kernel, names.as_slice()) {
@@ -230,13 +234,15 @@ fn kernel_name(launch: &LaunchOptions, build: &Build) -> Result<String, CommandE
                 .hint(format!("{near}kernels: {}", names.join(", "))))
         }
         (None, [only]) => Ok((*only).to_owned()),
-        (None, _) => Err(CommandError::usage("the file has several kernels: name one with --kernel")
-            .hint(format!("kernels: {}", names.join(", ")))),
+        (None, _) => {
+            Err(CommandError::usage("the file does not have exactly one kernel: name one with --kernel")
+                .hint(format!("kernels: {}", names.join(", "))))
+        }
     }
 }
 
-/// How many blocks of the kernel a multiprocessor holds at a time and why not more: for the check that nobody waits
-/// for a block that cannot be there, and for the modelled time.
+/// The number of blocks that a multiprocessor can hold, and what limits it. The checker for waits on blocks that cannot
+/// be resident and the time model need it.
 pub fn occupancy(chip: &Chip, build: &Build, kernel: &str, geometry: Geometry) -> Option<Occupancy> {
     let entry = build.entry(kernel)?;
     let resources = Resources {
@@ -249,10 +255,10 @@ pub fn occupancy(chip: &Chip, build: &Build, kernel: &str, geometry: Geometry) -
     chip.occupancy(&resources).ok()
 }
 
-// ---- The source's lines ----
+// ---- Source lines ----
 
-/// The files whose lines findings may show. A line table says what its author likes (`#line 1 "/etc/passwd"`), so only
-/// the source itself counts, and files below its folder and below the folders that the command line includes.
+/// The files whose lines findings may show. The line table is untrusted (`#line 1 "/etc/passwd"`). Therefore only the
+/// source file, files below its folder and files below the include folders of the command line are allowed.
 struct Sources<'a> {
     file: &'a Path,
     text: &'a str,
@@ -260,26 +266,28 @@ struct Sources<'a> {
 }
 
 impl<'a> Sources<'a> {
-    /// `include`: the folders of the command line, not those of the file's own comments.
+    /// `include`: the folders of the command line, without those in the file's comments.
     fn new(file: &'a Path, text: &'a str, include: &[PathBuf]) -> Self {
         let own = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let folders = std::iter::once(own).chain(include.iter().map(PathBuf::as_path));
-        // Without links, so that a link in them does not lead out of them.
+        // Links are resolved, so that a link inside a folder cannot lead outside.
         Sources { file, text, folders: folders.filter_map(|folder| folder.canonicalize().ok()).collect() }
     }
 
+    /// The text of a file, if it is allowed and can be read.
     fn text(&self, name: &str) -> Option<String> {
         if Path::new(name) == self.file {
             return Some(self.text.to_owned());
         }
         let path = Path::new(name).canonicalize().ok()?;
         let is_below = self.folders.iter().any(|folder| path.starts_with(folder));
-        is_below.then(|| gpu::paths::read_text_bounded(&path, MOST_SOURCE).ok())?
+        is_below.then(|| gpu::paths::read_text_bounded(&path, MAX_SOURCE).ok())?
     }
 }
 
-// ---- What is left in the buffers ----
+// ---- Buffers after the launch ----
 
+/// A buffer with its contents after the launch.
 pub struct Contents<'a> {
     placed: &'a PlacedBuffer,
     bytes: Vec<u8>,
@@ -291,12 +299,13 @@ fn read_back<'a>(placed: &'a Placed, device: &mut VirtualDevice) -> Result<Vec<C
         .iter()
         .map(|placed| {
             let bytes =
-                device.read(placed.buffer).map_err(|error| CommandError::lacking(error.to_string()))?;
+                device.read(placed.buffer).map_err(|error| CommandError::missing(error.to_string()))?;
             Ok(Contents { placed, bytes })
         })
         .collect()
 }
 
+/// Writes every buffer as an NPY file.
 fn save(folder: &Path, buffers: &[Contents], printer: &Printer) -> Result<(), CommandError> {
     for buffer in buffers {
         let PlacedBuffer { name, dtype, dims, .. } = buffer.placed;
@@ -311,7 +320,7 @@ fn save(folder: &Path, buffers: &[Contents], printer: &Printer) -> Result<(), Co
 /// The numbers of a buffer: integers exactly, floats in their shortest form.
 fn numbers(dtype: Dtype, bytes: &[u8]) -> Vec<serde_json::Value> {
     if dtype.is_float() {
-        // NaN and infinities are no JSON numbers; they go in as the words for them.
+        // JSON has no NaN and no infinities; they are written as strings.
         let number = |value: f64| match serde_json::Number::from_f64(value) {
             Some(number) => serde_json::Value::Number(number),
             None => serde_json::Value::String(value.to_string()),
@@ -325,21 +334,32 @@ fn numbers(dtype: Dtype, bytes: &[u8]) -> Vec<serde_json::Value> {
     }
 }
 
-// ---- What is said ----
+// ---- Output ----
 
+/// Everything to print about a launch.
 pub struct Run<'a> {
+    /// The options of the command.
     pub options: &'a SanitizeOptions,
+    /// The name of the kernel.
     pub kernel: &'a str,
+    /// The virtual GPU.
     pub device: String,
+    /// The findings and statistics.
     pub report: &'a LaunchReport,
+    /// The occupancy, with `--counters`.
     pub occupancy: Option<Occupancy>,
+    /// The modelled time, with `--counters`.
     pub modelled: Option<Modelled>,
+    /// The instructions of the kernel, with `--fidelity`.
     pub fidelity: Option<&'a FidelityReport>,
+    /// The buffers after the launch.
     pub buffers: &'a [Contents<'a>],
+    /// The source files that findings may show.
     pub sources: &'a findings::Sources<'a>,
 }
 
 impl Run<'_> {
+    /// The buffers that `--print` names.
     fn printed_buffers(&self) -> Result<Vec<&Contents<'_>>, CommandError> {
         let wanted = &self.options.print;
         for name in wanted.iter().filter(|name| *name != "all") {
@@ -355,6 +375,7 @@ impl Run<'_> {
         Ok(self.buffers.iter().filter(is_wanted).collect())
     }
 
+    /// Prints the JSON document.
     pub fn print_json(&self, printer: &Printer) -> Result<(), CommandError> {
         #[derive(Serialize)]
         struct Document<'a> {
@@ -400,6 +421,7 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// Prints the text.
     pub fn print_text(&self, printer: &Printer) -> Result<(), CommandError> {
         if !self.report.printed.is_empty() {
             printer.data(self.report.printed.trim_end_matches('\n'));
@@ -460,7 +482,7 @@ impl Run<'_> {
 }
 
 fn fidelity_text(fidelity: &FidelityReport) -> String {
-    let mut lines = vec![styled(STRONG, "Fidelity (instruction, times in the code, how it is executed)")];
+    let mut lines = vec![styled(STRONG, "Fidelity (instruction, occurrences in the code, fidelity)")];
     for (name, row) in &fidelity.instructions {
         let how = format!("{:?}", row.fidelity).to_lowercase();
         lines.push(format!("  {name:<44} {:>5}  {how}", row.count));
@@ -509,7 +531,7 @@ fn counters_text(counters: &Counters) -> String {
         ),
     );
     line("local", format!("{} requests, {} sectors", counters.local.requests, counters.local.transactions));
-    line("L2 traffic", format!("{} B, L1 holding what a block has loaded", counters.l2_bytes));
+    line("L2 traffic", format!("{} B, if L1 keeps everything that a block has loaded", counters.l2_bytes));
     line("DRAM footprint", format!("{} B", counters.dram_footprint));
     line("async copies", format!("{} B", counters.async_bytes));
     line("barriers", format!("{} warp arrivals", counters.barriers));
@@ -525,7 +547,7 @@ fn counters_text(counters: &Counters) -> String {
     );
     lines.push(styled(
         STRONG,
-        "Hottest lines (part of the modelled time, warp instructions, bank conflicts, sectors per request)",
+        "Hottest lines (share of the modelled time, warp instructions, bank conflicts, sectors per request)",
     ));
     let shares = model::line_shares(&counters.lines);
     let mut hottest: Vec<_> = counters.lines.iter().zip(shares).collect();
@@ -563,7 +585,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_lines_of_the_source_and_of_files_below_its_folder_are_shown() {
+    fn only_the_source_and_files_below_its_folders_are_shown() {
         let folder = tempfile::tempdir().unwrap();
         let (own, other) = (folder.path().join("own"), folder.path().join("other"));
         fs::create_dir_all(own.join("inner")).unwrap();

@@ -1,4 +1,4 @@
-//! `sanitize` for one of our own families: a preset and a problem stand for the launch and its arguments.
+//! `sanitize` for a family: the launch and its arguments follow from a preset and a problem.
 
 use attention::{Attention, Problem};
 use family::Catalog;
@@ -13,9 +13,11 @@ use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::printer::{BAD, GOOD, Printer, styled};
 
-/// Ragged, two heads, several steps of every preset's loop, and done in a second.
+/// The default problem. It has a partial last tile, two heads and several loop steps of every preset, and takes a
+/// second.
 const SMALL_PROBLEM: &str = "b1h2s200d64-fp16";
 
+/// Runs one candidate of a family under the checkers and compares its output with the reference.
 pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
     refuse_launch_flags(options)?;
     let op = Attention;
@@ -46,7 +48,7 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
     };
     let occupancy = sanitize::occupancy(chip, &build, &family.entry, geometry);
     let mut device = sanitize::device(chip, options, occupancy.as_ref());
-    let refused = |error: op::RunError| CommandError::lacking(error.to_string());
+    let refused = |error: op::RunError| CommandError::missing(error.to_string());
     let label = format!("{} {}", family.name, candidate.label(family));
     let kernel = Kernel::load(&mut device, family, candidate, Image::Ptx(&build.ptx)).map_err(refused)?;
     let inputs = op.inputs(&problem, op.classes()[0], global.seed)?;
@@ -55,7 +57,7 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
     let observed =
         kernel.observe(&mut device, &op.sizes(&problem), &arrangement, &parameters).map_err(refused)?;
     let Some(report) = &observed.report else {
-        return Err(CommandError::lacking("the virtual GPU gave no report"));
+        return Err(CommandError::missing("the virtual GPU gave no report"));
     };
 
     let sources = |name: &str| family.text_of(name).map(str::to_owned);
@@ -73,23 +75,23 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
     let extra = op.extra_tolerance(family, &problem, &build.ptx).is_some();
     let judgement =
         op.judge(extra, &inputs, &op.reference(&problem, &inputs, global.seed), &observed.outputs);
-    let right = judgement.complaints.is_empty();
+    let is_correct = judgement.complaints.is_empty();
     if printer.is_json() {
         run.print_json(printer)?;
     } else {
         run.print_text(printer)?;
-        let words = format!("relative error {:.1e} ({:.1e} allowed)", judgement.error, judgement.limit);
-        printer.data(&if right {
-            format!("answer: {}, {words}", styled(GOOD, "right"))
+        let error = format!("relative error {:.1e} ({:.1e} allowed)", judgement.error, judgement.limit);
+        printer.data(&if is_correct {
+            format!("output: {}, {error}", styled(GOOD, "correct"))
         } else {
-            format!("answer: {}, {}", styled(BAD, "wrong"), judgement.complaints[0].message)
+            format!("output: {}, {}", styled(BAD, "wrong"), judgement.complaints[0].message)
         });
     }
-    let holds = report.is_clean() && report.stats.completed && right;
-    Ok(if holds { Exit::Holds } else { Exit::Finding })
+    let is_success = report.is_clean() && report.stats.completed && is_correct;
+    Ok(if is_success { Exit::Success } else { Exit::ProblemFound })
 }
 
-/// A family's launch follows from its manifest and the problem.
+/// Returns an error if a flag that is only for source files is used with a family.
 fn refuse_launch_flags(options: &SanitizeOptions) -> Result<(), CommandError> {
     let launch = &options.launch;
     let given = [
@@ -104,8 +106,8 @@ fn refuse_launch_flags(options: &SanitizeOptions) -> Result<(), CommandError> {
         ("--save", options.save.is_some()),
     ];
     match given.iter().find(|(_, given)| *given) {
-        Some((flag, _)) => Err(CommandError::usage(format!("{flag} is for files, not for families"))
-            .hint("a family's launch follows from --preset, --set, --problem and --device")),
+        Some((flag, _)) => Err(CommandError::usage(format!("{flag} is for source files, not for families"))
+            .hint("--preset, --set, --problem and --device decide the launch of a family")),
         None => Ok(()),
     }
 }

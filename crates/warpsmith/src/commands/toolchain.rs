@@ -1,4 +1,4 @@
-//! `toolchain`: where the compiler comes from, and installing our own.
+//! `toolchain`: shows which compiler is used, and installs or removes Warpsmith's own copy.
 
 use gpu::toolchain::{self, PlaceVerdict, Surroundings, Survey};
 use serde::Serialize;
@@ -9,6 +9,7 @@ use crate::exit::Exit;
 use crate::printer::{BAD, FAINT, GOOD, Printer, STRONG, styled};
 use crate::progress::Installation;
 
+/// Shows, installs or removes a compiler.
 pub fn run(options: &ToolchainOptions, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
     match options.action.unwrap_or(ToolchainAction::Show) {
         ToolchainAction::Show => show(global, printer),
@@ -20,7 +21,7 @@ pub fn run(options: &ToolchainOptions, global: &Global, printer: &Printer) -> Re
 fn show(global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
     let surroundings = Surroundings::from_environment(global.cuda.as_deref());
     let survey = toolchain::survey(&surroundings);
-    // Asked of the library itself: a file of the right name need not be one that works.
+    // The library itself reports the version: a file with the right name may be unusable.
     let version = survey.chosen.clone().map(|chosen| gpu::build::Compiler::new(chosen, &surroundings.cache));
     let version = version.transpose()?.map(|compiler| compiler.identity().to_owned());
     if printer.is_json() {
@@ -40,13 +41,13 @@ fn show(global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
     }
     if let Some((place, reason)) = survey.named_refusal() {
         let message = format!("no usable CUDA compiler in {}: {reason}", place.display());
-        return Err(CommandError::lacking(message)
-            .hint("name another with --cuda or WARPSMITH_CUDA, or leave it out"));
+        return Err(CommandError::missing(message)
+            .hint("name another toolkit with --cuda or WARPSMITH_CUDA, or name none"));
     }
     if survey.chosen.is_none() {
-        return Err(CommandError::lacking("no CUDA compiler found").hint("warpsmith toolchain install"));
+        return Err(CommandError::missing("no CUDA compiler found").hint("run `warpsmith toolchain install`"));
     }
-    Ok(Exit::Holds)
+    Ok(Exit::Success)
 }
 
 fn text(survey: &Survey, version: Option<&str>) -> String {
@@ -60,7 +61,7 @@ fn text(survey: &Survey, version: Option<&str>) -> String {
         }
         lines.push(String::new());
     }
-    lines.push(styled(STRONG, "Looked at, in this order"));
+    lines.push(styled(STRONG, "Places searched, in order"));
     for looked in &survey.looked {
         let place = looked.place.as_ref().map_or("-".to_owned(), |place| place.display().to_string());
         let origin = looked.origin.to_string();
@@ -68,7 +69,7 @@ fn text(survey: &Survey, version: Option<&str>) -> String {
             PlaceVerdict::Chosen => styled(GOOD, "chosen"),
             PlaceVerdict::NotNeeded => styled(FAINT, "usable, not needed"),
             PlaceVerdict::Absent => styled(FAINT, "none"),
-            PlaceVerdict::Unfit { reason } => format!("{}: {reason}", styled(BAD, "unfit")),
+            PlaceVerdict::Unfit { reason } => format!("{}: {reason}", styled(BAD, "unusable")),
         };
         lines.push(format!("  {origin:<24} {place}  {verdict}"));
     }
@@ -84,8 +85,8 @@ fn install(printer: &Printer) -> Result<Exit, CommandError> {
     }
     let cache = gpu::paths::cache_dir();
     let before = toolchain::installed_root(&cache).is_some();
-    let mut drawing = Installation::new(printer);
-    let root = toolchain::install(&cache, &mut |progress| drawing.show(progress))
+    let mut display = Installation::new(printer);
+    let root = toolchain::install(&cache, &mut |progress| display.show(progress))
         .map_err(gpu::toolchain::ToolchainError::from)?;
     let wheels =
         toolchain::pinned_wheels().iter().map(|wheel| format!("{} {}", wheel.package, wheel.version));
@@ -96,7 +97,7 @@ fn install(printer: &Printer) -> Result<Exit, CommandError> {
         let verb = if installed.newly { "installed" } else { "already installed:" };
         printer.data(&format!("{verb} {} in {}", installed.wheels.join(", "), installed.root.display()));
     }
-    Ok(Exit::Holds)
+    Ok(Exit::Success)
 }
 
 fn clean(printer: &Printer) -> Result<Exit, CommandError> {
@@ -111,5 +112,5 @@ fn clean(printer: &Printer) -> Result<Exit, CommandError> {
     } else {
         printer.data(if removed { "removed the installed CUDA compiler" } else { "nothing was installed" });
     }
-    Ok(Exit::Holds)
+    Ok(Exit::Success)
 }

@@ -1,4 +1,4 @@
-//! What every command that measures stands on: the device, the kernels by name, worker processes, and a run's folder.
+//! What all measuring commands share: the device, the kernels by name, the worker processes and the run folder.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -27,36 +27,40 @@ use crate::printer::{FAINT, Printer, one_line, styled};
 use crate::quote;
 use crate::sandboxed;
 
-/// What a worker may take to start or to compile.
+/// The time limit of a worker for starting and for compiling.
 pub const BUILD_LIMIT: Duration = Duration::from_mins(10);
 
-/// What is there to work with. Opening it compiles nothing and installs nothing.
+/// The kernels, the device and the Python environment. Opening it compiles nothing and installs nothing.
 #[derive(Debug)]
 pub struct Workbench<'g> {
     global: &'g Global,
+    /// The kernel families.
     pub catalog: Catalog,
+    /// The device of `--device`.
     pub device: Device,
     python: Option<machine::Python>,
 }
 
 impl<'g> Workbench<'g> {
+    /// Loads the families and finds the device.
     pub fn open(global: &'g Global) -> Result<Self, CommandError> {
         let catalog = Catalog::load(global.kernels.as_deref())?;
         let device = super::device(global)?;
         Ok(Workbench { global, catalog, device, python: machine::python() })
     }
 
+    /// Whether the device is the virtual GPU.
     pub fn is_virtual(&self) -> bool {
         matches!(self.device, Device::Virtual { .. })
     }
 
-    /// Whether the package peers come from is installed.
+    /// Whether PyTorch, which provides the peers, is installed.
     pub fn has_torch(&self) -> bool {
         self.python.as_ref().is_some_and(|python| python.package("torch").is_some())
     }
 
-    /// Kernels as people name them: every preset of every family, or of those that are named. With knobs set and no
-    /// preset named, a family's defaults are what they are set on.
+    /// The kernels that the user named: every preset of every family, or only the named families and presets. If knobs
+    /// are set and no preset is named, the knobs change the family's default setting.
     pub fn kernels(
         &self,
         families: &[String],
@@ -83,17 +87,17 @@ impl<'g> Workbench<'g> {
             };
             subjects.extend(presets.into_iter().map(|preset| Subject::kernel(family, preset, set.to_vec())));
         }
-        // A preset may belong to one of several families; one that belongs to none is a mistake.
+        // A preset may exist in only some of the families, but it must exist in one.
         for name in presets {
             let has = |subject: &Subject<'_>| matches!(&subject.kind, SubjectKind::Kernel { preset, .. } if preset.as_ref() == Some(name));
             if !subjects.iter().any(has) {
-                return Err(no_preset(name, &self.catalog));
+                return Err(unknown_preset(name, &self.catalog));
             }
         }
-        // Knobs and values are right or wrong whatever the problem.
+        // Whether knobs and values are valid does not depend on the problem.
         for subject in &subjects {
             match &subject.kind {
-                // Those of the tuned table go by the problem.
+                // The setting of `tuned` depends on the problem.
                 SubjectKind::Kernel { preset: Some(preset), .. } if is_tuned(preset) => {}
                 SubjectKind::Kernel { family, preset, knobs } => {
                     family.candidate(preset.as_deref(), knobs, &[])?;
@@ -104,9 +108,9 @@ impl<'g> Workbench<'g> {
         Ok(subjects)
     }
 
-    /// How the run's processes are started.
+    /// The command lines that start the run's worker processes.
     pub fn start(&self) -> Result<WorkerCommands<'_>, CommandError> {
-        let program = std::env::current_exe().map_err(|error| CommandError::lacking(error.to_string()))?;
+        let program = std::env::current_exe().map_err(|error| CommandError::missing(error.to_string()))?;
         let worker = move |name: &str, device: &Device, kernels: Option<&Path>| {
             let mut command = Command::new(&program);
             command.args(["worker", name, "--device", &device_name(device)]);
@@ -138,9 +142,9 @@ impl<'g> Workbench<'g> {
         Ok(WorkerCommands { kernel: Box::new(kernel), untrusted: Box::new(untrusted), peer })
     }
 
-    /// Where and with what a run of `command` happens.
+    /// The manifest of a run of `command`: the machine, the versions and the command line.
     pub fn manifest(&self, command: &str, compiler: &Compiler) -> Manifest {
-        // A word that is not UTF-8 can only be a path, and those that matter are given again to resume.
+        // Words that are not UTF-8 can only be paths. The paths that matter must be given again to resume the run.
         let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
         let mut manifest = Manifest::new(command, redact::command_line(words), self.global.seed);
         manifest.commit = Commit::read(Path::new("."));
@@ -158,9 +162,9 @@ impl<'g> Workbench<'g> {
                     manifest.driver = Fact::Known(driver.version.clone());
                     manifest.cuda = driver.cuda.map(|(major, minor)| format!("{major}.{minor}")).into();
                     manifest.sm_clock_mhz = sm.map(|(now, _)| now).into();
-                    manifest.sm_clock_max_mhz = sm.map(|(_, most)| most).into();
+                    manifest.sm_clock_max_mhz = sm.map(|(_, max)| max).into();
                     manifest.memory_clock_mhz = memory.map(|(now, _)| now).into();
-                    manifest.memory_clock_max_mhz = memory.map(|(_, most)| most).into();
+                    manifest.memory_clock_max_mhz = memory.map(|(_, max)| max).into();
                 }
             }
         }
@@ -180,15 +184,15 @@ impl<'g> Workbench<'g> {
     }
 }
 
-/// A preset that none of the families has that were asked for.
-pub fn no_preset(name: &str, catalog: &Catalog) -> CommandError {
+/// The error for a preset that none of the selected families has.
+pub fn unknown_preset(name: &str, catalog: &Catalog) -> CommandError {
     let all: Vec<&Family> = catalog.entries().iter().filter_map(|entry| entry.family.as_ref().ok()).collect();
     if is_tuned(name) {
         let with = all.iter().filter(|family| family.has_preset(name)).map(|family| family.name.as_str());
         let with = with.collect::<Vec<_>>().join(", ");
-        let hint = if with.is_empty() { String::new() } else { format!("families that have one: {with}; ") };
-        return CommandError::usage("there is no tuned table")
-            .hint(hint + "`warpsmith evolve FAMILY --tuned FILE` fills one");
+        let hint = if with.is_empty() { String::new() } else { format!("families with one: {with}; ") };
+        return CommandError::usage("the selected families have no tuned table")
+            .hint(hint + "`warpsmith evolve FAMILY --tuned FILE` creates one");
     }
     let known: Vec<&str> = all.iter().flat_map(|family| family.preset_names()).collect();
     let near = family::nearest(name, known.iter().copied()).map(|near| format!("did you mean `{near}`?"));
@@ -196,7 +200,7 @@ pub fn no_preset(name: &str, catalog: &Catalog) -> CommandError {
         .hint(near.unwrap_or_else(|| format!("presets: {}", known.join(", "))))
 }
 
-/// The problems of names and of a suite, each once.
+/// The problems of these names and of a suite, without duplicates.
 pub fn problems(names: &[String], suite: Option<&Suite<Problem>>) -> Result<Vec<Problem>, CommandError> {
     let mut problems: Vec<Problem> = Vec::new();
     for name in names {
@@ -205,14 +209,14 @@ pub fn problems(names: &[String], suite: Option<&Suite<Problem>>) -> Result<Vec<
     problems.extend(suite.iter().flat_map(|suite| suite.problems.iter().copied()));
     let mut seen: Vec<Problem> = Vec::new();
     problems.retain(|problem| {
-        let first = !seen.contains(problem);
+        let is_new = !seen.contains(problem);
         seen.push(*problem);
-        first
+        is_new
     });
     Ok(problems)
 }
 
-/// What a candidate's process may take to start and compile, to answer, and to hold.
+/// The limits of a candidate's process: time to compile, time to answer, and memory.
 pub fn limits(options: &ProcessOptions, is_virtual: bool) -> Limits {
     let answer = options.limit.unwrap_or(if is_virtual { 900.0 } else { 120.0 });
     Limits {
@@ -222,108 +226,116 @@ pub fn limits(options: &ProcessOptions, is_virtual: bool) -> Limits {
     }
 }
 
-/// A run's folder, open for writing, with the files for others that are made of it at the end.
+/// A run folder that is open for writing, with the export files that are written at the end.
 #[derive(Debug)]
 pub struct OpenRun {
+    /// The run and its log.
     pub run: Run,
     exports: Exports,
     input_seed: u64,
 }
 
 impl OpenRun {
-    /// Takes a run that was created or resumed, and says where it is.
+    /// Opens the export files of a new or resumed run, and prints the path of its folder.
     pub fn new(run: Result<Run, RunError>, global: &Global, printer: &Printer) -> Result<Self, CommandError> {
         let run = run.map_err(|error| run_failure(&error))?;
-        let exports = Exports::open(run.folder())
-            .map_err(|error| CommandError::usage(format!("{}: {error}", run.folder().display())))?;
+        let exports = Exports::open(run.folder()).map_err(|error| {
+            CommandError::usage(format!("cannot write to {}: {error}", run.folder().display()))
+        })?;
         let folder = one_line(&run.folder().display().to_string());
         printer.message(&styled(FAINT, format!("run: {folder}")));
         sandboxed::warn(printer);
-        Ok(OpenRun { run, exports, input_seed: global.secret() })
+        Ok(OpenRun { run, exports, input_seed: global.secret_seed() })
     }
 
-    /// Writes down how the run ended and everything that is made of it. Returns what it knows, and the files.
+    /// Logs the end of the run and writes the export files. Returns the final state and the paths of the files.
     pub fn finish(self, exit: Exit) -> Result<(RunState, Vec<PathBuf>), CommandError> {
         for event in
             [Event::InputSeed { seed: self.input_seed }, Event::RunFinished { outcome: outcome(exit) }]
         {
-            self.run.record(&event).map_err(|error| CommandError::lacking(error.to_string()))?;
+            self.run.record(&event).map_err(|error| CommandError::missing(error.to_string()))?;
         }
         let state = self.run.state();
-        let written = self
-            .exports
-            .write(&state)
-            .map_err(|error| CommandError::lacking(format!("{}: {error}", self.run.folder().display())))?;
+        let written = self.exports.write(&state).map_err(|error| {
+            CommandError::missing(format!("cannot write to {}: {error}", self.run.folder().display()))
+        })?;
         Ok((state, written))
     }
 }
 
-/// Has a command's work done in a new run, or in one that is resumed.
+/// Executes a command in a new run or in a resumed one.
 ///
-/// A resumed run does what it was started for: its budget, problems and the like come from the command line in its log,
-/// which `then` finds the command's options in (`what` is what such a run holds). But a run's folder may be somebody
-/// else's. So whatever is executed, loaded, sent to or written to comes from the command line of now: for every
-/// command --cuda and --kernels, and what `again` takes over.
-pub fn in_a_run<O>(
+/// A resumed run repeats its original command: its budget, problems and so on come from the command line in its log.
+/// `options_in` extracts the options of the command `name` from that command line. The run folder may come from
+/// somebody else. Therefore everything that is executed, loaded, sent to or written to comes from the current command
+/// line: --cuda and --kernels for every command, and the flags that `override_untrusted` replaces.
+pub fn run_or_resume<O>(
     (options, global): (&O, &Global),
     (resume, run_dir): (bool, Option<&Path>),
-    what: &str,
-    then: impl FnOnce(&mut cli::Command) -> Option<&mut O>,
-    again: impl FnOnce(&O, &mut O) -> Result<(), CommandError>,
+    name: &str,
+    options_in: impl FnOnce(&mut cli::Command) -> Option<&mut O>,
+    override_untrusted: impl FnOnce(&O, &mut O) -> Result<(), CommandError>,
     work: impl FnOnce(&O, &Global, &dyn Fn(Manifest) -> Result<Run, RunError>) -> Result<Exit, CommandError>,
 ) -> Result<Exit, CommandError> {
     if let Some(folder) = run_dir.filter(|folder| folder.to_str().is_none()) {
-        // Workers are told the folder in JSON, which has no way to say it.
+        // Workers receive the path in JSON, which must be UTF-8.
         let folder = quote::word(folder);
-        return Err(
-            CommandError::usage(format!("--run-dir {folder} is not UTF-8")).hint("name a folder that is")
-        );
+        return Err(CommandError::usage(format!("--run-dir {folder} is not UTF-8"))
+            .hint("name a folder whose path is UTF-8"));
     }
     if !resume {
         return work(options, global, &|manifest| Run::create(run_dir, manifest));
     }
     let folder = run_dir.unwrap_or(Path::new(lab::run::DEFAULT_FOLDER));
     let (mut logged_global, mut command) = command_line_of(folder)?.into_parts();
-    take_again("--cuda", global.cuda.as_ref(), &mut logged_global.cuda)?;
-    take_again("--kernels", global.kernels.as_ref(), &mut logged_global.kernels)?;
-    let logged = then(&mut command)
-        .ok_or_else(|| CommandError::usage(format!("{} holds no {what}", folder.display())))?;
-    again(options, logged)?;
+    override_flag("--cuda", global.cuda.as_ref(), &mut logged_global.cuda)?;
+    override_flag("--kernels", global.kernels.as_ref(), &mut logged_global.kernels)?;
+    let logged = options_in(&mut command).ok_or_else(|| {
+        CommandError::usage(format!("the run in {} was not started by `warpsmith {name}`", folder.display()))
+    })?;
+    override_untrusted(options, logged)?;
     work(logged, &logged_global, &|manifest| Run::resume(folder, manifest))
 }
 
-/// Puts the value of now in the place of the logged one. A logged value alone is an error: it may be anybody's.
-pub fn take_again<T: AsRef<OsStr> + Clone>(
+/// Replaces the logged value of a flag with the current one. A value that only the log has is an error, because the log
+/// is untrusted.
+pub fn override_flag<T: AsRef<OsStr> + Clone>(
     flag: &str,
-    now: Option<&T>,
+    current: Option<&T>,
     logged: &mut Option<T>,
 ) -> Result<(), CommandError> {
-    if let (Some(value), None) = (&logged, now) {
+    if let (Some(value), None) = (&logged, current) {
         let value = quote::flag(flag, value);
         return Err(CommandError::usage(format!(
-            "the run was started with {value}, which a log alone is not trusted with"
+            "the run was started with {value}, and the log is not trusted with this flag"
         ))
         .hint(format!("give {flag} again, with a value that you trust")));
     }
-    *logged = now.cloned();
+    *logged = current.cloned();
     Ok(())
 }
 
-/// How to go on with a run that was stopped. `again`: the command's own flags that must be given again.
-pub fn go_on_with(command: &str, folder: &Path, global: &Global, again: &[(&str, Option<String>)]) -> String {
+/// A message with the command line that resumes a stopped run. `repeated`: the command's own flags that must be given
+/// again.
+pub fn resume_command(
+    command: &str,
+    folder: &Path,
+    global: &Global,
+    repeated: &[(&str, Option<String>)],
+) -> String {
     let mut words = vec![format!("warpsmith {command} --resume"), quote::flag("--run-dir", folder)];
     let folders = [("--cuda", &global.cuda), ("--kernels", &global.kernels)];
-    // A toolkit that the environment names is named there the next time too.
-    let is_environments = |flag: &str| flag == "--cuda" && std::env::var_os("WARPSMITH_CUDA").is_some();
-    let folders = folders.iter().filter(|(flag, _)| !is_environments(flag));
+    // A value from the environment variable need not be repeated.
+    let is_from_environment = |flag: &str| flag == "--cuda" && std::env::var_os("WARPSMITH_CUDA").is_some();
+    let folders = folders.iter().filter(|(flag, _)| !is_from_environment(flag));
     words.extend(folders.filter_map(|(flag, value)| value.as_ref().map(|value| quote::flag(flag, value))));
     words.extend(
-        again.iter().filter_map(|(flag, value)| value.as_ref().map(|value| quote::flag(flag, value))),
+        repeated.iter().filter_map(|(flag, value)| value.as_ref().map(|value| quote::flag(flag, value))),
     );
-    format!("incomplete; go on with: {}", words.join(" "))
+    format!("incomplete; resume with: {}", words.join(" "))
 }
 
-/// The command line a run in this folder was started with, for going on with it.
+/// The command line that the run in this folder was started with.
 fn command_line_of(folder: &Path) -> Result<Cli, CommandError> {
     let no_run = || run_failure(&RunError::NoRun(folder.to_owned()));
     let log = lab::run::read(folder).map_err(|error| match error {
@@ -332,10 +344,10 @@ fn command_line_of(folder: &Path) -> Result<Cli, CommandError> {
     })?;
     let manifest = RunState::from_log(&log).manifest.ok_or_else(no_run)?;
     Cli::try_parse_from(&manifest.command_line)
-        .map_err(|error| CommandError::usage(format!("the run's command line is not one any more: {error}")))
+        .map_err(|error| CommandError::usage(format!("cannot parse the run's command line: {error}")))
 }
 
-/// As flags and manifests have it: `cuda:0`, `virtual:l4`.
+/// The device as `--device` and manifests write it: `cuda:0`, `virtual:l4`.
 pub fn device_name(device: &Device) -> String {
     match device {
         Device::Cuda { index, .. } => format!("cuda:{index}"),
@@ -343,16 +355,18 @@ pub fn device_name(device: &Device) -> String {
     }
 }
 
+/// The outcome that the log records for an exit code.
 fn outcome(exit: Exit) -> RunOutcome {
     match exit {
-        Exit::Holds => RunOutcome::Holds,
-        Exit::Finding => RunOutcome::Finding,
-        Exit::Usage => RunOutcome::Usage,
-        Exit::Lacking => RunOutcome::Lacking,
+        Exit::Success => RunOutcome::Holds,
+        Exit::ProblemFound => RunOutcome::Finding,
+        Exit::UsageError => RunOutcome::Usage,
+        Exit::MissingRequirement => RunOutcome::Lacking,
         Exit::Incomplete => RunOutcome::Incomplete,
     }
 }
 
+/// The command error for a run that cannot be created or resumed.
 fn run_failure(error: &RunError) -> CommandError {
     let failure = CommandError::usage(error.to_string());
     match error.hint() {

@@ -1,4 +1,5 @@
-//! `worker`: the side that compiles, runs and times. Started by `bench`, `profile` and the like, hidden from people.
+//! `worker`: the process that compiles, runs and times kernels. Commands such as `bench` and `profile` start it; it is
+//! hidden from users.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,9 +15,10 @@ use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::sandboxed;
 
-/// `asks`: a file with the questions, instead of the channel, for a worker under a profiler.
+/// Serves requests until the parent closes the channel. `asks`: a file with the requests, for a worker under a
+/// profiler.
 pub fn run(asks: Option<&Path>, global: &Global) -> Result<Exit, CommandError> {
-    // The search for a compiler looks at folders of the user that the sandbox hides.
+    // The compiler is found before the sandbox starts: the search reads folders that the sandbox hides.
     let toolchain = toolchain::ensure(global.cuda.as_deref(), &mut |_| ())?;
     let cache = gpu::paths::cache_dir();
     sandboxed::enter(global, policy(global, &toolchain, &cache, asks.is_some()));
@@ -25,21 +27,21 @@ pub fn run(asks: Option<&Path>, global: &Global) -> Result<Exit, CommandError> {
     let compiler = Compiler::new(toolchain, &cache)?;
     lab::worker::serve(&Attention, &catalog, &compiler, &device, asks)
         .map_err(|error| CommandError::usage(error.to_string()))?;
-    Ok(Exit::Holds)
+    Ok(Exit::Success)
 }
 
-/// The files a worker needs: the compiler's, the kernels, and the cache.
+/// The files that a worker needs: the compiler, the kernels and the cache.
 fn policy(global: &Global, toolchain: &Toolchain, cache: &Path, profiled: bool) -> Policy {
     let mut read: Vec<PathBuf> = global.kernels.iter().cloned().collect();
     let libraries = [Some(&toolchain.nvrtc), toolchain.builtins.as_ref()];
-    // They may be links to files elsewhere.
-    let real = libraries.into_iter().flatten().filter_map(|path| path.canonicalize().ok());
-    read.extend(real.filter_map(|path| path.parent().map(Path::to_owned)));
+    // The libraries may be links to files in other folders.
+    let resolved = libraries.into_iter().flatten().filter_map(|path| path.canonicalize().ok());
+    read.extend(resolved.filter_map(|path| path.parent().map(Path::to_owned)));
     read.push(toolchain.root.clone());
     read.extend(toolchain.includes.iter().cloned());
     let write: Vec<PathBuf> = ["builds", "compilers"].map(|name| cache.join(name)).into();
     for folder in &write {
-        // What does not exist cannot be allowed. If this fails, the build says why.
+        // Landlock can allow only folders that exist. If this fails, the build reports the error.
         let _ = fs::create_dir_all(folder);
     }
     Policy { read, write, profiled }

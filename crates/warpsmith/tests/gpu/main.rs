@@ -1,14 +1,14 @@
-//! What only a GPU can show: the program on one, as a user runs it.
+//! Tests that need a GPU: they run the program as a user does.
 //!
 //! ```text
 //! cargo test --release -p warpsmith --test gpu
 //! cargo test --release -p warpsmith --test gpu -- counts
 //! ```
 //!
-//! Where there is none it says `skipped: no GPU`. To run it on a machine without cargo, take this program and
-//! `warpsmith` there, start it in a copy of the repository, and name the latter in `WARPSMITH_BINARY`.
+//! Without a GPU it prints `skipped: no GPU`. To run it on a machine without cargo, copy this program and `warpsmith`
+//! there, start this program in a copy of the repository, and set `WARPSMITH_BINARY` to the path of `warpsmith`.
 
-#![allow(clippy::unwrap_used)] // A test that cannot set itself up fails, which is what unwrap does.
+#![allow(clippy::unwrap_used)] // A test whose setup fails must fail, and `unwrap` does that.
 
 #[path = "../it/drill.rs"]
 mod drill;
@@ -24,18 +24,18 @@ use serde_json::Value;
 type Test = (&'static str, fn(&Path));
 
 const TESTS: [Test; 5] = [
-    ("answers_to_everything", answers_to_everything),
-    ("answers_at_full_size", answers_at_full_size),
-    ("a_fault_leaves_nothing_behind", a_fault_leaves_nothing_behind),
-    ("what_misbehaves_costs_itself_alone", what_misbehaves_costs_itself_alone),
-    ("counts_of_shared_memory_are_those_of_ncu", counts_of_shared_memory_are_those_of_ncu),
+    ("every_preset_is_correct", every_preset_is_correct),
+    ("suites_are_correct_at_full_size", suites_are_correct_at_full_size),
+    ("a_fault_does_not_affect_the_next_kernel", a_fault_does_not_affect_the_next_kernel),
+    ("a_failing_candidate_does_not_affect_others", a_failing_candidate_does_not_affect_others),
+    ("counts_of_shared_memory_match_ncu", counts_of_shared_memory_match_ncu),
 ];
 
 fn main() -> ExitCode {
-    // Options are the harness's, which there is none of.
+    // Words that start with `-` are options of the standard test harness, which this program does not use.
     let wanted: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     match CudaDevice::open(0) {
-        // Closed again at once: the tests' own processes have the GPU to themselves.
+        // The device is closed at once, so that the tests' processes have the GPU to themselves.
         Ok(device) => println!("on {}", device.describe()),
         Err(error) => {
             println!("skipped: no GPU ({error})");
@@ -45,7 +45,7 @@ fn main() -> ExitCode {
     let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str()));
     let tests: Vec<Test> = TESTS.into_iter().filter(|(name, _)| is_wanted(name)).collect();
     if tests.is_empty() {
-        eprintln!("error: no test has such a name; there are {}", TESTS.map(|(name, _)| name).join(", "));
+        eprintln!("error: no test has this name; tests: {}", TESTS.map(|(name, _)| name).join(", "));
         return ExitCode::from(2);
     }
     let mut failed = 0;
@@ -60,15 +60,15 @@ fn main() -> ExitCode {
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Runs the program in a folder of the test's own; its exit code, and the JSON it printed.
+/// Runs the program in the test's folder. Returns its exit code and the JSON that it printed.
 fn warpsmith(folder: &Path, arguments: &[&str]) -> (i32, Value) {
     let program = std::env::var_os("WARPSMITH_BINARY").unwrap_or(env!("CARGO_BIN_EXE_warpsmith").into());
     let program = std::path::absolute(program).unwrap();
     let output = Command::new(program).args(arguments).arg("--json").current_dir(folder).output().unwrap();
     let code = output.status.code().unwrap_or(-1);
     let document = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
-        let said = String::from_utf8_lossy(&output.stderr);
-        panic!("{arguments:?} ended with {code} and printed no JSON: {error}\n{said}")
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        panic!("{arguments:?} ended with exit code {code} and printed no JSON: {error}\n{stderr}")
     });
     (code, document)
 }
@@ -77,7 +77,7 @@ fn items<'v>(document: &'v Value, field: &str) -> &'v [Value] {
     document[field].as_array().unwrap_or_else(|| panic!("no list of {field} in {document}"))
 }
 
-/// Checks on the GPU: every case passed, and there were at least so many.
+/// Runs `check` on the GPU and asserts that every case passed and that there were at least `at_least` cases.
 fn check(folder: &Path, at_least: usize, arguments: &[&str]) {
     let (code, document) = warpsmith(folder, &[&["check", "--device", "cuda"], arguments].concat());
     let cases = items(&document, "cases");
@@ -92,7 +92,7 @@ fn check(folder: &Path, at_least: usize, arguments: &[&str]) {
     let seconds = |value: &Value| value["seconds"].as_f64().unwrap_or_default();
     let slowest = cases.iter().max_by(|a, b| seconds(a).total_cmp(&seconds(b))).unwrap();
     println!(
-        "    {}: {} right in {:.0} s; {} {} took {:.1} s",
+        "    {}: {} passed in {:.0} s; slowest: {} {}, {:.1} s",
         arguments.join(" "),
         cases.len(),
         seconds(&document),
@@ -102,13 +102,13 @@ fn check(folder: &Path, at_least: usize, arguments: &[&str]) {
     );
 }
 
-/// Every preset of every family: the shapes at the edges with every class of inputs, and every problem that has a name.
-fn answers_to_everything(folder: &Path) {
+/// Checks every preset of every family, on edge-case shapes with every class of inputs and on every named problem.
+fn every_preset_is_correct(folder: &Path) {
     check(folder, 2000, &[]);
 }
 
-/// The problems people have, every preset that runs them.
-fn answers_at_full_size(folder: &Path) {
+/// Checks the suites at full size, with every preset that supports them.
+fn suites_are_correct_at_full_size(folder: &Path) {
     for (suite, at_least) in [("headline", 18), ("v3", 30), ("canonical", 16), ("paper", 84)] {
         check(folder, at_least, &["mma", "--suite", suite]);
     }
@@ -118,8 +118,8 @@ fn answers_at_full_size(folder: &Path) {
     check(folder, 14, &["mma"].into_iter().chain(problems).collect::<Vec<_>>());
 }
 
-/// What a kernel broke is not the next one's.
-fn a_fault_leaves_nothing_behind(folder: &Path) {
+/// A kernel that breaks its device does not affect the next kernel.
+fn a_fault_does_not_affect_the_next_kernel(folder: &Path) {
     drill::drill(folder);
     let ask = ["check", "strays", "good", "hangs", "traps", "--kernels", ".", "--problem", "b1h1s16d64-fp16"];
     let options = ["--device", "cuda", "--jobs", "1", "--limit", "4"];
@@ -147,7 +147,8 @@ fn a_fault_leaves_nothing_behind(folder: &Path) {
     }
 }
 
-fn what_misbehaves_costs_itself_alone(folder: &Path) {
+/// In a bench, a candidate that fails does not affect the others.
+fn a_failing_candidate_does_not_affect_others(folder: &Path) {
     drill::drill(folder);
     let subjects = ["hangs", "strays", "traps", "nan", "huge", "broken", "good"];
     let options = ["--kernels", ".", "--run-dir", "run", "--problem", "b1h1s16d64-fp16", "--limit", "4"];
@@ -178,8 +179,8 @@ fn what_misbehaves_costs_itself_alone(folder: &Path) {
     assert_eq!(events.last().unwrap()["kind"], "run-finished");
 }
 
-/// The tuned picks: wavefronts and conflicts of the same launch, counted by Nsight Compute and by the virtual GPU.
-fn counts_of_shared_memory_are_those_of_ncu(folder: &Path) {
+/// Compares wavefronts and bank conflicts of the tuned picks, counted by Nsight Compute and by the virtual GPU.
+fn counts_of_shared_memory_match_ncu(folder: &Path) {
     let problems =
         ["mission", "small", "wide", "v3_small_causal", "v3_medium", "v3_medium_causal", "v3_large"];
     let named = problems.iter().flat_map(|name| ["--problem", name]);

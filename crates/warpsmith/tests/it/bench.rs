@@ -1,5 +1,5 @@
-//! `bench` as a user meets it, on the virtual GPU: candidates that misbehave in every way cost themselves alone, and
-//! runs that are killed are finished without repeating what was done.
+//! Tests of `bench` on the virtual GPU: a candidate that fails does not affect the others, and a killed run resumes
+//! without repeating finished work.
 
 use std::fs;
 use std::path::Path;
@@ -23,7 +23,7 @@ fn bench(folder: &Path, arguments: &[&str]) -> Command {
 
 fn events(folder: &Path) -> Vec<Value> {
     let text = fs::read_to_string(folder.join("run/events.jsonl")).unwrap_or_default();
-    // A line that is being written is not there yet.
+    // The last line may be incomplete.
     text.split_inclusive('\n')
         .filter(|line| line.ends_with('\n'))
         .map(|line| serde_json::from_str(line).unwrap())
@@ -34,16 +34,16 @@ fn of_kind<'e>(events: &'e [Value], kind: &str, subject: &str) -> Vec<&'e Value>
     events.iter().filter(|event| event["kind"] == kind && event["of"]["subject"] == subject).collect()
 }
 
-/// Waits until something is so; two minutes must do on any machine.
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+/// Waits until a condition is true, for at most two minutes.
+fn wait_until(what: &str, mut is_true: impl FnMut() -> bool) {
     let started = Instant::now();
-    while !is_so() {
-        assert!(started.elapsed() < Duration::from_mins(2), "waited in vain for {what}");
+    while !is_true() {
+        assert!(started.elapsed() < Duration::from_mins(2), "timeout while waiting for {what}");
         sleep(Duration::from_millis(20));
     }
 }
 
-/// Processes whose command line holds all of these words.
+/// The processes whose command line contains all these words.
 fn processes(words: &[&str]) -> Vec<u32> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").unwrap().flatten() {
@@ -66,7 +66,7 @@ fn start(command: &mut Command) -> Child {
 }
 
 #[test]
-fn what_misbehaves_costs_itself_alone() {
+fn a_failing_candidate_does_not_affect_others() {
     let folder = tempfile::tempdir().unwrap();
     drill(folder.path());
     let outcome: Run = run(&mut bench(
@@ -102,7 +102,7 @@ fn what_misbehaves_costs_itself_alone() {
 }
 
 #[test]
-fn a_source_cannot_include_a_file_that_is_not_its_own() {
+fn a_source_cannot_include_files_outside_its_family() {
     let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     drill(folder.path());
     let private = elsewhere.path().join("private.h");
@@ -133,7 +133,7 @@ fn a_source_cannot_include_a_file_that_is_not_its_own() {
 }
 
 #[test]
-fn a_worker_that_is_killed_costs_its_candidate() {
+fn a_killed_worker_fails_only_its_candidate() {
     let folder = tempfile::tempdir().unwrap();
     drill(folder.path());
     let mut parent = start(&mut bench(folder.path(), &["hangs", "good", "--limit", "100"]));
@@ -153,19 +153,19 @@ fn a_worker_that_is_killed_costs_its_candidate() {
 }
 
 #[test]
-fn a_run_that_is_killed_goes_on_without_repeating_itself() {
+fn a_killed_run_resumes_without_repeating_finished_work() {
     let folder = tempfile::tempdir().unwrap();
     drill(folder.path());
     let mut parent = start(&mut bench(folder.path(), &["good", "hangs", "nan", "--limit", "4"]));
-    // Work counts from the moment its end is in the log; a kill before that has it done again.
+    // A stage counts as done when its end is in the log; otherwise it is repeated.
     let is_end =
         |event: &Value| event["kind"] == "stage-finished" && event["key"]["subject"] == "good default";
-    wait_until("the first one's end", || events(folder.path()).iter().any(is_end));
+    wait_until("the end of the first subject", || events(folder.path()).iter().any(is_end));
     parent.kill().unwrap();
     parent.wait().unwrap();
-    // Nobody is left behind, not even the one whose kernel never ends.
+    // All workers end, even the one whose kernel never ends.
     let place = folder.path().to_str().unwrap().to_owned();
-    wait_until("the workers' end", || processes(&["worker", &place]).is_empty());
+    wait_until("the end of the workers", || processes(&["worker", &place]).is_empty());
     assert!(!events(folder.path()).iter().any(|event| event["kind"] == "run-finished"));
 
     let again = || {
@@ -208,7 +208,7 @@ fn an_interrupted_run_ends_cleanly_and_can_be_resumed() {
 }
 
 #[test]
-fn right_kernels_have_modelled_times_and_the_list_of_runs_shows_them() {
+fn correct_kernels_have_modelled_times_and_runs_lists_them() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = warpsmith();
     command.args([
@@ -229,7 +229,7 @@ fn right_kernels_have_modelled_times_and_the_list_of_runs_shows_them() {
     }
     let listed = run(warpsmith().args(["runs", "--run-dir"]).arg(folder.path()));
     assert!(listed.stdout.contains("2 modelled times"), "{listed}");
-    // A gate has nothing to hold a modelled time against, which is no pass.
+    // The gate cannot judge modelled times, so its result is incomplete.
     let board = folder.path().join("leaderboard.json");
     let junit = folder.path().join("gate.xml");
     let mut gate = warpsmith();
@@ -245,7 +245,7 @@ fn right_kernels_have_modelled_times_and_the_list_of_runs_shows_them() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_before_anything_is_compiled() {
+fn usage_errors_are_reported_before_anything_is_compiled() {
     for (arguments, words) in [
         (&["bench", "--baseline", "tensorrt"][..], "there is no baseline `tensorrt`"),
         (&["bench", "wmma", "--preset", "stage-9"], "there is no preset `stage-9`"),

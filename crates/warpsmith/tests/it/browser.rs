@@ -1,4 +1,4 @@
-//! A headless Chromium, spoken to over the DevTools protocol: JSON messages that end in a zero byte, through pipes.
+//! Controls a headless Chromium over the DevTools protocol: JSON messages through pipes, each followed by a zero byte.
 
 use std::collections::VecDeque;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// What any answer may take, on any machine.
-const PATIENCE: Duration = Duration::from_mins(2);
+/// The time limit of an answer, generous enough for slow machines.
+const TIMEOUT: Duration = Duration::from_mins(2);
 
-/// Where Chromium is, if anywhere: `WARPSMITH_CHROMIUM`, else by its names in `PATH`.
+/// The path of Chromium: `WARPSMITH_CHROMIUM`, or one of its usual names in `PATH`.
 pub fn find() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os("WARPSMITH_CHROMIUM").filter(|it| !it.is_empty()) {
         return Some(named.into());
@@ -23,23 +23,24 @@ pub fn find() -> Option<PathBuf> {
         .find_map(|folder| names.iter().map(|name| folder.join(name)).find(|program| program.is_file()))
 }
 
+/// A running browser with one page.
 pub struct Browser {
     process: Child,
     to: ChildStdin,
     from: Receiver<Value>,
-    /// Events that came while an answer was waited for.
+    /// Events that arrived before an answer.
     events: VecDeque<Value>,
     next: u64,
     session: Option<String>,
-    // Dropped, and so removed, after the process has ended.
+    // Fields are dropped after `drop` has ended the process, so the folder is removed last.
     _profile: tempfile::TempDir,
 }
 
 impl Browser {
-    /// A browser with one empty page.
+    /// Starts a browser with one empty page.
     pub fn start(program: &Path) -> Self {
         let profile = tempfile::tempdir().unwrap();
-        // The protocol's pipes are descriptors 3 and 4; the shell makes them of the standard ones.
+        // The protocol uses file descriptors 3 and 4; the shell connects them to stdin and stdout.
         let mut process = Command::new("sh")
             .args(["-c", "exec \"$0\" \"$@\" 3<&0 4>&1 </dev/null >/dev/null 2>&1"])
             .arg(program)
@@ -65,7 +66,7 @@ impl Browser {
         let to = process.stdin.take().unwrap();
         let mut reader = BufReader::new(process.stdout.take().unwrap());
         let (sender, from) = channel();
-        // Reading in a thread of its own: a browser that says nothing must not hold the test up for ever.
+        // A separate thread reads, so that the test can stop waiting for a silent browser.
         std::thread::spawn(move || {
             let mut message = Vec::new();
             while reader.read_until(0, &mut message).is_ok_and(|bytes| bytes > 0) {
@@ -109,13 +110,13 @@ impl Browser {
     }
 
     fn receive(&mut self, waiting_for: &str) -> Value {
-        match self.from.recv_timeout(PATIENCE) {
+        match self.from.recv_timeout(TIMEOUT) {
             Ok(message) => message,
             Err(error) => panic!("no answer to {waiting_for}: {error}"),
         }
     }
 
-    /// Opens a page and waits until it is there; gives every event on the way.
+    /// Opens a page, waits until it is loaded, and returns all events.
     pub fn open(&mut self, url: &str) -> Vec<Value> {
         self.events.clear();
         self.ask("Page.navigate", &json!({ "url": url }));
@@ -126,7 +127,7 @@ impl Browser {
         self.events.drain(..).collect()
     }
 
-    /// The page as on a screen of this width, in a colour scheme.
+    /// Sets the width of the screen and the colour scheme.
     pub fn look(&mut self, width: u32, scheme: &str) {
         let screen = json!({
             "width": width, "height": 844, "deviceScaleFactor": if width < 500 { 2 } else { 1 }, "mobile": width < 500,
@@ -136,7 +137,7 @@ impl Browser {
         self.ask("Emulation.setEmulatedMedia", &features);
     }
 
-    /// The value of an expression, promises waited for.
+    /// The value of a JavaScript expression; promises are awaited.
     pub fn evaluate(&mut self, expression: &str) -> Value {
         let question = json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
         let answer = self.ask("Runtime.evaluate", &question);
@@ -154,13 +155,13 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // `Browser.close` would do, from a browser that still answers.
+        // `Browser.close` would work only for a browser that still answers.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// Bytes of a Base64 text.
+/// Decodes Base64.
 pub fn decode(text: &str) -> Vec<u8> {
     let value = |digit: u8| match digit {
         b'A'..=b'Z' => u32::from(digit - b'A'),

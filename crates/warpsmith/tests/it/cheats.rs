@@ -1,5 +1,5 @@
-//! The corpus of cheats: what is written to be reported right and fast without its work is refused, for a reason that
-//! fits, and its honest twin passes. `corpus/cheats/cheats.toml` says what each does and who must refuse it.
+//! Tests of the corpus of cheats. Kernels that pretend to be correct or fast are refused for an expected reason, and
+//! their honest twins pass. `corpus/cheats/cheats.toml` describes each cheat and the commands that must refuse it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -67,7 +67,7 @@ enum Wanted {
     NotPicked,
 }
 
-/// A time that is this share of the twin's, or less, is one that was gained.
+/// A cheat gains if its time is below this share of its twin's time.
 const GAIN: f64 = 0.8;
 
 fn folder() -> PathBuf {
@@ -78,15 +78,15 @@ fn table() -> Table {
     toml::from_str(&fs::read_to_string(folder().join("cheats.toml")).unwrap()).unwrap()
 }
 
-/// Families of the corpus as a user has them, and a place for what commands write.
+/// Families of the corpus in a `--kernels` folder, and a folder for the output of commands.
 struct Bench {
-    /// The same in every run of the tests: a build is keyed by the source's path too, and is found in the cache.
+    /// The path is the same in every test run, because the cache key of a build contains the source's path.
     kernels: PathBuf,
     place: tempfile::TempDir,
 }
 
 impl Bench {
-    /// A bench with the sources of these families; each is (its name, the file, the folder whose manifest it has).
+    /// Copies families. Each is given by its name, its source file and the folder of its manifest.
     fn new(name: &str, families: &[(&str, PathBuf, &str)]) -> Self {
         let kernels = target_tmp().join("cheats").join(name);
         let op = kernels.join("attention");
@@ -138,7 +138,7 @@ impl Bench {
     }
 }
 
-/// Copies a file where it is not the same already: another run of the tests may be reading it.
+/// Copies a file, unless it is already the same. Another test run may be reading it.
 fn copy(from: &Path, to: &Path) {
     let bytes = fs::read(from).unwrap();
     if fs::read(to).is_ok_and(|there| there == bytes) {
@@ -161,7 +161,7 @@ fn twins(names: &[&str]) -> Bench {
     Bench::new(&format!("{}-twins", names[0]), &families)
 }
 
-/// The kinds of what a check complains about, and `broken` where there was nothing to judge.
+/// The kinds of a check's complaints, and `broken` for a case without a judgement.
 fn complaints(outcome: &Run) -> BTreeSet<String> {
     let document: Value = serde_json::from_str(&outcome.stdout).unwrap_or_default();
     let cases = document["cases"].as_array().cloned().unwrap_or_default();
@@ -173,15 +173,15 @@ fn complaints(outcome: &Run) -> BTreeSet<String> {
     cases.iter().flat_map(kinds).collect()
 }
 
-/// A failure's own kind, and those its reason has in brackets.
+/// The kind of a failure, and the kinds in brackets in its reason.
 fn kinds_of(failure: &Value) -> Vec<String> {
     let reason = failure["reason"].as_str().unwrap_or_default();
     let bracketed = reason.split('[').skip(1).filter_map(|rest| Some(rest.split_once(']')?.0.to_owned()));
     failure["failure"].as_str().map(str::to_owned).into_iter().chain(bracketed).collect()
 }
 
-/// Does something for each item, on all cores, and fails with everything that was complained about.
-fn each<T: Sync>(items: &[T], complain: impl Fn(&T) -> Vec<String> + Sync) {
+/// Calls `complain` for each item, on all cores, and fails with all complaints.
+fn complain_each<T: Sync>(items: &[T], complain: impl Fn(&T) -> Vec<String> + Sync) {
     let next = AtomicUsize::new(0);
     let found = Mutex::new(Vec::new());
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -200,9 +200,9 @@ fn each<T: Sync>(items: &[T], complain: impl Fn(&T) -> Vec<String> + Sync) {
     assert!(found.is_empty(), "{} complaints:\n{}", found.len(), found.join("\n"));
 }
 
-/// What is wrong with a refusal: the exit code, or the reason.
+/// A complaint if the command did not refuse the cheat, or refused it for another reason.
 fn refusal(outcome: &Run, kinds: &BTreeSet<String>, cheat: &Cheat) -> Option<String> {
-    // What a device cannot load at all leaves a run incomplete, which is no success either.
+    // A kernel that the device cannot load makes the run incomplete, which is not a success.
     let refused = outcome.code == 1 || (outcome.code == 4 && kinds.contains("refused"));
     if !refused {
         return Some(format!("accepted with exit code {} (exploit: {})", outcome.code, cheat.exploits));
@@ -219,7 +219,7 @@ fn commands_refuse(name: &str, cheat: &Cheat, default: &[String]) -> Vec<String>
     let outcome = run(bench.command("check", &[name], problems).args(&cheat.arguments).arg("--json"));
     let kinds = complaints(&outcome);
     if must || outcome.code != 0 {
-        // One that it need not refuse, and does, it refuses for a reason that fits.
+        // A refusal that is not required must still have an expected reason.
         found.extend(refusal(&outcome, &kinds, cheat).map(|what| format!("{name}: check: {what}")));
     }
 
@@ -262,16 +262,17 @@ fn commands_refuse(name: &str, cheat: &Cheat, default: &[String]) -> Vec<String>
 }
 
 #[test]
-fn every_cheat_is_refused_for_a_reason_that_fits() {
+fn every_cheat_is_refused_for_an_expected_reason() {
     let table = table();
     assert!(table.cheats.len() >= 40, "only {} cheats", table.cheats.len());
-    // The longest first.
+    // The slowest come first.
     let mut cheats: Vec<(&String, &Cheat)> = table.cheats.iter().collect();
     cheats.sort_by_key(|(_, cheat)| (cheat.twin.is_none(), !cheat.evolve));
-    each(&cheats, |(name, cheat)| commands_refuse(name, cheat, &table.default.problems));
+    complain_each(&cheats, |(name, cheat)| commands_refuse(name, cheat, &table.default.problems));
 }
 
-/// The twins with one set of problems and arguments, in one run of each command.
+/// Complaints about honest twins that do not pass. The twins share their problems and arguments, so one run of each
+/// command checks all of them.
 fn twins_pass((problems, arguments): &(Vec<String>, Vec<String>), names: &[&str]) -> Vec<String> {
     let bench = twins(names);
     let mut found = Vec::new();
@@ -299,10 +300,10 @@ fn every_honest_twin_passes() {
     let mut parts: Vec<_> =
         groups.iter().flat_map(|(group, twins)| twins.chunks(8).map(move |part| (group, part))).collect();
     parts.sort_by_key(|(_, twins)| std::cmp::Reverse(twins.len()));
-    each(&parts, |(group, twins)| twins_pass(group, twins));
+    complain_each(&parts, |(group, twins)| twins_pass(group, twins));
 }
 
-/// The corpus is what its table says, and every source says what it is.
+/// Every folder is in `cheats.toml` and in `docs/CHEATS.md`, and every source begins with its name.
 #[test]
 fn the_table_and_the_folders_agree() {
     let table = table();
@@ -330,7 +331,8 @@ fn the_table_and_the_folders_agree() {
 
 const SECRET: &str = "the_secret_of_the_user";
 
-fn proposal_costs_itself(name: &str, proposal: &Proposal, problem: &str) -> Vec<String> {
+/// Complaints about a hostile proposal whose outcome is wrong or that affects the search.
+fn proposal_complaints(name: &str, proposal: &Proposal, problem: &str) -> Vec<String> {
     let proposals = folder().join("proposals");
     let bench = Bench::new("proposals", &[("base", proposals.join("base.cu"), "proposals")]);
     let place = bench.place.path();
@@ -348,7 +350,7 @@ fn proposal_costs_itself(name: &str, proposal: &Proposal, problem: &str) -> Vec<
     let mut found = Vec::new();
     let mut complain = |what: String| found.push(format!("{name} ({}): {what}", proposal.sends));
     if outcome.code != 0 {
-        complain(format!("it ended the search: {outcome}"));
+        complain(format!("the search failed: {outcome}"));
     }
     match (proposal.outcome, exchange.and_then(|it| it["Err"].as_str()), result) {
         (Wanted::NoCandidate, Some(reason), None) => {
@@ -364,14 +366,16 @@ fn proposal_costs_itself(name: &str, proposal: &Proposal, problem: &str) -> Vec<
         (Wanted::NotPicked, None, Some(result)) => {
             let table = fs::read_to_string(place.join("evolve/tuned.toml")).unwrap_or_default();
             if result["build"].as_str().is_some_and(|build| table.contains(build)) {
-                complain(format!("it is a pick of the tuned table: {table}"));
+                complain(format!("the tuned table contains it: {table}"));
             }
         }
-        (wanted, refused, result) => complain(format!("wanted {wanted:?}, got {refused:?}, {result:?}")),
+        (expected, refused, result) => {
+            complain(format!("expected {expected:?}, got {refused:?}, {result:?}"));
+        }
     }
     let log = fs::read_to_string(place.join("evolve/events.jsonl")).unwrap_or_default();
     if [&log, &outcome.stdout, &outcome.stderr].iter().any(|text| text.contains(SECRET)) {
-        complain("a file of the user's was read out".to_owned());
+        complain("the content of a user's file was printed or logged".to_owned());
     }
     if [&outcome.stdout, &outcome.stderr].iter().any(|text| text.contains(['\u{1b}', '\u{7}'])) {
         complain("a control character reached the terminal".to_owned());
@@ -379,19 +383,21 @@ fn proposal_costs_itself(name: &str, proposal: &Proposal, problem: &str) -> Vec<
     found
 }
 
-fn proposals_cost_themselves(slow: bool) {
+fn check_proposals(slow: bool) {
     let table = table();
     let chosen: Vec<_> = table.proposals.iter().filter(|(_, proposal)| proposal.slow == slow).collect();
-    each(&chosen, |(name, proposal)| proposal_costs_itself(name, proposal, &table.default.problems[0]));
+    complain_each(&chosen, |(name, proposal)| {
+        proposal_complaints(name, proposal, &table.default.problems[0])
+    });
 }
 
 #[test]
-fn hostile_proposals_cost_themselves_alone() {
-    proposals_cost_themselves(false);
+fn hostile_proposals_do_not_affect_the_search() {
+    check_proposals(false);
 }
 
 #[test]
-#[ignore = "takes minutes and gigabytes: one keeps the compiler busy until it is ended"]
-fn proposals_that_exhaust_the_compiler_cost_themselves_alone() {
-    proposals_cost_themselves(true);
+#[ignore = "takes minutes and gigabytes: the compiler runs until its time or memory limit"]
+fn proposals_that_exhaust_the_compiler_do_not_affect_the_search() {
+    check_proposals(true);
 }

@@ -1,4 +1,4 @@
-//! `check` as a user meets it: right kernels, wrong ones with a picture and a command that repeats them, refusals.
+//! Tests of `check`: correct kernels, wrong kernels with an error map and a repeat command, and usage errors.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,26 +12,26 @@ fn check(arguments: &[&str]) -> Run {
 /// The repository's wmma family with one line changed.
 fn with_fault(folder: &Path, right: &str, wrong: &str) -> PathBuf {
     let kernels = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels/attention");
-    let mut planted = 0;
+    let mut changed_files = 0;
     for part in ["common", "wmma"] {
         let to = folder.join("attention").join(part);
         fs::create_dir_all(&to).unwrap();
         for entry in fs::read_dir(kernels.join(part)).unwrap().flatten() {
             let text = fs::read_to_string(entry.path()).unwrap();
-            planted += usize::from(text.contains(right));
+            changed_files += usize::from(text.contains(right));
             fs::write(to.join(entry.file_name()), text.replacen(right, wrong, 1)).unwrap();
         }
     }
-    assert_eq!(planted, 1, "`{right}` is in {planted} files");
+    assert_eq!(changed_files, 1, "`{right}` is in {changed_files} files");
     folder.to_owned()
 }
 
 #[test]
-fn right_kernels_are_exit_0_with_a_line_each() {
+fn correct_kernels_are_exit_0_with_one_line_each() {
     let outcome =
         check(&["wmma", "--preset", "stage-2", "--problem", "b1h2s17d64-causal-e4m3", "--class", "all"]);
     assert_eq!(outcome.code, 0, "{outcome}");
-    assert!(outcome.stdout.contains("9 of 9 runs are right on virtual:l4"), "{outcome}");
+    assert!(outcome.stdout.contains("9 of 9 runs passed on virtual:l4"), "{outcome}");
     for class in ["normal", "tiny", "signed-zeros"] {
         assert!(outcome.stdout.contains(class), "{outcome}");
     }
@@ -45,10 +45,10 @@ fn right_kernels_are_exit_0_with_a_line_each() {
 }
 
 #[test]
-fn a_wrong_kernel_is_named_drawn_and_repeated() {
+fn a_wrong_kernel_is_reported_with_an_error_map_and_a_repeat_command() {
     let folder = tempfile::tempdir().unwrap();
     let kernels = with_fault(
-        // The command must be quoted for this.
+        // This path must be quoted in the repeat command.
         &folder.path().join("it's $(touch x)"),
         "(blocks - 1 - index % blocks) * BLOCK_M",
         "(blocks - index % blocks) * BLOCK_M",
@@ -74,14 +74,14 @@ fn a_wrong_kernel_is_named_drawn_and_repeated() {
         "     0 ????????????????",
         "query tiles of 32: only 0 of 0-2",
         "repeat: warpsmith check wmma --preset stage-2 --problem b1h1s65d64-fp16 --class normal --input-seed 1 --device virtual:l4",
-        "1 of 1 runs are wrong",
+        "1 of 1 runs failed",
     ] {
         assert!(outcome.stdout.contains(words), "no `{words}` in {outcome}");
     }
     let pictures: Vec<_> = fs::read_dir(&maps).unwrap().flatten().collect();
     assert_eq!(pictures.len(), 1);
     assert!(fs::read_to_string(pictures[0].path()).unwrap().starts_with("<svg"));
-    // The command it prints does the same again.
+    // The printed command gives the same result.
     let repeat =
         outcome.stdout.lines().find_map(|line| line.trim().strip_prefix("repeat: warpsmith ")).unwrap();
     let script = format!("\"$0\" {repeat}");
@@ -94,7 +94,7 @@ fn a_wrong_kernel_is_named_drawn_and_repeated() {
 }
 
 #[test]
-fn under_the_checkers_a_fault_is_shown_at_its_line() {
+fn sanitize_shows_a_fault_at_its_line() {
     let folder = tempfile::tempdir().unwrap();
     let right = "scores_from(q, k);\n        compute_sync();";
     let kernels = with_fault(folder.path(), right, "scores_from(q, k);");
@@ -107,7 +107,7 @@ fn under_the_checkers_a_fault_is_shown_at_its_line() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_before_anything_is_compiled() {
+fn usage_errors_are_reported_before_anything_is_compiled() {
     for (arguments, words) in [
         (
             &["wmma", "--problem", "b1h1s16d72-fp16"][..],
@@ -127,7 +127,7 @@ fn what_cannot_be_is_refused_before_anything_is_compiled() {
 }
 
 #[test]
-fn suites_are_read_from_files_too_and_mistakes_in_them_are_named() {
+fn suites_can_be_files_and_their_errors_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("mine.toml");
     let suite =
@@ -135,7 +135,7 @@ fn suites_are_read_from_files_too_and_mistakes_in_them_are_named() {
     fs::write(&path, suite).unwrap();
     let outcome = check(&["wmma", "--preset", "stage-c", "--suite", path.to_str().unwrap()]);
     assert_eq!(outcome.code, 0, "{outcome}");
-    assert!(outcome.stdout.contains("3 of 3 runs are right"), "{outcome}");
+    assert!(outcome.stdout.contains("3 of 3 runs passed"), "{outcome}");
     fs::write(&path, "problems = [{ batch = 1, head = 2, seq = 5, head_dim = 64 }]").unwrap();
     let outcome = check(&["--suite", path.to_str().unwrap()]);
     assert_eq!(outcome.code, 2, "{outcome}");

@@ -1,17 +1,17 @@
-//! Text, JSON and errors of every command, as a user sees them.
+//! Tests of the text, the JSON and the errors of commands.
 
 use std::process::Command;
 
 use crate::common::{SCALE, family_folder, run, settings, warpsmith, write_family};
 
-/// Snapshots one invocation under a name.
+/// Compares one invocation with the snapshot of this name.
 fn snapshot(name: &str, arguments: &[&str]) {
     let outcome = run(warpsmith().args(arguments));
     settings().bind(|| insta::assert_snapshot!(name, outcome.to_string(), &arguments.join(" ")));
 }
 
 #[test]
-fn help_of_the_program_and_of_each_command() {
+fn help_of_the_program_and_of_commands() {
     snapshot("help", &["--help"]);
     for command in ["doctor", "toolchain", "kernels", "build"] {
         snapshot(&format!("help-{command}"), &[command, "--help"]);
@@ -19,7 +19,7 @@ fn help_of_the_program_and_of_each_command() {
 }
 
 #[test]
-fn kernels_in_brief_in_full_and_as_json() {
+fn kernels_lists_families_and_shows_one_as_text_and_json() {
     snapshot("kernels", &["kernels"]);
     snapshot("kernels-reference", &["kernels", "reference"]);
     snapshot("kernels-wmma", &["kernels", "wmma"]);
@@ -27,7 +27,7 @@ fn kernels_in_brief_in_full_and_as_json() {
 }
 
 #[test]
-fn mistakes_in_names_and_values() {
+fn wrong_names_and_values_are_errors_with_hints() {
     snapshot("error-family", &["build", "wmna"]);
     snapshot("error-family-json", &["build", "wmna", "--json"]);
     snapshot("error-kernels-family", &["kernels", "refrence"]);
@@ -47,7 +47,7 @@ fn mistakes_in_names_and_values() {
 }
 
 #[test]
-fn settings_that_cannot_be_are_refused_before_compiling() {
+fn invalid_settings_are_refused_before_compiling() {
     snapshot("error-constraint", &["build", "wmma", "--set", "BLOCK_M=16", "--set", "NUM_WARPS=8"]);
     let too_much = [
         "build",
@@ -65,16 +65,16 @@ fn settings_that_cannot_be_are_refused_before_compiling() {
 }
 
 #[test]
-fn a_gpu_that_is_not_there_is_exit_3() {
+fn a_missing_gpu_is_exit_3() {
     let outcome = run(warpsmith().args(["build", "wmma", "--device", "cuda:7"]));
     assert_eq!(outcome.code, 3, "{outcome}");
     assert!(outcome.stderr.contains("hint: `--device virtual`"), "{outcome}");
 }
 
 #[test]
-fn toolchain_says_what_was_chosen_and_why() {
+fn toolchain_shows_the_chosen_compiler_and_the_searched_places() {
     let mut settings = settings();
-    // What else the machine has is its own affair.
+    // The other places depend on the machine.
     settings
         .add_filter(r"(?m)^  (CUDA_HOME|toolkit folder|loader's path|Python wheels) .*$", "  $1 [MACHINE]");
     let text = run(warpsmith().arg("toolchain"));
@@ -90,7 +90,7 @@ fn toolchain_says_what_was_chosen_and_why() {
 }
 
 #[test]
-fn doctor_names_each_thing_with_its_state_and_remedy() {
+fn doctor_shows_a_state_and_a_remedy_for_each_requirement() {
     let text = run(warpsmith().arg("doctor"));
     assert_eq!(text.code, 0, "{text}");
     for name in ["NVRTC", "GPU", "clocks", "toolkit", "ncu", "counters", "sandbox", "Python", "PyTorch"] {
@@ -100,7 +100,7 @@ fn doctor_names_each_thing_with_its_state_and_remedy() {
             .find(|line| line.starts_with(name))
             .unwrap_or_else(|| panic!("{name}: {text}"));
         let state = line.split_whitespace().nth(1).unwrap();
-        assert!(["found", "missing", "unfit"].contains(&state), "{line}");
+        assert!(["found", "missing", "unusable"].contains(&state), "{line}");
     }
     assert!(text.stdout.contains("NVRTC     found    13.0.88"), "{text}");
 
@@ -108,13 +108,13 @@ fn doctor_names_each_thing_with_its_state_and_remedy() {
     let document: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
     assert_eq!(document["schema"], "warpsmith.doctor/1");
     for check in document["checks"].as_array().unwrap() {
-        let lacking = check["status"] != "found";
-        assert_eq!(lacking, check["remedy"].is_string(), "{check}");
+        let needs_remedy = check["status"] != "found";
+        assert_eq!(needs_remedy, check["remedy"].is_string(), "{check}");
     }
 }
 
 #[test]
-fn doctor_says_what_of_the_sandbox_is_in_force() {
+fn doctor_shows_which_parts_of_the_sandbox_are_active() {
     let line = |command: &mut Command| {
         let text = run(command);
         let line = text.stdout.lines().find(|line| line.starts_with("sandbox"));
@@ -133,13 +133,13 @@ fn doctor_without_compiler_and_python_is_exit_3() {
     command.arg("doctor").env_remove("WARPSMITH_CUDA").env("WARPSMITH_CACHE", empty.path());
     command.env("WARPSMITH_PYTHON", "/nowhere/python3").env("HOME", empty.path()).env("PATH", "/nowhere");
     let outcome = run(&mut command);
-    // A machine with a CUDA toolkit in its usual folder has a compiler all the same.
+    // A CUDA toolkit in a standard folder is found in any case.
     if outcome.stdout.contains("NVRTC     found") {
-        eprintln!("skipped: this machine has a CUDA toolkit of its own");
+        eprintln!("skipped: this machine has a CUDA toolkit");
         return;
     }
     assert_eq!(outcome.code, 3, "{outcome}");
-    assert!(outcome.stderr.contains("no way to install one"), "{outcome}");
+    assert!(outcome.stderr.contains("no pip to install one"), "{outcome}");
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn a_compile_error_shows_file_line_and_caret() {
 }
 
 #[test]
-fn one_broken_family_spoils_only_its_own_rows() {
+fn a_broken_family_affects_only_its_own_rows() {
     let folder = family_folder(SCALE);
     write_family(folder.path(), "broken", &SCALE.replace("if (i < n)", "if (i < n"));
     let manifest = write_family(folder.path(), "unreadable", SCALE).join("kernel.toml");
@@ -209,13 +209,13 @@ fn one_broken_family_spoils_only_its_own_rows() {
 }
 
 #[test]
-fn all_presets_for_all_targets_are_one_table() {
+fn build_all_prints_one_table_of_presets_and_targets() {
     let folder = family_folder(SCALE);
     let mut command = warpsmith();
     command.args(["build", "scale", "--all", "--kernels"]).arg(folder.path());
     let outcome = run(&mut command);
     settings().bind(|| {
-        // Whether a row was cached depends on what ran before.
+        // Whether a row is cached depends on earlier tests.
         let mut settings = insta::Settings::clone_current();
         settings.add_filter("  (built|cached)\n", "  [BUILT]\n");
         settings.bind(|| insta::assert_snapshot!("build-all", outcome.to_string()));
@@ -223,7 +223,7 @@ fn all_presets_for_all_targets_are_one_table() {
 }
 
 #[test]
-fn a_kernel_above_its_limits_is_a_finding() {
+fn a_kernel_above_its_limits_is_exit_1() {
     let folder = family_folder(SCALE);
     let manifest = folder.path().join("demo/scale/kernel.toml");
     let text = std::fs::read_to_string(&manifest).unwrap().replace("registers = 32", "registers = 2");
@@ -236,7 +236,7 @@ fn a_kernel_above_its_limits_is_a_finding() {
 }
 
 #[test]
-fn emit_writes_what_was_built() {
+fn emit_writes_ptx_cubin_and_header() {
     let folder = family_folder(SCALE);
     let out = tempfile::tempdir().unwrap();
     let mut command = warpsmith();
@@ -252,7 +252,7 @@ fn emit_writes_what_was_built() {
 }
 
 #[test]
-fn completions_and_man_pages_are_made() {
+fn completions_and_man_pages_are_generated() {
     let script = run(warpsmith().args(["completions", "bash"]));
     assert_eq!(script.code, 0);
     assert!(script.stdout.contains("_warpsmith()"));
@@ -264,7 +264,7 @@ fn completions_and_man_pages_are_made() {
 }
 
 #[test]
-fn colour_is_only_for_terminals() {
+fn colour_is_used_only_on_terminals_or_if_forced() {
     let outcome = run(warpsmith().env_remove("NO_COLOR").args(["kernels", "wmma"]));
     assert!(!outcome.stdout.contains('\x1b'), "{outcome}");
     let forced = run(warpsmith().env_remove("NO_COLOR").env("CLICOLOR_FORCE", "1").args(["kernels", "wmma"]));

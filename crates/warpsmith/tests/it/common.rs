@@ -1,18 +1,19 @@
-//! Runs the real program the way a user does, in a world of its own: no colour, its own cache, a pinned compiler.
+//! Runs the real program as a user does, in an isolated environment: no colour, a separate cache, a pinned compiler.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+/// Cargo's folder for files of tests.
 pub fn target_tmp() -> &'static Path {
     Path::new(env!("CARGO_TARGET_TMPDIR"))
 }
 
-/// The program with an environment that does not depend on the machine.
+/// The program, with an environment that does not depend on the machine.
 pub fn warpsmith() -> Command {
     warpsmith_by(env!("CARGO_BIN_EXE_warpsmith"))
 }
 
-/// Another program in the same environment, such as a shell that is to start it.
+/// Another program in the same environment, such as a shell that starts warpsmith.
 pub fn warpsmith_by(program: &str) -> Command {
     let mut command = Command::new(program);
     for name in
@@ -27,13 +28,14 @@ pub fn warpsmith_by(program: &str) -> Command {
     command
 }
 
-/// One invocation, with what a snapshot should hold: exit code and both streams.
+/// The result of one invocation: the exit code and both streams.
 pub struct Run {
     pub code: i32,
     pub stdout: String,
     pub stderr: String,
 }
 
+/// Runs a command to its end.
 pub fn run(command: &mut Command) -> Run {
     let Output { status, stdout, stderr } = command.output().expect("the program starts");
     Run {
@@ -53,7 +55,7 @@ impl std::fmt::Display for Run {
     }
 }
 
-/// What differs from machine to machine or from run to run, replaced by what it is.
+/// Snapshot settings that replace text that differs between machines or runs.
 pub fn settings() -> insta::Settings {
     let mut settings = insta::Settings::clone_current();
     let tmp = target_tmp().display().to_string();
@@ -72,13 +74,14 @@ fn regex_escape(text: &str) -> String {
         .collect()
 }
 
-/// A folder with one family of its own, `demo/scale`, made of `source`.
+/// A folder with one family, `demo/scale`, whose kernel is `source`.
 pub fn family_folder(source: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a temporary folder");
     write_family(folder.path(), "scale", source);
     folder
 }
 
+/// Writes a family of op `demo` and returns its folder.
 pub fn write_family(root: &Path, name: &str, source: &str) -> PathBuf {
     const MANIFEST: &str = r#"
 [family]
@@ -108,6 +111,7 @@ spill_bytes = 0
     folder
 }
 
+/// A kernel that multiplies a vector by two.
 pub const SCALE: &str = "#include \"generated.cuh\"
 extern \"C\" __global__ void scale(float* x, int n)
 {

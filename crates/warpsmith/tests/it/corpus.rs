@@ -1,7 +1,7 @@
-//! The corpus: every buggy kernel raises the finding it should, at its line; every fixed twin is silent; every
-//! ordinary kernel is silent and gives the CPU's answer.
+//! Tests of the corpus: every kernel with a bug gives the expected finding at the marked line; every fixed twin gives
+//! no finding; every ordinary kernel gives no finding and the same result as the CPU.
 
-#[allow(clippy::all, clippy::pedantic)] // Formulas written the way the literature has them.
+#[allow(clippy::all, clippy::pedantic)] // Formulas are written as in the literature.
 #[path = "../../../../corpus/reference.rs"]
 mod reference;
 
@@ -14,13 +14,14 @@ use gpu::launch::{Argument, Dtype};
 use reference::{Arg, Values};
 use serde_json::Value;
 
+/// The CUDA files of a folder of the corpus.
 fn corpus(folder: &str) -> Vec<PathBuf> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus").join(folder);
     let mut files: Vec<PathBuf> =
         std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.retain(|file| file.extension().is_some_and(|kind| kind == "cu"));
     files.sort();
-    assert!(files.len() >= 100, "{} holds only {} files", path.display(), files.len());
+    assert!(files.len() >= 100, "{} has only {} files", path.display(), files.len());
     files
 }
 
@@ -28,8 +29,8 @@ fn stem(file: &Path) -> String {
     file.file_stem().unwrap().to_string_lossy().into_owned()
 }
 
-/// Runs `judge` over the files on all cores and fails with everything it complained about.
-fn each(files: &[PathBuf], judge: impl Fn(&Path, &Value) -> Vec<String> + Sync) {
+/// Sanitizes the files on all cores, calls `judge` with each result, and fails with all complaints.
+fn judge_each(files: &[PathBuf], judge: impl Fn(&Path, &Value) -> Vec<String> + Sync) {
     let next = AtomicUsize::new(0);
     let complaints = Mutex::new(Vec::new());
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -53,7 +54,7 @@ fn each(files: &[PathBuf], judge: impl Fn(&Path, &Value) -> Vec<String> + Sync) 
 
 fn sanitize(file: &Path, judge: &impl Fn(&Path, &Value) -> Vec<String>) -> Vec<String> {
     let mut command = warpsmith();
-    // One worker: the corpus is run on all cores already.
+    // One thread each: the files run in parallel.
     command.args(["sanitize", "--json", "--print", "all", "--jobs", "1", "--budget", "20000000"]).arg(file);
     let outcome = run(&mut command);
     match serde_json::from_str::<Value>(&outcome.stdout) {
@@ -69,7 +70,7 @@ fn sanitize(file: &Path, judge: &impl Fn(&Path, &Value) -> Vec<String>) -> Vec<S
     }
 }
 
-/// Findings above a note.
+/// The findings that are not notes.
 fn findings(document: &Value) -> Vec<&Value> {
     document["findings"].as_array().unwrap().iter().filter(|finding| finding["severity"] != "note").collect()
 }
@@ -79,19 +80,21 @@ fn brief(finding: &Value) -> String {
     format!("{} at line {}: {}", finding["kind"], frame["line"], finding["message"])
 }
 
-fn must_be_silent(document: &Value) -> Vec<String> {
-    findings(document).iter().map(|finding| format!("false alarm: {}", brief(finding))).collect()
+/// A complaint for every finding of a kernel that must have none.
+fn require_no_findings(document: &Value) -> Vec<String> {
+    findings(document).iter().map(|finding| format!("false positive: {}", brief(finding))).collect()
 }
 
 // ---- Bugs ----
 
-/// A mark in a bug file, `//~ KIND`.
+/// A mark in a file with a bug: `//~ KIND`.
 struct Mark {
     kind: String,
     line: u64,
 }
 
-/// What a file's marks demand: groups of alternatives of which one must be reported, and what else may be.
+/// The findings that a file's marks expect. Of each group in `required` one must be reported; `allowed` may be
+/// reported.
 #[derive(Default)]
 struct Expected {
     required: Vec<Vec<Mark>>,
@@ -119,7 +122,7 @@ fn expected(text: &str) -> Expected {
     expected
 }
 
-/// Kinds that are about the launch as a whole and have no line of their own.
+/// The kinds of findings that are about the whole launch and have no line.
 const WITHOUT_LINE: [&str; 3] = ["unwritten-output", "idle-blocks", "not-resident"];
 
 fn matches(finding: &Value, mark: &Mark, file: &Path) -> bool {
@@ -137,10 +140,10 @@ fn matches(finding: &Value, mark: &Mark, file: &Path) -> bool {
 }
 
 #[test]
-fn every_bug_is_found_at_its_line_and_nothing_else_is() {
+fn every_bug_is_reported_at_its_line_and_nothing_else() {
     let mut files = corpus("bugs");
     files.retain(|file| !stem(file).ends_with("_fixed"));
-    each(&files, |file, document| {
+    judge_each(&files, |file, document| {
         let expected = expected(&std::fs::read_to_string(file).unwrap());
         assert!(!expected.required.is_empty(), "{} has no mark", file.display());
         let found = findings(document);
@@ -164,15 +167,15 @@ fn every_bug_is_found_at_its_line_and_nothing_else_is() {
 }
 
 #[test]
-fn every_fixed_twin_is_silent() {
+fn every_fixed_twin_has_no_finding() {
     let mut files = corpus("bugs");
     files.retain(|file| stem(file).ends_with("_fixed"));
-    each(&files, |_, document| must_be_silent(document));
+    judge_each(&files, |_, document| require_no_findings(document));
 }
 
 // ---- Ordinary kernels ----
 
-/// The arguments of the file's header as the CPU answer takes them.
+/// The arguments in the file's header, as the CPU reference expects them.
 fn arguments(text: &str) -> Vec<Arg> {
     let lines = text.lines().filter_map(|line| line.trim_start().strip_prefix("// warpsmith:"));
     let words: Vec<&str> = lines.flat_map(str::split_whitespace).collect();
@@ -196,7 +199,7 @@ fn values(dtype: Dtype, bytes: &[u8]) -> Values {
     if dtype.is_float() { Values::Float(dtype.floats(bytes)) } else { Values::Int(dtype.integers(bytes)) }
 }
 
-/// What the launch left, by name, as the CPU answer compares it.
+/// An output of the launch, as the CPU reference compares it.
 fn result(document: &Value, name: &str) -> Option<Values> {
     if name == "stdout" {
         return Some(Values::Text(document["printed"].as_str()?.lines().map(str::to_owned).collect()));
@@ -205,7 +208,7 @@ fn result(document: &Value, name: &str) -> Option<Values> {
     let dtype: Dtype = buffer["dtype"].as_str()?.parse().ok()?;
     let values = buffer["values"].as_array()?;
     if dtype.is_float() {
-        // NaN and infinities come as words.
+        // NaN and infinities are written as strings.
         let float = |value: &Value| value.as_f64().or_else(|| value.as_str()?.parse().ok());
         return values.iter().map(float).collect::<Option<_>>().map(Values::Float);
     }
@@ -214,18 +217,18 @@ fn result(document: &Value, name: &str) -> Option<Values> {
 }
 
 #[test]
-fn every_ordinary_kernel_is_silent_and_right() {
-    each(&corpus("kernels"), |file, document| {
-        let mut complaints = must_be_silent(document);
+fn every_ordinary_kernel_is_correct_and_has_no_finding() {
+    judge_each(&corpus("kernels"), |file, document| {
+        let mut complaints = require_no_findings(document);
         let text = std::fs::read_to_string(file).unwrap();
-        let Some(answer) = reference::reference(&stem(file), &arguments(&text)) else {
-            complaints.push("has no CPU answer".to_owned());
+        let Some(expected) = reference::reference(&stem(file), &arguments(&text)) else {
+            complaints.push("has no CPU reference".to_owned());
             return complaints;
         };
-        assert!(!answer.is_empty(), "{} compares nothing", file.display());
-        for output in answer {
+        assert!(!expected.is_empty(), "{} compares nothing", file.display());
+        for output in expected {
             match result(document, output.name) {
-                None => complaints.push(format!("{} was not left by the launch", output.name)),
+                None => complaints.push(format!("the launch has no output {}", output.name)),
                 Some(got) => complaints.extend(output.check(&got).err()),
             }
         }

@@ -1,11 +1,11 @@
-//! Candidates that misbehave, each in its own way, and one that does not.
+//! Test families: one correct kernel, and kernels that each fail in a different way.
 
 use std::fs;
 use std::path::Path;
 
-/// Families made of the reference kernel, each with one thing changed.
+/// Writes copies of the reference family, each with one change.
 pub fn drill(folder: &Path) {
-    // A program that was taken to a machine with a GPU runs in a copy of the repository.
+    // A test program that was copied to a machine with a GPU runs in a copy of the repository.
     let built_in = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels/attention");
     let kernels = if built_in.is_dir() { built_in } else { "kernels/attention".into() };
     let write = |family: &str, file: &str, text: &str| {

@@ -1,5 +1,5 @@
-//! `evolve` as a user meets it, on the virtual GPU: a space full of traps is explored to its end, and a search that was
-//! killed goes on as if nothing had happened.
+//! Tests of `evolve` on the virtual GPU: a search continues past candidates that fail, and a killed search resumes with
+//! the same trials.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 const PROBLEM: &str = "b1h1s16d64-fp16";
 
-/// The reference kernel with knobs that plant faults, waste time, and do nothing at all.
+/// Writes the family `maze`: the reference kernel with knobs that add faults, waste time, or have no effect.
 fn maze(folder: &Path) {
     let kernels = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels/attention");
     let family = folder.join("attention/maze");
@@ -44,21 +44,21 @@ fn maze(folder: &Path) {
 [knobs.FAULT]
 values = ["none", "hangs", "strays", "traps", "broken", "wrong"]
 default = "none"
-about = "what goes wrong"
+about = "the kind of fault"
 
 [knobs.WASTE]
 values = [0, 1, 2, 3]
 default = 2
-about = "time thrown away"
+about = "wasted time"
 
 [knobs.IGNORED]
 values = [1, 2]
 default = 1
-about = "nothing"
+about = "no effect"
 
 [[constraints]]
 require = 'FAULT == "none" || (WASTE == 1 && BLOCK_THREADS == 64)'
-because = "one of each fault will do"
+because = "one setting per fault is enough"
 
 [presets.default]"#;
     changed("kernel.toml", "\n[presets.default]", knobs);
@@ -72,7 +72,7 @@ fn evolve(folder: &Path, name: &str, arguments: &[&str]) -> Command {
     command
 }
 
-/// The trials a run has written down, without when.
+/// The logged trials of a run, without their times.
 fn trials(folder: &Path, name: &str) -> Vec<Value> {
     let text = fs::read_to_string(folder.join(name).join("events.jsonl")).unwrap_or_default();
     text.split_inclusive('\n')
@@ -84,7 +84,7 @@ fn trials(folder: &Path, name: &str) -> Vec<Value> {
 }
 
 #[test]
-fn a_space_full_of_traps_is_explored_to_its_end() {
+fn a_search_continues_past_candidates_that_fail() {
     let folder = tempfile::tempdir().unwrap();
     maze(folder.path());
     // 3 block sizes x 4 wastes x 2, and 5 faults x 2; the baseline is one of them.
@@ -114,25 +114,25 @@ fn a_space_full_of_traps_is_explored_to_its_end() {
     let best = timed.iter().max_by(|a, b| score(a).total_cmp(&score(b))).unwrap();
     assert_eq!(best["knobs"]["WASTE"], "0");
 
-    // The twins that differ in the knob that does nothing are told apart from nothing.
+    // Candidates that differ only in the knob without effect are recognised as duplicates.
     let ignored: Vec<&Value> = trials.iter().filter(|trial| trial["knobs"]["IGNORED"] == "2").collect();
     let same = ignored.iter().filter(|trial| trial["result"]["result"] == "same").count();
-    assert_eq!(same, 12 + 4, "all but what does not compile");
+    assert_eq!(same, 12 + 4, "all except the one that does not compile");
     let log = fs::read_to_string(folder.path().join("run/events.jsonl")).unwrap();
     assert!(
         log.contains("knob IGNORED changed no machine code") && !log.contains("knob WASTE changed"),
         "{log}"
     );
 
-    let told: Value = serde_json::from_str(&outcome.stdout).unwrap();
-    assert_eq!(told["picks"][0]["knobs"]["WASTE"], "0");
-    assert!(told["picks"][0]["modelled_us"].as_f64().unwrap() > 0.0);
+    let document: Value = serde_json::from_str(&outcome.stdout).unwrap();
+    assert_eq!(document["picks"][0]["knobs"]["WASTE"], "0");
+    assert!(document["picks"][0]["modelled_us"].as_f64().unwrap() > 0.0);
     let table = fs::read_to_string(folder.path().join("run/tuned.toml")).unwrap();
     assert!(table.contains("modelled_us") && !table.contains("measured_us"), "{table}");
 }
 
 #[test]
-fn a_search_that_was_killed_goes_on_as_if_nothing_had_happened() {
+fn a_killed_search_resumes_with_the_same_trials() {
     let folder = tempfile::tempdir().unwrap();
     maze(folder.path());
     let arguments = ["--budget", "14", "--seed", "5", "--input-seed", "5"];
@@ -145,7 +145,7 @@ fn a_search_that_was_killed_goes_on_as_if_nothing_had_happened() {
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let started = Instant::now();
         while trials(folder.path(), "killed").len() < stop_after && child.try_wait().unwrap().is_none() {
-            assert!(started.elapsed() < Duration::from_mins(2), "nothing is tried");
+            assert!(started.elapsed() < Duration::from_mins(2), "no trial");
             sleep(Duration::from_millis(5));
         }
         let _ = child.kill();
@@ -161,7 +161,7 @@ fn a_search_that_was_killed_goes_on_as_if_nothing_had_happened() {
 }
 
 #[test]
-fn what_cannot_be_searched_is_refused() {
+fn usage_errors_and_a_wrong_baseline_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     maze(folder.path());
     let refused = |arguments: &[&str], words: &[&str]| {
@@ -175,11 +175,11 @@ fn what_cannot_be_searched_is_refused() {
     refused(&["--strategy", "genetics"], &["there is no strategy `genetics`", "did you mean `genetic`"]);
     refused(&["--preset", "defaul"], &["no preset `defaul`"]);
     refused(&["--set", "WASTE=9"], &["WASTE cannot be 9"]);
-    refused(&["--set", "FAULT=wrong"], &["one of each fault will do"]);
+    refused(&["--set", "FAULT=wrong"], &["one setting per fault is enough"]);
     refused(&["--problem", "b1h1s16d72-fp16"], &["72"]);
-    // A baseline that is wrong is a finding, not a search.
+    // A wrong baseline is exit 1, and nothing is searched.
     let arguments = ["--set", "FAULT=wrong", "--set", "WASTE=1", "--set", "BLOCK_THREADS=64"];
     let outcome = run(&mut evolve(folder.path(), "run", &arguments));
     assert_eq!(outcome.code, 1, "{outcome}");
-    assert!(outcome.stderr.contains("the baseline itself is out"), "{outcome}");
+    assert!(outcome.stderr.contains("the baseline failed on"), "{outcome}");
 }

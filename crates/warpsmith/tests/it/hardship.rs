@@ -1,4 +1,4 @@
-//! Killed half-way, started four times at once, without pip, without a network: what is left must work.
+//! Tests that installations and builds survive a kill, four parallel processes, and a missing pip or network.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::common::{run, target_tmp, warpsmith};
 
-/// The wheels as files, fetched once by pip itself; installing from them needs no network.
+/// A folder with the wheels, which pip downloads once. Installing from it needs no network.
 fn wheel_folder() -> std::path::PathBuf {
     let folder = target_tmp().join("wheels");
     let lock = std::fs::File::create(target_tmp().join("wheels.lock")).unwrap();
@@ -26,7 +26,7 @@ fn wheel_folder() -> std::path::PathBuf {
     folder
 }
 
-/// `toolchain install` into an empty cache, from the wheels on disk.
+/// The command that installs a toolchain into a cache, from the wheels on disk.
 fn install(cache: &Path) -> Command {
     let mut command = warpsmith();
     command.env_remove("WARPSMITH_CUDA").env("WARPSMITH_CACHE", cache);
@@ -39,7 +39,7 @@ fn start(command: &mut Command) -> Child {
     command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the program starts")
 }
 
-/// Starts the command and kills it with SIGKILL after a while, unless it was quicker.
+/// Starts the command and kills it with SIGKILL after a time, unless it has ended.
 fn kill_after(command: &mut Command, milliseconds: u64) {
     let mut child = start(command);
     std::thread::sleep(Duration::from_millis(milliseconds));
@@ -47,7 +47,7 @@ fn kill_after(command: &mut Command, milliseconds: u64) {
     child.wait().expect("a child can be waited for");
 }
 
-/// The toolchain in `cache` compiles.
+/// Asserts that the toolchain in `cache` compiles.
 fn assert_compiles(cache: &Path) {
     let root = gpu::toolchain::installed_root(cache).expect("a toolchain is installed");
     let mut command = warpsmith();
@@ -57,6 +57,7 @@ fn assert_compiles(cache: &Path) {
     assert_eq!(outcome.code, 0, "{outcome}");
 }
 
+/// The names of partial installations in a folder.
 fn leftovers(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).unwrap().flatten();
     entries
@@ -68,7 +69,7 @@ fn leftovers(folder: &Path) -> Vec<String> {
 #[test]
 fn an_installation_killed_at_any_moment_is_finished_by_the_next() {
     let cache = tempfile::tempdir().unwrap();
-    // From before pip runs to the middle of unpacking, whatever the machine's speed makes of these.
+    // On most machines these times reach from before pip starts to the middle of unpacking.
     for milliseconds in [30, 400, 900, 1500, 2200, 3000] {
         kill_after(&mut install(cache.path()), milliseconds);
     }
@@ -90,7 +91,7 @@ fn four_installations_at_once_make_one_toolchain() {
 }
 
 #[test]
-fn cleaning_removes_what_was_installed_and_says_if_there_was_nothing() {
+fn clean_removes_the_toolchain_or_says_that_none_was_installed() {
     let cache = tempfile::tempdir().unwrap();
     let clean = || run(warpsmith().env("WARPSMITH_CACHE", cache.path()).args(["toolchain", "clean"]));
     assert_eq!(clean().stdout.trim(), "nothing was installed");
@@ -137,7 +138,7 @@ fn four_builds_at_once_on_an_empty_cache_all_succeed() {
 }
 
 #[test]
-fn without_python_pip_or_network_it_is_exit_3_with_the_remedy() {
+fn a_missing_python_pip_or_network_is_exit_3_with_a_hint() {
     let cache = tempfile::tempdir().unwrap();
     let attempt = |set: &dyn Fn(&mut Command)| {
         let mut command = install(cache.path());
@@ -163,13 +164,13 @@ fn without_python_pip_or_network_it_is_exit_3_with_the_remedy() {
     let no_network = attempt(&|command| {
         command.env("PIP_FIND_LINKS", "/nowhere");
     });
-    assert!(no_network.contains("pip could not fetch nvidia-cuda-nvrtc"), "{no_network}");
+    assert!(no_network.contains("pip cannot download nvidia-cuda-nvrtc"), "{no_network}");
     assert!(no_network.contains("pip download --require-hashes --no-deps"), "{no_network}");
     assert_eq!(leftovers(&cache.path().join("toolchains")), Vec::<String>::new());
 }
 
 #[test]
-fn a_cache_that_cannot_be_written_is_exit_3() {
+fn an_installation_into_an_unwritable_cache_is_exit_3() {
     let folder = tempfile::tempdir().unwrap();
     let blocked = folder.path().join("file");
     std::fs::write(&blocked, "").unwrap();

@@ -1,7 +1,7 @@
-//! The program as a user meets it. One test program, here and in the other crates: it is linked once, and tests that
-//! wait for processes and time limits leave the cores to those that compute.
+//! Tests of the program as a user runs it. Each crate has one test program: it is linked once, and tests that wait for
+//! processes and time limits leave the cores to other tests.
 
-#![allow(clippy::unwrap_used)] // A test that cannot set itself up fails, which is what unwrap does.
+#![allow(clippy::unwrap_used)] // A test whose setup fails must fail, and `unwrap` does that.
 
 mod bench;
 mod browser;

@@ -1,6 +1,6 @@
-//! A bench on a GPU that is not there: every worker is a stand-in that has a real one on the virtual GPU build and run,
-//! so that answers are right and judged, and makes up the times it is asked for. What each process of a subject does is
-//! planned, by the order in which they start.
+//! Tests of a bench with several processes, without a GPU. Every worker is a fake: it forwards builds and launches to a
+//! real worker on the virtual GPU, so that outputs are correct and judged, and it invents the times. A test plans what
+//! each process of a subject does, in the order in which the processes start.
 
 use std::fs;
 use std::path::Path;
@@ -24,8 +24,8 @@ use crate::common::{target_tmp, warpsmith};
 
 const PROBLEM: &str = "b1h1s16d64-fp16";
 
-/// Its arguments: what it is to do, and the real worker's command.
-const STAND_IN: &str = r#"
+/// The fake worker. Its arguments are its behaviour and the command of the real worker.
+const FAKE_WORKER: &str = r#"
 import json, os, socket, struct, subprocess, sys, time
 
 class Channel:
@@ -109,25 +109,26 @@ while True:
     parent.send(said, attached)
 "#;
 
-/// What the processes of the peer, of the reference kernel and of a `wmma` one do: a time in microseconds, or a mishap.
-struct World<'w> {
+/// What the processes of each subject do, as a JSON list: a time in microseconds, or a failure.
+struct Scenario<'w> {
     problems: &'w [&'w str],
     peer: &'w str,
     reference: &'w str,
     wmma: &'w str,
 }
 
-const CALM: World<'_> = World { problems: &[PROBLEM], peer: "[75.7]", reference: "[90]", wmma: "[50]" };
+const NO_FAILURES: Scenario<'_> =
+    Scenario { problems: &[PROBLEM], peer: "[75.7]", reference: "[90]", wmma: "[50]" };
 
-/// The next process of a subject; those after the planned ones do as the last of them. The folder is where they are
-/// counted.
-fn stand_in(folder: &Path, name: &str, plan: &str) -> Command {
+/// The command of a subject's next process. Processes after the planned ones behave like the last planned one. Folders
+/// in `folder` count the processes.
+fn fake_worker(folder: &Path, name: &str, plan: &str) -> Command {
     let plan: Vec<Value> = serde_json::from_str(plan).unwrap();
     let is_new = |number: &usize| fs::create_dir(folder.join(format!("{name} {number}"))).is_ok();
     let number = (0..100).find(is_new).unwrap();
     let does = &plan[number.min(plan.len() - 1)];
-    let script = folder.join("stand-in.py");
-    fs::write(&script, STAND_IN).unwrap();
+    let script = folder.join("fake_worker.py");
+    fs::write(&script, FAKE_WORKER).unwrap();
     let real = warpsmith();
     let mut command = Command::new(gpu::python::interpreter().expect("tests need Python"));
     command.arg(script).arg(does.to_string()).arg(real.get_program());
@@ -141,8 +142,8 @@ fn stand_in(folder: &Path, name: &str, plan: &str) -> Command {
     command
 }
 
-impl World<'_> {
-    /// Measures in `processes` each, into this run. The folder is the stand-ins'.
+impl Scenario<'_> {
+    /// Runs a bench with `processes` per subject into this run. The fake workers use the folder.
     fn bench(
         &self,
         (folder, run): (&Path, &Run),
@@ -159,7 +160,7 @@ impl World<'_> {
         };
         let reference = kernel("reference", "default");
         let plan = BenchPlan {
-            device: Device::Cuda { index: 0, name: "a stand-in".to_owned(), target: Target::Sm89 },
+            device: Device::Cuda { index: 0, name: "a fake GPU".to_owned(), target: Target::Sm89 },
             subjects: vec![
                 Subject::peer("pytorch", "math"),
                 Subject { is_baseline: true, is_candidate: false, ..reference },
@@ -182,25 +183,25 @@ impl World<'_> {
         };
         let start = WorkerCommands {
             kernel: Box::new(|name| {
-                stand_in(folder, name, if name.starts_with("wmma") { self.wmma } else { self.reference })
+                fake_worker(folder, name, if name.starts_with("wmma") { self.wmma } else { self.reference })
             }),
             untrusted: Box::new(|_, _, _| Command::new("false")),
-            peer: Ok(Box::new(|_| stand_in(folder, "pytorch math", self.peer))),
+            peer: Ok(Box::new(|_| fake_worker(folder, "pytorch math", self.peer))),
         };
         bench::run(&Attention, &plan, &compiler.unwrap(), &start, run, stop, &|text| println!("{text}"))
     }
 }
 
-/// The peers' script and the parent speak the same protocol, also where the script has no torch or no GPU.
+/// The peers' script and the parent use the same protocol, even without torch or without a GPU.
 #[test]
-fn the_script_of_the_peers_answers() {
+fn the_script_of_the_peers_answers_requests() {
     let folder = tempfile::tempdir().unwrap();
     let script = folder.path().join("peers.py");
     fs::write(&script, Attention.peers().unwrap().script).unwrap();
     let mut command = Command::new(gpu::python::interpreter().expect("tests need Python"));
     command.arg(script).arg("0");
-    let patience = Duration::from_mins(2);
-    let limits = Limits { build: patience, answer: patience, resident_bytes: 1 << 40 };
+    let timeout = Duration::from_mins(2);
+    let limits = Limits { build: timeout, answer: timeout, resident_bytes: 1 << 40 };
     let mut worker = Worker::start(command, limits).unwrap();
     let stop = AtomicBool::new(false);
     for _ in 0..2 {
@@ -216,11 +217,11 @@ fn manifest() -> Manifest {
     Manifest::new("bench", Vec::new(), 1)
 }
 
-/// A run of its own, and what is in its log.
-fn measured(world: &World<'_>, processes: usize) -> RunState {
+/// The state of a new run of the scenario.
+fn measured(scenario: &Scenario<'_>, processes: usize) -> RunState {
     let folder = tempfile::tempdir().unwrap();
     let run = Run::create(Some(&folder.path().join("run")), manifest()).unwrap();
-    world.bench((folder.path(), &run), processes, &AtomicBool::new(false)).unwrap();
+    scenario.bench((folder.path(), &run), processes, &AtomicBool::new(false)).unwrap();
     run.state()
 }
 
@@ -229,8 +230,8 @@ fn row<'r>(rows: &'r [Row], subject: &str) -> &'r Row {
 }
 
 #[test]
-fn a_subject_in_two_places_says_so_and_blurs_nobody_else() {
-    let state = measured(&World { peer: "[75.7, 75.7, 82.1]", ..CALM }, 3);
+fn a_subject_with_two_speeds_has_a_wide_interval_and_does_not_widen_others() {
+    let state = measured(&Scenario { peer: "[75.7, 75.7, 82.1]", ..NO_FAILURES }, 3);
     assert!(state.failures.is_empty(), "{:?}", state.failures);
     let rows = rows(&state);
     assert_eq!(rows.len(), 3, "{rows:?}");
@@ -238,15 +239,15 @@ fn a_subject_in_two_places_says_so_and_blurs_nobody_else() {
 
     let math = row(&rows, "pytorch math");
     let medians: Vec<f64> = math.process_medians_us.iter().map(|median| median.0).collect();
-    for (median, place) in medians.iter().zip([75.7, 75.7, 82.1]) {
-        assert!((median / place - 1.0).abs() < 0.003, "{medians:?}");
+    for (median, planned) in medians.iter().zip([75.7, 75.7, 82.1]) {
+        assert!((median / planned - 1.0).abs() < 0.003, "{medians:?}");
     }
     assert!(math.interval_us.low < 75.8 && math.interval_us.high > 82.1, "{:?}", math.interval_us);
     let wmma = row(&rows, "wmma stage-2");
     let half = wmma.interval_us.half_width() / wmma.p50_us.0;
     assert!(half < 0.015, "{half}");
 
-    // Every subject is its own control; only the one that differs from itself has a high floor.
+    // Every subject is its own A/A control; only the subject with two speeds has a high noise floor.
     assert_eq!(state.controls.len(), 3);
     let control = |name: &str| state.controls.iter().find(|it| it.subject == name).unwrap();
     assert!(control("pytorch math").noise_floor.share() > 0.03 && control("pytorch math").processes == 3);
@@ -263,32 +264,32 @@ fn a_subject_in_two_places_says_so_and_blurs_nobody_else() {
 }
 
 #[test]
-fn a_subject_is_out_with_any_of_its_processes_and_the_others_go_on() {
+fn a_failed_process_fails_its_subject_but_not_the_others() {
     for (does, failure, words) in [
         (r#"[50, 50, "wrong"]"#, "wrong answer", "process 3 of 3: "),
-        (r#"[50, "wrong later", 50]"#, "wrong answer", "after the timing"),
+        (r#"[50, "wrong later", 50]"#, "wrong answer", "after timing"),
         (r#"[50, 50, "remembers"]"#, "wrong answer", "faster-on-repeats"),
-        (r#"[50, "dies", 50]"#, "crash", "process 2 of 3: its process ended with code 7"),
+        (r#"[50, "dies", 50]"#, "crash", "process 2 of 3: the worker process ended with code 7"),
     ] {
-        let state = measured(&World { wmma: does, ..CALM }, 3);
+        let state = measured(&Scenario { wmma: does, ..NO_FAILURES }, 3);
         let failed: Vec<_> = state.failures.iter().map(|it| it.of.subject.as_str()).collect();
         assert_eq!(failed, ["wmma stage-2"], "{does}");
         assert_eq!(state.failures[0].kind.to_string(), failure);
         assert!(state.failures[0].reason.contains(words), "{}", state.failures[0].reason);
         let measured: Vec<_> = state.measurements.iter().map(|it| it.of.subject.as_str()).collect();
         assert_eq!(measured, ["pytorch math", "reference default"], "{does}");
-        // The failed check stands, however many processes were right.
+        // The failed check is recorded, even if other processes were correct.
         let passed = state.checks.iter().filter(|(of, _)| of.subject == "wmma stage-2");
         assert!(passed.map(|(_, check)| check.passed).eq([failure == "crash"]));
     }
 }
 
-/// All processes have begun with a problem when the first turns out wrong: what the others say of it must not be taken
-/// for what they say of the next.
+/// When the first process turns out to be wrong, all processes have started the problem. Their answers must not be
+/// taken for answers about the next problem.
 #[test]
-fn what_was_wrong_on_one_problem_is_measured_on_the_next() {
+fn a_subject_that_is_wrong_on_one_problem_is_measured_on_the_next() {
     let problems = &[PROBLEM, "b1h1s32d64-fp16"];
-    let state = measured(&World { problems, wmma: r#"["wrong at first", 50, 50]"#, ..CALM }, 3);
+    let state = measured(&Scenario { problems, wmma: r#"["wrong at first", 50, 50]"#, ..NO_FAILURES }, 3);
     let failed: Vec<_> = state.failures.iter().map(|it| (&*it.of.subject, &*it.of.problem)).collect();
     assert_eq!(failed, [("wmma stage-2", PROBLEM)], "{:?}", state.failures);
     let rows = rows(&state);
@@ -297,27 +298,27 @@ fn what_was_wrong_on_one_problem_is_measured_on_the_next() {
 }
 
 #[test]
-fn with_one_process_there_is_no_control_and_the_floor_is_what_is_usual() {
-    let state = measured(&CALM, 1);
+fn one_process_has_no_control_and_the_default_noise_floor() {
+    let state = measured(&NO_FAILURES, 1);
     assert!(state.controls.is_empty());
     let rows = rows(&state);
     let wmma = row(&rows, "wmma stage-2");
     assert_eq!((wmma.processes, wmma.over.len()), (1, 2));
     assert!((wmma.over[0].comparison.noise_floor.share() - 0.02).abs() < 1e-9);
-    // What is not known widens it all the same.
+    // The unknown variation between processes widens the interval.
     assert!(wmma.interval_us.half_width() > 4.0 * wmma.samples_interval_us.half_width());
 }
 
 #[test]
-fn what_was_stopped_is_measured_again_as_a_whole() {
+fn a_stopped_measurement_is_repeated_as_a_whole() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("run");
     let stop = AtomicBool::new(false);
     let run = Run::create(Some(&place), manifest()).unwrap();
-    let stalls = World { wmma: r#"[50, "stalls", 50]"#, ..CALM };
+    let stalls = Scenario { wmma: r#"[50, "stalls", 50]"#, ..NO_FAILURES };
     let stopped = std::thread::scope(|scope| {
         scope.spawn(|| {
-            // The turns have begun once every subject is right; the second process of `wmma` will not answer then.
+            // Timing starts when every subject has passed its check; the second process of `wmma` then stops answering.
             let started = Instant::now();
             while run.state().checks.len() < 3 && started.elapsed() < Duration::from_mins(2) {
                 std::thread::sleep(Duration::from_millis(20));
@@ -331,7 +332,7 @@ fn what_was_stopped_is_measured_again_as_a_whole() {
     assert!(run.state().measurements.is_empty());
     drop(run);
 
-    // Whoever starts now comes after the planned ones, and does as the last of those.
+    // Processes that start now come after the planned ones and behave like the last planned one.
     let run = Run::resume(&place, manifest()).unwrap();
     stalls.bench((folder.path(), &run), 3, &AtomicBool::new(false)).unwrap();
     let state = run.state();
@@ -342,6 +343,6 @@ fn what_was_stopped_is_measured_again_as_a_whole() {
     assert_eq!(
         log.records.iter().filter(|record| sampled(&record.event)).count(),
         3,
-        "nothing is left to do"
+        "a finished bench must not measure again"
     );
 }

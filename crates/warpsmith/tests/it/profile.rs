@@ -1,5 +1,5 @@
-//! `profile` and `invert` as a user meets them, on the virtual GPU: every pathology that is planted moves its own figure
-//! and is what the rules name first.
+//! Tests of `profile` and `invert` on the virtual GPU: every pathology increases its own metric, and the rules rank it
+//! first.
 
 use std::fs;
 
@@ -9,11 +9,11 @@ use serde_json::Value;
 const PATHOLOGIES: [&str; 5] = ["strided", "unstaged", "barriers", "divergent", "unrolled"];
 
 fn number(value: &Value) -> f64 {
-    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
+    value.as_f64().unwrap_or_else(|| panic!("{value} is not a number"))
 }
 
 #[test]
-fn every_pathology_moves_its_own_figure_and_is_found_first() {
+fn every_pathology_increases_its_metric_and_is_diagnosed_first() {
     let folder = tempfile::tempdir().unwrap();
     let run_dir = folder.path().join("run");
     let mut command = warpsmith();
@@ -26,14 +26,14 @@ fn every_pathology_moves_its_own_figure_and_is_found_first() {
         let found = profiles.iter().find(|it| it["subject"] == subject);
         found.unwrap_or_else(|| panic!("no profile of {subject} in {outcome}"))
     };
-    let well = profile("wmma stage-4");
+    let healthy = profile("wmma stage-4");
     let first = |profile: &Value| profile["diagnoses"][0]["rule"].as_str().unwrap().to_owned();
-    assert_eq!(first(well), "latency-bound");
-    assert_eq!(number(&well["metrics"]["local_bytes"]), 0.0);
-    assert_eq!(well["metrics"]["l2_hit_percent"], "unavailable: the virtual GPU has no caches");
+    assert_eq!(first(healthy), "latency-bound");
+    assert_eq!(number(&healthy["metrics"]["local_bytes"]), 0.0);
+    assert_eq!(healthy["metrics"]["l2_hit_percent"], "unavailable: the virtual GPU has no caches");
 
-    // What brings it, its rule, and a figure with how much it must have grown.
-    for (setting, rule, figure, grown) in [
+    // The setting, its rule, its metric, and the factor by which the metric must grow.
+    for (setting, rule, metric, factor) in [
         ("PATHOLOGY=strided", "strided loads", "sectors_per_request", 1.8),
         ("PATHOLOGY=unstaged", "no staging", "global_requests", 10.0),
         ("PATHOLOGY=barriers", "barriers", "barriers", 3.0),
@@ -41,11 +41,11 @@ fn every_pathology_moves_its_own_figure_and_is_found_first() {
         ("PATHOLOGY=unrolled", "spilling", "local_bytes", f64::INFINITY),
         ("BLOCK_M=16+BLOCK_N=32+NUM_WARPS=2", "small blocks", "blocks", 2.0),
     ] {
-        let sick = profile(&format!("wmma stage-4+{setting}"));
-        assert_eq!(first(sick), rule, "{setting}: {}", sick["diagnoses"]);
-        assert!(!sick["diagnoses"][0]["levers"].as_array().unwrap().is_empty());
-        let ratio = number(&sick["metrics"][figure]) / number(&well["metrics"][figure]);
-        assert!(ratio >= grown, "{setting}: {figure} is {ratio} times the healthy kernel's");
+        let slowed = profile(&format!("wmma stage-4+{setting}"));
+        assert_eq!(first(slowed), rule, "{setting}: {}", slowed["diagnoses"]);
+        assert!(!slowed["diagnoses"][0]["levers"].as_array().unwrap().is_empty());
+        let ratio = number(&slowed["metrics"][metric]) / number(&healthy["metrics"][metric]);
+        assert!(ratio >= factor, "{setting}: {metric} is {ratio} times the healthy kernel's");
     }
 
     let inversions = document["inversions"].as_array().unwrap();
@@ -56,7 +56,7 @@ fn every_pathology_moves_its_own_figure_and_is_found_first() {
         assert!(inversion["result"]["time"]["modelled_us"].is_number(), "{inversion}");
         assert!(!inversion["advice"].as_str().unwrap().is_empty());
     }
-    // A run like any other: everything is in its log, and it is finished.
+    // The log contains every result, and the run is finished.
     let log = fs::read_to_string(run_dir.join("events.jsonl")).unwrap();
     assert_eq!(log.matches("\"kind\":\"inverted\"").count(), 6);
     assert_eq!(log.matches("\"kind\":\"profiled\"").count(), 7);
@@ -66,9 +66,9 @@ fn every_pathology_moves_its_own_figure_and_is_found_first() {
     assert!(again.stderr.contains("is finished"), "{again}");
 }
 
-/// Mistakes in speed, not in the answer, and nothing for the checkers to find.
+/// A pathology changes the speed only: results are correct and the checkers report nothing.
 #[test]
-fn every_pathology_gives_the_right_answer() {
+fn every_pathology_gives_a_correct_result() {
     for pathology in PATHOLOGIES {
         for (preset, problem) in [
             ("stage-c", "b1h2kv1sq40sk77d64-causal-fp16"),
@@ -88,7 +88,7 @@ fn every_pathology_gives_the_right_answer() {
 }
 
 #[test]
-fn a_profile_says_what_limits_a_kernel_and_where() {
+fn a_profile_shows_limits_and_source_lines() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = warpsmith();
     command.args(["profile", "wmma", "--preset", "stage-2", "--problem", "b1h2s96d64-fp16"]);
@@ -112,9 +112,9 @@ fn a_profile_says_what_limits_a_kernel_and_where() {
     assert!(again.stderr.contains("already holds a run"), "{again}");
 }
 
-/// What is counted in part is told of the whole: the same figures, far sooner.
+/// A problem that is counted in part gives the same metrics as the whole problem, much faster.
 #[test]
-fn a_part_of_a_problem_tells_the_whole() {
+fn counting_a_part_of_a_problem_gives_the_metrics_of_the_whole() {
     let metrics = |problem: &str, more: &[&str]| -> Value {
         let folder = tempfile::tempdir().unwrap();
         let mut command = warpsmith();
@@ -125,16 +125,17 @@ fn a_part_of_a_problem_tells_the_whole() {
         let document: Value = serde_json::from_str(&outcome.stdout).unwrap();
         document["profiles"][0].clone()
     };
-    // Fewer queries, which read the same keys; and fewer heads, because a causal mask needs all of the queries.
+    // One problem is reduced to fewer queries, which read the same keys. The other is reduced to fewer heads, because a
+    // causal mask needs all queries.
     for (problem, part) in [
-        ("b1h1sq2048sk8192d64-fp16", "b1h1sq512sk8192d64-fp16; the whole has 4 times"),
-        ("b1h4sq2048sk2048d64-causal-fp16", "b1h2s2048d64-causal-fp16; the whole has 2 times"),
+        ("b1h1sq2048sk8192d64-fp16", "b1h1sq512sk8192d64-fp16; the full problem has 4 times"),
+        ("b1h4sq2048sk2048d64-causal-fp16", "b1h2s2048d64-causal-fp16; the full problem has 2 times"),
     ] {
         let (counted, whole) = (metrics(problem, &[]), metrics(problem, &["--full-size"]));
         assert!(counted["notes"][0].as_str().is_some_and(|note| note.contains(part)), "{counted:#}");
         let of = |profile: &Value, name: &str| number(&profile["metrics"][name]);
         for name in ["instructions", "shared_wavefronts", "blocks", "barriers"] {
-            // Whether a maximum outgrows its limit depends on the numbers, and so does a rescaling.
+            // The counts differ slightly: whether the kernel rescales depends on the input values.
             let ratio = of(&counted, name) / of(&whole, name);
             assert!((ratio - 1.0).abs() < 0.001, "{problem}: {name}: {ratio}");
         }
@@ -145,7 +146,7 @@ fn a_part_of_a_problem_tells_the_whole() {
 }
 
 #[test]
-fn a_kernel_that_is_wrong_or_does_not_compile_is_a_finding_and_has_no_profile() {
+fn a_kernel_that_is_wrong_or_does_not_compile_is_exit_1_and_has_no_profile() {
     let folder = tempfile::tempdir().unwrap();
     let kernels = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels/attention");
     for (family, from, to) in [
@@ -181,7 +182,7 @@ fn a_kernel_that_is_wrong_or_does_not_compile_is_a_finding_and_has_no_profile() 
 }
 
 #[test]
-fn what_cannot_be_is_refused_before_anything_runs() {
+fn usage_errors_and_a_missing_gpu_are_reported_before_anything_runs() {
     for (arguments, code, words) in [
         (&["profile", "wmma", "--preset", "stage-9", "--device", "virtual"][..], 2, "there is no preset"),
         (&["profile", "--problem", "misson", "--device", "virtual"], 2, "misson"),

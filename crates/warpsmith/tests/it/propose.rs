@@ -1,4 +1,4 @@
-//! `evolve` with proposers from outside: a real program and a real server, whose answers are good, malformed and hostile.
+//! Tests of `evolve` with external proposers: a program and a server whose answers are valid, malformed or hostile.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -13,7 +13,7 @@ use crate::common::{run, warpsmith};
 use serde_json::{Value, json};
 
 const PROBLEM: &str = "b1h1s16d64-fp16";
-/// The line of the reference kernel that faults are put before.
+/// The line of the reference kernel before which faults are inserted.
 const START: &str = "    const int row = blockIdx.x,";
 
 fn evolve(folder: &Path, arguments: &[&str]) -> Command {
@@ -30,7 +30,7 @@ fn log(folder: &Path) -> String {
     fs::read_to_string(folder.join("run/events.jsonl")).unwrap_or_default()
 }
 
-/// What a run has written down of one kind, without when.
+/// One field of all logged events of a kind.
 fn events(folder: &Path, kind: &str, field: &str) -> Vec<Value> {
     log(folder)
         .split_inclusive('\n')
@@ -49,7 +49,8 @@ fn trial(folder: &Path, number: u64) -> Option<Value> {
     events(folder, "tried", "trial").into_iter().find(|trial| trial["number"] == number)
 }
 
-/// A Python program that knows the prompt as `prompt`, its source as `source`, and answers with what `say` is given.
+/// Writes a Python proposer and returns its command line. `body` can use `prompt`, `source` and `number`, and answers
+/// with `say`.
 fn program(folder: &Path, body: &str) -> String {
     let text = format!(
         r#"
@@ -71,7 +72,7 @@ number = prompt["number"]
 }
 
 #[test]
-fn a_program_proposes_and_hostile_answers_cost_themselves_alone() {
+fn hostile_answers_of_a_program_do_not_affect_the_search() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     fs::write(folder.join("secret.h"), "int the_secret_of_the_user;\n").unwrap();
@@ -103,7 +104,7 @@ say([
     let outcome = run(&mut evolve(folder, &["--proposer-cmd", &line, "--budget", "15"]));
     assert_eq!(outcome.code, 0, "{outcome}");
     assert!(
-        outcome.stdout.contains("the proposer was asked 15 times; 7 answers were no candidate"),
+        outcome.stdout.contains("the proposer was asked 15 times; 7 answers were not valid candidates"),
         "{outcome}"
     );
 
@@ -125,12 +126,12 @@ say([
         assert_eq!(trial(folder, number as u64), None);
     }
     for (number, failure, stage, words) in [
-        // By the virtual GPU's own insight, or by the clock.
+        // Either the virtual GPU finds the endless loop, or the time limit ends it.
         (3, "hang", "check", ""),
         (4, "illegal-access", "check", "out of bounds"),
         (5, "wrong-answer", "check", ""),
         (6, "does-not-compile", "build", "line "),
-        // Nothing but the checkers sees this one.
+        // Only the checkers can find this one.
         (14, "wrong-answer", "check", "race"),
     ] {
         let trial = trial(folder, number).unwrap();
@@ -150,15 +151,15 @@ say([
     let kept = folder.join("run/sources").join(source["source"].as_str().unwrap());
     let text = fs::read_to_string(kept.join("attention/reference/kernel.cu")).unwrap();
     assert!(text.contains("threadIdx.x == 5000"), "{text}");
-    // What was refused was not even written down as a source.
+    // Refused sources are not saved.
     assert_eq!(fs::read_dir(folder.join("run/sources")).unwrap().count(), 6);
     assert!(!log(folder).contains("the_secret_of_the_user"));
-    // A library has no such source: it is no pick.
+    // The tuned table contains settings only, so a proposed source is never a pick.
     let table = fs::read_to_string(folder.join("run/tuned.toml")).unwrap();
     let build = source["result"]["build"].as_str().unwrap();
     assert!(table.contains("BLOCK_THREADS") && !table.contains(build), "{table}");
 
-    // The last prompt has the task, and everything that was learned on the way.
+    // The last prompt contains the task and the results of all earlier candidates.
     let prompt = &asked[14]["prompt"];
     let task = &prompt["task"];
     assert_eq!((&prompt["schema"], &prompt["number"], &prompt["of"]), (&json!(1), &json!(15), &json!(15)));
@@ -187,7 +188,7 @@ say([
 }
 
 #[test]
-fn what_a_proposer_is_told_is_three_switches() {
+fn the_information_flag_selects_what_a_proposer_is_told() {
     for (information, past, insights) in
         [("free", false, false), ("insight", false, true), ("full", true, true)]
     {
@@ -209,7 +210,7 @@ fn what_a_proposer_is_told_is_three_switches() {
 }
 
 #[test]
-fn a_run_that_was_killed_does_not_ask_again() {
+fn a_resumed_run_does_not_repeat_answered_requests() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let line = program(
@@ -235,7 +236,7 @@ say([
     let asked = || fs::read_to_string(folder.join("asked")).unwrap_or_default();
     let started = Instant::now();
     while !asked().contains('4') && child.try_wait().unwrap().is_none() {
-        assert!(started.elapsed() < Duration::from_mins(2), "nothing is asked");
+        assert!(started.elapsed() < Duration::from_mins(2), "no request");
         sleep(Duration::from_millis(10));
     }
     child.kill().unwrap();
@@ -245,7 +246,7 @@ say([
 
     let resumed = run(&mut evolve(folder, &["--resume", "--proposer-cmd", &line]));
     assert_eq!(resumed.code, 0, "{resumed}");
-    // Only the question that was open when the run was killed is asked again.
+    // Only the request that had no answer when the run was killed is repeated.
     assert_eq!(asked(), "1\n2\n3\n4\n4\n5\n");
     assert_eq!(exchanges(folder).len(), 5);
     let trials = events(folder, "tried", "trial");
@@ -258,17 +259,17 @@ say([
     assert_eq!(trials[3]["result"]["as_trial"], 3);
 }
 
-/// What a server was sent, and what it says to that.
+/// Maps the number and the body of a request to a status and a text; `None` means no response.
 type Script = dyn Fn(usize, &Value) -> Option<(u16, String)> + Send;
 
-/// A chat endpoint on this machine. `None`: no response at all. Returns its address and the heads of the requests.
+/// Starts a chat endpoint on this machine. Returns its address and the headers of its requests.
 fn server(script: Box<Script>) -> (String, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}/v1", listener.local_addr().unwrap());
     let heads = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&heads);
     thread::spawn(move || {
-        // Connections that get no response stay open.
+        // Connections without a response stay open.
         let mut open: Vec<TcpStream> = Vec::new();
         for (number, stream) in listener.incoming().flatten().enumerate() {
             let mut reader = BufReader::new(stream.try_clone().unwrap());
@@ -294,7 +295,7 @@ fn server(script: Box<Script>) -> (String, Arc<Mutex<Vec<String>>>) {
                     let head = format!(
                         "HTTP/1.1 {status} So\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
                     );
-                    // Who finds it too long hangs up.
+                    // The client closes the connection if the answer is too long.
                     let _ = stream.write_all((head + &text).as_bytes());
                 }
                 None => open.push(stream),
@@ -311,7 +312,7 @@ fn completion(content: &str) -> Option<(u16, String)> {
 }
 
 #[test]
-fn a_model_behind_an_endpoint_proposes() {
+fn a_model_at_an_endpoint_proposes_candidates() {
     const KEY: &str = "sk-not-for-everybody";
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
@@ -348,7 +349,7 @@ fn a_model_behind_an_endpoint_proposes() {
     for (at, words) in [
         "reference BLOCK_THREADS=64",
         "reference source ",
-        "no chat completion",
+        "not a chat completion",
         "no choices",
         "HTTP 401: no such key: [key]",
         "timed out",
@@ -365,7 +366,7 @@ fn a_model_behind_an_endpoint_proposes() {
         assert_eq!(trial(folder, number).unwrap()["result"]["result"], "timed");
     }
     let heads = heads.lock().unwrap();
-    assert_eq!(heads.len(), 10, "the answer to the 500 was one more try");
+    assert_eq!(heads.len(), 10, "the request is repeated once after status 500");
     for head in heads.iter() {
         assert!(
             head.starts_with("POST /v1/chat/completions ") && head.contains(&format!("Bearer {KEY}")),
@@ -380,7 +381,7 @@ fn a_model_behind_an_endpoint_proposes() {
 }
 
 #[test]
-fn secrets_of_an_address_and_keys_in_any_encoding_are_written_nowhere() {
+fn secrets_in_addresses_and_keys_in_any_encoding_are_never_written() {
     const KEY: &str = "sk-abc/def+123";
     const TOKEN: &str = "t0ken-of-the-user";
     let folder = tempfile::tempdir().unwrap();
@@ -412,7 +413,7 @@ fn secrets_of_an_address_and_keys_in_any_encoding_are_written_nowhere() {
 }
 
 #[test]
-fn a_proposer_that_cannot_be_asked_ends_the_search() {
+fn a_proposer_that_never_answers_ends_the_search() {
     let folder = tempfile::tempdir().unwrap();
     let line = "echo no credit >&2; exit 7";
     let outcome = run(&mut evolve(folder.path(), &["--proposer-cmd", line, "--budget", "20"]));
@@ -433,13 +434,13 @@ fn a_proposer_that_cannot_be_asked_ends_the_search() {
 }
 
 #[test]
-fn flags_that_make_no_sense_are_refused() {
+fn contradictory_flags_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     for (arguments, words) in [
         (&["--endpoint", "http://127.0.0.1:9/v1"][..], "--model"),
         (&["--model", "m"], "--endpoint"),
-        (&["--endpoint", "file:///etc/passwd", "--model", "m"], "is no address"),
-        (&["--endpoint", "http://me:secret@host/v1", "--model", "m"], "with a name or a password"),
+        (&["--endpoint", "file:///etc/passwd", "--model", "m"], "is not an address"),
+        (&["--endpoint", "http://me:secret@host/v1", "--model", "m"], "must not contain a user name or a password"),
         (&["--proposer-cmd", "cat", "--endpoint", "http://h", "--model", "m"], "cannot be used with"),
         (&["--proposer-cmd", "cat", "--strategy", "genetic"], "cannot be used with"),
         (&["--proposer-cmd", "cat", "--information", "everything"], "full"),

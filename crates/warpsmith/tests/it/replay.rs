@@ -1,4 +1,4 @@
-//! `replay` as a user sees it.
+//! Tests of `replay`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ fn replay(space: &Path, arguments: &[&str]) -> Run {
 }
 
 #[test]
-fn a_table_per_space_and_the_means() {
+fn replay_prints_a_table_for_each_space_and_the_means() {
     let folder = tempfile::tempdir().unwrap();
     let arguments = ["--strategy", "exhaustive,random", "--seeds", "5", "--budget", "4", "--at", "1,4"];
     let outcome = replay(&toy(folder.path()), &arguments);
@@ -35,7 +35,7 @@ fn a_table_per_space_and_the_means() {
 }
 
 #[test]
-fn json_and_csv_hold_the_same_scores() {
+fn json_and_csv_contain_the_same_scores() {
     let folder = tempfile::tempdir().unwrap();
     let csv = folder.path().join("scores.csv");
     let csv_text = csv.display().to_string();
@@ -56,7 +56,7 @@ fn json_and_csv_hold_the_same_scores() {
 }
 
 #[test]
-fn the_usual_marks_go_as_far_as_the_budget() {
+fn the_default_marks_are_limited_by_the_budget() {
     let folder = tempfile::tempdir().unwrap();
     let space = toy(folder.path());
     for (budget, marks) in [("60", serde_json::json!([25, 50])), ("10", serde_json::json!([10]))] {
@@ -67,7 +67,7 @@ fn the_usual_marks_go_as_far_as_the_budget() {
 }
 
 #[test]
-fn mistakes_are_answered_with_what_would_do() {
+fn usage_errors_say_what_is_allowed() {
     let folder = tempfile::tempdir().unwrap();
     let space = toy(folder.path());
     let cut = folder.path().join("cut.json");
@@ -78,7 +78,7 @@ fn mistakes_are_answered_with_what_would_do() {
         (replay(&space, &["--at", "0"]), "--at 0 is not between 1 and the budget of 200"),
         (replay(&space, &["--budget", "0"]), "expected a number of evaluations"),
         (replay(&cut, &[]), "cut.json: not JSON"),
-        (replay(&folder.path().join("none.json"), &[]), "none.json: cannot be read"),
+        (replay(&folder.path().join("none.json"), &[]), "none.json: cannot read the file"),
     ] {
         assert_eq!(outcome.code, 2, "{outcome}");
         assert!(outcome.stderr.contains(expected), "{expected}: {outcome}");

@@ -1,7 +1,7 @@
-//! `report` as a user meets it: the files it writes, and the page as a real browser shows it.
+//! Tests of `report`: the files that it writes, and the page in a real browser.
 //!
-//! The browser is a headless Chromium: `WARPSMITH_CHROMIUM`, or one in `PATH`. Without one that part says so and is
-//! skipped. Screenshots are left below cargo's folder for test files, in `report-page/`.
+//! The browser is a headless Chromium: `WARPSMITH_CHROMIUM`, or one in `PATH`. Without one the test prints a message
+//! and is skipped. Screenshots stay in `report-page/` of cargo's folder for test files.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::common::{Run, run, target_tmp};
 use lab::testing::{a_full_log, a_real_log, a_search, write};
 use serde_json::Value;
 
-/// Reporting takes no compiler, so the program runs without the one other tests install.
+/// Runs `report`. It needs no compiler, so the environment of the other tests is not set up.
 fn report(folder: &Path, arguments: &[&str]) -> Run {
     let mut command = Command::new(env!("CARGO_BIN_EXE_warpsmith"));
     run(command.arg("report").args(arguments).current_dir(folder).env("NO_COLOR", "1"))
@@ -35,7 +35,7 @@ fn the_latest_run_is_reported_unless_one_is_named() {
     assert!(paths.iter().all(|path| folder.path().join(path).is_file()));
     assert!(named.stderr.contains("runs at"), "{named}");
 
-    // Both began in the same moment; then the name decides.
+    // Both runs have the same start time, so the name decides which is the latest.
     let latest = report(folder.path(), &["--json"]);
     assert_eq!(latest.code, 0, "{latest}");
     let json: Value = serde_json::from_str(&latest.stdout).unwrap();
@@ -48,7 +48,7 @@ fn the_latest_run_is_reported_unless_one_is_named() {
 }
 
 #[test]
-fn a_folder_without_a_run_and_a_damaged_log_are_told_apart() {
+fn a_folder_without_a_run_and_a_damaged_log_are_different_errors() {
     let folder = tempfile::tempdir().unwrap();
     let nothing = report(folder.path(), &[]);
     assert_eq!(nothing.code, 2, "{nothing}");
@@ -63,7 +63,7 @@ fn a_folder_without_a_run_and_a_damaged_log_are_told_apart() {
 }
 
 #[test]
-fn a_run_that_was_stopped_is_reported_as_such() {
+fn the_report_of_a_stopped_run_says_that_it_is_incomplete() {
     let folder = tempfile::tempdir().unwrap();
     let events = a_full_log();
     write(folder.path(), &events[..events.len() / 2]);
@@ -75,7 +75,7 @@ fn a_run_that_was_stopped_is_reported_as_such() {
     );
 }
 
-/// The page as a browser has it, in numbers.
+/// A script that measures the page in the browser.
 const PROBE: &str = "(() => {
   const all = (name) => [...document.querySelectorAll(name)];
   const seen = (node) => node.getClientRects().length > 0;
@@ -97,7 +97,7 @@ const PROBE: &str = "(() => {
   };
 })()";
 
-/// How many colours a picture has, and how light it is on average.
+/// The number of colours and the average lightness of a picture.
 fn colours(browser: &mut Browser, png: &str) -> (u64, f64) {
     let found = browser.evaluate(&format!(
         "new Promise((done, failed) => {{
@@ -124,7 +124,7 @@ fn colours(browser: &mut Browser, png: &str) -> (u64, f64) {
 fn a_browser_shows_the_page() {
     let Some(program) = browser::find() else {
         eprintln!(
-            "\n*** skipped: no Chromium; set WARPSMITH_CHROMIUM to look at the page in a real browser ***\n"
+            "\n*** skipped: no Chromium; set WARPSMITH_CHROMIUM to test the page in a real browser ***\n"
         );
         return;
     };
@@ -149,13 +149,13 @@ fn a_browser_shows_the_page() {
             let case = format!("{name}, {width} px, {scheme}");
             browser.look(width, scheme);
             let events = browser.open(&page);
-            complaints(&events, &page, &case);
+            assert_quiet(&events, &page, &case);
             let found = browser.evaluate(PROBE);
             let number = |field: &str| found[field].as_f64().unwrap_or(f64::NAN);
             assert!(number("width") <= f64::from(width), "{case}: {found:#}");
             assert_eq!(found["outside"], serde_json::json!([]), "{case}");
             assert_eq!(found["dead"], serde_json::json!([]), "{case}");
-            assert_eq!(number("pictures"), number("shown"), "{case}: each picture is there once: {found:#}");
+            assert_eq!(number("pictures"), number("shown"), "{case}: each picture is shown once: {found:#}");
             assert_eq!(number("empty"), 0.0, "{case}: {found:#}");
             if name != "stopped" {
                 assert!(number("tables") >= 3.0 && number("rows") >= 2.0, "{case}: {found:#}");
@@ -174,8 +174,8 @@ fn a_browser_shows_the_page() {
     }
 }
 
-/// A page may say nothing on the console, and ask for nothing but itself.
-fn complaints(events: &[Value], page: &str, case: &str) {
+/// Asserts that the page wrote nothing to the console and requested no other URL.
+fn assert_quiet(events: &[Value], page: &str, case: &str) {
     for event in events {
         match event["method"].as_str().unwrap_or("") {
             "Runtime.consoleAPICalled" | "Runtime.exceptionThrown" | "Log.entryAdded" => {
@@ -183,7 +183,7 @@ fn complaints(events: &[Value], page: &str, case: &str) {
             }
             "Network.requestWillBeSent" => {
                 let url = event["params"]["request"]["url"].as_str().unwrap();
-                assert!(url == page || url.starts_with("data:"), "{case}: asks for {url}");
+                assert!(url == page || url.starts_with("data:"), "{case}: requests {url}");
             }
             _ => {}
         }

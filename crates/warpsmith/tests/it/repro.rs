@@ -1,5 +1,5 @@
-//! `repro` as a user meets it, on the virtual GPU: one command from nothing to a report, and after a kill the same
-//! report from what was left.
+//! Tests of `repro` on the virtual GPU: one command writes a report, and a killed and resumed run gives the same
+//! results.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -24,8 +24,8 @@ fn events(folder: &Path, name: &str) -> Vec<Value> {
     whole.map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// What a run found out, whenever and in however many pieces.
-fn found(folder: &Path, name: &str) -> BTreeSet<String> {
+/// The results of a run, without order and times.
+fn results(folder: &Path, name: &str) -> BTreeSet<String> {
     let kinds = ["checked", "modelled", "search-started", "tried", "profiled", "inverted"];
     let kept =
         events(folder, name).into_iter().filter(|event| kinds.iter().any(|kind| event["kind"] == *kind));
@@ -38,7 +38,7 @@ fn found(folder: &Path, name: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn one_command_ends_in_a_report_and_so_does_a_killed_one() {
+fn a_killed_and_resumed_run_has_the_same_results_as_a_whole_one() {
     let folder = tempfile::tempdir().unwrap();
     let arguments = ["--problem", "b1h1s64d64-fp16", "--budget", "5", "--seed", "3", "--input-seed", "3"];
     let whole = run(&mut repro(folder.path(), "whole", &arguments));
@@ -63,7 +63,7 @@ fn one_command_ends_in_a_report_and_so_does_a_killed_one() {
         assert!(page.contains(words), "{words}");
     }
 
-    // Killed once in every part of it.
+    // The run is killed once in every stage.
     for (round, kind) in ["modelled", "tried", "profiled", "inverted"].into_iter().enumerate() {
         let resume: &[&str] = &["--resume"];
         let mut command = repro(folder.path(), "killed", if round == 0 { &arguments } else { resume });
@@ -71,21 +71,21 @@ fn one_command_ends_in_a_report_and_so_does_a_killed_one() {
         let started = Instant::now();
         let seen = || events(folder.path(), "killed").iter().any(|event| event["kind"] == kind);
         while !seen() && child.try_wait().unwrap().is_none() {
-            assert!(started.elapsed() < Duration::from_mins(4), "nothing is {kind}");
+            assert!(started.elapsed() < Duration::from_mins(4), "no {kind} event");
             sleep(Duration::from_millis(5));
         }
         let _ = child.kill();
         let _ = child.wait();
     }
     let resumed = run(&mut repro(folder.path(), "killed", &["--resume"]));
-    // Killed late enough it was complete already, which is said.
+    // A run that was killed late may already be finished; resuming it is then an error.
     assert!(resumed.code == 0 || resumed.stderr.contains("is finished"), "{resumed}");
-    let (whole, killed) = (found(folder.path(), "whole"), found(folder.path(), "killed"));
+    let (whole, killed) = (results(folder.path(), "whole"), results(folder.path(), "killed"));
     assert_eq!(whole.symmetric_difference(&killed).collect::<Vec<_>>(), Vec::<&String>::new());
 }
 
 #[test]
-fn what_cannot_be_is_refused_before_anything_is_done() {
+fn usage_errors_are_reported_before_anything_runs() {
     let folder = tempfile::tempdir().unwrap();
     for (arguments, words) in [
         (["--suite", "headlin"], "headlin"),

@@ -1,4 +1,4 @@
-//! `sanitize` as a user meets it: clean kernels, findings as snippets, wrong launches, hostile kernels.
+//! Tests of `sanitize`: clean kernels, findings with source lines, wrong launches, hostile kernels.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ extern \"C\" __global__ void scale(const float* x, float* y, int n)
 }
 ";
 
-/// Writes the source into a folder of its own and runs `sanitize` there, so that paths in the output are short.
+/// Writes the source into a new folder and runs `sanitize` there, so that paths in the output are short.
 fn sanitize(source: &str, flags: &[&str]) -> Run {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("kernel.cu"), source).unwrap();
@@ -108,7 +108,7 @@ fn counters_and_fidelity_are_shown() {
 }
 
 #[test]
-fn wrong_launches_are_exit_2_with_what_is_wrong() {
+fn wrong_launches_are_usage_errors() {
     let bare = SCALE.lines().skip(2).collect::<Vec<_>>().join("\n");
     snapshot("error-no-launch", &sanitize(&bare, &[]));
     snapshot("error-argument", &sanitize(SCALE, &["--arg", "f33[4]=iota"]));
@@ -128,9 +128,9 @@ fn wrong_launches_are_exit_2_with_what_is_wrong() {
     assert_eq!(missing.code, 2, "{missing}");
 }
 
-/// Kernels that would hang or bring down a machine end with a finding, or are refused, within their budget.
+/// Kernels that would hang or exhaust a machine end with a finding, or are refused, within their budget.
 #[test]
-fn hostile_kernels_end_with_a_clear_finding() {
+fn hostile_kernels_end_with_a_finding_or_are_refused() {
     let endless = SCALE.replace("if (i < n)", "volatile int go = 1; while (go) {}\n    if (i < n)");
     let outcome = sanitize(&endless, &["--budget", "200000"]);
     assert_eq!(outcome.code, 1, "{outcome}");
@@ -141,7 +141,7 @@ fn hostile_kernels_end_with_a_clear_finding() {
     assert_eq!(outcome.code, 1, "{outcome}");
     assert!(outcome.stdout.contains("[out-of-bounds]"), "{outcome}");
 
-    // More warps than the budget has instructions: said after a sample of them, not after hours.
+    // The grid has more warps than the budget has instructions. This is reported after a few blocks, not after hours.
     let outcome = sanitize(SCALE, &["--grid", "2147483647"]);
     assert_eq!(outcome.code, 1, "{outcome}");
     assert!(outcome.stdout.contains("[runaway] the grid has 2147483647 blocks of 2 warps"), "{outcome}");
@@ -157,9 +157,9 @@ fn hostile_kernels_end_with_a_clear_finding() {
     assert!(outcome.stderr.contains("shared memory"), "{outcome}");
 }
 
-/// Files are written for nvcc, which has a host compiler's headers.
+/// Source files are written for nvcc, which provides the headers of a host compiler.
 #[test]
-fn headers_that_kernels_include_out_of_habit_are_there() {
+fn common_host_headers_can_be_included() {
     let names = [
         "stdio.h",
         "cstdio",
@@ -200,7 +200,7 @@ fn headers_that_kernels_include_out_of_habit_are_there() {
 }
 
 #[test]
-fn what_is_not_supported_is_refused_with_its_line_before_anything_runs() {
+fn an_unsupported_instruction_is_refused_with_its_line() {
     let source = SCALE.replace("    int i =", "    asm volatile(\"griddepcontrol.wait;\");\n    int i =");
     let outcome = sanitize(&source, &["--arch", "sm_90"]);
     assert_eq!(outcome.code, 3, "{outcome}");
@@ -209,7 +209,7 @@ fn what_is_not_supported_is_refused_with_its_line_before_anything_runs() {
 }
 
 #[test]
-fn a_header_beside_the_file_is_found_and_shown() {
+fn a_header_beside_the_file_is_included_and_shown() {
     let folder = tempfile::tempdir().unwrap();
     let source =
         SCALE.replace("extern", "#include \"twice.cuh\"\nextern").replace("2.0f * x[i]", "twice(x, i)");
@@ -223,7 +223,7 @@ fn a_header_beside_the_file_is_found_and_shown() {
 }
 
 #[test]
-fn a_family_preset_is_run_on_a_problem() {
+fn a_preset_of_a_family_runs_on_a_problem() {
     let sanitize = |flags: &[&str]| run(warpsmith().arg("sanitize").args(flags));
     let outcome =
         sanitize(&["wmma", "--preset", "stage-5-p2", "--problem", "b1h2s40d64-causal-e4m3", "--counters"]);
@@ -231,13 +231,13 @@ fn a_family_preset_is_run_on_a_problem() {
     for words in [
         "`wmma stage-5-p2 b1h2s40d64-causal-e4m3` on virtual:l4",
         ": clean",
-        "answer: right",
+        "output: correct",
         "Modelled time on L4",
     ] {
         assert!(outcome.stdout.contains(words), "no `{words}` in {outcome}");
     }
     for (flags, words) in [
-        (&["wmma", "--grid", "4"][..], "--grid is for files, not for families"),
+        (&["wmma", "--grid", "4"][..], "--grid is for source files, not for families"),
         (&["wmma", "--problem", "b1h1s4d72"], "wmma does not support head_dim 72"),
         (&["wmma", "--preset", "stage-x"], "stage-x"),
         (&["nosuch", "--preset", "stage-2"], "there is no family `nosuch`"),

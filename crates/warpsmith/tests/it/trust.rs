@@ -1,4 +1,4 @@
-//! What others wrote (run folders, logs, kernels, file names) and what it must not be able to do.
+//! Tests that untrusted data (run folders, logs, kernels, file names) can do no harm.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -12,7 +12,7 @@ use crate::common::{SCALE, family_folder, run, warpsmith, write_family};
 
 const PROBLEM: &str = "b1h1s16d64-fp16";
 
-/// A run that somebody left behind, stopped, started with this command line.
+/// A stopped run of somebody else, started with this command line.
 fn foreign_run(folder: &Path, line: &[&str]) {
     let line: Vec<String> =
         std::iter::once("warpsmith").chain(line.iter().copied()).map(str::to_owned).collect();
@@ -28,7 +28,7 @@ fn in_colour(command: &mut Command) -> &mut Command {
     command.env_remove("NO_COLOR").env("CLICOLOR_FORCE", "1")
 }
 
-/// What is left when colours and other styles are taken out.
+/// The text without styles. Any other escape sequence becomes `ESCAPE`.
 fn without_styles(text: &str) -> String {
     let mut pieces = text.split("\x1b[");
     let mut plain = pieces.next().unwrap_or_default().to_owned();
@@ -41,7 +41,7 @@ fn without_styles(text: &str) -> String {
 }
 
 #[test]
-fn a_resumed_run_executes_loads_and_sends_nothing_that_only_its_log_names() {
+fn a_resumed_run_does_not_use_untrusted_flags_of_its_log() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let touched = folder.join("touched");
@@ -62,8 +62,8 @@ fn a_resumed_run_executes_loads_and_sends_nothing_that_only_its_log_names() {
     .enumerate()
     {
         let place = folder.join(number.to_string());
-        let tied = format!("{flag}={value}");
-        let mut line = vec![command, tied.as_str()];
+        let assignment = format!("{flag}={value}");
+        let mut line = vec![command, assignment.as_str()];
         line.extend(if command == "evolve" { &search[..] } else { &search[..2] });
         line.extend(if flag == "--endpoint" { &["--model", "m"][..] } else { &[] });
         foreign_run(&place, &line);
@@ -71,10 +71,10 @@ fn a_resumed_run_executes_loads_and_sends_nothing_that_only_its_log_names() {
         again.env_remove("WARPSMITH_CUDA").env("WARPSMITH_API_KEY", "sk-secret");
         let outcome = run(in_colour(&mut again).args([command, "--resume", "--run-dir"]).arg(&place));
         assert_eq!(outcome.code, 2, "{line:?}: {outcome}");
-        let said = without_styles(&outcome.stderr);
-        assert!(said.contains(&format!("the run was started with {flag}")), "{line:?}: {outcome}");
-        assert!(said.contains(&format!("give {flag} again")), "{line:?}: {outcome}");
-        assert!(!said.contains("ESCAPE"), "{line:?}: {outcome}");
+        let stderr = without_styles(&outcome.stderr);
+        assert!(stderr.contains(&format!("the run was started with {flag}")), "{line:?}: {outcome}");
+        assert!(stderr.contains(&format!("give {flag} again")), "{line:?}: {outcome}");
+        assert!(!stderr.contains("ESCAPE"), "{line:?}: {outcome}");
     }
     assert!(!touched.exists());
 }
@@ -117,7 +117,7 @@ fn no_command_lets_a_log_control_the_terminal() {
     log.record(&Event::Note { text: evil.to_owned() }).unwrap();
     log.record(&Event::RunFinished { outcome: RunOutcome::Finding }).unwrap();
     drop(log);
-    // A kind that no version has, whose name is in a warning.
+    // An unknown kind of event; a warning shows its name.
     let path = place.join("events.jsonl");
     let seq = fs::read_to_string(&path).unwrap().lines().count();
     let kind = serde_json::to_string(evil).unwrap();
@@ -147,7 +147,7 @@ fn no_command_lets_a_log_control_the_terminal() {
 }
 
 #[test]
-fn a_file_name_that_clap_repeats_is_escaped() {
+fn an_argument_that_clap_repeats_is_escaped() {
     let outcome = run(in_colour(&mut warpsmith()).args(["check", "--fuzz", "\x1b[2J\u{202e}"]));
     assert_eq!(outcome.code, 2, "{outcome}");
     assert!(!without_styles(&outcome.stderr).contains("ESCAPE"), "{outcome}");
@@ -185,7 +185,7 @@ extern \"C\" __global__ void k(float* x)
 }
 
 #[test]
-fn findings_show_no_line_of_a_file_that_is_not_the_sources() {
+fn findings_show_no_lines_of_other_files() {
     let folder = tempfile::tempdir().unwrap();
     let own = folder.path().join("own");
     fs::create_dir(&own).unwrap();
@@ -207,7 +207,7 @@ fn findings_show_no_line_of_a_file_that_is_not_the_sources() {
 }
 
 #[test]
-fn numbers_of_cases_that_no_check_could_finish_are_refused() {
+fn too_many_cases_are_refused() {
     for (arguments, words) in [
         (&["--seeds", "99999999999"][..], "1..=1000000"),
         (&["--seeds", "0"], "1..=1000000"),
@@ -232,7 +232,7 @@ fn a_run_folder_whose_name_is_not_utf8_is_refused_without_a_panic() {
         assert_eq!(outcome.code, 2, "{outcome}");
         assert!(outcome.stderr.contains("is not UTF-8") && outcome.stderr.contains("\\xff"), "{outcome}");
     }
-    // Other words may be anything: a folder of kernels is no part of what workers are told.
+    // Other paths need not be UTF-8: the kernels folder is not part of the messages to workers.
     let kernels = folder.path().join(OsStr::from_bytes(b"kernels \xff"));
     write_family(&kernels, "scale", SCALE);
     let arguments = ["bench", "reference", "--device", "virtual:l4", "--problem", PROBLEM, "--kernels"];
@@ -249,8 +249,8 @@ fn output_that_cannot_be_written_is_an_error_and_a_closed_pipe_is_not() {
         let full = File::options().write(true).open("/dev/full").unwrap();
         let outcome = warpsmith().args(arguments).stdout(full).output().unwrap();
         assert_eq!(outcome.status.code(), Some(3), "{arguments:?}");
-        let said = String::from_utf8_lossy(&outcome.stderr);
-        assert!(said.contains("cannot write") && !said.contains("panicked"), "{said}");
+        let stderr = String::from_utf8_lossy(&outcome.stderr);
+        assert!(stderr.contains("cannot write") && !stderr.contains("panicked"), "{stderr}");
 
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
@@ -261,7 +261,7 @@ fn output_that_cannot_be_written_is_an_error_and_a_closed_pipe_is_not() {
 }
 
 #[test]
-fn a_cache_that_cannot_be_written_is_a_warning() {
+fn an_unwritable_build_cache_is_a_warning() {
     let folder = tempfile::tempdir().unwrap();
     let cache = folder.path().join("cache");
     fs::create_dir(&cache).unwrap();
@@ -270,11 +270,11 @@ fn a_cache_that_cannot_be_written_is_a_warning() {
     let arguments = ["build", "scale", "--arch", "sm_80", "--arch", "sm_89", "--kernels"];
     let outcome = run(warpsmith().env("WARPSMITH_CACHE", &cache).args(arguments).arg(kernels.path()));
     assert_eq!(outcome.code, 0, "{outcome}");
-    assert_eq!(outcome.stderr.matches("builds are not kept").count(), 1, "{outcome}");
+    assert_eq!(outcome.stderr.matches("cannot store builds in the cache").count(), 1, "{outcome}");
 }
 
 #[test]
-fn a_manifest_whose_expressions_never_end_is_refused_at_once() {
+fn a_manifest_with_endless_expressions_is_refused_quickly() {
     let folder = family_folder(SCALE);
     let manifest = folder.path().join("demo/scale/kernel.toml");
     let list = format!("[{}]", vec!["1"; 200].join(","));
@@ -289,7 +289,7 @@ fn a_manifest_whose_expressions_never_end_is_refused_at_once() {
 }
 
 #[test]
-fn files_that_are_too_much_are_refused_with_what_is_wrong() {
+fn oversized_or_invalid_files_are_refused_with_a_reason() {
     let folder = tempfile::tempdir().unwrap();
     let suite = folder.path().join("suite.toml");
     let values = (1..=50).map(|size| size.to_string()).collect::<Vec<_>>().join(",");
@@ -298,7 +298,7 @@ fn files_that_are_too_much_are_refused_with_what_is_wrong() {
         ("problems = [\"mission\"]\nseconds = nan\n".to_owned(), "`seconds` is NaN"),
         (
             format!("[[problems]]\nb = [{values}]\nh = [{values}]\ns = [{values}]\n"),
-            "stands for 125000 of them; 10000 are allowed",
+            "expands to 125000 problems; 10000 are allowed",
         ),
         (format!("problems = [{}]\n", "\"mission\",".repeat(20_000)), "has more than 10000 problems"),
         ("#".repeat(2 << 20), "is larger than"),

@@ -1,4 +1,4 @@
-//! The tuned table as a user meets it: shown by `kernels`, used by `--preset tuned`.
+//! Tests of the tuned table: `kernels` shows it, and `--preset tuned` uses it.
 
 use std::fs;
 use std::path::Path;
@@ -7,8 +7,8 @@ use std::process::Command;
 use crate::common::{Run, run, settings, warpsmith};
 use serde_json::Value;
 
-/// A pick of the model's with a neighbour that was measured, one the family does not have any more, and one of another
-/// GPU.
+/// A table with a modelled pick, a measured pick for another problem, a pick with an unknown knob, and a pick for
+/// another GPU.
 const TABLE: &str = r#"
 schema = 1
 
@@ -54,7 +54,7 @@ build = "3f9d"
 knobs = {}
 "#;
 
-/// A folder with that table, which replaces the built-in one of `mma` and nothing else.
+/// A folder with that table. It replaces only the built-in table of `mma`.
 fn table() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let family = folder.path().join("attention/mma");
@@ -69,7 +69,7 @@ fn with_table(kernels: &Path, arguments: &[&str]) -> Run {
 }
 
 #[test]
-fn kernels_shows_the_picks_and_what_is_left_out() {
+fn kernels_shows_usable_and_ignored_picks() {
     let folder = table();
     let shown = with_table(folder.path(), &["kernels", "mma"]);
     assert_eq!(shown.code, 0, "{shown}");
@@ -87,10 +87,10 @@ fn kernels_shows_the_picks_and_what_is_left_out() {
 }
 
 #[test]
-fn the_built_in_table_is_shown_as_it_is() {
+fn every_pick_of_the_built_in_table_is_usable() {
     let shown = run(warpsmith().args(["kernels", "mma"]));
     assert!(shown.stdout.contains("measured") && shown.stdout.contains("modelled"), "{shown}");
-    assert!(!shown.stdout.contains("left out"), "{shown}");
+    assert!(!shown.stdout.contains("ignored: "), "{shown}");
 }
 
 #[test]
@@ -102,17 +102,17 @@ fn tuned_is_the_pick_for_the_problem_on_the_device() {
     ] {
         let arguments = [arguments, &["--preset", "tuned"]].concat();
         let outcome = with_table(folder.path(), &arguments);
-        let said = format!("{}\n{}", outcome.stdout.lines().next().unwrap_or_default(), outcome.stderr);
-        insta::assert_snapshot!(format!("build-{name}"), said);
+        let text = format!("{}\n{}", outcome.stdout.lines().next().unwrap_or_default(), outcome.stderr);
+        insta::assert_snapshot!(format!("build-{name}"), text);
         assert_eq!(outcome.code, 0, "{outcome}");
     }
 }
 
 #[test]
-fn every_command_that_runs_kernels_takes_it() {
+fn every_command_that_runs_kernels_accepts_preset_tuned() {
     let folder = table();
     let one = ["mma", "--preset", "tuned", "--problem", "b1h2s128d64-fp16", "--device", "virtual:l4"];
-    let told = "mma tuned on b1h2s128d64-fp16: small+BLOCK_N=64 (modelled on virtual l4)";
+    let message = "mma tuned on b1h2s128d64-fp16: small+BLOCK_N=64 (modelled on virtual l4)";
     for (command, words) in [
         ("check", "mma small+BLOCK_N=64  b1h2s128d64-fp16"),
         ("sanitize", "mma small+BLOCK_N=64 b1h2s128d64-fp16"),
@@ -121,12 +121,11 @@ fn every_command_that_runs_kernels_takes_it() {
     ] {
         let outcome = with_table(folder.path(), &[&[command], &one[..]].concat());
         assert_eq!(outcome.code, 0, "{outcome}");
-        assert!(outcome.stderr.contains(told) && outcome.stdout.contains(words), "{command}: {outcome}");
-        let left_out =
-            "warning: mma's tuned pick for b1h2s128d64-fp16 on NVIDIA L4 is left out: mma has no knob";
-        assert!(outcome.stderr.contains(left_out), "{command}: {outcome}");
+        assert!(outcome.stderr.contains(message) && outcome.stdout.contains(words), "{command}: {outcome}");
+        let ignored = "warning: ignoring mma's tuned pick for b1h2s128d64-fp16 on NVIDIA L4: mma has no knob";
+        assert!(outcome.stderr.contains(ignored), "{command}: {outcome}");
     }
-    // The bench and the preset it came from are one kernel: what was modelled is the table's setting.
+    // `tuned` and its setting, named by preset and knob, are the same kernel.
     let modelled = |arguments: &[&str]| -> Value {
         let line = ["bench", "mma", "--problem", "b1h2s128d64-fp16", "--device", "virtual:l4", "--json"];
         let outcome = with_table(folder.path(), &[&line, arguments].concat());
@@ -140,7 +139,7 @@ fn every_command_that_runs_kernels_takes_it() {
 }
 
 #[test]
-fn where_there_is_no_pick_what_there_is_is_said() {
+fn a_missing_pick_is_an_error_that_lists_what_the_table_has() {
     let folder = table();
     for (name, arguments) in [
         (
@@ -180,9 +179,9 @@ fn where_there_is_no_pick_what_there_is_is_said() {
     }
 }
 
-/// From a search into the family's own table, and from there into a build.
+/// A search writes into the family's own table, and a build uses the entry.
 #[test]
-fn a_search_fills_the_familys_own_table() {
+fn a_search_updates_the_familys_own_table() {
     let folder = tempfile::tempdir().unwrap();
     let file = "attention/mma/tuned.toml";
     fs::create_dir_all(folder.path().join("attention/mma")).unwrap();
@@ -194,7 +193,7 @@ fn a_search_fills_the_familys_own_table() {
     let built = with_table(folder.path(), &[&["build", "mma", "--preset", "tuned"][..], &problem].concat());
     assert_eq!(built.code, 0, "{built}");
     assert!(built.stderr.contains("(modelled on virtual l4)"), "{built}");
-    // And on from there: the setting found is what the next search starts from.
+    // The next search can start from the setting that was found.
     let again = ["evolve", "mma", "--preset", "tuned", "--budget", "1"];
     let outcome = with_table(folder.path(), &[&again[..], &problem].concat());
     assert_eq!(outcome.code, 0, "{outcome}");

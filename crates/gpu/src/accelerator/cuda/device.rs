@@ -14,18 +14,18 @@ use crate::accelerator::{
 };
 use crate::build::machine_code;
 
-/// One GPU with its primary context. Used from the thread that opened it.
+/// One GPU with its primary context. It must be used from the thread that opened it.
 #[derive(Debug)]
 pub struct CudaDevice {
     index: u32,
     name: String,
     device: sys::CUdevice,
-    /// Everything is done on this one, in order.
+    /// All work of this device runs on this stream, in order.
     pub(super) stream: sys::CUstream,
     modules: Vec<Module>,
-    /// What launches find themselves in; see [`Accelerator::set_world`].
+    /// Environment of the launches; see [`Accelerator::set_world`].
     world: Option<World>,
-    /// Loaded when they are first needed, or shared with other devices of the context.
+    /// Loaded at first use, or shared with other devices of the same context.
     helpers: Option<Rc<Helpers>>,
 }
 
@@ -36,34 +36,36 @@ struct Module {
     variables: Vec<String>,
 }
 
-/// Surroundings of a launch.
+/// The environment of a launch: its stream and the SMs that are busy when it starts.
 #[derive(Debug)]
 struct World {
-    /// A stream beside the usual one.
+    /// A second stream beside the device's own.
     stream: sys::CUstream,
     on_other_stream: bool,
-    /// SMs that another kernel keeps busy when the launch begins.
+    /// Number of SMs that another kernel keeps busy when the launch starts.
     busy_sms: u32,
     helpers: Rc<Helpers>,
 }
 
-/// How long SMs are kept busy: longer than a small kernel takes, and than it takes to launch one.
+/// How long SMs are kept busy. This is longer than a small kernel runs and longer than a launch takes.
 const BUSY_NS: u64 = 100_000;
 
-/// Whether the driver library can be loaded at all. To be asked before any other call: cudarc panics without it.
+/// Whether the driver library can be loaded. Check this before any other driver call: cudarc panics without the
+/// library.
 fn driver_is_present() -> bool {
-    // SAFETY: it only tries to open the library.
+    // SAFETY: the call only tries to open the library.
     unsafe { sys::is_culib_present() }
 }
 
-/// The folder of the driver library, which is loaded for it. The library loads others from there when it needs them.
+/// The folder of the driver library. The driver loads further libraries from this folder when it needs them.
+/// This function loads the driver library to find its path.
 pub fn driver_folder() -> Option<PathBuf> {
     if !driver_is_present() {
         return None;
     }
-    // SAFETY: it loads the library, which is present, and keeps it loaded.
+    // SAFETY: the library is present; the call loads it and keeps it loaded.
     unsafe { sys::culib() };
-    // The loader found it by its name and may have followed links.
+    // The loader finds the library by name and may follow links, so the path comes from the memory map.
     let maps = fs::read_to_string("/proc/self/maps").ok()?;
     let paths = maps.lines().filter_map(|line| line.find('/').map(|start| Path::new(&line[start..])));
     let is_driver =
@@ -78,7 +80,7 @@ pub(super) fn check<T>(
     outcome.map_err(|error| AcceleratorError::Driver { call: call.into(), reason: reason(error) })
 }
 
-/// The driver's own name and sentence for an error.
+/// The driver's name and text for an error.
 pub(super) fn reason(error: result::DriverError) -> String {
     let name = error.error_name().map(|name| name.to_string_lossy().into_owned());
     let text = error.error_string().map(|text| text.to_string_lossy().into_owned());
@@ -88,7 +90,7 @@ pub(super) fn reason(error: result::DriverError) -> String {
     }
 }
 
-/// The driver's handle of GPU number `index`.
+/// The driver's handle of the GPU with number `index`.
 fn handle(index: u32) -> Result<sys::CUdevice, AcceleratorError> {
     if !driver_is_present() {
         return Err(AcceleratorError::NoDriver("libcuda.so.1 is not installed".to_owned()));
@@ -101,9 +103,9 @@ fn handle(index: u32) -> Result<sys::CUdevice, AcceleratorError> {
     check("cuDeviceGet", result::device::get(index as i32))
 }
 
-/// Holds the GPU's primary context and makes it this thread's.
+/// Retains the GPU's primary context and makes it current on this thread.
 fn retain(device: sys::CUdevice) -> Result<(), AcceleratorError> {
-    // SAFETY: the device handle was given out by the driver.
+    // SAFETY: the device handle came from the driver.
     let context = check("cuDevicePrimaryCtxRetain", unsafe { result::primary_ctx::retain(device) })?;
     // SAFETY: the context was just retained.
     let current = check("cuCtxSetCurrent", unsafe { result::ctx::set_current(context) });
@@ -111,20 +113,23 @@ fn retain(device: sys::CUdevice) -> Result<(), AcceleratorError> {
 }
 
 fn release(device: sys::CUdevice) {
-    // SAFETY: retained once before.
+    // SAFETY: the context was retained once before.
     let _ = unsafe { result::primary_ctx::release(device) };
 }
 
-/// Keeps a GPU's context alive while devices are opened on it and closed again: opening the next costs nothing.
+/// Keeps a GPU's context alive between devices that are opened and closed on it. Opening the next device is then
+/// cheap.
 #[derive(Debug)]
 pub struct HeldContext {
     index: u32,
     device: sys::CUdevice,
-    /// The driver compiles them, which takes longer than a small case. `None` only while it is dropped.
+    /// Loaded once: the driver compiles the helpers, which takes longer than a small test case. `None` only during
+    /// drop.
     helpers: Option<Rc<Helpers>>,
 }
 
 impl HeldContext {
+    /// Retains the primary context of GPU number `index` and loads the helper kernels.
     pub fn new(index: u32) -> Result<Self, AcceleratorError> {
         let device = handle(index)?;
         retain(device)?;
@@ -133,7 +138,7 @@ impl HeldContext {
         Ok(held)
     }
 
-    /// Opens the GPU.
+    /// Opens the GPU with the retained context.
     pub fn open(&self) -> Result<CudaDevice, AcceleratorError> {
         let mut device = CudaDevice::open(self.index)?;
         device.helpers.clone_from(&self.helpers);
@@ -143,7 +148,7 @@ impl HeldContext {
 
 impl Drop for HeldContext {
     fn drop(&mut self) {
-        // They are unloaded while there is a context.
+        // The helpers must be unloaded while the context exists.
         self.helpers = None;
         release(self.device);
     }
@@ -155,7 +160,7 @@ impl CudaDevice {
         let device = handle(index)?;
         let name = check("cuDeviceGetName", result::device::get_name(device))?;
         retain(device)?;
-        // A blocking stream: copies go over the null stream, and a launch must wait for those before it.
+        // A blocking stream: copies use the null stream, and a launch must wait for the copies before it.
         let stream = check("cuStreamCreate", result::stream::create(result::stream::StreamKind::Default))
             .inspect_err(|_| release(device))?;
         Ok(CudaDevice { index, name, device, stream, modules: Vec::new(), world: None, helpers: None })
@@ -185,15 +190,18 @@ impl CudaDevice {
                 check("cuStreamCreate", result::stream::create(result::stream::StreamKind::Default))?;
             self.world = Some(World { stream, on_other_stream: false, busy_sms: 0, helpers });
         }
-        self.world.as_mut().ok_or_else(|| AcceleratorError::Lost("no surroundings".to_owned()))
+        self.world
+            .as_mut()
+            .ok_or_else(|| AcceleratorError::Lost("the launch environment is not set up".to_owned()))
     }
 
+    /// Size of the L2 cache in bytes.
     pub fn l2_bytes(&self) -> Result<u64, AcceleratorError> {
         let bytes = self.attribute(sys::CUdevice_attribute_enum::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?;
         Ok(bytes.max(0) as u64)
     }
 
-    /// A launch to be done later, and often.
+    /// Prepares a launch that can run later, any number of times.
     pub fn call(
         &self,
         module: ModuleId,
@@ -210,14 +218,15 @@ impl CudaDevice {
 impl Drop for CudaDevice {
     fn drop(&mut self) {
         for module in &self.modules {
-            // SAFETY: loaded by this device and unloaded once. After a sticky error the driver refuses, which is fine.
+            // SAFETY: loaded by this device and unloaded once. After a sticky error the driver refuses the call; that
+            // is harmless.
             let _ = unsafe { result::module::unload(module.handle) };
         }
         if let Some(world) = self.world.take() {
             // SAFETY: created in `world`, destroyed once.
             let _ = unsafe { result::stream::destroy(world.stream) };
         }
-        // They are unloaded while there is a context.
+        // The helpers must be unloaded while the context exists.
         self.helpers = None;
         // SAFETY: created in `open`, destroyed once.
         let _ = unsafe { result::stream::destroy(self.stream) };
@@ -231,7 +240,8 @@ impl Accelerator for CudaDevice {
     }
 
     fn allocate(&mut self, label: &str, bytes: u64) -> Result<Buffer, AcceleratorError> {
-        // SAFETY: a context is current. The driver refuses zero bytes, so one is asked for.
+        // SAFETY: a context is current. The driver refuses an allocation of zero bytes, so at least one byte is
+        // requested.
         let address = unsafe { result::malloc_sync(bytes.max(1) as usize) }.map_err(|error| {
             AcceleratorError::Memory(format!("{bytes} bytes for {label}: {}", reason(error)))
         })?;
@@ -239,13 +249,13 @@ impl Accelerator for CudaDevice {
     }
 
     fn free(&mut self, buffer: Buffer) -> Result<(), AcceleratorError> {
-        // SAFETY: an address that is no allocation is refused by the driver.
+        // SAFETY: the driver refuses an address that is not an allocation.
         check("cuMemFree", unsafe { result::free_sync(buffer.address) })
     }
 
     fn write(&mut self, buffer: Buffer, bytes: &[u8]) -> Result<(), AcceleratorError> {
         let length = bytes.len().min(buffer.bytes as usize);
-        // SAFETY: no more than the buffer's length is copied; the driver checks the address.
+        // SAFETY: at most the buffer's length is copied; the driver checks the address.
         check("cuMemcpyHtoD", unsafe { result::memcpy_htod_sync(buffer.address, &bytes[..length]) })
     }
 
@@ -283,11 +293,11 @@ impl Accelerator for CudaDevice {
             0 if bytes != [bytes[0]; 4] => (buffer.bytes / 4, buffer.bytes % 4),
             _ => (0, buffer.bytes),
         };
-        // SAFETY: whole words of the buffer; the driver checks the address.
+        // SAFETY: the call writes whole words inside the buffer; the driver checks the address.
         let words = unsafe { sys::cuMemsetD32_v2(buffer.address, word, whole as usize) };
         check("cuMemsetD32", words.result())?;
         let at = buffer.address + 4 * whole;
-        // SAFETY: the bytes that are left.
+        // SAFETY: the call writes the remaining bytes of the buffer.
         check("cuMemsetD8", unsafe { sys::cuMemsetD8_v2(at, bytes[0], rest as usize) }.result())
     }
 
@@ -295,7 +305,7 @@ impl Accelerator for CudaDevice {
         let Some(module) = self.modules.get(module.0) else { return Ok(Vec::new()) };
         let variable = |name: &String| {
             let symbol = CString::new(name.as_str()).ok()?;
-            // SAFETY: the module is loaded. A name the driver does not know is answered with an error.
+            // SAFETY: the module is loaded. The driver returns an error for an unknown name.
             let found = unsafe { result::module::get_global(module.handle, symbol) };
             Some(found.map(|(address, bytes)| Variable {
                 name: name.clone(),
@@ -310,7 +320,7 @@ impl Accelerator for CudaDevice {
         let sms = self.sms()?;
         let world = self.world()?;
         world.on_other_stream = seed & 1 == 1;
-        // Two launches in three find some SMs busy.
+        // Two of three seeds make some SMs busy.
         world.busy_sms =
             if (seed >> 1).is_multiple_of(3) { 0 } else { ((seed >> 8) % u64::from(sms.max(2) - 1)) as u32 };
         Ok(())
@@ -327,10 +337,11 @@ impl Accelerator for CudaDevice {
         let mut stream = self.stream;
         if let Some(world) = &self.world {
             let (other, own) = (world.stream, self.stream);
-            let (kernels, beside) = if world.on_other_stream { (other, own) } else { (own, other) };
-            stream = kernels;
+            let (launch_stream, side_stream) =
+                if world.on_other_stream { (other, own) } else { (own, other) };
+            stream = launch_stream;
             if world.busy_sms > 0 {
-                world.helpers.occupy(beside, world.busy_sms, BUSY_NS)?;
+                world.helpers.occupy(side_stream, world.busy_sms, BUSY_NS)?;
             }
         }
         call.enqueue(stream)?;
@@ -344,7 +355,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_a_driver_opening_is_an_error_value() {
+    fn opening_a_device_without_a_driver_returns_an_error() {
         match CudaDevice::open(99) {
             Err(AcceleratorError::NoDriver(_) | AcceleratorError::NoDevice(99)) => {}
             other => panic!("{other:?}"),

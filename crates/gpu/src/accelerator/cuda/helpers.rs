@@ -1,4 +1,4 @@
-//! Kernels of our own that run beside the ones under test (`helpers.ptx`).
+//! Warpsmith's own kernels that run beside the kernels under test (`helpers.ptx`).
 
 use std::ffi::CString;
 
@@ -10,11 +10,11 @@ use crate::accelerator::{AcceleratorError, Buffer, Geometry};
 
 const TEXT: &str = include_str!("helpers.ptx");
 
-/// Threads and shared memory of a block that leaves no room beside two of itself on an SM of today.
+/// Threads of a block that occupies an SM. Two such blocks leave no room for another block on current GPUs.
 const OCCUPIER_THREADS: u32 = 1024;
 const OCCUPIERS_PER_SM: u32 = 2;
 
-/// The module, loaded into the current context.
+/// The helper module, loaded into the current context.
 #[derive(Debug)]
 pub(super) struct Helpers {
     module: sys::CUmodule,
@@ -29,7 +29,7 @@ impl Helpers {
         Ok(Helpers { module })
     }
 
-    /// Keeps so many SMs busy for a while, from when the stream gets there.
+    /// Keeps `sms` SMs busy for `nanoseconds`. The time starts when the stream reaches this launch.
     pub fn occupy(&self, stream: sys::CUstream, sms: u32, nanoseconds: u64) -> Result<(), AcceleratorError> {
         let geometry = Geometry {
             grid: [sms * OCCUPIERS_PER_SM, 1, 1],
@@ -40,7 +40,7 @@ impl Helpers {
         Call::new(self.module, "occupy", geometry, &[nanoseconds.to_le_bytes().to_vec()])?.enqueue(stream)
     }
 
-    /// A call that turns signs in a buffer, others for every value of the word at `seed` and for every `salt`.
+    /// A call that flips sign bits in a buffer. The flipped bits depend on the word at `seed` and on `salt`.
     pub fn turn_signs(
         &self,
         buffer: Buffer,
@@ -70,7 +70,7 @@ impl Helpers {
 
 impl Drop for Helpers {
     fn drop(&mut self) {
-        // SAFETY: loaded once, unloaded once. After a sticky error the driver refuses, which is fine.
+        // SAFETY: loaded once, unloaded once. After a sticky error the driver refuses the call; that is harmless.
         let _ = check("cuModuleUnload", unsafe { result::module::unload(self.module) });
     }
 }

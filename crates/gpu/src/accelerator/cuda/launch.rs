@@ -1,4 +1,4 @@
-//! A kernel with everything a launch of it needs.
+//! A kernel with everything that its launch needs.
 
 use std::ffi::{CString, c_void};
 use std::ptr;
@@ -8,10 +8,10 @@ use cudarc::driver::{result, sys};
 use super::device::reason;
 use crate::accelerator::{AcceleratorError, Geometry};
 
-/// Dynamic shared memory a kernel may have without asking.
+/// Dynamic shared memory that a kernel may use without an opt-in.
 const DEFAULT_SHARED: u32 = 48 * 1024;
 
-/// A launch that was looked up and checked once and can be done any number of times.
+/// A launch that was resolved and checked once and can run any number of times.
 #[derive(Debug)]
 pub struct Call {
     name: String,
@@ -34,11 +34,11 @@ impl Call {
         check_parameters(function, parameters)
             .map_err(|reason| AcceleratorError::Launch { kernel: kernel.to_owned(), reason })?;
         let call = Call { name: kernel.to_owned(), function, geometry, parameters: parameters.to_vec() };
-        call.ask_for_shared_memory()?;
+        call.request_shared_memory()?;
         Ok(call)
     }
 
-    fn ask_for_shared_memory(&self) -> Result<(), AcceleratorError> {
+    fn request_shared_memory(&self) -> Result<(), AcceleratorError> {
         use sys::CUfunction_attribute_enum::{
             CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
             CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED,
@@ -55,14 +55,14 @@ impl Call {
         }
         if self.geometry.cluster.iter().product::<u32>() > 8 {
             let attribute = CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED;
-            // SAFETY: as above.
+            // SAFETY: the function belongs to a loaded module.
             unsafe { result::function::set_function_attribute(self.function, attribute, 1) }
                 .map_err(|error| self.failed(error))?;
         }
         Ok(())
     }
 
-    /// Puts the launch on a stream, and returns before it has run.
+    /// Enqueues the launch on a stream and returns before it has run.
     pub(super) fn enqueue(&self, stream: sys::CUstream) -> Result<(), AcceleratorError> {
         let [x, y, z] = self.geometry.grid;
         let [bx, by, bz] = self.geometry.block;
@@ -91,8 +91,8 @@ impl Call {
         };
         let mut pointers: Vec<*mut c_void> =
             self.parameters.iter().map(|bytes| bytes.as_ptr().cast_mut().cast()).collect();
-        // SAFETY: the driver reads as many bytes of each parameter as the kernel declares, which `new` compared; the
-        // attributes outlive the call, which copies everything it is given.
+        // SAFETY: the driver reads as many bytes of each parameter as the kernel declares; `new` compared the sizes.
+        // The attributes outlive the call, and the call copies everything.
         unsafe {
             sys::cuLaunchKernelEx(&raw const config, self.function, pointers.as_mut_ptr(), ptr::null_mut())
         }
@@ -100,7 +100,7 @@ impl Call {
         .map_err(|error| self.failed(error))
     }
 
-    /// What became of the launch, by what the driver says of it.
+    /// Translates a driver error of this launch into an accelerator error.
     pub(super) fn failed(&self, error: result::DriverError) -> AcceleratorError {
         use sys::CUresult as R;
         let (kernel, reason) = (self.name.clone(), reason(error));
@@ -123,21 +123,26 @@ impl Call {
     }
 }
 
-/// The driver reads a kernel's parameters without knowing how many bytes we hold, so their number and sizes are
-/// compared with what the kernel declares first.
+/// Compares the number and sizes of the parameters with the kernel's declaration. The driver cannot: it reads the
+/// parameters without knowing how many bytes we hold.
 fn check_parameters(function: sys::CUfunction, parameters: &[Vec<u8>]) -> Result<(), String> {
     let declared = |index: usize| {
         let (mut offset, mut size) = (0, 0);
-        // SAFETY: the function is loaded; an index past the last parameter is answered with an error.
+        // SAFETY: the function is loaded; the driver returns an error for an index past the last parameter.
         let status = unsafe { sys::cuFuncGetParamInfo(function, index, &raw mut offset, &raw mut size) };
         (status == sys::CUresult::CUDA_SUCCESS).then_some(size)
     };
     for (index, bytes) in parameters.iter().enumerate() {
         match declared(index) {
-            None => return Err(format!("{} arguments given, the kernel has {index}", parameters.len())),
+            None => {
+                return Err(format!(
+                    "got {} arguments, but the kernel has {index} parameters",
+                    parameters.len()
+                ));
+            }
             Some(size) if size != bytes.len() => {
                 return Err(format!(
-                    "argument {index} has {} bytes, the kernel's parameter {size}",
+                    "argument {index} has {} bytes, but the kernel's parameter has {size}",
                     bytes.len()
                 ));
             }
@@ -145,7 +150,7 @@ fn check_parameters(function: sys::CUfunction, parameters: &[Vec<u8>]) -> Result
         }
     }
     match declared(parameters.len()) {
-        Some(_) => Err(format!("{} arguments given, the kernel has more", parameters.len())),
+        Some(_) => Err(format!("got {} arguments, but the kernel has more parameters", parameters.len())),
         None => Ok(()),
     }
 }

@@ -1,8 +1,9 @@
-//! A CUDA GPU, through the driver library, which is loaded at run time: without it there is an error, not a panic.
+//! A CUDA GPU, used through the driver library. The library is loaded at run time: a missing driver is an error, not
+//! a panic.
 //!
-//! * [`CudaDevice`]: memory, modules and launches, as every accelerator has them;
-//! * [`Call`], [`Replay`], [`ColdReplay`]: a launch prepared once, and the three ways to time it;
-//! * [`SideStreams`]: what makes times comparable between processes that share the GPU.
+//! * [`CudaDevice`]: memory, modules and launches, with the interface of every accelerator;
+//! * [`Call`], [`Replay`], [`ColdReplay`]: a prepared launch and the ways to time it;
+//! * [`SideStreams`]: makes times comparable between processes that share the GPU.
 
 mod device;
 mod helpers;

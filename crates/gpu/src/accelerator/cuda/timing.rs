@@ -1,14 +1,15 @@
-//! Times of launches: hot and cold by replaying a graph, eager by an event pair around one call.
+//! Times of launches: hot and cold times come from replaying a graph, eager times from a pair of events around one
+//! call.
 //!
-//! * Hot: a graph of many launches is replayed twice, the second time between two events, and the time divided by
-//!   the number of launches. The first replay leaves the caches as the kernel leaves them, and keeps the GPU busy
-//!   while the second is put behind it, so that what the CPU takes for that is not in the time.
-//! * Cold: a graph writes over a buffer larger than the L2 and then launches once; the events around the launch are
-//!   nodes of the graph themselves, so neither the write nor the graph's own start is in the time.
-//! * Eager: an event, an ordinary launch, an event, on an idle GPU: the launch is in the time.
+//! * Hot: a graph of many launches is replayed twice. Two events measure the second replay, and the time is divided
+//!   by the number of launches. The first replay warms the caches and keeps the GPU busy while the CPU enqueues the
+//!   second replay, so the time does not include CPU work.
+//! * Cold: a graph overwrites a buffer larger than the L2 and then launches once. The events around the launch are
+//!   nodes of the graph, so the time includes neither the write nor the start of the graph.
+//! * Eager: an event, an ordinary launch and an event on an idle GPU. The time includes the launch overhead.
 //!
-//! How long a GPU takes from one kernel to the next depends on what else its context has been doing: [`SideStreams`]
-//! puts every context into the same state.
+//! The gap between two kernels depends on the earlier activity of the context. [`SideStreams`] brings every context
+//! into the same state.
 
 use std::rc::Rc;
 
@@ -19,7 +20,7 @@ use super::helpers::Helpers;
 use super::launch::Call;
 use crate::accelerator::{Accelerator as _, AcceleratorError, Buffer};
 
-/// Two points of a stream and the time between them.
+/// Two events on a stream; measures the time between them.
 #[derive(Debug)]
 pub struct EventPair {
     start: sys::CUevent,
@@ -27,6 +28,7 @@ pub struct EventPair {
 }
 
 impl EventPair {
+    /// Creates the two events.
     pub fn new() -> Result<Self, AcceleratorError> {
         let create = || {
             let timed = sys::CUevent_flags::CU_EVENT_DEFAULT;
@@ -35,7 +37,7 @@ impl EventPair {
         Ok(EventPair { start: create()?, end: create()? })
     }
 
-    /// Nanoseconds between the two, once the second has come to pass.
+    /// Nanoseconds between the two events, once the second has occurred.
     fn elapsed_ns(&self) -> Result<f64, AcceleratorError> {
         // SAFETY: both events are alive and were recorded by the caller, on one stream.
         let milliseconds =
@@ -47,7 +49,8 @@ impl EventPair {
 impl Drop for EventPair {
     fn drop(&mut self) {
         for event in [self.start, self.end] {
-            // SAFETY: created by `new`, destroyed once. After a sticky error the driver refuses, which is fine.
+            // SAFETY: created by `new`, destroyed once. After a sticky error the driver refuses the call; that is
+            // harmless.
             let _ = unsafe { result::event::destroy(event) };
         }
     }
@@ -58,7 +61,7 @@ fn record(event: sys::CUevent, stream: sys::CUstream) -> Result<(), AcceleratorE
     check("cuEventRecord", unsafe { result::event::record(event, stream) })
 }
 
-/// What a stream was seen to do, ready to be done again.
+/// Captured work of a stream that can be replayed.
 #[derive(Debug)]
 struct Graph {
     graph: sys::CUgraph,
@@ -74,7 +77,7 @@ impl Graph {
         // SAFETY: the stream is alive and captures nothing else.
         check("cuStreamBeginCapture", unsafe { result::stream::begin_capture(stream, mode) })?;
         let done = work();
-        // SAFETY: begun just above. It must end whatever became of the work, or the stream stays in capture.
+        // SAFETY: capture began just above. It must end even if the work failed, or the stream stays in capture mode.
         let graph = check("cuStreamEndCapture", unsafe { result::stream::end_capture(stream) });
         done?;
         let graph = graph?;
@@ -83,7 +86,7 @@ impl Graph {
         match check("cuGraphInstantiate", unsafe { result::graph::instantiate(graph, flags) }) {
             Ok(exec) => Ok(Graph { graph, exec }),
             Err(error) => {
-                // SAFETY: nothing else knows of it.
+                // SAFETY: nothing else refers to the graph.
                 let _ = unsafe { result::graph::destroy(graph) };
                 Err(error)
             }
@@ -91,14 +94,14 @@ impl Graph {
     }
 
     fn launch(&self, stream: sys::CUstream) -> Result<(), AcceleratorError> {
-        // SAFETY: both are alive; what the graph's kernels point to is the caller's to keep.
+        // SAFETY: both are alive; the caller keeps the memory that the graph's kernels use.
         check("cuGraphLaunch", unsafe { result::graph::launch(self.exec, stream) })
     }
 }
 
 impl Drop for Graph {
     fn drop(&mut self) {
-        // SAFETY: made in `capture`, destroyed once; nothing is launched any more.
+        // SAFETY: created in `capture`, destroyed once; nothing launches the graph any more.
         unsafe {
             let _ = result::graph::exec_destroy(self.exec);
             let _ = result::graph::destroy(self.graph);
@@ -106,12 +109,12 @@ impl Drop for Graph {
     }
 }
 
-/// Streams beside the one that is timed, to be used before times are taken.
+/// Streams beside the timed one. They run kernels before times are taken.
 ///
-/// From the end of a kernel to the start of the next takes an H200 some 0.3 us in a process that has used many streams
-/// and has the GPU to itself, as programs that compute mostly do. Once other processes have had the GPU in between it
-/// takes 0.1 us, until many streams have run kernels again: fills and copies do not count. Without this a time would
-/// depend on who else is measured, by 10% where an answer takes a dozen small kernels.
+/// On an H200 the gap between two kernels is about 0.3 us in a process that has used many streams and has the GPU to
+/// itself, which is the usual case. After other processes have used the GPU the gap is 0.1 us, until many streams of
+/// this process have run kernels again; fills and copies do not count. Without this step a time would depend on the
+/// other subjects of the bench, by 10% when a result takes a dozen small kernels.
 #[derive(Debug)]
 pub struct SideStreams {
     streams: Vec<sys::CUstream>,
@@ -119,10 +122,11 @@ pub struct SideStreams {
 }
 
 impl SideStreams {
-    /// With 16 streams part of the difference was left on an H200, with 32 none.
+    /// On an H200, 16 streams left part of the difference; 32 streams left none.
     const COUNT: usize = 32;
 
-    /// `call`: what they run. All at once, so it must not mind itself.
+    /// `call` is the kernel that the streams run. It runs on all streams at once, so it must tolerate concurrent
+    /// runs.
     pub fn new(call: Call) -> Result<Self, AcceleratorError> {
         let mut side = SideStreams { streams: Vec::new(), call };
         for _ in 0..Self::COUNT {
@@ -132,7 +136,7 @@ impl SideStreams {
         Ok(side)
     }
 
-    /// Runs the call once on each, to the end.
+    /// Runs the call once on each stream and waits for all of them.
     pub fn stir(&self) -> Result<(), AcceleratorError> {
         self.streams.iter().try_for_each(|&stream| self.call.enqueue(stream))?;
         result::ctx::synchronize().map_err(|error| self.call.failed(error))
@@ -142,13 +146,14 @@ impl SideStreams {
 impl Drop for SideStreams {
     fn drop(&mut self) {
         for &stream in &self.streams {
-            // SAFETY: created in `new`, destroyed once. After a sticky error the driver refuses, which is fine.
+            // SAFETY: created in `new`, destroyed once. After a sticky error the driver refuses the call; that is
+            // harmless.
             let _ = unsafe { result::stream::destroy(stream) };
         }
     }
 }
 
-/// A launch, many times in a row.
+/// A graph of many launches in a row.
 #[derive(Debug)]
 pub struct Replay {
     graph: Graph,
@@ -157,28 +162,29 @@ pub struct Replay {
 }
 
 impl Replay {
+    /// Number of launches in the graph.
     pub fn times(&self) -> u32 {
         self.times
     }
 }
 
-/// A launch with nothing of it in the L2.
+/// A graph of one launch that starts with a cold L2.
 #[derive(Debug)]
 pub struct ColdReplay {
     graph: Graph,
     events: EventPair,
 }
 
-/// What is changed before every launch of a [`FreshReplay`].
+/// The changes before every launch of a [`FreshReplay`].
 #[derive(Clone, Debug)]
 pub struct Fresh {
-    /// Inputs whose signs may be turned, with the bits of their elements.
+    /// Inputs whose signs may be flipped, with the number of bits per element.
     pub inputs: Vec<(Buffer, u32)>,
-    /// Outputs and workspace, with the words they are filled with.
+    /// Outputs and workspace, with the words that fill them.
     pub poisoned: Vec<(Buffer, u32)>,
 }
 
-/// A launch, many times in a row, on other inputs every time.
+/// A graph of many launches in a row, each on different inputs.
 #[derive(Debug)]
 pub struct FreshReplay {
     with: Graph,
@@ -186,21 +192,22 @@ pub struct FreshReplay {
     times: u32,
     seed: Buffer,
     events: EventPair,
-    /// Their code is in the graphs.
+    /// The graphs use the helpers' code, so it must stay loaded.
     _helpers: Rc<Helpers>,
 }
 
 impl CudaDevice {
-    /// A graph of `times` launches, of the calls in turn.
+    /// A graph of `times` launches that cycles through the calls.
     pub fn replay(&self, calls: &[Call], times: u32) -> Result<Replay, AcceleratorError> {
         let times = times.max(1);
-        let mut turns = calls.iter().cycle().take(times as usize);
-        let graph = Graph::capture(self.stream, || turns.try_for_each(|call| call.enqueue(self.stream)))?;
+        let mut cycled = calls.iter().cycle().take(times as usize);
+        let graph = Graph::capture(self.stream, || cycled.try_for_each(|call| call.enqueue(self.stream)))?;
         Ok(Replay { graph, times, events: EventPair::new()? })
     }
 
-    /// A graph of `times` launches, each on inputs that no launch has had before and with nothing left of the launch
-    /// before; and the same graph without the launches. The difference is the time of a launch on fresh inputs.
+    /// A graph of `times` launches, and the same graph without the launches. Before each launch the inputs change to
+    /// values that no earlier launch had, and the results of the previous launch are overwritten. The difference of
+    /// the two graphs is the time of the launches.
     pub fn fresh_replay(
         &mut self,
         call: &Call,
@@ -212,9 +219,9 @@ impl CudaDevice {
         let helpers = self.helpers()?;
         let mut changes: Vec<Vec<Call>> = Vec::new();
         for salt in 0..u64::from(times) {
-            let turn =
+            let flip =
                 |&(buffer, sign_bits): &(Buffer, u32)| helpers.turn_signs(buffer, sign_bits, seed, salt);
-            changes.push(fresh.inputs.iter().map(turn).collect::<Result<_, _>>()?);
+            changes.push(fresh.inputs.iter().map(flip).collect::<Result<_, _>>()?);
         }
         let graph = |with_launches: bool| {
             Graph::capture(self.stream, || {
@@ -232,7 +239,7 @@ impl CudaDevice {
         Ok(FreshReplay { with, without, times, seed, events: EventPair::new()?, _helpers: helpers })
     }
 
-    /// Nanoseconds of a launch on fresh inputs. `seed`: other inputs for every value.
+    /// Nanoseconds of a launch on fresh inputs. Every value of `seed` gives other inputs.
     pub fn time_fresh(
         &mut self,
         call: &Call,
@@ -241,7 +248,7 @@ impl CudaDevice {
     ) -> Result<f64, AcceleratorError> {
         self.write(replay.seed, &seed.to_le_bytes())?;
         let time = |graph: &Graph| {
-            // The first replay hides what the CPU takes for the second, as in `time_hot`.
+            // The first replay hides the CPU time of the second, as in `time_hot`.
             graph.launch(self.stream)?;
             record(replay.events.start, self.stream)?;
             graph.launch(self.stream)?;
@@ -249,19 +256,20 @@ impl CudaDevice {
             self.finish(call)?;
             replay.events.elapsed_ns()
         };
-        // Each graph is replayed twice, and turns the same signs both times: afterwards inputs are what they were. The one
-        // with launches comes last, so that the outputs hold the answer to them.
+        // Each graph is replayed twice and flips the same signs both times, so the inputs end unchanged. The graph
+        // with launches runs last, so that the outputs hold the result for the current inputs.
         let without = time(&replay.without)?;
         let with = time(&replay.with)?;
         Ok((with - without) / f64::from(replay.times))
     }
 
-    /// Runs everything a replay consists of once, without taking its time.
+    /// Runs a hot replay once without timing it.
     pub fn run_hot(&self, call: &Call, replay: &Replay) -> Result<(), AcceleratorError> {
         replay.graph.launch(self.stream)?;
         self.finish(call)
     }
 
+    /// Runs a cold replay once without timing it.
     pub fn run_cold(&self, call: &Call, replay: &ColdReplay) -> Result<(), AcceleratorError> {
         replay.graph.launch(self.stream)?;
         self.finish(call)
@@ -276,7 +284,7 @@ impl CudaDevice {
     /// Fills buffers with words, on the stream.
     fn enqueue_fills(&self, fills: &[(Buffer, u32)]) -> Result<(), AcceleratorError> {
         fills.iter().try_for_each(|&(buffer, word)| {
-            // SAFETY: the words written are those of the buffer.
+            // SAFETY: the call writes only words of the buffer.
             let status = unsafe {
                 sys::cuMemsetD32Async(buffer.address, word, buffer.bytes as usize / 4, self.stream)
             };
@@ -284,7 +292,7 @@ impl CudaDevice {
         })
     }
 
-    /// A graph that fills buffers, writes over `flush`, then launches once between two events.
+    /// A graph that fills buffers, overwrites `flush`, then launches once between two events.
     pub fn cold_replay(
         &self,
         call: &Call,
@@ -308,7 +316,7 @@ impl CudaDevice {
         Ok(ColdReplay { graph, events })
     }
 
-    /// Nanoseconds of one launch of a replay, caches as the launch before left them.
+    /// Nanoseconds of one launch of a replay with warm caches.
     pub fn time_hot(&self, call: &Call, replay: &Replay) -> Result<f64, AcceleratorError> {
         replay.graph.launch(self.stream)?;
         record(replay.events.start, self.stream)?;
@@ -318,9 +326,9 @@ impl CudaDevice {
         Ok(replay.events.elapsed_ns()? / f64::from(replay.times))
     }
 
-    /// Nanoseconds of a launch that finds nothing of its own in the L2.
+    /// Nanoseconds of a launch with a cold L2.
     pub fn time_cold(&self, call: &Call, replay: &ColdReplay) -> Result<f64, AcceleratorError> {
-        // A kernel may ask for lines to stay in the L2. They would survive the flush.
+        // A kernel may mark lines as persisting in the L2. They would survive the flush.
         // SAFETY: a context is current.
         check("cuCtxResetPersistingL2Cache", unsafe { sys::cuCtxResetPersistingL2Cache() }.result())?;
         replay.graph.launch(self.stream)?;
@@ -328,7 +336,7 @@ impl CudaDevice {
         replay.events.elapsed_ns()
     }
 
-    /// Nanoseconds of a launch and of launching it, on an idle GPU. Buffers are filled before.
+    /// Nanoseconds of a launch on an idle GPU, including the launch overhead. Buffers are filled first.
     pub fn time_eager(
         &self,
         call: &Call,
@@ -346,11 +354,11 @@ impl CudaDevice {
         events.elapsed_ns()
     }
 
-    /// Nanoseconds of a copy from one buffer to another, of `times` in a row.
+    /// Nanoseconds of one copy between two buffers, the mean of `times` copies in a row.
     pub fn time_copy(&self, from: Buffer, to: Buffer, times: u32) -> Result<f64, AcceleratorError> {
         let (events, bytes) = (EventPair::new()?, from.bytes.min(to.bytes) as usize);
         let copy = || {
-            // SAFETY: no more bytes than either buffer has.
+            // SAFETY: the copy is not larger than either buffer.
             let status = unsafe { result::memcpy_dtod_async(to.address, from.address, bytes, self.stream) };
             check("cuMemcpyDtoDAsync", status)
         };
@@ -363,7 +371,7 @@ impl CudaDevice {
         Ok(events.elapsed_ns()? / f64::from(times.max(1)))
     }
 
-    /// Waits until everything has run; a fault is the call's.
+    /// Waits until all work has run. A fault is reported as the call's fault.
     fn finish(&self, call: &Call) -> Result<(), AcceleratorError> {
         // SAFETY: the stream is alive.
         unsafe { result::stream::synchronize(self.stream) }.map_err(|error| call.failed(error))

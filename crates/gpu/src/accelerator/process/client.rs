@@ -1,4 +1,4 @@
-//! The side that asks.
+//! The client side: starts the device's process, sends requests and reads replies.
 
 use std::io::{self, ErrorKind};
 use std::process::Command;
@@ -14,80 +14,84 @@ use crate::accelerator::{
 };
 use crate::ending::ending;
 
-/// How a wait ends that is to stop: as nothing that happens to a socket by itself.
+/// The error kind of a wait that the caller stopped. No socket error has this kind.
 const STOPPED: ErrorKind = ErrorKind::ConnectionAborted;
-/// The longest any other answer than a launch's may take: a context takes seconds where the machine is busy.
-const PATIENCE: Duration = Duration::from_mins(5);
+/// The time limit of every reply except a launch's. Creating a context takes seconds on a busy machine.
+const REPLY_LIMIT: Duration = Duration::from_mins(5);
 
-/// What a device's process is held to.
+/// Limits of a device's process.
 #[derive(Clone, Debug)]
 pub struct ProcessLimits {
-    /// The longest a launch may take.
+    /// Time limit of one launch.
     pub limit: Duration,
-    /// Set from outside: nobody wants the answer any more.
+    /// Set by the caller to stop waiting.
     pub stop: Arc<AtomicBool>,
 }
 
-/// A device in another process. The process is ended when this goes.
+/// A device in another process. Dropping this value ends the process.
 #[derive(Debug)]
 pub struct DeviceProcess {
     link: Link,
-    terms: ProcessLimits,
+    limits: ProcessLimits,
     description: String,
     is_sound: bool,
 }
 
 impl DeviceProcess {
-    /// Starts a process that serves a device over a private channel. It is in a process group of its own: Ctrl-C is the
-    /// parent's to deal with. What kernels print is kept for the message about its failure alone.
-    pub fn start(command: Command, terms: ProcessLimits) -> Result<Self, AcceleratorError> {
-        let lost =
-            |error: io::Error| AcceleratorError::Lost(format!("its process cannot be started: {error}"));
+    /// Starts a process that serves a device over a private channel. The process has its own process group, because
+    /// the parent handles Ctrl-C. The output of kernels is kept only for the message about a failure.
+    pub fn start(command: Command, limits: ProcessLimits) -> Result<Self, AcceleratorError> {
+        let lost = |error: io::Error| AcceleratorError::Lost(format!("cannot start its process: {error}"));
         let link = Link::start(command).map_err(lost)?;
-        Ok(DeviceProcess { link, terms, description: String::new(), is_sound: true })
+        Ok(DeviceProcess { link, limits, description: String::new(), is_sound: true })
     }
 
-    /// Whether what was done with it so far leaves it as good as a new one.
+    /// Whether the process is still as usable as a new one.
     pub fn is_sound(&self) -> bool {
         self.is_sound
     }
 
-    /// As one that was just opened.
+    /// Resets the device to a freshly opened state.
     pub fn open(&mut self) -> Result<(), AcceleratorError> {
-        match self.ask(&DeviceRequest::Open, &[])? {
+        match self.send_and_receive(&DeviceRequest::Open, &[])? {
             (DeviceReply::Opened { description }, _) => self.description = description,
             (other, _) => return Err(self.unexpected(&other)),
         }
         Ok(())
     }
 
-    fn ask(&mut self, ask: &DeviceRequest, bytes: &[u8]) -> Result<(DeviceReply, Vec<u8>), AcceleratorError> {
-        self.tell(ask, bytes)?;
-        let limit = if matches!(ask, DeviceRequest::Launch { .. }) { self.terms.limit } else { PATIENCE };
-        // The process is not trusted: only a read has bytes, and so many as were asked for.
-        let most = if let DeviceRequest::Read(buffer) = ask { buffer.bytes } else { 0 };
-        let error = match self.link.receive(most, self.terms.patience(limit)) {
+    fn send_and_receive(
+        &mut self,
+        request: &DeviceRequest,
+        bytes: &[u8],
+    ) -> Result<(DeviceReply, Vec<u8>), AcceleratorError> {
+        self.send(request, bytes)?;
+        let limit =
+            if matches!(request, DeviceRequest::Launch { .. }) { self.limits.limit } else { REPLY_LIMIT };
+        // The process is untrusted: only a read may return bytes, and only as many as were requested.
+        let most = if let DeviceRequest::Read(buffer) = request { buffer.bytes } else { 0 };
+        let error = match self.link.receive(most, self.limits.deadline(limit)) {
             Ok((DeviceReply::Failed(error), _)) => error,
-            Ok((said, mut attached)) => return Ok((said, attached.pop().unwrap_or_default())),
+            Ok((reply, mut attached)) => return Ok((reply, attached.pop().unwrap_or_default())),
             Err(error) => self.lost(&error, limit),
         };
-        self.is_sound &= leaves_it_sound(&error);
+        self.is_sound &= leaves_device_usable(&error);
         Err(error)
     }
 
-    /// Asks what is not answered.
-    fn tell(&mut self, ask: &DeviceRequest, bytes: &[u8]) -> Result<(), AcceleratorError> {
+    /// Sends a request without waiting for a reply.
+    fn send(&mut self, request: &DeviceRequest, bytes: &[u8]) -> Result<(), AcceleratorError> {
         if !self.is_sound {
-            return Err(AcceleratorError::Lost("it broke before".to_owned()));
+            return Err(AcceleratorError::Lost("it failed earlier".to_owned()));
         }
         let attached: &[&[u8]] = if bytes.is_empty() { &[] } else { &[bytes] };
-        self.link.send(ask, attached, self.terms.patience(PATIENCE)).map_err(|error| {
+        self.link.send(request, attached, self.limits.deadline(REPLY_LIMIT)).map_err(|error| {
             self.is_sound = false;
-            self.lost(&error, PATIENCE)
+            self.lost(&error, REPLY_LIMIT)
         })
     }
 
-    /// What became of the process, when the channel says so.
+    /// Translates a channel error into the error of the lost device.
     fn lost(&mut self, error: &io::Error, limit: Duration) -> AcceleratorError {
         AcceleratorError::Lost(match error.kind() {
             STOPPED => "stopped".to_owned(),
@@ -97,22 +101,26 @@ impl DeviceProcess {
             }
             ErrorKind::InvalidData => {
                 self.link.kill();
-                format!("its process sent no valid message: {error}")
+                format!("its process sent an invalid message: {error}")
             }
-            _ => self.obituary(error),
+            _ => self.describe_end(error),
         })
     }
 
-    fn unexpected(&mut self, said: &DeviceReply) -> AcceleratorError {
+    fn unexpected(&mut self, reply: &DeviceReply) -> AcceleratorError {
         self.is_sound = false;
-        AcceleratorError::Lost(format!("not an answer to what was asked: {said:?}"))
+        AcceleratorError::Lost(format!("unexpected reply from its process: {reply:?}"))
     }
 
-    /// How the process ended, once the channel is closed.
-    fn obituary(&mut self, error: &io::Error) -> String {
-        let how = self.link.end().map_or_else(|| format!("does not answer: {error}"), ending);
-        let words = self.link.last_words();
-        if words.is_empty() { format!("its process {how}") } else { format!("its process {how}: {words}") }
+    /// Describes how the process ended, once the channel is closed.
+    fn describe_end(&mut self, error: &io::Error) -> String {
+        let how = self.link.end().map_or_else(|| format!("does not reply: {error}"), ending);
+        let printed = self.link.last_words();
+        if printed.is_empty() {
+            format!("its process {how}")
+        } else {
+            format!("its process {how}: {printed}")
+        }
     }
 
     #[cfg(test)]
@@ -122,8 +130,8 @@ impl DeviceProcess {
 }
 
 impl ProcessLimits {
-    /// Whether a wait goes on: within this limit and until somebody stops it.
-    fn patience(&self, limit: Duration) -> impl FnMut() -> io::Result<()> + use<> {
+    /// A check for waiting loops: it fails after `limit`, or when the caller sets `stop`.
+    fn deadline(&self, limit: Duration) -> impl FnMut() -> io::Result<()> + use<> {
         let (stop, until) = (Arc::clone(&self.stop), Instant::now() + limit);
         move || {
             if stop.load(Ordering::Relaxed) {
@@ -137,13 +145,13 @@ impl ProcessLimits {
     }
 }
 
-/// Errors that are the kernel's or the asker's own, not the device's end.
-fn leaves_it_sound(error: &AcceleratorError) -> bool {
+/// Whether the device is still usable after this error: the kernel or the request was wrong, not the device.
+fn leaves_device_usable(error: &AcceleratorError) -> bool {
     match error {
         AcceleratorError::NoDriver(_)
         | AcceleratorError::NoDevice(_)
         | AcceleratorError::Driver { .. }
-        // Whatever the driver says that is nothing in particular.
+        // Other driver errors: the state of the device is unknown.
         | AcceleratorError::Launch { .. }
         | AcceleratorError::Fault { .. }
         | AcceleratorError::Lost(_) => false,
@@ -160,55 +168,55 @@ impl Accelerator for DeviceProcess {
     }
 
     fn allocate(&mut self, label: &str, bytes: u64) -> Result<Buffer, AcceleratorError> {
-        match self.ask(&DeviceRequest::Allocate { label: label.to_owned(), bytes }, &[])? {
+        match self.send_and_receive(&DeviceRequest::Allocate { label: label.to_owned(), bytes }, &[])? {
             (DeviceReply::Allocated(buffer), _) => Ok(buffer),
             (other, _) => Err(self.unexpected(&other)),
         }
     }
 
     fn free(&mut self, buffer: Buffer) -> Result<(), AcceleratorError> {
-        self.tell(&DeviceRequest::Free(buffer), &[])
+        self.send(&DeviceRequest::Free(buffer), &[])
     }
 
     fn write(&mut self, buffer: Buffer, bytes: &[u8]) -> Result<(), AcceleratorError> {
-        self.tell(&DeviceRequest::Write(buffer), bytes)
+        self.send(&DeviceRequest::Write(buffer), bytes)
     }
 
     fn read(&mut self, buffer: Buffer) -> Result<Vec<u8>, AcceleratorError> {
-        match self.ask(&DeviceRequest::Read(buffer), &[])? {
+        match self.send_and_receive(&DeviceRequest::Read(buffer), &[])? {
             (DeviceReply::Read, bytes) => Ok(bytes),
             (other, _) => Err(self.unexpected(&other)),
         }
     }
 
     fn holds(&mut self, buffer: Buffer, bytes: &[u8]) -> Result<bool, AcceleratorError> {
-        match self.ask(&DeviceRequest::Holds(buffer, digest(bytes)), &[])? {
-            (DeviceReply::Holds(it_does), _) => Ok(it_does),
+        match self.send_and_receive(&DeviceRequest::Holds(buffer, digest(bytes)), &[])? {
+            (DeviceReply::Holds(matches), _) => Ok(matches),
             (other, _) => Err(self.unexpected(&other)),
         }
     }
 
     fn fill(&mut self, buffer: Buffer, word: u32) -> Result<(), AcceleratorError> {
-        self.tell(&DeviceRequest::Fill(buffer, word), &[])
+        self.send(&DeviceRequest::Fill(buffer, word), &[])
     }
 
     fn variables(&mut self, module: ModuleId) -> Result<Vec<Variable>, AcceleratorError> {
-        match self.ask(&DeviceRequest::Variables(module), &[])? {
+        match self.send_and_receive(&DeviceRequest::Variables(module), &[])? {
             (DeviceReply::Variables(variables), _) => Ok(variables),
             (other, _) => Err(self.unexpected(&other)),
         }
     }
 
     fn set_world(&mut self, seed: u64) -> Result<(), AcceleratorError> {
-        self.tell(&DeviceRequest::World(seed), &[])
+        self.send(&DeviceRequest::World(seed), &[])
     }
 
     fn load(&mut self, image: Image<'_>) -> Result<ModuleId, AcceleratorError> {
-        let (ask, bytes) = match image {
+        let (request, bytes) = match image {
             Image::Cubin(bytes) => (DeviceRequest::LoadCubin, bytes),
             Image::Ptx(text) => (DeviceRequest::LoadPtx, text.as_bytes()),
         };
-        match self.ask(&ask, bytes)? {
+        match self.send_and_receive(&request, bytes)? {
             (DeviceReply::Loaded(module), _) => Ok(module),
             (other, _) => Err(self.unexpected(&other)),
         }
@@ -222,11 +230,11 @@ impl Accelerator for DeviceProcess {
         parameters: &[Vec<u8>],
     ) -> Result<Launched, AcceleratorError> {
         let (kernel, parameters) = (kernel.to_owned(), parameters.to_vec());
-        let ask = DeviceRequest::Launch { module, kernel: kernel.clone(), geometry, parameters };
-        match self.ask(&ask, &[]) {
+        let request = DeviceRequest::Launch { module, kernel: kernel.clone(), geometry, parameters };
+        match self.send_and_receive(&request, &[]) {
             Ok((DeviceReply::Done, _)) => Ok(Launched::default()),
             Ok((other, _)) => Err(self.unexpected(&other)),
-            // What became of the process while it ran the kernel is the kernel's doing.
+            // If the process is lost during a launch, the kernel caused it.
             Err(AcceleratorError::Lost(reason)) => {
                 Err(AcceleratorError::Fault { kernel, reason, access: false })
             }

@@ -1,8 +1,8 @@
-//! A device in a process of its own, over a channel: what a kernel breaks there, it breaks for nobody else.
+//! A device in a separate process, used over a channel. A kernel that fails there cannot damage the caller.
 //!
-//! After a fault a CUDA process is of no use any more, whatever contexts it makes anew, and a kernel that never ends can
-//! only be ended with its process. So whoever runs kernels that may be wrong, many in a row, borrows the device from a
-//! [`DevicePool`]: a [`LentDevice`] is an accelerator like any other. [`serve`] is the other side.
+//! After a fault a CUDA process is unusable, even with new contexts, and a kernel that never ends can only be stopped
+//! by ending its process. Code that runs many kernels that may be wrong therefore borrows a device from a
+//! [`DevicePool`]. A [`LentDevice`] is an accelerator like any other. [`serve`] is the server side.
 
 mod client;
 mod pool;

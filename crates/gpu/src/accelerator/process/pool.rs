@@ -1,4 +1,4 @@
-//! Devices to borrow.
+//! A pool of device processes that callers borrow and give back.
 
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -8,53 +8,57 @@ use crate::accelerator::{
     Accelerator, AcceleratorError, Buffer, Geometry, Image, Launched, ModuleId, Variable,
 };
 
-/// Starts a device's process.
+/// Starts the process of a device.
 type Start = dyn Fn() -> Result<DeviceProcess, AcceleratorError> + Send + Sync;
 
-/// Processes that have the device, started as they are needed and kept for the next as long as nothing broke them.
+/// Processes that have the device. They are started on demand and reused until one of them fails.
 pub struct DevicePool {
-    /// At a time.
+    /// Largest number of devices lent at the same time.
     most: usize,
     start: Box<Start>,
-    pub(super) shelf: Mutex<IdleProcesses>,
+    pub(super) state: Mutex<PoolState>,
     returned: Condvar,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct IdleProcesses {
+pub(super) struct PoolState {
     pub(super) idle: Vec<DeviceProcess>,
     lent: usize,
-    /// Whether somebody has, or waits to have, the device alone.
+    /// Whether a caller has, or waits for, the device alone.
     pub(super) alone: bool,
 }
 
-/// Whether others may have the device at the same time.
+/// Whether other callers may use the device at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lease {
+    /// Other callers may use the device, too.
     Shared,
+    /// No other caller uses the device.
     Alone,
 }
 
 impl fmt::Debug for DevicePool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "DevicePool({:?})", self.shelf)
+        write!(f, "DevicePool({:?})", self.state)
     }
 }
 
 impl DevicePool {
+    /// Creates a pool that lends at most `most` devices at a time. `start` starts the process of a device.
     pub fn new(
         most: usize,
         start: impl Fn() -> Result<DeviceProcess, AcceleratorError> + Send + Sync + 'static,
     ) -> Arc<Self> {
-        let (shelf, returned) = (Mutex::default(), Condvar::new());
-        Arc::new(DevicePool { most: most.max(1), start: Box::new(start), shelf, returned })
+        let (state, returned) = (Mutex::default(), Condvar::new());
+        Arc::new(DevicePool { most: most.max(1), start: Box::new(start), state, returned })
     }
 
-    /// A device as one that was just opened. Waits while all are lent, or until nobody else has one.
+    /// Lends a freshly opened device. Waits while all devices are lent; with [`Lease::Alone`], until no other is
+    /// lent.
     pub fn lend(self: &Arc<Self>, lease: Lease) -> Result<LentDevice, AcceleratorError> {
         let (idle, mut lent) = self.reserve(lease);
         for mut process in idle {
-            // What became of it while nobody used it is nobody's fault.
+            // An idle process may have ended. That is not this caller's error: try the next one.
             if process.open().is_ok() {
                 lent.process = Some(process);
                 return Ok(lent);
@@ -66,7 +70,7 @@ impl DevicePool {
                 lent.process = Some(process);
                 Ok(lent)
             }
-            // There may be GPUs that take one process only.
+            // Some GPUs accept only one process at a time.
             Err(_) if lease == Lease::Shared && self.most > 1 => {
                 drop(lent);
                 self.lend(Lease::Alone)
@@ -75,28 +79,28 @@ impl DevicePool {
         }
     }
 
-    /// Counts one more as lent: from here on it is given back whatever happens. With it come idle processes: one, or,
-    /// for who is to be alone, all.
+    /// Counts one more device as lent, so that it is given back in every case. Returns idle processes: one, or all of
+    /// them for [`Lease::Alone`].
     fn reserve(self: &Arc<Self>, lease: Lease) -> (Vec<DeviceProcess>, LentDevice) {
-        let shelf = self.shelf.lock().unwrap_or_else(PoisonError::into_inner);
-        let busy = |shelf: &mut IdleProcesses| shelf.alone || shelf.lent >= self.most;
-        let mut shelf = self.returned.wait_while(shelf, busy).unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let busy = |state: &mut PoolState| state.alone || state.lent >= self.most;
+        let mut state = self.returned.wait_while(state, busy).unwrap_or_else(PoisonError::into_inner);
         let idle = match lease {
-            Lease::Shared => shelf.idle.pop().into_iter().collect(),
+            Lease::Shared => state.idle.pop().into_iter().collect(),
             Lease::Alone => {
-                // Nobody else gets one from now on; those that are out come back.
-                shelf.alone = true;
-                let others = |shelf: &mut IdleProcesses| shelf.lent > 0;
-                shelf = self.returned.wait_while(shelf, others).unwrap_or_else(PoisonError::into_inner);
-                std::mem::take(&mut shelf.idle)
+                // From now on no other caller gets a device; wait until the lent ones are given back.
+                state.alone = true;
+                let others = |state: &mut PoolState| state.lent > 0;
+                state = self.returned.wait_while(state, others).unwrap_or_else(PoisonError::into_inner);
+                std::mem::take(&mut state.idle)
             }
         };
-        shelf.lent += 1;
+        state.lent += 1;
         (idle, LentDevice { process: None, lease, pool: Arc::clone(self) })
     }
 }
 
-/// A device of a [`DevicePool`], given back when this goes.
+/// A device of a [`DevicePool`]. Dropping it gives the device back.
 #[derive(Debug)]
 pub struct LentDevice {
     process: Option<DeviceProcess>,
@@ -106,22 +110,24 @@ pub struct LentDevice {
 
 impl Drop for LentDevice {
     fn drop(&mut self) {
-        // One that is not is ended here, before another may be lent in its place.
-        let sound = self.process.take().filter(DeviceProcess::is_sound);
-        let mut shelf = self.pool.shelf.lock().unwrap_or_else(PoisonError::into_inner);
-        shelf.idle.extend(sound);
-        shelf.lent -= 1;
+        // A failed process ends here, before another device is lent in its place.
+        let usable = self.process.take().filter(DeviceProcess::is_sound);
+        let mut state = self.pool.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.idle.extend(usable);
+        state.lent -= 1;
         if self.lease == Lease::Alone {
-            shelf.alone = false;
+            state.alone = false;
         }
-        // Who waits may wait for different things.
+        // Waiting callers may wait for different conditions, so all are woken.
         self.pool.returned.notify_all();
     }
 }
 
 impl LentDevice {
     fn process(&mut self) -> Result<&mut DeviceProcess, AcceleratorError> {
-        self.process.as_mut().ok_or_else(|| AcceleratorError::Lost("it was given back".to_owned()))
+        self.process
+            .as_mut()
+            .ok_or_else(|| AcceleratorError::Lost("the device was given back to the pool".to_owned()))
     }
 }
 

@@ -1,4 +1,4 @@
-//! The device's side.
+//! The server side: runs in the process that has the device.
 
 use std::io;
 use std::sync::mpsc::{self, Receiver};
@@ -9,30 +9,30 @@ use subprocess::Channel;
 use super::wire::{DeviceReply, DeviceRequest, digest};
 use crate::accelerator::{Accelerator, AcceleratorError, Buffer, Image};
 
-/// Answers what is asked until nobody asks any more. `gone` is called then, from another thread: a kernel that never
-/// ends may keep this one.
+/// Answers requests until the client closes the channel. `gone` is then called from another thread, because a kernel
+/// that never ends may block this one.
 pub fn serve(
     channel: &'static Channel,
     open: impl FnMut() -> Result<Box<dyn Accelerator>, AcceleratorError>,
     gone: impl FnOnce() + Send + 'static,
 ) -> io::Result<()> {
-    let inbox = listen(channel, gone);
+    let requests = listen(channel, gone);
     let mut server = Server { open, device: None, allocated: Vec::new() };
-    // What went wrong where nobody waited for an answer.
-    let mut owed = None;
-    for (ask, bytes) in inbox {
-        if ask == DeviceRequest::Open {
-            // What the one before left behind is not the next one's.
-            owed = None;
+    // The error of a request that has no reply. The next reply reports it.
+    let mut pending_error = None;
+    for (request, bytes) in requests {
+        if request == DeviceRequest::Open {
+            // Errors of the previous client are not reported to the next one.
+            pending_error = None;
         }
-        let is_answered = ask.is_answered();
-        let done = owed.take().map_or_else(|| server.answer(ask, &bytes), Err);
-        match done {
-            Err(error) if !is_answered => owed = Some(error),
+        let is_answered = request.is_answered();
+        let result = pending_error.take().map_or_else(|| server.answer(request, &bytes), Err);
+        match result {
+            Err(error) if !is_answered => pending_error = Some(error),
             Err(error) => channel.send(&DeviceReply::Failed(error), &[])?,
-            Ok((said, bytes)) if is_answered => {
+            Ok((reply, bytes)) if is_answered => {
                 let attached: &[&[u8]] = if bytes.is_empty() { &[] } else { &[&bytes] };
-                channel.send(&said, attached)?;
+                channel.send(&reply, attached)?;
             }
             Ok(_) => {}
         }
@@ -49,10 +49,10 @@ struct Server<F> {
 impl<F: FnMut() -> Result<Box<dyn Accelerator>, AcceleratorError>> Server<F> {
     fn answer(
         &mut self,
-        ask: DeviceRequest,
+        request: DeviceRequest,
         bytes: &[u8],
     ) -> Result<(DeviceReply, Vec<u8>), AcceleratorError> {
-        let said = match ask {
+        let reply = match request {
             DeviceRequest::Open => DeviceReply::Opened { description: self.open()? },
             DeviceRequest::Allocate { label, bytes } => {
                 let buffer = self.device()?.allocate(&label, bytes)?;
@@ -90,7 +90,7 @@ impl<F: FnMut() -> Result<Box<dyn Accelerator>, AcceleratorError>> Server<F> {
                 DeviceReply::Done
             }
         };
-        Ok((said, Vec::new()))
+        Ok((reply, Vec::new()))
     }
 
     fn device(&mut self) -> Result<&mut dyn Accelerator, AcceleratorError> {
@@ -100,9 +100,9 @@ impl<F: FnMut() -> Result<Box<dyn Accelerator>, AcceleratorError>> Server<F> {
         }
     }
 
-    /// Opens the device anew; what it is.
+    /// Opens the device again and returns its description.
     fn open(&mut self) -> Result<String, AcceleratorError> {
-        // The one before goes first, with what it loaded and what was not given back.
+        // The previous device is closed first; this frees its modules and leaked buffers.
         if let Some(mut device) = self.device.take() {
             for buffer in self.allocated.drain(..) {
                 device.free(buffer)?;
@@ -112,21 +112,22 @@ impl<F: FnMut() -> Result<Box<dyn Accelerator>, AcceleratorError>> Server<F> {
     }
 }
 
-/// Asks that wait to be answered; more would be memory for nothing.
-const WAITING: usize = 2;
+/// Number of requests that may wait. A longer queue would only use memory.
+const QUEUE_LENGTH: usize = 2;
 
+/// Reads requests on a separate thread and calls `gone` when the channel is closed.
 fn listen(
     channel: &'static Channel,
     gone: impl FnOnce() + Send + 'static,
 ) -> Receiver<(DeviceRequest, Vec<u8>)> {
-    let (sender, inbox) = mpsc::sync_channel(WAITING);
+    let (sender, requests) = mpsc::sync_channel(QUEUE_LENGTH);
     thread::spawn(move || {
-        while let Ok((ask, mut attached)) = channel.receive() {
-            if sender.send((ask, attached.pop().unwrap_or_default())).is_err() {
+        while let Ok((request, mut attached)) = channel.receive() {
+            if sender.send((request, attached.pop().unwrap_or_default())).is_err() {
                 break;
             }
         }
         gone();
     });
-    inbox
+    requests
 }

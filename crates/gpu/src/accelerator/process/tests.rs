@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::*;
 use crate::accelerator::{Accelerator, AcceleratorError, Buffer, Geometry, Image, ModuleId, VirtualDevice};
 
-/// Adds one to 32 numbers; block 7 counts for ever instead, which the virtual GPU cannot know.
+/// Adds one to 32 numbers. Block 7 loops for ever instead, which the virtual GPU cannot detect.
 const PTX: &str = "
 .version 8.0
 .target sm_80
@@ -35,12 +35,12 @@ AGAIN:
 }
 ";
 
-/// Set for the process that is to serve a device instead of being tested.
+/// Set in the process that serves a device instead of running tests.
 const SERVE: &str = "WARPSMITH_TEST_SERVES_A_DEVICE";
 
-/// The other process: this program again, with only this test.
+/// The server process: this test program again, with only this test.
 #[test]
-#[ignore = "no test, but what the tests start"]
+#[ignore = "not a test: the other tests start it as a process"]
 fn serving() {
     if std::env::var_os(SERVE).is_none() {
         return;
@@ -55,14 +55,14 @@ fn serving() {
     serve(channel, open, || std::process::exit(0)).unwrap();
 }
 
-fn terms(limit: Duration) -> ProcessLimits {
+fn limits(limit: Duration) -> ProcessLimits {
     ProcessLimits { limit, stop: Arc::new(AtomicBool::new(false)) }
 }
 
 fn start(limit: Duration) -> Result<DeviceProcess, AcceleratorError> {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "accelerator::process::tests::serving", "--ignored"]).env(SERVE, "1");
-    DeviceProcess::start(command, terms(limit))
+    DeviceProcess::start(command, limits(limit))
 }
 
 fn started(limit: Duration) -> DeviceProcess {
@@ -83,7 +83,7 @@ fn add_one(
     device.launch(module, "add_one", geometry, &[buffer.parameter()]).map(drop)
 }
 
-/// A module and 32 numbers.
+/// Loads the module and writes 32 numbers to a buffer.
 fn prepared(device: &mut dyn Accelerator) -> (ModuleId, Buffer) {
     let module = device.load(Image::Ptx(PTX)).unwrap();
     let buffer = device.allocate("numbers", 128).unwrap();
@@ -93,14 +93,14 @@ fn prepared(device: &mut dyn Accelerator) -> (ModuleId, Buffer) {
 }
 
 #[test]
-fn a_device_in_another_process_is_one_like_any_other() {
+fn a_device_in_another_process_behaves_like_a_local_one() {
     let mut device = started(LONG);
     assert!(device.describe().contains("virtual"), "{}", device.describe());
     let (module, buffer) = prepared(&mut device);
     add_one(&mut device, module, buffer, 1).unwrap();
     let expected: Vec<u8> = (1..33_u32).flat_map(u32::to_le_bytes).collect();
     assert_eq!(device.read(buffer), Ok(expected));
-    // More than a socket holds, there and back.
+    // More bytes than a socket buffer holds, in both directions.
     let large = device.allocate("large", 9 << 20).unwrap();
     let bytes: Vec<u8> = (0..9_u32 << 20).map(|i| (i % 251) as u8).collect();
     device.write(large, &bytes).unwrap();
@@ -113,23 +113,23 @@ fn a_device_in_another_process_is_one_like_any_other() {
 }
 
 #[test]
-fn what_is_wrong_is_said_by_the_next_answer_at_the_latest() {
+fn an_error_without_a_reply_is_reported_by_the_next_reply() {
     let mut device = started(LONG);
     let (module, buffer) = prepared(&mut device);
     let geometry = Geometry { grid: [1; 3], block: [32, 1, 1], cluster: [1; 3], shared_bytes: 0 };
     let missing = device.launch(module, "add_two", geometry, &[buffer.parameter()]).unwrap_err();
     assert_eq!(missing, AcceleratorError::NoKernel("add_two".to_owned()));
     assert!(device.is_sound(), "only the kernel was wrong");
-    // Twice the same: the second time there is nothing to free. Nobody waits for that.
+    // The second free is an error, but `free` does not wait for a reply.
     device.free(buffer).unwrap();
     device.free(buffer).unwrap();
     assert!(device.allocate("next", 4).is_err());
-    // It was said, and that was all.
+    // The error is reported once only.
     assert!(device.allocate("next", 4).is_ok());
 }
 
 #[test]
-fn a_kernel_that_never_ends_is_ended() {
+fn a_kernel_that_never_ends_is_stopped() {
     let mut device = started(Duration::from_secs(2));
     let (module, buffer) = prepared(&mut device);
     add_one(&mut device, module, buffer, 7).unwrap();
@@ -141,26 +141,26 @@ fn a_kernel_that_never_ends_is_ended() {
 }
 
 #[test]
-fn a_process_that_is_gone_is_said_to_be() {
-    let ended = |script: &str, terms: ProcessLimits| {
+fn the_error_tells_how_the_process_ended() {
+    let ended = |script: &str, limits: ProcessLimits| {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
-        let mut device = DeviceProcess::start(command, terms).unwrap();
+        let mut device = DeviceProcess::start(command, limits).unwrap();
         device.open().unwrap_err()
     };
     let lost = |reason: &str| AcceleratorError::Lost(reason.to_owned());
-    assert_eq!(ended("exit 3", terms(LONG)), lost("its process ended with code 3"));
+    assert_eq!(ended("exit 3", limits(LONG)), lost("its process ended with code 3"));
     let printed = "echo '{\"Opened\":{\"description\":\"forged\"}}'; exit 0";
     let forged = "its process ended with code 0: {\"Opened\":{\"description\":\"forged\"}}";
-    assert_eq!(ended(printed, terms(LONG)), lost(forged));
-    assert_eq!(ended("kill -11 $$", terms(LONG)), lost("its process was ended by SIGSEGV"));
+    assert_eq!(ended(printed, limits(LONG)), lost(forged));
+    assert_eq!(ended("kill -11 $$", limits(LONG)), lost("its process was killed by SIGSEGV"));
     let stopped = ProcessLimits { limit: LONG, stop: Arc::new(AtomicBool::new(true)) };
     assert_eq!(ended("exec sleep 100", stopped), lost("stopped"));
-    assert!(DeviceProcess::start(Command::new("/no/such/program"), terms(LONG)).is_err());
+    assert!(DeviceProcess::start(Command::new("/no/such/program"), limits(LONG)).is_err());
 }
 
 #[test]
-fn what_broke_is_not_lent_again_and_what_did_not_is() {
+fn a_failed_device_is_not_lent_again_and_a_usable_one_is() {
     let starts = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&starts);
     let pool = DevicePool::new(1, move || {
@@ -170,7 +170,7 @@ fn what_broke_is_not_lent_again_and_what_did_not_is() {
     for _ in 0..3 {
         let mut device = pool.lend(Lease::Shared).unwrap();
         let (module, buffer) = prepared(&mut device);
-        // As one that was just opened.
+        // A freshly opened device numbers its modules from 0.
         assert_eq!(module, ModuleId(0));
         add_one(&mut device, module, buffer, 1).unwrap();
     }
@@ -186,32 +186,32 @@ fn what_broke_is_not_lent_again_and_what_did_not_is() {
 }
 
 #[test]
-fn what_became_of_an_idle_one_is_not_the_next_ones_fault() {
+fn an_idle_process_that_died_is_replaced() {
     let pool = DevicePool::new(1, || start(LONG));
     let mut device = pool.lend(Lease::Shared).unwrap();
     prepared(&mut device);
     drop(device);
-    pool.shelf.lock().unwrap().idle[0].kill();
+    pool.state.lock().unwrap().idle[0].kill();
     let mut device = pool.lend(Lease::Shared).unwrap();
     let (module, buffer) = prepared(&mut device);
     add_one(&mut device, module, buffer, 1).unwrap();
 }
 
 #[test]
-fn who_is_to_be_alone_is() {
+fn an_exclusive_lease_excludes_all_others() {
     let pool = DevicePool::new(3, || start(LONG));
     let shared = [0, 1].map(|_| pool.lend(Lease::Shared).unwrap());
     let lent = AtomicUsize::new(2);
     thread::scope(|scope| {
         let alone = scope.spawn(|| {
             let device = pool.lend(Lease::Alone).unwrap();
-            assert_eq!(lent.fetch_add(1, Ordering::SeqCst), 0, "somebody else has it");
+            assert_eq!(lent.fetch_add(1, Ordering::SeqCst), 0, "another caller has the device");
             thread::sleep(Duration::from_millis(50));
             lent.fetch_sub(1, Ordering::SeqCst);
             drop(device);
         });
-        // It waits for those that are out, and those that come after it wait for it.
-        while !pool.shelf.lock().unwrap().alone {
+        // The exclusive caller waits for the lent devices, and later callers wait for the exclusive one.
+        while !pool.state.lock().unwrap().alone {
             thread::yield_now();
         }
         let after = scope.spawn(|| {
@@ -229,7 +229,7 @@ fn who_is_to_be_alone_is() {
 }
 
 #[test]
-fn no_more_are_lent_than_there_may_be() {
+fn at_most_the_given_number_of_devices_is_lent() {
     let (lent, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let pool = DevicePool::new(2, || start(LONG));
     thread::scope(|scope| {
@@ -244,7 +244,7 @@ fn no_more_are_lent_than_there_may_be() {
         }
     });
     assert!(most.into_inner() <= 2);
-    // One that cannot be started is nobody's any more.
+    // A device that cannot be started does not count as lent.
     let broken = DevicePool::new(1, || Err(AcceleratorError::NoDevice(3)));
     for _ in 0..2 {
         assert_eq!(broken.lend(Lease::Shared).unwrap_err(), AcceleratorError::NoDevice(3));

@@ -1,40 +1,40 @@
-//! What goes over the channel. Bytes are the message's attachment, at most one.
+//! Messages on the channel. The bytes of a buffer or module are the message's attachment; a message has at most one.
 
 use serde::{Deserialize, Serialize};
 
 use crate::accelerator::{AcceleratorError, Buffer, Geometry, ModuleId, Variable};
 
-/// BLAKE3 of bytes, which takes less time than sending them.
+/// BLAKE3 of a buffer. Hashing takes less time than sending the bytes.
 pub(super) type Digest = [u8; 32];
 
 pub(super) fn digest(bytes: &[u8]) -> Digest {
     *blake3::hash(bytes).as_bytes()
 }
 
-/// What is asked of the device.
+/// A request to the device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum DeviceRequest {
-    /// The device as one that was just opened: what was loaded and allocated before is gone.
+    /// Opens the device again; earlier modules and buffers are freed.
     Open,
     Allocate {
         label: String,
         bytes: u64,
     },
-    /// Not answered: what is wrong with it, the next answer says.
+    /// No reply; the next reply reports an error.
     Free(Buffer),
-    /// Not answered either. The bytes are attached.
+    /// No reply. The bytes are attached.
     Write(Buffer),
-    /// Nor is this.
+    /// No reply.
     Fill(Buffer, u32),
     Read(Buffer),
-    /// Whether a buffer's contents have this digest.
+    /// Asks whether a buffer's contents have this digest.
     Holds(Buffer, Digest),
     Variables(ModuleId),
-    /// Not answered.
+    /// No reply.
     World(u64),
-    /// Machine code is attached.
+    /// The machine code is attached.
     LoadCubin,
-    /// Text is attached.
+    /// The PTX is attached.
     LoadPtx,
     Launch {
         module: ModuleId,
@@ -45,6 +45,7 @@ pub(super) enum DeviceRequest {
 }
 
 impl DeviceRequest {
+    /// Whether the server sends a reply.
     pub fn is_answered(&self) -> bool {
         !matches!(
             self,
@@ -56,6 +57,7 @@ impl DeviceRequest {
     }
 }
 
+/// The server's reply to a request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum DeviceReply {
     Opened {

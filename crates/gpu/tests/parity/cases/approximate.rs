@@ -1,4 +1,4 @@
-//! The `.approx` functions: hardware and the virtual GPU differ, and each has to keep its documented bound.
+//! The `.approx` functions: hardware and the virtual GPU differ, and each must stay within its documented bound.
 
 use vgpu::num::approx::{BOUNDS, Bound, BoundRow};
 
@@ -8,7 +8,7 @@ use crate::kernel::{Column, Width, per_element, simple};
 use crate::model::{Format, flush};
 use crate::random::{Kind, Rng, operands};
 
-/// How results are read.
+/// The type of the results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Of {
     F32,
@@ -27,7 +27,7 @@ impl Of {
         }
     }
 
-    /// Fraction bits, least normal exponent, and the largest number.
+    /// Fraction bits, smallest normal exponent, and the largest number.
     fn sizes(self) -> (i32, i32, f64) {
         match self {
             Of::F32 => (23, -126, f64::from(f32::MAX)),
@@ -61,28 +61,29 @@ impl Of {
     }
 }
 
-/// Whether a row of the table speaks of these operands.
+/// Whether a row of the table applies to these operands.
 fn applies(row: &BoundRow, x: &[f64]) -> bool {
-    let turn = std::f64::consts::TAU;
+    let tau = std::f64::consts::TAU;
     match row.range {
         "all" | "elsewhere" => true,
         "a > 0" => x[0] > 0.0,
         "0.5 < a < 2" => x[0] > 0.5 && x[0] < 2.0,
-        "|a| <= 2 pi" => x[0].abs() <= turn,
-        "|a| <= 100 pi" => x[0].abs() <= 50.0 * turn,
+        "|a| <= 2 pi" => x[0].abs() <= tau,
+        "|a| <= 100 pi" => x[0].abs() <= 50.0 * tau,
         "2^-126 <= |b| <= 2^126" => (f64::exp2(-126.0)..=f64::exp2(126.0)).contains(&x[1].abs()),
-        unknown => panic!("the table of bounds has a range this test does not know: {unknown}"),
+        unknown => panic!("the table of bounds has a range that this test does not know: {unknown}"),
     }
 }
 
-/// What hardware may exceed a bound by that is a power of two, as a power of two.
+/// By how much hardware may exceed a bound that is a power of two, as a power of two.
 ///
-/// A figure with one decimal is right to half of its last place: 0.05. One figure is not that right. The manual gives
-/// 2^-20.5 for `sin.approx.f32` and `cos.approx.f32` from -2 pi to 2 pi. All f32 of that range were run on an H200 and
-/// compared with `sin` and `cos` in float64: the largest error of `sin.approx` is 6.5047e-7 = 2^-20.552 (at 3.2889452),
-/// which keeps the figure, and that of `cos.approx` 7.0946e-7 = 2^-20.4268 (at 4.9001112), with and without `.ftz`, which
-/// exceeds it by 2^0.0732. The reference's own error is below 2^-53 and explains nothing, nor does rounding the result,
-/// which is 2^-27 at most there. So the allowance for `cos` is the measured excess, rounded up to two decimals.
+/// An exponent with one decimal is accurate to half of its last digit: 0.05. One documented value is less accurate.
+/// The manual gives 2^-20.5 for `sin.approx.f32` and `cos.approx.f32` from -2 pi to 2 pi. We ran every f32 of that
+/// range on an H200 and compared with `sin` and `cos` in float64. The largest error of `sin.approx` is 6.5047e-7 =
+/// 2^-20.552 (at 3.2889452), which is within the bound. That of `cos.approx` is 7.0946e-7 = 2^-20.4268 (at
+/// 4.9001112), with and without `.ftz`, which exceeds it by 2^0.0732. Neither the error of the reference (below
+/// 2^-53) nor the rounding of the result (at most 2^-27) explains this. The allowance for `cos` is therefore the
+/// measured excess, rounded up to two decimals.
 fn hardware_excess(row: &BoundRow) -> f64 {
     if row.instruction == "cos.approx.f32" && row.range == "|a| <= 2 pi" { 0.08 } else { 0.05 }
 }
@@ -94,20 +95,20 @@ struct Bounded {
     rows: Vec<&'static BoundRow>,
 }
 
-/// Whose results are judged.
+/// The machine whose results are judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Machine {
     Virtual,
     Hardware,
 }
 
-/// How a result stands to its bound.
+/// The distance of a result from the exact one.
 enum Distance {
     /// In units of the bound.
     Of(f64),
-    /// A special value that is what it has to be.
+    /// The right special value.
     Special,
-    /// No row speaks of these operands.
+    /// No row of the table applies to these operands.
     Unbounded,
 }
 
@@ -115,7 +116,7 @@ impl Bounded {
     fn operands(&self, inputs: &[Column], index: usize) -> Vec<f64> {
         let read = |column: &Column| {
             let bits = column.values[index];
-            // The f64 forms are defined on the upper word alone.
+            // The f64 forms are defined on the upper word only.
             let bits = if self.of == Of::F64 { bits & 0xffff_ffff_0000_0000 } else { bits };
             let value = self.of.value(if self.flushes && self.of == Of::F32 { flush(bits) } else { bits });
             let least = f64::exp2(f64::from(self.of.sizes().1));
@@ -142,13 +143,13 @@ impl Bounded {
         let ulp = self.of.ulp(exact);
         let allowed = match bound(row) {
             Bound::Ulp(units) => units * ulp,
-            // A result that is subnormal has no more digits than its last place.
+            // A subnormal result is no more accurate than its last place.
             Bound::Relative(power) => (f64::exp2(power) * exact.abs())
                 .max(if exact.abs() < f64::exp2(f64::from(least)) { ulp } else { 0.0 }),
             Bound::Absolute(power) => f64::exp2(power),
         };
-        // What NVIDIA states of hardware is less sharp than it looks: ulps are counted from the correctly rounded
-        // result, half of one away from the exact one, and powers are given to one decimal.
+        // NVIDIA's bounds for hardware are less precise than they look: ulps are counted from the correctly rounded
+        // result, which is up to half an ulp from the exact one, and powers have one decimal.
         let allowed = match bound(row) {
             Bound::Ulp(_) if machine == Machine::Hardware => allowed + 0.5 * ulp,
             Bound::Relative(_) | Bound::Absolute(_) if machine == Machine::Hardware => {
@@ -166,7 +167,7 @@ impl Bounded {
         Distance::Of(if error.is_nan() { f64::INFINITY } else { error / allowed })
     }
 
-    /// Judges one machine's results.
+    /// Judges one machine's results and returns the largest error in units of the bound.
     fn judge(&self, machine: Machine, inputs: &[Column], results: &Column, verdict: &mut Verdict) -> f64 {
         let mut most = 0.0f64;
         for (index, &bits) in results.values.iter().enumerate() {
@@ -205,7 +206,7 @@ impl Judge for Bounded {
         let mut verdict = Verdict { compared: ours[0].values.len() as u64, ..Verdict::default() };
         verdict.equal = ours[0].values.iter().zip(&theirs[0].values).filter(|(a, b)| a == b).count() as u64;
         verdict.their_error = Some(self.judge(Machine::Hardware, inputs, &theirs[0], &mut verdict));
-        // Where nothing is promised the two may differ, but not in kind.
+        // Without a bound the two may differ, but both or neither must be NaN.
         for (index, (&a, &b)) in ours[0].values.iter().zip(&theirs[0].values).enumerate() {
             let (a, b) = (self.of.value(a), self.of.value(b));
             if a.is_nan() != b.is_nan() {
@@ -217,13 +218,13 @@ impl Judge for Bounded {
     }
 }
 
-/// `div.approx` is a product with the reciprocal, which is zero for divisors above 2^126.
+/// `div.approx` multiplies by the reciprocal, which is zero for divisors above 2^126.
 fn quotient(x: &[f64]) -> f64 {
     let vanishes = x[1].abs() > f64::exp2(126.0) && x[1].is_finite();
     if vanishes { x[0] * 0f64.copysign(x[1]) } else { x[0] / x[1] }
 }
 
-/// Where a function is interesting: uniform operands in these ranges, besides the usual ones.
+/// Adds a case. The operands are the usual ones and uniform ones in `ranges`, where the function is interesting.
 fn add_form(
     table: &mut Table,
     name: &'static str,
@@ -245,7 +246,7 @@ fn add_form(
             }
         }
         let count = inputs[0].values.len();
-        // `.ftz` forms keep the bound of the plain ones; f64 has none but these.
+        // `.ftz` forms have the bound of the plain ones; f64 has only `.ftz` forms.
         let plain = if of == Of::F64 { name.to_owned() } else { name.replace(".ftz", "") };
         let plain = if plain.starts_with("ex2.approx.bf16") { "ex2.approx.bf16".to_owned() } else { plain };
         let rows: Vec<&BoundRow> = BOUNDS.iter().filter(|row| row.instruction == plain).collect();

@@ -24,7 +24,7 @@ fn shifted_right_signed(x: &[u64], width: Width) -> u64 {
     (sign_extend(x[0], width) >> x[1].min(63)) as u64
 }
 
-/// Position and length, at most 255 each; a field that reaches past the top is cut.
+/// Position and length are at most 255 each; a field that reaches past the top bit is cut.
 fn field(x: u64, position: u64, length: u64, width: Width) -> (u64, u64) {
     let (position, length) = (position & 0xff, length & 0xff);
     let bits = u64::from(width.bits());
@@ -44,7 +44,7 @@ fn extract_signed(x: &[u64], width: Width) -> u64 {
     }
     let sign = x[0] >> (position + length - 1).min(bits - 1) & 1;
     let (value, mask) = field(x[0], position, length, width);
-    // Bits above the top of the register, and above the field, are copies of the sign.
+    // Bits above the top of the register and above the field are copies of the sign.
     let known = if position >= bits { 0 } else { bits - position };
     let known = if known >= 64 { u64::MAX } else { (1 << known) - 1 };
     if sign == 1 { value | !(mask & known) } else { value }
@@ -133,7 +133,8 @@ fn fields(table: &mut Table) {
         ];
         for (name, sources, operation) in forms {
             table.add(&name.clone(), move || {
-                // The manual says that the low bytes count; 64-bit hardware looks at all of a position or length.
+                // The manual says that only the low bytes count; 64-bit hardware uses all bits of a position or
+                // length.
                 let numbers = |x: &[u64]| [x[x.len() - 2], x[x.len() - 1]];
                 let open =
                     move |x: &[u64]| width == Width::B64 && numbers(x).iter().any(|&number| number > 255);
@@ -162,7 +163,7 @@ fn counts(table: &mut Table) {
                 let name = format!("bfind{modifier}.{ty}{bits}");
                 table.add(&name.clone(), move || {
                     let model = move |x: &[u64]| {
-                        // The top bit that is not a copy of the sign.
+                        // The top bit that differs from the sign.
                         let value =
                             if signed && sign_extend(x[0], width) < 0 { !x[0] & width.mask() } else { x[0] };
                         Some(match (value, shift) {
@@ -223,7 +224,7 @@ fn bytes(table: &mut Table) {
                 let all = x[1] << 32 | x[0];
                 let byte = |pick: u64| {
                     let byte = all >> (8 * (pick & 7)) & 0xff;
-                    // The default mode's selectors may ask for the sign, eight times.
+                    // Selectors of the default mode can replicate the sign eight times.
                     if pick & 8 == 0 { byte } else { (byte >> 7) * 0xff }
                 };
                 let picks = if mode.is_empty() {
@@ -277,7 +278,7 @@ fn comparisons(table: &mut Table) {
                 let name = format!("setp.{operator}.{ty}");
                 table.add(&name.clone(), move || {
                     let mut columns = operands(&mut Rng::for_name(&name), &[(Kind::Int, width); 2], RANDOM);
-                    // Equal operands are rare by chance.
+                    // Random operands are rarely equal.
                     for index in (0..columns[0].values.len()).step_by(7) {
                         columns[1].values[index] = columns[0].values[index];
                     }

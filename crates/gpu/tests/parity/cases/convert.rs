@@ -1,5 +1,5 @@
-//! `cvt`: every pair of types with every rounding, saturation and relu it has. Small sources in all their codes;
-//! small destinations with every number, every halfway case, and both their neighbours.
+//! `cvt`: every pair of types with every rounding, saturation and relu. Small source types are tested with every
+//! code. Small destination types are tested with every number, every halfway case, and the neighbours of both.
 
 use super::Table;
 use crate::case::{Model, RANDOM, exact_on, per_value};
@@ -9,7 +9,7 @@ use crate::random::{Kind, Rng, operands};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ty {
-    /// Signed, bits.
+    /// Whether it is signed, and the number of bits.
     Int(bool, u32),
     F16,
     Bf16,
@@ -49,7 +49,7 @@ impl Ty {
         }
     }
 
-    /// Eight bits come as a whole register, so that the extension is compared as well.
+    /// Eight-bit results are stored as a whole register, so that the extension is compared, too.
     fn result(self) -> Width {
         if self.width() == Width::B8 { Width::B32 } else { self.width() }
     }
@@ -77,7 +77,7 @@ impl Ty {
         self.format().map_or(f64::from_bits(bits), |format| format.value(bits))
     }
 
-    /// Fraction and exponent bits, to tell which conversions are exact.
+    /// Fraction and exponent bits; they decide which conversions are exact.
     fn sizes(self) -> (u32, u32) {
         match self {
             Ty::F16 => (10, 5),
@@ -87,7 +87,7 @@ impl Ty {
         }
     }
 
-    /// Every value is one of `other`'s.
+    /// Whether every value is also a value of `other`.
     fn fits(self, other: Ty) -> bool {
         let ((man, exp), (other_man, other_exp)) = (self.sizes(), other.sizes());
         man <= other_man && exp <= other_exp
@@ -121,7 +121,7 @@ pub fn add(table: &mut Table) {
     pack(table);
 }
 
-/// A case on given operands, or on the usual ones.
+/// Adds a case on the usual operands.
 fn form(table: &mut Table, modifiers: &str, to: Ty, from: Ty, model: impl Fn(u64) -> Option<u64> + 'static) {
     let name = format!("cvt{modifiers}.{}.{}", to.name(), from.name());
     table.add(&name.clone(), move || {
@@ -140,7 +140,7 @@ fn sources(name: &str, to: Ty, from: Ty) -> Vec<Column> {
             values.extend(halfway_f32(format));
         }
         (Ty::F16 | Ty::Bf16 | Ty::F32, Ty::F64) => {
-            // Around the destination's numbers and midpoints, a sample of them.
+            // Near a sample of the destination's numbers and midpoints.
             let format = to.format().unwrap_or(Format::F32);
             let mut rng = Rng::for_name("halfway");
             for _ in 0..4096 {
@@ -187,12 +187,13 @@ fn sources(name: &str, to: Ty, from: Ty) -> Vec<Column> {
     columns
 }
 
-/// Where integer types end.
+/// The limits of the integer types.
 fn limits() -> impl Iterator<Item = f64> {
     [7.0, 8.0, 15.0, 16.0, 31.0, 32.0, 63.0, 64.0].into_iter().map(f64::exp2)
 }
 
-/// Every number of a 16- or 8-bit format and every point halfway to the next, with their f32 neighbours, both signs.
+/// Every number of a 16- or 8-bit format and every point halfway to the next, with their f32 neighbours and both
+/// signs.
 fn halfway_f32(format: Format) -> impl Iterator<Item = u64> {
     (0..=format.largest()).flat_map(move |code| {
         let number = format.magnitude(code);
@@ -211,7 +212,7 @@ fn integers(table: &mut Table) {
                 let (Ty::Int(to_signed, to_bits), Ty::Int(from_signed, from_bits)) = (to, from) else {
                     continue;
                 };
-                // PTX has `.sat` only where there is something to saturate.
+                // PTX has `.sat` only where saturation can occur.
                 let fits = match (to_signed, from_signed) {
                     (true, false) => to_bits > from_bits,
                     (false, true) => false,
@@ -253,7 +254,7 @@ fn float_to_int(table: &mut Table, to: Ty, from: Ty) {
             let modifiers = format!(".{}i{}", mode.suffix(), if ftz { ".ftz" } else { "" });
             form(table, &modifiers, to, from, move |x| {
                 let value = from.value(if ftz { flush(x) } else { x });
-                // What NaN becomes depends on the widths: hardware's affair.
+                // The result for NaN depends on the widths; only hardware defines it.
                 (!value.is_nan()).then(|| clamp(signed, bits, integral(value, mode) as i128) as u64)
             });
         }
@@ -298,7 +299,7 @@ fn int_to_float(table: &mut Table, to: Ty, from: Ty) {
     }
 }
 
-/// Rounds a number to a type; NaN has no model, since what becomes of payloads is hardware's affair.
+/// Rounds a number to a type. NaN has no model, because only hardware defines its payload.
 fn to_float(to: Ty, value: f64, mode: Mode) -> Option<u64> {
     if value.is_nan() {
         return None;
@@ -314,7 +315,7 @@ fn to_float(to: Ty, value: f64, mode: Mode) -> Option<u64> {
     })
 }
 
-/// To [0, 1]; NaN and -0 to +0.
+/// Clamps to [0, 1]; NaN and -0 become +0.
 fn saturated(value: f64) -> f64 {
     if value.is_nan() { 0.0 } else { value.clamp(0.0, 1.0) + 0.0 }
 }
@@ -359,11 +360,11 @@ fn float_to_float(table: &mut Table, to: Ty, from: Ty) {
                 for mode in Mode::ALL {
                     let modifiers = format!(".{}{flushed}{saturates}", mode.suffix());
                     form(table, &modifiers, to, from, move |x| {
-                        // f16 results of flushed sources: hardware does not flush, only .rm and .rp show it.
+                        // f16 results of flushed sources: hardware does not flush. Only .rm and .rp show it.
                         if ftz && to == Ty::F16 && flush(x) != x {
                             return None;
                         }
-                        // Saturation comes after rounding, which cannot cross 0 or 1.
+                        // Saturation follows rounding, and rounding cannot cross 0 or 1.
                         write(to_float(to, clamped(read(x)), mode))
                     });
                 }
@@ -380,11 +381,11 @@ fn float_to_float(table: &mut Table, to: Ty, from: Ty) {
     }
 }
 
-/// Modifiers that limit a result: their words, and whether they are `.relu` and `.satfinite`.
+/// Modifiers that limit a result, and whether they contain `.relu` and `.satfinite`.
 const LIMITED: [(&str, bool, bool); 3] =
     [(".relu", true, false), (".satfinite", false, true), (".relu.satfinite", true, true)];
 
-/// An f32 to f16 or bf16, negative ones to zero and large ones to the largest if so wanted.
+/// Converts an f32 to f16 or bf16; on request negative values become zero and large ones the largest number.
 fn limited(to: Ty, mode: Mode, relu: bool, satfinite: bool, x: u64) -> Option<u64> {
     let format = to.format()?;
     let value = Format::F32.value(x);
@@ -403,7 +404,7 @@ fn limited(to: Ty, mode: Mode, relu: bool, satfinite: bool, x: u64) -> Option<u6
     })
 }
 
-/// Two f32 to a pair, the first to the upper half.
+/// Converts two f32 to a pair; the first is the upper half.
 fn packed_f32(table: &mut Table) {
     for (name, to) in [("f16x2", Ty::F16), ("bf16x2", Ty::Bf16)] {
         for mode in [Mode::Nearest, Mode::Zero] {
@@ -427,7 +428,7 @@ fn packed_f32(table: &mut Table) {
     }
 }
 
-/// The given operands beside the same in another order, then random ones.
+/// The given operands paired with the same ones in another order, then random pairs.
 fn paired(name: &str, first: Vec<u64>) -> Vec<Column> {
     let mut rng = Rng::for_name(name);
     let mut second = first.clone();
@@ -562,7 +563,7 @@ fn tf32(table: &mut Table) {
     }
 }
 
-/// `cvt.pack`: two integers saturated into a register.
+/// `cvt.pack`: packs two saturated integers into a register.
 fn pack(table: &mut Table) {
     for (ty, signed, bits) in [("u16", false, 16), ("s16", true, 16), ("u8", false, 8), ("s8", true, 8)] {
         let third = if bits == 8 { ".b32" } else { "" };

@@ -1,4 +1,4 @@
-//! f32 and f64 arithmetic that is rounded once, in every rounding mode, and what does not round.
+//! f32 and f64 arithmetic with one rounding, in every rounding mode, and instructions that do not round.
 
 use super::Table;
 use crate::case::{RANDOM, exact, exact_on, per_value};
@@ -78,7 +78,7 @@ fn min_max(table: &mut Table) {
                                 return Some(0x7fff_ffff);
                             }
                             if !xorsign.is_empty() {
-                                // With a NaN operand hardware alone says whose sign counts.
+                                // With a NaN operand only hardware defines whose sign counts.
                                 if is_nan(x[0]) || is_nan(x[1]) {
                                     return None;
                                 }
@@ -124,7 +124,7 @@ fn signs(table: &mut Table) {
         ("neg.ftz.f32", |x| flush(x) ^ 0x8000_0000),
     ] {
         table.add(name, move || {
-            // What becomes of a NaN's sign and payload is hardware's affair.
+            // Only hardware defines the sign and payload of a NaN result.
             let model = move |x: &[u64]| (!f32::from_bits(x[0] as u32).is_nan()).then(|| f(x[0]));
             exact(name, Width::B32, &[F32], Some(Box::new(model)))
         });
@@ -147,7 +147,7 @@ fn signs(table: &mut Table) {
 
 type Comparison = fn(f64, f64) -> bool;
 
-/// Every float comparison: the ordered ones, and the ones that hold for NaN.
+/// Every float comparison: the ordered ones, and those that are true for NaN.
 const COMPARISONS: [(&str, Comparison); 14] = [
     ("eq", |a, b| a == b),
     ("ne", |a, b| a < b || a > b),
@@ -203,7 +203,7 @@ fn classes(table: &mut Table) {
         ("infinite", |x, _| x.is_infinite()),
         ("number", |x, _| !x.is_nan()),
         ("notanumber", |x, _| x.is_nan()),
-        // The manual counts zero among the normal numbers here.
+        // Here the manual counts zero as a normal number.
         ("normal", |x, least| x.is_finite() && (x == 0.0 || x.abs() >= least)),
         ("subnormal", |x, least| x != 0.0 && x.abs() < least),
     ];

@@ -1,4 +1,4 @@
-//! f16 and bf16 arithmetic, alone and in pairs.
+//! f16 and bf16 arithmetic, single and packed in pairs.
 
 use super::Table;
 use crate::case::exact;
@@ -31,10 +31,10 @@ impl Half {
     }
 }
 
-/// One half's model.
+/// The model of one half.
 type One = Box<dyn Fn(&[u64]) -> Option<u64>>;
 
-/// The instruction on a single half or on each of a pair.
+/// The instruction on a single half, or on each half of a pair.
 fn form(
     table: &mut Table,
     half: Half,
@@ -147,7 +147,7 @@ fn signs(table: &mut Table, half: Half) {
         for operation in ["neg", "abs"] {
             form(table, half, &format!("{operation}{ftz}"), 1, move |x| {
                 let code = if ftz.is_empty() { x[0] } else { half.flush(x[0]) };
-                // What becomes of a NaN is hardware's affair.
+                // Only hardware defines the result for NaN.
                 (!format.value(code).is_nan())
                     .then(|| if operation == "neg" { code ^ format.sign() } else { code & !format.sign() })
             });

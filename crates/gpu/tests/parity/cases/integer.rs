@@ -1,4 +1,4 @@
-//! Integer arithmetic. The models compute in 128 bits and cut.
+//! Integer arithmetic. The models compute in 128 bits and truncate.
 
 use super::Table;
 use crate::case::{RANDOM, exact, exact_on};
@@ -38,7 +38,7 @@ impl Int {
 
 type Operation = fn(Int, &[i128]) -> i128;
 
-/// An instruction whose operands and result have one type.
+/// Adds an instruction whose operands and result have the same type.
 fn same(table: &mut Table, mnemonic: &str, int: Int, sources: usize, operation: Operation) {
     let name = format!("{mnemonic}.{}", int.name());
     table.add(&name.clone(), move || {
@@ -94,7 +94,7 @@ pub fn add(table: &mut Table) {
     dot_products(table);
 }
 
-/// A zero divisor leaves the quotient open in the manual: only hardware can say.
+/// The manual does not define the result for a zero divisor; only hardware does.
 fn division(table: &mut Table, int: Int) {
     for mnemonic in ["div", "rem"] {
         let name = format!("{mnemonic}.{}", int.name());
@@ -124,7 +124,7 @@ fn widening(table: &mut Table, int: Int) {
     });
 }
 
-/// Carry chains: the sum, and the carry made visible by `addc` on zeros.
+/// Carry chains: the sum, and the carry, which `addc` on zeros makes visible.
 fn extended(table: &mut Table, int: Int) {
     let ty = int.name();
     let width = int.width;
@@ -145,7 +145,7 @@ fn extended(table: &mut Table, int: Int) {
             let unsigned = Int { signed: false, width };
             let model = move |columns: &[crate::kernel::Column], index: usize| {
                 let raw: Vec<u64> = columns.iter().map(|column| column.values[index]).collect();
-                // The carry is that of the unsigned addition; only mad.hi looks at signs.
+                // The carry is that of the unsigned addition; only mad.hi uses signs.
                 let mut x: Vec<i128> = raw.iter().map(|&bits| unsigned.read(bits)).collect();
                 if mnemonic == "mad.hi.cc" {
                     (x[0], x[1]) = (int.read(raw[0]), int.read(raw[1]));
@@ -190,7 +190,7 @@ fn packed(table: &mut Table) {
     }
 }
 
-/// The low 24 bits of 32-bit operands.
+/// Products of the low 24 bits of 32-bit operands.
 fn multiply24(table: &mut Table) {
     for signed in [false, true] {
         let read = move |bits: u64| {

@@ -11,13 +11,13 @@ mod warp;
 
 use crate::case::Case;
 
-/// A case that is made when it is run: operands of all of them together would be large.
+/// A case that is built when it runs, because the operands of all cases together are large.
 pub struct Lazy {
     pub name: String,
     pub make: Box<dyn FnOnce() -> Case>,
 }
 
-/// The table under construction.
+/// The list of cases under construction.
 #[derive(Default)]
 pub struct Table(Vec<Lazy>);
 

@@ -1,5 +1,5 @@
-//! Tile products: `mma.sync` from registers, `wmma` through memory. Integers must be equal; floating-point results of
-//! either machine must be within the documented bound of the exact product.
+//! Tile products: `mma.sync` from registers, `wmma` through memory. Integer results must be equal. Floating-point
+//! results of either machine must be within the documented bound of the exact product.
 
 use vgpu::num::Lanes;
 use vgpu::num::tile::{self, Accumulation, BitOp, Elem, Fragment, Mma, Shape, error_bound};
@@ -10,10 +10,10 @@ use crate::kernel::{Column, MatrixAccess, Width, per_tile, through_memory};
 use crate::model::{Format, Mode, two_sum};
 use crate::random::Rng;
 
-/// Tiles per form: the same number of each kind of operands. Unoptimised builds take a sample.
+/// Tiles per form, the same number for each kind of operands. Debug builds use fewer.
 const TILES: usize = if cfg!(debug_assertions) { 64 } else { 1024 };
 
-/// Kinds of operands, tile after tile.
+/// Kinds of operands; successive tiles cycle through them.
 const KINDS: [&str; 8] = [
     "normal",
     "exponents -8..8",
@@ -25,7 +25,7 @@ const KINDS: [&str; 8] = [
     "large c",
 ];
 
-/// A matrix as codes of its elements, row by row.
+/// A matrix as element codes in row order.
 #[derive(Clone, Debug)]
 struct Matrix {
     cols: usize,
@@ -58,11 +58,11 @@ fn mask(elem: Elem) -> u64 {
     u64::MAX >> (64 - elem.bits())
 }
 
-/// What a code stands for.
+/// The number that a code represents.
 fn value(elem: Elem, code: u64) -> f64 {
     match elem {
         Elem::F64 => f64::from_bits(code),
-        // The low bits of a tf32 register do not count.
+        // The low bits of a tf32 register are ignored.
         Elem::Tf32 => Format::Tf32.value(code >> 13),
         _ => format(elem).map_or(0.0, |format| format.value(code)),
     }
@@ -73,18 +73,18 @@ fn integer(elem: Elem, code: u64) -> i64 {
     if signed(elem) { (code << up) as i64 >> up } else { (code << up >> up) as i64 }
 }
 
-/// The nearest number an element can hold; beyond its range the largest.
+/// The nearest number that an element can represent; beyond its range the largest.
 fn code(elem: Elem, x: f64, rng: &mut Rng) -> u64 {
     let Some(format) = format(elem) else { return x.to_bits() };
     let sign = if x.is_sign_negative() { format.sign() } else { 0 };
     let magnitude =
         if x == 0.0 { 0 } else { format.round_sum(x.abs(), 0.0, Mode::Nearest).min(format.largest()) };
     let code = magnitude | sign;
-    // Whatever the low bits of a tf32 register hold must make no difference.
+    // The low bits of a tf32 register must not change the result, so they are random.
     if elem == Elem::Tf32 { code << 13 | rng.below(1 << 13) } else { code }
 }
 
-/// A number whose exponent is at the lower end of the format: subnormal, or a little above.
+/// A number near the lower end of the format: subnormal or slightly larger.
 fn tiny(elem: Elem, rng: &mut Rng) -> u64 {
     let (fraction, sign, shift) = match elem {
         Elem::F64 => (52, 63, 0),
@@ -107,13 +107,13 @@ fn special(elem: Elem, rng: &mut Rng) -> u64 {
     if elem == Elem::Tf32 { code << 13 } else { code & mask(elem) }
 }
 
-/// Operands of one tile: A, B and C.
+/// The operands of one tile: A, B and C.
 fn matrices(op: &Mma, kind: &str, rng: &mut Rng) -> [Matrix; 3] {
     let (m, n, k) = (usize::from(op.shape.m), usize::from(op.shape.n), usize::from(op.shape.k));
     let fill = |elem: Elem, rows: usize, cols: usize, rng: &mut Rng, accumulator: bool| {
         let codes = (0..rows * cols)
             .map(|_| match (elem.is_integer(), kind) {
-                // The ends of the range make integer sums overflow where they can.
+                // The ends of the range make integer sums overflow where possible.
                 (true, "infinities and NaNs") if accumulator => {
                     [0x7fff_fff0, 0x8000_000f][rng.below(2) as usize]
                 }
@@ -155,7 +155,7 @@ fn matrices(op: &Mma, kind: &str, rng: &mut Rng) -> [Matrix; 3] {
     let c = fill(op.c, m, n, rng, true);
     let mut a = a;
     if kind == "cancelling" && !op.a.is_integer() {
-        // Products come in pairs that cancel but for a last place of a.
+        // Products come in pairs that cancel except for a last place of a.
         let step = if op.a == Elem::Tf32 { 1 << 13 } else { 1 };
         let sign = if op.b == Elem::Tf32 { 1 << 31 } else { 1 << (op.b.bits() - 1) };
         for pair in 0..k / 2 {
@@ -168,7 +168,7 @@ fn matrices(op: &Mma, kind: &str, rng: &mut Rng) -> [Matrix; 3] {
         }
     }
     if kind == "subnormal" && !op.a.is_integer() {
-        // Half of the tiles: tiny times ordinary, so that products do not vanish altogether.
+        // Half of the tiles multiply tiny by ordinary numbers, so that products do not all vanish.
         if rng.below(2) == 0 {
             b.codes = (0..k * n)
                 .map(|_| {
@@ -181,16 +181,16 @@ fn matrices(op: &Mma, kind: &str, rng: &mut Rng) -> [Matrix; 3] {
     [a, b, c]
 }
 
-/// What an element of D has to be.
-enum Wanted {
-    /// The exact sum, and the sum of its terms' magnitudes.
+/// The expected value of an element of D.
+enum Expected {
+    /// The exact sum, and the sum of the magnitudes of its terms.
     Near { sum: f64, magnitude: f64 },
-    /// An infinity or NaN that follows from those among the operands. An infinity may meet an overflow of the other,
-    /// finite terms: `magnitude` is theirs.
+    /// An infinity or NaN that follows from the operands. The finite terms may overflow as well; `magnitude` is the
+    /// sum of theirs.
     Special { special: f64, magnitude: f64 },
 }
 
-fn wanted(op: &Mma, [a, b, c]: &[Matrix; 3], row: usize, col: usize) -> Wanted {
+fn expected(op: &Mma, [a, b, c]: &[Matrix; 3], row: usize, col: usize) -> Expected {
     let start = value(op.c, c.at(row, col));
     let (mut sum, mut special) = if start.is_finite() { (start, 0.0) } else { (0.0, start) };
     let (mut magnitude, mut lost) = (sum.abs(), 0.0);
@@ -201,16 +201,17 @@ fn wanted(op: &Mma, [a, b, c]: &[Matrix; 3], row: usize, col: usize) -> Wanted {
             special += product;
             continue;
         }
-        // What f64 loses is carried along: sums that cancel must not look wrong because of the reference.
+        // The rounding error of f64 is accumulated, too: sums that cancel must not look wrong because of the
+        // reference.
         let (next, low) = two_sum(sum, product);
         sum = next;
         lost += if low.is_finite() { low } else { 0.0 };
         magnitude += product.abs();
     }
     if special == 0.0 {
-        Wanted::Near { sum: sum + lost, magnitude }
+        Expected::Near { sum: sum + lost, magnitude }
     } else {
-        Wanted::Special { special, magnitude }
+        Expected::Special { special, magnitude }
     }
 }
 
@@ -229,16 +230,16 @@ fn exact_integer(op: &Mma, [a, b, c]: &[Matrix; 3], row: usize, col: usize) -> u
     u64::from(sum as u32)
 }
 
-/// How matrices get into registers.
+/// How matrices reach the registers.
 #[derive(Clone, Copy, Debug)]
 enum Route {
-    /// The test lays out the fragments.
+    /// The test builds the fragments.
     Registers,
-    /// `wmma.load` and `wmma.store`: is a, b, d stored by columns?
+    /// `wmma.load` and `wmma.store`. The values tell whether a, b and d are stored by columns.
     Memory([bool; 3]),
 }
 
-/// A form of a product.
+/// One form of a product.
 #[derive(Clone, Debug)]
 struct Product {
     name: String,
@@ -255,13 +256,13 @@ impl Product {
         self.op.fragments().unwrap_or_else(|| panic!("{}: the virtual GPU has no such fragments", self.name))
     }
 
-    /// Operands of every tile.
+    /// The operands of every tile.
     fn tiles(&self) -> Vec<[Matrix; 3]> {
         let mut rng = Rng::for_name(&self.name);
         (0..TILES).map(|tile| matrices(&self.op, KINDS[tile % KINDS.len()], &mut rng)).collect()
     }
 
-    /// Registers of a fragment, `[register][lane]`.
+    /// The registers of a fragment, as `[register][lane]`.
     fn pack(&self, fragment: &Fragment, matrix: &Matrix, out: &mut Vec<u64>) {
         let per = fragment.per_reg();
         let bits = fragment.elem.bits();
@@ -382,7 +383,7 @@ impl Product {
         }
     }
 
-    /// Judges one machine's results; returns the largest error in units of the bound.
+    /// Judges one machine's results and returns the largest error in units of the bound.
     fn within_bound(&self, who: &str, results: &Column, verdict: &mut Verdict) -> f64 {
         let op = &self.op;
         let (m, n) = (usize::from(op.shape.m), usize::from(op.shape.n));
@@ -395,9 +396,9 @@ impl Product {
                     let bits = got.at(row, col);
                     let place = || format!("tile {tile} ({kind}), row {row}, column {col}: {who} {bits:x}");
                     if op.a.is_integer() {
-                        let wanted = exact_integer(op, matrices, row, col);
-                        if bits != wanted {
-                            verdict.wrong(|| format!("{}, exact {wanted:x}", place()));
+                        let expected = exact_integer(op, matrices, row, col);
+                        if bits != expected {
+                            verdict.wrong(|| format!("{}, exact {expected:x}", place()));
                         }
                         continue;
                     }
@@ -408,15 +409,15 @@ impl Product {
                         Elem::F16 => 65504.0,
                         _ => f64::from(f32::MAX),
                     };
-                    let (exact, magnitude) = match wanted(op, matrices, row, col) {
-                        Wanted::Near { sum, magnitude } => (sum, magnitude),
-                        Wanted::Special { special, magnitude } => {
+                    let (exact, magnitude) = match expected(op, matrices, row, col) {
+                        Expected::Near { sum, magnitude } => (sum, magnitude),
+                        Expected::Special { special, magnitude } => {
                             let overflows = special.is_infinite() && magnitude > largest;
                             let same = result == special || result.is_nan() && special.is_nan();
                             if overflows {
                                 verdict.unbounded += 1;
                             } else if !same {
-                                verdict.wrong(|| format!("{} = {result:e}, wanted {special}", place()));
+                                verdict.wrong(|| format!("{} = {result:e}, expected {special}", place()));
                             }
                             continue;
                         }
@@ -447,7 +448,7 @@ impl Product {
         most
     }
 
-    /// How often a model of the accumulation has hardware's bits, besides the one the virtual GPU ran with.
+    /// Counts how often a second model of the accumulation has the same bits as hardware.
     fn survey(&self, inputs: &[Column], theirs: &Column, verdict: &mut Verdict) {
         if !matches!(self.route, Route::Registers) || self.op.a.is_integer() || self.op.a == Elem::F64 {
             return;
@@ -506,9 +507,9 @@ impl Judge for Product {
             let (_, compared, equal) = &mut parts[tile % KINDS.len()];
             *compared += a.codes.len() as u64;
             *equal += a.codes.iter().zip(&b.codes).filter(|(a, b)| a == b).count() as u64;
-            let must = self.op.a.is_integer() || KINDS[tile % KINDS.len()] == "small integers";
-            if must && a.codes != b.codes {
-                verdict.wrong(|| format!("tile {tile}: results that are exact differ"));
+            let is_exact = self.op.a.is_integer() || KINDS[tile % KINDS.len()] == "small integers";
+            if is_exact && a.codes != b.codes {
+                verdict.wrong(|| format!("tile {tile}: exact results differ"));
             }
         }
         verdict.compared = parts.iter().map(|part| part.1).sum();
@@ -606,7 +607,7 @@ fn mma(table: &mut Table) {
 
 fn wmma(table: &mut Table) {
     use Elem::{B1, Bf16, F16, F32, F64, S4, S8, S32, Tf32, U4, U8};
-    // Elements of less than a byte go through registers: their matrices in memory are not supported.
+    // Elements smaller than a byte go through registers: their matrices in memory are not supported.
     for (elem, words, k) in [(S4, "", 32), (U4, "", 32), (B1, ".xor.popc", 128), (B1, ".and.popc", 128)] {
         let types = [S32, elem, elem, S32].map(type_name).join(".");
         let name = format!("wmma.mma{words}.sync.aligned.row.col.m8n8k{k}.{types}");

@@ -7,10 +7,10 @@ use crate::random::{Kind, Rng, operand};
 
 const WARPS: usize = 256;
 
-/// All lanes, and two masks with holes. Lanes outside a mask do not take part and store zero.
+/// All lanes, and two masks with gaps. Lanes outside a mask do not take part and store zero.
 const MASKS: [u32; 3] = [0xffff_ffff, 0x0f0f_3355, 0x8000_0001];
 
-/// The instruction under the guard of its mask; results are zero elsewhere.
+/// The instruction, guarded by its mask; the results of other lanes are zero.
 fn guarded(mask: u32, instructions: &str, results: usize) -> String {
     let zero = if results == 2 { "mov.b32 %d, 0;\nmov.b32 %f, 0;" } else { "mov.b32 %d, 0;" };
     let guard =
@@ -23,7 +23,7 @@ fn column(rng: &mut Rng, kind: Kind, width: Width) -> Column {
     Column::new(width, (0..32 * WARPS).map(|_| operand(rng, kind, width)).collect())
 }
 
-/// Values of which several lanes of a warp hold the same; in every fourth warp all do.
+/// Values that several lanes of a warp share; in every fourth warp all lanes share one.
 fn repeating(rng: &mut Rng, width: Width) -> Column {
     let mut values = Vec::new();
     for warp in 0..WARPS {
@@ -34,7 +34,7 @@ fn repeating(rng: &mut Rng, width: Width) -> Column {
     Column::new(width, values)
 }
 
-/// A model of a lane that takes part: (columns, first element of the warp, lane) to its results.
+/// A model of a lane that takes part. It maps (columns, first element of the warp, lane) to the lane's results.
 fn taking_part(
     mask: u32,
     results: usize,
@@ -59,7 +59,7 @@ pub fn add(table: &mut Table) {
     }
 }
 
-/// From the manual's pseudo-code: the source lane, and whether it is in range.
+/// The source lane, and whether it is in range, from the manual's pseudo-code.
 fn source_lane(mode: &str, lane: i64, b: i64, c: i64) -> (i64, bool) {
     let (b, clamp, segment) = (b & 31, c & 31, c >> 8 & 31);
     let last = lane & segment | clamp & !segment;
@@ -82,7 +82,7 @@ fn shuffles(table: &mut Table) {
             let mut lane = column(&mut rng, Kind::Small, Width::B32);
             let mut clamp = column(&mut rng, Kind::Int, Width::B32);
             for warp in 0..WARPS {
-                // Mostly as compilers write it: one distance and one segment size for the warp.
+                // Usually as compilers write it: one distance and one segment size for the warp.
                 if warp % 4 != 0 {
                     let (distance, width) = (rng.below(32), 1 << rng.below(6));
                     let limit = if mode == "up" { 0 } else { 31 };

@@ -1,18 +1,19 @@
-//! What a proposer said, read.
+//! Parses the answer of a proposer.
 
 use indexmap::IndexMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// A candidate as it was proposed; nothing about it has been looked at yet.
+/// A candidate as it was proposed. Nothing about it has been checked yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProposedCandidate {
-    /// On top of the baseline's.
+    /// Knobs that override the baseline's.
     pub knobs: IndexMap<String, String>,
+    /// A source that replaces the family's own.
     pub source: Option<String>,
 }
 
-/// The answer as it is written.
+/// The JSON form of an answer.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ProposedCandidateText {
@@ -20,27 +21,27 @@ struct ProposedCandidateText {
     knobs: Option<IndexMap<String, Value>>,
     #[serde(default)]
     source: Option<String>,
-    /// For those who read the log.
+    /// An explanation for readers of the log.
     #[serde(default)]
-    #[expect(dead_code, reason = "the log has it as part of the answer")]
+    #[expect(dead_code, reason = "the log keeps it as part of the answer")]
     why: Option<String>,
 }
 
-/// Words that mark a fenced block as a kernel.
-const CUDA: [&str; 5] = ["cuda", "cu", "c++", "cpp", "c"];
+/// Info strings that mark a fenced block as a kernel.
+const CUDA_MARKS: [&str; 5] = ["cuda", "cu", "c++", "cpp", "c"];
 
-/// Reads an answer: a JSON object, alone or in a fenced block; or a source in a fenced block marked as CUDA, with or
-/// without such an object beside it. The reason why not is meant for whoever wrote it.
-pub fn read(text: &str) -> Result<ProposedCandidate, String> {
+/// Parses an answer. It is a JSON object, alone or in a fenced block, or a source in a fenced block marked as CUDA,
+/// with or without such an object beside it. The error text is for the proposer.
+pub fn parse(text: &str) -> Result<ProposedCandidate, String> {
     let text = text.trim();
     if text.is_empty() {
         return Err("the answer is empty".to_owned());
     }
     if text.starts_with('{') {
-        return of_object(text);
+        return parse_object(text);
     }
-    let blocks = fenced(text)?;
-    let is_cuda = |(mark, _): &&(String, String)| CUDA.contains(&mark.as_str());
+    let blocks = fenced_blocks(text)?;
+    let is_cuda = |(mark, _): &&(String, String)| CUDA_MARKS.contains(&mark.as_str());
     let is_object = |(mark, body): &&(String, String)| {
         mark == "json" || (mark.is_empty() && body.trim_start().starts_with('{'))
     };
@@ -50,11 +51,11 @@ pub fn read(text: &str) -> Result<ProposedCandidate, String> {
         ([], []) => {
             Err("the answer has no JSON object and no fenced block marked `json` or `cuda`".to_owned())
         }
-        ([(_, object)], []) => of_object(object),
+        ([(_, object)], []) => parse_object(object),
         ([], [(_, source)]) => {
             Ok(ProposedCandidate { source: Some(source.clone()), ..ProposedCandidate::default() })
         }
-        ([(_, object)], [(_, source)]) => match of_object(object)? {
+        ([(_, object)], [(_, source)]) => match parse_object(object)? {
             ProposedCandidate { source: None, knobs } => {
                 Ok(ProposedCandidate { knobs, source: Some(source.clone()) })
             }
@@ -64,9 +65,9 @@ pub fn read(text: &str) -> Result<ProposedCandidate, String> {
     }
 }
 
-fn of_object(text: &str) -> Result<ProposedCandidate, String> {
+fn parse_object(text: &str) -> Result<ProposedCandidate, String> {
     let written: ProposedCandidateText = serde_json::from_str(text.trim())
-        .map_err(|error| format!("the answer is no such JSON object: {error}"))?;
+        .map_err(|error| format!("the answer is not a valid JSON object: {error}"))?;
     if written.knobs.is_none() && written.source.is_none() {
         return Err("the answer names neither knobs nor a source".to_owned());
     }
@@ -76,7 +77,9 @@ fn of_object(text: &str) -> Result<ProposedCandidate, String> {
             Value::String(text) => text,
             Value::Bool(_) | Value::Number(_) => value.to_string(),
             Value::Null | Value::Array(_) | Value::Object(_) => {
-                return Err(format!("{knob} cannot be {value}: a knob is a number, a word, true or false"));
+                return Err(format!(
+                    "{knob} cannot be {value}: the value of a knob is a number, a string, true or false"
+                ));
             }
         };
         knobs.insert(knob, value);
@@ -85,7 +88,7 @@ fn of_object(text: &str) -> Result<ProposedCandidate, String> {
 }
 
 /// The blocks between lines of three backticks, each with its mark in lower case.
-fn fenced(text: &str) -> Result<Vec<(String, String)>, String> {
+fn fenced_blocks(text: &str) -> Result<Vec<(String, String)>, String> {
     let mut blocks = Vec::new();
     let mut open: Option<(String, String)> = None;
     for line in text.lines() {
@@ -102,7 +105,11 @@ fn fenced(text: &str) -> Result<Vec<(String, String)>, String> {
             (None, None) => {}
         }
     }
-    if open.is_some() { Err("a fenced block of the answer does not end".to_owned()) } else { Ok(blocks) }
+    if open.is_some() {
+        Err("the answer has a fenced block that does not end".to_owned())
+    } else {
+        Ok(blocks)
+    }
 }
 
 #[cfg(test)]
@@ -114,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_come_in_these_forms() {
+    fn every_form_of_an_answer_is_parsed() {
         let stages =
             ProposedCandidate { knobs: knobs(&[("STAGES", "2"), ("SWIZZLE", "true")]), source: None };
         let source = |knobs| ProposedCandidate { knobs, source: Some("int x;\n".to_owned()) };
@@ -133,12 +140,12 @@ mod tests {
                 source(knobs(&[("A", "1")])),
             ),
         ] {
-            assert_eq!(read(text), Ok(answer), "{text}");
+            assert_eq!(parse(text), Ok(answer), "{text}");
         }
     }
 
     #[test]
-    fn what_is_no_answer_says_why() {
+    fn an_invalid_answer_has_a_reason() {
         let deep = format!(r#"{{"knobs": {{"STAGES": {}"#, "[".repeat(100_000));
         for (text, words) in [
             ("  ", "empty"),
@@ -160,7 +167,7 @@ mod tests {
             ("```json\n{\"source\": \"a\"}\n```\n```cuda\nb\n```", "two sources"),
             (&deep, "recursion limit"),
         ] {
-            let reason = read(text).unwrap_err();
+            let reason = parse(text).unwrap_err();
             assert!(reason.contains(words), "{reason}");
         }
     }

@@ -1,4 +1,5 @@
-//! A program that is asked: input on its stdin, answer on its stdout, and an end to both.
+//! Runs a program as a proposer: the prompt goes to its stdin, the answer comes from its stdout. Time and output length
+//! are limited.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write as _};
@@ -13,16 +14,16 @@ use subprocess::GroupGuard;
 
 use super::ProposerError;
 
-/// Bytes of an answer that are read.
-pub(super) const MOST_BYTES: usize = 1 << 20;
-/// Bytes of what it says on stderr that are kept, the last ones.
-const LAST_WORDS: usize = 2000;
-/// How often a wait looks at the clock and at the process.
-const TICK: Duration = Duration::from_millis(10);
-/// How long pipes may take to empty after everybody who could write into them was ended.
-const DRAIN: Duration = Duration::from_secs(2);
+/// The longest answer that is read, in bytes.
+pub(super) const MAX_BYTES: usize = 1 << 20;
+/// How many of the last bytes of stderr are kept.
+const STDERR_BYTES: usize = 2000;
+/// How often a wait checks the clock and the process.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+/// How long pipes may take to drain after every process that could write to them was killed.
+const DRAIN_LIMIT: Duration = Duration::from_secs(2);
 
-/// Asks the program of a command line.
+/// Sends the prompt to the program of a command line and returns its answer.
 pub(super) fn ask(
     line: &str,
     prompt: &serde_json::Value,
@@ -31,12 +32,12 @@ pub(super) fn ask(
 ) -> Result<String, ProposerError> {
     let mut input = prompt.to_string();
     input.push('\n');
-    converse(Command::new("sh").args(["-c", line]), "sh", input, limit, stop)
+    run_with_input(Command::new("sh").args(["-c", line]), "sh", input, limit, stop)
 }
 
-/// Starts a program in a process group of its own, gives it the input and waits for its whole output. Whatever
-/// becomes of it, the group is ended before this returns.
-pub(super) fn converse(
+/// Starts a program in its own process group, sends it the input and waits for its whole output. The group is always
+/// killed before this function returns.
+pub(super) fn run_with_input(
     command: &mut Command,
     program: &'static str,
     input: String,
@@ -45,11 +46,11 @@ pub(super) fn converse(
 ) -> Result<String, ProposerError> {
     let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = subprocess::spawn(pipes)
-        .map_err(|error| ProposerError::NotThere { program, error: error.to_string() })?;
-    // Whatever becomes of this process, also by SIGKILL, the group ends with it.
+        .map_err(|error| ProposerError::MissingProgram { program, error: error.to_string() })?;
+    // The guard kills the group if this process ends first, also by SIGKILL.
     let guard = GroupGuard::new(&child);
     if let Some(mut stdin) = child.stdin.take() {
-        // A program need not read what it is given; then the pipe breaks, which is no one's concern.
+        // A program need not read its input. The write error of a broken pipe is ignored.
         thread::spawn(move || stdin.write_all(input.as_bytes()));
     }
     let stdout = child.stdout.take().map(|pipe| in_background(pipe, first_bytes));
@@ -57,33 +58,34 @@ pub(super) fn converse(
 
     let mut output = None;
     let end = wait(&child, stdout.as_ref(), &mut output, limit, stop);
-    // The group's number is the program's, which nobody else can get before it is waited for below.
+    // The group has the program's process id, which the system does not reuse before the `wait` below.
     subprocess::kill_group(&child);
     drop(guard);
     let status = child.wait().ok();
-    let rest = |pipe: Option<mpsc::Receiver<Vec<u8>>>| pipe.and_then(|pipe| pipe.recv_timeout(DRAIN).ok());
-    let output = output.or_else(|| rest(stdout)).unwrap_or_default();
-    let words = rest(stderr).unwrap_or_default();
-    let silent = |reason: String| {
-        let heard = String::from_utf8_lossy(&output[..output.len().min(MOST_BYTES)]).into_owned();
-        Err(ProposerError::Silent { reason: with_words(&reason, &words), heard })
+    let remaining =
+        |pipe: Option<mpsc::Receiver<Vec<u8>>>| pipe.and_then(|pipe| pipe.recv_timeout(DRAIN_LIMIT).ok());
+    let output = output.or_else(|| remaining(stdout)).unwrap_or_default();
+    let stderr = remaining(stderr).unwrap_or_default();
+    let no_answer = |reason: String| {
+        let output = String::from_utf8_lossy(&output[..output.len().min(MAX_BYTES)]).into_owned();
+        Err(ProposerError::NoAnswer { reason: with_stderr(&reason, &stderr), output })
     };
     match (end, status) {
         (CommandEnd::Stopped, _) => Err(ProposerError::Stopped),
-        (CommandEnd::TimeUp, _) => silent(format!("no answer within {} s", limit.as_secs_f64())),
-        (CommandEnd::TooLong, _) => silent(format!("the answer is longer than {MOST_BYTES} bytes")),
-        // It may have written everything and ended between two looks.
-        (CommandEnd::Exited, _) if output.len() > MOST_BYTES => {
-            silent(format!("the answer is longer than {MOST_BYTES} bytes"))
+        (CommandEnd::TimeUp, _) => no_answer(format!("no answer within {} s", limit.as_secs_f64())),
+        (CommandEnd::TooLong, _) => no_answer(format!("the answer is longer than {MAX_BYTES} bytes")),
+        // The program may have written everything and exited between two polls.
+        (CommandEnd::Exited, _) if output.len() > MAX_BYTES => {
+            no_answer(format!("the answer is longer than {MAX_BYTES} bytes"))
         }
         (CommandEnd::Exited, Some(status)) if status.success() => match String::from_utf8(output) {
             Ok(answer) => Ok(answer),
-            Err(error) => Err(ProposerError::Silent {
+            Err(error) => Err(ProposerError::NoAnswer {
                 reason: "the answer is not UTF-8".to_owned(),
-                heard: String::from_utf8_lossy(error.as_bytes()).into_owned(),
+                output: String::from_utf8_lossy(error.as_bytes()).into_owned(),
             }),
         },
-        (CommandEnd::Exited, status) => silent(format!("its program {}", ending(status))),
+        (CommandEnd::Exited, status) => no_answer(format!("the program {}", exit_text(status))),
     }
 }
 
@@ -94,7 +96,7 @@ enum CommandEnd {
     Stopped,
 }
 
-/// Waits until the program has ended, of itself or by what it did.
+/// Waits until the program exits, breaks a limit, or the search stops.
 fn wait(
     child: &Child,
     stdout: Option<&mpsc::Receiver<Vec<u8>>>,
@@ -103,19 +105,19 @@ fn wait(
     stop: &AtomicBool,
 ) -> CommandEnd {
     let started = Instant::now();
-    // Looked at, not collected: as long as it is not collected, its number stays its own.
-    let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    // The exit status is read without reaping the process, so its process id stays valid.
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     loop {
-        match stdout.filter(|_| output.is_none()).map(|pipe| pipe.recv_timeout(TICK)) {
-            Some(Ok(bytes)) if bytes.len() > MOST_BYTES => {
+        match stdout.filter(|_| output.is_none()).map(|pipe| pipe.recv_timeout(POLL_INTERVAL)) {
+            Some(Ok(bytes)) if bytes.len() > MAX_BYTES => {
                 *output = Some(bytes);
                 return CommandEnd::TooLong;
             }
             Some(Ok(bytes)) => *output = Some(bytes),
             Some(Err(RecvTimeoutError::Timeout)) => {}
-            Some(Err(RecvTimeoutError::Disconnected)) | None => thread::sleep(TICK),
+            Some(Err(RecvTimeoutError::Disconnected)) | None => thread::sleep(POLL_INTERVAL),
         }
-        if !matches!(waitid(WaitId::Pid(Pid::from_child(child)), look), Ok(None)) {
+        if !matches!(waitid(WaitId::Pid(Pid::from_child(child)), options), Ok(None)) {
             return CommandEnd::Exited;
         }
         if stop.load(Ordering::Relaxed) {
@@ -136,10 +138,10 @@ fn in_background<R: Read + Send + 'static>(
     receiver
 }
 
-/// As much as an answer may have, and a byte more where there is more.
+/// The first bytes of the output: one byte more than an answer may have, so that a longer one can be detected.
 fn first_bytes(pipe: impl Read) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    pipe.take(MOST_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+    pipe.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
@@ -151,21 +153,21 @@ fn last_bytes(mut pipe: impl Read) -> io::Result<Vec<u8>> {
             0 => return Ok(last.into()),
             count => last.extend(&buffer[..count]),
         }
-        last.drain(..last.len().saturating_sub(LAST_WORDS));
+        last.drain(..last.len().saturating_sub(STDERR_BYTES));
     }
 }
 
-fn ending(status: Option<ExitStatus>) -> String {
+fn exit_text(status: Option<ExitStatus>) -> String {
     match status {
         Some(status) => format!("failed ({status})"),
-        None => "is gone".to_owned(),
+        None => "has an unknown exit status".to_owned(),
     }
 }
 
-fn with_words(reason: &str, words: &[u8]) -> String {
-    let words = String::from_utf8_lossy(words);
-    let words: Vec<&str> = words.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    if words.is_empty() { reason.to_owned() } else { format!("{reason}: {}", words.join("; ")) }
+fn with_stderr(reason: &str, stderr: &[u8]) -> String {
+    let stderr = String::from_utf8_lossy(stderr);
+    let lines: Vec<&str> = stderr.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    if lines.is_empty() { reason.to_owned() } else { format!("{reason}: {}", lines.join("; ")) }
 }
 
 #[cfg(test)]
@@ -176,72 +178,72 @@ mod tests {
 
     const LONG: Duration = Duration::from_mins(1);
 
-    fn said(line: &str) -> Result<String, ProposerError> {
+    fn answer(line: &str) -> Result<String, ProposerError> {
         ask(line, &json!({"schema": 1}), LONG, &AtomicBool::new(false))
     }
 
-    fn silent(line: &str, limit: Duration) -> (String, String) {
+    fn failure(line: &str, limit: Duration) -> (String, String) {
         match ask(line, &json!({"filler": "x".repeat(1 << 18)}), limit, &AtomicBool::new(false)) {
-            Err(ProposerError::Silent { reason, heard }) => (reason, heard),
+            Err(ProposerError::NoAnswer { reason, output }) => (reason, output),
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
-    fn the_prompt_goes_in_and_the_answer_comes_out() {
-        assert_eq!(said("cat").unwrap(), "{\"schema\":1}\n");
-        assert_eq!(said("echo chatter >&2; echo yes").unwrap(), "yes\n");
-        // What it leaves running holds the pipe and is not waited for.
-        assert_eq!(said("sleep 300 & echo yes").unwrap(), "yes\n");
+    fn the_program_reads_the_prompt_and_prints_the_answer() {
+        assert_eq!(answer("cat").unwrap(), "{\"schema\":1}\n");
+        assert_eq!(answer("echo chatter >&2; echo yes").unwrap(), "yes\n");
+        // A background process that keeps the pipe open is not waited for.
+        assert_eq!(answer("sleep 300 & echo yes").unwrap(), "yes\n");
     }
 
     #[test]
-    fn however_it_fails_the_reason_says_so() {
-        let (reason, heard) = silent("echo half; echo first >&2; echo why >&2; exit 3", LONG);
+    fn every_failure_has_a_reason() {
+        let (reason, output) = failure("echo half; echo first >&2; echo why >&2; exit 3", LONG);
         assert_eq!(
-            (reason.as_str(), heard.as_str()),
-            ("its program failed (exit status: 3): first; why", "half\n")
+            (reason.as_str(), output.as_str()),
+            ("the program failed (exit status: 3): first; why", "half\n")
         );
-        assert!(silent("no-such-program-anywhere", LONG).0.contains("not found"));
-        assert!(silent("kill -9 $$", LONG).0.contains("signal: 9"));
-        let (reason, heard) = silent("head -c 10000000 /dev/zero | tr '\\0' x", LONG);
+        assert!(failure("no-such-program-anywhere", LONG).0.contains("not found"));
+        assert!(failure("kill -9 $$", LONG).0.contains("signal: 9"));
+        let (reason, output) = failure("head -c 10000000 /dev/zero | tr '\\0' x", LONG);
         assert_eq!(reason, "the answer is longer than 1048576 bytes");
-        assert_eq!(heard.len(), MOST_BYTES);
-        assert_eq!(silent("printf '\\377'", LONG).0, "the answer is not UTF-8");
+        assert_eq!(output.len(), MAX_BYTES);
+        assert_eq!(failure("printf '\\377'", LONG).0, "the answer is not UTF-8");
     }
 
     #[test]
-    fn nobody_is_left_behind() {
+    fn a_timeout_kills_the_whole_process_group() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("id");
         let line = format!("echo late; sleep 300 & echo $! > {}; wait", file.display());
-        // Long enough for a shell to get to its `wait` on a busy machine.
-        let (reason, heard) = silent(&line, Duration::from_secs(3));
-        assert_eq!((reason.as_str(), heard.as_str()), ("no answer within 3 s", "late\n"));
+        // Three seconds are enough for the shell to reach its `wait` on a busy machine.
+        let (reason, output) = failure(&line, Duration::from_secs(3));
+        assert_eq!((reason.as_str(), output.as_str()), ("no answer within 3 s", "late\n"));
         let id = std::fs::read_to_string(&file).unwrap();
         wait_until("the end of the program's child", || !is_alive(id.trim()));
     }
 
-    /// Set for the process that asks a proposer instead of being tested: the proposer's command line.
-    const ASKS: &str = "WARPSMITH_TEST_ASKS_A_PROPOSER";
+    /// The environment variable that makes [`ask_from_child`] run a proposer. Its value is the proposer's command line.
+    const PROPOSER_LINE: &str = "WARPSMITH_TEST_ASKS_A_PROPOSER";
 
     #[test]
-    #[ignore = "no test, but what a test starts"]
-    fn asking() {
-        if let Ok(line) = std::env::var(ASKS) {
-            let _ = said(&line);
+    #[ignore = "helper process that another test starts"]
+    fn ask_from_child() {
+        if let Ok(line) = std::env::var(PROPOSER_LINE) {
+            let _ = answer(&line);
         }
     }
 
     #[test]
-    fn a_proposer_dies_with_a_parent_that_is_killed() {
+    fn a_proposer_ends_when_its_parent_is_killed() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("ids");
-        // A shell that waits, and a child of it.
+        // The proposer is a shell with a child process; the shell waits for the child.
         let line = format!("sleep 300 & echo $$ $! > {0}.new; mv {0}.new {0}; wait", file.display());
         let mut parent = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "evolve::proposer::command::tests::asking", "--ignored"])
-            .env(ASKS, line)
+            .args(["--exact", "evolve::proposer::command::tests::ask_from_child", "--ignored"])
+            .env(PROPOSER_LINE, line)
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
@@ -255,7 +257,7 @@ mod tests {
 
     fn is_alive(id: &str) -> bool {
         let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
-        // Ended and not yet collected by whoever inherits it is ended.
+        // A zombie counts as ended.
         !stat.is_empty() && !stat.contains(") Z ")
     }
 
@@ -263,12 +265,12 @@ mod tests {
         let started = Instant::now();
         while !holds() {
             assert!(started.elapsed() < LONG, "{what} takes too long");
-            thread::sleep(TICK);
+            thread::sleep(POLL_INTERVAL);
         }
     }
 
     #[test]
-    fn a_search_that_stops_does_not_wait() {
+    fn a_stopped_search_does_not_wait_for_an_answer() {
         let outcome = ask("sleep 300", &json!({}), LONG, &AtomicBool::new(true));
         assert_eq!(outcome, Err(ProposerError::Stopped));
     }

@@ -1,9 +1,8 @@
-//! Proposers from outside: a program, or a chat endpoint, that is shown a search and answers with a candidate.
+//! External proposers: a program or a chat endpoint that reads the state of a search and answers with a candidate.
 //!
-//! [`prompt`] makes the question out of what the search knows, as much of it as the [`Information`] allows;
-//! [`command`] and [`endpoint`] get it answered, within a time and a length; [`answer`] reads what came back and
-//! [`screen`] looks a proposed source over. Everything after that is the search's own: an answer is data from a
-//! stranger until its candidate has been through every stage.
+//! [`prompt`] builds the prompt from the results of the search, as far as the [`Information`] allows. [`command`] and
+//! [`endpoint`] get an answer within limits of time and length. [`answer`] parses it, and [`screen`] checks a proposed
+//! source. The search does the rest: an answer is untrusted until its candidate has passed every stage.
 
 pub(super) mod answer;
 mod command;
@@ -18,41 +17,48 @@ use std::time::Duration;
 
 pub use endpoint::Endpoint;
 
-/// Who says what to try next.
+/// What chooses the next candidate.
 #[derive(Clone, Debug)]
 pub enum Proposer {
-    /// The plan's strategy, from the family's knobs.
+    /// The plan's strategy, which chooses among the family's settings.
     Knobs,
+    /// A program or a chat endpoint.
     External(ExternalProposer),
 }
 
+/// A program or a chat endpoint, with what it is told and its time limit.
 #[derive(Clone, Debug)]
 pub struct ExternalProposer {
+    /// How the proposer is reached.
     pub voice: ProposerTransport,
+    /// What the proposer is told.
     pub information: Information,
-    /// For one answer, retries included.
+    /// The time for one answer, including retries.
     pub limit: Duration,
 }
 
+/// How an external proposer is reached.
 #[derive(Clone, Debug)]
 pub enum ProposerTransport {
-    /// A command line for `sh -c`: the prompt on its stdin, the answer on its stdout.
+    /// A command line for `sh -c`. It reads the prompt from stdin and writes the answer to stdout.
     Command(String),
+    /// A chat endpoint.
     Endpoint(Endpoint),
 }
 
 /// What a proposer is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Information {
-    /// The task.
+    /// The task only.
     Free,
-    /// The task, and insights from results.
+    /// The task, and insights from the results.
     Insight,
-    /// The task, past good solutions, and insights.
+    /// The task, the best earlier candidates, and insights.
     Full,
 }
 
 impl Information {
+    /// The value's name, as in `--information` and in the log.
     pub fn name(self) -> &'static str {
         match self {
             Information::Free => "free",
@@ -62,19 +68,19 @@ impl Information {
     }
 }
 
-/// Why there is no answer to read.
+/// Why there is no answer to parse.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ProposerError {
-    /// The search is to stop.
+    /// The search was asked to stop.
     Stopped,
-    /// A program that asking takes is not there.
-    NotThere { program: &'static str, error: String },
-    /// It was asked, and this is what became of it. `heard` is what it said so far.
-    Silent { reason: String, heard: String },
+    /// A program that is needed to reach the proposer cannot be started.
+    MissingProgram { program: &'static str, error: String },
+    /// The proposer gave no answer. `output` is what it had written so far.
+    NoAnswer { reason: String, output: String },
 }
 
 impl ExternalProposer {
-    /// As the log has it.
+    /// The proposer's name in the log.
     pub(super) fn name(&self) -> &'static str {
         match self.voice {
             ProposerTransport::Command(_) => "command",
@@ -82,15 +88,15 @@ impl ExternalProposer {
         }
     }
 
-    /// Finds out before anything is timed whether it can be asked at all.
-    pub(super) fn ready(&self) -> Result<(), ProposerError> {
+    /// Checks that the proposer can be reached. This runs before anything is timed.
+    pub(super) fn check_available(&self) -> Result<(), ProposerError> {
         match &self.voice {
             ProposerTransport::Command(_) => Ok(()),
-            ProposerTransport::Endpoint(_) => endpoint::ready(),
+            ProposerTransport::Endpoint(_) => endpoint::check_curl(),
         }
     }
 
-    /// Asks and waits. `folder` is for files that live as long as the question.
+    /// Sends the prompt and waits for the answer. `folder` holds temporary files.
     pub(super) fn ask(
         &self,
         prompt: &serde_json::Value,

@@ -1,7 +1,7 @@
-//! What a proposer is told, as one JSON document.
+//! The prompt for a proposer: one JSON document.
 //!
-//! `task` is always there; `past` and `insights` as the search's [`Information`] says. Lists that grow with the search
-//! keep their latest entries, so that a prompt has a bounded length.
+//! `task` is always present. The search's [`Information`] decides whether `past` and `insights` are. Lists that grow
+//! with the search keep only their latest entries, so that the length of a prompt is bounded.
 
 use family::{Family, Knob, Limits};
 use gpu::device::Device;
@@ -10,46 +10,53 @@ use op::{Op, Refusal, Work};
 use serde::Serialize;
 
 use super::Information;
-use super::screen::MOST_BYTES;
+use super::screen::MAX_BYTES;
 use crate::evolve::{elites, knobs};
 use crate::profile::{Diagnosis, HotLine, Profile};
 use crate::run::{FailureKind, ProblemTime, ResultId, Stage, Trial, TrialResult};
 
 const SCHEMA: u32 = 1;
-/// Latest entries of a list.
-const LATEST: usize = 24;
-/// Of a profile.
-const DIAGNOSES: usize = 4;
-const HOT_LINES: usize = 6;
-/// Characters of a reason.
-const REASON: usize = 1500;
+/// How many of its latest entries a list keeps.
+const MAX_LATEST: usize = 24;
+/// How many diagnoses and hot lines of a profile are given.
+const MAX_DIAGNOSES: usize = 4;
+const MAX_HOT_LINES: usize = 6;
+/// How many characters of a reason are given.
+const MAX_REASON: usize = 1500;
 
-/// What there is to tell.
+/// Everything that a prompt is built from.
 pub struct PromptFacts<'a, O: Op> {
+    /// The op of the search.
     pub op: &'a O,
+    /// The searched family.
     pub family: &'a Family,
+    /// The device that candidates are timed on.
     pub device: &'a Device,
+    /// The problems of the search.
     pub problems: &'a [O::Problem],
+    /// The baseline's name.
     pub baseline: &'a str,
+    /// How many elites the search keeps.
     pub elites: usize,
-    /// The baseline first.
+    /// All trials so far. The first one is the baseline.
     pub trials: &'a [Trial],
-    /// Answers that were no candidate: their numbers and why.
+    /// The answers that gave no candidate: their numbers and the reasons.
     pub refused: &'a [(u32, String)],
+    /// The profiles of elites.
     pub profiles: &'a IndexMap<ResultId, Profile>,
-    /// The text of a trial's own source, by its hash.
+    /// Returns the text of a proposed source, by its hash.
     pub source: &'a dyn Fn(&str) -> Option<String>,
 }
 
 #[derive(Serialize)]
 struct Prompt<'a> {
     schema: u32,
-    /// Which answer this asks for, of how many.
+    /// The number of the requested answer, and how many are requested in total.
     number: u32,
     of: u32,
     task: Task<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    past: Option<Vec<EarlierTrials<'a>>>,
+    past: Option<Vec<EarlierTrial<'a>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     insights: Option<Insights<'a>>,
 }
@@ -68,7 +75,7 @@ struct Task<'a> {
     knobs: Vec<&'a Knob>,
     constraints: Vec<Rule<'a>>,
     limits: Limits,
-    /// The kernel, and what it includes; `generated.cuh` is the baseline's, and follows from the knobs.
+    /// The kernel and the headers it includes. `generated.cuh` is the baseline's; it is generated from the knobs.
     entry: &'a str,
     source: String,
     headers: IndexMap<String, String>,
@@ -94,7 +101,7 @@ struct Rule<'a> {
 }
 
 #[derive(Serialize)]
-struct EarlierTrials<'a> {
+struct EarlierTrial<'a> {
     #[serde(flatten)]
     timed: Timed<'a>,
     knobs: &'a IndexMap<String, String>,
@@ -125,16 +132,16 @@ struct Speed<'a> {
 struct Insights<'a> {
     timed: Vec<Timed<'a>>,
     failed: Vec<Failed<'a>>,
-    /// Of the best that were kept.
+    /// The profiles of the elites.
     profiles: Vec<Profiled<'a>>,
-    /// Compiled to the machine code of an earlier trial.
+    /// Trials that compiled to the machine code of an earlier one.
     same: Vec<IdenticalCode<'a>>,
-    /// Answers that were no candidate.
+    /// Answers that gave no candidate.
     refused: Vec<Refused<'a>>,
-    /// Knobs that made no difference to the machine code.
+    /// Knobs that never changed the machine code.
     dead_knobs: Vec<String>,
-    /// By knob and value: how many trials had it, and the best score among them.
-    knob_values: IndexMap<&'a str, IndexMap<&'a str, ProfileSummary>>,
+    /// For every knob and value: how many trials used it, and their best score.
+    knob_values: IndexMap<&'a str, IndexMap<&'a str, ValueSummary>>,
 }
 
 #[derive(Serialize)]
@@ -169,30 +176,30 @@ struct Refused<'a> {
 }
 
 #[derive(Clone, Copy, Default, Serialize)]
-struct ProfileSummary {
+struct ValueSummary {
     trials: u32,
     best: f64,
 }
 
-/// The prompt for an answer.
-pub fn make<O: Op>(
-    known: &PromptFacts<'_, O>,
+/// Builds the prompt for answer `number` of `of`.
+pub fn build<O: Op>(
+    facts: &PromptFacts<'_, O>,
     information: Information,
     (number, of): (u32, u32),
 ) -> Result<serde_json::Value, Refusal> {
     let (past, insights) = match information {
         Information::Free => (None, None),
-        Information::Insight => (None, Some(insights(known))),
-        Information::Full => (Some(past(known)), Some(insights(known))),
+        Information::Insight => (None, Some(insights(facts))),
+        Information::Full => (Some(past(facts)), Some(insights(facts))),
     };
-    let prompt = Prompt { schema: SCHEMA, number, of, task: task(known)?, past, insights };
+    let prompt = Prompt { schema: SCHEMA, number, of, task: task(facts)?, past, insights };
     serde_json::to_value(&prompt).map_err(Refusal::new)
 }
 
-fn task<'a, O: Op>(known: &PromptFacts<'a, O>) -> Result<Task<'a>, Refusal> {
-    let PromptFacts { op, family, device, problems, trials, .. } = *known;
+fn task<'a, O: Op>(facts: &PromptFacts<'a, O>) -> Result<Task<'a>, Refusal> {
+    let PromptFacts { op, family, device, problems, trials, .. } = *facts;
     let (Some(problem), Some(baseline)) = (problems.first(), trials.first()) else {
-        return Err(Refusal::new("there is nothing to propose for"));
+        return Err(Refusal::new("a prompt needs a problem and a baseline"));
     };
     let set: Vec<(String, String)> =
         baseline.knobs.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
@@ -200,15 +207,15 @@ fn task<'a, O: Op>(known: &PromptFacts<'a, O>) -> Result<Task<'a>, Refusal> {
     let source = family.request(&candidate, device.target())?.source;
     let names: Vec<&str> = source.headers.iter().map(|(name, _)| name.as_str()).collect();
     Ok(Task {
-        goal: "a candidate that gives the right answer on every problem, in the least time",
-        answer: contract(family, &names),
+        goal: "a candidate that gives the right answer on every problem in the shortest time",
+        answer: answer_format(family, &names),
         op: op.name(),
         family: family.full_name(),
         about: &family.description,
         device: device.to_string(),
         target: device.target().to_string(),
         problems: problems.iter().map(|it| Problem { name: it.to_string(), work: op.work(it) }).collect(),
-        baseline: Baseline { name: known.baseline, knobs: &baseline.knobs },
+        baseline: Baseline { name: facts.baseline, knobs: &baseline.knobs },
         knobs: family.knobs.iter().filter(|knob| knob.search).collect(),
         constraints: family
             .constraints
@@ -223,40 +230,41 @@ fn task<'a, O: Op>(known: &PromptFacts<'a, O>) -> Result<Task<'a>, Refusal> {
     })
 }
 
-/// What an answer has to be.
-fn contract(family: &Family, headers: &[&str]) -> String {
+/// Describes the form of an answer.
+fn answer_format(family: &Family, headers: &[&str]) -> String {
     format!(
-        "Answer with one JSON object: {{\"knobs\": {{NAME: value, ...}}}} sets knobs, each to one of its values, on top of \
-the baseline's; {{\"source\": \"...\", \"knobs\": {{...}}}} also puts a source of your own in place of task.source (the knobs \
-may be left out). \"why\" may hold a sentence. The object may stand in a fenced block marked json; a source may stand in one \
-marked cuda instead. A source has at most {MOST_BYTES} bytes of CUDA C++17 for NVRTC, defines `{}` with the parameters it has \
-now, takes knobs, axes and the layout of shared memory from generated.cuh, and includes nothing but {}, CUDA's device headers \
-and standard ones. Grid, block and shared memory follow from the knobs as they do now. A candidate is compiled, run under \
-checkers for bounds, races, barriers and uninitialised values, held against float64 arithmetic, and only then timed. An \
-answer that is not of this form is used up.",
+        "Answer with one JSON object. {{\"knobs\": {{NAME: value, ...}}}} sets knobs, each to one of its values; the \
+other knobs keep the baseline's values. {{\"source\": \"...\", \"knobs\": {{...}}}} also replaces task.source with \
+your own source; the knobs are optional. \"why\" may hold one sentence. The object may be in a fenced block marked \
+json. A source may instead be in a fenced block marked cuda. A source has at most {MAX_BYTES} bytes of CUDA C++17 for \
+NVRTC. It defines `{}` with its current parameters, takes knobs, axes and the layout of shared memory from \
+generated.cuh, and includes only {}, CUDA's device headers and standard headers. Grid, block and shared memory are \
+computed from the knobs as before. A candidate is compiled, run under checkers for bounds, races, barriers and \
+uninitialised values, compared with a float64 reference, and only then timed. An answer in any other form is rejected, \
+and it counts against the budget.",
         family.entry,
         headers.join(", "),
     )
 }
 
-/// The best that were kept, the best first.
-fn past<'a, O: Op>(known: &PromptFacts<'a, O>) -> Vec<EarlierTrials<'a>> {
+/// The elites, best first.
+fn past<'a, O: Op>(facts: &PromptFacts<'a, O>) -> Vec<EarlierTrial<'a>> {
     let past = |elite: elites::TimedTrial<'a>| {
-        let source = elite.trial.source.as_deref().and_then(known.source);
-        EarlierTrials { timed: timed(known, elite), knobs: &elite.trial.knobs, source }
+        let source = elite.trial.source.as_deref().and_then(facts.source);
+        EarlierTrial { timed: timed(facts, elite), knobs: &elite.trial.knobs, source }
     };
-    elites::best(known.trials, known.elites).into_iter().map(past).collect()
+    elites::best(facts.trials, facts.elites).into_iter().map(past).collect()
 }
 
-fn insights<'a, O: Op>(known: &PromptFacts<'a, O>) -> Insights<'a> {
-    let trials = known.trials;
+fn insights<'a, O: Op>(facts: &PromptFacts<'a, O>) -> Insights<'a> {
+    let trials = facts.trials;
     let failed = trials.iter().filter_map(|trial| match &trial.result {
         TrialResult::Failed { stage, failure, reason } => Some(Failed {
             trial: trial.number,
             candidate: &trial.candidate,
             stage: *stage,
             failure: *failure,
-            reason: reason.chars().take(REASON).collect(),
+            reason: reason.chars().take(MAX_REASON).collect(),
         }),
         _ => None,
     });
@@ -266,37 +274,37 @@ fn insights<'a, O: Op>(known: &PromptFacts<'a, O>) -> Insights<'a> {
         }
         _ => None,
     });
-    let refused = known.refused.iter().map(|(number, reason)| Refused { number: *number, reason });
+    let refused = facts.refused.iter().map(|(number, reason)| Refused { number: *number, reason });
     Insights {
-        timed: latest(elites::timed(trials).map(|it| timed(known, it)).collect()),
+        timed: latest(elites::timed(trials).map(|it| timed(facts, it)).collect()),
         failed: latest(failed.collect()),
-        profiles: profiles(known),
+        profiles: profiles(facts),
         same: latest(same.collect()),
         refused: latest(refused.collect()),
-        dead_knobs: knobs::dead(trials).into_iter().map(|dead| dead.knob).collect(),
+        dead_knobs: knobs::inert(trials).into_iter().map(|inert| inert.knob).collect(),
         knob_values: knob_values(trials),
     }
 }
 
-fn profiles<'a, O: Op>(known: &PromptFacts<'a, O>) -> Vec<Profiled<'a>> {
+fn profiles<'a, O: Op>(facts: &PromptFacts<'a, O>) -> Vec<Profiled<'a>> {
     let mut profiles = Vec::new();
-    for elite in elites::best(known.trials, known.elites) {
-        let own = known.profiles.iter().filter(|(of, _)| of.subject == elite.trial.candidate);
+    for elite in elites::best(facts.trials, facts.elites) {
+        let own = facts.profiles.iter().filter(|(of, _)| of.subject == elite.trial.candidate);
         profiles.extend(own.map(|(of, profile)| Profiled {
             trial: elite.trial.number,
             problem: &of.problem,
             by: &profile.source,
-            diagnoses: &profile.diagnoses[..profile.diagnoses.len().min(DIAGNOSES)],
-            hot_lines: &profile.hot_lines[..profile.hot_lines.len().min(HOT_LINES)],
+            diagnoses: &profile.diagnoses[..profile.diagnoses.len().min(MAX_DIAGNOSES)],
+            hot_lines: &profile.hot_lines[..profile.hot_lines.len().min(MAX_HOT_LINES)],
         }));
     }
     profiles
 }
 
-fn timed<'a, O: Op>(known: &PromptFacts<'a, O>, timed: elites::TimedTrial<'a>) -> Timed<'a> {
+fn timed<'a, O: Op>(facts: &PromptFacts<'a, O>, timed: elites::TimedTrial<'a>) -> Timed<'a> {
     let speed = |time: &'a ProblemTime| {
-        let problem = known.problems.iter().find(|problem| problem.to_string() == time.problem)?;
-        let (work, seconds) = (known.op.work(problem), time.time.micros() * 1e-6);
+        let problem = facts.problems.iter().find(|problem| problem.to_string() == time.problem)?;
+        let (work, seconds) = (facts.op.work(problem), time.time.micros() * 1e-6);
         Some(Speed {
             time,
             tflops: work.flops / seconds * 1e-12,
@@ -313,20 +321,20 @@ fn timed<'a, O: Op>(known: &PromptFacts<'a, O>, timed: elites::TimedTrial<'a>) -
     }
 }
 
-/// Over trials of the family's own source.
-fn knob_values(trials: &[Trial]) -> IndexMap<&str, IndexMap<&str, ProfileSummary>> {
-    let mut values: IndexMap<&str, IndexMap<&str, ProfileSummary>> = IndexMap::new();
+/// Summarises the trials of the family's own source by knob and value.
+fn knob_values(trials: &[Trial]) -> IndexMap<&str, IndexMap<&str, ValueSummary>> {
+    let mut values: IndexMap<&str, IndexMap<&str, ValueSummary>> = IndexMap::new();
     for timed in elites::timed(trials).filter(|timed| timed.trial.source.is_none()) {
         for (knob, value) in &timed.trial.knobs {
-            let seen = values.entry(knob).or_default().entry(value).or_default();
-            seen.trials += 1;
-            seen.best = seen.best.max(timed.score);
+            let summary = values.entry(knob).or_default().entry(value).or_default();
+            summary.trials += 1;
+            summary.best = summary.best.max(timed.score);
         }
     }
     values
 }
 
 fn latest<T>(mut list: Vec<T>) -> Vec<T> {
-    list.drain(..list.len().saturating_sub(LATEST));
+    list.drain(..list.len().saturating_sub(MAX_LATEST));
     list
 }

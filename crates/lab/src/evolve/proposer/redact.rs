@@ -1,17 +1,21 @@
-//! Takes secrets out of text that is kept or shown: an endpoint's key, and what an address carries besides its place.
+//! Removes secrets from text that is stored or shown: the key of an endpoint, and the user name, password and query of
+//! an address.
 
-/// What stands where a secret was.
+/// Replaces a secret.
 const MARK: &str = "[key]";
+/// Replaces the secret parts of an address.
 const REDACTED: &str = "[redacted]";
-/// A text of three bytes has a base64 form that half of all texts have.
-const LEAST_BASE64: usize = 6;
+/// The shortest secret, and the shortest encoded form, that is searched for in hexadecimal and base64. Shorter forms
+/// occur in most texts by chance.
+const MIN_ENCODED_LENGTH: usize = 6;
 
-/// The address without what may be a secret: the name and password before the host, and everything after `?` or `#`.
+/// The address without its possible secrets: the user name and password before the host, and everything after `?` or
+/// `#`.
 pub fn address(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").map_or(("", url), |(scheme, rest)| (scheme, rest));
     let end = rest.find(['?', '#']).unwrap_or(rest.len());
     let (place, query) = rest.split_at(end);
-    // A password may hold a `/` that should have been escaped, and a query may hold an `@`.
+    // A password may contain an unescaped `/`, and a query may contain an `@`.
     let host = place.rsplit_once('@').map(|(_, host)| format!("{REDACTED}@{host}"));
     let host = host.unwrap_or_else(|| place.to_owned());
     let query = query.chars().next().map_or(String::new(), |mark| format!("{mark}{REDACTED}"));
@@ -19,7 +23,7 @@ pub fn address(url: &str) -> String {
     format!("{scheme}{host}{query}")
 }
 
-/// The parts of an address that may be secrets: the values of its query, and the name and password before the host.
+/// The possible secrets in an address: the values of its query, and the user name and password before the host.
 pub(super) fn secrets(url: &str) -> Vec<String> {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let (place, query) = rest.split_at(rest.find(['?', '#']).unwrap_or(rest.len()));
@@ -30,7 +34,7 @@ pub(super) fn secrets(url: &str) -> Vec<String> {
     words.map(|word| percent_decoded(word).unwrap_or_else(|| word.to_owned())).collect()
 }
 
-/// The command line with its `--endpoint` redacted, as it is recorded.
+/// The command line for the log, with the address of `--endpoint` redacted.
 pub fn command_line(words: impl IntoIterator<Item = String>) -> Vec<String> {
     const FLAG: &str = "--endpoint";
     let mut is_next = false;
@@ -46,14 +50,15 @@ pub fn command_line(words: impl IntoIterator<Item = String>) -> Vec<String> {
     words.into_iter().map(redacted).collect()
 }
 
-/// The text with every occurrence of the secret replaced, in whichever form a server may give it back: as it is, in
-/// another case, with some or all of its characters escaped (`\/`, `\u002f`, `\x2f`, `%2F`, `&#47;`, also twice), in hexadecimal
-/// digits or in base64.
+/// Replaces every occurrence of the secret, in every form in which a server may return it: unchanged, in another case,
+/// with some or all characters escaped (`\/`, `\u002f`, `\x2f`, `%2F`, `&#47;`, also twice), in hexadecimal or in
+/// base64.
 pub(super) fn without(text: &str, secret: &str) -> String {
     if secret.is_empty() {
         return text.to_owned();
     }
-    let fixed: Vec<String> = if secret.len() < LEAST_BASE64 { Vec::new() } else { encoded(secret) };
+    let fixed: Vec<String> =
+        if secret.len() < MIN_ENCODED_LENGTH { Vec::new() } else { encoded_forms(secret) };
     let mut kept = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
@@ -72,11 +77,12 @@ pub(super) fn without(text: &str, secret: &str) -> String {
     kept
 }
 
-/// How long the secret is at the start of `text`, with any of its characters escaped; `None` if it is not there.
+/// The length of the secret at the start of `text`, where any character may be escaped; `None` if `text` does not start
+/// with the secret.
 fn escaped_length(text: &str, secret: &str) -> Option<usize> {
     let mut rest = text;
     for wanted in secret.bytes() {
-        let (found, length) = character(rest, wanted)?;
+        let (found, length) = decoded_character(rest, wanted)?;
         if !found.eq_ignore_ascii_case(&wanted) {
             return None;
         }
@@ -85,11 +91,11 @@ fn escaped_length(text: &str, secret: &str) -> Option<usize> {
     Some(text.len() - rest.len())
 }
 
-/// The character at the start of `text` as it is meant, and the length of its spelling. Of several readings the one
-/// that gives `wanted` is taken.
-fn character(text: &str, wanted: u8) -> Option<(u8, usize)> {
+/// The decoded character at the start of `text` and the length of its encoding. If there are several ways to decode it,
+/// the one that gives `wanted` is used.
+fn decoded_character(text: &str, wanted: u8) -> Option<(u8, usize)> {
     let plain = text.bytes().next()?;
-    // A backslash may itself be escaped, any number of times.
+    // A backslash may be escaped any number of times.
     let slashes = text.len() - text.trim_start_matches('\\').len();
     let after = &text[slashes..];
     let hex = |digits: &str, length: usize, before: usize, behind: usize| {
@@ -140,23 +146,25 @@ fn character(text: &str, wanted: u8) -> Option<(u8, usize)> {
     if let Some(read) = escaped().filter(|(code, _)| fits(*code)) {
         return Some(read);
     }
-    // A backslash in the secret: alone, or escaped by others.
+    // A backslash in the secret is written alone or escaped by another one.
     (wanted == b'\\' && slashes > 0).then(|| (b'\\', slashes.min(2)))
 }
 
-/// Forms in which the secret's own characters do not appear: hexadecimal, and base64 at each of the three places that
-/// the secret may have in a longer text.
-fn encoded(secret: &str) -> Vec<String> {
+/// The encoded forms of the secret: hexadecimal, and base64 at each of the three alignments that the secret can have
+/// in a longer text.
+fn encoded_forms(secret: &str) -> Vec<String> {
     let hex = spelled(secret, |byte| format!("{byte:02x}"));
     let mut forms = vec![hex];
     for before in 0..3_usize {
         let bytes: Vec<u8> = std::iter::repeat_n(0, before).chain(secret.bytes()).collect();
         for url_safe in [false, true] {
             let text = base64(&bytes, url_safe);
-            // The first and the last digits also depend on what is around the secret.
+            // The first and last digits also depend on the text around the secret, so they are left out.
             let start = (before * 8).div_ceil(6);
             let end = bytes.len() * 8 / 6;
-            forms.extend(text.get(start..end).filter(|form| form.len() >= LEAST_BASE64).map(str::to_owned));
+            forms.extend(
+                text.get(start..end).filter(|form| form.len() >= MIN_ENCODED_LENGTH).map(str::to_owned),
+            );
         }
     }
     forms.sort();
@@ -164,11 +172,12 @@ fn encoded(secret: &str) -> Vec<String> {
     forms
 }
 
+/// Writes every byte with `spelling`.
 fn spelled(text: &str, spelling: impl Fn(u8) -> String) -> String {
     text.bytes().map(spelling).collect::<Vec<_>>().concat()
 }
 
-/// Without the padding.
+/// Base64 without padding.
 fn base64(bytes: &[u8], url_safe: bool) -> String {
     const LETTERS: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
     let last = if url_safe { [b'-', b'_'] } else { [b'+', b'/'] };
@@ -184,8 +193,8 @@ fn base64(bytes: &[u8], url_safe: bool) -> String {
     text
 }
 
-/// Hexadecimal digits in either case; base64, whose case matters, in its own. To know them apart is not worth it: no
-/// other text looks like either.
+/// Compares without regard to case. Only hexadecimal digits need this; base64 is case-sensitive, but no other text is
+/// likely to match.
 fn starts_with(text: &str, form: &str) -> bool {
     text.as_bytes().get(..form.len()).is_some_and(|start| start.eq_ignore_ascii_case(form.as_bytes()))
         && text.is_char_boundary(form.len())
@@ -215,7 +224,7 @@ mod tests {
     const KEY: &str = "sk-ab/Cd+12=\\x\"y";
 
     #[test]
-    fn a_key_is_taken_out_in_every_form_a_server_may_give_it_back() {
+    fn a_key_is_removed_in_every_form_a_server_may_return() {
         let json = serde_json::to_string(KEY).unwrap();
         let json = json.trim_matches('"');
         let unicode = spelled(KEY, |byte| format!("\\u{byte:04X}"));
@@ -254,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_kept_without_its_query_and_its_password() {
+    fn an_address_loses_its_query_and_its_password() {
         for (url, kept) in [
             ("https://host/v1", "https://host/v1"),
             ("https://host/v1?token=abc&x=1", "https://host/v1?[redacted]"),
@@ -268,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_line_is_recorded_without_the_secrets_of_its_endpoint() {
+    fn a_command_line_loses_the_secrets_of_its_endpoint() {
         let line = [
             "warpsmith",
             "evolve",

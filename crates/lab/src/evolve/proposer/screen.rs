@@ -1,17 +1,17 @@
-//! A look at a proposed source before any compiler sees it: what the compiler would read besides.
+//! Screens a proposed source before it is compiled: the source must not make the compiler read other files.
 //!
-//! The compiler runs as the user, and its messages go back to the proposer: a source that includes a file of the user's
-//! would have it read out. So nothing is included but the family's own headers, CUDA's and the standard library's. This
-//! does not try to know comments and strings from code, where a clever source could make it err: whatever looks like
-//! an `#include` anywhere must be one of these.
+//! The compiler runs as the user, and its messages go back to the proposer. A source that includes one of the user's
+//! files would leak its contents. So a source may include only the family's own headers, CUDA's and the standard
+//! library's. The screen does not distinguish comments and strings from code, because a clever source could mislead
+//! such a parser: anything that looks like an `#include`, anywhere, must name one of these headers.
 
 use std::borrow::Cow;
 
-/// Bytes of a source.
-pub const MOST_BYTES: usize = 256 << 10;
+/// The longest source that is accepted, in bytes.
+pub const MAX_BYTES: usize = 256 << 10;
 
-/// CUDA's headers for device code; besides, everything below [`FOLDERS`].
-const CUDA: &[&str] = &[
+/// CUDA's headers for device code. Everything below [`CUDA_FOLDERS`] is allowed too.
+const CUDA_HEADERS: &[&str] = &[
     "cooperative_groups.h",
     "cuda_awbarrier.h",
     "cuda_awbarrier_primitives.h",
@@ -29,11 +29,11 @@ const CUDA: &[&str] = &[
     "vector_functions.h",
     "vector_types.h",
 ];
-const FOLDERS: &[&str] = &["cooperative_groups/", "cub/", "cuda/", "nv/"];
+const CUDA_FOLDERS: &[&str] = &["cooperative_groups/", "cub/", "cuda/", "nv/"];
 
-/// Other ways to have a file read, to ask whether there is one, or to give lines another file's name; `##`, which can
-/// build each of these words from parts; and spellings of `#` and of a line's end that C++ has given up.
-const NEVER: &[&str] = &[
+/// Other ways to read a file, to test whether a file exists, or to change the file name of a line; `##`, which can
+/// build each of these words from parts; and the digraphs and trigraphs for `#` and for the end of a line.
+const FORBIDDEN: &[&str] = &[
     "__has_include",
     "__has_embed",
     "__include_level__",
@@ -56,8 +56,8 @@ const NEVER: &[&str] = &[
     "??/",
 ];
 
-/// Words after `#` that are refused: each reads a file, names one, or is no kernel's business.
-const DIRECTIVES: &[&str] = &[
+/// Words after `#` that are refused. Each of them reads a file, names a file, or is of no use in a kernel.
+const FORBIDDEN_DIRECTIVES: &[&str] = &[
     "include_next",
     "import",
     "embed",
@@ -70,8 +70,8 @@ const DIRECTIVES: &[&str] = &[
     "include_alias",
 ];
 
-/// Pragmas that say how to compile; no other one is allowed, since some name files.
-const PRAGMAS: &[&str] = &[
+/// The allowed pragmas, which only affect compilation. Others are refused, because some of them name files.
+const ALLOWED_PRAGMAS: &[&str] = &[
     "unroll",
     "nounroll",
     "once",
@@ -83,13 +83,13 @@ const PRAGMAS: &[&str] = &[
     "diag_default",
 ];
 
-/// Directives of an assembler that read or name a file.
-const ASSEMBLER: &[&str] = &[".incbin", ".include", ".file", ".section", ".loc"];
+/// Assembler directives that read or name a file.
+const FORBIDDEN_ASSEMBLER: &[&str] = &[".incbin", ".include", ".file", ".section", ".loc"];
 
-/// Refuses a source that is too long, lacks the kernel, or would have the compiler read what is none of its business.
-pub fn source(text: &str, entry: &str, own_headers: &[String]) -> Result<(), String> {
-    if text.len() > MOST_BYTES {
-        return Err(format!("the source has {} bytes; {MOST_BYTES} are allowed", text.len()));
+/// Refuses a source that is too long, has no kernel `entry`, or would make the compiler read other files.
+pub fn check_source(text: &str, entry: &str, own_headers: &[String]) -> Result<(), String> {
+    if text.len() > MAX_BYTES {
+        return Err(format!("the source has {} bytes; at most {MAX_BYTES} are allowed", text.len()));
     }
     if text.contains('\0') {
         return Err("the source has a zero byte".to_owned());
@@ -97,43 +97,43 @@ pub fn source(text: &str, entry: &str, own_headers: &[String]) -> Result<(), Str
     if !text.contains(entry) {
         return Err(format!("the source has no kernel `{entry}`"));
     }
-    // As it stands, and with lines that a backslash continues put together, as the compiler does first of all.
-    for text in [Cow::Borrowed(text), Cow::Owned(spliced(text))] {
-        if let Some(word) = NEVER.iter().find(|word| text.contains(**word)) {
+    // The text is checked as written and with backslash-continued lines joined, which is the compiler's first step.
+    for text in [Cow::Borrowed(text), Cow::Owned(joined_lines(text))] {
+        if let Some(word) = FORBIDDEN.iter().find(|word| text.contains(**word)) {
             return Err(format!("the source has `{word}`, which is not allowed"));
         }
-        escaped_letters(&text)?;
-        assembler(&text)?;
-        directives(&text, own_headers)?;
+        check_escaped_letters(&text)?;
+        check_assembler(&text)?;
+        check_directives(&text, own_headers)?;
     }
     Ok(())
 }
 
-/// Refuses letters of plain ASCII that are written as `\u0069`: a word spelled so is a word nobody looks for.
-fn escaped_letters(text: &str) -> Result<(), String> {
+/// Refuses ASCII letters that are written as escapes such as `\u0069`: the other checks would not find such a word.
+fn check_escaped_letters(text: &str) -> Result<(), String> {
     for (at, mark) in text.match_indices("\\u").chain(text.match_indices("\\U")) {
         let digits: String = text[at + mark.len()..].chars().take(8).collect();
         let length = if mark == "\\u" { 4 } else { 8 };
-        // `\u{69}` and `\N{...}` are spellings of a later C++.
+        // C++23 adds the forms `\u{69}` and `\N{...}`.
         let code = digits.get(..length).and_then(|digits| u32::from_str_radix(digits, 16).ok());
         if code.is_none_or(|code| code < 0x80) {
-            return Err("the source spells a letter as `\\u...`, which is not allowed".to_owned());
+            return Err("the source writes a letter as `\\u...`, which is not allowed".to_owned());
         }
     }
     if text.contains("\\N{") { Err("the source has `\\N{`, which is not allowed".to_owned()) } else { Ok(()) }
 }
 
-/// Refuses an assembler's directives that read or name a file. A text in quotes may be put together from several, so
-/// quotes and blanks do not count; a member of that name (`x.file`) is refused too.
-fn assembler(text: &str) -> Result<(), String> {
+/// Refuses assembler directives that read or name a file. A string literal may be split into several, so quotes and
+/// blanks are ignored. This also refuses a member of that name (`x.file`).
+fn check_assembler(text: &str) -> Result<(), String> {
     if !text.contains("asm") {
         return Ok(());
     }
     let packed: String = text.chars().filter(|c| *c != '"' && !c.is_whitespace()).collect();
-    for word in ASSEMBLER {
+    for word in FORBIDDEN_ASSEMBLER {
         let ends = |at: usize| {
             let next = packed[at + word.len()..].chars().next();
-            // `.local` and `.section_size` are other words; after `.file` comes a number or a path.
+            // `.local` and `.section_size` are different words. A number or a path follows `.file`.
             !next.is_some_and(|c| c == '_' || (c.is_ascii_alphabetic() && *word != ".incbin"))
         };
         if packed.match_indices(word).any(|(at, _)| ends(at)) {
@@ -143,25 +143,25 @@ fn assembler(text: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn directives(text: &str, own_headers: &[String]) -> Result<(), String> {
+/// Refuses directives that include another file, name a file, or are not in [`ALLOWED_PRAGMAS`].
+fn check_directives(text: &str, own_headers: &[String]) -> Result<(), String> {
     for (at, mark) in text.match_indices('#').chain(text.match_indices("%:")) {
         let rest = after_blanks(&text[at + mark.len()..]);
         let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
         let (word, rest) = rest.split_at(end);
-        // `\u0069nclude` is a spelling too.
+        // `\u0069nclude` is also read as `include`.
         if rest.starts_with("\\u") || rest.starts_with("\\U") {
             return Err("the source has a directive with an escaped letter".to_owned());
         }
         match word {
             "include" => {
-                let name = included(after_blanks(rest)).ok_or_else(|| {
-                    "the source has an #include of something other than a name in quotes or brackets"
-                        .to_owned()
+                let name = included_name(after_blanks(rest)).ok_or_else(|| {
+                    "the source has an #include without a name in quotes or angle brackets".to_owned()
                 })?;
-                if !own_headers.iter().any(|own| own == name) && !is_cudas(name) {
+                if !own_headers.iter().any(|own| own == name) && !is_standard_header(name) {
                     let own = own_headers.join(", ");
                     return Err(format!(
-                        "the source includes `{name}`; allowed are {own}, CUDA's device headers and the standard ones"
+                        "the source includes `{name}`; allowed are {own}, CUDA's device headers and standard headers"
                     ));
                 }
             }
@@ -169,17 +169,17 @@ fn directives(text: &str, own_headers: &[String]) -> Result<(), String> {
                 let rest = after_blanks(rest);
                 let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
                 let pragma = &rest[..end];
-                if !PRAGMAS.contains(&pragma) {
+                if !ALLOWED_PRAGMAS.contains(&pragma) {
                     return Err(format!(
                         "the source has `#pragma {pragma}`; allowed are {}",
-                        PRAGMAS.join(", ")
+                        ALLOWED_PRAGMAS.join(", ")
                     ));
                 }
             }
-            word if DIRECTIVES.contains(&word) => {
+            word if FORBIDDEN_DIRECTIVES.contains(&word) => {
                 return Err(format!("the source has `#{word}`, which is not allowed"));
             }
-            // `# 1 "file"` is `#line 1 "file"`.
+            // `# 1 "file"` means `#line 1 "file"`.
             word if is_line_number(word) && starts_line(&text[..at]) => {
                 return Err(format!("the source has `# {word}`, which is not allowed"));
             }
@@ -193,18 +193,20 @@ fn is_line_number(word: &str) -> bool {
     !word.is_empty() && word.chars().all(|c| c.is_ascii_digit())
 }
 
-/// Whether what comes next could begin a line for the compiler: only blanks and the end of a comment are before it.
+/// Whether the compiler could take the text after `before` as the start of a line: only blanks or the end of a comment
+/// come before it.
 fn starts_line(before: &str) -> bool {
     let line = before.rsplit('\n').next().unwrap_or_default();
     let line = line.rsplit_once("*/").map_or(line, |(_, after)| after);
     line.trim().is_empty()
 }
 
-fn spliced(text: &str) -> String {
+/// Joins the lines that a backslash continues.
+fn joined_lines(text: &str) -> String {
     let mut pieces = text.split('\\');
     let mut joined = pieces.next().unwrap_or_default().to_owned();
     for piece in pieces {
-        // Blanks between the backslash and the line's end do not matter to some compilers.
+        // Some compilers accept blanks between the backslash and the end of the line.
         let end = piece.trim_start_matches([' ', '\t', '\r', '\u{b}', '\u{c}']);
         if let Some(next_line) = end.strip_prefix('\n') {
             joined.push_str(next_line);
@@ -216,6 +218,7 @@ fn spliced(text: &str) -> String {
     joined
 }
 
+/// The text without leading blanks and comments.
 fn after_blanks(text: &str) -> &str {
     let mut rest = text.trim_start();
     while let Some(comment) = rest.strip_prefix("/*") {
@@ -224,33 +227,34 @@ fn after_blanks(text: &str) -> &str {
     rest
 }
 
-/// The name after `#include`.
-fn included(rest: &str) -> Option<&str> {
+/// The file name after `#include`.
+fn included_name(rest: &str) -> Option<&str> {
     let line = rest.lines().next()?;
     let (open, close) = if line.starts_with('"') { ('"', '"') } else { ('<', '>') };
     line.strip_prefix(open)?.split_once(close).map(|(name, _)| name)
 }
 
-fn is_cudas(name: &str) -> bool {
-    let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || "_-./".contains(c));
-    let stays = name.split('/').all(|part| !part.is_empty() && part != "." && part != "..");
-    let known = CUDA.contains(&name)
-        || FOLDERS.iter().any(|folder| name.starts_with(folder))
+/// Whether a name is one of CUDA's device headers or of the standard library's.
+fn is_standard_header(name: &str) -> bool {
+    let has_plain_characters = name.chars().all(|c| c.is_ascii_alphanumeric() || "_-./".contains(c));
+    let stays_in_folder = name.split('/').all(|part| !part.is_empty() && part != "." && part != "..");
+    let is_known = CUDA_HEADERS.contains(&name)
+        || CUDA_FOLDERS.iter().any(|folder| name.starts_with(folder))
         || gpu::build::standard_headers().iter().any(|(standard, _)| standard == name);
-    plain && stays && known
+    has_plain_characters && stays_in_folder && is_known
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn screened(text: &str) -> Result<(), String> {
+    fn screen(text: &str) -> Result<(), String> {
         let own = ["generated.cuh".to_owned(), "common/ptx.cuh".to_owned()];
-        source(&format!("{text}\nvoid kernel() {{}}\n"), "kernel", &own)
+        check_source(&format!("{text}\nvoid kernel() {{}}\n"), "kernel", &own)
     }
 
     #[test]
-    fn kernels_as_people_write_them_pass() {
+    fn ordinary_kernels_pass() {
         for text in [
             "#include \"generated.cuh\"\n#include \"common/ptx.cuh\"\n#include <cuda_fp16.h>\n#include <mma.h>",
             "#include <cuda/std/cstdint>\n#include <cstdint>\n#include <cub/block/block_reduce.cuh>\n",
@@ -259,7 +263,7 @@ mod tests {
             "const char* greek = \"\\u03b1\";",
             "// #1 of several, # included\nconst char* s = \"100 % : #1\";",
         ] {
-            assert_eq!(screened(text), Ok(()), "{text}");
+            assert_eq!(screen(text), Ok(()), "{text}");
         }
     }
 
@@ -270,12 +274,12 @@ mod tests {
             let candidate = family.candidate(None, &[], &[]).unwrap();
             let request = family.request(&candidate, family.targets[0]).unwrap();
             let own: Vec<String> = request.source.headers.iter().map(|(name, _)| name.clone()).collect();
-            assert_eq!(source(&request.source.text, &family.entry, &own), Ok(()), "{}", family.name);
+            assert_eq!(check_source(&request.source.text, &family.entry, &own), Ok(()), "{}", family.name);
         }
     }
 
     #[test]
-    fn whatever_would_read_a_file_is_refused() {
+    fn a_source_that_would_read_a_file_is_refused() {
         for text in [
             "#include \"/etc/passwd\"",
             "#include </etc/passwd>",
@@ -320,18 +324,18 @@ mod tests {
             "asm(\".inc\" \"bin /etc/passwd\");",
             "asm(\".file 1 \\\"/etc/passwd\\\"\\n.loc 1 1 1\");",
             "#using \"x.dll\"",
-            // What is a comment here depends on what is a string there.
+            // Whether the `#include` is in a comment depends on where the raw string ends.
             "const char* s = R\"x(\" /*)x\";\n#include \"/etc/passwd\"\n/**/",
         ] {
-            assert!(screened(text).is_err(), "{text}");
+            assert!(screen(text).is_err(), "{text}");
         }
     }
 
     #[test]
-    fn what_cannot_be_a_kernel_is_refused() {
-        assert!(screened("\0").unwrap_err().contains("zero byte"));
-        assert!(source("int x;", "kernel", &[]).unwrap_err().contains("no kernel `kernel`"));
-        let long = "x".repeat(MOST_BYTES);
-        assert!(screened(&long).unwrap_err().contains("262144 are allowed"));
+    fn a_source_that_cannot_be_a_kernel_is_refused() {
+        assert!(screen("\0").unwrap_err().contains("zero byte"));
+        assert!(check_source("int x;", "kernel", &[]).unwrap_err().contains("no kernel `kernel`"));
+        let long = "x".repeat(MAX_BYTES);
+        assert!(screen(&long).unwrap_err().contains("at most 262144 are allowed"));
     }
 }

@@ -1,18 +1,18 @@
-//! Workflow commands that GitHub Actions shows at the change they are about.
+//! Workflow commands that GitHub Actions shows as annotations.
 
 use std::fmt::Write as _;
 
 use super::super::{GateReport, RowStatus};
 use super::times;
 
-/// An annotation per row that does not pass, a notice per improvement, a warning where clocks were held down. `file`
-/// is what they are pinned to: the leaderboard.
+/// An error for every row that does not pass, a notice for every improvement, and a warning if the GPU throttled its
+/// clocks. The annotations are attached to `file`, the leaderboard.
 pub fn github(report: &GateReport, file: &str) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail.
     let mut annotate = |level: &str, title: &str, message: &str| {
-        let (file, title) = (property(file), property(title));
-        let _ = writeln!(out, "::{level} file={file},title={title}::{}", data(message));
+        let (file, title) = (escaped_property(file), escaped_property(title));
+        let _ = writeln!(out, "::{level} file={file},title={title}::{}", escaped_message(message));
     };
     for row in &report.rows {
         let title = format!("{}: {}", row.problem, row.standing.to_string().to_lowercase());
@@ -26,21 +26,21 @@ pub fn github(report: &GateReport, file: &str) -> String {
             RowStatus::Passed => {}
         }
         if row.throttled {
-            annotate("warning", &row.problem, "clocks were held down while this was measured");
+            annotate("warning", &row.problem, "the GPU throttled its clocks during this measurement");
         }
     }
     if report.rows.is_empty() {
-        annotate("error", "incomplete", "there was nothing to judge");
+        annotate("error", "incomplete", "the run has no results to judge");
     }
     out
 }
 
-/// A command ends with its line, and `%` starts an escape.
-fn data(text: &str) -> String {
+/// Escapes a message: a command ends with its line, and `%` starts an escape.
+fn escaped_message(text: &str) -> String {
     text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
 }
 
-/// Properties end at a comma or a colon besides.
-fn property(text: &str) -> String {
-    data(text).replace(':', "%3A").replace(',', "%2C")
+/// Escapes a property, which also ends at a comma or a colon.
+fn escaped_property(text: &str) -> String {
+    escaped_message(text).replace(':', "%3A").replace(',', "%2C")
 }

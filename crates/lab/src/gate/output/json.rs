@@ -1,4 +1,4 @@
-//! The report for programs.
+//! The report as JSON, for programs.
 
 use serde::Serialize;
 
@@ -12,6 +12,7 @@ struct File<'r> {
     report: &'r GateReport,
 }
 
+/// The report as JSON.
 pub fn json(report: &GateReport) -> Result<String, serde_json::Error> {
     serde_json::to_string_pretty(&File { outcome: report.outcome(), report })
 }

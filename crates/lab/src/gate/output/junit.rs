@@ -1,11 +1,12 @@
-//! JUnit XML, as CI systems read it: a suite for the device, a case per problem. A finding is a failure, a gap an
-//! error; nothing is ever `skipped`, which most of them take for fine.
+//! The report as JUnit XML, for CI systems: one suite for the device, one case per problem. A finding is a `failure`,
+//! missing data an `error`. Nothing is `skipped`, because most CI systems treat that as a pass.
 
 use std::fmt::Write as _;
 
 use super::super::{GateReport, RowStatus};
 use super::times;
 
+/// The report as JUnit XML.
 pub fn junit(report: &GateReport) -> String {
     let counts = format!(
         "tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"0\"",
@@ -17,7 +18,7 @@ pub fn junit(report: &GateReport) -> String {
     // Writing to a string cannot fail.
     let _ = writeln!(out, "<testsuites name=\"warpsmith gate\" {counts}>");
     let (device, judged) = (escaped(&report.device), report.judged.to_string());
-    // The schema's timestamps have neither fractions nor a zone.
+    // Timestamps in the JUnit schema have no fractions and no time zone.
     let _ = writeln!(out, "  <testsuite name=\"{device}\" {counts} timestamp=\"{}\">", &judged[..19]);
     for row in &report.rows {
         let _ =
@@ -50,7 +51,7 @@ pub fn junit(report: &GateReport) -> String {
     out
 }
 
-/// Text for both attributes and elements. XML 1.0 has no way at all to write most control characters.
+/// Escapes text for attributes and elements. XML 1.0 cannot represent most control characters; they are replaced.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {

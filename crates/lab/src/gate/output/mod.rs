@@ -1,4 +1,4 @@
-//! The gate's report, for people and for machines.
+//! Writes the gate's report for people and for programs.
 
 mod github;
 mod json;
@@ -12,7 +12,7 @@ pub use text::text;
 
 use super::GateRow;
 
-/// What there is to say about a row's times: `10.03 us, best 9.80 us, 2.3% slower`.
+/// The times of a row: `10.03 us, best 9.80 us, 2.3% slower`.
 fn times(row: &GateRow) -> String {
     let mut parts = Vec::new();
     if let Some(p50) = row.p50_us {
@@ -23,9 +23,9 @@ fn times(row: &GateRow) -> String {
     }
     if let Some(change) = row.change {
         let percent = change.slower_by.abs() * 100.0;
-        // What would be shown as 0.0% has no direction.
+        // A change that would be shown as 0.0% is shown without a direction.
         match percent {
-            ..0.05 => parts.push("level".to_owned()),
+            ..0.05 => parts.push("unchanged".to_owned()),
             _ if change.slower_by > 0.0 => parts.push(format!("{percent:.1}% slower")),
             _ => parts.push(format!("{percent:.1}% faster")),
         }

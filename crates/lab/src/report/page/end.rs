@@ -1,21 +1,22 @@
-//! Where and how: environment, failures, notes, and how to repeat the run.
+//! The sections about the environment, failures and notes, the instructions to repeat the run, and the footer.
 
 use std::path::Path;
 
 use super::super::failures::failures as all_failures;
 use super::super::html::{HtmlFragment, Table, each, escape, missing};
-use super::super::words::{count, shell};
+use super::super::words::{count, shell_command};
 use super::Section;
-use super::results::ceiling_words;
+use super::results::ceiling_text;
 use crate::run::{Fact, Manifest, RunState};
 
+/// The section with the hardware, the versions and the measured ceilings.
 pub fn environment(state: &RunState) -> Option<Section> {
     let Some(manifest) = &state.manifest else {
-        let body = missing("The run was stopped before it wrote down where it ran.");
+        let body = missing("The run stopped before it recorded its environment.");
         return Some(Section::new("environment", "Environment", body));
     };
-    let clocks = |now: &Fact<u32>, most: &Fact<u32>| match (now, most) {
-        (Fact::Known(now), Fact::Known(most)) => Fact::Known(format!("{now} MHz of {most}")),
+    let clocks = |now: &Fact<u32>, max: &Fact<u32>| match (now, max) {
+        (Fact::Known(now), Fact::Known(max)) => Fact::Known(format!("{now} MHz of {max}")),
         (Fact::Known(now), _) => Fact::Known(format!("{now} MHz")),
         (Fact::Unavailable { reason }, _) => Fact::unavailable(reason),
     };
@@ -46,14 +47,14 @@ pub fn environment(state: &RunState) -> Option<Section> {
     }
     facts.push(("Warpsmith".to_owned(), HtmlFragment::text(&manifest.warpsmith)));
     facts.push(("seed".to_owned(), HtmlFragment::text(manifest.seed)));
-    if let Some(seen) = while_measuring(state) {
-        facts.push(("while measuring".to_owned(), HtmlFragment::text(seen)));
+    if let Some(telemetry) = telemetry(state) {
+        facts.push(("during measurements".to_owned(), HtmlFragment::text(telemetry)));
     }
     for ceiling in &state.ceilings {
-        let (name, value) = ceiling_words(ceiling.speed, ceiling.matrix.as_deref());
-        facts.push((name, HtmlFragment::text(value).with("measured in this run")));
+        let (name, value) = ceiling_text(ceiling.speed, ceiling.matrix.as_deref());
+        facts.push((name, HtmlFragment::text(value).with_small("measured in this run")));
     }
-    // Peers of one package have one version: said once.
+    // Peers of the same package share a version; it is shown once.
     let mut versions: Vec<(Vec<&str>, &Fact<String>)> = Vec::new();
     for (name, version) in &state.baselines {
         match versions.iter_mut().find(|(_, known)| *known == version) {
@@ -80,8 +81,8 @@ fn fact<T: std::fmt::Display>(fact: &Fact<T>) -> HtmlFragment {
     }
 }
 
-/// Clocks, temperature and power over all measurements, as far as anybody looked.
-fn while_measuring(state: &RunState) -> Option<String> {
+/// The range of clocks, temperature and power over all measurements, as far as they were recorded.
+fn telemetry(state: &RunState) -> Option<String> {
     let all = || state.measurements.iter().map(|it| &it.sampled.telemetry);
     let range = |values: Vec<(f64, f64)>, unit: &str| -> Option<String> {
         let ends = values.into_iter().reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))?;
@@ -101,14 +102,15 @@ fn while_measuring(state: &RunState) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
+/// The section with all failures.
 pub fn failures(state: &RunState) -> Option<Section> {
     let all = all_failures(state);
     if all.is_empty() {
-        let nothing = state.manifest.is_none() || state.last.is_none();
-        return (!nothing).then(|| Section::new("failures", "Failures", missing("Nothing failed.")));
+        let is_empty = state.manifest.is_none() || state.last.is_none();
+        return (!is_empty).then(|| Section::new("failures", "Failures", missing("Nothing failed.")));
     }
-    let head = ["what", "", "when", "problem", "reason"];
-    let mut table = Table::new(&format!("{}, each with its reason", count(all.len(), "failure")), &head, 5);
+    let head = ["what", "kind", "stage", "problem", "reason"];
+    let mut table = Table::new(&format!("{} with the reasons", count(all.len(), "failure")), &head, 5);
     for failed in &all {
         table.row(vec![
             HtmlFragment::text(&failed.what),
@@ -121,9 +123,10 @@ pub fn failures(state: &RunState) -> Option<Section> {
     Some(Section::new("failures", "Failures", table.html()))
 }
 
+/// The section with the notes of the run and the warnings about its log.
 pub fn notes(state: &RunState) -> Option<Section> {
     let unknown = state.unknown.iter().map(|(kind, times)| {
-        format!("{} of a kind this version does not know: {kind}", count(*times, "event"))
+        format!("{} of a kind that this version does not know: {kind}", count(*times, "event"))
     });
     let all: Vec<String> = state.notes.iter().chain(&state.warnings).cloned().chain(unknown).collect();
     if all.is_empty() {
@@ -133,19 +136,20 @@ pub fn notes(state: &RunState) -> Option<Section> {
     Some(Section::new("notes", "Notes", format!("<ul>\n{items}</ul>\n")))
 }
 
+/// The section with the command line that repeats the run.
 pub fn repeat(state: &RunState) -> Section {
     let body = match &state.manifest {
-        None => missing("The run was stopped before it wrote down its command line."),
+        None => missing("The run stopped before it recorded its command line."),
         Some(manifest) => {
             let mut lines: Vec<String> = Vec::new();
             if let Fact::Known(commit) = &manifest.commit {
-                let dirty = if commit.dirty { "    # and the changes that were not committed" } else { "" };
+                let dirty = if commit.dirty { "    # plus uncommitted changes" } else { "" };
                 lines.push(format!("git checkout {}{dirty}", commit.hash));
             }
             lines.push(command(manifest));
             format!(
                 "<pre tabindex=\"0\"><code>{}</code></pre>\n<p>On {}, with the versions listed under \
-                 <a href=\"#environment\">environment</a>. Inputs and draws start from seed {}.</p>\n{}",
+                 <a href=\"#environment\">environment</a>. The seed is {}.</p>\n{}",
                 escape(&lines.join("\n")),
                 fact(&manifest.gpu),
                 manifest.seed,
@@ -153,17 +157,17 @@ pub fn repeat(state: &RunState) -> Section {
             )
         }
     };
-    Section::new("repeat", "How to repeat it", body)
+    Section::new("repeat", "How to repeat this run", body)
 }
 
-/// The command line with the program by its name, wherever it lay.
+/// The command line of the run, with the program's name instead of its path.
 pub fn command(manifest: &Manifest) -> String {
     let mut words = manifest.command_line.clone();
     if let Some(program) = words.first_mut() {
         let name = Path::new(program.as_str()).file_name().map(|name| name.to_string_lossy().into_owned());
         *program = name.unwrap_or_else(|| "warpsmith".to_owned());
     }
-    if words.is_empty() { format!("warpsmith {}", manifest.command) } else { shell(&words) }
+    if words.is_empty() { format!("warpsmith {}", manifest.command) } else { shell_command(&words) }
 }
 
 fn resume(state: &RunState, manifest: &Manifest) -> String {
@@ -171,17 +175,17 @@ fn resume(state: &RunState, manifest: &Manifest) -> String {
         return String::new();
     }
     let command = format!("warpsmith {} --resume --run-dir DIR", manifest.command);
-    format!("<p>It was not finished; it goes on with {}.</p>\n", HtmlFragment::code(command))
+    format!("<p>The run is not finished. Resume it with {}.</p>\n", HtmlFragment::code(command))
 }
 
-/// What the run has nothing of, in a line, and where the page comes from.
+/// The footer: what the run does not contain, and the source of the numbers.
 pub fn footer(state: &RunState) -> String {
     let parts = [
         ("measured times (bench)", state.measurements.is_empty()),
         ("a search (evolve)", state.search.is_none() && state.trials.is_empty()),
         ("a profile (profile)", state.profiles.is_empty()),
         ("an inversion (invert)", state.inversions.is_empty()),
-        ("targets (a suite's)", state.targets.is_empty()),
+        ("targets (of a suite)", state.targets.is_empty()),
     ];
     let missing: Vec<&str> =
         parts.iter().filter(|(_, is_missing)| *is_missing).map(|(name, _)| *name).collect();

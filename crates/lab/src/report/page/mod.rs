@@ -1,4 +1,4 @@
-//! `report.html`: the page, put together.
+//! `report.html`: the report as an HTML page.
 
 mod end;
 mod profiles;
@@ -16,7 +16,7 @@ use super::headline;
 use super::html::{each, escape};
 use crate::run::{Exporter, RunState, rows};
 
-/// The page.
+/// Writes `report.html`.
 #[derive(Debug)]
 pub struct Html;
 
@@ -32,13 +32,13 @@ impl Exporter for Html {
 
 const STYLE: &str = include_str!("style.css");
 
-/// The hatching of modelled bars, for all pictures at once.
+/// The hatching of modelled bars, defined once for all figures.
 const HATCH: &str = "<svg class=\"defs\" width=\"0\" height=\"0\" aria-hidden=\"true\"><defs>\
     <pattern id=\"hatch\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\">\
     <rect class=\"hatch-paper\" width=\"6\" height=\"6\"/><rect class=\"hatch-line\" width=\"2\" height=\"6\"/>\
     </pattern></defs></svg>\n";
 
-/// A part of the page that the table of contents names.
+/// A section of the page, with an entry in the table of contents.
 struct Section {
     id: &'static str,
     title: &'static str,
@@ -58,7 +58,7 @@ impl Section {
 
 fn page(state: &RunState) -> String {
     let rows = rows(state);
-    let headline = headline::say(state, &rows);
+    let headline = headline::headline_for_rows(state, &rows);
     let sections: Vec<Section> = [
         targets::section(state),
         end::environment(state),
@@ -80,7 +80,7 @@ fn page(state: &RunState) -> String {
     let body: String = sections.iter().map(Section::html).collect();
     let title = match &state.manifest {
         Some(manifest) => format!("warpsmith {}, {}", manifest.command, manifest.started.short()),
-        None => "warpsmith, a run that never began".to_owned(),
+        None => "warpsmith, a run that stopped before it started".to_owned(),
     };
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\

@@ -1,7 +1,7 @@
-//! What limits the kernels, what to do next, and what known mistakes cost.
+//! The sections about profiles, suggested changes and the cost of known pathologies.
 
 use super::super::Kind;
-use super::super::advice::{bottlenecks, is_sick, levers};
+use super::super::advice::{bottlenecks, has_pathology, suggestions};
 use super::super::html::{HtmlFragment, Table, details, each, escape, figure, missing, tag};
 use super::super::svg::bars::{self, Axis, Bar, Group};
 use super::super::svg::roofline::{self, Point, Roofs};
@@ -11,10 +11,10 @@ use crate::invert::{Inversion, InversionResult};
 use crate::profile::{Metrics, Profile, Roofline};
 use crate::run::{Fact, ResultId, RunState, Time};
 
-/// Levers listed under what to do next.
-const LEVERS: usize = 6;
+/// How many suggested changes are listed.
+const MAX_SUGGESTIONS: usize = 6;
 
-/// How the numbers of a profile were come by: the virtual GPU's time is a model's.
+/// How the time of a profile was obtained. The virtual GPU's time is modelled.
 pub fn kind(profile: &Profile) -> Kind {
     match profile.metrics.time {
         Some(time) => Kind::from_time(time),
@@ -23,20 +23,23 @@ pub fn kind(profile: &Profile) -> Kind {
     }
 }
 
+/// The section with all profiles.
 pub fn section(state: &RunState) -> Option<Section> {
     if state.profiles.is_empty() {
         return None;
     }
-    let (sick, healthy): (Vec<_>, Vec<_>) = state.profiles.iter().partition(|(of, _)| is_sick(state, of));
-    let mut body: String = healthy.iter().map(|(of, profile)| one(of, profile)).collect();
-    if !sick.is_empty() {
-        let pages: String = sick.iter().map(|(of, profile)| one(of, profile)).collect();
-        body += &details(&format!("Profiles of kernels made sick on purpose: {}", sick.len()), &pages);
+    let (pathological, healthy): (Vec<_>, Vec<_>) =
+        state.profiles.iter().partition(|(of, _)| has_pathology(state, of));
+    let mut body: String = healthy.iter().map(|(of, profile)| profile_html(of, profile)).collect();
+    if !pathological.is_empty() {
+        let pages: String = pathological.iter().map(|(of, profile)| profile_html(of, profile)).collect();
+        let title = format!("Profiles of kernels with a deliberate pathology: {}", pathological.len());
+        body += &details(&title, &pages);
     }
     Some(Section::new("profile", "Profile", body))
 }
 
-fn one(of: &ResultId, profile: &Profile) -> String {
+fn profile_html(of: &ResultId, profile: &Profile) -> String {
     let kind = kind(profile);
     let mut html = format!(
         "<h3>{} on {} <small>{}</small> {}</h3>\n",
@@ -48,8 +51,8 @@ fn one(of: &ResultId, profile: &Profile) -> String {
     html += &diagnoses(profile);
     html += &metrics(kind, &profile.metrics);
     match &profile.roofline {
-        Some(roof) => html += &under_the_roofs(kind, of, roof),
-        None => html += &missing("No roofline: what it takes was not seen."),
+        Some(roof) => html += &roofline_figure(kind, of, roof),
+        None => html += &missing("No roofline: the profile has no data for it."),
     }
     html += &stalls(kind, &profile.metrics);
     html += &hot_lines(profile);
@@ -58,35 +61,35 @@ fn one(of: &ResultId, profile: &Profile) -> String {
 
 fn diagnoses(profile: &Profile) -> String {
     if profile.diagnoses.is_empty() {
-        return missing("No rule found anything that limits this kernel.");
+        return missing("No rule found a bottleneck in this kernel.");
     }
     let items = each(&profile.diagnoses, |found| {
-        let levers: Vec<String> = found.levers.iter().map(|lever| escape(lever)).collect();
-        let levers = match levers.as_slice() {
+        let changes: Vec<String> = found.levers.iter().map(|change| escape(change)).collect();
+        let changes = match changes.as_slice() {
             [] => String::new(),
-            some => format!("<br/><span class=\"faint\">levers:</span> {}", some.join("; ")),
+            some => format!("<br/><span class=\"faint\">suggested changes:</span> {}", some.join("; ")),
         };
-        format!("<li><strong>{}</strong>: {}{levers}</li>\n", escape(&found.rule), escape(&found.evidence))
+        format!("<li><strong>{}</strong>: {}{changes}</li>\n", escape(&found.rule), escape(&found.evidence))
     });
     format!("<ol class=\"found\">\n{items}</ol>\n")
 }
 
-/// What was seen, in a table; what was not, in a line with the reasons.
+/// A table with the available metrics, and a line with the unavailable ones and the reasons.
 fn metrics(kind: Kind, metrics: &Metrics) -> String {
-    let percent = |fact: &Fact<f64>| shown(fact, |value| HtmlFragment::meter(*value));
-    let whole = |fact: &Fact<u64>| shown(fact, |value| HtmlFragment::text(thousands(*value as f64)));
+    let percent = |fact: &Fact<f64>| fact_cell(fact, |value| HtmlFragment::meter(*value));
+    let whole = |fact: &Fact<u64>| fact_cell(fact, |value| HtmlFragment::text(thousands(*value as f64)));
     let time = metrics.time.map(|time| HtmlFragment::time(Kind::from_time(time), micros(time.micros())));
-    let conflicts = shown(&metrics.bank_conflicts, |extra| {
+    let conflicts = fact_cell(&metrics.bank_conflicts, |extra| {
         let text = HtmlFragment::text(thousands(*extra as f64));
         match metrics.shared_wavefronts.known() {
             Some(all) if *all > 0 => {
-                text.with(format!("{:.1}% of wavefronts", 100.0 * *extra as f64 / *all as f64))
+                text.with_small(format!("{:.1}% of wavefronts", 100.0 * *extra as f64 / *all as f64))
             }
             _ => text,
         }
     });
-    let mut table = Table::for_kind(kind, "What was seen of the launch", &["metric", "value"], 2);
-    let mut unseen: Vec<String> = Vec::new();
+    let mut table = Table::for_kind(kind, "Metrics of the launch", &["metric", "value"], 2);
+    let mut unavailable: Vec<String> = Vec::new();
     for (name, value) in [
         ("time", time.ok_or_else(String::new)),
         ("tensor pipe active", percent(&metrics.tensor_active_percent)),
@@ -98,9 +101,9 @@ fn metrics(kind: Kind, metrics: &Metrics) -> String {
         ("shared bank conflicts", conflicts),
         (
             "sectors per request",
-            shown(&metrics.sectors_per_request, |value| HtmlFragment::text(number(*value))),
+            fact_cell(&metrics.sectors_per_request, |value| HtmlFragment::text(number(*value))),
         ),
-        ("registers", shown(&metrics.registers, |value| HtmlFragment::text(value))),
+        ("registers", fact_cell(&metrics.registers, |value| HtmlFragment::text(value))),
         ("local memory traffic, bytes", whole(&metrics.local_bytes)),
         ("divergent branches", whole(&metrics.divergent_branches)),
         ("barriers", whole(&metrics.barriers)),
@@ -108,27 +111,27 @@ fn metrics(kind: Kind, metrics: &Metrics) -> String {
     ] {
         match value {
             Ok(value) => table.row(vec![HtmlFragment::text(name), value]),
-            Err(reason) if reason.is_empty() => unseen.push(name.to_owned()),
-            Err(reason) => unseen.push(format!("{name} ({reason})")),
+            Err(reason) if reason.is_empty() => unavailable.push(name.to_owned()),
+            Err(reason) => unavailable.push(format!("{name} ({reason})")),
         }
     }
-    let unseen = if unseen.is_empty() {
+    let unavailable = if unavailable.is_empty() {
         String::new()
     } else {
-        missing(&format!("Unavailable: {}.", unseen.join(", ")))
+        missing(&format!("Unavailable: {}.", unavailable.join(", ")))
     };
-    if table.is_empty() { unseen } else { table.html() + &unseen }
+    if table.is_empty() { unavailable } else { table.html() + &unavailable }
 }
 
-/// A fact in a cell, or why there is none.
-fn shown<T>(fact: &Fact<T>, show: impl Fn(&T) -> HtmlFragment) -> Result<HtmlFragment, String> {
+/// The cell for a fact, or the reason why it is unavailable.
+fn fact_cell<T>(fact: &Fact<T>, show: impl Fn(&T) -> HtmlFragment) -> Result<HtmlFragment, String> {
     match fact {
         Fact::Known(value) => Ok(show(value)),
         Fact::Unavailable { reason } => Err(reason.clone()),
     }
 }
 
-fn under_the_roofs(kind: Kind, of: &ResultId, roof: &Roofline) -> String {
+fn roofline_figure(kind: Kind, of: &ResultId, roof: &Roofline) -> String {
     let words =
         format!("{} TFLOP/s at {} operations per byte", number(roof.tflops), number(roof.flops_per_byte));
     let point = Point {
@@ -140,11 +143,11 @@ fn under_the_roofs(kind: Kind, of: &ResultId, roof: &Roofline) -> String {
     };
     let roofs = Roofs { tflops: roof.peak_tflops, gb_per_s: roof.peak_gb_per_s };
     let Some(picture) = roofline::draw(kind, &roofs, &[point]) else {
-        return missing("No roofline: its numbers are not above zero.");
+        return missing("No roofline: its numbers are not positive.");
     };
     let attainable = roof.peak_tflops.min(roof.flops_per_byte * roof.peak_gb_per_s / 1000.0);
     let caption = format!(
-        "Roofline ({}): {words}, {:.0}% of what the roofs allow there. Roofs: {}.",
+        "Roofline ({}): {words}, {:.0}% of the attainable rate there. Peaks: {}.",
         kind.word(),
         100.0 * roof.tflops / attainable,
         roof.peaks
@@ -184,17 +187,18 @@ fn hot_lines(profile: &Profile) -> String {
     details(&format!("Hot lines: {}", profile.hot_lines.len()), &table.html())
 }
 
+/// The section with the suggested changes.
 pub fn next(state: &RunState) -> Option<Section> {
     let found = bottlenecks(state, None);
     let costly = ranked(state);
     if found.is_empty() && costly.is_empty() {
         return None;
     }
-    let mut items = each(levers(&found, LEVERS), |lever| {
-        let because = lever.because;
+    let mut items = each(suggestions(&found, MAX_SUGGESTIONS), |suggestion| {
+        let because = suggestion.because;
         format!(
             "<li><strong>{}</strong><br/><span class=\"faint\">{} on {}: {} ({})</span></li>\n",
-            escape(lever.lever),
+            escape(suggestion.change),
             escape(&because.of.subject),
             escape(&because.of.problem),
             escape(&because.diagnosis.rule),
@@ -203,7 +207,7 @@ pub fn next(state: &RunState) -> Option<Section> {
     });
     if let Some((inversion, _, _, cost)) = costly.first() {
         items += &format!(
-            "<li>Keep what matters most: <strong>{}</strong><br/><span class=\"faint\">without it ({}) {} on {} takes {} \
+            "<li>Keep this property: <strong>{}</strong><br/><span class=\"faint\">without it ({}), {} on {} takes {} \
              the time</span></li>\n",
             escape(&inversion.advice),
             escape(&inversion.pathology),
@@ -215,7 +219,7 @@ pub fn next(state: &RunState) -> Option<Section> {
     Some(Section::new("next", "What to do next", format!("<ol class=\"found\">\n{items}</ol>\n")))
 }
 
-/// Pathologies by what they cost, the costliest first.
+/// The timed pathologies, the costliest first.
 pub fn ranked(state: &RunState) -> Vec<(&Inversion, Time, Time, f64)> {
     let timed = state.inversions.iter().filter_map(|inversion| match &inversion.result {
         InversionResult::Timed { time, healthy, cost, .. } => Some((inversion, *time, *healthy, *cost)),
@@ -226,6 +230,7 @@ pub fn ranked(state: &RunState) -> Vec<(&Inversion, Time, Time, f64)> {
     timed
 }
 
+/// The section with the cost of every pathology.
 pub fn inversion(state: &RunState) -> Option<Section> {
     if state.inversions.is_empty() {
         return None;
@@ -240,9 +245,12 @@ pub fn inversion(state: &RunState) -> Option<Section> {
         let mut places: indexmap::IndexMap<String, (Table, Vec<Bar>)> = indexmap::IndexMap::new();
         for (inversion, time, healthy, cost) in here {
             let place = format!("{} on {}", inversion.healthy, inversion.problem);
-            let caption =
-                format!("{place}, which takes {} when it is well; {}", micros(healthy.micros()), kind.word());
-            let head = ["pathology", "evidence", "do instead", "time", "cost"];
+            let caption = format!(
+                "{place}, which takes {} without a pathology; {}",
+                micros(healthy.micros()),
+                kind.word()
+            );
+            let head = ["pathology", "evidence", "advice", "time", "cost"];
             let (table, bars) = places
                 .entry(place.clone())
                 .or_insert_with(|| (Table::for_kind(kind, &caption, &head, 3), Vec::new()));
@@ -251,10 +259,10 @@ pub fn inversion(state: &RunState) -> Option<Section> {
                 InversionResult::Failed { .. } => "",
             };
             table.row(vec![
-                HtmlFragment::text(&inversion.pathology).with(&inversion.setting),
+                HtmlFragment::text(&inversion.pathology).with_small(&inversion.setting),
                 HtmlFragment::text(evidence),
                 HtmlFragment::text(&inversion.advice),
-                HtmlFragment::text(micros(time.micros())).of(kind),
+                HtmlFragment::text(micros(time.micros())).styled_as(kind),
                 HtmlFragment::time(kind, ratio(*cost)),
             ]);
             let (pathology, setting) = (&inversion.pathology, &inversion.setting);
@@ -272,9 +280,9 @@ pub fn inversion(state: &RunState) -> Option<Section> {
             tables += &table.html();
             groups.push(Group { heading, bars });
         }
-        let picture = bars::draw(kind, "what pathologies cost", Axis::Ratio, "x", &groups);
+        let picture = bars::draw(kind, "cost of pathologies", Axis::Ratio, "x", &groups);
         let caption = format!(
-            "Time with each pathology over the healthy kernel's ({}): 1x costs nothing.",
+            "Time with each pathology, divided by the healthy kernel's time ({}). 1x means no cost.",
             kind.word()
         );
         body += &figure(Some(kind), &picture, &HtmlFragment::text(caption));
@@ -282,7 +290,7 @@ pub fn inversion(state: &RunState) -> Option<Section> {
     }
     let failed = state.inversions.len() - ranked.len();
     if failed > 0 {
-        body += &missing(&format!("{failed} could not be timed; see failures."));
+        body += &missing(&format!("{failed} could not be timed; see the failures."));
     }
-    Some(Section::new("inversion", "Inversion: what known mistakes cost", body))
+    Some(Section::new("inversion", "Inversion: the cost of known pathologies", body))
 }

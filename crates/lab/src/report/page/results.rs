@@ -1,9 +1,9 @@
-//! What was measured, what was modelled, and whether it was right.
+//! The sections about measured times, modelled times and correctness.
 
 use super::super::Kind;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::super::comparison::{ComparisonTable, boards};
+use super::super::comparison::{ComparisonTable, comparison_tables};
 use super::super::html::{HtmlFragment, Table, Tone, details, each, figure, heading, missing, paragraph};
 use super::super::svg::bars::{self, Axis, Bar, Group};
 use super::super::svg::roofline::{self, Point, Roofs};
@@ -12,39 +12,40 @@ use super::Section;
 use crate::run::{Control, MeasuredMicros, Row, RunState, Speed, Timer};
 use crate::stats::{Comparison, Verdict};
 
-/// A table of no more rows than this is shown at once.
-const FEW: usize = 8;
-/// More bars than this are looked at by nobody: then only those over the hardest baseline are drawn.
-const BARS: usize = 40;
+/// A longer table is collapsed.
+const MAX_OPEN_ROWS: usize = 8;
+/// With more bars than this, only the speedups over the strongest baseline are drawn.
+const MAX_BARS: usize = 40;
 
+/// The section with the measured times.
 pub fn measured(state: &RunState, rows: &[Row]) -> Option<Section> {
     if rows.is_empty() {
         return None;
     }
-    let boards = boards(rows);
+    let comparisons = comparison_tables(rows);
     let mut body = String::new();
-    for (index, board) in boards.iter().enumerate() {
-        if boards.len() > 1 {
-            body += &heading(timer_words(board.timer));
+    for (index, comparison) in comparisons.iter().enumerate() {
+        if comparisons.len() > 1 {
+            body += &heading(timer_title(comparison.timer));
         }
-        body += &against_baselines(board);
+        body += &speedup_table(comparison);
         if index == 0 {
-            body += &speedups(board);
-            body += &every_candidate(state, board);
+            body += &speedup_figure(comparison);
+            body += &every_candidate(state, comparison);
         }
     }
-    if boards.is_empty() {
+    if comparisons.is_empty() {
         body += &missing("No candidate was compared with a baseline in this run.");
     }
     body += &rooflines(state, rows);
     body += &noise(state);
-    body += &apart(state);
+    body += &untimed_work(state);
     body += &measurements(rows);
     body += &builds(state);
     Some(Section::new("measured", "Measured", body))
 }
 
-fn timer_words(timer: Timer) -> &'static str {
+fn timer_title(timer: Timer) -> &'static str {
     match timer {
         Timer::GraphHot => "Kernel time, caches warm",
         Timer::GraphCold => "Kernel time, L2 flushed before each call",
@@ -52,17 +53,17 @@ fn timer_words(timer: Timer) -> &'static str {
     }
 }
 
-fn against_baselines(board: &ComparisonTable<'_>) -> String {
+fn speedup_table(comparison: &ComparisonTable<'_>) -> String {
     let head: Vec<&str> = ["problem", "fastest candidate", "median"]
         .into_iter()
-        .chain(board.baselines.iter().copied())
+        .chain(comparison.baselines.iter().copied())
         .collect();
     let caption = format!(
         "Speedup of the fastest candidate over each baseline, with its 95% interval; {}",
-        board.timer
+        comparison.timer
     );
     let mut table = Table::for_kind(Kind::Measured, &caption, &head, 2);
-    for line in &board.lines {
+    for line in &comparison.lines {
         let mut cells = vec![
             HtmlFragment::text(line.problem),
             HtmlFragment::text(&line.best.of.subject),
@@ -75,7 +76,7 @@ fn against_baselines(board: &ComparisonTable<'_>) -> String {
 }
 
 fn median(row: &Row) -> HtmlFragment {
-    HtmlFragment::text(micros(row.p50_us.0)).with(interval(row.interval_us.low, row.interval_us.high))
+    HtmlFragment::text(micros(row.p50_us.0)).with_small(interval(row.interval_us.low, row.interval_us.high))
 }
 
 fn speedup(comparison: &Comparison) -> HtmlFragment {
@@ -86,17 +87,17 @@ fn speedup(comparison: &Comparison) -> HtmlFragment {
     };
     let speedup = comparison.speedup;
     let interval = interval(speedup.interval.low, speedup.interval.high);
-    let word = match comparison.verdict {
+    let text = match comparison.verdict {
         Verdict::Same | Verdict::Unclear => format!("{interval}, {}", comparison.verdict),
         Verdict::Faster | Verdict::Slower => interval,
     };
-    HtmlFragment::mark(tone, ratio(speedup.ratio)).with(word)
+    HtmlFragment::mark(tone, ratio(speedup.ratio)).with_small(text)
 }
 
-fn speedups(board: &ComparisonTable<'_>) -> String {
-    let hardest = board.hardest();
-    let few = board.lines.len() * board.baselines.len() <= BARS;
-    let shown = |name: &str| few || Some(name) == hardest;
+fn speedup_figure(comparison: &ComparisonTable<'_>) -> String {
+    let strongest = comparison.strongest_baseline();
+    let few = comparison.lines.len() * comparison.baselines.len() <= MAX_BARS;
+    let shown = |name: &str| few || Some(name) == strongest;
     let bar = |name: &str,
                label: String,
                line: &super::super::comparison::ComparisonRow<'_>,
@@ -116,15 +117,15 @@ fn speedups(board: &ComparisonTable<'_>) -> String {
         is_faint: matches!(over.verdict, Verdict::Same | Verdict::Unclear),
     };
     let mut groups: Vec<Group> = Vec::new();
-    for line in &board.lines {
-        let bars = board.baselines.iter().zip(&line.over).filter(|(name, _)| shown(name)).filter_map(
+    for line in &comparison.lines {
+        let bars = comparison.baselines.iter().zip(&line.over).filter(|(name, _)| shown(name)).filter_map(
             |(name, over)| {
                 let label = if few { (*name).to_owned() } else { line.problem.to_owned() };
                 Some(bar(name, label, line, (*over)?))
             },
         );
         let bars: Vec<Bar> = bars.collect();
-        // Few of them are grouped by problem; of many, one each, in one group.
+        // Few bars are grouped by problem. Many bars, one per problem, form a single group.
         if let Some(group) = groups.last_mut().filter(|_| !few) {
             group.bars.extend(bars);
         } else {
@@ -132,29 +133,30 @@ fn speedups(board: &ComparisonTable<'_>) -> String {
             groups.push(Group { heading: if few { heading } else { String::new() }, bars });
         }
     }
-    let over = if few { "each baseline" } else { hardest.unwrap_or("the hardest baseline") };
+    let over = if few { "each baseline" } else { strongest.unwrap_or("the strongest baseline") };
     let caption = format!(
-        "The fastest candidate's speedup over {over}. Bars start at 1x: to the right the candidate is faster, to the left \
-         slower; whiskers, where they are wide enough to be seen, are 95% intervals; pale bars are within the noise. Measured, {}.",
-        board.timer
+        "Speedup of the fastest candidate over {over}. Bars start at 1x: the candidate is faster to the right and \
+         slower to the left. Whiskers are 95% intervals; very narrow ones are not drawn. Pale bars are within the \
+         noise. Measured, {}.",
+        comparison.timer
     );
     let picture = bars::draw(Kind::Measured, "speedups over baselines", Axis::Ratio, "x", &groups);
     figure(Some(Kind::Measured), &picture, &HtmlFragment::text(caption))
 }
 
-/// Every candidate over every baseline, over all problems: where the headline's candidate stands among its like.
-fn every_candidate(state: &RunState, board: &ComparisonTable<'_>) -> String {
-    let means: Vec<_> = state.means().into_iter().filter(|mean| mean.timer == board.timer).collect();
+/// The mean speedup of every candidate over every baseline.
+fn every_candidate(state: &RunState, comparison: &ComparisonTable<'_>) -> String {
+    let means: Vec<_> = state.means().into_iter().filter(|mean| mean.timer == comparison.timer).collect();
     let mut candidates: Vec<&str> = Vec::new();
     for mean in &means {
         if !candidates.contains(&mean.candidate.as_str()) {
             candidates.push(&mean.candidate);
         }
     }
-    let head: Vec<&str> = ["candidate"].into_iter().chain(board.baselines.iter().copied()).collect();
+    let head: Vec<&str> = ["candidate"].into_iter().chain(comparison.baselines.iter().copied()).collect();
     let mut table = Table::for_kind(
         Kind::Measured,
-        "Geometric mean of the speedups over all problems, and what it amounts to",
+        "Geometric mean of the speedups over all problems, with its rating",
         &head,
         1,
     );
@@ -163,16 +165,16 @@ fn every_candidate(state: &RunState, board: &ComparisonTable<'_>) -> String {
             let mean = means.iter().find(|mean| mean.candidate == candidate && mean.baseline == **baseline);
             mean.map_or(HtmlFragment::faint("not measured"), |mean| {
                 let words = format!("{}, {}", mean.standing, count(mean.problems, "problem"));
-                HtmlFragment::text(ratio(mean.speedup)).with(words)
+                HtmlFragment::text(ratio(mean.speedup)).with_small(words)
             })
         };
-        let cells = board.baselines.iter().map(cell);
+        let cells = comparison.baselines.iter().map(cell);
         table.row([HtmlFragment::text(candidate)].into_iter().chain(cells).collect());
     }
     details("Every candidate over every baseline", &table.html())
 }
 
-/// Under the ceilings this run measured: the fastest candidate of each problem, and the fastest baseline beside it.
+/// Rooflines with the ceilings that this run measured: the fastest candidate and the fastest baseline of each problem.
 fn rooflines(state: &RunState, rows: &[Row]) -> String {
     let copy = state.ceilings.iter().find_map(|ceiling| match ceiling.speed {
         Speed::CopyGbPerS(rate) => Some(rate),
@@ -186,9 +188,9 @@ fn rooflines(state: &RunState, rows: &[Row]) -> String {
         let roofs = Roofs { tflops, gb_per_s };
         if let Some(picture) = roofline::draw(Kind::Measured, &roofs, &points) {
             let caption = format!(
-                "Roofline under the ceilings measured in this run: {} TFLOP/s of {matrix} products, {} GB/s copying. \
-                 Filled: the fastest candidate of each problem; hollow: the fastest baseline. Bytes are those that \
-                 must cross the bus at least.",
+                "Roofline under the ceilings measured in this run: {} TFLOP/s for {matrix} products, {} GB/s for \
+                 copies. Filled: the fastest candidate of each problem; hollow: the fastest baseline. Bytes are the \
+                 minimum that must be transferred.",
                 number(tflops),
                 thousands(gb_per_s),
             );
@@ -247,14 +249,15 @@ fn points(state: &RunState, rows: &[Row], matrix: &str) -> (Vec<Point>, Vec<Stri
     (points, list)
 }
 
-/// How far subjects seemed to be from themselves.
+/// The noise floor of the A/A controls of one timer.
 pub struct ControlSpread<'s> {
-    /// Half of them less.
-    pub usual: f64,
+    /// The median of the controls.
+    pub median: f64,
+    /// The control with the largest noise floor.
     pub worst: &'s Control,
 }
 
-/// By each timer.
+/// The noise floor of each timer.
 pub fn noise_floors(state: &RunState) -> BTreeMap<Timer, ControlSpread<'_>> {
     let mut timers: BTreeMap<Timer, Vec<&Control>> = BTreeMap::new();
     for control in &state.controls {
@@ -265,7 +268,7 @@ pub fn noise_floors(state: &RunState) -> BTreeMap<Timer, ControlSpread<'_>> {
     for (timer, mut controls) in timers {
         controls.sort_by(|a, b| share(a).total_cmp(&share(b)));
         if let Some(worst) = controls.last() {
-            floors.insert(timer, ControlSpread { usual: share(controls[(controls.len() - 1) / 2]), worst });
+            floors.insert(timer, ControlSpread { median: share(controls[(controls.len() - 1) / 2]), worst });
         }
     }
     floors
@@ -274,14 +277,14 @@ pub fn noise_floors(state: &RunState) -> BTreeMap<Timer, ControlSpread<'_>> {
 fn noise(state: &RunState) -> String {
     let floors = noise_floors(state);
     if floors.is_empty() {
-        return missing("No A/A control was measured, so the noise floor is not known.");
+        return missing("No A/A control was measured, so the noise floor is unknown.");
     }
     let floors: Vec<String> = floors
         .iter()
-        .map(|(timer, ControlSpread { usual, worst })| {
+        .map(|(timer, ControlSpread { median, worst })| {
             format!(
                 "{:.2}% ({timer}; {:.2}% at most, {} on {})",
-                100.0 * usual,
+                100.0 * median,
                 100.0 * worst.noise_floor.share(),
                 worst.subject,
                 worst.problem
@@ -289,18 +292,18 @@ fn noise(state: &RunState) -> String {
         })
         .collect();
     paragraph(&HtmlFragment::text(format!(
-        "Noise floor: a subject measured against itself, one process against its others, usually seemed to differ by {}. \
-         Each comparison is held against what the processes of the two compared differ by: what is nearer to 1x than \
-         that does not count.",
+        "Noise floor: in A/A controls, which compare one process of a subject with its other processes, the median \
+         difference was {}. A speedup counts only if it differs from 1x by more than the variation between the \
+         processes of the two subjects.",
         floors.join(", "),
     )))
 }
 
-/// Work that some subjects need done first, and that is in none of the times.
-fn apart(state: &RunState) -> String {
+/// Preparatory work of some subjects, which is not part of any time.
+fn untimed_work(state: &RunState) -> String {
     let mut table = Table::for_kind(
         Kind::Measured,
-        "Work done before, and in none of the times above",
+        "Preparatory work, which is not part of the times above",
         &["subject", "problem", "work", "time"],
         3,
     );
@@ -322,21 +325,21 @@ fn apart(state: &RunState) -> String {
     if table.is_empty() {
         return String::new();
     }
-    details(&format!("Counted apart, not in these times: {}", seen.len()), &table.html())
+    details(&format!("Work that is not part of these times: {}", seen.len()), &table.html())
 }
 
-/// Everything that was measured, a table per problem.
+/// All measurements, one table per problem.
 fn measurements(rows: &[Row]) -> String {
     let mut problems: indexmap::IndexMap<&str, Vec<&Row>> = indexmap::IndexMap::new();
     for row in rows {
         problems.entry(&row.of.problem).or_default().push(row);
     }
-    let one = |(problem, mut rows): (&str, Vec<&Row>)| {
+    let table_for = |(problem, mut rows): (&str, Vec<&Row>)| {
         rows.sort_by(|a, b| a.timer.cmp(&b.timer).then(a.p50_us.0.total_cmp(&b.p50_us.0)));
         let head = ["subject", "timer", "median", "p90", "p99", "TFLOP/s", "GB/s", "ceiling", "samples"];
         let caption = format!(
-            "Every measurement on {problem}, the fastest first; of several processes, the mean of their medians, and an \
-             interval that holds between processes"
+            "Every measurement on {problem}, the fastest first. With several processes, the median is the mean of \
+             their medians, and its interval includes the variation between processes"
         );
         let mut table = Table::for_kind(Kind::Measured, &caption, &head, 2);
         let or_none = |value: Option<f64>| {
@@ -345,7 +348,7 @@ fn measurements(rows: &[Row]) -> String {
         for row in &rows {
             let role = if row.is_baseline { "baseline" } else { "" };
             table.row(vec![
-                HtmlFragment::text(&row.of.subject).with(role),
+                HtmlFragment::text(&row.of.subject).with_small(role),
                 HtmlFragment::text(row.timer),
                 median(row),
                 HtmlFragment::text(micros(row.p90_us.0)),
@@ -353,7 +356,7 @@ fn measurements(rows: &[Row]) -> String {
                 or_none(row.tflops),
                 or_none(row.gb_per_s),
                 row.ceiling_percent.map_or(HtmlFragment::faint("n/a"), HtmlFragment::meter),
-                HtmlFragment::text(row.count).with(format!(
+                HtmlFragment::text(row.count).with_small(format!(
                     "{}, {}",
                     in_processes(row.processes),
                     row.stopped.words()
@@ -362,12 +365,12 @@ fn measurements(rows: &[Row]) -> String {
         }
         details(&format!("{problem}: {}", count(rows.len(), "measurement")), &table.html())
     };
-    problems.into_iter().map(one).collect()
+    problems.into_iter().map(table_for).collect()
 }
 
 fn builds(state: &RunState) -> String {
     let mut table = Table::new(
-        "What the candidates compiled to",
+        "Builds of the candidates",
         &["subject", "target", "build", "registers", "shared memory", "spills", "compiled in"],
         3,
     );
@@ -386,10 +389,10 @@ fn builds(state: &RunState) -> String {
             HtmlFragment::text(&of.subject),
             HtmlFragment::text(&build.target),
             HtmlFragment::code(of.build.chars().take(12).collect::<String>()),
-            HtmlFragment::text(build.registers).with(limit),
+            HtmlFragment::text(build.registers).with_small(limit),
             HtmlFragment::text(format!("{} B", thousands(build.shared_bytes as f64))),
             spills,
-            HtmlFragment::text(format!("{:.0} ms", build.compile_ms)).with(if build.from_cache {
+            HtmlFragment::text(format!("{:.0} ms", build.compile_ms)).with_small(if build.from_cache {
                 "cached"
             } else {
                 ""
@@ -399,6 +402,7 @@ fn builds(state: &RunState) -> String {
     if seen.is_empty() { String::new() } else { details(&format!("Builds: {}", seen.len()), &table.html()) }
 }
 
+/// The section with the modelled times.
 pub fn modelled(state: &RunState) -> Option<Section> {
     if state.modelled.is_empty() {
         return None;
@@ -408,7 +412,7 @@ pub fn modelled(state: &RunState) -> Option<Section> {
         problems.entry(&of.problem).or_default().push((of, modelled));
     }
     let head = ["problem", "kernel", "GPU", "limited by", "modelled time"];
-    let mut table = Table::for_kind(Kind::Modelled, "Modelled times: computed, not measured", &head, 4);
+    let mut table = Table::for_kind(Kind::Modelled, "Modelled times, computed and not measured", &head, 4);
     let mut groups = Vec::new();
     for (problem, mut times) in problems {
         times.sort_by(|a, b| a.1.time_us.0.total_cmp(&b.1.time_us.0));
@@ -420,7 +424,7 @@ pub fn modelled(state: &RunState) -> Option<Section> {
                 HtmlFragment::text(&of.subject),
                 HtmlFragment::text(&modelled.gpu),
                 modelled.limiter.as_ref().map_or(HtmlFragment::faint("n/a"), HtmlFragment::text),
-                HtmlFragment::text(micros(modelled.time_us.0)).of(Kind::Modelled),
+                HtmlFragment::text(micros(modelled.time_us.0)).styled_as(Kind::Modelled),
             ]);
             bars.push(Bar {
                 label: of.subject.clone(),
@@ -434,10 +438,10 @@ pub fn modelled(state: &RunState) -> Option<Section> {
         groups.push(Group { heading: problem.to_owned(), bars });
     }
     let picture = bars::draw(Kind::Modelled, "modelled times", Axis::Ratio, "x", &groups);
-    let caption = "Modelled time of each kernel, computed by the virtual GPU. Bars are times over that of the fastest kernel on \
-                   the problem, which is 1x.";
+    let caption = "Modelled time of each kernel, computed by the virtual GPU. A bar is the time divided by that of the \
+                   fastest kernel on the problem.";
     let mut body = figure(Some(Kind::Modelled), &picture, &HtmlFragment::text(caption));
-    body += &if state.modelled.len() > FEW {
+    body += &if state.modelled.len() > MAX_OPEN_ROWS {
         details(&format!("Every modelled time: {}", state.modelled.len()), &table.html())
     } else {
         table.html()
@@ -445,6 +449,7 @@ pub fn modelled(state: &RunState) -> Option<Section> {
     Some(Section::new("modelled", "Modelled, not measured", body))
 }
 
+/// The section with the results of the checks.
 pub fn correctness(state: &RunState) -> Option<Section> {
     if state.checks.is_empty() {
         return None;
@@ -459,22 +464,22 @@ pub fn correctness(state: &RunState) -> Option<Section> {
         .filter(|(_, percent)| percent.is_finite())
         .max_by(|a, b| a.1.total_cmp(&b.1));
     let mut words = format!(
-        "{passed} of {} gave right answers, over {}.",
+        "{passed} of {} passed, over {}.",
         count(state.checks.len(), "check"),
         count(cases as usize, "case")
     );
     if let Some((of, percent)) = worst {
         words += &format!(
-            " Of those, the one nearest its limit is {} on {}: {percent:.0}% of the error that is allowed.",
+            " The one closest to its limit is {} on {}: {percent:.0}% of the allowed error.",
             of.subject, of.problem
         );
     }
     if passed < state.checks.len() {
-        words += " Those that did not are listed under failures, and were not timed.";
+        words += " The others are listed under failures, and were not timed.";
     }
     let mut table = Table::new(
-        "Relative error in L2 against float64, and what it may be",
-        &["subject", "problem", "", "error", "limit", "cases"],
+        "Relative L2 error compared with float64, and its limit",
+        &["subject", "problem", "result", "error", "limit", "cases"],
         3,
     );
     for (of, check) in &state.checks {
@@ -482,7 +487,7 @@ pub fn correctness(state: &RunState) -> Option<Section> {
             value.map_or(HtmlFragment::faint("none"), |value| HtmlFragment::text(format!("{value:.1e}")))
         };
         let mark = if check.passed {
-            HtmlFragment::mark(Tone::Good, "right")
+            HtmlFragment::mark(Tone::Good, "correct")
         } else {
             HtmlFragment::mark(Tone::Bad, "wrong")
         };
@@ -499,13 +504,13 @@ pub fn correctness(state: &RunState) -> Option<Section> {
     Some(Section::new("correctness", "Correctness", body))
 }
 
-/// For the environment: what the device was seen to do.
-pub fn ceiling_words(speed: Speed, matrix: Option<&str>) -> (String, String) {
+/// The name and the value of a measured ceiling.
+pub fn ceiling_text(speed: Speed, matrix: Option<&str>) -> (String, String) {
     match speed {
         Speed::MatrixTflops(rate) => {
             (format!("{} products", matrix.unwrap_or("matrix")), format!("{} TFLOP/s", number(rate)))
         }
-        Speed::CopyGbPerS(rate) => ("copying".to_owned(), format!("{} GB/s", thousands(rate))),
-        Speed::LaunchFloorUs(MeasuredMicros(time)) => ("an empty launch".to_owned(), micros(time)),
+        Speed::CopyGbPerS(rate) => ("copy".to_owned(), format!("{} GB/s", thousands(rate))),
+        Speed::LaunchFloorUs(MeasuredMicros(time)) => ("empty launch".to_owned(), micros(time)),
     }
 }

@@ -1,43 +1,44 @@
-//! The search: how it went, what it kept, and which knobs mattered.
+//! The section about a search: its course, its elites and the importance of knobs.
 
 use super::super::Kind;
 use super::super::html::{HtmlFragment, Table, details, figure, heading, missing, paragraph};
 use super::super::importance::{Importance, importance};
-use super::super::search::{Scored, elites, lineage, scored, tally};
+use super::super::search::{Scored, count_trials, elites, lineage, scored};
 use super::super::svg::bars::{self, Axis, Bar, Group};
 use super::super::svg::curve::{self, Point};
 use super::super::svg::lineage as tree;
 use super::super::words::{count, interval, micros, ratio, thousands};
 use super::Section;
-use crate::evolve::knobs::dead;
+use crate::evolve::knobs::inert;
 use crate::run::{RunState, Search, TrialResult};
 
+/// The section about the search.
 pub fn section(state: &RunState) -> Option<Section> {
     if state.search.is_none() && state.trials.is_empty() {
         return None;
     }
     let mut body = match &state.search {
-        Some(search) => what(state, search),
-        None => missing("What was searched is not in the log: only its trials are."),
+        Some(search) => description(state, search),
+        None => missing("The log has trials, but no description of the search."),
     };
     let scored = scored(state);
     for kind in Kind::ALL {
         if scored.iter().any(|it| it.kind == kind) {
             body += &curve(state, &scored, kind);
-            body += &kept(state, kind);
+            body += &elites_html(state, kind);
             body += &knobs(state, kind);
         }
     }
     if scored.is_empty() {
         body += &missing("No trial was timed.");
     }
-    let dead = dead(state.trials.values());
-    if !dead.is_empty() {
+    let inert = inert(state.trials.values());
+    if !inert.is_empty() {
         let words: Vec<String> =
-            dead.iter().map(|it| format!("{} ({})", it.knob, count(it.pairs, "pair"))).collect();
+            inert.iter().map(|it| format!("{} ({})", it.knob, count(it.pairs, "pair"))).collect();
         let words = words.join(", ");
         let text = format!(
-            "Dead knobs: two trials that differ in nothing else compiled to the same machine code: {words}."
+            "Knobs without effect: trials that differ only in the knob compiled to the same machine code. {words}."
         );
         body += &paragraph(&HtmlFragment::text(text));
     }
@@ -47,15 +48,16 @@ pub fn section(state: &RunState) -> Option<Section> {
     Some(Section::new("search", "Search", body))
 }
 
-fn what(state: &RunState, search: &Search) -> String {
-    let tally = tally(state);
+/// A paragraph about the search, and a table of its knobs.
+fn description(state: &RunState, search: &Search) -> String {
+    let counts = count_trials(state);
     let proposals = match state.exchanges.len() {
         0 => String::new(),
         asked => format!(" The proposer was asked {}.", count(asked, "time")),
     };
     let text = format!(
-        "{}, over {}: {} of which {} are allowed. Strategy {}, proposer {}, seed {}. {} of a budget of {}: {} timed, {} \
-         the same machine code as an earlier one, {} failed. 1x is the speed of {}.{proposals}",
+        "{}, over {}: {}, {} of them valid. Strategy {}, proposer {}, seed {}. {} with a budget of {}: {} timed, {} \
+         with the machine code of an earlier trial, {} failed. Speedups are over {}.{proposals}",
         search.family,
         count(search.problems.len(), "problem"),
         count_points(search.raw_points),
@@ -63,14 +65,14 @@ fn what(state: &RunState, search: &Search) -> String {
         search.strategy,
         search.proposer,
         search.seed,
-        count(tally.all(), "trial"),
+        count(counts.all(), "trial"),
         search.budget,
-        tally.timed,
-        tally.same,
-        tally.failed,
+        counts.timed,
+        counts.same,
+        counts.failed,
         search.baseline,
     );
-    let mut table = Table::new("The knobs that were searched", &["knob", "values"], 2);
+    let mut table = Table::new("The searched knobs", &["knob", "values"], 2);
     for (knob, values) in &search.knobs {
         table.row(vec![HtmlFragment::code(knob), HtmlFragment::text(values.join(", "))]);
     }
@@ -90,10 +92,10 @@ fn curve(state: &RunState, scored: &[Scored<'_>], kind: Kind) -> String {
         .values()
         .filter_map(|trial| {
             let found = scored.iter().find(|it| it.trial.number == trial.number);
-            let (score, end) = match (&trial.result, found) {
+            let (score, text) = match (&trial.result, found) {
                 (_, Some(it)) if it.kind != kind => return None,
                 (_, Some(it)) if it.is_copy => {
-                    (Some(it.score), format!("{}, same machine code as an earlier one", ratio(it.score)))
+                    (Some(it.score), format!("{}, same machine code as an earlier trial", ratio(it.score)))
                 }
                 (_, Some(it)) => (Some(it.score), ratio(it.score)),
                 (TrialResult::Failed { failure, reason, .. }, None) => (None, format!("{failure}: {reason}")),
@@ -103,25 +105,25 @@ fn curve(state: &RunState, scored: &[Scored<'_>], kind: Kind) -> String {
                 number: trial.number,
                 score,
                 is_elite: best.contains(&trial.number),
-                title: format!("#{} {}: {end}", trial.number, trial.candidate),
+                title: format!("#{} {}: {text}", trial.number, trial.candidate),
             })
         })
         .collect();
     points.sort_by_key(|point| point.number);
     let caption = format!(
-        "Speedup of every trial over the search's baseline ({}); the line is the best so far. Large points are the elites, \
-         crosses at the floor failed.",
+        "Speedup of every trial over the search's baseline ({}). The line is the best so far. Large points are elites, \
+         crosses at the bottom are failed trials.",
         kind.word()
     );
-    heading("How it went") + &figure(Some(kind), &curve::draw(kind, &points), &HtmlFragment::text(caption))
+    heading("Trials") + &figure(Some(kind), &curve::draw(kind, &points), &HtmlFragment::text(caption))
 }
 
-fn kept(state: &RunState, kind: Kind) -> String {
+fn elites_html(state: &RunState, kind: Kind) -> String {
     let elites: Vec<Scored<'_>> = elites(state).into_iter().filter(|elite| elite.kind == kind).collect();
     if elites.is_empty() {
-        return missing("No trial joined the elites.");
+        return missing("No trial became an elite.");
     }
-    let mut html = heading("Elites and where they came from");
+    let mut html = heading("Elites and their ancestors");
     let mut problems: Vec<&str> = Vec::new();
     for elite in &elites {
         if let TrialResult::Timed { problems: times, .. } = &elite.trial.result {
@@ -136,7 +138,7 @@ fn kept(state: &RunState, kind: Kind) -> String {
         .into_iter()
         .chain(problems.iter().copied())
         .collect();
-    let caption = format!("Elites by geometric mean of their speedups; {}", kind.word());
+    let caption = format!("Elites, sorted by the geometric mean of their speedups; {}", kind.word());
     let mut table = Table::for_kind(kind, &caption, &head, 2);
     for elite in &elites {
         let TrialResult::Timed { registers, shared_bytes, problems: times, .. } = &elite.trial.result else {
@@ -144,7 +146,7 @@ fn kept(state: &RunState, kind: Kind) -> String {
         };
         let mut cells = vec![
             HtmlFragment::text(&elite.trial.candidate),
-            HtmlFragment::text(format!("#{}", elite.trial.number)).with(&elite.trial.origin),
+            HtmlFragment::text(format!("#{}", elite.trial.number)).with_small(&elite.trial.origin),
             HtmlFragment::text(registers),
             HtmlFragment::text(format!("{} B", thousands(*shared_bytes as f64))),
             HtmlFragment::time(kind, ratio(elite.score)),
@@ -155,8 +157,8 @@ fn kept(state: &RunState, kind: Kind) -> String {
                 let spread =
                     time.interval.map_or(String::new(), |(low, high)| format!("{}, ", interval(low, high)));
                 HtmlFragment::text(ratio(time.speedup))
-                    .with(format!("{spread}{}", micros(time.time.micros())))
-                    .of(kind)
+                    .with_small(format!("{spread}{}", micros(time.time.micros())))
+                    .styled_as(kind)
             }));
         }
         table.row(cells);
@@ -165,7 +167,7 @@ fn kept(state: &RunState, kind: Kind) -> String {
     let nodes = lineage(state);
     if nodes.len() > 1 {
         let caption =
-            "Each elite (large) with the trials it came from, and what was changed from parent to child.";
+            "Each elite (large) with its ancestors, and the knobs that changed from parent to child.";
         html += &figure(Some(kind), &tree::draw(kind, &nodes), &HtmlFragment::text(caption));
     }
     html
@@ -173,9 +175,9 @@ fn kept(state: &RunState, kind: Kind) -> String {
 
 fn knobs(state: &RunState, kind: Kind) -> String {
     let found = importance(state, kind);
-    let title = heading("Which knobs mattered");
+    let title = heading("Importance of knobs");
     if found.is_empty() {
-        return title + &missing("Too few trials were timed to tell knobs apart.");
+        return title + &missing("Too few trials were timed to rank the knobs.");
     }
     let bar = |it: &Importance<'_>| Bar {
         label: it.knob.to_owned(),
@@ -188,9 +190,9 @@ fn knobs(state: &RunState, kind: Kind) -> String {
     let groups = [Group { heading: String::new(), bars: found.iter().map(bar).collect() }];
     let picture = bars::draw(kind, "importance of knobs", Axis::Amount, "%", &groups);
     let caption = format!(
-        "How much of the variance of log time each knob explains alone: the part that lies between its values, less \
-         what chance would give (epsilon squared, {}). Shares need not add up to 100%: knobs act together, and a search \
-         does not try them evenly.",
+        "The share of the variance of log time that each knob explains alone: the variance between its values, minus \
+         the share expected by chance (epsilon squared, {}). The shares need not add up to 100%: knobs interact, and a \
+         search does not try all values equally often.",
         kind.word()
     );
     let mut table = Table::for_kind(
@@ -207,7 +209,7 @@ fn knobs(state: &RunState, kind: Kind) -> String {
                 let trials = count(value.trials, "trial");
                 format!(
                     "{}",
-                    HtmlFragment::code(value.name).with(format!("{}, {trials}", ratio(value.score)))
+                    HtmlFragment::code(value.name).with_small(format!("{}, {trials}", ratio(value.score)))
                 )
             })
             .collect();
@@ -219,7 +221,7 @@ fn knobs(state: &RunState, kind: Kind) -> String {
 }
 
 fn every_trial(state: &RunState) -> String {
-    let head = ["trial", "candidate", "made by", "from", "result", "score"];
+    let head = ["trial", "candidate", "origin", "parent", "result", "score"];
     let mut table = Table::new("Every trial, in the order of evaluation", &head, 5);
     let mut trials: Vec<_> = state.trials.values().collect();
     trials.sort_by_key(|trial| trial.number);
@@ -227,7 +229,7 @@ fn every_trial(state: &RunState) -> String {
         let (result, score) = match &trial.result {
             TrialResult::Timed { score, elite, problems, .. } => {
                 let kind = problems.first().map_or(Kind::Measured, |it| Kind::from_time(it.time));
-                let word = if *elite { "timed, joined the elites" } else { "timed" };
+                let word = if *elite { "timed, became an elite" } else { "timed" };
                 (HtmlFragment::text(word), HtmlFragment::time(kind, ratio(*score)))
             }
             TrialResult::Same { as_trial, .. } => {

@@ -1,16 +1,17 @@
-//! What a reader sees first: the sentence, what it rests on, and what to beware of.
+//! The top of the page: the headline, key figures and notices.
 
 use super::super::Kind;
-use super::super::comparison::boards;
+use super::super::comparison::comparison_tables;
 use super::super::headline::Headline;
 use super::super::html::{HtmlFragment, Tone, each, escape, tag};
-use super::super::search::{elites, tally};
+use super::super::search::{count_trials, elites};
 use super::super::words::{count, device, ratio};
 use crate::invert::InversionResult;
 use crate::run::{Row, RunOutcome, RunState};
 
+/// The top of the page as HTML.
 pub fn html(state: &RunState, rows: &[Row], headline: &Headline) -> String {
-    let of = match &state.manifest {
+    let run = match &state.manifest {
         Some(manifest) => {
             format!("warpsmith {} · {} UTC · {}", manifest.command, manifest.started.short(), device(state))
         }
@@ -24,54 +25,57 @@ pub fn html(state: &RunState, rows: &[Row], headline: &Headline) -> String {
         each(notices(state, rows), |(class, text)| format!("<p class=\"notice {class}\">{text}</p>\n"));
     format!(
         "<p class=\"kicker\">{}</p>\n<h1>{}{tag}</h1>\n<dl class=\"figures\">\n{figures}</dl>\n{notices}",
-        escape(&of),
+        escape(&run),
         escape(&headline.sentence),
     )
 }
 
-/// A few numbers that stand for the run.
+/// The key figures of the run.
 fn figures(state: &RunState, rows: &[Row]) -> Vec<(String, HtmlFragment)> {
     let (tone, word) = match state.outcome {
-        Some(RunOutcome::Holds) => (Tone::Good, "holds".to_owned()),
+        Some(outcome @ RunOutcome::Holds) => (Tone::Good, outcome.to_string()),
         Some(outcome) => (Tone::Bad, outcome.to_string()),
         None => (Tone::Bad, "unfinished".to_owned()),
     };
     let mut figures = vec![("result".to_owned(), HtmlFragment::mark(tone, word))];
-    let boards = boards(rows);
-    if let Some((board, hardest)) = boards.first().and_then(|board| Some((board, board.hardest()?))) {
-        let place = board.baselines.iter().position(|name| *name == hardest).unwrap_or(0);
-        let compared = board.lines.iter().filter_map(|line| Some((line, line.over[place]?)));
+    let tables = comparison_tables(rows);
+    let first = tables.first().and_then(|table| Some((table, table.strongest_baseline()?)));
+    if let Some((table, baseline)) = first {
+        let column = table.baselines.iter().position(|name| *name == baseline).unwrap_or(0);
+        let compared = table.lines.iter().filter_map(|line| Some((line, line.over[column]?)));
         if let Some((line, best)) = compared.max_by(|a, b| a.1.speedup.ratio.total_cmp(&b.1.speedup.ratio)) {
-            let value = HtmlFragment::text(ratio(best.speedup.ratio)).with(format!("on {}", line.problem));
-            figures.push((format!("best over {hardest}"), value));
+            let value =
+                HtmlFragment::text(ratio(best.speedup.ratio)).with_small(format!("on {}", line.problem));
+            figures.push((format!("best speedup over {baseline}"), value));
             if let Some(percent) = line.best.ceiling_percent {
-                let value = HtmlFragment::text(format!("{percent:.1}%")).with("there");
+                let value =
+                    HtmlFragment::text(format!("{percent:.1}%")).with_small(format!("on {}", line.problem));
                 figures.push(("share of the measured ceiling".to_owned(), value));
             }
         }
     }
     if let Some(best) = elites(state).first() {
         let value = HtmlFragment::time(best.kind, ratio(best.score));
-        figures.push(("best of the search".to_owned(), value));
+        figures.push(("best candidate of the search".to_owned(), value));
     }
-    if let (Some(search), tally) = (&state.search, tally(state)) {
-        let value =
-            HtmlFragment::text(tally.all()).with(format!("of {}, {} failed", search.budget, tally.failed));
+    if let (Some(search), counts) = (&state.search, count_trials(state)) {
+        let value = HtmlFragment::text(counts.all())
+            .with_small(format!("of {}, {} failed", search.budget, counts.failed));
         figures.push(("trials".to_owned(), value));
     }
     if !state.targets.is_empty() {
         let met = state.targets.iter().filter(|target| target.met == Some(true)).count();
-        let value = HtmlFragment::text(met).with(format!("of {}", state.targets.len()));
+        let value = HtmlFragment::text(met).with_small(format!("of {}", state.targets.len()));
         figures.push(("targets met".to_owned(), value));
     }
     if !state.checks.is_empty() {
         let passed = state.checks.values().filter(|check| check.passed).count();
-        let value = HtmlFragment::text(passed).with(format!("of {}", state.checks.len()));
-        figures.push(("right answers".to_owned(), value));
+        let value = HtmlFragment::text(passed).with_small(format!("of {}", state.checks.len()));
+        figures.push(("passed checks".to_owned(), value));
     }
     if let Some((timer, floor)) = super::results::noise_floors(state).into_iter().next() {
-        let value =
-            HtmlFragment::text(format!("{:.2}%", 100.0 * floor.usual)).with(format!("usually, {timer}"));
+        let value = HtmlFragment::text(format!("{:.2}%", 100.0 * floor.median))
+            .with_small(format!("median, {timer}"));
         figures.push(("noise floor".to_owned(), value));
     }
     figures
@@ -80,14 +84,14 @@ fn figures(state: &RunState, rows: &[Row]) -> Vec<(String, HtmlFragment)> {
 fn notices(state: &RunState, rows: &[Row]) -> Vec<(&'static str, HtmlFragment)> {
     let mut notices = Vec::new();
     if !state.is_complete() {
-        let text = "This run is incomplete: it was stopped before its end, or is still going on. What is missing is \
-                    no pass.";
+        let text = "This run is incomplete: it was stopped before the end, or it is still active. Missing results do \
+                    not count as passed.";
         notices.push(("bad", HtmlFragment::text(text)));
     }
     if has_modelled(state) {
         let text = format!(
-            "Times that look <i class=\"modelled\">like this</i> and bars that are hatched are {}: the virtual GPU \
-             computed them. They rank kernels; they are never compared with measured times.",
+            "Times <i class=\"modelled\">in this style</i> and hatched bars are {}: the virtual GPU computed them. \
+             They rank kernels. They are never compared with measured times.",
             tag(Kind::Modelled)
         );
         notices.push(("modelled", HtmlFragment::html(text)));
@@ -95,7 +99,7 @@ fn notices(state: &RunState, rows: &[Row]) -> Vec<(&'static str, HtmlFragment)> 
     let throttled = rows.iter().filter(|row| row.throttled == Some(true)).count();
     if throttled > 0 {
         let text =
-            format!("Clocks were held down during {throttled} of {}.", count(rows.len(), "measurement"));
+            format!("The GPU throttled its clocks in {throttled} of {}.", count(rows.len(), "measurement"));
         notices.push(("bad", HtmlFragment::text(text)));
     }
     notices

@@ -1,47 +1,54 @@
-//! Bars that lie: a name, a bar, a number.
+//! Horizontal bar charts: a label, a bar and a number per row.
 
 use super::super::Kind;
 use super::scale::{Scale, label};
 use super::{Anchor, Canvas, bold_width, fit, picture, text_width};
 
-/// What a bar's length means.
+/// The meaning of a bar's length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Axis {
-    /// How many times: bars start at 1, and twice is as far as half.
+    /// A ratio on a logarithmic axis: bars start at 1, and 2x is as long as 0.5x.
     Ratio,
-    /// How much: bars start at 0.
+    /// An amount on a linear axis: bars start at 0.
     Amount,
 }
 
+/// Bars under one heading.
 #[derive(Debug)]
 pub struct Group {
-    /// Empty for none.
+    /// The heading; empty for none.
     pub heading: String,
+    /// The bars.
     pub bars: Vec<Bar>,
 }
 
+/// One bar.
 #[derive(Debug)]
 pub struct Bar {
+    /// The label on the left.
     pub label: String,
+    /// The value at the end of the bar.
     pub value: f64,
+    /// The interval of the value, drawn as whiskers.
     pub interval: Option<(f64, f64)>,
-    /// The number as written beside the bar.
+    /// The number beside the bar.
     pub text: String,
+    /// The tooltip.
     pub title: String,
-    /// What it is may be no more than chance, or is only there for comparison.
+    /// Whether the bar is pale, because its value is within the noise or zero.
     pub is_faint: bool,
 }
 
-const HEADING: f64 = 30.0;
-const ROW: f64 = 22.0;
-const BAR: f64 = 11.0;
-const AXIS: f64 = 24.0;
+const HEADING_HEIGHT: f64 = 30.0;
+const ROW_HEIGHT: f64 = 22.0;
+const BAR_HEIGHT: f64 = 11.0;
+const AXIS_HEIGHT: f64 = 24.0;
 
-/// Bars with no value that can be drawn are left out of the picture; the table beside it has them all.
-pub fn draw(kind: Kind, what: &str, axis: Axis, unit: &str, groups: &[Group]) -> String {
-    let drawn = |bar: &&Bar| bar.value.is_finite() && (axis == Axis::Amount || bar.value > 0.0);
-    picture(kind, what, |canvas| {
-        let bars: Vec<&Bar> = groups.iter().flat_map(|group| group.bars.iter().filter(drawn)).collect();
+/// Draws the groups. Bars without a drawable value are left out; the table beside the picture has them all.
+pub fn draw(kind: Kind, label: &str, axis: Axis, unit: &str, groups: &[Group]) -> String {
+    let is_drawable = |bar: &&Bar| bar.value.is_finite() && (axis == Axis::Amount || bar.value > 0.0);
+    picture(kind, label, |canvas| {
+        let bars: Vec<&Bar> = groups.iter().flat_map(|group| group.bars.iter().filter(is_drawable)).collect();
         let share = if canvas.is_narrow() { 0.42 } else { 0.36 };
         let widest = |widths: &mut dyn Iterator<Item = f64>| widths.fold(0.0, f64::max);
         let labels = widest(&mut bars.iter().map(|bar| text_width(&bar.label)));
@@ -51,8 +58,8 @@ pub fn draw(kind: Kind, what: &str, axis: Axis, unit: &str, groups: &[Group]) ->
         let rows: f64 = groups
             .iter()
             .map(|group| {
-                let heading = if group.heading.is_empty() { 0.0 } else { HEADING };
-                heading + ROW * group.bars.iter().filter(drawn).count() as f64
+                let heading = if group.heading.is_empty() { 0.0 } else { HEADING_HEIGHT };
+                heading + ROW_HEIGHT * group.bars.iter().filter(is_drawable).count() as f64
             })
             .sum();
         grid(canvas, scale, axis, unit, rows);
@@ -61,15 +68,15 @@ pub fn draw(kind: Kind, what: &str, axis: Axis, unit: &str, groups: &[Group]) ->
         for group in groups {
             if !group.heading.is_empty() {
                 let text = fit(&group.heading, canvas.width);
-                canvas.text((0.0, y + HEADING - 9.0), Anchor::Start, "strong halo", &text);
-                y += HEADING;
+                canvas.text((0.0, y + HEADING_HEIGHT - 9.0), Anchor::Start, "strong halo", &text);
+                y += HEADING_HEIGHT;
             }
-            for bar in group.bars.iter().filter(drawn) {
-                canvas.titled(&bar.title, |canvas| one(canvas, bar, scale, zero, (left, y)));
-                y += ROW;
+            for bar in group.bars.iter().filter(is_drawable) {
+                canvas.titled(&bar.title, |canvas| draw_bar(canvas, bar, scale, zero, (left, y)));
+                y += ROW_HEIGHT;
             }
         }
-        rows + AXIS
+        rows + AXIS_HEIGHT
     })
 }
 
@@ -82,7 +89,7 @@ fn scale(axis: Axis, bars: &[&Bar], place: (f64, f64)) -> Scale {
     match axis {
         Axis::Amount => Scale::linear((0.0, if high > 0.0 { high } else { 1.0 }), place),
         Axis::Ratio => {
-            // Room on both sides of 1, so that nobody takes 1 for the end.
+            // A margin on both sides, so that 1 is not at the end of the axis.
             let (low, high) = (low.clamp(1e-6, 1.0), high.max(1.0));
             let room = (high / low).powf(0.06).max(1.02);
             Scale::log((low / room, high * room), place)
@@ -100,17 +107,17 @@ fn grid(canvas: &mut Canvas, scale: Scale, axis: Axis, unit: &str, rows: f64) {
     }
 }
 
-fn one(canvas: &mut Canvas, bar: &Bar, scale: Scale, zero: f64, (left, y): (f64, f64)) {
-    let middle = y + ROW / 2.0;
-    // The whole row answers to the pointer.
-    canvas.rect((0.0, y), (canvas.width, ROW), "row");
+fn draw_bar(canvas: &mut Canvas, bar: &Bar, scale: Scale, zero: f64, (left, y): (f64, f64)) {
+    let middle = y + ROW_HEIGHT / 2.0;
+    // The tooltip appears anywhere in the row.
+    canvas.rect((0.0, y), (canvas.width, ROW_HEIGHT), "row");
     canvas.text((left - 10.0, middle + 4.0), Anchor::End, "", &fit(&bar.label, left - 10.0));
     let end = scale.at(bar.value);
     let class = if bar.is_faint { "bar faint" } else { "bar" };
-    canvas.rect((zero.min(end), middle - BAR / 2.0), ((end - zero).abs().max(1.0), BAR), class);
+    canvas.rect((zero.min(end), middle - BAR_HEIGHT / 2.0), ((end - zero).abs().max(1.0), BAR_HEIGHT), class);
     if let Some((low, high)) = bar.interval {
         let (low, high) = (scale.at(low), scale.at(high));
-        // One that is narrower than its own ends would only smudge the bar.
+        // Whiskers narrower than 3 pixels would only blur the end of the bar.
         if high - low >= 3.0 {
             canvas.line((low, middle), (high, middle), "whisker");
             for x in [low, high] {

@@ -1,15 +1,19 @@
-//! How a search went: every trial, and the best so far.
+//! The course of a search: the score of every trial, and the best so far.
 
 use super::super::Kind;
 use super::scale::{Scale, label};
 use super::{Anchor, Canvas, picture};
 
+/// One trial.
 #[derive(Debug)]
 pub struct Point {
+    /// The trial's number.
     pub number: u32,
-    /// `None`: it failed.
+    /// The score; `None` if the trial failed.
     pub score: Option<f64>,
+    /// Whether the trial is an elite.
     pub is_elite: bool,
+    /// The tooltip.
     pub title: String,
 }
 
@@ -17,7 +21,7 @@ const HEIGHT: f64 = 260.0;
 const BOTTOM: f64 = 44.0;
 const LEFT: f64 = 46.0;
 
-/// Points by number.
+/// Draws the points, which must be sorted by number.
 pub fn draw(kind: Kind, points: &[Point]) -> String {
     let label = format!("speedup of every trial over the search's baseline, {}", kind.word());
     picture(kind, &label, |canvas| {

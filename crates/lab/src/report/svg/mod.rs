@@ -1,5 +1,5 @@
-//! Pictures as SVG inside the page. Their colours come from the page's style sheet, so that they follow light and dark;
-//! every mark has a title that shows when the pointer rests on it.
+//! SVG figures inside the page. Their colours come from the page's style sheet, so that they follow the light and dark
+//! themes. Every mark has a tooltip.
 
 pub mod bars;
 pub mod curve;
@@ -12,16 +12,16 @@ use std::fmt::Display;
 use super::Kind;
 use super::html::escape;
 
-/// A picture is laid out twice, for a desk and for a phone: scaling one to the other's width would leave letters that
-/// nobody can read. The style sheet shows one of the two.
+/// Every picture is drawn twice, for a wide and for a narrow screen: scaling one picture would make its text
+/// unreadable. The style sheet shows one of the two.
 const WIDTHS: [(&str, f64); 2] = [("wide", 720.0), ("narrow", 358.0)];
 
-/// Size of letters, as the style sheet has it.
-const LETTERS: f64 = 12.0;
+/// The font size of the style sheet.
+const FONT_SIZE: f64 = 12.0;
 
-/// Draws for both widths; `draw` is given the canvas and returns the height it took.
+/// Draws a picture for both widths. `draw` returns the height that it used.
 pub fn picture(kind: Kind, label: &str, draw: impl Fn(&mut Canvas) -> f64) -> String {
-    let of_width = |(class, width): (&str, f64)| {
+    let draw_width = |(class, width): (&str, f64)| {
         let mut canvas = Canvas { width, body: String::new() };
         let height = draw(&mut canvas);
         format!(
@@ -31,27 +31,35 @@ pub fn picture(kind: Kind, label: &str, draw: impl Fn(&mut Canvas) -> f64) -> St
             canvas.body
         )
     };
-    WIDTHS.map(of_width).concat()
+    WIDTHS.map(draw_width).concat()
 }
 
+/// The elements of a picture.
 #[derive(Debug)]
 pub struct Canvas {
+    /// The width in pixels.
     pub width: f64,
     body: String,
 }
 
+/// Which part of a text is at its position.
 #[derive(Clone, Copy, Debug)]
 pub enum Anchor {
+    /// The start.
     Start,
+    /// The middle.
     Middle,
+    /// The end.
     End,
 }
 
 impl Canvas {
+    /// Whether this is the picture for narrow screens.
     pub fn is_narrow(&self) -> bool {
         self.width < 500.0
     }
 
+    /// Draws text.
     pub fn text(&mut self, (x, y): (f64, f64), anchor: Anchor, class: &str, text: &str) {
         let anchor = match anchor {
             Anchor::Start => "",
@@ -62,6 +70,7 @@ impl Canvas {
         self.body += &format!("<text x=\"{x:.1}\" y=\"{y:.1}\"{anchor}{class}>{}</text>\n", escape(text));
     }
 
+    /// Draws a line.
     pub fn line(&mut self, from: (f64, f64), to: (f64, f64), class: &str) {
         self.body += &format!(
             "<line x1=\"{:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\"{}/>\n",
@@ -73,6 +82,7 @@ impl Canvas {
         );
     }
 
+    /// Draws a rectangle from its top left corner.
     pub fn rect(&mut self, (x, y): (f64, f64), (width, height): (f64, f64), class: &str) {
         self.body += &format!(
             "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{:.1}\"{}/>\n",
@@ -82,18 +92,19 @@ impl Canvas {
         );
     }
 
+    /// Draws a circle.
     pub fn circle(&mut self, (x, y): (f64, f64), radius: f64, class: &str) {
         self.body +=
             &format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\"{}/>\n", attribute("class", class));
     }
 
-    /// Straight lines from point to point.
+    /// Draws straight lines from point to point.
     pub fn path(&mut self, points: &[(f64, f64)], class: &str) {
         let steps: Vec<String> = points.iter().map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
         self.body += &format!("<path d=\"M{}\"{}/>\n", steps.join("L"), attribute("class", class));
     }
 
-    /// Marks that belong together, with what they say on hovering.
+    /// Draws a group of marks with a tooltip.
     pub fn titled(&mut self, title: &str, draw: impl FnOnce(&mut Self)) {
         self.body += &format!("<g><title>{}</title>\n", escape(title));
         draw(self);
@@ -106,23 +117,23 @@ fn attribute(name: &str, value: impl Display) -> String {
     if value.is_empty() { value } else { format!(" {name}=\"{value}\"") }
 }
 
-/// About how wide a text is; fonts differ, so this is on the safe side for most.
+/// The estimated width of a text. Fonts differ, so the estimate is generous.
 fn text_width(text: &str) -> f64 {
-    0.58 * LETTERS * text.chars().count() as f64
+    0.58 * FONT_SIZE * text.chars().count() as f64
 }
 
-/// The same for bold numbers, which some fonts make very wide.
+/// The estimated width of bold text, which is very wide in some fonts.
 fn bold_width(text: &str) -> f64 {
-    0.72 * LETTERS * text.chars().count() as f64
+    0.72 * FONT_SIZE * text.chars().count() as f64
 }
 
-/// As much of the text as fits; its titles hold the whole.
+/// As much of the text as fits, with an ellipsis. The tooltip has all of it.
 fn fit(text: &str, width: f64) -> String {
-    let most = (width / (0.58 * LETTERS) + 0.01).max(2.0) as usize;
-    if text.chars().count() <= most {
+    let limit = (width / (0.58 * FONT_SIZE) + 0.01).max(2.0) as usize;
+    if text.chars().count() <= limit {
         return text.to_owned();
     }
-    text.chars().take(most - 1).chain(['\u{2026}']).collect()
+    text.chars().take(limit - 1).chain(['\u{2026}']).collect()
 }
 
 #[cfg(test)]
@@ -130,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_picture_is_well_formed_at_both_widths_whatever_it_is_told() {
+    fn a_picture_with_hostile_text_is_well_formed_at_both_widths() {
         let hostile = "<script>\"'&\u{1}\u{ffff}";
         let svg = picture(Kind::Modelled, hostile, |canvas| {
             canvas.titled(hostile, |canvas| canvas.text((1.0, 2.0), Anchor::End, "a", hostile));
@@ -142,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn long_names_are_cut_between_letters() {
+    fn long_names_are_cut_between_characters() {
         assert_eq!(fit("ab", 100.0), "ab");
         let cut = fit(&"\u{e4}\u{1f600}".repeat(50), 70.0);
         assert_eq!(cut.chars().count(), 10);

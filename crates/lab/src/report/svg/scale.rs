@@ -1,6 +1,6 @@
-//! Where values are on an axis, and which of them are labelled.
+//! Maps values to positions on an axis, and selects the labelled values.
 
-/// From values to places.
+/// A linear or logarithmic axis.
 #[derive(Clone, Copy, Debug)]
 pub struct Scale {
     low: f64,
@@ -11,18 +11,20 @@ pub struct Scale {
 }
 
 impl Scale {
+    /// A linear axis for values from `low` to `high`, at positions from `from` to `to`.
     pub fn linear((low, high): (f64, f64), (from, to): (f64, f64)) -> Self {
         let high = if high > low { high } else { low + 1.0 };
         Scale { low, high, from, to, log: false }
     }
 
-    /// Both ends above zero; equal steps are equal ratios.
+    /// A logarithmic axis. Both ends must be positive.
     pub fn log((low, high): (f64, f64), (from, to): (f64, f64)) -> Self {
         let low = if low > 0.0 && low.is_finite() { low } else { 1e-3 };
         let high = if high > low && high.is_finite() { high } else { low * 2.0 };
         Scale { low, high, from, to, log: true }
     }
 
+    /// The position of a value. Values outside the axis are placed at its ends.
     pub fn at(&self, value: f64) -> f64 {
         let share = if self.log {
             (value.max(f64::MIN_POSITIVE) / self.low).ln() / (self.high / self.low).ln()
@@ -32,10 +34,10 @@ impl Scale {
         self.from + (self.to - self.from) * share.clamp(0.0, 1.0)
     }
 
-    /// Round values, at most `most` of them.
+    /// Round values for labels, about `most` at the most.
     pub fn ticks(&self, most: usize) -> Vec<f64> {
         if self.log {
-            // From few marks a decade to many: the most that fit.
+            // From many marks per decade to few: the first set that fits.
             for marks in [&[1.0, 1.5, 2.0, 3.0, 5.0, 7.0][..], &[1.0, 2.0, 5.0], &[1.0, 3.0], &[1.0]] {
                 let ticks = self.decades(marks);
                 if ticks.len() >= 3 && ticks.len() <= most {
@@ -71,7 +73,7 @@ fn decades_step(low: f64, high: f64, most: usize) -> usize {
     (((high / low).log10() / most.max(1) as f64).ceil() as usize).max(1)
 }
 
-/// A tick's label: no digit more than it takes.
+/// The label of a value, without trailing zeros.
 pub fn label(value: f64) -> String {
     if value.abs() >= 1e5 || (value != 0.0 && value.abs() < 1e-3) {
         return format!("{value:.0e}");
@@ -85,29 +87,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ticks_are_round_and_few() {
-        let of = |low, high, most| Scale::log((low, high), (0.0, 1.0)).ticks(most);
-        assert_eq!(of(0.15, 18.0, 7), [0.2, 0.5, 1.0, 2.0, 5.0, 10.0]);
+    fn ticks_are_round_and_limited_in_number() {
+        let ticks_of = |low, high, most| Scale::log((low, high), (0.0, 1.0)).ticks(most);
+        assert_eq!(ticks_of(0.15, 18.0, 7), [0.2, 0.5, 1.0, 2.0, 5.0, 10.0]);
         assert_eq!(
-            of(0.9, 1.35, 6).into_iter().map(label).collect::<Vec<_>>(),
+            ticks_of(0.9, 1.35, 6).into_iter().map(label).collect::<Vec<_>>(),
             ["0.9", "1", "1.1", "1.2", "1.3"]
         );
         assert_eq!(Scale::linear((0.0, 103.0), (0.0, 1.0)).ticks(5), [0.0, 50.0, 100.0]);
         for (low, high) in [(1e-9, 1e9), (1.0, 1.0), (0.0, 5.0), (f64::NAN, f64::INFINITY)] {
-            let ticks = of(low, high, 6);
+            let ticks = ticks_of(low, high, 6);
             assert!(ticks.len() <= 8 && ticks.iter().all(|tick| tick.is_finite()), "{ticks:?}");
         }
     }
 
     #[test]
-    fn values_beyond_the_ends_stay_on_the_axis() {
+    fn values_outside_the_range_stay_on_the_axis() {
         let scale = Scale::log((0.1, 10.0), (0.0, 100.0));
         assert_eq!((scale.at(0.0), scale.at(1e9)), (0.0, 100.0));
         assert!((scale.at(1.0) - 50.0).abs() < 1e-9);
     }
 
     #[test]
-    fn labels_have_no_digit_too_many() {
+    fn labels_have_no_trailing_zeros() {
         assert_eq!([0.25, 1.0, 1000.0, 0.0, 2.5e6].map(label), ["0.25", "1", "1000", "0", "2e6"]);
     }
 }

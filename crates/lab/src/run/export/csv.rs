@@ -1,10 +1,11 @@
-//! `bench.csv`: a line per subject, timer and baseline it was compared with. `NA` where there is no such number.
+//! `bench.csv`: one line per subject, timer and baseline. A missing value is `NA`.
 
 use std::io::{self, Write};
 
 use super::super::{ResultId, RunState};
 use super::{Exporter, Row, RowSpeedup, rows};
 
+/// Writes `bench.csv`.
 #[derive(Debug)]
 pub struct Csv;
 

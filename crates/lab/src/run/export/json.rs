@@ -1,4 +1,4 @@
-//! `bench.json`.
+//! `bench.json`: all results of a run.
 
 use std::io::{self, Write};
 
@@ -10,6 +10,7 @@ use super::super::state::{Control, FailureRecord, MeanSpeedup};
 use super::super::{Ceiling, Fact, Manifest, ResultId, RunOutcome, RunState, SCHEMA, TargetJudged};
 use super::{Exporter, Row, rows};
 
+/// Writes `bench.json`.
 #[derive(Debug)]
 pub struct Json;
 

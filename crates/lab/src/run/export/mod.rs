@@ -1,4 +1,4 @@
-//! Files for others, written from the log: one exporter per format.
+//! The files that are derived from the log: one exporter per format.
 
 mod csv;
 mod json;
@@ -16,18 +16,19 @@ pub use rows::{Row, RowSpeedup, rows};
 use super::RunState;
 use crate::report;
 
-/// A format.
+/// Writes one derived file.
 pub trait Exporter: std::fmt::Debug + Sync {
     /// The file's name in the run's folder.
     fn file_name(&self) -> &'static str;
-    /// Whether the run has anything that belongs into it. A run that searched nothing has no file of trials.
+    /// Whether the run has data for this file. For example, a run without a search has no file of trials.
     fn concerns(&self, _state: &RunState) -> bool {
         true
     }
+    /// Writes the file's contents.
     fn write(&self, state: &RunState, out: &mut dyn Write) -> io::Result<()>;
 }
 
-/// Every format there is.
+/// All exporters.
 pub const EXPORTERS: [&dyn Exporter; 7] = [
     &json::Json,
     &csv::Csv,
@@ -38,11 +39,11 @@ pub const EXPORTERS: [&dyn Exporter; 7] = [
     &report::Html,
 ];
 
-/// Writes every file from a log that is read, not written: names of its own keep it out of the way of a run that has
-/// its files open.
+/// Writes every file for a log that was read. Its temporary files have other names than those of [`Exports`], so it
+/// does not interfere with an active run.
 pub fn write_exports(folder: &Path, state: &RunState) -> io::Result<Vec<PathBuf>> {
-    let concerned = EXPORTERS.into_iter().filter(|exporter| exporter.concerns(state));
-    concerned
+    let exporters = EXPORTERS.into_iter().filter(|exporter| exporter.concerns(state));
+    exporters
         .map(|exporter| {
             let path = folder.join(exporter.file_name());
             let mut bytes = Vec::new();
@@ -53,15 +54,15 @@ pub fn write_exports(folder: &Path, state: &RunState) -> io::Result<Vec<PathBuf>
         .collect()
 }
 
-/// Export files that are open. They are opened before anything is measured, so that a folder that cannot be written
-/// to is found out then; each appears under its name when it is whole.
+/// Open export files. They are opened before anything is measured, so that a read-only folder is reported early. Each
+/// file gets its final name when it is complete.
 #[derive(Debug)]
 pub struct Exports {
-    open: Vec<Open>,
+    open: Vec<OpenExport>,
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenExport {
     exporter: &'static dyn Exporter,
     partial: PathBuf,
     path: PathBuf,
@@ -69,24 +70,25 @@ struct Open {
 }
 
 impl Exports {
+    /// Opens a temporary file for every exporter.
     pub fn open(folder: &Path) -> io::Result<Self> {
-        let open = |exporter: &'static dyn Exporter| -> io::Result<Open> {
+        let open = |exporter: &'static dyn Exporter| -> io::Result<OpenExport> {
             let path = folder.join(exporter.file_name());
             let partial = folder.join(format!(".{}.partial", exporter.file_name()));
             let file = gpu::paths::create_anew(&partial)?;
-            Ok(Open { exporter, partial, path, file })
+            Ok(OpenExport { exporter, partial, path, file })
         };
         Ok(Exports { open: EXPORTERS.into_iter().map(open).collect::<io::Result<_>>()? })
     }
 
-    /// Writes every file, and says where they are.
+    /// Writes all files for which the run has data, and returns their paths.
     pub fn write(self, state: &RunState) -> io::Result<Vec<PathBuf>> {
-        let (written, empty): (Vec<Open>, Vec<Open>) =
+        let (written, empty): (Vec<OpenExport>, Vec<OpenExport>) =
             self.open.into_iter().partition(|open| open.exporter.concerns(state));
         empty.iter().try_for_each(|open| fs::remove_file(&open.partial))?;
         written
             .into_iter()
-            .map(|Open { exporter, partial, path, file }| {
+            .map(|OpenExport { exporter, partial, path, file }| {
                 let mut out = BufWriter::new(file);
                 exporter.write(state, &mut out)?;
                 out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_data()?;
@@ -110,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn files_appear_whole_and_only_then() {
+    fn files_appear_only_when_they_are_complete() {
         let folder = tempfile::tempdir().unwrap();
         let exports = Exports::open(folder.path()).unwrap();
         assert!(!folder.path().join("bench.json").exists());
@@ -123,13 +125,13 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_cannot_be_written_to_is_found_out_first() {
+    fn a_folder_that_cannot_be_written_is_reported_early() {
         let folder = tempfile::tempdir().unwrap();
         assert!(Exports::open(&folder.path().join("missing")).is_err());
     }
 
     #[test]
-    fn json_keeps_measured_and_modelled_apart() {
+    fn json_separates_measured_and_modelled_times() {
         let json: serde_json::Value =
             serde_json::from_str(&text(&json::Json, &folded(&a_real_log()))).unwrap();
         assert_eq!(json["schema"], 1);
@@ -148,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn csv_has_a_column_for_each_kind_of_time() {
+    fn csv_has_separate_columns_for_measured_and_modelled_times() {
         let text = text(&csv::Csv, &folded(&a_real_log()));
         let mut reader = ::csv::Reader::from_reader(text.as_bytes());
         let headers = reader.headers().unwrap().clone();
@@ -164,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn the_summary_says_what_there_is() {
+    fn the_summary_has_results_failures_and_notes() {
         let text = text(&report::Markdown, &folded(&a_real_log()));
         for wanted in [
             "NVIDIA H200",
@@ -180,7 +182,7 @@ mod tests {
         ] {
             assert!(text.contains(wanted), "{wanted}\n{text}");
         }
-        // Every row of a table has as many cells as its head.
+        // Every row of a table has as many cells as its header.
         let mut columns = None;
         for line in text.lines() {
             if !line.starts_with('|') {
@@ -193,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_was_stopped_says_so_in_every_file() {
+    fn the_files_of_a_stopped_run_say_incomplete() {
         let mut events = a_real_log();
         events.pop();
         let state = folded(&events);
@@ -203,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn text_from_outside_cannot_break_a_table() {
+    fn hostile_text_cannot_break_a_markdown_table() {
         let mut events = a_real_log();
         let name = "evil | name\n# heading".to_owned();
         events.insert(1, Event::Baseline { name, version: Fact::unavailable("a|b\nc") });
@@ -212,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_log_exports_nothing_but_says_so() {
+    fn an_empty_log_can_be_exported() {
         let state = RunState::default();
         for exporter in EXPORTERS {
             assert!(!text(exporter, &state).is_empty(), "{exporter:?}");
@@ -220,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn every_trial_is_a_row_and_each_kind_of_time_a_column() {
+    fn the_tune_log_has_one_row_per_trial() {
         let state = folded(&a_full_log());
         let text = text(&tune_log::TuneLog, &state);
         let mut reader = ::csv::Reader::from_reader(text.as_bytes());
@@ -240,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn elites_have_all_it_takes_to_build_them_again() {
+    fn topk_has_everything_to_rebuild_the_elites() {
         let state = folded(&a_full_log());
         let json: serde_json::Value = serde_json::from_str(&text(&topk::TopK, &state)).unwrap();
         assert_eq!(
@@ -264,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_says_what_it_could_not_see() {
+    fn a_profile_names_unavailable_metrics() {
         let state = folded(&a_full_log());
         let json: serde_json::Value = serde_json::from_str(&text(&profile::Profiles, &state)).unwrap();
         let found = &json["profiles"][0];
@@ -275,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_without_trials_has_no_file_of_them() {
+    fn a_run_without_a_search_or_profile_has_no_such_files() {
         let state = folded(&a_real_log());
         assert!(!tune_log::TuneLog.concerns(&state) && !topk::TopK.concerns(&state));
         assert!(!profile::Profiles.concerns(&state));

@@ -1,4 +1,4 @@
-//! `profile.json`: what limits the kernels, and what known pathologies cost.
+//! `profile.json`: the profiles of kernels, and the cost of known pathologies.
 
 use std::io::{self, Write};
 
@@ -9,6 +9,7 @@ use super::Exporter;
 use crate::invert::Inversion;
 use crate::profile::Profile;
 
+/// Writes `profile.json`.
 #[derive(Debug)]
 pub struct Profiles;
 

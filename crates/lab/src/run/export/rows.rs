@@ -1,4 +1,4 @@
-//! The rows every format shows: what was measured, in numbers.
+//! The statistics of every measurement, which all formats show.
 
 use rayon::prelude::*;
 use serde::Serialize;
@@ -6,50 +6,64 @@ use serde::Serialize;
 use super::super::{Control, MeasuredMicros, Measurement, ResultId, RunState, Speed, Timer};
 use crate::stats::{Between, Comparison, Interval, Known, StopReason, Summary, Typical};
 
-/// A subject on a problem by a timer, in numbers. All times are measured ones.
+/// The statistics of one subject on one problem by one timer. All times are measured.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
+    /// What was measured.
     #[serde(flatten)]
     pub of: ResultId,
+    /// Whether the subject is a baseline.
     pub is_baseline: bool,
+    /// How the times were taken.
     pub timer: Timer,
+    /// The session.
     pub session: u32,
-    /// Samples, of all processes together.
+    /// The number of samples of all processes.
     pub count: usize,
-    /// The processes they are from.
+    /// The number of processes.
     pub processes: usize,
-    /// The geometric mean of the processes' medians; the other percentiles are of all samples together.
+    /// The geometric mean of the processes' medians. The other percentiles are of all samples together.
     pub p50_us: MeasuredMicros,
+    /// The 90th percentile.
     pub p90_us: MeasuredMicros,
+    /// The 95th percentile.
     pub p95_us: MeasuredMicros,
+    /// The 99th percentile.
     pub p99_us: MeasuredMicros,
+    /// The mean.
     pub mean_us: MeasuredMicros,
-    /// `None` for a single sample.
+    /// The standard deviation; `None` for a single sample.
     pub std_us: Option<MeasuredMicros>,
-    /// The 95% interval of the median, with what differs between processes in it: where the next run will be.
+    /// The 95% interval of the median. It includes the variation between processes, so another run is expected in it.
     pub interval_us: Interval,
-    /// The interval of the samples of these very processes alone.
+    /// The 95% interval of the median for the processes of this run only.
     pub samples_interval_us: Interval,
     /// The median of each process.
     pub process_medians_us: Vec<MeasuredMicros>,
+    /// Why the measurement ended.
     pub stopped: StopReason,
-    /// Whether clocks were held down meanwhile; `None`: nobody knows.
+    /// Whether the clocks were throttled; `None` if this is not known.
     pub throttled: Option<bool>,
+    /// The rate of operations.
     pub tflops: Option<f64>,
+    /// The rate of transferred bytes.
     pub gb_per_s: Option<f64>,
-    /// What the roofline of the run's own ceilings would take, as per cent of the median.
+    /// The time at the roofline of the run's ceilings, as a percentage of the median.
     pub ceiling_percent: Option<f64>,
-    /// Against each baseline of its session.
+    /// The speedups over the baselines of the session.
     pub over: Vec<RowSpeedup>,
 }
 
+/// The speedup of a row over a baseline.
 #[derive(Clone, Debug, Serialize)]
 pub struct RowSpeedup {
+    /// The baseline.
     pub baseline: String,
+    /// The comparison.
     pub comparison: Comparison,
 }
 
-/// What a row, or one side of a speedup, stands on.
+/// The data that a row, or one side of a speedup, is computed from.
 struct RowBasis<'s> {
     measurement: &'s Measurement,
     summary: Summary,
@@ -63,15 +77,19 @@ impl RowBasis<'_> {
     }
 }
 
-/// A row for everything that was measured. Samples that are no times give no row: they cannot be told in numbers.
+/// One row per measurement. Samples that are not valid times give no row.
 pub fn rows(state: &RunState) -> Vec<Row> {
     let controls = Controls::new(state);
     let all: Vec<RowBasis<'_>> =
-        state.measurements.par_iter().filter_map(|it| tell(state, it, &controls)).collect();
-    all.par_iter().map(|told| row(state, told, &all)).collect()
+        state.measurements.par_iter().filter_map(|it| basis(state, it, &controls)).collect();
+    all.par_iter().map(|basis| row(state, basis, &all)).collect()
 }
 
-fn tell<'s>(state: &RunState, measurement: &'s Measurement, controls: &Controls<'_>) -> Option<RowBasis<'s>> {
+fn basis<'s>(
+    state: &RunState,
+    measurement: &'s Measurement,
+    controls: &Controls<'_>,
+) -> Option<RowBasis<'s>> {
     let sampled = &measurement.sampled;
     let seed = state.manifest.as_ref().map_or(0, |manifest| manifest.seed);
     let (summary, typical) = Summary::over(&sampled.samples_us().ok()?, sampled.blocks(), seed).ok()?;
@@ -79,7 +97,7 @@ fn tell<'s>(state: &RunState, measurement: &'s Measurement, controls: &Controls<
     Some(RowBasis { measurement, summary, typical, kind })
 }
 
-/// The run's controls, each with whether it is a peer's.
+/// The run's controls. The flag tells whether the control's subject is a peer.
 struct Controls<'s>(Vec<(bool, &'s Control)>);
 
 impl<'s> Controls<'s> {
@@ -87,9 +105,9 @@ impl<'s> Controls<'s> {
         Controls(state.controls.iter().map(|it| (state.is_peer(&it.subject), it)).collect())
     }
 
-    /// How much the time of what a measurement is of differs between processes, as others of its kind have it by the
-    /// same timer: peers for a peer, kernels for a kernel, and whatever there is where there are none of its kind. Its
-    /// own control does not count among them: what its own processes say is counted with them.
+    /// The variation between processes for a measurement, estimated from the controls of other subjects with the same
+    /// timer: peers for a peer, kernels for a kernel, or all controls if there are none of that kind. The measurement's
+    /// own control is left out, because its process medians are used separately.
     fn between(&self, is_peer: bool, Measurement { of, sampled }: &Measurement) -> Between {
         let is_own = |control: &Control| {
             sampled.processes > 1
@@ -97,17 +115,17 @@ impl<'s> Controls<'s> {
                     == (sampled.session, &of.subject, &of.problem)
         };
         let others = || self.0.iter().filter(|(_, it)| it.timer == sampled.timer && !is_own(it));
-        let of_kind = others().any(|(peers, _)| *peers == is_peer);
-        let counted = others().filter(|(peers, _)| !of_kind || *peers == is_peer);
+        let has_kind = others().any(|(peers, _)| *peers == is_peer);
+        let counted = others().filter(|(peers, _)| !has_kind || *peers == is_peer);
         Between::from_controls(counted.map(|(_, control)| (&control.speedup, control.processes)))
     }
 }
 
-fn row(state: &RunState, told: &RowBasis<'_>, all: &[RowBasis<'_>]) -> Row {
-    let (Measurement { of, sampled }, summary) = (told.measurement, &told.summary);
+fn row(state: &RunState, basis: &RowBasis<'_>, all: &[RowBasis<'_>]) -> Row {
+    let (Measurement { of, sampled }, summary) = (basis.measurement, &basis.summary);
     let seconds = summary.p50 / 1e6;
-    // Of the same session: who was measured in turns with it.
-    let beside = |subject: &str| {
+    // A subject that was measured in turns with this one, in the same session.
+    let in_session = |subject: &str| {
         all.iter().find(|it| {
             let (other, theirs) = (&it.measurement.of, &it.measurement.sampled);
             (theirs.session, theirs.timer, &other.problem, other.subject.as_str())
@@ -126,8 +144,8 @@ fn row(state: &RunState, told: &RowBasis<'_>, all: &[RowBasis<'_>]) -> Row {
         .filter_map(|verdict| {
             let mut comparison = verdict.comparison;
             let speedup = &mut comparison.speedup;
-            let baseline = beside(&verdict.baseline)?.known();
-            speedup.interval = Known::widen_ratio(speedup.ratio, speedup.interval, baseline, told.known());
+            let baseline = in_session(&verdict.baseline)?.known();
+            speedup.interval = Known::widen_ratio(speedup.ratio, speedup.interval, baseline, basis.known());
             Some(RowSpeedup { baseline: verdict.baseline.clone(), comparison })
         });
     Row {
@@ -143,9 +161,9 @@ fn row(state: &RunState, told: &RowBasis<'_>, all: &[RowBasis<'_>]) -> Row {
         p99_us: MeasuredMicros(summary.p99),
         mean_us: MeasuredMicros(summary.mean),
         std_us: summary.std.map(MeasuredMicros),
-        interval_us: told.known().widen(summary.p50, summary.interval),
+        interval_us: basis.known().widen(summary.p50, summary.interval),
         samples_interval_us: summary.interval,
-        process_medians_us: told.typical.medians.iter().copied().map(MeasuredMicros).collect(),
+        process_medians_us: basis.typical.medians.iter().copied().map(MeasuredMicros).collect(),
         stopped: sampled.stopped,
         throttled: sampled.telemetry.throttled.as_ref().map(|reasons| !reasons.is_empty()),
         tflops: sampled.work.map(|work| work.flops / seconds / 1e12),
@@ -156,7 +174,7 @@ fn row(state: &RunState, told: &RowBasis<'_>, all: &[RowBasis<'_>]) -> Row {
     }
 }
 
-/// The time the work would take at the ceilings measured in this run; `None` unless both of them were.
+/// The time of the work at the ceilings measured in this run; `None` unless both ceilings were measured.
 fn roofline_seconds(state: &RunState, work: Option<op::Work>, matrix: Option<&str>) -> Option<f64> {
     let work = work?;
     let (mut tflops, mut gb_per_s) = (None, None);
@@ -176,10 +194,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_follow_from_the_samples() {
+    fn statistics_are_computed_from_the_samples() {
         let rows = rows(&folded(&a_real_log()));
         let row = &rows[1];
-        // The median of 40 times 10 us * (1 + 0.0005 k), k from 0 to 10.
+        // The median of 40 times of 10 us * (1 + 0.0005 k), with k from 0 to 10.
         assert!((row.p50_us.0 - 10.025).abs() < 0.006, "{}", row.p50_us);
         assert!(row.interval_us.contains(row.p50_us.0));
         let tflops = 5.4e8 / (row.p50_us.0 * 1e-6) / 1e12;
@@ -190,8 +208,8 @@ mod tests {
         assert!(rows[0].is_baseline && rows[0].over.is_empty() && row.over.len() == 1);
     }
 
-    /// The same run with every subject in three processes: these levels, as shares, of the candidate's.
-    fn in_processes(levels: [f64; 3]) -> RunState {
+    /// The run with three processes per subject. `levels` are factors for the times of the candidate's processes.
+    fn in_three_processes(levels: [f64; 3]) -> RunState {
         let mut state = folded(&a_real_log());
         for (measurement, levels) in state.measurements.iter_mut().zip([[1.0; 3], levels]) {
             let sampled = &mut measurement.sampled;
@@ -205,22 +223,23 @@ mod tests {
     }
 
     #[test]
-    fn a_row_reaches_every_place_its_processes_were_in() {
-        let (calm, apart) = (rows(&in_processes([1.0; 3])), rows(&in_processes([1.0, 1.0, 1.08])));
+    fn the_interval_contains_the_median_of_every_process() {
+        let (calm, spread) =
+            (rows(&in_three_processes([1.0; 3])), rows(&in_three_processes([1.0, 1.0, 1.08])));
         assert_eq!((calm[1].processes, calm[1].process_medians_us.len(), calm[1].count), (3, 3, 36));
         assert!(calm[1].interval_us.half_width() < 0.012 * calm[1].p50_us.0, "{:?}", calm[1].interval_us);
-        let medians: Vec<f64> = apart[1].process_medians_us.iter().map(|it| it.0).collect();
-        assert!(medians.iter().all(|&place| apart[1].interval_us.contains(place)), "{medians:?}");
-        // So does its speedup; its neighbour's time is as well known as before.
-        let over = apart[1].over[0].comparison.speedup.interval;
+        let medians: Vec<f64> = spread[1].process_medians_us.iter().map(|it| it.0).collect();
+        assert!(medians.iter().all(|&median| spread[1].interval_us.contains(median)), "{medians:?}");
+        // The interval of the speedup is wide too. The baseline's interval does not change.
+        let over = spread[1].over[0].comparison.speedup.interval;
         assert!(over.high / over.low > 1.07, "{over:?}");
         let baseline = |rows: &[Row]| rows[0].interval_us;
-        assert_eq!(baseline(&calm), baseline(&apart));
+        assert_eq!(baseline(&calm), baseline(&spread));
     }
 
     #[test]
-    fn controls_count_for_their_kind_and_timer_and_not_for_themselves() {
-        let state = in_processes([1.0; 3]);
+    fn controls_apply_to_other_subjects_of_their_kind_and_timer() {
+        let state = in_three_processes([1.0; 3]);
         let calm = &state.controls[0];
         let mut wild = calm.clone();
         wild.speedup.ratio = 1.05;
@@ -231,19 +250,22 @@ mod tests {
             let row = &rows(&state)[1];
             row.interval_us.half_width() / row.p50_us.0
         };
-        let of =
+        let with_subject =
             |subject: &str, control: &Control| Control { subject: subject.to_owned(), ..control.clone() };
-        let other = of("wmma stage-9", &wild);
+        let other = with_subject("wmma stage-9", &wild);
         assert!(width(&[&other]) > 1.2 * width(&[]));
         let cold = Control { timer: Timer::GraphCold, ..other };
-        assert_eq!((width(&[&of("wmma stage-2", &wild)]), width(&[&cold])), (width(&[]), width(&[])));
-        // A peer's counts for a kernel only while there is none of a kernel.
+        assert_eq!(
+            (width(&[&with_subject("wmma stage-2", &wild)]), width(&[&cold])),
+            (width(&[]), width(&[]))
+        );
+        // A peer's control applies to a kernel only if no kernel has a control.
         assert!(width(&[&wild]) > 1.2 * width(&[]));
-        assert!(width(&[&wild, &of("wmma stage-9", calm)]) < width(&[]));
+        assert!(width(&[&wild, &with_subject("wmma stage-9", calm)]) < width(&[]));
     }
 
     #[test]
-    fn without_ceilings_there_is_no_share_of_them() {
+    fn without_ceilings_there_is_no_ceiling_percentage() {
         let mut state = folded(&a_real_log());
         state.ceilings.retain(|ceiling| !matches!(ceiling.speed, Speed::CopyGbPerS(_)));
         assert_eq!(rows(&state)[0].ceiling_percent, None);

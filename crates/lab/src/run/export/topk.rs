@@ -1,4 +1,4 @@
-//! `topk.json`: the elites of a search, with all it takes to build them again.
+//! `topk.json`: the elites of a search, with everything that is needed to rebuild them.
 
 use std::io::{self, Write};
 
@@ -9,6 +9,7 @@ use super::super::{Commit, Fact, ProblemTime, RunState, SCHEMA, Search, TrialRes
 use super::Exporter;
 use crate::report::search::elites;
 
+/// Writes `topk.json`.
 #[derive(Debug)]
 pub struct TopK;
 
@@ -50,13 +51,13 @@ impl Exporter for TopK {
     }
 
     fn write(&self, state: &RunState, out: &mut dyn Write) -> io::Result<()> {
-        let mut kept = Vec::new();
+        let mut best = Vec::new();
         for (index, elite) in elites(state).into_iter().enumerate() {
             let trial = elite.trial;
             if let TrialResult::Timed { build, code_hash, registers, shared_bytes, score, problems, .. } =
                 &trial.result
             {
-                kept.push(Elite {
+                best.push(Elite {
                     rank: index + 1,
                     trial: trial.number,
                     candidate: &trial.candidate,
@@ -81,7 +82,7 @@ impl Exporter for TopK {
             device: manifest.map_or(Fact::default(), |manifest| manifest.device.clone()),
             gpu: manifest.map_or(Fact::default(), |manifest| manifest.gpu.clone()),
             search: &state.search,
-            elites: kept,
+            elites: best,
         };
         serde_json::to_writer_pretty(&mut *out, &file)?;
         writeln!(out)

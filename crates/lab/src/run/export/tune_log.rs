@@ -1,10 +1,11 @@
-//! `tune_log.csv`: every trial of a search, one row. `NA` where there is no such thing.
+//! `tune_log.csv`: one row per trial of a search. A missing value is `NA`.
 
 use std::io::{self, Write};
 
 use super::super::{RunState, Time, Trial, TrialResult};
 use super::Exporter;
 
+/// Writes `tune_log.csv`.
 #[derive(Debug)]
 pub struct TuneLog;
 
@@ -28,8 +29,8 @@ const COLUMNS: [&str; 15] = [
     "shared_bytes",
 ];
 
-/// A problem's columns; measured and modelled times have one each.
-const OF_PROBLEM: [&str; 5] = ["measured_us", "modelled_us", "speedup", "speedup_low", "speedup_high"];
+/// The columns of each problem. Measured and modelled times have separate columns.
+const PROBLEM_COLUMNS: [&str; 5] = ["measured_us", "modelled_us", "speedup", "speedup_low", "speedup_high"];
 
 impl Exporter for TuneLog {
     fn file_name(&self) -> &'static str {
@@ -45,16 +46,16 @@ impl Exporter for TuneLog {
         trials.sort_by_key(|trial| trial.number);
         let (mut knobs, mut problems): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
         for trial in &trials {
-            add(&mut knobs, trial.knobs.keys());
+            add_new(&mut knobs, trial.knobs.keys());
             if let TrialResult::Timed { problems: times, .. } = &trial.result {
-                add(&mut problems, times.iter().map(|time| &time.problem));
+                add_new(&mut problems, times.iter().map(|time| &time.problem));
             }
         }
         let mut table = ::csv::Writer::from_writer(out);
         let mut head: Vec<String> = COLUMNS.map(str::to_owned).to_vec();
         head.extend(knobs.iter().map(|knob| format!("knob {knob}")));
         for problem in &problems {
-            head.extend(OF_PROBLEM.map(|column| format!("{problem} {column}")));
+            head.extend(PROBLEM_COLUMNS.map(|column| format!("{problem} {column}")));
         }
         table.write_record(&head)?;
         for trial in trials {
@@ -69,7 +70,8 @@ impl Exporter for TuneLog {
     }
 }
 
-fn add<'s>(names: &mut Vec<&'s str>, more: impl Iterator<Item = &'s String>) {
+/// Appends the names that are not in the list yet.
+fn add_new<'s>(names: &mut Vec<&'s str>, more: impl Iterator<Item = &'s String>) {
     for name in more {
         if !names.contains(&name.as_str()) {
             names.push(name);

@@ -1,4 +1,4 @@
-//! The gate is tried with what it has to catch, and with what it must let through.
+//! Tests of the gate with runs that it must fail and runs that it must pass.
 
 use gpu::launch::Random;
 
@@ -39,29 +39,29 @@ fn measured(of: &ResultId, times_us: &[f64]) -> Vec<Event> {
     events
 }
 
-/// A run of one problem at these times.
+/// A run of one problem with these times.
 fn run(times_us: &[f64]) -> Vec<Event> {
     let mut events = vec![started()];
     events.extend(measured(&of("p"), times_us));
     events
 }
 
-/// A record of 10 us.
-fn record() -> Leaderboard {
+/// A leaderboard with an entry of 10 us.
+fn leaderboard() -> Leaderboard {
     let mut board = Leaderboard::default();
     board.record(best("p", times_us(10.0, 200, 1)));
     board
 }
 
-fn asked(problems: &[&str]) -> GateRequest {
+fn request(problems: &[&str]) -> GateRequest {
     GateRequest { problems: problems.iter().map(ToString::to_string).collect(), timer: Timer::GraphHot }
 }
 
 fn judged(events: &[Event]) -> GateReport {
-    judge(&folded(events), &record(), &asked(&["p"]))
+    judge(&folded(events), &leaderboard(), &request(&["p"]))
 }
 
-fn only(report: &GateReport) -> &GateRow {
+fn only_row(report: &GateReport) -> &GateRow {
     assert_eq!(report.rows.len(), 1, "{report:?}");
     &report.rows[0]
 }
@@ -69,7 +69,7 @@ fn only(report: &GateReport) -> &GateRow {
 #[test]
 fn a_planted_regression_fails() {
     let report = judged(&run(&times_us(10.5, 200, 2)));
-    let row = only(&report);
+    let row = only_row(&report);
     assert_eq!((row.standing, report.outcome()), (RowStatus::Failed, RunOutcome::Finding));
     let [GateFinding::Regression { slower_by, p, .. }] = row.findings[..] else { panic!("{row:?}") };
     assert!((slower_by - 0.05).abs() < 0.005 && p < 1e-6, "{slower_by} {p}");
@@ -78,21 +78,21 @@ fn a_planted_regression_fails() {
 #[test]
 fn a_planted_improvement_passes() {
     let report = judged(&run(&times_us(9.5, 200, 2)));
-    let row = only(&report);
+    let row = only_row(&report);
     assert_eq!((row.standing, report.outcome()), (RowStatus::Improved, RunOutcome::Holds));
     assert!(row.findings.is_empty() && row.gaps.is_empty());
     assert!(row.change.unwrap().slower_by < -0.04);
 }
 
 #[test]
-fn the_sign_is_right_over_the_whole_range() {
-    // Four standard deviations and more of a ratio of medians of 200 samples with 1% of noise. So near to the bounds
-    // the noise decides.
+fn the_sign_of_a_change_is_right_from_minus_60_to_100_per_cent() {
+    // More than four standard deviations of the ratio of two medians, each of 200 samples with 1% of noise. Closer to a
+    // bound than this, the noise decides.
     let noise = 0.004;
     for percent in -60..=100 {
         let factor = 1.0 + f64::from(percent) / 100.0;
         let report = judged(&run(&times_us(10.0 * factor, 200, 3)));
-        let standing = only(&report).standing;
+        let standing = only_row(&report).standing;
         if factor > 1.0 + TOLERATED + noise {
             assert_eq!(standing, RowStatus::Failed, "{factor}");
         } else if factor < 1.0 + TOLERATED - noise {
@@ -103,22 +103,22 @@ fn the_sign_is_right_over_the_whole_range() {
 }
 
 #[test]
-fn up_to_two_per_cent_pass() {
+fn a_slowdown_of_up_to_two_per_cent_passes() {
     let report = judged(&run(&times_us(10.15, 2000, 2)));
-    let row = only(&report);
+    let row = only_row(&report);
     let change = row.change.unwrap();
     assert!(!change.intervals_overlap && change.rank_test.p < 0.05 && change.slower_by > 0.01, "{change:?}");
     assert_eq!((row.standing, report.outcome()), (RowStatus::Passed, RunOutcome::Holds));
 }
 
 #[test]
-fn slower_is_not_enough_while_the_intervals_overlap() {
-    // Two clusters: the median is in the upper one, its interval spans both.
+fn a_slower_median_with_overlapping_intervals_passes() {
+    // Two clusters: the median is in the upper one, and its interval spans both.
     let times: Vec<f64> = (0..21).map(|i| if i < 10 { 9.9 } else { 10.6 }).collect();
     let report = judged(&run(&times));
-    let change = only(&report).change.unwrap();
+    let change = only_row(&report).change.unwrap();
     assert!(change.slower_by > TOLERATED && change.intervals_overlap, "{change:?}");
-    assert_eq!(only(&report).standing, RowStatus::Passed);
+    assert_eq!(only_row(&report).standing, RowStatus::Passed);
 }
 
 /// A run in three processes with these medians.
@@ -137,9 +137,9 @@ fn run_in_processes(medians_us: [f64; 3]) -> Vec<Event> {
 }
 
 #[test]
-fn one_process_in_another_place_is_no_regression_and_all_of_them_are() {
+fn one_slow_process_passes_and_three_slow_processes_fail() {
     let report = judged(&run_in_processes([10.0, 10.0, 10.8]));
-    let row = only(&report);
+    let row = only_row(&report);
     let change = row.change.unwrap();
     assert!(change.slower_by > TOLERATED && change.intervals_overlap, "{change:?}");
     assert_eq!((row.standing, row.processes), (RowStatus::Passed, Some(3)));
@@ -150,52 +150,51 @@ fn one_process_in_another_place_is_no_regression_and_all_of_them_are() {
         (9.5, RowStatus::Improved),
     ] {
         let report = judged(&run_in_processes([level; 3]));
-        assert_eq!(only(&report).standing, standing, "{level}: {:?}", only(&report).change);
+        assert_eq!(only_row(&report).standing, standing, "{level}: {:?}", only_row(&report).change);
     }
-    // A series that is no turns of its processes is no time.
+    // Samples that do not divide into turns of the processes are not valid.
     let mut events = run_in_processes([10.0; 3]);
     for event in &mut events {
         if let Event::Sampled { sampled, .. } = event {
             sampled.per_block = 4;
         }
     }
-    assert!(matches!(&only(&judged(&events)).gaps[..], [MissingData::BadSamples { .. }]));
+    assert!(matches!(&only_row(&judged(&events)).gaps[..], [MissingData::BadSamples { .. }]));
 }
 
 #[test]
-fn slower_is_not_enough_while_the_ranks_do_not_agree() {
-    // Two against two: 9% apart, the intervals too, and one order of four in six is as extreme by chance.
+fn a_slower_median_without_a_significant_rank_test_passes() {
+    // Two samples each, 9% apart, with disjoint intervals. By chance, two of the six orders are as extreme.
     let mut board = Leaderboard::default();
     board.record(best("p", vec![10.0, 10.01]));
-    let report = judge(&folded(&run(&[10.9, 10.91])), &board, &asked(&["p"]));
-    let change = only(&report).change.unwrap();
+    let report = judge(&folded(&run(&[10.9, 10.91])), &board, &request(&["p"]));
+    let change = only_row(&report).change.unwrap();
     assert!(change.slower_by > TOLERATED && !change.intervals_overlap, "{change:?}");
     assert!((change.rank_test.p - 1.0 / 3.0).abs() < 1e-12);
-    assert_eq!(only(&report).standing, RowStatus::Passed);
+    assert_eq!(only_row(&report).standing, RowStatus::Passed);
 }
 
 #[test]
-fn a_wrong_answer_fails_however_fast_it_is() {
+fn a_fast_wrong_answer_fails() {
     let mut events = run(&times_us(5.0, 200, 2));
     events.push(Event::Checked { of: of("p"), check: checked(false) });
     let report = judged(&events);
-    let row = only(&report);
+    let row = only_row(&report);
     assert_eq!((row.standing, report.outcome()), (RowStatus::Failed, RunOutcome::Finding));
     assert!(matches!(row.findings[..], [GateFinding::WrongAnswer { .. }]), "{row:?}");
-    assert_eq!(row.candidate, None, "what is wrong has no time");
+    assert_eq!(row.candidate, None, "a wrong candidate has no time");
 }
 
 #[test]
-fn one_wrong_candidate_fails_though_another_is_fine() {
+fn one_wrong_candidate_fails_the_row_of_a_correct_one() {
     let mut events = run(&times_us(10.0, 200, 2));
     let other = ResultId::new("p", "wmma stage-3", "77aa");
     events.push(Event::Checked { of: other.clone(), check: checked(false) });
     events.push(failed(&other, FailureKind::WrongAnswer));
     let report = judged(&events);
-    // Said once, though both the check and the failure say it.
-    assert!(
-        matches!(&only(&report).findings[..], [GateFinding::WrongAnswer { candidate, .. }] if candidate == "wmma stage-3")
-    );
+    // The finding appears once, although both the check and the failure report it.
+    let findings = &only_row(&report).findings[..];
+    assert!(matches!(findings, [GateFinding::WrongAnswer { candidate, .. }] if candidate == "wmma stage-3"));
 }
 
 fn failed(of: &ResultId, failure: FailureKind) -> Event {
@@ -203,23 +202,26 @@ fn failed(of: &ResultId, failure: FailureKind) -> Event {
 }
 
 #[test]
-fn a_candidate_that_breaks_fails_and_one_that_is_refused_is_a_gap() {
+fn a_failed_candidate_is_a_finding_and_a_refused_one_is_a_gap() {
     for kind in
         [FailureKind::Hang, FailureKind::Crash, FailureKind::IllegalAccess, FailureKind::DoesNotCompile]
     {
         let report = judged(&[started(), failed(&of("p"), kind)]);
         assert_eq!(
-            (only(&report).standing, report.outcome()),
+            (only_row(&report).standing, report.outcome()),
             (RowStatus::Failed, RunOutcome::Finding),
             "{kind}"
         );
     }
     let report = judged(&[started(), failed(&of("p"), FailureKind::Refused)]);
-    assert_eq!((only(&report).standing, report.outcome()), (RowStatus::Incomplete, RunOutcome::Incomplete));
+    assert_eq!(
+        (only_row(&report).standing, report.outcome()),
+        (RowStatus::Incomplete, RunOutcome::Incomplete)
+    );
 }
 
 #[test]
-fn a_baseline_that_fails_is_not_ours() {
+fn a_failed_baseline_does_not_fail_the_gate() {
     let mut events = run(&times_us(10.0, 200, 2));
     let torch = ResultId::new("p", "pytorch flash", "torch 2.9.1");
     events.insert(
@@ -228,68 +230,72 @@ fn a_baseline_that_fails_is_not_ours() {
     );
     events.push(failed(&torch, FailureKind::Crash));
     events.push(Event::Checked { of: torch.clone(), check: checked(false) });
-    // Nor is its time.
+    // The baseline's time is not compared either.
     events.extend(bench(&torch, 0, times_us(3.0, 200, 2).iter().map(|micros| micros * 1000.0).collect()));
     let report = judged(&events);
-    assert_eq!(only(&report).standing, RowStatus::Passed);
-    assert_eq!(only(&report).candidate.as_deref(), Some(CANDIDATE));
+    assert_eq!(only_row(&report).standing, RowStatus::Passed);
+    assert_eq!(only_row(&report).candidate.as_deref(), Some(CANDIDATE));
 }
 
 #[test]
-fn resources_above_the_limit_fail() {
+fn registers_or_spills_above_the_limit_fail() {
     let with = |build: BuildRecord| {
         let mut events = run(&times_us(10.0, 200, 2));
         events.push(Event::Built { of: of("p"), build });
         judged(&events)
     };
-    assert_eq!(only(&with(built(168, 0))).standing, RowStatus::Passed, "at the limit");
+    assert_eq!(only_row(&with(built(168, 0))).standing, RowStatus::Passed, "at the limit");
     let report = with(built(169, 0));
     assert!(matches!(
-        only(&report).findings[..],
+        only_row(&report).findings[..],
         [GateFinding::Registers { registers: 169, limit: 168, .. }]
     ));
     assert_eq!(report.outcome(), RunOutcome::Finding);
     let report = with(built(128, 4));
-    assert!(matches!(only(&report).findings[..], [GateFinding::Spills { bytes: 4, limit: 0, .. }]));
+    assert!(matches!(only_row(&report).findings[..], [GateFinding::Spills { bytes: 4, limit: 0, .. }]));
     let unlimited = BuildRecord { registers_limit: None, spill_bytes_limit: None, ..built(255, 64) };
-    assert_eq!(only(&with(unlimited)).standing, RowStatus::Passed);
+    assert_eq!(only_row(&with(unlimited)).standing, RowStatus::Passed);
 }
 
 #[test]
-fn what_is_missing_is_incomplete() {
+fn missing_data_makes_the_report_incomplete() {
     let gap = |events: &[Event], problems: &[&str]| {
-        let report = judge(&folded(events), &record(), &asked(problems));
+        let report = judge(&folded(events), &leaderboard(), &request(problems));
         assert_eq!(report.outcome(), RunOutcome::Incomplete, "{report:?}");
         report.rows.iter().flat_map(|row| row.gaps.clone()).collect::<Vec<MissingData>>()
     };
     let fine = run(&times_us(10.0, 200, 2));
-    // A shape nobody measured, beside one that is fine.
+    // A problem that was not measured, beside one that passes.
     assert_eq!(gap(&fine, &["p", "q"]), [MissingData::NotMeasured]);
-    // Of a problem with nothing on record.
+    // A problem without an entry in the leaderboard.
     let mut other = fine.clone();
     other.extend(measured(&of("new"), &times_us(10.0, 200, 2)));
     assert_eq!(gap(&other, &["p"]), [MissingData::NothingOnRecord]);
-    // An empty run, against what is on record and against nothing.
+    // An empty run, with a filled and with an empty leaderboard.
     assert_eq!(gap(&[started()], &[]), [MissingData::NotMeasured]);
     assert_eq!(
-        judge(&folded(&[started()]), &Leaderboard::default(), &asked(&[])).outcome(),
+        judge(&folded(&[started()]), &Leaderboard::default(), &request(&[])).outcome(),
         RunOutcome::Incomplete
     );
-    assert_eq!(judge(&RunState::default(), &record(), &asked(&["p"])).outcome(), RunOutcome::Incomplete);
-    // Timed, not checked.
+    assert_eq!(
+        judge(&RunState::default(), &leaderboard(), &request(&["p"])).outcome(),
+        RunOutcome::Incomplete
+    );
+    // A candidate that was timed but not checked.
     let mut unchecked = fine.clone();
     unchecked.retain(|event| !matches!(event, Event::Checked { .. }));
     assert_eq!(gap(&unchecked, &[]), [MissingData::Unchecked { candidate: CANDIDATE.to_owned() }]);
-    // Nobody knows its registers.
+    // A candidate without registers and spills in the log.
     let mut unbuilt = fine.clone();
     unbuilt.retain(|event| !matches!(event, Event::Built { .. }));
     assert_eq!(gap(&unbuilt, &[]), [MissingData::NoBuild { candidate: CANDIDATE.to_owned() }]);
-    // Stopped in the middle.
+    // A run that was stopped during a stage.
     let mut stopped = fine.clone();
     stopped.pop();
     assert_eq!(gap(&stopped, &[]), [MissingData::CutShort { subject: CANDIDATE.to_owned() }]);
-    // By another timer only.
-    let report = judge(&folded(&fine), &record(), &GateRequest { timer: Timer::Eager, ..asked(&["p"]) });
+    // A run with another timer only.
+    let report =
+        judge(&folded(&fine), &leaderboard(), &GateRequest { timer: Timer::Eager, ..request(&["p"]) });
     assert_eq!(
         (report.outcome(), &report.rows[0].gaps[..]),
         (RunOutcome::Incomplete, &[MissingData::NotMeasured][..])
@@ -297,30 +303,32 @@ fn what_is_missing_is_incomplete() {
 }
 
 #[test]
-fn a_skipped_shape_is_not_a_pass() {
+fn a_skipped_problem_is_not_a_pass() {
     let key = StageKey { stage: Stage::Bench, of: of("p") };
     let outcome = StageOutcome::Skipped { reason: "does not fit".to_owned() };
     let report = judged(&[started(), Event::StageFinished { key, outcome }]);
     assert_eq!(report.outcome(), RunOutcome::Incomplete);
     assert!(
-        matches!(&only(&report).gaps[..], [MissingData::Skipped { reason, .. }] if reason == "does not fit")
+        matches!(&only_row(&report).gaps[..], [MissingData::Skipped { reason, .. }] if reason == "does not fit")
     );
 }
 
 #[test]
-fn a_family_that_does_not_support_a_shape_is_no_gap_unless_it_holds_the_record() {
+fn an_unsupported_problem_is_a_gap_only_if_the_family_holds_the_record() {
     let mut events = run(&times_us(10.0, 200, 2));
     events.push(failed(&ResultId::new("p", "hopper", "90a"), FailureKind::Refused));
     assert_eq!(judged(&events).outcome(), RunOutcome::Holds);
     let mut board = Leaderboard::default();
     board.record(BestOnRecord { candidate: "hopper".to_owned(), ..best("p", times_us(10.0, 200, 1)) });
-    let report = judge(&folded(&events), &board, &asked(&["p"]));
-    assert!(matches!(&only(&report).gaps[..], [MissingData::Skipped { subject, .. }] if subject == "hopper"));
+    let report = judge(&folded(&events), &board, &request(&["p"]));
+    assert!(
+        matches!(&only_row(&report).gaps[..], [MissingData::Skipped { subject, .. }] if subject == "hopper")
+    );
     assert_eq!(report.outcome(), RunOutcome::Incomplete);
 }
 
 #[test]
-fn a_modelled_time_is_not_compared() {
+fn a_modelled_time_is_not_compared_with_the_record() {
     let modelled = Modelled {
         gpu: "h200".to_owned(),
         time_us: vgpu::model::ModelledMicros(1.0),
@@ -329,14 +337,14 @@ fn a_modelled_time_is_not_compared() {
     };
     let report = judged(&[started(), Event::Modelled { of: of("p"), modelled }]);
     assert_eq!(
-        (report.outcome(), &only(&report).gaps[..]),
+        (report.outcome(), &only_row(&report).gaps[..]),
         (RunOutcome::Incomplete, &[MissingData::OnlyModelled][..])
     );
-    assert_eq!(only(&report).p50_us, None);
+    assert_eq!(only_row(&report).p50_us, None);
 }
 
 #[test]
-fn other_devices_are_not_compared_with() {
+fn a_run_is_not_compared_with_the_record_of_another_device() {
     let with_gpu = |gpu: Fact<String>| {
         let mut events = run(&times_us(30.0, 200, 2));
         events[0] = Event::RunStarted { manifest: Box::new(crate::run::Manifest { gpu, ..manifest() }) };
@@ -344,40 +352,40 @@ fn other_devices_are_not_compared_with() {
     };
     let report = with_gpu(Fact::Known("NVIDIA L4".to_owned()));
     assert_eq!(
-        (report.outcome(), &only(&report).gaps[..]),
+        (report.outcome(), &only_row(&report).gaps[..]),
         (RunOutcome::Incomplete, &[MissingData::NothingOnRecord][..])
     );
     let report = with_gpu(Fact::unavailable("no driver"));
     assert_eq!(
-        (report.outcome(), &only(&report).gaps[..]),
+        (report.outcome(), &only_row(&report).gaps[..]),
         (RunOutcome::Incomplete, &[MissingData::UnknownDevice][..])
     );
 }
 
 #[test]
-fn the_fastest_right_candidate_counts() {
+fn the_fastest_correct_candidate_is_compared() {
     let mut events = run(&times_us(12.0, 200, 2));
     events.extend(measured(&ResultId::new("p", "mma", "beef"), &times_us(10.0, 200, 4)));
     let report = judged(&events);
     assert_eq!(
-        (only(&report).candidate.as_deref(), only(&report).standing),
+        (only_row(&report).candidate.as_deref(), only_row(&report).standing),
         (Some("mma"), RowStatus::Passed)
     );
 }
 
 #[test]
-fn update_records_what_is_new_and_what_is_better() {
+fn update_records_first_results_and_improvements() {
     let mut board = Leaderboard::default();
     let mut take = |micros: f64| {
-        let mut report = judge(&folded(&run(&times_us(micros, 1000, 5))), &board, &asked(&["p"]));
+        let mut report = judge(&folded(&run(&times_us(micros, 1000, 5))), &board, &request(&["p"]));
         let recorded = update(&mut report, &mut board);
-        (recorded, report.outcome(), only(&report).standing, board.entries()[0].p50_us.0)
+        (recorded, report.outcome(), only_row(&report).standing, board.entries()[0].p50_us.0)
     };
     let (recorded, outcome, standing, first) = take(10.0);
     assert_eq!((recorded, outcome, standing), (1, RunOutcome::Holds, RowStatus::Recorded));
     let (recorded, outcome, standing, now) = take(11.0);
     assert_eq!((recorded, outcome, standing, now), (0, RunOutcome::Finding, RowStatus::Failed, first));
-    // The same again is no improvement, however it falls.
+    // A second run at the same speed is not an improvement.
     let (recorded, outcome, standing, now) = take(10.0);
     assert_eq!((recorded, outcome, standing, now), (0, RunOutcome::Holds, RowStatus::Passed, first));
     let (recorded, outcome, standing, now) = take(9.5);
@@ -390,7 +398,7 @@ fn update_records_what_is_new_and_what_is_better() {
 }
 
 #[test]
-fn nothing_wrong_or_unchecked_gets_on_record() {
+fn a_wrong_or_unchecked_result_is_never_recorded() {
     let fine = run(&times_us(5.0, 200, 2));
     let mut wrong = fine.clone();
     wrong.push(Event::Checked { of: of("p"), check: checked(false) });
@@ -401,9 +409,9 @@ fn nothing_wrong_or_unchecked_gets_on_record() {
     let mut beside = fine;
     beside.push(failed(&ResultId::new("p", "mma", "beef"), FailureKind::Hang));
     for events in [wrong, unchecked, spilling, beside] {
-        for mut board in [record(), Leaderboard::default()] {
+        for mut board in [leaderboard(), Leaderboard::default()] {
             let before = board.clone();
-            let mut report = judge(&folded(&events), &board, &asked(&["p"]));
+            let mut report = judge(&folded(&events), &board, &request(&["p"]));
             assert_eq!(update(&mut report, &mut board), 0);
             assert_eq!(board, before);
             assert_ne!(report.outcome(), RunOutcome::Holds);
@@ -411,9 +419,9 @@ fn nothing_wrong_or_unchecked_gets_on_record() {
     }
 }
 
-/// A report with a row of every standing, and texts that try to break out.
-fn mixed() -> GateReport {
-    let mut board = record();
+/// A report with rows of several statuses, and with text that tries to break the output formats.
+fn mixed_report() -> GateReport {
+    let mut board = leaderboard();
     for problem in ["better", "<evil> & \"quoted\", 50%: 'x'"] {
         board.record(best(problem, times_us(10.0, 200, 1)));
     }
@@ -432,12 +440,12 @@ fn mixed() -> GateReport {
     events.push(Event::StageStarted { key: key.clone() });
     events.push(Event::Sampled { of: slow, sampled: throttled });
     events.push(Event::StageFinished { key, outcome: StageOutcome::Done });
-    judge(&folded(&events), &board, &asked(&["p", "never"]))
+    judge(&folded(&events), &board, &request(&["p", "never"]))
 }
 
 #[test]
 fn junit_is_well_formed_and_its_counts_add_up() {
-    let report = mixed();
+    let report = mixed_report();
     let xml = output::junit(&report);
     let document = roxmltree::Document::parse(&xml).unwrap_or_else(|error| panic!("{error}\n{xml}"));
     let root = document.root_element();
@@ -461,7 +469,7 @@ fn junit_is_well_formed_and_its_counts_add_up() {
     assert_eq!((cases.len(), having("failure"), having("error"), having("skipped")), (5, 1, 2, 0));
     let stamp = suites[0].attribute("timestamp").unwrap();
     assert!(stamp.len() == 19 && stamp.as_bytes()[10] == b'T', "{stamp}");
-    // What went in comes out, except what XML cannot say.
+    // The text is unchanged, except for characters that XML cannot represent.
     let failure = document.descendants().find(|node| node.has_tag_name("failure")).unwrap();
     assert_eq!(failure.parent().unwrap().attribute("name"), Some("<evil> & \"quoted\", 50%: 'x'"));
     assert_eq!(failure.attribute("type"), Some("wrong-answer"));
@@ -471,14 +479,14 @@ fn junit_is_well_formed_and_its_counts_add_up() {
 
 #[test]
 fn annotations_are_one_line_each_and_escaped() {
-    let text = output::github(&mixed(), "bench/leader,board:1.json");
+    let text = output::github(&mixed_report(), "bench/leader,board:1.json");
     let lines: Vec<&str> = text.lines().collect();
     let level = |line: &&str| line[2..].split(' ').next().map(ToOwned::to_owned);
     let mut levels: Vec<String> = lines.iter().filter_map(level).collect();
     levels.sort();
     assert_eq!(levels, ["error", "error", "error", "notice", "warning"]);
     for line in &lines {
-        // `::level properties::message`, and neither part has what would end it early.
+        // The form is `::level properties::message`. Neither part contains a character that would end it early.
         let (properties, message) = line.strip_prefix("::").unwrap().split_once("::").unwrap();
         let properties = properties.split_once(' ').unwrap().1;
         let names: Vec<&str> = properties.split(',').map(|pair| pair.split_once('=').unwrap().0).collect();
@@ -491,8 +499,8 @@ fn annotations_are_one_line_each_and_escaped() {
 }
 
 #[test]
-fn json_says_the_same() {
-    let report = mixed();
+fn json_has_the_rows_and_the_outcome() {
+    let report = mixed_report();
     let json: serde_json::Value = serde_json::from_str(&output::json(&report).unwrap()).unwrap();
     assert_eq!((&json["outcome"], &json["schema"]), (&"finding".into(), &1.into()));
     assert_eq!(json["rows"].as_array().unwrap().len(), report.rows.len());
@@ -506,12 +514,12 @@ fn json_says_the_same() {
 }
 
 #[test]
-fn text_is_a_line_per_problem_and_its_reasons() {
-    let text = output::text(&mixed());
+fn text_has_one_line_per_problem_and_its_reasons() {
+    let text = output::text(&mixed_report());
     println!("{text}");
     assert!(text.starts_with("NVIDIA H200, graph, hot\n"), "{text}");
     assert!(text.contains("\nINCOMPLETE  never"), "{text}");
-    assert!(text.contains("10.0% faster") && text.contains("clocks were held down"), "{text}");
+    assert!(text.contains("10.0% faster") && text.contains("the GPU throttled its clocks"), "{text}");
     assert!(
         text.ends_with("5 problems: 2 passed (1 improved, 0 recorded), 1 failed, 2 incomplete\n"),
         "{text}"
