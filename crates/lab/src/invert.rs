@@ -9,39 +9,14 @@ use std::sync::atomic::AtomicBool;
 use gpu::build::Compiler;
 use gpu::device::Device;
 use op::Op;
-use serde::{Deserialize, Serialize};
 
 use crate::bench::{self, BenchError, Subject, SubjectKind, WorkerCommands};
 use crate::profile::ncu::Ncu;
 use crate::profile::{self, ProfileError};
+use crate::record::{Inversion, InversionResult};
 use crate::run::{Event, LogError, Run, RunState, Time, Timer};
 use crate::stats::Stopping;
 use crate::worker::Limits;
-
-/// The result of one pathology.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Inversion {
-    pub problem: String,
-    /// The kernel without the pathology: `wmma stage-2`.
-    pub healthy: String,
-    /// The name of the pathology: `strided loads`.
-    pub pathology: String,
-    /// The knobs that enable the pathology: `PATHOLOGY=strided`.
-    pub setting: String,
-    pub result: InversionResult,
-    /// How to avoid the pathology.
-    pub advice: String,
-}
-
-/// Whether a pathological kernel was timed.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "result", rename_all = "kebab-case")]
-pub enum InversionResult {
-    /// The kernel is correct and was timed. `cost` is its time divided by the healthy kernel's time.
-    Timed { time: Time, healthy: Time, cost: f64, evidence: String },
-    /// The kernel failed, or has no time.
-    Failed { reason: String },
-}
 
 /// The kernel, device, problems and limits of an inversion.
 #[derive(Clone, Debug)]

@@ -7,6 +7,7 @@
 //! * [`bench`]: times kernels in turns with their baselines;
 //! * [`stats`]: statistics of timings;
 //! * [`run`]: the folder of a run, its event log, and the state derived from the log;
+//! * [`record`]: the values that a run records;
 //! * [`evolve`]: searches the settings of a family;
 //! * [`profile`]: finds what limits a kernel;
 //! * [`invert`]: measures what known pathologies cost;
@@ -19,7 +20,9 @@ pub mod evolve;
 pub mod gate;
 pub mod invert;
 pub mod profile;
+pub mod record;
 pub mod report;
+mod roofline;
 pub mod run;
 pub mod suite;
 #[doc(hidden)]

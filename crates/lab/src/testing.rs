@@ -7,8 +7,7 @@ use std::path::Path;
 use op::{Complaint, Work};
 use vgpu::model::ModelledMicros;
 
-use crate::invert::{Inversion, InversionResult};
-use crate::profile::{Diagnosis, HotLine, Metrics, Profile, Roofline};
+use crate::record::{Diagnosis, HotLine, Inversion, InversionResult, Metrics, Profile, Roofline};
 use crate::run::{
     BuildRecord, Ceiling, CheckRecord, Event, Exchange, Fact, FailureKind, Manifest, MeasuredMicros,
     Modelled, ProblemTime, ResultId, RunOutcome, SampleSet, Search, Speed, Stage, StageKey, StageOutcome,

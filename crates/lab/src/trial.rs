@@ -1,7 +1,7 @@
 //! Trials: the launches on which a kernel is judged. The verdict compares every launch with the reference for its own
 //! inputs.
 
-use op::{Complaint, DrawMode, InputDraw, Judgement, LaunchObservation, Op, TrialStep, derived};
+use op::{Complaint, DrawMode, InputDraw, Judgement, LaunchObservation, Op, Refusal, TrialStep, derived};
 use serde::{Deserialize, Serialize};
 
 /// The problem, inputs and steps on which one kernel is judged.
@@ -186,4 +186,44 @@ fn nondeterminism_complaint(first: &[Vec<u8>], again: &[Vec<u8>]) -> Complaint {
         first.iter().zip(again).map(|(a, b)| a.iter().zip(b).filter(|(a, b)| a != b).count()).sum();
     let message = format!("{bytes} bytes of the outputs differ from those of the first launch");
     Complaint { kind: "non-deterministic".to_owned(), message }
+}
+
+/// Returns notes about instructions that an honest kernel rarely needs.
+pub fn kernel_notes(ptx: &str, entry: &str) -> Vec<String> {
+    vgpu::notices_in_ptx(ptx, entry).iter().map(ToString::to_string).collect()
+}
+
+/// Makes the inputs of a draw.
+pub fn draw_inputs<O: Op>(op: &O, problem: &O::Problem, draw: &InputDraw) -> Result<O::Inputs, Refusal> {
+    let mut inputs = draw_all_inputs(op, problem, std::slice::from_ref(draw))?;
+    inputs.pop().ok_or_else(|| Refusal::new("no inputs were drawn"))
+}
+
+/// Makes the inputs of several draws. Drawing is slow, so ordinary inputs that are also the base of opposite inputs are
+/// drawn once.
+pub fn draw_all_inputs<O: Op>(
+    op: &O,
+    problem: &O::Problem,
+    draws: &[InputDraw],
+) -> Result<Vec<O::Inputs>, Refusal> {
+    let mut all: Vec<O::Inputs> = Vec::new();
+    for InputDraw { class, seed, way } in draws {
+        let inputs = match way {
+            DrawMode::Timed => op.timed_inputs(problem, class, *seed)?,
+            DrawMode::Any => op.inputs(problem, class, *seed)?,
+            DrawMode::Opposite => {
+                let ordinary = InputDraw::new(op.classes()[0], *seed);
+                let seed = op::derived(*seed, 0);
+                let known = draws.iter().position(|draw| *draw == ordinary).and_then(|at| all.get(at));
+                if let Some(signs) = known {
+                    op.opposite(problem, signs, class, seed)?
+                } else {
+                    let signs = op.timed_inputs(problem, &ordinary.class, ordinary.seed)?;
+                    op.opposite(problem, &signs, class, seed)?
+                }
+            }
+        };
+        all.push(inputs);
+    }
+    Ok(all)
 }

@@ -1,7 +1,6 @@
 //! Renders profiles and inversions as text and as JSON, from the run's log.
 
-use lab::invert::{Inversion, InversionResult};
-use lab::profile::{Metrics, Profile};
+use lab::record::{Inversion, InversionResult, Metrics, Profile};
 use lab::run::{Fact, FailureRecord, ResultId, RunState, Time};
 use serde::Serialize;
 

@@ -5,8 +5,8 @@ socket, whose number is in WARPSMITH_CHANNEL, in the format of crates/subprocess
 never taken for a reply.
 The timers are the same as those of the kernels' worker. Hot: a CUDA graph of many calls is replayed twice, and two
 events measure the second replay. Cold: a graph overwrites twice the L2 and then makes one call between two events that
-are nodes of the graph. Eager: a pair of events around one call. Before times are taken, many streams run a small kernel,
-which brings every process into the same state (crates/gpu/src/accelerator/cuda/timing.rs explains why).
+are nodes of the graph. Eager: a pair of events around one call. Before times are taken, many streams run a small
+kernel, which brings every process into the same state (crates/gpu/src/accelerator/cuda/timing.rs explains why).
 """
 
 import json

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use op::{InputDraw, Op, Refusal, derived};
 
-use crate::worker::draw_inputs;
+use crate::trial::draw_inputs;
 
 /// Purpose number of the seed that selects the rows to compare.
 const ROWS: u64 = 1 << 32;

@@ -5,7 +5,7 @@ use chips::Chip;
 use gpu::device::Device;
 use op::Work;
 
-use crate::profile::roofline::tensor_type;
+use crate::roofline::tensor_type;
 
 /// The L2 bandwidth in the GPU table is an estimate from measurements, so it gets a margin.
 const L2_MARGIN: f64 = 1.5;

@@ -17,7 +17,6 @@ use op::{CheckDevice, Op, Picture};
 use rayon::prelude::*;
 use serde::Serialize;
 
-pub(crate) use one::notes;
 pub use op::{Complaint, Judgement};
 pub use plan::{Case, CheckGroup, CheckPlan, CheckSubject, Depth, PlanSize, cut_to_size};
 

@@ -12,7 +12,7 @@ use op::{
 
 use super::plan::{Case, CheckSubject, Depth};
 use super::{CaseOutcome, CaseResult, CheckEnvironment};
-use crate::trial::{self, JudgedTrial, TrialLaunch};
+use crate::trial::{self, JudgedTrial, TrialLaunch, kernel_notes};
 
 /// Purpose numbers of the seeds that are derived from the seed of a case.
 const ENVIRONMENTS: u64 = 1;
@@ -119,7 +119,7 @@ impl<'a, O: Op> CaseTrial<'a, O> {
         // CPU work is done before a device is taken.
         let request = family.request(candidate, self.target).map_err(|error| to_text(error.into()))?;
         let build = environment.compiler.build(&request).map_err(|error| to_text(error.into()))?.build;
-        let mut notes = notes(&build.ptx, &family.entry);
+        let mut notes = kernel_notes(&build.ptx, &family.entry);
         let granted = op.extra_tolerance(family, &case.problem, &build.ptx);
         let extra = granted.is_some();
         notes.extend(granted);
@@ -210,9 +210,4 @@ impl<'a, O: Op> CaseTrial<'a, O> {
         }
         complaints
     }
-}
-
-/// Returns notes about instructions that an honest kernel rarely needs.
-pub(crate) fn notes(ptx: &str, entry: &str) -> Vec<String> {
-    vgpu::notices_in_ptx(ptx, entry).iter().map(ToString::to_string).collect()
 }

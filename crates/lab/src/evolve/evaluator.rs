@@ -80,8 +80,11 @@ impl Compiled {
 /// Why a candidate is rejected, and at which stage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejection {
+    /// The stage that rejected the candidate.
     pub stage: Stage,
+    /// The kind of failure.
     pub failure: FailureKind,
+    /// The reason.
     pub reason: String,
 }
 

@@ -13,9 +13,9 @@ use super::EvolveError;
 use super::evaluator::{Compiled, Evaluator, Rejection, Setting, pairs};
 use super::proposer::screen::MAX_BYTES;
 use crate::bench::{AnswerCache, brought, check_of, complaints_in, no_launch};
-use crate::check::{cut_to_size, notes};
+use crate::check::cut_to_size;
 use crate::run::{FailureKind, Stage};
-use crate::trial::{self, TrialCase};
+use crate::trial::{self, TrialCase, kernel_notes};
 use crate::worker::{BuildReply, CandidateName, Limits, Worker, WorkerError, WorkerReply, WorkerRequest};
 
 /// Operations of the run under the checkers, which takes one or two seconds.
@@ -164,7 +164,7 @@ impl<O: Op> Evaluator<'_, O> {
             let candidate = self.op.candidate(plan.family, preset, knobs, problem).ok()?;
             let request = plan.family.request(&candidate, plan.device.target()).ok()?;
             let build = self.compiler.build(&request).ok()?.build;
-            Some(notes(&build.ptx, &plan.family.entry))
+            Some(kernel_notes(&build.ptx, &plan.family.entry))
         };
         build().unwrap_or_default()
     }

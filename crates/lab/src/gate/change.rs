@@ -23,8 +23,11 @@ pub struct Change {
 /// A run's time, in microseconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RunTime<'s> {
+    /// All samples.
     pub samples: &'s Samples,
+    /// The median.
     pub p50: MeasuredMicros,
+    /// The 95% interval of the median.
     pub interval: Interval,
 }
 

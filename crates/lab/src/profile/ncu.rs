@@ -17,7 +17,7 @@ use gpu::machine::{self, Profiler};
 use indexmap::IndexMap;
 use subprocess::GroupGuard;
 
-use super::{HotLine, LineWeights, Metrics, hottest};
+use crate::record::{HotLine, LineWeights, Metrics, hottest};
 use crate::run::{Fact, MeasuredMicros, Time};
 
 /// Why Nsight Compute is unavailable or failed.

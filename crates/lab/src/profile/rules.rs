@@ -6,7 +6,7 @@
 //! sectors, idle lanes, spills), and its weight is the share of the time spent on it. So a cause comes before the class
 //! that it leads to, unless the cause is small.
 
-use super::{Diagnosis, Metrics};
+use crate::record::{Diagnosis, Metrics};
 
 /// The share of the remaining room that a lever without a known cause is assumed to gain.
 const CLASS_WEIGHT: f64 = 0.05;

@@ -14,11 +14,13 @@ use op::{InputDraw, Op, Refusal, TrialStep, tuned};
 use subprocess::wire;
 
 use super::ncu::{Ncu, NcuError};
-use super::{Profile, Seen, roofline, rules};
+use super::rules;
 use crate::bench::{
     AnswerCache, Subject, SubjectKind, WorkerCommands, brought, build_hash, check_of, complaints_in,
     no_launch, unexpected_reply,
 };
+use crate::record::{Profile, Seen};
+use crate::roofline;
 use crate::run::{CheckRecord, Event, FailureKind, LogError, ResultId, Run, Stage, StageKey, StageOutcome};
 use crate::trial;
 use crate::worker::{

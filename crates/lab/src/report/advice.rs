@@ -1,6 +1,6 @@
 //! Bottlenecks of the kernels, and the suggested changes.
 
-use crate::profile::Diagnosis;
+use crate::record::Diagnosis;
 use crate::run::{ResultId, RunState};
 
 /// A diagnosis and the kernel it is about.

@@ -1,6 +1,6 @@
 //! Collects everything that failed, was skipped or was not finished, with the reasons.
 
-use crate::invert::InversionResult;
+use crate::record::InversionResult;
 use crate::run::{Fact, ResultId, RunState, Stage, StageOutcome, StageState, TrialResult};
 
 /// A failure for the report.

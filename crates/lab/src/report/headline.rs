@@ -1,6 +1,6 @@
 //! The headline: one sentence with the main result of a run.
 
-use crate::invert::InversionResult;
+use crate::record::InversionResult;
 use crate::run::{Row, RunState, TrialResult, rows};
 
 use super::Kind;

@@ -12,8 +12,7 @@ use super::page::{command, ranked};
 use super::search::{count_trials, elites, lineage, scored};
 use super::words::{count, micros, ratio};
 use crate::evolve::knobs::{InertKnob, inert};
-use crate::invert::InversionResult;
-use crate::profile::Metrics;
+use crate::record::{InversionResult, Metrics};
 use crate::run::{Exporter, Fact, Row, RunState, Speed, TrialResult, rows};
 
 /// How many bottlenecks and suggested changes are listed.
@@ -100,7 +99,7 @@ fn head(state: &RunState, rows: &[Row], out: &mut dyn Write) -> io::Result<()> {
                 writeln!(out, "- ceiling: {rate:.1} TFLOP/s {}, measured in this run", escaped(matrix))?;
             }
             Speed::CopyGbPerS(rate) => {
-                writeln!(out, "- ceiling: {rate:.0} GB/s copying, measured in this run")?;
+                writeln!(out, "- ceiling: {rate:.0} GB/s for copies, measured in this run")?;
             }
             Speed::LaunchFloorUs(time) => writeln!(out, "- an empty launch takes {time}")?,
         }
@@ -289,7 +288,7 @@ fn searched(state: &RunState, out: &mut dyn Write) -> io::Result<()> {
         if kept.is_empty() {
             writeln!(out, "No trial became an elite.\n")?;
         } else {
-            table(out, &["elite", "trial", "from", "times", "score"], 1, &kept)?;
+            table(out, &["elite", "trial", "parent", "times", "score"], 1, &kept)?;
         }
         let knobs: Vec<Vec<String>> = importance(state, kind)
             .iter()

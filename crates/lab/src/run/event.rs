@@ -7,8 +7,7 @@ use serde::{Deserialize, Serialize};
 use vgpu::model::ModelledMicros;
 
 use super::{Exchange, Manifest, Search, Trial, TrialResult};
-use crate::invert::{Inversion, InversionResult};
-use crate::profile::Profile;
+use crate::record::{Inversion, InversionResult, Profile};
 use crate::stats::{Blocks, Comparison, NoiseFloor, SampleError, Samples, Speedup, StopReason, Typical};
 
 /// An event of a run.

@@ -41,7 +41,6 @@
 
 mod event;
 mod export;
-mod fact;
 mod folder;
 mod list;
 mod log;
@@ -50,12 +49,12 @@ mod state;
 mod time;
 mod trial;
 
+pub use crate::record::Fact;
 pub use event::{
     BuildRecord, Ceiling, CheckRecord, Event, FailureKind, Modelled, Repeats, ResultId, RunOutcome,
     SampleSet, Speed, Stage, StageKey, StageOutcome, TargetJudged, Telemetry, Timer,
 };
 pub use export::{EXPORTERS, Exporter, Exports, Row, RowSpeedup, rows, write_exports};
-pub use fact::Fact;
 pub use folder::{DEFAULT_FOLDER, Run, RunError};
 pub use gpu::time::{MeasuredMicros, Time};
 pub use list::{RunSummary, list};

@@ -11,8 +11,7 @@ use super::{
     BuildRecord, Ceiling, CheckRecord, Event, Exchange, Fact, FailureKind, Manifest, Modelled, ResultId,
     RunOutcome, SampleSet, Search, Stage, StageKey, StageOutcome, TargetJudged, Timer, Trial, Utc,
 };
-use crate::invert::Inversion;
-use crate::profile::Profile;
+use crate::record::{Inversion, Profile};
 use crate::stats::{Comparison, NoiseFloor, Speedup, Standing, geometric_mean};
 
 /// The prefix of the version of a baseline that is one of our own kernels.

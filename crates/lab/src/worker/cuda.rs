@@ -9,7 +9,7 @@ use gpu::accelerator::{
 };
 use gpu::build::{Compiler, Request, Source};
 
-use super::serve::CandidateFailure;
+use super::failure::CandidateFailure;
 use crate::run::{Ceiling, MeasuredMicros, Repeats, Speed, Timer};
 
 /// Largest number of launches in one graph: enough for a kernel of a few hundred nanoseconds.

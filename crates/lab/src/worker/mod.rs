@@ -11,14 +11,17 @@
 //! The requests for a candidate are build, run, arm, sample, in this order. Between run and arm the parent compares the
 //! answer with the reference. A worker that was not asked to arm takes no samples.
 
+mod counted;
 mod cuda;
+mod failure;
 mod process;
 mod protocol;
 mod serve;
 
+pub(crate) use failure::CandidateFailure;
 pub use process::{Limits, Worker, WorkerError};
 pub use protocol::{
     BuildReply, CandidateName, LaunchReply, MatrixRate, Modelled, WorkerReply, WorkerRequest,
 };
 pub use serve::serve;
-pub(crate) use serve::{CandidateFailure, answers_path, draw_inputs, told};
+pub(crate) use serve::{answers_path, told};

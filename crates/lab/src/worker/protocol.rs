@@ -8,7 +8,7 @@ use op::{Complaint, InputDraw, TrialStep};
 use serde::{Deserialize, Serialize};
 use vgpu::model::ModelledMicros;
 
-use crate::profile::Seen;
+use crate::record::Seen;
 use crate::run::{BuildRecord, Ceiling, FailureKind, Repeats, Timer};
 
 /// A family, a preset and the knobs set on top of it.

@@ -8,115 +8,25 @@ use std::sync::OnceLock;
 use std::sync::mpsc::{self, Receiver};
 use std::{fs, process, thread};
 
-use family::{Candidate, Catalog, Family, SettingError};
+use family::{Candidate, Catalog, Family};
 use gpu::accelerator::{
     Accelerator as _, AcceleratorError, CudaDevice, Fresh, Geometry, SideStreams, VirtualDevice,
 };
-use gpu::build::{BuildError, Compiler, Diagnostic, Entry};
+use gpu::build::{Compiler, Entry};
 use gpu::device::Device;
 use op::{
-    Addresses, Arrangement, CheckDevice, Complaint, DrawMode, InputDraw, Kernel, LaunchObservation, Op,
-    OutputState, PreparedLaunch, Refusal, RunError, SecondInputs, TrialStep,
+    Addresses, Arrangement, CheckDevice, Complaint, InputDraw, Kernel, LaunchObservation, Op, OutputState,
+    PreparedLaunch, SecondInputs, TrialStep,
 };
 use subprocess::{Channel, wire};
 
+use super::counted::{self, CountedLaunch};
 use super::cuda::{self, TimedGraphs};
+use super::failure::CandidateFailure;
 use super::protocol::{BuildReply, CandidateName, LaunchReply, Modelled, WorkerReply, WorkerRequest};
-use crate::profile::Seen;
-use crate::profile::counted::{self, CountedLaunch};
+use crate::record::Seen;
 use crate::run::{BuildRecord, FailureKind};
-use crate::trial::{launch_complaints, stray_write_complaint};
-
-/// How many compiler diagnostics a failure quotes.
-const MAX_DIAGNOSTICS: usize = 3;
-
-/// Why a candidate failed.
-#[derive(Clone, Debug)]
-pub struct CandidateFailure {
-    pub kind: FailureKind,
-    pub reason: String,
-}
-
-impl CandidateFailure {
-    /// A failure of a kind, with its reason.
-    pub fn new(kind: FailureKind, reason: impl Into<String>) -> Self {
-        CandidateFailure { kind, reason: reason.into() }
-    }
-
-    /// A failure of no particular kind.
-    pub fn other(reason: impl Into<String>) -> Self {
-        CandidateFailure::new(FailureKind::Other, reason)
-    }
-
-    /// A failed build. A compile error quotes the first diagnostics.
-    pub fn build(error: &BuildError) -> Self {
-        match error {
-            BuildError::Source { diagnostics, .. } => {
-                let describe = |it: &Diagnostic| match &it.place {
-                    Some(place) => format!("line {}: {}", place.line, it.message),
-                    None => it.message.clone(),
-                };
-                let messages: Vec<String> = diagnostics.iter().take(MAX_DIAGNOSTICS).map(describe).collect();
-                CandidateFailure::new(
-                    FailureKind::DoesNotCompile,
-                    format!("{error}: {}", messages.join("; ")),
-                )
-            }
-            BuildError::NoKernel { .. } => {
-                CandidateFailure::new(FailureKind::DoesNotCompile, error.to_string())
-            }
-            BuildError::TooLarge { .. } | BuildError::Nvrtc(_) | BuildError::Io { .. } => {
-                CandidateFailure::other(error.to_string())
-            }
-        }
-    }
-}
-
-impl From<AcceleratorError> for CandidateFailure {
-    fn from(error: AcceleratorError) -> Self {
-        let kind = match &error {
-            AcceleratorError::Memory(_) => FailureKind::OutOfMemory,
-            AcceleratorError::TooLarge { .. } => FailureKind::TooLarge,
-            AcceleratorError::Fault { access: true, .. } => FailureKind::IllegalAccess,
-            AcceleratorError::Fault { access: false, .. } => FailureKind::Crash,
-            AcceleratorError::Launch { .. } | AcceleratorError::Load(_) | AcceleratorError::NoKernel(_) => {
-                FailureKind::Refused
-            }
-            AcceleratorError::NoDriver(_)
-            | AcceleratorError::NoDevice(_)
-            | AcceleratorError::Driver { .. }
-            | AcceleratorError::Lost(_) => FailureKind::Other,
-        };
-        CandidateFailure::new(kind, error.to_string())
-    }
-}
-
-impl From<SettingError> for CandidateFailure {
-    fn from(error: SettingError) -> Self {
-        let kind = match error {
-            SettingError::SharedMemory { .. } | SettingError::Threads { .. } => FailureKind::TooLarge,
-            _ => FailureKind::Refused,
-        };
-        CandidateFailure::new(kind, error.to_string())
-    }
-}
-
-impl From<Refusal> for CandidateFailure {
-    fn from(refusal: Refusal) -> Self {
-        CandidateFailure::new(FailureKind::Refused, refusal.to_string())
-    }
-}
-
-impl From<RunError> for CandidateFailure {
-    fn from(error: RunError) -> Self {
-        match error {
-            RunError::Setting(error) => error.into(),
-            RunError::Build(error) => CandidateFailure::build(&error),
-            RunError::Accelerator(error) => error.into(),
-            RunError::Grid { .. } => CandidateFailure::new(FailureKind::TooLarge, error.to_string()),
-        }
-    }
-}
+use crate::trial::{draw_all_inputs, kernel_notes, launch_complaints, stray_write_complaint};
 
 /// What a worker needs to answer requests.
 struct WorkerContext<'a, O: Op> {
@@ -309,7 +219,7 @@ impl<O: Op> WorkerContext<'_, O> {
         let built = compiler
             .build(&family.request(&candidate, device.target())?)
             .map_err(|error| CandidateFailure::build(&error))?;
-        let notes = crate::check::notes(&built.build.ptx, &family.entry);
+        let notes = kernel_notes(&built.build.ptx, &family.entry);
         let extra_tolerance = op.extra_tolerance(family, &problem, &built.build.ptx);
         let (hash, build) = (built.build.hash.clone(), told(family, &candidate, &built)?);
         send_reply(&WorkerReply::Built(BuildReply { hash, build, notes, extra_tolerance }));
@@ -550,41 +460,6 @@ fn fresh_contents(prepared: &PreparedLaunch<'_>, seed: u64) -> Fresh {
         inputs: inputs.map(|(input, buffer)| (buffer, input.sign_bits)).collect(),
         poisoned: prepared.poisoned(seed),
     }
-}
-
-/// Makes the inputs of a draw.
-pub fn draw_inputs<O: Op>(op: &O, problem: &O::Problem, draw: &InputDraw) -> Result<O::Inputs, Refusal> {
-    let mut inputs = draw_all_inputs(op, problem, std::slice::from_ref(draw))?;
-    inputs.pop().ok_or_else(|| Refusal::new("no inputs were drawn"))
-}
-
-/// Makes the inputs of several draws. Drawing is slow, so ordinary inputs that are also the base of opposite inputs are
-/// drawn once.
-fn draw_all_inputs<O: Op>(
-    op: &O,
-    problem: &O::Problem,
-    draws: &[InputDraw],
-) -> Result<Vec<O::Inputs>, Refusal> {
-    let mut all: Vec<O::Inputs> = Vec::new();
-    for InputDraw { class, seed, way } in draws {
-        let inputs = match way {
-            DrawMode::Timed => op.timed_inputs(problem, class, *seed)?,
-            DrawMode::Any => op.inputs(problem, class, *seed)?,
-            DrawMode::Opposite => {
-                let ordinary = InputDraw::new(op.classes()[0], *seed);
-                let seed = op::derived(*seed, 0);
-                let known = draws.iter().position(|draw| *draw == ordinary).and_then(|at| all.get(at));
-                if let Some(signs) = known {
-                    op.opposite(problem, signs, class, seed)?
-                } else {
-                    let signs = op.timed_inputs(problem, &ordinary.class, ordinary.seed)?;
-                    op.opposite(problem, &signs, class, seed)?
-                }
-            }
-        };
-        all.push(inputs);
-    }
-    Ok(all)
 }
 
 fn ensure_open<'m>(

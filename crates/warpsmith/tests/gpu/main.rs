@@ -130,7 +130,7 @@ fn a_fault_does_not_affect_the_next_kernel(folder: &Path) {
         ("strays", Some("illegal memory access")),
         ("good", None),
         ("hangs", Some("no answer within 4 s")),
-        ("traps", Some("broke")),
+        ("traps", Some("failed")),
     ] {
         let own: Vec<&Value> = cases.iter().filter(|case| case["family"] == family).collect();
         assert!(!own.is_empty(), "{family}: {document:#}");

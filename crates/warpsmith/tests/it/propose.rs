@@ -440,7 +440,7 @@ fn contradictory_flags_are_refused() {
         (&["--endpoint", "http://127.0.0.1:9/v1"][..], "--model"),
         (&["--model", "m"], "--endpoint"),
         (&["--endpoint", "file:///etc/passwd", "--model", "m"], "is not an address"),
-        (&["--endpoint", "http://me:secret@host/v1", "--model", "m"], "must not contain a user name or a password"),
+        (&["--endpoint", "http://me:secret@host/v1", "--model", "m"], "a user name or a password"),
         (&["--proposer-cmd", "cat", "--endpoint", "http://h", "--model", "m"], "cannot be used with"),
         (&["--proposer-cmd", "cat", "--strategy", "genetic"], "cannot be used with"),
         (&["--proposer-cmd", "cat", "--information", "everything"], "full"),

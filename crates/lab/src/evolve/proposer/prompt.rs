@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::Information;
 use super::screen::MAX_BYTES;
 use crate::evolve::{elites, knobs};
-use crate::profile::{Diagnosis, HotLine, Profile};
+use crate::record::{Diagnosis, HotLine, Profile};
 use crate::run::{FailureKind, ProblemTime, ResultId, Stage, Trial, TrialResult};
 
 const SCHEMA: u32 = 1;

@@ -7,8 +7,7 @@ use super::super::svg::bars::{self, Axis, Bar, Group};
 use super::super::svg::roofline::{self, Point, Roofs};
 use super::super::words::{micros, number, ratio, thousands};
 use super::Section;
-use crate::invert::{Inversion, InversionResult};
-use crate::profile::{Metrics, Profile, Roofline};
+use crate::record::{Inversion, InversionResult, Metrics, Profile, Roofline};
 use crate::run::{Fact, ResultId, RunState, Time};
 
 /// How many suggested changes are listed.

@@ -6,7 +6,7 @@ use super::super::headline::Headline;
 use super::super::html::{HtmlFragment, Tone, each, escape, tag};
 use super::super::search::{count_trials, elites};
 use super::super::words::{count, device, ratio};
-use crate::invert::InversionResult;
+use crate::record::InversionResult;
 use crate::run::{Row, RunOutcome, RunState};
 
 /// The top of the page as HTML.

@@ -6,8 +6,7 @@ use serde::Serialize;
 
 use super::super::{Manifest, ResultId, RunState, SCHEMA};
 use super::Exporter;
-use crate::invert::Inversion;
-use crate::profile::Profile;
+use crate::record::{Inversion, Profile};
 
 /// Writes `profile.json`.
 #[derive(Debug)]

@@ -9,8 +9,8 @@ use vgpu::count::Waits;
 use vgpu::isa::decode::Pipe;
 use vgpu::model::{self, Modelled, Resource, Shape};
 
-use super::{HotLine, Metrics, hottest};
-use crate::run::{Fact, Time};
+use crate::record::{Fact, HotLine, Metrics, hottest};
+use crate::run::Time;
 
 /// A launch with its counters.
 #[derive(Clone, Debug)]

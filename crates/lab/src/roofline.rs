@@ -4,7 +4,7 @@ use chips::{Chip, TensorType};
 use gpu::device::Device;
 use op::Work;
 
-use super::Roofline;
+use crate::record::Roofline;
 use crate::run::{Ceiling, Speed, Time};
 
 /// The two peak rates and their source.

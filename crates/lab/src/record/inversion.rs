@@ -1,0 +1,29 @@
+//! The cost of a pathology as a run records it.
+
+use gpu::time::Time;
+use serde::{Deserialize, Serialize};
+
+/// The result of one pathology.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Inversion {
+    pub problem: String,
+    /// The kernel without the pathology: `wmma stage-2`.
+    pub healthy: String,
+    /// The name of the pathology: `strided loads`.
+    pub pathology: String,
+    /// The knobs that enable the pathology: `PATHOLOGY=strided`.
+    pub setting: String,
+    pub result: InversionResult,
+    /// How to avoid the pathology.
+    pub advice: String,
+}
+
+/// Whether a pathological kernel was timed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "result", rename_all = "kebab-case")]
+pub enum InversionResult {
+    /// The kernel is correct and was timed. `cost` is its time divided by the healthy kernel's time.
+    Timed { time: Time, healthy: Time, cost: f64, evidence: String },
+    /// The kernel failed, or has no time.
+    Failed { reason: String },
+}
