@@ -4,17 +4,15 @@
 //! turns with the healthy kernel on a GPU ([`bench`](mod@crate::bench)), or counted on the virtual GPU
 //! ([`profile`](mod@crate::profile)). The results are sorted by cost. The advice is the opposite of the pathology.
 
-use std::sync::atomic::AtomicBool;
-
-use gpu::build::Compiler;
 use gpu::device::Device;
 use op::Op;
 
-use crate::bench::{self, BenchError, Subject, SubjectKind, WorkerCommands};
+use crate::Session;
+use crate::bench::{self, BenchError, Subject, SubjectKind};
 use crate::profile::ncu::Ncu;
 use crate::profile::{self, ProfileError};
 use crate::record::{Inversion, InversionResult};
-use crate::run::{Event, LogError, Run, RunState, Time, Timer};
+use crate::run::{Event, LogError, RunState, Time, Timer};
 use crate::stats::Stopping;
 use crate::worker::Limits;
 
@@ -65,15 +63,8 @@ fn setting(pathology: &family::Pathology) -> Vec<(String, String)> {
 
 /// Tries every pathology of the healthy kernel's family on every problem. Records what each costs, the most expensive
 /// first.
-pub fn run<O: Op>(
-    op: &O,
-    plan: &InvertPlan<'_, O::Problem>,
-    compiler: &Compiler,
-    start: &WorkerCommands<'_>,
-    run: &Run,
-    stop: &AtomicBool,
-    tell: &dyn Fn(&str),
-) -> Result<(), InvertError> {
+pub fn run<O: Op>(session: &Session<'_, O>, plan: &InvertPlan<'_, O::Problem>) -> Result<(), InvertError> {
+    let run = session.run;
     let SubjectKind::Kernel { family, preset, knobs } = &plan.healthy.kind else { return Ok(()) };
     let pathological: Vec<PathologicalKernel<'_>> = family
         .pathologies
@@ -118,11 +109,11 @@ pub fn run<O: Op>(
             targets: Vec::new(),
             ceilings: true,
         };
-        bench::run(op, &times, compiler, start, run, stop, tell)?;
+        bench::run(session, &times)?;
     }
     // On a GPU, profiles only explain the costs. If no profiler is available, the costs are recorded without them.
     match if is_virtual { Ok(()) } else { Ncu::find().map(|_| ()) } {
-        Ok(()) => profile::run(op, &profiles, compiler, start, run, stop, tell)?,
+        Ok(()) => profile::run(session, &profiles)?,
         Err(error) => run.record(&Event::Note { text: format!("no profiles: {error}") })?,
     }
     let state = run.state();

@@ -11,12 +11,14 @@
 //! * [`evolve`]: searches the settings of a family;
 //! * [`profile`]: finds what limits a kernel;
 //! * [`invert`]: measures what known pathologies cost;
+//! * [`export`]: writes the files that are derived from a run's log;
 //! * [`report`]: writes a run as an HTML page and as Markdown;
 //! * [`gate`]: compares a run with the best recorded results.
 
 pub mod bench;
 pub mod check;
 pub mod evolve;
+pub mod export;
 pub mod gate;
 pub mod invert;
 pub mod profile;
@@ -24,10 +26,12 @@ pub mod record;
 pub mod report;
 mod roofline;
 pub mod run;
+mod session;
 pub mod suite;
 #[doc(hidden)]
 pub mod testing;
 mod trial;
 pub mod worker;
 
+pub use session::Session;
 pub use stats;

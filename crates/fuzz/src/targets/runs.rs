@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
+use lab::export::EXPORTERS;
 use lab::gate::{GateRequest, Leaderboard, judge, output, update};
 use lab::report::headline;
-use lab::run::{EXPORTERS, Log, RunState, Timer, parse};
+use lab::run::{Log, RunState, Timer, parse};
 use serde_json::Value;
 
 /// A log, and the log of those of its lines that are valid on their own: most edits leave a log with one invalid

@@ -23,8 +23,6 @@ mod verify;
 mod workers;
 
 pub use answers::AnswerCache;
-pub use plan::{
-    BenchPlan, KernelCommand, PeerCommand, Subject, SubjectKind, UntrustedCommand, WorkerCommands,
-};
+pub use plan::{BenchPlan, Subject, SubjectKind};
 pub use run::{BenchError, run, run_with};
 pub(crate) use run::{brought, build_hash, check_of, complaints_in, no_launch, unexpected_reply};

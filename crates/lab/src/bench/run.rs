@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use family::{Candidate, Family};
 use gpu::build::Compiler;
@@ -16,9 +16,10 @@ use op::{Judgement, Op, Refusal, TrialStep, tuned};
 use super::answers::{AnswerCache, InputsWithAnswer};
 use super::draws::Draws;
 use super::floor::implausible_reason;
-use super::plan::{BenchPlan, SubjectKind, WorkerCommands};
+use super::plan::{BenchPlan, SubjectKind};
 use super::targets;
 use super::workers::{SubjectWorkers, WorkerFactory};
+use crate::Session;
 use crate::run::{
     Ceiling, CheckRecord, Event, Fact, FailureKind, LogError, Modelled, OURS, Run, Speed, Stage, StageKey,
     StageOutcome, StageState,
@@ -40,31 +41,18 @@ pub enum BenchError {
     Stopped,
 }
 
-/// Measures everything in the plan that the run has not measured yet. `tell` receives progress messages.
-pub fn run<O: Op>(
-    op: &O,
-    plan: &BenchPlan<'_, O::Problem>,
-    compiler: &Compiler,
-    start: &WorkerCommands<'_>,
-    run: &Run,
-    stop: &AtomicBool,
-    tell: &dyn Fn(&str),
-) -> Result<(), BenchError> {
-    run_with(op, plan, compiler, start, run, &AnswerCache::not_kept(), stop, tell)
+/// Measures everything in the plan that the run has not measured yet.
+pub fn run<O: Op>(session: &Session<'_, O>, plan: &BenchPlan<'_, O::Problem>) -> Result<(), BenchError> {
+    run_with(session, plan, &AnswerCache::not_kept())
 }
 
 /// Like [`run`], with a cache of answers that the caller shares between benches.
-#[allow(clippy::too_many_arguments)] // A struct for them would be used only here.
 pub fn run_with<O: Op>(
-    op: &O,
+    session: &Session<'_, O>,
     plan: &BenchPlan<'_, O::Problem>,
-    compiler: &Compiler,
-    start: &WorkerCommands<'_>,
-    run: &Run,
     answers: &AnswerCache<O>,
-    stop: &AtomicBool,
-    tell: &dyn Fn(&str),
 ) -> Result<(), BenchError> {
+    let Session { op, compiler, start, run, stop, tell } = *session;
     let folder = run.folder().join("work");
     let io = |error| BenchError::Io { path: folder.clone(), error };
     fs::create_dir_all(&folder).map_err(io)?;

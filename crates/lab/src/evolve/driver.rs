@@ -4,67 +4,26 @@
 use std::collections::{HashMap, VecDeque};
 use std::fs;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Receiver};
 
-use gpu::build::Compiler;
 use indexmap::IndexMap;
 use op::{Op, Refusal};
 use search::history::{History, Outcome, Proposal};
 use search::space::{Point, Space};
 
+use super::error::EvolveError;
 use super::evaluator::{Compiled, Evaluator, Rejection, Setting};
 use super::plan::{EvolvePlan, Progress};
 use super::proposer::answer::{self, ProposedCandidate};
 use super::proposer::{ExternalProposer, Information, Proposer, ProposerError, prompt, screen};
 use super::untrusted::{self, UntrustedSource};
 use super::{elites, knobs, space};
-use crate::bench::{AnswerCache, BenchError, WorkerCommands};
+use crate::Session;
+use crate::bench::AnswerCache;
 use crate::profile::{self, ProfileError};
-use crate::run::{Event, Exchange, LogError, Run, Search, Stage, Trial, TrialResult};
+use crate::run::{Event, Exchange, Run, Search, Stage, Trial, TrialResult};
 use crate::stats::geometric_mean;
-
-/// Why a search ended early.
-#[derive(Debug, thiserror::Error)]
-pub enum EvolveError {
-    /// The plan does not fit the op, the family or the device.
-    #[error(transparent)]
-    Refused(#[from] Refusal),
-    /// The run's log cannot be written.
-    #[error(transparent)]
-    Log(#[from] LogError),
-    /// A bench of a candidate failed for a reason other than the candidate.
-    #[error(transparent)]
-    Bench(BenchError),
-    /// The baseline failed, so there is nothing to compare with.
-    #[error("the baseline failed on {problem}: {reason}")]
-    Baseline { problem: String, reason: String },
-    /// A file or folder of the run cannot be written.
-    #[error("{}: {error}", path.display())]
-    Io { path: PathBuf, error: std::io::Error },
-    /// The resumed search differs from the recorded one, or the code has changed since.
-    #[error("cannot resume this run: {0}")]
-    Differs(String),
-    /// A program that is needed to reach the proposer cannot be started.
-    #[error("cannot reach the proposer: {program}: {error}")]
-    NoProgram { program: &'static str, error: String },
-    /// The proposer gave no answer several times in a row.
-    #[error("the proposer gave no answer {times} times in a row: {reason}")]
-    Silent { times: u32, reason: String },
-    /// The run was asked to stop. Finished work is in its log.
-    #[error("stopped")]
-    Stopped,
-}
-
-impl From<ProposerError> for EvolveError {
-    fn from(error: ProposerError) -> Self {
-        match error {
-            ProposerError::Stopped => EvolveError::Stopped,
-            ProposerError::MissingProgram { program, error } => EvolveError::NoProgram { program, error },
-            ProposerError::NoAnswer { reason, .. } => EvolveError::Silent { times: 1, reason },
-        }
-    }
-}
 
 /// The limit of proposals per unit of budget. It ends a search in which most proposals compile to the same code.
 const PROPOSALS_PER_EVALUATION: u32 = 8;
@@ -77,14 +36,11 @@ const MAX_REJECTED_BYTES: usize = 64 << 10;
 /// Searches until the budget or the space is used up, or `stop` is set. Trials that are in the run's log are not
 /// repeated.
 pub fn run<O: Op>(
-    op: &O,
+    session: &Session<'_, O>,
     plan: &EvolvePlan<'_, O::Problem>,
-    compiler: &Compiler,
-    start: &WorkerCommands<'_>,
-    run: &Run,
-    stop: &AtomicBool,
     progress: &dyn Fn(&Progress, Option<&Trial>),
 ) -> Result<(), EvolveError> {
+    let Session { op, compiler, start, run, stop, .. } = *session;
     let space = space::search_space(op, plan.family, &plan.problems, plan.device.target())?;
     let folder = run.folder().join("trials");
     fs::create_dir_all(&folder).map_err(|error| EvolveError::Io { path: folder.clone(), error })?;
@@ -406,7 +362,8 @@ impl<'a, O: Op> SearchDriver<'a, O> {
             full_size: false,
         };
         let start = self.evaluator.commands_for(setting);
-        match profile::run(op, &plan, compiler, &start, self.run, stop, &|_| ()) {
+        let session = Session { op, compiler, start: &start, run: self.run, stop, tell: &|_| () };
+        match profile::run(&session, &plan) {
             Ok(()) => Ok(()),
             Err(ProfileError::Stopped) => Err(EvolveError::Stopped),
             Err(ProfileError::Log(error)) => Err(error.into()),

@@ -11,8 +11,10 @@ use op::Op;
 
 use super::EvolveError;
 use super::plan::EvolvePlan;
-use crate::bench::{self, AnswerCache, BenchError, Subject, SubjectKind, WorkerCommands};
+use crate::Session;
+use crate::bench::{self, AnswerCache, BenchError, Subject, SubjectKind};
 use crate::run::{FailureKind, ProblemTime, Run, RunState, Stage, Time};
+use crate::worker::WorkerCommands;
 use crate::worker::{self, BuildReply};
 
 /// The name of the baseline in a candidate's bench.
@@ -220,7 +222,15 @@ impl<O: Op> Evaluator<'_, O> {
         };
         let run = Run::in_memory(self.folder);
         let start = &self.commands_for(setting);
-        match bench::run_with(self.op, &plan, self.compiler, start, &run, &self.answers, self.stop, &|_| ()) {
+        let session = Session {
+            op: self.op,
+            compiler: self.compiler,
+            start,
+            run: &run,
+            stop: self.stop,
+            tell: &|_| (),
+        };
+        match bench::run_with(&session, &plan, &self.answers) {
             Ok(()) => {}
             Err(BenchError::Stopped) => return Err(EvolveError::Stopped),
             Err(error) => return Err(EvolveError::Bench(error)),

@@ -17,6 +17,7 @@
 
 mod driver;
 pub mod elites;
+mod error;
 mod evaluator;
 pub mod knobs;
 mod plan;
@@ -25,6 +26,7 @@ pub mod space;
 pub mod tuned;
 mod untrusted;
 
-pub use driver::{EvolveError, run};
+pub use driver::run;
+pub use error::EvolveError;
 pub use plan::{EvolvePlan, Progress};
 pub use proposer::{Endpoint, ExternalProposer, Information, Proposer, ProposerTransport, redact};

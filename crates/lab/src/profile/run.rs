@@ -15,17 +15,18 @@ use subprocess::wire;
 
 use super::ncu::{Ncu, NcuError};
 use super::rules;
+use crate::Session;
 use crate::bench::{
-    AnswerCache, Subject, SubjectKind, WorkerCommands, brought, build_hash, check_of, complaints_in,
-    no_launch, unexpected_reply,
+    AnswerCache, Subject, SubjectKind, brought, build_hash, check_of, complaints_in, no_launch,
+    unexpected_reply,
 };
 use crate::record::{Profile, Seen};
 use crate::roofline;
 use crate::run::{CheckRecord, Event, FailureKind, LogError, ResultId, Run, Stage, StageKey, StageOutcome};
 use crate::trial;
 use crate::worker::{
-    BuildReply, CandidateName, LaunchReply, Limits, Worker, WorkerError, WorkerReply, WorkerRequest,
-    answers_path,
+    BuildReply, CandidateName, LaunchReply, Limits, Worker, WorkerCommands, WorkerError, WorkerReply,
+    WorkerRequest, answers_path,
 };
 
 /// Operations that the virtual GPU counts in a few seconds. Larger problems are cut to this size.
@@ -101,16 +102,9 @@ fn failed_at(stage: Stage) -> impl Fn(WorkerError) -> ProfileFailure {
     }
 }
 
-/// Profiles everything in the plan that the run has not profiled yet. `tell` receives progress messages.
-pub fn run<O: Op>(
-    op: &O,
-    plan: &ProfilePlan<'_, O::Problem>,
-    compiler: &Compiler,
-    start: &WorkerCommands<'_>,
-    run: &Run,
-    stop: &AtomicBool,
-    tell: &dyn Fn(&str),
-) -> Result<(), ProfileError> {
+/// Profiles everything in the plan that the run has not profiled yet.
+pub fn run<O: Op>(session: &Session<'_, O>, plan: &ProfilePlan<'_, O::Problem>) -> Result<(), ProfileError> {
+    let Session { op, compiler, start, run, stop, tell } = *session;
     let ncu = match &plan.device {
         Device::Cuda { .. } => Some(Ncu::find().map_err(ProfileError::Ncu)?),
         Device::Virtual { .. } => None,

@@ -18,20 +18,11 @@ pub(crate) mod search;
 mod svg;
 mod words;
 
-use std::io;
-use std::path::{Path, PathBuf};
-
 pub use headline::{Headline, headline};
 pub use markdown::Markdown;
 pub use page::Html;
 
-use crate::run::{RunState, Time};
-
-/// Writes every file that is derived from a run's log, and returns their paths. Each file is written atomically, so
-/// this is safe while the run is still active.
-pub fn write(folder: &Path, state: &RunState) -> io::Result<Vec<PathBuf>> {
-    crate::run::write_exports(folder, state)
-}
+use crate::run::Time;
 
 /// How a time was obtained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

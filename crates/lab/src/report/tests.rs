@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::run::{Event, Exporter};
+use crate::run::{Event, Exporter, RunState};
 use crate::testing::{HOSTILE, a_full_log, a_real_log, a_search, folded, long_name};
 
 fn html(events: &[Event]) -> String {
@@ -291,19 +291,4 @@ fn the_summary_has_every_section() {
         assert_eq!(*columns.get_or_insert(cells), cells, "{line}");
     }
     assert!(summary.contains(&long_name()));
-}
-
-#[test]
-fn files_can_be_written_while_a_run_has_them_open() {
-    let folder = tempfile::tempdir().unwrap();
-    let open = crate::run::Exports::open(folder.path()).unwrap();
-    let state = folded(&a_full_log());
-    let names = |paths: &[PathBuf]| -> Vec<String> {
-        paths.iter().map(|path| path.file_name().unwrap().to_string_lossy().into_owned()).collect()
-    };
-    let all =
-        ["bench.json", "bench.csv", "tune_log.csv", "topk.json", "profile.json", "summary.md", "report.html"];
-    assert_eq!(names(&write(folder.path(), &state).unwrap()), all);
-    assert_eq!(names(&open.write(&state).unwrap()), all);
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), all.len(), "no partial files are left");
 }

@@ -6,11 +6,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::stage::SCHEMA;
 use super::{Event, Utc};
-
-/// The version of the log's format. It is raised if older versions would misread a known kind, not for new kinds or
-/// fields.
-pub const SCHEMA: u32 = 1;
 
 pub(super) const FILE: &str = "events.jsonl";
 

@@ -80,7 +80,7 @@ impl Manifest {
     /// A manifest with the given values. All facts about the environment are `unavailable` until the caller sets them.
     pub fn new(command: &str, command_line: Vec<String>, seed: u64) -> Self {
         Manifest {
-            schema: super::SCHEMA,
+            schema: super::stage::SCHEMA,
             command: command.to_owned(),
             command_line,
             started: Utc::now(),

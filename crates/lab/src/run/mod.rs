@@ -5,14 +5,14 @@
 //! * [`read`] reads a log, and [`RunState::from_log`] folds it into the state of the run. [`RunState::finished`] tells
 //!   a resumed run which work it need not repeat;
 //! * [`Manifest`] describes the environment and the command line of a run; an unknown fact is `unavailable`;
-//! * [`Exports`] are the derived files (`bench.json`, `topk.json`, `report.html`, ...), opened before anything is
-//!   measured; [`write_exports`] writes them again;
+//! * [`Exporter`] writes a derived file (`bench.json`, `topk.json`, `report.html`, ...); [`mod@crate::export`] has all of them;
 //! * [`list()`] finds runs.
 //!
 //! The steps of a bench:
 //!
 //! ```no_run
-//! use warpsmith_lab::run::{Event, Exports, Run, RunOutcome, Stage, StageKey, StageOutcome};
+//! use warpsmith_lab::export::Exports;
+//! use warpsmith_lab::run::{Event, Run, RunOutcome, Stage, StageKey, StageOutcome};
 //! # fn measured() -> Vec<Event> { Vec::new() }
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let manifest = warpsmith_lab::run::Manifest::new("bench", vec![], 0);
@@ -40,26 +40,30 @@
 //! process writes at a time; it holds a lock that the system releases when the process ends.
 
 mod event;
-mod export;
+mod exporter;
 mod folder;
 mod list;
 mod log;
 mod manifest;
+mod rows;
+mod stage;
 mod state;
 mod time;
 mod trial;
 
 pub use crate::record::Fact;
 pub use event::{
-    BuildRecord, Ceiling, CheckRecord, Event, FailureKind, Modelled, Repeats, ResultId, RunOutcome,
-    SampleSet, Speed, Stage, StageKey, StageOutcome, TargetJudged, Telemetry, Timer,
+    BuildRecord, Ceiling, CheckRecord, Event, Modelled, Repeats, ResultId, RunOutcome, SampleSet, Speed,
+    StageKey, StageOutcome, TargetJudged, Telemetry, Timer,
 };
-pub use export::{EXPORTERS, Exporter, Exports, Row, RowSpeedup, rows, write_exports};
+pub use exporter::Exporter;
 pub use folder::{DEFAULT_FOLDER, Run, RunError};
 pub use gpu::time::{MeasuredMicros, Time};
 pub use list::{RunSummary, list};
-pub use log::{Log, LogError, Record, SCHEMA, Warning, Writer, parse, read};
+pub use log::{Log, LogError, Record, Warning, Writer, parse, read};
 pub use manifest::{Commit, Manifest};
+pub use rows::{Row, RowSpeedup, rows};
+pub use stage::{FailureKind, SCHEMA, Stage};
 pub(crate) use state::OURS;
 pub use state::{Control, FailureRecord, MeanSpeedup, Measurement, RunState, SpeedupRecord, StageState};
 pub use time::Utc;

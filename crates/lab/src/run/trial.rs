@@ -3,7 +3,8 @@
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-use super::{FailureKind, Stage, Time};
+use super::Time;
+use super::stage::{FailureKind, Stage};
 
 /// The description of a search.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -11,6 +11,7 @@
 //! The requests for a candidate are build, run, arm, sample, in this order. Between run and arm the parent compares the
 //! answer with the reference. A worker that was not asked to arm takes no samples.
 
+mod commands;
 mod counted;
 mod cuda;
 mod failure;
@@ -18,6 +19,7 @@ mod process;
 mod protocol;
 mod serve;
 
+pub use commands::{KernelCommand, PeerCommand, UntrustedCommand, WorkerCommands};
 pub(crate) use failure::CandidateFailure;
 pub use process::{Limits, Worker, WorkerError};
 pub use protocol::{

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use attention::{Attention, Problem};
+use lab::Session;
 use lab::bench::{self, BenchError, BenchPlan, Subject, SubjectKind};
 use lab::run::{FailureKind, Manifest, Run, RunError, RunState, Timer};
 use lab::stats::Stopping;
@@ -54,7 +55,9 @@ fn execute(
     let start = workbench.start()?;
     let stop = super::stop_on_interrupt();
     let tell = |text: &str| printer.message(&styled(FAINT, text));
-    let done = bench::run(&op, &plan, &compiler, &start, &opened.run, &stop, &tell);
+    let session =
+        Session { op: &op, compiler: &compiler, start: &start, run: &opened.run, stop: &stop, tell: &tell };
+    let done = bench::run(&session, &plan);
 
     let exit = match &done {
         Ok(()) => verdict(&plan, options, &opened.run.state()),

@@ -9,6 +9,7 @@ use family::tuned::{Pick, Table, is_tuned};
 use family::{Candidate, Family};
 use gpu::device::Device;
 use indicatif::ProgressBar;
+use lab::Session;
 use lab::evolve::{
     self, Endpoint, EvolveError, EvolvePlan, ExternalProposer, Information, Progress, Proposer,
     ProposerTransport, elites, tuned,
@@ -86,9 +87,15 @@ fn execute(
     let start = workbench.start()?;
     let stop = super::stop_on_interrupt();
     let display = SearchDisplay::new(plan.budget, printer);
-    let result = evolve::run(&Attention, &plan, &compiler, &start, &opened.run, &stop, &|progress, trial| {
-        display.update(progress, trial);
-    });
+    let session = Session {
+        op: &Attention,
+        compiler: &compiler,
+        start: &start,
+        run: &opened.run,
+        stop: &stop,
+        tell: &|_| (),
+    };
+    let result = evolve::run(&session, &plan, &|progress, trial| display.update(progress, trial));
     display.finish();
     let exit = match result {
         Ok(()) => Exit::Success,

@@ -5,6 +5,7 @@ use std::time::Duration;
 use attention::{Attention, Problem};
 use family::tuned::is_tuned;
 use family::{Catalog, Family};
+use lab::Session;
 use lab::bench::Subject;
 use lab::invert::{self, InvertError, InvertPlan};
 use lab::profile::ProfileError;
@@ -57,6 +58,8 @@ fn execute(
     let start = workbench.start()?;
     let stop = super::stop_on_interrupt();
     let tell = |text: &str| printer.message(&styled(FAINT, text));
+    let session =
+        Session { op: &op, compiler: &compiler, start: &start, run: &opened.run, stop: &stop, tell: &tell };
     let done = healthy.into_iter().try_for_each(|healthy| {
         let plan = InvertPlan {
             device: workbench.device.clone(),
@@ -72,7 +75,7 @@ fn execute(
             secret: global.secret_seed(),
             full_size: options.process.full_size,
         };
-        invert::run(&op, &plan, &compiler, &start, &opened.run, &stop, &tell)
+        invert::run(&session, &plan)
     });
     let (exit, failure) = match done {
         Ok(()) => (verdict(&opened.run.state()), None),

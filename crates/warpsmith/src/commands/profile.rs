@@ -1,6 +1,7 @@
 //! `profile`: shows what limits kernels.
 
 use attention::{Attention, Problem};
+use lab::Session;
 use lab::bench::Subject;
 use lab::profile::{self, ProfileError, ProfilePlan};
 use lab::run::{FailureKind, Manifest, Run, RunError, RunState};
@@ -68,7 +69,9 @@ fn execute(
     let start = workbench.start()?;
     let stop = super::stop_on_interrupt();
     let tell = |text: &str| printer.message(&styled(FAINT, text));
-    let done = profile::run(&op, &plan, &compiler, &start, &opened.run, &stop, &tell);
+    let session =
+        Session { op: &op, compiler: &compiler, start: &start, run: &opened.run, stop: &stop, tell: &tell };
+    let done = profile::run(&session, &plan);
     let (exit, failure) = match done {
         Ok(()) => (verdict(&opened.run.state()), None),
         Err(ProfileError::Stopped) => (Exit::Incomplete, None),

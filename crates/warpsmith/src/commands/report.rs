@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use lab::report::{Headline, Kind, headline, write};
+use lab::export::write_exports;
+use lab::report::{Headline, Kind, headline};
 use lab::run::{LogError, RunState};
 use serde::Serialize;
 
@@ -29,7 +30,7 @@ pub fn run(options: &ReportOptions, printer: &Printer) -> Result<Exit, CommandEr
     };
     let log = lab::run::read(&folder).map_err(|error| unreadable(&folder, &error))?;
     let state = RunState::from_log(&log);
-    let files = write(&folder, &state)
+    let files = write_exports(&folder, &state)
         .map_err(|error| CommandError::missing(format!("cannot write into {}: {error}", folder.display())))?;
     let Headline { sentence, kind } = headline(&state);
     let reported = Reported {

@@ -2,13 +2,12 @@
 //! baselines, profiles it, measures pathologies and writes the report.
 
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
 
 use attention::{Attention, Problem};
 use family::Family;
 use family::tuned::Table;
-use gpu::build::Compiler;
-use lab::bench::{self, BenchError, Subject, SubjectKind, WorkerCommands};
+use lab::Session;
+use lab::bench::{self, BenchError, Subject, SubjectKind};
 use lab::evolve::{self, EvolveError, elites, tuned};
 use lab::invert::{self, InvertError};
 use lab::profile::{self, ProfileError};
@@ -61,17 +60,16 @@ fn execute(
     let opened = OpenRun::new(open(workbench.manifest("repro", &compiler)), global, printer)?;
     let start = workbench.start()?;
     let stop = super::stop_on_interrupt();
-    let repro = Repro {
-        options,
-        workbench: &workbench,
-        family,
-        strategy: *strategy,
+    let tell = |text: &str| printer.message(&styled(FAINT, text));
+    let session = Session {
+        op: &Attention,
         compiler: &compiler,
         start: &start,
         run: &opened.run,
         stop: &stop,
-        printer,
+        tell: &tell,
     };
+    let repro = Repro { options, workbench: &workbench, family, strategy: *strategy, session, printer };
     let result = repro.note(skipped).and_then(|()| repro.stages(plan));
     let exit = match result {
         Ok(()) => verdict(&opened.run.state()),
@@ -83,7 +81,7 @@ fn execute(
     let mut table = Table::default();
     table.take(tuned::picks(&state));
     table.write(&folder.join("tuned.toml")).map_err(|error| CommandError::missing(error.to_string()))?;
-    let written = lab::report::write(&folder, &state)
+    let written = lab::export::write_exports(&folder, &state)
         .map_err(|error| CommandError::missing(format!("cannot write to {}: {error}", folder.display())))?;
     if printer.is_json() {
         printer
@@ -152,10 +150,7 @@ struct Repro<'a> {
     workbench: &'a Workbench<'a>,
     family: &'a Family,
     strategy: search::strategy::Entry,
-    compiler: &'a Compiler,
-    start: &'a WorkerCommands<'a>,
-    run: &'a Run,
-    stop: &'a AtomicBool,
+    session: Session<'a, Attention>,
     printer: &'a Printer,
 }
 
@@ -163,9 +158,9 @@ impl<'a> Repro<'a> {
     /// Logs and prints a note, unless the log already has it.
     fn note(&self, text: Option<String>) -> Result<(), Stop> {
         let Some(text) = text else { return Ok(()) };
-        if !self.run.state().notes.contains(&text) {
+        if !self.session.run.state().notes.contains(&text) {
             self.printer.message(&styled(FAINT, &text));
-            self.run.record(&Event::Note { text })?;
+            self.session.run.record(&Event::Note { text })?;
         }
         Ok(())
     }
@@ -196,8 +191,7 @@ impl<'a> Repro<'a> {
     }
 
     fn bench(&self, plan: &bench::BenchPlan<'_, Problem>) -> Result<(), Stop> {
-        let tell = |text: &str| self.printer.message(&styled(FAINT, text));
-        match bench::run(&Attention, plan, self.compiler, self.start, self.run, self.stop, &tell) {
+        match bench::run(&self.session, plan) {
             Ok(()) => Ok(()),
             Err(BenchError::Stopped) => Err(Stop::Stopped),
             Err(error) => Err(error.into()),
@@ -205,7 +199,7 @@ impl<'a> Repro<'a> {
     }
 
     fn evolve(&self, plan: &bench::BenchPlan<'_, Problem>) -> Result<(), Stop> {
-        let state = self.run.state();
+        let state = self.session.run.state();
         let budget = self.options.budget.unwrap_or(if self.options.quick { QUICK_BUDGET } else { BUDGET });
         let problems: Vec<Problem> = plan
             .problems
@@ -239,8 +233,7 @@ impl<'a> Repro<'a> {
         let display = SearchDisplay::new(budget, self.printer);
         let update =
             |progress: &evolve::Progress, trial: Option<&lab::run::Trial>| display.update(progress, trial);
-        let result =
-            evolve::run(&Attention, &search, self.compiler, self.start, self.run, self.stop, &update);
+        let result = evolve::run(&self.session, &search, &update);
         display.finish();
         match result {
             Ok(()) => Ok(()),
@@ -253,7 +246,7 @@ impl<'a> Repro<'a> {
     /// the run continues.
     fn profile(&self, final_plan: &bench::BenchPlan<'a, Problem>) -> Result<(), Stop> {
         let Some(&problem) = final_plan.problems.first() else { return Ok(()) };
-        let state = self.run.state();
+        let state = self.session.run.state();
         let is_profiled = |subject: &Subject<'_>| {
             state.profiles.keys().any(|of| of.subject == subject.name && of.problem == problem.to_string())
         };
@@ -268,8 +261,7 @@ impl<'a> Repro<'a> {
             secret: final_plan.secret,
             full_size: false,
         };
-        let tell = |text: &str| self.printer.message(&styled(FAINT, text));
-        match profile::run(&Attention, &plan, self.compiler, self.start, self.run, self.stop, &tell) {
+        match profile::run(&self.session, &plan) {
             Ok(()) => Ok(()),
             Err(ProfileError::Stopped) => Err(Stop::Stopped),
             Err(ProfileError::Ncu(error)) => self.note(Some(format!("cannot profile: {error}"))),
@@ -283,7 +275,7 @@ impl<'a> Repro<'a> {
         let Some(healthy) = super::invert::default_kernel(&self.workbench.catalog, &[problem]) else {
             return self.note(Some(format!("no family has pathologies for {problem}")));
         };
-        let tried = self.run.state().inversions;
+        let tried = self.session.run.state().inversions;
         let tried = tried.iter().filter(|it| it.healthy == healthy.name && it.problem == problem.to_string());
         if matches!(&healthy.kind, SubjectKind::Kernel { family, .. } if tried.count() == family.pathologies.len())
         {
@@ -300,8 +292,7 @@ impl<'a> Repro<'a> {
             secret: final_plan.secret,
             full_size: false,
         };
-        let tell = |text: &str| self.printer.message(&styled(FAINT, text));
-        match invert::run(&Attention, &plan, self.compiler, self.start, self.run, self.stop, &tell) {
+        match invert::run(&self.session, &plan) {
             Ok(()) => Ok(()),
             Err(error) if error.is_stop() => Err(Stop::Stopped),
             Err(InvertError::Profile(ProfileError::Ncu(error))) => {
@@ -313,7 +304,7 @@ impl<'a> Repro<'a> {
 
     /// The plan of the final bench: the baselines, the search's starting preset and its best candidate.
     fn final_plan(&self, mut plan: bench::BenchPlan<'a, Problem>) -> bench::BenchPlan<'a, Problem> {
-        let state = self.run.state();
+        let state = self.session.run.state();
         let start = state.search.as_ref().map(|search| format!("{} {}", self.family.name, search.baseline));
         plan.subjects.retain(|subject| !subject.is_candidate || Some(&subject.name) == start.as_ref());
         if let Some(best) = best_trial(&state) {

@@ -13,11 +13,13 @@ use family::{Catalog, Family};
 use gpu::build::Compiler;
 use gpu::device::Device;
 use gpu::{machine, python};
-use lab::bench::{PeerCommand, Subject, SubjectKind, WorkerCommands};
+use lab::bench::{Subject, SubjectKind};
 use lab::evolve::redact;
-use lab::run::{Commit, Event, Exports, Fact, LogError, Manifest, Run, RunError, RunOutcome, RunState};
+use lab::export::Exports;
+use lab::run::{Commit, Event, Fact, LogError, Manifest, Run, RunError, RunOutcome, RunState};
 use lab::suite::Suite;
 use lab::worker::Limits;
+use lab::worker::{PeerCommand, WorkerCommands};
 use op::Op as _;
 
 use crate::cli::{self, Cli, Global, ProcessOptions};

@@ -13,9 +13,11 @@ use chips::Target;
 use family::Catalog;
 use gpu::build::Compiler;
 use gpu::device::Device;
-use lab::bench::{self, BenchError, BenchPlan, Subject, WorkerCommands};
+use lab::Session;
+use lab::bench::{self, BenchError, BenchPlan, Subject};
 use lab::run::{Event, Manifest, Row, Run, RunState, Timer, read, rows};
 use lab::stats::{Stopping, Verdict};
+use lab::worker::WorkerCommands;
 use lab::worker::{Limits, Worker, WorkerError, WorkerReply, WorkerRequest};
 use op::Op as _;
 use serde_json::Value;
@@ -188,7 +190,15 @@ impl Scenario<'_> {
             untrusted: Box::new(|_, _, _| Command::new("false")),
             peer: Ok(Box::new(|_| fake_worker(folder, "pytorch math", self.peer))),
         };
-        bench::run(&Attention, &plan, &compiler.unwrap(), &start, run, stop, &|text| println!("{text}"))
+        let session = Session {
+            op: &Attention,
+            compiler: &compiler.unwrap(),
+            start: &start,
+            run,
+            stop,
+            tell: &|text| println!("{text}"),
+        };
+        bench::run(&session, &plan)
     }
 }
 

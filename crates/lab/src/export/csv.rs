@@ -2,8 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::super::{ResultId, RunState};
-use super::{Exporter, Row, RowSpeedup, rows};
+use crate::run::{Exporter, ResultId, Row, RowSpeedup, RunState, rows};
 
 /// Writes `bench.csv`.
 #[derive(Debug)]

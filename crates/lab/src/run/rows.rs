@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 use serde::Serialize;
 
-use super::super::{Control, MeasuredMicros, Measurement, ResultId, RunState, Speed, Timer};
+use super::{Control, MeasuredMicros, Measurement, ResultId, RunState, Speed, Timer};
 use crate::stats::{Between, Comparison, Interval, Known, StopReason, Summary, Typical};
 
 /// The statistics of one subject on one problem by one timer. All times are measured.
@@ -190,7 +190,7 @@ fn roofline_seconds(state: &RunState, work: Option<op::Work>, matrix: Option<&st
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::state::tests::{a_real_log, folded};
+    use super::super::state::tests::{a_real_log, folded};
     use super::*;
 
     #[test]

@@ -2,8 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::super::{RunState, Time, Trial, TrialResult};
-use super::Exporter;
+use crate::run::{Exporter, RunState, Time, Trial, TrialResult};
 
 /// Writes `tune_log.csv`.
 #[derive(Debug)]

@@ -3,30 +3,15 @@
 mod csv;
 mod json;
 mod profile;
-mod rows;
 mod topk;
 mod tune_log;
 
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 
-pub use rows::{Row, RowSpeedup, rows};
-
-use super::RunState;
 use crate::report;
-
-/// Writes one derived file.
-pub trait Exporter: std::fmt::Debug + Sync {
-    /// The file's name in the run's folder.
-    fn file_name(&self) -> &'static str;
-    /// Whether the run has data for this file. For example, a run without a search has no file of trials.
-    fn concerns(&self, _state: &RunState) -> bool {
-        true
-    }
-    /// Writes the file's contents.
-    fn write(&self, state: &RunState, out: &mut dyn Write) -> io::Result<()>;
-}
+use crate::run::{Exporter, RunState};
 
 /// All exporters.
 pub const EXPORTERS: [&dyn Exporter; 7] = [
@@ -101,9 +86,9 @@ impl Exports {
 
 #[cfg(test)]
 mod tests {
-    use super::super::state::tests::{PROBLEM, a_full_log, a_real_log, folded};
-    use super::super::{Event, Fact};
     use super::*;
+    use crate::run::testing::{PROBLEM, a_full_log, a_real_log, folded};
+    use crate::run::{Event, Fact};
 
     fn text(exporter: &dyn Exporter, state: &RunState) -> String {
         let mut out = Vec::new();
@@ -281,5 +266,27 @@ mod tests {
         let state = folded(&a_real_log());
         assert!(!tune_log::TuneLog.concerns(&state) && !topk::TopK.concerns(&state));
         assert!(!profile::Profiles.concerns(&state));
+    }
+
+    #[test]
+    fn files_can_be_written_while_a_run_has_them_open() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = Exports::open(folder.path()).unwrap();
+        let state = folded(&a_full_log());
+        let names = |paths: &[PathBuf]| -> Vec<String> {
+            paths.iter().map(|path| path.file_name().unwrap().to_string_lossy().into_owned()).collect()
+        };
+        let all = [
+            "bench.json",
+            "bench.csv",
+            "tune_log.csv",
+            "topk.json",
+            "profile.json",
+            "summary.md",
+            "report.html",
+        ];
+        assert_eq!(names(&write_exports(folder.path(), &state).unwrap()), all);
+        assert_eq!(names(&open.write(&state).unwrap()), all);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), all.len(), "no partial files are left");
     }
 }

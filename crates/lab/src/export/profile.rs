@@ -4,9 +4,8 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use super::super::{Manifest, ResultId, RunState, SCHEMA};
-use super::Exporter;
 use crate::record::{Inversion, Profile};
+use crate::run::{Exporter, Manifest, ResultId, RunState, SCHEMA};
 
 /// Writes `profile.json`.
 #[derive(Debug)]

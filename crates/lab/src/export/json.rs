@@ -6,9 +6,10 @@ use indexmap::IndexMap;
 use serde::Serialize;
 use vgpu::model::ModelledMicros;
 
-use super::super::state::{Control, FailureRecord, MeanSpeedup};
-use super::super::{Ceiling, Fact, Manifest, ResultId, RunOutcome, RunState, SCHEMA, TargetJudged};
-use super::{Exporter, Row, rows};
+use crate::run::{
+    Ceiling, Control, Exporter, Fact, FailureRecord, Manifest, MeanSpeedup, ResultId, Row, RunOutcome,
+    RunState, SCHEMA, TargetJudged, rows,
+};
 
 /// Writes `bench.json`.
 #[derive(Debug)]

@@ -5,9 +5,8 @@ use std::io::{self, Write};
 use indexmap::IndexMap;
 use serde::Serialize;
 
-use super::super::{Commit, Fact, ProblemTime, RunState, SCHEMA, Search, TrialResult};
-use super::Exporter;
 use crate::report::search::elites;
+use crate::run::{Commit, Exporter, Fact, ProblemTime, RunState, SCHEMA, Search, TrialResult};
 
 /// Writes `topk.json`.
 #[derive(Debug)]

@@ -1,0 +1,51 @@
+//! Why a search ended early.
+
+use std::path::PathBuf;
+
+use op::Refusal;
+
+use super::proposer::ProposerError;
+use crate::bench::BenchError;
+use crate::run::LogError;
+
+/// Why a search ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum EvolveError {
+    /// The plan does not fit the op, the family or the device.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The run's log cannot be written.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// A bench of a candidate failed for a reason other than the candidate.
+    #[error(transparent)]
+    Bench(BenchError),
+    /// The baseline failed, so there is nothing to compare with.
+    #[error("the baseline failed on {problem}: {reason}")]
+    Baseline { problem: String, reason: String },
+    /// A file or folder of the run cannot be written.
+    #[error("{}: {error}", path.display())]
+    Io { path: PathBuf, error: std::io::Error },
+    /// The resumed search differs from the recorded one, or the code has changed since.
+    #[error("cannot resume this run: {0}")]
+    Differs(String),
+    /// A program that is needed to reach the proposer cannot be started.
+    #[error("cannot reach the proposer: {program}: {error}")]
+    NoProgram { program: &'static str, error: String },
+    /// The proposer gave no answer several times in a row.
+    #[error("the proposer gave no answer {times} times in a row: {reason}")]
+    Silent { times: u32, reason: String },
+    /// The run was asked to stop. Finished work is in its log.
+    #[error("stopped")]
+    Stopped,
+}
+
+impl From<ProposerError> for EvolveError {
+    fn from(error: ProposerError) -> Self {
+        match error {
+            ProposerError::Stopped => EvolveError::Stopped,
+            ProposerError::MissingProgram { program, error } => EvolveError::NoProgram { program, error },
+            ProposerError::NoAnswer { reason, .. } => EvolveError::Silent { times: 1, reason },
+        }
+    }
+}
