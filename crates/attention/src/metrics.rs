@@ -327,7 +327,7 @@ fn compare_lse(reference: &Reference, lse: &[f32]) -> Option<Mismatch> {
 /// Whether an output ignores an input. `before` and `after` are the reference and the kernel's output; between them
 /// only that input was redrawn ([`crate::Inputs::redraw`]). Only inputs that change the reference count: with a
 /// single key, for example, it depends on neither Q nor K.
-pub fn independence(
+pub fn ignored_input(
     of: Input,
     before: (&Reference, &Tensor),
     after: (&Reference, &Tensor),
@@ -519,7 +519,8 @@ mod tests {
             for of in Input::ALL {
                 let after = answer(&problem, &inputs.redraw(&problem, Class::Normal, 2, of));
                 let tolerance = Tolerance::new(Dtype::Fp16, Weights::Half);
-                let result = |output| independence(of, (&before.0, &before.1), (&after.0, output), tolerance);
+                let result =
+                    |output| ignored_input(of, (&before.0, &before.1), (&after.0, output), tolerance);
                 // The right output follows its inputs; an unchanged output does not.
                 assert_eq!(result(&after.1), None);
                 reported.extend(result(&before.1));

@@ -2,7 +2,7 @@
 
 use family::{Candidate, Family, Sizes};
 use gpu::launch::Random;
-use op::tuned::Likeness;
+use op::tuned::Similarity;
 use op::{
     Addresses, Arrangement, Complaint, Judgement, Op, PeerProblem, Peers, Picture, Refusal, SuiteText, Work,
 };
@@ -156,7 +156,7 @@ impl Op for Attention {
         Ok(problem::expand(text)?)
     }
 
-    fn problem_of(&self, fields: &toml::Table) -> Result<Problem, Refusal> {
+    fn problem_from_fields(&self, fields: &toml::Table) -> Result<Problem, Refusal> {
         problem::from_fields(fields)
     }
 
@@ -164,7 +164,7 @@ impl Op for Attention {
         SUITES
     }
 
-    fn usual(&self) -> Vec<String> {
+    fn default_problems(&self) -> Vec<String> {
         let dtypes = [Dtype::Fp16, Dtype::E4m3];
         dtypes
             .into_iter()
@@ -172,7 +172,7 @@ impl Op for Attention {
             .collect()
     }
 
-    fn edges(&self) -> Vec<String> {
+    fn edge_problems(&self) -> Vec<String> {
         let with = |dtype: Dtype| EDGES.map(|shape| format!("{shape}-{dtype}"));
         Dtype::ALL.into_iter().flat_map(with).collect()
     }
@@ -218,11 +218,11 @@ impl Op for Attention {
 
     /// The best tiles and the cost of a tile depend on dtype, head dimension and mask; the number of tiles depends on
     /// the pairs of queries and keys. The mask is part of the kind, so hidden pairs need not be subtracted.
-    fn likeness(&self, problem: &Problem) -> Likeness {
+    fn similarity(&self, problem: &Problem) -> Similarity {
         let Problem { batch, heads, seq_q, seq_k, head_dim, mask, dtype, .. } = *problem;
         let mask = if mask == Mask::None { String::new() } else { format!("-{mask}") };
         let size = [batch, heads, seq_q, seq_k].map(|extent| extent as f64).iter().product();
-        Likeness { kind: format!("d{head_dim}{mask}-{dtype}"), size }
+        Similarity { kind: format!("d{head_dim}{mask}-{dtype}"), size }
     }
 
     fn cut(&self, problem: &Problem, flops: f64) -> Problem {
@@ -346,7 +346,7 @@ impl Op for Attention {
         judgement(problem, reference, &output, lse.as_deref(), tolerance(extra, problem))
     }
 
-    fn independence(
+    fn ignored_input(
         &self,
         extra: bool,
         which: &str,
@@ -359,7 +359,7 @@ impl Op for Attention {
         let output = |outputs: &[Vec<u8>]| tensor(problem, Layout::default(), outputs).0;
         let (first, second) = (output(before.1), output(after.1));
         let (before, after) = ((&before.0.decoded, &first), (&after.0.decoded, &second));
-        let failure = metrics::independence(of, before, after, tolerance(extra, problem))?;
+        let failure = metrics::ignored_input(of, before, after, tolerance(extra, problem))?;
         Some(complaint(&failure))
     }
 
@@ -394,7 +394,7 @@ mod tests {
 
     #[test]
     fn every_listed_problem_name_is_valid() {
-        for name in Attention.usual().iter().chain(&Attention.edges()) {
+        for name in Attention.default_problems().iter().chain(&Attention.edge_problems()) {
             Attention.problems(name).unwrap_or_else(|refusal| panic!("{refusal}"));
         }
     }

@@ -320,7 +320,7 @@ impl Candidate {
     /// The same setting, relative to the preset from which the fewest knobs differ. In a tie `favourite` is chosen,
     /// then the first preset.
     #[must_use]
-    pub fn told_shortest(self, family: &Family, favourite: &str) -> Self {
+    pub fn relative_to_nearest_preset(self, family: &Family, favourite: &str) -> Self {
         let presets = family.preset(favourite).into_iter().chain(&family.presets);
         let from = presets.map(|preset| Some(preset.name.clone())).chain([None]);
         let candidates = from.map(|preset| Candidate { preset, ..self.clone() });

@@ -99,7 +99,7 @@ impl Catalog {
 
     /// The families of files in memory, given by their path below a `kernels/` folder. `label` is the folder's name
     /// in messages.
-    pub fn of_files(label: &str, files: impl IntoIterator<Item = (String, String)>) -> Self {
+    pub fn from_files(label: &str, files: impl IntoIterator<Item = (String, String)>) -> Self {
         let tree = Tree { label: label.to_owned(), files: files.into_iter().collect() };
         let mut families: Vec<(String, String)> = tree.families().collect();
         families.dedup();

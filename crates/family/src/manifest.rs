@@ -664,7 +664,7 @@ impl Family {
     }
 
     /// The text of one of the family's own files, by its name in line tables.
-    pub fn text_of(&self, file: &str) -> Option<&str> {
+    pub fn source_text(&self, file: &str) -> Option<&str> {
         let (name, text) = &self.source;
         let own = (name == file).then_some(text);
         let header = || self.headers.iter().find(|(name, _)| name == file).map(|(_, text)| text);

@@ -118,10 +118,11 @@ impl Table {
 
     /// Merges picks. A pick of the same GPU, problem and family is replaced, but a measured one never by a modelled
     /// one.
-    pub fn take(&mut self, picks: Vec<Pick>) {
+    pub fn merge(&mut self, picks: Vec<Pick>) {
         for pick in picks {
             let same = |before: &Pick| {
-                (&before.problem, &before.family) == (&pick.problem, &pick.family) && before.is_of(&pick.gpu)
+                (&before.problem, &before.family) == (&pick.problem, &pick.family)
+                    && before.matches_gpu(&pick.gpu)
             };
             match self.picks.iter_mut().find(|before| same(before)) {
                 Some(before) if pick.time.is_modelled() && !before.time.is_modelled() => {}
@@ -135,7 +136,7 @@ impl Table {
 impl Pick {
     /// Whether the pick is for this GPU, by any of its names: `NVIDIA L4`, `L4`, `virtual l4`, `virtual:l4`. The
     /// virtual GPU models the real one, so a pick for either applies to both.
-    pub fn is_of(&self, gpu: &str) -> bool {
+    pub fn matches_gpu(&self, gpu: &str) -> bool {
         let (own, asked) = (without_virtual(&self.gpu), without_virtual(gpu));
         match (Chip::by_name(own), Chip::by_name(asked)) {
             (Ok(own), Ok(asked)) => own.id == asked.id,
@@ -188,7 +189,7 @@ mod tests {
         assert_eq!(Table::read(&path).unwrap(), Table::default());
         let mut table = Table::default();
         let with_commit = Pick { commit: Some("1234567".to_owned()), ..pick("NVIDIA H200", measured(5.0)) };
-        table.take(vec![with_commit, pick("virtual l4", modelled(9.5))]);
+        table.merge(vec![with_commit, pick("virtual l4", modelled(9.5))]);
         table.write(&path).unwrap();
         assert_eq!(Table::read(&path).unwrap(), table);
         let text = std::fs::read_to_string(&path).unwrap();
@@ -214,9 +215,9 @@ mod tests {
     #[test]
     fn a_measured_pick_is_not_replaced_by_a_modelled_one() {
         let mut table = Table::default();
-        table.take(vec![pick("virtual h200", modelled(4.0))]);
-        table.take(vec![pick("NVIDIA H200", measured(5.0))]);
-        table.take(vec![pick("virtual h200", modelled(3.0))]);
+        table.merge(vec![pick("virtual h200", modelled(4.0))]);
+        table.merge(vec![pick("NVIDIA H200", measured(5.0))]);
+        table.merge(vec![pick("virtual h200", modelled(3.0))]);
         assert_eq!(table.picks, [pick("NVIDIA H200", measured(5.0))]);
     }
 
@@ -224,7 +225,7 @@ mod tests {
     fn picks_of_different_families_do_not_replace_each_other() {
         let other = Pick { family: "attention/wmma".to_owned(), ..pick("NVIDIA H200", measured(9.0)) };
         let mut table = Table::default();
-        table.take(vec![pick("NVIDIA H200", measured(5.0)), other]);
+        table.merge(vec![pick("NVIDIA H200", measured(5.0)), other]);
         assert_eq!(table.picks.len(), 2);
     }
 
@@ -242,7 +243,7 @@ mod tests {
             ("NVIDIA RTX 6000 Ada Generation", "NVIDIA L4", false),
             ("virtualised GPU", "ised GPU", false),
         ] {
-            assert_eq!(pick(own, measured(1.0)).is_of(asked), same, "{own} and {asked}");
+            assert_eq!(pick(own, measured(1.0)).matches_gpu(asked), same, "{own} and {asked}");
         }
     }
 }

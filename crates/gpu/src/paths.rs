@@ -33,7 +33,7 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
         fs::create_dir_all(parent)?;
     }
     let partial = partial_path(path);
-    let written = create_anew(&partial)
+    let written = create_new_file(&partial)
         .and_then(|mut file| file.write_all(bytes))
         .and_then(|()| fs::rename(&partial, path));
     if written.is_err() {
@@ -45,7 +45,7 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 /// Creates a new file. An existing file is removed first: in a folder that other users can write, it may be a link to
 /// one of the user's files.
-pub fn create_anew(path: &Path) -> io::Result<File> {
+pub fn create_new_file(path: &Path) -> io::Result<File> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -104,7 +104,7 @@ mod tests {
         let (link, own) = (folder.path().join("link"), folder.path().join("own"));
         fs::write(&own, "the user's").unwrap();
         std::os::unix::fs::symlink(&own, &link).unwrap();
-        drop(create_anew(&link).unwrap());
+        drop(create_new_file(&link).unwrap());
         assert_eq!(fs::read_to_string(&own).unwrap(), "the user's");
         assert!(link.symlink_metadata().unwrap().is_file());
         assert_eq!(file_name("../../x\n.npy"), ".._.._x_.npy");

@@ -90,9 +90,8 @@ pub fn read<O: Op>(op: &O, name: &str, text: &str) -> Result<Suite<O::Problem>, 
     for value in &file.problems {
         let found = match value {
             toml::Value::String(text) => op.problems(text),
-            toml::Value::Table(fields) => {
-                combinations(fields).and_then(|all| all.iter().map(|fields| op.problem_of(fields)).collect())
-            }
+            toml::Value::Table(fields) => combinations(fields)
+                .and_then(|all| all.iter().map(|fields| op.problem_from_fields(fields)).collect()),
             other => Err(Refusal::new(format!("`{other}` is neither a problem name nor a table"))),
         };
         let found = found

@@ -11,7 +11,7 @@ use crate::record::{Diagnosis, HotLine, Inversion, InversionResult, Metrics, Pro
 use crate::run::{
     BuildRecord, Ceiling, CheckRecord, Event, Exchange, Fact, FailureKind, Manifest, MeasuredMicros,
     Modelled, ProblemTime, ResultId, RunOutcome, SampleSet, Search, Speed, Stage, StageKey, StageOutcome,
-    TargetJudged, Telemetry, Time, Timer, Trial, TrialResult, Utc, Writer,
+    TargetVerdict, Telemetry, Time, Timer, Trial, TrialResult, Utc, Writer,
 };
 #[cfg(test)]
 use crate::run::{RunState, read};
@@ -97,7 +97,7 @@ pub fn manifest() -> Manifest {
 }
 
 /// A log with at least one event of most kinds, as a small bench writes it.
-pub fn a_real_log() -> Vec<Event> {
+pub fn bench_log() -> Vec<Event> {
     let good = ResultId::new(PROBLEM, "wmma stage-2", "3f9a");
     let wrong = ResultId::new(PROBLEM, "wmma stage-3", "77aa");
     let torch = ResultId::new(PROBLEM, TORCH, "torch 2.9.1+cu130");
@@ -158,7 +158,7 @@ pub fn a_real_log() -> Vec<Event> {
     });
     events.push(Event::Resumed { manifest: Box::new(manifest()) });
     events.push(Event::Target {
-        target: TargetJudged {
+        target: TargetVerdict {
             target: "at least 2x over pytorch flash".to_owned(),
             problem: None,
             met: Some(true),
@@ -166,13 +166,13 @@ pub fn a_real_log() -> Vec<Event> {
         },
     });
     events.push(Event::Note { text: "clocks are not locked".to_owned() });
-    events.push(Event::RunFinished { outcome: RunOutcome::Finding });
+    events.push(Event::RunFinished { outcome: RunOutcome::ProblemFound });
     events
 }
 
 /// Writes the events to a log, reads it back, and derives the state.
 #[cfg(test)]
-pub fn folded(events: &[Event]) -> RunState {
+pub fn state_from(events: &[Event]) -> RunState {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), events);
     RunState::from_log(&read(folder.path()).unwrap())
@@ -200,14 +200,14 @@ fn texts<const N: usize>(texts: [&str; N]) -> Vec<String> {
 
 /// A search over `STAGES`, `BLOCK_N` and a knob without effect, on the virtual GPU: thirteen trials, of which two fail
 /// and one compiles to the same machine code as an earlier one.
-pub fn a_search() -> Vec<Event> {
+pub fn search_log() -> Vec<Event> {
     let mut manifest = manifest();
     "evolve".clone_into(&mut manifest.command);
     manifest.gpu = Fact::Known("virtual l4".to_owned());
     manifest.device = Fact::Known("virtual:l4".to_owned());
     let mut events = vec![Event::RunStarted { manifest: Box::new(manifest) }];
     events.extend(search_events());
-    events.push(Event::RunFinished { outcome: RunOutcome::Holds });
+    events.push(Event::RunFinished { outcome: RunOutcome::Success });
     events
 }
 
@@ -386,14 +386,14 @@ fn inversion_events() -> Vec<Event> {
 
 /// A log with everything that a report can show: a bench on a GPU, a search, a profile and an inversion on the virtual
 /// GPU, a missed target, and texts that try to inject HTML.
-pub fn a_full_log() -> Vec<Event> {
-    let mut events = a_real_log();
+pub fn full_log() -> Vec<Event> {
+    let mut events = bench_log();
     events.pop();
     events.extend(search_events());
     events.extend(profile_events());
     events.extend(inversion_events());
     events.push(Event::Target {
-        target: TargetJudged {
+        target: TargetVerdict {
             target: "at least 15x over math".to_owned(),
             problem: Some(PROBLEM.to_owned()),
             met: Some(false),
@@ -401,6 +401,6 @@ pub fn a_full_log() -> Vec<Event> {
         },
     });
     events.push(Event::Note { text: HOSTILE.to_owned() });
-    events.push(Event::RunFinished { outcome: RunOutcome::Finding });
+    events.push(Event::RunFinished { outcome: RunOutcome::ProblemFound });
     events
 }

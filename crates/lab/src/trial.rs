@@ -1,7 +1,7 @@
 //! Trials: the launches on which a kernel is judged. The verdict compares every launch with the reference for its own
 //! inputs.
 
-use op::{Complaint, DrawMode, InputDraw, Judgement, LaunchObservation, Op, Refusal, TrialStep, derived};
+use op::{Complaint, DrawMode, InputDraw, Judgement, LaunchObservation, Op, Refusal, TrialStep, derive_seed};
 use serde::{Deserialize, Serialize};
 
 /// The problem, inputs and steps on which one kernel is judged.
@@ -22,15 +22,15 @@ const CLASSES_FLOPS: f64 = 1e7;
 /// Returns a draw of ordinary inputs, and a draw of a hard class with the opposite signs.
 pub fn usual_draws<O: Op>(op: &O, seed: u64) -> [InputDraw; 2] {
     let hard = op.hard_classes();
-    let class = hard[derived(seed, 1) as usize % hard.len()];
+    let class = hard[derive_seed(seed, 1) as usize % hard.len()];
     [InputDraw::new(op.classes()[0], seed), InputDraw::new(class, seed).way(DrawMode::Opposite)]
 }
 
 impl<P> TrialCase<P> {
     /// Returns the usual three launches on ordinary inputs.
     pub fn usual<O: Op<Problem = P>>(op: &O, problem: P, seed: u64) -> Self {
-        let draws = usual_draws(op, derived(seed, 0)).into();
-        TrialCase { problem, draws, steps: TrialStep::USUAL.to_vec(), seed: derived(seed, 1) }
+        let draws = usual_draws(op, derive_seed(seed, 0)).into();
+        TrialCase { problem, draws, steps: TrialStep::USUAL.to_vec(), seed: derive_seed(seed, 1) }
     }
 
     /// Returns the usual launches and one launch for every input class. If even the smallest part of the problem is
@@ -41,20 +41,20 @@ impl<P> TrialCase<P> {
         let mut classes = op.classes();
         let affordable = (CLASSES_FLOPS / op.work(&problem).flops.max(1.0)) as usize;
         for last in (1..classes.len()).rev() {
-            classes.swap(last, (derived(seed, 2 + last as u64) % (last as u64 + 1)) as usize);
+            classes.swap(last, (derive_seed(seed, 2 + last as u64) % (last as u64 + 1)) as usize);
         }
         // The hard classes come first and are never dropped.
         let hard = op.hard_classes();
         classes.sort_by_key(|class| !hard.contains(class));
         classes.truncate(affordable.max(hard.len() + 1));
         let draw = |(index, class): (usize, &&str)| {
-            InputDraw::new(class, derived(seed, 64 + index as u64)).way(DrawMode::Any)
+            InputDraw::new(class, derive_seed(seed, 64 + index as u64)).way(DrawMode::Any)
         };
-        let mut draws = usual_draws(op, derived(seed, 0)).to_vec();
+        let mut draws = usual_draws(op, derive_seed(seed, 0)).to_vec();
         draws.extend(classes.iter().enumerate().map(draw));
         let mut steps = TrialStep::USUAL.to_vec();
         steps.extend((2..draws.len()).map(TrialStep::on));
-        TrialCase { problem, draws, steps, seed: derived(seed, 1) }
+        TrialCase { problem, draws, steps, seed: derive_seed(seed, 1) }
     }
 }
 
@@ -170,7 +170,7 @@ pub fn launch_complaints(observed: &LaunchObservation) -> (Vec<Complaint>, Vec<v
         );
         complain("persistent-state", message);
     }
-    complaints.extend(observed.trespasses.iter().map(stray_write_complaint));
+    complaints.extend(observed.stray_writes.iter().map(stray_write_complaint));
     (complaints, findings)
 }
 
@@ -213,7 +213,7 @@ pub fn draw_all_inputs<O: Op>(
             DrawMode::Any => op.inputs(problem, class, *seed)?,
             DrawMode::Opposite => {
                 let ordinary = InputDraw::new(op.classes()[0], *seed);
-                let seed = op::derived(*seed, 0);
+                let seed = op::derive_seed(*seed, 0);
                 let known = draws.iter().position(|draw| *draw == ordinary).and_then(|at| all.get(at));
                 if let Some(signs) = known {
                     op.opposite(problem, signs, class, seed)?

@@ -1,6 +1,6 @@
 //! What a check needs from a device besides launching.
 
-use gpu::accelerator::{Accelerator, Buffer, CudaDevice, Image, LentDevice, VirtualDevice};
+use gpu::accelerator::{Accelerator, Buffer, CudaDevice, Image, PooledDevice, VirtualDevice};
 use gpu::build::Build;
 
 /// A device on which kernels are checked. The defaults fit a device that runs machine code and checks nothing.
@@ -29,7 +29,7 @@ pub trait CheckDevice: Accelerator {
 impl CheckDevice for CudaDevice {}
 
 /// Lent devices are CUDA devices.
-impl CheckDevice for LentDevice {}
+impl CheckDevice for PooledDevice {}
 
 impl CheckDevice for VirtualDevice {
     fn guard_bytes(&self) -> u64 {

@@ -6,7 +6,7 @@ use family::{Candidate, Family, SettingError, Sizes};
 use serde::{Deserialize, Serialize};
 
 use crate::arrangement::{Addresses, Arrangement, Input};
-use crate::tuned::Likeness;
+use crate::tuned::Similarity;
 
 /// A request that cannot be fulfilled. It is refused before anything is compiled or launched.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -109,7 +109,7 @@ pub struct PeerProblem {
     pub fields: serde_json::Value,
     pub inputs: Vec<Input>,
     /// Conversion of the inputs that is not timed, as text. Empty if peers get the same inputs as kernels.
-    pub beforehand: &'static str,
+    pub untimed_conversion: &'static str,
 }
 
 /// An op: what is computed, on which inputs, and with which tolerances.
@@ -128,15 +128,15 @@ pub trait Op: Sync {
     fn problems(&self, text: &str) -> Result<Vec<Self::Problem>, Refusal>;
 
     /// The problem with these fields, as written in a suite's table.
-    fn problem_of(&self, fields: &toml::Table) -> Result<Self::Problem, Refusal>;
+    fn problem_from_fields(&self, fields: &toml::Table) -> Result<Self::Problem, Refusal>;
 
     /// The built-in suites.
     fn suites(&self) -> &'static [SuiteText];
 
     /// The problem names that `check` uses by default: problems that people measure.
-    fn usual(&self) -> Vec<String>;
+    fn default_problems(&self) -> Vec<String>;
     /// More problem names that `check` uses by default: shapes at which kernels have edge cases.
-    fn edges(&self) -> Vec<String>;
+    fn edge_problems(&self) -> Vec<String>;
 
     /// A random problem of the kind that finds faults. The same draw gives the same problem.
     fn fuzzed(&self, draw: u64) -> Self::Problem;
@@ -158,7 +158,7 @@ pub trait Op: Sync {
     fn work(&self, problem: &Self::Problem) -> Work;
 
     /// Describes which problems can share a tuned setting with this one.
-    fn likeness(&self, problem: &Self::Problem) -> Likeness;
+    fn similarity(&self, problem: &Self::Problem) -> Similarity;
 
     /// Reduces a problem to at most about `flops` operations, in dimensions that repeat the same work (batch and heads
     /// first). The result must keep every edge case of the original.
@@ -235,7 +235,7 @@ pub trait Op: Sync {
 
     /// Reports an answer that ignores an input. `before` and `after` are pairs of reference and answer; only that input
     /// was redrawn between them.
-    fn independence(
+    fn ignored_input(
         &self,
         extra: bool,
         which: &str,

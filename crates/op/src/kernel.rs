@@ -10,7 +10,7 @@ use gpu::build::{BuildError, Compiler};
 use crate::arrangement::{Addresses, Arrangement};
 use crate::check_device::CheckDevice;
 use crate::memory::{BufferItem, Contents, Memory, MemorySnapshot, Placement, StrayWrite};
-use crate::trial::{OutputState, TrialStep, derived};
+use crate::trial::{OutputState, TrialStep, derive_seed};
 
 /// Why a kernel could not run.
 #[derive(Debug, thiserror::Error)]
@@ -49,7 +49,7 @@ pub struct LaunchObservation {
     /// found.
     pub report: Option<vgpu::LaunchReport>,
     /// Writes outside every buffer, if the device does not detect them itself ([`CheckDevice::guard_bytes`]).
-    pub trespasses: Vec<StrayWrite>,
+    pub stray_writes: Vec<StrayWrite>,
     /// Inputs that the kernel changed.
     pub changed_inputs: Vec<&'static str>,
     /// Module variables that differ from their contents after loading. They have been restored.
@@ -173,13 +173,13 @@ impl<'f> Kernel<'f> {
         let mut observations: Vec<LaunchObservation> = Vec::new();
         let mut current: Option<(bool, PreparedLaunch<'_>)> = None;
         for (index, step) in steps.iter().enumerate() {
-            let seed = derived(seed, index as u64);
+            let seed = derive_seed(seed, index as u64);
             let inputs = &inputs[step.inputs];
             device.set_world(if index == 0 { FIRST_ENVIRONMENT } else { seed })?;
             let reuse = current.as_ref().is_some_and(|(moved, _)| *moved == step.moved);
             if !reuse {
                 if let (Some((_, prepared)), Some(last)) = (current.take(), observations.last_mut()) {
-                    last.trespasses.extend(prepared.close(device)?);
+                    last.stray_writes.extend(prepared.close(device)?);
                 }
                 let shift = if step.moved { SHIFT_STEP * (1 + seed % SHIFTS) } else { 0 };
                 current = Some((step.moved, self.prepare_at(device, sizes, inputs, shift)?));
@@ -210,7 +210,7 @@ impl<'f> Kernel<'f> {
             }
         }
         if let (Some((_, prepared)), Some(last)) = (current, observations.last_mut()) {
-            last.trespasses.extend(prepared.close(device)?);
+            last.stray_writes.extend(prepared.close(device)?);
         }
         device.set_world(0)?;
         Ok(observations)
@@ -242,11 +242,11 @@ impl<'f> Kernel<'f> {
                 changed_inputs.push(input.name);
             }
         }
-        let trespasses = memory.stray_writes(device, &snapshot)?;
+        let stray_writes = memory.stray_writes(device, &snapshot)?;
         Ok(LaunchObservation {
             outputs,
             report,
-            trespasses,
+            stray_writes,
             changed_inputs,
             changed_state: self.restore(device)?,
         })
@@ -289,7 +289,7 @@ impl<'f> Kernel<'f> {
         // The memory is freed even if the launch failed.
         let far = prepared.close(device);
         let mut observed = observed?;
-        observed.trespasses.extend(far?);
+        observed.stray_writes.extend(far?);
         Ok(observed)
     }
 }
@@ -437,7 +437,7 @@ impl<'a> SecondInputs<'a> {
                 observed.changed_inputs.push(input.name);
             }
         }
-        observed.trespasses.extend(self.memory.stray_writes(device, &snapshot)?);
+        observed.stray_writes.extend(self.memory.stray_writes(device, &snapshot)?);
         Ok(())
     }
 

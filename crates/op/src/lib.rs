@@ -19,4 +19,4 @@ pub use check_device::CheckDevice;
 pub use contract::{Complaint, Judgement, Op, PeerProblem, Peers, Picture, Refusal, SuiteText, Work};
 pub use kernel::{Inputs, Kernel, LaunchObservation, PreparedLaunch, RunError, SecondInputs};
 pub use memory::StrayWrite;
-pub use trial::{DrawMode, InputDraw, OutputState, TrialStep, derived};
+pub use trial::{DrawMode, InputDraw, OutputState, TrialStep, derive_seed};

@@ -97,6 +97,6 @@ impl TrialStep {
 }
 
 /// Derives a seed for one purpose from the seed of a trial or run.
-pub fn derived(seed: u64, purpose: u64) -> u64 {
+pub fn derive_seed(seed: u64, purpose: u64) -> u64 {
     random::Random::new(seed).after(purpose).bits()
 }

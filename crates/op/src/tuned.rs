@@ -11,7 +11,7 @@ use crate::contract::{Op, Refusal};
 
 /// Decides whether problems can share a setting.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Likeness {
+pub struct Similarity {
     /// Problems of one kind differ only in size. The best setting for one kind says nothing about another kind.
     pub kind: String,
     /// The amount of work, on any scale: sizes are compared by their ratio.
@@ -70,7 +70,7 @@ fn pick_candidate<O: Op>(
     problem: &O::Problem,
 ) -> Result<Candidate, Refusal> {
     let candidate = op.candidate(family, None, &[&pick.setting(), knobs].concat(), problem)?;
-    Ok(candidate.told_shortest(family, &pick.baseline))
+    Ok(candidate.relative_to_nearest_preset(family, &pick.baseline))
 }
 
 /// How well a pick fits a request; less is better.
@@ -107,13 +107,13 @@ fn ranked<'f, O: Op>(
     device: &Device,
     problem: &O::Problem,
 ) -> Vec<Ranked<'f, O::Problem>> {
-    let asked = op.likeness(problem);
+    let asked = op.similarity(problem);
     let (usable, _) = picks(op, family);
     let mut ranked: Vec<_> = usable
         .into_iter()
-        .filter(|usable| usable.pick.is_of(device.gpu()))
+        .filter(|usable| usable.pick.matches_gpu(device.gpu()))
         .filter_map(|UsablePick { pick, problem: of, .. }| {
-            let own = op.likeness(&of);
+            let own = op.similarity(&of);
             let distance = Distance {
                 is_other_problem: of != *problem,
                 log_ratio: (own.size / asked.size).ln().abs(),
@@ -184,8 +184,8 @@ fn no_pick<O: Op>(op: &O, family: &Family, device: &Device, problem: &O::Problem
         }
         seen.join(", ")
     };
-    let own = usable.iter().filter(|usable| usable.pick.is_of(device.gpu()));
-    let kinds = distinct(own.map(|usable| op.likeness(&usable.problem).kind).collect());
+    let own = usable.iter().filter(|usable| usable.pick.matches_gpu(device.gpu()));
+    let kinds = distinct(own.map(|usable| op.similarity(&usable.problem).kind).collect());
     let gpus = distinct(usable.iter().map(|usable| usable.pick.gpu.clone()).collect());
     refusal.hint(Some(match (kinds.as_str(), gpus.as_str()) {
         ("", "") => format!("its table is empty; `warpsmith evolve {} --tuned FILE` writes one", family.name),

@@ -109,7 +109,7 @@ impl History {
 
     /// Records that the proposal will be evaluated. Returns `false` without recording it if its point is known.
     pub fn ask(&mut self, proposal: Proposal) -> bool {
-        if self.is_known(proposal.point) {
+        if self.is_verified(proposal.point) {
             return false;
         }
         self.outcomes.insert(proposal.point, None);
@@ -153,7 +153,7 @@ impl History {
     }
 
     /// Whether the point was proposed or has an outcome.
-    pub fn is_known(&self, point: Point) -> bool {
+    pub fn is_verified(&self, point: Point) -> bool {
         self.outcomes.contains_key(&point)
     }
 

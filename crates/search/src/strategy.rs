@@ -121,7 +121,7 @@ pub(crate) fn unknown_neighbour(
     random: &mut Random,
 ) -> Option<Point> {
     let mut neighbours = space.neighbours(of, Neighbourhood::AnyValue);
-    neighbours.retain(|&point| !history.is_known(point));
+    neighbours.retain(|&point| !history.is_verified(point));
     random.choose(&neighbours).copied()
 }
 

@@ -7,7 +7,7 @@ use super::{Interval, Speedup};
 /// The standard deviation of the logarithm of a subject's time between processes, estimated from other subjects of
 /// its kind.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Between {
+pub struct ProcessVariation {
     sigma: f64,
     /// The degrees of freedom of the estimate.
     freedom: f64,
@@ -19,14 +19,14 @@ const PRIOR: (f64, f64) = (0.007, 4.0);
 
 /// The known variation of a subject's time: the medians of its own processes, and the variation of its kind.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Known<'m> {
+pub struct SubjectVariation<'m> {
     /// The variation of its kind.
-    pub kind: Between,
+    pub kind: ProcessVariation,
     /// The median of each process.
     pub medians: &'m [f64],
 }
 
-impl Between {
+impl ProcessVariation {
     /// The estimate from A/A controls ([`control`](super::control)), each with its number of processes.
     ///
     /// An extreme control tells more about its own subject than about others. Its contribution is therefore limited
@@ -50,7 +50,7 @@ impl Between {
         let most = 9.0 * usual.max(sigma * sigma);
         let sum: f64 = squares.iter().map(|square| square.min(most)).sum();
         let freedom = weight + squares.len() as f64;
-        Between { sigma: ((sigma * sigma * weight + sum) / freedom).sqrt(), freedom }
+        ProcessVariation { sigma: ((sigma * sigma * weight + sum) / freedom).sqrt(), freedom }
     }
 
     /// One standard deviation, as a fraction.
@@ -59,7 +59,7 @@ impl Between {
     }
 }
 
-impl Known<'_> {
+impl SubjectVariation<'_> {
     /// The interval of one subject's time, widened from that of its samples so that it also covers other processes.
     pub fn widen(self, value: f64, samples: Interval) -> Interval {
         let spread = self.spread(half_width(&samples));
@@ -67,7 +67,12 @@ impl Known<'_> {
     }
 
     /// The interval of the ratio of a baseline's time to a candidate's, each with its own processes and variation.
-    pub fn widen_ratio(value: f64, samples: Interval, baseline: Known<'_>, candidate: Known<'_>) -> Interval {
+    pub fn widen_ratio(
+        value: f64,
+        samples: Interval,
+        baseline: SubjectVariation<'_>,
+        candidate: SubjectVariation<'_>,
+    ) -> Interval {
         // The uncertainty of the samples comes from both sides, about half of its square from each.
         let each = half_width(&samples) / 2f64.sqrt();
         let spread = baseline.spread(each).over(&candidate.spread(each));
@@ -76,7 +81,7 @@ impl Known<'_> {
 
     /// `within` is half the width of the interval of the processes' mean from the samples alone.
     fn spread(self, within: f64) -> Spread {
-        let Known { kind, medians } = self;
+        let SubjectVariation { kind, medians } = self;
         let processes = medians.len().max(1) as f64;
         if medians.len() < 2 {
             return Spread { variance: kind.sigma * kind.sigma, freedom: kind.freedom, reach: [0.0; 2] };
@@ -171,12 +176,12 @@ mod tests {
         Speedup { ratio, interval, blocks: 50 }
     }
 
-    fn of_pairs(controls: &[Speedup]) -> Between {
-        Between::from_controls(controls.iter().map(|control| (control, 2)))
+    fn of_pairs(controls: &[Speedup]) -> ProcessVariation {
+        ProcessVariation::from_controls(controls.iter().map(|control| (control, 2)))
     }
 
-    fn single_process(kind: Between) -> Known<'static> {
-        Known { kind, medians: &[10.0] }
+    fn single_process(kind: ProcessVariation) -> SubjectVariation<'static> {
+        SubjectVariation { kind, medians: &[10.0] }
     }
 
     #[test]
@@ -206,7 +211,8 @@ mod tests {
         // The mean of two others varies less than one other, so the same difference means more variation.
         let controls = vec![control(1.04, 0.001); 20];
         assert!(
-            Between::from_controls(controls.iter().map(|control| (control, 3))).share() > unstable.share()
+            ProcessVariation::from_controls(controls.iter().map(|control| (control, 3))).share()
+                > unstable.share()
         );
     }
 
@@ -216,16 +222,16 @@ mod tests {
         let wide = single_process(of_pairs(&[])).widen(10.0, interval);
         assert!(wide.low < interval.low && wide.high > interval.high);
         // Without variation nothing is added. A bootstrap interval may even exclude its median.
-        let none = single_process(Between { sigma: 0.0, freedom: 10.0 });
+        let none = single_process(ProcessVariation { sigma: 0.0, freedom: 10.0 });
         assert!((none.widen(10.0, interval).high - 10.3).abs() < 1e-12);
         assert!(none.widen(10.0, Interval { low: 10.1, high: 10.2 }).low <= 10.0);
     }
 
     /// A row of a run: the time over processes with its interval.
-    fn row(kind: Between, medians: &[f64]) -> (f64, Interval) {
+    fn row(kind: ProcessVariation, medians: &[f64]) -> (f64, Interval) {
         let value = combined(medians.iter().copied());
         let samples = Interval { low: value * 0.999, high: value * 1.001 };
-        (value, Known { kind, medians }.widen(value, samples))
+        (value, SubjectVariation { kind, medians }.widen(value, samples))
     }
 
     #[test]
@@ -238,12 +244,13 @@ mod tests {
         // The interval of a ratio contains the ratios of both sides.
         let (baseline, candidate) = ([75.7, 75.7, 82.1], [10.0, 10.0, 10.01]);
         let value = combined(baseline.iter().copied()) / combined(candidate.iter().copied());
-        let known = |medians| Known { kind: stable, medians };
+        let known = |medians| SubjectVariation { kind: stable, medians };
         let samples = Interval { low: value * 0.999, high: value * 1.001 };
-        let interval = Known::widen_ratio(value, samples, known(&baseline), known(&candidate));
+        let interval = SubjectVariation::widen_ratio(value, samples, known(&baseline), known(&candidate));
         assert!(interval.contains(7.565) && interval.contains(8.205), "{interval:?}");
         let inverse = Interval { low: 1.0 / samples.high, high: 1.0 / samples.low };
-        let inverse = Known::widen_ratio(1.0 / value, inverse, known(&candidate), known(&baseline));
+        let inverse =
+            SubjectVariation::widen_ratio(1.0 / value, inverse, known(&candidate), known(&baseline));
         assert!((inverse.low * interval.high - 1.0).abs() < 1e-9, "{inverse:?} {interval:?}");
     }
 
@@ -260,7 +267,7 @@ mod tests {
             .collect();
         let others = |own: usize| {
             let others = controls.iter().enumerate().filter(move |(index, _)| *index != own);
-            Between::from_controls(others.map(|(_, control)| (control, processes)))
+            ProcessVariation::from_controls(others.map(|(_, control)| (control, processes)))
         };
         subjects.iter().enumerate().map(|(own, medians)| row(others(own), medians)).collect()
     }

@@ -4,17 +4,17 @@
 //!
 //! * [`Summary::from_samples`]: p50, p90, p95, p99, mean, standard deviation, and the bootstrap interval of the
 //!   median;
-//! * [`Blocks`]: the order of the samples of several processes in one series, and [`Typical`]: the time over all of
+//! * [`Blocks`]: the order of the samples of several processes in one series, and [`ProcessMean`]: the time over all of
 //!   them;
 //! * [`Paired`]: two subjects measured in turns (ABBA). [`Paired::speedup`] is `baseline / candidate`, above 1 if the
 //!   candidate is faster, with an interval over whole blocks, so that a common drift cancels;
 //! * [`rank_test`]: Mann-Whitney U with Cliff's delta;
 //! * [`control`]: a subject compared with itself, one process with its others (A/A);
 //! * [`compare`]: all of the above and a [`Verdict`], which uses the [`NoiseFloor`] of the two subjects;
-//! * [`Between`]: the variation between processes that run the same code, which samples of one process cannot show,
-//!   and [`Known`]: intervals that include it and therefore cover the next run;
+//! * [`ProcessVariation`]: the variation between processes that run the same code, which samples of one process cannot show,
+//!   and [`SubjectVariation`]: intervals that include it and therefore cover the next run;
 //! * [`Stopping`]: when and why sampling stops;
-//! * [`geometric_mean`] and [`Standing`]: many speedups as one number, and a word for it.
+//! * [`geometric_mean`] and [`Rating`]: many speedups as one number, and a word for it.
 //!
 //! ```
 //! use warpsmith_stats::{NoiseFloor, Paired, Samples, Summary, Verdict, compare};
@@ -53,13 +53,13 @@ mod stopping;
 mod summary;
 mod verdict;
 
-pub use between::{Between, Known};
+pub use between::{ProcessVariation, SubjectVariation};
 pub use bootstrap::{Interval, RESAMPLES, median_interval};
 pub use paired::{Paired, Speedup, control};
-pub use processes::{Blocks, Typical};
+pub use processes::{Blocks, ProcessMean};
 pub use rank::{Method, RankTest, rank_test};
 pub use samples::{SampleError, Samples};
-pub use standing::{Standing, geometric_mean};
+pub use standing::{Rating, geometric_mean};
 pub use stopping::{Progress, StopReason, Stopping};
 pub use summary::{Summary, percentile};
-pub use verdict::{Comparison, INDIFFERENT, NoiseFloor, SIGNIFICANT, Verdict, compare};
+pub use verdict::{Comparison, NEGLIGIBLE, NoiseFloor, SIGNIFICANT, Verdict, compare};

@@ -17,7 +17,7 @@ pub struct Paired<'s> {
 }
 
 /// The ratio `baseline / candidate` of medians; over several processes, of their typical times
-/// ([`Typical`](super::Typical)).
+/// ([`ProcessMean`](super::Typical)).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Speedup {
     /// Above 1 if the candidate is faster.
@@ -29,7 +29,7 @@ pub struct Speedup {
 impl<'s> Paired<'s> {
     /// `per_block` consecutive samples of each subject are one block; every block must be complete.
     pub fn new(baseline: &'s Samples, candidate: &'s Samples, per_block: usize) -> Result<Self, SampleError> {
-        Self::over(baseline, candidate, Blocks::of_one_process(per_block))
+        Self::over(baseline, candidate, Blocks::for_one_process(per_block))
     }
 
     /// Both subjects ran in the same number of processes, all measured in turns.
@@ -57,7 +57,7 @@ impl<'s> Paired<'s> {
     }
 
     /// The ratio of the medians and its 95% bootstrap interval over blocks, from [`RESAMPLES`] resamples. It covers
-    /// only these processes; [`Known`](super::Known) adds the variation between processes.
+    /// only these processes; [`SubjectVariation`](super::Known) adds the variation between processes.
     pub fn speedup(&self, seed: u64) -> Speedup {
         self.speedup_by(RESAMPLES, seed)
     }
@@ -187,7 +187,7 @@ mod tests {
         let mut random = Random::new(1);
         for (count, per_block) in [(1, 1), (2, 1), (2, 2), (6, 2), (30, 3), (101, 1), (400, 2), (396, 4)] {
             let samples = noisy(count, 9);
-            let sorted = SortedSamples::new(&samples, Blocks::of_one_process(per_block), 0);
+            let sorted = SortedSamples::new(&samples, Blocks::for_one_process(per_block), 0);
             let mut drawn = vec![0; count / per_block];
             let mut tries: Vec<Vec<u32>> = (0..50)
                 .map(|_| {
@@ -265,7 +265,7 @@ mod tests {
         let (slow, fast) =
             (in_processes([200.0, 200.0, 216.0], 40, 1), in_processes([100.0, 108.0, 100.0], 40, 2));
         let speedup = Paired::over(&slow, &fast, THREE).unwrap().speedup(1);
-        let typical = |samples| super::super::Typical::value_of(samples, THREE).unwrap();
+        let typical = |samples| super::super::ProcessMean::value_of(samples, THREE).unwrap();
         assert!((speedup.ratio - typical(&slow) / typical(&fast)).abs() < 1e-12);
         assert!(speedup.interval.contains(2.0) && speedup.interval.half_width() < 0.005, "{speedup:?}");
         assert_eq!(speedup.blocks, 40);
@@ -279,7 +279,7 @@ mod tests {
         assert!(first.interval.contains(1.08), "{first:?}");
         let last = control(&in_processes([100.0, 100.0, 108.0], 40, 1), THREE, 1).unwrap();
         assert!(last.interval.contains(1.08f64.powf(-0.5)), "{last:?}");
-        assert_eq!(control(&noisy(8, 1), Blocks::of_one_process(2), 1), Err(SampleError::Empty));
+        assert_eq!(control(&noisy(8, 1), Blocks::for_one_process(2), 1), Err(SampleError::Empty));
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub struct Blocks {
 
 impl Blocks {
     /// Blocks of a subject with a single process.
-    pub fn of_one_process(per_block: usize) -> Self {
+    pub fn for_one_process(per_block: usize) -> Self {
         Blocks { per_block, processes: 1 }
     }
 
@@ -71,16 +71,16 @@ impl Blocks {
 /// majority: it jumps between runs, and with an even number of processes it is in the gap. The geometric mean varies
 /// least between runs, and an interval over processes is about it. For one process both are its median.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Typical {
+pub struct ProcessMean {
     pub value: f64,
     /// The 95% interval from the samples of these processes. It does not include the variation between processes;
-    /// [`Known`](super::Known) adds it.
+    /// [`SubjectVariation`](super::Known) adds it.
     pub interval: Interval,
     /// The median of each process.
     pub medians: Vec<f64>,
 }
 
-impl Typical {
+impl ProcessMean {
     /// The time with its interval from [`RESAMPLES`] resamples of every process.
     pub fn from_samples(samples: &Samples, blocks: Blocks, seed: u64) -> Result<Self, SampleError> {
         Self::by(RESAMPLES, samples, blocks, seed)
@@ -100,7 +100,7 @@ impl Typical {
         let drawn = (0..resamples).map(|at| combined(draws.iter().map(|draws| draws[at])));
         let interval = Interval::of_resamples(drawn.collect());
         let medians: Vec<f64> = split.iter().map(Samples::median).collect();
-        Ok(Typical { value: combined(medians.iter().copied()), interval, medians })
+        Ok(ProcessMean { value: combined(medians.iter().copied()), interval, medians })
     }
 
     /// Only the value, without the work for an interval.
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn a_single_process_has_all_samples() {
         for per_block in [1, 2, 3, 8] {
-            let split = Blocks::of_one_process(per_block).split(&series(&[1.0, 2.0, 3.0])).unwrap();
+            let split = Blocks::for_one_process(per_block).split(&series(&[1.0, 2.0, 3.0])).unwrap();
             assert_eq!(split, [series(&[1.0, 2.0, 3.0])]);
         }
     }
@@ -167,7 +167,7 @@ mod tests {
     fn the_typical_time_of_one_process_is_its_median() {
         let taken: Vec<f64> = (0..41).map(|i| 100.0 + f64::from(i * 7 % 11)).collect();
         let samples = series(&taken);
-        let typical = Typical::from_samples(&samples, Blocks::of_one_process(1), 9).unwrap();
+        let typical = ProcessMean::from_samples(&samples, Blocks::for_one_process(1), 9).unwrap();
         assert_eq!((typical.value, typical.medians.as_slice()), (samples.median(), &[samples.median()][..]));
         assert_eq!(typical.interval, median_interval(&samples, 9));
     }
@@ -178,13 +178,13 @@ mod tests {
         let taken = |levels: [f64; 3]| {
             series(&[levels[0], levels[1], levels[2], levels[2], levels[1], levels[0]].repeat(20))
         };
-        let value = |levels| Typical::value_of(&taken(levels), blocks).unwrap();
+        let value = |levels| ProcessMean::value_of(&taken(levels), blocks).unwrap();
         let (low, high): (f64, f64) = (75.7, 82.1);
         let between = |share: f64| low * (high / low).powf(share);
         assert!((value([low, low, high]) - between(1.0 / 3.0)).abs() < 1e-9);
         assert!((value([high, low, high]) - between(2.0 / 3.0)).abs() < 1e-9);
         // The samples of these processes have no variation.
-        let typical = Typical::from_samples(&taken([low, low, high]), blocks, 1).unwrap();
+        let typical = ProcessMean::from_samples(&taken([low, low, high]), blocks, 1).unwrap();
         assert!(typical.interval.half_width() < 1e-9 && typical.medians == [low, low, high], "{typical:?}");
     }
 }

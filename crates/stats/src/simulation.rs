@@ -104,7 +104,7 @@ fn verdicts_over_processes(sigma: f64, speedup: f64) -> Vec<Comparison> {
     };
     let run = |seed: usize| {
         let (baseline, candidate) = (subject(20_000.0 * speedup), subject(20_000.0));
-        let medians = |samples| Typical::by(2, samples, THREE, 1).unwrap().medians;
+        let medians = |samples| ProcessMean::by(2, samples, THREE, 1).unwrap().medians;
         let floor = NoiseFloor::between(&medians(&baseline), &medians(&candidate), 0.0).unwrap();
         let paired = Paired::over(&baseline, &candidate, THREE).unwrap();
         conclude(&paired, paired.speedup_by(RESAMPLES, seed as u64), floor)

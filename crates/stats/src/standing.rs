@@ -20,7 +20,7 @@ pub fn geometric_mean(values: impl IntoIterator<Item = f64>) -> Option<f64> {
 /// A word for a speedup over a baseline, usually for the geometric mean of several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Standing {
+pub enum Rating {
     Regression,
     Parity,
     Modest,
@@ -28,27 +28,27 @@ pub enum Standing {
     Excellent,
 }
 
-impl Standing {
+impl Rating {
     /// The word for a speedup.
     pub fn from_speedup(speedup: f64) -> Self {
         match speedup {
-            x if x >= 2.0 => Standing::Excellent,
-            x if x >= 1.5 => Standing::Good,
-            x if x >= 1.1 => Standing::Modest,
-            x if x >= 0.9 => Standing::Parity,
-            _ => Standing::Regression,
+            x if x >= 2.0 => Rating::Excellent,
+            x if x >= 1.5 => Rating::Good,
+            x if x >= 1.1 => Rating::Modest,
+            x if x >= 0.9 => Rating::Parity,
+            _ => Rating::Regression,
         }
     }
 }
 
-impl fmt::Display for Standing {
+impl fmt::Display for Rating {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            Standing::Regression => "regression",
-            Standing::Parity => "parity",
-            Standing::Modest => "modest",
-            Standing::Good => "good",
-            Standing::Excellent => "excellent",
+            Rating::Regression => "regression",
+            Rating::Parity => "parity",
+            Rating::Modest => "modest",
+            Rating::Good => "good",
+            Rating::Excellent => "excellent",
         })
     }
 }
@@ -59,10 +59,10 @@ mod tests {
 
     #[test]
     fn the_thresholds_of_the_words_are_right() {
-        use Standing::{Excellent, Good, Modest, Parity, Regression};
-        let words = [2.0, 1.999, 1.5, 1.499, 1.1, 1.099, 0.9, 0.899, 0.0].map(Standing::from_speedup);
+        use Rating::{Excellent, Good, Modest, Parity, Regression};
+        let words = [2.0, 1.999, 1.5, 1.499, 1.1, 1.099, 0.9, 0.899, 0.0].map(Rating::from_speedup);
         assert_eq!(words, [Excellent, Good, Good, Modest, Modest, Parity, Parity, Regression, Regression]);
-        assert_eq!(Standing::from_speedup(f64::NAN), Regression);
+        assert_eq!(Rating::from_speedup(f64::NAN), Regression);
     }
 
     /// scipy 1.17: `scipy.stats.gmean([1.2, 0.8, 2.5])`.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::bootstrap::RESAMPLES;
-use super::{Blocks, Samples, Typical};
+use super::{Blocks, ProcessMean, Samples};
 
 /// Stops once the median is known well enough, or the time limit is reached.
 ///
@@ -95,7 +95,7 @@ impl Stopping {
     /// samples of these processes: more samples do not reduce the variation between processes.
     fn is_tight(&self, resamples: usize, samples: &Samples, blocks: Blocks, seed: u64) -> bool {
         let narrow = |samples: &Samples| {
-            Typical::by(resamples, samples, blocks, seed)
+            ProcessMean::by(resamples, samples, blocks, seed)
                 .is_ok_and(|typical| typical.interval.half_width() <= self.half_width * typical.value)
         };
         let earlier = samples.taken()[..samples.count() * 2 / 3].to_vec();

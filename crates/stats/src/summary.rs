@@ -2,13 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Blocks, Interval, SampleError, Samples, Typical, median_interval};
+use super::{Blocks, Interval, ProcessMean, SampleError, Samples, median_interval};
 
 /// A description of a set of samples, in the samples' unit.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     pub count: usize,
-    /// Over processes, if there are several ([`Typical`]); the other values are of all samples together.
+    /// Over processes, if there are several ([`ProcessMean`]); the other values are of all samples together.
     pub p50: f64,
     pub p90: f64,
     pub p95: f64,
@@ -29,9 +29,9 @@ impl Summary {
         Self::with_median(samples, p50, interval)
     }
 
-    /// The summary of the samples of several processes, with their [`Typical`] time.
-    pub fn over(samples: &Samples, blocks: Blocks, seed: u64) -> Result<(Self, Typical), SampleError> {
-        let typical = Typical::from_samples(samples, blocks, seed)?;
+    /// The summary of the samples of several processes, with their [`ProcessMean`] time.
+    pub fn over(samples: &Samples, blocks: Blocks, seed: u64) -> Result<(Self, ProcessMean), SampleError> {
+        let typical = ProcessMean::from_samples(samples, blocks, seed)?;
         Ok((Self::with_median(samples, typical.value, typical.interval), typical))
     }
 

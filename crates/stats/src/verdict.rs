@@ -11,7 +11,7 @@ use super::{Paired, RankTest, Speedup, rank_test};
 pub const SIGNIFICANT: f64 = 0.05;
 
 /// A difference that does not matter. Two subjects whose difference is certainly not larger are called the same.
-pub const INDIFFERENT: f64 = 0.01;
+pub const NEGLIGIBLE: f64 = 0.01;
 
 /// How far from 1 the speedup of a subject over itself can appear on this device, as a fraction.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
@@ -54,7 +54,7 @@ impl NoiseFloor {
 pub enum Verdict {
     Faster,
     Slower,
-    /// Any difference is below the noise floor, or below [`INDIFFERENT`].
+    /// Any difference is below the noise floor, or below [`NEGLIGIBLE`].
     Same,
     /// The samples do not allow a conclusion.
     Unclear,
@@ -85,7 +85,7 @@ pub struct Comparison {
 ///
 /// The candidate is faster or slower if three conditions agree: the interval of the speedup excludes 1, the speedup
 /// is farther from 1 than the noise floor, and the rank test finds a difference in the same direction. It is the same
-/// if the whole interval is nearer to 1 than the noise floor or [`INDIFFERENT`], whichever is larger. Otherwise the
+/// if the whole interval is nearer to 1 than the noise floor or [`NEGLIGIBLE`], whichever is larger. Otherwise the
 /// verdict is unclear.
 pub fn compare(paired: &Paired<'_>, noise_floor: NoiseFloor, seed: u64) -> Comparison {
     conclude(paired, paired.speedup(seed), noise_floor)
@@ -100,7 +100,7 @@ pub(super) fn conclude(paired: &Paired<'_>, speedup: Speedup, noise_floor: Noise
 fn judge(speedup: &Speedup, rank_test: &RankTest, floor: NoiseFloor) -> Verdict {
     let Speedup { ratio, interval, .. } = speedup;
     let ranks_differ = rank_test.p < SIGNIFICANT;
-    let near = floor.share().max(INDIFFERENT);
+    let near = floor.share().max(NEGLIGIBLE);
     if interval.low > 1.0 && *ratio > 1.0 + floor.share() && ranks_differ && rank_test.delta < 0.0 {
         Verdict::Faster
     } else if interval.high < 1.0 && *ratio < 1.0 - floor.share() && ranks_differ && rank_test.delta > 0.0 {

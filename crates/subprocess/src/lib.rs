@@ -6,7 +6,7 @@
 //!   of a kernel is never taken for a reply.
 //! - [`wire`] is the format of the messages: JSON with binary attachments. Every length is checked against a limit
 //!   before it is used.
-//! - [`Printed`] keeps the last part of a child's output in bounded memory.
+//! - [`OutputTail`] keeps the last part of a child's output in bounded memory.
 //! - [`spawn`] and [`GroupGuard`] end children when this process ends for any reason.
 //! - [`sandbox`] restricts a child. The child applies it to itself before it reads its first message.
 //!
@@ -22,4 +22,4 @@ pub mod wire;
 pub use channel::Channel;
 pub use lifetime::{GroupGuard, kill_group, spawn};
 pub use link::Link;
-pub use printed::Printed;
+pub use printed::OutputTail;

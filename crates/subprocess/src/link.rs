@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::channel::VARIABLE;
-use crate::printed::Printed;
+use crate::printed::OutputTail;
 use crate::{lifetime, wire};
 
 /// Interval at which a wait calls `go_on`.
@@ -30,7 +30,7 @@ pub struct Link {
     /// The child's exit status, once it was waited for.
     ended: Option<ExitStatus>,
     stream: UnixStream,
-    printed: Vec<Printed>,
+    printed: Vec<OutputTail>,
 }
 
 impl Link {
@@ -54,8 +54,8 @@ impl Link {
             });
         }
         let mut child = lifetime::spawn(&mut command)?;
-        let stdout = child.stdout.take().map(Printed::read);
-        let stderr = child.stderr.take().map(Printed::read);
+        let stdout = child.stdout.take().map(OutputTail::read);
+        let stderr = child.stderr.take().map(OutputTail::read);
         let printed = stdout.into_iter().chain(stderr).collect();
         Ok(Link { child, ended: None, stream, printed })
     }
@@ -112,7 +112,7 @@ impl Link {
 
     /// The last lines that the child printed, joined into one line; empty if it printed nothing. Call this after the
     /// child ended.
-    pub fn last_words(&self) -> String {
+    pub fn last_output(&self) -> String {
         let mut lines = Vec::new();
         for printed in &self.printed {
             printed.wait();
@@ -214,7 +214,7 @@ mod tests {
         assert_eq!(received(&link, LONG).unwrap(), json!({"say": "real"}));
         assert_eq!(received(&link, LONG).unwrap_err().kind(), ErrorKind::UnexpectedEof);
         assert!(link.end().unwrap().success());
-        assert!(link.last_words().contains("samples"), "{}", link.last_words());
+        assert!(link.last_output().contains("samples"), "{}", link.last_output());
     }
 
     #[test]

@@ -18,12 +18,12 @@ const DRAIN: Duration = Duration::from_millis(500);
 /// The last part of one output stream of a child, read by a thread. Memory use is bounded, with or without line
 /// breaks.
 #[derive(Debug)]
-pub struct Printed {
+pub struct OutputTail {
     kept: Arc<Mutex<VecDeque<u8>>>,
     ended: Receiver<()>,
 }
 
-impl Printed {
+impl OutputTail {
     /// Starts a thread that reads the stream.
     pub fn read(mut stream: impl Read + Send + 'static) -> Self {
         let kept = Arc::new(Mutex::new(VecDeque::new()));
@@ -46,7 +46,7 @@ impl Printed {
                 }
             }
         });
-        Printed { kept, ended }
+        OutputTail { kept, ended }
     }
 
     /// Waits until the stream has ended, for a short time only.
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn endless_output_without_a_line_break_takes_bounded_memory() {
-        let printed = Printed::read(io::repeat(b'x').take(200 << 20));
+        let printed = OutputTail::read(io::repeat(b'x').take(200 << 20));
         while printed.ended.try_recv() != Err(mpsc::TryRecvError::Disconnected) {
             thread::sleep(Duration::from_millis(5));
         }
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn the_last_lines_are_kept_and_cannot_control_a_terminal() {
-        let printed = Printed::read(&b"one\n\n two \x1b[31m\xff\nthree\nhalf"[..]);
+        let printed = OutputTail::read(&b"one\n\n two \x1b[31m\xff\nthree\nhalf"[..]);
         printed.wait();
         assert_eq!(printed.last_lines(3), ["two \\u{1b}[31m\u{fffd}", "three", "half"]);
     }

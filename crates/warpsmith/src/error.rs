@@ -63,7 +63,7 @@ impl From<CatalogError> for CommandError {
 impl From<ToolchainError> for CommandError {
     fn from(error: ToolchainError) -> Self {
         let hint = match &error {
-            ToolchainError::NamedUnfit { .. } => {
+            ToolchainError::NamedUnusable { .. } => {
                 "name a CUDA toolkit of version 12 or newer, or name none to have one found or installed"
                     .to_owned()
             }

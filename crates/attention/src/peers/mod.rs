@@ -33,8 +33,8 @@ pub(crate) fn problem(problem: &Problem, inputs: &Encoded) -> PeerProblem {
         let bytes = Tensor::encode(&unscaled(tensor.decode()), dtype, Layout::Bhsd).bytes;
         Input { name, bytes, sign_bits: 0 }
     });
-    let beforehand = if problem.dtype == Dtype::E4m3 { "E4M3 decoded to fp16" } else { "" };
-    PeerProblem { fields, inputs: inputs.into(), beforehand }
+    let untimed_conversion = if problem.dtype == Dtype::E4m3 { "E4M3 decoded to fp16" } else { "" };
+    PeerProblem { fields, inputs: inputs.into(), untimed_conversion }
 }
 
 /// The same numbers with their scales applied.
@@ -62,7 +62,7 @@ mod tests {
         let peer = problem(&small, &encoded);
         assert_eq!((&peer.fields["dtype"], &peer.fields["mask"]), (&json!("fp16"), &json!("causal")));
         assert_eq!(peer.inputs.iter().map(|it| it.bytes.len()).collect::<Vec<_>>(), [768, 640, 640]);
-        assert_eq!(peer.beforehand, "E4M3 decoded to fp16");
+        assert_eq!(peer.untimed_conversion, "E4M3 decoded to fp16");
         let exact = encoded.k.decode();
         let given = Tensor {
             bytes: peer.inputs[1].bytes.clone(),

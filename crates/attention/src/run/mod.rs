@@ -48,7 +48,7 @@ pub struct Run {
     /// The virtual GPU's findings. `None` on a device without checks; this does not mean "nothing found".
     pub report: Option<vgpu::LaunchReport>,
     /// Writes outside every buffer, on devices that do not detect them themselves ([`CheckDevice::guard_bytes`]).
-    pub trespasses: Vec<StrayWrite>,
+    pub stray_writes: Vec<StrayWrite>,
     /// Inputs that the kernel changed.
     pub changed_inputs: Vec<&'static str>,
     /// Module variables that the kernel changed.
@@ -69,10 +69,10 @@ pub fn run(
     let arrangement = arrange(problem, inputs, want_lse);
     let layout = inputs.q.layout;
     let parameters = |addresses: &Addresses| parameters(problem, layout, addresses);
-    let LaunchObservation { outputs, report, trespasses, changed_inputs, changed_state } =
+    let LaunchObservation { outputs, report, stray_writes, changed_inputs, changed_state } =
         kernel.observe(device, &sizes(problem), &arrangement, &parameters)?;
     let (output, lse) = answer(problem, layout, outputs);
-    Ok(Run { output, lse, report, trespasses, changed_inputs, changed_state })
+    Ok(Run { output, lse, report, stray_writes, changed_inputs, changed_state })
 }
 
 /// The buffers of an attention kernel: the tensors, the FP8 scales, and the poisoned outputs.

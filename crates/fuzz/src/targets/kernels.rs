@@ -17,7 +17,7 @@ pub fn manifest(input: &[u8]) {
     // The manifest is also the source, so the source contains the entry's name.
     let files = [("kernel.toml", text.to_string()), ("kernel.cu", text.to_string())];
     let files = files.map(|(name, text)| (format!("attention/fuzzed/{name}"), text));
-    let catalog = Catalog::of_files("kernels", files);
+    let catalog = Catalog::from_files("kernels", files);
     for entry in catalog.entries() {
         match &entry.family {
             Ok(family) => use_family(family),
@@ -48,7 +48,7 @@ fn use_family(family: &Family) {
                 drop((error.to_string(), error.hint()));
             }
         }
-        drop(candidate.told_shortest(family, "fuzzed"));
+        drop(candidate.relative_to_nearest_preset(family, "fuzzed"));
     }
     if let (Some(&target), Ok(problem)) = (family.targets.first(), Attention.problems("b1h8s512d64-fp16")) {
         let axes: IndexMap<_, _> =
@@ -69,17 +69,17 @@ pub fn tuned(input: &[u8]) {
     let text = super::text(input);
     let Ok(table) = Table::parse("tuned.toml", &text) else { return };
     for pick in &table.picks {
-        pick.is_of("NVIDIA H200");
+        pick.matches_gpu("NVIDIA H200");
         drop(pick.setting());
     }
     let mut taken = Table::default();
-    taken.take(table.picks.clone());
+    taken.merge(table.picks.clone());
     if let Ok(written) = toml::to_string(&table) {
         assert!(Table::parse("tuned.toml", &written).is_ok(), "a written table cannot be read");
     }
     let files = [("kernel.toml", MANIFEST), ("kernel.cu", MANIFEST), ("tuned.toml", &text)];
     let files = files.map(|(name, text)| (format!("attention/mma/{name}"), text.to_owned()));
-    let catalog = Catalog::of_files("kernels", files);
+    let catalog = Catalog::from_files("kernels", files);
     if let Ok(family) = catalog.family("mma") {
         let (usable, stale) = op::tuned::picks(&Attention, family);
         assert_eq!(usable.len() + stale.len(), table.picks.len(), "a pick is lost");

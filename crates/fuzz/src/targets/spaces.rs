@@ -9,7 +9,7 @@ const BUDGET: usize = 6;
 
 /// Reads a recorded space and runs every strategy on it.
 pub fn run(input: &[u8]) {
-    let recorded = match Recorded::of_bytes(input, "fuzzed") {
+    let recorded = match Recorded::from_bytes(input, "fuzzed") {
         Ok(recorded) => recorded,
         Err(fault) => return drop(fault.to_string()),
     };

@@ -26,7 +26,7 @@ fn use_problem(problem: &attention::Problem) {
     let name = problem.to_string();
     let again = Attention.problems(&name);
     assert!(again.is_ok_and(|again| again == [*problem]), "`{name}` does not name the same problem");
-    drop((Attention.work(problem), Attention.likeness(problem), Attention.sizes(problem)));
+    drop((Attention.work(problem), Attention.similarity(problem), Attention.sizes(problem)));
     let cut = Attention.cut(problem, 1e6);
     drop((cut.to_string(), Attention.work(&cut)));
 }

@@ -9,10 +9,10 @@ use std::borrow::Cow;
 use std::fmt;
 
 pub use cuda::{
-    Call, ColdReplay, CudaDevice, EventPair, Fresh, FreshReplay, HeldContext, Replay, SideStreams,
+    Call, ColdReplay, CudaDevice, EventPair, FreshInputs, FreshReplay, Replay, RetainedContext, SideStreams,
     driver_folder,
 };
-pub use process::{DevicePool, DeviceProcess, Lease, LentDevice, ProcessLimits, serve};
+pub use process::{DevicePool, DeviceProcess, Lease, PooledDevice, ProcessLimits, serve};
 use serde::{Deserialize, Serialize};
 pub use virtual_gpu::VirtualDevice;
 

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 pub use install::{InstallError, Progress, clean, install, installed_root};
 pub(crate) use search::from_root;
-pub use search::{PlaceVerdict, SearchedPlace, Surroundings, Survey, survey};
+pub use search::{PlaceVerdict, SearchEnvironment, SearchedPlace, Survey, survey};
 pub use wheels::{Wheel, pinned_wheels, pip_command};
 
 /// The oldest NVRTC that compiles for every target of Warpsmith (sm_89 and sm_90a).
@@ -65,20 +65,20 @@ impl fmt::Display for Origin {
 #[derive(Debug, thiserror::Error)]
 pub enum ToolchainError {
     #[error("no usable CUDA compiler in {}: {reason}", place.display())]
-    NamedUnfit { place: PathBuf, reason: String },
+    NamedUnusable { place: PathBuf, reason: String },
     #[error("no NVRTC found, and it cannot be installed: {0}")]
     Install(#[from] InstallError),
 }
 
 /// The toolchain to use. It is installed first if there is none.
 pub fn ensure(named: Option<&Path>, progress: &mut dyn FnMut(Progress)) -> Result<Toolchain, ToolchainError> {
-    let surroundings = Surroundings::from_environment(named);
+    let surroundings = SearchEnvironment::from_environment(named);
     let found = survey(&surroundings);
     if let Some(toolchain) = found.chosen {
         return Ok(toolchain);
     }
     if let Some((place, reason)) = found.named_refusal() {
-        return Err(ToolchainError::NamedUnfit { place: place.to_owned(), reason: reason.to_owned() });
+        return Err(ToolchainError::NamedUnusable { place: place.to_owned(), reason: reason.to_owned() });
     }
     let root = install(&surroundings.cache, progress)?;
     from_root(Origin::Cache, &root)

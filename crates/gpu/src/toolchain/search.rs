@@ -12,7 +12,7 @@ use crate::{paths, python};
 
 /// Everything outside the program that the search depends on, so that a test can set its own.
 #[derive(Clone, Debug, Default)]
-pub struct Surroundings {
+pub struct SearchEnvironment {
     /// From `--cuda`, or else `WARPSMITH_CUDA`.
     pub named: Option<PathBuf>,
     /// From `CUDA_HOME` or `CUDA_PATH`.
@@ -27,12 +27,12 @@ pub struct Surroundings {
     pub cache: PathBuf,
 }
 
-impl Surroundings {
+impl SearchEnvironment {
     /// The current environment. `named` is the value of `--cuda`.
     pub fn from_environment(named: Option<&Path>) -> Self {
         let var = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         let named = named.map(Path::to_owned).or_else(|| var("WARPSMITH_CUDA").map(PathBuf::from));
-        Surroundings {
+        SearchEnvironment {
             named,
             cuda_home: var("CUDA_HOME").or_else(|| var("CUDA_PATH")).map(PathBuf::from),
             toolkit_folders: toolkit_folders(Path::new("/usr/local"), Path::new("/opt")),
@@ -88,7 +88,7 @@ impl Survey {
 }
 
 /// Inspects every place in order and chooses the first usable one.
-pub fn survey(surroundings: &Surroundings) -> Survey {
+pub fn survey(surroundings: &SearchEnvironment) -> Survey {
     let mut survey = Survey { chosen: None, looked: Vec::new() };
 
     survey.look(Origin::Named, surroundings.named.as_slice(), from_root);
@@ -315,8 +315,8 @@ mod tests {
         at.to_owned()
     }
 
-    fn surroundings_in(dir: &Path) -> Surroundings {
-        Surroundings { cache: dir.join("cache"), ..Surroundings::default() }
+    fn surroundings_in(dir: &Path) -> SearchEnvironment {
+        SearchEnvironment { cache: dir.join("cache"), ..SearchEnvironment::default() }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use op::{InputDraw, Op, Refusal, derived};
+use op::{InputDraw, Op, Refusal, derive_seed};
 
 use crate::trial::draw_inputs;
 
@@ -33,12 +33,12 @@ impl<O: Op> std::fmt::Debug for AnswerCache<O> {
 
 impl<O: Op> AnswerCache<O> {
     /// Returns a cache that keeps every answer.
-    pub fn kept() -> Self {
+    pub fn enabled() -> Self {
         AnswerCache { kept: Some(Mutex::new(HashMap::new())) }
     }
 
     /// Returns a cache that keeps nothing.
-    pub fn not_kept() -> Self {
+    pub fn disabled() -> Self {
         AnswerCache { kept: None }
     }
 
@@ -51,7 +51,7 @@ impl<O: Op> AnswerCache<O> {
     ) -> Result<Arc<InputsWithAnswer<O>>, Refusal> {
         let make = || -> Result<_, Refusal> {
             let inputs = draw_inputs(op, problem, draw)?;
-            let sample = derived(draw.seed, ROWS + draw.way as u64);
+            let sample = derive_seed(draw.seed, ROWS + draw.way as u64);
             let reference = op.reference(problem, &inputs, sample);
             Ok(Arc::new(InputsWithAnswer { inputs, reference }))
         };

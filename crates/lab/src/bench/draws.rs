@@ -1,6 +1,6 @@
 //! Selects the inputs on which a problem is measured.
 
-use op::{InputDraw, Op, derived};
+use op::{InputDraw, Op, derive_seed};
 
 use crate::trial::usual_draws;
 
@@ -23,7 +23,7 @@ impl Draws {
     pub fn new<O: Op>(op: &O, problem: &str, secret: u64) -> Self {
         let name = blake3::hash(problem.as_bytes());
         let number = name.as_bytes().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
-        let seed = |purpose: u64| derived(secret ^ number, purpose);
+        let seed = |purpose: u64| derive_seed(secret ^ number, purpose);
         let classes = op.classes();
         let any = (seed(1) % classes.len() as u64) as usize;
         let fresh = InputDraw::new(classes[0], seed(2));

@@ -25,4 +25,6 @@ mod workers;
 pub use answers::AnswerCache;
 pub use plan::{BenchPlan, Subject, SubjectKind};
 pub use run::{BenchError, run, run_with};
-pub(crate) use run::{brought, build_hash, check_of, complaints_in, no_launch, unexpected_reply};
+pub(crate) use run::{
+    build_hash, check_record, complaint_text, no_launch_error, trial_launches, unexpected_reply,
+};

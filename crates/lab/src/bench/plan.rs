@@ -19,7 +19,7 @@ pub struct Subject<'f> {
     /// It is compared with the baselines.
     pub is_candidate: bool,
     /// It was checked before, in the same search, so it is only run and timed.
-    pub is_known: bool,
+    pub is_verified: bool,
 }
 
 /// What a subject is: one of our kernels, or a peer.
@@ -37,14 +37,14 @@ impl<'f> Subject<'f> {
             name += &format!("+{knob}={value}");
         }
         let kind = SubjectKind::Kernel { family, preset, knobs };
-        Subject { name, kind, is_baseline: false, is_candidate: true, is_known: false }
+        Subject { name, kind, is_baseline: false, is_candidate: true, is_verified: false }
     }
 
     /// Returns a peer, which is a baseline.
     pub fn peer(package: &str, name: &'static str) -> Self {
         let kind = SubjectKind::Peer { name };
         let name = format!("{package} {name}");
-        Subject { name, kind, is_baseline: true, is_candidate: false, is_known: false }
+        Subject { name, kind, is_baseline: true, is_candidate: false, is_verified: false }
     }
 }
 

@@ -21,8 +21,8 @@ use super::targets;
 use super::workers::{SubjectWorkers, WorkerFactory};
 use crate::Session;
 use crate::run::{
-    Ceiling, CheckRecord, Event, Fact, FailureKind, LogError, Modelled, OURS, Run, Speed, Stage, StageKey,
-    StageOutcome, StageState,
+    Ceiling, CheckRecord, Event, Fact, FailureKind, LogError, Modelled, OWN_VERSION_PREFIX, Run, Speed,
+    Stage, StageKey, StageOutcome, StageState,
 };
 use crate::trial::{self, JudgedTrial, TrialCase, TrialLaunch};
 use crate::worker::{BuildReply, CandidateName, LaunchReply, WorkerError, WorkerReply, WorkerRequest};
@@ -43,7 +43,7 @@ pub enum BenchError {
 
 /// Measures everything in the plan that the run has not measured yet.
 pub fn run<O: Op>(session: &Session<'_, O>, plan: &BenchPlan<'_, O::Problem>) -> Result<(), BenchError> {
-    run_with(session, plan, &AnswerCache::not_kept())
+    run_with(session, plan, &AnswerCache::disabled())
 }
 
 /// Like [`run`], with a cache of answers that the caller shares between benches.
@@ -185,7 +185,7 @@ impl<O: Op> Bench<'_, O> {
                 }
                 self.run.record(&Event::Baseline { name, version })?;
             } else if workers.subject.is_baseline {
-                let version = Fact::Known(format!("{OURS}{}", env!("CARGO_PKG_VERSION")));
+                let version = Fact::Known(format!("{OWN_VERSION_PREFIX}{}", env!("CARGO_PKG_VERSION")));
                 self.run.record(&Event::Baseline { name, version })?;
             }
         }
@@ -295,7 +295,7 @@ impl<O: Op> Bench<'_, O> {
         // The references are computed while the workers compile.
         let draws = Draws::new(self.op, &name, self.plan.secret);
         let answers = self.answers_for(problem, &draws.timed[..2])?;
-        let is_tried = |it: &Participant| it.build.is_some() && !all_workers[it.index].subject.is_known;
+        let is_tried = |it: &Participant| it.build.is_some() && !all_workers[it.index].subject.is_verified;
         let classes = if alive.iter().any(is_tried) {
             let case = TrialCase::classes(self.op, problem, draws.classes);
             let answers = self.answers_for(&case.problem, &case.draws)?;
@@ -440,7 +440,7 @@ impl<O: Op> Bench<'_, O> {
             return Ok(Ok(()));
         };
         let Some(Classes { case, answers }) = &given.classes else { return Ok(Ok(())) };
-        if workers.subject.is_known {
+        if workers.subject.is_verified {
             return Ok(Ok(()));
         }
         let part = WorkerRequest::Build { candidate: candidate.clone(), problem: case.problem.to_string() };
@@ -453,12 +453,12 @@ impl<O: Op> Bench<'_, O> {
         let mut judged = || -> Result<JudgedTrial, WorkerError> {
             let extra = workers.ask(self.factory, 0, &part).and_then(built)?.extra_tolerance.is_some();
             let launches = match workers.ask(self.factory, 0, &run)? {
-                WorkerReply::Ran { launches } => brought(launches),
+                WorkerReply::Ran { launches } => trial_launches(launches),
                 other => return Err(unexpected_reply(&other)),
             };
             let references: Vec<_> = answers.iter().map(|it| (&it.inputs, &it.reference)).collect();
-            let judged =
-                trial::judge(self.op, extra, &case.steps, &references, &launches).ok_or_else(no_launch)?;
+            let judged = trial::judge(self.op, extra, &case.steps, &references, &launches)
+                .ok_or_else(no_launch_error)?;
             workers.ask(self.factory, 0, build).and_then(built)?;
             Ok(judged)
         };
@@ -474,8 +474,8 @@ impl<O: Op> Bench<'_, O> {
             return Ok(Ok(()));
         }
         let classes: Vec<&str> = case.draws.iter().map(|draw| draw.class.as_str()).collect();
-        let check = check_of(judged);
-        let complaints = complaints_in(&check).unwrap_or_default();
+        let check = check_record(judged);
+        let complaints = complaint_text(&check).unwrap_or_default();
         let reason =
             format!("on {} with inputs of the classes {}: {complaints}", case.problem, classes.join(", "));
         self.run.record(&Event::Checked { of: participant.key.of.clone(), check })?;
@@ -489,8 +489,9 @@ impl<O: Op> Bench<'_, O> {
         inputs: &O::Inputs,
     ) -> Result<(serde_json::Value, IndexMap<String, PathBuf>), BenchError> {
         let peer = self.op.peer_problem(problem, inputs);
-        if !peer.beforehand.is_empty() {
-            let text = format!("peers on {problem}: {}; their times do not include this", peer.beforehand);
+        if !peer.untimed_conversion.is_empty() {
+            let text =
+                format!("peers on {problem}: {}; their times do not include this", peer.untimed_conversion);
             self.run.record(&Event::Note { text })?;
         }
         let mut files = IndexMap::new();
@@ -601,20 +602,20 @@ impl<O: Op> Bench<'_, O> {
                 WorkerReply::Ran { launches } => launches,
                 other => return Err(unexpected_reply(&other)),
             };
-            let launches = brought(ran);
+            let launches = trial_launches(ran);
             if let SubjectKind::Peer { .. } = subject.kind {
                 return self.judge_peer(given, launches);
             }
             let references: Vec<_> = given.answers.iter().map(|it| (&it.inputs, &it.reference)).collect();
             trial::judge(self.op, participant.extra_tolerance, self.steps(), &references, &launches)
-                .ok_or_else(no_launch)
+                .ok_or_else(no_launch_error)
         };
         let judged = match answer() {
             Ok(judged) => judged,
             Err(error) => return Ok(Err(error)),
         };
-        let check = check_of(judged);
-        let complaints = complaints_in(&check);
+        let check = check_record(judged);
+        let complaints = complaint_text(&check);
         self.run.record(&Event::Checked { of: participant.key.of.clone(), check })?;
         Ok(match complaints {
             None => Ok(()),
@@ -631,7 +632,8 @@ impl<O: Op> Bench<'_, O> {
         given: &ProblemInputs<'_, O>,
         launches: Vec<TrialLaunch>,
     ) -> Result<JudgedTrial, WorkerError> {
-        let TrialLaunch { outputs, mut complaints } = launches.into_iter().next().ok_or_else(no_launch)?;
+        let TrialLaunch { outputs, mut complaints } =
+            launches.into_iter().next().ok_or_else(no_launch_error)?;
         let InputsWithAnswer { inputs, reference } = &*given.answers[0];
         let output = outputs.into_iter().next().unwrap_or_default();
         let judgement = self.op.judge_peer(inputs, reference, output);
@@ -736,7 +738,7 @@ pub(crate) fn build_hash(
 }
 
 /// Converts a judged trial to the record in the log.
-pub(crate) fn check_of(judged: JudgedTrial) -> CheckRecord {
+pub(crate) fn check_record(judged: JudgedTrial) -> CheckRecord {
     let finite = |value: f64| value.is_finite().then_some(value);
     let JudgedTrial { judgement: Judgement { error, limit, .. }, complaints, launches, .. } = judged;
     CheckRecord {
@@ -750,18 +752,18 @@ pub(crate) fn check_of(judged: JudgedTrial) -> CheckRecord {
 }
 
 /// Converts a worker's launches to launches that can be judged.
-pub(crate) fn brought(launches: Vec<LaunchReply>) -> Vec<TrialLaunch> {
+pub(crate) fn trial_launches(launches: Vec<LaunchReply>) -> Vec<TrialLaunch> {
     let launch = |LaunchReply { outputs, complaints, .. }: LaunchReply| TrialLaunch { outputs, complaints };
     launches.into_iter().map(launch).collect()
 }
 
 /// The error if a worker launched nothing.
-pub(crate) fn no_launch() -> WorkerError {
+pub(crate) fn no_launch_error() -> WorkerError {
     WorkerError::Lost { failure: FailureKind::Other, reason: "the worker launched nothing".to_owned() }
 }
 
 /// Joins the complaints of a check to one text. `None` if the check passed.
-pub(crate) fn complaints_in(check: &CheckRecord) -> Option<String> {
+pub(crate) fn complaint_text(check: &CheckRecord) -> Option<String> {
     let complaints = |it: &op::Complaint| format!("[{}] {}", it.kind, it.message);
     let complaints: Vec<String> = check.complaints.iter().map(complaints).collect();
     (!complaints.is_empty()).then(|| complaints.join("; "))

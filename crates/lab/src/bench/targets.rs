@@ -3,7 +3,7 @@
 use op::Op;
 
 use super::plan::BenchPlan;
-use crate::run::{Row, RunState, TargetJudged, rows};
+use crate::run::{Row, RunState, TargetVerdict, rows};
 use crate::suite::Target;
 
 /// Judges every target of the suite. A target stays open if the data to judge it is missing.
@@ -12,7 +12,7 @@ pub fn judge<O: Op>(
     targets: &[Target],
     plan: &BenchPlan<'_, O::Problem>,
     state: &RunState,
-) -> Vec<TargetJudged> {
+) -> Vec<TargetVerdict> {
     let rows = rows(state);
     let mut judged = Vec::new();
     for target in targets {
@@ -30,7 +30,7 @@ pub fn judge<O: Op>(
             judged.push(no_spills_target(plan, state));
         }
         if let Some(percent) = target.sm_busy {
-            judged.push(TargetJudged {
+            judged.push(TargetVerdict {
                 target: format!("multiprocessors busy at least {percent}% of the time"),
                 problem: target.problem.clone(),
                 met: None,
@@ -70,7 +70,7 @@ fn speedup_target<P>(
     problem: &str,
     over: &str,
     wanted: f64,
-) -> TargetJudged {
+) -> TargetVerdict {
     let all = compared(plan, rows, problem, over);
     let best = all.iter().max_by(|a, b| a.1.speedup.ratio.total_cmp(&b.1.speedup.ratio));
     let (met, evidence) = match best {
@@ -87,11 +87,11 @@ fn speedup_target<P>(
         }
     };
     let target = format!("at least {wanted}x over {over}");
-    TargetJudged { target, problem: Some(problem.to_owned()), met, evidence }
+    TargetVerdict { target, problem: Some(problem.to_owned()), met, evidence }
 }
 
 /// Judges a p90 target: compares the best candidate's p90 with the baseline's.
-fn p90_target<P>(plan: &BenchPlan<'_, P>, rows: &[Row], problem: &str, over: &str) -> TargetJudged {
+fn p90_target<P>(plan: &BenchPlan<'_, P>, rows: &[Row], problem: &str, over: &str) -> TargetVerdict {
     let all = compared(plan, rows, problem, over);
     let best = all.iter().max_by(|a, b| a.1.speedup.ratio.total_cmp(&b.1.speedup.ratio));
     let baseline = rows.iter().find(|row| {
@@ -107,11 +107,11 @@ fn p90_target<P>(plan: &BenchPlan<'_, P>, rows: &[Row], problem: &str, over: &st
         _ => (None, "no candidate was compared with it".to_owned()),
     };
     let target = format!("p90 not worse than that of {over}");
-    TargetJudged { target, problem: Some(problem.to_owned()), met, evidence }
+    TargetVerdict { target, problem: Some(problem.to_owned()), met, evidence }
 }
 
 /// Judges the target that no candidate spills.
-fn no_spills_target<P>(plan: &BenchPlan<'_, P>, state: &RunState) -> TargetJudged {
+fn no_spills_target<P>(plan: &BenchPlan<'_, P>, state: &RunState) -> TargetVerdict {
     let is_candidate = |name: &str| plan.subjects.iter().any(|it| it.is_candidate && it.name == name);
     let builds: Vec<_> = state.builds.iter().filter(|(of, _)| is_candidate(&of.subject)).collect();
     let spilling: Vec<String> = builds
@@ -124,7 +124,7 @@ fn no_spills_target<P>(plan: &BenchPlan<'_, P>, state: &RunState) -> TargetJudge
         (count, []) => (Some(true), format!("{count} builds, none spills")),
         (_, some) => (Some(false), some.join("; ")),
     };
-    TargetJudged { target: "no spills".to_owned(), problem: None, met, evidence }
+    TargetVerdict { target: "no spills".to_owned(), problem: None, met, evidence }
 }
 
 #[cfg(test)]

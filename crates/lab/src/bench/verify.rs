@@ -5,8 +5,8 @@ use op::{Op, TrialStep};
 
 use super::plan::SubjectKind;
 use super::run::{
-    Bench, BenchError, Participant, ProblemInputs, brought, check_of, complaints_in, no_launch,
-    unexpected_reply,
+    Bench, BenchError, Participant, ProblemInputs, check_record, complaint_text, no_launch_error,
+    trial_launches, unexpected_reply,
 };
 use super::workers::SubjectWorkers;
 use crate::run::{CheckRecord, Event, FailureKind, Repeats};
@@ -31,7 +31,7 @@ impl<O: Op> Bench<'_, O> {
         given: &ProblemInputs<'_, O>,
         hot_ns: Option<f64>,
     ) -> Result<Result<(), WorkerError>, BenchError> {
-        if matches!(workers.subject.kind, SubjectKind::Peer { .. }) || workers.subject.is_known {
+        if matches!(workers.subject.kind, SubjectKind::Peer { .. }) || workers.subject.is_verified {
             return Ok(Ok(()));
         }
         let draws = &given.draws;
@@ -40,7 +40,7 @@ impl<O: Op> Bench<'_, O> {
         for process in workers.processes() {
             let request = WorkerRequest::Verify {
                 draws: draws.fresh.clone(),
-                seed: op::derived(draws.environments, process as u64),
+                seed: op::derive_seed(draws.environments, process as u64),
             };
             let judged = workers.ask(self.factory, process, &request).and_then(|reply| match reply {
                 WorkerReply::Verified { launches, repeats } => {
@@ -48,13 +48,13 @@ impl<O: Op> Bench<'_, O> {
                         .iter()
                         .map(|it: &LaunchReply| TrialStep { inputs: it.inputs, ..TrialStep::FIRST })
                         .collect();
-                    let launches = brought(launches);
+                    let launches = trial_launches(launches);
                     let judged =
                         trial::judge(self.op, participant.extra_tolerance, &steps, &references, &launches);
-                    let mut judged = judged.ok_or_else(no_launch)?;
+                    let mut judged = judged.ok_or_else(no_launch_error)?;
                     judged.complaints.extend(faster_on_repeats(repeats));
                     judged.complaints.extend(slower_afterwards(repeats, hot_ns));
-                    Ok(CheckRecord { repeats: Some(repeats), ..check_of(judged) })
+                    Ok(CheckRecord { repeats: Some(repeats), ..check_record(judged) })
                 }
                 other => Err(unexpected_reply(&other)),
             });
@@ -78,7 +78,7 @@ impl<O: Op> Bench<'_, O> {
         check: CheckRecord,
     ) -> Result<Option<String>, BenchError> {
         let complaints =
-            complaints_in(&check).map(|complaints| format!("after timing, on fresh inputs: {complaints}"));
+            complaint_text(&check).map(|complaints| format!("after timing, on fresh inputs: {complaints}"));
         self.run.record(&Event::Checked { of: participant.key.of.clone(), check })?;
         Ok(complaints)
     }

@@ -7,7 +7,8 @@ use chips::Target;
 use family::Candidate;
 use gpu::accelerator::{AcceleratorError, Lease};
 use op::{
-    Addresses, Arrangement, Complaint, Judgement, Kernel, Op, Picture, Refusal, RunError, TrialStep, derived,
+    Addresses, Arrangement, Complaint, Judgement, Kernel, Op, Picture, Refusal, RunError, TrialStep,
+    derive_seed,
 };
 
 use super::plan::{Case, CheckSubject, Depth};
@@ -142,7 +143,13 @@ impl<'a, O: Op> CaseTrial<'a, O> {
             let image = device.image(&build);
             let kernel = Kernel::load(&mut *device, family, candidate.clone(), image)?;
             let sizes = op.sizes(&case.problem);
-            Ok(kernel.trial(&mut *device, &sizes, &inputs, &self.steps, derived(case.seed, ENVIRONMENTS))?)
+            Ok(kernel.trial(
+                &mut *device,
+                &sizes,
+                &inputs,
+                &self.steps,
+                derive_seed(case.seed, ENVIRONMENTS),
+            )?)
         };
         let observed = match run(Lease::Shared) {
             // The kernel may fit when no other kernel uses the GPU, so it runs once more alone.
@@ -172,20 +179,21 @@ impl<'a, O: Op> CaseTrial<'a, O> {
         // A case with ordinary inputs gets a hard class for its second set of inputs.
         let hard = op.hard_classes();
         let class = if case.class == op.classes()[0] {
-            hard[derived(case.seed, HARD) as usize % hard.len()]
+            hard[derive_seed(case.seed, HARD) as usize % hard.len()]
         } else {
             case.class.as_str()
         };
-        let mut sets = vec![(None, op.opposite(&case.problem, &own, class, derived(case.seed, OPPOSITE))?)];
+        let mut sets =
+            vec![(None, op.opposite(&case.problem, &own, class, derive_seed(case.seed, OPPOSITE))?)];
         if case.depth == Depth::Full {
-            let seed = derived(case.seed, REDRAWN);
+            let seed = derive_seed(case.seed, REDRAWN);
             let redraw = |which: &&'static str| (Some(*which), op.redraw(&case.problem, &own, which, seed));
             sets.extend(op.input_names().iter().map(redraw));
         }
         sets.insert(0, (None, own));
         let case_inputs = |(index, (redrawn, inputs)): (usize, (Option<&'static str>, O::Inputs))| {
             // If only some rows are compared, each reference samples different rows.
-            let reference = op.reference(&case.problem, &inputs, derived(case.seed, ROWS + index as u64));
+            let reference = op.reference(&case.problem, &inputs, derive_seed(case.seed, ROWS + index as u64));
             CaseInputs { inputs, reference, redrawn }
         };
         Ok(sets.into_iter().enumerate().map(case_inputs).collect())
@@ -205,7 +213,7 @@ impl<'a, O: Op> CaseTrial<'a, O> {
             if let Some(which) = other.redrawn {
                 let before = (&own.reference, first.outputs.as_slice());
                 let after = (&other.reference, launch.outputs.as_slice());
-                complaints.extend(self.op.independence(extra, which, before, after));
+                complaints.extend(self.op.ignored_input(extra, which, before, after));
             }
         }
         complaints

@@ -45,7 +45,7 @@ pub fn run<O: Op>(
     let folder = run.folder().join("trials");
     fs::create_dir_all(&folder).map_err(|error| EvolveError::Io { path: folder.clone(), error })?;
     let evaluator =
-        Evaluator { op, plan, compiler, start, folder: &folder, answers: AnswerCache::kept(), stop };
+        Evaluator { op, plan, compiler, start, folder: &folder, answers: AnswerCache::enabled(), stop };
     let outcome = SearchDriver::new(&evaluator, &space, run, progress)?.run();
     let _ = fs::remove_dir_all(&folder);
     outcome
@@ -132,7 +132,7 @@ impl<'a, O: Op> SearchDriver<'a, O> {
             Some(before) if *before == search => {}
             Some(_) => {
                 let reason = "it has another space, strategy, budget or seed";
-                return Err(EvolveError::Differs(reason.to_owned()));
+                return Err(EvolveError::CannotResume(reason.to_owned()));
             }
         }
         Ok(SearchDriver {
@@ -229,12 +229,12 @@ impl<'a, O: Op> SearchDriver<'a, O> {
             self.evaluated = number;
             match exchange.outcome {
                 Ok(_) => {
-                    let proposed = self.check_answer(&exchange.answer).map_err(EvolveError::Differs)?;
+                    let proposed = self.check_answer(&exchange.answer).map_err(EvolveError::CannotResume)?;
                     let trial = self.proposed_trial(external, number, proposed)?;
                     self.add_trial(trial, None);
                 }
                 Err(reason) if missing_answers >= MAX_MISSING_ANSWERS && number < budget => {
-                    return Err(EvolveError::Silent { times: missing_answers, reason });
+                    return Err(EvolveError::NoAnswer { times: missing_answers, reason });
                 }
                 Err(reason) => {
                     self.refused.push((number, reason));
@@ -439,7 +439,7 @@ impl<'a, O: Op> SearchDriver<'a, O> {
         if trial.knobs != setting.knobs || trial.source.as_ref() != source {
             let reason =
                 format!("trial {number} was {}; now it would be a different candidate", trial.candidate);
-            return Err(EvolveError::Differs(reason));
+            return Err(EvolveError::CannotResume(reason));
         }
         match trial.result {
             TrialResult::Same { .. } | TrialResult::Failed { stage: Stage::Build, .. } => {}

@@ -28,13 +28,13 @@ pub enum EvolveError {
     Io { path: PathBuf, error: std::io::Error },
     /// The resumed search differs from the recorded one, or the code has changed since.
     #[error("cannot resume this run: {0}")]
-    Differs(String),
+    CannotResume(String),
     /// A program that is needed to reach the proposer cannot be started.
     #[error("cannot reach the proposer: {program}: {error}")]
-    NoProgram { program: &'static str, error: String },
+    MissingProgram { program: &'static str, error: String },
     /// The proposer gave no answer several times in a row.
     #[error("the proposer gave no answer {times} times in a row: {reason}")]
-    Silent { times: u32, reason: String },
+    NoAnswer { times: u32, reason: String },
     /// The run was asked to stop. Finished work is in its log.
     #[error("stopped")]
     Stopped,
@@ -44,8 +44,10 @@ impl From<ProposerError> for EvolveError {
     fn from(error: ProposerError) -> Self {
         match error {
             ProposerError::Stopped => EvolveError::Stopped,
-            ProposerError::MissingProgram { program, error } => EvolveError::NoProgram { program, error },
-            ProposerError::NoAnswer { reason, .. } => EvolveError::Silent { times: 1, reason },
+            ProposerError::MissingProgram { program, error } => {
+                EvolveError::MissingProgram { program, error }
+            }
+            ProposerError::NoAnswer { reason, .. } => EvolveError::NoAnswer { times: 1, reason },
         }
     }
 }

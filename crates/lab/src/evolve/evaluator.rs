@@ -41,7 +41,7 @@ impl<'f> Setting<'f> {
             kind: SubjectKind::Kernel { family: self.family, preset: None, knobs: pairs(&self.knobs) },
             is_baseline: false,
             is_candidate: true,
-            is_known: false,
+            is_verified: false,
         }
     }
 }
@@ -142,7 +142,7 @@ impl<O: Op> Evaluator<'_, O> {
         let candidate = self.op.candidate(family, None, knobs, problem)?;
         let request = family.request(&candidate, self.plan.device.target())?;
         let built = self.compiler.build(&request).map_err(|error| worker::CandidateFailure::build(&error))?;
-        let (hash, build) = (built.build.hash.clone(), worker::told(family, &candidate, &built)?);
+        let (hash, build) = (built.build.hash.clone(), worker::build_record(family, &candidate, &built)?);
         self.compiled(
             family,
             knobs,
@@ -201,7 +201,7 @@ impl<O: Op> Evaluator<'_, O> {
             is_baseline: true,
             is_candidate: false,
             // The baseline was checked as trial 0.
-            is_known: true,
+            is_verified: true,
         };
         let subjects = if is_virtual { vec![candidate] } else { vec![baseline, candidate] };
         let plan = bench::BenchPlan {

@@ -7,12 +7,12 @@ use std::time::Duration;
 use chips::{CHIPS, Chip};
 use family::{Catalog, Family};
 use gpu::device::Device;
-use op::{Op, Refusal, derived};
+use op::{Op, Refusal, derive_seed};
 
 use super::EvolveError;
 use super::evaluator::{Compiled, Evaluator, Rejection, Setting, pairs};
 use super::proposer::screen::MAX_BYTES;
-use crate::bench::{AnswerCache, brought, check_of, complaints_in, no_launch};
+use crate::bench::{AnswerCache, check_record, complaint_text, no_launch_error, trial_launches};
 use crate::check::cut_to_size;
 use crate::run::{FailureKind, Stage};
 use crate::trial::{self, TrialCase, kernel_notes};
@@ -127,7 +127,7 @@ impl<O: Op> Evaluator<'_, O> {
             Err(rejection) => return Ok(Err(rejection)),
         };
         let flops = if setting.family.plain { CHECK_FLOPS / PLAIN_COST } else { CHECK_FLOPS };
-        let cases = self.cases(flops, derived(self.plan.secret, CHECK_SEED));
+        let cases = self.cases(flops, derive_seed(self.plan.secret, CHECK_SEED));
         let checks = vgpu::Checks::All;
         self.check_cases((&mut worker, checks), setting, &cases, &self.answers, "on the virtual GPU")
     }
@@ -145,13 +145,13 @@ impl<O: Op> Evaluator<'_, O> {
             Device::Virtual { .. } => CONFIRM_FLOPS,
             Device::Cuda { .. } => f64::INFINITY,
         };
-        let cases = self.cases(flops, derived(self.plan.secret, CONFIRM_SEED + u64::from(number)));
+        let cases = self.cases(flops, derive_seed(self.plan.secret, CONFIRM_SEED + u64::from(number)));
         let checks = vgpu::Checks::None;
         self.check_cases(
             (&mut worker, checks),
             setting,
             &cases,
-            &AnswerCache::not_kept(),
+            &AnswerCache::disabled(),
             "with fresh inputs",
         )
     }
@@ -175,9 +175,9 @@ impl<O: Op> Evaluator<'_, O> {
         let parts = parts.enumerate();
         parts
             .flat_map(|(index, (problem, _))| {
-                let seed = derived(seed, index as u64);
+                let seed = derive_seed(seed, index as u64);
                 [
-                    TrialCase::classes(self.op, &problem, derived(seed, 1)),
+                    TrialCase::classes(self.op, &problem, derive_seed(seed, 1)),
                     TrialCase::usual(self.op, problem, seed),
                 ]
             })
@@ -205,15 +205,15 @@ impl<O: Op> Evaluator<'_, O> {
                 Ok(other) => return Ok(Err(rejection(Stage::Check, format!("unexpected reply: {other:?}")))),
                 Err(rejection) => return Ok(Err(rejection)),
             };
-            let launches = brought(launches);
+            let launches = trial_launches(launches);
             let expected: Result<Vec<_>, _> =
                 draws.iter().map(|it| answers.to(self.op, problem, it)).collect();
             let expected = expected?;
             let expected: Vec<_> = expected.iter().map(|it| (&it.inputs, &it.reference)).collect();
             let Some(judged) = trial::judge(self.op, extra, steps, &expected, &launches) else {
-                return Ok(Err(rejection(Stage::Check, no_launch().to_string())));
+                return Ok(Err(rejection(Stage::Check, no_launch_error().to_string())));
             };
-            if let Some(words) = complaints_in(&check_of(judged)) {
+            if let Some(words) = complaint_text(&check_record(judged)) {
                 let reason = format!("on {problem}, {how}: {words}");
                 let failure = FailureKind::WrongAnswer;
                 return Ok(Err(Rejection { stage: Stage::Check, failure, reason }));

@@ -8,7 +8,7 @@ use vgpu::model::ModelledMicros;
 
 use crate::run::{
     Ceiling, Control, Exporter, Fact, FailureRecord, Manifest, MeanSpeedup, ResultId, Row, RunOutcome,
-    RunState, SCHEMA, TargetJudged, rows,
+    RunState, SCHEMA, TargetVerdict, rows,
 };
 
 /// Writes `bench.json`.
@@ -28,7 +28,7 @@ struct File<'s> {
     controls: &'s [Control],
     ceilings: &'s [Ceiling],
     failures: &'s [FailureRecord],
-    targets: &'s [TargetJudged],
+    targets: &'s [TargetVerdict],
     notes: &'s [String],
     warnings: &'s [String],
 }

@@ -60,7 +60,7 @@ impl Exports {
         let open = |exporter: &'static dyn Exporter| -> io::Result<OpenExport> {
             let path = folder.join(exporter.file_name());
             let partial = folder.join(format!(".{}.partial", exporter.file_name()));
-            let file = gpu::paths::create_anew(&partial)?;
+            let file = gpu::paths::create_new_file(&partial)?;
             Ok(OpenExport { exporter, partial, path, file })
         };
         Ok(Exports { open: EXPORTERS.into_iter().map(open).collect::<io::Result<_>>()? })
@@ -87,7 +87,7 @@ impl Exports {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::testing::{PROBLEM, a_full_log, a_real_log, folded};
+    use crate::run::testing::{PROBLEM, bench_log, full_log, state_from};
     use crate::run::{Event, Fact};
 
     fn text(exporter: &dyn Exporter, state: &RunState) -> String {
@@ -101,7 +101,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let exports = Exports::open(folder.path()).unwrap();
         assert!(!folder.path().join("bench.json").exists());
-        let state = folded(&a_real_log());
+        let state = state_from(&bench_log());
         let written = exports.write(&state).unwrap();
         let names: Vec<_> = written.iter().map(|path| path.file_name().unwrap().to_str().unwrap()).collect();
         assert_eq!(names, ["bench.json", "bench.csv", "summary.md", "report.html"]);
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn json_separates_measured_and_modelled_times() {
         let json: serde_json::Value =
-            serde_json::from_str(&text(&json::Json, &folded(&a_real_log()))).unwrap();
+            serde_json::from_str(&text(&json::Json, &state_from(&bench_log()))).unwrap();
         assert_eq!(json["schema"], 1);
         assert_eq!(json["complete"], true);
         let measured = json["measured"].as_array().unwrap();
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn csv_has_separate_columns_for_measured_and_modelled_times() {
-        let text = text(&csv::Csv, &folded(&a_real_log()));
+        let text = text(&csv::Csv, &state_from(&bench_log()));
         let mut reader = ::csv::Reader::from_reader(text.as_bytes());
         let headers = reader.headers().unwrap().clone();
         let at = |name: &str| headers.iter().position(|header| header == name).unwrap();
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn the_summary_has_results_failures_and_notes() {
-        let text = text(&report::Markdown, &folded(&a_real_log()));
+        let text = text(&report::Markdown, &state_from(&bench_log()));
         for wanted in [
             "NVIDIA H200",
             "## Measured",
@@ -181,9 +181,9 @@ mod tests {
 
     #[test]
     fn the_files_of_a_stopped_run_say_incomplete() {
-        let mut events = a_real_log();
+        let mut events = bench_log();
         events.pop();
-        let state = folded(&events);
+        let state = state_from(&events);
         assert!(text(&report::Markdown, &state).contains("incomplete"));
         let json: serde_json::Value = serde_json::from_str(&text(&json::Json, &state)).unwrap();
         assert_eq!(json["complete"], false);
@@ -191,10 +191,10 @@ mod tests {
 
     #[test]
     fn hostile_text_cannot_break_a_markdown_table() {
-        let mut events = a_real_log();
+        let mut events = bench_log();
         let name = "evil | name\n# heading".to_owned();
         events.insert(1, Event::Baseline { name, version: Fact::unavailable("a|b\nc") });
-        let text = text(&report::Markdown, &folded(&events));
+        let text = text(&report::Markdown, &state_from(&events));
         assert!(!text.lines().any(|line| line.starts_with("# heading")), "{text}");
     }
 
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn the_tune_log_has_one_row_per_trial() {
-        let state = folded(&a_full_log());
+        let state = state_from(&full_log());
         let text = text(&tune_log::TuneLog, &state);
         let mut reader = ::csv::Reader::from_reader(text.as_bytes());
         let headers = reader.headers().unwrap().clone();
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn topk_has_everything_to_rebuild_the_elites() {
-        let state = folded(&a_full_log());
+        let state = state_from(&full_log());
         let json: serde_json::Value = serde_json::from_str(&text(&topk::TopK, &state)).unwrap();
         assert_eq!(
             (&json["schema"], &json["device"], &json["commit"]),
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn a_profile_names_unavailable_metrics() {
-        let state = folded(&a_full_log());
+        let state = state_from(&full_log());
         let json: serde_json::Value = serde_json::from_str(&text(&profile::Profiles, &state)).unwrap();
         let found = &json["profiles"][0];
         assert_eq!((&found["subject"], &found["source"]), (&"wmma stage-2".into(), &"virtual:l4".into()));
@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn a_run_without_a_search_or_profile_has_no_such_files() {
-        let state = folded(&a_real_log());
+        let state = state_from(&bench_log());
         assert!(!tune_log::TuneLog.concerns(&state) && !topk::TopK.concerns(&state));
         assert!(!profile::Profiles.concerns(&state));
     }
@@ -272,7 +272,7 @@ mod tests {
     fn files_can_be_written_while_a_run_has_them_open() {
         let folder = tempfile::tempdir().unwrap();
         let open = Exports::open(folder.path()).unwrap();
-        let state = folded(&a_full_log());
+        let state = state_from(&full_log());
         let names = |paths: &[PathBuf]| -> Vec<String> {
             paths.iter().map(|path| path.file_name().unwrap().to_string_lossy().into_owned()).collect()
         };

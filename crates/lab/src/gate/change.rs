@@ -7,7 +7,7 @@ use crate::run::MeasuredMicros;
 use crate::stats::{Interval, RankTest, SIGNIFICANT, Samples, rank_test};
 
 /// A run that is slower by up to this share is not a regression.
-pub const TOLERATED: f64 = 0.02;
+pub const TOLERATED_SLOWDOWN: f64 = 0.02;
 
 /// How a run's time compares with the best on record.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -43,9 +43,9 @@ impl Change {
         })
     }
 
-    /// Whether the run is slower by more than [`TOLERATED`], with disjoint intervals and a significant rank test.
+    /// Whether the run is slower by more than [`TOLERATED_SLOWDOWN`], with disjoint intervals and a significant rank test.
     pub fn is_regression(&self) -> bool {
-        self.slower_by > TOLERATED && self.is_significant() && self.rank_test.delta > 0.0
+        self.slower_by > TOLERATED_SLOWDOWN && self.is_significant() && self.rank_test.delta > 0.0
     }
 
     /// Whether the run is faster, by any amount, with disjoint intervals and a significant rank test. Only such a run

@@ -195,7 +195,7 @@ impl<'s> CandidateTime<'s> {
     }
 
     /// The interval in which the time of another run is expected. It includes the variation between processes, if there
-    /// are several. A single process shows no such variation; then [`TOLERATED`](super::TOLERATED) must cover it.
+    /// are several. A single process shows no such variation; then [`TOLERATED_SLOWDOWN`](super::TOLERATED) must cover it.
     fn interval(&self) -> Interval {
         if self.row.processes > 1 { self.row.interval_us } else { self.row.samples_interval_us }
     }

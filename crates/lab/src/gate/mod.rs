@@ -27,7 +27,7 @@
 //! ```
 //!
 //! A row fails if an answer is wrong, if a candidate failed, if registers or spills exceed the family's limits, or if
-//! the time is a regression. A regression is a median more than [`TOLERATED`] above the best one, with disjoint 95%
+//! the time is a regression. A regression is a median more than [`TOLERATED_SLOWDOWN`] above the best one, with disjoint 95%
 //! intervals and a significant rank test. If data that the verdict needs is missing, the row and the report are
 //! incomplete, which is not a pass. An improvement passes.
 //!
@@ -41,7 +41,7 @@ mod report;
 #[cfg(test)]
 mod tests;
 
-pub use change::{Change, TOLERATED};
+pub use change::{Change, TOLERATED_SLOWDOWN};
 pub use judge::{GateRequest, judge};
 pub use leaderboard::{BestOnRecord, Leaderboard, LeaderboardError, SAMPLES_KEPT};
 pub use report::{GateFinding, GateReport, GateRow, MissingData, RowStatus, update};

@@ -202,11 +202,11 @@ impl GateReport {
     /// incomplete.
     pub fn outcome(&self) -> RunOutcome {
         if self.count(RowStatus::Failed) > 0 {
-            RunOutcome::Finding
+            RunOutcome::ProblemFound
         } else if self.count(RowStatus::Incomplete) > 0 || self.rows.is_empty() {
             RunOutcome::Incomplete
         } else {
-            RunOutcome::Holds
+            RunOutcome::Success
         }
     }
 }

@@ -4,7 +4,7 @@ use gpu::launch::Random;
 
 use super::leaderboard::tests::best;
 use super::*;
-use crate::run::testing::{bench, built, checked, folded, manifest, sampled};
+use crate::run::testing::{bench, built, checked, manifest, sampled, state_from};
 use crate::run::{
     BuildRecord, CheckRecord, Commit, Event, Fact, FailureKind, Modelled, ResultId, RunOutcome, RunState,
     Stage, StageKey, StageOutcome, Timer,
@@ -58,7 +58,7 @@ fn request(problems: &[&str]) -> GateRequest {
 }
 
 fn judged(events: &[Event]) -> GateReport {
-    judge(&folded(events), &leaderboard(), &request(&["p"]))
+    judge(&state_from(events), &leaderboard(), &request(&["p"]))
 }
 
 fn only_row(report: &GateReport) -> &GateRow {
@@ -70,7 +70,7 @@ fn only_row(report: &GateReport) -> &GateRow {
 fn a_planted_regression_fails() {
     let report = judged(&run(&times_us(10.5, 200, 2)));
     let row = only_row(&report);
-    assert_eq!((row.standing, report.outcome()), (RowStatus::Failed, RunOutcome::Finding));
+    assert_eq!((row.standing, report.outcome()), (RowStatus::Failed, RunOutcome::ProblemFound));
     let [GateFinding::Regression { slower_by, p, .. }] = row.findings[..] else { panic!("{row:?}") };
     assert!((slower_by - 0.05).abs() < 0.005 && p < 1e-6, "{slower_by} {p}");
 }
@@ -79,7 +79,7 @@ fn a_planted_regression_fails() {
 fn a_planted_improvement_passes() {
     let report = judged(&run(&times_us(9.5, 200, 2)));
     let row = only_row(&report);
-    assert_eq!((row.standing, report.outcome()), (RowStatus::Improved, RunOutcome::Holds));
+    assert_eq!((row.standing, report.outcome()), (RowStatus::Improved, RunOutcome::Success));
     assert!(row.findings.is_empty() && row.gaps.is_empty());
     assert!(row.change.unwrap().slower_by < -0.04);
 }
@@ -93,9 +93,9 @@ fn the_sign_of_a_change_is_right_from_minus_60_to_100_per_cent() {
         let factor = 1.0 + f64::from(percent) / 100.0;
         let report = judged(&run(&times_us(10.0 * factor, 200, 3)));
         let standing = only_row(&report).standing;
-        if factor > 1.0 + TOLERATED + noise {
+        if factor > 1.0 + TOLERATED_SLOWDOWN + noise {
             assert_eq!(standing, RowStatus::Failed, "{factor}");
-        } else if factor < 1.0 + TOLERATED - noise {
+        } else if factor < 1.0 + TOLERATED_SLOWDOWN - noise {
             assert_ne!(standing, RowStatus::Failed, "{factor}");
         }
         assert_eq!(standing == RowStatus::Improved, factor < 1.0 - noise, "{factor}");
@@ -108,7 +108,7 @@ fn a_slowdown_of_up_to_two_per_cent_passes() {
     let row = only_row(&report);
     let change = row.change.unwrap();
     assert!(!change.intervals_overlap && change.rank_test.p < 0.05 && change.slower_by > 0.01, "{change:?}");
-    assert_eq!((row.standing, report.outcome()), (RowStatus::Passed, RunOutcome::Holds));
+    assert_eq!((row.standing, report.outcome()), (RowStatus::Passed, RunOutcome::Success));
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn a_slower_median_with_overlapping_intervals_passes() {
     let times: Vec<f64> = (0..21).map(|i| if i < 10 { 9.9 } else { 10.6 }).collect();
     let report = judged(&run(&times));
     let change = only_row(&report).change.unwrap();
-    assert!(change.slower_by > TOLERATED && change.intervals_overlap, "{change:?}");
+    assert!(change.slower_by > TOLERATED_SLOWDOWN && change.intervals_overlap, "{change:?}");
     assert_eq!(only_row(&report).standing, RowStatus::Passed);
 }
 
@@ -141,7 +141,7 @@ fn one_slow_process_passes_and_three_slow_processes_fail() {
     let report = judged(&run_in_processes([10.0, 10.0, 10.8]));
     let row = only_row(&report);
     let change = row.change.unwrap();
-    assert!(change.slower_by > TOLERATED && change.intervals_overlap, "{change:?}");
+    assert!(change.slower_by > TOLERATED_SLOWDOWN && change.intervals_overlap, "{change:?}");
     assert_eq!((row.standing, row.processes), (RowStatus::Passed, Some(3)));
     for (level, standing) in [
         (10.8, RowStatus::Failed),
@@ -167,9 +167,9 @@ fn a_slower_median_without_a_significant_rank_test_passes() {
     // Two samples each, 9% apart, with disjoint intervals. By chance, two of the six orders are as extreme.
     let mut board = Leaderboard::default();
     board.record(best("p", vec![10.0, 10.01]));
-    let report = judge(&folded(&run(&[10.9, 10.91])), &board, &request(&["p"]));
+    let report = judge(&state_from(&run(&[10.9, 10.91])), &board, &request(&["p"]));
     let change = only_row(&report).change.unwrap();
-    assert!(change.slower_by > TOLERATED && !change.intervals_overlap, "{change:?}");
+    assert!(change.slower_by > TOLERATED_SLOWDOWN && !change.intervals_overlap, "{change:?}");
     assert!((change.rank_test.p - 1.0 / 3.0).abs() < 1e-12);
     assert_eq!(only_row(&report).standing, RowStatus::Passed);
 }
@@ -180,7 +180,7 @@ fn a_fast_wrong_answer_fails() {
     events.push(Event::Checked { of: of("p"), check: checked(false) });
     let report = judged(&events);
     let row = only_row(&report);
-    assert_eq!((row.standing, report.outcome()), (RowStatus::Failed, RunOutcome::Finding));
+    assert_eq!((row.standing, report.outcome()), (RowStatus::Failed, RunOutcome::ProblemFound));
     assert!(matches!(row.findings[..], [GateFinding::WrongAnswer { .. }]), "{row:?}");
     assert_eq!(row.candidate, None, "a wrong candidate has no time");
 }
@@ -209,7 +209,7 @@ fn a_failed_candidate_is_a_finding_and_a_refused_one_is_a_gap() {
         let report = judged(&[started(), failed(&of("p"), kind)]);
         assert_eq!(
             (only_row(&report).standing, report.outcome()),
-            (RowStatus::Failed, RunOutcome::Finding),
+            (RowStatus::Failed, RunOutcome::ProblemFound),
             "{kind}"
         );
     }
@@ -250,7 +250,7 @@ fn registers_or_spills_above_the_limit_fail() {
         only_row(&report).findings[..],
         [GateFinding::Registers { registers: 169, limit: 168, .. }]
     ));
-    assert_eq!(report.outcome(), RunOutcome::Finding);
+    assert_eq!(report.outcome(), RunOutcome::ProblemFound);
     let report = with(built(128, 4));
     assert!(matches!(only_row(&report).findings[..], [GateFinding::Spills { bytes: 4, limit: 0, .. }]));
     let unlimited = BuildRecord { registers_limit: None, spill_bytes_limit: None, ..built(255, 64) };
@@ -260,7 +260,7 @@ fn registers_or_spills_above_the_limit_fail() {
 #[test]
 fn missing_data_makes_the_report_incomplete() {
     let gap = |events: &[Event], problems: &[&str]| {
-        let report = judge(&folded(events), &leaderboard(), &request(problems));
+        let report = judge(&state_from(events), &leaderboard(), &request(problems));
         assert_eq!(report.outcome(), RunOutcome::Incomplete, "{report:?}");
         report.rows.iter().flat_map(|row| row.gaps.clone()).collect::<Vec<MissingData>>()
     };
@@ -274,7 +274,7 @@ fn missing_data_makes_the_report_incomplete() {
     // An empty run, with a filled and with an empty leaderboard.
     assert_eq!(gap(&[started()], &[]), [MissingData::NotMeasured]);
     assert_eq!(
-        judge(&folded(&[started()]), &Leaderboard::default(), &request(&[])).outcome(),
+        judge(&state_from(&[started()]), &Leaderboard::default(), &request(&[])).outcome(),
         RunOutcome::Incomplete
     );
     assert_eq!(
@@ -295,7 +295,7 @@ fn missing_data_makes_the_report_incomplete() {
     assert_eq!(gap(&stopped, &[]), [MissingData::CutShort { subject: CANDIDATE.to_owned() }]);
     // A run with another timer only.
     let report =
-        judge(&folded(&fine), &leaderboard(), &GateRequest { timer: Timer::Eager, ..request(&["p"]) });
+        judge(&state_from(&fine), &leaderboard(), &GateRequest { timer: Timer::Eager, ..request(&["p"]) });
     assert_eq!(
         (report.outcome(), &report.rows[0].gaps[..]),
         (RunOutcome::Incomplete, &[MissingData::NotMeasured][..])
@@ -317,10 +317,10 @@ fn a_skipped_problem_is_not_a_pass() {
 fn an_unsupported_problem_is_a_gap_only_if_the_family_holds_the_record() {
     let mut events = run(&times_us(10.0, 200, 2));
     events.push(failed(&ResultId::new("p", "hopper", "90a"), FailureKind::Refused));
-    assert_eq!(judged(&events).outcome(), RunOutcome::Holds);
+    assert_eq!(judged(&events).outcome(), RunOutcome::Success);
     let mut board = Leaderboard::default();
     board.record(BestOnRecord { candidate: "hopper".to_owned(), ..best("p", times_us(10.0, 200, 1)) });
-    let report = judge(&folded(&events), &board, &request(&["p"]));
+    let report = judge(&state_from(&events), &board, &request(&["p"]));
     assert!(
         matches!(&only_row(&report).gaps[..], [MissingData::Skipped { subject, .. }] if subject == "hopper")
     );
@@ -377,19 +377,19 @@ fn the_fastest_correct_candidate_is_compared() {
 fn update_records_first_results_and_improvements() {
     let mut board = Leaderboard::default();
     let mut take = |micros: f64| {
-        let mut report = judge(&folded(&run(&times_us(micros, 1000, 5))), &board, &request(&["p"]));
+        let mut report = judge(&state_from(&run(&times_us(micros, 1000, 5))), &board, &request(&["p"]));
         let recorded = update(&mut report, &mut board);
         (recorded, report.outcome(), only_row(&report).standing, board.entries()[0].p50_us.0)
     };
     let (recorded, outcome, standing, first) = take(10.0);
-    assert_eq!((recorded, outcome, standing), (1, RunOutcome::Holds, RowStatus::Recorded));
+    assert_eq!((recorded, outcome, standing), (1, RunOutcome::Success, RowStatus::Recorded));
     let (recorded, outcome, standing, now) = take(11.0);
-    assert_eq!((recorded, outcome, standing, now), (0, RunOutcome::Finding, RowStatus::Failed, first));
+    assert_eq!((recorded, outcome, standing, now), (0, RunOutcome::ProblemFound, RowStatus::Failed, first));
     // A second run at the same speed is not an improvement.
     let (recorded, outcome, standing, now) = take(10.0);
-    assert_eq!((recorded, outcome, standing, now), (0, RunOutcome::Holds, RowStatus::Passed, first));
+    assert_eq!((recorded, outcome, standing, now), (0, RunOutcome::Success, RowStatus::Passed, first));
     let (recorded, outcome, standing, now) = take(9.5);
-    assert_eq!((recorded, outcome, standing), (1, RunOutcome::Holds, RowStatus::Recorded));
+    assert_eq!((recorded, outcome, standing), (1, RunOutcome::Success, RowStatus::Recorded));
     assert!(now < 9.6, "{now}");
     let entry = &board.entries()[0];
     assert_eq!((entry.device.as_str(), entry.candidate.as_str()), ("NVIDIA H200", CANDIDATE));
@@ -411,10 +411,10 @@ fn a_wrong_or_unchecked_result_is_never_recorded() {
     for events in [wrong, unchecked, spilling, beside] {
         for mut board in [leaderboard(), Leaderboard::default()] {
             let before = board.clone();
-            let mut report = judge(&folded(&events), &board, &request(&["p"]));
+            let mut report = judge(&state_from(&events), &board, &request(&["p"]));
             assert_eq!(update(&mut report, &mut board), 0);
             assert_eq!(board, before);
-            assert_ne!(report.outcome(), RunOutcome::Holds);
+            assert_ne!(report.outcome(), RunOutcome::Success);
         }
     }
 }
@@ -440,7 +440,7 @@ fn mixed_report() -> GateReport {
     events.push(Event::StageStarted { key: key.clone() });
     events.push(Event::Sampled { of: slow, sampled: throttled });
     events.push(Event::StageFinished { key, outcome: StageOutcome::Done });
-    judge(&folded(&events), &board, &request(&["p", "never"]))
+    judge(&state_from(&events), &board, &request(&["p", "never"]))
 }
 
 #[test]

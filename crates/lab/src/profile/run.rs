@@ -17,8 +17,8 @@ use super::ncu::{Ncu, NcuError};
 use super::rules;
 use crate::Session;
 use crate::bench::{
-    AnswerCache, Subject, SubjectKind, brought, build_hash, check_of, complaints_in, no_launch,
-    unexpected_reply,
+    AnswerCache, Subject, SubjectKind, build_hash, check_record, complaint_text, no_launch_error,
+    trial_launches, unexpected_reply,
 };
 use crate::record::{Profile, Seen};
 use crate::roofline;
@@ -111,7 +111,7 @@ pub fn run<O: Op>(session: &Session<'_, O>, plan: &ProfilePlan<'_, O::Problem>) 
     };
     let folder = run.folder().join("work");
     fs::create_dir_all(&folder).map_err(|error| ProfileError::Io { path: folder.clone(), error })?;
-    let answers = AnswerCache::kept();
+    let answers = AnswerCache::enabled();
     let profile_run = ProfileRun {
         op,
         plan,
@@ -364,11 +364,11 @@ impl<O: Op> ProfileRun<'_, O> {
 
     /// Returns a draw of ordinary inputs.
     fn draw(&self) -> InputDraw {
-        InputDraw::new(self.op.classes()[0], op::derived(self.plan.secret, 1))
+        InputDraw::new(self.op.classes()[0], op::derive_seed(self.plan.secret, 1))
     }
 
     fn run_once(&self) -> WorkerRequest {
-        let seed = op::derived(self.plan.secret, 0);
+        let seed = op::derive_seed(self.plan.secret, 0);
         WorkerRequest::Run {
             draws: vec![self.draw()],
             steps: vec![TrialStep::FIRST],
@@ -391,7 +391,7 @@ impl<O: Op> ProfileRun<'_, O> {
         extra_tolerance: bool,
         launches: Vec<LaunchReply>,
     ) -> Result<(), ProfileFailure> {
-        let launches = brought(launches);
+        let launches = trial_launches(launches);
         let answer = self
             .answers
             .to(self.op, problem, &self.draw())
@@ -399,9 +399,9 @@ impl<O: Op> ProfileRun<'_, O> {
             .map_err(ProfileFailure::Fatal)?;
         let references = [(&answer.inputs, &answer.reference)];
         let judged = trial::judge(self.op, extra_tolerance, &[TrialStep::FIRST], &references, &launches);
-        let judged = judged.ok_or_else(no_launch).map_err(failed_at(Stage::Check))?;
-        let check: CheckRecord = check_of(judged);
-        let complaints = complaints_in(&check);
+        let judged = judged.ok_or_else(no_launch_error).map_err(failed_at(Stage::Check))?;
+        let check: CheckRecord = check_record(judged);
+        let complaints = complaint_text(&check);
         self.run.record(&Event::Checked { of: job.of.clone(), check })?;
         match complaints {
             None => Ok(()),

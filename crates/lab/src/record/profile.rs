@@ -146,7 +146,8 @@ pub(crate) fn hottest(lines: LineWeights, of: &str, family: &Family) -> Vec<HotL
     let mut lines = lines;
     lines.sort_by(|a, b| b.1.total_cmp(&a.1));
     let hot = |((file, line), weight): ((String, u32), f64)| {
-        let text = family.text_of(&file).and_then(|text| text.lines().nth(line.saturating_sub(1) as usize));
+        let text =
+            family.source_text(&file).and_then(|text| text.lines().nth(line.saturating_sub(1) as usize));
         let own = file == family.source_name();
         HotLine {
             text: text.unwrap_or_default().trim().to_owned(),

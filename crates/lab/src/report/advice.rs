@@ -63,11 +63,11 @@ pub fn suggestions<'s>(bottlenecks: &[Bottleneck<'s>], most: usize) -> Vec<Sugge
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{a_full_log, folded};
+    use crate::testing::{full_log, state_from};
 
     #[test]
     fn suggestions_are_sorted_by_weight_without_duplicates() {
-        let state = folded(&a_full_log());
+        let state = state_from(&full_log());
         let found = bottlenecks(&state, None);
         assert!(found.windows(2).all(|pair| pair[0].diagnosis.weight >= pair[1].diagnosis.weight));
         let suggestions = suggestions(&found, 3);
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn a_kernel_with_a_pathology_gives_no_suggestions() {
-        let mut state = folded(&a_full_log());
+        let mut state = state_from(&full_log());
         let (of, profile) =
             state.profiles.first().map(|(of, profile)| (of.clone(), profile.clone())).unwrap();
         let inversion = &mut state.inversions[1];
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn a_problem_without_a_profile_gets_the_bottlenecks_of_others() {
-        let state = folded(&a_full_log());
+        let state = state_from(&full_log());
         let all = bottlenecks(&state, None).len();
         assert_eq!(bottlenecks(&state, Some("b9h9s9d64-fp16")).len(), all);
         assert!(bottlenecks(&RunState::default(), None).is_empty());

@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn a_table_has_the_fastest_candidate_of_each_problem() {
-        let rows = rows(&testing::folded(&testing::a_real_log()));
+        let rows = rows(&testing::state_from(&testing::bench_log()));
         let tables = comparison_tables(&rows);
         assert_eq!(tables.len(), 1);
         assert_eq!(
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn baselines_alone_make_no_table() {
-        let mut rows = rows(&testing::folded(&testing::a_real_log()));
+        let mut rows = rows(&testing::state_from(&testing::bench_log()));
         rows.retain(|row| row.is_baseline);
         assert!(comparison_tables(&rows).is_empty());
     }

@@ -87,11 +87,11 @@ fn failed(what: &str, on: &str, at: &str, kind: &str, reason: &str) -> Failed {
 mod tests {
     use super::*;
     use crate::run::{Event, StageKey};
-    use crate::testing::{a_full_log, folded};
+    use crate::testing::{full_log, state_from};
 
     #[test]
     fn every_kind_of_failure_is_listed_once_with_its_reason() {
-        let all = failures(&folded(&a_full_log()));
+        let all = failures(&state_from(&full_log()));
         let count = |at: &str| all.iter().filter(|failed| failed.at.starts_with(at)).count();
         for (at, wanted) in [("baseline", 1), ("check", 1), ("trial", 2), ("inversion", 1), ("proposal", 1)] {
             assert_eq!(count(at), wanted, "{at}: {all:#?}");
@@ -103,7 +103,7 @@ mod tests {
     fn an_unfinished_or_skipped_stage_is_listed() {
         let key = StageKey::new(Stage::Bench, "p", "a", "1");
         let skipped = StageKey::new(Stage::Bench, "p", "b", "2");
-        let state = folded(&[
+        let state = state_from(&[
             Event::StageStarted { key },
             Event::StageFinished {
                 key: skipped,

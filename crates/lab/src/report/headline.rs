@@ -3,7 +3,7 @@
 use crate::record::InversionResult;
 use crate::run::{Row, RunState, TrialResult, rows};
 
-use super::Kind;
+use super::TimeKind;
 use super::advice::bottlenecks;
 use super::comparison::{ComparisonTable, comparison_tables, comparison_with};
 use super::search::{count_trials, elites};
@@ -15,7 +15,7 @@ pub struct Headline {
     /// The result as one sentence.
     pub sentence: String,
     /// How the times in the sentence were obtained; `None` if it has none.
-    pub kind: Option<Kind>,
+    pub kind: Option<TimeKind>,
 }
 
 /// The most important result that the run has: a comparison with baselines, else the result of a search, else a single
@@ -28,7 +28,7 @@ pub fn headline(state: &RunState) -> Headline {
 pub(super) fn headline_for_rows(state: &RunState, rows: &[Row]) -> Headline {
     let device = device(state);
     let tables = comparison_tables(rows);
-    let measured = |sentence| Headline { sentence, kind: Some(Kind::Measured) };
+    let measured = |sentence| Headline { sentence, kind: Some(TimeKind::Measured) };
     if let Some(sentence) = tables.first().and_then(|table| compared(state, table, rows, &device)) {
         return measured(sentence);
     }
@@ -49,7 +49,7 @@ pub(super) fn headline_for_rows(state: &RunState, rows: &[Row]) -> Headline {
         return Headline { sentence, kind: Some(kind) };
     }
     if let Some(sentence) = modelled(state) {
-        return Headline { sentence, kind: Some(Kind::Modelled) };
+        return Headline { sentence, kind: Some(TimeKind::Modelled) };
     }
     Headline { sentence: untimed(state, &device), kind: None }
 }
@@ -92,7 +92,7 @@ fn compared(state: &RunState, table: &ComparisonTable<'_>, rows: &[Row], device:
     })
 }
 
-fn searched(state: &RunState, device: &str) -> Option<(String, Kind)> {
+fn searched(state: &RunState, device: &str) -> Option<(String, TimeKind)> {
     let search = state.search.as_ref()?;
     let elites = elites(state);
     let best = elites.first()?;
@@ -105,8 +105,8 @@ fn searched(state: &RunState, device: &str) -> Option<(String, Kind)> {
         several => format!(" over {}", count(several.len(), "problem")),
     };
     let source = match best.kind {
-        Kind::Measured => format!("measured on {device}"),
-        Kind::Modelled => format!("modelled for {device}, not measured"),
+        TimeKind::Measured => format!("measured on {device}"),
+        TimeKind::Modelled => format!("modelled for {device}, not measured"),
     };
     if best.trial.number == 0 {
         let sentence = format!(
@@ -145,9 +145,9 @@ fn modelled(state: &RunState) -> Option<String> {
     ))
 }
 
-fn inverted(state: &RunState) -> Option<(String, Kind)> {
+fn inverted(state: &RunState) -> Option<(String, TimeKind)> {
     let costly = state.inversions.iter().filter_map(|inversion| match &inversion.result {
-        InversionResult::Timed { time, cost, .. } => Some((inversion, *cost, Kind::from_time(*time))),
+        InversionResult::Timed { time, cost, .. } => Some((inversion, *cost, TimeKind::from_time(*time))),
         InversionResult::Failed { .. } => None,
     });
     let (worst, cost, kind) = costly.max_by(|a, b| a.1.total_cmp(&b.1))?;
@@ -187,17 +187,17 @@ fn untimed(state: &RunState, device: &str) -> String {
 mod tests {
     use super::*;
     use crate::run::Event;
-    use crate::testing::{a_full_log, a_search, folded};
+    use crate::testing::{full_log, search_log, state_from};
 
     fn headline_of(keep: impl Fn(&Event) -> bool) -> Headline {
-        let events: Vec<Event> = a_full_log().into_iter().filter(keep).collect();
-        headline(&folded(&events))
+        let events: Vec<Event> = full_log().into_iter().filter(keep).collect();
+        headline(&state_from(&events))
     }
 
     #[test]
     fn the_headline_names_candidate_baseline_problem_and_gpu() {
         let Headline { sentence, kind } = headline_of(|_| true);
-        assert_eq!(kind, Some(Kind::Measured));
+        assert_eq!(kind, Some(TimeKind::Measured));
         for words in
             ["wmma stage-2", "the speed of pytorch flash", "b1h8s512d64-fp16", "measured on NVIDIA H200"]
         {
@@ -207,8 +207,8 @@ mod tests {
 
     #[test]
     fn the_headline_of_a_virtual_search_says_modelled() {
-        let found = headline(&folded(&a_search()));
-        assert_eq!(found.kind, Some(Kind::Modelled));
+        let found = headline(&state_from(&search_log()));
+        assert_eq!(found.kind, Some(TimeKind::Modelled));
         assert!(found.sentence.ends_with("modelled for virtual l4, not measured."), "{}", found.sentence);
     }
 
@@ -216,7 +216,7 @@ mod tests {
     fn a_run_with_fewer_results_has_a_headline() {
         let only_times =
             headline_of(|event| matches!(event, Event::RunStarted { .. } | Event::Modelled { .. }));
-        assert_eq!(only_times.kind, Some(Kind::Modelled));
+        assert_eq!(only_times.kind, Some(TimeKind::Modelled));
         assert!(only_times.sentence.ends_with("nothing was measured."), "{}", only_times.sentence);
         let only_checks = headline_of(|event| matches!(event, Event::Checked { .. }));
         assert_eq!(only_checks.kind, None);

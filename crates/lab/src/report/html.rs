@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use super::Kind;
+use super::TimeKind;
 
 /// HTML that is safe to insert into a page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,21 +41,21 @@ impl HtmlFragment {
     }
 
     /// A time. A modelled time is marked as such.
-    pub fn time(kind: Kind, text: impl fmt::Display) -> Self {
+    pub fn time(kind: TimeKind, text: impl fmt::Display) -> Self {
         let text = escape(&text.to_string());
         match kind {
-            Kind::Measured => HtmlFragment(text),
-            Kind::Modelled => {
-                HtmlFragment(format!("<i class=\"modelled\">{text}</i> {}", tag(Kind::Modelled)))
+            TimeKind::Measured => HtmlFragment(text),
+            TimeKind::Modelled => {
+                HtmlFragment(format!("<i class=\"modelled\">{text}</i> {}", tag(TimeKind::Modelled)))
             }
         }
     }
 
     /// Applies the style of a kind, for tables that name the kind in their caption.
-    pub fn styled_as(self, kind: Kind) -> Self {
+    pub fn styled_as(self, kind: TimeKind) -> Self {
         match kind {
-            Kind::Measured => self,
-            Kind::Modelled => HtmlFragment(format!("<i class=\"modelled\">{self}</i>")),
+            TimeKind::Measured => self,
+            TimeKind::Modelled => HtmlFragment(format!("<i class=\"modelled\">{self}</i>")),
         }
     }
 
@@ -95,7 +95,7 @@ impl Tone {
 }
 
 /// A label with the word for the kind.
-pub fn tag(kind: Kind) -> HtmlFragment {
+pub fn tag(kind: TimeKind) -> HtmlFragment {
     let word = kind.word();
     HtmlFragment(format!("<em class=\"tag {word}\">{word}</em>"))
 }
@@ -143,7 +143,7 @@ pub struct Table {
     /// The index of the first column with numbers.
     numbers_from: usize,
     rows: Vec<Vec<HtmlFragment>>,
-    kind: Option<Kind>,
+    kind: Option<TimeKind>,
 }
 
 impl Table {
@@ -159,7 +159,7 @@ impl Table {
     }
 
     /// An empty table of times of one kind.
-    pub fn for_kind(kind: Kind, caption: &str, head: &[&str], numbers_from: usize) -> Self {
+    pub fn for_kind(kind: TimeKind, caption: &str, head: &[&str], numbers_from: usize) -> Self {
         Table { kind: Some(kind), ..Table::new(caption, head, numbers_from) }
     }
 
@@ -192,7 +192,7 @@ impl Table {
         };
         let rows: String = self.rows.iter().map(row).collect();
         let caption = escape(&self.caption);
-        let kind = self.kind.map_or("", Kind::word);
+        let kind = self.kind.map_or("", TimeKind::word);
         format!(
             "<div class=\"box {kind}\">\n<p class=\"caption\">{caption}</p>\n<div class=\"scroll\" role=\"region\" \
              tabindex=\"0\" aria-label=\"{caption}\">\n<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody>\n\
@@ -227,8 +227,8 @@ pub fn details(summary: &str, body: &str) -> String {
 }
 
 /// A picture with a caption.
-pub fn figure(kind: Option<Kind>, picture: &str, caption: &HtmlFragment) -> String {
-    let kind = kind.map_or("", Kind::word);
+pub fn figure(kind: Option<TimeKind>, picture: &str, caption: &HtmlFragment) -> String {
+    let kind = kind.map_or("", TimeKind::word);
     format!("<figure class=\"{kind}\">\n{picture}<figcaption>{caption}</figcaption>\n</figure>\n")
 }
 

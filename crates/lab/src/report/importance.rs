@@ -5,7 +5,7 @@ use indexmap::IndexMap;
 use crate::run::RunState;
 use crate::stats::geometric_mean;
 
-use super::Kind;
+use super::TimeKind;
 use super::search::{Scored, scored};
 
 /// With fewer trials, no importance is computed.
@@ -39,7 +39,7 @@ pub struct Value<'s> {
 ///
 /// A search does not choose its trials at random. Two knobs that it changed together share the credit, and a knob that
 /// it changed only in good settings looks better than it is. So the result ranks knobs; it is not a prediction.
-pub fn importance(state: &RunState, kind: Kind) -> Vec<Importance<'_>> {
+pub fn importance(state: &RunState, kind: TimeKind) -> Vec<Importance<'_>> {
     let trials: Vec<Scored<'_>> = scored(state).into_iter().filter(|it| it.kind == kind).collect();
     if trials.len() < MIN_TRIALS {
         return Vec::new();
@@ -106,7 +106,7 @@ fn explained_share(groups: &[Vec<f64>]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{a_full_log, folded};
+    use crate::testing::{full_log, state_from};
 
     #[test]
     fn the_explained_share_ranges_from_none_to_all() {
@@ -126,11 +126,11 @@ mod tests {
 
     #[test]
     fn the_knob_with_the_largest_effect_comes_first() {
-        let state = folded(&a_full_log());
-        let found = importance(&state, Kind::Modelled);
+        let state = state_from(&full_log());
+        let found = importance(&state, TimeKind::Modelled);
         assert_eq!(found[0].knob, "STAGES");
         assert!(found[0].share > 0.5 && found[0].share > 2.0 * found[1].share, "{found:?}");
         assert_eq!(found[0].values[0].name, "3");
-        assert!(importance(&state, Kind::Measured).is_empty());
+        assert!(importance(&state, TimeKind::Measured).is_empty());
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::Kind;
+use super::TimeKind;
 use super::advice::{bottlenecks, suggestions};
 use super::comparison::comparison_tables;
 use super::failures::failures as all_failures;
@@ -253,7 +253,7 @@ fn searched(state: &RunState, out: &mut dyn Write) -> io::Result<()> {
         counts.same,
         counts.failed,
     )?;
-    for kind in Kind::ALL {
+    for kind in TimeKind::ALL {
         if !scored(state).iter().any(|it| it.kind == kind) {
             continue;
         }
@@ -388,7 +388,7 @@ fn metric_values(metrics: &Metrics) -> Vec<(&'static str, String)> {
         unknown @ Fact::Unavailable { .. } => unknown.to_string(),
     };
     let time = metrics.time.map_or("unavailable".to_owned(), |time| {
-        format!("{} ({})", micros(time.micros()), Kind::from_time(time).word())
+        format!("{} ({})", micros(time.micros()), TimeKind::from_time(time).word())
     });
     vec![
         ("time", time),
@@ -428,7 +428,7 @@ fn inverted(state: &RunState, out: &mut dyn Write) -> io::Result<()> {
                     "{} instead of {}, {}",
                     micros(time.micros()),
                     micros(healthy.micros()),
-                    Kind::from_time(*time).word()
+                    TimeKind::from_time(*time).word()
                 ),
                 ratio(*cost),
             ]

@@ -4,7 +4,7 @@
 //! ([`headline`], [`comparison`], [`search`], [`importance`], [`advice`], [`failures`]); [`page`] and [`markdown`] only
 //! format them. A section without data says so in one line, or is left out.
 //!
-//! Measured and modelled times never share a table or a figure, and never look alike: see [`Kind`].
+//! Measured and modelled times never share a table or a figure, and never look alike: see [`TimeKind`].
 
 mod advice;
 mod comparison;
@@ -26,25 +26,25 @@ use crate::run::Time;
 
 /// How a time was obtained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum TimeKind {
     /// Taken on a GPU.
     Measured,
     /// Computed by the virtual GPU.
     Modelled,
 }
 
-impl Kind {
-    const ALL: [Kind; 2] = [Kind::Measured, Kind::Modelled];
+impl TimeKind {
+    const ALL: [TimeKind; 2] = [TimeKind::Measured, TimeKind::Modelled];
 
     fn from_time(time: Time) -> Self {
-        if time.is_modelled() { Kind::Modelled } else { Kind::Measured }
+        if time.is_modelled() { TimeKind::Modelled } else { TimeKind::Measured }
     }
 
     /// The word for the kind: `measured` or `modelled`.
     pub fn word(self) -> &'static str {
         match self {
-            Kind::Measured => "measured",
-            Kind::Modelled => "modelled",
+            TimeKind::Measured => "measured",
+            TimeKind::Modelled => "modelled",
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::run::{RunState, Trial, TrialResult};
 
-use super::Kind;
+use super::TimeKind;
 
 /// A trial with a score: its own, or that of the earlier trial with the same machine code.
 #[derive(Clone, Copy, Debug)]
@@ -14,7 +14,7 @@ pub struct Scored<'s> {
     /// Geometric mean of the speedups over the search's baseline.
     pub score: f64,
     /// How its times were obtained.
-    pub kind: Kind,
+    pub kind: TimeKind,
     /// Whether the score is that of an earlier trial.
     pub is_copy: bool,
 }
@@ -65,7 +65,7 @@ fn score<'s>(state: &'s RunState, trial: &'s Trial) -> Option<Scored<'s>> {
     }
     let TrialResult::Timed { score, problems, .. } = &source.result else { return None };
     let modelled = problems.iter().any(|it| it.time.is_modelled());
-    let kind = if modelled { Kind::Modelled } else { Kind::Measured };
+    let kind = if modelled { TimeKind::Modelled } else { TimeKind::Measured };
     let is_copy = source.number != trial.number;
     (score.is_finite() && *score > 0.0).then_some(Scored { trial, score: *score, kind, is_copy })
 }
@@ -151,11 +151,11 @@ fn change(parent: &Trial, child: &Trial) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{a_full_log, folded};
+    use crate::testing::{full_log, state_from};
 
     #[test]
     fn elites_are_sorted_by_score() {
-        let state = folded(&a_full_log());
+        let state = state_from(&full_log());
         let elites = elites(&state);
         assert_eq!(elites.len(), state.search.as_ref().map_or(0, |search| search.elites as usize));
         assert!(elites.windows(2).all(|pair| pair[0].score >= pair[1].score));
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn the_tree_contains_every_elite_with_parents_first() {
-        let state = folded(&a_full_log());
+        let state = state_from(&full_log());
         let nodes = lineage(&state);
         for (place, node) in nodes.iter().enumerate() {
             if let Some(parent) = node.parent {
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn a_log_with_cyclic_parents_gives_a_tree() {
-        let mut state = folded(&a_full_log());
+        let mut state = state_from(&full_log());
         let last = *state.trials.keys().max().unwrap();
         for trial in state.trials.values_mut() {
             trial.parent = Some(last);

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use super::*;
 use crate::run::{Event, Exporter, RunState};
-use crate::testing::{HOSTILE, a_full_log, a_real_log, a_search, folded, long_name};
+use crate::testing::{HOSTILE, bench_log, full_log, long_name, search_log, state_from};
 
 fn html(events: &[Event]) -> String {
-    text(&Html, &folded(events))
+    text(&Html, &state_from(events))
 }
 
 fn text(exporter: &dyn Exporter, state: &RunState) -> String {
@@ -30,7 +30,7 @@ fn sections(page: &str) -> Vec<String> {
 
 #[test]
 fn a_full_run_has_every_section() {
-    let page = html(&a_full_log());
+    let page = html(&full_log());
     let wanted = [
         "targets",
         "environment",
@@ -53,12 +53,12 @@ fn a_full_run_has_every_section() {
 
 #[test]
 fn stall_shares_are_not_converted_to_per_cent_twice() {
-    assert!(html(&a_full_log()).contains("long scoreboard: 41.0% of the warps"));
+    assert!(html(&full_log()).contains("long scoreboard: 41.0% of the warps"));
 }
 
 #[test]
 fn hostile_text_is_escaped_in_page_and_summary() {
-    let mut events = a_full_log();
+    let mut events = full_log();
     // The free texts of the manifest are replaced by a hostile one.
     for event in &mut events {
         if let Event::RunStarted { manifest } = event {
@@ -73,7 +73,7 @@ fn hostile_text_is_escaped_in_page_and_summary() {
     }
     assert_eq!(page.matches("</style>").count(), 1);
     parsed(&page);
-    let summary = text(&Markdown, &folded(&events));
+    let summary = text(&Markdown, &state_from(&events));
     // Markdown does not interpret text between fences.
     let (body, command) = summary.split_once("```").unwrap();
     assert!(!body.contains("<script") && !body.contains("<img"), "{summary}");
@@ -84,7 +84,7 @@ fn hostile_text_is_escaped_in_page_and_summary() {
 fn a_log_full_of_hostile_strings_gives_a_valid_page() {
     // The log file is changed: every free text gets the hostile string.
     let folder = tempfile::tempdir().unwrap();
-    crate::testing::write(folder.path(), &a_full_log());
+    crate::testing::write(folder.path(), &full_log());
     let path = folder.path().join("events.jsonl");
     let log = std::fs::read_to_string(&path).unwrap();
     let mut changed = String::new();
@@ -147,7 +147,7 @@ fn add_hostile_text(value: &mut serde_json::Value) {
 
 #[test]
 fn measured_and_modelled_times_never_share_a_table_or_a_figure() {
-    let page = html(&a_full_log());
+    let page = html(&full_log());
     let document = parsed(&page);
     let boxes = document.descendants().filter(|node| {
         let class = node.attribute("class").unwrap_or("");
@@ -173,12 +173,12 @@ fn measured_and_modelled_times_never_share_a_table_or_a_figure() {
 }
 
 fn only_measured() -> Vec<Event> {
-    a_real_log().into_iter().filter(|event| !matches!(event, Event::Modelled { .. })).collect()
+    bench_log().into_iter().filter(|event| !matches!(event, Event::Modelled { .. })).collect()
 }
 
 #[test]
 fn every_table_has_rows_of_equal_length() {
-    for events in [a_full_log(), a_real_log(), a_search(), Vec::new()] {
+    for events in [full_log(), bench_log(), search_log(), Vec::new()] {
         let page = html(&events);
         for table in parsed(&page).descendants().filter(|node| node.has_tag_name("table")) {
             let cells =
@@ -193,7 +193,7 @@ fn every_table_has_rows_of_equal_length() {
 
 #[test]
 fn every_prefix_of_a_log_gives_a_page() {
-    let events = a_full_log();
+    let events = full_log();
     for end in 0..=events.len() {
         let page = html(&events[..end]);
         parsed(&page);
@@ -204,7 +204,7 @@ fn every_prefix_of_a_log_gives_a_page() {
 
 #[test]
 fn a_log_without_any_one_kind_of_event_gives_a_page() {
-    let events = a_full_log();
+    let events = full_log();
     let kinds: BTreeSet<String> = events.iter().map(kind).collect();
     for left_out in &kinds {
         let rest: Vec<Event> = events.iter().filter(|event| kind(event) != *left_out).cloned().collect();
@@ -220,7 +220,7 @@ fn kind(event: &Event) -> String {
 
 #[test]
 fn invalid_numbers_do_not_break_figures() {
-    let mut state = folded(&a_full_log());
+    let mut state = state_from(&full_log());
     for trial in state.trials.values_mut() {
         if let crate::run::TrialResult::Timed { score, .. } = &mut trial.result {
             *score = [f64::NAN, 0.0, f64::INFINITY, 1e-300][trial.number as usize % 4];
@@ -239,7 +239,7 @@ fn invalid_numbers_do_not_break_figures() {
 
 #[test]
 fn a_page_loads_nothing_and_runs_no_script() {
-    let page = html(&a_full_log());
+    let page = html(&full_log());
     for forbidden in ["http:", "https:", "=\"//", "url(//", "@import", "<script", "javascript:"] {
         assert!(!page.contains(forbidden), "{forbidden}");
     }
@@ -248,7 +248,7 @@ fn a_page_loads_nothing_and_runs_no_script() {
 
 #[test]
 fn a_missed_target_lists_bottlenecks_and_changes() {
-    let page = html(&a_full_log());
+    let page = html(&full_log());
     let targets = &page
         [page.find("<section id=\"targets\">").unwrap()..page.find("<section id=\"environment\">").unwrap()];
     for words in
@@ -257,13 +257,13 @@ fn a_missed_target_lists_bottlenecks_and_changes() {
         assert!(targets.contains(words), "{words}\n{targets}");
     }
     let without: Vec<Event> =
-        a_full_log().into_iter().filter(|event| !matches!(event, Event::Profiled { .. })).collect();
+        full_log().into_iter().filter(|event| !matches!(event, Event::Profiled { .. })).collect();
     assert!(html(&without).contains("This run has no profile"));
 }
 
 #[test]
 fn the_summary_has_every_section() {
-    let summary = text(&Markdown, &folded(&a_full_log()));
+    let summary = text(&Markdown, &state_from(&full_log()));
     for words in [
         "**wmma stage-2 runs at",
         "## Targets",

@@ -9,7 +9,7 @@ use vgpu::model::ModelledMicros;
 use super::stage::{FailureKind, Stage};
 use super::{Exchange, Manifest, Search, Trial, TrialResult};
 use crate::record::{Inversion, InversionResult, Profile};
-use crate::stats::{Blocks, Comparison, NoiseFloor, SampleError, Samples, Speedup, StopReason, Typical};
+use crate::stats::{Blocks, Comparison, NoiseFloor, ProcessMean, SampleError, Samples, Speedup, StopReason};
 
 /// An event of a run.
 ///
@@ -68,7 +68,7 @@ pub enum Event {
     /// A candidate failed on a problem.
     CandidateFailed { of: ResultId, stage: Stage, failure: FailureKind, reason: String },
     /// A suite's target was compared with the measurements.
-    Target { target: TargetJudged },
+    Target { target: TargetVerdict },
     /// A search over this space started.
     SearchStarted { search: Search },
     /// A proposer was asked for a candidate.
@@ -318,7 +318,7 @@ impl SampleSet {
 
     /// The typical time over all processes, or the reason why there is none.
     pub fn typical_us(&self) -> Result<super::MeasuredMicros, SampleError> {
-        Typical::value_of(&self.samples_us()?, self.blocks()).map(super::MeasuredMicros)
+        ProcessMean::value_of(&self.samples_us()?, self.blocks()).map(super::MeasuredMicros)
     }
 }
 
@@ -392,7 +392,7 @@ pub enum Speed {
 
 /// The verdict on a suite's target.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct TargetJudged {
+pub struct TargetVerdict {
     /// The target as text: `at least 2x over pytorch auto`.
     pub target: String,
     /// The problem; `None` for a target of all problems.
@@ -408,13 +408,17 @@ pub struct TargetJudged {
 #[serde(rename_all = "kebab-case")]
 pub enum RunOutcome {
     /// Everything succeeded.
-    Holds,
+    #[serde(rename = "holds")]
+    Success,
     /// A check found a problem.
-    Finding,
+    #[serde(rename = "finding")]
+    ProblemFound,
     /// The command line is wrong.
-    Usage,
+    #[serde(rename = "usage")]
+    UsageError,
     /// The machine does not have what the command needs.
-    Lacking,
+    #[serde(rename = "lacking")]
+    MissingRequirement,
     /// The run was stopped, or results are missing.
     Incomplete,
 }
@@ -422,10 +426,10 @@ pub enum RunOutcome {
 impl fmt::Display for RunOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            RunOutcome::Holds => "success",
-            RunOutcome::Finding => "problem found",
-            RunOutcome::Usage => "usage error",
-            RunOutcome::Lacking => "missing requirement",
+            RunOutcome::Success => "success",
+            RunOutcome::ProblemFound => "problem found",
+            RunOutcome::UsageError => "usage error",
+            RunOutcome::MissingRequirement => "missing requirement",
             RunOutcome::Incomplete => "incomplete",
         })
     }

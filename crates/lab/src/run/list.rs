@@ -98,7 +98,7 @@ fn headline(state: &RunState) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::state::tests::{a_real_log, write};
+    use super::super::state::tests::{bench_log, write};
     use super::*;
 
     #[test]
@@ -108,7 +108,7 @@ mod tests {
             fs::create_dir(folder.path().join(name)).unwrap();
         }
         fs::create_dir(folder.path().join("no run")).unwrap();
-        let events = a_real_log();
+        let events = bench_log();
         write(&folder.path().join("whole"), &events);
         write(&folder.path().join("stopped"), &events[..9]);
         fs::write(folder.path().join("damaged/events.jsonl"), "what?\n").unwrap();

@@ -214,7 +214,7 @@ fn lock(file: &File, path: &Path) -> Result<(), LogError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::state::tests::a_real_log;
+    use crate::run::state::tests::bench_log;
 
     fn note(text: &str) -> Event {
         Event::Note { text: text.to_owned() }
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn events_round_trip() {
-        let events = a_real_log();
+        let events = bench_log();
         let (folder, _) = written(&events);
         let log = read(folder.path()).unwrap();
         assert_eq!(log.warnings, []);
@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn a_log_cut_at_any_byte_can_be_read_and_resumed() {
-        let events = a_real_log();
+        let events = bench_log();
         let (folder, bytes) = written(&events);
         let path = folder.path().join(FILE);
         let mut complete = 0;
@@ -332,7 +332,7 @@ mod tests {
     /// Logs of earlier versions have no `processes`: samples came from one process, controls from two.
     #[test]
     fn a_log_without_processes_gets_the_defaults() {
-        let events = a_real_log();
+        let events = bench_log();
         let (folder, bytes) = written(&events);
         let text = String::from_utf8(bytes).unwrap();
         let old = text.replace("\"processes\":1,", "").replace("\"processes\":2,", "");
@@ -346,8 +346,7 @@ mod tests {
     fn an_event_that_cannot_be_read_back_is_not_written() {
         let folder = tempfile::tempdir().unwrap();
         let mut writer = Writer::create(folder.path()).unwrap();
-        let mut event =
-            a_real_log().into_iter().find(|event| matches!(event, Event::Sampled { .. })).unwrap();
+        let mut event = bench_log().into_iter().find(|event| matches!(event, Event::Sampled { .. })).unwrap();
         if let Event::Sampled { sampled, .. } = &mut event {
             sampled.samples_ns[0] = f64::NAN;
         }
@@ -359,7 +358,7 @@ mod tests {
 
     #[test]
     fn a_negative_or_infinite_time_is_an_error_with_a_line_number() {
-        let events = a_real_log();
+        let events = bench_log();
         let (folder, bytes) = written(&events);
         let text = String::from_utf8(bytes).unwrap();
         let mut refused = 0;

@@ -26,7 +26,7 @@
 //!     }
 //!     run.record(&Event::StageFinished { key, outcome: StageOutcome::Done })?;
 //! }
-//! run.record(&Event::RunFinished { outcome: RunOutcome::Holds })?;
+//! run.record(&Event::RunFinished { outcome: RunOutcome::Success })?;
 //! exports.write(&run.state())?;
 //! # Ok(()) }
 //! ```
@@ -54,7 +54,7 @@ mod trial;
 pub use crate::record::Fact;
 pub use event::{
     BuildRecord, Ceiling, CheckRecord, Event, Modelled, Repeats, ResultId, RunOutcome, SampleSet, Speed,
-    StageKey, StageOutcome, TargetJudged, Telemetry, Timer,
+    StageKey, StageOutcome, TargetVerdict, Telemetry, Timer,
 };
 pub use exporter::Exporter;
 pub use folder::{DEFAULT_FOLDER, Run, RunError};
@@ -64,7 +64,7 @@ pub use log::{Log, LogError, Record, Warning, Writer, parse, read};
 pub use manifest::{Commit, Manifest};
 pub use rows::{Row, RowSpeedup, rows};
 pub use stage::{FailureKind, SCHEMA, Stage};
-pub(crate) use state::OURS;
+pub(crate) use state::OWN_VERSION_PREFIX;
 pub use state::{Control, FailureRecord, MeanSpeedup, Measurement, RunState, SpeedupRecord, StageState};
 pub use time::Utc;
 pub use trial::{Exchange, ProblemTime, Search, Trial, TrialResult};

@@ -4,7 +4,9 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use super::{Control, MeasuredMicros, Measurement, ResultId, RunState, Speed, Timer};
-use crate::stats::{Between, Comparison, Interval, Known, StopReason, Summary, Typical};
+use crate::stats::{
+    Comparison, Interval, ProcessMean, ProcessVariation, StopReason, SubjectVariation, Summary,
+};
 
 /// The statistics of one subject on one problem by one timer. All times are measured.
 #[derive(Clone, Debug, Serialize)]
@@ -67,13 +69,13 @@ pub struct RowSpeedup {
 struct RowBasis<'s> {
     measurement: &'s Measurement,
     summary: Summary,
-    typical: Typical,
-    kind: Between,
+    typical: ProcessMean,
+    kind: ProcessVariation,
 }
 
 impl RowBasis<'_> {
-    fn known(&self) -> Known<'_> {
-        Known { kind: self.kind, medians: &self.typical.medians }
+    fn known(&self) -> SubjectVariation<'_> {
+        SubjectVariation { kind: self.kind, medians: &self.typical.medians }
     }
 }
 
@@ -108,7 +110,7 @@ impl<'s> Controls<'s> {
     /// The variation between processes for a measurement, estimated from the controls of other subjects with the same
     /// timer: peers for a peer, kernels for a kernel, or all controls if there are none of that kind. The measurement's
     /// own control is left out, because its process medians are used separately.
-    fn between(&self, is_peer: bool, Measurement { of, sampled }: &Measurement) -> Between {
+    fn between(&self, is_peer: bool, Measurement { of, sampled }: &Measurement) -> ProcessVariation {
         let is_own = |control: &Control| {
             sampled.processes > 1
                 && (control.session, &control.subject, &control.problem)
@@ -117,7 +119,7 @@ impl<'s> Controls<'s> {
         let others = || self.0.iter().filter(|(_, it)| it.timer == sampled.timer && !is_own(it));
         let has_kind = others().any(|(peers, _)| *peers == is_peer);
         let counted = others().filter(|(peers, _)| !has_kind || *peers == is_peer);
-        Between::from_controls(counted.map(|(_, control)| (&control.speedup, control.processes)))
+        ProcessVariation::from_controls(counted.map(|(_, control)| (&control.speedup, control.processes)))
     }
 }
 
@@ -145,7 +147,8 @@ fn row(state: &RunState, basis: &RowBasis<'_>, all: &[RowBasis<'_>]) -> Row {
             let mut comparison = verdict.comparison;
             let speedup = &mut comparison.speedup;
             let baseline = in_session(&verdict.baseline)?.known();
-            speedup.interval = Known::widen_ratio(speedup.ratio, speedup.interval, baseline, basis.known());
+            speedup.interval =
+                SubjectVariation::widen_ratio(speedup.ratio, speedup.interval, baseline, basis.known());
             Some(RowSpeedup { baseline: verdict.baseline.clone(), comparison })
         });
     Row {
@@ -190,12 +193,12 @@ fn roofline_seconds(state: &RunState, work: Option<op::Work>, matrix: Option<&st
 
 #[cfg(test)]
 mod tests {
-    use super::super::state::tests::{a_real_log, folded};
+    use super::super::state::tests::{bench_log, state_from};
     use super::*;
 
     #[test]
     fn statistics_are_computed_from_the_samples() {
-        let rows = rows(&folded(&a_real_log()));
+        let rows = rows(&state_from(&bench_log()));
         let row = &rows[1];
         // The median of 40 times of 10 us * (1 + 0.0005 k), with k from 0 to 10.
         assert!((row.p50_us.0 - 10.025).abs() < 0.006, "{}", row.p50_us);
@@ -210,7 +213,7 @@ mod tests {
 
     /// The run with three processes per subject. `levels` are factors for the times of the candidate's processes.
     fn in_three_processes(levels: [f64; 3]) -> RunState {
-        let mut state = folded(&a_real_log());
+        let mut state = state_from(&bench_log());
         for (measurement, levels) in state.measurements.iter_mut().zip([[1.0; 3], levels]) {
             let sampled = &mut measurement.sampled;
             (sampled.per_block, sampled.processes) = (6, 3);
@@ -266,7 +269,7 @@ mod tests {
 
     #[test]
     fn without_ceilings_there_is_no_ceiling_percentage() {
-        let mut state = folded(&a_real_log());
+        let mut state = state_from(&bench_log());
         state.ceilings.retain(|ceiling| !matches!(ceiling.speed, Speed::CopyGbPerS(_)));
         assert_eq!(rows(&state)[0].ceiling_percent, None);
         state.measurements[0].sampled.work = None;

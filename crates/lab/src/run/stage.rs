@@ -4,7 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Version of the log and of the files that are derived from it.
+/// The version of the log's format. It is raised if older versions would misread a known kind, not for new kinds or
+/// fields.
 pub const SCHEMA: u32 = 1;
 
 /// A stage of the work on a subject.

@@ -9,13 +9,13 @@ use serde::Serialize;
 use super::log::Log;
 use super::{
     BuildRecord, Ceiling, CheckRecord, Event, Exchange, Fact, FailureKind, Manifest, Modelled, ResultId,
-    RunOutcome, SampleSet, Search, Stage, StageKey, StageOutcome, TargetJudged, Timer, Trial, Utc,
+    RunOutcome, SampleSet, Search, Stage, StageKey, StageOutcome, TargetVerdict, Timer, Trial, Utc,
 };
 use crate::record::{Inversion, Profile};
-use crate::stats::{Comparison, NoiseFloor, Speedup, Standing, geometric_mean};
+use crate::stats::{Comparison, NoiseFloor, Rating, Speedup, geometric_mean};
 
 /// The prefix of the version of a baseline that is one of our own kernels.
-pub const OURS: &str = "warpsmith ";
+pub const OWN_VERSION_PREFIX: &str = "warpsmith ";
 
 /// The state of a run after the last line of its log.
 #[derive(Clone, Debug, Default)]
@@ -47,7 +47,7 @@ pub struct RunState {
     /// Failures of candidates.
     pub failures: Vec<FailureRecord>,
     /// Verdicts on targets.
-    pub targets: Vec<TargetJudged>,
+    pub targets: Vec<TargetVerdict>,
     /// The search, if the run has one.
     pub search: Option<Search>,
     /// The trials of the search, by number.
@@ -176,7 +176,7 @@ pub struct MeanSpeedup {
     /// The geometric mean of the speedups.
     pub speedup: f64,
     /// The rating of the mean.
-    pub standing: Standing,
+    pub standing: Rating,
 }
 
 impl RunState {
@@ -332,10 +332,10 @@ impl RunState {
         self.baselines.contains_key(subject)
     }
 
-    /// Whether a subject is a peer. A baseline that is one of our own kernels has a version with the prefix [`OURS`].
+    /// Whether a subject is a peer. A baseline that is one of our own kernels has a version with the prefix [`OWN_VERSION_PREFIX`].
     pub(super) fn is_peer(&self, subject: &str) -> bool {
         let version = self.baselines.get(subject).and_then(Fact::known);
-        version.is_some_and(|version| !version.starts_with(OURS))
+        version.is_some_and(|version| !version.starts_with(OWN_VERSION_PREFIX))
     }
 
     /// The mean speedup over each baseline, per candidate and timer.
@@ -355,7 +355,7 @@ impl RunState {
                 timer,
                 problems: speedups.len(),
                 speedup,
-                standing: Standing::from_speedup(speedup),
+                standing: Rating::from_speedup(speedup),
             })
         };
         groups.into_iter().filter_map(mean).collect()
@@ -369,14 +369,14 @@ pub(crate) mod tests {
 
     #[test]
     fn a_log_is_folded_into_the_state() {
-        let state = folded(&a_real_log());
-        assert_eq!(state.outcome, Some(RunOutcome::Finding));
+        let state = state_from(&bench_log());
+        assert_eq!(state.outcome, Some(RunOutcome::ProblemFound));
         assert!(state.is_complete() && state.is_baseline(TORCH));
         assert_eq!((state.builds.len(), state.checks.len(), state.failures.len()), (2, 2, 1));
         assert_eq!((state.measurements.len(), state.verdicts.len(), state.controls.len()), (2, 1, 1));
         assert_eq!(state.next_session(), 1);
         let means = state.means();
-        assert_eq!((means.len(), means[0].standing), (1, Standing::Excellent));
+        assert_eq!((means.len(), means[0].standing), (1, Rating::Excellent));
         assert!((means[0].speedup - 2.0).abs() < 1e-9);
     }
 
@@ -384,15 +384,16 @@ pub(crate) mod tests {
     fn samples_are_valid_when_their_stage_is_done() {
         let of = ResultId::new("p", "a", "1");
         let [start, samples, finish] = bench(&of, 0, times(10.0, 4));
-        assert_eq!(folded(&[start.clone(), samples.clone()]).measurements, []);
-        let twice = folded(&[start.clone(), samples.clone(), start.clone(), samples.clone(), finish.clone()]);
+        assert_eq!(state_from(&[start.clone(), samples.clone()]).measurements, []);
+        let twice =
+            state_from(&[start.clone(), samples.clone(), start.clone(), samples.clone(), finish.clone()]);
         assert_eq!(twice.measurements.len(), 1);
-        assert_eq!(folded(&[start.clone(), samples.clone()]).next_session(), 1);
+        assert_eq!(state_from(&[start.clone(), samples.clone()]).next_session(), 1);
         let key = StageKey { stage: Stage::Bench, of };
         assert!(twice.finished(&key));
         let failed = |outcome| {
             let end = Event::StageFinished { key: key.clone(), outcome };
-            folded(&[start.clone(), samples.clone(), end])
+            state_from(&[start.clone(), samples.clone(), end])
         };
         let state = failed(StageOutcome::Failed { reason: "hang".to_owned() });
         assert!(state.measurements.is_empty() && state.finished(&key));
@@ -402,9 +403,9 @@ pub(crate) mod tests {
 
     #[test]
     fn a_verdict_without_its_samples_is_dropped() {
-        let mut events = a_real_log();
+        let mut events = bench_log();
         events.retain(|event| !matches!(event, Event::StageFinished { key, .. } if key.of.subject == TORCH));
-        let state = folded(&events);
+        let state = state_from(&events);
         assert_eq!((state.measurements.len(), state.verdicts.len(), state.controls.len()), (1, 0, 0));
         assert!(state.means().is_empty());
     }
@@ -417,18 +418,18 @@ pub(crate) mod tests {
             failure: FailureKind::WrongAnswer,
             reason: reason.to_owned(),
         };
-        let state = folded(&[failed("a", "first"), failed("b", "other"), failed("a", "second")]);
+        let state = state_from(&[failed("a", "first"), failed("b", "other"), failed("a", "second")]);
         let reasons: Vec<_> = state.failures.iter().map(|failure| failure.reason.as_str()).collect();
         assert_eq!(reasons, ["other", "second"]);
     }
 
     #[test]
     fn an_interrupted_run_is_not_complete() {
-        let mut events = a_real_log();
+        let mut events = bench_log();
         events.pop();
-        assert!(!folded(&events).is_complete());
+        assert!(!state_from(&events).is_complete());
         events.push(Event::RunFinished { outcome: RunOutcome::Incomplete });
-        assert!(!folded(&events).is_complete());
+        assert!(!state_from(&events).is_complete());
         assert!(!RunState::default().is_complete());
     }
 }

@@ -165,7 +165,7 @@ pub fn hot_lines(counters: &Counters, family: &Family) -> Vec<HotLine> {
     for (line, share) in counters.lines.iter().zip(shares) {
         let frames = &line.frames;
         let source = frames.iter().find(|frame| frame.file == family.source_name());
-        let header = || frames.iter().find(|frame| family.text_of(&frame.file).is_some());
+        let header = || frames.iter().find(|frame| family.source_text(&frame.file).is_some());
         if let Some(frame) = source.or_else(header).or(frames.first()) {
             *sums.entry((frame.file.clone(), frame.line)).or_default() += share;
         }

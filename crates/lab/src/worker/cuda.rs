@@ -4,8 +4,8 @@ use std::cell::Cell;
 
 use chips::Target;
 use gpu::accelerator::{
-    Accelerator as _, AcceleratorError, Buffer, Call, ColdReplay, CudaDevice, EventPair, Fresh, Geometry,
-    Image, Replay, SideStreams,
+    Accelerator as _, AcceleratorError, Buffer, Call, ColdReplay, CudaDevice, EventPair, FreshInputs,
+    Geometry, Image, Replay, SideStreams,
 };
 use gpu::build::{Compiler, Request, Source};
 
@@ -155,7 +155,7 @@ impl TimedGraphs {
     pub fn repeats(
         &self,
         device: &mut CudaDevice,
-        fresh: &Fresh,
+        fresh: &FreshInputs,
         seed: u64,
     ) -> Result<Repeats, AcceleratorError> {
         self.side.stir()?;
@@ -172,7 +172,7 @@ impl TimedGraphs {
         }
         let times = (FRESH_NS / repeated_ns).clamp(2.0, MAX_FRESH_LAUNCHES);
         let replay = device.fresh_replay(self.call(), fresh, times as u32)?;
-        let mut seeds = (0..FRESH_REPEATS).map(|index| op::derived(seed, index));
+        let mut seeds = (0..FRESH_REPEATS).map(|index| op::derive_seed(seed, index));
         let fresh_ns = shortest(FRESH_REPEATS as usize, || {
             device.time_fresh(self.call(), &replay, seeds.next().unwrap_or(seed))
         })?;

@@ -26,4 +26,4 @@ pub use protocol::{
     BuildReply, CandidateName, LaunchReply, MatrixRate, Modelled, WorkerReply, WorkerRequest,
 };
 pub use serve::serve;
-pub(crate) use serve::{answers_path, told};
+pub(crate) use serve::{answers_path, build_record};

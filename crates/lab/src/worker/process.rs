@@ -170,7 +170,7 @@ impl Worker {
             return WorkerError::Lost { failure: FailureKind::Other, reason };
         }
         let how = self.link.end().map_or("closed its channel".to_owned(), ending);
-        let output = self.link.last_words();
+        let output = self.link.last_output();
         let reason = if output.is_empty() {
             format!("the worker process {how}")
         } else {

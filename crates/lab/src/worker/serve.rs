@@ -10,7 +10,7 @@ use std::{fs, process, thread};
 
 use family::{Candidate, Catalog, Family};
 use gpu::accelerator::{
-    Accelerator as _, AcceleratorError, CudaDevice, Fresh, Geometry, SideStreams, VirtualDevice,
+    Accelerator as _, AcceleratorError, CudaDevice, FreshInputs, Geometry, SideStreams, VirtualDevice,
 };
 use gpu::build::{Compiler, Entry};
 use gpu::device::Device;
@@ -221,7 +221,7 @@ impl<O: Op> WorkerContext<'_, O> {
             .map_err(|error| CandidateFailure::build(&error))?;
         let notes = kernel_notes(&built.build.ptx, &family.entry);
         let extra_tolerance = op.extra_tolerance(family, &problem, &built.build.ptx);
-        let (hash, build) = (built.build.hash.clone(), told(family, &candidate, &built)?);
+        let (hash, build) = (built.build.hash.clone(), build_record(family, &candidate, &built)?);
         send_reply(&WorkerReply::Built(BuildReply { hash, build, notes, extra_tolerance }));
 
         let (draws, steps, seed, checks) = match self.next() {
@@ -356,7 +356,7 @@ impl<O: Op> TimedKernel<'_, O> {
             |parameters: &Vec<Vec<u8>>| device.call(kernel.module(), entry, prepared.geometry, parameters);
         let calls = parameters.into_iter().flatten().map(call).collect::<Result<_, _>>()?;
         let side = SideStreams::new(cuda::empty_launch(device, context.compiler, context.device.target())?)?;
-        let poisoned = prepared.poisoned(op::derived(self.seed, TIMING_POISON));
+        let poisoned = prepared.poisoned(op::derive_seed(self.seed, TIMING_POISON));
         let armed = TimedGraphs::new(device, (calls, side), &timers, (warmup, replay_ns), (flush, poisoned))?;
         send_reply(&WorkerReply::Armed { launches: armed.launches() });
         let (draws, seed) = loop {
@@ -397,7 +397,7 @@ impl<O: Op> TimedKernel<'_, O> {
         }
         let mut launches = Vec::new();
         for (index, (rerun, inputs)) in armed.runs().into_iter().enumerate() {
-            let poison = op::derived(seed, 64 + index as u64);
+            let poison = op::derive_seed(seed, 64 + index as u64);
             prepared.refill(device, &input_sets[0].inputs(), OutputState::Poisoned, poison)?;
             prepared.rewrite_inputs(device)?;
             if let Some(second) = &mut second {
@@ -454,9 +454,9 @@ pub const SECOND_TIMED_INPUTS: usize = 2;
 
 /// What changes before a launch of the fresh control, so that nothing of an earlier launch can help it. Outputs and
 /// workspace hold the same as before a launch that is judged, so that a kernel cannot tell the two apart.
-fn fresh_contents(prepared: &PreparedLaunch<'_>, seed: u64) -> Fresh {
+fn fresh_contents(prepared: &PreparedLaunch<'_>, seed: u64) -> FreshInputs {
     let inputs = prepared.inputs().filter(|(input, _)| input.sign_bits > 0);
-    Fresh {
+    FreshInputs {
         inputs: inputs.map(|(input, buffer)| (buffer, input.sign_bits)).collect(),
         poisoned: prepared.poisoned(seed),
     }
@@ -480,7 +480,7 @@ fn parse_problem<O: Op>(op: &O, name: &str) -> Result<O::Problem, CandidateFailu
 }
 
 /// Converts a build to the record in the log.
-pub fn told(
+pub fn build_record(
     family: &Family,
     candidate: &Candidate,
     built: &gpu::build::BuildOutcome,

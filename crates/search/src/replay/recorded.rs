@@ -82,13 +82,13 @@ impl Recorded {
             let bytes = fs::read(path).map_err(RecordedFault::Io)?;
             let stem = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
             let stem = stem.trim_end_matches(".gz").trim_end_matches(".json");
-            Recorded::of_bytes(&bytes, stem)
+            Recorded::from_bytes(&bytes, stem)
         };
         read().map_err(|fault| RecordedError { path: path.to_owned(), fault })
     }
 
     /// Parses a file's bytes. `name` is used for formats that contain no name.
-    pub fn of_bytes(bytes: &[u8], name: &str) -> Result<Self, RecordedFault> {
+    pub fn from_bytes(bytes: &[u8], name: &str) -> Result<Self, RecordedFault> {
         let mut decompressed = Vec::new();
         let bytes = if bytes.starts_with(&[0x1f, 0x8b]) {
             // A small file may decompress to more than the memory.
@@ -110,7 +110,7 @@ impl Recorded {
         entries: &[Entry],
     ) -> Result<Self, RecordedFault> {
         let positions = entries.iter().map(|entry| &entry.positions);
-        let space = Space::of_points(parameters, positions).map_err(RecordedFault::Space)?;
+        let space = Space::from_points(parameters, positions).map_err(RecordedFault::Space)?;
         let mut times = vec![None; space.len()];
         let mut seen = HashSet::new();
         for entry in entries {

@@ -91,7 +91,7 @@ impl Space {
     }
 
     /// The listed combinations, each as the position of every parameter's value. Duplicates count once.
-    pub fn of_points(
+    pub fn from_points(
         parameters: Vec<Parameter>,
         points: impl IntoIterator<Item = impl AsRef<[usize]>>,
     ) -> Result<Self, SpaceError> {

@@ -13,7 +13,7 @@ pub struct Exhaustive {
 
 impl Strategy for Exhaustive {
     fn ask(&mut self, space: &Space, history: &History) -> Option<Proposal> {
-        while history.is_known(space.point(self.next)?) {
+        while history.is_verified(space.point(self.next)?) {
             self.next += 1;
         }
         space.point(self.next).map(|point| Proposal::new(point, Origin::Listed))

@@ -54,7 +54,7 @@ impl Strategy for Genetic {
                 }
             }
             let child = space.nearest(&positions)?;
-            if !history.is_known(child) {
+            if !history.is_verified(child) {
                 return Some(Proposal::new(child, Origin::Crossover).from([better, other]));
             }
             last = Some(child);

@@ -229,7 +229,7 @@ impl State {
             // If no point has any expected improvement, the smallest mean decides.
             let better =
                 found.is_none_or(|(most, least, _)| prospect > most || (prospect == most && mean < least));
-            if better && !history.is_known(point) {
+            if better && !history.is_verified(point) {
                 found = Some((prospect, mean, point));
             }
         }

@@ -81,13 +81,13 @@ fn conformance_c_equal_seeds_give_equal_orders() {
 fn a_run_does_not_depend_on_the_order_of_the_file() {
     let Some(folder) = folder() else { return };
     let bytes = fs::read(folder.join("pnpoly-rtx3090.json.gz")).unwrap();
-    let recorded = Recorded::of_bytes(&bytes, "").unwrap();
+    let recorded = Recorded::from_bytes(&bytes, "").unwrap();
     let mut text = String::new();
     std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(&bytes[..]), &mut text).unwrap();
     let mut document: serde_json::Value = serde_json::from_str(&text).unwrap();
     let times = document["time_ms"].as_object_mut().unwrap();
     *times = std::mem::take(times).into_iter().rev().collect();
-    let reversed = Recorded::of_bytes(document.to_string().as_bytes(), "").unwrap();
+    let reversed = Recorded::from_bytes(document.to_string().as_bytes(), "").unwrap();
     let entry = by_name("model").unwrap();
     assert_eq!(play(&recorded, entry, 1, 30).order, play(&reversed, entry, 1, 30).order);
 }
@@ -97,7 +97,7 @@ const NATIVE: &str = r#"{"name":"toy","kernel":"k","gpu":"g","params":{"a":[1,2,
 
 #[test]
 fn a_recorded_space_is_read() {
-    let toy = Recorded::of_bytes(NATIVE.as_bytes(), "file").unwrap();
+    let toy = Recorded::from_bytes(NATIVE.as_bytes(), "file").unwrap();
     assert_eq!((toy.name.as_str(), toy.kernel.as_str(), toy.gpu.as_str()), ("toy", "k", "g"));
     assert_eq!((toy.space.len(), toy.valid(), toy.optimum()), (4, 3, 1.5));
     let keys: Vec<String> = toy.space.points().map(|point| toy.space.key(point)).collect();
@@ -106,7 +106,7 @@ fn a_recorded_space_is_read() {
 
 #[test]
 fn failures_count_and_a_run_ends_with_the_space() {
-    let toy = Recorded::of_bytes(NATIVE.as_bytes(), "").unwrap();
+    let toy = Recorded::from_bytes(NATIVE.as_bytes(), "").unwrap();
     let run = play(&toy, by_name("exhaustive").unwrap(), 0, 200);
     assert_eq!(run.order.len(), 4);
     assert_eq!(run.failed, 1);
@@ -118,7 +118,7 @@ fn failures_count_and_a_run_ends_with_the_space() {
 
 #[test]
 fn the_csv_has_the_documented_header() {
-    let toy = Recorded::of_bytes(NATIVE.as_bytes(), "").unwrap();
+    let toy = Recorded::from_bytes(NATIVE.as_bytes(), "").unwrap();
     let runs = [play(&toy, by_name("exhaustive").unwrap(), 0, 200)];
     let mut bytes = Vec::new();
     write_csv(&[score(&toy, "exhaustive", &runs, 200, &[25, 50, 100, 200])], &mut bytes).unwrap();
@@ -151,7 +151,7 @@ fn complete_and_interrupted_kernel_tuner_caches_are_read() {
     let closed = format!("{}\n}}\n}}", CACHE.trim_end_matches(','));
     let mid_line = format!("{CACHE}\n\"32,True,a\": {{\"block_size_x\": 32, \"fa");
     for text in [closed.as_str(), CACHE, mid_line.as_str()] {
-        let cache = Recorded::of_bytes(text.as_bytes(), "file").unwrap();
+        let cache = Recorded::from_bytes(text.as_bytes(), "file").unwrap();
         assert_eq!((cache.kernel.as_str(), cache.gpu.as_str()), ("vector_add", "NVIDIA A4000"));
         assert_eq!((cache.space.len(), cache.valid(), cache.optimum()), (4, 2, 0.25));
         assert_eq!(cache.space.parameters()[0].values.len(), 3, "a value listed twice is one value");
@@ -165,14 +165,14 @@ fn t4_results_are_read() {
         {"configuration": {"x": 32, "y": 1}, "invalidity": "correct", "measurements": [{"name": "time", "value": 1.0, "unit": "ms"}]},
         {"configuration": {"x": 32, "y": 2}, "invalidity": "compile", "measurements": []},
         {"configuration": {"x": 64, "y": 2}, "invalidity": "constraints", "measurements": []}]}"#;
-    let results = Recorded::of_bytes(text.as_bytes(), "conv-t4").unwrap();
+    let results = Recorded::from_bytes(text.as_bytes(), "conv-t4").unwrap();
     assert_eq!((results.name.as_str(), results.space.len(), results.valid()), ("conv-t4", 3, 2));
     assert_eq!(results.space.parameters()[0].values, [32.into(), 64.into()], "values are sorted");
 }
 
 #[test]
 fn damaged_files_are_refused_with_a_reason() {
-    let fault = |text: &str| Recorded::of_bytes(text.as_bytes(), "").unwrap_err();
+    let fault = |text: &str| Recorded::from_bytes(text.as_bytes(), "").unwrap_err();
     let message = |text: &str| fault(text).to_string();
     assert!(matches!(fault(""), RecordedFault::Json(_)));
     assert!(matches!(fault("{\"params\": {"), RecordedFault::Json(_)));
@@ -189,7 +189,7 @@ fn damaged_files_are_refused_with_a_reason() {
     assert_eq!(message(&NATIVE.replace("[0,1]", "[0,1,0]")), "parameter `b` has the value 0 twice");
     let no_time = CACHE.replace("{\"time\": 0.25}", "{\"gflops\": 1}");
     assert_eq!(message(&no_time), "`128,True,a`: a missing field is not a time");
-    assert!(matches!(Recorded::of_bytes(&[0x1f, 0x8b, 8, 0, 1, 2], "").unwrap_err(), RecordedFault::Gzip(_)));
+    assert!(matches!(Recorded::from_bytes(&[0x1f, 0x8b, 8, 0, 1, 2], "").unwrap_err(), RecordedFault::Gzip(_)));
     let path = tempfile::tempdir().unwrap().path().join("nothing.json");
     let error = Recorded::read(&path).unwrap_err().to_string();
     assert!(error.contains("nothing.json: cannot read the file"), "{error}");
@@ -201,7 +201,7 @@ fn truncated_files_do_not_panic() {
     let mut outcomes = String::new();
     for text in [NATIVE, CACHE] {
         for end in 0..text.len() {
-            let outcome = Recorded::of_bytes(&text.as_bytes()[..end], "");
+            let outcome = Recorded::from_bytes(&text.as_bytes()[..end], "");
             let _ = write!(outcomes, "{}", u8::from(outcome.is_ok()));
         }
     }

@@ -64,7 +64,7 @@ proptest! {
         });
         let found: Vec<Vec<usize>> = space.points().map(|point| space.positions(point)).collect();
         prop_assert_eq!(&found, &expected);
-        let listed = Space::of_points(parameters(&sizes), expected.iter().rev()).unwrap();
+        let listed = Space::from_points(parameters(&sizes), expected.iter().rev()).unwrap();
         let again: Vec<Vec<usize>> = listed.points().map(|point| listed.positions(point)).collect();
         prop_assert_eq!(again, expected);
     }
@@ -141,7 +141,7 @@ fn a_rule_without_parameters_and_an_empty_space_are_valid() {
     let never = Constraint::new([], |_| false);
     assert!(Space::new(parameters(&[3, 3]), &[never]).unwrap().is_empty());
     assert_eq!(Space::new(Vec::new(), &[]).unwrap().len(), 1, "one way to set no parameters");
-    let empty = Space::of_points(parameters(&[2]), Vec::<Vec<usize>>::new()).unwrap();
+    let empty = Space::from_points(parameters(&[2]), Vec::<Vec<usize>>::new()).unwrap();
     assert_eq!(empty.nearest(&[0]), None);
 }
 
@@ -163,7 +163,7 @@ fn invalid_spaces_are_refused() {
         Space::new(parameters(&[2, 2]), &beyond).unwrap_err(),
         SpaceError::UnknownParameter { parameter: 2, count: 2 }
     );
-    let short = Space::of_points(parameters(&[2, 2]), [[0]]).unwrap_err();
+    let short = Space::from_points(parameters(&[2, 2]), [[0]]).unwrap_err();
     assert_eq!(short, SpaceError::Positions { found: 1, wanted: 2 });
-    assert!(Space::of_points(parameters(&[2, 2]), [[0, 2]]).is_err());
+    assert!(Space::from_points(parameters(&[2, 2]), [[0, 2]]).is_err());
 }

@@ -476,6 +476,7 @@ fn table(rows: &[Row]) -> String {
     table.set_header([
         "family",
         "preset",
+        "axes",
         "target",
         "regs",
         "shared B",

@@ -186,7 +186,7 @@ impl Selection {
             Ok(problems?.into_iter().flatten().collect())
         };
         if options.problem.is_empty() && options.suite.is_empty() && options.fuzz.is_none() {
-            let (problems, edges) = (expand(&op.usual())?, expand(&op.edges())?);
+            let (problems, edges) = (expand(&op.default_problems())?, expand(&op.edge_problems())?);
             return Ok(Selection { problems, edges, is_sweep: true });
         }
         let mut problems = expand(&options.problem)?;
@@ -526,7 +526,7 @@ fn failure(verdict: &CaseResult, options: &CheckOptions, global: &Global, catalo
         }
     }
     let family = catalog.family(&verdict.family).ok();
-    let sources = |name: &str| family.and_then(|family| family.text_of(name)).map(str::to_owned);
+    let sources = |name: &str| family.and_then(|family| family.source_text(name)).map(str::to_owned);
     for finding in verdict.findings.iter().take(MAX_FINDINGS) {
         text += &format!("{}\n", findings::render(finding, &sources));
     }

@@ -1,7 +1,7 @@
 //! `doctor`: shows what this machine has and what is missing, with a one-line remedy for each.
 
 use gpu::machine::{self, Driver};
-use gpu::toolchain::{self, Surroundings};
+use gpu::toolchain::{self, SearchEnvironment};
 use serde::Serialize;
 use subprocess::sandbox;
 
@@ -89,7 +89,7 @@ fn can_install(python: Option<&machine::Python>) -> bool {
 }
 
 fn compiler(global: &Global, python: Option<&machine::Python>) -> Check {
-    let surroundings = Surroundings::from_environment(global.cuda.as_deref());
+    let surroundings = SearchEnvironment::from_environment(global.cuda.as_deref());
     let survey = toolchain::survey(&surroundings);
     if let Some((place, reason)) = survey.named_refusal() {
         return Check::unfit(

@@ -107,7 +107,7 @@ fn execute(
     let picks = tuned::picks(&state);
     let merge_picks = |path: &Path| -> Result<(), CommandError> {
         let mut table = Table::read(path).map_err(|error| CommandError::usage(error.to_string()))?;
-        table.take(picks.clone());
+        table.merge(picks.clone());
         table.write(path).map_err(|error| CommandError::missing(error.to_string()))
     };
     merge_picks(&folder.join("tuned.toml"))?;
@@ -195,7 +195,7 @@ fn proposer(options: &EvolveOptions) -> Result<Proposer, CommandError> {
         ProposerInformation::Full => Information::Full,
     };
     let limit = Duration::from_secs_f64(options.proposer_seconds);
-    Ok(Proposer::External(ExternalProposer { voice: transport, information, limit }))
+    Ok(Proposer::External(ExternalProposer { transport, information, limit }))
 }
 
 /// The number of compilations that run while one candidate is timed.
@@ -259,12 +259,12 @@ fn tuned_baseline(
 pub fn failure(error: EvolveError) -> CommandError {
     match error {
         EvolveError::Refused(refusal) => refusal.into(),
-        EvolveError::Differs(_) => CommandError::usage(error.to_string()).hint("start a new run"),
+        EvolveError::CannotResume(_) => CommandError::usage(error.to_string()).hint("start a new run"),
         EvolveError::Baseline { .. } => CommandError::problem(error.to_string()),
-        EvolveError::Silent { .. } => {
+        EvolveError::NoAnswer { .. } => {
             CommandError::missing(error.to_string()).hint("--resume continues with the next answer")
         }
-        EvolveError::NoProgram { program, .. } => CommandError::missing(error.to_string())
+        EvolveError::MissingProgram { program, .. } => CommandError::missing(error.to_string())
             .hint(format!("install {program}, or use another proposer")),
         other => CommandError::missing(other.to_string()),
     }

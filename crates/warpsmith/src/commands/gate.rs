@@ -53,10 +53,10 @@ pub fn run(options: &GateOptions, printer: &Printer) -> Result<Exit, CommandErro
         }
     }
     Ok(match report.outcome() {
-        RunOutcome::Holds => Exit::Success,
-        RunOutcome::Finding => Exit::ProblemFound,
-        RunOutcome::Usage => Exit::UsageError,
-        RunOutcome::Lacking => Exit::MissingRequirement,
+        RunOutcome::Success => Exit::Success,
+        RunOutcome::ProblemFound => Exit::ProblemFound,
+        RunOutcome::UsageError => Exit::UsageError,
+        RunOutcome::MissingRequirement => Exit::MissingRequirement,
         RunOutcome::Incomplete => Exit::Incomplete,
     })
 }

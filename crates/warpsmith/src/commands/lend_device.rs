@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use gpu::accelerator::{
-    Accelerator, AcceleratorError, DevicePool, DeviceProcess, HeldContext, ProcessLimits, serve,
+    Accelerator, AcceleratorError, DevicePool, DeviceProcess, ProcessLimits, RetainedContext, serve,
 };
 use gpu::device::Device;
 use subprocess::Channel;
@@ -35,7 +35,7 @@ pub fn run(global: &Global) -> Result<Exit, CommandError> {
     let open = || -> Result<Box<dyn Accelerator>, AcceleratorError> {
         let held = match &held {
             Some(held) => held,
-            None => held.insert(HeldContext::new(index)?),
+            None => held.insert(RetainedContext::new(index)?),
         };
         Ok(Box::new(held.open()?))
     };

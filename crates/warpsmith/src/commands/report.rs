@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use lab::export::write_exports;
-use lab::report::{Headline, Kind, headline};
+use lab::report::{Headline, TimeKind, headline};
 use lab::run::{LogError, RunState};
 use serde::Serialize;
 
@@ -37,7 +37,7 @@ pub fn run(options: &ReportOptions, printer: &Printer) -> Result<Exit, CommandEr
         run: folder,
         complete: state.is_complete(),
         headline: sentence,
-        times: kind.map(Kind::word),
+        times: kind.map(TimeKind::word),
         files,
     };
     if printer.is_json() {

@@ -79,7 +79,7 @@ fn execute(
     let folder = opened.run.folder().to_owned();
     let (state, _) = opened.finish(exit)?;
     let mut table = Table::default();
-    table.take(tuned::picks(&state));
+    table.merge(tuned::picks(&state));
     table.write(&folder.join("tuned.toml")).map_err(|error| CommandError::missing(error.to_string()))?;
     let written = lab::export::write_exports(&folder, &state)
         .map_err(|error| CommandError::missing(format!("cannot write to {}: {error}", folder.display())))?;

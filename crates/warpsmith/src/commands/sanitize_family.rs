@@ -60,7 +60,7 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
         return Err(CommandError::missing("the virtual GPU gave no report"));
     };
 
-    let sources = |name: &str| family.text_of(name).map(str::to_owned);
+    let sources = |name: &str| family.source_text(name).map(str::to_owned);
     let run = Run {
         options,
         kernel: &format!("{label} {problem}"),

@@ -1,6 +1,6 @@
 //! `toolchain`: shows which compiler is used, and installs or removes Warpsmith's own copy.
 
-use gpu::toolchain::{self, PlaceVerdict, Surroundings, Survey};
+use gpu::toolchain::{self, PlaceVerdict, SearchEnvironment, Survey};
 use serde::Serialize;
 
 use crate::cli::{Global, ToolchainAction, ToolchainOptions};
@@ -19,7 +19,7 @@ pub fn run(options: &ToolchainOptions, global: &Global, printer: &Printer) -> Re
 }
 
 fn show(global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
-    let surroundings = Surroundings::from_environment(global.cuda.as_deref());
+    let surroundings = SearchEnvironment::from_environment(global.cuda.as_deref());
     let survey = toolchain::survey(&surroundings);
     // The library itself reports the version: a file with the right name may be unusable.
     let version = survey.chosen.clone().map(|chosen| gpu::build::Compiler::new(chosen, &surroundings.cache));

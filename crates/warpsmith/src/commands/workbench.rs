@@ -360,10 +360,10 @@ pub fn device_name(device: &Device) -> String {
 /// The outcome that the log records for an exit code.
 fn outcome(exit: Exit) -> RunOutcome {
     match exit {
-        Exit::Success => RunOutcome::Holds,
-        Exit::ProblemFound => RunOutcome::Finding,
-        Exit::UsageError => RunOutcome::Usage,
-        Exit::MissingRequirement => RunOutcome::Lacking,
+        Exit::Success => RunOutcome::Success,
+        Exit::ProblemFound => RunOutcome::ProblemFound,
+        Exit::UsageError => RunOutcome::UsageError,
+        Exit::MissingRequirement => RunOutcome::MissingRequirement,
         Exit::Incomplete => RunOutcome::Incomplete,
     }
 }

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use crate::browser::{self, Browser};
 use crate::common::{Run, run, target_tmp};
-use lab::testing::{a_full_log, a_real_log, a_search, write};
+use lab::testing::{bench_log, full_log, search_log, write};
 use serde_json::Value;
 
 /// Runs `report`. It needs no compiler, so the environment of the other tests is not set up.
@@ -21,7 +21,7 @@ fn report(folder: &Path, arguments: &[&str]) -> Run {
 #[test]
 fn the_latest_run_is_reported_unless_one_is_named() {
     let folder = tempfile::tempdir().unwrap();
-    for (name, events) in [("one", a_full_log()), ("two", a_search())] {
+    for (name, events) in [("one", full_log()), ("two", search_log())] {
         let run = folder.path().join("warpsmith-runs").join(name);
         fs::create_dir_all(&run).unwrap();
         write(&run, &events);
@@ -65,7 +65,7 @@ fn a_folder_without_a_run_and_a_damaged_log_are_different_errors() {
 #[test]
 fn the_report_of_a_stopped_run_says_that_it_is_incomplete() {
     let folder = tempfile::tempdir().unwrap();
-    let events = a_full_log();
+    let events = full_log();
     write(folder.path(), &events[..events.len() / 2]);
     let stopped = report(folder.path(), &["."]);
     assert_eq!(stopped.code, 0, "{stopped}");
@@ -131,11 +131,11 @@ fn a_browser_shows_the_page() {
     let shots = target_tmp().join("report-page");
     fs::create_dir_all(&shots).unwrap();
     let mut browser = Browser::start(&program);
-    let full = a_full_log();
+    let full = full_log();
     let logs = [
         ("full", full.clone()),
-        ("bench", a_real_log()),
-        ("search", a_search()),
+        ("bench", bench_log()),
+        ("search", search_log()),
         ("stopped", full[..14].to_vec()),
     ];
     for (name, events) in logs {

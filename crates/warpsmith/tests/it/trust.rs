@@ -115,7 +115,7 @@ fn no_command_lets_a_log_control_the_terminal() {
     })
     .unwrap();
     log.record(&Event::Note { text: evil.to_owned() }).unwrap();
-    log.record(&Event::RunFinished { outcome: RunOutcome::Finding }).unwrap();
+    log.record(&Event::RunFinished { outcome: RunOutcome::ProblemFound }).unwrap();
     drop(log);
     // An unknown kind of event; a warning shows its name.
     let path = place.join("events.jsonl");

@@ -120,7 +120,7 @@ fn release(device: sys::CUdevice) {
 /// Keeps a GPU's context alive between devices that are opened and closed on it. Opening the next device is then
 /// cheap.
 #[derive(Debug)]
-pub struct HeldContext {
+pub struct RetainedContext {
     index: u32,
     device: sys::CUdevice,
     /// Loaded once: the driver compiles the helpers, which takes longer than a small test case. `None` only during
@@ -128,12 +128,12 @@ pub struct HeldContext {
     helpers: Option<Rc<Helpers>>,
 }
 
-impl HeldContext {
+impl RetainedContext {
     /// Retains the primary context of GPU number `index` and loads the helper kernels.
     pub fn new(index: u32) -> Result<Self, AcceleratorError> {
         let device = handle(index)?;
         retain(device)?;
-        let mut held = HeldContext { index, device, helpers: None };
+        let mut held = RetainedContext { index, device, helpers: None };
         held.helpers = Some(Rc::new(Helpers::load()?));
         Ok(held)
     }
@@ -146,7 +146,7 @@ impl HeldContext {
     }
 }
 
-impl Drop for HeldContext {
+impl Drop for RetainedContext {
     fn drop(&mut self) {
         // The helpers must be unloaded while the context exists.
         self.helpers = None;

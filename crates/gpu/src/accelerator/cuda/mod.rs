@@ -10,6 +10,6 @@ mod helpers;
 mod launch;
 mod timing;
 
-pub use device::{CudaDevice, HeldContext, driver_folder};
+pub use device::{CudaDevice, RetainedContext, driver_folder};
 pub use launch::Call;
-pub use timing::{ColdReplay, EventPair, Fresh, FreshReplay, Replay, SideStreams};
+pub use timing::{ColdReplay, EventPair, FreshInputs, FreshReplay, Replay, SideStreams};

@@ -177,7 +177,7 @@ pub struct ColdReplay {
 
 /// The changes before every launch of a [`FreshReplay`].
 #[derive(Clone, Debug)]
-pub struct Fresh {
+pub struct FreshInputs {
     /// Inputs whose signs may be flipped, with the number of bits per element.
     pub inputs: Vec<(Buffer, u32)>,
     /// Outputs and workspace, with the words that fill them.
@@ -211,7 +211,7 @@ impl CudaDevice {
     pub fn fresh_replay(
         &mut self,
         call: &Call,
-        fresh: &Fresh,
+        fresh: &FreshInputs,
         times: u32,
     ) -> Result<FreshReplay, AcceleratorError> {
         let times = times.max(1);

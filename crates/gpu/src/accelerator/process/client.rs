@@ -115,7 +115,7 @@ impl DeviceProcess {
     /// Describes how the process ended, once the channel is closed.
     fn describe_end(&mut self, error: &io::Error) -> String {
         let how = self.link.end().map_or_else(|| format!("does not reply: {error}"), ending);
-        let printed = self.link.last_words();
+        let printed = self.link.last_output();
         if printed.is_empty() {
             format!("its process {how}")
         } else {

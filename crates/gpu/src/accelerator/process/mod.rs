@@ -2,7 +2,7 @@
 //!
 //! After a fault a CUDA process is unusable, even with new contexts, and a kernel that never ends can only be stopped
 //! by ending its process. Code that runs many kernels that may be wrong therefore borrows a device from a
-//! [`DevicePool`]. A [`LentDevice`] is an accelerator like any other. [`serve`] is the server side.
+//! [`DevicePool`]. A [`PooledDevice`] is an accelerator like any other. [`serve`] is the server side.
 
 mod client;
 mod pool;
@@ -10,7 +10,7 @@ mod serve;
 mod wire;
 
 pub use client::{DeviceProcess, ProcessLimits};
-pub use pool::{DevicePool, Lease, LentDevice};
+pub use pool::{DevicePool, Lease, PooledDevice};
 pub use serve::serve;
 
 #[cfg(test)]

@@ -55,7 +55,7 @@ impl DevicePool {
 
     /// Lends a freshly opened device. Waits while all devices are lent; with [`Lease::Alone`], until no other is
     /// lent.
-    pub fn lend(self: &Arc<Self>, lease: Lease) -> Result<LentDevice, AcceleratorError> {
+    pub fn lend(self: &Arc<Self>, lease: Lease) -> Result<PooledDevice, AcceleratorError> {
         let (idle, mut lent) = self.reserve(lease);
         for mut process in idle {
             // An idle process may have ended. That is not this caller's error: try the next one.
@@ -81,7 +81,7 @@ impl DevicePool {
 
     /// Counts one more device as lent, so that it is given back in every case. Returns idle processes: one, or all of
     /// them for [`Lease::Alone`].
-    fn reserve(self: &Arc<Self>, lease: Lease) -> (Vec<DeviceProcess>, LentDevice) {
+    fn reserve(self: &Arc<Self>, lease: Lease) -> (Vec<DeviceProcess>, PooledDevice) {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let busy = |state: &mut PoolState| state.alone || state.lent >= self.most;
         let mut state = self.returned.wait_while(state, busy).unwrap_or_else(PoisonError::into_inner);
@@ -96,19 +96,19 @@ impl DevicePool {
             }
         };
         state.lent += 1;
-        (idle, LentDevice { process: None, lease, pool: Arc::clone(self) })
+        (idle, PooledDevice { process: None, lease, pool: Arc::clone(self) })
     }
 }
 
 /// A device of a [`DevicePool`]. Dropping it gives the device back.
 #[derive(Debug)]
-pub struct LentDevice {
+pub struct PooledDevice {
     process: Option<DeviceProcess>,
     lease: Lease,
     pool: Arc<DevicePool>,
 }
 
-impl Drop for LentDevice {
+impl Drop for PooledDevice {
     fn drop(&mut self) {
         // A failed process ends here, before another device is lent in its place.
         let usable = self.process.take().filter(DeviceProcess::is_sound);
@@ -123,7 +123,7 @@ impl Drop for LentDevice {
     }
 }
 
-impl LentDevice {
+impl PooledDevice {
     fn process(&mut self) -> Result<&mut DeviceProcess, AcceleratorError> {
         self.process
             .as_mut()
@@ -131,7 +131,7 @@ impl LentDevice {
     }
 }
 
-impl Accelerator for LentDevice {
+impl Accelerator for PooledDevice {
     fn describe(&self) -> String {
         self.process.as_ref().map(Accelerator::describe).unwrap_or_default()
     }

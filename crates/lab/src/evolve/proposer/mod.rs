@@ -30,7 +30,7 @@ pub enum Proposer {
 #[derive(Clone, Debug)]
 pub struct ExternalProposer {
     /// How the proposer is reached.
-    pub voice: ProposerTransport,
+    pub transport: ProposerTransport,
     /// What the proposer is told.
     pub information: Information,
     /// The time for one answer, including retries.
@@ -82,7 +82,7 @@ pub(super) enum ProposerError {
 impl ExternalProposer {
     /// The proposer's name in the log.
     pub(super) fn name(&self) -> &'static str {
-        match self.voice {
+        match self.transport {
             ProposerTransport::Command(_) => "command",
             ProposerTransport::Endpoint(_) => "endpoint",
         }
@@ -90,7 +90,7 @@ impl ExternalProposer {
 
     /// Checks that the proposer can be reached. This runs before anything is timed.
     pub(super) fn check_available(&self) -> Result<(), ProposerError> {
-        match &self.voice {
+        match &self.transport {
             ProposerTransport::Command(_) => Ok(()),
             ProposerTransport::Endpoint(_) => endpoint::check_curl(),
         }
@@ -103,7 +103,7 @@ impl ExternalProposer {
         folder: &Path,
         stop: &AtomicBool,
     ) -> Result<String, ProposerError> {
-        match &self.voice {
+        match &self.transport {
             ProposerTransport::Command(line) => command::ask(line, prompt, self.limit, stop),
             ProposerTransport::Endpoint(endpoint) => endpoint.ask(prompt, folder, self.limit, stop),
         }

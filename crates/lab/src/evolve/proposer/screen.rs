@@ -238,10 +238,10 @@ fn included_name(rest: &str) -> Option<&str> {
 fn is_standard_header(name: &str) -> bool {
     let has_plain_characters = name.chars().all(|c| c.is_ascii_alphanumeric() || "_-./".contains(c));
     let stays_in_folder = name.split('/').all(|part| !part.is_empty() && part != "." && part != "..");
-    let is_known = CUDA_HEADERS.contains(&name)
+    let is_verified = CUDA_HEADERS.contains(&name)
         || CUDA_FOLDERS.iter().any(|folder| name.starts_with(folder))
         || gpu::build::standard_headers().iter().any(|(standard, _)| standard == name);
-    has_plain_characters && stays_in_folder && is_known
+    has_plain_characters && stays_in_folder && is_verified
 }
 
 #[cfg(test)]

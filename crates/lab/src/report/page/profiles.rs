@@ -1,6 +1,6 @@
 //! The sections about profiles, suggested changes and the cost of known pathologies.
 
-use super::super::Kind;
+use super::super::TimeKind;
 use super::super::advice::{bottlenecks, has_pathology, suggestions};
 use super::super::html::{HtmlFragment, Table, details, each, escape, figure, missing, tag};
 use super::super::svg::bars::{self, Axis, Bar, Group};
@@ -14,11 +14,11 @@ use crate::run::{Fact, ResultId, RunState, Time};
 const MAX_SUGGESTIONS: usize = 6;
 
 /// How the time of a profile was obtained. The virtual GPU's time is modelled.
-pub fn kind(profile: &Profile) -> Kind {
+pub fn kind(profile: &Profile) -> TimeKind {
     match profile.metrics.time {
-        Some(time) => Kind::from_time(time),
-        None if profile.source.starts_with("virtual") => Kind::Modelled,
-        None => Kind::Measured,
+        Some(time) => TimeKind::from_time(time),
+        None if profile.source.starts_with("virtual") => TimeKind::Modelled,
+        None => TimeKind::Measured,
     }
 }
 
@@ -74,10 +74,10 @@ fn diagnoses(profile: &Profile) -> String {
 }
 
 /// A table with the available metrics, and a line with the unavailable ones and the reasons.
-fn metrics(kind: Kind, metrics: &Metrics) -> String {
+fn metrics(kind: TimeKind, metrics: &Metrics) -> String {
     let percent = |fact: &Fact<f64>| fact_cell(fact, |value| HtmlFragment::meter(*value));
     let whole = |fact: &Fact<u64>| fact_cell(fact, |value| HtmlFragment::text(thousands(*value as f64)));
-    let time = metrics.time.map(|time| HtmlFragment::time(Kind::from_time(time), micros(time.micros())));
+    let time = metrics.time.map(|time| HtmlFragment::time(TimeKind::from_time(time), micros(time.micros())));
     let conflicts = fact_cell(&metrics.bank_conflicts, |extra| {
         let text = HtmlFragment::text(thousands(*extra as f64));
         match metrics.shared_wavefronts.known() {
@@ -130,7 +130,7 @@ fn fact_cell<T>(fact: &Fact<T>, show: impl Fn(&T) -> HtmlFragment) -> Result<Htm
     }
 }
 
-fn roofline_figure(kind: Kind, of: &ResultId, roof: &Roofline) -> String {
+fn roofline_figure(kind: TimeKind, of: &ResultId, roof: &Roofline) -> String {
     let words =
         format!("{} TFLOP/s at {} operations per byte", number(roof.tflops), number(roof.flops_per_byte));
     let point = Point {
@@ -154,7 +154,7 @@ fn roofline_figure(kind: Kind, of: &ResultId, roof: &Roofline) -> String {
     figure(Some(kind), &picture, &HtmlFragment::text(caption))
 }
 
-fn stalls(kind: Kind, metrics: &Metrics) -> String {
+fn stalls(kind: TimeKind, metrics: &Metrics) -> String {
     if metrics.stalls.is_empty() {
         return String::new();
     }
@@ -236,8 +236,8 @@ pub fn inversion(state: &RunState) -> Option<Section> {
     }
     let ranked = ranked(state);
     let mut body = String::new();
-    for kind in Kind::ALL {
-        let here: Vec<_> = ranked.iter().filter(|it| Kind::from_time(it.1) == kind).collect();
+    for kind in TimeKind::ALL {
+        let here: Vec<_> = ranked.iter().filter(|it| TimeKind::from_time(it.1) == kind).collect();
         if here.is_empty() {
             continue;
         }

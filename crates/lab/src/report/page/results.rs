@@ -1,6 +1,6 @@
 //! The sections about measured times, modelled times and correctness.
 
-use super::super::Kind;
+use super::super::TimeKind;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::comparison::{ComparisonTable, comparison_tables};
@@ -62,7 +62,7 @@ fn speedup_table(comparison: &ComparisonTable<'_>) -> String {
         "Speedup of the fastest candidate over each baseline, with its 95% interval; {}",
         comparison.timer
     );
-    let mut table = Table::for_kind(Kind::Measured, &caption, &head, 2);
+    let mut table = Table::for_kind(TimeKind::Measured, &caption, &head, 2);
     for line in &comparison.lines {
         let mut cells = vec![
             HtmlFragment::text(line.problem),
@@ -140,8 +140,8 @@ fn speedup_figure(comparison: &ComparisonTable<'_>) -> String {
          noise. Measured, {}.",
         comparison.timer
     );
-    let picture = bars::draw(Kind::Measured, "speedups over baselines", Axis::Ratio, "x", &groups);
-    figure(Some(Kind::Measured), &picture, &HtmlFragment::text(caption))
+    let picture = bars::draw(TimeKind::Measured, "speedups over baselines", Axis::Ratio, "x", &groups);
+    figure(Some(TimeKind::Measured), &picture, &HtmlFragment::text(caption))
 }
 
 /// The mean speedup of every candidate over every baseline.
@@ -155,7 +155,7 @@ fn every_candidate(state: &RunState, comparison: &ComparisonTable<'_>) -> String
     }
     let head: Vec<&str> = ["candidate"].into_iter().chain(comparison.baselines.iter().copied()).collect();
     let mut table = Table::for_kind(
-        Kind::Measured,
+        TimeKind::Measured,
         "Geometric mean of the speedups over all problems, with its rating",
         &head,
         1,
@@ -186,7 +186,7 @@ fn rooflines(state: &RunState, rows: &[Row]) -> String {
         let (Speed::MatrixTflops(tflops), Some(matrix)) = (ceiling.speed, &ceiling.matrix) else { continue };
         let (points, list) = points(state, rows, matrix);
         let roofs = Roofs { tflops, gb_per_s };
-        if let Some(picture) = roofline::draw(Kind::Measured, &roofs, &points) {
+        if let Some(picture) = roofline::draw(TimeKind::Measured, &roofs, &points) {
             let caption = format!(
                 "Roofline under the ceilings measured in this run: {} TFLOP/s for {matrix} products, {} GB/s for \
                  copies. Filled: the fastest candidate of each problem; hollow: the fastest baseline. Bytes are the \
@@ -197,7 +197,7 @@ fn rooflines(state: &RunState, rows: &[Row]) -> String {
             let items = each(&list, |item| format!("<li>{}</li>", HtmlFragment::text(item)));
             let caption =
                 HtmlFragment::html(format!("{}<ol class=\"keys\">{items}</ol>", HtmlFragment::text(caption)));
-            html += &figure(Some(Kind::Measured), &picture, &caption);
+            html += &figure(Some(TimeKind::Measured), &picture, &caption);
         }
     }
     html
@@ -302,7 +302,7 @@ fn noise(state: &RunState) -> String {
 /// Preparatory work of some subjects, which is not part of any time.
 fn untimed_work(state: &RunState) -> String {
     let mut table = Table::for_kind(
-        Kind::Measured,
+        TimeKind::Measured,
         "Preparatory work, which is not part of the times above",
         &["subject", "problem", "work", "time"],
         3,
@@ -341,7 +341,7 @@ fn measurements(rows: &[Row]) -> String {
             "Every measurement on {problem}, the fastest first. With several processes, the median is the mean of \
              their medians, and its interval includes the variation between processes"
         );
-        let mut table = Table::for_kind(Kind::Measured, &caption, &head, 2);
+        let mut table = Table::for_kind(TimeKind::Measured, &caption, &head, 2);
         let or_none = |value: Option<f64>| {
             value.map_or(HtmlFragment::faint("n/a"), |value| HtmlFragment::text(number(value)))
         };
@@ -412,7 +412,8 @@ pub fn modelled(state: &RunState) -> Option<Section> {
         problems.entry(&of.problem).or_default().push((of, modelled));
     }
     let head = ["problem", "kernel", "GPU", "limited by", "modelled time"];
-    let mut table = Table::for_kind(Kind::Modelled, "Modelled times, computed and not measured", &head, 4);
+    let mut table =
+        Table::for_kind(TimeKind::Modelled, "Modelled times, computed and not measured", &head, 4);
     let mut groups = Vec::new();
     for (problem, mut times) in problems {
         times.sort_by(|a, b| a.1.time_us.0.total_cmp(&b.1.time_us.0));
@@ -424,7 +425,7 @@ pub fn modelled(state: &RunState) -> Option<Section> {
                 HtmlFragment::text(&of.subject),
                 HtmlFragment::text(&modelled.gpu),
                 modelled.limiter.as_ref().map_or(HtmlFragment::faint("n/a"), HtmlFragment::text),
-                HtmlFragment::text(micros(modelled.time_us.0)).styled_as(Kind::Modelled),
+                HtmlFragment::text(micros(modelled.time_us.0)).styled_as(TimeKind::Modelled),
             ]);
             bars.push(Bar {
                 label: of.subject.clone(),
@@ -437,10 +438,10 @@ pub fn modelled(state: &RunState) -> Option<Section> {
         }
         groups.push(Group { heading: problem.to_owned(), bars });
     }
-    let picture = bars::draw(Kind::Modelled, "modelled times", Axis::Ratio, "x", &groups);
+    let picture = bars::draw(TimeKind::Modelled, "modelled times", Axis::Ratio, "x", &groups);
     let caption = "Modelled time of each kernel, computed by the virtual GPU. A bar is the time divided by that of the \
                    fastest kernel on the problem.";
-    let mut body = figure(Some(Kind::Modelled), &picture, &HtmlFragment::text(caption));
+    let mut body = figure(Some(TimeKind::Modelled), &picture, &HtmlFragment::text(caption));
     body += &if state.modelled.len() > MAX_OPEN_ROWS {
         details(&format!("Every modelled time: {}", state.modelled.len()), &table.html())
     } else {

@@ -1,6 +1,6 @@
 //! The section about a search: its course, its elites and the importance of knobs.
 
-use super::super::Kind;
+use super::super::TimeKind;
 use super::super::html::{HtmlFragment, Table, details, figure, heading, missing, paragraph};
 use super::super::importance::{Importance, importance};
 use super::super::search::{Scored, count_trials, elites, lineage, scored};
@@ -22,7 +22,7 @@ pub fn section(state: &RunState) -> Option<Section> {
         None => missing("The log has trials, but no description of the search."),
     };
     let scored = scored(state);
-    for kind in Kind::ALL {
+    for kind in TimeKind::ALL {
         if scored.iter().any(|it| it.kind == kind) {
             body += &curve(state, &scored, kind);
             body += &elites_html(state, kind);
@@ -85,7 +85,7 @@ fn count_points(points: u64) -> String {
     format!("{} combination{}", thousands(points as f64), if points == 1 { "" } else { "s" })
 }
 
-fn curve(state: &RunState, scored: &[Scored<'_>], kind: Kind) -> String {
+fn curve(state: &RunState, scored: &[Scored<'_>], kind: TimeKind) -> String {
     let best: Vec<u32> = elites(state).iter().map(|elite| elite.trial.number).collect();
     let mut points: Vec<Point> = state
         .trials
@@ -118,7 +118,7 @@ fn curve(state: &RunState, scored: &[Scored<'_>], kind: Kind) -> String {
     heading("Trials") + &figure(Some(kind), &curve::draw(kind, &points), &HtmlFragment::text(caption))
 }
 
-fn elites_html(state: &RunState, kind: Kind) -> String {
+fn elites_html(state: &RunState, kind: TimeKind) -> String {
     let elites: Vec<Scored<'_>> = elites(state).into_iter().filter(|elite| elite.kind == kind).collect();
     if elites.is_empty() {
         return missing("No trial became an elite.");
@@ -173,7 +173,7 @@ fn elites_html(state: &RunState, kind: Kind) -> String {
     html
 }
 
-fn knobs(state: &RunState, kind: Kind) -> String {
+fn knobs(state: &RunState, kind: TimeKind) -> String {
     let found = importance(state, kind);
     let title = heading("Importance of knobs");
     if found.is_empty() {
@@ -228,7 +228,7 @@ fn every_trial(state: &RunState) -> String {
     for trial in &trials {
         let (result, score) = match &trial.result {
             TrialResult::Timed { score, elite, problems, .. } => {
-                let kind = problems.first().map_or(Kind::Measured, |it| Kind::from_time(it.time));
+                let kind = problems.first().map_or(TimeKind::Measured, |it| TimeKind::from_time(it.time));
                 let word = if *elite { "timed, became an elite" } else { "timed" };
                 (HtmlFragment::text(word), HtmlFragment::time(kind, ratio(*score)))
             }

@@ -3,7 +3,7 @@
 use super::super::advice::{bottlenecks, suggestions};
 use super::super::html::{HtmlFragment, Table, Tone, each, escape, missing};
 use super::Section;
-use crate::run::{RunState, TargetJudged};
+use crate::run::{RunState, TargetVerdict};
 
 /// How many bottlenecks and suggested changes a missed target lists.
 const TOP: usize = 3;
@@ -44,7 +44,7 @@ pub fn section(state: &RunState) -> Option<Section> {
 }
 
 /// The colour and the word for a verdict.
-pub fn judged(target: &TargetJudged) -> (Tone, &'static str) {
+pub fn judged(target: &TargetVerdict) -> (Tone, &'static str) {
     match target.met {
         Some(true) => (Tone::Good, "met"),
         Some(false) => (Tone::Bad, "missed"),

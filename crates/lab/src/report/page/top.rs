@@ -1,6 +1,6 @@
 //! The top of the page: the headline, key figures and notices.
 
-use super::super::Kind;
+use super::super::TimeKind;
 use super::super::comparison::comparison_tables;
 use super::super::headline::Headline;
 use super::super::html::{HtmlFragment, Tone, each, escape, tag};
@@ -33,7 +33,7 @@ pub fn html(state: &RunState, rows: &[Row], headline: &Headline) -> String {
 /// The key figures of the run.
 fn figures(state: &RunState, rows: &[Row]) -> Vec<(String, HtmlFragment)> {
     let (tone, word) = match state.outcome {
-        Some(outcome @ RunOutcome::Holds) => (Tone::Good, outcome.to_string()),
+        Some(outcome @ RunOutcome::Success) => (Tone::Good, outcome.to_string()),
         Some(outcome) => (Tone::Bad, outcome.to_string()),
         None => (Tone::Bad, "unfinished".to_owned()),
     };
@@ -92,7 +92,7 @@ fn notices(state: &RunState, rows: &[Row]) -> Vec<(&'static str, HtmlFragment)> 
         let text = format!(
             "Times <i class=\"modelled\">in this style</i> and hatched bars are {}: the virtual GPU computed them. \
              They rank kernels. They are never compared with measured times.",
-            tag(Kind::Modelled)
+            tag(TimeKind::Modelled)
         );
         notices.push(("modelled", HtmlFragment::html(text)));
     }
@@ -109,7 +109,8 @@ fn has_modelled(state: &RunState) -> bool {
     let inverted = state.inversions.iter().any(
         |inversion| matches!(inversion.result, InversionResult::Timed { time, .. } if time.is_modelled()),
     );
-    let profiled = state.profiles.values().any(|profile| super::profiles::kind(profile) == Kind::Modelled);
-    let tried = super::super::search::scored(state).iter().any(|it| it.kind == Kind::Modelled);
+    let profiled =
+        state.profiles.values().any(|profile| super::profiles::kind(profile) == TimeKind::Modelled);
+    let tried = super::super::search::scored(state).iter().any(|it| it.kind == TimeKind::Modelled);
     !state.modelled.is_empty() || inverted || profiled || tried
 }

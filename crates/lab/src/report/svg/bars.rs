@@ -1,6 +1,6 @@
 //! Horizontal bar charts: a label, a bar and a number per row.
 
-use super::super::Kind;
+use super::super::TimeKind;
 use super::scale::{Scale, label};
 use super::{Anchor, Canvas, bold_width, fit, picture, text_width};
 
@@ -45,7 +45,7 @@ const BAR_HEIGHT: f64 = 11.0;
 const AXIS_HEIGHT: f64 = 24.0;
 
 /// Draws the groups. Bars without a drawable value are left out; the table beside the picture has them all.
-pub fn draw(kind: Kind, label: &str, axis: Axis, unit: &str, groups: &[Group]) -> String {
+pub fn draw(kind: TimeKind, label: &str, axis: Axis, unit: &str, groups: &[Group]) -> String {
     let is_drawable = |bar: &&Bar| bar.value.is_finite() && (axis == Axis::Amount || bar.value > 0.0);
     picture(kind, label, |canvas| {
         let bars: Vec<&Bar> = groups.iter().flat_map(|group| group.bars.iter().filter(is_drawable)).collect();

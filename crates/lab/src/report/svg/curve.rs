@@ -1,6 +1,6 @@
 //! The course of a search: the score of every trial, and the best so far.
 
-use super::super::Kind;
+use super::super::TimeKind;
 use super::scale::{Scale, label};
 use super::{Anchor, Canvas, picture};
 
@@ -22,7 +22,7 @@ const BOTTOM: f64 = 44.0;
 const LEFT: f64 = 46.0;
 
 /// Draws the points, which must be sorted by number.
-pub fn draw(kind: Kind, points: &[Point]) -> String {
+pub fn draw(kind: TimeKind, points: &[Point]) -> String {
     let label = format!("speedup of every trial over the search's baseline, {}", kind.word());
     picture(kind, &label, |canvas| {
         let scores = points.iter().filter_map(|point| point.score);

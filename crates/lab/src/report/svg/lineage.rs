@@ -1,6 +1,6 @@
 //! The tree of the elites and their ancestors, one trial per line.
 
-use super::super::Kind;
+use super::super::TimeKind;
 use super::super::search::Node;
 use super::super::words::ratio;
 use super::{Anchor, bold_width, fit, picture};
@@ -8,7 +8,7 @@ use super::{Anchor, bold_width, fit, picture};
 const ROW_HEIGHT: f64 = 24.0;
 
 /// Draws the tree.
-pub fn draw(kind: Kind, nodes: &[Node<'_>]) -> String {
+pub fn draw(kind: TimeKind, nodes: &[Node<'_>]) -> String {
     picture(kind, "which trial each elite was made from", |canvas| {
         let deepest = nodes.iter().map(|node| node.depth).max().unwrap_or(0).max(1) as f64;
         // Deep trees are indented less, so that the text has enough room.

@@ -9,7 +9,7 @@ mod scale;
 
 use std::fmt::Display;
 
-use super::Kind;
+use super::TimeKind;
 use super::html::escape;
 
 /// Every picture is drawn twice, for a wide and for a narrow screen: scaling one picture would make its text
@@ -20,7 +20,7 @@ const WIDTHS: [(&str, f64); 2] = [("wide", 720.0), ("narrow", 358.0)];
 const FONT_SIZE: f64 = 12.0;
 
 /// Draws a picture for both widths. `draw` returns the height that it used.
-pub fn picture(kind: Kind, label: &str, draw: impl Fn(&mut Canvas) -> f64) -> String {
+pub fn picture(kind: TimeKind, label: &str, draw: impl Fn(&mut Canvas) -> f64) -> String {
     let draw_width = |(class, width): (&str, f64)| {
         let mut canvas = Canvas { width, body: String::new() };
         let height = draw(&mut canvas);
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn a_picture_with_hostile_text_is_well_formed_at_both_widths() {
         let hostile = "<script>\"'&\u{1}\u{ffff}";
-        let svg = picture(Kind::Modelled, hostile, |canvas| {
+        let svg = picture(TimeKind::Modelled, hostile, |canvas| {
             canvas.titled(hostile, |canvas| canvas.text((1.0, 2.0), Anchor::End, "a", hostile));
             10.0
         });

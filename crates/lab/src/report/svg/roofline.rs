@@ -1,6 +1,6 @@
 //! Roofline plots: kernels below the limits of memory bandwidth and arithmetic throughput.
 
-use super::super::Kind;
+use super::super::TimeKind;
 use super::super::words::number;
 use super::scale::{Scale, label};
 use super::{Anchor, Canvas, bold_width, picture};
@@ -34,7 +34,7 @@ const LEFT: f64 = 48.0;
 const BOTTOM: f64 = 44.0;
 
 /// Draws the plot. `None` if a limit is not a positive number, or if no point has positive numbers.
-pub fn draw(kind: Kind, roofs: &Roofs, points: &[Point]) -> Option<String> {
+pub fn draw(kind: TimeKind, roofs: &Roofs, points: &[Point]) -> Option<String> {
     let is_positive = |value: f64| value.is_finite() && value > 0.0;
     let points: Vec<&Point> = points
         .iter()
@@ -121,9 +121,9 @@ mod tests {
     #[test]
     fn a_plot_needs_positive_numbers() {
         let roofs = Roofs { tflops: 800.0, gb_per_s: 4000.0 };
-        assert!(draw(Kind::Measured, &roofs, &[point(100.0, 50.0)]).is_some());
-        assert!(draw(Kind::Measured, &roofs, &[point(0.0, 50.0), point(1.0, f64::NAN)]).is_none());
+        assert!(draw(TimeKind::Measured, &roofs, &[point(100.0, 50.0)]).is_some());
+        assert!(draw(TimeKind::Measured, &roofs, &[point(0.0, 50.0), point(1.0, f64::NAN)]).is_none());
         let none = Roofs { tflops: 0.0, ..roofs };
-        assert!(draw(Kind::Measured, &none, &[point(100.0, 50.0)]).is_none());
+        assert!(draw(TimeKind::Measured, &none, &[point(100.0, 50.0)]).is_none());
     }
 }
