@@ -2,7 +2,7 @@
 
 use family::{Candidate, Family, Sizes};
 use gpu::launch::Random;
-use op::tuned::Similarity;
+use op::Similarity;
 use op::{
     Addresses, Arrangement, Complaint, Judgement, Op, PeerProblem, Peers, Picture, Refusal, SuiteText, Work,
 };

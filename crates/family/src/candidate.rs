@@ -1,15 +1,14 @@
 //! A candidate: a family with a valid value for every knob and every compile-time axis.
 
 use chips::Target;
-use gpu::build::{Request, Source};
 use indexmap::IndexMap;
 use serde::Serialize;
 
+use crate::Value;
 use crate::expression::{EvalError, Expression, Scope};
 use crate::layout::{BufferRequest, Layout};
 use crate::manifest::{BufferRule, Family, list};
 use crate::suggest::nearest;
-use crate::{Value, header};
 
 /// A complete setting of a family. It can only be created if its names and values are valid and its constraints hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -278,20 +277,6 @@ impl Family {
             });
         }
         Ok(())
-    }
-
-    /// The compile request of the candidate: the family's source with its headers and the generated header.
-    pub fn request(&self, candidate: &Candidate, target: Target) -> Result<Request, SettingError> {
-        self.check_target(candidate, target)?;
-        let generated = header::generate(self, candidate, &self.layout(candidate)?);
-        let mut headers = self.headers.clone();
-        headers.push((header::NAME.to_owned(), generated));
-        let (name, text) = self.source.clone();
-        Ok(Request {
-            source: Source { name, text, headers, include_dirs: Vec::new() },
-            target,
-            options: Vec::new(),
-        })
     }
 }
 

@@ -5,8 +5,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::manifest::{self, Family, ManifestError, Place};
+use crate::manifest::{self, Family, Place};
 use crate::suggest::nearest;
+use crate::text::ManifestError;
 use crate::tuned::{self, Table};
 
 /// Largest size of a manifest, a source or a header, in bytes.

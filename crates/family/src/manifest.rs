@@ -11,6 +11,7 @@ use toml::Spanned;
 use crate::Value;
 use crate::expression::{Expression, Scope};
 use crate::suggest::nearest;
+use crate::text::{ManifestError, Reader};
 use crate::tuned::{self, Table};
 
 /// A CUDA source with everything that its manifest declares. [`crate::Catalog`] reads and checks it.
@@ -153,17 +154,6 @@ pub(crate) struct BufferRule {
     pub when: Option<Expression>,
     pub overlays: Option<String>,
     pub about: String,
-}
-
-/// An error in a manifest or in the tuned table next to it, with its place.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{file}:{line}:{column}: {field}: {message}")]
-pub struct ManifestError {
-    pub file: String,
-    pub line: usize,
-    pub column: usize,
-    pub field: String,
-    pub message: String,
 }
 
 /// Size in bytes of an element type that manifests may name.
@@ -391,20 +381,7 @@ pub(crate) fn read(text: &str, place: Place) -> Result<Family, ManifestError> {
     Ok(family)
 }
 
-/// A file's text, used to turn spans into lines.
-pub(crate) struct Reader<'a> {
-    pub file: &'a str,
-    pub text: &'a str,
-}
-
 impl Reader<'_> {
-    pub fn error(&self, span: Range<usize>, field: &str, message: String) -> ManifestError {
-        let before = &self.text[..span.start.min(self.text.len())];
-        let line = before.matches('\n').count() + 1;
-        let column = before.len() - before.rfind('\n').map_or(0, |at| at + 1) + 1;
-        ManifestError { file: self.file.to_owned(), line, column, field: field.to_owned(), message }
-    }
-
     fn target(&self, name: &Spanned<String>, field: &str) -> Result<Target, ManifestError> {
         name.get_ref()
             .parse()

@@ -12,7 +12,7 @@ use gpu::time::Time;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-use crate::manifest::{ManifestError, Reader};
+use crate::text::{ManifestError, Reader};
 
 /// Version of the file format.
 pub const SCHEMA: u32 = 1;

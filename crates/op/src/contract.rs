@@ -6,7 +6,6 @@ use family::{Candidate, Family, SettingError, Sizes};
 use serde::{Deserialize, Serialize};
 
 use crate::arrangement::{Addresses, Arrangement, Input};
-use crate::tuned::Similarity;
 
 /// A request that cannot be fulfilled. It is refused before anything is compiled or launched.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -110,6 +109,15 @@ pub struct PeerProblem {
     pub inputs: Vec<Input>,
     /// Conversion of the inputs that is not timed, as text. Empty if peers get the same inputs as kernels.
     pub untimed_conversion: &'static str,
+}
+
+/// Decides whether problems can share a setting.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Similarity {
+    /// Problems of one kind differ only in size. The best setting for one kind says nothing about another kind.
+    pub kind: String,
+    /// The amount of work, on any scale: sizes are compared by their ratio.
+    pub size: f64,
 }
 
 /// An op: what is computed, on which inputs, and with which tolerances.

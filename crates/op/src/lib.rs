@@ -16,7 +16,9 @@ pub mod tuned;
 
 pub use arrangement::{Addresses, Arrangement, Input, Output};
 pub use check_device::CheckDevice;
-pub use contract::{Complaint, Judgement, Op, PeerProblem, Peers, Picture, Refusal, SuiteText, Work};
+pub use contract::{
+    Complaint, Judgement, Op, PeerProblem, Peers, Picture, Refusal, Similarity, SuiteText, Work,
+};
 pub use kernel::{Inputs, Kernel, LaunchObservation, PreparedLaunch, RunError, SecondInputs};
 pub use memory::StrayWrite;
 pub use trial::{DrawMode, InputDraw, OutputState, TrialStep, derive_seed};

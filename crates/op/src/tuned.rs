@@ -9,15 +9,6 @@ use gpu::device::Device;
 
 use crate::contract::{Op, Refusal};
 
-/// Decides whether problems can share a setting.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Similarity {
-    /// Problems of one kind differ only in size. The best setting for one kind says nothing about another kind.
-    pub kind: String,
-    /// The amount of work, on any scale: sizes are compared by their ratio.
-    pub size: f64,
-}
-
 /// A pick that is valid for the family, with its problem and its candidate there.
 #[derive(Clone, Debug)]
 pub struct UsablePick<'f, P> {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use warpsmith_search::replay::{Recorded, Suite, play_all, score, write_csv};
-use warpsmith_search::strategy;
+use warpsmith_search::strategies;
 
 const BUDGET: usize = 200;
 const AT: [usize; 4] = [25, 50, 100, 200];
@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let stop = AtomicBool::new(false);
     let mut all = Vec::new();
     for name in names.split(',') {
-        let entry = strategy::by_name(name)?;
+        let entry = strategies::by_name(name)?;
         let mut scores = Vec::new();
         for space in &spaces {
             let runs = play_all(space, entry, seeds, BUDGET, &stop, &|| ()).unwrap_or_default();

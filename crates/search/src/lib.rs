@@ -2,7 +2,7 @@
 //!
 //! * [`space`]: parameters, constraints, and the allowed combinations;
 //! * [`history`]: proposals and their outcomes;
-//! * [`strategy`]: the strategies, which propose the next point;
+//! * [`strategies`]: the strategies, which propose the next point; [`strategy`] is their interface;
 //! * [`replay`]: runs and scores strategies on recorded spaces.
 //!
 //! The caller owns the loop of a search:
@@ -10,7 +10,7 @@
 //! ```
 //! use warpsmith_search::history::{History, Outcome};
 //! use warpsmith_search::space::{Constraint, Parameter, Space};
-//! use warpsmith_search::strategy;
+//! use warpsmith_search::strategies;
 //!
 //! let parameters = vec![
 //!     Parameter::new("BLOCK_M", [16, 32, 64, 128]),
@@ -22,7 +22,7 @@
 //! });
 //! let space = Space::new(parameters, &[fits])?;
 //!
-//! let mut strategy = strategy::by_name(strategy::DEFAULT)?.start(7);
+//! let mut strategy = strategies::by_name(strategies::DEFAULT)?.start(7);
 //! let mut history = History::new();
 //! for _ in 0..20 {
 //!     let Some(proposal) = strategy.ask(&space, &history) else { break };
@@ -41,7 +41,7 @@ pub mod history;
 mod model;
 pub mod replay;
 pub mod space;
-mod strategies;
+pub mod strategies;
 pub mod strategy;
 mod value;
 

@@ -51,8 +51,18 @@ impl Samples {
 
     /// The median.
     pub fn median(&self) -> f64 {
-        super::percentile(&self.sorted, 50.0)
+        percentile(&self.sorted, 50.0)
     }
+}
+
+/// The percentile of ascending values: linear interpolation between the two nearest; the smallest is 0% and the
+/// largest 100% (type 7 of Hyndman and Fan, NumPy's default). NaN without values.
+pub fn percentile(sorted: &[f64], percent: f64) -> f64 {
+    let Some(last) = sorted.len().checked_sub(1) else { return f64::NAN };
+    let place = last as f64 * (percent / 100.0).clamp(0.0, 1.0);
+    let below = sorted[place as usize];
+    let above = sorted[(place as usize + 1).min(last)];
+    below + (above - below) * place.fract()
 }
 
 #[cfg(test)]

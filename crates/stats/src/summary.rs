@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Blocks, Interval, ProcessMean, SampleError, Samples, median_interval};
+use super::{Blocks, Interval, ProcessMean, SampleError, Samples, median_interval, percentile};
 
 /// A description of a set of samples, in the samples' unit.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -53,16 +53,6 @@ impl Summary {
             interval,
         }
     }
-}
-
-/// The percentile of ascending values: linear interpolation between the two nearest; the smallest is 0% and the
-/// largest 100% (type 7 of Hyndman and Fan, NumPy's default). NaN without values.
-pub fn percentile(sorted: &[f64], percent: f64) -> f64 {
-    let Some(last) = sorted.len().checked_sub(1) else { return f64::NAN };
-    let place = last as f64 * (percent / 100.0).clamp(0.0, 1.0);
-    let below = sorted[place as usize];
-    let above = sorted[(place as usize + 1).min(last)];
-    below + (above - below) * place.fract()
 }
 
 #[cfg(test)]

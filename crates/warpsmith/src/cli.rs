@@ -498,7 +498,7 @@ pub struct EvolveOptions {
     #[arg(long, conflicts_with = "budget")]
     pub quick: bool,
     /// Search strategy
-    #[arg(long, value_name = "NAME", default_value = search::strategy::DEFAULT)]
+    #[arg(long, value_name = "NAME", default_value = search::strategies::DEFAULT)]
     pub strategy: String,
     /// Command line that proposes candidates, instead of a strategy
     #[arg(long, value_name = "COMMAND", group = "proposer", conflicts_with = "strategy")]
@@ -566,7 +566,7 @@ pub struct ReproOptions {
     #[arg(long, conflicts_with = "budget")]
     pub quick: bool,
     /// Search strategy
-    #[arg(long, value_name = "NAME", default_value = search::strategy::DEFAULT)]
+    #[arg(long, value_name = "NAME", default_value = search::strategies::DEFAULT)]
     pub strategy: String,
     /// Maximum seconds of timing per problem (default: the suite's, or 5; 2 with --quick)
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
@@ -588,7 +588,7 @@ impl Default for ReproOptions {
             family: None,
             budget: None,
             quick: false,
-            strategy: search::strategy::DEFAULT.to_owned(),
+            strategy: search::strategies::DEFAULT.to_owned(),
             seconds: None,
             resume: false,
             run_dir: None,
@@ -705,7 +705,7 @@ pub struct ReplayOptions {
     #[arg(long, value_name = "FILE", required = true, num_args = 1..)]
     pub space: Vec<PathBuf>,
     /// Names of search strategies, or `all`
-    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = search::strategy::DEFAULT)]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = search::strategies::DEFAULT)]
     pub strategy: Vec<String>,
     /// Runs per space and strategy
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=MAX_CASES))]

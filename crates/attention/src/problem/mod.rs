@@ -2,14 +2,17 @@
 
 mod alias;
 mod cut;
+mod dtype;
 mod fields;
 mod name;
 
 use std::fmt;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
 pub use alias::{ALIASES, aliases, expand};
+pub use dtype::Dtype;
 pub use fields::from_fields;
 pub use name::{MAX_ELEMENTS, MAX_ENTRY_ELEMENTS, MAX_HEADS, NameError};
 
@@ -43,53 +46,6 @@ impl Mask {
 }
 
 impl fmt::Display for Mask {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// The element type of Q, K and V.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Dtype {
-    Fp16,
-    Bf16,
-    /// FP8 with 4 exponent and 3 fraction bits, and an fp32 scale per head.
-    E4m3,
-}
-
-impl Dtype {
-    /// All types.
-    pub const ALL: [Dtype; 3] = [Dtype::Fp16, Dtype::Bf16, Dtype::E4m3];
-
-    /// The name in problem names and manifests.
-    pub fn name(self) -> &'static str {
-        match self {
-            Dtype::Fp16 => "fp16",
-            Dtype::Bf16 => "bf16",
-            Dtype::E4m3 => "e4m3",
-        }
-    }
-
-    /// Size of an element in bytes.
-    pub fn bytes(self) -> usize {
-        match self {
-            Dtype::Fp16 | Dtype::Bf16 => 2,
-            Dtype::E4m3 => 1,
-        }
-    }
-
-    /// The type of O for inputs of this type: FP8 inputs give an fp16 output.
-    #[must_use]
-    pub fn output(self) -> Dtype {
-        match self {
-            Dtype::Fp16 | Dtype::E4m3 => Dtype::Fp16,
-            Dtype::Bf16 => Dtype::Bf16,
-        }
-    }
-}
-
-impl fmt::Display for Dtype {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -199,6 +155,22 @@ impl Problem {
             Dtype::Fp16 | Dtype::Bf16 => 0,
         };
         (read + written + scales) as u64
+    }
+}
+
+impl FromStr for Problem {
+    type Err = NameError;
+
+    /// A name, or an alias of one problem.
+    fn from_str(text: &str) -> Result<Self, NameError> {
+        let problems = alias::expand(text)?;
+        match problems.as_slice() {
+            [one] => Ok(*one),
+            several => Err(NameError::Several {
+                text: text.to_owned(),
+                names: several.iter().map(ToString::to_string).collect(),
+            }),
+        }
     }
 }
 

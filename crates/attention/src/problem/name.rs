@@ -4,9 +4,8 @@
 //! differ, `d` head dimension; then the mask, if there is one, and the dtype (fp16 if it is missing).
 
 use std::fmt;
-use std::str::FromStr;
 
-use super::{Dtype, Mask, Problem, alias};
+use super::{Dtype, Mask, Problem};
 
 /// Largest number of elements of a tensor: 2 TiB of fp16, which is far more than any GPU has and far from an
 /// overflow.
@@ -77,22 +76,6 @@ impl fmt::Display for Problem {
             Mask::Causal | Mask::CausalTopLeft => write!(f, "-{}", self.mask)?,
         }
         write!(f, "-{}", self.dtype)
-    }
-}
-
-impl FromStr for Problem {
-    type Err = NameError;
-
-    /// A name, or an alias of one problem.
-    fn from_str(text: &str) -> Result<Self, NameError> {
-        let problems = alias::expand(text)?;
-        match problems.as_slice() {
-            [one] => Ok(*one),
-            several => Err(NameError::Several {
-                text: text.to_owned(),
-                names: several.iter().map(ToString::to_string).collect(),
-            }),
-        }
     }
 }
 

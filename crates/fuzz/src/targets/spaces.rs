@@ -1,7 +1,7 @@
 //! Recorded search spaces, and runs of strategies on them.
 
 use search::replay::{Recorded, play, score, write_csv};
-use search::strategy;
+use search::strategies;
 
 /// Largest number of points of a space on which the strategies run.
 const MOST_POINTS: usize = 200;
@@ -22,7 +22,7 @@ pub fn run(input: &[u8]) {
     if recorded.space.len() > MOST_POINTS {
         return;
     }
-    for strategy in strategy::ALL {
+    for strategy in strategies::ALL {
         let runs = [play(&recorded, strategy, 1, BUDGET)];
         let score = score(&recorded, strategy.name, &runs, BUDGET, &[1, BUDGET]);
         let _ = write_csv(&[score], Vec::new());

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use super::installed::{final_root, toolchains};
 use super::{Origin, Wheel, pinned_wheels, pip_command, search};
 use crate::{paths, python};
 
@@ -78,19 +79,6 @@ impl InstallError {
 fn at(path: &Path) -> impl FnOnce(io::Error) -> InstallError {
     let path = path.to_owned();
     move |source| InstallError::Io { path, source }
-}
-
-fn toolchains(cache: &Path) -> PathBuf {
-    cache.join("toolchains")
-}
-
-/// The folder of the pinned toolchain, if it is installed.
-pub fn installed_root(cache: &Path) -> Option<PathBuf> {
-    Some(final_root(cache)).filter(|root| root.is_dir())
-}
-
-fn final_root(cache: &Path) -> PathBuf {
-    toolchains(cache).join(format!("nvrtc-{}", pinned_wheels()[0].version))
 }
 
 /// Installs the pinned toolchain unless a usable one exists, and returns its folder.

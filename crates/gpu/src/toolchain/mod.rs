@@ -5,6 +5,7 @@
 //! [`ensure`] installs the pinned wheels when the survey finds no toolchain.
 
 mod install;
+mod installed;
 mod search;
 mod wheels;
 
@@ -13,7 +14,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-pub use install::{InstallError, Progress, clean, install, installed_root};
+pub use install::{InstallError, Progress, clean, install};
+pub use installed::installed_root;
 pub(crate) use search::from_root;
 pub use search::{PlaceVerdict, SearchEnvironment, SearchedPlace, Survey, survey};
 pub use wheels::{Wheel, pinned_wheels, pip_command};

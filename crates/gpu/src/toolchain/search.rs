@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::{MINIMUM_MAJOR, Origin, Toolchain, install};
+use super::{MINIMUM_MAJOR, Origin, Toolchain, installed};
 use crate::{paths, python};
 
 /// Everything outside the program that the search depends on, so that a test can set its own.
@@ -103,7 +103,7 @@ pub fn survey(surroundings: &SearchEnvironment) -> Survey {
     let with_wheels = |folder: &PathBuf| Some(folder.join("nvidia")).filter(|nvidia| nvidia.is_dir());
     let wheels: Vec<PathBuf> = surroundings.site_packages.iter().filter_map(with_wheels).collect();
     survey.look(Origin::PythonWheels, &wheels, from_wheels);
-    let installed = install::installed_root(&surroundings.cache).filter(|root| root.is_dir());
+    let installed = installed::installed_root(&surroundings.cache).filter(|root| root.is_dir());
     survey.look(Origin::Cache, installed.as_slice(), from_root);
     survey
 }

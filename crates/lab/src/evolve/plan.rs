@@ -2,7 +2,7 @@
 
 use family::Family;
 use gpu::device::Device;
-use search::strategy::Entry;
+use search::strategies::Entry;
 
 use super::proposer::Proposer;
 use crate::run::Timer;

@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use super::recorded::Recorded;
 use crate::history::History;
 use crate::space::Point;
-use crate::strategy::Entry;
+use crate::strategies::Entry;
 
 /// The result of a run.
 #[derive(Clone, Debug, PartialEq)]

@@ -5,6 +5,7 @@
 
 mod formats;
 mod harness;
+mod read;
 mod recorded;
 mod score;
 mod table;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use warpsmith_search::replay::{Recorded, RecordedFault, play, play_all, score, write_csv};
-use warpsmith_search::strategy::{ALL, by_name};
+use warpsmith_search::strategies::{ALL, by_name};
 
 /// The folder of recorded spaces: `WARPSMITH_SPACES`, or `shared/spaces` in a parent folder of this crate.
 fn folder() -> Option<PathBuf> {
@@ -189,7 +189,10 @@ fn damaged_files_are_refused_with_a_reason() {
     assert_eq!(message(&NATIVE.replace("[0,1]", "[0,1,0]")), "parameter `b` has the value 0 twice");
     let no_time = CACHE.replace("{\"time\": 0.25}", "{\"gflops\": 1}");
     assert_eq!(message(&no_time), "`128,True,a`: a missing field is not a time");
-    assert!(matches!(Recorded::from_bytes(&[0x1f, 0x8b, 8, 0, 1, 2], "").unwrap_err(), RecordedFault::Gzip(_)));
+    assert!(matches!(
+        Recorded::from_bytes(&[0x1f, 0x8b, 8, 0, 1, 2], "").unwrap_err(),
+        RecordedFault::Gzip(_)
+    ));
     let path = tempfile::tempdir().unwrap().path().join("nothing.json");
     let error = Recorded::read(&path).unwrap_err().to_string();
     assert!(error.contains("nothing.json: cannot read the file"), "{error}");

@@ -2,7 +2,7 @@
 
 use warpsmith_search::history::{History, Outcome, Proposal};
 use warpsmith_search::space::{Constraint, Parameter, Point, Space};
-use warpsmith_search::strategy::{ALL, by_name};
+use warpsmith_search::strategies::{ALL, by_name};
 
 /// 5 * 4 * 2 * 3 = 120 combinations, of which some are forbidden; one parameter is constant.
 fn small() -> Space {
@@ -176,7 +176,7 @@ fn an_unknown_name_gets_a_suggestion_and_the_list() {
     assert_eq!(error.nearest, Some("genetic"));
     assert!(ALL.iter().all(|entry| error.hint().contains(entry.name)), "{}", error.hint());
     assert_eq!(by_name("zzz").unwrap_err().nearest, None);
-    assert!(by_name(warpsmith_search::strategy::DEFAULT).is_ok());
+    assert!(by_name(warpsmith_search::strategies::DEFAULT).is_ok());
 }
 
 /// Runs the model on a space, then checks that a new strategy with the same history continues in the same way.

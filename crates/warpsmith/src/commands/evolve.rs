@@ -155,7 +155,7 @@ fn plan<'w>(
     } else {
         (baseline(family, options.preset.as_deref(), &options.set, &problems)?, options.set.clone())
     };
-    let strategy = search::strategy::by_name(&options.strategy)
+    let strategy = search::strategies::by_name(&options.strategy)
         .map_err(|error| CommandError::usage(error.to_string()).hint(error.hint()))?;
     let budget = options.budget.unwrap_or(if options.quick { QUICK_BUDGET } else { BUDGET });
     Ok(EvolvePlan {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use search::replay::{Recorded, Score, Suite, play_all, score, write_csv};
-use search::strategy::{self, Entry};
+use search::strategies::{self, Entry};
 use serde::Serialize;
 
 use crate::cli::ReplayOptions;
@@ -86,11 +86,11 @@ fn write(path: &Path, scores: &[Score]) -> Result<(), CommandError> {
 /// The strategies with these names.
 fn strategies(names: &[String]) -> Result<Vec<&'static Entry>, CommandError> {
     if names.iter().any(|name| name == "all") {
-        return Ok(strategy::ALL.iter().collect());
+        return Ok(strategies::ALL.iter().collect());
     }
     names
         .iter()
-        .map(|name| strategy::by_name(name))
+        .map(|name| strategies::by_name(name))
         .collect::<Result<_, _>>()
         .map_err(|error| CommandError::usage(error.to_string()).hint(format!("{}, or all", error.hint())))
 }

@@ -52,7 +52,7 @@ fn execute(
 ) -> Result<Exit, CommandError> {
     let workbench = Workbench::open(global)?;
     let family = workbench.catalog.family(options.family.as_deref().unwrap_or(DEFAULT_FAMILY))?;
-    let strategy = search::strategy::by_name(&options.strategy)
+    let strategy = search::strategies::by_name(&options.strategy)
         .map_err(|error| CommandError::usage(error.to_string()).hint(error.hint()))?;
     let mut plan = bench::BenchPlan { seed: global.seed, ..bench_plan(options, global, &workbench)? };
     let skipped = skip_large_problems(&mut plan, workbench.is_virtual());
@@ -149,7 +149,7 @@ struct Repro<'a> {
     options: &'a ReproOptions,
     workbench: &'a Workbench<'a>,
     family: &'a Family,
-    strategy: search::strategy::Entry,
+    strategy: search::strategies::Entry,
     session: Session<'a, Attention>,
     printer: &'a Printer,
 }

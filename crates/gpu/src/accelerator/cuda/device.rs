@@ -9,6 +9,7 @@ use cudarc::driver::{result, sys};
 
 use super::helpers::Helpers;
 use super::launch::Call;
+use super::status::{check, reason};
 use crate::accelerator::{
     Accelerator, AcceleratorError, Buffer, Geometry, Image, Launched, ModuleId, Variable,
 };
@@ -71,23 +72,6 @@ pub fn driver_folder() -> Option<PathBuf> {
     let is_driver =
         |path: &&Path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("libcuda.so"));
     paths.into_iter().find(is_driver).and_then(Path::parent).map(Path::to_owned)
-}
-
-pub(super) fn check<T>(
-    call: &'static str,
-    outcome: Result<T, result::DriverError>,
-) -> Result<T, AcceleratorError> {
-    outcome.map_err(|error| AcceleratorError::Driver { call: call.into(), reason: reason(error) })
-}
-
-/// The driver's name and text for an error.
-pub(super) fn reason(error: result::DriverError) -> String {
-    let name = error.error_name().map(|name| name.to_string_lossy().into_owned());
-    let text = error.error_string().map(|text| text.to_string_lossy().into_owned());
-    match (name, text) {
-        (Ok(name), Ok(text)) => format!("{text} ({name})"),
-        _ => format!("{:?}", error.0),
-    }
 }
 
 /// The driver's handle of the GPU with number `index`.

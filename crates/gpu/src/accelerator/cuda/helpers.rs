@@ -4,8 +4,8 @@ use std::ffi::CString;
 
 use cudarc::driver::{result, sys};
 
-use super::device::{check, reason};
 use super::launch::Call;
+use super::status::{check, reason};
 use crate::accelerator::{AcceleratorError, Buffer, Geometry};
 
 const TEXT: &str = include_str!("helpers.ptx");

@@ -5,7 +5,7 @@ use std::ptr;
 
 use cudarc::driver::{result, sys};
 
-use super::device::reason;
+use super::status::reason;
 use crate::accelerator::{AcceleratorError, Geometry};
 
 /// Dynamic shared memory that a kernel may use without an opt-in.

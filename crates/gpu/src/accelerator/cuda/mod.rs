@@ -8,6 +8,7 @@
 mod device;
 mod helpers;
 mod launch;
+mod status;
 mod timing;
 
 pub use device::{CudaDevice, RetainedContext, driver_folder};

@@ -15,9 +15,10 @@ use std::rc::Rc;
 
 use cudarc::driver::{result, sys};
 
-use super::device::{CudaDevice, check};
+use super::device::CudaDevice;
 use super::helpers::Helpers;
 use super::launch::Call;
+use super::status::check;
 use crate::accelerator::{Accelerator as _, AcceleratorError, Buffer};
 
 /// Two events on a stream; measures the time between them.

@@ -1,0 +1,52 @@
+//! Element types.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// The element type of Q, K and V.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Dtype {
+    Fp16,
+    Bf16,
+    /// FP8 with 4 exponent and 3 fraction bits, and an fp32 scale per head.
+    E4m3,
+}
+
+impl Dtype {
+    /// All types.
+    pub const ALL: [Dtype; 3] = [Dtype::Fp16, Dtype::Bf16, Dtype::E4m3];
+
+    /// The name in problem names and manifests.
+    pub fn name(self) -> &'static str {
+        match self {
+            Dtype::Fp16 => "fp16",
+            Dtype::Bf16 => "bf16",
+            Dtype::E4m3 => "e4m3",
+        }
+    }
+
+    /// Size of an element in bytes.
+    pub fn bytes(self) -> usize {
+        match self {
+            Dtype::Fp16 | Dtype::Bf16 => 2,
+            Dtype::E4m3 => 1,
+        }
+    }
+
+    /// The type of O for inputs of this type: FP8 inputs give an fp16 output.
+    #[must_use]
+    pub fn output(self) -> Dtype {
+        match self {
+            Dtype::Fp16 | Dtype::E4m3 => Dtype::Fp16,
+            Dtype::Bf16 => Dtype::Bf16,
+        }
+    }
+}
+
+impl fmt::Display for Dtype {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

@@ -1,0 +1,29 @@
+//! Errors in the text of a TOML file, with their place.
+
+use std::ops::Range;
+
+/// An error in a manifest or in the tuned table next to it, with its place.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{file}:{line}:{column}: {field}: {message}")]
+pub struct ManifestError {
+    pub file: String,
+    pub line: usize,
+    pub column: usize,
+    pub field: String,
+    pub message: String,
+}
+
+/// A file's text, used to turn spans into lines.
+pub(crate) struct Reader<'a> {
+    pub file: &'a str,
+    pub text: &'a str,
+}
+
+impl Reader<'_> {
+    pub fn error(&self, span: Range<usize>, field: &str, message: String) -> ManifestError {
+        let before = &self.text[..span.start.min(self.text.len())];
+        let line = before.matches('\n').count() + 1;
+        let column = before.len() - before.rfind('\n').map_or(0, |at| at + 1) + 1;
+        ManifestError { file: self.file.to_owned(), line, column, field: field.to_owned(), message }
+    }
+}
