@@ -16,7 +16,6 @@ pub mod report;
 pub mod repro;
 pub mod runs;
 pub mod sanitize;
-pub mod sanitize_family;
 pub mod shell;
 pub mod toolchain;
 pub mod tuned;

@@ -7,7 +7,8 @@ use gpu::accelerator::{Accelerator as _, Geometry, Image};
 use gpu::device::Device;
 use op::{Addresses, Kernel, Op as _, tuned};
 
-use super::sanitize::{self, Run};
+use super::output::Run;
+use super::simulated;
 use crate::cli::{Global, SanitizeOptions};
 use crate::error::CommandError;
 use crate::exit::Exit;
@@ -29,15 +30,15 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
         .unwrap_or(SMALL_PROBLEM)
         .parse()
         .map_err(|error: attention::problem::NameError| op::Refusal::from(error))?;
-    let chip = sanitize::chip(global)?;
+    let chip = simulated::chip(global)?;
     let place = Device::Virtual { chip };
     if options.preset.as_deref().is_some_and(is_tuned) {
-        super::tuned::look_up(&[family], (&[problem], &[]), &place, printer)?;
+        super::super::tuned::look_up(&[family], (&[problem], &[]), &place, printer)?;
     }
     let candidate =
         tuned::candidate(&op, family, options.preset.as_deref(), &options.set, (&problem, &place))?;
     let request = family.request(&candidate, chip.target)?;
-    let build = super::build::compiler(global, printer)?.build(&request)?.build;
+    let build = super::super::build::compiler(global, printer)?.build(&request)?.build;
 
     let launch = family.launch(&candidate, &op.sizes(&problem))?;
     let geometry = Geometry {
@@ -46,8 +47,8 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
         cluster: launch.cluster,
         shared_bytes: launch.shared_bytes as u32,
     };
-    let occupancy = sanitize::occupancy(chip, &build, &family.entry, geometry);
-    let mut device = sanitize::device(chip, options, occupancy.as_ref());
+    let occupancy = simulated::occupancy(chip, &build, &family.entry, geometry);
+    let mut device = simulated::device(chip, options, occupancy.as_ref());
     let refused = |error: op::RunError| CommandError::missing(error.to_string());
     let label = format!("{} {}", family.name, candidate.label(family));
     let kernel = Kernel::load(&mut device, family, candidate, Image::Ptx(&build.ptx)).map_err(refused)?;
@@ -66,7 +67,7 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
         kernel: &format!("{label} {problem}"),
         device: device.describe(),
         report,
-        modelled: sanitize::modelled(&device, report, geometry, occupancy.as_ref()),
+        modelled: simulated::modelled(&device, report, geometry, occupancy.as_ref()),
         occupancy: occupancy.filter(|_| options.counters),
         fidelity: device.module(kernel.module()).map(|it| &it.fidelity).filter(|_| options.fidelity),
         buffers: &[],

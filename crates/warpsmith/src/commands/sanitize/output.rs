@@ -1,0 +1,308 @@
+//! What `sanitize` prints and saves.
+
+use std::path::Path;
+
+use chips::Occupancy;
+use gpu::accelerator::{Accelerator, VirtualDevice};
+use gpu::launch::{Dtype, Placed, PlacedBuffer, npy};
+use serde::Serialize;
+use vgpu::model::{self, Modelled};
+use vgpu::{Counters, FidelityReport, LaunchReport, Severity};
+
+use crate::cli::SanitizeOptions;
+use crate::error::CommandError;
+use crate::findings;
+use crate::printer::{BAD, FAINT, GOOD, Printer, STRONG, styled};
+
+/// A buffer with its contents after the launch.
+pub struct Contents<'a> {
+    placed: &'a PlacedBuffer,
+    bytes: Vec<u8>,
+}
+
+/// The contents of all buffers after the launch.
+pub fn read_back<'a>(
+    placed: &'a Placed,
+    device: &mut VirtualDevice,
+) -> Result<Vec<Contents<'a>>, CommandError> {
+    placed
+        .buffers
+        .iter()
+        .map(|placed| {
+            let bytes =
+                device.read(placed.buffer).map_err(|error| CommandError::missing(error.to_string()))?;
+            Ok(Contents { placed, bytes })
+        })
+        .collect()
+}
+
+/// Writes every buffer as an NPY file.
+pub fn save(folder: &Path, buffers: &[Contents], printer: &Printer) -> Result<(), CommandError> {
+    for buffer in buffers {
+        let PlacedBuffer { name, dtype, dims, .. } = buffer.placed;
+        let path = folder.join(gpu::paths::file_name(&format!("{}.npy", name.replace(' ', "-"))));
+        gpu::paths::write_atomically(&path, &npy(*dtype, dims, &buffer.bytes))
+            .map_err(|error| CommandError::usage(format!("cannot write {}: {error}", path.display())))?;
+        printer.message(&format!("wrote {}", path.display()));
+    }
+    Ok(())
+}
+
+/// The numbers of a buffer: integers exactly, floats in their shortest form.
+fn numbers(dtype: Dtype, bytes: &[u8]) -> Vec<serde_json::Value> {
+    if dtype.is_float() {
+        // JSON has no NaN and no infinities; they are written as strings.
+        let number = |value: f64| match serde_json::Number::from_f64(value) {
+            Some(number) => serde_json::Value::Number(number),
+            None => serde_json::Value::String(value.to_string()),
+        };
+        let shortest = |value: f64| if dtype == Dtype::F64 { value } else { value as f32 as f64 };
+        dtype.floats(bytes).into_iter().map(shortest).map(number).collect()
+    } else if dtype == Dtype::U64 {
+        dtype.integers(bytes).into_iter().map(|value| value.cast_unsigned().into()).collect()
+    } else {
+        dtype.integers(bytes).into_iter().map(Into::into).collect()
+    }
+}
+
+/// Everything to print about a launch.
+pub struct Run<'a> {
+    /// The options of the command.
+    pub options: &'a SanitizeOptions,
+    /// The name of the kernel.
+    pub kernel: &'a str,
+    /// The virtual GPU.
+    pub device: String,
+    /// The findings and statistics.
+    pub report: &'a LaunchReport,
+    /// The occupancy, with `--counters`.
+    pub occupancy: Option<Occupancy>,
+    /// The modelled time, with `--counters`.
+    pub modelled: Option<Modelled>,
+    /// The instructions of the kernel, with `--fidelity`.
+    pub fidelity: Option<&'a FidelityReport>,
+    /// The buffers after the launch.
+    pub buffers: &'a [Contents<'a>],
+    /// The source files that findings may show.
+    pub sources: &'a findings::Sources<'a>,
+}
+
+impl Run<'_> {
+    /// The buffers that `--print` names.
+    fn printed_buffers(&self) -> Result<Vec<&Contents<'_>>, CommandError> {
+        let wanted = &self.options.print;
+        for name in wanted.iter().filter(|name| *name != "all") {
+            if !self.buffers.iter().any(|buffer| buffer.placed.name == *name) {
+                let names: Vec<&str> =
+                    self.buffers.iter().map(|buffer| buffer.placed.name.as_str()).collect();
+                return Err(CommandError::usage(format!("there is no buffer `{name}`"))
+                    .hint(format!("buffers: {}", names.join(", "))));
+            }
+        }
+        let is_wanted =
+            |buffer: &&Contents| wanted.iter().any(|name| name == "all" || *name == buffer.placed.name);
+        Ok(self.buffers.iter().filter(is_wanted).collect())
+    }
+
+    /// Prints the JSON document.
+    pub fn print_json(&self, printer: &Printer) -> Result<(), CommandError> {
+        #[derive(Serialize)]
+        struct Document<'a> {
+            kernel: &'a str,
+            device: &'a str,
+            checked: bool,
+            clean: bool,
+            #[serde(flatten)]
+            report: &'a LaunchReport,
+            occupancy: Option<&'a Occupancy>,
+            modelled: Option<&'a Modelled>,
+            fidelity: Option<&'a FidelityReport>,
+            buffers: Vec<Printed<'a>>,
+        }
+        #[derive(Serialize)]
+        struct Printed<'a> {
+            name: &'a str,
+            dtype: Dtype,
+            dims: &'a [usize],
+            values: Vec<serde_json::Value>,
+        }
+        let printed = self.printed_buffers()?;
+        let document = Document {
+            kernel: self.kernel,
+            device: &self.device,
+            checked: !self.options.unchecked,
+            clean: self.report.is_clean(),
+            report: self.report,
+            occupancy: self.occupancy.as_ref(),
+            modelled: self.modelled.as_ref(),
+            fidelity: self.fidelity,
+            buffers: printed
+                .iter()
+                .map(|buffer| Printed {
+                    name: &buffer.placed.name,
+                    dtype: buffer.placed.dtype,
+                    dims: &buffer.placed.dims,
+                    values: numbers(buffer.placed.dtype, &buffer.bytes),
+                })
+                .collect(),
+        };
+        printer.json("sanitize", &document);
+        Ok(())
+    }
+
+    /// Prints the text.
+    pub fn print_text(&self, printer: &Printer) -> Result<(), CommandError> {
+        if !self.report.printed.is_empty() {
+            printer.data(self.report.printed.trim_end_matches('\n'));
+        }
+        for finding in &self.report.findings {
+            printer.data(&findings::render(finding, self.sources));
+            printer.data("");
+        }
+        if let Some(dropped) = findings::dropped(self.report) {
+            printer.data(&dropped);
+        }
+        for buffer in self.printed_buffers()? {
+            let PlacedBuffer { name, dtype, dims, .. } = buffer.placed;
+            let values: Vec<String> = numbers(*dtype, &buffer.bytes)
+                .iter()
+                .map(|value| value.to_string().replace('"', ""))
+                .collect();
+            printer.data(&format!("{} {dtype}{dims:?}", styled(STRONG, name)));
+            let row = dims.last().copied().unwrap_or(1).clamp(1, 16);
+            for line in values.chunks(row) {
+                printer.data(&format!("  {}", line.join(" ")));
+            }
+        }
+        if let Some(fidelity) = self.fidelity {
+            printer.data(&fidelity_text(fidelity));
+        }
+        if let Some(counters) = &self.report.counters {
+            printer.data(&counters_text(counters));
+        }
+        if let Some(occupancy) = &self.occupancy {
+            printer.data(&format!("{}: {occupancy}", styled(STRONG, "Occupancy")));
+        }
+        if let Some(modelled) = &self.modelled {
+            printer.data(&modelled_text(modelled));
+        }
+        printer.data(&self.summary());
+        Ok(())
+    }
+
+    fn summary(&self) -> String {
+        let count = |severity| self.report.findings.iter().filter(|f| f.severity == severity).count();
+        let (errors, warnings, notes) =
+            (count(Severity::Error), count(Severity::Warning), count(Severity::Note));
+        let stats = &self.report.stats;
+        let ran = format!(
+            "`{}` on {}: {} blocks, {} warp instructions",
+            self.kernel, self.device, stats.blocks, stats.warp_instructions
+        );
+        let verdict = match (errors + warnings, self.options.unchecked) {
+            (0, true) => styled(FAINT, "ran unchecked"),
+            (0, false) if notes == 0 => styled(GOOD, "clean"),
+            (0, false) => format!("{}, {notes} notes", styled(GOOD, "clean")),
+            _ => styled(BAD, format!("{errors} errors, {warnings} warnings, {notes} notes")),
+        };
+        let end = if stats.completed { "" } else { "; the launch did not complete" };
+        format!("{ran}: {verdict}{end}")
+    }
+}
+
+fn fidelity_text(fidelity: &FidelityReport) -> String {
+    let mut lines = vec![styled(STRONG, "Fidelity (instruction, occurrences in the code, fidelity)")];
+    for (name, row) in &fidelity.instructions {
+        let how = format!("{:?}", row.fidelity).to_lowercase();
+        lines.push(format!("  {name:<44} {:>5}  {how}", row.count));
+    }
+    for directive in &fidelity.ignored_directives {
+        lines.push(format!("  {directive:<44}     -  ignored directive"));
+    }
+    lines.join("\n")
+}
+
+fn counters_text(counters: &Counters) -> String {
+    let ratio = |a: u64, b: u64| if b == 0 { "-".to_owned() } else { format!("{:.2}", a as f64 / b as f64) };
+    let mut lines = vec![styled(STRONG, "Counters")];
+    let mut line = |label: &str, text: String| lines.push(format!("  {label:<22} {text}"));
+    line("warp instructions", counters.warp_instructions.to_string());
+    let lanes = ratio(counters.thread_instructions, counters.warp_instructions);
+    line("lanes per instruction", lanes);
+    for (pipe, count) in &counters.by_pipe {
+        let name = serde_json::to_value(pipe).ok().and_then(|value| value.as_str().map(str::to_owned));
+        line(&format!("  {}", name.unwrap_or_default()), count.to_string());
+    }
+    line("flops", format!("{} plain, {} tensor", counters.flops, counters.tensor_flops));
+    for work in &counters.tensor {
+        let types = format!("{:?} to {:?}", work.input, work.accumulator).to_lowercase();
+        line(&format!("  {types}"), work.flops.to_string());
+    }
+    let global = &counters.global;
+    line(
+        "global",
+        format!(
+            "{} requests, {} sectors ({} per request, {} at best)",
+            global.requests,
+            global.transactions,
+            ratio(global.transactions, global.requests),
+            ratio(global.ideal, global.requests)
+        ),
+    );
+    let shared = &counters.shared;
+    line(
+        "shared",
+        format!(
+            "{} requests, {} wavefronts, {} of them bank conflicts",
+            shared.requests,
+            shared.transactions,
+            shared.transactions.saturating_sub(shared.ideal)
+        ),
+    );
+    line("local", format!("{} requests, {} sectors", counters.local.requests, counters.local.transactions));
+    line("L2 traffic", format!("{} B, if L1 keeps everything that a block has loaded", counters.l2_bytes));
+    line("DRAM footprint", format!("{} B", counters.dram_footprint));
+    line("async copies", format!("{} B", counters.async_bytes));
+    line("barriers", format!("{} warp arrivals", counters.barriers));
+    line("branches", format!("{}, {} of them divergent", counters.branches, counters.divergent_branches));
+    let blocks = &counters.blocks;
+    line(
+        "busiest block",
+        format!(
+            "{} warp instructions, {} times the mean",
+            blocks.busiest,
+            ratio(blocks.busiest * blocks.finished, counters.warp_instructions)
+        ),
+    );
+    lines.push(styled(
+        STRONG,
+        "Hottest lines (share of the modelled time, warp instructions, bank conflicts, sectors per request)",
+    ));
+    let shares = model::line_shares(&counters.lines);
+    let mut hottest: Vec<_> = counters.lines.iter().zip(shares).collect();
+    hottest.sort_by(|a, b| b.1.total_cmp(&a.1));
+    for (hot, share) in hottest.into_iter().take(12) {
+        let place =
+            hot.frames.first().map_or("?".to_owned(), |frame| format!("{}:{}", frame.file, frame.line));
+        let conflicts = hot.shared.transactions.saturating_sub(hot.shared.ideal);
+        let sectors = ratio(hot.global.transactions, hot.global.requests);
+        let share = share * 100.0;
+        let instructions = hot.warp_instructions;
+        lines.push(format!("  {share:>5.1}% {instructions:>12} {conflicts:>10} {sectors:>8}  {place}"));
+    }
+    lines.join("\n")
+}
+
+fn modelled_text(modelled: &Modelled) -> String {
+    let title = format!(
+        "Modelled time on {}: {}, limited by {}",
+        modelled.gpu,
+        modelled.time,
+        modelled.bottleneck.name()
+    );
+    let mut lines = vec![styled(STRONG, title)];
+    for (resource, time) in modelled.resources.iter().filter(|(_, time)| time.0 > 0.0).take(6) {
+        lines.push(format!("  {:<18} {time}", resource.name()));
+    }
+    lines.join("\n")
+}

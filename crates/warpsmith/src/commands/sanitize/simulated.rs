@@ -1,0 +1,71 @@
+//! The virtual GPU that `sanitize` runs a kernel on.
+
+use chips::{Chip, Occupancy, Resources};
+use gpu::accelerator::{Geometry, VirtualDevice};
+use gpu::build::Build;
+use gpu::device::Device;
+use vgpu::model::{self, Modelled, Shape};
+use vgpu::{Checks, LaunchReport};
+
+use crate::cli::{Global, SanitizeOptions};
+use crate::error::CommandError;
+
+/// A virtual GPU with the options of the command line.
+pub fn device(
+    chip: &'static Chip,
+    options: &SanitizeOptions,
+    occupancy: Option<&Occupancy>,
+) -> VirtualDevice {
+    let mut device = VirtualDevice::new(chip);
+    device.options.checks = if options.unchecked { Checks::None } else { Checks::All };
+    device.options.counters = options.counters;
+    device.options.budget = options.budget;
+    device.options.threads = options.jobs;
+    if let Some(occupancy) = occupancy {
+        device.options.limits.blocks_per_sm = occupancy.blocks_per_sm;
+    }
+    device
+}
+
+/// The modelled time of a launch, if its events were counted.
+pub fn modelled(
+    device: &VirtualDevice,
+    report: &LaunchReport,
+    geometry: Geometry,
+    occupancy: Option<&Occupancy>,
+) -> Option<Modelled> {
+    let shape = Shape {
+        blocks: geometry.grid.iter().map(|&extent| u64::from(extent)).product(),
+        threads_per_block: geometry.block.iter().product(),
+        blocks_per_sm: device.options.limits.blocks_per_sm,
+        shared_per_block: occupancy.map_or(geometry.shared_bytes, |it| it.shared_per_block),
+    };
+    report.counters.as_ref().map(|counters| model::modelled(counters, shape, device.chip()))
+}
+
+/// The GPU to simulate. A real GPU is an error, because it has no checkers.
+pub fn chip(global: &Global) -> Result<&'static Chip, CommandError> {
+    let selector = if global.device == "auto" { "virtual" } else { &global.device };
+    let selector = selector
+        .parse()
+        .map_err(|error: gpu::device::SelectorError| CommandError::usage(error.to_string()))?;
+    match Device::find(selector) {
+        Ok(Device::Virtual { chip }) => Ok(chip),
+        _ => Err(CommandError::usage("sanitize runs on the virtual GPU")
+            .hint("use `--device virtual:l4`, `--device virtual:a100` or another virtual GPU")),
+    }
+}
+
+/// The number of blocks that a multiprocessor can hold, and what limits it. The checker for waits on blocks that cannot
+/// be resident and the time model need it.
+pub fn occupancy(chip: &Chip, build: &Build, kernel: &str, geometry: Geometry) -> Option<Occupancy> {
+    let entry = build.entry(kernel)?;
+    let resources = Resources {
+        registers_per_thread: entry.registers,
+        static_shared_bytes: entry.static_shared_bytes,
+        dynamic_shared_bytes: geometry.shared_bytes,
+        threads_per_block: geometry.block.iter().product(),
+        barriers: entry.barriers,
+    };
+    chip.occupancy(&resources).ok()
+}
