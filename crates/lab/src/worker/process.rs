@@ -293,7 +293,7 @@ ask = json.loads(read(length))
         let (reply, attachments) = asked((1 << 20) + 3).unwrap();
         assert_eq!((reply, attachments), (WorkerReply::Loaded, vec![b"abc".to_vec(), vec![0; 1 << 20]]));
         let Err(WorkerError::Lost { failure: FailureKind::Other, reason }) = asked(1 << 20) else { panic!() };
-        assert!(reason.contains("attachments of 1048579 bytes; the limit is 1048576"), "{reason}");
+        assert!(reason.contains("the attachments have 1048579 bytes; the limit is 1048576"), "{reason}");
         let (failure, reason) = lost("channel.sendall(b'\\xff' * 8); time.sleep(100)", LIMITS);
         assert_eq!(failure, FailureKind::Other);
         assert!(reason.contains("the limit is 16777216"), "{reason}");

@@ -10,8 +10,8 @@
 
 #![allow(clippy::unwrap_used)] // A test whose setup fails must fail, and `unwrap` does that.
 
-#[path = "../it/drill.rs"]
-mod drill;
+#[path = "../it/failing_families.rs"]
+mod failing_families;
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -120,7 +120,7 @@ fn suites_are_correct_at_full_size(folder: &Path) {
 
 /// A kernel that breaks its device does not affect the next kernel.
 fn a_fault_does_not_affect_the_next_kernel(folder: &Path) {
-    drill::drill(folder);
+    failing_families::drill(folder);
     let ask = ["check", "strays", "good", "hangs", "traps", "--kernels", ".", "--problem", "b1h1s16d64-fp16"];
     let options = ["--device", "cuda", "--jobs", "1", "--limit", "4"];
     let (code, document) = warpsmith(folder, &[&ask[..], &options].concat());
@@ -149,7 +149,7 @@ fn a_fault_does_not_affect_the_next_kernel(folder: &Path) {
 
 /// In a bench, a candidate that fails does not affect the others.
 fn a_failing_candidate_does_not_affect_others(folder: &Path) {
-    drill::drill(folder);
+    failing_families::drill(folder);
     let subjects = ["hangs", "strays", "traps", "nan", "huge", "broken", "good"];
     let options = ["--kernels", ".", "--run-dir", "run", "--problem", "b1h1s16d64-fp16", "--limit", "4"];
     let (code, document) =

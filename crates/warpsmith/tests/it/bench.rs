@@ -8,7 +8,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::common::{Run, run, warpsmith};
-use crate::drill::drill;
+use crate::failing_families::drill;
 use serde_json::Value;
 
 const PROBLEM: &str = "b1h1s16d64-fp16";
