@@ -43,7 +43,11 @@ pub struct BlockCore {
     /// Asynchronous copies that have not landed, oldest first.
     pub copies: Vec<super::copies::PendingCopy>,
     pub copy_serial: u64,
-    pub bulk: Vec<super::copies::BulkCopy>,
+    pub bulk: Vec<super::bulk::BulkCopy>,
+    /// Where the chunks of shared memory came from.
+    pub origins: crate::check::layout::Origins,
+    /// What the warps of each warpgroup do together.
+    pub collectives: Vec<super::wgmma::Collective>,
     pub owed: Vec<super::copies::OwedArrival>,
     /// Origins of undefined values stored in shared memory, by byte.
     pub taints: std::collections::HashMap<u32, super::taint::Origin>,
@@ -94,6 +98,8 @@ impl Block {
         core.copies.clear();
         core.owed.clear();
         core.bulk.clear();
+        core.origins.clear();
+        core.collectives.clear();
         core.taints.clear();
         let units = (grid.shared_bytes as usize).div_ceil(128);
         core.shared.clear();
@@ -120,6 +126,8 @@ impl Block {
             w.tracking = false;
             w.watch = super::warp::Watch::default();
             w.committed = [0; 32];
+            w.bulk = super::bulk::BulkGroups::default();
+            w.flight.clear();
             w.fragments.clear();
             w.passed_over = 0;
             w.chain = 0;

@@ -227,6 +227,12 @@ impl Grid<'_> {
         after.checked_sub(1).map_or(Region::NONE, |i| self.regions[i])
     }
 
+    /// Registers per thread at the start: as many as a block that has a multiprocessor to itself can have. What the
+    /// assembler gives it is not known here.
+    pub fn registers_per_thread(&self) -> u32 {
+        (REGISTERS / self.block_threads.next_multiple_of(128) & !7).min(256)
+    }
+
     /// Multiprocessor and first warp slot of the block that starts as the `position`-th.
     pub fn seat(&self, position: u64) -> (u32, u32) {
         let sms = self.sm_order.len() as u64;
@@ -270,6 +276,9 @@ impl Grid<'_> {
 /// Clocks and nanoseconds that pass with every warp instruction of a worker.
 const CLOCKS: u64 = 4;
 const NANOSECONDS: u64 = 2;
+
+/// Registers of a multiprocessor.
+const REGISTERS: u32 = 65536;
 
 /// Nanoseconds between two launches.
 const BETWEEN_LAUNCHES: u64 = 5_000;
@@ -529,8 +538,13 @@ impl WorkerState {
             RaceKind::Global => (Kind::Race, "nothing orders them"),
             RaceKind::IntraWarp => (Kind::Race, "they are lanes of one warp with no __syncwarp between them"),
             RaceKind::AsyncNotWaited => {
-                (Kind::AsyncNotWaited, "the asynchronous copy has not been waited for")
+                (Kind::AsyncNotWaited, "the asynchronous operation has not been waited for")
             }
+            RaceKind::MissingProxyFence => (
+                Kind::ProxyFence,
+                "they are ordered, but no fence.proxy.async stands between them, so the asynchronous read may not see \
+                 the write",
+            ),
             RaceKind::ScopeTooNarrow => {
                 (Kind::Scope, "the scope of the atomic or fence does not reach both threads")
             }
@@ -555,7 +569,14 @@ impl WorkerState {
         };
         let severity = if r.note { Severity::Note } else { Severity::Error };
         let side = |s: &crate::check::race::Side| {
-            let by = if s.asynchronous { "asynchronous copy of " } else { "" };
+            use crate::check::race::Agent;
+            let by = match s.agent {
+                None => "",
+                Some(Agent::Copy) => "asynchronous copy of ",
+                Some(Agent::Load) => "bulk copy of ",
+                Some(Agent::StoreRead | Agent::StoreWrite) => "bulk store of ",
+                Some(Agent::Tensor) => "wgmma of ",
+            };
             format!("{} by {by}block {} warp {} lane {}", name(s.op), s.block, s.warp, s.lane)
         };
         let message = format!(

@@ -3,7 +3,9 @@
 mod atomics;
 mod barrier;
 mod block;
+mod bulk;
 mod copies;
+mod descriptor;
 mod grid;
 mod hooks;
 mod mbarrier;
@@ -13,8 +15,10 @@ mod step;
 mod survey;
 mod taint;
 mod tensor;
+mod tensor_copy;
 mod warp;
 mod warp_ops;
+mod wgmma;
 
 pub use grid::{Checks, Dim3, Launch, LaunchError, LaunchReport, Limits, Options, Stats};
 

@@ -288,6 +288,9 @@ impl<P: Policy> Cx<'_, '_, P> {
                         continue;
                     }
                 }
+                if P::CHECK && self.w.flight.any {
+                    self.check_flight(inst, mask);
+                }
                 match &inst.op {
                     Op::Lane { f, imm, flow } => {
                         // SAFETY: the decoder has checked that registers have the widths of the function.
@@ -449,6 +452,23 @@ impl<P: Policy> Cx<'_, '_, P> {
             }
             Op::CopyAsync { .. } => self.copy_async(inst, mask),
             Op::CopyBulk { .. } => self.copy_bulk(inst, mask),
+            Op::StoreBulk { .. } => self.store_bulk(inst, mask),
+            Op::TensorLoad(access) => self.tensor_load(inst, *access, mask),
+            Op::TensorStore(access) => self.tensor_store(inst, *access, mask),
+            Op::BulkCommit => {
+                self.bulk_commit(mask);
+                Next::Continue
+            }
+            Op::BulkWait { keep, read } => {
+                self.bulk_wait(*keep, *read, mask);
+                Next::Continue
+            }
+            Op::ProxyFence => {
+                if P::CHECK {
+                    self.block.races.proxy_fence(self.w.id, mask);
+                }
+                Next::Continue
+            }
             Op::CopyCommit => {
                 self.copy_commit(mask);
                 Next::Continue
@@ -494,6 +514,9 @@ impl<P: Policy> Cx<'_, '_, P> {
             | Op::WmmaLoad(_)
             | Op::WmmaStore(_)
             | Op::Mma(_) => self.tensor(inst, mask),
+            Op::Wgmma(w) => self.wgmma(inst, w, mask),
+            Op::WgmmaFence | Op::WgmmaCommit | Op::WgmmaWait { .. } => self.wgmma_group(inst, mask),
+            Op::SetMaxRegisters { count, increase } => self.set_max_registers(*count, *increase, mask),
             Op::ActiveMask => {
                 self.set32(inst.r(0), &[mask; 32], mask);
                 self.define(inst, mask);
@@ -885,6 +908,7 @@ impl<P: Policy> Cx<'_, '_, P> {
 
     fn exit(&mut self, mask: u32) {
         self.copies_at_exit(mask);
+        self.bulk_at_exit(mask);
         if P::CHECK {
             self.block.races.exit(self.w.id, mask);
         }

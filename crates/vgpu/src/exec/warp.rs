@@ -94,6 +94,9 @@ pub struct Warp {
     pub local_shadow: Vec<[u8; 128]>,
     /// Copy groups committed so far, per lane.
     pub committed: [u32; 32],
+    pub bulk: super::bulk::BulkGroups,
+    /// Products of tensor cores that it has not waited for.
+    pub flight: super::wgmma::Flight,
     pub watch: Watch,
     /// Clocks its instructions take one after another where they need each other's results; only when counting.
     pub chain: u64,

@@ -98,6 +98,17 @@ impl<'a> Mods<'a> {
         None
     }
 
+    /// Takes the first modifier that can be read.
+    pub fn take_matching<T>(&mut self, read: impl Fn(&str) -> Option<T>) -> Option<T> {
+        for (part, used) in self.parts.iter().zip(&mut self.used) {
+            if let (false, Some(value)) = (*used, read(part)) {
+                *used = true;
+                return Some(value);
+            }
+        }
+        None
+    }
+
     /// Takes modifiers that have no effect here (cache hints and the like).
     pub fn ignore(&mut self, names: &[&str]) {
         for (part, used) in self.parts.iter().zip(&mut self.used) {

@@ -1,6 +1,6 @@
 //! Loads, stores, prefetches, fences, address-space queries.
 
-use super::decode::{Decoded, Decoder, Entity, Fidelity, Mods, Pipe, arity, reject};
+use super::decode::{Decoded, Decoder, Entity, Mods, Pipe, arity, reject};
 use super::lane::lane;
 use super::op::{Access, Class, Flow, Op, Order, Slot};
 use super::types::{MemType, Scope, Space, Ty};
@@ -263,14 +263,12 @@ impl<'a> Decoder<'a, '_> {
             if m.take("mbarrier_init") {
                 m.take("release");
             } else if m.take("proxy") {
-                // There is one proxy here: what the fence would order is ordered already.
                 if !m.take("async") {
                     return reject("only fence.proxy.async is supported");
                 }
                 m.ignore(&["global", "shared::cta", "shared::cluster"]);
                 m.finish()?;
-                self.fidelity = Fidelity::Approximate;
-                self.emit(Op::Prefetch, &[], &[]);
+                self.emit(Op::ProxyFence, &[], &[]);
                 return Ok(());
             }
             let order = m.take_of(&[

@@ -4,6 +4,7 @@ mod arithmetic;
 mod counters;
 mod coverage;
 mod files;
+mod hopper;
 mod hostile;
 mod state;
 mod waits;

@@ -1,0 +1,115 @@
+//! Kernels around one Hopper instruction, as PTX text. The parity tests run the same ones on a GPU.
+
+use std::fmt::Write as _;
+
+const HEADER: &str = ".version 8.4\n.target sm_90a\n.address_size 64\n";
+
+/// Loads one box with 32 threads and writes the bytes of shared memory out as they lie there, all `shared` of them; those
+/// the box does not cover hold 0xee. Parameters: the map, the output, the coordinates.
+pub fn tensor_load(rank: usize, offset: u32, box_bytes: u32, shared: u32) -> String {
+    let mut text = format!(
+        "{HEADER}.extern .shared .align 1024 .b8 memory[];\n.visible .entry k(\n    .param .align 64 .b8 map[128],\n    .param .u64 out"
+    );
+    for c in 0..rank {
+        let _ = write!(text, ",\n    .param .s32 c{c}");
+    }
+    text += ")\n{\n    .reg .pred %p<4>;\n    .reg .b32 %r<16>;\n    .reg .b32 %c<8>;\n    .reg .b64 %rd<8>;\n    .shared .align 8 .b64 gate;\n";
+    for c in 0..rank {
+        let _ = writeln!(text, "    ld.param.s32 %c{c}, [c{c}];");
+    }
+    let list: Vec<String> = (0..rank).map(|c| format!("%c{c}")).collect();
+    let list = list.join(", ");
+    let _ = write!(
+        text,
+        "    mov.u32 %r0, %tid.x;
+    mov.u32 %r1, memory;
+    mov.u32 %r2, gate;
+    shl.b32 %r3, %r0, 2;
+    mov.u32 %r4, 0xeeeeeeee;
+CLEAR:
+    add.s32 %r5, %r1, %r3;
+    st.shared.u32 [%r5], %r4;
+    add.s32 %r3, %r3, 128;
+    setp.lt.u32 %p0, %r3, {shared};
+    @%p0 bra CLEAR;
+    fence.proxy.async;
+    setp.ne.u32 %p1, %r0, 0;
+    @%p1 bra READY;
+    mbarrier.init.shared::cta.b64 [%r2], 1;
+    fence.mbarrier_init.release.cluster;
+READY:
+    bar.sync 0;
+    @%p1 bra WAIT;
+    mov.b64 %rd0, map;
+    cvta.param.u64 %rd1, %rd0;
+    add.s32 %r6, %r1, {offset};
+    mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r2], {box_bytes};
+    cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes [%r6], [%rd1, {{{list}}}], [%r2];
+WAIT:
+    mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r2], 0;
+    @!%p2 bra WAIT;
+    ld.param.u64 %rd2, [out];
+    shl.b32 %r3, %r0, 2;
+READ:
+    add.s32 %r5, %r1, %r3;
+    ld.shared.u32 %r7, [%r5];
+    cvt.u64.u32 %rd3, %r3;
+    add.s64 %rd4, %rd2, %rd3;
+    st.global.u32 [%rd4], %r7;
+    add.s32 %r3, %r3, 128;
+    setp.lt.u32 %p0, %r3, {shared};
+    @%p0 bra READ;
+    ret;
+}}
+"
+    );
+    text
+}
+
+/// Fills shared memory from an input and stores one box of it. Parameters: the map, the input, the coordinates.
+pub fn tensor_store(rank: usize, offset: u32, shared: u32) -> String {
+    let mut text = format!(
+        "{HEADER}.extern .shared .align 1024 .b8 memory[];\n.visible .entry k(\n    .param .align 64 .b8 map[128],\n    .param .u64 in"
+    );
+    for c in 0..rank {
+        let _ = write!(text, ",\n    .param .s32 c{c}");
+    }
+    text +=
+        ")\n{\n    .reg .pred %p<4>;\n    .reg .b32 %r<16>;\n    .reg .b32 %c<8>;\n    .reg .b64 %rd<8>;\n";
+    for c in 0..rank {
+        let _ = writeln!(text, "    ld.param.s32 %c{c}, [c{c}];");
+    }
+    let list: Vec<String> = (0..rank).map(|c| format!("%c{c}")).collect();
+    let list = list.join(", ");
+    let _ = write!(
+        text,
+        "    mov.u32 %r0, %tid.x;
+    mov.u32 %r1, memory;
+    ld.param.u64 %rd2, [in];
+    shl.b32 %r3, %r0, 2;
+FILL:
+    cvt.u64.u32 %rd3, %r3;
+    add.s64 %rd4, %rd2, %rd3;
+    ld.global.u32 %r7, [%rd4];
+    add.s32 %r5, %r1, %r3;
+    st.shared.u32 [%r5], %r7;
+    add.s32 %r3, %r3, 128;
+    setp.lt.u32 %p0, %r3, {shared};
+    @%p0 bra FILL;
+    fence.proxy.async;
+    bar.sync 0;
+    setp.ne.u32 %p1, %r0, 0;
+    @%p1 bra END;
+    mov.b64 %rd0, map;
+    cvta.param.u64 %rd1, %rd0;
+    add.s32 %r6, %r1, {offset};
+    cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group [%rd1, {{{list}}}], [%r6];
+    cp.async.bulk.commit_group;
+    cp.async.bulk.wait_group 0;
+END:
+    ret;
+}}
+"
+    );
+    text
+}
