@@ -45,6 +45,8 @@ pub struct BlockCore {
     pub copy_serial: u64,
     pub bulk: Vec<super::bulk::BulkCopy>,
     /// Where the chunks of shared memory came from.
+    /// What has happened to its barrier objects.
+    pub barrier_logs: super::barrier_log::BarrierLogs,
     pub origins: crate::check::layout::Origins,
     /// What the warps of each warpgroup do together.
     pub collectives: Vec<super::wgmma::Collective>,
@@ -99,6 +101,7 @@ impl Block {
         core.owed.clear();
         core.bulk.clear();
         core.origins.clear();
+        core.barrier_logs.clear();
         core.collectives.clear();
         core.taints.clear();
         let units = (grid.shared_bytes as usize).div_ceil(128);
@@ -217,6 +220,7 @@ impl Block {
                 worker.idle_blocks += 1;
                 worker.first_idle = worker.first_idle.min(self.core.index);
             }
+            self.check_ending(grid, worker);
             self.harvest(grid, worker);
         }
     }
@@ -239,6 +243,7 @@ impl Block {
         for w in &mut self.warps {
             w.watch = super::warp::Watch::default();
             w.last_poll = None;
+            w.last_barrier = None;
         }
     }
 
@@ -255,6 +260,29 @@ impl Block {
         let f = w.fragments.first()?;
         let here = grid.kernel.functions[f.function as usize].first + f.pc;
         Some((w.last_poll.is_some(), w.last_poll.unwrap_or(here), w.id, f.mask))
+    }
+
+    /// What the objects lack that warps going in circles wait for, each object once.
+    pub fn awaited_barriers(&self, grid: &Grid<'_>) -> Vec<String> {
+        let mut barriers: Vec<u32> =
+            self.warps.iter().filter(|w| !w.is_done()).filter_map(|w| w.last_barrier).collect();
+        barriers.sort_unstable();
+        barriers.dedup();
+        let describe = |address: &u32| {
+            let log = self.core.barrier_logs.get(address)?;
+            let unit = self.core.shared.get(*address as usize / 128)?;
+            let word = *address as usize % 128 / 4;
+            let bits = u64::from(unit.0[word]) | u64::from(unit.0[word + 1]) << 32;
+            let waiting: Vec<u32> = self
+                .warps
+                .iter()
+                .filter(|w| !w.is_done() && w.last_barrier == Some(*address))
+                .map(|w| w.id)
+                .collect();
+            let state = log.describe(grid, *address, super::mbarrier::Mbarrier::decode(bits));
+            Some(format!("{state}; warps {waiting:?} wait for it"))
+        };
+        barriers.iter().filter_map(describe).collect()
     }
 
     /// When nothing runs: warp operations and aligned barriers that wait for lanes which will not come go ahead

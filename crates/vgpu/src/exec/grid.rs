@@ -918,7 +918,9 @@ fn report_stuck(grid: &Grid<'_>, worker: &mut WorkerState, active: &[Block]) {
         });
     } else {
         worker.report(grid, Kind::Deadlock, at, block.core.index, warp, lanes, || {
-            format!("this warp waits in a loop for a change that no running thread will make ({resident} blocks still run)")
+            let barriers = block.awaited_barriers(grid);
+            let why = if barriers.is_empty() { String::new() } else { format!(": {}", barriers.join("; ")) };
+            format!("this warp waits in a loop for a change that no running thread will make ({resident} blocks still run){why}")
         });
     }
 }

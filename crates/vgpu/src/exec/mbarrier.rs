@@ -92,6 +92,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         unsafe { at.write_unaligned(b.encode()) };
         if P::CHECK && completed {
             self.block.races.mbarrier_complete(address as u32);
+            self.block.barrier_logs.entry(address as u32).or_default().complete();
         }
         self.block.progress += 1;
         old
@@ -157,6 +158,9 @@ impl<P: Policy> Cx<'_, '_, P> {
                     }
                 }
                 MbarrierOp::Arrive { drop, expect, .. } => {
+                    if P::CHECK {
+                        self.log_arrival(address, expect);
+                    }
                     let (arrivals, bytes) = if expect {
                         (1, i64::from(count))
                     } else {
@@ -171,6 +175,11 @@ impl<P: Policy> Cx<'_, '_, P> {
                     });
                 }
                 MbarrierOp::ExpectTx => {
+                    if P::CHECK {
+                        let at = self.at();
+                        let log = self.block.barrier_logs.entry(address as u32).or_default();
+                        log.expected_at = Some(at);
+                    }
                     self.mbarrier_update(&span, address, l, |b| b.tx += i64::from(count));
                 }
                 MbarrierOp::CompleteTx => {
@@ -194,6 +203,9 @@ impl<P: Policy> Cx<'_, '_, P> {
                     }
                     let passed = now.phase != waited_for;
                     done |= u32::from(passed) << l;
+                    if P::CHECK {
+                        self.log_wait(address, l, passed, parity, now);
+                    }
                 }
                 MbarrierOp::PendingCount => {}
             }
@@ -228,6 +240,40 @@ impl<P: Policy> Cx<'_, '_, P> {
         Next::Continue
     }
 
+    fn log_arrival(&mut self, address: u64, expect: bool) {
+        let (at, warp) = (self.at(), self.w.id);
+        let log = self.block.barrier_logs.entry(address as u32).or_default();
+        log.arrive(warp);
+        if expect {
+            log.expected_at = Some(at);
+        }
+    }
+
+    /// A lane has looked at an object. To pass twice for the same phase while bytes of the next are under way is to take
+    /// the old phase for the new one.
+    fn log_wait(&mut self, address: u64, lane: usize, passed: bool, parity: bool, now: Mbarrier) {
+        let (address, warp) = (address as u32, self.w.id);
+        if !passed {
+            self.w.last_barrier = Some(address);
+            return;
+        }
+        self.w.last_barrier = None;
+        let log = self.block.barrier_logs.entry(address).or_default();
+        let (again, phase) = (log.pass(warp, 1 << lane), log.phase);
+        let bytes = super::barrier_log::bytes_under_way(&self.block.bulk, address);
+        if parity && again != 0 && (bytes > 0 || now.tx > 0) {
+            self.finding(Kind::BarrierPhase, again, || {
+                format!(
+                    "the wait is satisfied by phase {} of the mbarrier, which the thread has passed before; phase {phase} is \
+                     under way, with {} bytes still to come: the parity to wait for is {}",
+                    phase.wrapping_sub(1) as i32,
+                    bytes.max(now.tx.max(0) as u64),
+                    u8::from(now.phase)
+                )
+            });
+        }
+    }
+
     fn mbarrier_init(&mut self, span: &Span, address: u64, lane: usize, count: u32) {
         if P::CHECK && (count == 0 || count > MAX_COUNT) {
             self.finding(Kind::BarrierCount, 1 << lane, || {
@@ -235,6 +281,9 @@ impl<P: Policy> Cx<'_, '_, P> {
             });
         }
         let count = count.clamp(1, MAX_COUNT);
+        if P::CHECK {
+            self.block.barrier_logs.insert(address as u32, super::barrier_log::BarrierLog::default());
+        }
         let b = Mbarrier { pending: i64::from(count), expected: count, tx: 0, phase: false, valid: true };
         // SAFETY: the span holds the object.
         unsafe { span.host(address).cast::<u64>().write_unaligned(b.encode()) };

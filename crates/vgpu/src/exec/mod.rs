@@ -2,10 +2,12 @@
 
 mod atomics;
 mod barrier;
+mod barrier_log;
 mod block;
 mod bulk;
 mod copies;
 mod descriptor;
+mod ending;
 mod grid;
 mod hooks;
 mod mbarrier;

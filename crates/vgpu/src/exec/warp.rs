@@ -102,6 +102,8 @@ pub struct Warp {
     pub chain: u64,
     /// The last instruction that looked for another thread's doing: a strong read, an atomic, a barrier object.
     pub last_poll: Option<u32>,
+    /// The barrier object it last found in the phase it waits for.
+    pub last_barrier: Option<u32>,
 }
 
 impl Warp {

@@ -113,3 +113,73 @@ END:
     );
     text
 }
+
+/// One `wgmma` by 128 threads. Parameters: an image of shared memory, the registers of a and c as `[register][thread]`,
+/// the output like c, both descriptors without the address of shared memory, whether to add c, bytes of the image.
+pub fn wgmma(instruction: &str, d_registers: usize, a_registers: bool, constants: &str) -> String {
+    let mut text = format!(
+        "{HEADER}.extern .shared .align 1024 .b8 memory[];\n.visible .entry k(\n    .param .u64 image,\n    .param .u64 a,\n    .param .u64 c,\n    .param .u64 out,\n    .param .u64 da,\n    .param .u64 db,\n    .param .u32 scale,\n    .param .u32 bytes)\n{{\n"
+    );
+    let _ = write!(
+        text,
+        "    .reg .pred %p<4>;
+    .reg .b32 %r<16>;
+    .reg .b64 %rd<16>;
+    .reg .b32 %a<4>;
+    .reg .b32 %d<{d_registers}>;
+    ld.param.u64 %rd0, [image];
+    ld.param.u64 %rd1, [a];
+    ld.param.u64 %rd2, [c];
+    ld.param.u64 %rd3, [out];
+    ld.param.u64 %rd4, [da];
+    ld.param.u64 %rd5, [db];
+    ld.param.u32 %r8, [scale];
+    ld.param.u32 %r9, [bytes];
+    mov.u32 %r0, %tid.x;
+    mov.u32 %r1, memory;
+    shl.b32 %r2, %r0, 2;
+    cvt.u64.u32 %rd6, %r2;
+    add.s64 %rd1, %rd1, %rd6;
+    add.s64 %rd2, %rd2, %rd6;
+    add.s64 %rd3, %rd3, %rd6;
+FILL:
+    cvt.u64.u32 %rd7, %r2;
+    add.s64 %rd8, %rd0, %rd7;
+    ld.global.u32 %r3, [%rd8];
+    add.s32 %r4, %r1, %r2;
+    st.shared.u32 [%r4], %r3;
+    add.s32 %r2, %r2, 512;
+    setp.lt.u32 %p0, %r2, %r9;
+    @%p0 bra FILL;
+    fence.proxy.async;
+    bar.sync 0;
+    shr.u32 %r5, %r1, 4;
+    cvt.u64.u32 %rd9, %r5;
+    add.s64 %rd4, %rd4, %rd9;
+    add.s64 %rd5, %rd5, %rd9;
+    setp.ne.u32 %p1, %r8, 0;
+"
+    );
+    for i in 0..4 {
+        let _ = writeln!(text, "    ld.global.b32 %a{i}, [%rd1+{}];", 512 * i);
+    }
+    for i in 0..d_registers {
+        let _ = writeln!(text, "    ld.global.b32 %d{i}, [%rd2+{}];", 512 * i);
+    }
+    let d: Vec<String> = (0..d_registers).map(|i| format!("%d{i}")).collect();
+    let d = d.join(", ");
+    let a = if a_registers { "{%a0, %a1, %a2, %a3}" } else { "%rd4" };
+    let _ = write!(
+        text,
+        "    wgmma.fence.sync.aligned;
+    {instruction} {{{d}}}, {a}, %rd5, %p1{constants};
+    wgmma.commit_group.sync.aligned;
+    wgmma.wait_group.sync.aligned 0;
+"
+    );
+    for i in 0..d_registers {
+        let _ = writeln!(text, "    st.global.b32 [%rd3+{}], %d{i};", 512 * i);
+    }
+    text += "    ret;\n}\n";
+    text
+}

@@ -2,6 +2,7 @@
 
 pub mod kernels;
 mod tensor_copy;
+mod wgmma;
 
 use warpsmith_vgpu::{Buffer, Checks, Device, Launch, LaunchReport, Options, load};
 
