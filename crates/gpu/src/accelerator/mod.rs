@@ -14,6 +14,7 @@ pub use cuda::{
 };
 pub use process::{DevicePool, DeviceProcess, Lease, LentDevice, Terms, serve};
 use serde::{Deserialize, Serialize};
+use vgpu::TensorMap;
 pub use virtual_gpu::VirtualDevice;
 
 /// Memory on a device. Plain data: it says where, the device keeps it.
@@ -120,6 +121,9 @@ pub trait Accelerator: fmt::Debug {
     /// stream, on a virtual GPU also the order of blocks, clocks and addresses. The same seed is the same surroundings.
     fn set_world(&mut self, seed: u64) -> Result<(), AcceleratorError>;
 
+    /// A tensor map as the device wants it: 128 bytes, to be passed as a parameter that is aligned to 64.
+    fn encode_tensor_map(&mut self, map: &TensorMap) -> Result<Vec<u8>, AcceleratorError>;
+
     /// Runs a kernel to its end. `parameters` are the bytes of each parameter, in order.
     fn launch(
         &mut self,
@@ -135,6 +139,11 @@ pub trait Accelerator: fmt::Debug {
 pub struct Launched {
     /// What the virtual GPU has to say. A CUDA GPU does not check, so there is nothing, not "no finding".
     pub report: Option<vgpu::LaunchReport>,
+}
+
+/// A map that breaks a rule of `cuTensorMapEncodeTiled`.
+fn invalid_map(error: &vgpu::tensor_map::TensorMapError) -> AcceleratorError {
+    AcceleratorError::Driver { call: "cuTensorMapEncodeTiled".into(), reason: error.to_string() }
 }
 
 impl Buffer {

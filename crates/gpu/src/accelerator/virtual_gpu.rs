@@ -177,6 +177,10 @@ impl Accelerator for VirtualDevice {
         Ok(ModuleId(self.modules.len() - 1))
     }
 
+    fn encode_tensor_map(&mut self, map: &vgpu::TensorMap) -> Result<Vec<u8>, AcceleratorError> {
+        map.encode().map(|bytes| bytes.to_vec()).map_err(|error| super::invalid_map(&error))
+    }
+
     fn launch(
         &mut self,
         module: ModuleId,

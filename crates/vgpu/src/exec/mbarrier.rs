@@ -144,6 +144,11 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
         let mut tokens = [0u64; 32];
         let mut done = 0u32;
+        if P::CHECK && matches!(op, MbarrierOp::Arrive { .. }) && group.count_ones() > 1 {
+            let expect = matches!(op, MbarrierOp::Arrive { expect: true, .. });
+            let counted = sources.len() > 1 && !expect;
+            self.check_crowd(&span, &ad.at, group, |l| if counted { operand[l] as u32 } else { 1 });
+        }
         for l in super::lanes(group) {
             let address = ad.at[l];
             let count = operand[l] as u32;
@@ -238,6 +243,24 @@ impl<P: Policy> Cx<'_, '_, P> {
             _ => {}
         }
         Next::Continue
+    }
+
+    /// Lanes of one warp that arrive together must not end more than one phase.
+    fn check_crowd(&mut self, span: &Span, at: &[u64; 32], lanes: u32, count: impl Fn(usize) -> u32) {
+        let first = at[lanes.trailing_zeros() as usize];
+        let together = super::lanes(lanes).filter(|l| at[*l] == first).fold(0u32, |m, l| m | 1 << l);
+        let arrivals: i64 = super::lanes(together).map(|l| i64::from(count(l))).sum();
+        // SAFETY: the span holds the object.
+        let b = Mbarrier::decode(unsafe { span.host(first).cast::<u64>().read_unaligned() });
+        if b.valid && arrivals >= b.pending + i64::from(b.expected) && b.expected > 0 {
+            let expected = b.expected;
+            self.finding(Kind::BarrierCount, together, || {
+                format!(
+                    "{arrivals} arrivals of one warp at once, at an mbarrier object initialised for {expected}: they end \
+                     more than one phase"
+                )
+            });
+        }
     }
 
     fn log_arrival(&mut self, address: u64, expect: bool) {

@@ -7,6 +7,7 @@
 mod device;
 mod helpers;
 mod launch;
+mod tensor_map;
 mod timing;
 
 pub use device::{CudaDevice, HeldContext, driver_folder};

@@ -192,6 +192,13 @@ impl Accelerator for DeviceProcess {
         }
     }
 
+    fn encode_tensor_map(&mut self, map: &vgpu::TensorMap) -> Result<Vec<u8>, AcceleratorError> {
+        match self.ask(&Ask::EncodeTensorMap(map.clone()), &[])? {
+            (Say::Read, bytes) => Ok(bytes),
+            (other, _) => Err(self.unexpected(&other)),
+        }
+    }
+
     fn set_world(&mut self, seed: u64) -> Result<(), AcceleratorError> {
         self.tell(&Ask::World(seed), &[])
     }

@@ -154,6 +154,10 @@ impl Accelerator for LentDevice {
         self.process()?.variables(module)
     }
 
+    fn encode_tensor_map(&mut self, map: &vgpu::TensorMap) -> Result<Vec<u8>, AcceleratorError> {
+        self.process()?.encode_tensor_map(map)
+    }
+
     fn set_world(&mut self, seed: u64) -> Result<(), AcceleratorError> {
         self.process()?.set_world(seed)
     }

@@ -74,6 +74,7 @@ impl<F: FnMut() -> Result<Box<dyn Accelerator>, AcceleratorError>> Server<F> {
                 Say::Done
             }
             Ask::Read(buffer) => return Ok((Say::Read, self.device()?.read(buffer)?)),
+            Ask::EncodeTensorMap(map) => return Ok((Say::Read, self.device()?.encode_tensor_map(&map)?)),
             Ask::LoadCubin => Say::Loaded(self.device()?.load(Image::Cubin(bytes))?),
             Ask::LoadPtx => Say::Loaded(self.device()?.load(Image::Ptx(&String::from_utf8_lossy(bytes)))?),
             Ask::Launch { module, kernel, geometry, parameters } => {

@@ -23,6 +23,7 @@ pub(super) enum Ask {
     Variables(ModuleId),
     /// Not answered.
     World(u64),
+    EncodeTensorMap(vgpu::TensorMap),
     /// Machine code is attached.
     LoadCubin,
     /// Text is attached.
