@@ -4,11 +4,12 @@ use std::fmt::Write as _;
 
 const HEADER: &str = ".version 8.4\n.target sm_90a\n.address_size 64\n";
 
-/// Loads one box with 32 threads and writes the bytes of shared memory out as they lie there, all `shared` of them; those
-/// the box does not cover hold 0xee. Parameters: the map, the output, the coordinates.
-pub fn tensor_load(rank: usize, offset: u32, box_bytes: u32, shared: u32) -> String {
+/// Loads one box with 32 threads and writes the bytes of shared memory out as they lie there; those the box does not cover
+/// hold 0xee. Parameters: the map, the output, where in shared memory the box goes, its bytes, how much shared memory there
+/// is, the coordinates.
+pub fn tensor_load(rank: usize) -> String {
     let mut text = format!(
-        "{HEADER}.extern .shared .align 1024 .b8 memory[];\n.visible .entry k(\n    .param .align 64 .b8 map[128],\n    .param .u64 out"
+        "{HEADER}.extern .shared .align 1024 .b8 memory[];\n.visible .entry k(\n    .param .align 64 .b8 map[128],\n    .param .u64 out,\n    .param .u32 offset,\n    .param .u32 bytes,\n    .param .u32 shared"
     );
     for c in 0..rank {
         let _ = write!(text, ",\n    .param .s32 c{c}");
@@ -21,7 +22,10 @@ pub fn tensor_load(rank: usize, offset: u32, box_bytes: u32, shared: u32) -> Str
     let list = list.join(", ");
     let _ = write!(
         text,
-        "    mov.u32 %r0, %tid.x;
+        "    ld.param.u32 %r10, [offset];
+    ld.param.u32 %r11, [bytes];
+    ld.param.u32 %r12, [shared];
+    mov.u32 %r0, %tid.x;
     mov.u32 %r1, memory;
     mov.u32 %r2, gate;
     shl.b32 %r3, %r0, 2;
@@ -30,7 +34,7 @@ CLEAR:
     add.s32 %r5, %r1, %r3;
     st.shared.u32 [%r5], %r4;
     add.s32 %r3, %r3, 128;
-    setp.lt.u32 %p0, %r3, {shared};
+    setp.lt.u32 %p0, %r3, %r12;
     @%p0 bra CLEAR;
     fence.proxy.async;
     setp.ne.u32 %p1, %r0, 0;
@@ -42,8 +46,8 @@ READY:
     @%p1 bra WAIT;
     mov.b64 %rd0, map;
     cvta.param.u64 %rd1, %rd0;
-    add.s32 %r6, %r1, {offset};
-    mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r2], {box_bytes};
+    add.s32 %r6, %r1, %r10;
+    mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r2], %r11;
     cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes [%r6], [%rd1, {{{list}}}], [%r2];
 WAIT:
     mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r2], 0;
@@ -57,7 +61,7 @@ READ:
     add.s64 %rd4, %rd2, %rd3;
     st.global.u32 [%rd4], %r7;
     add.s32 %r3, %r3, 128;
-    setp.lt.u32 %p0, %r3, {shared};
+    setp.lt.u32 %p0, %r3, %r12;
     @%p0 bra READ;
     ret;
 }}
@@ -66,10 +70,11 @@ READ:
     text
 }
 
-/// Fills shared memory from an input and stores one box of it. Parameters: the map, the input, the coordinates.
-pub fn tensor_store(rank: usize, offset: u32, shared: u32) -> String {
+/// Fills shared memory from an input and stores one box of it. Parameters as for [`tensor_load`], with the input for the
+/// output.
+pub fn tensor_store(rank: usize) -> String {
     let mut text = format!(
-        "{HEADER}.extern .shared .align 1024 .b8 memory[];\n.visible .entry k(\n    .param .align 64 .b8 map[128],\n    .param .u64 in"
+        "{HEADER}.extern .shared .align 1024 .b8 memory[];\n.visible .entry k(\n    .param .align 64 .b8 map[128],\n    .param .u64 in,\n    .param .u32 offset,\n    .param .u32 bytes,\n    .param .u32 shared"
     );
     for c in 0..rank {
         let _ = write!(text, ",\n    .param .s32 c{c}");
@@ -83,7 +88,10 @@ pub fn tensor_store(rank: usize, offset: u32, shared: u32) -> String {
     let list = list.join(", ");
     let _ = write!(
         text,
-        "    mov.u32 %r0, %tid.x;
+        "    ld.param.u32 %r10, [offset];
+    ld.param.u32 %r11, [bytes];
+    ld.param.u32 %r12, [shared];
+    mov.u32 %r0, %tid.x;
     mov.u32 %r1, memory;
     ld.param.u64 %rd2, [in];
     shl.b32 %r3, %r0, 2;
@@ -94,7 +102,7 @@ FILL:
     add.s32 %r5, %r1, %r3;
     st.shared.u32 [%r5], %r7;
     add.s32 %r3, %r3, 128;
-    setp.lt.u32 %p0, %r3, {shared};
+    setp.lt.u32 %p0, %r3, %r12;
     @%p0 bra FILL;
     fence.proxy.async;
     bar.sync 0;
@@ -102,7 +110,7 @@ FILL:
     @%p1 bra END;
     mov.b64 %rd0, map;
     cvta.param.u64 %rd1, %rd0;
-    add.s32 %r6, %r1, {offset};
+    add.s32 %r6, %r1, %r10;
     cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group [%rd1, {{{list}}}], [%r6];
     cp.async.bulk.commit_group;
     cp.async.bulk.wait_group 0;

@@ -1,10 +1,12 @@
 //! Hopper: tensor copies, products of warpgroups, and what goes wrong with them.
 
+mod copy_case;
 pub mod kernels;
+mod product_case;
 mod tensor_copy;
 mod wgmma;
 
-use warpsmith_vgpu::{Buffer, Checks, Device, Launch, LaunchReport, Options, load};
+use vgpu::{Buffer, Checks, Device, Launch, LaunchReport, Options, load};
 
 /// Runs a kernel of one block per element of the grid. `args` are the parameters one after another, aligned by the caller.
 pub fn run(
