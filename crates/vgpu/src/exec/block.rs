@@ -48,6 +48,8 @@ pub struct BlockCore {
     /// What has happened to its barrier objects.
     pub barrier_logs: super::barrier_log::BarrierLogs,
     pub origins: crate::check::layout::Origins,
+    /// Operands of tensor cores as numbers.
+    pub decoded: [crate::num::tile::warpgroup::Decoded; super::wgmma::DECODED],
     /// What the warps of each warpgroup do together.
     pub collectives: Vec<super::wgmma::Collective>,
     pub owed: Vec<super::copies::OwedArrival>,

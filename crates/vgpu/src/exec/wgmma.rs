@@ -21,6 +21,9 @@ use crate::num::tile::warpgroup::{Columns, warpgroup};
 /// Most groups of eight columns.
 const MAX_COLUMNS: usize = 32;
 
+/// Operands that a block keeps decoded: its warps come to the same ones, one after another.
+pub const DECODED: usize = 16;
+
 /// A register that a product in flight uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Flying {
@@ -250,6 +253,9 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
         let mut gathered: [Columns; MAX_COLUMNS] = [[[0; 32]; 2]; MAX_COLUMNS];
         self.gather_columns(&b, &mut gathered[..columns]);
+        // Steps along k differ by 32 bytes.
+        let slot = b.descriptor.start as usize / 32 % DECODED;
+        self.block.decoded[slot].update(w.op.b, &gathered[..columns]);
         let mut from_memory: [Lanes; 4] = [[0; 32]; 4];
         if let Some(a) = &a {
             self.gather_rows(a, rows, &mut from_memory);
@@ -274,9 +280,10 @@ impl<P: Policy> Cx<'_, '_, P> {
         for (to, slot) in d.iter_mut().zip(inst.results()) {
             *to = self.reg(*slot);
         }
+        let decoded = &self.block.decoded[slot];
         // SAFETY: results are different registers of the frame, checked when the instruction was decoded. A in registers
         // may be among them only by a mistake of the program; it is read before anything is written.
-        unsafe { warpgroup(&w.op, &registers, &gathered[..columns], &d[..inst.results().len()], keep) };
+        unsafe { warpgroup(&w.op, &registers, decoded, &d[..inst.results().len()], keep) };
         Next::Continue
     }
 
@@ -512,6 +519,12 @@ impl<P: Policy> Cx<'_, '_, P> {
         let at = self.at();
         let mut origin = Origin(0);
         let mut undefined = |cx: &Self, address: u32| {
+            const ALL: u128 = u128::from_ne_bytes([shadow::DEFINED; 16]);
+            let states = &cx.block.shared_shadow[address as usize..address as usize + 16];
+            let word = states.first_chunk::<16>().map_or(0, |bytes| u128::from_ne_bytes(*bytes));
+            if word & ALL == ALL {
+                return 0;
+            }
             let states = &cx.block.shared_shadow[address as usize..address as usize + 16];
             let bad = states.iter().position(|s| s & shadow::DEFINED == 0);
             if let Some(byte) = bad {

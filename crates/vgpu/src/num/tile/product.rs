@@ -86,10 +86,7 @@ fn store_words<const R: usize, const C: usize>(words: &[[u32; C]; R], regs: &mut
 
 /// f16 accumulators lie like an operand.
 #[inline(always)]
-pub(super) fn store_halves<const F16C: bool, const R: usize, const C: usize>(
-    sums: &[[f32; C]; R],
-    regs: &mut [Lanes],
-) {
+fn store_halves<const F16C: bool, const R: usize, const C: usize>(sums: &[[f32; C]; R], regs: &mut [Lanes]) {
     for (i, reg) in regs.iter_mut().take(R * C / 64).enumerate() {
         let (row0, col0) = stacked_block(i, R, 8, C);
         for pair in 0..4 {
@@ -107,7 +104,7 @@ pub(super) fn store_halves<const F16C: bool, const R: usize, const C: usize>(
 }
 
 #[inline(always)]
-pub(super) fn canonical(x: f32) -> u32 {
+fn canonical(x: f32) -> u32 {
     let bits = x.to_bits();
     if bits & 0x7fff_ffff > 0x7f80_0000 { NAN_F32 } else { bits }
 }
