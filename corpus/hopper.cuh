@@ -41,6 +41,20 @@ template <int N> HOPPER void wait_stores_read() { asm volatile("cp.async.bulk.wa
 template <int N> HOPPER void wait_stores() { asm volatile("cp.async.bulk.wait_group %0;" ::"n"(N) : "memory"); }
 HOPPER void fence_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
+// Clusters.
+HOPPER void arrive_cluster() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
+HOPPER void wait_cluster() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
+HOPPER u32 cluster_rank() { u32 r; asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(r)); return r; }
+HOPPER u32 map_to(const void* p, u32 rank) { u32 r; asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(r) : "r"(address(p)), "r"(rank)); return r; }
+HOPPER float load_remote(u32 at) { float v; asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(v) : "r"(at) : "memory"); return v; }
+HOPPER void store_remote(u32 at, float v) { asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(at), "f"(v) : "memory"); }
+HOPPER void arrive_remote(u32 bar) { asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(bar) : "memory"); }
+HOPPER void load_multicast(void* to, const TensorMap* map, int x, int y, u64* bar, unsigned short blocks)
+{
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;"
+                 ::"r"(address(to)), "l"(map), "r"(x), "r"(y), "r"(address(bar)), "h"(blocks) : "memory");
+}
+
 // Products. Swizzle: 0 none, 1 128 bytes, 2 64, 3 32.
 HOPPER u64 descriptor(const void* p, int leading = 16, int stride = 1024, u64 swizzle = 1)
 {

@@ -79,9 +79,7 @@ impl VirtualDevice {
         let found = module.and_then(|module| Some((module, module.kernel(kernel)?)));
         let (module, entry) = found.ok_or_else(|| AcceleratorError::NoKernel(kernel.to_owned()))?;
         let failed = |reason: String| AcceleratorError::Launch { kernel: kernel.to_owned(), reason };
-        if geometry.cluster != [1; 3] {
-            return Err(failed("the virtual GPU runs no clusters of blocks".to_owned()));
-        }
+        let options = vgpu::Options { cluster: geometry.cluster, ..self.options.clone() };
         let launch = vgpu::Launch {
             module,
             kernel,
@@ -90,7 +88,7 @@ impl VirtualDevice {
             shared: geometry.shared_bytes,
             args: &argument_block(entry, parameters).map_err(failed)?,
         };
-        self.memory.launch(&launch, &self.options).map_err(|error| match error {
+        self.memory.launch(&launch, &options).map_err(|error| match error {
             vgpu::LaunchError::SharedMemory { .. } => {
                 AcceleratorError::TooLarge { kernel: kernel.to_owned(), reason: error.to_string() }
             }

@@ -32,6 +32,7 @@ pub struct BlockCore {
     pub barriers: Vec<BlockBarrier>,
     pub threads: u32,
     pub live_threads: u32,
+    pub membership: Option<super::cluster::Membership>,
     /// Grows whenever something happens that another warp could be waiting for.
     pub progress: u64,
     /// It has come to an instruction that reaches global memory.
@@ -102,6 +103,7 @@ impl Block {
         core.copies.clear();
         core.owed.clear();
         core.bulk.clear();
+        core.membership = None;
         core.origins.clear();
         core.barrier_logs.clear();
         core.collectives.clear();
@@ -133,6 +135,7 @@ impl Block {
             w.committed = [0; 32];
             w.bulk = super::bulk::BulkGroups::default();
             w.flight.clear();
+            w.cluster_phase = [0; 32];
             w.fragments.clear();
             w.passed_over = 0;
             w.chain = 0;
@@ -440,13 +443,13 @@ fn fill_specials(w: &mut Warp, grid: &Grid<'_>, ctaid: [u32; 3], smid: u32, firs
             ("%dynamic_smem_size", grid.dynamic_shared),
             // Shared memory is given out in units of 128 bytes.
             ("%total_smem_size", grid.shared_bytes.next_multiple_of(128)),
-            ("%nclusterid.x", gx),
-            ("%nclusterid.y", gy),
-            ("%nclusterid.z", gz),
-            ("%cluster_nctaid.x", 1),
-            ("%cluster_nctaid.y", 1),
-            ("%cluster_nctaid.z", 1),
-            ("%cluster_nctarank", 1),
+            ("%nclusterid.x", gx / grid.cluster[0]),
+            ("%nclusterid.y", gy / grid.cluster[1]),
+            ("%nclusterid.z", gz / grid.cluster[2]),
+            ("%cluster_nctaid.x", grid.cluster[0]),
+            ("%cluster_nctaid.y", grid.cluster[1]),
+            ("%cluster_nctaid.z", grid.cluster[2]),
+            ("%cluster_nctarank", grid.cluster.iter().product()),
         ] {
             set(name, &|_| v);
         }
@@ -458,11 +461,14 @@ fn fill_specials(w: &mut Warp, grid: &Grid<'_>, ctaid: [u32; 3], smid: u32, firs
         set("%lanemask_gt", &|l| !(((1u64 << (l + 1)) - 1) as u32));
     }
     // The three axes follow each other in the table.
-    let (block, cluster) = (special("%ctaid.x"), special("%clusterid.x"));
+    let (block, cluster, inside) =
+        (special("%ctaid.x"), special("%clusterid.x"), special("%cluster_ctaid.x"));
     for (i, id) in ctaid.into_iter().enumerate() {
         w.specials[block + i].0.fill(id);
-        w.specials[cluster + i].0.fill(id);
+        w.specials[cluster + i].0.fill(id / grid.cluster[i]);
+        w.specials[inside + i].0.fill(id % grid.cluster[i]);
     }
+    w.specials[special("%cluster_ctarank")].0.fill(grid.rank_of(ctaid));
     w.specials[special("%smid")].0.fill(smid);
     // The slots of a block are the same for all its warps, but not always in the order of the warps.
     let warps = grid.block_threads.div_ceil(32);

@@ -39,7 +39,8 @@ pub struct BulkCopy {
     pub landed: u32,
     /// Barrier object that counts its bytes.
     pub barrier: u32,
-    pub mark: u32,
+    /// How far its agent had come, for the race checker; absent if a thread of another block issued it.
+    pub mark: Option<u32>,
 }
 
 impl BulkCopy {
@@ -187,7 +188,7 @@ impl<P: Policy> Cx<'_, '_, P> {
     /// Notes a copy that has not landed.
     pub fn pend(&mut self, lane: usize, to: u32, bytes: u32, cargo: Cargo, barrier: u32) {
         let (at, warp) = (self.at(), self.w.id);
-        let mark = self.block.races.agent_mark(Agent::Load, warp);
+        let mark = Some(self.block.races.agent_mark(Agent::Load, warp));
         let copy = BulkCopy { warp, lane: lane as u32, at, to, bytes, cargo, landed: 0, barrier, mark };
         self.block.bulk.push(copy);
     }
@@ -327,9 +328,11 @@ impl<P: Policy> Cx<'_, '_, P> {
             }
             let n = expected.min(i64::from(copy.bytes - copy.landed)) as u32;
             self.land_bulk(copy, n);
-            if copy.landed == copy.bytes {
+            if copy.landed == copy.bytes
+                && let Some(mark) = copy.mark
+            {
                 let agent = Agent::Load;
-                self.block.races.mbarrier_arrive_copies(agent, copy.warp, copy.lane, barrier, copy.mark);
+                self.block.races.mbarrier_arrive_copies(agent, copy.warp, copy.lane, barrier, mark);
             }
             self.mbarrier_update(&span, u64::from(barrier), copy.lane as usize, |b| b.tx -= i64::from(n));
         }

@@ -91,8 +91,14 @@ impl<P: Policy> Cx<'_, '_, P> {
         // SAFETY: as above.
         unsafe { at.write_unaligned(b.encode()) };
         if P::CHECK && completed {
-            self.block.races.mbarrier_complete(address as u32);
-            self.block.barrier_logs.entry(address as u32).or_default().complete();
+            let at = (address - span.low) as u32;
+            let core = match self.owner(span) {
+                // SAFETY: another block of the cluster, on this worker.
+                Some(peer) => unsafe { &mut *peer },
+                None => &mut *self.block,
+            };
+            core.races.mbarrier_complete(at);
+            core.barrier_logs.entry(at).or_default().complete();
         }
         self.block.progress += 1;
         old
@@ -118,6 +124,19 @@ impl<P: Policy> Cx<'_, '_, P> {
         if space == Space::Generic {
             ad = super::atomics::relative(&ad, mask, self.grid.windows.shared);
         }
+        if self.grid.is_clustered() {
+            // Objects of different blocks, one block after another.
+            let of = |l: usize| ad.at[l] / super::cluster::WINDOW;
+            let first = of(mask.trailing_zeros() as usize & 31);
+            let group = super::lanes(mask).filter(|l| of(*l) == first).fold(0u32, |m, l| m | 1 << l);
+            if group != mask {
+                let next = self.mbarrier(inst, op, space, offset, relaxed, group);
+                if next == Next::Halt {
+                    return next;
+                }
+                return self.mbarrier(inst, op, space, offset, relaxed, mask & !group);
+            }
+        }
         let operand = sources.get(1).map_or([0; 32], |s| self.wide(*s));
         if P::CHECK
             && self.w.tracking
@@ -129,7 +148,15 @@ impl<P: Policy> Cx<'_, '_, P> {
         let Some((group, span)) = self.span(Space::Shared, &ad, 8, &mut left, Use::Atomic) else {
             return if P::CHECK { Next::Continue } else { Next::Halt };
         };
-        if P::CHECK {
+        let owner = self.owner(&span);
+        if let Some(peer) = owner {
+            if P::CHECK && matches!(op, MbarrierOp::Arrive { .. }) && !relaxed {
+                let published = self.block.races.publish(self.w.id, group);
+                let at = (ad.at[group.trailing_zeros() as usize] - span.low) as u32;
+                // SAFETY: another block of the cluster, on this worker.
+                unsafe { (*peer).races.mbarrier_arrive_from(at, &published) };
+            }
+        } else if P::CHECK {
             let (at, objects) = (self.at(), super::step::narrow(&ad.at));
             let races = &mut self.block.races;
             match op {
@@ -163,7 +190,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                     }
                 }
                 MbarrierOp::Arrive { drop, expect, .. } => {
-                    if P::CHECK {
+                    if P::CHECK && owner.is_none() {
                         self.log_arrival(address, expect);
                     }
                     let (arrivals, bytes) = if expect {

@@ -5,6 +5,7 @@ mod barrier;
 mod barrier_log;
 mod block;
 mod bulk;
+mod cluster;
 mod copies;
 mod descriptor;
 mod ending;

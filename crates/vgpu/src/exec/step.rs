@@ -34,6 +34,8 @@ pub enum Next {
     Park,
     /// The fragment goes on after this instruction, but in another slice.
     YieldAfter,
+    /// The fragment comes to the instruction again, in another slice.
+    Again,
     Halt,
 }
 
@@ -505,6 +507,17 @@ impl<P: Policy> Cx<'_, '_, P> {
             Op::Nanosleep => Next::YieldAfter,
             Op::Barrier { .. } => self.barrier(inst, mask),
             Op::WarpSync => self.warp_sync(inst, mask),
+            Op::ClusterBarrier { arrive, relaxed, aligned } => {
+                self.cluster_barrier(*arrive, *relaxed, *aligned, mask)
+            }
+            Op::MapAddress { generic } => {
+                self.map_address(inst, *generic, mask);
+                Next::Continue
+            }
+            Op::BlockOfAddress { generic } => {
+                self.block_of_address(inst, *generic, mask);
+                Next::Continue
+            }
             Op::Shuffle { .. } | Op::Vote { .. } | Op::Match { .. } | Op::Redux { .. } | Op::Elect => {
                 self.warp_op(inst, mask)
             }
@@ -550,6 +563,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                 self.frag.pc += 1;
                 Step::Stop(Outcome::Yield)
             }
+            Next::Again => Step::Stop(Outcome::Yield),
             Next::Halt => Step::Stop(Outcome::Halt),
         }
     }
@@ -916,6 +930,10 @@ impl<P: Policy> Cx<'_, '_, P> {
         self.w.live &= !mask;
         self.block.live_threads -= mask.count_ones();
         self.block.progress += 1;
+        // A cluster's barrier does not wait for threads that are gone.
+        if let Some(member) = &self.block.membership {
+            member.cluster.settle();
+        }
     }
 }
 

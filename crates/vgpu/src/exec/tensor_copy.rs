@@ -1,7 +1,8 @@
 //! `cp.async.bulk.tensor`: boxes of tensors to and from shared memory, by tensor maps.
 
 use super::Policy;
-use super::bulk::Cargo;
+use super::block::BlockCore;
+use super::bulk::{BulkCopy, Cargo};
 use super::memory::{Addresses, Span, Use};
 use super::step::{Cx, Next};
 use super::taint::Source;
@@ -20,56 +21,119 @@ const BOX_ALIGN: u64 = 128;
 /// A row of a box has at most so many bytes: 256 elements of eight.
 const MAX_ROW: usize = 2048;
 
+fn origin_of(tensor: &TensorBox, at: u32) -> Load {
+    let map = &tensor.map;
+    Load {
+        at,
+        coordinates: tensor.at,
+        swizzle: map.swizzle,
+        rows: map.rows(),
+        columns: map.row_bytes() / 16,
+        elements: 16 / map.element.bytes() as u32,
+    }
+}
+
 impl<P: Policy> Cx<'_, '_, P> {
     pub fn tensor_load(&mut self, inst: &Inst, access: TensorAccess, mask: u32) -> Next {
         let sources = inst.sources();
         let to = self.addresses(sources[0], access.shared_offset, mask, 16);
         let object = self.addresses(sources[2], access.barrier_offset, mask, 8);
         let maps = self.addresses(sources[1], 0, mask, 8);
-        let coordinates = self.coordinates(&sources[3..], mask);
+        let blocks = if access.multicast { *self.r32(sources[3]) } else { [0; 32] };
+        let first = 3 + usize::from(access.multicast);
+        let coordinates = self.coordinates(&sources[first..], mask);
         let mask = self.one_per_copy(mask, |l| to.at[l]);
         for l in super::lanes(mask) {
-            let rank = sources.len() - 3;
-            let Some((tensor, shared)) = self.issue(&maps, &to, l, coordinates[l], rank, Use::Store) else {
+            let rank = sources.len() - first;
+            let issued = self.issue(&maps, &to, l, coordinates[l], rank, Use::Store);
+            let barrier = self.bulk_barrier(&object, l);
+            let (Some((tensor, shared)), Some(barrier)) = (issued, barrier) else {
                 if !P::CHECK {
                     return Next::Halt;
                 }
                 continue;
             };
-            let Some(barrier) = self.bulk_barrier(&object, l) else {
-                if !P::CHECK {
-                    return Next::Halt;
-                }
+            let (at, object) = (to.at[l] as u32, object.at[l]);
+            if !access.multicast {
+                self.load_here(tensor, &shared, at, &barrier, object, l);
                 continue;
-            };
-            let (bytes, at) = (tensor.map.box_bytes(), to.at[l] as u32);
-            if P::COUNT {
-                self.worker.counts.async_bytes += u64::from(bytes);
             }
-            if P::CHECK {
-                let pc = self.at();
-                let mut offsets = [0; 32];
-                offsets[l] = at;
-                let races = &mut self.block.races;
-                races.agent_writes_shared(Agent::Load, self.w.id, 1 << l, pc, &offsets, bytes);
-                self.race_global(&tensor, l, Agent::Load, race::Op::Read);
-                let map = &tensor.map;
-                let load = self.block.origins.load(Load {
-                    at: pc,
-                    coordinates: tensor.at,
-                    swizzle: map.swizzle,
-                    rows: map.rows(),
-                    columns: map.row_bytes() / 16,
-                    elements: 16 / map.element.bytes() as u32,
+            let count = self.grid.cluster.iter().product::<u32>();
+            if P::CHECK && blocks[l] >> count != 0 {
+                let wanted = blocks[l];
+                self.finding(Kind::OutOfBounds, 1 << l, || {
+                    format!("the copy goes to the blocks of mask {wanted:#x}, the cluster has {count}")
                 });
-                self.pend(l, at, bytes, Cargo::Box(Box::new(tensor), load), object.at[l] as u32);
-            } else {
-                self.copy_in(&tensor, &shared, at, 0..tensor.map.rows());
-                self.mbarrier_update(&barrier, object.at[l], l, |b| b.tx -= i64::from(bytes));
+            }
+            for rank in super::lanes(blocks[l] & ((1u64 << count) - 1) as u32) {
+                match self.peer(rank as u32) {
+                    None => self.load_here(tensor.clone(), &shared, at, &barrier, object, l),
+                    Some(peer) => self.load_there(&tensor, peer, at, object, l),
+                }
             }
         }
         self.block.progress += 1;
         Next::Continue
+    }
+
+    /// A box into the block's own shared memory.
+    fn load_here(
+        &mut self,
+        tensor: TensorBox,
+        shared: &Span,
+        at: u32,
+        barrier: &Span,
+        object: u64,
+        lane: usize,
+    ) {
+        let bytes = tensor.map.box_bytes();
+        if P::COUNT {
+            self.worker.counts.async_bytes += u64::from(bytes);
+        }
+        if P::CHECK {
+            let pc = self.at();
+            let mut offsets = [0; 32];
+            offsets[lane] = at;
+            let races = &mut self.block.races;
+            races.agent_writes_shared(Agent::Load, self.w.id, 1 << lane, pc, &offsets, bytes);
+            self.race_global(&tensor, lane, Agent::Load, race::Op::Read);
+            let load = self.block.origins.load(origin_of(&tensor, pc));
+            self.pend(lane, at, bytes, Cargo::Box(Box::new(tensor), load), object as u32);
+        } else {
+            self.copy_in(&tensor, shared, at, 0..tensor.map.rows());
+            self.mbarrier_update(barrier, object, lane, |b| b.tx -= i64::from(bytes));
+        }
+    }
+
+    /// A box into another block's shared memory, at the same offset; it reports to the object at the same offset.
+    fn load_there(&mut self, tensor: &TensorBox, peer: *mut BlockCore, at: u32, object: u64, lane: usize) {
+        // SAFETY: another block of the cluster, on this worker.
+        let core = unsafe { &mut *peer };
+        let (bytes, pc) = (tensor.map.box_bytes(), self.at());
+        if P::CHECK {
+            let load = core.origins.load(origin_of(tensor, pc));
+            let cargo = Cargo::Box(Box::new(tensor.clone()), load);
+            core.bulk.push(BulkCopy {
+                warp: self.w.id,
+                lane: lane as u32,
+                at: pc,
+                to: at,
+                bytes,
+                cargo,
+                landed: 0,
+                barrier: object as u32,
+                mark: None,
+            });
+            return;
+        }
+        let span = Span {
+            base: core.shared.as_mut_ptr().cast(),
+            shadow: core.shared_shadow.as_mut_ptr(),
+            low: 0,
+            source: Source::Shared,
+        };
+        self.copy_in(tensor, &span, at, 0..tensor.map.rows());
+        self.mbarrier_update(&span, object, lane, |b| b.tx -= i64::from(bytes));
     }
 
     pub fn tensor_store(&mut self, inst: &Inst, access: TensorAccess, mask: u32) -> Next {

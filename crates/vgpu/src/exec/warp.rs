@@ -95,6 +95,8 @@ pub struct Warp {
     /// Copy groups committed so far, per lane.
     pub committed: [u32; 32],
     pub bulk: super::bulk::BulkGroups,
+    /// One more than the phases the cluster's barrier had completed when each lane arrived there.
+    pub cluster_phase: [u32; 32],
     /// Products of tensor cores that it has not waited for.
     pub flight: super::wgmma::Flight,
     pub watch: Watch,

@@ -326,14 +326,11 @@ impl<P: Policy> Cx<'_, '_, P> {
         chunks: std::ops::Range<u32>,
         mask: u32,
     ) -> bool {
-        // Steps are not negative, so the last line or the last chunk is the farthest, up to a row of 128 bytes.
-        let end = (lines.end - 1).max(lines.start);
-        let farthest = (lines.start..=end)
-            .step_by(8)
-            .chain(std::iter::once(end))
-            .flat_map(|line| {
-                [chunks.start, chunks.end - 1].map(|c| operand.descriptor.chunk(operand.mn_major, line, c))
-            })
+        // Steps are not negative, so the last line is the farthest, up to a row of 128 bytes.
+        let last = lines.end - 1;
+        let farthest = [chunks.start, chunks.end - 1]
+            .map(|chunk| operand.descriptor.chunk(operand.mn_major, last, chunk))
+            .into_iter()
             .max()
             .unwrap_or(0);
         let bytes = self.block.shared_bytes;
@@ -383,10 +380,15 @@ impl<P: Policy> Cx<'_, '_, P> {
         // Every group of eight lies like the first.
         let places: [[u32; 8]; 2] =
             std::array::from_fn(|half| std::array::from_fn(|i| d.chunk(false, i as u32, half as u32)));
+        let shared = self.block.shared.as_ptr().cast::<u8>();
         for (group, columns) in out.iter_mut().enumerate() {
             let step = group as u32 * d.stride;
-            for (half, block) in columns.iter_mut().enumerate() {
-                *block = matrix::load(&self.block_at(|i| places[half][i as usize] + step), false);
+            for (places, block) in places.iter().zip(columns) {
+                let rows = block.as_chunks_mut::<4>().0;
+                for (place, row) in places.iter().zip(rows) {
+                    // SAFETY: `operand_fits` has seen that every chunk lies in shared memory.
+                    *row = unsafe { shared.add((place + step) as usize).cast::<[u32; 4]>().read_unaligned() };
+                }
             }
         }
     }

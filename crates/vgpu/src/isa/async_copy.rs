@@ -103,9 +103,6 @@ impl<'a> Decoder<'a, '_> {
         m.ignore(&["release", "acquire"]);
         let relaxed = m.take("relaxed");
         m.take_of(SCOPES);
-        if m.has("shared::cluster") {
-            return reject("barriers in another block's shared memory are not supported");
-        }
         let space = take_space(m);
         m.ty()?;
         m.finish()?;

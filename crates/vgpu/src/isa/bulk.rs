@@ -55,17 +55,16 @@ impl<'a> Decoder<'a, '_> {
             return Ok(());
         }
         let tensor = m.take("tensor");
-        if m.has("multicast::cluster") {
-            return reject("copies to several blocks of a cluster are not supported");
-        }
+        let multicast = m.take("multicast::cluster");
         let dims = m.take_of(DIMS);
         m.take("tile");
         let way = way(m)?;
         ignore_cache_hints(m);
         m.finish()?;
         match (tensor, dims) {
-            (true, Some(dims)) => self.bulk_tensor(i, dims, way),
-            (false, None) => self.bulk_linear(i, way),
+            (true, Some(dims)) => self.bulk_tensor(i, dims, way, multicast),
+            (false, None) if !multicast => self.bulk_linear(i, way),
+            (false, None) => reject("only tensor copies to several blocks are supported"),
             _ => reject("the number of dimensions is missing or out of place"),
         }
     }
@@ -90,7 +89,7 @@ impl<'a> Decoder<'a, '_> {
         Ok(())
     }
 
-    fn bulk_tensor(&mut self, i: &Instruction<'a>, dims: u8, way: Way) -> Decoded {
+    fn bulk_tensor(&mut self, i: &Instruction<'a>, dims: u8, way: Way, multicast: bool) -> Decoded {
         let (shared, tensor, object) = match (way, &i.operands[..]) {
             (Way::Load, [dst, tensor, object, ..]) => (dst, tensor, Some(object)),
             (Way::Store, [tensor, src, ..]) => (src, tensor, None),
@@ -98,12 +97,16 @@ impl<'a> Decoder<'a, '_> {
         };
         let (shared, shared_offset, _) = self.address(shared)?;
         let (map, coordinates) = self.tensor_operand(tensor, dims)?;
-        let mut access = TensorAccess { shared_offset, barrier_offset: 0 };
+        let mut access = TensorAccess { multicast, shared_offset, barrier_offset: 0 };
         let mut sources = vec![shared, map];
         if let Some(object) = object {
             let (slot, offset, _) = self.address(object)?;
             access.barrier_offset = offset;
             sources.push(slot);
+        }
+        if multicast {
+            let Some(mask) = i.operands.get(3) else { return reject("the mask of blocks is missing") };
+            sources.push(self.src(mask, Ty::U16)?);
         }
         sources.extend(coordinates);
         let op = if way == Way::Load { Op::TensorLoad(access) } else { Op::TensorStore(access) };

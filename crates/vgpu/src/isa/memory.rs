@@ -11,6 +11,7 @@ const SPACES: &[(&str, Space)] = &[
     ("const", Space::Global),
     ("shared", Space::Shared),
     ("shared::cta", Space::Shared),
+    ("shared::cluster", Space::Shared),
     ("local", Space::Local),
     ("param", Space::Param),
     ("param::entry", Space::Param),

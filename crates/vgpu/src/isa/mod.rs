@@ -6,6 +6,7 @@
 mod async_copy;
 mod atomic;
 mod bulk;
+mod cluster;
 mod compare;
 mod control;
 mod convert;
@@ -41,6 +42,7 @@ impl<'a> Decoder<'a, '_> {
             || self.async_copy(i, m)?
             || self.tensor(i, m)?
             || self.warpgroup(i, m)?
+            || self.cluster(i, m)?
             || self.arithmetic(i, m)?;
         if known { Ok(()) } else { decode::reject("instruction is not supported") }
     }

@@ -308,6 +308,8 @@ pub struct Access {
 /// The constant parts of a tensor copy's addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TensorAccess {
+    /// To several blocks of the cluster: a mask of them follows the barrier object.
+    pub multicast: bool,
     pub shared_offset: i32,
     pub barrier_offset: i32,
 }
@@ -504,6 +506,20 @@ pub enum Op {
         negate: bool,
     },
     WarpSync,
+    /// `barrier.cluster.arrive` or `.wait`.
+    ClusterBarrier {
+        arrive: bool,
+        relaxed: bool,
+        aligned: bool,
+    },
+    /// `mapa`: results: address; sources: address, rank of a block.
+    MapAddress {
+        generic: bool,
+    },
+    /// `getctarank`
+    BlockOfAddress {
+        generic: bool,
+    },
     /// Results: value, (predicate); sources: a, b, c, mask.
     Shuffle {
         mode: ShflMode,

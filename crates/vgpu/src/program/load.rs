@@ -277,6 +277,7 @@ impl<'m, 'a> Loader<'m, 'a> {
             [d(0), d(1), d(2)]
         };
         let required_threads = directive(".reqntid").map(dims);
+        let cluster = directive(".reqnctapercluster").map(dims).filter(|c| c.iter().all(|d| *d > 0));
         let max_threads =
             directive(".maxntid").map(dims).map(|d| d.iter().fold(1u32, |a, b| a.saturating_mul(*b)));
         Some(Kernel {
@@ -286,6 +287,7 @@ impl<'m, 'a> Loader<'m, 'a> {
             shared_bytes: shared.bytes as u32,
             max_threads,
             required_threads,
+            cluster,
             functions,
             constants: constants.entries,
             constant_units: constants.units,

@@ -68,6 +68,7 @@ mod tests;
 use std::collections::HashMap;
 
 use agent_reads::{AgentReads, Chunks};
+pub use clock::Blocks as Published;
 use clock::lanes;
 use conflict::Conflict;
 pub use conflict::{Lay, Shape};
@@ -508,6 +509,23 @@ impl BlockRaces {
     /// told to do is done.
     pub fn agent_mark(&mut self, agent: Agent, warp: u32) -> u32 {
         self.threads.mark(warp as usize, agent)
+    }
+
+    /// All that the lanes know, for threads of other blocks to learn.
+    pub fn publish(&mut self, warp: u32, mask: u32) -> Published {
+        self.threads.publish_all(warp as usize, mask)
+    }
+
+    /// Lanes learn what threads of any block have published.
+    pub fn learn(&mut self, warp: u32, mask: u32, published: &Published) {
+        self.threads.learn_published(warp as usize, mask, published);
+    }
+
+    /// Threads of another block arrive at an mbarrier of this one.
+    pub fn mbarrier_arrive_from(&mut self, address: u32, published: &Published) {
+        let block = self.threads.block;
+        self.mbarriers.entry(address).or_default().arrived.known.receive(block, published);
+        self.threads.expect_others();
     }
 
     /// `fence.proxy.async`

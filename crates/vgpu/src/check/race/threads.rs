@@ -639,6 +639,26 @@ impl Threads {
         (block, device)
     }
 
+    /// Everything the lanes of `mask` know, for other blocks.
+    pub fn publish_all(&mut self, warp: usize, mask: u32) -> Blocks {
+        let all = self.release(warp, mask).published(self.block);
+        self.tick(warp);
+        all
+    }
+
+    pub fn learn_published(&mut self, warp: usize, mask: u32, published: &Blocks) {
+        self.knows_others = true;
+        let mut news = Known::default();
+        news.receive(self.block, published);
+        let live = self.warps[warp].live;
+        self.known.learn(warp, mask, live, &news);
+    }
+
+    /// What is handed over in this block may come from others.
+    pub fn expect_others(&mut self) {
+        self.knows_others = true;
+    }
+
     /// Everything the lanes of `mask` know, handed on through an object of the block such as an mbarrier.
     pub fn hand_over(&mut self, warp: usize, mask: u32, to: &mut Handed) {
         to.known.join(&self.release(warp, mask));

@@ -153,32 +153,41 @@ fn columns<const F16C: bool, const K: usize>(
         }
         return;
     }
-    let mut rows = [[0u32; 16]; 16];
-    if keep {
+    if op.a.is_integer() {
+        vector::multiply16::<F16C, K>(p, q, &mut sums);
+        let mut rows = [[0u32; 16]; 16];
         for (i, d) in d.chunks_exact(registers).enumerate() {
             // SAFETY: as above.
             unsafe { load_rows(d, &mut rows, 8 * i) };
         }
-    }
-    if op.a.is_integer() {
-        vector::multiply16::<F16C, K>(p, q, &mut sums);
         for (row, sum) in rows.as_flattened_mut().iter_mut().zip(sums.as_flattened()) {
             // Sums of 32 products of bytes are small integers, which f32 holds.
-            let (old, new) = (*row as i32, *sum as i32);
+            let (old, new) = (if keep { *row as i32 } else { 0 }, *sum as i32);
             *row = (if op.satfinite { old.saturating_add(new) } else { old.wrapping_add(new) }) as u32;
         }
-    } else {
-        for (sum, row) in sums.as_flattened_mut().iter_mut().zip(rows.as_flattened()) {
-            *sum = f32::from_bits(*row);
+        for (i, d) in d.chunks_exact(registers).enumerate() {
+            // SAFETY: as above.
+            unsafe { store_rows(d, &rows, 8 * i) };
         }
-        vector::multiply16::<F16C, K>(p, q, &mut sums);
-        for (row, sum) in rows.as_flattened_mut().iter_mut().zip(sums.as_flattened()) {
-            *row = canonical(*sum);
+        return;
+    }
+    // SAFETY: words are any bits, and so are numbers.
+    let rows = unsafe { &mut *(&raw mut sums).cast::<[[u32; 16]; 16]>() };
+    if keep {
+        for (i, d) in d.chunks_exact(registers).enumerate() {
+            // SAFETY: as above.
+            unsafe { load_rows(d, rows, 8 * i) };
         }
     }
+    vector::multiply16::<F16C, K>(p, q, &mut sums);
+    for sum in sums.as_flattened_mut() {
+        *sum = f32::from_bits(canonical(*sum));
+    }
+    // SAFETY: as above.
+    let rows = unsafe { &*(&raw const sums).cast::<[[u32; 16]; 16]>() };
     for (i, d) in d.chunks_exact(registers).enumerate() {
         // SAFETY: as above.
-        unsafe { store_rows(d, &rows, 8 * i) };
+        unsafe { store_rows(d, rows, 8 * i) };
     }
 }
 
