@@ -113,14 +113,18 @@ impl Origins {
     fn follows_along(&self, before: Origin, next: Origin) -> bool {
         let last = self.of_load(before.load).is_some_and(|l| before.column + 1 == l.columns);
         before.row == next.row
-            && (before.load == next.load && before.column + 1 == next.column || last && next.column == 0)
+            && if before.load == next.load {
+                before.column + 1 == next.column
+            } else {
+                last && next.column == 0
+            }
     }
 
     /// The same column of the next row, in the same box or at the start of another one.
     fn follows_below(&self, before: Origin, next: Origin) -> bool {
         let last = self.of_load(before.load).is_some_and(|l| before.row + 1 == l.rows);
         before.column == next.column
-            && (before.load == next.load && before.row + 1 == next.row || last && next.row == 0)
+            && if before.load == next.load { before.row + 1 == next.row } else { last && next.row == 0 }
     }
 
     /// Where an operand begins along k, in its tensor and in its box. `along`: k runs along rows.

@@ -457,6 +457,10 @@ impl<P: Policy> Cx<'_, '_, P> {
             Op::StoreBulk { .. } => self.store_bulk(inst, mask),
             Op::TensorLoad(access) => self.tensor_load(inst, *access, mask),
             Op::TensorStore(access) => self.tensor_store(inst, *access, mask),
+            Op::ReplaceInMap { field, space, offset } => {
+                self.replace_in_map(inst, *field, *space, *offset, mask)
+            }
+            Op::CopyMap { dst_offset, src_offset } => self.copy_map(inst, *dst_offset, *src_offset, mask),
             Op::BulkCommit => {
                 self.bulk_commit(mask);
                 Next::Continue

@@ -13,7 +13,7 @@ use crate::isa::op::{Inst, Slot, TensorAccess};
 use crate::isa::types::Space;
 use crate::mem::shadow;
 use crate::tensor_map::region::TensorBox;
-use crate::tensor_map::{self, MAX_RANK, TensorMap};
+use crate::tensor_map::{self, Field, MAX_RANK, TensorMap};
 
 /// What the address of a box in shared memory must be a multiple of.
 const BOX_ALIGN: u64 = 128;
@@ -403,5 +403,80 @@ impl<P: Policy> Cx<'_, '_, P> {
                 b += n;
             }
         }
+    }
+
+    // Maps that kernels make
+
+    pub fn replace_in_map(
+        &mut self,
+        inst: &Inst,
+        field: Field,
+        space: Space,
+        offset: i32,
+        mask: u32,
+    ) -> Next {
+        let sources = inst.sources();
+        let at = self.addresses(sources[0], offset, mask, 8);
+        let values = self.wide(sources[1]);
+        if P::CHECK && self.w.tracking {
+            self.check_use(sources[1], mask, "becomes part of a tensor map");
+        }
+        for l in super::lanes(mask) {
+            let Some((space, one)) = self.map_place(space, &at, l) else { continue };
+            let Some(span) = self.bulk_end(space, &one, tensor_map::BYTES as u32, l, Use::Store) else {
+                if !P::CHECK {
+                    return Next::Halt;
+                }
+                continue;
+            };
+            let place = span.host(one.at[l]).cast::<[u8; tensor_map::BYTES]>();
+            // SAFETY: `bulk_end` has seen that all of it is there.
+            unsafe {
+                let mut bytes = place.read_unaligned();
+                tensor_map::replace(&mut bytes, field, values[l]);
+                place.write_unaligned(bytes);
+                if P::CHECK {
+                    span.state(one.at[l]).write_bytes(shadow::WRITTEN, tensor_map::BYTES);
+                }
+            }
+        }
+        self.block.progress += 1;
+        Next::Continue
+    }
+
+    /// A lane's address relative to its space.
+    fn map_place(&mut self, space: Space, at: &Addresses, lane: usize) -> Option<(Space, Addresses)> {
+        let own = if space == Space::Generic { self.grid.windows.space_of(at.at[lane]) } else { space };
+        if !matches!(own, Space::Shared | Space::Global) {
+            self.fault(Kind::TensorMap, lane, || {
+                "tensor maps are made in shared or global memory".to_string()
+            });
+            return None;
+        }
+        let base = if space == Space::Generic { self.grid.windows.base(own) } else { 0 };
+        Some((own, super::atomics::relative(at, 1 << lane, base)))
+    }
+
+    /// The warp copies a map together; one lane does it here.
+    pub fn copy_map(&mut self, inst: &Inst, dst_offset: i32, src_offset: i32, mask: u32) -> Next {
+        let sources = inst.sources();
+        let lane = mask.trailing_zeros() as usize & 31;
+        let to = self.addresses(sources[0], dst_offset, 1 << lane, 8);
+        let from = self.addresses(sources[1], src_offset, 1 << lane, 8);
+        let generic = |cx: &Self, at: u64| cx.grid.windows.space_of(at) == Space::Shared;
+        let from = if generic(self, from.at[lane]) {
+            super::atomics::relative(&from, 1 << lane, self.grid.windows.shared)
+        } else {
+            from
+        };
+        let bytes = tensor_map::BYTES as u32;
+        let shared = self.bulk_end(Space::Shared, &from, bytes, lane, Use::Load);
+        let global = self.bulk_end(Space::Global, &to, bytes, lane, Use::Store);
+        let (Some(shared), Some(global)) = (shared, global) else {
+            return if P::CHECK { Next::Continue } else { Next::Halt };
+        };
+        self.store_out(&shared, from.at[lane], &global, to.at[lane], bytes, lane);
+        self.block.progress += 1;
+        Next::Continue
     }
 }

@@ -12,6 +12,7 @@ impl<'a> Decoder<'a, '_> {
         match i.opcode {
             "cp" => self.cp(i, m)?,
             "mbarrier" => self.mbarrier(i, m)?,
+            "tensormap" => self.tensormap(i, m)?,
             _ => return Ok(false),
         }
         Ok(true)

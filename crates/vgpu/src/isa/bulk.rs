@@ -1,10 +1,11 @@
 //! Bulk copies: `cp.async.bulk` and `cp.async.bulk.tensor`.
 
 use super::decode::{Decoded, Decoder, Mods, reject};
-use super::memory::ignore_cache_hints;
+use super::memory::{SCOPES, ignore_cache_hints, take_space};
 use super::op::{Op, Slot, TensorAccess};
 use super::types::Ty;
 use crate::ptx::ast::{Instruction, Operand};
+use crate::tensor_map::Field;
 
 const DIMS: &[(&str, u8)] = &[("1d", 1), ("2d", 2), ("3d", 3), ("4d", 4), ("5d", 5)];
 
@@ -135,5 +136,62 @@ impl<'a> Decoder<'a, '_> {
             slots.push(self.src(c, Ty::S32)?);
         }
         Ok((map, slots))
+    }
+
+    /// `tensormap.replace` and `tensormap.cp_fenceproxy`.
+    pub(super) fn tensormap(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+        if m.take("cp_fenceproxy") {
+            m.ignore(&["global", "shared::cta", "tensormap::generic", "release", "sync", "aligned"]);
+            m.take_of(SCOPES);
+            m.finish()?;
+            let [dst, src, Operand::Int(128)] = &i.operands[..] else {
+                return reject("takes two addresses and 128 bytes");
+            };
+            let (d, dst_offset, _) = self.address(dst)?;
+            let (s, src_offset, _) = self.address(src)?;
+            self.emit(Op::CopyMap { dst_offset, src_offset }, &[], &[d, s]);
+            return Ok(());
+        }
+        if !m.take("replace") || !m.take("tile") {
+            return reject("form of tensormap is not supported");
+        }
+        let field = m.take_of(&[
+            ("global_address", 0),
+            ("rank", 1),
+            ("box_dim", 2),
+            ("global_dim", 3),
+            ("global_stride", 4),
+            ("element_stride", 5),
+            ("elemtype", 6),
+            ("interleave_layout", 7),
+            ("swizzle_mode", 8),
+            ("fill_mode", 9),
+        ]);
+        let space = take_space(m);
+        m.take("b1024");
+        let ty = m.ty()?;
+        m.finish()?;
+        let (address, ordinal, value) = match &i.operands[..] {
+            [address, value] => (address, 0, value),
+            [address, Operand::Int(ordinal), value] => (address, (*ordinal).min(7) as u8, value),
+            _ => return reject("takes an address, a dimension where there are several, and a value"),
+        };
+        let field = match field {
+            Some(0) => Field::Address,
+            Some(1) => Field::Rank,
+            Some(2) => Field::BoxDim(ordinal),
+            Some(3) => Field::Dim(ordinal),
+            Some(4) => Field::Stride(ordinal),
+            Some(5) => Field::ElementStride(ordinal),
+            Some(6) => Field::Element,
+            Some(7) => Field::Interleave,
+            Some(8) => Field::Swizzle,
+            Some(9) => Field::Fill,
+            _ => return reject("field is missing or unknown"),
+        };
+        let (a, offset, _) = self.address(address)?;
+        let value = self.src(value, ty)?;
+        self.emit(Op::ReplaceInMap { field, space, offset }, &[], &[a, value]);
+        Ok(())
     }
 }

@@ -264,8 +264,16 @@ impl<'a> Decoder<'a, '_> {
             if m.take("mbarrier_init") {
                 m.take("release");
             } else if m.take("proxy") {
+                if m.take("tensormap::generic") {
+                    // Maps are read afresh by every copy.
+                    m.ignore(&["acquire", "release"]);
+                    let scope = m.take_of(SCOPES).unwrap_or_default();
+                    m.finish()?;
+                    self.emit(Op::Fence { scope, order: Order::AcqRel }, &[], &[]);
+                    return Ok(());
+                }
                 if !m.take("async") {
-                    return reject("only fence.proxy.async is supported");
+                    return reject("only fence.proxy.async and fence.proxy.tensormap are supported");
                 }
                 m.ignore(&["global", "shared::cta", "shared::cluster"]);
                 m.finish()?;

@@ -445,6 +445,17 @@ pub enum Op {
     TensorLoad(TensorAccess),
     /// Copies a box of a tensor out of shared memory. Sources: src, tensor map, coordinates.
     TensorStore(TensorAccess),
+    /// `tensormap.replace`: sources: address, value.
+    ReplaceInMap {
+        field: crate::tensor_map::Field,
+        space: Space,
+        offset: i32,
+    },
+    /// `tensormap.cp_fenceproxy`: a map from shared to global memory. Sources: dst, src.
+    CopyMap {
+        dst_offset: i32,
+        src_offset: i32,
+    },
     BulkCommit,
     /// Waits until at most `keep` of the thread's bulk groups are under way, or have still to read.
     BulkWait {

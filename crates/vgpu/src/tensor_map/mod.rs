@@ -23,6 +23,8 @@ const MAX_BOX: u32 = 256;
 const MAX_ELEMENT_STRIDE: u32 = 8;
 const MAX_DIM: u64 = 1 << 32;
 const MAX_STRIDE: u64 = 1 << 40;
+/// Of a box: shared memory of a multiprocessor. The driver leaves it to the copy to fail.
+const MOST_BYTES: u64 = 228 * 1024;
 /// The unit of copies: addresses, strides and rows of a box are multiples of it.
 pub const CHUNK: u64 = 16;
 
@@ -247,6 +249,11 @@ impl TensorMap {
         if !u64::from(row).is_multiple_of(CHUNK) {
             return broken(format!("a row of the box has {row} bytes; it must be a multiple of 16"));
         }
+        let bytes =
+            (1..rank).fold(u64::from(row), |bytes, dim| bytes.saturating_mul(u64::from(self.copied(dim))));
+        if bytes > MOST_BYTES {
+            return broken(format!("a box has {bytes} bytes; no block has so much shared memory"));
+        }
         if self.swizzle != Swizzle::None && row > self.swizzle.span() {
             return broken(format!(
                 "a row of the box has {row} bytes; with {} it may have {}",
@@ -294,7 +301,8 @@ impl TensorMap {
     /// Reads a map back. `None`: no encoder wrote these bytes.
     pub fn decode(bytes: &[u8; BYTES]) -> Option<TensorMap> {
         let sum = u32::from_le_bytes(bytes[BYTES - 4..].try_into().ok()?);
-        if bytes[..4] != MARK || checksum(&bytes[..BYTES - 4]) != sum {
+        let interleaved = bytes[103] != 0;
+        if bytes[..4] != MARK || checksum(&bytes[..BYTES - 4]) != sum || interleaved {
             return None;
         }
         let mut at = 4;
@@ -321,6 +329,57 @@ impl TensorMap {
         // A kernel may forge the bytes: what follows relies on the rules.
         map.check().is_ok().then_some(map)
     }
+}
+
+/// A part of a map that a kernel may change (`tensormap.replace`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Field {
+    Address,
+    /// One less than the number of dimensions.
+    Rank,
+    /// Of a dimension.
+    BoxDim(u8),
+    Dim(u8),
+    /// Of all dimensions but the innermost, from 0 on.
+    Stride(u8),
+    ElementStride(u8),
+    Element,
+    Interleave,
+    Swizzle,
+    Fill,
+}
+
+/// Changes a part of an encoded map, or of one that is being made from zeros. Whether the rules are kept is looked at when a
+/// copy uses it.
+pub fn replace(bytes: &mut [u8; BYTES], field: Field, value: u64) {
+    let mut put =
+        |at: usize, n: usize, value: u64| bytes[at..at + n].copy_from_slice(&value.to_le_bytes()[..n]);
+    let dim = |d: u8| usize::from(d).min(MAX_RANK - 1);
+    match field {
+        Field::Rank => put(4, 1, value.min(MAX_RANK as u64) + 1),
+        // The codes of PTX; those of types that are not known here are none.
+        Field::Element => put(
+            5,
+            1,
+            match value {
+                0..=7 => value,
+                9 | 10 => value - 1,
+                _ => 0xff,
+            },
+        ),
+        Field::Swizzle => put(6, 1, value.min(0xff)),
+        Field::Fill => put(7, 1, value & 1),
+        Field::Address => put(8, 8, value),
+        Field::Dim(d) => put(16 + 8 * dim(d), 8, value),
+        Field::Stride(d) => put(56 + 8 * dim(d).min(MAX_RANK - 2), 8, value),
+        Field::BoxDim(d) => put(88 + 2 * dim(d), 2, value.min(0xffff)),
+        Field::ElementStride(d) => put(98 + dim(d), 1, value.min(0xff)),
+        // Only maps without interleaving are known.
+        Field::Interleave => put(103, 1, value.min(0xff)),
+    }
+    bytes[..4].copy_from_slice(&MARK);
+    let sum = checksum(&bytes[..BYTES - 4]);
+    bytes[BYTES - 4..].copy_from_slice(&sum.to_le_bytes());
 }
 
 const MARK: [u8; 4] = *b"WTM1";

@@ -29,7 +29,8 @@ fn other_bytes_are_no_map() {
 
 #[test]
 fn every_documented_rule_is_enforced() {
-    let breaks: [(fn(&mut TensorMap), &str); 14] = [
+    let breaks: [(fn(&mut TensorMap), &str); 15] = [
+        (|m| m.box_dims[2] = 256, "shared memory"),
         (|m| m.address += 8, "address"),
         (|m| m.dims[2] = 0, "extent 0"),
         (|m| m.dims[1] = (1 << 32) + 1, "2^32"),
@@ -94,4 +95,27 @@ fn rows_of_a_box_are_cut_where_the_tensor_ends() {
     ] {
         assert_eq!(outside.bytes, 0);
     }
+}
+
+#[test]
+fn a_map_can_be_made_field_by_field() {
+    let wanted = map();
+    let mut bytes = [0; BYTES];
+    replace(&mut bytes, Field::Address, wanted.address);
+    replace(&mut bytes, Field::Rank, 3);
+    for d in 0..4u8 {
+        replace(&mut bytes, Field::BoxDim(d), u64::from(wanted.box_dims[usize::from(d)]));
+        replace(&mut bytes, Field::Dim(d), wanted.dims[usize::from(d)]);
+        replace(&mut bytes, Field::ElementStride(d), u64::from(wanted.element_strides[usize::from(d)]));
+    }
+    for d in 0..3u8 {
+        replace(&mut bytes, Field::Stride(d), wanted.strides[usize::from(d)]);
+    }
+    for (field, value) in [(Field::Element, 6), (Field::Interleave, 0), (Field::Swizzle, 3), (Field::Fill, 1)]
+    {
+        replace(&mut bytes, field, value);
+    }
+    assert_eq!(TensorMap::decode(&bytes), Some(wanted));
+    replace(&mut bytes, Field::Interleave, 1);
+    assert_eq!(TensorMap::decode(&bytes), None);
 }
