@@ -43,6 +43,9 @@ pub fn groups() -> Vec<(String, Group)> {
 struct Bench<'a> {
     device: &'a mut dyn Accelerator,
     modules: HashMap<String, ModuleId>,
+    /// Where their texts are written.
+    folder: Option<&'a std::path::Path>,
+    name: &'a str,
 }
 
 impl Bench<'_> {
@@ -61,6 +64,10 @@ impl Bench<'_> {
             Some(module) => *module,
             None => {
                 let module = self.device.load(Image::Ptx(text))?;
+                if let Some(folder) = self.folder {
+                    let file = format!("{}-{}.ptx", self.name.replace([' ', '/'], "_"), self.modules.len());
+                    std::fs::write(folder.join(file), text).unwrap();
+                }
                 self.modules.insert(text.to_owned(), module);
                 module
             }
@@ -91,12 +98,14 @@ impl Bench<'_> {
 
 /// One group on both devices: the virtual GPU against the answer, and against the other.
 pub fn judge(
+    name: &str,
     group: &Group,
+    folder: Option<&std::path::Path>,
     ours: &mut dyn Accelerator,
     theirs: Option<&mut dyn Accelerator>,
 ) -> Result<(Verdict, Option<Verdict>), AcceleratorError> {
-    let mut ours = Bench { device: ours, modules: HashMap::new() };
-    let mut theirs = theirs.map(|device| Bench { device, modules: HashMap::new() });
+    let mut ours = Bench { device: ours, modules: HashMap::new(), folder, name };
+    let mut theirs = theirs.map(|device| Bench { device, modules: HashMap::new(), folder: None, name });
     let (mut model, mut hardware) = (Verdict::default(), Verdict::default());
     let mut random = Random::new(21);
     let count = if matches!(group, Group::Products(_)) { PRODUCTS } else { COPIES };

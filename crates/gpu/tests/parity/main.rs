@@ -146,11 +146,12 @@ fn judge(case: &Case, ours: &mut dyn Accelerator, theirs: Option<&mut dyn Accele
 fn judge_group(
     case: String,
     group: &hopper::Group,
+    folder: Option<&std::path::Path>,
     ours: &mut dyn Accelerator,
     theirs: Option<&mut dyn Accelerator>,
 ) -> Outcome {
     let mut outcome = Outcome { case, status: Status::Failed, error: None, model: None, hardware: None };
-    match hopper::judge(group, ours, theirs) {
+    match hopper::judge(&outcome.case, group, folder, ours, theirs) {
         Ok((model, hardware)) => {
             if model.passed() && hardware.as_ref().is_none_or(Verdict::passed) {
                 outcome.status = Status::Passed;
@@ -244,7 +245,8 @@ fn main() -> ExitCode {
     }
     for (name, group) in warpgroups {
         let other = theirs.as_mut().map(|device| device as &mut dyn Accelerator);
-        let outcome = judge_group(name, &group, &mut ours, other);
+        let folder = options.ptx.as_deref().map(std::path::Path::new);
+        let outcome = judge_group(name, &group, folder, &mut ours, other);
         print(&outcome);
         outcomes.push(outcome);
     }

@@ -286,12 +286,11 @@ impl<P: Policy> Cx<'_, '_, P> {
         let one = super::atomics::relative(ad, only, 0);
         let (_, span) = self.span(space, &one, 1, &mut only, what)?;
         let at = ad.at[lane];
-        let end = match space {
-            Space::Shared => u64::from(self.block.shared_bytes),
-            _ => {
-                let region = self.grid.region_of(at);
-                region.address + region.bytes
-            }
+        let end = if space == Space::Shared {
+            u64::from(self.block.shared_bytes)
+        } else {
+            let region = self.grid.region_of(at);
+            region.address + region.bytes
         };
         let beyond = (at + u64::from(bytes)).saturating_sub(end);
         if beyond > 0 {

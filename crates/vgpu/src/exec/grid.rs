@@ -237,7 +237,7 @@ impl Grid<'_> {
     /// Registers per thread at the start: as many as a block that has a multiprocessor to itself can have. What the
     /// assembler gives it is not known here.
     pub fn registers_per_thread(&self) -> u32 {
-        (REGISTERS / self.block_threads.next_multiple_of(128) & !7).min(256)
+        ((REGISTERS / self.block_threads.next_multiple_of(128)) & !7).min(256)
     }
 
     pub fn is_clustered(&self) -> bool {
@@ -965,12 +965,16 @@ fn work<P: Policy>(grid: &Grid<'_>, number: usize) -> WorkerState {
         }
         quiet += 1;
         if quiet == QUIET_PASSES {
-            active.iter_mut().for_each(|block| block.start_watching());
+            for block in &mut active {
+                block.start_watching();
+            }
             worker.watching = true;
             worker.clock.stop(worker.executed);
         } else if worker.watching && active.iter().all(|block| block.is_stuck()) {
             if worker.clock.leap() {
-                active.iter_mut().for_each(|block| block.start_watching());
+                for block in &mut active {
+                    block.start_watching();
+                }
                 continue;
             }
             grid.stuck[number].store(now + 1, Ordering::SeqCst);

@@ -235,14 +235,14 @@ impl<P: Policy> Cx<'_, '_, P> {
                     }
                     let passed = now.phase != waited_for;
                     done |= u32::from(passed) << l;
-                    if P::CHECK {
-                        self.log_wait(address, l, passed, parity, now);
-                    }
                 }
                 MbarrierOp::PendingCount => {}
             }
         }
-        if P::CHECK && matches!(op, MbarrierOp::TestWait { .. }) {
+        if P::CHECK
+            && let MbarrierOp::TestWait { parity, .. } = op
+        {
+            self.log_waits(&span, &ad.at, group, done, parity);
             let (at, objects) = (self.at(), super::step::narrow(&ad.at));
             self.w.last_poll = Some(at);
             self.block.races.mbarrier_wait(self.w.id, group, done, at, &objects, !relaxed);
@@ -299,28 +299,38 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
     }
 
-    /// A lane has looked at an object. To pass twice for the same phase while bytes of the next are under way is to take
-    /// the old phase for the new one.
-    fn log_wait(&mut self, address: u64, lane: usize, passed: bool, parity: bool, now: Mbarrier) {
-        let (address, warp) = (address as u32, self.w.id);
-        if !passed {
-            self.w.last_barrier = Some(address);
-            return;
-        }
-        self.w.last_barrier = None;
-        let log = self.block.barrier_logs.entry(address).or_default();
-        let (again, phase) = (log.pass(warp, 1 << lane), log.phase);
-        let bytes = super::barrier_log::bytes_under_way(&self.block.bulk, address);
-        if parity && again != 0 && (bytes > 0 || now.tx > 0) {
-            self.finding(Kind::BarrierPhase, again, || {
-                format!(
-                    "the wait is satisfied by phase {} of the mbarrier, which the thread has passed before; phase {phase} is \
-                     under way, with {} bytes still to come: the parity to wait for is {}",
-                    phase.wrapping_sub(1) as i32,
-                    bytes.max(now.tx.max(0) as u64),
-                    u8::from(now.phase)
-                )
-            });
+    /// Lanes have looked at objects; those of `passed` may go on. To pass twice for the same phase while bytes of the next
+    /// are under way is to take the old phase for the new one.
+    fn log_waits(&mut self, span: &Span, at: &[u64; 32], lanes: u32, passed: u32, parity: bool) {
+        let mut left = lanes;
+        while left != 0 {
+            let address = at[left.trailing_zeros() as usize];
+            let group = super::lanes(left).filter(|l| at[*l] == address).fold(0u32, |m, l| m | 1 << l);
+            left &= !group;
+            if group & !passed != 0 {
+                self.w.last_barrier = Some(address as u32);
+                continue;
+            }
+            self.w.last_barrier = None;
+            let log = self.block.barrier_logs.entry(address as u32).or_default();
+            let (again, phase) = (log.pass(self.w.id, group), log.phase);
+            if !parity || again == 0 {
+                continue;
+            }
+            // SAFETY: the span holds the object.
+            let now = Mbarrier::decode(unsafe { span.host(address).cast::<u64>().read_unaligned() });
+            let bytes = super::barrier_log::bytes_under_way(&self.block.bulk, address as u32);
+            if bytes > 0 || now.tx > 0 {
+                self.finding(Kind::BarrierPhase, again, || {
+                    format!(
+                        "the wait is satisfied by phase {} of the mbarrier, which the thread has passed before; phase \
+                         {phase} is under way, with {} bytes still to come: the parity to wait for is {}",
+                        phase.wrapping_sub(1) as i32,
+                        bytes.max(now.tx.max(0) as u64),
+                        u8::from(now.phase)
+                    )
+                });
+            }
         }
     }
 

@@ -239,15 +239,13 @@ impl<P: Policy> Cx<'_, '_, P> {
         let wrong_space = match self.grid.windows.space_of(address) {
             Space::Param => {
                 let at = (address - self.grid.windows.param) as usize;
-                match self.grid.params.get(at..at + tensor_map::BYTES) {
-                    Some(map) => bytes.copy_from_slice(map),
-                    None => {
-                        self.fault(Kind::TensorMap, lane, || {
-                            "the tensor map lies outside the kernel's parameters".to_string()
-                        });
-                        return None;
-                    }
-                }
+                let Some(map) = self.grid.params.get(at..at + tensor_map::BYTES) else {
+                    self.fault(Kind::TensorMap, lane, || {
+                        "the tensor map lies outside the kernel's parameters".to_string()
+                    });
+                    return None;
+                };
+                bytes.copy_from_slice(map);
                 None
             }
             Space::Local => {

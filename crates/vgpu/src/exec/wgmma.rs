@@ -96,13 +96,10 @@ impl Collective {
     fn step(&mut self, warp: usize, at: u32, what: u64) -> bool {
         let number = (self.by_warp[warp] - self.done) as usize;
         self.by_warp[warp] += 1;
-        let same = match self.steps.get(number) {
-            Some(step) => *step == (at, what),
-            None => {
-                self.steps.push_back((at, what));
-                true
-            }
-        };
+        let same = self.steps.get(number).is_none_or(|step| *step == (at, what));
+        if number >= self.steps.len() {
+            self.steps.push_back((at, what));
+        }
         while self.by_warp.iter().all(|n| *n > self.done) {
             self.done += 1;
             self.steps.pop_front();

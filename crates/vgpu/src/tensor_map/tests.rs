@@ -29,7 +29,8 @@ fn other_bytes_are_no_map() {
 
 #[test]
 fn every_documented_rule_is_enforced() {
-    let breaks: [(fn(&mut TensorMap), &str); 15] = [
+    type Change = fn(&mut TensorMap);
+    let breaks: [(Change, &str); 15] = [
         (|m| m.box_dims[2] = 256, "shared memory"),
         (|m| m.address += 8, "address"),
         (|m| m.dims[2] = 0, "extent 0"),

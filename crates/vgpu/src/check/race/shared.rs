@@ -578,15 +578,16 @@ impl SharedShadow {
         out: &mut Vec<Conflict>,
     ) {
         let (block, warp) = (threads.block, stamp.warp());
-        let mut last = Stamp::NONE;
+        let mut last = [Stamp::NONE; 2];
         for &at in addresses.iter().filter(|at| **at + 16 <= self.bytes) {
             let line = self.lines[(at >> LINE) as usize];
             for (i, g) in line.range(at, 16).enumerate() {
-                for first in [self.writes[g], self.also.get(g).copied().unwrap_or_default()] {
-                    if first.is_none() || first == last {
+                let also = self.also.get(g).copied().unwrap_or_default();
+                for (last, first) in last.iter_mut().zip([self.writes[g], also]) {
+                    if first.is_none() || first == *last {
                         continue;
                     }
-                    last = first;
+                    *last = first;
                     let ordered = threads.ordered_for_any(first, warp, mask);
                     if ordered && (!is_generic(first) || threads.proxied(first, warp, mask)) {
                         continue;

@@ -74,24 +74,27 @@ impl Decoded {
 /// The registers of a 16 by 8 accumulator as rows of words, even columns first, into half of 16 columns.
 #[inline(always)]
 unsafe fn load_rows(d: &[*mut u32], rows: &mut [[u32; 16]; 16], at: usize) {
-    for (r, row) in rows.iter_mut().enumerate() {
-        let (half, lane) = (2 * (r / 8), 4 * (r % 8));
+    for (half, rows) in rows.as_chunks_mut::<8>().0.iter_mut().enumerate() {
         // SAFETY: the caller's registers have 32 lanes.
-        unsafe {
-            row[at..at + 4].copy_from_slice(&*d[half].add(lane).cast::<[u32; 4]>());
-            row[at + 4..at + 8].copy_from_slice(&*d[half + 1].add(lane).cast::<[u32; 4]>());
+        let (even, odd) =
+            unsafe { (&*d[2 * half].cast::<[[u32; 4]; 8]>(), &*d[2 * half + 1].cast::<[[u32; 4]; 8]>()) };
+        for r in 0..8 {
+            rows[r][at..at + 4].copy_from_slice(&even[r]);
+            rows[r][at + 4..at + 8].copy_from_slice(&odd[r]);
         }
     }
 }
 
 #[inline(always)]
 unsafe fn store_rows(d: &[*mut u32], rows: &[[u32; 16]; 16], at: usize) {
-    for (r, row) in rows.iter().enumerate() {
-        let (half, lane) = (2 * (r / 8), 4 * (r % 8));
-        // SAFETY: the caller's registers have 32 lanes.
-        unsafe {
-            (*d[half].add(lane).cast::<[u32; 4]>()).copy_from_slice(&row[at..at + 4]);
-            (*d[half + 1].add(lane).cast::<[u32; 4]>()).copy_from_slice(&row[at + 4..at + 8]);
+    for (half, rows) in rows.as_chunks::<8>().0.iter().enumerate() {
+        // SAFETY: the caller's registers have 32 lanes, and are different ones.
+        let (even, odd) = unsafe {
+            (&mut *d[2 * half].cast::<[[u32; 4]; 8]>(), &mut *d[2 * half + 1].cast::<[[u32; 4]; 8]>())
+        };
+        for r in 0..8 {
+            even[r].copy_from_slice(&rows[r][at..at + 4]);
+            odd[r].copy_from_slice(&rows[r][at + 4..at + 8]);
         }
     }
 }

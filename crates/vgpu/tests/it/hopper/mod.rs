@@ -1,5 +1,8 @@
 //! Hopper: tensor copies, products of warpgroups, and what goes wrong with them.
 
+#![allow(clippy::unwrap_used)] // A test that cannot set itself up fails, which is what unwrap does.
+#![allow(clippy::needless_range_loop)] // Formulas index as the manual does.
+
 mod copy_case;
 pub mod kernels;
 mod product_case;
