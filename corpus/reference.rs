@@ -149,6 +149,12 @@ pub fn reference(name: &str, args: &[Arg]) -> Option<Vec<Output>> {
         "int64_arithmetic" => int64_arithmetic,
         "kmeans_assign" => kmeans_assign,
         "layernorm_rows" => layernorm_rows,
+        "hopper_gemm_bf16" | "hopper_gemm_f16" => |a| vec![gemm_t(a, "A", "Bt", "C", 1e-4, 1e-5)],
+        "hopper_cluster_multicast" => |a| vec![gemm_t(a, "A", "Bt", "C", 1e-4, 1e-5)],
+        "hopper_cluster_sum" => hopper_cluster_sum,
+        "hopper_gemm_e4m3" => |a| vec![gemm_t(a, "A", "Bt", "C", 0.03, 2e-3)],
+        "hopper_gemm_n_major" => |a| vec![gemm(a, "A", "B", "C", 1e-4, 1e-5)],
+        "hopper_ring" => |a| vec![gemm_t(a, "A", "Bt", "C", 1e-3, 1e-3)],
         "ldmatrix_gemm" => |a| vec![gemm(a, "A", "B", "C", 1e-4, 1e-5)],
         "levenshtein_wavefront" => levenshtein_wavefront,
         "local_struct_sort" => local_struct_sort,
@@ -252,6 +258,11 @@ impl Args<'_> {
     fn f32s(&self, name: &str) -> Vec<f32> {
         self.f(name).iter().map(|&v| v as f32).collect()
     }
+}
+
+fn hopper_cluster_sum(a: &Args) -> Vec<Output> {
+    let rows = a.f("x").chunks_exact(a.dims("x")[1]).map(|row| row.iter().sum()).collect();
+    vec![close("y", rows, 1e-4, 1e-5)]
 }
 
 fn close(name: &'static str, values: Vec<f64>, abs: f64, rel: f64) -> Output {

@@ -6,7 +6,8 @@
 
 use std::time::Instant;
 
-use warpsmith_vgpu::{Buffer, Checks, Device, Launch, Module, Options, load};
+use warpsmith_vgpu::tensor_map::{Element, Swizzle};
+use warpsmith_vgpu::{Buffer, Checks, Device, Launch, Module, Options, TensorMap, load};
 
 struct Case {
     kernel: &'static str,
@@ -15,6 +16,9 @@ struct Case {
     /// Bytes per buffer argument; the last one is the output.
     buffers: &'static [u64],
     scalars: &'static [i32],
+    /// Extents of the first buffers, which the kernel gets as tensor maps of halves with boxes of this many rows of 64.
+    maps: &'static [([u64; 2], u32)],
+    shared: u32,
 }
 
 const CASES: &[Case] = &[
@@ -24,6 +28,8 @@ const CASES: &[Case] = &[
         block: [16, 16, 1],
         buffers: &[1 << 20, 1 << 20, 1 << 20],
         scalars: &[512],
+        maps: &[],
+        shared: 0,
     },
     Case {
         kernel: "reduce",
@@ -31,6 +37,8 @@ const CASES: &[Case] = &[
         block: [256, 1, 1],
         buffers: &[16 << 20, 256],
         scalars: &[4 << 20],
+        maps: &[],
+        shared: 0,
     },
     Case {
         kernel: "wmma_attention",
@@ -38,6 +46,8 @@ const CASES: &[Case] = &[
         block: [128, 1, 1],
         buffers: &[1 << 18, 1 << 18, 1 << 18, 1 << 19],
         scalars: &[2048],
+        maps: &[],
+        shared: 0,
     },
     Case {
         kernel: "mma_gemm",
@@ -45,6 +55,17 @@ const CASES: &[Case] = &[
         block: [128, 1, 1],
         buffers: &[1 << 19, 1 << 19, 1 << 20],
         scalars: &[512, 512],
+        maps: &[],
+        shared: 0,
+    },
+    Case {
+        kernel: "wgmma_gemm",
+        grid: [4, 4, 1],
+        block: [384, 1, 1],
+        buffers: &[1 << 20, 1 << 20, 1 << 20],
+        scalars: &[512, 1024],
+        maps: &[([1024, 512], 128), ([1024, 512], 128)],
+        shared: 4 * 32768,
     },
 ];
 
@@ -57,13 +78,12 @@ const COLUMNS: &[(&str, Checks, usize)] = &[
 
 fn main() {
     let wanted: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
-    let module = match load(include_str!("ptx/kernels.ptx")) {
-        Ok(module) => module,
-        Err(e) => {
+    let modules = [include_str!("ptx/kernels.ptx"), include_str!("ptx/wgmma.ptx")].map(|text| {
+        load(text).unwrap_or_else(|e| {
             eprintln!("{e}");
             std::process::exit(1);
-        }
-    };
+        })
+    });
     let some_column = wanted.iter().any(|w| COLUMNS.iter().any(|c| c.0 == w));
     let columns: Vec<_> =
         COLUMNS.iter().filter(|c| !some_column || wanted.iter().any(|w| w == c.0)).collect();
@@ -79,8 +99,9 @@ fn main() {
         }
         let mut row = Vec::new();
         let mut executed = 0;
+        let module = modules.iter().find(|m| m.kernel(case.kernel).is_some()).expect("one has it");
         for (_, checks, threads) in &columns {
-            let (rate, n) = measure(&module, case, *checks, *threads);
+            let (rate, n) = measure(module, case, *checks, *threads);
             executed = n;
             row.push(format!("{rate:>18.1}"));
         }
@@ -113,7 +134,16 @@ fn measure(module: &Module, case: &Case, checks: Checks, threads: usize) -> (f64
             let pattern: Vec<u8> =
                 [0x00u8, 0x3c, 0x01, 0x3c].iter().copied().cycle().take(*bytes as usize).collect();
             device.write(b, &pattern).expect("inside the buffer");
-            args.extend(b.0.to_le_bytes());
+            match case.maps.get(i) {
+                Some((dims, rows)) => {
+                    let map = TensorMap {
+                        swizzle: Swizzle::B128,
+                        ..TensorMap::packed(Element::F16, b.0, dims, &[64, *rows])
+                    };
+                    args.extend(map.encode().expect("a valid map"));
+                }
+                None => args.extend(b.0.to_le_bytes()),
+            }
             last = b;
         }
         for s in case.scalars {
@@ -125,7 +155,7 @@ fn measure(module: &Module, case: &Case, checks: Checks, threads: usize) -> (f64
             kernel: case.kernel,
             grid: case.grid,
             block: case.block,
-            shared: 0,
+            shared: case.shared,
             args: &args,
         };
         let start = clock(threads);

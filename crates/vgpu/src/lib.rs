@@ -44,6 +44,7 @@ mod notice;
 pub mod num;
 pub mod program;
 pub mod ptx;
+pub mod tensor_map;
 mod world;
 
 pub use check::{Finding, Kind, Place, Related, Severity};
@@ -52,4 +53,5 @@ pub use exec::{Checks, Dim3, Launch, LaunchError, LaunchReport, Limits, Options,
 pub use mem::{Buffer, Device, MemoryError};
 pub use notice::{Notice, notices, notices_in_ptx};
 pub use program::{Diagnostic, FidelityReport, Kernel, LoadError, Module, Param, SourceFrame, load};
+pub use tensor_map::TensorMap;
 pub use world::World;

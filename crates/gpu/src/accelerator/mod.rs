@@ -14,6 +14,7 @@ pub use cuda::{
 };
 pub use process::{DevicePool, DeviceProcess, Lease, PooledDevice, ProcessLimits, serve};
 use serde::{Deserialize, Serialize};
+use vgpu::TensorMap;
 pub use virtual_gpu::VirtualDevice;
 
 /// Memory on a device, as an address and a size. The device owns the memory.
@@ -132,6 +133,9 @@ pub trait Accelerator: fmt::Debug {
     /// environment.
     fn set_world(&mut self, seed: u64) -> Result<(), AcceleratorError>;
 
+    /// Encodes a tensor map for the device: 128 bytes, to be passed as a parameter with an alignment of 64.
+    fn encode_tensor_map(&mut self, map: &TensorMap) -> Result<Vec<u8>, AcceleratorError>;
+
     /// Runs a kernel and waits for its end. `parameters` holds the bytes of each parameter, in order.
     fn launch(
         &mut self,
@@ -147,6 +151,11 @@ pub trait Accelerator: fmt::Debug {
 pub struct Launched {
     /// The virtual GPU's report. A CUDA GPU makes no checks, so `None` means "not checked", not "no finding".
     pub report: Option<vgpu::LaunchReport>,
+}
+
+/// A map that breaks a rule of `cuTensorMapEncodeTiled`.
+fn invalid_map(error: &vgpu::tensor_map::TensorMapError) -> AcceleratorError {
+    AcceleratorError::Driver { call: "cuTensorMapEncodeTiled".into(), reason: error.to_string() }
 }
 
 impl Buffer {

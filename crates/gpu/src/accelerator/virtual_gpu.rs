@@ -80,9 +80,7 @@ impl VirtualDevice {
         let found = module.and_then(|module| Some((module, module.kernel(kernel)?)));
         let (module, entry) = found.ok_or_else(|| AcceleratorError::NoKernel(kernel.to_owned()))?;
         let failed = |reason: String| AcceleratorError::Launch { kernel: kernel.to_owned(), reason };
-        if geometry.cluster != [1; 3] {
-            return Err(failed("the virtual GPU does not support clusters of blocks".to_owned()));
-        }
+        let options = vgpu::Options { cluster: geometry.cluster, ..self.options.clone() };
         let launch = vgpu::Launch {
             module,
             kernel,
@@ -91,7 +89,7 @@ impl VirtualDevice {
             shared: geometry.shared_bytes,
             args: &argument_block(entry, parameters).map_err(failed)?,
         };
-        self.memory.launch(&launch, &self.options).map_err(|error| match error {
+        self.memory.launch(&launch, &options).map_err(|error| match error {
             vgpu::LaunchError::SharedMemory { .. } => {
                 AcceleratorError::TooLarge { kernel: kernel.to_owned(), reason: error.to_string() }
             }
@@ -177,6 +175,10 @@ impl Accelerator for VirtualDevice {
         let module = vgpu::load(text).map_err(|error| AcceleratorError::Load(error.to_string()))?;
         self.modules.push(module);
         Ok(ModuleId(self.modules.len() - 1))
+    }
+
+    fn encode_tensor_map(&mut self, map: &vgpu::TensorMap) -> Result<Vec<u8>, AcceleratorError> {
+        map.encode().map(|bytes| bytes.to_vec()).map_err(|error| super::invalid_map(&error))
     }
 
     fn launch(

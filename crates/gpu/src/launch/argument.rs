@@ -7,12 +7,15 @@
 //! [NAME=]scratch,DTYPE[dims]       workspace: starts uninitialised, need not be written
 //! [NAME=]DTYPE=VALUE               scalar
 //! [NAME=]bytes=HEX                 a parameter by value, as raw little-endian bytes
+//! [NAME=]tensor,BUFFER[box]=plain  a tensor map of another argument's buffer, copied in boxes; =swizzle(128), (64) or (32)
 //! ```
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::Serialize;
+
+use vgpu::tensor_map::Swizzle;
 
 use super::{Dtype, Random};
 
@@ -26,12 +29,35 @@ pub struct Argument {
 /// How a kernel uses a parameter, with its type and shape.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Role {
-    Input { dtype: Dtype, dims: Vec<usize>, init: Init },
-    InOut { dtype: Dtype, dims: Vec<usize>, init: Init },
-    Out { dtype: Dtype, dims: Vec<usize> },
-    Scratch { dtype: Dtype, dims: Vec<usize> },
-    Scalar { dtype: Dtype, bytes: Vec<u8> },
+    Input {
+        dtype: Dtype,
+        dims: Vec<usize>,
+        init: Init,
+    },
+    InOut {
+        dtype: Dtype,
+        dims: Vec<usize>,
+        init: Init,
+    },
+    Out {
+        dtype: Dtype,
+        dims: Vec<usize>,
+    },
+    Scratch {
+        dtype: Dtype,
+        dims: Vec<usize>,
+    },
+    Scalar {
+        dtype: Dtype,
+        bytes: Vec<u8>,
+    },
     Bytes(Vec<u8>),
+    /// A tensor map: of which buffer, by name, and the extents of its boxes in the order of the buffer's.
+    Tensor {
+        of: String,
+        extents: Vec<u32>,
+        swizzle: Swizzle,
+    },
 }
 
 /// Contents of a buffer before the launch.
@@ -78,6 +104,9 @@ fn parse(text: &str) -> Result<Argument, String> {
     if let Some(hex) = spec.strip_prefix("bytes=").filter(|rest| !rest.contains(['[', '='])) {
         return Ok(Argument { name, role: Role::Bytes(from_hex(hex)?) });
     }
+    if let Some(tensor) = spec.strip_prefix("tensor,") {
+        return Ok(Argument { name, role: tensor_role(tensor)? });
+    }
     let (kind, rest) = match spec.split_once(',') {
         Some((kind @ ("out" | "inout" | "scratch"), rest)) => (kind, rest),
         _ => ("in", spec),
@@ -115,6 +144,24 @@ fn parse(text: &str) -> Result<Argument, String> {
         _ => return Err("has no contents; add =zeros, =iota, =normal(SEED) ...".to_owned()),
     };
     Ok(Argument { name, role })
+}
+
+/// `BUFFER[box]=plain` or `=swizzle(BYTES)`.
+fn tensor_role(text: &str) -> Result<Role, String> {
+    let (of, rest) = text.split_once('[').ok_or("expected tensor,BUFFER[box]=swizzle(128)")?;
+    let (extents, swizzle) = rest.split_once(']').ok_or("the `[` has no `]`")?;
+    let extents = extents
+        .split(',')
+        .map(|extent| extent.trim().parse().map_err(|_| format!("`{extent}` is not a size")))
+        .collect::<Result<Vec<u32>, String>>()?;
+    let swizzle = match swizzle {
+        "=plain" => Swizzle::None,
+        "=swizzle(32)" => Swizzle::B32,
+        "=swizzle(64)" => Swizzle::B64,
+        "=swizzle(128)" => Swizzle::B128,
+        other => return Err(format!("`{other}` after the box; =plain or =swizzle(32), (64) or (128)")),
+    };
+    Ok(Role::Tensor { of: of.to_owned(), extents, swizzle })
 }
 
 fn is_name(text: &str) -> bool {
@@ -227,7 +274,7 @@ impl Argument {
             | Role::InOut { dtype, dims, .. }
             | Role::Out { dtype, dims }
             | Role::Scratch { dtype, dims } => Some((*dtype, dims)),
-            Role::Scalar { .. } | Role::Bytes(_) => None,
+            Role::Scalar { .. } | Role::Bytes(_) | Role::Tensor { .. } => None,
         }
     }
 
@@ -238,7 +285,7 @@ impl Argument {
                 Some(init.bytes(*dtype, dims.iter().product()))
             }
             Role::Scalar { bytes, .. } | Role::Bytes(bytes) => Some(bytes.clone()),
-            Role::Out { .. } | Role::Scratch { .. } => None,
+            Role::Out { .. } | Role::Scratch { .. } | Role::Tensor { .. } => None,
         }
     }
 }
@@ -254,6 +301,7 @@ impl fmt::Display for Argument {
             }
             Role::Scalar { dtype, bytes } => write!(f, "{dtype} {}", dtype.integers(bytes)[0]),
             Role::Bytes(bytes) => write!(f, "{} bytes", bytes.len()),
+            Role::Tensor { of, extents, .. } => write!(f, "tensor map of {of}, boxes of {extents:?}"),
             Role::Input { dtype, dims, .. } => write!(f, "{dtype}{dims:?}"),
             Role::InOut { dtype, dims, .. } => write!(f, "inout {dtype}{dims:?}"),
             Role::Out { dtype, dims } => write!(f, "out {dtype}{dims:?}"),
@@ -295,6 +343,10 @@ mod tests {
             [(-2.5_f64).to_le_bytes(); 2].concat()
         );
         assert_eq!(argument("out,f32[4]").contents(), None);
+        assert_eq!(
+            argument("m=tensor,x[16,64]=swizzle(128)").role,
+            Role::Tensor { of: "x".into(), extents: vec![16, 64], swizzle: Swizzle::B128 }
+        );
     }
 
     #[test]
@@ -315,6 +367,9 @@ mod tests {
             ("x=bytes=0", "two hexadecimal"),
             ("x=bytes=zz", "not hexadecimal"),
             ("x=f32[3]zeros", "after the shape"),
+            ("m=tensor,x=plain", "expected tensor"),
+            ("m=tensor,x[1,b]=plain", "not a size"),
+            ("m=tensor,x[1]=swizzle(16)", "after the box"),
         ] {
             let error = text.parse::<Argument>().expect_err(text);
             assert!(error.to_string().contains(words), "{error}");

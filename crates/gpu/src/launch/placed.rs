@@ -1,5 +1,8 @@
 //! Arguments on a device: allocated and filled buffers, and parameters as bytes.
 
+use vgpu::TensorMap;
+use vgpu::tensor_map::{Element, Swizzle};
+
 use super::{Argument, Dtype, Role};
 use crate::accelerator::{Accelerator, AcceleratorError, Buffer};
 
@@ -42,7 +45,37 @@ impl Placed {
             let is_output = matches!(argument.role, Role::Out { .. });
             placed.buffers.push(PlacedBuffer { name, dtype, dims: dims.to_vec(), is_output, buffer });
         }
+        // Maps need the addresses of buffers that may come after them.
+        for (parameter, argument) in (0..).zip(arguments) {
+            if let Role::Tensor { of, extents, swizzle } = &argument.role {
+                let map = placed.tensor_map(of, extents, *swizzle)?;
+                placed.parameters[parameter] = device.encode_tensor_map(&map)?;
+            }
+        }
         Ok(placed)
+    }
+
+    fn tensor_map(&self, of: &str, extents: &[u32], swizzle: Swizzle) -> Result<TensorMap, AcceleratorError> {
+        let Some(placed) = self.buffers.iter().find(|buffer| buffer.name == of) else {
+            let reason = format!("there is no argument `{of}` with a buffer");
+            return Err(AcceleratorError::Launch { kernel: "tensor map".to_owned(), reason });
+        };
+        let element = match placed.dtype {
+            Dtype::E4m3 | Dtype::E5m2 | Dtype::I8 | Dtype::U8 => Element::U8,
+            Dtype::F16 => Element::F16,
+            Dtype::Bf16 => Element::Bf16,
+            Dtype::I16 | Dtype::U16 => Element::U16,
+            Dtype::F32 => Element::F32,
+            Dtype::I32 => Element::I32,
+            Dtype::U32 => Element::U32,
+            Dtype::F64 => Element::F64,
+            Dtype::I64 => Element::I64,
+            Dtype::U64 => Element::U64,
+        };
+        // Innermost first, which is the last as users write them.
+        let dims: Vec<u64> = placed.dims.iter().rev().map(|extent| *extent as u64).collect();
+        let extents: Vec<u32> = extents.iter().rev().copied().collect();
+        Ok(TensorMap { swizzle, ..TensorMap::packed(element, placed.buffer.address, &dims, &extents) })
     }
 
     /// The output buffers.

@@ -18,6 +18,7 @@
 
 mod case;
 mod cases;
+mod hopper;
 mod kernel;
 mod machine;
 mod model;
@@ -141,6 +142,27 @@ fn judge(case: &Case, ours: &mut dyn Accelerator, theirs: Option<&mut dyn Accele
     outcome
 }
 
+/// A group of Hopper's instructions, which need maps and shared memory rather than columns.
+fn judge_group(
+    case: String,
+    group: &hopper::Group,
+    folder: Option<&std::path::Path>,
+    ours: &mut dyn Accelerator,
+    theirs: Option<&mut dyn Accelerator>,
+) -> Outcome {
+    let mut outcome = Outcome { case, status: Status::Failed, error: None, model: None, hardware: None };
+    match hopper::judge(&outcome.case, group, folder, ours, theirs) {
+        Ok((model, hardware)) => {
+            if model.passed() && hardware.as_ref().is_none_or(Verdict::passed) {
+                outcome.status = Status::Passed;
+            }
+            (outcome.model, outcome.hardware) = (Some(model), hardware);
+        }
+        Err(error) => outcome.error = Some(error.to_string()),
+    }
+    outcome
+}
+
 fn print(outcome: &Outcome) {
     let word = match outcome.status {
         Status::Passed => "ok     ",
@@ -186,13 +208,14 @@ fn main() -> ExitCode {
     };
     let start = Instant::now();
     let wanted: Vec<_> = cases::all().into_iter().filter(|lazy| options.wants(&lazy.name)).collect();
+    let warpgroups: Vec<_> = hopper::groups().into_iter().filter(|group| options.wants(&group.0)).collect();
     if options.list {
-        for lazy in &wanted {
-            println!("{}", lazy.name);
+        for name in wanted.iter().map(|lazy| &lazy.name).chain(warpgroups.iter().map(|group| &group.0)) {
+            println!("{name}");
         }
         return ExitCode::SUCCESS;
     }
-    if wanted.is_empty() {
+    if wanted.is_empty() && warpgroups.is_empty() {
         eprintln!("error: no case matches; --list prints the names");
         return ExitCode::from(2);
     }
@@ -217,6 +240,13 @@ fn main() -> ExitCode {
             std::fs::write(file, &case.ptx).unwrap();
         }
         let outcome = judge(&case, &mut ours, theirs.as_mut().map(|device| device as &mut dyn Accelerator));
+        print(&outcome);
+        outcomes.push(outcome);
+    }
+    for (name, group) in warpgroups {
+        let other = theirs.as_mut().map(|device| device as &mut dyn Accelerator);
+        let folder = options.ptx.as_deref().map(std::path::Path::new);
+        let outcome = judge_group(name, &group, folder, &mut ours, other);
         print(&outcome);
         outcomes.push(outcome);
     }

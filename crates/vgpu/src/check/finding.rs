@@ -15,8 +15,18 @@ pub enum Kind {
     /// A value nothing wrote decides a branch, an address or an output.
     Uninitialised,
     Race,
-    /// Data of an asynchronous copy used before its wait.
+    /// Data of an asynchronous copy or product used before its wait.
     AsyncNotWaited,
+    /// Data that threads wrote is read by a bulk copy or by tensor cores without a proxy fence between.
+    ProxyFence,
+    /// A wait for a phase that an older phase of the same parity satisfies.
+    BarrierPhase,
+    /// Tensor cores do not find their operand in the order a bulk copy has put it.
+    Layout,
+    /// What a bulk copy is told to use as a tensor map is none, or not where one may be.
+    TensorMap,
+    /// `setmaxnreg` that asks for what the block does not have.
+    Registers,
     /// A barrier not all threads of the warp or block reach.
     BarrierDivergence,
     /// A barrier with a wrong number of participants.
@@ -44,12 +54,17 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub const ALL: [Kind; 17] = [
+    pub const ALL: [Kind; 22] = [
         Kind::OutOfBounds,
         Kind::Misaligned,
         Kind::Uninitialised,
         Kind::Race,
         Kind::AsyncNotWaited,
+        Kind::ProxyFence,
+        Kind::BarrierPhase,
+        Kind::Layout,
+        Kind::TensorMap,
+        Kind::Registers,
         Kind::BarrierDivergence,
         Kind::BarrierCount,
         Kind::Deadlock,
@@ -72,6 +87,11 @@ impl Kind {
             Kind::Uninitialised => "uninitialised",
             Kind::Race => "race",
             Kind::AsyncNotWaited => "async-not-waited",
+            Kind::ProxyFence => "proxy-fence",
+            Kind::BarrierPhase => "barrier-phase",
+            Kind::Layout => "layout",
+            Kind::TensorMap => "tensor-map",
+            Kind::Registers => "registers",
             Kind::BarrierDivergence => "barrier-divergence",
             Kind::BarrierCount => "barrier-count",
             Kind::Deadlock => "deadlock",

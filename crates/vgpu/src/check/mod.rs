@@ -2,6 +2,7 @@
 
 pub mod collect;
 pub mod finding;
+pub(crate) mod layout;
 pub mod race;
 
 pub use finding::{Finding, Kind, Place, Related, Severity};

@@ -135,7 +135,7 @@ fn longest_chain<'i>(block: impl Iterator<Item = (&'i Inst, Pipe)>) -> Waits {
         let (clocks, what) = latency(&inst.op, pipe);
         let mut done = start.after(clocks, what);
         match &inst.op {
-            Op::CopyAsync { .. } | Op::CopyBulk { .. } => {
+            Op::CopyAsync { .. } | Op::CopyBulk { .. } | Op::TensorLoad(_) => {
                 copied = copied.later(start.after(L2_CLOCKS, |waits| &mut waits.global));
             }
             Op::CopyWait { keep: 0, .. } => done = done.later(copied),
@@ -166,7 +166,10 @@ fn is_guard(slot: Slot, inst: &Inst) -> bool {
 fn waits_for_others(op: &Op) -> bool {
     matches!(
         op,
-        Op::Barrier { .. } | Op::CopyWait { .. } | Op::Mbarrier { op: MbarrierOp::TestWait { .. }, .. }
+        Op::Barrier { .. }
+            | Op::CopyWait { .. }
+            | Op::BulkWait { .. }
+            | Op::Mbarrier { op: MbarrierOp::TestWait { .. }, .. }
     )
 }
 

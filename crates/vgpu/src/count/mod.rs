@@ -204,17 +204,25 @@ impl Class {
             Op::Load(_) | Op::LoadParam { .. } => Class::Load,
             Op::Store(_) => Class::Store,
             Op::Atom { .. } => Class::Atomic,
-            Op::CopyAsync { .. } | Op::CopyBulk { .. } | Op::CopyCommit => Class::AsyncCopy,
+            Op::CopyAsync { .. }
+            | Op::CopyBulk { .. }
+            | Op::StoreBulk { .. }
+            | Op::TensorLoad(_)
+            | Op::TensorStore(_)
+            | Op::BulkCommit
+            | Op::CopyCommit => Class::AsyncCopy,
             Op::LoadMatrix { .. } | Op::WmmaLoad(_) => Class::MatrixLoad,
             Op::StoreMatrix { .. } | Op::WmmaStore(_) => Class::MatrixStore,
-            Op::Mma(_) => Class::MatrixProduct,
+            Op::Mma(_) | Op::Wgmma(_) => Class::MatrixProduct,
             Op::Branch { .. } | Op::BranchIndexed { .. } | Op::Exit => Class::Branch,
             Op::Call { .. } | Op::CallIndirect | Op::Return => Class::Call,
             Op::Barrier { .. }
             | Op::Mbarrier { .. }
             | Op::CopyWait { .. }
+            | Op::BulkWait { .. }
+            | Op::WgmmaWait { .. }
             | Op::CopyMbarrierArrive { .. } => Class::Barrier,
-            Op::Fence { .. } => Class::Fence,
+            Op::Fence { .. } | Op::ProxyFence | Op::WgmmaFence => Class::Fence,
             Op::WarpSync
             | Op::Shuffle { .. }
             | Op::Vote { .. }
@@ -319,6 +327,8 @@ pub fn summarise(kernel: &Kernel, sources: &SourceMap, counts: &Counts) -> Count
                 total.branches += c.issued;
             }
             if let Op::Mma(product) = op {
+                total.add_tensor(product.op.a, product.op.d, u64::from(meta.flops) * c.issued);
+            } else if let Op::Wgmma(product) = op {
                 total.add_tensor(product.op.a, product.op.d, u64::from(meta.flops) * c.issued);
             } else {
                 total.flops += u64::from(meta.flops) * c.lanes;

@@ -32,6 +32,7 @@ pub struct BlockCore {
     pub barriers: Vec<BlockBarrier>,
     pub threads: u32,
     pub live_threads: u32,
+    pub membership: Option<super::cluster::Membership>,
     /// Grows whenever something happens that another warp could be waiting for.
     pub progress: u64,
     /// It has come to an instruction that reaches global memory.
@@ -43,7 +44,15 @@ pub struct BlockCore {
     /// Asynchronous copies that have not landed, oldest first.
     pub copies: Vec<super::copies::PendingCopy>,
     pub copy_serial: u64,
-    pub bulk: Vec<super::copies::BulkCopy>,
+    pub bulk: Vec<super::bulk::BulkCopy>,
+    /// Where the chunks of shared memory came from.
+    /// What has happened to its barrier objects.
+    pub barrier_logs: super::barrier_log::BarrierLogs,
+    pub origins: crate::check::layout::Origins,
+    /// Operands of tensor cores as numbers.
+    pub decoded: [crate::num::tile::warpgroup::Decoded; super::wgmma::DECODED],
+    /// What the warps of each warpgroup do together.
+    pub collectives: Vec<super::wgmma::Collective>,
     pub owed: Vec<super::copies::OwedArrival>,
     /// Origins of undefined values stored in shared memory, by byte.
     pub taints: std::collections::HashMap<u32, super::taint::Origin>,
@@ -94,6 +103,10 @@ impl Block {
         core.copies.clear();
         core.owed.clear();
         core.bulk.clear();
+        core.membership = None;
+        core.origins.clear();
+        core.barrier_logs.clear();
+        core.collectives.clear();
         core.taints.clear();
         let units = (grid.shared_bytes as usize).div_ceil(128);
         core.shared.clear();
@@ -120,6 +133,9 @@ impl Block {
             w.tracking = false;
             w.watch = super::warp::Watch::default();
             w.committed = [0; 32];
+            w.bulk = super::bulk::BulkGroups::default();
+            w.flight.clear();
+            w.cluster_phase = [0; 32];
             w.fragments.clear();
             w.passed_over = 0;
             w.chain = 0;
@@ -209,6 +225,7 @@ impl Block {
                 worker.idle_blocks += 1;
                 worker.first_idle = worker.first_idle.min(self.core.index);
             }
+            self.check_ending(grid, worker);
             self.harvest(grid, worker);
         }
     }
@@ -231,6 +248,7 @@ impl Block {
         for w in &mut self.warps {
             w.watch = super::warp::Watch::default();
             w.last_poll = None;
+            w.last_barrier = None;
         }
     }
 
@@ -247,6 +265,29 @@ impl Block {
         let f = w.fragments.first()?;
         let here = grid.kernel.functions[f.function as usize].first + f.pc;
         Some((w.last_poll.is_some(), w.last_poll.unwrap_or(here), w.id, f.mask))
+    }
+
+    /// What the objects lack that warps going in circles wait for, each object once.
+    pub fn awaited_barriers(&self, grid: &Grid<'_>) -> Vec<String> {
+        let mut barriers: Vec<u32> =
+            self.warps.iter().filter(|w| !w.is_done()).filter_map(|w| w.last_barrier).collect();
+        barriers.sort_unstable();
+        barriers.dedup();
+        let describe = |address: &u32| {
+            let log = self.core.barrier_logs.get(address)?;
+            let unit = self.core.shared.get(*address as usize / 128)?;
+            let word = *address as usize % 128 / 4;
+            let bits = u64::from(unit.0[word]) | u64::from(unit.0[word + 1]) << 32;
+            let waiting: Vec<u32> = self
+                .warps
+                .iter()
+                .filter(|w| !w.is_done() && w.last_barrier == Some(*address))
+                .map(|w| w.id)
+                .collect();
+            let state = log.describe(grid, *address, super::mbarrier::Mbarrier::decode(bits));
+            Some(format!("{state}; warps {waiting:?} wait for it"))
+        };
+        barriers.iter().filter_map(describe).collect()
     }
 
     /// When nothing runs: warp operations and aligned barriers that wait for lanes which will not come go ahead
@@ -402,13 +443,13 @@ fn fill_specials(w: &mut Warp, grid: &Grid<'_>, ctaid: [u32; 3], smid: u32, firs
             ("%dynamic_smem_size", grid.dynamic_shared),
             // Shared memory is given out in units of 128 bytes.
             ("%total_smem_size", grid.shared_bytes.next_multiple_of(128)),
-            ("%nclusterid.x", gx),
-            ("%nclusterid.y", gy),
-            ("%nclusterid.z", gz),
-            ("%cluster_nctaid.x", 1),
-            ("%cluster_nctaid.y", 1),
-            ("%cluster_nctaid.z", 1),
-            ("%cluster_nctarank", 1),
+            ("%nclusterid.x", gx / grid.cluster[0]),
+            ("%nclusterid.y", gy / grid.cluster[1]),
+            ("%nclusterid.z", gz / grid.cluster[2]),
+            ("%cluster_nctaid.x", grid.cluster[0]),
+            ("%cluster_nctaid.y", grid.cluster[1]),
+            ("%cluster_nctaid.z", grid.cluster[2]),
+            ("%cluster_nctarank", grid.cluster.iter().product()),
         ] {
             set(name, &|_| v);
         }
@@ -420,11 +461,14 @@ fn fill_specials(w: &mut Warp, grid: &Grid<'_>, ctaid: [u32; 3], smid: u32, firs
         set("%lanemask_gt", &|l| !(((1u64 << (l + 1)) - 1) as u32));
     }
     // The three axes follow each other in the table.
-    let (block, cluster) = (special("%ctaid.x"), special("%clusterid.x"));
+    let (block, cluster, inside) =
+        (special("%ctaid.x"), special("%clusterid.x"), special("%cluster_ctaid.x"));
     for (i, id) in ctaid.into_iter().enumerate() {
         w.specials[block + i].0.fill(id);
-        w.specials[cluster + i].0.fill(id);
+        w.specials[cluster + i].0.fill(id / grid.cluster[i]);
+        w.specials[inside + i].0.fill(id % grid.cluster[i]);
     }
+    w.specials[special("%cluster_ctarank")].0.fill(grid.rank_of(ctaid));
     w.specials[special("%smid")].0.fill(smid);
     // The slots of a block are the same for all its warps, but not always in the order of the warps.
     let warps = grid.block_threads.div_ceil(32);

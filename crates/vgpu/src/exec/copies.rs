@@ -8,7 +8,7 @@ use super::Policy;
 use super::memory::{Addresses, Span, Use};
 use super::step::{Cx, Next};
 use super::taint::Source;
-use crate::check::Kind;
+use crate::check::race::Agent;
 use crate::isa::op::{Inst, Op};
 use crate::isa::types::Space;
 use crate::mem::device::Region;
@@ -50,152 +50,7 @@ pub struct OwedArrival {
     pub mark: u32,
 }
 
-/// A lane's bulk copy that has not landed, or not wholly.
-#[derive(Clone, Copy, Debug)]
-pub struct BulkCopy {
-    pub warp: u32,
-    pub lane: u32,
-    pub to: u32,
-    pub from: u64,
-    pub bytes: u32,
-    /// Bytes from the start that are there.
-    pub landed: u32,
-    /// Barrier object that counts its bytes.
-    pub barrier: u32,
-    pub mark: u32,
-}
-
-impl BulkCopy {
-    pub fn covers(&self, address: u32) -> bool {
-        (self.to + self.landed..self.to + self.bytes).contains(&address)
-    }
-}
-
 impl<P: Policy> Cx<'_, '_, P> {
-    /// `cp.async.bulk`: any multiple of 16 bytes per lane, usually one lane.
-    pub fn copy_bulk(&mut self, inst: &Inst, mask: u32) -> Next {
-        let Op::CopyBulk { dst_offset, src_offset, barrier_offset } = inst.op else { return Next::Continue };
-        let sources = inst.sources();
-        let to = self.addresses(sources[0], dst_offset, mask, 16);
-        let from = self.addresses(sources[1], src_offset, mask, 16);
-        let object = self.addresses(sources[3], barrier_offset, mask, 8);
-        if P::CHECK && self.w.tracking {
-            self.check_use(sources[2], mask, "is the size of a copy");
-        }
-        let sizes = *self.r32(sources[2]);
-        for l in super::lanes(mask) {
-            let bytes = sizes[l];
-            if bytes == 0 || !bytes.is_multiple_of(16) || !(to.at[l] | from.at[l]).is_multiple_of(16) {
-                self.finding(Kind::Misaligned, 1 << l, || {
-                    format!("bulk copy of {bytes} bytes: size and both addresses must be multiples of 16")
-                });
-                if !P::CHECK {
-                    return Next::Halt;
-                }
-                continue;
-            }
-            let lane = |ad: &Addresses| super::atomics::relative(ad, 1 << l, 0);
-            let mut only = 1 << l;
-            let shared = self.span(Space::Shared, &lane(&to), 1, &mut only, Use::Store).map(|s| s.1);
-            let global = self.span(Space::Global, &lane(&from), 1, &mut only, Use::Load).map(|s| s.1);
-            let barrier = self.span(Space::Shared, &lane(&object), 8, &mut only, Use::Atomic).map(|s| s.1);
-            let ends = to.at[l] + u64::from(bytes) <= u64::from(self.block.shared_bytes)
-                && self.grid.region_of(from.at[l]).holds(from.at[l], u64::from(bytes));
-            let (Some(shared), Some(global), Some(barrier), true) = (shared, global, barrier, ends) else {
-                if only != 0 {
-                    self.finding(Kind::OutOfBounds, 1 << l, || {
-                        format!("bulk copy of {bytes} bytes leaves its memory")
-                    });
-                }
-                if !P::CHECK {
-                    self.grid.stop();
-                    return Next::Halt;
-                }
-                continue;
-            };
-            if P::COUNT {
-                self.worker.counts.async_bytes += u64::from(bytes);
-            }
-            if P::CHECK {
-                let (at, warp) = (self.at(), self.w.id);
-                let mut offsets = [0; 32];
-                offsets[l] = to.at[l] as u32;
-                self.block.races.copy_issue(
-                    &self.grid.races,
-                    warp,
-                    1 << l,
-                    at,
-                    &offsets,
-                    bytes,
-                    &from.at,
-                    &[bytes; 32],
-                );
-                let mark = self.block.races.copy_mark(warp);
-                self.block.bulk.push(BulkCopy {
-                    warp,
-                    lane: l as u32,
-                    to: to.at[l] as u32,
-                    from: from.at[l],
-                    bytes,
-                    landed: 0,
-                    barrier: object.at[l] as u32,
-                    mark,
-                });
-            } else {
-                // SAFETY: both ends were checked for their whole length.
-                unsafe {
-                    std::ptr::copy_nonoverlapping(
-                        global.host(from.at[l]),
-                        shared.host(to.at[l]),
-                        bytes as usize,
-                    );
-                };
-                self.mbarrier_update(&barrier, object.at[l], l, |b| b.tx -= i64::from(bytes));
-            }
-        }
-        self.block.progress += 1;
-        Next::Continue
-    }
-
-    /// Somebody waits on an object: bulk copies that report to it land, byte by byte as far as the object still
-    /// expects bytes, and no further. A phase that expects too few thus ends before its data is there.
-    fn bulk_for_barrier(&mut self, barrier: u32) {
-        let span = self.whole_shared();
-        for i in 0..self.block.bulk.len() {
-            let mut copy = self.block.bulk[i];
-            // SAFETY: the object was checked when the copy was issued.
-            let bits = unsafe { span.host(u64::from(barrier)).cast::<u64>().read_unaligned() };
-            let expected = super::mbarrier::Mbarrier::decode(bits).tx;
-            if copy.barrier != barrier || expected <= 0 {
-                continue;
-            }
-            let n = expected.min(i64::from(copy.bytes - copy.landed)) as u32;
-            self.land_bulk(&mut copy, n);
-            if copy.landed == copy.bytes {
-                self.block.races.mbarrier_arrive_copies(copy.warp, copy.lane, barrier, copy.mark);
-            }
-            self.block.bulk[i] = copy;
-            self.mbarrier_update(&span, u64::from(barrier), copy.lane as usize, |b| b.tx -= i64::from(n));
-        }
-        self.block.bulk.retain(|c| c.landed < c.bytes);
-    }
-
-    fn land_bulk(&mut self, copy: &mut BulkCopy, n: u32) {
-        let region = self.grid.region_of(copy.from);
-        let span = self.whole_shared();
-        for b in copy.landed..copy.landed + n {
-            let at = (copy.from - region.address) as usize + b as usize;
-            let to = u64::from(copy.to + b);
-            // SAFETY: both ends were checked for their whole length at issue.
-            unsafe {
-                *span.host(to) = *region.data.add(at);
-                *span.state(to) =
-                    if *region.shadow.add(at) & 1 == 1 { shadow::WRITTEN } else { shadow::TAINTED };
-            }
-        }
-        copy.landed += n;
-    }
-
     pub fn whole_shared(&mut self) -> Span {
         Span {
             base: self.block.shared.as_mut_ptr().cast(),
@@ -289,6 +144,7 @@ impl<P: Policy> Cx<'_, '_, P> {
             let (at, reads) = (self.at(), read.map(u32::from));
             self.block.races.copy_issue(
                 &self.grid.races,
+                Agent::Copy,
                 self.w.id,
                 good,
                 at,
@@ -351,7 +207,7 @@ impl<P: Policy> Cx<'_, '_, P> {
             self.w.committed[l] += 1;
         }
         if P::CHECK {
-            self.block.races.copy_commit(self.w.id, mask);
+            self.block.races.agent_commit(Agent::Copy, self.w.id, mask);
         }
     }
 
@@ -371,7 +227,7 @@ impl<P: Policy> Cx<'_, '_, P> {
             if all {
                 self.block.races.copy_wait_all(warp, mask);
             } else {
-                self.block.races.copy_wait(warp, mask, keep);
+                self.block.races.agent_wait(Agent::Copy, warp, mask, keep);
             }
         }
         Next::Continue
@@ -438,7 +294,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         let Some((group, span)) = self.span(Space::Shared, &ad, 8, &mut left, Use::Atomic) else {
             return if P::CHECK { Next::Continue } else { Next::Halt };
         };
-        let mark = if P::CHECK { self.block.races.copy_mark(self.w.id) } else { 0 };
+        let mark = if P::CHECK { self.block.races.agent_mark(Agent::Copy, self.w.id) } else { 0 };
         for l in super::lanes(group) {
             let barrier = ad.at[l] as u32;
             if !no_inc {
@@ -488,7 +344,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                 self.block.owed.push(o);
                 continue;
             }
-            self.block.races.mbarrier_arrive_copies(o.warp, o.lane, o.barrier, o.mark);
+            self.block.races.mbarrier_arrive_copies(Agent::Copy, o.warp, o.lane, o.barrier, o.mark);
             self.mbarrier_update(&span, u64::from(o.barrier), o.lane as usize, |b| b.arrive(1));
         }
     }

@@ -51,6 +51,8 @@ pub struct Options {
     pub threads: usize,
     /// Buffers that are results: every byte must be written, with defined values.
     pub outputs: Vec<Buffer>,
+    /// Blocks that run together and reach each other's shared memory; `[1, 1, 1]`: as many as the kernel was compiled for.
+    pub cluster: Dim3,
     /// What bounds the blocks that run at the same time.
     pub limits: Limits,
     /// In which order blocks start, where, and what clocks say. Where memory lies is the device's
@@ -100,6 +102,7 @@ impl Default for Options {
             time_limit: Some(Duration::from_mins(10)),
             threads: 0,
             outputs: Vec::new(),
+            cluster: [1; 3],
             limits: Limits::default(),
             world: World::default(),
         }
@@ -129,6 +132,8 @@ pub enum LaunchError {
     BlockShape(Dim3),
     #[error("grid of {0:?} blocks: x must be 1 to 2147483647, y and z 1 to 65535")]
     GridShape(Dim3),
+    #[error("clusters of {cluster:?} blocks: {reason}")]
+    Cluster { cluster: Dim3, reason: String },
     #[error("block of {given} threads, but the kernel was compiled for {wanted}")]
     ThreadBounds { given: u32, wanted: String },
     #[error("{wanted} bytes of shared memory asked, a block has at most {limit}")]
@@ -179,6 +184,8 @@ pub struct Grid<'g> {
     pub grid_dim: Dim3,
     pub block_dim: Dim3,
     pub block_threads: u32,
+    /// Blocks of a cluster.
+    pub cluster: Dim3,
     pub blocks: u64,
     pub shared_bytes: u32,
     pub dynamic_shared: u32,
@@ -227,6 +234,35 @@ impl Grid<'_> {
         after.checked_sub(1).map_or(Region::NONE, |i| self.regions[i])
     }
 
+    /// Registers per thread at the start: as many as a block that has a multiprocessor to itself can have. What the
+    /// assembler gives it is not known here.
+    pub fn registers_per_thread(&self) -> u32 {
+        ((REGISTERS / self.block_threads.next_multiple_of(128)) & !7).min(256)
+    }
+
+    pub fn is_clustered(&self) -> bool {
+        self.cluster != [1; 3]
+    }
+
+    /// Rank of a block in its cluster.
+    pub fn rank_of(&self, ctaid: Dim3) -> u32 {
+        let [x, y, z] = std::array::from_fn(|i| ctaid[i] % self.cluster[i]);
+        x + self.cluster[0] * (y + self.cluster[1] * z)
+    }
+
+    /// Numbers of the blocks of a cluster, by rank.
+    fn blocks_of(&self, cluster: u64) -> Vec<u64> {
+        let [cx, cy, cz] = self.cluster.map(u64::from);
+        let [gx, gy, _] = self.grid_dim.map(u64::from);
+        let (nx, ny) = (gx / cx, gy / cy);
+        let (x, y, z) = (cluster % nx * cx, cluster / nx % ny * cy, cluster / nx / ny * cz);
+        let number = |r: u64| {
+            let (dx, dy, dz) = (r % cx, r / cx % cy, r / cx / cy);
+            x + dx + gx * (y + dy + gy * (z + dz))
+        };
+        (0..cx * cy * cz).map(number).collect()
+    }
+
     /// Multiprocessor and first warp slot of the block that starts as the `position`-th.
     pub fn seat(&self, position: u64) -> (u32, u32) {
         let sms = self.sm_order.len() as u64;
@@ -270,6 +306,9 @@ impl Grid<'_> {
 /// Clocks and nanoseconds that pass with every warp instruction of a worker.
 const CLOCKS: u64 = 4;
 const NANOSECONDS: u64 = 2;
+
+/// Registers of a multiprocessor.
+const REGISTERS: u32 = 65536;
 
 /// Nanoseconds between two launches.
 const BETWEEN_LAUNCHES: u64 = 5_000;
@@ -529,8 +568,13 @@ impl WorkerState {
             RaceKind::Global => (Kind::Race, "nothing orders them"),
             RaceKind::IntraWarp => (Kind::Race, "they are lanes of one warp with no __syncwarp between them"),
             RaceKind::AsyncNotWaited => {
-                (Kind::AsyncNotWaited, "the asynchronous copy has not been waited for")
+                (Kind::AsyncNotWaited, "the asynchronous operation has not been waited for")
             }
+            RaceKind::MissingProxyFence => (
+                Kind::ProxyFence,
+                "they are ordered, but no fence.proxy.async stands between them, so the asynchronous read may not see \
+                 the write",
+            ),
             RaceKind::ScopeTooNarrow => {
                 (Kind::Scope, "the scope of the atomic or fence does not reach both threads")
             }
@@ -555,7 +599,14 @@ impl WorkerState {
         };
         let severity = if r.note { Severity::Note } else { Severity::Error };
         let side = |s: &crate::check::race::Side| {
-            let by = if s.asynchronous { "asynchronous copy of " } else { "" };
+            use crate::check::race::Agent;
+            let by = match s.agent {
+                None => "",
+                Some(Agent::Copy) => "asynchronous copy of ",
+                Some(Agent::Load) => "bulk copy of ",
+                Some(Agent::StoreRead | Agent::StoreWrite) => "bulk store of ",
+                Some(Agent::Tensor) => "wgmma of ",
+            };
             format!("{} by {by}block {} warp {} lane {}", name(s.op), s.block, s.warp, s.lane)
         };
         let message = format!(
@@ -633,19 +684,27 @@ impl Device {
             0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
             n => n,
         }
-        .min(blocks.min(1024) as usize)
+        .min(
+            (blocks / kernel.cluster.map_or(1, |c| c.iter().map(|d| u64::from(*d)).product::<u64>()).max(1))
+                .clamp(1, 1024) as usize,
+        )
         .max(1);
         let allocations: Vec<(u64, u64)> =
             if checked { regions.iter().map(|r| (r.address, r.bytes)).collect() } else { Vec::new() };
         let world = options.world;
         let grid_id = world.grid_id.wrapping_add(self.launches);
         let resident_limit = options.limits.resident(threads, shared_bytes);
+        let cluster =
+            if options.cluster == [1; 3] { kernel.cluster.unwrap_or([1; 3]) } else { options.cluster };
+        let per_cluster = cluster.iter().map(|d| u64::from(*d)).product::<u64>();
+        validate_cluster(kernel, launch.grid, cluster)?;
         let grid = Grid {
             kernel,
             device: self,
             grid_dim: launch.grid,
             block_dim: launch.block,
             block_threads: threads,
+            cluster,
             blocks,
             shared_bytes,
             dynamic_shared: launch.shared,
@@ -659,7 +718,11 @@ impl Device {
             limits: options.limits,
             windows: self.windows,
             world,
-            order: BlockOrder::new(world.block_order, blocks, resident_limit),
+            order: BlockOrder::new(
+                world.block_order,
+                blocks / per_cluster,
+                (resident_limit / per_cluster).max(1),
+            ),
             sm_order: world::sm_order(world.sm_order, options.limits.sms.max(1)),
             began: (
                 // About 2 GHz.
@@ -727,6 +790,29 @@ fn validate(kernel: &Kernel, launch: &Launch<'_>, options: &Options) -> Result<u
     Ok(threads)
 }
 
+/// Most blocks of a cluster that every Hopper GPU runs, and that one may allow.
+const MAX_CLUSTER: u32 = 16;
+
+fn validate_cluster(kernel: &Kernel, grid: Dim3, cluster: Dim3) -> Result<(), LaunchError> {
+    let refuse = |reason: String| Err(LaunchError::Cluster { cluster, reason });
+    if cluster == [1; 3] {
+        return Ok(());
+    }
+    let blocks = cluster.iter().try_fold(1u32, |n, d| n.checked_mul(*d)).unwrap_or(0);
+    if blocks == 0 || blocks > MAX_CLUSTER {
+        return refuse(format!("they may have 1 to {MAX_CLUSTER}"));
+    }
+    if let Some(wanted) = kernel.cluster
+        && wanted != cluster
+    {
+        return refuse(format!("the kernel was compiled for {wanted:?}"));
+    }
+    if grid.iter().zip(cluster).any(|(g, c)| !g.is_multiple_of(c)) {
+        return refuse(format!("the grid of {grid:?} blocks is not made of such clusters"));
+    }
+    Ok(())
+}
+
 /// The constant table with every address filled in, each value 32 times.
 fn constants(kernel: &Kernel, addresses: &[u64], windows: &Windows, grid_id: u64) -> Vec<Unit> {
     let mut table = vec![ZERO; kernel.constant_units as usize + 2];
@@ -787,8 +873,10 @@ const QUIET_PASSES: u32 = 4;
 
 fn work<P: Policy>(grid: &Grid<'_>, number: usize) -> WorkerState {
     let mut worker = WorkerState::new(grid, P::COUNT);
-    let mut active: Vec<Block> = Vec::new();
-    let mut spare: Vec<Block> = Vec::new();
+    // Boxed: the blocks of a cluster know each other by their address.
+    let mut active: Vec<Box<Block>> = Vec::new();
+    let mut spare: Vec<Box<Block>> = Vec::new();
+    let mut finished: Vec<Box<Block>> = Vec::new();
     let mut quiet = 0u32;
     // `grid.moves` as last looked at. Kept from pass to pass, so that a change between two passes is not lost: what
     // warps were found to do before it says nothing about what they do after it.
@@ -802,11 +890,21 @@ fn work<P: Policy>(grid: &Grid<'_>, number: usize) -> WorkerState {
         if active.is_empty() || wanted && grid.resident.load(Ordering::Relaxed) < grid.resident_limit {
             passes = 0;
             let position = grid.next_block.fetch_add(1, Ordering::Relaxed);
-            if position < grid.blocks {
-                grid.resident.fetch_add(1, Ordering::Relaxed);
-                let mut block = spare.pop().unwrap_or_default();
-                block.start::<P>(grid, grid.order.block(position), grid.seat(position));
-                active.push(block);
+            let per_cluster = grid.cluster.iter().map(|d| u64::from(*d)).product::<u64>();
+            if position < grid.blocks / per_cluster {
+                let numbers = grid.blocks_of(grid.order.block(position));
+                grid.resident.fetch_add(per_cluster, Ordering::Relaxed);
+                let cluster = std::rc::Rc::<super::cluster::Cluster>::default();
+                for (rank, number) in (0..).zip(numbers) {
+                    let mut block = spare.pop().unwrap_or_default();
+                    block.start::<P>(grid, number, grid.seat(position * per_cluster + u64::from(rank)));
+                    if per_cluster > 1 {
+                        cluster.enter(&raw mut block.core);
+                        let cluster = std::rc::Rc::clone(&cluster);
+                        block.core.membership = Some(super::cluster::Membership { cluster, rank });
+                    }
+                    active.push(block);
+                }
                 quiet = 0;
             } else {
                 grid.next_block.store(grid.blocks, Ordering::Relaxed);
@@ -822,7 +920,25 @@ fn work<P: Policy>(grid: &Grid<'_>, number: usize) -> WorkerState {
                 Progress::Finished => {
                     grid.resident.fetch_sub(1, Ordering::Relaxed);
                     grid.moves.fetch_add(1, Ordering::Relaxed);
-                    spare.push(active.remove(i));
+                    finished.push(active.remove(i));
+                    // Its cluster may still ask whether it is there: it is kept until all have ended.
+                    let over = |block: &Block| {
+                        let Some(member) = &block.core.membership else { return true };
+                        !active.iter().any(|other| {
+                            let other = other.core.membership.as_ref();
+                            other.is_some_and(|o| std::rc::Rc::ptr_eq(&o.cluster, &member.cluster))
+                        })
+                    };
+                    let mut kept = 0;
+                    while kept < finished.len() {
+                        if over(&finished[kept]) {
+                            let mut block = finished.swap_remove(kept);
+                            block.core.membership = None;
+                            spare.push(block);
+                        } else {
+                            kept += 1;
+                        }
+                    }
                 }
                 Progress::Unfinished { moved } => {
                     if moved {
@@ -849,12 +965,16 @@ fn work<P: Policy>(grid: &Grid<'_>, number: usize) -> WorkerState {
         }
         quiet += 1;
         if quiet == QUIET_PASSES {
-            active.iter_mut().for_each(Block::start_watching);
+            for block in &mut active {
+                block.start_watching();
+            }
             worker.watching = true;
             worker.clock.stop(worker.executed);
-        } else if worker.watching && active.iter().all(Block::is_stuck) {
+        } else if worker.watching && active.iter().all(|block| block.is_stuck()) {
             if worker.clock.leap() {
-                active.iter_mut().for_each(Block::start_watching);
+                for block in &mut active {
+                    block.start_watching();
+                }
                 continue;
             }
             grid.stuck[number].store(now + 1, Ordering::SeqCst);
@@ -875,12 +995,13 @@ fn work<P: Policy>(grid: &Grid<'_>, number: usize) -> WorkerState {
 }
 
 /// Every block that runs waits for something none of them will do.
-fn report_stuck(grid: &Grid<'_>, worker: &mut WorkerState, active: &[Block]) {
+fn report_stuck(grid: &Grid<'_>, worker: &mut WorkerState, active: &[Box<Block>]) {
     // One that waits, and of those the block with the lowest number: the order in which blocks started says nothing.
-    let circles = active.iter().filter_map(|b| Some((b, b.circles_at(grid)?)));
+    let circles = active.iter().filter_map(|b| Some((&**b, b.circles_at(grid)?)));
     let first = circles.min_by_key(|(block, (waits, ..))| (!waits, block.core.index));
     let Some((block, (waits, at, warp, lanes))) = first else { return };
-    let started = grid.next_block.load(Ordering::Relaxed).min(grid.blocks);
+    let per_cluster = grid.cluster.iter().map(|d| u64::from(*d)).product::<u64>();
+    let started = grid.next_block.load(Ordering::Relaxed).saturating_mul(per_cluster).min(grid.blocks);
     let resident = active.len();
     if !waits {
         worker.report(grid, Kind::Runaway, at, block.core.index, warp, lanes, || {
@@ -897,7 +1018,9 @@ fn report_stuck(grid: &Grid<'_>, worker: &mut WorkerState, active: &[Block]) {
         });
     } else {
         worker.report(grid, Kind::Deadlock, at, block.core.index, warp, lanes, || {
-            format!("this warp waits in a loop for a change that no running thread will make ({resident} blocks still run)")
+            let barriers = block.awaited_barriers(grid);
+            let why = if barriers.is_empty() { String::new() } else { format!(": {}", barriers.join("; ")) };
+            format!("this warp waits in a loop for a change that no running thread will make ({resident} blocks still run){why}")
         });
     }
 }

@@ -45,6 +45,10 @@ impl<P: Policy> Cx<'_, '_, P> {
             stored = self.stored(*span, access, &ad.at, values);
             &stored
         };
+        // Another block's shared memory: see `super::cluster`.
+        if space == Space::Shared && span.low != 0 {
+            return;
+        }
         let races = &mut self.block.races;
         match space {
             Space::Shared => {

@@ -91,7 +91,14 @@ impl<P: Policy> Cx<'_, '_, P> {
         // SAFETY: as above.
         unsafe { at.write_unaligned(b.encode()) };
         if P::CHECK && completed {
-            self.block.races.mbarrier_complete(address as u32);
+            let at = (address - span.low) as u32;
+            let core = match self.owner(span) {
+                // SAFETY: another block of the cluster, on this worker.
+                Some(peer) => unsafe { &mut *peer },
+                None => &mut *self.block,
+            };
+            core.races.mbarrier_complete(at);
+            core.barrier_logs.entry(at).or_default().complete();
         }
         self.block.progress += 1;
         old
@@ -117,6 +124,19 @@ impl<P: Policy> Cx<'_, '_, P> {
         if space == Space::Generic {
             ad = super::atomics::relative(&ad, mask, self.grid.windows.shared);
         }
+        if self.grid.is_clustered() {
+            // Objects of different blocks, one block after another.
+            let of = |l: usize| ad.at[l] / super::cluster::WINDOW;
+            let first = of(mask.trailing_zeros() as usize & 31);
+            let group = super::lanes(mask).filter(|l| of(*l) == first).fold(0u32, |m, l| m | 1 << l);
+            if group != mask {
+                let next = self.mbarrier(inst, op, space, offset, relaxed, group);
+                if next == Next::Halt {
+                    return next;
+                }
+                return self.mbarrier(inst, op, space, offset, relaxed, mask & !group);
+            }
+        }
         let operand = sources.get(1).map_or([0; 32], |s| self.wide(*s));
         if P::CHECK
             && self.w.tracking
@@ -128,7 +148,15 @@ impl<P: Policy> Cx<'_, '_, P> {
         let Some((group, span)) = self.span(Space::Shared, &ad, 8, &mut left, Use::Atomic) else {
             return if P::CHECK { Next::Continue } else { Next::Halt };
         };
-        if P::CHECK {
+        let owner = self.owner(&span);
+        if let Some(peer) = owner {
+            if P::CHECK && matches!(op, MbarrierOp::Arrive { .. }) && !relaxed {
+                let published = self.block.races.publish(self.w.id, group);
+                let at = (ad.at[group.trailing_zeros() as usize] - span.low) as u32;
+                // SAFETY: another block of the cluster, on this worker.
+                unsafe { (*peer).races.mbarrier_arrive_from(at, &published) };
+            }
+        } else if P::CHECK {
             let (at, objects) = (self.at(), super::step::narrow(&ad.at));
             let races = &mut self.block.races;
             match op {
@@ -143,6 +171,11 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
         let mut tokens = [0u64; 32];
         let mut done = 0u32;
+        if P::CHECK && matches!(op, MbarrierOp::Arrive { .. }) && group.count_ones() > 1 {
+            let expect = matches!(op, MbarrierOp::Arrive { expect: true, .. });
+            let counted = sources.len() > 1 && !expect;
+            self.check_crowd(&span, &ad.at, group, |l| if counted { operand[l] as u32 } else { 1 });
+        }
         for l in super::lanes(group) {
             let address = ad.at[l];
             let count = operand[l] as u32;
@@ -157,6 +190,9 @@ impl<P: Policy> Cx<'_, '_, P> {
                     }
                 }
                 MbarrierOp::Arrive { drop, expect, .. } => {
+                    if P::CHECK && owner.is_none() {
+                        self.log_arrival(address, expect);
+                    }
                     let (arrivals, bytes) = if expect {
                         (1, i64::from(count))
                     } else {
@@ -171,6 +207,11 @@ impl<P: Policy> Cx<'_, '_, P> {
                     });
                 }
                 MbarrierOp::ExpectTx => {
+                    if P::CHECK {
+                        let at = self.at();
+                        let log = self.block.barrier_logs.entry(address as u32).or_default();
+                        log.expected_at = Some(at);
+                    }
                     self.mbarrier_update(&span, address, l, |b| b.tx += i64::from(count));
                 }
                 MbarrierOp::CompleteTx => {
@@ -198,7 +239,10 @@ impl<P: Policy> Cx<'_, '_, P> {
                 MbarrierOp::PendingCount => {}
             }
         }
-        if P::CHECK && matches!(op, MbarrierOp::TestWait { .. }) {
+        if P::CHECK
+            && let MbarrierOp::TestWait { parity, .. } = op
+        {
+            self.log_waits(&span, &ad.at, group, done, parity);
             let (at, objects) = (self.at(), super::step::narrow(&ad.at));
             self.w.last_poll = Some(at);
             self.block.races.mbarrier_wait(self.w.id, group, done, at, &objects, !relaxed);
@@ -228,6 +272,68 @@ impl<P: Policy> Cx<'_, '_, P> {
         Next::Continue
     }
 
+    /// Lanes of one warp that arrive together must not end more than one phase.
+    fn check_crowd(&mut self, span: &Span, at: &[u64; 32], lanes: u32, count: impl Fn(usize) -> u32) {
+        let first = at[lanes.trailing_zeros() as usize];
+        let together = super::lanes(lanes).filter(|l| at[*l] == first).fold(0u32, |m, l| m | 1 << l);
+        let arrivals: i64 = super::lanes(together).map(|l| i64::from(count(l))).sum();
+        // SAFETY: the span holds the object.
+        let b = Mbarrier::decode(unsafe { span.host(first).cast::<u64>().read_unaligned() });
+        if b.valid && arrivals >= b.pending + i64::from(b.expected) && b.expected > 0 {
+            let expected = b.expected;
+            self.finding(Kind::BarrierCount, together, || {
+                format!(
+                    "{arrivals} arrivals of one warp at once, at an mbarrier object initialised for {expected}: they end \
+                     more than one phase"
+                )
+            });
+        }
+    }
+
+    fn log_arrival(&mut self, address: u64, expect: bool) {
+        let (at, warp) = (self.at(), self.w.id);
+        let log = self.block.barrier_logs.entry(address as u32).or_default();
+        log.arrive(warp);
+        if expect {
+            log.expected_at = Some(at);
+        }
+    }
+
+    /// Lanes have looked at objects; those of `passed` may go on. To pass twice for the same phase while bytes of the next
+    /// are under way is to take the old phase for the new one.
+    fn log_waits(&mut self, span: &Span, at: &[u64; 32], lanes: u32, passed: u32, parity: bool) {
+        let mut left = lanes;
+        while left != 0 {
+            let address = at[left.trailing_zeros() as usize];
+            let group = super::lanes(left).filter(|l| at[*l] == address).fold(0u32, |m, l| m | 1 << l);
+            left &= !group;
+            if group & !passed != 0 {
+                self.w.last_barrier = Some(address as u32);
+                continue;
+            }
+            self.w.last_barrier = None;
+            let log = self.block.barrier_logs.entry(address as u32).or_default();
+            let (again, phase) = (log.pass(self.w.id, group), log.phase);
+            if !parity || again == 0 {
+                continue;
+            }
+            // SAFETY: the span holds the object.
+            let now = Mbarrier::decode(unsafe { span.host(address).cast::<u64>().read_unaligned() });
+            let bytes = super::barrier_log::bytes_under_way(&self.block.bulk, address as u32);
+            if bytes > 0 || now.tx > 0 {
+                self.finding(Kind::BarrierPhase, again, || {
+                    format!(
+                        "the wait is satisfied by phase {} of the mbarrier, which the thread has passed before; phase \
+                         {phase} is under way, with {} bytes still to come: the parity to wait for is {}",
+                        phase.wrapping_sub(1) as i32,
+                        bytes.max(now.tx.max(0) as u64),
+                        u8::from(now.phase)
+                    )
+                });
+            }
+        }
+    }
+
     fn mbarrier_init(&mut self, span: &Span, address: u64, lane: usize, count: u32) {
         if P::CHECK && (count == 0 || count > MAX_COUNT) {
             self.finding(Kind::BarrierCount, 1 << lane, || {
@@ -235,6 +341,9 @@ impl<P: Policy> Cx<'_, '_, P> {
             });
         }
         let count = count.clamp(1, MAX_COUNT);
+        if P::CHECK {
+            self.block.barrier_logs.insert(address as u32, super::barrier_log::BarrierLog::default());
+        }
         let b = Mbarrier { pending: i64::from(count), expected: count, tx: 0, phase: false, valid: true };
         // SAFETY: the span holds the object.
         unsafe { span.host(address).cast::<u64>().write_unaligned(b.encode()) };

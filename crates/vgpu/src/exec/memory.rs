@@ -139,6 +139,22 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
         let reach = (ad.survey.max - ad.survey.min).saturating_add(u64::from(size));
         match space {
+            Space::Shared if ad.survey.max >= super::cluster::WINDOW && self.grid.is_clustered() => {
+                let near = super::lanes(*left)
+                    .filter(|l| ad.at[*l] < super::cluster::WINDOW)
+                    .fold(0u32, |m, l| m | 1 << l);
+                if near == 0 {
+                    return self.remote_span(ad, size, left, what);
+                }
+                // First those that stay at home; the others are still left then.
+                let limit = u64::from(self.block.shared_bytes);
+                let span = self.whole_shared();
+                let mut own = near;
+                let one = super::atomics::relative(ad, near, 0);
+                let group = self.limited(space, &one, size, &mut own, what, limit);
+                *left &= !(near & !own);
+                group.map(|g| (g, span))
+            }
             Space::Shared => {
                 let limit = u64::from(self.block.shared_bytes);
                 let span = Span {
@@ -277,7 +293,15 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
     }
 
-    fn out_of_bounds(&mut self, space: Space, ad: &Addresses, size: u32, bad: u32, what: Use, text: String) {
+    pub fn out_of_bounds(
+        &mut self,
+        space: Space,
+        ad: &Addresses,
+        size: u32,
+        bad: u32,
+        what: Use,
+        text: String,
+    ) {
         let address = ad.at[bad.trailing_zeros() as usize];
         let grid = self.grid;
         let at = self.at();

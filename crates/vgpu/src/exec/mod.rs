@@ -2,8 +2,13 @@
 
 mod atomics;
 mod barrier;
+mod barrier_log;
 mod block;
+mod bulk;
+mod cluster;
 mod copies;
+mod descriptor;
+mod ending;
 mod grid;
 mod hooks;
 mod mbarrier;
@@ -13,8 +18,10 @@ mod step;
 mod survey;
 mod taint;
 mod tensor;
+mod tensor_copy;
 mod warp;
 mod warp_ops;
+mod wgmma;
 
 pub use grid::{Checks, Dim3, Launch, LaunchError, LaunchReport, Limits, Options, Stats};
 

@@ -34,6 +34,8 @@ pub enum Next {
     Park,
     /// The fragment goes on after this instruction, but in another slice.
     YieldAfter,
+    /// The fragment comes to the instruction again, in another slice.
+    Again,
     Halt,
 }
 
@@ -288,6 +290,9 @@ impl<P: Policy> Cx<'_, '_, P> {
                         continue;
                     }
                 }
+                if P::CHECK && self.w.flight.any {
+                    self.check_flight(inst, mask);
+                }
                 match &inst.op {
                     Op::Lane { f, imm, flow } => {
                         // SAFETY: the decoder has checked that registers have the widths of the function.
@@ -449,6 +454,27 @@ impl<P: Policy> Cx<'_, '_, P> {
             }
             Op::CopyAsync { .. } => self.copy_async(inst, mask),
             Op::CopyBulk { .. } => self.copy_bulk(inst, mask),
+            Op::StoreBulk { .. } => self.store_bulk(inst, mask),
+            Op::TensorLoad(access) => self.tensor_load(inst, *access, mask),
+            Op::TensorStore(access) => self.tensor_store(inst, *access, mask),
+            Op::ReplaceInMap { field, space, offset } => {
+                self.replace_in_map(inst, *field, *space, *offset, mask)
+            }
+            Op::CopyMap { dst_offset, src_offset } => self.copy_map(inst, *dst_offset, *src_offset, mask),
+            Op::BulkCommit => {
+                self.bulk_commit(mask);
+                Next::Continue
+            }
+            Op::BulkWait { keep, read } => {
+                self.bulk_wait(*keep, *read, mask);
+                Next::Continue
+            }
+            Op::ProxyFence => {
+                if P::CHECK {
+                    self.block.races.proxy_fence(self.w.id, mask);
+                }
+                Next::Continue
+            }
             Op::CopyCommit => {
                 self.copy_commit(mask);
                 Next::Continue
@@ -485,6 +511,17 @@ impl<P: Policy> Cx<'_, '_, P> {
             Op::Nanosleep => Next::YieldAfter,
             Op::Barrier { .. } => self.barrier(inst, mask),
             Op::WarpSync => self.warp_sync(inst, mask),
+            Op::ClusterBarrier { arrive, relaxed, aligned } => {
+                self.cluster_barrier(*arrive, *relaxed, *aligned, mask)
+            }
+            Op::MapAddress { generic } => {
+                self.map_address(inst, *generic, mask);
+                Next::Continue
+            }
+            Op::BlockOfAddress { generic } => {
+                self.block_of_address(inst, *generic, mask);
+                Next::Continue
+            }
             Op::Shuffle { .. } | Op::Vote { .. } | Op::Match { .. } | Op::Redux { .. } | Op::Elect => {
                 self.warp_op(inst, mask)
             }
@@ -494,6 +531,9 @@ impl<P: Policy> Cx<'_, '_, P> {
             | Op::WmmaLoad(_)
             | Op::WmmaStore(_)
             | Op::Mma(_) => self.tensor(inst, mask),
+            Op::Wgmma(w) => self.wgmma(inst, w, mask),
+            Op::WgmmaFence | Op::WgmmaCommit | Op::WgmmaWait { .. } => self.wgmma_group(inst, mask),
+            Op::SetMaxRegisters { count, increase } => self.set_max_registers(*count, *increase, mask),
             Op::ActiveMask => {
                 self.set32(inst.r(0), &[mask; 32], mask);
                 self.define(inst, mask);
@@ -527,6 +567,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                 self.frag.pc += 1;
                 Step::Stop(Outcome::Yield)
             }
+            Next::Again => Step::Stop(Outcome::Yield),
             Next::Halt => Step::Stop(Outcome::Halt),
         }
     }
@@ -885,6 +926,7 @@ impl<P: Policy> Cx<'_, '_, P> {
 
     fn exit(&mut self, mask: u32) {
         self.copies_at_exit(mask);
+        self.bulk_at_exit(mask);
         if P::CHECK {
             self.block.races.exit(self.w.id, mask);
         }
@@ -892,6 +934,10 @@ impl<P: Policy> Cx<'_, '_, P> {
         self.w.live &= !mask;
         self.block.live_threads -= mask.count_ones();
         self.block.progress += 1;
+        // A cluster's barrier does not wait for threads that are gone.
+        if let Some(member) = &self.block.membership {
+            member.cluster.settle();
+        }
     }
 }
 

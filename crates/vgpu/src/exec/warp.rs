@@ -94,11 +94,18 @@ pub struct Warp {
     pub local_shadow: Vec<[u8; 128]>,
     /// Copy groups committed so far, per lane.
     pub committed: [u32; 32],
+    pub bulk: super::bulk::BulkGroups,
+    /// One more than the phases the cluster's barrier had completed when each lane arrived there.
+    pub cluster_phase: [u32; 32],
+    /// Products of tensor cores that it has not waited for.
+    pub flight: super::wgmma::Flight,
     pub watch: Watch,
     /// Clocks its instructions take one after another where they need each other's results; only when counting.
     pub chain: u64,
     /// The last instruction that looked for another thread's doing: a strong read, an atomic, a barrier object.
     pub last_poll: Option<u32>,
+    /// The barrier object it last found in the phase it waits for.
+    pub last_barrier: Option<u32>,
 }
 
 impl Warp {

@@ -12,13 +12,14 @@ impl<'a> Decoder<'a, '_> {
         match i.opcode {
             "cp" => self.cp(i, m)?,
             "mbarrier" => self.mbarrier(i, m)?,
+            "tensormap" => self.tensormap(i, m)?,
             _ => return Ok(false),
         }
         Ok(true)
     }
 
     fn cp(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
-        if !m.take("async") || m.has("reduce") {
+        if m.has("reduce") || !m.take("async") {
             return reject("form of cp is not supported");
         }
         if m.take("bulk") {
@@ -83,34 +84,6 @@ impl<'a> Decoder<'a, '_> {
         Ok(())
     }
 
-    /// `cp.async.bulk.shared.global.mbarrier::complete_tx::bytes [dst], [src], size, [object]`
-    fn cp_bulk(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
-        if m.has("tensor")
-            || m.has("prefetch")
-            || m.has("commit_group")
-            || m.has("wait_group")
-            || m.has("bulk_group")
-        {
-            return reject("this form of bulk copy is not supported");
-        }
-        // A block is a cluster of its own here, so the cluster's window is the block's.
-        if !(m.take("shared::cluster") || m.take("shared::cta")) || !m.take("global") {
-            return reject("only bulk copies from global to shared memory are supported");
-        }
-        if !m.take("mbarrier::complete_tx::bytes") {
-            return reject("only bulk copies that complete on an mbarrier are supported");
-        }
-        ignore_cache_hints(m);
-        m.finish()?;
-        let [dst, src, size, object, ..] = &i.operands[..] else { return reject("takes four operands") };
-        let (d, dst_offset, _) = self.address(dst)?;
-        let (s, src_offset, _) = self.address(src)?;
-        let n = self.src(size, Ty::U32)?;
-        let (b, barrier_offset, _) = self.address(object)?;
-        self.emit(Op::CopyBulk { dst_offset, src_offset, barrier_offset }, &[], &[d, s, n, b]);
-        Ok(())
-    }
-
     fn mbarrier(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
         self.pipe = Pipe::Sync;
         let kind = m.take_of(&[
@@ -131,9 +104,6 @@ impl<'a> Decoder<'a, '_> {
         m.ignore(&["release", "acquire"]);
         let relaxed = m.take("relaxed");
         m.take_of(SCOPES);
-        if m.has("shared::cluster") {
-            return reject("barriers in another block's shared memory are not supported");
-        }
         let space = take_space(m);
         m.ty()?;
         m.finish()?;

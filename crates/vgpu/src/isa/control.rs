@@ -17,7 +17,7 @@ impl<'a> Decoder<'a, '_> {
                     return reject("branch target is not a label");
                 };
                 let at = self.emit(Op::Branch { target: 0 }, &[], &[]);
-                self.pending.push((at, vec![name], i.pos));
+                self.branch(at, vec![name], i.pos);
             }
             "brx" => {
                 m.take("idx");
@@ -32,7 +32,7 @@ impl<'a> Decoder<'a, '_> {
                     return reject(format!("unknown branch table `{name}`"));
                 };
                 let at = self.emit(Op::BranchIndexed { targets: Box::default() }, &[], &[index]);
-                self.pending.push((at, targets, i.pos));
+                self.branch(at, targets, i.pos);
             }
             "call" => self.call(i, m)?,
             "ret" => {

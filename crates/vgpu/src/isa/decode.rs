@@ -98,6 +98,17 @@ impl<'a> Mods<'a> {
         None
     }
 
+    /// Takes the first modifier that can be read.
+    pub fn take_matching<T>(&mut self, read: impl Fn(&str) -> Option<T>) -> Option<T> {
+        for (part, used) in self.parts.iter().zip(&mut self.used) {
+            if let (false, Some(value)) = (*used, read(part)) {
+                *used = true;
+                return Some(value);
+            }
+        }
+        None
+    }
+
     /// Takes modifiers that have no effect here (cache hints and the like).
     pub fn ignore(&mut self, names: &[&str]) {
         for (part, used) in self.parts.iter().zip(&mut self.used) {
@@ -280,6 +291,15 @@ pub struct Callee {
     pub returns: Vec<u32>,
 }
 
+/// A branch before its labels are known.
+#[derive(Debug)]
+pub struct PendingBranch<'a> {
+    pub at: usize,
+    pub labels: Vec<&'a str>,
+    pub blocks: Vec<u32>,
+    pub pos: Pos,
+}
+
 /// The function under decoding, and what its kernel has gathered so far.
 pub struct Decoder<'a, 'k> {
     scopes: Vec<SymbolScope<'a>>,
@@ -295,8 +315,13 @@ pub struct Decoder<'a, 'k> {
     pub metas: Vec<Meta>,
     /// Label of each pending branch: instruction, operand position, label, where.
     pub branch_targets: HashMap<&'a str, Vec<&'a str>>,
-    pub labels: HashMap<&'a str, u32>,
-    pub pending: Vec<(usize, Vec<&'a str>, Pos)>,
+    /// Instructions that labels stand before, by the block in braces they are declared in: other blocks may use the name
+    /// anew.
+    pub labels: HashMap<(u32, &'a str), u32>,
+    /// Branches: their instruction, their labels, and the blocks they stand in, outermost first.
+    pub pending: Vec<PendingBranch<'a>>,
+    blocks: Vec<u32>,
+    blocks_opened: u32,
     pub returns: Vec<Slot>,
     /// Set by the row of the instruction being decoded.
     pub pipe: Pipe,
@@ -338,6 +363,8 @@ impl<'a, 'k> Decoder<'a, 'k> {
             branch_targets: HashMap::new(),
             labels: HashMap::new(),
             pending: Vec::new(),
+            blocks: vec![0],
+            blocks_opened: 0,
             returns: Vec::new(),
             pipe: Pipe::Integer,
             flops: 0,
@@ -354,13 +381,32 @@ impl<'a, 'k> Decoder<'a, 'k> {
     // Names
 
     pub fn open_scope(&mut self) {
+        self.blocks_opened += 1;
+        self.blocks.push(self.blocks_opened);
         self.scopes.push(SymbolScope::default());
     }
 
     pub fn close_scope(&mut self) {
         if self.scopes.len() > 2 {
             self.scopes.pop();
+            self.blocks.pop();
         }
+    }
+
+    /// A label before the next instruction. False if the block has one of that name.
+    pub fn label(&mut self, name: &'a str) -> bool {
+        let block = self.blocks.last().copied().unwrap_or(0);
+        self.labels.insert((block, name), self.insts.len() as u32).is_none()
+    }
+
+    /// A branch whose labels are looked up when the function is complete.
+    pub fn branch(&mut self, at: usize, labels: Vec<&'a str>, pos: Pos) {
+        self.pending.push(PendingBranch { at, labels, blocks: self.blocks.clone(), pos });
+    }
+
+    /// Where a label stands, as seen from a branch.
+    pub fn find_label(&self, name: &'a str, blocks: &[u32]) -> Option<u32> {
+        blocks.iter().rev().find_map(|block| self.labels.get(&(*block, name)).copied())
     }
 
     pub fn declare(&mut self, name: &'a str, entity: Entity) {

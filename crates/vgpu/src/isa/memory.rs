@@ -1,6 +1,6 @@
 //! Loads, stores, prefetches, fences, address-space queries.
 
-use super::decode::{Decoded, Decoder, Entity, Fidelity, Mods, Pipe, arity, reject};
+use super::decode::{Decoded, Decoder, Entity, Mods, Pipe, arity, reject};
 use super::lane::lane;
 use super::op::{Access, Class, Flow, Op, Order, Slot};
 use super::types::{MemType, Scope, Space, Ty};
@@ -11,6 +11,7 @@ const SPACES: &[(&str, Space)] = &[
     ("const", Space::Global),
     ("shared", Space::Shared),
     ("shared::cta", Space::Shared),
+    ("shared::cluster", Space::Shared),
     ("local", Space::Local),
     ("param", Space::Param),
     ("param::entry", Space::Param),
@@ -263,14 +264,20 @@ impl<'a> Decoder<'a, '_> {
             if m.take("mbarrier_init") {
                 m.take("release");
             } else if m.take("proxy") {
-                // There is one proxy here: what the fence would order is ordered already.
+                if m.take("tensormap::generic") {
+                    // Maps are read afresh by every copy.
+                    m.ignore(&["acquire", "release"]);
+                    let scope = m.take_of(SCOPES).unwrap_or_default();
+                    m.finish()?;
+                    self.emit(Op::Fence { scope, order: Order::AcqRel }, &[], &[]);
+                    return Ok(());
+                }
                 if !m.take("async") {
-                    return reject("only fence.proxy.async is supported");
+                    return reject("only fence.proxy.async and fence.proxy.tensormap are supported");
                 }
                 m.ignore(&["global", "shared::cta", "shared::cluster"]);
                 m.finish()?;
-                self.fidelity = Fidelity::Approximate;
-                self.emit(Op::Prefetch, &[], &[]);
+                self.emit(Op::ProxyFence, &[], &[]);
                 return Ok(());
             }
             let order = m.take_of(&[

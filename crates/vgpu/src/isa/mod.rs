@@ -5,6 +5,8 @@
 
 mod async_copy;
 mod atomic;
+mod bulk;
+mod cluster;
 mod compare;
 mod control;
 mod convert;
@@ -19,6 +21,7 @@ pub mod op;
 mod sync;
 mod tensor;
 pub mod types;
+mod wgmma;
 
 pub use decode::{Fidelity, Meta, Pipe};
 
@@ -38,6 +41,8 @@ impl<'a> Decoder<'a, '_> {
             || self.sync(i, m)?
             || self.async_copy(i, m)?
             || self.tensor(i, m)?
+            || self.warpgroup(i, m)?
+            || self.cluster(i, m)?
             || self.arithmetic(i, m)?;
         if known { Ok(()) } else { decode::reject("instruction is not supported") }
     }

@@ -128,7 +128,7 @@ pub struct Inst {
     pub guard: Guard,
     /// How many of the registers are results.
     pub results: u8,
-    count: u8,
+    count: u16,
     inline: [Slot; 6],
     /// All of them, when there are more than fit inline.
     spilled: Box<[Slot]>,
@@ -149,7 +149,7 @@ impl Inst {
                 *to = *from;
             }
         }
-        Inst { op, guard: Guard::ALWAYS, results: results.len() as u8, count: count as u8, inline, spilled }
+        Inst { op, guard: Guard::ALWAYS, results: results.len() as u8, count: count as u16, inline, spilled }
     }
 
     /// Register `i`, one of the first six.
@@ -305,6 +305,15 @@ pub struct Access {
     pub quick: bool,
 }
 
+/// The constant parts of a tensor copy's addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TensorAccess {
+    /// To several blocks of the cluster: a mask of them follows the barrier object.
+    pub multicast: bool,
+    pub shared_offset: i32,
+    pub barrier_offset: i32,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MbarrierOp {
     Init,
@@ -427,6 +436,34 @@ pub enum Op {
         src_offset: i32,
         barrier_offset: i32,
     },
+    /// Bulk copy, shared to global. Sources: dst, src, bytes.
+    StoreBulk {
+        dst_offset: i32,
+        src_offset: i32,
+    },
+    /// Copies a box of a tensor into shared memory. Sources: dst, tensor map, barrier object, coordinates.
+    TensorLoad(TensorAccess),
+    /// Copies a box of a tensor out of shared memory. Sources: src, tensor map, coordinates.
+    TensorStore(TensorAccess),
+    /// `tensormap.replace`: sources: address, value.
+    ReplaceInMap {
+        field: crate::tensor_map::Field,
+        space: Space,
+        offset: i32,
+    },
+    /// `tensormap.cp_fenceproxy`: a map from shared to global memory. Sources: dst, src.
+    CopyMap {
+        dst_offset: i32,
+        src_offset: i32,
+    },
+    BulkCommit,
+    /// Waits until at most `keep` of the thread's bulk groups are under way, or have still to read.
+    BulkWait {
+        keep: u32,
+        read: bool,
+    },
+    /// `fence.proxy.async`
+    ProxyFence,
     CopyCommit,
     /// Waits until at most `keep` of the thread's newest groups are pending.
     CopyWait {
@@ -480,6 +517,20 @@ pub enum Op {
         negate: bool,
     },
     WarpSync,
+    /// `barrier.cluster.arrive` or `.wait`.
+    ClusterBarrier {
+        arrive: bool,
+        relaxed: bool,
+        aligned: bool,
+    },
+    /// `mapa`: results: address; sources: address, rank of a block.
+    MapAddress {
+        generic: bool,
+    },
+    /// `getctarank`
+    BlockOfAddress {
+        generic: bool,
+    },
     /// Results: value, (predicate); sources: a, b, c, mask.
     Shuffle {
         mode: ShflMode,
@@ -524,6 +575,19 @@ pub enum Op {
     WmmaStore(Box<WmmaMemory>),
     /// Results: d; sources: a, b, c.
     Mma(Box<Mma>),
+    /// Results: d; sources: whether to add to d (a predicate), the descriptor of b, a (a descriptor, or four registers), d.
+    Wgmma(Box<Wgmma>),
+    WgmmaFence,
+    WgmmaCommit,
+    /// Waits until at most `keep` of the warpgroup's groups are under way.
+    WgmmaWait {
+        keep: u32,
+    },
+    /// Changes the number of registers of a warpgroup's threads.
+    SetMaxRegisters {
+        count: u32,
+        increase: bool,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -598,6 +662,19 @@ impl TileForm {
             TileForm::Pieces
         }
     }
+}
+
+/// `wgmma.mma_async`
+#[derive(Debug)]
+pub struct Wgmma {
+    pub op: tile::warpgroup::Warpgroup,
+    /// A comes from registers.
+    pub a_registers: bool,
+    /// In shared memory the operand lies with k across, not along: the MN-major layouts.
+    pub transpose_a: bool,
+    pub transpose_b: bool,
+    /// The predicate is negated.
+    pub negate_scale: bool,
 }
 
 /// `mma` and `wmma.mma`, with the number of registers of each operand.

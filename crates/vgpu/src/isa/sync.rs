@@ -139,8 +139,8 @@ impl<'a> Decoder<'a, '_> {
             self.emit(Op::WarpSync, &[], &[mask]);
             return Ok(());
         }
-        if m.has("cluster") {
-            return reject("cluster barriers are not supported");
+        if m.take("cluster") {
+            return self.cluster_barrier(i, m);
         }
         m.take("cta");
         // `bar` is `barrier.aligned`.

@@ -7,11 +7,13 @@ pub use device::{Buffer, Device, MemoryError};
 
 /// State of one byte of memory, for the checks.
 ///
-/// Bit 0: its value is defined. Bit 1: this launch wrote it. So 0 is memory nothing ever wrote, 2 memory that was
+/// Bit 0: its value is defined. Bit 1: this launch wrote it. Bit 2, in shared memory: a tensor copy put it there, and
+/// nothing has been stored over it. So 0 is memory nothing ever wrote, 2 memory that was
 /// written with a value that was itself undefined.
 pub mod shadow {
     pub const NEVER: u8 = 0;
     pub const DEFINED: u8 = 1;
     pub const TAINTED: u8 = 2;
     pub const WRITTEN: u8 = 3;
+    pub const COPIED: u8 = 4;
 }

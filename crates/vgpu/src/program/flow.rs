@@ -38,7 +38,12 @@ fn touches(op: &Op) -> bool {
     let space = match op {
         Op::Load(access) | Op::Store(access) | Op::Atom { access, .. } => access.space,
         Op::WmmaLoad(memory) | Op::WmmaStore(memory) => memory.space,
-        Op::CopyAsync { .. } | Op::CopyBulk { .. } | Op::Printf => Space::Global,
+        Op::CopyAsync { .. }
+        | Op::CopyBulk { .. }
+        | Op::StoreBulk { .. }
+        | Op::TensorLoad(_)
+        | Op::TensorStore(_)
+        | Op::Printf => Space::Global,
         _ => return false,
     };
     matches!(space, Space::Global | Space::Generic)

@@ -277,6 +277,7 @@ impl<'m, 'a> Loader<'m, 'a> {
             [d(0), d(1), d(2)]
         };
         let required_threads = directive(".reqntid").map(dims);
+        let cluster = directive(".reqnctapercluster").map(dims).filter(|c| c.iter().all(|d| *d > 0));
         let max_threads =
             directive(".maxntid").map(dims).map(|d| d.iter().fold(1u32, |a, b| a.saturating_mul(*b)));
         Some(Kernel {
@@ -286,6 +287,7 @@ impl<'m, 'a> Loader<'m, 'a> {
             shared_bytes: shared.bytes as u32,
             max_threads,
             required_threads,
+            cluster,
             functions,
             constants: constants.entries,
             constant_units: constants.units,
@@ -392,8 +394,7 @@ impl<'m, 'a> Loader<'m, 'a> {
                 Statement::Open => decoder.open_scope(),
                 Statement::Close => decoder.close_scope(),
                 Statement::Label(name, pos) => {
-                    let at = decoder.insts.len() as u32;
-                    if decoder.labels.insert(name, at).is_some() {
+                    if !decoder.label(name) {
                         problems.push((*pos, format!("label `{name}` is defined twice"), None, decoder.loc));
                     }
                 }
@@ -454,15 +455,15 @@ impl<'m, 'a> Loader<'m, 'a> {
             decoder.emit(Op::Return, &[], &returns);
         }
         let pending = std::mem::take(&mut decoder.pending);
-        for (at, names, pos) in pending {
+        for branch in pending {
             let mut targets = Vec::new();
-            for name in names {
-                match decoder.labels.get(name) {
-                    Some(t) => targets.push(*t),
-                    None => problems.push((pos, format!("unknown label `{name}`"), None, 0)),
+            for name in branch.labels {
+                match decoder.find_label(name, &branch.blocks) {
+                    Some(t) => targets.push(t),
+                    None => problems.push((branch.pos, format!("unknown label `{name}`"), None, 0)),
                 }
             }
-            match &mut decoder.insts[at].op {
+            match &mut decoder.insts[branch.at].op {
                 Op::Branch { target } => *target = targets.first().copied().unwrap_or(0),
                 Op::BranchIndexed { targets: t } => *t = targets.into(),
                 _ => {}

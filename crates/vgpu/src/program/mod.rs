@@ -123,6 +123,8 @@ pub struct Kernel {
     /// `.maxntid`/`.reqntid`, if given.
     pub max_threads: Option<u32>,
     pub required_threads: Option<[u32; 3]>,
+    /// `.reqnctapercluster`, if given.
+    pub cluster: Option<[u32; 3]>,
     pub(crate) functions: Vec<Function>,
     pub(crate) constants: Vec<(Class, Constant, u32)>,
     pub(crate) constant_units: u32,

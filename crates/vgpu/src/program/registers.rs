@@ -119,6 +119,10 @@ pub fn allocate(
     for r in undefined.iter().copied().chain(parameters.iter().map(|p| p.index())) {
         interval[r] = (0, end);
     }
+    // What tensor cores use stays in use after the instruction, until a wait: it shares its place with nothing.
+    for inst in insts.iter().filter(|inst| matches!(inst.op, Op::Wgmma(_))) {
+        visit(inst, None, |r, _| interval[r] = (0, end));
+    }
     undefined.retain(|r| !parameters.iter().any(|p| p.index() == *r));
 
     let place = assign(registers, &interval);

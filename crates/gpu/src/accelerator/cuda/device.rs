@@ -271,6 +271,10 @@ impl Accelerator for CudaDevice {
         Ok(ModuleId(self.modules.len() - 1))
     }
 
+    fn encode_tensor_map(&mut self, map: &vgpu::TensorMap) -> Result<Vec<u8>, AcceleratorError> {
+        super::tensor_map::encode(map)
+    }
+
     fn fill(&mut self, buffer: Buffer, word: u32) -> Result<(), AcceleratorError> {
         let bytes = word.to_le_bytes();
         let (whole, rest) = match buffer.address % 4 {

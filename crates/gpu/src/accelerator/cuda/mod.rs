@@ -9,6 +9,7 @@ mod device;
 mod helpers;
 mod launch;
 mod status;
+mod tensor_map;
 mod timing;
 
 pub use device::{CudaDevice, RetainedContext, driver_folder};

@@ -207,6 +207,13 @@ impl Accelerator for DeviceProcess {
         }
     }
 
+    fn encode_tensor_map(&mut self, map: &vgpu::TensorMap) -> Result<Vec<u8>, AcceleratorError> {
+        match self.send_and_receive(&DeviceRequest::EncodeTensorMap(map.clone()), &[])? {
+            (DeviceReply::Read, bytes) => Ok(bytes),
+            (other, _) => Err(self.unexpected(&other)),
+        }
+    }
+
     fn set_world(&mut self, seed: u64) -> Result<(), AcceleratorError> {
         self.send(&DeviceRequest::World(seed), &[])
     }

@@ -164,6 +164,10 @@ impl Accelerator for PooledDevice {
         self.process()?.variables(module)
     }
 
+    fn encode_tensor_map(&mut self, map: &vgpu::TensorMap) -> Result<Vec<u8>, AcceleratorError> {
+        self.process()?.encode_tensor_map(map)
+    }
+
     fn set_world(&mut self, seed: u64) -> Result<(), AcceleratorError> {
         self.process()?.set_world(seed)
     }

@@ -81,6 +81,9 @@ impl<F: FnMut() -> Result<Box<dyn Accelerator>, AcceleratorError>> Server<F> {
             DeviceRequest::Holds(buffer, expected) => {
                 DeviceReply::Holds(digest(&self.device()?.read(buffer)?) == expected)
             }
+            DeviceRequest::EncodeTensorMap(map) => {
+                return Ok((DeviceReply::Read, self.device()?.encode_tensor_map(&map)?));
+            }
             DeviceRequest::LoadCubin => DeviceReply::Loaded(self.device()?.load(Image::Cubin(bytes))?),
             DeviceRequest::LoadPtx => {
                 DeviceReply::Loaded(self.device()?.load(Image::Ptx(&String::from_utf8_lossy(bytes)))?)

@@ -32,6 +32,7 @@ pub(super) enum DeviceRequest {
     Variables(ModuleId),
     /// No reply.
     World(u64),
+    EncodeTensorMap(vgpu::TensorMap),
     /// The machine code is attached.
     LoadCubin,
     /// The PTX is attached.

@@ -1,7 +1,8 @@
 //! Compressed vector clocks.
 //!
 //! A [`Clock`] says, of one block, up to which time each thread's accesses are known; a [`Blocks`] says so of many
-//! blocks. An *entity* is a warp (numbers 0..32) or the asynchronous agent of a warp (32..64), each with 32 lanes.
+//! blocks. An *entity* is a warp (numbers 0..32) or an asynchronous agent of a warp (from 32 on, 32 per kind of agent), each with
+//! 32 lanes.
 
 use std::sync::Arc;
 

@@ -11,6 +11,8 @@ pub struct Conflict {
     pub second: Stamp,
     pub address: u64,
     pub same_value: bool,
+    /// They are ordered, but not for the proxy of the second.
+    pub missing_proxy_fence: bool,
 }
 
 /// Whether the two accesses race if nothing orders them: one writes, and they are not both strong with scopes that

@@ -12,6 +12,26 @@ pub enum Op {
     Atomic,
 }
 
+/// What acts on a thread's behalf after the thread has gone on. Each has waits of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Agent {
+    /// `cp.async`: awaited by groups, or through an mbarrier. Acts in the generic proxy, the others in the async one.
+    Copy,
+    /// A bulk copy into shared memory: awaited through an mbarrier.
+    Load,
+    /// The reads of a bulk copy out of shared memory: awaited by bulk groups, `.read` is enough.
+    StoreRead,
+    /// Its writes: awaited by bulk groups.
+    StoreWrite,
+    /// `wgmma`: awaited by its groups.
+    Tensor,
+}
+
+impl Agent {
+    pub const ALL: [Agent; 5] =
+        [Agent::Copy, Agent::Load, Agent::StoreRead, Agent::StoreWrite, Agent::Tensor];
+}
+
 /// The part of a memory instruction that all its lanes share.
 #[derive(Clone, Copy, Debug)]
 pub struct Access {
@@ -97,8 +117,10 @@ pub enum RaceKind {
     Global,
     /// Lanes of one warp, with no `__syncwarp` between.
     IntraWarp,
-    /// One side is an asynchronous copy its thread has not waited for.
+    /// One side is an asynchronous access its thread has not waited for.
     AsyncNotWaited,
+    /// Written by threads, read by a bulk copy or by tensor cores, with no proxy fence between.
+    MissingProxyFence,
     /// Atomics or fences that would order the two if their scope reached both threads.
     ScopeTooNarrow,
     /// A flag written after the data was seen, but no fence stands between data and flag.
@@ -115,8 +137,8 @@ pub struct Side {
     pub lane: u32,
     pub pc: u32,
     pub op: Op,
-    /// Done by an asynchronous copy on the thread's behalf.
-    pub asynchronous: bool,
+    /// Who did it on the thread's behalf, if not the thread itself.
+    pub agent: Option<Agent>,
     pub strength: Strength,
 }
 

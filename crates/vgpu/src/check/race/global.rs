@@ -687,6 +687,13 @@ impl Found {
         }
         *told = first.stamp;
         let (first_block, first, second) = (first.block, first.stamp, own.stamp);
-        self.conflicts.push(Conflict { first_block, first, second, address, same_value });
+        self.conflicts.push(Conflict {
+            first_block,
+            first,
+            second,
+            address,
+            same_value,
+            missing_proxy_fence: false,
+        });
     }
 }

@@ -11,13 +11,15 @@
 //!
 //! An asynchronous copy is an agent of its own. It starts after what its thread did before; its thread sees the data
 //! after a wait, others after they synchronise with that thread after its wait, or through the mbarrier the copy
-//! signals.
+//! signals. Each kind of agent ([`Agent`]) has waits of its own. All but `cp.async` use the async proxy: what threads wrote
+//! they see only after a proxy fence.
 //!
 //! # How it is decided
 //! - [`threads`] holds what each thread knows of the others: a vector clock, kept once per block and once per warp as
 //!   long as its lanes agree. A block-wide barrier costs one pass over the warps.
 //! - [`stamp`] is one access in 64 bits, [`shared`] (with [`readers`]) and [`global`] keep the last accesses of each
 //!   granule. An access of a whole warp to rows of memory is a [`tile`], and looked at as a whole.
+//! - [`agent_reads`] holds what tensor cores and bulk stores read of shared memory.
 //! - [`flags`] holds what strong writes published where.
 //!
 //! Invariants:
@@ -34,9 +36,10 @@
 //! - Strong accesses of different sizes at one place count as strong to each other; `.cluster` counts as `.gpu`.
 //! - An exited thread counts as having reached every later barrier of the whole block, and every later barrier that the
 //!   rest of its warp reaches together.
-//! - A fence is acquire and release, whatever it says. Proxy fences are not modelled: an agent's access is ordered by
-//!   waits and mbarriers alone.
-//! - Times have 29 bits; a block that synchronises more often is no longer checked.
+//! - A fence is acquire and release, whatever it says.
+//! - A proxy fence counts wherever it stands between a thread's write and the agent that reads it, in either thread. It is
+//!   asked of reads alone, and of shared memory alone.
+//! - Times have 26 bits; a block that synchronises more often is no longer checked.
 //!
 //! # Order of calls
 //! The engine hears of an access before it takes effect: then a flag's publication is there before anybody can read
@@ -47,6 +50,7 @@
 // An access is many things: who, where, how, how much.
 #![allow(clippy::too_many_arguments)]
 
+mod agent_reads;
 mod clock;
 mod conflict;
 mod event;
@@ -63,23 +67,25 @@ mod tests;
 
 use std::collections::HashMap;
 
-use clock::{Known, lanes};
+use agent_reads::{AgentReads, Chunks};
+pub use clock::Blocks as Published;
+use clock::lanes;
 use conflict::Conflict;
 pub use conflict::{Lay, Shape};
-pub use event::{Access, Differs, Op, Order, RaceKind, RaceReport, SameValue, Scope, Side, Strength};
+pub use event::{Access, Agent, Differs, Op, Order, RaceKind, RaceReport, SameValue, Scope, Side, Strength};
 use flags::{Flags, words};
 use global::Found;
 pub use global::GlobalRaces;
 use shared::SharedShadow;
 use stamp::Stamp;
-use threads::{Gap, Threads};
+use threads::{Gap, Handed, Threads};
 pub use tile::Tile;
 
 /// An mbarrier: what arrived in the phase under way, and in all completed ones.
 #[derive(Debug, Default)]
 struct Mbarrier {
-    arrived: Known,
-    completed: Known,
+    arrived: Handed,
+    completed: Handed,
 }
 
 /// Reports are one if these agree.
@@ -91,6 +97,7 @@ pub struct BlockRaces {
     threads: Threads,
     shared: SharedShadow,
     shared_flags: Flags,
+    agent_reads: AgentReads,
     mbarriers: HashMap<u32, Mbarrier>,
     reports: HashMap<Key, RaceReport>,
     /// Which allocation the last global access fell into.
@@ -107,6 +114,7 @@ impl BlockRaces {
         self.threads.start(block, threads);
         self.shared.start(shared_bytes);
         self.shared_flags.clear();
+        self.agent_reads.clear();
         self.mbarriers.clear();
         self.reports.clear();
         self.differing.clear();
@@ -168,7 +176,7 @@ impl BlockRaces {
         bytes: u32,
         values: &dyn SameValue,
     ) {
-        let stamp = Stamp::new(*access, warp, self.threads.time(warp as usize), false);
+        let stamp = Stamp::new(*access, warp, self.threads.time(warp as usize), None);
         if access.op == Op::Read {
             shared::read(
                 &mut self.shared,
@@ -192,6 +200,13 @@ impl BlockRaces {
                 values,
                 &mut self.found.conflicts,
             );
+            if !self.agent_reads.is_empty() {
+                for l in lanes(mask) {
+                    let own = stamp.with_lane(l);
+                    let out = &mut self.found.conflicts;
+                    self.agent_reads.check_write(&self.threads, own, address[l], bytes, out);
+                }
+            }
         }
         if access.strength() != Strength::Weak {
             for flag in self.shared.seen.drain(..) {
@@ -207,8 +222,10 @@ impl BlockRaces {
     /// A weak access of a whole warp to a tile of shared memory, if it is plain that nothing races. False, and nothing
     /// done, if it has to be told lane by lane.
     pub fn shared_tile(&mut self, warp: u32, access: &Access, tile: &Tile<'_>) -> bool {
-        let stamp = Stamp::new(*access, warp, self.threads.time(warp as usize), false);
-        access.strength() == Strength::Weak && shared::tile(&mut self.shared, &self.threads, stamp, tile)
+        let stamp = Stamp::new(*access, warp, self.threads.time(warp as usize), None);
+        access.strength() == Strength::Weak
+            && (access.op == Op::Read || self.agent_reads.is_empty())
+            && shared::tile(&mut self.shared, &self.threads, stamp, tile)
     }
 
     /// Publishes and takes over what a strong access to shared memory does.
@@ -258,7 +275,7 @@ impl BlockRaces {
         values: &dyn SameValue,
     ) {
         let w = warp as usize;
-        let stamp = Stamp::new(*access, warp, self.threads.time(w), false);
+        let stamp = Stamp::new(*access, warp, self.threads.time(w), None);
         let strong = access.strength() != Strength::Weak;
         let mut left = mask;
         if !strong {
@@ -363,6 +380,7 @@ impl BlockRaces {
     pub fn warp_sync(&mut self, warp: u32, mask: u32) {
         if self.threads.sync_warp(warp as usize, mask) {
             self.shared.on_block_barrier(self.threads.floor());
+            self.agent_reads.on_block_barrier(&self.threads);
         }
     }
 
@@ -376,16 +394,18 @@ impl BlockRaces {
     pub fn bar_complete(&mut self, barrier: u32, whole_block: bool) {
         if self.threads.complete(barrier as usize, whole_block) {
             self.shared.on_block_barrier(self.threads.floor());
+            self.agent_reads.on_block_barrier(&self.threads);
         }
     }
 
     // Asynchronous copies -------------------------------------------------------------------------------------------
 
-    /// `cp.async` is issued: `bytes` are written to shared memory, `read[lane]` of them (fewer with zero fill) come
-    /// from global memory.
+    /// An asynchronous copy into shared memory is issued: `bytes` are written there, `read[lane]` of them (fewer with zero
+    /// fill) come from global memory.
     pub fn copy_issue(
         &mut self,
         memory: &GlobalRaces,
+        agent: Agent,
         warp: u32,
         mask: u32,
         pc: u32,
@@ -394,25 +414,9 @@ impl BlockRaces {
         from: &[u64; 32],
         read: &[u32; 32],
     ) {
-        self.threads.issue(warp as usize);
-        let time = self.threads.agent_time(warp as usize);
-        let stamp = Stamp::new(Access::weak(pc, Op::Write), warp, time, true);
-        let lay = Lay::of(mask, to, bytes);
-        shared::write(
-            &mut self.shared,
-            &self.threads,
-            mask,
-            stamp,
-            to,
-            &lay,
-            bytes,
-            &Differs,
-            &mut self.found.conflicts,
-        );
-        if !self.found.conflicts.is_empty() {
-            self.report(true);
-        }
-        let stamp = Stamp::new(Access::weak(pc, Op::Read), warp, time, true);
+        self.agent_writes_shared(agent, warp, mask, pc, to, bytes);
+        let time = self.threads.agent_time(warp as usize, agent);
+        let stamp = Stamp::new(Access::weak(pc, Op::Read), warp, time, Some(agent));
         let mut left = mask;
         if lanes(mask).all(|l| read[l] == bytes) {
             left = memory.access_runs(&self.threads, &mut self.hint, mask, stamp, from, bytes);
@@ -422,25 +426,111 @@ impl BlockRaces {
         }
     }
 
-    /// `cp.async.commit_group`
-    pub fn copy_commit(&mut self, warp: u32, mask: u32) {
-        self.threads.commit(warp as usize, mask);
+    /// An agent is told to write shared memory.
+    pub fn agent_writes_shared(
+        &mut self,
+        agent: Agent,
+        warp: u32,
+        mask: u32,
+        pc: u32,
+        to: &[u32; 32],
+        bytes: u32,
+    ) {
+        self.threads.issue(warp as usize, agent);
+        let time = self.threads.agent_time(warp as usize, agent);
+        let stamp = Stamp::new(Access::weak(pc, Op::Write), warp, time, Some(agent));
+        let lay = Lay::of(mask, to, bytes);
+        let out = &mut self.found.conflicts;
+        shared::write(&mut self.shared, &self.threads, mask, stamp, to, &lay, bytes, &Differs, out);
+        if !self.agent_reads.is_empty() {
+            for l in lanes(mask) {
+                self.agent_reads.check_write(&self.threads, stamp.with_lane(l), to[l], bytes, out);
+            }
+        }
+        if !self.found.conflicts.is_empty() {
+            self.report(true);
+        }
     }
 
-    /// `cp.async.wait_group keep`
-    pub fn copy_wait(&mut self, warp: u32, mask: u32, keep: u32) {
-        self.threads.wait(warp as usize, mask, keep);
+    /// An agent of the async proxy is told to read chunks of 16 bytes of shared memory, for a lane (tensor
+    /// cores: for the warp).
+    pub fn agent_reads_shared(&mut self, agent: Agent, warp: u32, lane: usize, pc: u32, addresses: &[u32]) {
+        self.threads.issue(warp as usize, agent);
+        let time = self.threads.agent_time(warp as usize, agent);
+        let stamp = Stamp::new(Access::weak(pc, Op::Read), warp, time, Some(agent)).with_lane(lane);
+        // Tensor cores work for all lanes of the warp together.
+        let mask = if agent == Agent::Tensor { self.threads.live(warp as usize) } else { 1 << lane };
+        self.shared.agent_read(&self.threads, stamp, mask, addresses, &mut self.found.conflicts);
+        self.agent_reads.insert(stamp, Chunks::of(addresses));
+        if !self.found.conflicts.is_empty() {
+            self.report(true);
+        }
+    }
+
+    /// An agent is told to read or write a range of global memory for a lane.
+    pub fn agent_global(
+        &mut self,
+        memory: &GlobalRaces,
+        agent: Agent,
+        op: Op,
+        warp: u32,
+        lane: usize,
+        pc: u32,
+        at: u64,
+        bytes: u32,
+    ) {
+        self.threads.issue(warp as usize, agent);
+        let time = self.threads.agent_time(warp as usize, agent);
+        let stamp = Stamp::new(Access::weak(pc, op), warp, time, Some(agent));
+        let mut address = [0; 32];
+        address[lane] = at;
+        let left = memory.access_runs(&self.threads, &mut self.hint, 1 << lane, stamp, &address, bytes);
+        if left != 0 {
+            self.global_slow(memory, stamp, left, &address, &|_| bytes, &Differs);
+        }
+    }
+
+    /// Lanes close a group of what their agents were told to do.
+    pub fn agent_commit(&mut self, agent: Agent, warp: u32, mask: u32) {
+        self.threads.commit(warp as usize, agent, mask);
+    }
+
+    /// Lanes wait until at most `keep` of their groups are under way.
+    pub fn agent_wait(&mut self, agent: Agent, warp: u32, mask: u32, keep: u32) {
+        self.threads.wait(warp as usize, agent, mask, keep);
     }
 
     /// `cp.async.wait_all`
     pub fn copy_wait_all(&mut self, warp: u32, mask: u32) {
-        self.threads.wait_all(warp as usize, mask);
+        self.threads.wait_all(warp as usize, Agent::Copy, mask);
     }
 
-    /// `cp.async.mbarrier.arrive` is issued. The value goes to [`BlockRaces::mbarrier_arrive_copies`] when the copies
-    /// have landed.
-    pub fn copy_mark(&mut self, warp: u32) -> u32 {
-        self.threads.mark(warp as usize)
+    /// How far the agents of a warp have come. The value goes to [`BlockRaces::mbarrier_arrive_copies`] when what they were
+    /// told to do is done.
+    pub fn agent_mark(&mut self, agent: Agent, warp: u32) -> u32 {
+        self.threads.mark(warp as usize, agent)
+    }
+
+    /// All that the lanes know, for threads of other blocks to learn.
+    pub fn publish(&mut self, warp: u32, mask: u32) -> Published {
+        self.threads.publish_all(warp as usize, mask)
+    }
+
+    /// Lanes learn what threads of any block have published.
+    pub fn learn(&mut self, warp: u32, mask: u32, published: &Published) {
+        self.threads.learn_published(warp as usize, mask, published);
+    }
+
+    /// Threads of another block arrive at an mbarrier of this one.
+    pub fn mbarrier_arrive_from(&mut self, address: u32, published: &Published) {
+        let block = self.threads.block;
+        self.mbarriers.entry(address).or_default().arrived.known.receive(block, published);
+        self.threads.expect_others();
+    }
+
+    /// `fence.proxy.async`
+    pub fn proxy_fence(&mut self, warp: u32, mask: u32) {
+        self.threads.proxy_fence(warp as usize, mask);
     }
 
     // mbarrier ------------------------------------------------------------------------------------------------------
@@ -479,10 +569,11 @@ impl BlockRaces {
         }
     }
 
-    /// The arrival a lane's copies make by themselves once landed. `mark` is from [`BlockRaces::copy_mark`].
-    pub fn mbarrier_arrive_copies(&mut self, warp: u32, lane: u32, address: u32, mark: u32) {
+    /// The arrival a lane's copies make by themselves once landed. `mark` is from [`BlockRaces::agent_mark`].
+    pub fn mbarrier_arrive_copies(&mut self, agent: Agent, warp: u32, lane: u32, address: u32, mark: u32) {
         let arrived = &mut self.mbarriers.entry(address).or_default().arrived;
-        arrived.own.learn_actor(clock::AGENTS + warp as usize, lane as usize, mark);
+        let entity = stamp::entity_of(warp as usize, agent as usize);
+        arrived.known.own.learn_actor(entity, lane as usize, mark);
     }
 
     /// A phase is complete: what arrived in it can be acquired.
@@ -519,7 +610,7 @@ impl BlockRaces {
     /// An operation on the barrier object itself: strong, but not ordered with its initialisation by that.
     fn mbarrier_touch(&mut self, warp: u32, mask: u32, pc: u32, address: &[u32; 32], op: Op) {
         let access = Access { pc, op, order: Order::Relaxed, scope: Scope::Cta };
-        let stamp = Stamp::new(access, warp, self.threads.time(warp as usize), false);
+        let stamp = Stamp::new(access, warp, self.threads.time(warp as usize), None);
         let lay = Lay::of(mask, address, 8);
         if op == Op::Read {
             shared::read(
@@ -593,6 +684,9 @@ impl BlockRaces {
 
     /// The kind of a race, and whether it is one by the letter only.
     fn explain(&self, shared: bool, c: &Conflict) -> (RaceKind, bool) {
+        if c.missing_proxy_fence {
+            return (RaceKind::MissingProxyFence, false);
+        }
         let here = c.first_block == self.threads.block;
         if c.first.is_agent()
             && here

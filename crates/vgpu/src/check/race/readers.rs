@@ -3,7 +3,7 @@
 use super::clock::lanes;
 use super::conflict::{Conflict, races};
 use super::event::Strength;
-use super::stamp::{AGENT, SEVERAL, Stamp, TIME, WHO};
+use super::stamp::{SEVERAL, Stamp, THREAD, TIME, WHO};
 use super::threads::Threads;
 
 /// The bits that name a granule's reader, if it is one.
@@ -138,7 +138,7 @@ impl Readers {
     pub fn check(&mut self, threads: &Threads, g: usize, address: u32, own: Stamp, out: &mut Vec<Conflict>) {
         let (block, warp, lane, limit) = (threads.block, own.warp(), own.lane(), self.limit);
         let Some(&word) = self.words.get(g).filter(|word| word.0 >= limit) else { return };
-        if own.strength() == Strength::Weak && word.0 & READER == own.0 & WHO & !AGENT {
+        if own.strength() == Strength::Weak && word.0 & READER == own.0 & THREAD {
             return;
         }
         let mut list = self.take(word);
@@ -157,6 +157,7 @@ impl Readers {
                         second: own,
                         address: u64::from(address),
                         same_value: false,
+                        missing_proxy_fence: false,
                     });
                 }
                 if race || ordered && first.strength() >= own.strength() {
@@ -176,7 +177,7 @@ impl Readers {
         let alike = |a: Stamp, b: Stamp| (a.0 | INSTRUCTION | 31) == (b.0 | INSTRUCTION | 31);
         let replaces = |old: Stamp| {
             old.warp() == stamp.warp()
-                && old.is_agent() == stamp.is_agent()
+                && old.agent() == stamp.agent()
                 && old.time() <= stamp.time()
                 && (stamp.strength() == Strength::Weak || old.strength() != Strength::Weak)
         };

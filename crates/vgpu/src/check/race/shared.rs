@@ -12,11 +12,12 @@
 //! Whole rows and tiles ([`Tile`]) are looked at run by run: if every granule's past is settled or the same thread's,
 //! which a few vector instructions tell, nothing races. Everything else goes lane by lane.
 
+use super::agent_reads::is_generic;
 use super::clock::lanes;
 use super::conflict::{Conflict, Lay, Shape, races};
 use super::event::{Op, SameValue, Strength};
 use super::readers::{READER, Readers};
-use super::stamp::{AGENT, Stamp, TIME, WHO};
+use super::stamp::{Stamp, THREAD, TIME, WHO};
 use super::threads::Threads;
 use super::tile::{Part, Tile, fill};
 use crate::num::simd::per_isa;
@@ -313,7 +314,7 @@ impl SharedShadow {
         if !tile.fits(self.bytes) {
             return false;
         }
-        let who = doing.stamp.0 & WHO & !AGENT;
+        let who = doing.stamp.0 & THREAD;
         for (at, units) in tile.parts(LINE) {
             let number = (at >> LINE) as usize;
             let line = &mut self.lines[number];
@@ -554,6 +555,7 @@ impl SharedShadow {
                                 second: own,
                                 address: u64::from((at >> line.shift) + i as u32) << line.shift,
                                 same_value: false,
+                                missing_proxy_fence: false,
                             });
                         } else {
                             self.note_seen(first);
@@ -563,6 +565,44 @@ impl SharedShadow {
             }
         }
         self.each_line(mask, at, bytes, |shadow, line| shadow.settle(threads, line));
+    }
+
+    /// Chunks that an agent of the async proxy reads for the lanes of `mask` together: what wrote them must be ordered
+    /// before, and a thread's write must have passed a proxy fence as well.
+    pub fn agent_read(
+        &mut self,
+        threads: &Threads,
+        stamp: Stamp,
+        mask: u32,
+        addresses: &[u32],
+        out: &mut Vec<Conflict>,
+    ) {
+        let (block, warp) = (threads.block, stamp.warp());
+        let mut last = [Stamp::NONE; 2];
+        for &at in addresses.iter().filter(|at| **at + 16 <= self.bytes) {
+            let line = self.lines[(at >> LINE) as usize];
+            for (i, g) in line.range(at, 16).enumerate() {
+                let also = self.also.get(g).copied().unwrap_or_default();
+                for (last, first) in last.iter_mut().zip([self.writes[g], also]) {
+                    if first.is_none() || first == *last {
+                        continue;
+                    }
+                    *last = first;
+                    let ordered = threads.ordered_for_any(first, warp, mask);
+                    if ordered && (!is_generic(first) || threads.proxied(first, warp, mask)) {
+                        continue;
+                    }
+                    out.push(Conflict {
+                        first_block: block,
+                        first,
+                        second: stamp,
+                        address: u64::from((at >> line.shift) + i as u32) << line.shift,
+                        same_value: false,
+                        missing_proxy_fence: ordered,
+                    });
+                }
+            }
+        }
     }
 
     fn note_seen(&mut self, first: Stamp) {
@@ -631,7 +671,7 @@ impl SharedShadow {
             let own = doing.stamp.with_lane(l);
             let line = &mut lines[(at[l] >> LINE) as usize];
             let settled = line.settled(doing.warp, doing.floor, doing.synced);
-            let (limit, who) = (below(settled), own.0 & WHO & !AGENT);
+            let (limit, who) = (below(settled), own.0 & THREAD);
             let quiet = |word: Stamp, names| word.0 < limit || doing.weak && word.0 & names == who;
             let g = line.granule(at[l]);
             let unread = line.reads <= settled
@@ -676,7 +716,7 @@ impl SharedShadow {
                 if read {
                     self.make_eager(number, settled);
                 }
-                let (limit, who) = (below(settled), own.0 & WHO & !AGENT);
+                let (limit, who) = (below(settled), own.0 & THREAD);
                 let quiet = |word: Stamp, names| word.0 < limit || doing.weak && word.0 & names == who;
                 let (simple, line) = (self.also.is_empty(), self.lines[number]);
                 for (i, g) in line.range(at, bytes).enumerate() {
@@ -755,6 +795,7 @@ impl SharedShadow {
                             second: own,
                             address: u64::from(address),
                             same_value: harmless,
+                            missing_proxy_fence: false,
                         });
                         *told = first;
                     }

@@ -2,8 +2,9 @@
 //!
 //! | bits | field |
 //! |---|---|
-//! | 63 | made by the thread's asynchronous agent |
-//! | 34-62 | time of the warp (or of its agent) at the access; 0 in an empty word |
+//! | 63 | made by one of the thread's asynchronous agents |
+//! | 60-62 | which of them ([`Agent`]) |
+//! | 34-59 | time of the warp (or of its agent) at the access; 0 in an empty word |
 //! | 32-33 | strength |
 //! | 30-31 | operation |
 //! | 10-29 | instruction |
@@ -12,13 +13,17 @@
 //! The time is high, so `stamp < (floor + 1) << TIME` is "before the last block-wide barrier, or empty", and the
 //! agent's bit is highest, so that an agent's stamp always fails that test and is looked at properly.
 
-use super::event::{Access, Op, Side, Strength};
+use super::clock::AGENTS;
+use super::event::{Access, Agent, Op, Side, Strength};
 
 pub const TIME: u32 = 34;
-pub const MAX_TIME: u32 = (1 << 29) - 1;
-pub const AGENT: u64 = 1 << 63;
+pub const MAX_TIME: u32 = (1 << 26) - 1;
+const AGENT: u64 = 1 << 63;
+const WHICH: u32 = 60;
+/// The bits that name a thread.
+pub const THREAD: u64 = 0x3ff;
 /// The bits that name a thread or its agent.
-pub const WHO: u64 = AGENT | 0x3ff;
+pub const WHO: u64 = AGENT | 7 << WHICH | THREAD;
 /// In a word for the readers of a granule, where the operation is known: they are several.
 pub const SEVERAL: u64 = 3 << 30;
 const MAX_PC: u32 = (1 << 20) - 1;
@@ -31,10 +36,10 @@ impl Stamp {
 
     /// The stamp of lane 0; the other lanes' are this plus the lane.
     #[inline(always)]
-    pub fn new(access: Access, warp: u32, time: u32, agent: bool) -> Stamp {
+    pub fn new(access: Access, warp: u32, time: u32, agent: Option<Agent>) -> Stamp {
         debug_assert!(warp < 32 && time <= MAX_TIME);
         Stamp(
-            (agent as u64) << 63
+            agent.map_or(0, |agent| AGENT | (agent as u64) << WHICH)
                 | (time as u64) << TIME
                 | (access.strength() as u64) << 32
                 | (access.op as u64) << 30
@@ -73,6 +78,17 @@ impl Stamp {
         self.0 >> 63 == 1
     }
 
+    /// The agent that made it, if it was not the thread itself.
+    pub fn agent(self) -> Option<Agent> {
+        self.is_agent().then(|| Agent::ALL[(self.0 >> WHICH & 7) as usize % Agent::ALL.len()])
+    }
+
+    /// The warp, or the agent of a warp, as clocks number them.
+    #[inline(always)]
+    pub fn entity(self) -> usize {
+        if self.is_agent() { entity_of(self.warp(), (self.0 >> WHICH & 7) as usize) } else { self.warp() }
+    }
+
     /// The stamp of the thread itself at another time.
     pub fn of_thread(self, time: u32) -> Stamp {
         Stamp(self.0 & ((1 << TIME) - 1) | (time as u64) << TIME)
@@ -107,8 +123,14 @@ impl Stamp {
             lane: self.lane() as u32,
             pc: self.pc(),
             op: self.op(),
-            asynchronous: self.is_agent(),
+            agent: self.agent(),
             strength: self.strength(),
         }
     }
+}
+
+/// The number of a warp's agent in clocks.
+#[inline(always)]
+pub fn entity_of(warp: usize, agent: usize) -> usize {
+    AGENTS + 32 * agent + warp
 }

@@ -5,9 +5,9 @@
 //! accesses before and after carry different times. A block-wide barrier sets all times to one value and raises the
 //! block's floor to what they were: everything stamped at or below the floor is ordered before everything to come.
 
-use super::clock::{AGENTS, Blocks, Known, lanes};
-use super::event::{Access, Op, Strength};
-use super::stamp::{MAX_TIME, Stamp};
+use super::clock::{Blocks, Known, lanes};
+use super::event::{Access, Agent, Op, Strength};
+use super::stamp::{MAX_TIME, Stamp, entity_of};
 
 /// One kind of knowledge in three layers; a thread has the union of its block's, its warp's and its own.
 #[derive(Debug, Default)]
@@ -115,6 +115,25 @@ impl WarpLayer {
     }
 }
 
+/// The agents of one kind that work for the lanes of a warp.
+#[derive(Debug)]
+struct AgentClock {
+    /// Moves on with every commit.
+    time: u32,
+    /// Time of the warp when the agents last started something, for the newest times of the agents.
+    issued: [u32; ISSUES],
+    /// Up to which time of its own agent each lane has waited.
+    waited: [u32; 32],
+    /// Groups not yet waited for by all their lanes: time and lanes.
+    groups: Vec<(u32, u32)>,
+}
+
+impl Default for AgentClock {
+    fn default() -> AgentClock {
+        AgentClock { time: 1, issued: [0; ISSUES], waited: [0; 32], groups: Vec::new() }
+    }
+}
+
 #[derive(Debug)]
 struct Warp {
     live: u32,
@@ -123,15 +142,10 @@ struct Warp {
     synced: u32,
     /// Beyond that: what each lane (row) knows of each other, once parts of the warp have synchronised.
     pairs: Option<Box<[[u32; 32]; 32]>>,
-    /// Time of the asynchronous agents: moves on with every commit.
-    agent_time: u32,
-    /// Time of the warp when its agents last started something, for the newest times of the agents.
-    issued: [u32; ISSUES],
-    /// Up to which time of its own agent each lane has waited.
-    waited: [u32; 32],
+    /// Its asynchronous agents, by kind.
+    agents: [AgentClock; Agent::ALL.len()],
+    /// Some lane has waited for an agent, and not all of the block know.
     waited_news: bool,
-    /// Groups not yet waited for by all their lanes: time and lanes.
-    groups: Vec<(u32, u32)>,
     /// Time of each lane's last fence, of block and of device scope.
     fenced: [[u32; 32]; 2],
     fenced_news: bool,
@@ -150,11 +164,8 @@ impl Warp {
             time: 1,
             synced: 0,
             pairs: None,
-            agent_time: 1,
-            issued: [0; ISSUES],
-            waited: [0; 32],
+            agents: std::array::from_fn(|_| AgentClock::default()),
             waited_news: false,
-            groups: Vec::new(),
             fenced: [[0; 32]; 2],
             fenced_news: false,
             narrow_fence: false,
@@ -171,8 +182,23 @@ struct Named {
     /// From those that arrived without waiting.
     early: bool,
     known: Known,
-    fenced: [Known; 2],
+    fenced: [Known; 3],
     pending: [Known; 2],
+}
+
+/// What is handed on through an object of the block such as an mbarrier.
+#[derive(Debug, Default)]
+pub struct Handed {
+    pub known: Known,
+    /// The part of it that a proxy fence stands after.
+    proxied: Known,
+}
+
+impl Handed {
+    pub fn join(&mut self, other: &Handed) {
+        self.known.join(&other.known);
+        self.proxied.join(&other.proxied);
+    }
 }
 
 /// Why a lane lacks knowledge it nearly had.
@@ -201,8 +227,11 @@ pub struct Threads {
     known: Layers,
     /// What a strong write publishes: knowledge at the last fence of block scope, and of device scope. It travels
     /// through barriers too: "all write, all fence, barrier, one raises the flag" is sound on hardware.
-    fenced: [Layers; 2],
+    /// The third is knowledge at the last `fence.proxy.async`: what bulk copies and tensor cores can see of what threads
+    /// wrote.
+    fenced: [Layers; 3],
     fences_used: bool,
+    proxy_fences_used: bool,
     /// What was read from flags but not taken over for want of an acquire: what a fence of block scope takes over,
     /// and one of device scope. Like `fenced`, it travels through barriers: one polls, barrier, all fence.
     pending: [Layers; 2],
@@ -232,6 +261,7 @@ impl Threads {
             layers.start(count);
         }
         self.fences_used = false;
+        self.proxy_fences_used = false;
         self.pending_used = false;
         self.read_by_atomics = Blocks::default();
         self.knows_others = false;
@@ -251,8 +281,8 @@ impl Threads {
     }
 
     #[inline(always)]
-    pub fn agent_time(&self, warp: usize) -> u32 {
-        self.warps[warp].agent_time
+    pub fn agent_time(&self, warp: usize, agent: Agent) -> u32 {
+        self.warps[warp].agents[agent as usize].time
     }
 
     #[inline(always)]
@@ -274,8 +304,8 @@ impl Threads {
         }
     }
 
-    fn tick_agent(&mut self, warp: usize) {
-        let time = &mut self.warps[warp].agent_time;
+    fn tick_agent(&mut self, warp: usize, agent: Agent) {
+        let time = &mut self.warps[warp].agents[agent as usize].time;
         if *time == MAX_TIME {
             self.exhausted = true;
         } else {
@@ -288,10 +318,10 @@ impl Threads {
     pub fn ordered_here(&self, stamp: Stamp, warp: usize, lane: usize) -> bool {
         let (from, at, time) = (stamp.warp(), stamp.lane(), stamp.time());
         if stamp.is_agent() {
-            if from == warp && at == lane && self.warps[warp].waited[lane] >= time {
+            if from == warp && at == lane && self.waited_for(stamp) {
                 return true;
             }
-            return self.known.any(warp, lane, |k| k.own.knows(AGENTS + from, at, time));
+            return self.known.any(warp, lane, |k| k.own.knows(stamp.entity(), at, time));
         }
         if time <= self.floor() {
             return true;
@@ -311,21 +341,53 @@ impl Threads {
         if block == self.block {
             return self.ordered_here(stamp, warp, lane);
         }
-        let entity = stamp.warp() + if stamp.is_agent() { AGENTS } else { 0 };
         self.known.any(warp, lane, |k| {
-            k.others.get(block).is_some_and(|clock| clock.knows(entity, stamp.lane(), stamp.time()))
+            k.others.get(block).is_some_and(|clock| clock.knows(stamp.entity(), stamp.lane(), stamp.time()))
         })
     }
 
     /// Whether every thread of the block has the access behind it.
     pub fn known_to_all(&self, stamp: Stamp) -> bool {
-        let entity = stamp.warp() + if stamp.is_agent() { AGENTS } else { 0 };
-        self.known.block.own.knows(entity, stamp.lane(), stamp.time())
+        self.known.block.own.knows(stamp.entity(), stamp.lane(), stamp.time())
     }
 
     /// Whether the thread that started an asynchronous access of this block has waited for it.
     pub fn waited_for(&self, stamp: Stamp) -> bool {
-        self.warps[stamp.warp()].waited[stamp.lane()] >= stamp.time()
+        let Some(agent) = stamp.agent() else { return true };
+        self.warps[stamp.warp()].agents[agent as usize].waited[stamp.lane()] >= stamp.time()
+    }
+
+    /// Whether an access of this block happens before what one of the lanes of `mask` does now.
+    pub fn ordered_for_any(&self, stamp: Stamp, warp: usize, mask: u32) -> bool {
+        lanes(mask).any(|lane| self.ordered_here(stamp, warp, lane))
+    }
+
+    /// Whether a proxy fence stands between a thread's access and what one of the lanes of `mask` does now.
+    pub fn proxied(&self, stamp: Stamp, warp: usize, mask: u32) -> bool {
+        let knows = |k: &Known| k.own.knows(stamp.entity(), stamp.lane(), stamp.time());
+        self.proxy_fences_used && lanes(mask).any(|lane| self.fenced[2].any(warp, lane, knows))
+    }
+
+    /// The lanes of a warp that have not exited.
+    pub fn live(&self, warp: usize) -> u32 {
+        self.warps[warp].live
+    }
+
+    /// `fence.proxy.async`
+    pub fn proxy_fence(&mut self, warp: usize, mask: u32) {
+        self.proxy_fences_used = true;
+        let (known, live) = (self.release(warp, mask), self.warps[warp].live);
+        self.fenced[2].learn(warp, mask, live, &known);
+        self.tick(warp);
+    }
+
+    /// What the lanes of `mask` know their agents to have finished.
+    fn learn_waited(known: &mut Known, warp: usize, mask: u32, w: &Warp) {
+        for (kind, agent) in w.agents.iter().enumerate() {
+            if agent.time > 1 {
+                known.own.learn_lanes(entity_of(warp, kind), mask, w.live, &agent.waited);
+            }
+        }
     }
 
     /// Everything that happens before the next step of any lane of `mask`, their own accesses included.
@@ -342,7 +404,7 @@ impl Threads {
         }
         known.own.learn_lanes(warp, mask, w.live, &[w.time; 32]);
         if w.waited_news {
-            known.own.learn_lanes(AGENTS + warp, mask, w.live, &w.waited);
+            Self::learn_waited(&mut known, warp, mask, w);
         }
         known
     }
@@ -372,7 +434,7 @@ impl Threads {
         }
         if w.waited_news {
             let mut news = Known::default();
-            news.own.learn_lanes(AGENTS + warp, mask, live, &w.waited);
+            Self::learn_waited(&mut news, warp, mask, w);
             self.known.learn(warp, mask, live, &news);
         }
         if w.fenced_news {
@@ -402,7 +464,7 @@ impl Threads {
             }
         }
         self.known.sync_warp(warp, mask, live);
-        if self.fences_used {
+        if self.fences_used || self.proxy_fences_used {
             for layers in &mut self.fenced {
                 layers.sync_warp(warp, mask, live);
             }
@@ -421,7 +483,7 @@ impl Threads {
         for (i, w) in self.warps.iter_mut().enumerate() {
             floor = floor.max(w.time);
             if w.waited_news {
-                self.known.block.own.learn_lanes(AGENTS + i, w.live, w.live, &w.waited);
+                Self::learn_waited(&mut self.known.block, i, w.live, w);
             }
             if w.fenced_news {
                 for scope in 0..2 {
@@ -434,7 +496,7 @@ impl Threads {
         }
         self.known.block.own.floor = floor;
         self.known.sync_block();
-        if self.fences_used {
+        if self.fences_used || self.proxy_fences_used {
             for layers in &mut self.fenced {
                 layers.sync_block();
             }
@@ -473,6 +535,9 @@ impl Threads {
     /// Adds what the lanes have to a barrier.
     fn give(&self, warp: usize, mask: u32, named: &mut Named) {
         named.known.join(&self.release(warp, mask));
+        if self.proxy_fences_used {
+            named.fenced[2].join(&self.fenced[2].view(warp, mask));
+        }
         for scope in 0..2 {
             if self.fences_used {
                 named.fenced[scope].join(&self.fenced_view(scope, warp, mask));
@@ -506,6 +571,9 @@ impl Threads {
         for (warp, mask) in arrived.into_iter().enumerate().filter(|(_, mask)| *mask != 0) {
             let live = self.warps[warp].live;
             self.known.learn(warp, mask, live, &named.known);
+            if self.proxy_fences_used {
+                self.fenced[2].learn(warp, mask, live, &named.fenced[2]);
+            }
             for scope in 0..2 {
                 if self.fences_used {
                     self.fenced[scope].learn(warp, mask, live, &named.fenced[scope]);
@@ -571,16 +639,42 @@ impl Threads {
         (block, device)
     }
 
+    /// Everything the lanes of `mask` know, for other blocks.
+    pub fn publish_all(&mut self, warp: usize, mask: u32) -> Blocks {
+        let all = self.release(warp, mask).published(self.block);
+        self.tick(warp);
+        all
+    }
+
+    pub fn learn_published(&mut self, warp: usize, mask: u32, published: &Blocks) {
+        self.knows_others = true;
+        let mut news = Known::default();
+        news.receive(self.block, published);
+        let live = self.warps[warp].live;
+        self.known.learn(warp, mask, live, &news);
+    }
+
+    /// What is handed over in this block may come from others.
+    pub fn expect_others(&mut self) {
+        self.knows_others = true;
+    }
+
     /// Everything the lanes of `mask` know, handed on through an object of the block such as an mbarrier.
-    pub fn hand_over(&mut self, warp: usize, mask: u32, to: &mut Known) {
-        to.join(&self.release(warp, mask));
+    pub fn hand_over(&mut self, warp: usize, mask: u32, to: &mut Handed) {
+        to.known.join(&self.release(warp, mask));
+        if self.proxy_fences_used {
+            to.proxied.join(&self.fenced[2].view(warp, mask));
+        }
         self.tick(warp);
     }
 
-    pub fn receive(&mut self, warp: usize, mask: u32, news: &Known) {
-        if !news.is_empty() {
-            let live = self.warps[warp].live;
-            self.known.learn(warp, mask, live, news);
+    pub fn receive(&mut self, warp: usize, mask: u32, news: &Handed) {
+        let live = self.warps[warp].live;
+        if !news.known.is_empty() {
+            self.known.learn(warp, mask, live, &news.known);
+        }
+        if !news.proxied.is_empty() {
+            self.fenced[2].learn(warp, mask, live, &news.proxied);
         }
     }
 
@@ -642,8 +736,8 @@ impl Threads {
 
     /// Whether flags the block has read would have ordered the access, had they been fenced properly.
     pub fn gap(&self, block: u32, stamp: Stamp) -> Gap {
-        let entity = stamp.warp() + if stamp.is_agent() { AGENTS } else { 0 };
-        let told = |b: &Blocks| b.get(block).is_some_and(|c| c.knows(entity, stamp.lane(), stamp.time()));
+        let told =
+            |b: &Blocks| b.get(block).is_some_and(|c| c.knows(stamp.entity(), stamp.lane(), stamp.time()));
         if self.pending_used && self.pending[1].holds(|known| told(&known.others)) {
             return if self.warps.iter().any(|w| w.narrow_fence) {
                 Gap::Scope
@@ -664,67 +758,69 @@ impl Threads {
     }
 
     /// The agents of the warp start something now.
-    pub fn issue(&mut self, warp: usize) {
+    pub fn issue(&mut self, warp: usize, agent: Agent) {
         let w = &mut self.warps[warp];
-        w.issued[w.agent_time as usize % ISSUES] = w.time;
+        let agent = &mut w.agents[agent as usize];
+        agent.issued[agent.time as usize % ISSUES] = w.time;
     }
 
     /// Whether an asynchronous access of this block was started before what the lane does now.
     pub fn issued_before(&self, stamp: Stamp, warp: usize, lane: usize) -> bool {
-        let from = &self.warps[stamp.warp()];
+        let Some(agent) = stamp.agent() else { return false };
+        let from = &self.warps[stamp.warp()].agents[agent as usize];
         if stamp.warp() == warp && stamp.lane() == lane {
             return true;
         }
         // Long ago counts as before.
-        from.agent_time - stamp.time() >= ISSUES as u32 || {
+        from.time - stamp.time() >= ISSUES as u32 || {
             let started = from.issued[stamp.time() as usize % ISSUES];
             self.ordered_here(stamp.of_thread(started), warp, lane)
         }
     }
 
-    pub fn commit(&mut self, warp: usize, mask: u32) {
-        let w = &mut self.warps[warp];
-        w.groups.push((w.agent_time, mask));
-        self.tick_agent(warp);
+    pub fn commit(&mut self, warp: usize, agent: Agent, mask: u32) {
+        let clock = &mut self.warps[warp].agents[agent as usize];
+        clock.groups.push((clock.time, mask));
+        self.tick_agent(warp, agent);
     }
 
     /// Lanes wait until at most `keep` of their newest groups are under way.
-    pub fn wait(&mut self, warp: usize, mask: u32, keep: u32) {
+    pub fn wait(&mut self, warp: usize, agent: Agent, mask: u32, keep: u32) {
         let w = &mut self.warps[warp];
+        w.waited_news = true;
+        let AgentClock { waited, groups, .. } = &mut w.agents[agent as usize];
         for l in lanes(mask) {
             let mut kept = 0;
-            for &(time, of) in w.groups.iter().rev() {
+            for &(time, of) in groups.iter().rev() {
                 if of >> l & 1 == 0 {
                     continue;
                 }
                 if kept == keep {
-                    w.waited[l] = w.waited[l].max(time);
+                    waited[l] = waited[l].max(time);
                     break;
                 }
                 kept += 1;
             }
         }
-        w.waited_news = true;
-        let waited = &w.waited;
-        w.groups.retain(|&(time, of)| lanes(of).any(|l| waited[l] < time));
+        groups.retain(|&(time, of)| lanes(of).any(|l| waited[l] < time));
     }
 
     /// Lanes wait for everything they have started.
-    pub fn wait_all(&mut self, warp: usize, mask: u32) {
+    pub fn wait_all(&mut self, warp: usize, agent: Agent, mask: u32) {
         let w = &mut self.warps[warp];
-        for l in lanes(mask) {
-            w.waited[l] = w.agent_time;
-        }
         w.waited_news = true;
-        let waited = &w.waited;
-        w.groups.retain(|&(time, of)| lanes(of).any(|l| waited[l] < time));
-        self.tick_agent(warp);
+        let AgentClock { time, waited, groups, .. } = &mut w.agents[agent as usize];
+        for l in lanes(mask) {
+            waited[l] = *time;
+        }
+        groups.retain(|&(time, of)| lanes(of).any(|l| waited[l] < time));
+        self.tick_agent(warp, agent);
     }
 
     /// Closes what the agents of the warp have started so far under one time, without making it a group.
-    pub fn mark(&mut self, warp: usize) -> u32 {
-        let time = self.warps[warp].agent_time;
-        self.tick_agent(warp);
+    pub fn mark(&mut self, warp: usize, agent: Agent) -> u32 {
+        let time = self.warps[warp].agents[agent as usize].time;
+        self.tick_agent(warp, agent);
         time
     }
 }

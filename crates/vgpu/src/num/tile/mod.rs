@@ -24,6 +24,7 @@ pub mod layout;
 pub mod matrix;
 mod product;
 mod vector;
+pub mod warpgroup;
 
 pub use layout::{Fragment, Operand};
 pub use product::{mma, mma_f64};

@@ -28,6 +28,33 @@ pub(super) fn multiply4<const AVX2: bool, const K: usize>(
     }
 }
 
+/// The same for sixteen rows and sixteen columns: enough independent sums to keep the adders busy.
+#[inline(always)]
+pub(super) fn multiply16<const AVX2: bool, const K: usize>(
+    p: &[[f32; K]; 16],
+    q: &[[f32; 16]; K],
+    acc: &mut [[f32; 16]; 16],
+) {
+    #[cfg(target_arch = "x86_64")]
+    if AVX2 {
+        if crate::cpu::level() == crate::cpu::Level::V4 {
+            // SAFETY: level 4 has AVX-512.
+            unsafe { avx512::multiply16(p, q, acc) };
+        } else {
+            // SAFETY: see the module's header.
+            unsafe { avx2::multiply16(p, q, acc) };
+        }
+        return;
+    }
+    for k in 0..K {
+        for row in 0..16 {
+            for col in 0..16 {
+                acc[row][col] += p[row][k] * q[k][col];
+            }
+        }
+    }
+}
+
 /// The largest of `top` and all `p[k] + q[k]`.
 #[inline(always)]
 pub(super) fn largest_sum<const AVX2: bool>(p: &[i32], q: &[[i32; 8]], top: [i32; 8]) -> [i32; 8] {
@@ -97,6 +124,31 @@ mod avx2 {
         *acc = unsafe { transmute::<[__m256; 4], [[f32; 8]; 4]>(sums) };
     }
 
+    /// Four rows at a time: eight sums of eight columns.
+    #[inline]
+    #[target_feature(enable = "avx2,fma")]
+    pub(super) fn multiply16<const K: usize>(
+        p: &[[f32; K]; 16],
+        q: &[[f32; 16]; K],
+        acc: &mut [[f32; 16]; 16],
+    ) {
+        for (p, acc) in p.as_chunks::<4>().0.iter().zip(acc.as_chunks_mut::<4>().0) {
+            // SAFETY: the same bytes.
+            let mut sums: [[__m256; 2]; 4] = unsafe { transmute(*acc) };
+            for k in 0..K {
+                // SAFETY: the same bytes.
+                let y: [__m256; 2] = unsafe { transmute(q[k]) };
+                for row in 0..4 {
+                    let x = _mm256_set1_ps(p[row][k]);
+                    sums[row][0] = _mm256_fmadd_ps(x, y[0], sums[row][0]);
+                    sums[row][1] = _mm256_fmadd_ps(x, y[1], sums[row][1]);
+                }
+            }
+            // SAFETY: the same bytes.
+            *acc = unsafe { transmute::<[[__m256; 2]; 4], [[f32; 16]; 4]>(sums) };
+        }
+    }
+
     #[inline]
     #[target_feature(enable = "avx2")]
     pub(super) fn largest_sum(p: &[i32], q: &[[i32; 8]], top: [i32; 8]) -> [i32; 8] {
@@ -119,5 +171,32 @@ mod avx2 {
         }
         // SAFETY: the same bytes.
         unsafe { transmute(sum) }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod avx512 {
+    use std::arch::x86_64::{__m512, _mm512_fmadd_ps, _mm512_set1_ps};
+    use std::mem::transmute;
+
+    /// A row per register.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    pub(super) fn multiply16<const K: usize>(
+        p: &[[f32; K]; 16],
+        q: &[[f32; 16]; K],
+        acc: &mut [[f32; 16]; 16],
+    ) {
+        // SAFETY: the same bytes.
+        let mut sums: [__m512; 16] = unsafe { transmute(*acc) };
+        for k in 0..K {
+            // SAFETY: the same bytes.
+            let y: __m512 = unsafe { transmute(q[k]) };
+            for row in 0..16 {
+                sums[row] = _mm512_fmadd_ps(_mm512_set1_ps(p[row][k]), y, sums[row]);
+            }
+        }
+        // SAFETY: the same bytes.
+        *acc = unsafe { transmute::<[__m512; 16], [[f32; 16]; 16]>(sums) };
     }
 }

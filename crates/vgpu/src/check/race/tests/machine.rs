@@ -154,6 +154,7 @@ impl Machine {
         self.trace.push(format!("{}: thread {thread} copies to {to} from {from}", self.pc));
         self.blocks[0].copy_issue(
             &self.memory,
+            Agent::Copy,
             thread / 32,
             1 << (thread % 32),
             self.pc,

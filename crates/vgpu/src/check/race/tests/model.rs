@@ -354,7 +354,7 @@ fn run(seed: u64, strong_shared: bool) -> (u32, u32) {
                 let of: Vec<usize> = clock::lanes(mask).map(|l| block * THREADS + warp * 32 + l).collect();
                 match dice.roll(3) {
                     0 => {
-                        engine.copy_commit(warp as u32, mask);
+                        engine.agent_commit(Agent::Copy, warp as u32, mask);
                         for t in of {
                             let last = model.now[model.agent(t)] - 1;
                             model.groups[t].push(last);
@@ -362,7 +362,7 @@ fn run(seed: u64, strong_shared: bool) -> (u32, u32) {
                     }
                     1 => {
                         let keep = dice.roll(2) as usize;
-                        engine.copy_wait(warp as u32, mask, keep as u32);
+                        engine.agent_wait(Agent::Copy, warp as u32, mask, keep as u32);
                         for t in of {
                             let done = model.groups[t].len().saturating_sub(keep);
                             let (agent, newest) = (model.agent(t), model.groups[t][..done].last().copied());

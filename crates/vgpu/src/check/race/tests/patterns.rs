@@ -590,9 +590,9 @@ fn barrier_of_those_who_are_left_leaves_out_who_has_gone() {
 fn copy_waits_then_barrier() {
     twin(RaceKind::AsyncNotWaited, 1, 64, |m, right| {
         m.copy(0, 8, 0);
-        m.blocks[0].copy_commit(0, u32::MAX);
+        m.blocks[0].agent_commit(Agent::Copy, 0, u32::MAX);
         if right {
-            m.blocks[0].copy_wait(0, u32::MAX, 0);
+            m.blocks[0].agent_wait(Agent::Copy, 0, u32::MAX, 0);
         }
         m.syncthreads(0);
         m.sh(0, 40, Read, WEAK, 8);
@@ -620,10 +620,10 @@ fn copy_waits_then_barrier() {
 fn own_copy_needs_its_wait() {
     twin(RaceKind::AsyncNotWaited, 1, 32, |m, right| {
         m.copy(5, 8, 0);
-        m.blocks[0].copy_commit(0, u32::MAX);
+        m.blocks[0].agent_commit(Agent::Copy, 0, u32::MAX);
         m.copy(5, 9, 0);
-        m.blocks[0].copy_commit(0, u32::MAX);
-        m.blocks[0].copy_wait(0, u32::MAX, u32::from(!right));
+        m.blocks[0].agent_commit(Agent::Copy, 0, u32::MAX);
+        m.blocks[0].agent_wait(Agent::Copy, 0, u32::MAX, u32::from(!right));
         m.sh(0, 5, Read, WEAK, 8);
         m.sh(0, 5, Read, WEAK, 9);
     });
@@ -635,8 +635,8 @@ fn pipeline_of_copies_in_two_buffers() {
         for i in 0..5u32 {
             for w in 0..2 {
                 m.copy(w * 32, (i % 2) * 64 + w, 0);
-                m.blocks[0].copy_commit(w, u32::MAX);
-                m.blocks[0].copy_wait(w, u32::MAX, 0);
+                m.blocks[0].agent_commit(Agent::Copy, w, u32::MAX);
+                m.blocks[0].agent_wait(Agent::Copy, w, u32::MAX, 0);
             }
             m.syncthreads(0);
             for t in [0, 32] {
@@ -655,7 +655,7 @@ fn pipeline_of_copies_in_two_buffers() {
 fn source_of_a_copy_overwritten_too_soon() {
     let mut m = Machine::block(32);
     m.copy(0, 8, 50);
-    m.blocks[0].copy_commit(0, u32::MAX);
+    m.blocks[0].agent_commit(Agent::Copy, 0, u32::MAX);
     m.gl(0, 0, Write, WEAK, 50);
     assert_eq!(m.kinds(), [RaceKind::AsyncNotWaited]);
     let mut m = Machine::block(32);
@@ -723,9 +723,9 @@ fn copies_signal_an_mbarrier() {
         m.blocks[0].mbarrier_init(0, 1, 900, &full);
         m.syncthreads(0);
         m.copy(3, 8, 0);
-        let mark = m.blocks[0].copy_mark(0);
+        let mark = m.blocks[0].agent_mark(Agent::Copy, 0);
         m.copy(3, 9, 0);
-        m.blocks[0].mbarrier_arrive_copies(0, 3, 512, mark);
+        m.blocks[0].mbarrier_arrive_copies(Agent::Copy, 0, 3, 512, mark);
         m.blocks[0].mbarrier_complete(512);
         m.blocks[0].mbarrier_wait(1, u32::MAX, u32::MAX, 903, &full, true);
         m.sh(0, 40, Read, WEAK, if right { 8 } else { 9 });

@@ -1,0 +1,18 @@
+// The fixed twin of hopper_setmaxnreg_beyond_the_pool.cu.
+// warpsmith: --arch sm_90a --kernel shares --grid 1 --block 384 --shared 0
+// warpsmith: --arg x=f32[384]=normal(1) --arg y=out,f32[384]
+
+#include <cuda_fp16.h>
+#include "../hopper.cuh"
+
+// Three warpgroups, one of which gives registers to the others. At the start all have 168 per thread.
+extern "C" __global__ void __launch_bounds__(384, 1) shares(const float* x, float* y)
+{
+    if (threadIdx.x / 128 == 2) {
+        fewer_registers<40>();
+        y[threadIdx.x] = x[threadIdx.x];
+    } else {
+        more_registers<232>();
+        y[threadIdx.x] = 2 * x[threadIdx.x];
+    }
+}

@@ -1,0 +1,134 @@
+//! What asynchronous agents read of shared memory: tensor cores, and bulk copies out of it.
+//!
+//! A tensor core reads thousands of bytes per instruction, the same ones over and over as a ring of tiles goes round. So
+//! its reads are kept as sets of chunks of 16 bytes, once per agent and set, with the time of the latest: who is ordered
+//! after that one is ordered after the ones before. Everything that writes shared memory asks here.
+
+use super::conflict::Conflict;
+use super::event::Agent;
+use super::stamp::{Stamp, WHO};
+use super::threads::Threads;
+
+/// Bytes of a chunk, as a power of two.
+const CHUNK: u32 = 4;
+/// Sets kept. More can silence, never accuse.
+const MAX_SETS: usize = 1 << 13;
+
+/// A set of chunks of shared memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Chunks {
+    /// Number of the first word.
+    first: u32,
+    /// A bit per chunk.
+    words: Vec<u64>,
+}
+
+impl Chunks {
+    /// From the addresses of chunks, in any order.
+    pub fn of(addresses: &[u32]) -> Chunks {
+        let (Some(low), Some(high)) = (addresses.iter().min(), addresses.iter().max()) else {
+            return Chunks::default();
+        };
+        let first = low >> CHUNK >> 6;
+        let mut words = vec![0; ((high >> CHUNK >> 6) - first) as usize + 1];
+        for at in addresses {
+            let chunk = at >> CHUNK;
+            words[((chunk >> 6) - first) as usize] |= 1 << (chunk & 63);
+        }
+        Chunks { first, words }
+    }
+
+    /// The first byte of a range that lies in the set, or its chunk's first.
+    fn meets(&self, at: u32, bytes: u32) -> Option<u32> {
+        let (low, high) = (at >> CHUNK, (at + bytes.max(1) - 1) >> CHUNK);
+        let end = self.first + self.words.len() as u32;
+        if high >> 6 < self.first || low >> 6 >= end {
+            return None;
+        }
+        for word in (low >> 6).max(self.first)..=(high >> 6).min(end - 1) {
+            let mut bits = self.words[(word - self.first) as usize];
+            if word == low >> 6 {
+                bits &= u64::MAX << (low & 63);
+            }
+            if word == high >> 6 {
+                bits &= u64::MAX >> (63 - (high & 63));
+            }
+            if bits != 0 {
+                return Some(((word << 6 | bits.trailing_zeros()) << CHUNK).max(at));
+            }
+        }
+        None
+    }
+}
+
+#[derive(Debug, Default)]
+pub struct AgentReads {
+    reads: Vec<(Stamp, Chunks)>,
+}
+
+impl AgentReads {
+    pub fn clear(&mut self) {
+        self.reads.clear();
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.reads.is_empty()
+    }
+
+    pub fn insert(&mut self, stamp: Stamp, chunks: Chunks) {
+        let same = |(old, set): &&mut (Stamp, Chunks)| old.0 & WHO == stamp.0 & WHO && *set == chunks;
+        if let Some((old, _)) = self.reads.iter_mut().find(same) {
+            *old = stamp;
+        } else {
+            if self.reads.len() >= MAX_SETS {
+                self.reads.remove(0);
+            }
+            self.reads.push((stamp, chunks));
+        }
+    }
+
+    /// A block-wide barrier: forgets what everybody has behind them.
+    pub fn on_block_barrier(&mut self, threads: &Threads) {
+        self.reads.retain(|(stamp, _)| !threads.known_to_all(*stamp));
+    }
+
+    /// A write by the thread or agent of `own` to a range.
+    pub fn check_write(&self, threads: &Threads, own: Stamp, at: u32, bytes: u32, out: &mut Vec<Conflict>) {
+        for (first, set) in &self.reads {
+            if let Some(address) = set.meets(at, bytes)
+                && !threads.ordered_here(*first, own.warp(), own.lane())
+            {
+                out.push(Conflict {
+                    first_block: threads.block,
+                    first: *first,
+                    second: own,
+                    address: u64::from(address),
+                    same_value: false,
+                    missing_proxy_fence: false,
+                });
+            }
+        }
+    }
+}
+
+/// Whether what this stamp wrote has to pass a proxy fence before bulk copies and tensor cores see it.
+pub fn is_generic(stamp: Stamp) -> bool {
+    matches!(stamp.agent(), None | Some(Agent::Copy))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Chunks;
+
+    #[test]
+    fn a_set_meets_the_ranges_it_has_chunks_in() {
+        let set = Chunks::of(&[4096, 1024, 1040, 4112]);
+        assert_eq!(set.meets(0, 1024), None);
+        assert_eq!(set.meets(1000, 25), Some(1024));
+        assert_eq!(set.meets(1050, 4), Some(1050));
+        assert_eq!(set.meets(1056, 4096 - 1056), None);
+        assert_eq!(set.meets(1056, 10_000), Some(4096));
+        assert_eq!(set.meets(4128, 10_000), None);
+        assert_eq!(Chunks::of(&[]).meets(0, 16), None);
+    }
+}

@@ -1,0 +1,409 @@
+//! Bulk copies: one thread has many bytes copied by an engine of its own.
+//!
+//! Into shared memory they report to a barrier object. Unchecked they land when they are issued. Under checks they are
+//! pending until somebody looks at the object, and land only as far as it expects bytes.
+//! Out of shared memory they complete by groups of their thread. What they read and write is taken at once; that nobody
+//! touches it before the wait is the race checker's business.
+
+use super::Policy;
+use super::memory::{Addresses, Span, Use};
+use super::step::{Cx, Next};
+use super::taint::{Origin, Source};
+use crate::check::Kind;
+use crate::check::race::{self, Agent};
+use crate::isa::op::{Inst, Op};
+use crate::isa::types::Space;
+use crate::mem::shadow;
+use crate::tensor_map::region::TensorBox;
+
+/// What a bulk copy brings into shared memory.
+#[derive(Clone, Debug)]
+pub enum Cargo {
+    /// Bytes from this address on.
+    Range(u64),
+    /// A box of a tensor, and its number among the block's loads.
+    Box(Box<TensorBox>, u32),
+}
+
+/// A lane's bulk copy that has not landed, or not wholly.
+#[derive(Clone, Debug)]
+pub struct BulkCopy {
+    pub warp: u32,
+    pub lane: u32,
+    /// The instruction.
+    pub at: u32,
+    pub to: u32,
+    pub bytes: u32,
+    pub cargo: Cargo,
+    /// Bytes from the start that are there.
+    pub landed: u32,
+    /// Barrier object that counts its bytes.
+    pub barrier: u32,
+    /// How far its agent had come, for the race checker; absent if a thread of another block issued it.
+    pub mark: Option<u32>,
+}
+
+impl BulkCopy {
+    /// Whether a byte of shared memory may still be written by it.
+    pub fn covers(&self, address: u32) -> bool {
+        // The rows of a box are swizzled: which of its bytes are there is not worth telling.
+        let landed = if matches!(self.cargo, Cargo::Range(_)) { self.landed } else { 0 };
+        (self.to + landed..self.to + self.bytes).contains(&address)
+    }
+}
+
+/// What a warp's lanes have to wait for of their bulk stores.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BulkGroups {
+    committed: [u32; 32],
+    /// Groups whose reads have been waited for.
+    read: [u32; 32],
+    /// Lanes with stores in no group yet.
+    open: u32,
+    /// Lanes that have ever stored, and the instruction of each one's last store.
+    stored: u32,
+    last: [u32; 32],
+}
+
+impl BulkGroups {
+    fn store(&mut self, lane: usize, at: u32) {
+        self.open |= 1 << lane;
+        self.stored |= 1 << lane;
+        self.last[lane] = at;
+    }
+
+    fn commit(&mut self, mask: u32) {
+        self.open &= !mask;
+        for l in super::lanes(mask) {
+            self.committed[l] += 1;
+        }
+    }
+
+    fn wait(&mut self, keep: u32, mask: u32) {
+        for l in super::lanes(mask) {
+            self.read[l] = self.read[l].max(self.committed[l].saturating_sub(keep));
+        }
+    }
+
+    /// Lanes of `mask` that have stores whose reads they have not waited for.
+    fn unread(&self, mask: u32) -> u32 {
+        let waiting = |l: &usize| self.open >> l & 1 == 1 || self.read[*l] < self.committed[*l];
+        super::lanes(mask & self.stored).filter(waiting).fold(0, |m, l| m | 1 << l)
+    }
+}
+
+impl<P: Policy> Cx<'_, '_, P> {
+    /// `cp.async.bulk` into shared memory: any multiple of 16 bytes per lane, usually one lane.
+    pub fn copy_bulk(&mut self, inst: &Inst, mask: u32) -> Next {
+        let Op::CopyBulk { dst_offset, src_offset, barrier_offset } = inst.op else { return Next::Continue };
+        let sources = inst.sources();
+        let to = self.addresses(sources[0], dst_offset, mask, 16);
+        let from = self.addresses(sources[1], src_offset, mask, 16);
+        let object = self.addresses(sources[3], barrier_offset, mask, 8);
+        let Some((mask, sizes)) = self.bulk_sizes(sources[2], [&to, &from], mask) else { return Next::Halt };
+        let mask = self.one_per_copy(mask, |l| (to.at[l], sizes[l]));
+        for l in super::lanes(mask) {
+            let bytes = sizes[l];
+            let shared = self.bulk_end(Space::Shared, &to, bytes, l, Use::Store);
+            let global = self.bulk_end(Space::Global, &from, bytes, l, Use::Load);
+            let barrier = self.bulk_barrier(&object, l);
+            let (Some(shared), Some(global), Some(barrier)) = (shared, global, barrier) else {
+                if !P::CHECK {
+                    return Next::Halt;
+                }
+                continue;
+            };
+            if P::COUNT {
+                self.worker.counts.async_bytes += u64::from(bytes);
+            }
+            if P::CHECK {
+                let (at, warp) = (self.at(), self.w.id);
+                let mut offsets = [0; 32];
+                offsets[l] = to.at[l] as u32;
+                self.block.races.copy_issue(
+                    &self.grid.races,
+                    Agent::Load,
+                    warp,
+                    1 << l,
+                    at,
+                    &offsets,
+                    bytes,
+                    &from.at,
+                    &[bytes; 32],
+                );
+                self.pend(l, to.at[l] as u32, bytes, Cargo::Range(from.at[l]), object.at[l] as u32);
+            } else {
+                // SAFETY: both ends were checked for their whole length.
+                unsafe {
+                    std::ptr::copy_nonoverlapping(
+                        global.host(from.at[l]),
+                        shared.host(to.at[l]),
+                        bytes as usize,
+                    );
+                };
+                self.mbarrier_update(&barrier, object.at[l], l, |b| b.tx -= i64::from(bytes));
+            }
+        }
+        self.block.progress += 1;
+        Next::Continue
+    }
+
+    /// `cp.async.bulk` out of shared memory.
+    pub fn store_bulk(&mut self, inst: &Inst, mask: u32) -> Next {
+        let Op::StoreBulk { dst_offset, src_offset } = inst.op else { return Next::Continue };
+        let sources = inst.sources();
+        let to = self.addresses(sources[0], dst_offset, mask, 16);
+        let from = self.addresses(sources[1], src_offset, mask, 16);
+        let Some((mask, sizes)) = self.bulk_sizes(sources[2], [&to, &from], mask) else { return Next::Halt };
+        let mask = self.one_per_copy(mask, |l| (to.at[l], sizes[l]));
+        for l in super::lanes(mask) {
+            let bytes = sizes[l];
+            let global = self.bulk_end(Space::Global, &to, bytes, l, Use::Store);
+            let shared = self.bulk_end(Space::Shared, &from, bytes, l, Use::Load);
+            let (Some(shared), Some(global)) = (shared, global) else {
+                if !P::CHECK {
+                    return Next::Halt;
+                }
+                continue;
+            };
+            if P::COUNT {
+                self.worker.counts.async_bytes += u64::from(bytes);
+            }
+            let (at, warp) = (self.at(), self.w.id);
+            if P::CHECK {
+                let start = from.at[l] as u32;
+                let chunks: Vec<u32> = (0..bytes / 16).map(|c| start + 16 * c).collect();
+                self.block.races.agent_reads_shared(Agent::StoreRead, warp, l, at, &chunks);
+                let memory = &self.grid.races;
+                let op = race::Op::Write;
+                self.block.races.agent_global(memory, Agent::StoreWrite, op, warp, l, at, to.at[l], bytes);
+            }
+            self.store_out(&shared, from.at[l], &global, to.at[l], bytes, l);
+            self.w.bulk.store(l, at);
+        }
+        self.block.progress += 1;
+        Next::Continue
+    }
+
+    /// Notes a copy that has not landed.
+    pub fn pend(&mut self, lane: usize, to: u32, bytes: u32, cargo: Cargo, barrier: u32) {
+        let (at, warp) = (self.at(), self.w.id);
+        let mark = Some(self.block.races.agent_mark(Agent::Load, warp));
+        let copy = BulkCopy { warp, lane: lane as u32, at, to, bytes, cargo, landed: 0, barrier, mark };
+        self.block.bulk.push(copy);
+    }
+
+    /// Notes a store of a tensor copy.
+    pub fn note_store(&mut self, lane: usize) {
+        let at = self.at();
+        self.w.bulk.store(lane, at);
+    }
+
+    /// Bytes from shared to global memory, with what is known of them.
+    pub fn store_out(&mut self, shared: &Span, from: u64, global: &Span, to: u64, bytes: u32, lane: usize) {
+        // SAFETY: both ends were checked for their whole length.
+        unsafe { std::ptr::copy_nonoverlapping(shared.host(from), global.host(to), bytes as usize) };
+        if !P::CHECK {
+            return;
+        }
+        let at = self.at();
+        for b in 0..u64::from(bytes) {
+            // SAFETY: as above; shadows are as large as what they are of.
+            let defined = unsafe { *shared.state(from + b) } & shadow::DEFINED != 0;
+            let state = if defined { shadow::WRITTEN } else { shadow::TAINTED };
+            // SAFETY: as above.
+            unsafe { *global.state(to + b) = state };
+            if !defined {
+                let origin = self.block.taints.get(&((from + b) as u32)).copied();
+                let origin = origin.unwrap_or(Origin::new(Source::Shared, at));
+                self.worker.taint(to + b, origin, at, self.block.index, self.w.id, lane as u32);
+            }
+        }
+    }
+
+    /// Sizes of the lanes' copies, and the lanes whose size and ends are multiples of 16. `None`: the launch is over.
+    fn bulk_sizes(
+        &mut self,
+        slot: crate::isa::op::Slot,
+        ends: [&Addresses; 2],
+        mask: u32,
+    ) -> Option<(u32, [u32; 32])> {
+        if P::CHECK && self.w.tracking {
+            self.check_use(slot, mask, "is the size of a copy");
+        }
+        let sizes = *self.r32(slot);
+        let mut good = mask;
+        for l in super::lanes(mask) {
+            let bytes = sizes[l];
+            if bytes == 0 || !bytes.is_multiple_of(16) || ends.iter().any(|e| !e.at[l].is_multiple_of(16)) {
+                self.finding(Kind::Misaligned, 1 << l, || {
+                    format!("bulk copy of {bytes} bytes: size and both addresses must be multiples of 16")
+                });
+                good &= !(1 << l);
+                if !P::CHECK {
+                    self.grid.stop();
+                    return None;
+                }
+            }
+        }
+        Some((good, sizes))
+    }
+
+    /// Several lanes that ask for the same copy are one too many: one lane is to issue it. Returns the lanes that go on.
+    pub fn one_per_copy<K: PartialEq>(&mut self, mask: u32, copy: impl Fn(usize) -> K) -> u32 {
+        if !P::CHECK || mask.is_power_of_two() {
+            return mask;
+        }
+        let mut kept = 0u32;
+        for l in super::lanes(mask) {
+            if !super::lanes(kept).any(|k| copy(k) == copy(l)) {
+                kept |= 1 << l;
+            }
+        }
+        if kept != mask {
+            let again = (mask & !kept).count_ones();
+            self.finding(Kind::Race, mask, || {
+                format!(
+                    "{} lanes issue the same bulk copy, so its bytes are copied and counted {again} times too often; one \
+                     lane is to issue it",
+                    mask.count_ones()
+                )
+            });
+        }
+        kept
+    }
+
+    /// One end of a lane's copy, if it is there for its whole length.
+    pub fn bulk_end(
+        &mut self,
+        space: Space,
+        ad: &Addresses,
+        bytes: u32,
+        lane: usize,
+        what: Use,
+    ) -> Option<Span> {
+        let mut only = 1 << lane;
+        let one = super::atomics::relative(ad, only, 0);
+        let (_, span) = self.span(space, &one, 1, &mut only, what)?;
+        let at = ad.at[lane];
+        let end = if space == Space::Shared {
+            u64::from(self.block.shared_bytes)
+        } else {
+            let region = self.grid.region_of(at);
+            region.address + region.bytes
+        };
+        let beyond = (at + u64::from(bytes)).saturating_sub(end);
+        if beyond > 0 {
+            let what = if space == Space::Shared { "shared memory" } else { "its buffer" };
+            self.finding(Kind::OutOfBounds, 1 << lane, || {
+                format!("bulk copy of {bytes} bytes ends {beyond} bytes past the end of {what}")
+            });
+            if !P::CHECK {
+                self.grid.stop();
+            }
+            return None;
+        }
+        Some(span)
+    }
+
+    /// The barrier object of a lane's copy.
+    pub fn bulk_barrier(&mut self, object: &Addresses, lane: usize) -> Option<Span> {
+        let mut only = 1 << lane;
+        let one = super::atomics::relative(object, only, 0);
+        self.span(Space::Shared, &one, 8, &mut only, Use::Atomic).map(|s| s.1)
+    }
+
+    /// Somebody waits on an object: bulk copies that report to it land, as far as the object still expects bytes, and no
+    /// further. A phase that expects too few thus ends before its data is there.
+    pub fn bulk_for_barrier(&mut self, barrier: u32) {
+        let span = self.whole_shared();
+        let mut copies = std::mem::take(&mut self.block.bulk);
+        for copy in copies.iter_mut().filter(|c| c.barrier == barrier) {
+            // SAFETY: the object was checked when the copy was issued.
+            let bits = unsafe { span.host(u64::from(barrier)).cast::<u64>().read_unaligned() };
+            let expected = super::mbarrier::Mbarrier::decode(bits).tx;
+            if expected <= 0 {
+                break;
+            }
+            let n = expected.min(i64::from(copy.bytes - copy.landed)) as u32;
+            self.land_bulk(copy, n);
+            if copy.landed == copy.bytes
+                && let Some(mark) = copy.mark
+            {
+                let agent = Agent::Load;
+                self.block.races.mbarrier_arrive_copies(agent, copy.warp, copy.lane, barrier, mark);
+            }
+            self.mbarrier_update(&span, u64::from(barrier), copy.lane as usize, |b| b.tx -= i64::from(n));
+        }
+        copies.retain(|c| c.landed < c.bytes);
+        self.block.bulk = copies;
+    }
+
+    fn land_bulk(&mut self, copy: &mut BulkCopy, n: u32) {
+        let (from, to) = (copy.landed, copy.landed + n);
+        copy.landed = to;
+        match &copy.cargo {
+            Cargo::Box(tensor, load) => self.land_box(tensor, copy.to, from..to, *load),
+            Cargo::Range(source) => {
+                let region = self.grid.region_of(*source);
+                let span = self.whole_shared();
+                for b in from..to {
+                    let at = (*source - region.address) as usize + b as usize;
+                    let to = u64::from(copy.to + b);
+                    // SAFETY: both ends were checked for their whole length at issue.
+                    unsafe {
+                        *span.host(to) = *region.data.add(at);
+                        *span.state(to) =
+                            if *region.shadow.add(at) & 1 == 1 { shadow::WRITTEN } else { shadow::TAINTED };
+                    }
+                }
+            }
+        }
+    }
+
+    pub fn bulk_commit(&mut self, mask: u32) {
+        self.w.bulk.commit(mask);
+        if P::CHECK {
+            for agent in [Agent::StoreRead, Agent::StoreWrite] {
+                self.block.races.agent_commit(agent, self.w.id, mask);
+            }
+        }
+    }
+
+    pub fn bulk_wait(&mut self, keep: u32, read: bool, mask: u32) {
+        self.w.bulk.wait(keep, mask);
+        if P::CHECK {
+            self.block.races.agent_wait(Agent::StoreRead, self.w.id, mask, keep);
+            if !read {
+                self.block.races.agent_wait(Agent::StoreWrite, self.w.id, mask, keep);
+            }
+        }
+    }
+
+    /// Lanes exit: what their stores still have to read goes with the block's shared memory.
+    pub fn bulk_at_exit(&mut self, mask: u32) {
+        if !P::CHECK {
+            return;
+        }
+        let unread = self.w.bulk.unread(mask);
+        if unread != 0 {
+            let store = self.w.bulk.last[unread.trailing_zeros() as usize];
+            let (here, block, warp) = (self.at(), self.block.index, self.w.id);
+            let related = vec![("here the thread exits".to_string(), here)];
+            self.worker.report_with(
+                self.grid,
+                Kind::AsyncNotWaited,
+                store,
+                block,
+                warp,
+                unread,
+                related,
+                || {
+                    "the thread exits without waiting for its bulk store to read shared memory \
+                 (cp.async.bulk.commit_group and wait_group.read)"
+                        .to_string()
+                },
+            );
+        }
+    }
+}

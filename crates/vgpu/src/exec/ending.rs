@@ -1,0 +1,81 @@
+//! What must hold when a block ends.
+
+use super::block::Block;
+use super::grid::{Grid, WorkerState};
+use super::mbarrier::Mbarrier;
+use crate::check::Kind;
+
+impl Block {
+    /// All threads of the block have exited.
+    pub fn check_ending(&self, grid: &Grid<'_>, worker: &mut WorkerState) {
+        self.check_copies(grid, worker);
+        self.check_warpgroups(grid, worker);
+        self.check_registers(grid, worker);
+    }
+
+    /// Bulk copies into shared memory that is no longer there.
+    fn check_copies(&self, grid: &Grid<'_>, worker: &mut WorkerState) {
+        let block = self.core.index;
+        for copy in &self.core.bulk {
+            let shared = self.core.shared.as_ptr().cast::<u8>();
+            // SAFETY: the object was checked when the copy was issued.
+            let bits = unsafe { shared.add(copy.barrier as usize).cast::<u64>().read_unaligned() };
+            let left = copy.bytes - copy.landed;
+            let expects = Mbarrier::decode(bits).tx;
+            let lanes = 1 << copy.lane;
+            if expects >= i64::from(left) {
+                worker.report(grid, Kind::AsyncNotWaited, copy.at, block, copy.warp, lanes, || {
+                    "the block ends while this bulk copy into its shared memory is under way: nobody has waited for it"
+                        .to_string()
+                });
+                continue;
+            }
+            let expected_at = self.core.barrier_logs.get(&copy.barrier).and_then(|log| log.expected_at);
+            let related = vec![("the copy".to_string(), copy.at)];
+            let at = expected_at.unwrap_or(copy.at);
+            worker.report_with(grid, Kind::BarrierCount, at, block, copy.warp, lanes, related, || {
+                format!(
+                    "the bulk copies that report to the mbarrier bring more bytes than it is told to expect: {left} of the \
+                     {} bytes of the last copy are left over when the block ends",
+                    copy.bytes
+                )
+            });
+        }
+    }
+
+    /// Instructions that four warps execute together, and not all of them have.
+    fn check_warpgroups(&self, grid: &Grid<'_>, worker: &mut WorkerState) {
+        for (number, group) in self.core.collectives.iter().enumerate() {
+            if let Some((at, warps)) = group.unfinished() {
+                let first = number as u32 * 4;
+                let warps: Vec<u32> = warps.iter().map(|w| first + *w as u32).collect();
+                let warp = warps.first().copied().unwrap_or(first);
+                worker.report(grid, Kind::DivergentWarpOp, at, self.core.index, warp, u32::MAX, || {
+                    format!(
+                        "only warps {warps:?} of the warpgroup of warps {first} to {} execute it; all four have to",
+                        first + 3
+                    )
+                });
+            }
+        }
+    }
+
+    /// More registers than the block was launched with: a `setmaxnreg.inc` would wait for ever.
+    fn check_registers(&self, grid: &Grid<'_>, worker: &mut WorkerState) {
+        let (launched, groups) = (grid.registers_per_thread(), self.core.threads.div_ceil(128));
+        let of = |g: u32| self.core.collectives.get(g as usize).and_then(|group| group.registers);
+        let wanted: u32 = (0..groups).map(|g| of(g).map_or(launched, |(n, _)| n)).sum();
+        let most = (0..groups).filter_map(|g| of(g).map(|(n, at)| (n, at, g))).max();
+        if let Some((count, at, group)) = most
+            && wanted > launched * groups
+        {
+            worker.report(grid, Kind::Registers, at, self.core.index, group * 4, u32::MAX, || {
+                format!(
+                    "the warpgroups of the block ask for {wanted} registers per thread together, {count} of them here; \
+                     {groups} warpgroups are launched with {launched} each, {} in all, so one of them waits for ever",
+                    launched * groups
+                )
+            });
+        }
+    }
+}

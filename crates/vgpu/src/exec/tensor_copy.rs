@@ -1,0 +1,480 @@
+//! `cp.async.bulk.tensor`: boxes of tensors to and from shared memory, by tensor maps.
+
+use super::Policy;
+use super::block::BlockCore;
+use super::bulk::{BulkCopy, Cargo};
+use super::memory::{Addresses, Span, Use};
+use super::step::{Cx, Next};
+use super::taint::Source;
+use crate::check::Kind;
+use crate::check::layout::{Load, Origin};
+use crate::check::race::{self, Agent};
+use crate::isa::op::{Inst, Slot, TensorAccess};
+use crate::isa::types::Space;
+use crate::mem::shadow;
+use crate::tensor_map::region::TensorBox;
+use crate::tensor_map::{self, Field, MAX_RANK, TensorMap};
+
+/// What the address of a box in shared memory must be a multiple of.
+const BOX_ALIGN: u64 = 128;
+
+/// A row of a box has at most so many bytes: 256 elements of eight.
+const MAX_ROW: usize = 2048;
+
+fn origin_of(tensor: &TensorBox, at: u32) -> Load {
+    let map = &tensor.map;
+    Load {
+        at,
+        coordinates: tensor.at,
+        swizzle: map.swizzle,
+        rows: map.rows(),
+        columns: map.row_bytes() / 16,
+        elements: 16 / map.element.bytes() as u32,
+    }
+}
+
+impl<P: Policy> Cx<'_, '_, P> {
+    pub fn tensor_load(&mut self, inst: &Inst, access: TensorAccess, mask: u32) -> Next {
+        let sources = inst.sources();
+        let to = self.addresses(sources[0], access.shared_offset, mask, 16);
+        let object = self.addresses(sources[2], access.barrier_offset, mask, 8);
+        let maps = self.addresses(sources[1], 0, mask, 8);
+        let blocks = if access.multicast { *self.r32(sources[3]) } else { [0; 32] };
+        let first = 3 + usize::from(access.multicast);
+        let coordinates = self.coordinates(&sources[first..], mask);
+        let mask = self.one_per_copy(mask, |l| to.at[l]);
+        for l in super::lanes(mask) {
+            let rank = sources.len() - first;
+            let issued = self.issue(&maps, &to, l, coordinates[l], rank, Use::Store);
+            let barrier = self.bulk_barrier(&object, l);
+            let (Some((tensor, shared)), Some(barrier)) = (issued, barrier) else {
+                if !P::CHECK {
+                    return Next::Halt;
+                }
+                continue;
+            };
+            let (at, object) = (to.at[l] as u32, object.at[l]);
+            if !access.multicast {
+                self.load_here(tensor, &shared, at, &barrier, object, l);
+                continue;
+            }
+            let count = self.grid.cluster.iter().product::<u32>();
+            if P::CHECK && blocks[l] >> count != 0 {
+                let wanted = blocks[l];
+                self.finding(Kind::OutOfBounds, 1 << l, || {
+                    format!("the copy goes to the blocks of mask {wanted:#x}, the cluster has {count}")
+                });
+            }
+            for rank in super::lanes(blocks[l] & ((1u64 << count) - 1) as u32) {
+                match self.peer(rank as u32) {
+                    None => self.load_here(tensor.clone(), &shared, at, &barrier, object, l),
+                    Some(peer) => self.load_there(&tensor, peer, at, object, l),
+                }
+            }
+        }
+        self.block.progress += 1;
+        Next::Continue
+    }
+
+    /// A box into the block's own shared memory.
+    fn load_here(
+        &mut self,
+        tensor: TensorBox,
+        shared: &Span,
+        at: u32,
+        barrier: &Span,
+        object: u64,
+        lane: usize,
+    ) {
+        let bytes = tensor.map.box_bytes();
+        if P::COUNT {
+            self.worker.counts.async_bytes += u64::from(bytes);
+        }
+        if P::CHECK {
+            let pc = self.at();
+            let mut offsets = [0; 32];
+            offsets[lane] = at;
+            let races = &mut self.block.races;
+            races.agent_writes_shared(Agent::Load, self.w.id, 1 << lane, pc, &offsets, bytes);
+            self.race_global(&tensor, lane, Agent::Load, race::Op::Read);
+            let load = self.block.origins.load(origin_of(&tensor, pc));
+            self.pend(lane, at, bytes, Cargo::Box(Box::new(tensor), load), object as u32);
+        } else {
+            self.copy_in(&tensor, shared, at, 0..tensor.map.rows());
+            self.mbarrier_update(barrier, object, lane, |b| b.tx -= i64::from(bytes));
+        }
+    }
+
+    /// A box into another block's shared memory, at the same offset; it reports to the object at the same offset.
+    fn load_there(&mut self, tensor: &TensorBox, peer: *mut BlockCore, at: u32, object: u64, lane: usize) {
+        // SAFETY: another block of the cluster, on this worker.
+        let core = unsafe { &mut *peer };
+        let (bytes, pc) = (tensor.map.box_bytes(), self.at());
+        if P::CHECK {
+            let load = core.origins.load(origin_of(tensor, pc));
+            let cargo = Cargo::Box(Box::new(tensor.clone()), load);
+            core.bulk.push(BulkCopy {
+                warp: self.w.id,
+                lane: lane as u32,
+                at: pc,
+                to: at,
+                bytes,
+                cargo,
+                landed: 0,
+                barrier: object as u32,
+                mark: None,
+            });
+            return;
+        }
+        let span = Span {
+            base: core.shared.as_mut_ptr().cast(),
+            shadow: core.shared_shadow.as_mut_ptr(),
+            low: 0,
+            source: Source::Shared,
+        };
+        self.copy_in(tensor, &span, at, 0..tensor.map.rows());
+        self.mbarrier_update(&span, object, lane, |b| b.tx -= i64::from(bytes));
+    }
+
+    pub fn tensor_store(&mut self, inst: &Inst, access: TensorAccess, mask: u32) -> Next {
+        let sources = inst.sources();
+        let from = self.addresses(sources[0], access.shared_offset, mask, 16);
+        let maps = self.addresses(sources[1], 0, mask, 8);
+        let coordinates = self.coordinates(&sources[2..], mask);
+        let mask = self.one_per_copy(mask, |l| (maps.at[l], coordinates[l]));
+        for l in super::lanes(mask) {
+            let rank = sources.len() - 2;
+            let Some((tensor, shared)) = self.issue(&maps, &from, l, coordinates[l], rank, Use::Load) else {
+                if !P::CHECK {
+                    return Next::Halt;
+                }
+                continue;
+            };
+            let (bytes, at) = (tensor.map.box_bytes(), from.at[l] as u32);
+            if P::COUNT {
+                self.worker.counts.async_bytes += u64::from(bytes);
+            }
+            if P::CHECK {
+                let pc = self.at();
+                let chunks: Vec<u32> = (0..bytes / 16).map(|c| at + 16 * c).collect();
+                self.block.races.agent_reads_shared(Agent::StoreRead, self.w.id, l, pc, &chunks);
+                self.race_global(&tensor, l, Agent::StoreWrite, race::Op::Write);
+            }
+            self.copy_out(&tensor, &shared, at, l);
+            self.note_store(l);
+        }
+        self.block.progress += 1;
+        Next::Continue
+    }
+
+    fn coordinates(&mut self, slots: &[Slot], mask: u32) -> [[i32; MAX_RANK]; 32] {
+        let mut out = [[0; MAX_RANK]; 32];
+        for (dim, slot) in slots.iter().enumerate() {
+            if P::CHECK && self.w.tracking {
+                self.check_use(*slot, mask, "is a coordinate of a tensor copy");
+            }
+            let values = self.r32(*slot);
+            for l in 0..32 {
+                out[l][dim] = values[l] as i32;
+            }
+        }
+        out
+    }
+
+    /// What a lane copies, once its map, its place in shared memory and all its rows have been looked at.
+    fn issue(
+        &mut self,
+        maps: &Addresses,
+        shared: &Addresses,
+        lane: usize,
+        at: [i32; MAX_RANK],
+        rank: usize,
+        what: Use,
+    ) -> Option<(TensorBox, Span)> {
+        let map = self.tensor_map(maps.at[lane], lane, rank)?;
+        let place = shared.at[lane];
+        if !place.is_multiple_of(BOX_ALIGN) {
+            self.fault(Kind::Misaligned, lane, || {
+                format!(
+                    "tensor copy at offset {place} of shared memory, which is not a multiple of {BOX_ALIGN}"
+                )
+            });
+            return None;
+        }
+        let span = self.bulk_end(Space::Shared, shared, map.box_bytes(), lane, what)?;
+        let tensor = TensorBox { map, at };
+        let mut region = crate::mem::device::Region::NONE;
+        for number in 0..tensor.map.rows() {
+            let row = tensor.row(number);
+            if row.bytes > 0 && !region.holds(row.address, u64::from(row.bytes)) {
+                region = self.grid.region_of(row.address);
+                let writes = what == Use::Load;
+                if !region.holds(row.address, u64::from(row.bytes)) || region.constant && writes {
+                    let near = self.grid.device.describe(row.address + u64::from(row.bytes) - 1).1;
+                    self.fault(Kind::OutOfBounds, lane, || {
+                        format!(
+                            "row {number} of the box lies in the tensor of its map but not in memory: {near}; the map \
+                             does not fit its buffer, or the buffer is gone"
+                        )
+                    });
+                    return None;
+                }
+            }
+        }
+        Some((tensor, span))
+    }
+
+    /// Reads the map of a lane back, from parameters or global memory.
+    fn tensor_map(&mut self, address: u64, lane: usize, rank: usize) -> Option<TensorMap> {
+        if !address.is_multiple_of(tensor_map::ALIGN) {
+            self.fault(Kind::TensorMap, lane, || {
+                format!(
+                    "the tensor map lies at {address:#x}, which is not a multiple of {}",
+                    tensor_map::ALIGN
+                )
+            });
+            return None;
+        }
+        let mut bytes = [0; tensor_map::BYTES];
+        let wrong_space = match self.grid.windows.space_of(address) {
+            Space::Param => {
+                let at = (address - self.grid.windows.param) as usize;
+                let Some(map) = self.grid.params.get(at..at + tensor_map::BYTES) else {
+                    self.fault(Kind::TensorMap, lane, || {
+                        "the tensor map lies outside the kernel's parameters".to_string()
+                    });
+                    return None;
+                };
+                bytes.copy_from_slice(map);
+                None
+            }
+            Space::Local => {
+                Some("local memory; a parameter that is not `const __grid_constant__` is copied there")
+            }
+            Space::Shared => Some("shared memory"),
+            _ => {
+                let region = self.grid.region_of(address);
+                if !region.holds(address, bytes.len() as u64) {
+                    let near = self.grid.device.describe(address).1;
+                    self.fault(Kind::TensorMap, lane, || {
+                        format!("the tensor map lies in no allocation: {near}")
+                    });
+                    return None;
+                }
+                // SAFETY: the region holds all of it.
+                unsafe {
+                    let from = region.data.add((address - region.address) as usize);
+                    std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), bytes.len());
+                }
+                None
+            }
+        };
+        if let Some(space) = wrong_space {
+            self.fault(Kind::TensorMap, lane, || {
+                format!("the tensor map lies in {space}; it must be a kernel parameter or in global or constant memory")
+            });
+            return None;
+        }
+        let Some(map) = TensorMap::decode(&bytes) else {
+            self.fault(Kind::TensorMap, lane, || {
+                "what the copy is told to use as a tensor map was not encoded as one".to_string()
+            });
+            return None;
+        };
+        if map.rank() != rank {
+            let has = map.rank();
+            self.fault(Kind::TensorMap, lane, || {
+                format!("the copy has {rank} coordinates, the tensor map {has} dimensions")
+            });
+            return None;
+        }
+        Some(map)
+    }
+
+    /// A finding after which an unchecked launch cannot go on.
+    fn fault(&mut self, kind: Kind, lane: usize, message: impl FnOnce() -> String) {
+        self.finding(kind, 1 << lane, message);
+        if !P::CHECK {
+            self.grid.stop();
+        }
+    }
+
+    fn race_global(&mut self, tensor: &TensorBox, lane: usize, agent: Agent, op: race::Op) {
+        let (pc, warp) = (self.at(), self.w.id);
+        for number in 0..tensor.map.rows() {
+            let row = tensor.row(number);
+            if row.bytes > 0 {
+                let memory = &self.grid.races;
+                self.block.races.agent_global(memory, agent, op, warp, lane, pc, row.address, row.bytes);
+            }
+        }
+    }
+
+    /// Rows of a box into shared memory, without their states.
+    fn copy_in(&mut self, tensor: &TensorBox, shared: &Span, to: u32, rows: std::ops::Range<u32>) {
+        let (map, width) = (&tensor.map, tensor.map.row_bytes() as usize);
+        let mut line = [0u8; MAX_ROW];
+        let mut region = crate::mem::device::Region::NONE;
+        for number in rows {
+            let row = tensor.row(number);
+            if (row.bytes as usize) < width {
+                for (b, byte) in line[..width].iter_mut().enumerate() {
+                    *byte = tensor.fill(b);
+                }
+            }
+            if row.bytes > 0 {
+                if !region.holds(row.address, u64::from(row.bytes)) {
+                    region = self.grid.region_of(row.address);
+                }
+                // SAFETY: `issue` has seen that the region holds the row.
+                unsafe {
+                    let from = region.data.add((row.address - region.address) as usize);
+                    let into = line.as_mut_ptr().add(row.first as usize);
+                    std::ptr::copy_nonoverlapping(from, into, row.bytes as usize);
+                }
+            }
+            for (column, chunk) in line[..width].as_chunks::<16>().0.iter().enumerate() {
+                let at = map.swizzle.place(to + number * width as u32 + 16 * column as u32);
+                // SAFETY: the whole box lies in shared memory, which the swizzle does not leave: it exchanges chunks of
+                // rows of 128 bytes, and the box starts and memory ends with one.
+                unsafe { shared.host(u64::from(at)).cast::<[u8; 16]>().write_unaligned(*chunk) };
+            }
+        }
+    }
+
+    /// Bytes `range` of a box, counted row by row, land in shared memory with what is known of them.
+    pub fn land_box(&mut self, tensor: &TensorBox, to: u32, range: std::ops::Range<u32>, load: u32) {
+        let (map, width) = (&tensor.map, tensor.map.row_bytes());
+        let shared = self.whole_shared();
+        for number in range.start / width..range.end.div_ceil(width) {
+            let row = tensor.row(number);
+            let region = self.grid.region_of(row.address);
+            for b in 0..width {
+                let byte = number * width + b;
+                if !range.contains(&byte) {
+                    continue;
+                }
+                let at = map.swizzle.place(to + byte);
+                let inside = b.checked_sub(row.first).filter(|b| *b < row.bytes);
+                // SAFETY: as in `copy_in`; the shadow is as large as the memory.
+                unsafe {
+                    let (value, defined) = match inside {
+                        Some(b) => {
+                            let from = (row.address - region.address) as usize + b as usize;
+                            (*region.data.add(from), *region.shadow.add(from) & shadow::DEFINED != 0)
+                        }
+                        None => (tensor.fill(b as usize), true),
+                    };
+                    *shared.host(u64::from(at)) = value;
+                    let state = if defined { shadow::WRITTEN } else { shadow::TAINTED };
+                    *shared.state(u64::from(at)) = state | shadow::COPIED;
+                }
+                if byte % 16 == 0 {
+                    self.block.origins.put(at, Origin { load, row: number, column: b / 16 });
+                }
+            }
+        }
+    }
+
+    /// A box out of shared memory. What lies outside the tensor is not written.
+    fn copy_out(&mut self, tensor: &TensorBox, shared: &Span, from: u32, lane: usize) {
+        let (map, width) = (&tensor.map, tensor.map.row_bytes());
+        for number in 0..map.rows() {
+            let row = tensor.row(number);
+            if row.bytes == 0 {
+                continue;
+            }
+            let region = self.grid.region_of(row.address);
+            let global = Span {
+                base: region.data,
+                shadow: region.shadow,
+                low: region.address,
+                source: Source::Global,
+            };
+            // Piece by piece, each within a chunk.
+            let mut b = row.first;
+            while b < row.first + row.bytes {
+                let n = (16 - b % 16).min(row.first + row.bytes - b);
+                let at = map.swizzle.place(from + number * width + b);
+                let to = row.address + u64::from(b - row.first);
+                self.store_out(shared, u64::from(at), &global, to, n, lane);
+                b += n;
+            }
+        }
+    }
+
+    // Maps that kernels make
+
+    pub fn replace_in_map(
+        &mut self,
+        inst: &Inst,
+        field: Field,
+        space: Space,
+        offset: i32,
+        mask: u32,
+    ) -> Next {
+        let sources = inst.sources();
+        let at = self.addresses(sources[0], offset, mask, 8);
+        let values = self.wide(sources[1]);
+        if P::CHECK && self.w.tracking {
+            self.check_use(sources[1], mask, "becomes part of a tensor map");
+        }
+        for l in super::lanes(mask) {
+            let Some((space, one)) = self.map_place(space, &at, l) else { continue };
+            let Some(span) = self.bulk_end(space, &one, tensor_map::BYTES as u32, l, Use::Store) else {
+                if !P::CHECK {
+                    return Next::Halt;
+                }
+                continue;
+            };
+            let place = span.host(one.at[l]).cast::<[u8; tensor_map::BYTES]>();
+            // SAFETY: `bulk_end` has seen that all of it is there.
+            unsafe {
+                let mut bytes = place.read_unaligned();
+                tensor_map::replace(&mut bytes, field, values[l]);
+                place.write_unaligned(bytes);
+                if P::CHECK {
+                    span.state(one.at[l]).write_bytes(shadow::WRITTEN, tensor_map::BYTES);
+                }
+            }
+        }
+        self.block.progress += 1;
+        Next::Continue
+    }
+
+    /// A lane's address relative to its space.
+    fn map_place(&mut self, space: Space, at: &Addresses, lane: usize) -> Option<(Space, Addresses)> {
+        let own = if space == Space::Generic { self.grid.windows.space_of(at.at[lane]) } else { space };
+        if !matches!(own, Space::Shared | Space::Global) {
+            self.fault(Kind::TensorMap, lane, || {
+                "tensor maps are made in shared or global memory".to_string()
+            });
+            return None;
+        }
+        let base = if space == Space::Generic { self.grid.windows.base(own) } else { 0 };
+        Some((own, super::atomics::relative(at, 1 << lane, base)))
+    }
+
+    /// The warp copies a map together; one lane does it here.
+    pub fn copy_map(&mut self, inst: &Inst, dst_offset: i32, src_offset: i32, mask: u32) -> Next {
+        let sources = inst.sources();
+        let lane = mask.trailing_zeros() as usize & 31;
+        let to = self.addresses(sources[0], dst_offset, 1 << lane, 8);
+        let from = self.addresses(sources[1], src_offset, 1 << lane, 8);
+        let generic = |cx: &Self, at: u64| cx.grid.windows.space_of(at) == Space::Shared;
+        let from = if generic(self, from.at[lane]) {
+            super::atomics::relative(&from, 1 << lane, self.grid.windows.shared)
+        } else {
+            from
+        };
+        let bytes = tensor_map::BYTES as u32;
+        let shared = self.bulk_end(Space::Shared, &from, bytes, lane, Use::Load);
+        let global = self.bulk_end(Space::Global, &to, bytes, lane, Use::Store);
+        let (Some(shared), Some(global)) = (shared, global) else {
+            return if P::CHECK { Next::Continue } else { Next::Halt };
+        };
+        self.store_out(&shared, from.at[lane], &global, to.at[lane], bytes, lane);
+        self.block.progress += 1;
+        Next::Continue
+    }
+}

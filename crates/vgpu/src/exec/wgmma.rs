@@ -1,0 +1,704 @@
+//! Products of a warpgroup. Each warp computes its 16 rows when it comes to the instruction.
+//!
+//! The result is there at once, and nobody may know: registers of D and A are *in flight* until a wait, and what touches
+//! them before is a finding. Shared memory is read by the warp's tensor agent, for the race checker until the same wait.
+//! Copies between registers are not findings: compilers make them, and the assembler takes them out again.
+
+use super::Policy;
+use super::descriptor::Descriptor;
+use super::step::{Cx, Next};
+use super::taint::{Origin, Source, spread};
+use super::warp::State;
+use crate::check::Kind;
+use crate::check::layout::Fault;
+use crate::check::race::Agent;
+use crate::isa::op::{Class, Flow, Inst, Op, Slot, Wgmma};
+use crate::mem::shadow;
+use crate::num::Lanes;
+use crate::num::tile::matrix;
+use crate::num::tile::warpgroup::{Columns, warpgroup};
+
+/// Most groups of eight columns.
+const MAX_COLUMNS: usize = 32;
+
+/// Operands that a block keeps decoded: its warps come to the same ones, one after another.
+pub const DECODED: usize = 16;
+
+/// A register that a product in flight uses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Flying {
+    /// Number of its group, from 1 on; 0: it is free.
+    group: u32,
+    /// It is an accumulator, not a part of A.
+    written: bool,
+    /// The product.
+    at: u32,
+}
+
+/// What a warp has in flight.
+#[derive(Debug, Default)]
+pub struct Flight {
+    /// Groups committed.
+    committed: u32,
+    /// By unit of the register file.
+    registers: Vec<Flying>,
+    pub any: bool,
+    /// A `wgmma.fence` has been executed.
+    fenced: bool,
+}
+
+impl Flight {
+    pub fn clear(&mut self) {
+        self.committed = 0;
+        self.registers.clear();
+        self.any = false;
+        self.fenced = false;
+    }
+
+    fn launch(&mut self, unit: usize, written: bool, at: u32) {
+        if self.registers.len() <= unit {
+            self.registers.resize(unit + 1, Flying::default());
+        }
+        self.registers[unit] = Flying { group: self.committed + 1, written, at };
+        self.any = true;
+    }
+
+    fn of(&self, unit: usize) -> Option<Flying> {
+        self.registers.get(unit).copied().filter(|f| f.group != 0)
+    }
+
+    fn wait(&mut self, keep: u32) {
+        let landed = self.committed.saturating_sub(keep);
+        self.any = false;
+        for f in &mut self.registers {
+            if f.group <= landed {
+                *f = Flying::default();
+            }
+            self.any |= f.group != 0;
+        }
+    }
+}
+
+/// What the warps of a warpgroup must do together, in the order the first of them did it.
+#[derive(Debug, Default)]
+pub struct Collective {
+    /// Instructions that not all warps have come to yet, with what they are told.
+    steps: std::collections::VecDeque<(u32, u64)>,
+    /// Steps that all warps have done.
+    done: u64,
+    by_warp: [u64; 4],
+    /// Registers per thread after `setmaxnreg`, and the instruction.
+    pub registers: Option<(u32, u32)>,
+}
+
+impl Collective {
+    /// A warp does its next step. False if another warp did something else instead.
+    fn step(&mut self, warp: usize, at: u32, what: u64) -> bool {
+        let number = (self.by_warp[warp] - self.done) as usize;
+        self.by_warp[warp] += 1;
+        let same = self.steps.get(number).is_none_or(|step| *step == (at, what));
+        if number >= self.steps.len() {
+            self.steps.push_back((at, what));
+        }
+        while self.by_warp.iter().all(|n| *n > self.done) {
+            self.done += 1;
+            self.steps.pop_front();
+        }
+        same
+    }
+
+    /// The first instruction that some warps did not come to, and those that did.
+    pub fn unfinished(&self) -> Option<(u32, Vec<usize>)> {
+        let (at, _) = self.steps.front()?;
+        Some((*at, (0..4).filter(|w| self.by_warp[*w] > self.done).collect()))
+    }
+}
+
+/// An operand in shared memory.
+struct Operand {
+    descriptor: Descriptor,
+    mn_major: bool,
+    name: &'static str,
+}
+
+impl<P: Policy> Cx<'_, '_, P> {
+    /// Waits until all lanes of the warp are here. False: they are not yet.
+    fn whole_warp(&mut self, mask: u32) -> bool {
+        self.split_guarded(mask);
+        if mask != self.w.live && self.frag.state != State::Forced {
+            self.frag.state = State::Gathering;
+            return false;
+        }
+        self.frag.state = State::Ready;
+        if P::CHECK && mask != u32::MAX {
+            self.finding(Kind::DivergentWarpOp, mask, || {
+                format!("the operation needs all lanes of the warp, {} execute it", mask.count_ones())
+            });
+        }
+        true
+    }
+
+    /// The warps of a warpgroup execute the instruction together.
+    fn together(&mut self, what: u64, mask: u32) {
+        let (at, warp) = (self.at(), self.w.id as usize);
+        if (warp as u32 / 4 + 1) * 128 > self.block.threads {
+            let threads = self.block.threads;
+            self.finding(Kind::DivergentWarpOp, mask, || {
+                format!("the operation needs four warps from a multiple of four on; the block has {threads} threads")
+            });
+            return;
+        }
+        let groups = &mut self.block.collectives;
+        if groups.len() <= warp / 4 {
+            groups.resize_with(warp / 4 + 1, Collective::default);
+        }
+        if !groups[warp / 4].step(warp % 4, at, what) {
+            self.finding(Kind::DivergentWarpOp, mask, || {
+                "the warps of a warpgroup execute different instructions, or with different descriptors, where they \
+                 must execute one together"
+                    .to_string()
+            });
+        }
+    }
+
+    pub fn wgmma_group(&mut self, inst: &Inst, mask: u32) -> Next {
+        if !self.whole_warp(mask) {
+            return Next::Park;
+        }
+        if !P::CHECK {
+            return Next::Continue;
+        }
+        match inst.op {
+            Op::WgmmaFence => self.w.flight.fenced = true,
+            Op::WgmmaCommit => {
+                self.w.flight.committed += 1;
+                self.block.races.agent_commit(Agent::Tensor, self.w.id, mask);
+            }
+            Op::WgmmaWait { keep } => {
+                self.w.flight.wait(keep);
+                self.block.races.agent_wait(Agent::Tensor, self.w.id, mask, keep);
+            }
+            _ => {}
+        }
+        Next::Continue
+    }
+
+    pub fn set_max_registers(&mut self, count: u32, increase: bool, mask: u32) -> Next {
+        if !self.whole_warp(mask) {
+            return Next::Park;
+        }
+        if !P::CHECK {
+            return Next::Continue;
+        }
+        self.together(u64::from(count), mask);
+        let (at, before) = (self.at(), self.grid.registers_per_thread());
+        let Some(group) = self.block.collectives.get_mut(self.w.id as usize / 4) else {
+            return Next::Continue;
+        };
+        let now = group.registers.map_or(before, |(n, _)| n);
+        group.registers = Some((count, at));
+        if now != count && increase != (count > now) {
+            let what = if increase { "increase" } else { "decrease" };
+            self.finding(Kind::Registers, mask, || {
+                format!("setmaxnreg is to {what} the number of registers from {now} to {count}")
+            });
+        }
+        Next::Continue
+    }
+
+    pub fn wgmma(&mut self, inst: &Inst, w: &Wgmma, mask: u32) -> Next {
+        if !self.whole_warp(mask) {
+            return Next::Park;
+        }
+        let sources = inst.sources();
+        let rows = self.w.id % 4 * 16;
+        let b = self.descriptor(sources[1], "b", w.transpose_b, mask);
+        let (a_slots, a) = if w.a_registers {
+            (&sources[2..6], None)
+        } else {
+            (&sources[2..3], Some(self.descriptor(sources[2], "a", w.transpose_a, mask)))
+        };
+        let keep = self.pred(sources[0]) ^ if w.negate_scale { u32::MAX } else { 0 };
+        let keep = keep & mask != 0;
+        if P::CHECK {
+            let seen = self.r64(sources[1])[0]
+                ^ if a.is_some() { self.r64(sources[2])[0].rotate_left(29) } else { 0 };
+            self.together(seen, mask);
+            self.check_flight_of_product(inst, w, a_slots, mask);
+        }
+        let columns = w.op.n as usize / 8;
+        let k_lines = (w.op.k() * w.op.a.bits() / 16) as u32;
+        // Lines and chunks of both operands, as this warp uses them: all of b, 16 rows of a.
+        let b_walk = if b.mn_major { (0..k_lines, columns as u32) } else { (0..u32::from(w.op.n), 2) };
+        let inside = self.operand_fits(&b, &b_walk.0, 0..b_walk.1, mask)
+            && a.as_ref().is_none_or(|a| {
+                if a.mn_major {
+                    self.operand_fits(a, &(0..k_lines), rows / 8..rows / 8 + 2, mask)
+                } else {
+                    self.operand_fits(a, &(rows..rows + 16), 0..2, mask)
+                }
+            });
+        if !inside {
+            if !P::CHECK {
+                self.grid.stop();
+                return Next::Halt;
+            }
+            for d in inst.results() {
+                self.set_undef(*d, spread(mask), 0, mask, Origin::new(Source::Reported, self.at()));
+            }
+            return Next::Continue;
+        }
+        let mut gathered: [Columns; MAX_COLUMNS] = [[[0; 32]; 2]; MAX_COLUMNS];
+        self.gather_columns(&b, &mut gathered[..columns]);
+        // Steps along k differ by 32 bytes.
+        let slot = b.descriptor.start as usize / 32 % DECODED;
+        self.block.decoded[slot].update(w.op.b, &gathered[..columns]);
+        let mut from_memory: [Lanes; 4] = [[0; 32]; 4];
+        if let Some(a) = &a {
+            self.gather_rows(a, rows, &mut from_memory);
+        }
+        if P::CHECK {
+            let b_chunks = self.chunks_of(&b, &b_walk.0, 0..b_walk.1);
+            let a_chunks = a.as_ref().map(|a| {
+                let (lines, chunks) =
+                    if a.mn_major { (0..k_lines, rows / 8..rows / 8 + 2) } else { (rows..rows + 16, 0..2) };
+                self.chunks_of(a, &lines, chunks)
+            });
+            let (at, warp) = (self.at(), self.w.id);
+            for chunks in std::iter::once(&b_chunks).chain(&a_chunks) {
+                self.block.races.agent_reads_shared(Agent::Tensor, warp, 0, at, chunks);
+            }
+            self.check_layout(&b, a.as_ref(), b_walk, rows, k_lines, mask);
+            self.flow_wgmma(inst, w, &b, a.as_ref(), a_slots, keep, rows, mask);
+        }
+        let registers: [&Lanes; 4] =
+            std::array::from_fn(|i| if w.a_registers { self.r32(a_slots[i]) } else { &from_memory[i] });
+        let mut d = [std::ptr::null_mut(); 4 * MAX_COLUMNS];
+        for (to, slot) in d.iter_mut().zip(inst.results()) {
+            *to = self.reg(*slot);
+        }
+        let decoded = &self.block.decoded[slot];
+        // SAFETY: results are different registers of the frame, checked when the instruction was decoded. A in registers
+        // may be among them only by a mistake of the program; it is read before anything is written.
+        unsafe { warpgroup(&w.op, &registers, decoded, &d[..inst.results().len()], keep) };
+        Next::Continue
+    }
+
+    fn descriptor(&mut self, slot: Slot, name: &'static str, mn_major: bool, mask: u32) -> Operand {
+        let values = self.r64(slot);
+        let first = values[mask.trailing_zeros() as usize & 31];
+        if P::CHECK {
+            let same = super::lanes(mask).all(|l| values[l] == first);
+            if self.w.tracking {
+                self.check_use(slot, mask, "is a descriptor of wgmma");
+            }
+            if !same {
+                self.finding(Kind::DivergentWarpOp, mask, || {
+                    format!("lanes of a warp give different descriptors of {name}")
+                });
+            }
+        }
+        let operand = Operand { descriptor: Descriptor::decode(first), mn_major, name };
+        if P::CHECK && !operand.descriptor.starts_a_pattern() {
+            let d = operand.descriptor;
+            self.finding(Kind::Misaligned, mask, || {
+                format!(
+                    "the descriptor of {name} starts at {:#x} of shared memory with {}, whose pattern starts at \
+                     multiples of {}; the base offset is {}",
+                    d.start,
+                    d.swizzle.name(),
+                    d.swizzle.period(),
+                    d.base
+                )
+            });
+        }
+        operand
+    }
+
+    /// Whether all of an operand lies in shared memory.
+    fn operand_fits(
+        &mut self,
+        operand: &Operand,
+        lines: &std::ops::Range<u32>,
+        chunks: std::ops::Range<u32>,
+        mask: u32,
+    ) -> bool {
+        // Steps are not negative, so the last line is the farthest, up to a row of 128 bytes.
+        let last = lines.end - 1;
+        let farthest = [chunks.start, chunks.end - 1]
+            .map(|chunk| operand.descriptor.chunk(operand.mn_major, last, chunk))
+            .into_iter()
+            .max()
+            .unwrap_or(0);
+        let bytes = self.block.shared_bytes;
+        if (farthest | 127) < bytes.next_multiple_of(128) {
+            return true;
+        }
+        let name = operand.name;
+        self.finding(Kind::OutOfBounds, mask, || {
+            format!(
+                "the descriptor of {name} leads to offset {farthest} of shared memory, of which the block has {bytes} bytes"
+            )
+        });
+        false
+    }
+
+    fn block_at(&self, address: impl Fn(u32) -> u32) -> matrix::Block {
+        let shared = self.block.shared.as_ptr().cast::<u8>();
+        let mut block = [[0; 16]; 8];
+        for (i, row) in block.iter_mut().enumerate() {
+            // SAFETY: `operand_fits` has seen that every chunk lies in shared memory.
+            *row = unsafe { shared.add(address(i as u32) as usize).cast::<[u8; 16]>().read_unaligned() };
+        }
+        block
+    }
+
+    /// All columns of B, by eight.
+    fn gather_columns(&self, b: &Operand, out: &mut [Columns]) {
+        let d = &b.descriptor;
+        if b.mn_major {
+            for (group, columns) in out.iter_mut().enumerate() {
+                for (half, block) in columns.iter_mut().enumerate() {
+                    let lines = self.block_at(|i| d.chunk(true, 8 * half as u32 + i, group as u32));
+                    *block = matrix::load(&lines, true);
+                }
+            }
+            return;
+        }
+        if !d.repeats() {
+            for (group, columns) in out.iter_mut().enumerate() {
+                for (half, block) in columns.iter_mut().enumerate() {
+                    let lines = self.block_at(|i| d.chunk(false, 8 * group as u32 + i, half as u32));
+                    *block = matrix::load(&lines, false);
+                }
+            }
+            return;
+        }
+        // Every group of eight lies like the first.
+        let places: [[u32; 8]; 2] =
+            std::array::from_fn(|half| std::array::from_fn(|i| d.chunk(false, i as u32, half as u32)));
+        let shared = self.block.shared.as_ptr().cast::<u8>();
+        for (group, columns) in out.iter_mut().enumerate() {
+            let step = group as u32 * d.stride;
+            for (places, block) in places.iter().zip(columns) {
+                let rows = block.as_chunks_mut::<4>().0;
+                for (place, row) in places.iter().zip(rows) {
+                    // SAFETY: `operand_fits` has seen that every chunk lies in shared memory.
+                    *row = unsafe { shared.add((place + step) as usize).cast::<[u32; 4]>().read_unaligned() };
+                }
+            }
+        }
+    }
+
+    /// Sixteen rows of A, as the four registers of a fragment.
+    fn gather_rows(&self, a: &Operand, rows: u32, out: &mut [Lanes; 4]) {
+        for (i, register) in out.iter_mut().enumerate() {
+            let (low, half) = (i as u32 % 2, i as u32 / 2);
+            let block = if a.mn_major {
+                self.block_at(|i| a.descriptor.chunk(true, 8 * half + i, rows / 8 + low))
+            } else {
+                self.block_at(|i| a.descriptor.chunk(false, rows + 8 * low + i, half))
+            };
+            *register = matrix::load(&block, a.mn_major);
+        }
+    }
+
+    fn chunks_of(
+        &self,
+        operand: &Operand,
+        lines: &std::ops::Range<u32>,
+        chunks: std::ops::Range<u32>,
+    ) -> Vec<u32> {
+        let each =
+            |line| chunks.clone().map(move |chunk| operand.descriptor.chunk(operand.mn_major, line, chunk));
+        lines.clone().flat_map(each).collect()
+    }
+
+    /// Address of a chunk that a tensor copy has put there.
+    fn copied(&self, operand: &Operand, line: u32, chunk: u32) -> Option<u32> {
+        let at = operand.descriptor.chunk(operand.mn_major, line, chunk);
+        let state = self.block.shared_shadow.get(at as usize)?;
+        (state & shadow::COPIED != 0).then_some(at)
+    }
+
+    fn check_layout(
+        &mut self,
+        b: &Operand,
+        a: Option<&Operand>,
+        b_walk: (std::ops::Range<u32>, u32),
+        rows: u32,
+        k_lines: u32,
+        mask: u32,
+    ) {
+        let fault = self.block.origins.walk(b_walk.0, b_walk.1, |line, chunk| self.copied(b, line, chunk));
+        if let Some(fault) = fault {
+            return self.report_layout(b, fault, mask);
+        }
+        let Some(a) = a else { return };
+        let fault = if a.mn_major {
+            self.block.origins.walk(0..k_lines, 2, |line, chunk| self.copied(a, line, rows / 8 + chunk))
+        } else {
+            self.block.origins.walk(rows..rows + 16, 2, |line, chunk| self.copied(a, line, chunk))
+        };
+        if let Some(fault) = fault {
+            return self.report_layout(a, fault, mask);
+        }
+        // Both begin at the same k, of their tensors or at least of their boxes.
+        let first = |o: &Operand, line, chunk| {
+            let origin = self.block.origins.at(self.copied(o, line, chunk)?)?;
+            self.block.origins.depth(origin, !o.mn_major)
+        };
+        let a_first = if a.mn_major { first(a, 0, rows / 8) } else { first(a, rows, 0) };
+        let (Some(ka), Some(kb)) = (a_first, first(b, 0, 0)) else { return };
+        if ka.0 != kb.0 && ka.1 != kb.1 {
+            self.finding(Kind::Layout, mask, || {
+                format!(
+                    "the descriptors of a and b start at different places along k: at element {} of the box of a and {} \
+                     of the box of b",
+                    ka.1, kb.1
+                )
+            });
+        }
+    }
+
+    fn report_layout(&mut self, operand: &Operand, fault: Fault, mask: u32) {
+        let load = self.block.origins.of_load(fault.found.load).copied();
+        let (d, name) = (operand.descriptor, operand.name);
+        let (at, block, warp) = (self.at(), self.block.index, self.w.id);
+        let related = load.map(|l| ("the copy that brought it".to_string(), l.at)).into_iter().collect();
+        let Fault { line, chunk, along, before, found } = fault;
+        let (beyond, lines) = if operand.mn_major && d.swizzle.span() == 16 {
+            ("stride", "leading")
+        } else {
+            ("leading", "stride")
+        };
+        let cause = match load {
+            Some(l) if l.swizzle != d.swizzle => {
+                format!("the descriptor has {}, the copy has {}", d.swizzle.name(), l.swizzle.name())
+            }
+            Some(l) if d.swizzle.span() > 16 && 16 * l.columns != d.swizzle.span() => format!(
+                "rows of the box have {} bytes, {} needs {}",
+                16 * l.columns,
+                d.swizzle.name(),
+                d.swizzle.span()
+            ),
+            _ if along => format!("the {beyond} offset of {} bytes is wrong, or the start", {
+                if beyond == "leading" { d.leading } else { d.stride }
+            }),
+            _ if line % 8 == 0 => {
+                format!(
+                    "the {lines} offset of {} bytes is wrong",
+                    if lines == "stride" { d.stride } else { d.leading }
+                )
+            }
+            _ => format!("the start {:#x} is wrong", d.start),
+        };
+        self.worker.report_with(self.grid, Kind::Layout, at, block, warp, mask, related, || {
+            format!(
+                "the descriptor of {name} does not follow the box that a tensor copy put there: line {line}, chunk {chunk} \
+                 of the operand is row {}, chunk {} of its box, after row {}, chunk {}; {cause}",
+                found.row, found.column, before.row, before.column
+            )
+        });
+    }
+
+    /// Undefined bytes of an operand reach the rows and columns they are in.
+    #[allow(clippy::too_many_arguments)]
+    fn flow_wgmma(
+        &mut self,
+        inst: &Inst,
+        w: &Wgmma,
+        b: &Operand,
+        a: Option<&Operand>,
+        a_slots: &[Slot],
+        keep: bool,
+        rows: u32,
+        mask: u32,
+    ) {
+        let at = self.at();
+        let mut origin = Origin(0);
+        let mut undefined = |cx: &Self, address: u32| {
+            const ALL: u128 = u128::from_ne_bytes([shadow::DEFINED; 16]);
+            let states = &cx.block.shared_shadow[address as usize..address as usize + 16];
+            let word = states.first_chunk::<16>().map_or(0, |bytes| u128::from_ne_bytes(*bytes));
+            if word & ALL == ALL {
+                return 0;
+            }
+            let states = &cx.block.shared_shadow[address as usize..address as usize + 16];
+            let bad = states.iter().position(|s| s & shadow::DEFINED == 0);
+            if let Some(byte) = bad {
+                let taint = cx.block.taints.get(&(address + byte as u32)).copied();
+                origin = taint.unwrap_or(Origin::new(Source::Shared, at));
+            }
+            // Which of the eight elements of 16 bits, if k runs across.
+            let pairs = states.as_chunks::<2>().0.iter().enumerate();
+            pairs.fold(0u32, |m, (i, pair)| m | u32::from(pair.iter().any(|s| s & 1 == 0)) << i)
+        };
+        let mut bad_columns = [0u64; 4];
+        let mut bad_rows = 0u32;
+        let k_lines = (w.op.k() * w.op.a.bits() / 16) as u32;
+        for group in 0..u32::from(w.op.n) / 8 {
+            let mut bad = 0u64;
+            if b.mn_major {
+                for line in 0..k_lines {
+                    bad |= u64::from(undefined(self, b.descriptor.chunk(true, line, group)));
+                }
+            } else {
+                for column in 0..8 {
+                    for half in 0..2 {
+                        let line = 8 * group + column;
+                        bad |=
+                            u64::from(undefined(self, b.descriptor.chunk(false, line, half)) != 0) << column;
+                    }
+                }
+            }
+            bad_columns[group as usize / 8] |= bad << (group % 8 * 8);
+        }
+        if let Some(a) = a {
+            for half in 0..2u32 {
+                if a.mn_major {
+                    for line in 0..k_lines {
+                        let address = a.descriptor.chunk(true, line, rows / 8 + half);
+                        bad_rows |= undefined(self, address) << (8 * half);
+                    }
+                } else {
+                    for row in 0..16 {
+                        let address = a.descriptor.chunk(false, rows + row, half);
+                        bad_rows |= u32::from(undefined(self, address) != 0) << row;
+                    }
+                }
+            }
+        } else if self.w.tracking {
+            for (i, slot) in a_slots.iter().enumerate() {
+                let lanes = self.undefined_lanes(*slot);
+                for l in super::lanes(lanes & mask) {
+                    bad_rows |= 1 << (8 * (i % 2) + l / 4);
+                    origin = self.origin_of(*slot).used_at(at);
+                }
+            }
+        }
+        if bad_rows == 0 && bad_columns == [0; 4] && !self.w.tracking {
+            return;
+        }
+        let halves = w.op.d.bits() == 16;
+        for (i, slot) in inst.results().iter().enumerate() {
+            let (group, half, odd) = if halves { (i / 2, i % 2, 0) } else { (i / 4, i / 2 % 2, i % 2) };
+            let columns = bad_columns[group / 8] >> (group % 8 * 8);
+            let mut lanes = 0u32;
+            for l in 0..32 {
+                let both = if halves { 3 } else { 1 << odd };
+                let bad = bad_rows >> (8 * half + l / 4) & 1 == 1 || columns >> (2 * (l % 4)) & both != 0;
+                lanes |= u32::from(bad) << l;
+            }
+            let (old, from) =
+                if keep { (self.undef_of(*slot).0, self.origin_of(*slot)) } else { (0, origin) };
+            let origin = if lanes != 0 { origin } else { from.used_at(at) };
+            self.set_undef(*slot, old | spread(lanes), 0, mask, origin);
+        }
+    }
+
+    // Registers in flight
+
+    fn units(&self, slot: Slot) -> std::ops::Range<usize> {
+        if !slot.is_frame() || slot.class() == Class::Pred {
+            return 0..0;
+        }
+        let first = self.frag.reg_base as usize + slot.index();
+        first..first + if slot.is_wide() { 2 } else { 1 }
+    }
+
+    fn flying(&self, slot: Slot) -> Option<Flying> {
+        self.units(slot).find_map(|unit| self.w.flight.of(unit))
+    }
+
+    fn report_flight(&mut self, flying: Flying, mask: u32, what: &str) {
+        let (at, block, warp) = (self.at(), self.block.index, self.w.id);
+        let related = vec![("the product in flight".to_string(), flying.at)];
+        self.worker.report_with(self.grid, Kind::AsyncNotWaited, at, block, warp, mask, related, || {
+            format!("{what}; no wgmma.wait_group has waited for it")
+        });
+    }
+
+    fn land_register(&mut self, slot: Slot) {
+        for unit in self.units(slot) {
+            if let Some(f) = self.w.flight.registers.get_mut(unit) {
+                *f = Flying::default();
+            }
+        }
+    }
+
+    /// An instruction of another kind, while products are in flight.
+    #[inline(never)]
+    pub fn check_flight(&mut self, inst: &Inst, mask: u32) {
+        if matches!(inst.op, Op::Wgmma(_)) {
+            return;
+        }
+        let copy = matches!(inst.op, Op::Lane { flow: Flow::Copy, .. }) && inst.sources().len() == 1;
+        let source = if copy { self.flying(inst.sources()[0]).filter(|f| f.written) } else { None };
+        if !copy {
+            for slot in inst.sources() {
+                if let Some(f) = self.flying(*slot).filter(|f| f.written) {
+                    self.report_flight(
+                        f,
+                        mask,
+                        "an accumulator is read while a wgmma that writes it is in flight",
+                    );
+                    self.land_register(*slot);
+                }
+            }
+        }
+        for slot in inst.results() {
+            if let Some(f) = self.flying(*slot) {
+                if source.is_none() {
+                    let what = if f.written {
+                        "an accumulator is written while a wgmma that writes it is in flight"
+                    } else {
+                        "a register is written while a wgmma that reads it is in flight"
+                    };
+                    self.report_flight(f, mask, what);
+                }
+                self.land_register(*slot);
+            }
+            if let Some(f) = source {
+                for unit in self.units(*slot) {
+                    self.w.flight.launch(unit, true, f.at);
+                    self.w.flight.registers[unit].group = f.group;
+                }
+            }
+        }
+    }
+
+    fn check_flight_of_product(&mut self, inst: &Inst, w: &Wgmma, a_slots: &[Slot], mask: u32) {
+        if !self.w.flight.fenced {
+            self.w.flight.fenced = true;
+            self.finding(Kind::AsyncNotWaited, mask, || {
+                "the first wgmma has no wgmma.fence before it: it may start before its registers are written"
+                    .to_string()
+            });
+        }
+        let at = self.at();
+        if w.a_registers {
+            for slot in a_slots {
+                if let Some(f) = self.flying(*slot).filter(|f| f.written) {
+                    self.report_flight(
+                        f,
+                        mask,
+                        "an accumulator is read as a while a wgmma that writes it is in flight",
+                    );
+                    self.land_register(*slot);
+                }
+                for unit in self.units(*slot) {
+                    self.w.flight.launch(unit, false, at);
+                }
+            }
+        }
+        for slot in inst.results() {
+            if let Some(f) = self.flying(*slot).filter(|f| !f.written && f.at != at) {
+                self.report_flight(f, mask, "a register is written while a wgmma that reads it is in flight");
+            }
+            for unit in self.units(*slot) {
+                self.w.flight.launch(unit, true, at);
+            }
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Bulk copies: `cp.async.bulk` and `cp.async.bulk.tensor`.
+
+use super::decode::{Decoded, Decoder, Mods, reject};
+use super::memory::{SCOPES, ignore_cache_hints, take_space};
+use super::op::{Op, Slot, TensorAccess};
+use super::types::Ty;
+use crate::ptx::ast::{Instruction, Operand};
+use crate::tensor_map::Field;
+
+const DIMS: &[(&str, u8)] = &[("1d", 1), ("2d", 2), ("3d", 3), ("4d", 4), ("5d", 5)];
+
+/// Where a bulk copy goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// Global to shared, completing on an mbarrier.
+    Load,
+    /// Shared to global, completing by groups.
+    Store,
+}
+
+fn way(m: &mut Mods<'_>) -> Decoded<Way> {
+    if m.take("bulk_group") {
+        if m.take("global") && m.take("shared::cta") {
+            return Ok(Way::Store);
+        }
+        return reject("bulk copies that complete by groups go from shared to global memory");
+    }
+    if !m.take("mbarrier::complete_tx::bytes") {
+        return reject("a bulk copy completes on an mbarrier or by groups");
+    }
+    // A block is a cluster of its own here, so the cluster's window is the block's.
+    if (m.take("shared::cluster") || m.take("shared::cta")) && m.take("global") {
+        return Ok(Way::Load);
+    }
+    reject("only bulk copies between global memory and the block's own shared memory are supported")
+}
+
+impl<'a> Decoder<'a, '_> {
+    /// The modifiers after `cp.async.bulk`.
+    pub(super) fn cp_bulk(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+        if m.take("commit_group") {
+            m.finish()?;
+            self.emit(Op::BulkCommit, &[], &[]);
+            return Ok(());
+        }
+        if m.take("wait_group") {
+            let read = m.take("read");
+            m.finish()?;
+            let [Operand::Int(keep)] = i.operands[..] else { return reject("takes one constant") };
+            self.emit(Op::BulkWait { keep: keep.min(1 << 30) as u32, read }, &[], &[]);
+            return Ok(());
+        }
+        if m.take("prefetch") {
+            // Into the L2 cache: it changes nothing that can be seen.
+            self.emit(Op::Prefetch, &[], &[]);
+            return Ok(());
+        }
+        let tensor = m.take("tensor");
+        let multicast = m.take("multicast::cluster");
+        let dims = m.take_of(DIMS);
+        m.take("tile");
+        let way = way(m)?;
+        ignore_cache_hints(m);
+        m.finish()?;
+        match (tensor, dims) {
+            (true, Some(dims)) => self.bulk_tensor(i, dims, way, multicast),
+            (false, None) if !multicast => self.bulk_linear(i, way),
+            (false, None) => reject("only tensor copies to several blocks are supported"),
+            _ => reject("the number of dimensions is missing or out of place"),
+        }
+    }
+
+    fn bulk_linear(&mut self, i: &Instruction<'a>, way: Way) -> Decoded {
+        let [dst, src, size, rest @ ..] = &i.operands[..] else {
+            return reject("takes two addresses and a size");
+        };
+        let (d, dst_offset, _) = self.address(dst)?;
+        let (s, src_offset, _) = self.address(src)?;
+        let n = self.src(size, Ty::U32)?;
+        match (way, rest) {
+            (Way::Load, [object, ..]) => {
+                let (b, barrier_offset, _) = self.address(object)?;
+                self.emit(Op::CopyBulk { dst_offset, src_offset, barrier_offset }, &[], &[d, s, n, b]);
+            }
+            (Way::Load, []) => return reject("the barrier object is missing"),
+            (Way::Store, _) => {
+                self.emit(Op::StoreBulk { dst_offset, src_offset }, &[], &[d, s, n]);
+            }
+        }
+        Ok(())
+    }
+
+    fn bulk_tensor(&mut self, i: &Instruction<'a>, dims: u8, way: Way, multicast: bool) -> Decoded {
+        let (shared, tensor, object) = match (way, &i.operands[..]) {
+            (Way::Load, [dst, tensor, object, ..]) => (dst, tensor, Some(object)),
+            (Way::Store, [tensor, src, ..]) => (src, tensor, None),
+            _ => return reject("operands are missing"),
+        };
+        let (shared, shared_offset, _) = self.address(shared)?;
+        let (map, coordinates) = self.tensor_operand(tensor, dims)?;
+        let mut access = TensorAccess { multicast, shared_offset, barrier_offset: 0 };
+        let mut sources = vec![shared, map];
+        if let Some(object) = object {
+            let (slot, offset, _) = self.address(object)?;
+            access.barrier_offset = offset;
+            sources.push(slot);
+        }
+        if multicast {
+            let Some(mask) = i.operands.get(3) else { return reject("the mask of blocks is missing") };
+            sources.push(self.src(mask, Ty::U16)?);
+        }
+        sources.extend(coordinates);
+        let op = if way == Way::Load { Op::TensorLoad(access) } else { Op::TensorStore(access) };
+        self.emit(op, &[], &sources);
+        Ok(())
+    }
+
+    /// `[map, {c0, c1, ..}]`: the map's address and the coordinates.
+    fn tensor_operand(&mut self, operand: &Operand<'a>, dims: u8) -> Decoded<(Slot, Vec<Slot>)> {
+        let Operand::Address { parts, offset: 0 } = operand else {
+            return reject("takes a tensor map and coordinates in brackets");
+        };
+        let [map, coordinates] = &parts[..] else {
+            return reject("takes a tensor map and coordinates in brackets");
+        };
+        let map = self.src(map, Ty::U64)?;
+        let coordinates = match coordinates {
+            Operand::Vector(parts) => &parts[..],
+            one => std::slice::from_ref(one),
+        };
+        if coordinates.len() != usize::from(dims) {
+            return reject(format!("takes {dims} coordinates, has {}", coordinates.len()));
+        }
+        let mut slots = Vec::new();
+        for c in coordinates {
+            slots.push(self.src(c, Ty::S32)?);
+        }
+        Ok((map, slots))
+    }
+
+    /// `tensormap.replace` and `tensormap.cp_fenceproxy`.
+    pub(super) fn tensormap(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+        if m.take("cp_fenceproxy") {
+            m.ignore(&["global", "shared::cta", "tensormap::generic", "release", "sync", "aligned"]);
+            m.take_of(SCOPES);
+            m.finish()?;
+            let [dst, src, Operand::Int(128)] = &i.operands[..] else {
+                return reject("takes two addresses and 128 bytes");
+            };
+            let (d, dst_offset, _) = self.address(dst)?;
+            let (s, src_offset, _) = self.address(src)?;
+            self.emit(Op::CopyMap { dst_offset, src_offset }, &[], &[d, s]);
+            return Ok(());
+        }
+        if !m.take("replace") || !m.take("tile") {
+            return reject("form of tensormap is not supported");
+        }
+        let field = m.take_of(&[
+            ("global_address", 0),
+            ("rank", 1),
+            ("box_dim", 2),
+            ("global_dim", 3),
+            ("global_stride", 4),
+            ("element_stride", 5),
+            ("elemtype", 6),
+            ("interleave_layout", 7),
+            ("swizzle_mode", 8),
+            ("fill_mode", 9),
+        ]);
+        let space = take_space(m);
+        m.take("b1024");
+        let ty = m.ty()?;
+        m.finish()?;
+        let (address, ordinal, value) = match &i.operands[..] {
+            [address, value] => (address, 0, value),
+            [address, Operand::Int(ordinal), value] => (address, (*ordinal).min(7) as u8, value),
+            _ => return reject("takes an address, a dimension where there are several, and a value"),
+        };
+        let field = match field {
+            Some(0) => Field::Address,
+            Some(1) => Field::Rank,
+            Some(2) => Field::BoxDim(ordinal),
+            Some(3) => Field::Dim(ordinal),
+            Some(4) => Field::Stride(ordinal),
+            Some(5) => Field::ElementStride(ordinal),
+            Some(6) => Field::Element,
+            Some(7) => Field::Interleave,
+            Some(8) => Field::Swizzle,
+            Some(9) => Field::Fill,
+            _ => return reject("field is missing or unknown"),
+        };
+        let (a, offset, _) = self.address(address)?;
+        let value = self.src(value, ty)?;
+        self.emit(Op::ReplaceInMap { field, space, offset }, &[], &[a, value]);
+        Ok(())
+    }
+}

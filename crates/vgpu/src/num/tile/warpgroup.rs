@@ -1,0 +1,238 @@
+//! Products of a warpgroup (`wgmma`): the part of one warp, 16 rows by up to 256 columns.
+//!
+//! Fragments lie as those of `mma.sync`: A is four blocks, and every eight columns of D are a 16 by 8 accumulator. B is
+//! given as blocks too, two per eight columns, gathered from shared memory. The four warps of a warpgroup, and the
+//! warpgroups of a block, multiply by the same B: it is decoded once ([`Decoded`]) and kept.
+//!
+//! Columns are taken by sixteen, of each eight the even ones first: so a row of accumulators is four loads.
+
+use super::vector;
+use super::{Elem, decode};
+use crate::num::simd::per_isa;
+use crate::num::{Lanes, NAN_F32, codec};
+
+/// One form of `wgmma.mma_async`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Warpgroup {
+    pub a: Elem,
+    pub b: Elem,
+    pub d: Elem,
+    /// Columns: a multiple of eight.
+    pub n: u16,
+    /// The products are subtracted.
+    pub negate: bool,
+    pub satfinite: bool,
+}
+
+impl Warpgroup {
+    /// Products per element of D: 32 bytes of a row.
+    pub const fn k(&self) -> usize {
+        256 / self.a.bits()
+    }
+
+    /// Registers of D.
+    pub const fn registers(&self) -> usize {
+        self.n as usize * self.d.bits() / 64
+    }
+}
+
+/// Eight columns of B: two blocks, one after the other along k.
+pub type Columns = [Lanes; 2];
+
+/// B as numbers: by sixteen columns, k rows of them.
+#[derive(Clone, Debug, Default)]
+pub struct Decoded {
+    elem: Option<Elem>,
+    blocks: Vec<Columns>,
+    numbers: Vec<[f32; 16]>,
+}
+
+impl Decoded {
+    /// Takes these blocks in, unless it has them already.
+    pub fn update(&mut self, elem: Elem, blocks: &[Columns]) {
+        if self.elem == Some(elem) && self.blocks == blocks {
+            return;
+        }
+        self.elem = Some(elem);
+        self.blocks.clear();
+        self.blocks.extend_from_slice(blocks);
+        let deep = 256 / elem.bits();
+        self.numbers.clear();
+        self.numbers.resize(blocks.len().div_ceil(2) * deep, [0.0; 16]);
+        for (group, columns) in blocks.iter().enumerate() {
+            let mut q = [[0.0; 8]; 32];
+            decode::transposed(elem, &[&columns[0], &columns[1]], deep, &mut q[..deep]);
+            let first = group / 2 * deep;
+            for (row, q) in self.numbers[first..first + deep].iter_mut().zip(&q) {
+                let half = &mut row[group % 2 * 8..group % 2 * 8 + 8];
+                half.copy_from_slice(&[q[0], q[2], q[4], q[6], q[1], q[3], q[5], q[7]]);
+            }
+        }
+    }
+}
+
+/// The registers of a 16 by 8 accumulator as rows of words, even columns first, into half of 16 columns.
+#[inline(always)]
+unsafe fn load_rows(d: &[*mut u32], rows: &mut [[u32; 16]; 16], at: usize) {
+    for (half, rows) in rows.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+        // SAFETY: the caller's registers have 32 lanes.
+        let (even, odd) =
+            unsafe { (&*d[2 * half].cast::<[[u32; 4]; 8]>(), &*d[2 * half + 1].cast::<[[u32; 4]; 8]>()) };
+        for r in 0..8 {
+            rows[r][at..at + 4].copy_from_slice(&even[r]);
+            rows[r][at + 4..at + 8].copy_from_slice(&odd[r]);
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn store_rows(d: &[*mut u32], rows: &[[u32; 16]; 16], at: usize) {
+    for (half, rows) in rows.as_chunks::<8>().0.iter().enumerate() {
+        // SAFETY: the caller's registers have 32 lanes, and are different ones.
+        let (even, odd) = unsafe {
+            (&mut *d[2 * half].cast::<[[u32; 4]; 8]>(), &mut *d[2 * half + 1].cast::<[[u32; 4]; 8]>())
+        };
+        for r in 0..8 {
+            even[r].copy_from_slice(&rows[r][at..at + 4]);
+            odd[r].copy_from_slice(&rows[r][at + 4..at + 8]);
+        }
+    }
+}
+
+/// The same of an accumulator of halves: a register has the even column low, the odd one high.
+#[inline(always)]
+unsafe fn load_halves(d: &[*mut u32], sums: &mut [[f32; 16]; 16], at: usize) {
+    for (r, row) in sums.iter_mut().enumerate() {
+        for t in 0..4 {
+            // SAFETY: the caller's registers have 32 lanes.
+            let word = unsafe { *d[r / 8].add(4 * (r % 8) + t) };
+            row[at + t] = codec::f16_to_f32(word & 0xffff);
+            row[at + 4 + t] = codec::f16_to_f32(word >> 16);
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn store_halves<const F16C: bool>(d: &[*mut u32], sums: &[[f32; 16]; 16], at: usize) {
+    for (r, row) in sums.iter().enumerate() {
+        let mut halves = [0; 16];
+        codec::f32_to_f16_x16::<F16C>(row, &mut halves);
+        for t in 0..4 {
+            let word = u32::from(halves[at + 4 + t]) << 16 | u32::from(halves[at + t]);
+            // SAFETY: the caller's registers have 32 lanes.
+            unsafe { *d[r / 8].add(4 * (r % 8) + t) = word };
+        }
+    }
+}
+
+#[inline(always)]
+fn canonical(x: f32) -> u32 {
+    let bits = x.to_bits();
+    if bits & 0x7fff_ffff > 0x7f80_0000 { NAN_F32 } else { bits }
+}
+
+/// Sixteen columns, or the last eight. `d` are the registers of one or two accumulators.
+#[inline(always)]
+fn columns<const F16C: bool, const K: usize>(
+    op: &Warpgroup,
+    p: &[[f32; K]; 16],
+    q: &[[f32; 16]; K],
+    d: &[*mut u32],
+    keep: bool,
+) {
+    let registers = op.d.bits() / 8;
+    let mut sums = [[0.0; 16]; 16];
+    if op.d == Elem::F16 {
+        if keep {
+            for (i, d) in d.chunks_exact(registers).enumerate() {
+                // SAFETY: as many registers as a half of the columns has.
+                unsafe { load_halves(d, &mut sums, 8 * i) };
+            }
+        }
+        vector::multiply16::<F16C, K>(p, q, &mut sums);
+        for (i, d) in d.chunks_exact(registers).enumerate() {
+            // SAFETY: as above.
+            unsafe { store_halves::<F16C>(d, &sums, 8 * i) };
+        }
+        return;
+    }
+    if op.a.is_integer() {
+        vector::multiply16::<F16C, K>(p, q, &mut sums);
+        let mut rows = [[0u32; 16]; 16];
+        for (i, d) in d.chunks_exact(registers).enumerate() {
+            // SAFETY: as above.
+            unsafe { load_rows(d, &mut rows, 8 * i) };
+        }
+        for (row, sum) in rows.as_flattened_mut().iter_mut().zip(sums.as_flattened()) {
+            // Sums of 32 products of bytes are small integers, which f32 holds.
+            let (old, new) = (if keep { *row as i32 } else { 0 }, *sum as i32);
+            *row = (if op.satfinite { old.saturating_add(new) } else { old.wrapping_add(new) }) as u32;
+        }
+        for (i, d) in d.chunks_exact(registers).enumerate() {
+            // SAFETY: as above.
+            unsafe { store_rows(d, &rows, 8 * i) };
+        }
+        return;
+    }
+    // SAFETY: words are any bits, and so are numbers.
+    let rows = unsafe { &mut *(&raw mut sums).cast::<[[u32; 16]; 16]>() };
+    if keep {
+        for (i, d) in d.chunks_exact(registers).enumerate() {
+            // SAFETY: as above.
+            unsafe { load_rows(d, rows, 8 * i) };
+        }
+    }
+    vector::multiply16::<F16C, K>(p, q, &mut sums);
+    for sum in sums.as_flattened_mut() {
+        *sum = f32::from_bits(canonical(*sum));
+    }
+    // SAFETY: as above.
+    let rows = unsafe { &*(&raw const sums).cast::<[[u32; 16]; 16]>() };
+    for (i, d) in d.chunks_exact(registers).enumerate() {
+        // SAFETY: as above.
+        unsafe { store_rows(d, rows, 8 * i) };
+    }
+}
+
+#[inline(always)]
+fn product<const F16C: bool, const K: usize>(
+    op: &Warpgroup,
+    a: &[&Lanes; 4],
+    b: &Decoded,
+    d: &[*mut u32],
+    keep: bool,
+) {
+    let mut p = [[0.0; K]; 16];
+    decode::stacked(op.a, a, 16, K, p.as_flattened_mut());
+    if op.negate {
+        for x in p.as_flattened_mut() {
+            *x = -*x;
+        }
+    }
+    let registers = op.d.bits() / 4;
+    for (q, d) in b.numbers.as_chunks::<K>().0.iter().zip(d.chunks(registers)) {
+        columns::<F16C, K>(op, &p, q, d, keep);
+    }
+}
+
+#[inline(always)]
+fn body<const F16C: bool>(op: &Warpgroup, a: &[&Lanes; 4], b: &Decoded, d: &[*mut u32], keep: bool) {
+    match op.k() {
+        8 => product::<F16C, 8>(op, a, b, d, keep),
+        16 => product::<F16C, 16>(op, a, b, d, keep),
+        _ => product::<F16C, 32>(op, a, b, d, keep),
+    }
+}
+
+per_isa! {
+    fn on_registers = body where (op: &Warpgroup, a: &[&Lanes; 4], b: &Decoded, d: &[*mut u32], keep: bool);
+}
+
+/// `d = a · b + d`, or without d if not `keep`.
+///
+/// # Safety
+/// `d` are as many different registers of 32 lanes as [`Warpgroup::registers`] says, which nothing else uses.
+pub unsafe fn warpgroup(op: &Warpgroup, a: &[&Lanes; 4], b: &Decoded, d: &[*mut u32], keep: bool) {
+    debug_assert!(d.len() == op.registers() && b.blocks.len() == op.n as usize / 8);
+    on_registers(op, a, b, d, keep);
+}

@@ -1,0 +1,390 @@
+//! Tensor maps: what `cuTensorMapEncodeTiled` is given, the rules it has, and the 128 bytes a kernel passes on.
+//!
+//! The driver's encoding is opaque. The virtual GPU has its own, behind the same call: what a host encodes here, a copy of
+//! a kernel decodes again. Bytes that no encoder wrote are told by their mark and their checksum.
+//!
+//! Dimension 0 is the innermost. Only the tiled mode without interleaving is known.
+
+pub mod region;
+
+use serde::{Deserialize, Serialize};
+
+#[cfg(test)]
+mod tests;
+
+/// Bytes of an encoded map.
+pub const BYTES: usize = 128;
+/// What the address of a map must be a multiple of.
+pub const ALIGN: u64 = 64;
+
+/// Most dimensions.
+pub const MAX_RANK: usize = 5;
+const MAX_BOX: u32 = 256;
+const MAX_ELEMENT_STRIDE: u32 = 8;
+const MAX_DIM: u64 = 1 << 32;
+const MAX_STRIDE: u64 = 1 << 40;
+/// Of a box: shared memory of a multiprocessor. The driver leaves it to the copy to fail.
+const MOST_BYTES: u64 = 228 * 1024;
+/// The unit of copies: addresses, strides and rows of a box are multiples of it.
+pub const CHUNK: u64 = 16;
+
+/// Type of the elements. Only its size matters to a copy, and whether values out of range can be NaN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Element {
+    U8,
+    U16,
+    U32,
+    I32,
+    U64,
+    I64,
+    F16,
+    F32,
+    F64,
+    Bf16,
+}
+
+impl Element {
+    const ALL: [Element; 10] = [
+        Element::U8,
+        Element::U16,
+        Element::U32,
+        Element::I32,
+        Element::U64,
+        Element::I64,
+        Element::F16,
+        Element::F32,
+        Element::F64,
+        Element::Bf16,
+    ];
+
+    pub fn bytes(self) -> u64 {
+        match self {
+            Element::U8 => 1,
+            Element::U16 | Element::F16 | Element::Bf16 => 2,
+            Element::U32 | Element::I32 | Element::F32 => 4,
+            Element::U64 | Element::I64 | Element::F64 => 8,
+        }
+    }
+
+    fn is_float(self) -> bool {
+        matches!(self, Element::F16 | Element::F32 | Element::F64 | Element::Bf16)
+    }
+}
+
+/// How chunks of 16 bytes are exchanged within rows of shared memory, so that columns do not share banks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Swizzle {
+    #[default]
+    None,
+    B32,
+    B64,
+    B128,
+}
+
+impl Swizzle {
+    pub const ALL: [Swizzle; 4] = [Swizzle::None, Swizzle::B32, Swizzle::B64, Swizzle::B128];
+
+    /// Bytes of a row within which chunks are exchanged.
+    pub fn span(self) -> u32 {
+        match self {
+            Swizzle::None => 16,
+            Swizzle::B32 => 32,
+            Swizzle::B64 => 64,
+            Swizzle::B128 => 128,
+        }
+    }
+
+    /// Bytes after which the pattern repeats itself.
+    pub fn period(self) -> u32 {
+        if self == Swizzle::None { 16 } else { 8 * self.span() }
+    }
+
+    /// Where in shared memory the byte lies that would lie at `address` without the swizzle. The number of the row of 128
+    /// bytes is added, bit by bit, to the number of the chunk.
+    #[inline(always)]
+    pub fn place(self, address: u32) -> u32 {
+        address ^ (address >> 3 & (self.span() - 1) & !15)
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Swizzle::None => "no swizzle",
+            Swizzle::B32 => "the 32-byte swizzle",
+            Swizzle::B64 => "the 64-byte swizzle",
+            Swizzle::B128 => "the 128-byte swizzle",
+        }
+    }
+}
+
+/// What elements outside the tensor are loaded as.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Fill {
+    #[default]
+    Zero,
+    /// Not-a-number, of floating-point elements.
+    Nan,
+}
+
+/// A tensor in global memory and the box that one copy moves.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct TensorMap {
+    pub element: Element,
+    pub address: u64,
+    /// Extents, innermost first.
+    pub dims: Vec<u64>,
+    /// Bytes from one index to the next, of all dimensions but the innermost.
+    pub strides: Vec<u64>,
+    pub box_dims: Vec<u32>,
+    /// Every how manyth element of the box is copied. That of dimension 0 has no effect.
+    pub element_strides: Vec<u32>,
+    pub swizzle: Swizzle,
+    pub fill: Fill,
+}
+
+/// A rule of `cuTensorMapEncodeTiled` that a map breaks.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[error("invalid tensor map: {0}")]
+pub struct TensorMapError(pub String);
+
+fn broken<T>(rule: impl Into<String>) -> Result<T, TensorMapError> {
+    Err(TensorMapError(rule.into()))
+}
+
+impl TensorMap {
+    /// A row-major tensor without gaps, copied whole, with no swizzle: `dims` innermost first.
+    pub fn packed(element: Element, address: u64, dims: &[u64], box_dims: &[u32]) -> TensorMap {
+        let mut bytes = element.bytes();
+        let mut strides = Vec::new();
+        for dim in dims.iter().take(dims.len().saturating_sub(1)) {
+            bytes *= dim;
+            strides.push(bytes);
+        }
+        TensorMap {
+            element,
+            address,
+            dims: dims.to_vec(),
+            strides,
+            box_dims: box_dims.to_vec(),
+            element_strides: vec![1; dims.len()],
+            swizzle: Swizzle::None,
+            fill: Fill::Zero,
+        }
+    }
+
+    pub fn rank(&self) -> usize {
+        self.dims.len()
+    }
+
+    /// Elements of the box along a dimension that are copied.
+    pub fn copied(&self, dim: usize) -> u32 {
+        if dim == 0 { self.box_dims[0] } else { self.box_dims[dim].div_ceil(self.element_strides[dim]) }
+    }
+
+    /// Bytes of a row of the box.
+    pub fn row_bytes(&self) -> u32 {
+        self.box_dims[0] * self.element.bytes() as u32
+    }
+
+    /// Rows of the box: all its dimensions but the innermost.
+    pub fn rows(&self) -> u32 {
+        (1..self.rank()).map(|dim| self.copied(dim)).product()
+    }
+
+    /// Bytes that one copy moves, those out of range included.
+    pub fn box_bytes(&self) -> u32 {
+        self.row_bytes() * self.rows()
+    }
+
+    /// The rules of `cuTensorMapEncodeTiled`.
+    pub fn check(&self) -> Result<(), TensorMapError> {
+        let rank = self.rank();
+        if rank == 0 || rank > MAX_RANK {
+            return broken(format!("it has {rank} dimensions, 1 to {MAX_RANK} are allowed"));
+        }
+        if self.strides.len() != rank - 1 || self.box_dims.len() != rank || self.element_strides.len() != rank
+        {
+            return broken(format!(
+                "a tensor of {rank} dimensions has {} strides, {rank} box extents and {rank} element strides; given are \
+                 {}, {} and {}",
+                rank - 1,
+                self.strides.len(),
+                self.box_dims.len(),
+                self.element_strides.len()
+            ));
+        }
+        if !self.address.is_multiple_of(CHUNK) {
+            return broken(format!("address {:#x} is not a multiple of 16", self.address));
+        }
+        for (dim, extent) in self.dims.iter().enumerate() {
+            if *extent == 0 || *extent > MAX_DIM {
+                return broken(format!("dimension {dim} has extent {extent}, 1 to 2^32 are allowed"));
+            }
+        }
+        for (dim, stride) in self.strides.iter().enumerate() {
+            let dim = dim + 1;
+            if !stride.is_multiple_of(CHUNK) || *stride >= MAX_STRIDE {
+                return broken(format!(
+                    "the stride of dimension {dim} is {stride} bytes; it must be a multiple of 16 and below 2^40"
+                ));
+            }
+        }
+        for (dim, extent) in self.box_dims.iter().enumerate() {
+            if *extent == 0 || *extent > MAX_BOX {
+                return broken(format!(
+                    "the box has extent {extent} in dimension {dim}, 1 to {MAX_BOX} are allowed"
+                ));
+            }
+        }
+        for (dim, stride) in self.element_strides.iter().enumerate() {
+            if *stride == 0 || *stride > MAX_ELEMENT_STRIDE {
+                return broken(format!(
+                    "the element stride of dimension {dim} is {stride}, 1 to {MAX_ELEMENT_STRIDE} are allowed"
+                ));
+            }
+        }
+        let row = self.row_bytes();
+        if !u64::from(row).is_multiple_of(CHUNK) {
+            return broken(format!("a row of the box has {row} bytes; it must be a multiple of 16"));
+        }
+        let bytes =
+            (1..rank).fold(u64::from(row), |bytes, dim| bytes.saturating_mul(u64::from(self.copied(dim))));
+        if bytes > MOST_BYTES {
+            return broken(format!("a box has {bytes} bytes; no block has so much shared memory"));
+        }
+        if self.swizzle != Swizzle::None && row > self.swizzle.span() {
+            return broken(format!(
+                "a row of the box has {row} bytes; with {} it may have {}",
+                self.swizzle.name(),
+                self.swizzle.span()
+            ));
+        }
+        if self.fill == Fill::Nan && !self.element.is_float() {
+            return broken("elements out of range can be NaN in floating-point types only");
+        }
+        Ok(())
+    }
+
+    /// The map as bytes of the virtual GPU, if it keeps the rules.
+    pub fn encode(&self) -> Result<[u8; BYTES], TensorMapError> {
+        self.check()?;
+        let mut out = [0; BYTES];
+        let mut at = 0;
+        let mut put = |bytes: &[u8]| {
+            out[at..at + bytes.len()].copy_from_slice(bytes);
+            at += bytes.len();
+        };
+        let element = Element::ALL.iter().position(|e| *e == self.element).unwrap_or(0) as u8;
+        let swizzle = Swizzle::ALL.iter().position(|s| *s == self.swizzle).unwrap_or(0) as u8;
+        put(&MARK);
+        put(&[self.rank() as u8, element, swizzle, u8::from(self.fill == Fill::Nan)]);
+        put(&self.address.to_le_bytes());
+        for dim in 0..MAX_RANK {
+            put(&self.dims.get(dim).copied().unwrap_or(1).to_le_bytes());
+        }
+        for dim in 0..MAX_RANK - 1 {
+            put(&self.strides.get(dim).copied().unwrap_or(0).to_le_bytes());
+        }
+        for dim in 0..MAX_RANK {
+            put(&(self.box_dims.get(dim).copied().unwrap_or(1) as u16).to_le_bytes());
+        }
+        for dim in 0..MAX_RANK {
+            put(&[self.element_strides.get(dim).copied().unwrap_or(1) as u8]);
+        }
+        let sum = checksum(&out[..BYTES - 4]);
+        out[BYTES - 4..].copy_from_slice(&sum.to_le_bytes());
+        Ok(out)
+    }
+
+    /// Reads a map back. `None`: no encoder wrote these bytes.
+    pub fn decode(bytes: &[u8; BYTES]) -> Option<TensorMap> {
+        let sum = u32::from_le_bytes(bytes[BYTES - 4..].try_into().ok()?);
+        let interleaved = bytes[103] != 0;
+        if bytes[..4] != MARK || checksum(&bytes[..BYTES - 4]) != sum || interleaved {
+            return None;
+        }
+        let mut at = 4;
+        let mut take = |n: usize| {
+            let mut word = [0; 8];
+            word[..n].copy_from_slice(&bytes[at..at + n]);
+            at += n;
+            u64::from_le_bytes(word)
+        };
+        let rank = take(1) as usize;
+        let element = *Element::ALL.get(take(1) as usize)?;
+        let swizzle = *Swizzle::ALL.get(take(1) as usize)?;
+        let fill = if take(1) == 1 { Fill::Nan } else { Fill::Zero };
+        let address = take(8);
+        let mut dims: Vec<u64> = (0..MAX_RANK).map(|_| take(8)).collect();
+        let mut strides: Vec<u64> = (0..MAX_RANK - 1).map(|_| take(8)).collect();
+        let mut box_dims: Vec<u32> = (0..MAX_RANK).map(|_| take(2) as u32).collect();
+        let mut element_strides: Vec<u32> = (0..MAX_RANK).map(|_| take(1) as u32).collect();
+        dims.truncate(rank);
+        strides.truncate(rank.saturating_sub(1));
+        box_dims.truncate(rank);
+        element_strides.truncate(rank);
+        let map = TensorMap { element, address, dims, strides, box_dims, element_strides, swizzle, fill };
+        // A kernel may forge the bytes: what follows relies on the rules.
+        map.check().is_ok().then_some(map)
+    }
+}
+
+/// A part of a map that a kernel may change (`tensormap.replace`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Field {
+    Address,
+    /// One less than the number of dimensions.
+    Rank,
+    /// Of a dimension.
+    BoxDim(u8),
+    Dim(u8),
+    /// Of all dimensions but the innermost, from 0 on.
+    Stride(u8),
+    ElementStride(u8),
+    Element,
+    Interleave,
+    Swizzle,
+    Fill,
+}
+
+/// Changes a part of an encoded map, or of one that is being made from zeros. Whether the rules are kept is looked at when a
+/// copy uses it.
+pub fn replace(bytes: &mut [u8; BYTES], field: Field, value: u64) {
+    let mut put =
+        |at: usize, n: usize, value: u64| bytes[at..at + n].copy_from_slice(&value.to_le_bytes()[..n]);
+    let dim = |d: u8| usize::from(d).min(MAX_RANK - 1);
+    match field {
+        Field::Rank => put(4, 1, value.min(MAX_RANK as u64) + 1),
+        // The codes of PTX; those of types that are not known here are none.
+        Field::Element => put(
+            5,
+            1,
+            match value {
+                0..=7 => value,
+                9 | 10 => value - 1,
+                _ => 0xff,
+            },
+        ),
+        Field::Swizzle => put(6, 1, value.min(0xff)),
+        Field::Fill => put(7, 1, value & 1),
+        Field::Address => put(8, 8, value),
+        Field::Dim(d) => put(16 + 8 * dim(d), 8, value),
+        Field::Stride(d) => put(56 + 8 * dim(d).min(MAX_RANK - 2), 8, value),
+        Field::BoxDim(d) => put(88 + 2 * dim(d), 2, value.min(0xffff)),
+        Field::ElementStride(d) => put(98 + dim(d), 1, value.min(0xff)),
+        // Only maps without interleaving are known.
+        Field::Interleave => put(103, 1, value.min(0xff)),
+    }
+    bytes[..4].copy_from_slice(&MARK);
+    let sum = checksum(&bytes[..BYTES - 4]);
+    bytes[BYTES - 4..].copy_from_slice(&sum.to_le_bytes());
+}
+
+const MARK: [u8; 4] = *b"WTM1";
+
+/// FNV-1a.
+fn checksum(bytes: &[u8]) -> u32 {
+    bytes.iter().fold(0x811c_9dc5, |sum, byte| (sum ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
+}

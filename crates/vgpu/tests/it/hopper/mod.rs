@@ -1,0 +1,28 @@
+//! Hopper: tensor copies, products of warpgroups, and what goes wrong with them.
+
+#![allow(clippy::unwrap_used)] // A test that cannot set itself up fails, which is what unwrap does.
+#![allow(clippy::needless_range_loop)] // Formulas index as the manual does.
+
+mod copy_case;
+pub mod kernels;
+mod product_case;
+mod tensor_copy;
+mod wgmma;
+
+use vgpu::{Buffer, Checks, Device, Launch, LaunchReport, Options, load};
+
+/// Runs a kernel of one block per element of the grid. `args` are the parameters one after another, aligned by the caller.
+pub fn run(
+    device: &mut Device,
+    text: &str,
+    block: u32,
+    shared: u32,
+    args: &[u8],
+    checks: Checks,
+    outputs: &[Buffer],
+) -> LaunchReport {
+    let module = load(text).unwrap_or_else(|e| panic!("{e:?}\n{text}"));
+    let launch = Launch { module: &module, kernel: "k", grid: [1; 3], block: [block, 1, 1], shared, args };
+    let options = Options { checks, outputs: outputs.to_vec(), threads: 1, ..Options::default() };
+    device.launch(&launch, &options).unwrap()
+}

@@ -1,0 +1,59 @@
+use random::Random;
+use vgpu::tensor_map::Fill;
+use vgpu::{Checks, Device};
+
+use super::copy_case::{random_bytes, random_case};
+use super::{kernels, run};
+
+#[test]
+fn tensor_loads_bring_what_a_plain_loop_brings() {
+    let mut r = Random::new(21);
+    for number in 0..400 {
+        let mut case = random_case(&mut r);
+        let mut device = Device::default();
+        let tensor = device.alloc(case.bytes as u64, "tensor").unwrap();
+        let data = random_bytes(&mut r, case.bytes);
+        device.write(tensor, &data).unwrap();
+        case.map.address = tensor.0;
+        let wanted = case.loaded(&data);
+        let out = device.alloc(u64::from(case.shared), "out").unwrap();
+        let text = kernels::tensor_load(case.map.rank());
+        let args = case.parameters(&case.map.encode().unwrap(), out.0).concat();
+        for checks in [Checks::None, Checks::All] {
+            device.fill(out, 0, u64::from(case.shared)).unwrap();
+            let report = run(&mut device, &text, 32, case.shared, &args, checks, &[out]);
+            assert!(report.findings.is_empty(), "case {number} {:?}: {:#?}", case.map, report.findings);
+            let mut got = vec![0; case.shared as usize];
+            device.read(out, &mut got).unwrap();
+            let first = got.iter().zip(&wanted).position(|(a, b)| a != b);
+            assert_eq!(first, None, "case {number}, {checks:?}: {:?} at {:?}", case.map, case.at);
+        }
+    }
+}
+
+#[test]
+fn tensor_stores_write_what_a_plain_loop_writes() {
+    let mut r = Random::new(22);
+    for number in 0..300 {
+        let mut case = random_case(&mut r);
+        case.map.fill = Fill::Zero;
+        let mut device = Device::default();
+        let tensor = device.alloc(case.bytes as u64, "tensor").unwrap();
+        let before = random_bytes(&mut r, case.bytes);
+        case.map.address = tensor.0;
+        let data = random_bytes(&mut r, case.shared as usize);
+        let input = device.alloc(u64::from(case.shared), "in").unwrap();
+        device.write(input, &data).unwrap();
+        let wanted = case.stored(&data, &before);
+        let text = kernels::tensor_store(case.map.rank());
+        let args = case.parameters(&case.map.encode().unwrap(), input.0).concat();
+        for checks in [Checks::None, Checks::All] {
+            device.write(tensor, &before).unwrap();
+            let report = run(&mut device, &text, 32, case.shared, &args, checks, &[]);
+            assert!(report.findings.is_empty(), "case {number} {:?}: {:#?}", case.map, report.findings);
+            let mut got = vec![0; case.bytes];
+            device.read(tensor, &mut got).unwrap();
+            assert!(got == wanted, "case {number}, {checks:?}: {:?} at {:?}", case.map, case.at);
+        }
+    }
+}
