@@ -3,15 +3,15 @@
 //! raised to the requested size). 0 means that the kernel does not fit.
 //!
 //! ```text
-//! cargo run -p warpsmith-chips --example occupancy_grid -- h200 > grid.json
-//! cargo run -p warpsmith-chips --example occupancy_grid -- CHIP [REGISTERS [THREADS [SHARED [BARRIERS]]]]
+//! cargo run -p xtask -- occupancy-grid h200 > grid.json
+//! cargo run -p xtask -- occupancy-grid CHIP [REGISTERS [THREADS [SHARED [BARRIERS]]]]
 //! ```
 //! The lists are comma-separated. An empty or missing list means the default. BARRIERS is one number.
 
 use std::error::Error;
 use std::io::Write;
 
-use warpsmith_chips::{Chip, Resources};
+use chips::{Chip, Resources};
 
 const REGISTERS: &[u32] = &[
     8, 16, 24, 25, 32, 33, 40, 41, 48, 56, 64, 65, 72, 80, 96, 97, 112, 128, 129, 160, 168, 169, 200, 232,
@@ -25,10 +25,9 @@ const SHARED: &[u32] = &[
     131072, 163840, 166912, 166913, 167936, 196608, 232448, 232449, 233472,
 ];
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let mut args = std::env::args().skip(1);
+pub fn run(mut args: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
     let chip = Chip::by_name(
-        &args.next().ok_or("usage: occupancy_grid CHIP [REGISTERS [THREADS [SHARED [BARRIERS]]]]")?,
+        &args.next().ok_or("usage: occupancy-grid CHIP [REGISTERS [THREADS [SHARED [BARRIERS]]]]")?,
     )?;
     let registers = list(args.next().as_deref(), REGISTERS)?;
     let threads = list(args.next().as_deref(), THREADS)?;

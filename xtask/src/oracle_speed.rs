@@ -1,12 +1,12 @@
-//! Measures the time of the oracle: `cargo run --release -p warpsmith-attention --example oracle_speed [PROBLEM...]`.
+//! Measures the time of the oracle: `oracle-speed [PROBLEM...]`.
 
 use std::time::Instant;
 
-use warpsmith_attention::oracle::{self, Rows};
-use warpsmith_attention::{Class, Inputs, Layout, problem};
+use attention::oracle::{self, Rows};
+use attention::{Class, Inputs, Layout, problem};
 
-fn main() -> Result<(), problem::NameError> {
-    let mut names: Vec<String> = std::env::args().skip(1).collect();
+pub fn run(arguments: impl Iterator<Item = String>) -> Result<(), Box<dyn std::error::Error>> {
+    let mut names: Vec<String> = arguments.collect();
     if names.is_empty() {
         names = ["mission", "long", "canonical-e4m3"].map(str::to_owned).to_vec();
     }

@@ -1,20 +1,19 @@
-//! Scores strategies on recorded spaces without building the whole program: `scores STRATEGY,... SEEDS FILE... >
+//! Scores strategies on recorded spaces without building the whole program: `strategy-scores STRATEGY,... SEEDS FILE... >
 //! scores.csv`. The scores go to stdout, the means over spaces and kernels to stderr. Users run `warpsmith replay`
 //! instead.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use warpsmith_search::replay::{Recorded, Suite, play_all, score, write_csv};
-use warpsmith_search::strategies;
+use search::replay::{Recorded, Suite, play_all, score, write_csv};
+use search::strategies;
 
 const BUDGET: usize = 200;
 const AT: [usize; 4] = [25, 50, 100, 200];
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let mut arguments = std::env::args().skip(1);
-    let names = arguments.next().ok_or("usage: scores STRATEGY,... SEEDS FILE...")?;
-    let seeds = arguments.next().ok_or("usage: scores STRATEGY,... SEEDS FILE...")?.parse()?;
+pub fn run(mut arguments: impl Iterator<Item = String>) -> Result<(), Box<dyn std::error::Error>> {
+    let names = arguments.next().ok_or("usage: strategy-scores STRATEGY,... SEEDS FILE...")?;
+    let seeds = arguments.next().ok_or("usage: strategy-scores STRATEGY,... SEEDS FILE...")?.parse()?;
     let spaces = arguments.map(|file| Recorded::read(Path::new(&file))).collect::<Result<Vec<_>, _>>()?;
     let stop = AtomicBool::new(false);
     let mut all = Vec::new();

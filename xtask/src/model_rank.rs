@@ -1,7 +1,7 @@
 //! Measures how well the virtual GPU's modelled times rank kernels, compared with times measured on the real GPU:
 //!
 //! ```text
-//! model_rank TIMES.csv [--device h200] [--blocks N] [--parts]
+//! model-rank TIMES.csv [--device h200] [--blocks N] [--parts]
 //! ```
 //!
 //! The file has a line `family,preset,knobs,problem,us` per kernel. Each kernel runs on the virtual GPU, with
@@ -14,6 +14,8 @@
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
+use attention::run as attention_run;
+use attention::{Attention, Class, Inputs, Layout, Problem};
 use chips::{Chip, Resources};
 use family::{Catalog, Family};
 use gpu::accelerator::VirtualDevice;
@@ -22,8 +24,6 @@ use gpu::toolchain;
 use op::{Kernel, Op as _};
 use vgpu::Checks;
 use vgpu::model::{self, Modelled, Shape};
-use warpsmith_attention::run;
-use warpsmith_attention::{Attention, Class, Inputs, Layout, Problem};
 
 /// A line of the file.
 struct Measured {
@@ -44,8 +44,7 @@ struct Row {
     scale: u64,
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let mut arguments = std::env::args().skip(1);
+pub fn run(mut arguments: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
     let (mut file, mut device, mut blocks, mut parts) = (None, "h200".to_owned(), 64, false);
     while let Some(word) = arguments.next() {
         match word.as_str() {
@@ -55,7 +54,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             _ => file = Some(word),
         }
     }
-    let file = file.ok_or("usage: model_rank TIMES.csv [--device h200] [--blocks N] [--parts]")?;
+    let file = file.ok_or("usage: model-rank TIMES.csv [--device h200] [--blocks N] [--parts]")?;
     let chip = Chip::by_name(&device)?;
     let named = std::env::var_os("WARPSMITH_CUDA").map(PathBuf::from);
     let toolchain = toolchain::ensure(named.as_deref(), &mut |_| ())?;
@@ -143,10 +142,10 @@ fn modelled(
 ) -> Result<Row, Box<dyn Error>> {
     let problem = measured.problem;
     let preset = (!measured.preset.is_empty()).then_some(measured.preset.as_str());
-    let candidate = run::candidate(family, preset, &measured.knobs, &problem)?;
+    let candidate = attention_run::candidate(family, preset, &measured.knobs, &problem)?;
     let target = chip.target;
     let build = compiler.build(&family.request(&candidate, target)?)?.build;
-    let launch = |problem: &Problem| family.launch(&candidate, &run::sizes(problem));
+    let launch = |problem: &Problem| family.launch(&candidate, &attention_run::sizes(problem));
     let whole = launch(&problem)?;
     let blocks_of = |grid: [u64; 3]| grid.iter().product::<u64>();
     let blocks = blocks_of(whole.grid);
@@ -179,7 +178,7 @@ fn modelled(
     })?;
     let kernel = Kernel::build(&mut device, compiler, family, candidate, target)?;
     let inputs = Inputs::generate(&counted, Class::Normal, 1).encode(counted.dtype, Layout::Bhsd);
-    let report = run::run(&kernel, &mut device, &counted, &inputs, false)?.report;
+    let report = attention_run::run(&kernel, &mut device, &counted, &inputs, false)?.report;
     let counters = report.and_then(|report| report.counters).ok_or("the run has no counters")?;
     let shape = Shape {
         blocks,

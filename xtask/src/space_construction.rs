@@ -1,11 +1,11 @@
-//! Measures the time to build a space of ten million raw combinations: `cargo run --release --example construction`.
+//! Measures the time to build a space of ten million raw combinations: `space-construction`.
 
 use std::cell::Cell;
 use std::time::Instant;
 
-use warpsmith_search::space::{Constraint, Parameter, Space};
+use search::space::{Constraint, Parameter, Space};
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+pub fn run() -> Result<(), Box<dyn std::error::Error>> {
     // A GEMM's knobs: 8 * 8 * 8 * 8 * 8 * 8 * 5 * 4 * 2 = 10,485,760.
     let sizes = [8, 16, 32, 64, 128, 256, 512, 1024];
     let mut parameters: Vec<Parameter> =
