@@ -33,25 +33,26 @@
 )]
 #![allow(clippy::struct_excessive_bools, clippy::items_after_statements, clippy::struct_field_names)]
 
-pub mod check;
+mod check;
 pub mod count;
 mod cpu;
 mod exec;
-pub mod isa;
-pub mod mem;
+mod isa;
+mod mem;
 pub mod model;
 mod notice;
 pub mod num;
-pub mod program;
-pub mod ptx;
+mod program;
+mod ptx;
 pub mod tensor_map;
 mod world;
 
 pub use check::{Finding, Kind, Place, Related, Severity};
 pub use count::Counters;
 pub use exec::{Checks, Dim3, Launch, LaunchError, LaunchReport, Limits, Options, Stats};
+pub use isa::decode::Pipe;
 pub use mem::{Buffer, Device, MemoryError};
-pub use notice::{Notice, notices, notices_in_ptx};
+pub use notice::{Notice, notices_in_ptx};
 pub use program::{Diagnostic, FidelityReport, Kernel, LoadError, Module, Param, SourceFrame, load};
 pub use tensor_map::TensorMap;
 pub use world::World;

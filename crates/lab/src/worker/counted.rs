@@ -6,7 +6,7 @@ use gpu::build::Entry;
 use indexmap::IndexMap;
 use vgpu::Counters;
 use vgpu::count::Waits;
-use vgpu::isa::decode::Pipe;
+use vgpu::Pipe;
 use vgpu::model::{self, Modelled, Resource, Shape};
 
 use crate::record::{Fact, HotLine, Metrics, hottest};

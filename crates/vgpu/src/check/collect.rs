@@ -113,10 +113,6 @@ impl Collector {
         }
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.found.is_empty()
-    }
-
     /// Errors before warnings before notes; then by place.
     pub fn into_sorted(self) -> Vec<Raw> {
         let mut all: Vec<Raw> = self.found.into_values().collect();

@@ -705,15 +705,6 @@ impl<'a, 'k> Decoder<'a, 'k> {
             _ => reject("address is neither a register nor a variable"),
         }
     }
-
-    pub fn space_of(entity: &Entity) -> Space {
-        match entity {
-            Entity::Memory { .. } | Entity::Reg { .. } => Space::Global,
-            Entity::Shared { .. } | Entity::DynamicShared => Space::Shared,
-            Entity::Local { .. } => Space::Local,
-            Entity::KernelParam { .. } | Entity::ParamWords { .. } => Space::Param,
-        }
-    }
 }
 
 fn mask_of(class: Class) -> u64 {

@@ -23,7 +23,7 @@ mod tensor;
 pub mod types;
 mod wgmma;
 
-pub use decode::{Fidelity, Meta, Pipe};
+pub use decode::Pipe;
 
 use crate::ptx::ast::Instruction;
 use decode::{Decoded, Decoder, Mods};

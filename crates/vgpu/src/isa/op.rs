@@ -1,6 +1,7 @@
 //! Decoded instructions: what the execution core runs.
 
 use super::lane::{LaneFn, TestFn};
+pub use super::types::Class;
 use super::types::{MemType, Scope, Space};
 use crate::num::cvt::Cvt;
 use crate::num::tile;
@@ -11,16 +12,6 @@ use crate::num::tile;
 /// Bits 31-30 class, 29-28 base, 27-0 index (in units of one 32-bit register of 32 lanes).
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Slot(pub u32);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Class {
-    /// 8, 16 or 32 bits per lane.
-    R32,
-    /// 64 bits per lane: two units.
-    R64,
-    /// One bit per lane.
-    Pred,
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Base {
@@ -683,6 +674,5 @@ pub struct Mma {
     pub op: tile::Mma,
     pub a: u8,
     pub b: u8,
-    pub c: u8,
     pub wide: bool,
 }

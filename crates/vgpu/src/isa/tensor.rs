@@ -266,7 +266,7 @@ impl<'a> Decoder<'a, '_> {
         if !a.is_integer() && !wide {
             self.fidelity = Fidelity::Approximate;
         }
-        let counts = Mma { op, a: ra.len() as u8, b: rb.len() as u8, c: rc.len() as u8, wide };
+        let counts = Mma { op, a: ra.len() as u8, b: rb.len() as u8, wide };
         let sources = [ra, rb, rc].concat();
         self.emit(Op::Mma(Box::new(counts)), &rd, &sources);
         Ok(())

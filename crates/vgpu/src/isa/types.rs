@@ -1,6 +1,14 @@
 //! Types, state spaces and scopes as PTX names them.
 
-use super::op::Class;
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// 8, 16 or 32 bits per lane.
+    R32,
+    /// 64 bits per lane: two units.
+    R64,
+    /// One bit per lane.
+    Pred,
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ty {

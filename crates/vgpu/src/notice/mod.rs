@@ -8,8 +8,6 @@ mod text;
 
 use serde::{Deserialize, Serialize};
 
-use crate::program::Module;
-
 /// One thing that a kernel does.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(tag = "notice", rename_all = "kebab-case")]
@@ -84,11 +82,6 @@ impl std::fmt::Display for Notice {
             }
         }
     }
-}
-
-/// The notices of a kernel of a loaded module; none if there is no such kernel.
-pub fn notices(module: &Module, kernel: &str) -> Vec<Notice> {
-    module.kernel(kernel).map_or_else(Vec::new, |kernel| kernel.notices.clone())
 }
 
 /// The notices of a kernel, also of PTX that the virtual GPU cannot run. PTX without that kernel gives

@@ -45,7 +45,7 @@ fn names_of(notices: &[Notice]) -> Vec<&'static str> {
 fn of(top: &str, body: &str) -> Vec<Notice> {
     let ptx = module(top, body);
     let loaded = load(&ptx).unwrap_or_else(|e| panic!("{e}"));
-    let notices = notices(&loaded, "k");
+    let notices = loaded.notices("k");
     assert_eq!(notices, notices_in_ptx(&ptx, "k"));
     notices
 }

@@ -490,7 +490,6 @@ impl<'m, 'a> Loader<'m, 'a> {
             // Go on with an empty body: other functions may have something to say as well.
             insts.clear();
             return Some(Function {
-                name: f.name.to_string(),
                 insts: vec![Inst::new(Op::Exit, &[], &[])],
                 metas: vec![Meta { line: 0, loc: 0, pipe: Pipe::Control, flops: 0 }],
                 blocks: Vec::new(),
@@ -509,7 +508,6 @@ impl<'m, 'a> Loader<'m, 'a> {
             block_of[block.start as usize..block.end as usize].fill(b as u32);
         }
         Some(Function {
-            name: f.name.to_string(),
             insts,
             metas,
             blocks,

@@ -31,6 +31,11 @@ pub struct Module {
 }
 
 impl Module {
+    /// The notices of a kernel; none if there is no such kernel.
+    pub fn notices(&self, kernel: &str) -> Vec<Notice> {
+        self.kernel(kernel).map_or_else(Vec::new, |kernel| kernel.notices.clone())
+    }
+
     pub fn kernel(&self, name: &str) -> Option<&Kernel> {
         self.kernels.iter().find(|k| k.name == name)
     }
@@ -139,7 +144,6 @@ pub struct Kernel {
 
 #[derive(Debug)]
 pub struct Function {
-    pub name: String,
     pub(crate) insts: Vec<Inst>,
     pub(crate) metas: Vec<Meta>,
     pub(crate) blocks: Vec<Block>,

@@ -1,6 +1,6 @@
 //! The syntax tree of a PTX module. Names are slices of the source text.
 
-pub use super::lexer::Pos;
+pub use super::error::Pos;
 
 #[derive(Debug, Default)]
 pub struct Module<'a> {

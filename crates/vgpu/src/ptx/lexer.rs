@@ -1,6 +1,6 @@
 //! Text to tokens. A mnemonic with its dotted modifiers is one token, as is a register with its component (`%tid.x`).
 
-use super::parser::SyntaxError;
+use super::error::{Pos, SyntaxError};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Token<'a> {
@@ -18,14 +18,6 @@ pub enum Token<'a> {
 }
 
 /// A place in the PTX text, both numbers counted from 1.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
-)]
-pub struct Pos {
-    pub line: u32,
-    pub column: u32,
-}
-
 #[derive(Clone)]
 pub struct Lexer<'a> {
     text: &'a str,

@@ -4,7 +4,8 @@
 //! operands. What each one means is [`crate::isa`]'s business. Everything borrows from the source text.
 
 pub mod ast;
+mod error;
 mod lexer;
 mod parser;
 
-pub use parser::{SyntaxError, parse};
+pub use parser::parse;

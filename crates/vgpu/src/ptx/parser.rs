@@ -4,14 +4,8 @@
 use super::ast::{
     Function, Init, InlinedAt, Instruction, Loc, Module, Operand, Pos, Space, Statement, Variable,
 };
+use super::error::SyntaxError;
 use super::lexer::{Lexer, Token};
-
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("{}:{}: {message}", pos.line, pos.column)]
-pub struct SyntaxError {
-    pub pos: Pos,
-    pub message: String,
-}
 
 type Result<T> = std::result::Result<T, SyntaxError>;
 

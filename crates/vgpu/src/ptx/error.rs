@@ -1,0 +1,17 @@
+//! Syntax errors and their places.
+
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
+pub struct Pos {
+    pub line: u32,
+    pub column: u32,
+}
+
+/// A syntax error in PTX.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{}:{}: {message}", pos.line, pos.column)]
+pub struct SyntaxError {
+    pub pos: Pos,
+    pub message: String,
+}
