@@ -30,8 +30,8 @@ extern "C" __global__ void bulk_tile(const float* x, float* y)
     }
     __syncthreads();
     if (t == 0) {
-        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" //~? barrier-count
-                     ::"r"(shared_address(&bar)), "n"(EXPECTED) : "memory");
+        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
+                     ::"r"(shared_address(&bar)), "n"(EXPECTED) : "memory"); //~? barrier-count
         asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], 512, [%2];"
                      ::"r"(shared_address(tile)), "l"(x + blockIdx.x * 128), "r"(shared_address(&bar)) : "memory");
     }

@@ -13,7 +13,7 @@ use crate::num::float::MinMax;
 use crate::num::half::{self, HalfMods, HalfOp, HalfTy};
 
 /// The new value of a location; `b` is the operand, `c` the swap value of a compare-and-swap.
-fn combine(op: AtomOp, ty: Ty, old: u64, b: u64, c: u64) -> u64 {
+pub fn combine(op: AtomOp, ty: Ty, old: u64, b: u64, c: u64) -> u64 {
     let half = |t: HalfTy| {
         let (x, y) = (old as u32, b as u32);
         let one = |x: u32, y: u32| match op {
@@ -81,7 +81,7 @@ fn combine(op: AtomOp, ty: Ty, old: u64, b: u64, c: u64) -> u64 {
 ///
 /// # Safety
 /// `at` points to an aligned location of `bytes` bytes that other threads access atomically or not at all.
-unsafe fn update(at: *mut u8, bytes: u8, f: impl Fn(u64) -> u64) -> u64 {
+pub unsafe fn update(at: *mut u8, bytes: u8, f: impl Fn(u64) -> u64) -> u64 {
     macro_rules! by {
         ($atomic:ty, $t:ty) => {{
             // SAFETY: the caller's promise.

@@ -11,8 +11,8 @@ use super::step::{Cx, Next};
 use super::taint::{Origin, Source};
 use crate::check::Kind;
 use crate::check::race::{self, Agent};
-use crate::isa::op::{Inst, Op};
-use crate::isa::types::Space;
+use crate::isa::op::{AtomOp, Inst, Op};
+use crate::isa::types::{Space, Ty};
 use crate::mem::shadow;
 use crate::tensor_map::region::TensorBox;
 
@@ -150,7 +150,7 @@ impl<P: Policy> Cx<'_, '_, P> {
 
     /// `cp.async.bulk` out of shared memory.
     pub fn store_bulk(&mut self, inst: &Inst, mask: u32) -> Next {
-        let Op::StoreBulk { dst_offset, src_offset } = inst.op else { return Next::Continue };
+        let Op::StoreBulk { dst_offset, src_offset, reduce } = inst.op else { return Next::Continue };
         let sources = inst.sources();
         let to = self.addresses(sources[0], dst_offset, mask, 16);
         let from = self.addresses(sources[1], src_offset, mask, 16);
@@ -175,10 +175,10 @@ impl<P: Policy> Cx<'_, '_, P> {
                 let chunks: Vec<u32> = (0..bytes / 16).map(|c| start + 16 * c).collect();
                 self.block.races.agent_reads_shared(Agent::StoreRead, warp, l, at, &chunks);
                 let memory = &self.grid.races;
-                let op = race::Op::Write;
+                let op = if reduce.is_some() { race::Op::Atomic } else { race::Op::Write };
                 self.block.races.agent_global(memory, Agent::StoreWrite, op, warp, l, at, to.at[l], bytes);
             }
-            self.store_out(&shared, from.at[l], &global, to.at[l], bytes, l);
+            self.store_out(&shared, from.at[l], &global, to.at[l], bytes, reduce, l);
             self.w.bulk.store(l, at);
         }
         self.block.progress += 1;
@@ -200,9 +200,34 @@ impl<P: Policy> Cx<'_, '_, P> {
     }
 
     /// Bytes from shared to global memory, with what is known of them.
-    pub fn store_out(&mut self, shared: &Span, from: u64, global: &Span, to: u64, bytes: u32, lane: usize) {
-        // SAFETY: both ends were checked for their whole length.
-        unsafe { std::ptr::copy_nonoverlapping(shared.host(from), global.host(to), bytes as usize) };
+    #[allow(clippy::too_many_arguments)]
+    pub fn store_out(
+        &mut self,
+        shared: &Span,
+        from: u64,
+        global: &Span,
+        to: u64,
+        bytes: u32,
+        reduce: Option<(AtomOp, Ty)>,
+        lane: usize,
+    ) {
+        if let Some((op, ty)) = reduce {
+            let size = ty.bytes() as usize;
+            for at in (0..u64::from(bytes)).step_by(size) {
+                let mut value = [0; 8];
+                // SAFETY: both ends were checked for their whole length, and are aligned to their elements.
+                unsafe {
+                    std::ptr::copy_nonoverlapping(shared.host(from + at), value.as_mut_ptr(), size);
+                    let value = u64::from_le_bytes(value);
+                    super::atomics::update(global.host(to + at), size as u8, |old| {
+                        super::atomics::combine(op, ty, old, value, 0)
+                    });
+                }
+            }
+        } else {
+            // SAFETY: both ends were checked for their whole length.
+            unsafe { std::ptr::copy_nonoverlapping(shared.host(from), global.host(to), bytes as usize) };
+        }
         if !P::CHECK {
             return;
         }

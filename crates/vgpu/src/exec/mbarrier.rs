@@ -150,7 +150,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         };
         let owner = self.owner(&span);
         if let Some(peer) = owner {
-            if P::CHECK && matches!(op, MbarrierOp::Arrive { .. }) && !relaxed {
+            if P::CHECK && matches!(op, MbarrierOp::Arrive { .. } | MbarrierOp::CompleteTx) && !relaxed {
                 let published = self.block.races.publish(self.w.id, group);
                 let at = (ad.at[group.trailing_zeros() as usize] - span.low) as u32;
                 // SAFETY: another block of the cluster, on this worker.
@@ -164,7 +164,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                 MbarrierOp::Inval => races.mbarrier_invalidate(self.w.id, group, at, &objects),
                 MbarrierOp::Arrive { .. } => races.mbarrier_arrive(self.w.id, group, at, &objects, !relaxed),
                 MbarrierOp::ExpectTx | MbarrierOp::CompleteTx => {
-                    races.mbarrier_arrive(self.w.id, group, at, &objects, false);
+                    races.mbarrier_arrive(self.w.id, group, at, &objects, !relaxed);
                 }
                 _ => {}
             }

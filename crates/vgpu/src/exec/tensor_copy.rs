@@ -9,17 +9,33 @@ use super::taint::Source;
 use crate::check::Kind;
 use crate::check::layout::{Load, Origin};
 use crate::check::race::{self, Agent};
-use crate::isa::op::{Inst, Slot, TensorAccess};
-use crate::isa::types::Space;
+use crate::isa::op::{AtomOp, Inst, Slot, TensorAccess};
+use crate::isa::types::{Space, Ty};
 use crate::mem::shadow;
 use crate::tensor_map::region::TensorBox;
-use crate::tensor_map::{self, Field, MAX_RANK, TensorMap};
+use crate::tensor_map::{self, Element, Field, MAX_RANK, TensorMap};
 
 /// What the address of a box in shared memory must be a multiple of.
 const BOX_ALIGN: u64 = 128;
 
 /// A row of a box has at most so many bytes: 256 elements of eight.
 const MAX_ROW: usize = 2048;
+
+/// The type that a reduction takes elements for.
+fn type_of(element: Element) -> Ty {
+    match element {
+        Element::U8 => Ty::U8,
+        Element::U16 => Ty::U16,
+        Element::U32 => Ty::U32,
+        Element::I32 => Ty::S32,
+        Element::U64 => Ty::U64,
+        Element::I64 => Ty::S64,
+        Element::F16 => Ty::F16,
+        Element::F32 => Ty::F32,
+        Element::F64 => Ty::F64,
+        Element::Bf16 => Ty::Bf16,
+    }
+}
 
 fn origin_of(tensor: &TensorBox, at: u32) -> Load {
     let map = &tensor.map;
@@ -151,6 +167,16 @@ impl<P: Policy> Cx<'_, '_, P> {
                 continue;
             };
             let (bytes, at) = (tensor.map.box_bytes(), from.at[l] as u32);
+            let reduce = access.reduce.map(|op| (op, type_of(tensor.map.element)));
+            if let Some((op, ty)) = reduce
+                && !(crate::isa::reduction_exists(op, ty) && ty.bits() >= 16)
+            {
+                self.fault(Kind::TensorMap, l, || format!("there is no bulk reduction {op:?} of {ty:?}"));
+                if !P::CHECK {
+                    return Next::Halt;
+                }
+                continue;
+            }
             if P::COUNT {
                 self.worker.counts.async_bytes += u64::from(bytes);
             }
@@ -158,9 +184,10 @@ impl<P: Policy> Cx<'_, '_, P> {
                 let pc = self.at();
                 let chunks: Vec<u32> = (0..bytes / 16).map(|c| at + 16 * c).collect();
                 self.block.races.agent_reads_shared(Agent::StoreRead, self.w.id, l, pc, &chunks);
-                self.race_global(&tensor, l, Agent::StoreWrite, race::Op::Write);
+                let op = if reduce.is_some() { race::Op::Atomic } else { race::Op::Write };
+                self.race_global(&tensor, l, Agent::StoreWrite, op);
             }
-            self.copy_out(&tensor, &shared, at, l);
+            self.copy_out(&tensor, &shared, at, reduce, l);
             self.note_store(l);
         }
         self.block.progress += 1;
@@ -377,7 +404,14 @@ impl<P: Policy> Cx<'_, '_, P> {
     }
 
     /// A box out of shared memory. What lies outside the tensor is not written.
-    fn copy_out(&mut self, tensor: &TensorBox, shared: &Span, from: u32, lane: usize) {
+    fn copy_out(
+        &mut self,
+        tensor: &TensorBox,
+        shared: &Span,
+        from: u32,
+        reduce: Option<(AtomOp, Ty)>,
+        lane: usize,
+    ) {
         let (map, width) = (&tensor.map, tensor.map.row_bytes());
         for number in 0..map.rows() {
             let row = tensor.row(number);
@@ -397,7 +431,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                 let n = (16 - b % 16).min(row.first + row.bytes - b);
                 let at = map.swizzle.place(from + number * width + b);
                 let to = row.address + u64::from(b - row.first);
-                self.store_out(shared, u64::from(at), &global, to, n, lane);
+                self.store_out(shared, u64::from(at), &global, to, n, reduce, lane);
                 b += n;
             }
         }
@@ -473,7 +507,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         let (Some(shared), Some(global)) = (shared, global) else {
             return if P::CHECK { Next::Continue } else { Next::Halt };
         };
-        self.store_out(&shared, from.at[lane], &global, to.at[lane], bytes, lane);
+        self.store_out(&shared, from.at[lane], &global, to.at[lane], bytes, None, lane);
         self.block.progress += 1;
         Next::Continue
     }

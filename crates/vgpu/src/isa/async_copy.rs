@@ -19,11 +19,12 @@ impl<'a> Decoder<'a, '_> {
     }
 
     fn cp(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
-        if m.has("reduce") || !m.take("async") {
+        let reduce = m.take("reduce");
+        if !m.take("async") || reduce && !m.has("bulk") {
             return reject("form of cp is not supported");
         }
         if m.take("bulk") {
-            return self.cp_bulk(i, m);
+            return self.cp_bulk(i, m, reduce);
         }
         if m.take("commit_group") {
             m.finish()?;
@@ -102,7 +103,8 @@ impl<'a> Decoder<'a, '_> {
         let expect = kind != 4 && m.take("expect_tx");
         let parity = m.take("parity");
         m.ignore(&["release", "acquire"]);
-        let relaxed = m.take("relaxed");
+        // To expect or to complete bytes orders nothing.
+        let relaxed = m.take("relaxed") || matches!(kind, 4 | 5);
         m.take_of(SCOPES);
         let space = take_space(m);
         m.ty()?;

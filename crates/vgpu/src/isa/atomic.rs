@@ -6,7 +6,7 @@ use super::op::{Access, AtomOp, Class, Op, Order};
 use super::types::{MemType, Space, Ty};
 use crate::ptx::ast::{Instruction, Operand};
 
-const OPERATIONS: &[(&str, AtomOp)] = &[
+pub(super) const OPERATIONS: &[(&str, AtomOp)] = &[
     ("add", AtomOp::Add),
     ("min", AtomOp::Min),
     ("max", AtomOp::Max),
@@ -19,7 +19,7 @@ const OPERATIONS: &[(&str, AtomOp)] = &[
     ("cas", AtomOp::Cas),
 ];
 
-fn allowed(op: AtomOp, ty: Ty) -> bool {
+pub(crate) fn allowed(op: AtomOp, ty: Ty) -> bool {
     match op {
         AtomOp::Add => matches!(
             ty,

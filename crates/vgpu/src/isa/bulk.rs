@@ -1,8 +1,9 @@
 //! Bulk copies: `cp.async.bulk` and `cp.async.bulk.tensor`.
 
+use super::atomic::{OPERATIONS, allowed};
 use super::decode::{Decoded, Decoder, Mods, reject};
 use super::memory::{SCOPES, ignore_cache_hints, take_space};
-use super::op::{Op, Slot, TensorAccess};
+use super::op::{AtomOp, Op, Slot, TensorAccess};
 use super::types::Ty;
 use crate::ptx::ast::{Instruction, Operand};
 use crate::tensor_map::Field;
@@ -37,7 +38,7 @@ fn way(m: &mut Mods<'_>) -> Decoded<Way> {
 
 impl<'a> Decoder<'a, '_> {
     /// The modifiers after `cp.async.bulk`.
-    pub(super) fn cp_bulk(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+    pub(super) fn cp_bulk(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>, reduce: bool) -> Decoded {
         if m.take("commit_group") {
             m.finish()?;
             self.emit(Op::BulkCommit, &[], &[]);
@@ -61,16 +62,32 @@ impl<'a> Decoder<'a, '_> {
         m.take("tile");
         let way = way(m)?;
         ignore_cache_hints(m);
+        m.take("noftz");
+        let reduce = if reduce {
+            let Some(op) = m.take_of(OPERATIONS) else { return reject("operation is missing or unknown") };
+            if way == Way::Load {
+                return reject("only reductions into global memory are supported");
+            }
+            Some(op)
+        } else {
+            None
+        };
+        let element = if reduce.is_some() && !tensor { Some(m.ty()?) } else { None };
         m.finish()?;
+        if let (Some(op), Some(ty)) = (reduce, element)
+            && !(allowed(op, ty) && ty.bits() >= 16)
+        {
+            return reject("operation does not exist for this type");
+        }
         match (tensor, dims) {
-            (true, Some(dims)) => self.bulk_tensor(i, dims, way, multicast),
-            (false, None) if !multicast => self.bulk_linear(i, way),
+            (true, Some(dims)) => self.bulk_tensor(i, dims, way, multicast, reduce),
+            (false, None) if !multicast => self.bulk_linear(i, way, reduce.zip(element)),
             (false, None) => reject("only tensor copies to several blocks are supported"),
             _ => reject("the number of dimensions is missing or out of place"),
         }
     }
 
-    fn bulk_linear(&mut self, i: &Instruction<'a>, way: Way) -> Decoded {
+    fn bulk_linear(&mut self, i: &Instruction<'a>, way: Way, reduce: Option<(AtomOp, Ty)>) -> Decoded {
         let [dst, src, size, rest @ ..] = &i.operands[..] else {
             return reject("takes two addresses and a size");
         };
@@ -84,13 +101,20 @@ impl<'a> Decoder<'a, '_> {
             }
             (Way::Load, []) => return reject("the barrier object is missing"),
             (Way::Store, _) => {
-                self.emit(Op::StoreBulk { dst_offset, src_offset }, &[], &[d, s, n]);
+                self.emit(Op::StoreBulk { dst_offset, src_offset, reduce }, &[], &[d, s, n]);
             }
         }
         Ok(())
     }
 
-    fn bulk_tensor(&mut self, i: &Instruction<'a>, dims: u8, way: Way, multicast: bool) -> Decoded {
+    fn bulk_tensor(
+        &mut self,
+        i: &Instruction<'a>,
+        dims: u8,
+        way: Way,
+        multicast: bool,
+        reduce: Option<AtomOp>,
+    ) -> Decoded {
         let (shared, tensor, object) = match (way, &i.operands[..]) {
             (Way::Load, [dst, tensor, object, ..]) => (dst, tensor, Some(object)),
             (Way::Store, [tensor, src, ..]) => (src, tensor, None),
@@ -98,7 +122,7 @@ impl<'a> Decoder<'a, '_> {
         };
         let (shared, shared_offset, _) = self.address(shared)?;
         let (map, coordinates) = self.tensor_operand(tensor, dims)?;
-        let mut access = TensorAccess { multicast, shared_offset, barrier_offset: 0 };
+        let mut access = TensorAccess { reduce, multicast, shared_offset, barrier_offset: 0 };
         let mut sources = vec![shared, map];
         if let Some(object) = object {
             let (slot, offset, _) = self.address(object)?;

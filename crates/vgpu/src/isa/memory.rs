@@ -2,7 +2,7 @@
 
 use super::decode::{Decoded, Decoder, Entity, Mods, Pipe, arity, reject};
 use super::lane::lane;
-use super::op::{Access, Class, Flow, Op, Order, Slot};
+use super::op::{Access, Class, Flow, MbarrierOp, Op, Order, Slot};
 use super::types::{MemType, Scope, Space, Ty};
 use crate::ptx::ast::{Instruction, Operand};
 
@@ -189,7 +189,36 @@ impl<'a> Decoder<'a, '_> {
         }
     }
 
+    /// `st.async`: a store, and its bytes to the barrier object when it is done. It is done at once here.
+    fn store_async(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+        if !m.take("mbarrier::complete_tx::bytes") {
+            return reject("st.async completes on an mbarrier");
+        }
+        let mut access = self.access(m)?;
+        let [address, value, object] = &i.operands[..] else { return reject("takes 3 operands") };
+        if !matches!(access.space, Space::Shared | Space::Generic) {
+            return reject("st.async writes shared memory");
+        }
+        access.space = Space::Shared;
+        let mut sources = Vec::new();
+        for e in &self.elements(value, access.vector)? {
+            sources.push(self.element_register(e, access.ty, false)?);
+        }
+        let (a, offset, _) = self.address(address)?;
+        access.offset = offset;
+        sources.insert(0, a);
+        self.emit(Op::Store(access), &[], &sources);
+        let (b, offset, _) = self.address(object)?;
+        let bytes = self.imm32(u32::from(access.ty.bytes) * u32::from(access.vector));
+        let op = MbarrierOp::CompleteTx;
+        self.emit(Op::Mbarrier { op, space: Space::Shared, offset, relaxed: false }, &[], &[b, bytes]);
+        Ok(())
+    }
+
     fn store(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+        if m.take("async") {
+            return self.store_async(i, m);
+        }
         let mut access = self.access(m)?;
         if !(2..=3).contains(&i.operands.len()) {
             return reject("takes 2 operands");

@@ -23,6 +23,7 @@ mod tensor;
 pub mod types;
 mod wgmma;
 
+pub(crate) use atomic::allowed as reduction_exists;
 pub use decode::Pipe;
 
 use crate::ptx::ast::Instruction;

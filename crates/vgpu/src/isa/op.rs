@@ -2,7 +2,7 @@
 
 use super::lane::{LaneFn, TestFn};
 pub use super::types::Class;
-use super::types::{MemType, Scope, Space};
+use super::types::{MemType, Scope, Space, Ty};
 use crate::num::cvt::Cvt;
 use crate::num::tile;
 
@@ -299,6 +299,8 @@ pub struct Access {
 /// The constant parts of a tensor copy's addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TensorAccess {
+    /// A store combines what is there with what comes.
+    pub reduce: Option<AtomOp>,
     /// To several blocks of the cluster: a mask of them follows the barrier object.
     pub multicast: bool,
     pub shared_offset: i32,
@@ -431,6 +433,8 @@ pub enum Op {
     StoreBulk {
         dst_offset: i32,
         src_offset: i32,
+        /// What is there is combined with what comes.
+        reduce: Option<(AtomOp, Ty)>,
     },
     /// Copies a box of a tensor into shared memory. Sources: dst, tensor map, barrier object, coordinates.
     TensorLoad(TensorAccess),

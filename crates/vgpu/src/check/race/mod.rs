@@ -481,7 +481,10 @@ impl BlockRaces {
     ) {
         self.threads.issue(warp as usize, agent);
         let time = self.threads.agent_time(warp as usize, agent);
-        let stamp = Stamp::new(Access::weak(pc, op), warp, time, Some(agent));
+        // Reductions of several agents at one place do not race.
+        let order = if op == Op::Atomic { Order::Relaxed } else { Order::Weak };
+        let access = Access { pc, op, order, scope: Scope::Gpu };
+        let stamp = Stamp::new(access, warp, time, Some(agent));
         let mut address = [0; 32];
         address[lane] = at;
         let left = memory.access_runs(&self.threads, &mut self.hint, 1 << lane, stamp, &address, bytes);

@@ -1,12 +1,12 @@
 //! `wgmma` against a plain product: every type, layout and swizzle, and every number of columns.
 
 use random::Random;
-use vgpu::{Checks, Device};
+use vgpu::{Checks, Device, LaunchReport};
 
 use super::product_case::{Product, TYPES, random_product};
 use super::run;
 
-fn compute(product: &Product, image: &[u8], descriptors: [u64; 2], checks: Checks) -> Vec<u8> {
+fn launch(product: &Product, image: &[u8], descriptors: [u64; 2], checks: Checks) -> (LaunchReport, Vec<u8>) {
     let mut device = Device::default();
     let mut buffer = |bytes: &[u8], label: &str| {
         let buffer = device.alloc(bytes.len() as u64, label).unwrap();
@@ -24,9 +24,14 @@ fn compute(product: &Product, image: &[u8], descriptors: [u64; 2], checks: Check
     args.extend(u32::from(product.scale).to_le_bytes());
     args.extend((image.len() as u32).to_le_bytes());
     let report = run(&mut device, &product.text(), 128, image.len() as u32, &args, checks, &[out]);
-    assert!(report.findings.is_empty(), "{}: {:#?}", product.describe(), report.findings);
     let mut got = vec![0; bytes];
     device.read(out, &mut got).unwrap();
+    (report, got)
+}
+
+fn compute(product: &Product, image: &[u8], descriptors: [u64; 2], checks: Checks) -> Vec<u8> {
+    let (report, got) = launch(product, image, descriptors, checks);
+    assert!(report.findings.is_empty(), "{}: {:#?}", product.describe(), report.findings);
     got
 }
 
@@ -66,4 +71,24 @@ fn every_number_of_columns_is_supported() {
             assert!(error <= 1.0, "{error} of the bound: {}", product.describe());
         }
     }
+}
+
+/// Any bits as descriptors: a finding or a number, never a crash or an access outside the block's memory.
+#[test]
+fn any_descriptor_is_a_finding_or_a_number() {
+    let mut r = Random::new(9);
+    let mut found = 0;
+    for number in 0..300 {
+        let types = TYPES[number % TYPES.len()];
+        let n = if types.0.is_integer() { 64 } else { 8 * r.integer(1, 33) as usize };
+        let (product, image, good) = random_product(&mut r, types, n);
+        let wild = |r: &mut Random, good: u64| {
+            if r.integer(0, 2) == 0 { r.bits() } else { good ^ 1 << r.integer(0, 64) }
+        };
+        let descriptors = [wild(&mut r, good[0]), wild(&mut r, good[1])];
+        for checks in [Checks::None, Checks::All] {
+            found += usize::from(!launch(&product, &image, descriptors, checks).0.findings.is_empty());
+        }
+    }
+    assert!(found > 200, "only {found} launches complained");
 }
