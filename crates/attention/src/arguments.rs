@@ -8,8 +8,11 @@ use crate::tensor::{self, Layout};
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Strides {
+    /// From one batch entry to the next.
     pub batch: u32,
+    /// From one head to the next.
     pub head: u32,
+    /// From one sequence position to the next.
     pub sequence: u32,
 }
 
@@ -24,29 +27,51 @@ impl From<tensor::Strides> for Strides {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Arguments {
+    /// Address of Q: `[batch, heads, seq_q, head_dim]`.
     pub q: u64,
+    /// Address of K: `[batch, kv_heads, seq_k, head_dim]`.
     pub k: u64,
+    /// Address of V: `[batch, kv_heads, seq_k, head_dim]`.
     pub v: u64,
+    /// Address of the output O: `[batch, heads, seq_q, head_dim]`.
     pub o: u64,
+    /// 2^32 divided by the number of query heads per KV head, rounded up; 0 if each KV head has one query head.
     pub kv_head_factor: u32,
+    /// Number of queries per head.
     pub seq_q: i32,
+    /// Number of keys per head.
     pub seq_k: i32,
+    /// Factor of the scores before the softmax.
     pub softmax_scale: f32,
+    /// Strides of Q.
     pub q_strides: Strides,
+    /// Strides of K.
     pub k_strides: Strides,
+    /// Strides of V.
     pub v_strides: Strides,
+    /// Strides of O.
     pub o_strides: Strides,
     /// 0: no mask; 1: causal, with `diagonal`.
     pub mask: i32,
+    /// With a causal mask, query i sees key j if `j <= i + diagonal`. It may be negative.
     pub diagonal: i32,
+    /// Number of batch entries.
     pub batch: i32,
+    /// Number of query heads, a multiple of `kv_heads`.
     pub heads: i32,
+    /// Address of the log-sum-exp of each row, fp32 `[batch, heads, seq_q]`; 0 if it is not wanted.
     pub lse: u64,
+    /// Address of the FP8 scales of Q, fp32 `[batch, heads]`; 0 if every scale is 1.
     pub q_scale: u64,
+    /// Address of the FP8 scales of K, fp32 `[batch, kv_heads]`; 0 if every scale is 1.
     pub k_scale: u64,
+    /// Address of the FP8 scales of V, fp32 `[batch, kv_heads]`; 0 if every scale is 1.
     pub v_scale: u64,
+    /// Address of the workspace that the manifest declares; 0 if it declares none.
     pub workspace: u64,
+    /// Number of key/value heads.
     pub kv_heads: i32,
+    /// Always 0; it fills the struct to a multiple of 8 bytes.
     pub reserved: i32,
 }
 

@@ -75,7 +75,9 @@ pub struct ErrorMap {
     pub batch: usize,
     /// The head of the picture.
     pub head: usize,
+    /// Number of queries that one cell covers.
     pub rows_per_cell: usize,
+    /// Number of columns of the head dimension that one cell covers.
     pub columns_per_cell: usize,
     /// Rows of cells: queries from top to bottom, columns from left to right.
     pub cells: Vec<Vec<Level>>,

@@ -76,6 +76,7 @@ impl fmt::Display for Class {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{name}` is not an input class; expected one of {known}", known = Class::ALL.map(Class::name).join(", "))]
 pub struct UnknownClass {
+    /// The name that is not an input class.
     pub name: String,
 }
 
@@ -92,8 +93,11 @@ impl FromStr for Class {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Input {
+    /// The queries.
     Q,
+    /// The keys.
     K,
+    /// The values.
     V,
 }
 
@@ -115,8 +119,11 @@ impl fmt::Display for Input {
 /// Q, K and V as numbers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Inputs {
+    /// The queries.
     pub q: Values,
+    /// The keys.
     pub k: Values,
+    /// The values.
     pub v: Values,
 }
 
@@ -176,8 +183,11 @@ fn encode(values: &Values, dtype: Dtype, layout: Layout) -> Tensor {
 /// Q, K and V as stored in memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Encoded {
+    /// The encoded queries.
     pub q: Tensor,
+    /// The encoded keys.
     pub k: Tensor,
+    /// The encoded values.
     pub v: Tensor,
 }
 

@@ -69,7 +69,9 @@ impl Weights {
 /// The largest acceptable errors.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Tolerance {
+    /// Absolute error allowed for an element; multiplied by the root mean square of V if that is above 1.
     pub atol: f64,
+    /// Error allowed in addition, as a fraction of the element's reference.
     pub rtol: f64,
     /// Largest relative error of a weight.
     pub weight: f64,
@@ -106,7 +108,9 @@ const LSE: (f64, f64) = (1e-3, 1e-5);
 /// The position of an output element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub struct Place {
+    /// The query row of one head.
     pub row: Row,
+    /// Index along the head dimension.
     pub column: usize,
 }
 
@@ -120,8 +124,11 @@ impl fmt::Display for Place {
 /// An element, and the reference for it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Element {
+    /// The element's position.
     pub place: Place,
+    /// The kernel's value.
     pub got: f64,
+    /// The reference's value.
     pub wanted: f64,
 }
 
@@ -136,20 +143,64 @@ impl Element {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, thiserror::Error)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Mismatch {
+    /// Elements still contain the poison that was there before the launch.
     #[error("{count} elements were never written, the first at {first}")]
-    Unwritten { count: usize, first: Place },
+    Unwritten {
+        /// Number of such elements.
+        count: usize,
+        /// Position of the first one.
+        first: Place,
+    },
+    /// Elements were written but are infinite or NaN.
     #[error("{count} elements are not finite, the first at {first} ({value})")]
-    NonFinite { count: usize, first: Place, value: f64 },
+    NonFinite {
+        /// Number of such elements.
+        count: usize,
+        /// Position of the first one.
+        first: Place,
+        /// Value of the first one.
+        value: f64,
+    },
+    /// The output is wrong, and all its elements have the same value.
     #[error("every element is {value}, although the reference is not constant")]
-    Constant { value: f64 },
+    Constant {
+        /// The value of every element.
+        value: f64,
+    },
+    /// The output does not change when one input is redrawn, although the reference changes.
     #[error("the output does not depend on {of}: another {of} gives the same bits")]
-    Independent { of: Input },
+    Independent {
+        /// The input that the output ignores.
+        of: Input,
+    },
+    /// Elements differ from the reference by more than the element-wise tolerance.
     #[error("{count} elements exceed the tolerance, the worst at {}: {} instead of {}", worst.place, worst.got, worst.wanted)]
-    Elements { count: usize, worst: Element },
+    Elements {
+        /// Number of such elements.
+        count: usize,
+        /// The element with the largest error relative to its tolerance.
+        worst: Element,
+    },
+    /// The L2 norm of all errors is too large.
     #[error("relative L2 error {error:.2e}, but at most {limit:.2e} is allowed")]
-    L2 { error: f64, limit: f64 },
+    L2 {
+        /// The error's L2 norm divided by the reference's.
+        error: f64,
+        /// The largest allowed ratio.
+        limit: f64,
+    },
+    /// The log-sum-exp of some rows is wrong.
     #[error("the log-sum-exp of {count} rows is wrong, the worst at batch {}, head {}, query {}: {got} instead of {wanted}", worst.batch, worst.head, worst.query)]
-    Lse { count: usize, worst: Row, got: f64, wanted: f64 },
+    Lse {
+        /// Number of such rows.
+        count: usize,
+        /// The row with the largest error relative to its tolerance.
+        worst: Row,
+        /// The kernel's log-sum-exp of the worst row.
+        got: f64,
+        /// The reference's log-sum-exp of the worst row.
+        wanted: f64,
+    },
 }
 
 impl Mismatch {

@@ -27,6 +27,7 @@ pub struct AttentionInputs {
     class: Class,
     /// Before rounding to the problem's dtype.
     original: Inputs,
+    /// Q, K and V in the form that kernels read.
     pub encoded: Encoded,
 }
 

@@ -11,9 +11,13 @@ use crate::problem::Dtype;
 /// `[batch, heads, seq, head_dim]`, independent of the order in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shape {
+    /// Number of batch entries.
     pub batch: usize,
+    /// Number of heads per batch entry.
     pub heads: usize,
+    /// Number of sequence positions per head.
     pub seq: usize,
+    /// Number of elements per sequence position.
     pub head_dim: usize,
 }
 
@@ -82,15 +86,20 @@ impl fmt::Display for Layout {
 /// Distances between neighbours along an axis, in elements. head_dim is contiguous.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Strides {
+    /// From one batch entry to the next.
     pub batch: usize,
+    /// From one head to the next.
     pub head: usize,
+    /// From one sequence position to the next.
     pub sequence: usize,
 }
 
 /// Numbers on the host, always in `[batch, heads, seq, head_dim]` order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Values {
+    /// The extents of the axes.
     pub shape: Shape,
+    /// The numbers before multiplication with their scales.
     pub data: Vec<f32>,
     /// One scale per head and batch entry; the value is `data * scale`. `None` if every scale is 1. Scales are
     /// separate because the product is not always an f32, and the oracle must not round where kernels do not.
@@ -125,9 +134,13 @@ pub fn poison(bytes: usize) -> Vec<u8> {
 /// A tensor as stored in a device's memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tensor {
+    /// The extents of the axes.
     pub shape: Shape,
+    /// The order of the axes in memory.
     pub layout: Layout,
+    /// The type of the elements.
     pub dtype: Dtype,
+    /// The encoded elements, little-endian, in the order of `layout`.
     pub bytes: Vec<u8>,
     /// For FP8 only; see [`Values::scales`].
     pub scales: Option<Vec<f32>>,

@@ -19,9 +19,13 @@ use crate::target::Limits;
 /// The resources of a launch, from the compiler's report and from the launch itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Resources {
+    /// Registers that each thread uses.
     pub registers_per_thread: u32,
+    /// Static shared memory of a block in bytes.
     pub static_shared_bytes: u32,
+    /// Dynamic shared memory of a block in bytes, as the launch requests it.
     pub dynamic_shared_bytes: u32,
+    /// Threads in a block.
     pub threads_per_block: u32,
     /// Number of barriers, as `ptxas -v` reports it; up to 2 are never a limit.
     #[serde(default)]
@@ -39,12 +43,15 @@ impl Resources {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Limiter {
+    /// The SM's register file.
     Registers,
+    /// The SM's shared memory.
     SharedMemory,
     /// Warps (that is, threads) per SM.
     Warps,
     /// Blocks per SM.
     Blocks,
+    /// The SM's barriers (`bar.sync`).
     Barriers,
 }
 
@@ -74,10 +81,15 @@ impl fmt::Display for Limiter {
 /// Blocks per SM that each resource alone would allow; `None` if it is no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockLimits {
+    /// Blocks for which the registers suffice; `None` if the kernel uses none.
     pub registers: Option<u32>,
+    /// Blocks for which the shared memory suffices; `None` if a block takes none.
     pub shared_memory: Option<u32>,
+    /// Blocks for which the SM's warps suffice.
     pub warps: u32,
+    /// The largest number of blocks on an SM.
     pub blocks: u32,
+    /// Blocks for which the barriers suffice; `None` if they are not counted or the kernel uses none.
     pub barriers: Option<u32>,
 }
 
@@ -99,8 +111,11 @@ impl BlockLimits {
 pub struct Occupancy {
     /// At least 1: a kernel that does not fit is an error, [`DoesNotFit`].
     pub blocks_per_sm: u32,
+    /// Warps in a block, including a partly filled one.
     pub warps_per_block: u32,
+    /// Warps of all blocks that an SM holds at once.
     pub active_warps: u32,
+    /// The largest number of warps on an SM.
     pub max_warps: u32,
     /// `active_warps / max_warps`.
     pub fraction: f64,
@@ -144,33 +159,54 @@ pub struct DoesNotFit {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Misfit {
+    /// The block has no threads.
     NoThreads,
+    /// The block has too many threads.
     ThreadsPerBlock {
+        /// Threads per block of the launch.
         asked: u32,
+        /// Largest number of threads per block.
         limit: u32,
     },
+    /// A thread uses too many registers.
     RegistersPerThread {
+        /// Registers per thread of the kernel.
         asked: u32,
+        /// Largest number of registers per thread.
         limit: u32,
     },
     /// `takes` counts whole warps in every sub-partition, as the hardware does.
     RegistersPerBlock {
+        /// Registers per thread of the kernel.
         per_thread: u32,
+        /// Threads per block of the launch.
         threads: u32,
+        /// Registers that the block takes, including rounding.
         takes: u32,
+        /// Largest number of registers per block.
         limit: u32,
     },
+    /// The kernel has too much static shared memory.
     StaticShared {
+        /// Static shared memory of the kernel in bytes.
         asked: u32,
+        /// Largest size of static shared memory in bytes.
         limit: u32,
     },
+    /// Static and dynamic shared memory together are too large.
     SharedPerBlock {
+        /// Static shared memory of the block in bytes.
         static_bytes: u32,
+        /// Dynamic shared memory of the block in bytes.
         dynamic_bytes: u32,
+        /// Largest shared memory of a block in bytes, with the opt-in.
         limit: u32,
     },
+    /// The block uses too many barriers.
     Barriers {
+        /// Barriers that the kernel uses.
         asked: u32,
+        /// Largest number of barriers per block.
         limit: u32,
     },
 }

@@ -12,15 +12,21 @@ use crate::target::{ComputeCapability, Limits, Target};
 pub struct Chip {
     /// Short name, as in `virtual:l4`.
     pub id: &'static str,
+    /// The product's name, such as `H100 SXM`.
     pub name: &'static str,
     /// Other names that [`Chip::by_name`] accepts, the driver's device name first.
     pub aliases: &'static [&'static str],
     /// The target with the most features that it runs.
     pub target: Target,
+    /// Number of SMs.
     pub sms: u32,
+    /// The SM clocks.
     pub clocks: Clocks,
+    /// The device memory.
     pub memory: Memory,
+    /// The L2 cache.
     pub l2: L2,
+    /// Rates of one SM per clock.
     pub sm: SmRates,
 }
 
@@ -29,6 +35,7 @@ pub struct Chip {
 pub struct Clocks {
     /// `None` if NVIDIA publishes none (the Hopper SXM parts run at their boost clock by default).
     pub base_mhz: Option<u32>,
+    /// The boost clock in MHz.
     pub boost_mhz: u32,
     /// The clock that the datasheet uses for tensor operations narrower than FP64. It is lower than the boost clock
     /// on Hopper and the same elsewhere.
@@ -42,6 +49,7 @@ pub struct Memory {
     pub bytes: u64,
     /// As shown by `nvidia-smi`: two transfers per clock.
     pub clock_mhz: u32,
+    /// Width of the memory bus in bits.
     pub bus_bits: u32,
     /// Peak bandwidth in the datasheet, 10^9 bytes/s.
     pub gbs: f64,
@@ -50,6 +58,7 @@ pub struct Memory {
 /// The L2 cache.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct L2 {
+    /// Size in bytes.
     pub bytes: u64,
     /// Read bandwidth of hits, 10^9 bytes/s. An estimate from measurements: NVIDIA publishes none.
     pub gbs_estimate: f64,
@@ -63,6 +72,7 @@ pub struct SmRates {
     pub schedulers: u32,
     /// FP32 add, multiply, fused multiply-add.
     pub fp32_lanes: u32,
+    /// FP64 add, multiply, fused multiply-add.
     pub fp64_lanes: u32,
     /// Packed half (`f16x2`): half results, two per lane.
     pub fp16_lanes: u32,
@@ -70,11 +80,13 @@ pub struct SmRates {
     pub int32_lanes: u32,
     /// `ex2`, `lg2`, `rcp`, `rsqrt`, `sin`, `cos`, `tanh`.
     pub mufu_lanes: u32,
+    /// Warp shuffles (`shfl`).
     pub shuffle_lanes: u32,
     /// Load/store units: addresses per clock of shared, global and local accesses together.
     pub lsu_lanes: u32,
     /// Shared memory (32 banks of 4 bytes), and L1 hits.
     pub shared_bytes_per_clock: u32,
+    /// Rates of the tensor cores.
     pub tensor: TensorRates,
 }
 
@@ -83,14 +95,19 @@ pub struct SmRates {
 pub struct TensorRates {
     /// With accumulation in FP32, as for bf16, tf32 and fp8.
     pub fp16: Option<u32>,
+    /// BF16 with accumulation in FP32.
     pub bf16: Option<u32>,
+    /// TF32 with accumulation in FP32.
     pub tf32: Option<u32>,
+    /// FP8 with accumulation in FP32.
     pub fp8: Option<u32>,
     /// With accumulation in INT32.
     pub int8: Option<u32>,
+    /// FP64 with accumulation in FP64.
     pub fp64: Option<u32>,
     /// With accumulation in FP16. `GeForce` cards do this twice as fast as accumulation in FP32.
     pub fp16_acc_fp16: Option<u32>,
+    /// FP8 with accumulation in FP16.
     pub fp8_acc_fp16: Option<u32>,
     /// The part of these rates that `mma.sync` and `wmma` reach; on Hopper only `wgmma` reaches all of it. An
     /// estimate.
@@ -101,13 +118,21 @@ pub struct TensorRates {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TensorType {
+    /// FP16 with accumulation in FP32.
     Fp16,
+    /// BF16 with accumulation in FP32.
     Bf16,
+    /// TF32 with accumulation in FP32.
     Tf32,
+    /// FP8 with accumulation in FP32.
     Fp8,
+    /// 8-bit integers with accumulation in INT32.
     Int8,
+    /// FP64 with accumulation in FP64.
     Fp64,
+    /// FP16 with accumulation in FP16.
     Fp16AccFp16,
+    /// FP8 with accumulation in FP16.
     Fp8AccFp16,
 }
 
@@ -373,6 +398,7 @@ fn normalized(name: &str) -> String {
 /// A GPU name that is not in [`CHIPS`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownChip {
+    /// The name that no GPU of the table has.
     pub name: String,
 }
 

@@ -8,7 +8,9 @@ use serde::{Deserialize, Serialize};
 /// A device's compute capability, e.g. 8.9.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ComputeCapability {
+    /// The number before the dot: 8 of 8.9.
     pub major: u32,
+    /// The number after the dot: 9 of 8.9.
     pub minor: u32,
 }
 
@@ -28,14 +30,19 @@ impl fmt::Display for ComputeCapability {
 /// What a kernel is compiled for: the `sm_NN` that NVRTC gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Target {
+    /// Turing.
     #[serde(rename = "sm_75")]
     Sm75,
+    /// The large Ampere chip (A100).
     #[serde(rename = "sm_80")]
     Sm80,
+    /// The smaller Ampere chips (RTX 30, A10, A40).
     #[serde(rename = "sm_86")]
     Sm86,
+    /// Ada (RTX 40, L4, L40).
     #[serde(rename = "sm_89")]
     Sm89,
+    /// Hopper without its architecture-specific instructions.
     #[serde(rename = "sm_90")]
     Sm90,
     /// Hopper with its architecture-specific instructions (wgmma, setmaxnreg). No other chip runs it.
@@ -130,6 +137,7 @@ impl FromStr for Target {
 /// A target name that is not one of [`Target::ALL`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownTarget {
+    /// The name that is not a target.
     pub name: String,
 }
 
@@ -150,15 +158,24 @@ impl std::error::Error for UnknownTarget {}
 /// bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Limits {
+    /// The compute capability that has these limits.
     pub compute_capability: ComputeCapability,
+    /// Threads in a warp.
     pub warp_size: u32,
+    /// Largest number of threads in a block.
     pub max_threads_per_block: u32,
+    /// Largest number of threads that an SM holds at once.
     pub max_threads_per_sm: u32,
+    /// Largest number of warps that an SM holds at once.
     pub max_warps_per_sm: u32,
+    /// Largest number of blocks that an SM holds at once.
     pub max_blocks_per_sm: u32,
 
+    /// Number of registers of an SM.
     pub registers_per_sm: u32,
+    /// Largest number of registers of a block.
     pub max_registers_per_block: u32,
+    /// Largest number of registers of a thread.
     pub max_registers_per_thread: u32,
     /// Registers are allocated to whole warps in multiples of this.
     pub register_unit: u32,

@@ -13,6 +13,7 @@ use crate::suggest::nearest;
 /// A complete setting of a family. It can only be created if its names and values are valid and its constraints hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Candidate {
+    /// The family's full name, such as `attention/mma`.
     pub family: String,
     /// The preset that it is based on; `None` for the defaults.
     pub preset: Option<String>,
@@ -28,9 +29,13 @@ pub type Sizes = IndexMap<String, i64>;
 /// The shape of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Launch {
+    /// Number of blocks in x, y and z.
     pub grid: [u64; 3],
+    /// Threads of a block in x, y and z.
     pub block: [u32; 3],
+    /// Blocks of a cluster in x, y and z; `[1, 1, 1]` means no clusters.
     pub cluster: [u32; 3],
+    /// Dynamic shared memory of a block in bytes.
     pub shared_bytes: u64,
 }
 
@@ -40,26 +45,108 @@ const MOST_CLUSTERED: u64 = 16;
 /// Why a setting is not valid for a family.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingError {
+    /// A preset, knob or axis has an unknown name.
     #[error("{family} has no {what} `{name}`")]
-    Unknown { family: String, what: &'static str, name: String, known: Vec<String>, nearest: Option<String> },
+    Unknown {
+        /// The family's name.
+        family: String,
+        /// What has the name: `preset`, `knob` or `axis`.
+        what: &'static str,
+        /// The unknown name.
+        name: String,
+        /// The names that exist.
+        known: Vec<String>,
+        /// The most similar existing name, if one is similar.
+        nearest: Option<String>,
+    },
+    /// A knob or an axis cannot have this value.
     #[error("{family}: {name} cannot be {value}")]
-    Value { family: String, name: String, value: String, allowed: String },
+    Value {
+        /// The family's name.
+        family: String,
+        /// Name of the knob or axis.
+        name: String,
+        /// The refused value as text.
+        value: String,
+        /// The allowed values as text.
+        allowed: String,
+    },
+    /// A setting gives a value to an axis that is a run-time argument.
     #[error("{family}: {name} is not a compile-time axis; it reaches the kernel as an argument")]
-    NotSpecialised { family: String, name: String, specialised: Vec<String> },
+    NotSpecialised {
+        /// The family's name.
+        family: String,
+        /// Name of the axis.
+        name: String,
+        /// Names of the compile-time axes.
+        specialised: Vec<String>,
+    },
+    /// A constraint of the manifest does not hold.
     #[error("{family}: `{constraint}` does not hold ({numbers}): {because}")]
-    Constraint { family: String, constraint: String, numbers: String, because: String },
+    Constraint {
+        /// The family's name.
+        family: String,
+        /// The condition as written in the manifest.
+        constraint: String,
+        /// The values in the condition, as `name = value`.
+        numbers: String,
+        /// Why the condition is needed, from the manifest.
+        because: String,
+    },
+    /// A block needs more shared memory than the target has.
     #[error("{family} needs {needed} bytes of shared memory per block ({buffers}); {target} has {available}")]
-    SharedMemory { family: String, needed: u64, available: u64, target: Target, buffers: String },
+    SharedMemory {
+        /// The family's name.
+        family: String,
+        /// Bytes that a block needs.
+        needed: u64,
+        /// Bytes that a block of the target can have.
+        available: u64,
+        /// The target that was checked.
+        target: Target,
+        /// The buffers and their sizes in bytes, as text.
+        buffers: String,
+    },
+    /// A block has no threads or more than 1024.
     #[error("{family} needs {threads} threads per block; a block has 1024 at most")]
-    Threads { family: String, threads: u64 },
+    Threads {
+        /// The family's name.
+        family: String,
+        /// Number of threads per block.
+        threads: u64,
+    },
+    /// A cluster has no blocks or too many.
     #[error("{family} needs {blocks} blocks per cluster; a cluster has {MOST_CLUSTERED} at most")]
-    Cluster { family: String, blocks: u64 },
+    Cluster {
+        /// The family's name.
+        family: String,
+        /// Number of blocks per cluster.
+        blocks: u64,
+    },
+    /// The manifest does not list the target.
     #[error("{family} does not support {target}")]
-    Target { family: String, target: Target, targets: Vec<Target> },
+    Target {
+        /// The family's name.
+        family: String,
+        /// The target that is not supported.
+        target: Target,
+        /// The targets that the manifest lists.
+        targets: Vec<Target>,
+    },
+    /// An expression of the manifest cannot be evaluated.
     #[error("{family}: {error}")]
-    Expression { family: String, error: EvalError },
+    Expression {
+        /// The family's name.
+        family: String,
+        /// The expression and the reason.
+        error: EvalError,
+    },
+    /// The size of a memory layout does not fit 64 bits.
     #[error("{family}: the shared-memory layout overflows")]
-    Overflow { family: String },
+    Overflow {
+        /// The family's name.
+        family: String,
+    },
 }
 
 impl SettingError {

@@ -31,24 +31,56 @@ pub struct Catalog {
 /// A family, or the error in its manifest.
 #[derive(Debug)]
 pub struct Entry {
+    /// The op that the family computes, which is the name of the parent folder.
     pub op: String,
+    /// The family's name, which is the name of its folder.
     pub name: String,
+    /// The family, or the error in its manifest or tuned table.
     pub family: Result<Family, ManifestError>,
 }
 
 /// Why a family cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogError {
+    /// A file or folder cannot be read.
     #[error("{}: {source}", path.display())]
-    Io { path: PathBuf, source: io::Error },
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// The error of the operating system.
+        source: io::Error,
+    },
+    /// The folder that the user named contains no families.
     #[error("{} contains no families (expected <op>/<family>/kernel.toml)", path.display())]
-    Empty { path: PathBuf },
+    Empty {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// The folder contains too many files.
     #[error("{} has more than {MOST_FILES} sources, headers and manifests; name a folder of kernel families", path.display())]
-    TooMany { path: PathBuf },
+    TooMany {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// No family has this name.
     #[error("there is no family `{name}`")]
-    UnknownFamily { name: String, known: Vec<String>, nearest: Option<String> },
+    UnknownFamily {
+        /// The unknown name.
+        name: String,
+        /// The names of all families.
+        known: Vec<String>,
+        /// The most similar name, if one is similar.
+        nearest: Option<String>,
+    },
+    /// Several ops have a family with this name.
     #[error("`{name}` is a family of several ops: {}", candidates.join(", "))]
-    Ambiguous { name: String, candidates: Vec<String> },
+    Ambiguous {
+        /// The ambiguous name.
+        name: String,
+        /// The full names, such as `attention/wmma`.
+        candidates: Vec<String>,
+    },
+    /// The manifest or the tuned table of the family is not valid.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
 }

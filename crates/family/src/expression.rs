@@ -25,7 +25,9 @@ pub(crate) struct Expression {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{expression}`: {reason}")]
 pub struct EvalError {
+    /// The expression's text.
     pub expression: String,
+    /// Why it cannot be evaluated.
     pub reason: String,
 }
 

@@ -6,18 +6,24 @@ use serde::Serialize;
 /// One buffer in shared memory or in the global workspace, with its place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Buffer {
+    /// The buffer's name in the manifest.
     pub name: String,
     /// The element's type as written in the manifest: `half`, `float`.
     pub element: String,
+    /// The extents of its dimensions, in elements.
     pub shape: Vec<u64>,
+    /// Distance from the start of the memory in bytes.
     pub offset: u64,
+    /// Size in bytes; 0 if the setting does not use the buffer.
     pub bytes: u64,
+    /// The description in the manifest.
     pub about: String,
 }
 
 /// The places of all buffers, and their total size.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Layout {
+    /// The buffers in the order of the manifest.
     pub buffers: Vec<Buffer>,
     /// The size that the launch requests.
     pub total_bytes: u64,

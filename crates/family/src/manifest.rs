@@ -19,20 +19,27 @@ use crate::tuned::{self, Table};
 pub struct Family {
     /// The op that it computes, which is the name of the parent folder: `attention`.
     pub op: String,
+    /// The family's name, which is the name of its folder: `mma`.
     pub name: String,
+    /// What the family is, in the manifest's words.
     pub description: String,
     /// Written to be obvious, not fast. It is the baseline of its op on any machine.
     pub plain: bool,
     /// The kernel's function name.
     pub entry: String,
+    /// The targets that the source can be compiled for.
     pub targets: Vec<Target>,
     /// The problems that it supports, axis by axis.
     pub axes: Vec<Axis>,
+    /// The compile-time parameters.
     pub knobs: Vec<Knob>,
+    /// Conditions that every candidate must meet.
     pub constraints: Vec<Constraint>,
+    /// The settings that have a name.
     pub presets: Vec<Preset>,
     /// Settings that make it slow on purpose.
     pub pathologies: Vec<Pathology>,
+    /// Limits on the registers and spills of its builds.
     pub limits: Limits,
     /// The best settings that searches found, by GPU and problem. It may contain knobs that the family no longer has.
     pub tuned: Table,
@@ -53,7 +60,9 @@ pub struct Family {
 /// A property of a problem and the values that the family supports. The first value is the default.
 #[derive(Clone, Debug, Serialize)]
 pub struct Axis {
+    /// The axis's name, such as `head_dim`.
     pub name: String,
+    /// The values that the family supports.
     pub values: Vec<Value>,
     /// Whether the axis is a compile-time constant of the kernel. Other axes are run-time arguments.
     pub specialised: bool,
@@ -62,9 +71,13 @@ pub struct Axis {
 /// A compile-time parameter of a family.
 #[derive(Clone, Debug, Serialize)]
 pub struct Knob {
+    /// The knob's name.
     pub name: String,
+    /// The values that the knob can have.
     pub values: Vec<Value>,
+    /// The value in settings that do not mention the knob.
     pub default: Value,
+    /// What the knob does, in the manifest's words.
     pub about: String,
     /// Whether a search may change it. A knob that only makes a kernel worse has `search = false`.
     pub search: bool,
@@ -113,8 +126,11 @@ impl Weights {
 /// A named setting. Knobs that it does not list keep their defaults.
 #[derive(Clone, Debug, Serialize)]
 pub struct Preset {
+    /// The preset's name.
     pub name: String,
+    /// What the preset is for, in the manifest's words.
     pub about: String,
+    /// The values of the knobs that it sets.
     pub knobs: IndexMap<String, Value>,
 }
 
@@ -122,10 +138,13 @@ pub struct Preset {
 /// stays right; only the time changes.
 #[derive(Clone, Debug, Serialize)]
 pub struct Pathology {
+    /// The pathology's name.
     pub name: String,
+    /// What the mistake is, in the manifest's words.
     pub about: String,
     /// What to do instead, for kernels that have this mistake by accident.
     pub advice: String,
+    /// The values of the knobs that cause it.
     pub knobs: IndexMap<String, Value>,
 }
 
@@ -133,7 +152,9 @@ pub struct Pathology {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Limits {
+    /// Largest number of registers per thread; `None` for no limit.
     pub registers: Option<u32>,
+    /// Most bytes of spill stores and loads together; `None` for no limit.
     pub spill_bytes: Option<u32>,
 }
 

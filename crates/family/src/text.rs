@@ -6,10 +6,15 @@ use std::ops::Range;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}:{column}: {field}: {message}")]
 pub struct ManifestError {
+    /// The file's path, as messages show it.
     pub file: String,
+    /// Line of the error, from 1.
     pub line: usize,
+    /// Column of the error in bytes, from 1.
     pub column: usize,
+    /// The field's dotted name, such as `family.targets`, or a file's name.
     pub field: String,
+    /// What is wrong.
     pub message: String,
 }
 

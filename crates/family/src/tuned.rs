@@ -35,7 +35,9 @@ pub fn is_tuned(preset: &str) -> bool {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Table {
+    /// Version of the file format; [`SCHEMA`] for a new table.
     pub schema: u32,
+    /// The entries of the table.
     #[serde(default, rename = "pick")]
     pub picks: Vec<Pick>,
 }
@@ -45,6 +47,7 @@ pub struct Table {
 pub struct Pick {
     /// The driver's name of the GPU (`NVIDIA H200`), or `virtual h200` for a modelled time.
     pub gpu: String,
+    /// The problem's name.
     pub problem: String,
     /// The family's full name, such as `attention/mma`.
     pub family: String,
@@ -68,12 +71,25 @@ pub struct Pick {
 /// Why a table cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum TableError {
+    /// The file cannot be read or written.
     #[error("{}: {error}", path.display())]
-    Io { path: PathBuf, error: io::Error },
+    Io {
+        /// The table's file.
+        path: PathBuf,
+        /// The error of the operating system.
+        error: io::Error,
+    },
+    /// The text of the file is not a valid table.
     #[error(transparent)]
     Format(#[from] ManifestError),
+    /// The table cannot be converted to TOML.
     #[error("{}: {error}", path.display())]
-    Unwritable { path: PathBuf, error: toml::ser::Error },
+    Unwritable {
+        /// The table's file.
+        path: PathBuf,
+        /// The error of the conversion.
+        error: toml::ser::Error,
+    },
 }
 
 impl Default for Table {

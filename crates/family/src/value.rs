@@ -8,8 +8,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Value {
+    /// True or false.
     Bool(bool),
+    /// A whole number.
     Int(i64),
+    /// A word, such as `fp16`.
     Text(String),
 }
 

@@ -31,7 +31,9 @@ const MOST_MINIMISING: Duration = Duration::from_secs(30);
 /// How long to fuzz.
 #[derive(Clone, Copy, Debug)]
 pub enum Length {
+    /// Stop after this number of mutated inputs.
     Rounds(u64),
+    /// Stop after this time.
     Time(Duration),
 }
 
@@ -47,6 +49,7 @@ pub struct Summary {
 /// An input that caused a failure.
 #[derive(Clone, Debug)]
 pub struct Failure {
+    /// The name of the target that failed.
     pub target: &'static str,
     /// The failure.
     pub what: Broken,

@@ -24,8 +24,10 @@ pub enum Selector {
 /// Why a text does not select a device.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SelectorError {
+    /// The text has none of the valid forms.
     #[error("`{0}` is not a device; expected auto, cuda, cuda:N, virtual or virtual:GPU")]
     Form(String),
+    /// The text names a virtual GPU that is not in the table.
     #[error("{0}")]
     Chip(UnknownChip),
 }
@@ -51,19 +53,45 @@ impl FromStr for Selector {
 /// A device that exists.
 #[derive(Clone, Debug)]
 pub enum Device {
-    Cuda { index: u32, name: String, target: Target },
-    Virtual { chip: &'static Chip },
+    /// A GPU of this machine.
+    Cuda {
+        /// The driver's index of the GPU.
+        index: u32,
+        /// The driver's name of the GPU.
+        name: String,
+        /// The target with the most features that the GPU runs.
+        target: Target,
+    },
+    /// The virtual GPU.
+    Virtual {
+        /// The GPU product that is modelled.
+        chip: &'static Chip,
+    },
 }
 
 /// Why the selected device cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceError {
+    /// The driver or its library is missing; contains the reason.
     #[error("there is no CUDA GPU: {0}")]
     NoDriver(String),
+    /// The machine has no GPU with the selected index.
     #[error("there is no GPU {index}; this machine has {count}")]
-    NoSuchGpu { index: u32, count: usize },
+    NoSuchGpu {
+        /// The selected index.
+        index: u32,
+        /// Number of GPUs of the machine.
+        count: usize,
+    },
+    /// No target fits the GPU's compute capability.
     #[error("{name} (compute capability {}) is not supported", capability.map_or("unknown".to_owned(), |(a, b)| format!("{a}.{b}")))]
-    UnknownCapability { name: String, capability: Option<(i32, i32)> },
+    UnknownCapability {
+        /// The driver's name of the GPU.
+        name: String,
+        /// The compute capability as (major, minor); `None` if the driver does not report it.
+        capability: Option<(i32, i32)>,
+    },
+    /// The text does not select a device.
     #[error(transparent)]
     Selector(#[from] SelectorError),
 }

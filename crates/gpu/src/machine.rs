@@ -17,9 +17,13 @@ use crate::python;
 /// One NVIDIA GPU as the driver describes it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Gpu {
+    /// The driver's index of the GPU.
     pub index: u32,
+    /// The driver's name of the GPU.
     pub name: String,
+    /// Compute capability as (major, minor); `None` if the driver does not report it.
     pub compute_capability: Option<(i32, i32)>,
+    /// Size of the device memory in bytes.
     pub memory_bytes: Option<u64>,
     /// Current and highest SM clock in MHz.
     pub sm_clock_mhz: Option<(u32, u32)>,
@@ -30,9 +34,11 @@ pub struct Gpu {
 /// The driver and its GPUs.
 #[derive(Clone, Debug, Serialize)]
 pub struct Driver {
+    /// The driver's version, or `unknown`.
     pub version: String,
     /// The newest CUDA version that the driver supports, as (major, minor).
     pub cuda: Option<(i32, i32)>,
+    /// The GPUs that the driver can describe.
     pub gpus: Vec<Gpu>,
 }
 
@@ -64,6 +70,7 @@ fn describe(nvml: &Nvml, index: u32) -> Option<Gpu> {
 /// Nsight Compute's command line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Profiler {
+    /// The path of `ncu`.
     pub path: PathBuf,
     /// Year and release, e.g. (2025, 3).
     pub version: Option<(u32, u32)>,
@@ -122,7 +129,9 @@ pub fn nvcc() -> Option<(PathBuf, Option<String>)> {
 /// The Python interpreter and the versions of the packages that baselines use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Python {
+    /// The path of the interpreter.
     pub path: PathBuf,
+    /// The interpreter's version, such as `3.12.3`.
     pub version: String,
     /// Names and versions of the installed packages.
     pub packages: Vec<(String, String)>,

@@ -17,23 +17,50 @@ const COMPILATION_FAILED: Status = 6;
 /// An error of NVRTC or of loading it.
 #[derive(Debug, thiserror::Error)]
 pub enum NvrtcError {
+    /// The library or one of its functions cannot be loaded.
     #[error("cannot load {}: {reason}", library.display())]
-    Load { library: PathBuf, reason: String },
+    Load {
+        /// The library's file.
+        library: PathBuf,
+        /// The loader's reason.
+        reason: String,
+    },
+    /// The library is older than the oldest supported version.
     #[error("{} is NVRTC {found}, which is older than {MINIMUM_MAJOR}.0", library.display())]
-    TooOld { library: PathBuf, found: Version },
+    TooOld {
+        /// The library's file.
+        library: PathBuf,
+        /// The version of the library.
+        found: Version,
+    },
+    /// A call of NVRTC failed for another reason than an error in the source.
     #[error("{call} failed: {reason}")]
-    Call { call: &'static str, reason: String },
+    Call {
+        /// The name of the NVRTC function.
+        call: &'static str,
+        /// NVRTC's reason.
+        reason: String,
+    },
+    /// A text for NVRTC contains a NUL byte.
     #[error("{what} contains a NUL byte")]
-    Nul { what: &'static str },
+    Nul {
+        /// Which text, in words.
+        what: &'static str,
+    },
     /// The source does not compile; `log` is the compiler's log.
     #[error("compilation failed")]
-    Compilation { log: String },
+    Compilation {
+        /// The compiler's log.
+        log: String,
+    },
 }
 
 /// NVRTC's version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version {
+    /// The number before the dot: 13 of 13.0.
     pub major: u32,
+    /// The number after the dot: 0 of 13.0.
     pub minor: u32,
 }
 
@@ -46,9 +73,11 @@ impl std::fmt::Display for Version {
 /// The result of a successful compilation.
 #[derive(Debug)]
 pub struct Compiled {
+    /// The PTX text.
     pub ptx: String,
     /// Empty for a virtual architecture (`compute_80`).
     pub cubin: Vec<u8>,
+    /// The compiler's log, with warnings and the assembler's report.
     pub log: String,
 }
 

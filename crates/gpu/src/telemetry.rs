@@ -14,9 +14,13 @@ pub struct Monitor {
 /// The state of the GPU at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reading {
+    /// The SM clock in MHz; `None` if the driver does not report it.
     pub sm_clock_mhz: Option<u32>,
+    /// The memory clock in MHz; `None` if the driver does not report it.
     pub memory_clock_mhz: Option<u32>,
+    /// The GPU's temperature in degrees Celsius; `None` if the driver does not report it.
     pub temperature_c: Option<u32>,
+    /// The power draw in watts; `None` if the driver does not report it.
     pub power_w: Option<f64>,
     /// Why the clocks are reduced; empty if they are not.
     pub throttled: Option<Vec<&'static str>>,

@@ -27,8 +27,10 @@ impl fmt::Display for MeasuredMicros {
 /// A time, measured or modelled. The two kinds are never compared with each other.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Time {
+    /// A time measured on a GPU.
     #[serde(rename = "measured_us")]
     Measured(MeasuredMicros),
+    /// A time computed by the virtual GPU.
     #[serde(rename = "modelled_us")]
     Modelled(ModelledMicros),
 }

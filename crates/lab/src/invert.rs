@@ -19,13 +19,19 @@ use crate::worker::Limits;
 /// The kernel, device, problems and limits of an inversion.
 #[derive(Clone, Debug)]
 pub struct InvertPlan<'f, P> {
+    /// The device to measure on; on a virtual GPU, times are modelled.
     pub device: Device,
     /// The kernel without pathologies. Its family must declare some.
     pub healthy: Subject<'f>,
+    /// The problems on which every pathology is tried.
     pub problems: Vec<P>,
+    /// When to stop sampling, for each problem.
     pub stopping: Stopping,
+    /// Launches before timing starts.
     pub warmup: u32,
+    /// Time and memory limits of the worker processes.
     pub limits: Limits,
+    /// Seed of the statistics.
     pub seed: u64,
     /// Seed of the inputs.
     pub secret: u64,
@@ -36,10 +42,13 @@ pub struct InvertPlan<'f, P> {
 /// Why an inversion ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum InvertError {
+    /// The bench of the kernels ended early.
     #[error(transparent)]
     Bench(#[from] BenchError),
+    /// Profiling of the kernels ended early.
     #[error(transparent)]
     Profile(#[from] ProfileError),
+    /// The run's log cannot be written.
     #[error(transparent)]
     Log(#[from] LogError),
 }

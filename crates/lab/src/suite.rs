@@ -15,14 +15,19 @@ const MAX_SECONDS: f64 = 1e8;
 /// A suite with its problems expanded.
 #[derive(Clone, Debug)]
 pub struct Suite<P> {
+    /// The built-in name, or the file's name without its extension.
     pub name: String,
+    /// What the suite is for; empty if the file does not say it.
     pub description: String,
+    /// The problems in the order of the file.
     pub problems: Vec<P>,
+    /// Names of the baselines: `auto`, `cudnn`. Empty if the file lists none.
     pub baselines: Vec<String>,
     /// Launches before timing starts; `None` selects the default of the command.
     pub warmup: Option<u32>,
     /// Time limit for measuring one problem, in seconds.
     pub seconds: Option<f64>,
+    /// The goals that the suite sets.
     pub targets: Vec<Target>,
 }
 

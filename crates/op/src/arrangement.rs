@@ -3,7 +3,9 @@
 /// A buffer with contents that the kernel must not change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Input {
+    /// The input's name: `q`.
     pub name: &'static str,
+    /// The contents.
     pub bytes: Vec<u8>,
     /// Size in bits of an element whose sign may be flipped: 8, 16 or 32, with the sign in the top bit. 0 if the bytes
     /// must not change, because they are an index or a scale.
@@ -14,6 +16,7 @@ pub struct Input {
 /// elements that were not written are found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
+    /// The output's name: `o`.
     pub name: &'static str,
     /// One word, repeated.
     pub blank: Vec<u8>,
@@ -40,7 +43,9 @@ impl Output {
 /// The buffers of one launch of an op on a problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arrangement {
+    /// The buffers that the kernel reads.
     pub inputs: Vec<Input>,
+    /// The buffers that the kernel writes.
     pub outputs: Vec<Output>,
 }
 
@@ -56,7 +61,9 @@ impl Arrangement {
 /// The addresses of an arrangement's buffers, in its order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Addresses {
+    /// The name and the device address of each input.
     pub inputs: Vec<(&'static str, u64)>,
+    /// The name and the device address of each output.
     pub outputs: Vec<(&'static str, u64)>,
     /// 0 if the family needs no workspace.
     pub workspace: u64,

@@ -11,6 +11,7 @@ use crate::arrangement::{Addresses, Arrangement, Input};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Refusal {
+    /// Why the request is refused.
     pub message: String,
     /// What would be allowed instead.
     pub hint: Option<String>,
@@ -39,13 +40,16 @@ impl From<SettingError> for Refusal {
 /// A built-in suite, as the text of its TOML file.
 #[derive(Clone, Copy, Debug)]
 pub struct SuiteText {
+    /// The suite's name.
     pub name: &'static str,
+    /// The contents of the TOML file.
     pub text: &'static str,
 }
 
 /// The minimum work of a problem, whatever the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Work {
+    /// Floating-point operations; a multiplication and an addition count as two.
     pub flops: f64,
     /// Bytes that must cross the memory bus.
     pub bytes: u64,
@@ -56,6 +60,7 @@ pub struct Work {
 pub struct Complaint {
     /// A fixed name for programs: `unwritten`, `non-finite`, `constant`, `elements`, ...
     pub kind: String,
+    /// The defect in words.
     pub message: String,
 }
 
@@ -88,7 +93,9 @@ impl Judgement {
 /// A picture of the wrong elements of an answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Picture {
+    /// The picture as lines of characters, for a terminal.
     pub text: String,
+    /// The picture as an SVG document.
     pub svg: String,
 }
 
@@ -97,6 +104,7 @@ pub struct Picture {
 pub struct Peers {
     /// The project that provides them: `pytorch`.
     pub package: &'static str,
+    /// The names of the implementations: `flash`, `cudnn`.
     pub names: &'static [&'static str],
     /// A Python program that runs any of them and uses the protocol of the workers (`lab::worker`).
     pub script: &'static str,
@@ -105,7 +113,9 @@ pub struct Peers {
 /// A problem in the format of a peer's script.
 #[derive(Clone, Debug)]
 pub struct PeerProblem {
+    /// The sizes and types of the problem, as a JSON object for the script.
     pub fields: serde_json::Value,
+    /// The input tensors with the bytes that the script loads.
     pub inputs: Vec<Input>,
     /// Conversion of the inputs that is not timed, as text. Empty if peers get the same inputs as kernels.
     pub untimed_conversion: &'static str,

@@ -15,19 +15,28 @@ use crate::trial::{OutputState, TrialStep, derive_seed};
 /// Why a kernel could not run.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
+    /// The setting is not valid for the family, or its launch cannot be computed.
     #[error(transparent)]
     Setting(#[from] SettingError),
+    /// The kernel could not be built.
     #[error(transparent)]
     Build(#[from] BuildError),
+    /// An operation of the device failed.
     #[error(transparent)]
     Accelerator(#[from] AcceleratorError),
+    /// The grid has more blocks than a launch can have.
     #[error("a grid of {grid:?} blocks exceeds the limit of a launch")]
-    Grid { grid: [u64; 3] },
+    Grid {
+        /// Number of blocks in x, y and z.
+        grid: [u64; 3],
+    },
 }
 
 /// A candidate's kernel, loaded on a device.
 pub struct Kernel<'f> {
+    /// The family of the candidate.
     pub family: &'f Family,
+    /// The candidate that was compiled.
     pub candidate: Candidate,
     module: ModuleId,
     /// The module's writable variables with their contents after loading.
@@ -66,6 +75,7 @@ impl LaunchObservation {
 
 /// One set of inputs of a trial.
 pub struct Inputs<'a> {
+    /// The buffers and their contents.
     pub arrangement: &'a Arrangement,
     /// Makes the kernel's parameters from the addresses of the buffers.
     pub parameters: &'a dyn Fn(&Addresses) -> Vec<Vec<u8>>,
@@ -316,7 +326,9 @@ pub struct PreparedLaunch<'a> {
     memory: Memory,
     arrangement: &'a Arrangement,
     placed: PlacedBuffers,
+    /// Grid, block and dynamic shared memory of the launch.
     pub geometry: Geometry,
+    /// The kernel's parameters, each as bytes.
     pub parameters: Vec<Vec<u8>>,
 }
 
@@ -408,6 +420,7 @@ pub struct SecondInputs<'a> {
     memory: Memory,
     inputs: Vec<Buffer>,
     arrangement: &'a Arrangement,
+    /// The kernel's parameters for these inputs, each as bytes.
     pub parameters: Vec<Vec<u8>>,
 }
 

@@ -9,8 +9,11 @@ use serde::{Deserialize, Serialize};
 /// How inputs are drawn. This is plain data, so that another process can draw the same inputs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct InputDraw {
+    /// The class of the input values: `normal`, `outliers`.
     pub class: String,
+    /// Seed of the values.
     pub seed: u64,
+    /// Layout and signs.
     pub way: DrawMode,
 }
 

@@ -12,15 +12,20 @@ use crate::contract::{Op, Refusal};
 /// A pick that is valid for the family, with its problem and its candidate there.
 #[derive(Clone, Debug)]
 pub struct UsablePick<'f, P> {
+    /// The pick as the table lists it.
     pub pick: &'f Pick,
+    /// The problem that the pick names.
     pub problem: P,
+    /// The candidate of the pick's setting for this problem.
     pub candidate: Candidate,
 }
 
 /// A pick that cannot be used, with the reason: the family changed, or the pick belongs to another family.
 #[derive(Clone, Debug)]
 pub struct UnusablePick<'f> {
+    /// The pick as the table lists it.
     pub pick: &'f Pick,
+    /// Why the pick cannot be used.
     pub reason: String,
 }
 

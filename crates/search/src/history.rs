@@ -68,7 +68,9 @@ impl fmt::Display for Origin {
 /// A point to evaluate, and its origin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Proposal {
+    /// The point to evaluate.
     pub point: Point,
+    /// How the strategy found the point.
     pub origin: Origin,
     /// The points that it was derived from, the best first; empty if there are none.
     pub parents: Vec<Point>,

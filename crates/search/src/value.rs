@@ -8,9 +8,13 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Value {
+    /// A truth value.
     Bool(bool),
+    /// An integer.
     Int(i64),
+    /// A floating-point number.
     Real(f64),
+    /// A text.
     Text(String),
 }
 

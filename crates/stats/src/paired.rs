@@ -22,7 +22,9 @@ pub struct Paired<'s> {
 pub struct Speedup {
     /// Above 1 if the candidate is faster.
     pub ratio: f64,
+    /// The 95% interval of the ratio.
     pub interval: Interval,
+    /// Number of blocks that the interval is computed from.
     pub blocks: usize,
 }
 

@@ -13,6 +13,7 @@ use super::{Interval, RESAMPLES, SampleError, Samples};
 pub struct Blocks {
     /// Number of samples of one subject in a block, over all its processes.
     pub per_block: usize,
+    /// Number of processes of the subject.
     pub processes: usize,
 }
 
@@ -72,6 +73,7 @@ impl Blocks {
 /// least between runs, and an interval over processes is about it. For one process both are its median.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProcessMean {
+    /// The geometric mean, in the samples' unit.
     pub value: f64,
     /// The 95% interval from the samples of these processes. It does not include the variation between processes;
     /// [`SubjectVariation`](super::Known) adds it.

@@ -27,6 +27,7 @@ pub struct RankTest {
     pub p: f64,
     /// Cliff's delta: from -1 (every `a` below every `b`) to 1 (every `a` above).
     pub delta: f64,
+    /// How the p value was computed.
     pub method: Method,
 }
 

@@ -10,14 +10,35 @@ pub struct Samples {
 /// Why values are not valid samples.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum SampleError {
+    /// The list of samples is empty.
     #[error("there are no samples")]
     Empty,
+    /// A sample is not finite, or not above zero.
     #[error("sample {index} is {value}; a time must be finite and above zero")]
-    NotATime { index: usize, value: f64 },
+    NotATime {
+        /// The sample's position in the series, from 0.
+        index: usize,
+        /// The sample.
+        value: f64,
+    },
+    /// The samples cannot be split into complete blocks of both subjects.
     #[error("{baseline} and {candidate} samples in blocks of {per_block} are not paired")]
-    Unpaired { baseline: usize, candidate: usize, per_block: usize },
+    Unpaired {
+        /// Number of samples of the baseline.
+        baseline: usize,
+        /// Number of samples of the candidate.
+        candidate: usize,
+        /// Number of samples of one subject in a block.
+        per_block: usize,
+    },
+    /// A block cannot be split into equal turns of all processes.
     #[error("blocks of {per_block} samples cannot be turns of {processes} processes, forwards and backwards")]
-    NoTurns { per_block: usize, processes: usize },
+    NoTurns {
+        /// Number of samples of one subject in a block.
+        per_block: usize,
+        /// Number of processes of a subject.
+        processes: usize,
+    },
 }
 
 impl Samples {

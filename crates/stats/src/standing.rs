@@ -21,10 +21,15 @@ pub fn geometric_mean(values: impl IntoIterator<Item = f64>) -> Option<f64> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Rating {
+    /// Below 0.9.
     Regression,
+    /// At least 0.9 and below 1.1.
     Parity,
+    /// At least 1.1 and below 1.5.
     Modest,
+    /// At least 1.5 and below 2.
     Good,
+    /// At least 2.
     Excellent,
 }
 

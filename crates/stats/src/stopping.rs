@@ -21,6 +21,7 @@ pub struct Stopping {
     pub least: usize,
     /// Largest number of samples, if there is a limit.
     pub most: Option<usize>,
+    /// Sampling stops at the first check after this time.
     pub time_limit: Duration,
 }
 
@@ -36,6 +37,7 @@ impl Default for Stopping {
 pub enum StopReason {
     /// The interval is narrow enough.
     Tight,
+    /// The time limit was reached.
     TimeLimit,
     /// The largest number of samples was reached.
     Enough,
@@ -57,8 +59,10 @@ impl StopReason {
 pub enum Progress {
     /// Check again at this many samples.
     Continue {
+        /// Number of samples at the next check.
         until: usize,
     },
+    /// End sampling, for this reason.
     Stop(StopReason),
 }
 

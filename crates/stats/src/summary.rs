@@ -7,16 +7,23 @@ use super::{Blocks, Interval, ProcessMean, SampleError, Samples, median_interval
 /// A description of a set of samples, in the samples' unit.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
+    /// Number of samples.
     pub count: usize,
     /// Over processes, if there are several ([`ProcessMean`]); the other values are of all samples together.
     pub p50: f64,
+    /// The 90th percentile.
     pub p90: f64,
+    /// The 95th percentile.
     pub p95: f64,
+    /// The 99th percentile.
     pub p99: f64,
+    /// The arithmetic mean.
     pub mean: f64,
     /// Standard deviation of the sample (n - 1 in the denominator); `None` for a single sample.
     pub std: Option<f64>,
+    /// The smallest sample.
     pub min: f64,
+    /// The largest sample.
     pub max: f64,
     /// The 95% bootstrap interval of the median, for these processes only.
     pub interval: Interval,

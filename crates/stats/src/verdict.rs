@@ -52,7 +52,9 @@ impl NoiseFloor {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
+    /// The candidate is faster than the baseline.
     Faster,
+    /// The candidate is slower than the baseline.
     Slower,
     /// Any difference is below the noise floor, or below [`NEGLIGIBLE`].
     Same,
@@ -74,10 +76,13 @@ impl fmt::Display for Verdict {
 /// The comparison of a candidate with a baseline: the verdict and everything it is based on.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
+    /// The conclusion.
     pub verdict: Verdict,
+    /// The ratio `baseline / candidate` of the times, with its interval.
     pub speedup: Speedup,
     /// The candidate's times against the baseline's: a negative delta means a faster candidate.
     pub rank_test: RankTest,
+    /// The difference from 1 that the ratio must exceed for a verdict of faster or slower.
     pub noise_floor: NoiseFloor,
 }
 

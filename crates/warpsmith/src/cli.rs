@@ -335,6 +335,26 @@ pub struct KernelsOptions {
     pub family: Option<String>,
 }
 
+/// Knobs that are set on top of a preset.
+#[derive(Clone, Debug, Default, Args)]
+pub struct KnobOptions {
+    /// Set a knob on top of the preset
+    #[arg(long, value_name = "KNOB=VALUE", value_parser = assignment)]
+    pub set: Vec<(String, String)>,
+}
+
+/// Where a run is written, or resumed.
+#[derive(Clone, Debug, Default, Args)]
+pub struct RunFolderOptions {
+    /// Resume the run in --run-dir; finished work is not repeated. Give flags that name programs, servers, kernels or
+    /// output files again: the log is not trusted with them
+    #[arg(long, requires = "run_dir")]
+    pub resume: bool,
+    /// Run folder (default: a new one in warpsmith-runs)
+    #[arg(long, value_name = "DIR")]
+    pub run_dir: Option<PathBuf>,
+}
+
 /// Options of `build`.
 #[derive(Debug, Args)]
 pub struct BuildOptions {
@@ -347,9 +367,9 @@ pub struct BuildOptions {
     /// Preset to use, or `tuned` for the tuned table's pick for the device and problem
     #[arg(long, value_name = "NAME")]
     pub preset: Option<String>,
-    /// Set a knob on top of the preset
-    #[arg(long, value_name = "KNOB=VALUE", value_parser = assignment)]
-    pub set: Vec<(String, String)>,
+    /// The knobs.
+    #[command(flatten)]
+    pub knobs: KnobOptions,
     /// Problem or alias to compile for; it sets the compile-time axes and selects the `tuned` pick
     #[arg(long, value_name = "NAME", conflicts_with_all = ["all", "axis"])]
     pub problem: Option<String>,
@@ -379,9 +399,9 @@ pub struct CheckOptions {
     /// Preset to use, or `tuned` for the tuned table's pick for each problem (default: all presets)
     #[arg(long, value_name = "NAME")]
     pub preset: Vec<String>,
-    /// Set a knob on top of the preset
-    #[arg(long, value_name = "KNOB=VALUE", value_parser = assignment)]
-    pub set: Vec<(String, String)>,
+    /// The knobs.
+    #[command(flatten)]
+    pub knobs: KnobOptions,
     /// Problem or alias, such as mission or b2h8s2048d64-causal-e4m3
     #[arg(long, value_name = "NAME")]
     pub problem: Vec<String>,
@@ -423,9 +443,9 @@ pub struct BenchOptions {
     /// Preset to use, or `tuned` for the tuned table's pick for each problem (default: all presets)
     #[arg(long, value_name = "NAME")]
     pub preset: Vec<String>,
-    /// Set a knob on top of the preset
-    #[arg(long, value_name = "KNOB=VALUE", value_parser = assignment)]
-    pub set: Vec<(String, String)>,
+    /// The knobs.
+    #[command(flatten)]
+    pub knobs: KnobOptions,
     /// Problem or alias, such as mission or b2h8s2048d64-causal-e4m3
     #[arg(long, value_name = "NAME")]
     pub problem: Vec<String>,
@@ -464,13 +484,9 @@ pub struct BenchOptions {
     /// Memory limit of a candidate's process, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 16384)]
     pub memory: u64,
-    /// Resume the run in --run-dir; finished work is not repeated. Give these flags again if the run used them, because
-    /// the log is not trusted with them: --cuda, --kernels
-    #[arg(long, requires = "run_dir")]
-    pub resume: bool,
-    /// Run folder (default: a new one in warpsmith-runs)
-    #[arg(long, value_name = "DIR")]
-    pub run_dir: Option<PathBuf>,
+    /// The run folder.
+    #[command(flatten)]
+    pub folder: RunFolderOptions,
 }
 
 /// Options of `evolve`.
@@ -482,9 +498,9 @@ pub struct EvolveOptions {
     /// Preset to start from and to compare with (default: the first preset that supports every problem)
     #[arg(long, value_name = "NAME")]
     pub preset: Option<String>,
-    /// Set a knob on top of the preset
-    #[arg(long, value_name = "KNOB=VALUE", value_parser = assignment)]
-    pub set: Vec<(String, String)>,
+    /// The knobs.
+    #[command(flatten)]
+    pub knobs: KnobOptions,
     /// Problem or alias, such as mission or b2h8s2048d64-causal-e4m3 (default: mission)
     #[arg(long, value_name = "NAME")]
     pub problem: Vec<String>,
@@ -527,13 +543,9 @@ pub struct EvolveOptions {
     /// Merge the best settings into this tuned table. A measured entry is never replaced by a modelled one
     #[arg(long, value_name = "FILE")]
     pub tuned: Option<PathBuf>,
-    /// Resume the run in --run-dir; finished work is not repeated. Give these flags again if the run used them, because
-    /// the log is not trusted with them: --cuda, --kernels, --proposer-cmd, --endpoint, --model, --tuned
-    #[arg(long, requires = "run_dir")]
-    pub resume: bool,
-    /// Run folder (default: a new one in warpsmith-runs)
-    #[arg(long, value_name = "DIR")]
-    pub run_dir: Option<PathBuf>,
+    /// The run folder.
+    #[command(flatten)]
+    pub folder: RunFolderOptions,
 }
 
 /// What a proposer is told.
@@ -571,13 +583,9 @@ pub struct ReproOptions {
     /// Maximum seconds of timing per problem (default: the suite's, or 5; 2 with --quick)
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub seconds: Option<f64>,
-    /// Resume the run in --run-dir; finished work is not repeated. Give these flags again if the run used them, because
-    /// the log is not trusted with them: --cuda, --kernels
-    #[arg(long, requires = "run_dir")]
-    pub resume: bool,
-    /// Run folder (default: a new one in warpsmith-runs)
-    #[arg(long, value_name = "DIR")]
-    pub run_dir: Option<PathBuf>,
+    /// The run folder.
+    #[command(flatten)]
+    pub folder: RunFolderOptions,
 }
 
 impl Default for ReproOptions {
@@ -590,8 +598,7 @@ impl Default for ReproOptions {
             quick: false,
             strategy: search::strategies::DEFAULT.to_owned(),
             seconds: None,
-            resume: false,
-            run_dir: None,
+            folder: RunFolderOptions::default(),
         }
     }
 }
@@ -605,9 +612,9 @@ pub struct ProfileOptions {
     /// Preset to use, or `tuned` for the tuned table's pick for each problem (default: all presets)
     #[arg(long, value_name = "NAME")]
     pub preset: Vec<String>,
-    /// Set a knob on top of the preset
-    #[arg(long, value_name = "KNOB=VALUE", value_parser = assignment)]
-    pub set: Vec<(String, String)>,
+    /// The knobs.
+    #[command(flatten)]
+    pub knobs: KnobOptions,
     /// Problem or alias, such as mission or b2h8s2048d64-causal-e4m3 (default: mission)
     #[arg(long, value_name = "NAME")]
     pub problem: Vec<String>,
@@ -628,9 +635,9 @@ pub struct InvertOptions {
     /// Preset of the healthy kernel, or `tuned` (default: the family's last preset that supports every pathology)
     #[arg(long, value_name = "NAME")]
     pub preset: Option<String>,
-    /// Set a knob on top of the preset
-    #[arg(long, value_name = "KNOB=VALUE", value_parser = assignment)]
-    pub set: Vec<(String, String)>,
+    /// The knobs.
+    #[command(flatten)]
+    pub knobs: KnobOptions,
     /// Problem or alias, such as mission or b2h8s2048d64-causal-e4m3 (default: mission)
     #[arg(long, value_name = "NAME")]
     pub problem: Vec<String>,
@@ -654,13 +661,9 @@ pub struct ProcessOptions {
     /// Memory limit of a candidate's process, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 16384)]
     pub memory: u64,
-    /// Resume the run in --run-dir; finished work is not repeated. Give these flags again if the run used them, because
-    /// the log is not trusted with them: --cuda, --kernels
-    #[arg(long, requires = "run_dir")]
-    pub resume: bool,
-    /// Run folder (default: a new one in warpsmith-runs)
-    #[arg(long, value_name = "DIR")]
-    pub run_dir: Option<PathBuf>,
+    /// The run folder.
+    #[command(flatten)]
+    pub folder: RunFolderOptions,
 }
 
 /// Options of `gate`.

@@ -15,7 +15,9 @@ use crate::tensor::Values;
 /// The reference for some rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reference {
+    /// The problem that the reference solves.
     pub problem: Problem,
+    /// The rows that were computed.
     pub rows: Rows,
     /// `[rows, head_dim]`, in the order of `rows`.
     pub output: Vec<f64>,

@@ -11,8 +11,11 @@ use crate::problem::Problem;
 /// One query row of one head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Row {
+    /// Index of the batch entry.
     pub batch: usize,
+    /// Index of the query head.
     pub head: usize,
+    /// Index of the query in its sequence.
     pub query: usize,
 }
 

@@ -8,7 +8,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Dtype {
+    /// IEEE half precision, with 5 exponent and 10 fraction bits.
     Fp16,
+    /// bfloat16, with 8 exponent and 7 fraction bits.
     Bf16,
     /// FP8 with 4 exponent and 3 fraction bits, and an fp32 scale per head.
     E4m3,

@@ -55,14 +55,21 @@ impl fmt::Display for Mask {
 /// head_dim]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Problem {
+    /// Number of batch entries.
     pub batch: usize,
     /// A multiple of `kv_heads`: query head h reads key/value head `h / (heads / kv_heads)`.
     pub heads: usize,
+    /// Number of key/value heads.
     pub kv_heads: usize,
+    /// Number of queries per head.
     pub seq_q: usize,
+    /// Number of keys per head.
     pub seq_k: usize,
+    /// Number of elements of each query, key and value.
     pub head_dim: usize,
+    /// The keys that each query sees.
     pub mask: Mask,
+    /// Element type of Q, K and V.
     pub dtype: Dtype,
 }
 

@@ -19,26 +19,88 @@ pub const MAX_ENTRY_ELEMENTS: usize = u32::MAX as usize;
 /// Why a text does not name a problem.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
+    /// The text does not start like a problem's name and is not an alias.
     #[error("`{text}` is neither a problem's dimensions nor an alias")]
-    Unknown { text: String, nearest: Option<String> },
+    Unknown {
+        /// The text to parse.
+        text: String,
+        /// The most similar alias, if one is similar.
+        nearest: Option<String>,
+    },
+    /// A required dimension is missing.
     #[error("`{text}`: {dimension} is missing")]
-    Missing { text: String, dimension: &'static str },
+    Missing {
+        /// The text to parse.
+        text: String,
+        /// The missing dimension, in words.
+        dimension: &'static str,
+    },
+    /// The letters of a dimension have no number after them.
     #[error("`{text}`: `{letters}` needs a number after it")]
-    NoNumber { text: String, letters: String },
+    NoNumber {
+        /// The text to parse.
+        text: String,
+        /// The letters, such as `kv`.
+        letters: String,
+    },
+    /// A dimension is not in the range 1 to 2147483647, or has a leading zero.
     #[error("`{text}`: {number} is not a size (1 to 2147483647)")]
-    Size { text: String, number: String },
+    Size {
+        /// The text to parse.
+        text: String,
+        /// The number as written.
+        number: String,
+    },
+    /// More text follows the head dimension.
     #[error("`{text}`: `{rest}` is unexpected")]
-    Unexpected { text: String, rest: String },
+    Unexpected {
+        /// The text to parse.
+        text: String,
+        /// The unexpected text.
+        rest: String,
+    },
+    /// The text after a `-` is neither a mask nor a dtype.
     #[error("`{text}`: `{suffix}` is neither a mask nor a dtype")]
-    Suffix { text: String, suffix: String },
+    Suffix {
+        /// The text to parse.
+        text: String,
+        /// The part of the suffix that is not known.
+        suffix: String,
+    },
+    /// The query heads cannot be divided evenly among the key/value heads.
     #[error("`{text}`: heads ({heads}) must be a multiple of kv heads ({kv_heads})")]
-    Groups { text: String, heads: usize, kv_heads: usize },
+    Groups {
+        /// The text to parse.
+        text: String,
+        /// Number of query heads.
+        heads: usize,
+        /// Number of key/value heads.
+        kv_heads: usize,
+    },
+    /// The problem has more than [`MAX_HEADS`] query heads.
     #[error("`{text}`: {heads} heads exceed the limit of {MAX_HEADS}")]
-    Heads { text: String, heads: usize },
+    Heads {
+        /// The text to parse.
+        text: String,
+        /// Number of query heads.
+        heads: usize,
+    },
+    /// A tensor of the problem has too many elements.
     #[error("`{text}` is too large: a tensor would have more than {limit}")]
-    TooLarge { text: String, limit: &'static str },
+    TooLarge {
+        /// The text to parse.
+        text: String,
+        /// The exceeded limit, in words.
+        limit: &'static str,
+    },
+    /// An alias stands for several problems where one is expected.
     #[error("`{text}` stands for {} problems: {}", names.len(), names.join(", "))]
-    Several { text: String, names: Vec<String> },
+    Several {
+        /// The alias.
+        text: String,
+        /// The names of its problems.
+        names: Vec<String>,
+    },
 }
 
 impl NameError {

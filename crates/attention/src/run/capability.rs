@@ -8,14 +8,46 @@ use crate::tensor::Layout;
 /// Why a family does not support a problem.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unsupported {
+    /// The family declares the axis, but not this value.
     #[error("{family} does not support {axis} {wanted} (it supports {supported})")]
-    Value { family: String, axis: &'static str, wanted: String, supported: String },
+    Value {
+        /// The family's name.
+        family: String,
+        /// The axis, as manifests name it.
+        axis: &'static str,
+        /// The value that the problem requires.
+        wanted: String,
+        /// The values that the family declares, separated by commas.
+        supported: String,
+    },
+    /// The family does not declare the axis at all.
     #[error("{family} does not declare {axis}, so {wanted} is not supported")]
-    Silent { family: String, axis: &'static str, wanted: String },
+    Silent {
+        /// The family's name.
+        family: String,
+        /// The axis, as manifests name it.
+        axis: &'static str,
+        /// The value that the problem requires.
+        wanted: String,
+    },
+    /// A compile-time axis of the candidate has another value than the problem.
     #[error("the kernel was compiled for {axis} {made_for}, but the problem has {wanted}")]
-    Specialised { axis: &'static str, made_for: String, wanted: String },
+    Specialised {
+        /// The axis, as manifests name it.
+        axis: &'static str,
+        /// The value that the kernel was compiled for.
+        made_for: String,
+        /// The value that the problem requires.
+        wanted: String,
+    },
+    /// The family computes another op.
     #[error("{family} is a family of op `{op}`, not of attention")]
-    Op { family: String, op: String },
+    Op {
+        /// The family's name.
+        family: String,
+        /// The op that the family computes.
+        op: String,
+    },
 }
 
 /// The values that a problem requires, axis by axis, with the names of the manifests.

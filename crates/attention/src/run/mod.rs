@@ -16,14 +16,23 @@ use crate::tensor::{Layout, Tensor, poison};
 /// Why a kernel cannot run on a problem.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
+    /// The family or the candidate does not support the problem.
     #[error(transparent)]
     Unsupported(#[from] Unsupported),
+    /// The setting is not valid for the family.
     #[error(transparent)]
     Setting(#[from] SettingError),
+    /// The kernel cannot be built or cannot run.
     #[error(transparent)]
     Kernel(#[from] op::RunError),
+    /// An input tensor has another shape, dtype, layout or number of scales than expected.
     #[error("the input {tensor} does not match {problem}")]
-    Inputs { tensor: &'static str, problem: Problem },
+    Inputs {
+        /// The tensor: `q`, `k` or `v`.
+        tensor: &'static str,
+        /// The problem that the inputs must match.
+        problem: Problem,
+    },
 }
 
 /// The candidate of a preset (or of the defaults) for a problem, with overridden knobs as `(name, text)`. A problem

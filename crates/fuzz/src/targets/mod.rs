@@ -17,6 +17,7 @@ use crate::MOST_BYTES;
 /// A function that must return for any input, and the places of its seed files.
 #[derive(Debug)]
 pub struct Target {
+    /// The target's name.
     pub name: &'static str,
     /// The function.
     pub run: fn(&[u8]),

@@ -20,7 +20,9 @@ pub use virtual_gpu::VirtualDevice;
 /// Memory on a device, as an address and a size. The device owns the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Buffer {
+    /// The device address of the first byte.
     pub address: u64,
+    /// Size in bytes.
     pub bytes: u64,
 }
 
@@ -31,7 +33,9 @@ pub struct ModuleId(pub(crate) usize);
 /// A global variable of a module.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Variable {
+    /// The variable's name in the module.
     pub name: String,
+    /// The variable's memory on the device.
     pub buffer: Buffer,
 }
 
@@ -47,7 +51,9 @@ pub enum Image<'a> {
 /// The shape of a launch: everything except the kernel and its arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Geometry {
+    /// Number of blocks in x, y and z.
     pub grid: [u32; 3],
+    /// Threads of a block in x, y and z.
     pub block: [u32; 3],
     /// Blocks that run together and can read each other's shared memory; `[1, 1, 1]` means no clusters.
     pub cluster: [u32; 3],
@@ -58,27 +64,51 @@ pub struct Geometry {
 /// An error of a device or of a kernel that ran on it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum AcceleratorError {
+    /// There is no usable CUDA driver; contains the reason.
     #[error("no CUDA driver: {0}")]
     NoDriver(String),
+    /// The machine has no GPU with this index.
     #[error("there is no device {0}")]
     NoDevice(u32),
+    /// A call of the CUDA driver failed.
     #[error("{call}: {reason}")]
-    Driver { call: Cow<'static, str>, reason: String },
+    Driver {
+        /// The name of the driver's function.
+        call: Cow<'static, str>,
+        /// The driver's reason.
+        reason: String,
+    },
+    /// A memory operation failed; contains the details.
     #[error("out of memory: {0}")]
     Memory(String),
+    /// A module cannot be loaded; contains the reason.
     #[error("cannot load the module: {0}")]
     Load(String),
+    /// The module has no kernel with this name.
     #[error("there is no kernel `{0}` in the module")]
     NoKernel(String),
+    /// The launch is not valid, or the driver refused it.
     #[error("cannot launch `{kernel}`: {reason}")]
-    Launch { kernel: String, reason: String },
+    Launch {
+        /// The kernel's name.
+        kernel: String,
+        /// Why it cannot be launched.
+        reason: String,
+    },
     /// The kernel needs more of a resource than the device has.
     #[error("`{kernel}` does not fit: {reason}")]
-    TooLarge { kernel: String, reason: String },
+    TooLarge {
+        /// The kernel's name.
+        kernel: String,
+        /// The resource that does not suffice.
+        reason: String,
+    },
     /// The kernel ran and did something that a kernel must not do. A CUDA context is unusable afterwards.
     #[error("`{kernel}` failed: {reason}")]
     Fault {
+        /// The kernel's name.
         kernel: String,
+        /// What the kernel did, or how it ended.
         reason: String,
         /// Whether the kernel accessed memory that it must not access.
         access: bool,

@@ -38,6 +38,7 @@ impl std::fmt::Debug for Warn {
 /// A build, and whether it came from the cache.
 #[derive(Clone, Debug)]
 pub struct BuildOutcome {
+    /// The compiled kernels.
     pub build: Build,
     /// Whether the build came from the cache.
     pub cached: bool,

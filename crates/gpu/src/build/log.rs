@@ -8,15 +8,20 @@ use super::Entry;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
+    /// The source cannot be compiled.
     Error,
+    /// The source compiles but is suspicious.
     Warning,
+    /// A note or a remark.
     Note,
 }
 
 /// One message of the compiler, in its original wording.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Diagnostic {
+    /// How serious the message is.
     pub severity: Severity,
+    /// The text of the message.
     pub message: String,
     /// `None` for messages about the whole program.
     pub place: Option<Place>,
@@ -25,7 +30,9 @@ pub struct Diagnostic {
 /// The place in the source that a message is about.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
+    /// The name of the source or header.
     pub file: String,
+    /// The line, from 1.
     pub line: u32,
     /// Column of the compiler's caret, from 1.
     pub column: Option<u32>,

@@ -35,7 +35,9 @@ pub struct Source {
 /// One compilation.
 #[derive(Clone, Debug)]
 pub struct Request {
+    /// The source to compile.
     pub source: Source,
+    /// The target to compile for.
     pub target: Target,
     /// Further compiler options, in order.
     pub options: Vec<String>,
@@ -48,6 +50,7 @@ pub struct Build {
     pub hash: String,
     /// Hash of the machine code alone. Two builds with the same code hash are the same kernel.
     pub code_hash: String,
+    /// The target that the build was compiled for.
     pub target: Target,
     /// The compiler's exact version with that of its headers.
     pub compiler: String,
@@ -57,8 +60,10 @@ pub struct Build {
     pub compile_ms: f64,
     /// Warnings of the compiler.
     pub warnings: Vec<Diagnostic>,
+    /// The PTX text.
     #[serde(skip)]
     pub ptx: String,
+    /// The machine code.
     #[serde(skip)]
     pub cubin: Vec<u8>,
 }
@@ -66,13 +71,21 @@ pub struct Build {
 /// A kernel of the build and its resource use, as the assembler reports it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
+    /// The kernel's function name.
     pub name: String,
+    /// Registers per thread.
     pub registers: u32,
+    /// Static shared memory per block in bytes.
     pub static_shared_bytes: u32,
+    /// Stack frame of a thread in bytes.
     pub stack_bytes: u32,
+    /// Bytes of spill stores.
     pub spill_store_bytes: u32,
+    /// Bytes of spill loads.
     pub spill_load_bytes: u32,
+    /// Bytes of constant bank 0 (`cmem[0]`), which holds the parameters.
     pub constant_bytes: u32,
+    /// Number of barriers.
     pub barriers: u32,
 }
 
@@ -93,13 +106,39 @@ impl Build {
 pub enum BuildError {
     /// The source has errors; the diagnostics tell where.
     #[error("{} does not compile ({} error{})", name, diagnostics.len(), if diagnostics.len() == 1 { "" } else { "s" })]
-    Source { name: String, diagnostics: Vec<Diagnostic>, log: String },
+    Source {
+        /// The source's name in messages.
+        name: String,
+        /// The compiler's errors with their places.
+        diagnostics: Vec<Diagnostic>,
+        /// The compiler's complete log.
+        log: String,
+    },
+    /// NVRTC cannot be loaded, or one of its calls failed.
     #[error(transparent)]
     Nvrtc(#[from] NvrtcError),
+    /// The source compiles but contains no kernel.
     #[error("{name} has no kernel; add an `extern \"C\" __global__` function")]
-    NoKernel { name: String },
+    NoKernel {
+        /// The source's name in messages.
+        name: String,
+    },
+    /// PTX and cubin together are too large.
     #[error("{name} compiles to {} MiB, but at most {} MiB are allowed; check for a very large initialised array", bytes >> 20, most >> 20)]
-    TooLarge { name: String, bytes: u64, most: u64 },
+    TooLarge {
+        /// The source's name in messages.
+        name: String,
+        /// Size of PTX and cubin in bytes.
+        bytes: u64,
+        /// The largest allowed size in bytes.
+        most: u64,
+    },
+    /// A file or folder cannot be read or written.
     #[error("{}: {source}", path.display())]
-    Io { path: PathBuf, source: std::io::Error },
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// The error of the operating system.
+        source: std::io::Error,
+    },
 }

@@ -22,40 +22,63 @@ use super::{Dtype, Random};
 /// A kernel parameter with its optional name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Argument {
+    /// The parameter's name; tensor maps and messages refer to it.
     pub name: Option<String>,
+    /// How the kernel uses the parameter.
     pub role: Role,
 }
 
 /// How a kernel uses a parameter, with its type and shape.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Role {
+    /// A buffer with contents that the kernel reads.
     Input {
+        /// The type of the elements.
         dtype: Dtype,
+        /// The buffer's extents in elements, outermost first.
         dims: Vec<usize>,
+        /// The contents before the launch.
         init: Init,
     },
+    /// A buffer with contents that the kernel reads and writes.
     InOut {
+        /// The type of the elements.
         dtype: Dtype,
+        /// The buffer's extents in elements, outermost first.
         dims: Vec<usize>,
+        /// The contents before the launch.
         init: Init,
     },
+    /// An output buffer. It starts uninitialised, and the kernel must write every element.
     Out {
+        /// The type of the elements.
         dtype: Dtype,
+        /// The buffer's extents in elements, outermost first.
         dims: Vec<usize>,
     },
+    /// A workspace buffer. It starts uninitialised, and the kernel need not write it.
     Scratch {
+        /// The type of the elements.
         dtype: Dtype,
+        /// The buffer's extents in elements, outermost first.
         dims: Vec<usize>,
     },
+    /// A number that is passed by value.
     Scalar {
+        /// The type of the number.
         dtype: Dtype,
+        /// The encoded number, little-endian.
         bytes: Vec<u8>,
     },
+    /// A parameter that is passed by value, as raw little-endian bytes.
     Bytes(Vec<u8>),
     /// A tensor map: of which buffer, by name, and the extents of its boxes in the order of the buffer's.
     Tensor {
+        /// The name of the argument that has the buffer.
         of: String,
+        /// The extents of a box in elements, outermost first.
         extents: Vec<u32>,
+        /// How a box is permuted in shared memory.
         swizzle: Swizzle,
     },
 }
@@ -64,20 +87,36 @@ pub enum Role {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Init {
+    /// Every element is 0.
     Zeros,
+    /// Every element is 1.
     Ones,
+    /// Every element is this value, rounded to the element type.
     Const(f64),
+    /// Every element is its index in the buffer.
     Iota,
+    /// Normally distributed with mean 0 and variance 1, drawn with this seed.
     Normal(u64),
+    /// Uniformly distributed in [0, 1), drawn with this seed.
     Uniform(u64),
-    RandInt { seed: u64, low: i64, high: i64 },
+    /// Uniformly distributed whole numbers.
+    RandInt {
+        /// The seed of the random numbers.
+        seed: u64,
+        /// The smallest number.
+        low: i64,
+        /// The end of the range, which is not drawn.
+        high: i64,
+    },
 }
 
 /// Why an argument cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("argument `{text}`: {reason}")]
 pub struct ArgumentError {
+    /// The argument as the user wrote it.
     pub text: String,
+    /// What is wrong with it.
     pub reason: String,
 }
 

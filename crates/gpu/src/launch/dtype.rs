@@ -10,19 +10,33 @@ use vgpu::num::codec;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Dtype {
+    /// IEEE double precision, 64 bits.
     F64,
+    /// IEEE single precision, 32 bits.
     F32,
+    /// IEEE half precision, 16 bits.
     F16,
+    /// bfloat16: 8 exponent and 7 fraction bits.
     Bf16,
+    /// FP8 with 4 exponent and 3 fraction bits.
     E4m3,
+    /// FP8 with 5 exponent and 2 fraction bits.
     E5m2,
+    /// Signed 8-bit integer.
     I8,
+    /// Unsigned 8-bit integer.
     U8,
+    /// Signed 16-bit integer.
     I16,
+    /// Unsigned 16-bit integer.
     U16,
+    /// Signed 32-bit integer.
     I32,
+    /// Unsigned 32-bit integer.
     U32,
+    /// Signed 64-bit integer.
     I64,
+    /// Unsigned 64-bit integer.
     U64,
 }
 

@@ -11,17 +11,22 @@ use crate::accelerator::{Accelerator, AcceleratorError, Buffer};
 pub struct Placed {
     /// The bytes of each kernel parameter, in order.
     pub parameters: Vec<Vec<u8>>,
+    /// The allocated buffers, in the order of the arguments that have one.
     pub buffers: Vec<PlacedBuffer>,
 }
 
 /// A buffer of a launch on a device.
 #[derive(Clone, Debug)]
 pub struct PlacedBuffer {
+    /// The argument's name, or `argument N` if it has none.
     pub name: String,
+    /// The type of the elements.
     pub dtype: Dtype,
+    /// The buffer's extents in elements, outermost first.
     pub dims: Vec<usize>,
     /// Whether the buffer is an output: the kernel must write every element.
     pub is_output: bool,
+    /// The memory on the device.
     pub buffer: Buffer,
 }
 

@@ -19,33 +19,66 @@ use crate::{paths, python};
 pub enum Progress {
     /// Another process is installing, and this one waits for it.
     WaitingForOther,
+    /// A wheel is being downloaded.
     Downloading {
+        /// The package of the wheel.
         package: &'static str,
         /// Bytes of all wheels so far, and the total.
         done: u64,
+        /// Size of all wheels in bytes.
         total: u64,
     },
+    /// A wheel is being unpacked.
     Unpacking {
+        /// The package of the wheel.
         package: &'static str,
     },
+    /// The toolchain is installed.
     Finished,
 }
 
 /// Why the toolchain cannot be installed.
 #[derive(Debug, thiserror::Error)]
 pub enum InstallError {
+    /// No Python interpreter was found, or it does not start.
     #[error("there is no Python, which is needed to download the CUDA wheels")]
     NoPython,
+    /// The Python interpreter has no pip.
     #[error("{} has no pip", python.display())]
-    NoPip { python: PathBuf },
+    NoPip {
+        /// The path of the interpreter.
+        python: PathBuf,
+    },
+    /// pip cannot download a wheel.
     #[error("pip cannot download {package}: {reason}")]
-    Fetch { package: &'static str, reason: String },
+    Fetch {
+        /// The package of the wheel.
+        package: &'static str,
+        /// pip's last error.
+        reason: String,
+    },
+    /// A wheel is not a readable archive.
     #[error("cannot unpack the wheel {}: {reason}", wheel.display())]
-    Unpack { wheel: PathBuf, reason: String },
+    Unpack {
+        /// The wheel's file.
+        wheel: PathBuf,
+        /// What is wrong with the archive.
+        reason: String,
+    },
+    /// The unpacked wheels lack a necessary file.
     #[error("the wheels do not make a working toolchain: {reason}")]
-    Incomplete { reason: String },
+    Incomplete {
+        /// What is missing.
+        reason: String,
+    },
+    /// A file or folder cannot be read or written.
     #[error("{}: {source}", path.display())]
-    Io { path: PathBuf, source: io::Error },
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// The error of the operating system.
+        source: io::Error,
+    },
 }
 
 impl InstallError {

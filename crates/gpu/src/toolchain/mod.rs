@@ -26,6 +26,7 @@ pub const MINIMUM_MAJOR: u32 = 12;
 /// The files that together compile CUDA C++: the compiler library, its built-ins and the header folders.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Toolchain {
+    /// The kind of place where it was found.
     pub origin: Origin,
     /// The folder that contains the files.
     pub root: PathBuf,
@@ -43,10 +44,15 @@ pub struct Toolchain {
 pub enum Origin {
     /// Given with `--cuda` or `WARPSMITH_CUDA`. If it is not usable the search ends with an error.
     Named,
+    /// From `CUDA_HOME` or `CUDA_PATH`.
     CudaHome,
+    /// A folder where toolkits are usually installed, such as `/usr/local/cuda`.
     ToolkitFolder,
+    /// A folder that the dynamic loader searches.
     LoaderPath,
+    /// The wheels in a Python environment.
     PythonWheels,
+    /// The toolchain that Warpsmith installed in its cache.
     Cache,
 }
 
@@ -66,8 +72,15 @@ impl fmt::Display for Origin {
 /// Why there is no toolchain.
 #[derive(Debug, thiserror::Error)]
 pub enum ToolchainError {
+    /// The place that the user named has no usable compiler.
     #[error("no usable CUDA compiler in {}: {reason}", place.display())]
-    NamedUnusable { place: PathBuf, reason: String },
+    NamedUnusable {
+        /// The named place.
+        place: PathBuf,
+        /// Why it is not usable.
+        reason: String,
+    },
+    /// No toolchain was found, and the installation failed.
     #[error("no NVRTC found, and it cannot be installed: {0}")]
     Install(#[from] InstallError),
 }

@@ -46,6 +46,7 @@ impl SearchEnvironment {
 /// One place that the search inspected.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SearchedPlace {
+    /// The kind of the place.
     pub origin: Origin,
     /// `None` if the place does not exist (no `CUDA_HOME` set, no Python environment).
     pub place: Option<PathBuf>,
@@ -58,19 +59,25 @@ pub struct SearchedPlace {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "verdict", rename_all = "kebab-case")]
 pub enum PlaceVerdict {
+    /// The first usable place; its toolchain is used.
     Chosen,
     /// Usable, but an earlier place was chosen.
     NotNeeded,
+    /// The place has no usable toolchain.
     Unfit {
+        /// Why it is not usable.
         reason: String,
     },
+    /// No place of this kind exists on the machine.
     Absent,
 }
 
 /// The results of the search, place by place.
 #[derive(Clone, Debug, Serialize)]
 pub struct Survey {
+    /// The toolchain of the first usable place; `None` if no place is usable.
     pub chosen: Option<Toolchain>,
+    /// The inspected places, in search order.
     pub looked: Vec<SearchedPlace>,
 }
 

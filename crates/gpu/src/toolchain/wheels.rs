@@ -8,7 +8,9 @@ use serde::Serialize;
 /// One wheel, with the SHA-256 of its x86-64 and aarch64 builds.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Wheel {
+    /// The name of the Python package.
     pub package: &'static str,
+    /// The pinned version.
     pub version: &'static str,
     /// What the wheel contains, for messages.
     pub what: &'static str,

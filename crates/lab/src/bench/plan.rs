@@ -13,6 +13,7 @@ use crate::worker::Limits;
 pub struct Subject<'f> {
     /// The name in the log and in tables: `wmma stage-2`, `pytorch flash`.
     pub name: String,
+    /// What the subject is.
     pub kind: SubjectKind<'f>,
     /// Candidates are compared with it.
     pub is_baseline: bool,
@@ -25,8 +26,20 @@ pub struct Subject<'f> {
 /// What a subject is: one of our kernels, or a peer.
 #[derive(Clone, Debug)]
 pub enum SubjectKind<'f> {
-    Kernel { family: &'f Family, preset: Option<String>, knobs: Vec<(String, String)> },
-    Peer { name: &'static str },
+    /// One of our kernels.
+    Kernel {
+        /// The kernel's family.
+        family: &'f Family,
+        /// The preset, or `tuned`; `None` selects the family's defaults.
+        preset: Option<String>,
+        /// The knobs set on top of the preset, as names and values.
+        knobs: Vec<(String, String)>,
+    },
+    /// Another project's implementation.
+    Peer {
+        /// The name within its package: `flash`.
+        name: &'static str,
+    },
 }
 
 impl<'f> Subject<'f> {
@@ -51,8 +64,11 @@ impl<'f> Subject<'f> {
 /// What a bench measures, and how.
 #[derive(Clone, Debug)]
 pub struct BenchPlan<'f, P> {
+    /// The device to measure on.
     pub device: Device,
+    /// The kernels and peers to measure.
     pub subjects: Vec<Subject<'f>>,
+    /// The problems to measure them on.
     pub problems: Vec<P>,
     /// Worker processes of each subject on a GPU. Memory placement, library choices and other differences between
     /// processes do not show in the samples of one process. With two or more processes, a subject is its own A/A
@@ -66,11 +82,13 @@ pub struct BenchPlan<'f, P> {
     pub warmup: u32,
     /// Whether to measure the ceilings of the device, unless the log already has them.
     pub ceilings: bool,
+    /// Time and memory limits of the worker processes.
     pub limits: Limits,
     /// Seed of the statistics.
     pub seed: u64,
     /// Seed of inputs, compared rows and environments. The author of a kernel must not know it.
     pub secret: u64,
+    /// The goals to compare the measurements with.
     pub targets: Vec<Target>,
 }
 

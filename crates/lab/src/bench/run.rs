@@ -30,10 +30,18 @@ use crate::worker::{BuildReply, CandidateName, LaunchReply, WorkerError, WorkerR
 /// Why a bench ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
+    /// The run's log cannot be read or written.
     #[error(transparent)]
     Log(#[from] LogError),
+    /// A file or folder of the run cannot be read or written.
     #[error("{}: {error}", path.display())]
-    Io { path: PathBuf, error: io::Error },
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// The error of the operating system.
+        error: io::Error,
+    },
+    /// The op or the device cannot do what the plan asks for.
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// The run was told to stop. Everything that finished is in its log.

@@ -26,7 +26,9 @@ pub type MakeDevice<'a> = dyn Fn(Lease) -> Result<Box<dyn CheckDevice>, String> 
 
 /// The compiler, devices and threads with which cases run.
 pub struct CheckEnvironment<'a> {
+    /// Compiles the kernels.
     pub compiler: &'a Compiler,
+    /// Opens the device of one kernel.
     pub device: &'a MakeDevice<'a>,
     /// Number of cases that run at the same time.
     pub threads: usize,
@@ -49,21 +51,28 @@ impl CheckEnvironment<'_> {
 /// The result of one case on one kernel.
 #[derive(Clone, Debug, Serialize)]
 pub struct CaseResult {
+    /// The family's name.
     pub family: String,
     /// The preset and the knobs that differ from it.
     pub kernel: String,
     /// The same in the form of command-line options. For a tuned setting this is not `tuned`, because the meaning of
     /// `tuned` depends on the table and on the problem, which may have been cut.
     pub preset: Option<String>,
+    /// The knobs that differ from the preset, as names and values.
     pub knobs: Vec<(String, String)>,
+    /// The name of the problem that was run.
     pub problem: String,
     /// The problems that were cut to this one; empty if it was not cut.
     pub cut_from: Vec<String>,
+    /// The class of the input values.
     pub class: String,
+    /// Seed of the inputs.
     pub seed: u64,
+    /// How many launches the kernel had to pass.
     pub depth: Depth,
     /// Number of launches that were judged.
     pub launches: usize,
+    /// Whether the kernel passed, and why not.
     #[serde(flatten)]
     pub outcome: CaseOutcome,
     /// Findings of the virtual GPU in any of the launches, without notes.
@@ -72,8 +81,10 @@ pub struct CaseResult {
     /// Remarks for the reader of the result: an extra tolerance, or a kernel that reads a clock or an SM number.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// A picture of the wrong elements, if the answer is wrong and the op can draw one.
     #[serde(skip)]
     pub picture: Option<Picture>,
+    /// Duration of the check in seconds.
     pub seconds: f64,
 }
 
@@ -82,11 +93,22 @@ pub struct CaseResult {
 #[serde(tag = "outcome", rename_all = "kebab-case")]
 pub enum CaseOutcome {
     /// The kernel is correct.
-    Passed { judgement: Judgement },
+    Passed {
+        /// How far the answer is from the reference.
+        judgement: Judgement,
+    },
     /// The kernel is wrong; the complaints say how. `judgement` is `None` if there was no answer to judge.
-    Failed { complaints: Vec<Complaint>, judgement: Option<Judgement> },
+    Failed {
+        /// The defects of the answer or of the launches.
+        complaints: Vec<Complaint>,
+        /// How far the answer is from the reference.
+        judgement: Option<Judgement>,
+    },
     /// The kernel could not be tried: it does not compile, or the device refuses it.
-    Broken { reason: String },
+    Broken {
+        /// Why the kernel could not be tried.
+        reason: String,
+    },
 }
 
 impl CaseResult {

@@ -11,8 +11,11 @@ use serde::Serialize;
 /// A kernel to check: a family with a preset, and knobs set on top of it.
 #[derive(Clone, Debug)]
 pub struct CheckSubject<'f> {
+    /// The kernel's family.
     pub family: &'f Family,
+    /// The preset, or `tuned`; `None` selects the family's defaults.
     pub preset: Option<String>,
+    /// The knobs set on top of the preset, as names and values.
     pub knobs: Vec<(String, String)>,
 }
 
@@ -31,25 +34,33 @@ pub enum Depth {
 /// The inputs of one check.
 #[derive(Clone, Debug)]
 pub struct Case<P> {
+    /// The problem to run.
     pub problem: P,
     /// The problems that were cut to this one; empty if it was not cut.
     pub cut_from: Vec<P>,
+    /// The class of the input values.
     pub class: String,
+    /// Seed of the inputs.
     pub seed: u64,
+    /// How many launches a kernel must pass.
     pub depth: Depth,
 }
 
 /// Kernels that are checked on the same cases.
 #[derive(Clone, Debug)]
 pub struct CheckGroup<'f, P> {
+    /// The kernels.
     pub subjects: Vec<CheckSubject<'f>>,
+    /// The cases that every kernel of the group must pass.
     pub cases: Vec<Case<P>>,
 }
 
 /// The kernels, cases and device of a check.
 #[derive(Clone, Debug)]
 pub struct CheckPlan<'f, P> {
+    /// The device that runs the kernels.
     pub device: Device,
+    /// The kernels with their cases.
     pub groups: Vec<CheckGroup<'f, P>>,
 }
 
@@ -106,6 +117,7 @@ impl<P> CheckPlan<'_, P> {
 /// The number of results of a plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PlanSize {
+    /// Number of results: one for each candidate on each of its cases.
     pub verdicts: usize,
     /// Combinations that are not run, counted by the reason.
     pub refusals: IndexMap<String, usize>,

@@ -22,19 +22,39 @@ pub enum EvolveError {
     Bench(BenchError),
     /// The baseline failed, so there is nothing to compare with.
     #[error("the baseline failed on {problem}: {reason}")]
-    Baseline { problem: String, reason: String },
+    Baseline {
+        /// The problem on which the baseline failed.
+        problem: String,
+        /// Why the baseline failed.
+        reason: String,
+    },
     /// A file or folder of the run cannot be written.
     #[error("{}: {error}", path.display())]
-    Io { path: PathBuf, error: std::io::Error },
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// The error of the operating system.
+        error: std::io::Error,
+    },
     /// The resumed search differs from the recorded one, or the code has changed since.
     #[error("cannot resume this run: {0}")]
     CannotResume(String),
     /// A program that is needed to reach the proposer cannot be started.
     #[error("cannot reach the proposer: {program}: {error}")]
-    MissingProgram { program: &'static str, error: String },
+    MissingProgram {
+        /// The program's name.
+        program: &'static str,
+        /// Why the program cannot be started.
+        error: String,
+    },
     /// The proposer gave no answer several times in a row.
     #[error("the proposer gave no answer {times} times in a row: {reason}")]
-    NoAnswer { times: u32, reason: String },
+    NoAnswer {
+        /// Number of missing answers in a row.
+        times: u32,
+        /// Why the last answer is missing.
+        reason: String,
+    },
     /// The run was asked to stop. Finished work is in its log.
     #[error("stopped")]
     Stopped,

@@ -56,16 +56,40 @@ pub struct BestOnRecord {
 pub enum LeaderboardError {
     /// The file cannot be read or written.
     #[error("{}: {error}", path.display())]
-    Io { path: PathBuf, error: io::Error },
+    Io {
+        /// The leaderboard file.
+        path: PathBuf,
+        /// The error of the operating system.
+        error: io::Error,
+    },
     /// The file is not a valid leaderboard.
     #[error("{}: {message}", path.display())]
-    Form { path: PathBuf, message: String },
+    Form {
+        /// The leaderboard file.
+        path: PathBuf,
+        /// What is wrong with the JSON.
+        message: String,
+    },
     /// The file has a newer schema.
     #[error("{} was written by a newer version (schema {schema}; this program reads {SCHEMA})", path.display())]
-    Newer { path: PathBuf, schema: u32 },
+    Newer {
+        /// The leaderboard file.
+        path: PathBuf,
+        /// The schema of the file.
+        schema: u32,
+    },
     /// An entry has impossible values.
     #[error("{}, {problem} on {device}: {message}", path.display())]
-    Entry { path: PathBuf, problem: String, device: String, message: String },
+    Entry {
+        /// The leaderboard file.
+        path: PathBuf,
+        /// The problem of the entry.
+        problem: String,
+        /// The GPU of the entry.
+        device: String,
+        /// What is wrong with the entry.
+        message: String,
+    },
 }
 
 #[derive(Deserialize)]

@@ -92,15 +92,48 @@ impl fmt::Display for RowStatus {
 #[serde(tag = "finding", rename_all = "kebab-case")]
 pub enum GateFinding {
     /// A candidate's output differs from the reference.
-    WrongAnswer { candidate: String, reason: String },
+    WrongAnswer {
+        /// The name of the candidate.
+        candidate: String,
+        /// What the check found.
+        reason: String,
+    },
     /// A candidate failed to build or to run.
-    Broken { candidate: String, failure: FailureKind, reason: String },
+    Broken {
+        /// The name of the candidate.
+        candidate: String,
+        /// The kind of the failure.
+        failure: FailureKind,
+        /// The failure in words.
+        reason: String,
+    },
     /// A candidate uses more registers than its family allows.
-    Registers { candidate: String, registers: u32, limit: u32 },
+    Registers {
+        /// The name of the candidate.
+        candidate: String,
+        /// Registers per thread of the build.
+        registers: u32,
+        /// Largest number of registers per thread that the family allows.
+        limit: u32,
+    },
     /// A candidate spills more bytes than its family allows.
-    Spills { candidate: String, bytes: u32, limit: u32 },
+    Spills {
+        /// The name of the candidate.
+        candidate: String,
+        /// Spilled bytes per thread of the build.
+        bytes: u32,
+        /// Largest number of spilled bytes per thread that the family allows.
+        limit: u32,
+    },
     /// The fastest candidate is slower than the best on record.
-    Regression { candidate: String, slower_by: f64, p: f64 },
+    Regression {
+        /// The name of the candidate.
+        candidate: String,
+        /// Increase of the median time over the best on record, as a fraction: 0.05 is 5% slower.
+        slower_by: f64,
+        /// The two-sided p value of the rank test of both series of samples.
+        p: f64,
+    },
 }
 
 impl GateFinding {
@@ -151,17 +184,36 @@ pub enum MissingData {
     /// The run has no result for the problem.
     NotMeasured,
     /// A subject was skipped.
-    Skipped { subject: String, reason: String },
+    Skipped {
+        /// The name of the subject.
+        subject: String,
+        /// Why the subject was skipped.
+        reason: String,
+    },
     /// The run was stopped during the work on this subject.
-    CutShort { subject: String },
+    CutShort {
+        /// The name of the subject.
+        subject: String,
+    },
     /// A candidate was timed but its answers were not checked.
-    Unchecked { candidate: String },
+    Unchecked {
+        /// The name of the candidate.
+        candidate: String,
+    },
     /// The run has only a modelled time, which is never compared with a measured one.
     OnlyModelled,
     /// The samples are not valid times.
-    BadSamples { candidate: String, reason: String },
+    BadSamples {
+        /// The name of the candidate.
+        candidate: String,
+        /// Why the samples are not valid.
+        reason: String,
+    },
     /// The log has no registers and spills of the candidate.
-    NoBuild { candidate: String },
+    NoBuild {
+        /// The name of the candidate.
+        candidate: String,
+    },
     /// The leaderboard has no entry for the problem.
     NothingOnRecord,
 }

@@ -23,16 +23,29 @@ use crate::run::{Fact, MeasuredMicros, Time};
 /// Why Nsight Compute is unavailable or failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NcuError {
+    /// The program was not found.
     #[error("there is no Nsight Compute (ncu) on this machine")]
     Missing,
+    /// The program needs a newer driver.
     #[error("ncu {version} needs CUDA {needs}, but the driver supports CUDA {has}")]
-    Unfit { version: String, needs: i32, has: i32 },
+    Unfit {
+        /// The version of Nsight Compute: `2025.3`.
+        version: String,
+        /// The major CUDA version that the program needs.
+        needs: i32,
+        /// The major CUDA version that the driver supports.
+        has: i32,
+    },
+    /// The driver does not allow this user to read hardware counters.
     #[error("this user may not read the GPU's hardware counters (ERR_NVGPUCTRPERM)")]
     NoPermission,
+    /// The program did not start, ended with an error or exceeded its time limit; the text says why.
     #[error("ncu could not profile: {0}")]
     Failed(String),
+    /// The program's output has an unexpected form; the text says what is missing or wrong.
     #[error("cannot parse the output of ncu: {0}")]
     Output(String),
+    /// The run was told to stop.
     #[error("stopped")]
     Stopped,
 }
@@ -326,6 +339,7 @@ pub fn requested_metrics() -> Vec<String> {
 /// One profiled launch: its metrics by column name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProfiledLaunch {
+    /// The kernel's name as ncu prints it.
     pub kernel: String,
     values: IndexMap<String, Fact<f64>>,
 }

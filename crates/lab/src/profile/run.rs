@@ -40,9 +40,11 @@ const WARMUP: u32 = 3;
 /// The kernels to profile.
 #[derive(Clone, Debug)]
 pub struct ProfilePlan<'f, P> {
+    /// The device that runs the kernels.
     pub device: Device,
     /// Kernels, each with a problem. Peers cannot be profiled and are skipped.
     pub subjects: Vec<(Subject<'f>, P)>,
+    /// Time and memory limits of the worker processes.
     pub limits: Limits,
     /// Seed of the inputs.
     pub secret: u64,
@@ -53,15 +55,24 @@ pub struct ProfilePlan<'f, P> {
 /// Why profiling ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
+    /// The run's log cannot be read or written.
     #[error(transparent)]
     Log(#[from] LogError),
+    /// A file or folder of the run cannot be read or written.
     #[error("{}: {error}", path.display())]
-    Io { path: PathBuf, error: io::Error },
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// The error of the operating system.
+        error: io::Error,
+    },
     /// The machine lacks a profiler, or the permission to use it.
     #[error(transparent)]
     Ncu(NcuError),
+    /// The op or the device cannot do what the plan asks for.
     #[error(transparent)]
     Refused(#[from] Refusal),
+    /// The run was told to stop. Everything that finished is in its log.
     #[error("stopped")]
     Stopped,
 }

@@ -14,7 +14,9 @@ pub struct Profile {
     /// Differences from the request, such as a cut problem or missing hot lines.
     #[serde(default)]
     pub notes: Vec<String>,
+    /// The metrics of the profiled launch.
     pub metrics: Metrics,
+    /// The kernel's place under the roofs; `None` if the time or the peak rates are unknown.
     pub roofline: Option<Roofline>,
     /// The most important diagnosis comes first.
     pub diagnoses: Vec<Diagnosis>,
@@ -26,6 +28,7 @@ pub struct Profile {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Metrics {
+    /// Duration of the launch, measured or modelled; `None` if unknown.
     pub time: Option<Time>,
     /// Percentage of the cycles in which an SM had work.
     pub tensor_active_percent: Fact<f64>,
@@ -39,6 +42,7 @@ pub struct Metrics {
     pub occupancy_percent: Fact<f64>,
     /// The occupancy that registers, shared memory and block size allow.
     pub theoretical_occupancy_percent: Fact<f64>,
+    /// Percentage of the sectors requested from L2 that were in it.
     pub l2_hit_percent: Fact<f64>,
     /// Wavefronts beyond those the shared-memory accesses need.
     pub bank_conflicts: Fact<u64>,
@@ -46,24 +50,31 @@ pub struct Metrics {
     pub shared_wavefronts: Fact<u64>,
     /// Requests to global memory: loads and asynchronous copies.
     pub global_requests: Fact<u64>,
+    /// 32-byte sectors per request to global memory, on average.
     pub sectors_per_request: Fact<f64>,
     /// Requested bytes as a percentage of the bytes in the fetched sectors.
     pub sector_use_percent: Fact<f64>,
+    /// Registers per thread.
     pub registers: Fact<u32>,
     /// Bytes of local memory moved: spilled registers, and arrays with indices known only at run time.
     pub local_bytes: Fact<u64>,
     /// Bytes of the compiler's spill stores and loads, per thread.
     pub spill_bytes: Fact<u64>,
+    /// Branches that warps executed.
     pub branches: Fact<u64>,
+    /// Branches that split their warp.
     pub divergent_branches: Fact<u64>,
     /// Active threads per warp instruction, of 32.
     pub threads_per_instruction: Fact<f64>,
     /// Arrivals of warps at barriers.
     pub barriers: Fact<u64>,
+    /// Instructions that warps executed.
     pub instructions: Fact<u64>,
     /// Tensor-core instructions, counted as 16x8x16 products.
     pub tensor_instructions: Fact<u64>,
+    /// Blocks of the grid.
     pub blocks: Fact<u64>,
+    /// Threads per block.
     pub threads_per_block: Fact<u32>,
     /// Multiprocessors of the device.
     pub sms: Fact<u32>,
@@ -90,7 +101,9 @@ pub struct Roofline {
     pub flops_per_byte: f64,
     /// Operations per second.
     pub tflops: f64,
+    /// The device's peak rate of matrix products, in 10^12 operations per second.
     pub peak_tflops: f64,
+    /// The device's peak memory bandwidth, in 10^9 bytes per second.
     pub peak_gb_per_s: f64,
     /// The source of the peaks: `measured in this run` or `data sheet`.
     pub peaks: String,
@@ -110,6 +123,7 @@ pub struct Diagnosis {
     pub rule: String,
     /// The estimated share of the time that could be saved, from 0 to 1. Diagnoses are sorted by it.
     pub weight: f64,
+    /// The metrics that led to the diagnosis, in words.
     pub evidence: String,
     /// What to change.
     pub levers: Vec<String>,
@@ -120,8 +134,11 @@ pub struct Diagnosis {
 pub struct HotLine {
     /// Relative to the family's folder: `kernel.cu`.
     pub file: String,
+    /// Line number, from 1.
     pub line: u32,
+    /// The line's text without leading spaces; empty if the source is unknown.
     pub text: String,
+    /// Percentage of the launch's total, see `of`.
     pub share_percent: f64,
     /// What the share refers to: `instructions`, `stall samples`.
     pub of: String,
@@ -130,7 +147,9 @@ pub struct HotLine {
 /// The metrics and hot lines of a launch, before the rules are applied.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Seen {
+    /// The metrics of the launch.
     pub metrics: Metrics,
+    /// Source lines with the largest share of the work, largest first.
     pub hot_lines: Vec<HotLine>,
 }
 

@@ -19,18 +19,42 @@ use crate::stats::{Blocks, Comparison, NoiseFloor, ProcessMean, SampleError, Sam
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Event {
     /// The run started.
-    RunStarted { manifest: Box<Manifest> },
+    RunStarted {
+        /// The command, the machine and the versions of the run.
+        manifest: Box<Manifest>,
+    },
     /// The run was resumed. The manifest describes the resuming invocation.
-    Resumed { manifest: Box<Manifest> },
+    Resumed {
+        /// The command, the machine and the versions at the time of resuming.
+        manifest: Box<Manifest>,
+    },
     /// Work on a stage started.
-    StageStarted { key: StageKey },
+    StageStarted {
+        /// The stage, problem, subject and build.
+        key: StageKey,
+    },
     /// Work on a stage ended. The results that were recorded for the key since its start are now valid, and a resumed
     /// run does not repeat them.
-    StageFinished { key: StageKey, outcome: StageOutcome },
+    StageFinished {
+        /// The stage, problem, subject and build.
+        key: StageKey,
+        /// How the stage ended.
+        outcome: StageOutcome,
+    },
     /// A candidate was compiled.
-    Built { of: ResultId, build: BuildRecord },
+    Built {
+        /// The problem, subject and build.
+        of: ResultId,
+        /// Resources and compiler of the build.
+        build: BuildRecord,
+    },
     /// A subject's answers were checked.
-    Checked { of: ResultId, check: CheckRecord },
+    Checked {
+        /// The problem, subject and build.
+        of: ResultId,
+        /// The result of the check.
+        check: CheckRecord,
+    },
     /// A baseline and its version.
     Baseline {
         /// The subject's name: `pytorch flash`.
@@ -39,52 +63,115 @@ pub enum Event {
         version: super::Fact<String>,
     },
     /// Times were measured.
-    Sampled { of: ResultId, sampled: SampleSet },
+    Sampled {
+        /// The problem, subject and build.
+        of: ResultId,
+        /// The times and how they were taken.
+        sampled: SampleSet,
+    },
     /// A time was computed by the virtual GPU.
-    Modelled { of: ResultId, modelled: Modelled },
+    Modelled {
+        /// The problem, subject and build.
+        of: ResultId,
+        /// The time and the modelled GPU.
+        modelled: Modelled,
+    },
     /// An A/A control: one process of a subject was compared with its other processes, in turns.
     Control {
+        /// The problem's name.
         problem: String,
+        /// The name of the subject.
         subject: String,
+        /// The session of the measurement.
         session: u32,
+        /// How the times were taken.
         timer: Timer,
         /// The number of processes; two if an old log does not have it.
         #[serde(default = "two")]
         processes: usize,
+        /// The time of the first process divided by the time of the others.
         speedup: Speedup,
+        /// The noise floor that follows from the control.
         noise_floor: NoiseFloor,
     },
     /// A ceiling of the device was measured.
-    Ceiling { ceiling: Ceiling },
+    Ceiling {
+        /// The measured rate or time.
+        ceiling: Ceiling,
+    },
     /// A candidate was compared with a baseline, measured in turns in one session.
     Verdict {
+        /// The problem's name.
         problem: String,
+        /// The name of the candidate.
         candidate: String,
+        /// The name of the baseline.
         baseline: String,
+        /// The session of both measurements.
         session: u32,
+        /// How the times were taken.
         timer: Timer,
+        /// The verdict and its statistics.
         comparison: Comparison,
     },
     /// A candidate failed on a problem.
-    CandidateFailed { of: ResultId, stage: Stage, failure: FailureKind, reason: String },
+    CandidateFailed {
+        /// The problem, subject and build.
+        of: ResultId,
+        /// The stage in which the candidate failed.
+        stage: Stage,
+        /// The kind of the failure.
+        failure: FailureKind,
+        /// The failure in words.
+        reason: String,
+    },
     /// A suite's target was compared with the measurements.
-    Target { target: TargetVerdict },
+    Target {
+        /// The target and whether it was met.
+        target: TargetVerdict,
+    },
     /// A search over this space started.
-    SearchStarted { search: Search },
+    SearchStarted {
+        /// The space and the settings of the search.
+        search: Search,
+    },
     /// A proposer was asked for a candidate.
-    Proposed { exchange: Exchange },
+    Proposed {
+        /// The request and the answer.
+        exchange: Exchange,
+    },
     /// A candidate of a search was evaluated. A later trial with the same number replaces an earlier one.
-    Tried { trial: Box<Trial> },
+    Tried {
+        /// The candidate and its result.
+        trial: Box<Trial>,
+    },
     /// A kernel was profiled.
-    Profiled { of: ResultId, profile: Box<Profile> },
+    Profiled {
+        /// The problem, subject and build.
+        of: ResultId,
+        /// Metrics, diagnoses and hot lines.
+        profile: Box<Profile>,
+    },
     /// A pathology was timed.
-    Inverted { inversion: Inversion },
+    Inverted {
+        /// The pathology and its cost.
+        inversion: Inversion,
+    },
     /// A note for readers of the run.
-    Note { text: String },
+    Note {
+        /// The note.
+        text: String,
+    },
     /// The seed of inputs, compared rows and launch conditions. It is written after the last launch.
-    InputSeed { seed: u64 },
+    InputSeed {
+        /// The seed.
+        seed: u64,
+    },
     /// The run ended.
-    RunFinished { outcome: RunOutcome },
+    RunFinished {
+        /// How the run ended.
+        outcome: RunOutcome,
+    },
     /// An event of a newer version. It stays in the file and is skipped.
     #[serde(other, skip_serializing)]
     Unknown,
@@ -194,9 +281,15 @@ pub enum StageOutcome {
     /// The work is done.
     Done,
     /// The subject failed.
-    Failed { reason: String },
+    Failed {
+        /// Why the subject failed.
+        reason: String,
+    },
     /// The work was skipped. This is not a pass.
-    Skipped { reason: String },
+    Skipped {
+        /// Why the work was skipped.
+        reason: String,
+    },
 }
 
 /// The result of compiling a candidate.

@@ -44,10 +44,22 @@ pub enum RunError {
     #[error(
         "cannot resume this run: it was made {what} {then}, and this is {now}; their times are not comparable"
     )]
-    Other { what: &'static str, then: String, now: String },
+    Other {
+        /// The word between `made` and the difference: `by` a command, `on` a GPU.
+        what: &'static str,
+        /// The command or GPU of the recorded run.
+        then: String,
+        /// The command or GPU of this invocation.
+        now: String,
+    },
     /// The folder or a file in it cannot be written.
     #[error("{}: {error}", path.display())]
-    Io { path: PathBuf, error: io::Error },
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// The error of the operating system.
+        error: io::Error,
+    },
     /// The manifest cannot be serialised.
     #[error("the manifest cannot be written: {0}")]
     Manifest(String),

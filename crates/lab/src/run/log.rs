@@ -50,10 +50,20 @@ pub struct Log {
 pub enum Warning {
     /// The writer was stopped while it wrote a line.
     #[error("line {line} is incomplete after {bytes} bytes and was dropped: the writer was stopped")]
-    Torn { line: usize, bytes: usize },
+    Torn {
+        /// Line number, from 1.
+        line: usize,
+        /// Length of the incomplete line in bytes.
+        bytes: usize,
+    },
     /// A newer version wrote the event.
     #[error("line {line}: the event `{kind}` is from a newer version and was skipped")]
-    UnknownKind { line: usize, kind: String },
+    UnknownKind {
+        /// Line number, from 1.
+        line: usize,
+        /// The unknown kind.
+        kind: String,
+    },
 }
 
 /// Why a log cannot be read or written.
@@ -61,16 +71,38 @@ pub enum Warning {
 pub enum LogError {
     /// The file cannot be read or written.
     #[error("{}: {error}", path.display())]
-    Io { path: PathBuf, error: io::Error },
+    Io {
+        /// The log file.
+        path: PathBuf,
+        /// The error of the operating system.
+        error: io::Error,
+    },
     /// Another process holds the lock.
     #[error("{} is being written by another process", path.display())]
-    Busy { path: PathBuf },
+    Busy {
+        /// The log file.
+        path: PathBuf,
+    },
     /// A line is not valid.
     #[error("{}, line {line}: {message}", path.display())]
-    Damaged { path: PathBuf, line: usize, message: String },
+    Damaged {
+        /// The log file.
+        path: PathBuf,
+        /// Line number, from 1.
+        line: usize,
+        /// What is wrong with the line.
+        message: String,
+    },
     /// A line has a newer schema.
     #[error("{}, line {line}: from a newer version (schema {schema}; this program reads {SCHEMA})", path.display())]
-    Newer { path: PathBuf, line: usize, schema: u32 },
+    Newer {
+        /// The log file.
+        path: PathBuf,
+        /// Line number, from 1.
+        line: usize,
+        /// The schema of the line.
+        schema: u32,
+    },
     /// The event cannot be written so that it can be read again.
     #[error("the event cannot be written: {0}")]
     Event(String),

@@ -5,8 +5,8 @@ use family::Family;
 use gpu::build::Entry;
 use indexmap::IndexMap;
 use vgpu::Counters;
-use vgpu::count::Waits;
 use vgpu::Pipe;
+use vgpu::count::Waits;
 use vgpu::model::{self, Modelled, Resource, Shape};
 
 use crate::record::{Fact, HotLine, Metrics, hottest};

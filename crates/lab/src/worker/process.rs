@@ -29,10 +29,20 @@ pub struct Limits {
 pub enum WorkerError {
     /// The worker reported a failure. It can still be used.
     #[error("{reason}")]
-    Failed { failure: FailureKind, reason: String },
+    Failed {
+        /// The kind of the failure.
+        failure: FailureKind,
+        /// The failure in words.
+        reason: String,
+    },
     /// The worker process is lost.
     #[error("{reason}")]
-    Lost { failure: FailureKind, reason: String },
+    Lost {
+        /// The kind of the failure.
+        failure: FailureKind,
+        /// How the process was lost, in words.
+        reason: String,
+    },
     /// The run was told to stop.
     #[error("stopped")]
     Stopped,

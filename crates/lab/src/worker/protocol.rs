@@ -14,8 +14,11 @@ use crate::run::{BuildRecord, Ceiling, FailureKind, Repeats, Timer};
 /// A family, a preset and the knobs set on top of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CandidateName {
+    /// The family's full name.
     pub family: String,
+    /// The preset; `None` means the family's defaults.
     pub preset: Option<String>,
+    /// The knobs that differ from the preset, as names and values.
     pub knobs: Vec<(String, String)>,
 }
 
@@ -37,12 +40,26 @@ pub enum WorkerRequest {
     /// Report your version.
     Hello,
     /// Compile a candidate for a problem, or find it in the cache.
-    Build { candidate: CandidateName, problem: String },
+    Build {
+        /// The candidate to compile.
+        candidate: CandidateName,
+        /// The problem's name.
+        problem: String,
+    },
     /// Load an implementation of a peer, a problem and the files of its inputs.
-    Load { name: String, fields: serde_json::Value, inputs: IndexMap<String, PathBuf> },
+    Load {
+        /// The name of the implementation within its package: `flash`.
+        name: String,
+        /// The sizes and types of the problem ([`op::PeerProblem::fields`]).
+        fields: serde_json::Value,
+        /// The file of each input, by the input's name.
+        inputs: IndexMap<String, PathBuf>,
+    },
     /// Launch the built or loaded kernel once for every step. A peer runs once, on the inputs it has loaded.
     Run {
+        /// The sets of inputs; steps refer to them by index.
         draws: Vec<InputDraw>,
+        /// The launches, in order.
         steps: Vec<TrialStep>,
         /// Seed of the launches' environments.
         seed: u64,
@@ -51,26 +68,49 @@ pub enum WorkerRequest {
     },
     /// The answer was correct: prepare for timing.
     Arm {
+        /// The timers that samples will be taken with.
         timers: Vec<Timer>,
+        /// Launches before timing starts.
         warmup: u32,
         /// Minimum duration of one replay of the hot graph.
         replay_ns: f64,
     },
     /// Take samples with a timer.
-    Sample { timer: Timer, count: usize },
+    Sample {
+        /// How to take the times.
+        timer: Timer,
+        /// Number of samples.
+        count: usize,
+    },
     /// Timing is over: replace the inputs in place, poison the outputs, and run everything that was timed once more.
-    Verify { draws: [InputDraw; 2], seed: u64 },
+    Verify {
+        /// The new inputs of the two sets that were timed.
+        draws: [InputDraw; 2],
+        /// Seed of the poison and of the new inputs that are timed for comparison.
+        seed: u64,
+    },
     /// The answer was correct: return the virtual GPU's modelled time of that run.
     Model,
     /// The answer was correct: return the virtual GPU's metrics of that run, scaled to this many times the blocks and
     /// the memory.
-    Count { times: u64, memory: f64 },
+    Count {
+        /// Factor for the blocks.
+        times: u64,
+        /// Factor for the bytes that cross the memory bus.
+        memory: f64,
+    },
     /// Launch the kernel this many times more, for an external profiler.
-    Launch { times: u32 },
+    Launch {
+        /// Number of launches.
+        times: u32,
+    },
     /// Measure the ceilings of the device that this worker can measure.
     Ceilings,
     /// Measure the rate of a large matrix product.
-    Matrix { dtype: String },
+    Matrix {
+        /// The element type of the matrices: `fp16`.
+        dtype: String,
+    },
     /// End the process.
     Quit,
 }
@@ -80,22 +120,36 @@ pub enum WorkerRequest {
 #[serde(tag = "say", rename_all = "kebab-case")]
 pub enum WorkerReply {
     /// Reply to `Hello`.
-    Ready { version: String },
+    Ready {
+        /// The version of the worker or of its libraries: `torch 2.9.1, cuDNN 91002`.
+        version: String,
+    },
     /// Reply to `Build`.
     Built(BuildReply),
     /// Reply to `Load`.
     Loaded,
     /// Reply to `Run`.
-    Ran { launches: Vec<LaunchReply> },
+    Ran {
+        /// One reply for each launch, in order.
+        launches: Vec<LaunchReply>,
+    },
     /// Reply to `Verify`.
-    Verified { launches: Vec<LaunchReply>, repeats: Repeats },
+    Verified {
+        /// One reply for each launch that was run again, in order.
+        launches: Vec<LaunchReply>,
+        /// The time with repeated and with new inputs.
+        repeats: Repeats,
+    },
     /// Reply to `Arm`.
     Armed {
         /// Launches in one replay of the hot graph.
         launches: u32,
     },
     /// Reply to `Sample`.
-    Samples { ns: Vec<f64> },
+    Samples {
+        /// The times in nanoseconds, in the order in which they were taken.
+        ns: Vec<f64>,
+    },
     /// Reply to `Model`.
     Modelled(Modelled),
     /// Reply to `Count`.
@@ -103,11 +157,19 @@ pub enum WorkerReply {
     /// Reply to `Launch`.
     Launched,
     /// Reply to `Ceilings`.
-    Ceilings { ceilings: Vec<Ceiling> },
+    Ceilings {
+        /// The measured ceilings.
+        ceilings: Vec<Ceiling>,
+    },
     /// Reply to `Matrix`.
     MatrixRate(MatrixRate),
     /// The request failed.
-    Failed { failure: FailureKind, reason: String },
+    Failed {
+        /// The kind of the failure.
+        failure: FailureKind,
+        /// The failure in words.
+        reason: String,
+    },
 }
 
 /// A launch that has ended.
@@ -118,6 +180,7 @@ pub struct LaunchReply {
     pub inputs: usize,
     /// How many attachments of the message are its outputs.
     pub count: usize,
+    /// The bytes of each output. They travel as attachments, not in the JSON text.
     #[serde(skip)]
     pub outputs: Vec<Vec<u8>>,
     /// What is wrong regardless of the outputs.
@@ -158,7 +221,9 @@ impl WorkerReply {
 /// A finished build.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BuildReply {
+    /// Hash of the source with its includes, the options and the compiler's version.
     pub hash: String,
+    /// Resources and compiler of the build.
     pub build: BuildRecord,
     /// Remarks about the kernel for the reader of the verdict.
     pub notes: Vec<String>,
@@ -169,15 +234,20 @@ pub struct BuildReply {
 /// A modelled time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Modelled {
+    /// The id of the modelled GPU: `l4`.
     pub gpu: String,
+    /// The time in microseconds.
     pub time_us: ModelledMicros,
+    /// The resource that limits the kernel according to the model.
     pub limiter: String,
 }
 
 /// The measured rate of a large matrix product.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MatrixRate {
+    /// The best rate, in 10^12 operations per second.
     pub tflops: f64,
+    /// Number of matrix products that were timed.
     pub samples: usize,
 }
 

@@ -9,20 +9,30 @@ use super::recorded::Recorded;
 /// The mean fraction of the optimum after a number of evaluations, and its standard error over seeds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ScoreAtBudget {
+    /// Number of evaluations.
     pub evaluations: usize,
+    /// Mean over seeds of optimum divided by best time so far, from 0 to 1.
     pub mean: f64,
+    /// Standard error of the mean over seeds.
     pub standard_error: f64,
 }
 
 /// The score of a strategy on one space.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Score {
+    /// The name of the recorded space.
     pub space: String,
+    /// The kernel of the recorded space.
     pub kernel: String,
+    /// The GPU of the recorded space.
     pub gpu: String,
+    /// The strategy's name.
     pub strategy: String,
+    /// Number of seeds; each is one run.
     pub seeds: usize,
+    /// Largest number of evaluations of a run.
     pub budget: usize,
+    /// The score at each requested number of evaluations.
     pub at: Vec<ScoreAtBudget>,
     /// Mean over the whole budget; it rewards strategies that are good early.
     pub area: f64,
@@ -30,7 +40,9 @@ pub struct Score {
     pub to_95: Option<f64>,
     /// Fraction of seeds that reach 95%.
     pub reach_95: f64,
+    /// Mean over seeds of the number of evaluated points; no point is evaluated twice.
     pub mean_unique: f64,
+    /// Mean over seeds of the number of evaluations that failed.
     pub mean_failed: f64,
     /// Time of the strategy itself, per 100 evaluations.
     pub seconds_per_100: f64,
@@ -39,6 +51,7 @@ pub struct Score {
 /// The scores of a strategy over several spaces.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Suite {
+    /// The strategy's name.
     pub strategy: String,
     /// For each number of evaluations: the mean over kernels of the mean over their spaces, so that many recordings
     /// of one kernel do not outweigh one of another.

@@ -19,7 +19,9 @@ use crate::value::Value;
 /// A parameter and its values, in a meaningful order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Parameter {
+    /// The parameter's name.
     pub name: String,
+    /// The values; at least one, all different.
     pub values: Vec<Value>,
 }
 
@@ -44,22 +46,47 @@ impl Point {
 /// Why a space cannot be built.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SpaceError {
+    /// The parameter with this name has no values.
     #[error("parameter `{0}` has no values")]
     NoValues(String),
+    /// A parameter lists the same value twice.
     #[error("parameter `{name}` has the value {value} twice")]
-    DuplicateValue { name: String, value: String },
+    DuplicateValue {
+        /// The parameter's name.
+        name: String,
+        /// The repeated value as text.
+        value: String,
+    },
+    /// Two parameters have this name.
     #[error("there are two parameters named `{0}`")]
     DuplicateName(String),
+    /// A constraint refers to a parameter that does not exist.
     #[error("a constraint uses parameter {parameter}, but there are only {count}")]
-    UnknownParameter { parameter: usize, count: usize },
+    UnknownParameter {
+        /// The index that the constraint uses, from 0.
+        parameter: usize,
+        /// Number of parameters of the space.
+        count: usize,
+    },
+    /// A combination does not have one valid position for each parameter.
     #[error(
         "a combination has {found} positions for {wanted} parameters, or a position beyond a parameter's values"
     )]
-    Positions { found: usize, wanted: usize },
+    Positions {
+        /// Number of positions of the combination.
+        found: usize,
+        /// Number of parameters of the space.
+        wanted: usize,
+    },
+    /// The product of the numbers of values is 2^63 or more.
     #[error("the parameters span more than 2^63 combinations")]
     TooManyCombinations,
+    /// The space has more points than allowed.
     #[error("the constraints allow more than {limit} combinations; tighten them")]
-    TooManyPoints { limit: usize },
+    TooManyPoints {
+        /// Largest number of points.
+        limit: usize,
+    },
 }
 
 /// Largest number of points of a space; their codes take 8 bytes each.

@@ -19,6 +19,7 @@ use crate::strategy::Strategy;
 /// A strategy with its name.
 #[derive(Clone, Copy)]
 pub struct Entry {
+    /// The strategy's name on the command line.
     pub name: &'static str,
     /// A short description.
     pub about: &'static str,
@@ -75,7 +76,9 @@ pub const ALL: &[Entry] = &[
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no strategy `{name}`")]
 pub struct UnknownStrategy {
+    /// The unknown name.
     pub name: String,
+    /// The most similar known name, if one is similar enough for a suggestion.
     pub nearest: Option<&'static str>,
 }
 

@@ -50,8 +50,11 @@ impl Part {
 /// The active and missing parts of the sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
+    /// The restriction of file access.
     pub landlock: Part,
+    /// The restriction of system calls.
     pub seccomp: Part,
+    /// The resource limits: core files and file size.
     pub limits: Part,
 }
 

@@ -32,7 +32,7 @@ pub fn run(options: &BenchOptions, global: &Global, printer: &Printer) -> Result
     }
     workbench::run_or_resume(
         (options, global),
-        (options.resume, options.run_dir.as_deref()),
+        (options.folder.resume, options.folder.run_dir.as_deref()),
         "bench",
         options_in,
         |_, _| Ok(()),
@@ -165,7 +165,7 @@ fn subjects<'w>(
             return Err(CommandError::usage(format!("there is no baseline `{name}`")).hint(hint));
         }
     }
-    let kernels = workbench.kernels(&options.families, &options.preset, &options.set)?;
+    let kernels = workbench.kernels(&options.families, &options.preset, &options.knobs.set)?;
     let has_reference = kernels.iter().any(is_reference);
     if reference && !has_reference && !virtual_device {
         let family = workbench.catalog.family(REFERENCE)?;

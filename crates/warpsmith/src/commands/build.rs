@@ -167,7 +167,7 @@ fn plan_one<'a>(
             return Err(CommandError::usage("`--preset tuned` needs a problem")
                 .hint("add --problem NAME; `warpsmith kernels FAMILY` lists the tuned picks"));
         }
-        None => family.candidate(preset, &options.set, &options.axis)?,
+        None => family.candidate(preset, &options.knobs.set, &options.axis)?,
     };
     let targets = if archs.is_empty() { vec![device()?.target()] } else { archs };
     targets
@@ -192,7 +192,7 @@ fn candidate_for(
     if preset.is_some_and(is_tuned) {
         super::tuned::look_up(&[family], (&[problem], &[]), device, printer)?;
     }
-    Ok(tuned::candidate(&Attention, family, preset, &options.set, (&problem, device))?)
+    Ok(tuned::candidate(&Attention, family, preset, &options.knobs.set, (&problem, device))?)
 }
 
 /// The jobs for every preset and every target, and the errors of families whose manifest is invalid.

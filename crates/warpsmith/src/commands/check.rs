@@ -273,8 +273,8 @@ fn subjects<'c>(
     }
     let mut subjects = Vec::new();
     for family in families {
-        if options.preset.is_empty() && !options.set.is_empty() {
-            subjects.push(CheckSubject { family, preset: None, knobs: options.set.clone() });
+        if options.preset.is_empty() && !options.knobs.set.is_empty() {
+            subjects.push(CheckSubject { family, preset: None, knobs: options.knobs.set.clone() });
             continue;
         }
         let has = |name: &&String| family.has_preset(name);
@@ -284,7 +284,7 @@ fn subjects<'c>(
             some => some.iter().map(|name| (*name).clone()).collect(),
         };
         for preset in presets {
-            subjects.push(CheckSubject { family, preset: Some(preset), knobs: options.set.clone() });
+            subjects.push(CheckSubject { family, preset: Some(preset), knobs: options.knobs.set.clone() });
         }
     }
     // A preset may exist in only some of the families, but it must exist in one.
@@ -304,7 +304,7 @@ fn require_supported(
     extent: &PlanSize,
 ) -> Result<(), CommandError> {
     // A kernel named by its preset or knobs must support every named problem; of a named family, one preset must.
-    let exact = !options.preset.is_empty() || !options.set.is_empty();
+    let exact = !options.preset.is_empty() || !options.knobs.set.is_empty();
     let subjects: Vec<&CheckSubject<'_>> = plan.groups.iter().flat_map(|group| &group.subjects).collect();
     for name in &options.problem {
         for problem in op.problems(name)? {

@@ -48,7 +48,7 @@ pub fn run(options: &EvolveOptions, global: &Global, printer: &Printer) -> Resul
     }
     workbench::run_or_resume(
         (options, global),
-        (options.resume, options.run_dir.as_deref()),
+        (options.folder.resume, options.folder.run_dir.as_deref()),
         "evolve",
         options_in,
         override_untrusted,
@@ -150,10 +150,13 @@ fn plan<'w>(
     let problems = workbench::problems(&names, suite.as_ref())?;
     let (baseline, baseline_knobs) = if options.preset.as_deref().is_some_and(is_tuned) {
         super::tuned::look_up(&[family], (&problems, &[]), &workbench.device, printer)?;
-        let tuned = tuned_baseline(family, &options.set, &problems, &workbench.device)?;
+        let tuned = tuned_baseline(family, &options.knobs.set, &problems, &workbench.device)?;
         (tuned.preset.clone(), tuned.changes(family))
     } else {
-        (baseline(family, options.preset.as_deref(), &options.set, &problems)?, options.set.clone())
+        (
+            baseline(family, options.preset.as_deref(), &options.knobs.set, &problems)?,
+            options.knobs.set.clone(),
+        )
     };
     let strategy = search::strategies::by_name(&options.strategy)
         .map_err(|error| CommandError::usage(error.to_string()).hint(error.hint()))?;

@@ -31,7 +31,7 @@ pub fn run(options: &InvertOptions, global: &Global, printer: &Printer) -> Resul
     }
     workbench::run_or_resume(
         (options, global),
-        (options.process.resume, options.process.run_dir.as_deref()),
+        (options.process.folder.resume, options.process.folder.run_dir.as_deref()),
         "invert",
         options_in,
         |_, _| Ok(()),
@@ -135,9 +135,9 @@ fn healthy<'w>(
             if preset.as_deref().is_some_and(is_tuned) {
                 tuned::look_up(&[family], (problems, &[]), &workbench.device, printer)?;
             } else {
-                family.candidate(preset.as_deref(), &options.set, &[])?;
+                family.candidate(preset.as_deref(), &options.knobs.set, &[])?;
             }
-            Ok(Subject::kernel(family, preset, options.set.clone()))
+            Ok(Subject::kernel(family, preset, options.knobs.set.clone()))
         })
         .collect()
 }

@@ -25,7 +25,7 @@ pub fn run(options: &ProfileOptions, global: &Global, printer: &Printer) -> Resu
     }
     workbench::run_or_resume(
         (options, global),
-        (options.process.resume, options.process.run_dir.as_deref()),
+        (options.process.folder.resume, options.process.folder.run_dir.as_deref()),
         "profile",
         options_in,
         |_, _| Ok(()),
@@ -47,7 +47,7 @@ fn execute(
         (names, _) => names.to_vec(),
     };
     let problems = workbench::problems(&names, suite.as_ref())?;
-    let kernels = workbench.kernels(&options.families, &options.preset, &options.set)?;
+    let kernels = workbench.kernels(&options.families, &options.preset, &options.knobs.set)?;
     let named = workbench::problems(&names, None)?;
     let others: Vec<Problem> = problems.iter().filter(|it| !named.contains(it)).copied().collect();
     tuned::look_up(&tuned::families(&kernels), (&named, &others), &workbench.device, printer)?;

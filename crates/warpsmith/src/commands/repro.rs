@@ -36,7 +36,7 @@ pub fn run(options: &ReproOptions, global: &Global, printer: &Printer) -> Result
     }
     workbench::run_or_resume(
         (options, global),
-        (options.resume, options.run_dir.as_deref()),
+        (options.folder.resume, options.folder.run_dir.as_deref()),
         "repro",
         options_in,
         |_, _| Ok(()),
