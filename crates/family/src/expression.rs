@@ -177,10 +177,14 @@ impl Node {
             }
             Node::OneOf(value, list) => {
                 value.variables(names);
-                list.iter().for_each(|element| element.variables(names));
+                for element in list {
+                    element.variables(names);
+                }
             }
             Node::Conditional(condition, yes, no) => {
-                [condition, yes, no].into_iter().for_each(|part| part.variables(names));
+                for part in [condition, yes, no] {
+                    part.variables(names);
+                }
             }
         }
     }

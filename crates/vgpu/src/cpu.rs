@@ -1,21 +1,23 @@
-//! The instruction-set level of this machine: detected once, here, and used by everything that is compiled per level.
+//! The instruction-set level of the host CPU. This module detects it once, and all code that is compiled per level uses
+//! it.
 //!
-//! A function compiled for a level may use every feature its `#[target_feature]` names. An instruction the CPU lacks can
-//! give a wrong number without a fault (`lzcnt` runs as `bsr` on older CPUs), so [`level`] answers with a level only if
-//! the CPU has all of its features.
+//! A function that is compiled for a level may use every feature that its `#[target_feature]` names. An instruction
+//! that the CPU lacks can give a wrong number without a fault (`lzcnt` runs as `bsr` on older CPUs), so [`level`]
+//! returns a level only if the CPU has all of its features.
 
-/// x86-64 levels that functions are compiled for.
+/// The x86-64 levels that functions are compiled for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[repr(u8)]
 pub enum Level {
+    /// x86-64-v1, or a CPU that is not x86-64.
     Baseline = 1,
     /// AVX2, FMA, F16C, BMI1, BMI2, LZCNT and POPCNT: x86-64-v3.
     V3,
-    /// The same and AVX-512 F, BW, DQ and VL: x86-64-v4.
+    /// The features of `V3` and AVX-512 F, BW, DQ and VL: x86-64-v4.
     V4,
 }
 
-/// The level of this machine, looked up once.
+/// The level of the host CPU, detected on the first call.
 #[inline(always)]
 pub fn level() -> Level {
     use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
@@ -83,7 +85,7 @@ mod tests {
         }
     }
 
-    /// Every feature that code of this crate is compiled with is one that [`detect`] asks for.
+    /// [`detect`] must query every feature that code of this crate is compiled with.
     #[test]
     fn every_enabled_feature_is_detected() {
         let sources = [

@@ -1,4 +1,4 @@
-//! The virtual GPU: runs PTX on the CPU, checks it as it runs and counts what hardware would count.
+//! The virtual GPU runs PTX on the CPU, checks the kernel while it runs, and counts what hardware would count.
 //!
 //! ```no_run
 //! use warpsmith_vgpu::{Device, Launch, Options, load};
@@ -17,13 +17,13 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-// Lanes are numbers here: a loop over them indexes several arrays, masks and addresses at once.
+// Lanes are numbers in this crate: a loop over lanes indexes several arrays, masks and addresses at once.
 #![allow(clippy::needless_range_loop)]
-// Tables of instruction forms keep one row per form, also where two rows say the same.
+// Tables of instruction forms keep one row per form, even where two rows are equal.
 #![allow(clippy::match_same_arms)]
-// Device memory is bytes behind raw pointers; every cast to a wider type stands behind an alignment check.
+// Device memory is bytes behind raw pointers. An alignment check precedes every cast to a wider type.
 #![allow(clippy::cast_ptr_alignment)]
-// `a.iter().filter().count()` is fine for four bytes; generic lane operations name their operands a to c.
+// `a.iter().filter().count()` is fast enough for four bytes. Generic lane operations name their operands a to c.
 #![allow(
     clippy::naive_bytecount,
     clippy::many_single_char_names,

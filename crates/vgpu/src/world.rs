@@ -1,46 +1,47 @@
-//! What a kernel can notice of its surroundings and that must not change its answer: where its memory lies, in which
-//! order its blocks start and on which multiprocessors, what the clocks say.
+//! The surroundings that a kernel can observe but that must not change its result: the addresses of its memory, the
+//! order and the multiprocessors in which its blocks start, and the clocks.
 //!
-//! The default is one fixed world with values as an H200 shows them (driver 580, CUDA 13). Another seed is another world
-//! that is as plausible, so a kernel that gives a right answer in one world only can be told from one that is right.
+//! The default is one fixed world with the values that an H200 shows (driver 580, CUDA 13). Every other seed gives
+//! another plausible world. A kernel that is right in one world only can therefore be distinguished from a kernel that
+//! is right in all.
 
 use random::Random;
 use serde::{Deserialize, Serialize};
 
-/// The surroundings of a kernel. The first part is used by [`crate::Device`] (addresses), the second by each launch
-/// ([`crate::Options::world`]).
+/// The surroundings of a kernel. [`crate::Device`] uses the first part (addresses), and each launch uses the second
+/// part ([`crate::Options::world`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct World {
-    /// Where device allocations start: a multiple of 2 MiB.
+    /// Address where device allocations start: a multiple of 2 MiB.
     pub memory: u64,
-    /// Seed of the gaps between allocations and of their order. 0: gaps are equal, small buffers lie in the order they
-    /// were allocated in.
+    /// Seed of the gaps between allocations and of their order. 0: gaps are equal, and small buffers lie in the order
+    /// of their allocation.
     pub gaps: u64,
     /// Generic address of shared memory: a multiple of 4 GiB.
     pub shared_window: u64,
-    /// Generic address of local memory, relative to its window of 4 GiB.
+    /// Generic address of local memory, relative to its 4 GiB window.
     pub local_offset: u32,
-    /// Seed of what memory holds that nothing wrote. 0: zeros.
+    /// Seed of the contents of memory that nothing wrote. 0: zeros.
     pub garbage: u64,
 
-    /// Seed of the order in which blocks start. 0: by their number. Other seeds permute the blocks that can be resident
-    /// together and no others, so that a block may wait for one with a lower number in every world.
+    /// Seed of the order in which blocks start. 0: by block number. Other seeds permute only blocks that can be
+    /// resident together, so a block may wait for a block with a lower number in every world.
     pub block_order: u64,
-    /// Seed of which multiprocessor runs which block.
+    /// Seed of the assignment of blocks to multiprocessors.
     pub sm_order: u64,
-    /// `%clock64` of the first launch. Multiprocessors differ from it by a few milliseconds.
+    /// `%clock64` of the first launch. The clocks of multiprocessors differ from it by a few milliseconds.
     pub clock: u64,
     /// `%globaltimer` of the first launch: nanoseconds since 1970.
     pub nanoseconds: u64,
-    /// What `%globaltimer` grows by: 32 ns or about 1 us.
+    /// Increment of `%globaltimer`: 32 ns or about 1 us.
     pub timer_step: u32,
     /// `%gridid` of the first launch.
     pub grid_id: u64,
-    /// Seed of the variation of clock differences and of warp slots. 0: none.
+    /// Seed of the variation of clock differences and of warp slots. 0: no variation.
     pub jitter: u64,
 }
 
-/// CUDA gives large allocations addresses that are multiples of this.
+/// CUDA places large allocations at multiples of this size.
 pub(crate) const PAGE: u64 = 2 << 20;
 
 impl Default for World {
@@ -63,16 +64,17 @@ impl Default for World {
 }
 
 impl World {
-    /// The world of a seed. Different seeds give different worlds; the same seed gives the same one everywhere.
+    /// Returns the world of a seed. Different seeds give different worlds; one seed gives the same world on every
+    /// machine.
     pub fn from_seed(seed: u64) -> World {
         let mut random = Random::new(seed);
-        // Not 0, which stands for "none" in some of the fields.
+        // A seed must not be 0, because 0 means "none" in some of the fields.
         let mut seed = || random.bits() | 1;
         let below = |bits: u64, bound: u64| ((u128::from(bits) * u128::from(bound)) >> 64) as u64;
         let window = (0x7f00 + below(seed(), 0xf0)) << 32;
         let local = 0x1000_0000 + (below(seed(), 0x60) << 24) + 0x00ff_f000;
         World {
-            // CUDA maps the window of shared memory a few GiB above the first allocation.
+            // CUDA maps the shared memory window a few GiB above the first allocation.
             memory: window - (1 << 30) - below(seed(), 1024) * PAGE,
             gaps: seed(),
             shared_window: window,
@@ -80,24 +82,24 @@ impl World {
             garbage: seed(),
             block_order: seed(),
             sm_order: seed(),
-            // A second to a day at 2 GHz.
+            // From one second to one day at 2 GHz.
             clock: 2_000_000_000 + below(seed(), 170_000_000_000_000),
-            // Somewhere in the years 2025 to 2065.
+            // A time in the years 2025 to 2065.
             nanoseconds: (1_735_689_600_000_000_000 + below(seed(), 1_262_000_000_000_000_000)) / 1024 * 1024,
             timer_step: if seed() >> 62 == 0 { 1024 } else { 32 },
-            // Up to what a month of launches comes to, as often small as large.
+            // At most the number of launches in a month; small and large values are equally likely.
             grid_id: 1 + (below(seed(), 1 << 40) >> below(seed(), 40)),
             jitter: seed(),
         }
     }
 }
 
-/// A number that depends on all bits of both.
+/// Returns a number that depends on all bits of both arguments.
 pub(crate) fn mix(seed: u64, number: u64) -> u64 {
     Random::new(seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15)).bits()
 }
 
-/// The numbers below `count` in an order that depends on the seed.
+/// Returns the numbers below `count` in an order that depends on the seed.
 fn shuffled(count: u32, seed: u64) -> Vec<u32> {
     let mut random = Random::new(seed);
     let mut order: Vec<u32> = (0..count).collect();
@@ -111,17 +113,17 @@ fn shuffled(count: u32, seed: u64) -> Vec<u32> {
 #[derive(Debug, Default)]
 pub(crate) struct BlockOrder {
     blocks: u64,
-    /// Blocks are permuted within consecutive groups of this size; 0: not at all.
+    /// Blocks are permuted within consecutive groups of this size. 0: not permuted.
     group: u64,
     whole: Vec<u32>,
     last: Vec<u32>,
 }
 
 impl BlockOrder {
-    /// Most blocks of a group, whatever the limits say: more are resident on no GPU.
+    /// Upper bound of the group size, whatever the limits say: no GPU has more resident blocks.
     const MOST: u64 = 1 << 14;
 
-    /// `resident` is how many blocks can be resident at a time.
+    /// Builds the order of `blocks` blocks. `resident` is the number of blocks that can be resident at a time.
     pub fn new(seed: u64, blocks: u64, resident: u64) -> BlockOrder {
         let group = resident.clamp(1, BlockOrder::MOST);
         if seed == 0 || blocks < 2 || group < 2 {
@@ -132,7 +134,7 @@ impl BlockOrder {
         BlockOrder { blocks, group, whole, last }
     }
 
-    /// The number of the block that starts as the `position`-th.
+    /// Returns the number of the block that starts at `position` in the order.
     pub fn block(&self, position: u64) -> u64 {
         if self.group == 0 || position >= self.blocks {
             return position;
@@ -143,7 +145,8 @@ impl BlockOrder {
     }
 }
 
-/// Multiprocessors in the order they get blocks in. The two of one pair come one after the other, as on hardware.
+/// Multiprocessors in the order in which they receive blocks. The two multiprocessors of a pair are adjacent, as on
+/// hardware.
 pub(crate) fn sm_order(seed: u64, sms: u32) -> Vec<u32> {
     let pairs = shuffled(sms.div_ceil(2), seed);
     pairs.into_iter().flat_map(|pair| [2 * pair, 2 * pair + 1]).filter(|sm| *sm < sms).collect()
@@ -161,7 +164,7 @@ mod tests {
             assert_eq!(w.shared_window % (1 << 32), 0);
             assert!((0x7e00_0000_0000..0x8000_0000_0000).contains(&w.memory), "{w:x?}");
             assert!(w.memory < w.shared_window && w.shared_window < 0x7ff1_0000_0000, "{w:x?}");
-            // In the years 2025 to 2065, and a multiple of the step.
+            // The time is in the years 2025 to 2065 and a multiple of the step.
             assert!((1_735_689_600_000_000_000..3_000_000_000_000_000_000).contains(&w.nanoseconds));
             assert_eq!(w.nanoseconds % u64::from(w.timer_step), 0);
             assert!(w.clock > 1 << 30);

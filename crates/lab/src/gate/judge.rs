@@ -216,7 +216,7 @@ fn check_time(run: &JudgedRun<'_>, board: &Leaderboard, device: &str, row: &mut 
             (None, _) => row.gaps.push(MissingData::Unchecked { candidate }),
             (Some(check), _) if !check.passed => {} // `check_correctness` has added a finding
             (_, Err(error)) => {
-                row.gaps.push(MissingData::BadSamples { candidate, reason: error.to_string() })
+                row.gaps.push(MissingData::BadSamples { candidate, reason: error.to_string() });
             }
             (_, Ok(timed)) => {
                 if !state.builds.contains_key(&measurement.of) {

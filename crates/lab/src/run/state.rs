@@ -181,6 +181,7 @@ pub struct MeanSpeedup {
 
 impl RunState {
     /// Folds a log into the state of its run.
+    #[allow(clippy::too_many_lines)] // A table: one arm per kind of event.
     pub fn from_log(log: &Log) -> Self {
         let mut state = RunState::default();
         // The samples of unfinished stages, by subject.

@@ -1,17 +1,17 @@
-//! Folding: a finding at one place is kept once, with a count, whatever the number of lanes and blocks that hit it.
+//! Folds findings: one finding per place is kept, with a count, for any number of lanes and blocks that hit the place.
 
 use std::collections::{HashMap, HashSet};
 
 use super::finding::{Kind, Severity};
 use crate::isa::types::Space;
 
-/// A finding before its places are looked up: instructions are numbers.
+/// A finding whose instructions are still numbers; their source places are not looked up yet.
 #[derive(Clone, Debug)]
 pub struct Raw {
     pub kind: Kind,
     pub severity: Severity,
     pub message: String,
-    /// Instruction, counted through all functions of the kernel.
+    /// Number of the instruction, counted through all functions of the kernel.
     pub at: u32,
     pub block: u64,
     pub warp: u32,
@@ -23,30 +23,30 @@ pub struct Raw {
     pub count: u64,
     /// False for a finding about the launch as a whole.
     pub located: bool,
-    /// Both sides of a race are one warp's.
+    /// True if both accesses of a race belong to one warp.
     pub same_warp: bool,
 }
 
-/// Findings are one if kind, instruction and the other instruction agree.
+/// Two findings are folded into one if their kind, instruction and other instruction are equal.
 type Key = (Kind, u32, u32);
 
 #[derive(Debug, Default)]
 pub struct Collector {
     found: HashMap<Key, Raw>,
-    /// Findings dropped because there were too many different ones: the first of them by what they are, the rest by how
-    /// often they occurred.
+    /// Findings that were dropped because there were too many different ones. The first `MAX_DROPPED` are kept by key;
+    /// for the rest only the number of occurrences is kept.
     dropped: HashSet<Key>,
     dropped_more: u64,
 }
 
-/// Different findings beyond which nobody reads on.
+/// Maximum number of different findings. Nobody reads more.
 const MAX_FINDINGS: usize = 1000;
-/// Dropped findings beyond which they are no longer told apart.
+/// Maximum number of dropped findings that are distinguished by key.
 const MAX_DROPPED: usize = 1 << 16;
 
 impl Collector {
-    /// Counts a finding; `make` is asked only for the first of its kind and place (by block and warp number, so
-    /// that the report does not depend on which worker was faster).
+    /// Counts a finding. `make` is called only for the first finding of its kind and place. The first is the one with
+    /// the lowest block and warp number, so the report does not depend on which worker was faster.
     pub fn add(
         &mut self,
         kind: Kind,
@@ -85,7 +85,7 @@ impl Collector {
         }
     }
 
-    /// How many different findings were not kept.
+    /// Returns how many different findings were not kept.
     pub fn dropped(&self) -> u64 {
         let unknown = self.dropped.iter().filter(|key| !self.found.contains_key(key)).count();
         unknown as u64 + self.dropped_more
@@ -113,7 +113,7 @@ impl Collector {
         }
     }
 
-    /// Errors before warnings before notes; then by place.
+    /// Returns the findings sorted by severity (errors, warnings, notes) and then by place.
     pub fn into_sorted(self) -> Vec<Raw> {
         let mut all: Vec<Raw> = self.found.into_values().collect();
         all.sort_by(|a, b| {

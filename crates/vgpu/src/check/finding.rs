@@ -1,59 +1,63 @@
-//! A finding: one thing wrong, where, and how often.
+//! A finding: one problem, its place, and how often it occurred.
 
 use serde::{Deserialize, Serialize};
 
 use crate::isa::types::Space;
 use crate::program::SourceFrame;
 
-/// What is wrong.
+/// The kind of a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// Access outside any allocation, or outside shared or local memory.
+    /// An access outside any allocation, or outside shared or local memory.
     OutOfBounds,
+    /// An access whose address is not a multiple of the alignment that the instruction requires.
     Misaligned,
-    /// A value nothing wrote decides a branch, an address or an output.
+    /// A value that nothing wrote decides a branch, an address or an output.
     Uninitialised,
+    /// Two conflicting accesses that no synchronisation orders.
     Race,
-    /// Data of an asynchronous copy or product used before its wait.
+    /// Data of an asynchronous copy or matrix product is used before the wait for it.
     AsyncNotWaited,
-    /// Data that threads wrote is read by a bulk copy or by tensor cores without a proxy fence between.
+    /// A bulk copy or the tensor cores read data that threads wrote, without a proxy fence in between.
     ProxyFence,
-    /// A wait for a phase that an older phase of the same parity satisfies.
+    /// A wait for a phase that an older phase of the same parity already satisfies.
     BarrierPhase,
-    /// Tensor cores do not find their operand in the order a bulk copy has put it.
+    /// The tensor cores expect their operand in another order than the bulk copy wrote it.
     Layout,
-    /// What a bulk copy is told to use as a tensor map is none, or not where one may be.
+    /// The operand that a bulk copy uses as a tensor map is not a tensor map, or is not in memory where a tensor map
+    /// may be.
     TensorMap,
-    /// `setmaxnreg` that asks for what the block does not have.
+    /// A `setmaxnreg` that requests registers that the block does not have.
     Registers,
-    /// A barrier not all threads of the warp or block reach.
+    /// A barrier that not all threads of the warp or block reach.
     BarrierDivergence,
     /// A barrier with a wrong number of participants.
     BarrierCount,
-    /// Nothing can run any more.
+    /// No thread can make progress.
     Deadlock,
-    /// The budget of instructions or of time is spent.
+    /// The budget of instructions or of time is used up.
     Runaway,
-    /// A warp operation whose mask does not fit the lanes that execute it.
+    /// A warp operation whose mask does not match the lanes that execute it.
     WarpMask,
-    /// `ldmatrix`, `mma` and their like in divergent code.
+    /// `ldmatrix`, `mma` or a similar instruction in divergent code.
     DivergentWarpOp,
-    /// Elements of an output no thread wrote.
+    /// Elements of an output that no thread wrote.
     UnwrittenOutput,
     /// Blocks that stored nothing.
     IdleBlocks,
-    /// An atomic or a fence whose scope is too narrow for who uses it.
+    /// An atomic or a fence whose scope does not include all threads that use it.
     Scope,
-    /// A block waits for one that cannot be resident with it.
+    /// A block waits for a block that cannot be resident at the same time.
     NotResident,
     /// `trap`, a failed assertion, an invalid barrier or a broken call.
     Trap,
-    /// The launch itself was impossible.
+    /// The launch itself was not possible.
     Launch,
 }
 
 impl Kind {
+    /// All kinds, in the order of their declaration.
     pub const ALL: [Kind; 22] = [
         Kind::OutOfBounds,
         Kind::Misaligned,
@@ -79,7 +83,7 @@ impl Kind {
         Kind::Launch,
     ];
 
-    /// The name users see and marks in the corpus use.
+    /// The name that users see and that marks in the corpus use.
     pub fn name(self) -> &'static str {
         match self {
             Kind::OutOfBounds => "out-of-bounds",
@@ -114,45 +118,64 @@ impl std::fmt::Display for Kind {
     }
 }
 
+/// The severity of a finding, most severe first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
+    /// The kernel is wrong.
     Error,
+    /// The kernel is probably wrong.
     Warning,
+    /// Information that is not a problem by itself.
     Note,
 }
 
-/// Where in the code: the PTX line, and the CUDA frames, innermost first (empty without line information).
+/// A place in the code: the PTX line and the CUDA frames, innermost first. Without line information there are no
+/// frames.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
+    /// Line in the PTX text.
     pub ptx_line: u32,
+    /// CUDA source frames, innermost first.
     pub frames: Vec<SourceFrame>,
 }
 
-/// A second place that explains the first: the other access of a race, where an undefined value came from.
+/// A second place that explains the first: the other access of a race, or the origin of an undefined value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Related {
+    /// What the second place is.
     pub label: String,
+    /// The second place.
     pub place: Place,
 }
 
+/// A problem that a check reports.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
+    /// Kind of the problem.
     pub kind: Kind,
+    /// Severity of the problem.
     pub severity: Severity,
+    /// Description for the user.
     pub message: String,
+    /// Name of the kernel.
     pub kernel: String,
-    /// The first block, by number, that shows it.
+    /// The first block, by number, that shows the problem.
     pub block: Option<[u32; 3]>,
+    /// The warp of that block that shows the problem.
     pub warp: Option<u32>,
-    /// Lanes of that warp, as a mask.
+    /// Mask of the lanes of that warp.
     pub lanes: u32,
+    /// Address of the access.
     pub address: Option<u64>,
+    /// State space of the access.
     pub space: Option<Space>,
     /// Label of the allocation or name of the variable.
     pub allocation: Option<String>,
+    /// Place of the instruction.
     pub place: Place,
+    /// Other places that explain the problem.
     pub related: Vec<Related>,
-    /// How often it occurred at this place.
+    /// How often the problem occurred at this place.
     pub count: u64,
 }

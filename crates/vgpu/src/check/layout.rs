@@ -1,27 +1,28 @@
-//! Where the chunks of shared memory came from.
+//! Records the origin of each chunk of shared memory.
 //!
-//! A tensor copy lays a box out in shared memory, swizzled or not; a wgmma descriptor says how its operand lies there. The
-//! two must agree, whatever the values. So every chunk of 16 bytes remembers the row and column of the box it came from.
-//! Chunks that threads have written since do not count: bit 2 of their state ([`crate::mem::shadow::COPIED`]) is off.
+//! A tensor copy writes a box into shared memory, swizzled or not. A wgmma descriptor states how its operand lies
+//! there. The two must agree, whatever the values are. Therefore every chunk of 16 bytes records the row and the column
+//! of the box that it came from. Chunks that threads have written since are ignored: bit 2 of their state
+//! ([`crate::mem::shadow::COPIED`]) is clear.
 
 use crate::tensor_map::Swizzle;
 
 /// A tensor copy into shared memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
-    /// The instruction.
+    /// Number of the instruction.
     pub at: u32,
     /// Coordinates of the box in its tensor.
     pub coordinates: [i32; 5],
     pub swizzle: Swizzle,
-    /// Rows of the box, and chunks of a row.
+    /// Number of rows of the box, and number of chunks per row.
     pub rows: u32,
     pub columns: u32,
-    /// Elements of a chunk.
+    /// Number of elements per chunk.
     pub elements: u32,
 }
 
-/// Where a chunk came from: the number of the load, row and column of the box.
+/// The origin of a chunk: the number of the load, and the row and column of its box.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
     pub load: u32,
@@ -41,7 +42,7 @@ impl Origins {
         self.chunks.clear();
     }
 
-    /// Enters a load, whose number is returned.
+    /// Records a load and returns its number.
     pub fn load(&mut self, load: Load) -> u32 {
         self.loads.push(load);
         self.loads.len() as u32 - 1
@@ -51,7 +52,7 @@ impl Origins {
         self.loads.get(number as usize)
     }
 
-    /// A chunk has landed.
+    /// Records that a chunk was written by a copy.
     pub fn put(&mut self, address: u32, origin: Origin) {
         let chunk = (address / 16) as usize;
         if self.chunks.len() <= chunk {
@@ -65,20 +66,21 @@ impl Origins {
     }
 }
 
-/// Two chunks that follow one another in an operand but did not in the boxes they came from.
+/// Two chunks that are adjacent in an operand but were not adjacent in the boxes they came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The first place: line and chunk of the operand.
+    /// The first wrong position: line and chunk of the operand.
     pub line: u32,
     pub chunk: u32,
-    /// Whether it follows the chunk before it in its line, or the same chunk of the line before.
+    /// True if the predecessor is the previous chunk of the line; false if it is the same chunk of the previous line.
     pub along: bool,
     pub before: Origin,
     pub found: Origin,
 }
 
 impl Origins {
-    /// Walks an operand. `address` of a line and chunk is `None` where a chunk did not come from a copy.
+    /// Checks the chunks of an operand. `address` returns the address of a line and chunk, or `None` if the chunk did
+    /// not come from a copy.
     pub fn walk(
         &self,
         lines: std::ops::Range<u32>,
@@ -109,7 +111,7 @@ impl Origins {
         None
     }
 
-    /// The next chunk of the row, in the same box or at the start of another one's row.
+    /// Whether `next` is the next chunk of the row, in the same box or at the start of the row of another box.
     fn follows_along(&self, before: Origin, next: Origin) -> bool {
         let last = self.of_load(before.load).is_some_and(|l| before.column + 1 == l.columns);
         before.row == next.row
@@ -120,14 +122,14 @@ impl Origins {
             }
     }
 
-    /// The same column of the next row, in the same box or at the start of another one.
+    /// Whether `next` is the same column of the next row, in the same box or at the start of another box.
     fn follows_below(&self, before: Origin, next: Origin) -> bool {
         let last = self.of_load(before.load).is_some_and(|l| before.row + 1 == l.rows);
         before.column == next.column
             && if before.load == next.load { before.row + 1 == next.row } else { last && next.row == 0 }
     }
 
-    /// Where an operand begins along k, in its tensor and in its box. `along`: k runs along rows.
+    /// Returns where an operand begins along k, in its tensor and in its box. `along`: k runs along rows.
     pub fn depth(&self, first: Origin, along: bool) -> Option<(i64, i64)> {
         let load = self.of_load(first.load)?;
         let inside = i64::from(if along { first.column * load.elements } else { first.row });
@@ -171,7 +173,7 @@ mod tests {
         assert_eq!((fault.line, fault.chunk, fault.along), (8, 0, false));
         let turned = |line, chunk: u32| Some(line * 32 + (chunk ^ 1) * 16);
         assert!(origins.walk(0..8, 2, turned).unwrap().along);
-        // Chunks that threads wrote say nothing.
+        // Chunks that threads wrote are ignored.
         assert_eq!(origins.walk(0..16, 2, |line, chunk| skips(line, chunk).filter(|_| line < 8)), None);
         assert_eq!(origins.depth(Origin { load: 1, row: 3, column: 1 }, true), Some((72, 8)));
         assert_eq!(origins.depth(Origin { load: 1, row: 3, column: 1 }, false), Some((19, 3)));

@@ -1,4 +1,4 @@
-//! What is wrong with a launch: findings as values.
+//! The checks of a launch. They return findings as values.
 
 pub mod collect;
 pub mod finding;

@@ -1,9 +1,11 @@
-//! How long a basic block takes one warp that never waits for a pipe: its instructions start when their operands are
-//! there, at most one per clock. Compilers order instructions well, so the order of the text does not matter.
+//! Computes how long a basic block takes for one warp that never waits for a pipe. An instruction starts when its
+//! operands are ready, and at most one instruction starts per clock. Compilers order instructions well, so the order in
+//! the text is ignored.
 //!
-//! Clocks are round figures of published microbenchmarks of Ampere to Hopper, the same for all GPUs. Global memory
-//! answers from L2. What a copy or a load brings is waited for where it is used or, at the latest, where the block
-//! ends; copies that a later wait covers are not waited for at all: that is what they are for.
+//! The clocks are rounded figures from published microbenchmarks of Ampere to Hopper, and are the same for all GPUs.
+//! Global memory is answered by L2. The warp waits for the data of a load or a copy where it uses the data, and at the
+//! latest at the end of the block. The warp does not wait at all for copies that a later wait covers, because hiding
+//! that latency is the purpose of such copies.
 
 use std::collections::HashMap;
 
@@ -14,31 +16,35 @@ use crate::isa::op::{Inst, MbarrierOp, Op, Slot};
 use crate::isa::types::Space;
 use crate::program::Function;
 
-/// Clocks until a load from L2 has its data.
+/// Clocks until the data of a load from L2 is ready.
 const L2_CLOCKS: u64 = 270;
 const SHARED_CLOCKS: u64 = 24;
 const LOCAL_CLOCKS: u64 = 34;
 const BARRIER_CLOCKS: u64 = 20;
-/// A branch taken, until the next instruction.
+/// Clocks from a taken branch to the next instruction.
 const BRANCH_CLOCKS: u64 = 8;
 
-/// Clocks by what a warp spends them on.
+/// Clocks of a warp, divided by what the warp waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waits {
-    /// For loads from global memory and copies that a wait covers.
+    /// Waiting for loads from global memory and for copies that a wait covers.
     pub global: u64,
+    /// Waiting for loads from local memory.
     pub local: u64,
+    /// Waiting for loads from shared memory, and for warp shuffles.
     pub shared: u64,
-    /// For the other warps, and for what is under way when it comes to a barrier.
+    /// Waiting at a barrier for other warps and for the operations that are under way.
     pub barrier: u64,
-    /// For results of arithmetic, tensor cores included.
+    /// Waiting for results of arithmetic, tensor cores included.
     pub arithmetic: u64,
+    /// Waiting for the instruction after a branch.
     pub branch: u64,
-    /// For nothing: an instruction per clock.
+    /// Not waiting: one instruction is issued per clock.
     pub issue: u64,
 }
 
 impl Waits {
+    /// The sum of all clocks.
     pub fn clocks(&self) -> u64 {
         self.global + self.local + self.shared + self.barrier + self.arithmetic + self.branch + self.issue
     }
@@ -65,11 +71,11 @@ impl Waits {
 /// Clocks of every basic block of a kernel.
 #[derive(Clone, Debug, Default)]
 pub struct Chains {
-    /// By function and block: where it starts, and its clocks.
+    /// The start and the clocks of each block, by function and block.
     blocks: Vec<Vec<(u32, u32)>>,
 }
 
-/// What the clocks of every basic block are spent on, by function and block, with where it starts.
+/// The start of each basic block and the division of its clocks, by function and block.
 pub(super) fn waits(functions: &[Function]) -> Vec<Vec<(u32, Waits)>> {
     let of = |f: &Function| f.blocks.iter().map(|b| (b.start, block(f, b.start, b.end))).collect();
     functions.iter().map(of).collect()
@@ -89,7 +95,8 @@ impl Chains {
         Chains { blocks: functions.iter().map(clocks).collect() }
     }
 
-    /// The clocks of a block that a warp enters at `pc`; a warp that comes back into the middle of one has had them.
+    /// Returns the clocks of a block that a warp enters at `pc`. If the warp re-enters in the middle of the block, the
+    /// clocks were already counted and the result is 0.
     #[inline]
     pub fn of(&self, function: u32, block: u32, pc: u32) -> u64 {
         let (start, clocks) = self.blocks[function as usize][block as usize];
@@ -97,7 +104,7 @@ impl Chains {
     }
 }
 
-/// A moment in a block, with what the clocks before it were spent on.
+/// A time within a block, and what the warp waited for in the clocks before it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Moment {
     at: u64,
@@ -118,13 +125,14 @@ impl Moment {
 
 fn longest_chain<'i>(block: impl Iterator<Item = (&'i Inst, Pipe)>) -> Waits {
     let mut ready: HashMap<Slot, Moment> = HashMap::new();
-    // When everything so far is done, when the last barrier was passed, when the copies of this block are there.
+    // The times when all instructions so far are done, when the last barrier was passed, and when the copies of this
+    // block are complete.
     let (mut end, mut passed, mut copied) = (Moment::default(), Moment::default(), Moment::default());
-    // When the last instruction so far has begun.
+    // The time when the last instruction so far started.
     let mut begun = Moment::default();
     let mut issued = 0;
     for (inst, pipe) in block {
-        // Moves between registers mostly vanish in machine code.
+        // Most moves between registers do not exist in machine code.
         issued += u64::from(pipe != Pipe::Move);
         let operands = inst.sources().iter().filter_map(|slot| ready.get(slot)).copied();
         let mut start = operands.fold(passed, Moment::later);
@@ -142,8 +150,8 @@ fn longest_chain<'i>(block: impl Iterator<Item = (&'i Inst, Pipe)>) -> Waits {
             _ => {}
         }
         if waits_for_others(&inst.op) {
-            // All that went before is done before what comes after begins. The warp stands at the barrier since it had
-            // nothing left to begin.
+            // All earlier instructions finish before later instructions start. The warp waits at the barrier from the
+            // time when it had no instruction left to start.
             let stands = end.at - begun.at.min(end.at) + BARRIER_CLOCKS;
             done = done.later(begun.after(stands, |waits| &mut waits.barrier));
             passed = done;
@@ -162,7 +170,7 @@ fn is_guard(slot: Slot, inst: &Inst) -> bool {
     slot.class() == crate::isa::op::Class::Pred && slot.index() == inst.guard.pred()
 }
 
-/// Whether a warp waits here for others.
+/// Whether a warp waits for others at this instruction.
 fn waits_for_others(op: &Op) -> bool {
     matches!(
         op,
@@ -173,7 +181,7 @@ fn waits_for_others(op: &Op) -> bool {
     )
 }
 
-/// Clocks until an instruction's results are there, and what they are spent on.
+/// Clocks until the results of an instruction are ready, and the kind of wait that they count as.
 fn latency(op: &Op, pipe: Pipe) -> (u64, fn(&mut Waits) -> &mut u64) {
     type What = fn(&mut Waits) -> &mut u64;
     const GLOBAL: What = |waits| &mut waits.global;
@@ -191,10 +199,10 @@ fn latency(op: &Op, pipe: Pipe) -> (u64, fn(&mut Waits) -> &mut u64) {
     match op {
         Op::Load(access) => memory(access.space, 0),
         Op::Atom { access, .. } => memory(access.space, SHARED_CLOCKS),
-        // Nobody waits for a store; what must see it waits at a barrier.
+        // No warp waits for a store. Code that must see a store waits at a barrier.
         Op::Store(_) | Op::StoreMatrix { .. } | Op::WmmaStore(_) => (1, ARITHMETIC),
         Op::LoadMatrix { .. } => (SHARED_CLOCKS + 8, SHARED),
-        // Piece after piece.
+        // The pieces are loaded one after another.
         Op::WmmaLoad(m) => memory(m.space, m.steps.len() as u64),
         Op::Mma(_) => (33, ARITHMETIC),
         Op::Shuffle { .. } | Op::Redux { .. } | Op::Match { .. } | Op::MoveMatrix => (24, SHARED),
@@ -217,7 +225,7 @@ fn latency(op: &Op, pipe: Pipe) -> (u64, fn(&mut Waits) -> &mut u64) {
 mod tests {
     use super::*;
 
-    /// Clocks of a block of these instructions, and of the return after them.
+    /// Returns the clocks of a block with these instructions and a return.
     fn clocks_of(body: &str) -> u64 {
         let text = format!(
             ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 p)\n{{\n\
@@ -233,7 +241,7 @@ mod tests {
             "add.u32 %r1, %r0, 1;\nadd.u32 %r2, %r1, 1;\nadd.u32 %r3, %r2, 1;\nadd.u32 %r4, %r3, 1;";
         let apart = "add.u32 %r1, %r0, 1;\nadd.u32 %r2, %r0, 1;\nadd.u32 %r3, %r0, 1;\nadd.u32 %r4, %r0, 1;";
         assert_eq!(clocks_of(chained), 16);
-        // Five instructions, the return among them, one per clock.
+        // Five instructions, including the return, at one per clock.
         assert_eq!(clocks_of(apart), 5);
     }
 
@@ -259,7 +267,7 @@ mod tests {
         let module = crate::load(text).unwrap_or_else(|e| panic!("{e}"));
         let functions = &module.kernels[0].functions;
         let spent = waits(functions)[0][0].1;
-        // The store has begun when it is told to wait, and takes a clock.
+        // The store has started when the barrier makes the warp wait, and the store takes one clock.
         assert_eq!(
             (spent.global, spent.shared, spent.barrier),
             (L2_CLOCKS, SHARED_CLOCKS, BARRIER_CLOCKS + 1)

@@ -14,47 +14,55 @@ use crate::program::{Kernel, SourceFrame, SourceMap};
 /// Counts of one instruction.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct InstCount {
-    /// Warps that executed it.
+    /// Number of warps that executed the instruction.
     pub issued: u64,
-    /// Lanes active in them.
+    /// Number of active lanes in those warps.
     pub lanes: u64,
+    /// Requests to global memory.
     pub global: Traffic,
+    /// Requests to shared memory.
     pub shared: Traffic,
+    /// Requests to local memory.
     pub local: Traffic,
 }
 
-/// What one worker counts.
+/// The counts of one worker.
 #[derive(Debug, Default)]
 pub struct Counts {
+    /// Counts by instruction.
     pub insts: Vec<InstCount>,
     /// Clocks of each basic block.
     pub chains: Chains,
+    /// Branches that split a warp.
     pub divergent: u64,
+    /// Warp arrivals at block barriers.
     pub barriers: u64,
+    /// Bytes moved by asynchronous copies.
     pub async_bytes: u64,
-    /// Sectors that L2 must deliver or take even if L1 holds all a block has loaded before.
+    /// Sectors that L2 must deliver or accept even if L1 holds everything that a block has loaded before.
     pub l2_sectors: u64,
+    /// Work per block.
     pub blocks: Blocks,
     /// Distinct 128-byte lines of global memory touched.
     pub lines: std::collections::HashSet<u64>,
 }
 
-/// What the blocks of a launch have to do, each on its own.
+/// The work of the blocks of a launch, counted per block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Blocks {
     /// Blocks that ran to their end.
     pub finished: u64,
-    /// Most warp instructions of a block.
+    /// Maximum number of warp instructions of a block.
     pub busiest: u64,
-    /// Clocks the slowest warp of a block needs if it is never kept waiting for a pipe: its instructions one after
-    /// another where they need each other's results. Of all blocks together.
+    /// Clocks that the slowest warp of a block needs if it never waits for a pipe: instructions run one after another
+    /// where they depend on each other's results. Sum over all blocks.
     pub chain_clocks: u64,
-    /// The same of the slowest block.
+    /// The same clocks for the slowest block alone.
     pub longest_chain_clocks: u64,
 }
 
 impl Counts {
-    /// A warp runs `length` instructions from `at`.
+    /// Counts `length` instructions from `at` that a warp runs.
     #[inline]
     pub fn enter(&mut self, at: u32, length: u32, mask: u32) {
         let lanes = u64::from(mask.count_ones());
@@ -64,7 +72,7 @@ impl Counts {
         }
     }
 
-    /// It has not run the last `length` of them, from `at`, after all.
+    /// Takes back the last `length` of those instructions, from `at`, because the warp did not run them.
     pub fn leave(&mut self, at: u32, length: u32, mask: u32) {
         let lanes = u64::from(mask.count_ones());
         for c in &mut self.insts[at as usize..(at + length) as usize] {
@@ -73,7 +81,7 @@ impl Counts {
         }
     }
 
-    /// A block has ended.
+    /// Counts a block that has ended.
     pub fn block_done(&mut self, instructions: u64, chain: u64) {
         let blocks = &mut self.blocks;
         blocks.finished += 1;
@@ -82,6 +90,7 @@ impl Counts {
         blocks.longest_chain_clocks = blocks.longest_chain_clocks.max(chain);
     }
 
+    /// Adds the counts of another worker.
     pub fn merge(&mut self, other: &Counts) {
         if self.insts.len() < other.insts.len() {
             self.insts.resize(other.insts.len(), InstCount::default());
@@ -109,49 +118,62 @@ impl Counts {
 /// Counters of a launch.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Counters {
+    /// Instructions executed by warps.
     pub warp_instructions: u64,
+    /// Instructions executed by threads.
     pub thread_instructions: u64,
     /// Warp instructions by pipe.
     pub by_pipe: std::collections::BTreeMap<Pipe, u64>,
-    /// Floating-point operations outside the tensor pipe, by thread.
+    /// Floating-point operations outside the tensor pipe, counted per thread.
     pub flops: u64,
+    /// Floating-point operations of the tensor pipe.
     pub tensor_flops: u64,
-    /// The same by the types of the operands and of the sum.
+    /// The operations of the tensor pipe, by the types of the operands and of the accumulator.
     pub tensor: Vec<TensorWork>,
-    /// Warp instructions by what they do.
+    /// Warp instructions by class.
     pub by_class: std::collections::BTreeMap<Class, u64>,
-    /// Branches executed by warps, and those that split one.
+    /// Branches executed by warps.
     pub branches: u64,
+    /// Branches that split a warp.
     pub divergent_branches: u64,
     /// Warp arrivals at block barriers.
     pub barriers: u64,
+    /// Bytes moved by asynchronous copies.
     pub async_bytes: u64,
+    /// Requests to global memory.
     pub global: Traffic,
+    /// Requests to shared memory.
     pub shared: Traffic,
+    /// Requests to local memory.
     pub local: Traffic,
-    /// Bytes between L1 and L2 if L1 holds whatever a block has loaded before: stores, atomics and asynchronous copies
-    /// in full, every sector a block loads once. `global.transactions` times 32 is what goes there if L1 holds nothing.
+    /// Bytes between L1 and L2 if L1 holds everything that a block has loaded before: stores, atomics and asynchronous
+    /// copies in full, and each sector that a block loads once. If L1 holds nothing, the number is
+    /// `global.transactions` times 32.
     pub l2_bytes: u64,
-    /// Distinct 128-byte lines of global memory: what DRAM must deliver at least, in bytes.
+    /// Size in bytes of the distinct 128-byte lines of global memory that were touched. DRAM must deliver at least this
+    /// much.
     pub dram_footprint: u64,
+    /// Work per block.
     pub blocks: Blocks,
-    /// What the clocks of all warps are spent on if they never wait for a pipe.
+    /// What the clocks of all warps are spent on if the warps never wait for a pipe.
     #[serde(default)]
     pub waits: Waits,
-    /// Instructions in the text of the kernel, executed or not.
+    /// Instructions in the text of the kernel, whether executed or not.
     #[serde(default)]
     pub static_instructions: u64,
-    /// The same by source line, most instructions first.
+    /// The counters by source line, most instructions first.
     pub lines: Vec<LineCounters>,
 }
 
-/// Memory requests of one kind: for global and local memory transactions are 32-byte sectors, for shared memory
-/// wavefronts.
+/// Memory requests of one kind. A transaction is a 32-byte sector for global and local memory, and a wavefront for
+/// shared memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Traffic {
+    /// Number of requests.
     pub requests: u64,
+    /// Number of transactions.
     pub transactions: u64,
-    /// What the requests would have taken with perfect coalescing, or without bank conflicts.
+    /// Number of transactions with perfect coalescing, or without bank conflicts.
     pub ideal: u64,
 }
 
@@ -167,34 +189,52 @@ impl Traffic {
     }
 }
 
-/// Operations of the tensor cores on one kind of operands.
+/// Operations of the tensor cores on one combination of operand types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TensorWork {
-    /// Type of the factors; of A, where B's differs.
+    /// Type of the factors. If the types of A and B differ, this is the type of A.
     pub input: Elem,
+    /// Type of the accumulator.
     pub accumulator: Elem,
+    /// Number of floating-point operations.
     pub flops: u64,
 }
 
-/// What an instruction does, as far as it is counted apart.
+/// The class of an instruction, as far as classes are counted separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Class {
+    /// Integer and floating-point arithmetic outside the tensor cores.
     Arithmetic,
+    /// Conversion between types.
     Conversion,
+    /// Move between registers.
     Move,
+    /// Load from memory or from parameters.
     Load,
+    /// Store to memory.
     Store,
+    /// Atomic operation or reduction in memory.
     Atomic,
+    /// Asynchronous copy, or the commit of a group of copies.
     AsyncCopy,
+    /// Load of a matrix fragment.
     MatrixLoad,
+    /// Store of a matrix fragment.
     MatrixStore,
+    /// Matrix product on the tensor cores.
     MatrixProduct,
+    /// Branch or exit.
     Branch,
+    /// Call or return.
     Call,
+    /// Barrier, or wait for asynchronous work.
     Barrier,
+    /// Memory fence or proxy fence.
     Fence,
+    /// Operation between the lanes of a warp.
     WarpOp,
+    /// Any other instruction.
     Other,
 }
 
@@ -250,8 +290,8 @@ impl Counters {
         }
     }
 
-    /// The counters of `n` launches like this one side by side: sums grow, extremes stay. Lines are left out. `memory` is
-    /// how many times the memory they touch together; fewer than `n` where some of it is the same.
+    /// Returns the counters of `n` such launches side by side: sums grow, extremes stay. Lines are omitted. `memory` is
+    /// the factor by which the touched memory grows; it is less than `n` if the launches share memory.
     #[must_use]
     pub fn scaled(&self, n: u64, memory: f64) -> Counters {
         let tensor = self.tensor.iter().map(|work| TensorWork { flops: work.flops * n, ..*work }).collect();
@@ -284,18 +324,24 @@ impl Counters {
     }
 }
 
+/// Counters of one source line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LineCounters {
-    /// Innermost frame first.
+    /// Source frames of the line, innermost first.
     pub frames: Vec<SourceFrame>,
+    /// Instructions executed by warps.
     pub warp_instructions: u64,
+    /// Instructions executed by threads.
     pub thread_instructions: u64,
+    /// Requests to global memory.
     pub global: Traffic,
+    /// Requests to shared memory.
     pub shared: Traffic,
+    /// Requests to local memory.
     pub local: Traffic,
 }
 
-/// Adds the workers' counts up.
+/// Computes the counters of a launch from the summed counts of the workers.
 pub fn summarise(kernel: &Kernel, sources: &SourceMap, counts: &Counts) -> Counters {
     let mut total = Counters {
         divergent_branches: counts.divergent,

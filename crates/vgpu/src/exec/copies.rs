@@ -60,6 +60,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
     }
 
+    #[allow(clippy::too_many_lines)] // The checks of one instruction, in order.
     pub fn copy_async(&mut self, inst: &Inst, mask: u32) -> Next {
         let Op::CopyAsync { bytes, has_size, ignore, negate, dst_offset, src_offset } = inst.op else {
             return Next::Continue;

@@ -871,6 +871,7 @@ const LONG_PASSES: u32 = 8;
 /// Quiet passes over all active blocks before warps are watched for going in circles.
 const QUIET_PASSES: u32 = 4;
 
+#[allow(clippy::too_many_lines)] // The main loop of a worker thread.
 fn work<P: Policy>(grid: &Grid<'_>, number: usize) -> WorkerState {
     let mut worker = WorkerState::new(grid, P::COUNT);
     // Boxed: the blocks of a cluster know each other by their address.

@@ -54,9 +54,9 @@ impl<P: Policy> Cx<'_, '_, P> {
             Space::Shared => {
                 let s = &ad.survey;
                 let lay = lay_of(s.min as u32, s.max as u32, s.or as u32, s.contiguous, s.uniform);
-                races.shared_at(self.w.id, lanes, &race, &narrow(&ad.at), &lay, size, values);
+                races.shared_at(self.w.id, lanes, race, &narrow(&ad.at), &lay, size, values);
             }
-            Space::Global => races.global(&self.grid.races, self.w.id, lanes, &race, &ad.at, size, values),
+            Space::Global => races.global(&self.grid.races, self.w.id, lanes, race, &ad.at, size, values),
             _ => {}
         }
     }
@@ -91,7 +91,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         let access = race::Access::weak(self.at(), op);
         let unit = u32::from(m.piece_bytes);
         let tile = race::Tile { base: base as u32, row, run: m.run, unit, lanes: &m.lanes };
-        self.block.races.shared_tile(self.w.id, &access, &tile)
+        self.block.races.shared_tile(self.w.id, access, &tile)
     }
 
     /// The access has taken effect.
@@ -106,7 +106,7 @@ impl<P: Policy> Cx<'_, '_, P> {
     ) {
         if space == Space::Global && access.order != Order::Weak {
             let race = self.race_access(what, access);
-            self.block.races.global_observed(&self.grid.races, self.w.id, lanes, &race, &ad.at, size);
+            self.block.races.global_observed(&self.grid.races, self.w.id, lanes, race, &ad.at, size);
         }
     }
 

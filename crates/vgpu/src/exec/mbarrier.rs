@@ -104,6 +104,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         old
     }
 
+    #[allow(clippy::too_many_lines)] // A table: one arm per mbarrier operation.
     pub fn mbarrier(
         &mut self,
         inst: &Inst,

@@ -428,7 +428,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
         let lay = lay_of(s.min, s.max, 0, s.contiguous, s.uniform);
         let race = race::Access::weak(self.at(), race::Op::Read);
-        self.block.races.shared_at(self.w.id, mask, &race, &at, &lay, 4, &race::Differs);
+        self.block.races.shared_at(self.w.id, mask, race, &at, &lay, 4, &race::Differs);
         if self.w.tracking {
             self.set_undef(inst.r(0), 0, 0, mask, Origin(0));
         }
@@ -447,7 +447,7 @@ impl<P: Policy> Cx<'_, '_, P> {
             let stored = self.stored(span, access, &at, &inst.sources()[1..]);
             let lay = lay_of(s.min, s.max, 0, s.contiguous, s.uniform);
             let race = race::Access::weak(self.at(), race::Op::Write);
-            self.block.races.shared_at(self.w.id, mask, &race, &at, &lay, 4, &stored);
+            self.block.races.shared_at(self.w.id, mask, race, &at, &lay, 4, &stored);
             let states = self.block.shared_shadow.as_mut_ptr();
             // SAFETY: all offsets lie in shared memory, whose shadow is as large.
             unsafe { (self.kernels.scatter_shared)([0x0303_0303; 32].as_ptr(), mask, &at, states) };

@@ -225,6 +225,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
     }
 
+    #[allow(clippy::too_many_lines)] // The interpreter loop: its common cases are inline for speed.
     fn run_fragment(&mut self, fuel: &mut u32, turn: &mut u32, fair: bool) -> Outcome {
         let kernel = self.grid.kernel;
         'blocks: loop {
@@ -399,6 +400,7 @@ impl<P: Policy> Cx<'_, '_, P> {
 
     /// Everything but the most common arithmetic and branches.
     #[inline(never)]
+    #[allow(clippy::too_many_lines)] // A table: one arm per operation.
     fn execute(&mut self, inst: &Inst, mask: u32) -> Step {
         let next = match &inst.op {
             Op::Lane { .. } | Op::Test { .. } | Op::Branch { .. } => Next::Continue,

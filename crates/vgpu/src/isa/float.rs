@@ -131,6 +131,7 @@ macro_rules! approx32 {
 
 impl<'a> Decoder<'a, '_> {
     /// True if the row is one of this file's: a known opcode on f32 or f64.
+    #[allow(clippy::too_many_lines)] // A table: one arm per instruction.
     pub(super) fn float(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded<bool> {
         let wide = m.has("f64");
         if !wide && !m.has("f32") {

@@ -22,6 +22,7 @@ macro_rules! by_width {
 }
 
 impl<'a> Decoder<'a, '_> {
+    #[allow(clippy::too_many_lines)] // A table: one arm per instruction.
     pub(super) fn logic(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded<bool> {
         match i.opcode {
             "and" | "or" | "xor" => self.bitwise(i, m)?,

@@ -6,6 +6,7 @@ use super::types::Ty;
 use crate::ptx::ast::{Instruction, Operand};
 
 impl<'a> Decoder<'a, '_> {
+    #[allow(clippy::too_many_lines)] // A table: one arm per instruction.
     pub(super) fn sync(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded<bool> {
         self.pipe = Pipe::Sync;
         match i.opcode {

@@ -1,9 +1,10 @@
 //! The `.approx` functions.
 //!
-//! Hardware's results are not specified beyond an error bound, and differ between generations; here each function
-//! is within one ulp (most are correctly rounded but for rare cases), hence inside every bound of [`bounds`], and
-//! the same on every host. Special values follow the manual's tables. f32 functions are branch-free and
-//! vectorise; the polynomials use `mul_add`, so callers want the `fma` target feature.
+//! The manual specifies only an error bound for these instructions, and results differ between hardware generations.
+//! Each function here is within one ulp, and most results are correctly rounded except for rare cases. Therefore each
+//! function is inside every bound of [`BOUNDS`] and gives the same result on every host. Special values follow the
+//! manual's tables. The f32 functions are branch-free and vectorise. Their polynomials use `mul_add`, so callers
+//! should enable the `fma` target feature.
 
 use super::codec::{f32_to_bf16_rn, f32_to_f16_rn};
 use super::float::{canonical, ftz};
@@ -11,26 +12,27 @@ use super::half::{self, HalfMods, HalfTy, widen};
 use super::simd::per_isa;
 use super::{Lanes, NAN_F32};
 
-/// How far hardware may be from the exact result.
+/// The largest distance between a result and the exact value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Bound {
-    /// Units in the last place.
+    /// In units in the last place.
     Ulp(f64),
-    /// `2^x`, relative.
+    /// Relative: `2^x` times the exact value.
     Relative(f64),
-    /// `2^x`, absolute.
+    /// Absolute: `2^x`.
     Absolute(f64),
 }
 
 /// One row of the fidelity report.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BoundRow {
+    /// The instruction with its type.
     pub instruction: &'static str,
-    /// Where it holds.
+    /// The range of operands in which the bound holds.
     pub range: &'static str,
-    /// What the PTX manual promises of hardware.
+    /// The bound that the PTX manual specifies for hardware.
     pub hardware: Bound,
-    /// What this implementation keeps, by its tests.
+    /// The bound of this implementation, which its tests check.
     pub here: Bound,
 }
 
@@ -38,7 +40,7 @@ const fn row(instruction: &'static str, range: &'static str, hardware: Bound, he
     BoundRow { instruction, range, hardware, here }
 }
 
-/// Every approximate instruction with its documented error.
+/// Every approximate instruction with its documented error bound.
 pub const BOUNDS: &[BoundRow] = &[
     row("ex2.approx.f32", "all", Bound::Ulp(2.0), Bound::Ulp(1.0)),
     row("ex2.approx.f16", "all", Bound::Relative(-9.9), Bound::Ulp(0.51)),
@@ -61,18 +63,19 @@ pub const BOUNDS: &[BoundRow] = &[
     row("rsqrt.approx.ftz.f64", "a > 0", Bound::Relative(-20.0), Bound::Relative(-20.0)),
 ];
 
-/// Adding and subtracting it rounds an f32 of modest size to the nearest integer.
+/// Adding and then subtracting this constant rounds an f32 of moderate size to the nearest integer.
 const ROUND_MAGIC: f32 = 12_582_912.0;
 
 /// `ex2.approx.f32`.
 #[inline(always)]
 pub fn ex2(x: f32) -> f32 {
-    // 2^x = 2^n · 2^f, |f| <= 1/2. Beyond the clamp the answer is 0 or infinity, which 2^n below provides.
+    // 2^x = 2^n · 2^f, |f| <= 1/2. Outside the clamped range the answer is 0 or infinity, and the factor 2^n below
+    // produces it.
     let t = x.clamp(-160.0, 130.0);
     let shifted = t + ROUND_MAGIC;
     let n = shifted - ROUND_MAGIC;
     let f = t - n;
-    // (2^f - 1) / f, interpolated at Chebyshev nodes: relative error below 2^-31.
+    // Polynomial for (2^f - 1) / f, interpolated at Chebyshev nodes. Its relative error is below 2^-31.
     let mut p = 1.529_732_4e-5f32;
     p = p.mul_add(f, 0.000_154_614_45);
     p = p.mul_add(f, 0.001_333_350_2);
@@ -81,7 +84,7 @@ pub fn ex2(x: f32) -> f32 {
     p = p.mul_add(f, 0.240_226_5);
     p = p.mul_add(f, std::f32::consts::LN_2);
     let y = p.mul_add(f, 1.0);
-    // Two factors, since neither 2^-149 nor 2^128 is one normal f32.
+    // Scale by two factors, because neither 2^-149 nor 2^128 is a normal f32.
     let n = shifted.to_bits().wrapping_sub(ROUND_MAGIC.to_bits()) as i32;
     let half = n >> 1;
     let scale = |e: i32| f32::from_bits(((e + 127) << 23) as u32);
@@ -100,11 +103,12 @@ pub fn lg2(x: f32) -> f32 {
     const SQRT_HALF: u64 = 0x3fe6_a09e_667f_3bcd;
     let wide = f64::from(x);
     let bits = wide.to_bits();
-    // x = m · 2^e with m in [1/√2, √2); every f32 but zero is a normal f64.
+    // x = m · 2^e with m in [1/√2, √2). Every f32 except zero is a normal f64.
     let offset = bits.wrapping_sub(SQRT_HALF);
     let e = (offset as i64 >> 52) as i32;
     let m = f64::from_bits((offset & 0x000f_ffff_ffff_ffff).wrapping_add(SQRT_HALF));
-    // log2 m = (2 / ln 2) atanh s, s = (m-1)/(m+1), |s| <= 0.1716: odd polynomial, relative error 2^-45.
+    // log2 m = (2 / ln 2) atanh s with s = (m-1)/(m+1) and |s| <= 0.1716. The odd polynomial has a relative error of
+    // 2^-45.
     let s = (m - 1.0) / (m + 1.0);
     let z = s * s;
     let mut p = 0.282_894_374_571_525_5f64;
@@ -143,36 +147,38 @@ pub fn sqrt(x: f32) -> f32 {
     canonical(x.sqrt())
 }
 
+/// `sqrt.approx.ftz.f32`.
 #[inline(always)]
 pub fn sqrt_ftz(x: f32) -> f32 {
     sqrt(ftz(x))
 }
 
-/// `rsqrt.approx.f32`; ±0 gives ±infinity.
+/// `rsqrt.approx.f32`. ±0 gives ±infinity.
 #[inline(always)]
 pub fn rsqrt(x: f32) -> f32 {
     let r = (1.0 / f64::from(x).sqrt()) as f32;
     canonical(r)
 }
 
+/// `rsqrt.approx.ftz.f32`.
 #[inline(always)]
 pub fn rsqrt_ftz(x: f32) -> f32 {
     rsqrt(ftz(x))
 }
 
-/// Largest |x| the vectorised reduction of sine and cosine serves.
+/// The largest |x| that the vectorised range reduction of sine and cosine handles.
 const TRIG_REDUCED: f32 = 1_048_576.0;
 
-/// Too large to reduce in two parts, or no number.
+/// Whether `x` is too large for the two-part reduction, or is a NaN.
 #[inline(always)]
 fn is_far(x: f32) -> bool {
     x.abs() > TRIG_REDUCED || x.is_nan()
 }
 
-/// Sine if `quarter` is 0, cosine if 1, for |x| <= [`TRIG_REDUCED`].
+/// Returns the sine if `quarter` is 0 and the cosine if it is 1, for |x| <= [`TRIG_REDUCED`].
 #[inline(always)]
 fn trig(x: f32, quarter: i64) -> f32 {
-    // r = x - n·π/2 with π/2 in two parts: n has 20 bits and the first part 33, so n·first is exact.
+    // r = x - n·π/2, with π/2 split into two parts. n has 20 bits and the first part has 33, so n·first is exact.
     const MAGIC: f64 = 6_755_399_441_055_744.0;
     const FIRST: f64 = 1.570_796_326_734_125_6;
     const SECOND: f64 = 6.077_100_506_506_192e-11;
@@ -203,7 +209,7 @@ fn trig(x: f32, quarter: i64) -> f32 {
 #[inline(always)]
 pub fn sin(x: f32) -> f32 {
     if x.abs() <= TRIG_REDUCED {
-        // -0 must stay -0; the reduction makes it +0.
+        // The reduction turns -0 into +0, but the sine of -0 must be -0.
         if x == 0.0 { x } else { trig(x, 0) }
     } else {
         canonical(f64::from(x).sin() as f32)
@@ -216,17 +222,19 @@ pub fn cos(x: f32) -> f32 {
     if x.abs() <= TRIG_REDUCED { trig(x, 1) } else { canonical(f64::from(x).cos() as f32) }
 }
 
+/// `sin.approx.ftz.f32`.
 #[inline(always)]
 pub fn sin_ftz(x: f32) -> f32 {
     ftz(sin(ftz(x)))
 }
 
+/// `cos.approx.ftz.f32`.
 #[inline(always)]
 pub fn cos_ftz(x: f32) -> f32 {
     cos(ftz(x))
 }
 
-/// `2^x` in f64 to 2^-43, |x| below 1000.
+/// `2^x` in f64 with a relative error of 2^-43, for |x| below 1000.
 #[inline(always)]
 fn ex2_f64(x: f64) -> f64 {
     const MAGIC: f64 = 6_755_399_441_055_744.0;
@@ -249,7 +257,7 @@ fn ex2_f64(x: f64) -> f64 {
 #[inline(always)]
 pub fn tanh(x: f32) -> f32 {
     let magnitude = f64::from(x.abs()).min(20.0);
-    // tanh = (e - 1)/(e + 1) with e = exp(2x); near zero the difference cancels and the series takes over.
+    // tanh = (e - 1)/(e + 1) with e = exp(2x). Near zero the difference cancels, so the series is used there.
     let e = ex2_f64(magnitude * (2.0 * std::f64::consts::LOG2_E));
     let far = (e - 1.0) / (e + 1.0);
     let z = magnitude * magnitude;
@@ -258,13 +266,15 @@ pub fn tanh(x: f32) -> f32 {
     f32::from_bits(if x.is_nan() { NAN_F32 } else { (y as f32).copysign(x).to_bits() })
 }
 
-/// `div.approx.f32`: a divisor above 2^126 gives 0, or NaN if `a` is infinite, since its reciprocal is flushed.
+/// `div.approx.f32`. A divisor above 2^126 gives 0, or NaN if `a` is infinite, because the reciprocal of the divisor
+/// is flushed to zero.
 #[inline(always)]
 pub fn div(a: f32, b: f32) -> f32 {
     let hole = b.abs() > f32::from_bits(253 << 23) && b.abs() < f32::INFINITY;
     canonical(if hole { a * 0f32.copysign(b) } else { a / b })
 }
 
+/// `div.approx.ftz.f32`.
 #[inline(always)]
 pub fn div_ftz(a: f32, b: f32) -> f32 {
     ftz(div(ftz(a), ftz(b)))
@@ -276,12 +286,13 @@ pub fn div_full(a: f32, b: f32) -> f32 {
     canonical(a / b)
 }
 
+/// `div.full.ftz.f32`.
 #[inline(always)]
 pub fn div_full_ftz(a: f32, b: f32) -> f32 {
     ftz(div_full(ftz(a), ftz(b)))
 }
 
-/// `rcp.approx.ftz.f64`: hardware reads and writes the upper word only.
+/// `rcp.approx.ftz.f64`. Hardware reads and writes only the upper word.
 #[inline(always)]
 pub fn rcp_ftz_f64(x: f64) -> f64 {
     upper_word_or_nan(1.0 / ftz_f64(upper_word(x)))
@@ -310,7 +321,7 @@ fn ftz_f64(x: f64) -> f64 {
     f64::from_bits(if bits & 0x7ff0_0000_0000_0000 == 0 { bits & 1 << 63 } else { bits })
 }
 
-/// `ex2.approx.{f16,bf16}` of one code; bf16 has `.ftz` always.
+/// `ex2.approx.{f16,bf16}` of one code. The bf16 form always has `.ftz`.
 #[inline(always)]
 pub fn ex2_half(ty: HalfTy, a: u32, flush: bool) -> u32 {
     match ty {
@@ -329,16 +340,24 @@ pub fn tanh_half(ty: HalfTy, a: u32) -> u32 {
     half::narrow(ty, tanh(widen(ty, a)))
 }
 
-/// f32 functions of one operand.
+/// Approximate f32 functions of one operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Unary {
+    /// `ex2`: 2 to the power of the operand.
     Ex2,
+    /// `lg2`: logarithm to base 2.
     Lg2,
+    /// `rcp`: reciprocal.
     Rcp,
+    /// `sqrt`: square root.
     Sqrt,
+    /// `rsqrt`: reciprocal of the square root.
     Rsqrt,
+    /// `sin`: sine.
     Sin,
+    /// `cos`: cosine.
     Cos,
+    /// `tanh`: hyperbolic tangent.
     Tanh,
 }
 
@@ -389,7 +408,7 @@ fn lanes_body<const F16C: bool>(f: Unary, flush: bool, a: &Lanes, out: &mut Lane
     }
 }
 
-/// Both halves of a register through an f32 function.
+/// Applies an f32 function to both halves of every lane of a register.
 macro_rules! each_half {
     ($ty:expr, $flush:expr, $a:expr, $out:expr, $f:path) => {{
         let mods = HalfMods { ftz: $flush, ..HalfMods::default() };
@@ -418,7 +437,7 @@ fn tanh_half_body<const F16C: bool>(ty: HalfTy, a: &Lanes, out: &mut Lanes) {
 }
 
 per_isa! {
-    /// An `.approx{.ftz}.f32` function over a register. The same bits as the scalar functions give.
+    /// An `.approx{.ftz}.f32` function over a register. The result has the same bits as that of the scalar functions.
     pub fn lanes = lanes_body where (f: Unary, flush: bool, a: &Lanes, out: &mut Lanes);
     /// `ex2.approx` of packed halves.
     pub fn lanes_ex2_half = ex2_half_body where (ty: HalfTy, flush: bool, a: &Lanes, out: &mut Lanes);

@@ -1,11 +1,11 @@
 //! The `cvt` instruction.
 //!
-//! [`Cvt`] is one decoded form; [`Cvt::scalar`] converts one value, exactly, for every pair of types PTX has.
-//! [`lanes_32_32`] and its siblings convert a whole register: common forms in vectorised loops, the rest lane by
-//! lane. The packed forms with two sources are [`Cvt::pair`].
+//! [`Cvt`] is one decoded form. [`Cvt::scalar`] converts one value exactly, for every pair of types that PTX has.
+//! [`lanes_32_32`] and the related functions convert a whole register: common forms use vectorised loops, the other
+//! forms are converted lane by lane. [`Cvt::pair`] implements the packed forms with two sources.
 //!
-//! A source is read from the low bits of its register; a result is sign- or zero-extended to 64 bits, so the low
-//! bits are right for whatever register it goes to.
+//! A source is read from the low bits of its register. A result is sign- or zero-extended to 64 bits, so its low bits
+//! are correct for a destination register of any width.
 
 use super::codec;
 use super::exact::{self, Exact, Format, Value};
@@ -16,35 +16,51 @@ use super::{Lanes, Lanes64, Round};
 /// Operand types of `cvt`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ty {
+    /// `.u8`.
     U8,
+    /// `.s8`.
     S8,
+    /// `.u16`.
     U16,
+    /// `.s16`.
     S16,
+    /// `.u32`.
     U32,
+    /// `.s32`.
     S32,
+    /// `.u64`.
     U64,
+    /// `.s64`.
     S64,
+    /// `.f16`.
     F16,
+    /// `.bf16`.
     Bf16,
+    /// `.f32`.
     F32,
+    /// `.f64`.
     F64,
-    /// As destination only.
+    /// `.tf32`, only as a destination.
     Tf32,
-    /// Two halves in 32 bits.
+    /// `.f16x2`: two f16 in 32 bits.
     F16x2,
+    /// `.bf16x2`: two bf16 in 32 bits.
     Bf16x2,
-    /// Two codes in 16 bits.
+    /// `.e4m3x2`: two E4M3 codes in 16 bits.
     E4m3x2,
+    /// `.e5m2x2`: two E5M2 codes in 16 bits.
     E5m2x2,
+    /// `.ue8m0x2`: two UE8M0 codes in 16 bits.
     Ue8m0x2,
 }
 
 impl Ty {
+    /// Whether this is a floating-point type with a [`Format`]. `Ue8m0x2` is not.
     pub const fn is_float(self) -> bool {
         self.format().is_some()
     }
 
-    /// (signed, width) of an integer type.
+    /// Returns whether an integer type is signed, and its width in bits. Returns `None` for other types.
     pub const fn integer(self) -> Option<(bool, u32)> {
         Some(match self {
             Self::U8 => (false, 8),
@@ -59,7 +75,7 @@ impl Ty {
         })
     }
 
-    /// The format of a scalar float type, or of one half of a packed one.
+    /// Returns the format of a scalar float type, or of one half of a packed one.
     pub const fn format(self) -> Option<Format> {
         Some(match self {
             Self::F16 | Self::F16x2 => exact::F16,
@@ -73,12 +89,12 @@ impl Ty {
         })
     }
 
-    /// Whether the value fills a 64-bit register.
+    /// Whether the value needs a 64-bit register.
     pub const fn is_wide(self) -> bool {
         matches!(self, Self::U64 | Self::S64 | Self::F64)
     }
 
-    /// Bits of one half of a packed type.
+    /// Width in bits of one half of a packed type.
     const fn half_width(self) -> u32 {
         match self {
             Self::F16x2 | Self::Bf16x2 => 16,
@@ -90,24 +106,28 @@ impl Ty {
 /// One form of `cvt`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Cvt {
+    /// Destination type.
     pub dst: Ty,
+    /// Source type.
     pub src: Ty,
-    /// `.rn .rz .rm .rp .rna`, or the mode of `.rni .rzi .rmi .rpi`. Ignored where the conversion is exact.
+    /// The rounding mode: `.rn .rz .rm .rp .rna`, or the mode of `.rni .rzi .rmi .rpi`. Ignored if the conversion is
+    /// exact.
     pub round: Round,
-    /// `.rni .rzi .rmi .rpi` was given: a float result is rounded to an integral value.
+    /// Whether `.rni .rzi .rmi .rpi` was given. Then a float result is rounded to an integral value.
     pub integral: bool,
-    /// Subnormal f32 operands and results are zero.
+    /// `.ftz`: subnormal f32 operands and results become zero.
     pub ftz: bool,
-    /// Integer results clamp (they always do when the source is a float); float results clamp to [0, 1].
+    /// `.sat`: integer results clamp to the range of the type, and float results clamp to [0, 1]. Conversions from
+    /// float to integer always clamp.
     pub sat: bool,
-    /// Results beyond the format become its largest finite number.
+    /// `.satfinite`: results beyond the range of the format become its largest finite number.
     pub satfinite: bool,
-    /// Negative results become zero; NaN becomes the canonical NaN.
+    /// `.relu`: negative results become zero, and NaN becomes the canonical NaN.
     pub relu: bool,
 }
 
 impl Cvt {
-    /// A plain conversion, `.rn` where it rounds.
+    /// A conversion without modifiers. It uses `.rn` if it rounds.
     pub const fn new(dst: Ty, src: Ty) -> Self {
         Self {
             dst,
@@ -121,7 +141,7 @@ impl Cvt {
         }
     }
 
-    /// Converts one value; for packed sources (`f16x2.e4m3x2`, `e4m3x2.f16x2`, …) both halves.
+    /// Converts one value. For packed sources (`f16x2.e4m3x2`, `e4m3x2.f16x2`, …) it converts both halves.
     pub fn scalar(self, a: u64) -> u64 {
         match (self.dst, self.src) {
             (
@@ -137,12 +157,13 @@ impl Cvt {
         }
     }
 
-    /// `cvt….f16x2.f32 d, a, b` and the like: `a` goes to the upper half, `b` to the lower.
+    /// `cvt….f16x2.f32 d, a, b` and similar forms: `a` goes to the upper half of the result and `b` to the lower
+    /// half.
     pub fn pair(self, a: u64, b: u64) -> u64 {
         self.half(a) << self.dst.half_width() | self.half(b)
     }
 
-    /// One half of a packed result.
+    /// Computes one half of a packed result.
     fn half(self, a: u64) -> u64 {
         if self.dst == Ty::Ue8m0x2 {
             let x = match self.src {
@@ -179,7 +200,7 @@ impl Cvt {
         extend(value as u64, to_signed, to_width) as u64
     }
 
-    /// The source integer, in a type that holds all of them.
+    /// Reads the source integer. `i128` holds the values of every integer type.
     fn read_int(self, a: u64) -> i128 {
         let (signed, width) = self.src.integer().unwrap_or((false, 64));
         extend(a, signed, width)
@@ -194,7 +215,7 @@ impl Cvt {
     fn float_to_int(self, from: Format, a: u64) -> u64 {
         let Some((signed, width)) = self.dst.integer() else { return a };
         match decode_ftz(from, a, self.ftz) {
-            // As the PTX manual has it: zero, but the top bit alone where either side is 64 bits wide.
+            // From the PTX manual: NaN gives zero, or only the top bit set if either side is 64 bits wide.
             Value::Nan if self.src != Ty::F64 && width < 64 => 0,
             Value::Nan => extend(1 << (width - 1), signed, width) as u64,
             Value::Zero { .. } => 0,
@@ -231,7 +252,8 @@ impl Cvt {
             };
             return self.finish(to, bits);
         }
-        // Hardware does not flush the source of f16 results, though the manual says so; only .rm and .rp show it.
+        // The manual says that the source is flushed. For f16 results hardware does not flush it; only .rm and .rp
+        // show the difference.
         let bits = match decode_ftz(from, a, self.ftz && to != exact::F16) {
             Value::Finite(x) => exact::encode(to, x, self.round, self.satfinite),
             Value::Inf { neg } if self.satfinite => to.max_finite() | if neg { to.sign() } else { 0 },
@@ -240,13 +262,13 @@ impl Cvt {
         self.finish(to, bits)
     }
 
-    /// What hardware makes of a NaN. The manual leaves most of it open.
+    /// Converts a NaN as hardware does. The manual does not specify most of these results.
     fn nan_to_float(self, from: Format, to: Format, a: u64) -> u64 {
         if self.sat {
             return 0;
         }
         match (self.dst, self.src) {
-            // Plain moves and shifts.
+            // Hardware moves or shifts the bits, so the payload stays.
             (Ty::F32, Ty::F32) if !self.integral && !self.ftz => a & 0xffff_ffff,
             (Ty::F64, Ty::F64) if !self.integral => a,
             (Ty::F32, Ty::Bf16) if !self.ftz => (a & 0xffff) << 16,
@@ -255,13 +277,13 @@ impl Cvt {
                 if self.satfinite { cut - 0x2000 } else { cut }
             }
             (Ty::Tf32, _) => to.nan << 13,
-            // Flushed first by an f32 operation, which forgets the payload.
+            // An f32 operation flushes the source first and drops the payload.
             (Ty::F64, Ty::F32) if self.ftz => exact::convert_nan(from, to, from.nan),
             _ => exact::convert_nan(from, to, a),
         }
     }
 
-    /// Result modifiers: ftz, sat, relu, and tf32's place in its register.
+    /// Applies the result modifiers ftz, sat and relu, and moves a tf32 code to its position in the register.
     fn finish(self, to: Format, bits: u64) -> u64 {
         let magnitude = bits & (to.sign() - 1);
         let nan = magnitude > to.inf() || !to.ieee && magnitude == to.nan;
@@ -281,7 +303,7 @@ impl Cvt {
     }
 }
 
-/// The low `width` bits of `a`.
+/// Sign- or zero-extends the low `width` bits of `a`.
 fn extend(a: u64, signed: bool, width: u32) -> i128 {
     let up = 64 - width;
     if signed { i128::from((a << up) as i64 >> up) } else { i128::from(a << up >> up) }
@@ -312,13 +334,13 @@ fn encode_special(to: Format, v: Value) -> u64 {
     }
 }
 
-/// A value below 2^64 with a fraction, rounded to an integer; the mantissa may come out zero.
+/// Rounds a value below 2^64 with a fraction to an integer. The mantissa of the result may be zero.
 fn integral(x: Exact, round: Round) -> Exact {
     let (neg, magnitude) = exact::to_int(x, round);
     Exact { neg, mant: u128::from(magnitude), exp: 0 }
 }
 
-/// What a bulk conversion can do in one loop without branches.
+/// Converts all lanes in one branch-free loop.
 macro_rules! each_lane {
     ($a:ident, $out:ident, $f:expr) => {{
         for lane in 0..32 {
@@ -327,7 +349,7 @@ macro_rules! each_lane {
     }};
 }
 
-/// Rounds to an integral f32.
+/// Rounds an f32 to an integral value.
 #[inline(always)]
 fn rint(x: f32, round: Round) -> f32 {
     match round {
@@ -356,13 +378,13 @@ fn in_f32(x: u32, ftz: bool) -> f32 {
     if ftz { float::ftz(x) } else { x }
 }
 
-/// Two 8-bit codes to two f16.
+/// Converts two 8-bit codes to two f16.
 #[inline(always)]
 fn widen_pair(x: u32, decode: impl Fn(u8) -> f32) -> u32 {
     codec::f32_to_f16_rn(decode(x as u8)) | codec::f32_to_f16_rn(decode((x >> 8) as u8)) << 16
 }
 
-/// Two f16 to two 8-bit codes.
+/// Converts two f16 to two 8-bit codes.
 #[inline(always)]
 fn narrow_pair(x: u32, encode: impl Fn(f32) -> u8) -> u32 {
     u32::from(encode(codec::f16_to_f32(x & 0xffff))) | u32::from(encode(codec::f16_to_f32(x >> 16))) << 8
@@ -398,7 +420,7 @@ fn body_32_32<const F16C: bool>(op: Cvt, a: &Lanes, out: &mut Lanes) {
             (F32, S16) => return each_lane!(a, out, |x| (x as i16 as f32).to_bits()),
             (F32, U8) => return each_lane!(a, out, |x| (x as u8 as f32).to_bits()),
             (F32, S8) => return each_lane!(a, out, |x| (x as i8 as f32).to_bits()),
-            // Rust's casts clamp, and take NaN to zero, just as PTX does here.
+            // Rust's casts clamp and turn NaN into zero, which is what PTX does for these types.
             (S32, F32) => match round {
                 Round::Zero => return each_lane!(a, out, |x| f32::from_bits(x) as i32 as u32),
                 Round::Nearest => {
@@ -563,12 +585,15 @@ fn body_pair<const F16C: bool>(op: Cvt, a: &Lanes, b: &Lanes, out: &mut Lanes) {
 }
 
 per_isa! {
-    /// Source and destination in 32-bit registers (packed ones with one source included).
+    /// Converts a 32-bit register to a 32-bit register. This includes packed types with one source.
     pub fn lanes_32_32 = body_32_32 where (op: Cvt, a: &Lanes, out: &mut Lanes);
+    /// Converts a 32-bit register to a 64-bit register.
     pub fn lanes_32_64 = body_32_64 where (op: Cvt, a: &Lanes, out: &mut Lanes64);
+    /// Converts a 64-bit register to a 32-bit register.
     pub fn lanes_64_32 = body_64_32 where (op: Cvt, a: &Lanes64, out: &mut Lanes);
+    /// Converts a 64-bit register to a 64-bit register.
     pub fn lanes_64_64 = body_64_64 where (op: Cvt, a: &Lanes64, out: &mut Lanes64);
-    /// Packed, two f32 sources: `a` to the upper half.
+    /// Converts two f32 registers to a packed register. `a` goes to the upper half.
     pub fn lanes_pair = body_pair where (op: Cvt, a: &Lanes, b: &Lanes, out: &mut Lanes);
 }
 

@@ -1,51 +1,61 @@
-//! The slow, obviously right core: a finite value is an integer times a power of two, and is rounded once.
+//! Slow and simple exact arithmetic: a finite value is an integer times a power of two, and it is rounded once.
 //!
-//! Every rare conversion and every directed rounding of f64 goes through here; fast paths elsewhere are tested
-//! against independent arithmetic, and against this.
+//! Every rare conversion and every directed rounding of f64 uses this module. The fast paths in other modules are
+//! tested against independent arithmetic and against this module.
 
 use super::Round;
 
 /// A binary floating-point format of at most 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Format {
-    /// Fraction bits stored.
+    /// Number of stored fraction bits.
     pub man: u32,
-    /// Exponent bits.
+    /// Number of exponent bits.
     pub exp: u32,
-    /// False for E4M3: the top exponent holds numbers, only the all-ones code is NaN and there is no infinity.
+    /// False only for E4M3, which has no infinity. Its top exponent encodes numbers, and only the all-ones code is
+    /// NaN.
     pub ieee: bool,
-    /// The NaN operations produce.
+    /// The NaN that operations produce.
     pub nan: u64,
 }
 
+/// IEEE half precision.
 pub const F16: Format = Format { man: 10, exp: 5, ieee: true, nan: 0x7fff };
+/// bfloat16.
 pub const BF16: Format = Format { man: 7, exp: 8, ieee: true, nan: 0x7fff };
-/// tf32 as a 19-bit code: the high 19 bits of the f32 register.
+/// tf32 as a 19-bit code, which is the high 19 bits of the f32 register.
 pub const TF32: Format = Format { man: 10, exp: 8, ieee: true, nan: 0x3_ffff };
+/// OCP FP8 E4M3.
 pub const E4M3: Format = Format { man: 3, exp: 4, ieee: false, nan: 0x7f };
+/// OCP FP8 E5M2.
 pub const E5M2: Format = Format { man: 2, exp: 5, ieee: true, nan: 0x7f };
+/// IEEE single precision.
 pub const F32: Format = Format { man: 23, exp: 8, ieee: true, nan: 0x7fff_ffff };
+/// IEEE double precision.
 pub const F64: Format = Format { man: 52, exp: 11, ieee: true, nan: 0xfff8_0000_0000_0000 };
 
 impl Format {
+    /// The exponent bias.
     pub const fn bias(self) -> i32 {
         (1 << (self.exp - 1)) - 1
     }
 
+    /// The sign bit of a code.
     pub const fn sign(self) -> u64 {
         1 << (self.man + self.exp)
     }
 
-    /// The code of infinity; of NaN for a format that has none.
+    /// The code of infinity, or of NaN for a format without infinity.
     pub const fn inf(self) -> u64 {
         if self.ieee { ((1 << self.exp) - 1) << self.man } else { self.nan }
     }
 
+    /// The code of the largest finite number.
     pub const fn max_finite(self) -> u64 {
         self.inf() - 1
     }
 
-    /// Exponent of the smallest normal.
+    /// Exponent of the smallest normal number.
     pub const fn min_exp(self) -> i32 {
         1 - self.bias()
     }
@@ -59,8 +69,9 @@ impl Format {
         if self.ieee { code > self.inf() } else { code == self.nan }
     }
 
-    /// The NaN that comes of these operands: f64 keeps the payload of the first that is one, and makes it quiet.
-    /// Hardware prefers the second operand, then the third, then the first.
+    /// Returns the NaN result for these operands. f64 keeps the payload of the first operand that is a NaN and sets
+    /// its quiet bit. Hardware prefers the second operand, then the third, then the first, so callers pass the
+    /// operands in that order.
     fn nan_of(self, operands: &[u64]) -> u64 {
         match operands.iter().find(|&&bits| self.is_nan(bits)) {
             Some(bits) if self == F64 => quiet_f64(*bits),
@@ -69,30 +80,43 @@ impl Format {
     }
 }
 
-/// An f64 NaN with its quiet bit set.
+/// Sets the quiet bit of an f64 NaN.
 pub const fn quiet_f64(bits: u64) -> u64 {
     bits | 1 << 51
 }
 
-/// What a code stands for.
+/// The value of a code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value {
+    /// Not a number.
     Nan,
-    Inf { neg: bool },
-    Zero { neg: bool },
+    /// Infinity.
+    Inf {
+        /// Whether the sign is negative.
+        neg: bool,
+    },
+    /// Zero.
+    Zero {
+        /// Whether the sign is negative.
+        neg: bool,
+    },
+    /// A finite number other than zero.
     Finite(Exact),
 }
 
-/// `±mant · 2^exp`, `mant` not zero. Where a value was cut, its lowest bit is set instead (a sticky bit), which
-/// rounds the same as long as two more bits than the target's are kept.
+/// The value `±mant · 2^exp`, where `mant` is not zero. If bits of a value were cut, the lowest bit of `mant` is set
+/// instead (a sticky bit). Such a value rounds correctly if `mant` has at least two more bits than the target format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exact {
+    /// Whether the value is negative.
     pub neg: bool,
+    /// The magnitude of the integer factor.
     pub mant: u128,
+    /// The exponent of the power of two.
     pub exp: i32,
 }
 
-/// Reads a code; bits above the format are ignored.
+/// Decodes a code. Bits above the width of the format are ignored.
 #[inline]
 pub fn decode(f: Format, bits: u64) -> Value {
     let neg = bits & f.sign() != 0;
@@ -112,13 +136,14 @@ pub fn decode(f: Format, bits: u64) -> Value {
     Value::Finite(Exact { neg, mant: u128::from(mant), exp: e - f.bias() - f.man as i32 })
 }
 
-/// Rounds to the format. Beyond its range: infinity or the largest number as IEEE says for the mode, always the
-/// largest number if `saturate`.
+/// Rounds a value to the format. Beyond the range of the format, the result is infinity or the largest number, as
+/// IEEE specifies for the rounding mode. With `saturate` it is always the largest number.
 #[inline]
 pub fn encode(f: Format, x: Exact, round: Round, saturate: bool) -> u64 {
     debug_assert!(x.mant != 0, "zero has no exponent");
     let top = x.exp + 127 - x.mant.leading_zeros() as i32;
-    // Exponent of the binade the value lies in, subnormals sharing the lowest, and the weight of its last place.
+    // `binade` is the exponent of the binade of the value; subnormals share the lowest one. `shift` is the number of
+    // low bits of `mant` that are below the last place of the format.
     let binade = top.max(f.min_exp());
     let shift = binade - f.man as i32 - x.exp;
     let (mut q, rest) = if shift <= 0 {
@@ -147,7 +172,7 @@ pub fn encode(f: Format, x: Exact, round: Round, saturate: bool) -> u64 {
         Round::Up => !x.neg && rest != Rest::None,
     };
     q += u128::from(up);
-    // The hidden bit of `q`, where there is one, adds the missing one to the exponent field; so does a carry.
+    // The hidden bit of `q`, if it has one, adds the missing one to the exponent field. A carry does the same.
     let field = (binade - f.min_exp()) as u128;
     let code = (field << f.man) + q;
     let code = if code > u128::from(f.max_finite()) {
@@ -172,7 +197,7 @@ enum Rest {
     AboveHalf,
 }
 
-/// A NaN converted: to and from f64 the sign and the payload's upper bits stay, elsewhere they are lost.
+/// Converts a NaN. Conversions to and from f64 keep the sign and the upper bits of the payload; all others drop them.
 pub fn convert_nan(from: Format, to: Format, bits: u64) -> u64 {
     if from != F64 && to != F64 {
         return to.nan;
@@ -183,7 +208,7 @@ pub fn convert_nan(from: Format, to: Format, bits: u64) -> u64 {
     to.signed(bits & from.sign() != 0, to.inf() | payload | 1 << (to.man - 1))
 }
 
-/// One format to another.
+/// Converts a code from one format to another.
 #[inline]
 pub fn convert(from: Format, to: Format, bits: u64, round: Round, saturate: bool) -> u64 {
     match decode(from, bits) {
@@ -194,7 +219,7 @@ pub fn convert(from: Format, to: Format, bits: u64, round: Round, saturate: bool
     }
 }
 
-/// An integer, given as sign and magnitude, to a format.
+/// Converts an integer, given as sign and magnitude, to a format.
 #[inline]
 pub fn from_int(f: Format, neg: bool, magnitude: u64, round: Round) -> u64 {
     if magnitude == 0 {
@@ -203,10 +228,10 @@ pub fn from_int(f: Format, neg: bool, magnitude: u64, round: Round) -> u64 {
     encode(f, Exact { neg, mant: u128::from(magnitude), exp: 0 }, round, false)
 }
 
-/// Rounds to an integer: sign and magnitude, the magnitude clamped to `u64::MAX`.
+/// Rounds to an integer. Returns the sign and the magnitude, which is clamped to `u64::MAX`.
 #[inline]
 pub fn to_int(x: Exact, round: Round) -> (bool, u64) {
-    // A format whose last place weighs one and whose exponent never runs out.
+    // Without a fraction, the value only needs a shift; a value that does not fit clamps.
     if x.exp >= 0 {
         let shifted = if x.exp as u32 > x.mant.leading_zeros() { u128::MAX } else { x.mant << x.exp };
         return (x.neg, u64::try_from(shifted).unwrap_or(u64::MAX));
@@ -229,26 +254,26 @@ pub fn to_int(x: Exact, round: Round) -> (bool, u64) {
     (x.neg, u64::try_from(q + u128::from(up)).unwrap_or(u64::MAX))
 }
 
-/// Exact product; both mantissas must fit 64 bits.
+/// Exact product. Both mantissas must fit into 64 bits.
 #[inline]
 fn product(a: Exact, b: Exact) -> Exact {
     Exact { neg: a.neg != b.neg, mant: a.mant * b.mant, exp: a.exp + b.exp }
 }
 
-/// Moves the leading bit to bit 125: room for one carry and a clear sign in `sum`.
+/// Moves the leading bit to bit 125. The two free bits hold one carry in `sum` and keep the top bit clear.
 fn normalise(x: Exact) -> Exact {
     let up = x.mant.leading_zeros() as i32 - 2;
     debug_assert!(up >= 0, "mantissa too long to add");
     Exact { neg: x.neg, mant: x.mant << up, exp: x.exp - up }
 }
 
-/// Sum, sticky below bit 0 of a 126-bit mantissa; `None` if it is exactly zero.
+/// Sum with a 126-bit mantissa and a sticky bit at bit 0. Returns `None` if the sum is exactly zero.
 #[inline]
 fn sum(a: Exact, b: Exact) -> Option<Exact> {
     let (a, b) = (normalise(a), normalise(b));
     let (big, small) = if a.exp >= b.exp { (a, b) } else { (b, a) };
     let shift = (big.exp - small.exp) as u32;
-    // Bits are cut only when the operands are far apart; then cancellation takes one bit at most.
+    // Bits are cut only if the operands are far apart. In that case cancellation removes at most one bit.
     let low = if shift >= 128 {
         1
     } else {
@@ -264,12 +289,12 @@ fn sum(a: Exact, b: Exact) -> Option<Exact> {
     }
 }
 
-/// The sign of an exact zero that is the sum of two opposite values.
+/// Whether an exact zero that is the sum of two opposite values is negative.
 const fn zero_sum_neg(round: Round) -> bool {
     matches!(round, Round::Down)
 }
 
-/// `a · b + c`, rounded once, in one format.
+/// `a · b + c` in one format, rounded once.
 #[inline]
 pub fn fma(f: Format, a: u64, b: u64, c: u64, round: Round) -> u64 {
     let (va, vb, vc) = (decode(f, a), decode(f, b), decode(f, c));
@@ -307,6 +332,7 @@ fn add_values(f: Format, p: Value, c: Value, round: Round) -> u64 {
     }
 }
 
+/// `a + b`, rounded once.
 #[inline]
 pub fn add(f: Format, a: u64, b: u64, round: Round) -> u64 {
     match (decode(f, a), decode(f, b)) {
@@ -315,6 +341,7 @@ pub fn add(f: Format, a: u64, b: u64, round: Round) -> u64 {
     }
 }
 
+/// `a · b`, rounded once.
 #[inline]
 pub fn mul(f: Format, a: u64, b: u64, round: Round) -> u64 {
     let neg = (a ^ b) & f.sign() != 0;
@@ -327,6 +354,7 @@ pub fn mul(f: Format, a: u64, b: u64, round: Round) -> u64 {
     }
 }
 
+/// `a / b`, rounded once.
 #[inline]
 pub fn div(f: Format, a: u64, b: u64, round: Round) -> u64 {
     let neg = (a ^ b) & f.sign() != 0;
@@ -336,8 +364,8 @@ pub fn div(f: Format, a: u64, b: u64, round: Round) -> u64 {
         (Value::Inf { .. }, _) | (_, Value::Zero { .. }) => f.signed(neg, f.inf()),
         (Value::Zero { .. }, _) | (_, Value::Inf { .. }) => f.signed(neg, 0),
         (Value::Finite(x), Value::Finite(y)) => {
-            // At least 128 - 53 quotient bits, then a sticky one, for which a quotient of 128 bits has no room:
-            // there it takes the place of the last.
+            // The quotient has at least 128 - 53 bits, followed by a sticky bit. A quotient of 128 bits has no room
+            // for the sticky bit, so the sticky bit is merged into its last bit.
             let up = x.mant.leading_zeros();
             let n = x.mant << up;
             let (quotient, sticky) = (n / y.mant, u128::from(n % y.mant != 0));
@@ -348,6 +376,7 @@ pub fn div(f: Format, a: u64, b: u64, round: Round) -> u64 {
     }
 }
 
+/// Square root of `a`, rounded once.
 #[inline]
 pub fn sqrt(f: Format, a: u64, round: Round) -> u64 {
     match decode(f, a) {
@@ -356,7 +385,7 @@ pub fn sqrt(f: Format, a: u64, round: Round) -> u64 {
         Value::Nan => f.nan_of(&[a]),
         Value::Inf { neg: true } | Value::Finite(Exact { neg: true, .. }) => f.nan,
         Value::Finite(x) => {
-            // An even exponent and a mantissa of 125 or 126 bits give a root of 63 bits, then a sticky one.
+            // With an even exponent and a mantissa of 125 or 126 bits, the root has 63 bits. A sticky bit follows.
             let mut up = x.mant.leading_zeros() as i32 - 2;
             if (x.exp - up) & 1 != 0 {
                 up -= 1;

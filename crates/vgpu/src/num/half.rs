@@ -1,8 +1,8 @@
-//! f16 and bf16 arithmetic, packed in pairs or not, each result rounded once.
+//! f16 and bf16 arithmetic, packed in pairs or not. Each result is rounded once.
 //!
-//! Sums, differences and products of two f16 (or bf16) rounded to f32 first and then again come out as if rounded
-//! once, f32 being wide enough (24 >= 2·11 + 2). An fma does not: its f32 (bf16: f64) sum is rounded to odd, which
-//! keeps the second rounding honest.
+//! A sum, difference or product of two f16 (or bf16) is first rounded to f32 and then to the type. The result is the
+//! same as with one rounding, because f32 is wide enough (24 >= 2·11 + 2). This does not hold for an fma. Its sum in
+//! f32 (bf16: f64) is rounded to odd, which makes the second rounding correct.
 
 use super::codec::{self, bf16_to_f32, f16_to_f32, f32_to_bf16_rn, f32_to_f16_rn};
 use super::float::{self, MinMax};
@@ -12,29 +12,35 @@ use super::{Lanes, NAN_F16};
 /// The two 16-bit formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HalfTy {
+    /// IEEE half precision.
     F16,
+    /// bfloat16.
     Bf16,
 }
 
-/// Result modifiers of half arithmetic.
+/// Modifiers of half-precision arithmetic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct HalfMods {
-    /// Subnormal operands and results are zero (f16 only).
+    /// `.ftz`: subnormal operands and results become zero (f16 only).
     pub ftz: bool,
-    /// Clamp to [0, 1], NaN to +0 (f16 only).
+    /// `.sat`: results clamp to [0, 1], and NaN becomes +0 (f16 only).
     pub sat: bool,
-    /// Negative results become +0, NaN canonical (fma only).
+    /// `.relu`: negative results become +0, and NaN becomes canonical (fma only).
     pub relu: bool,
 }
 
+/// Binary operations of half-precision arithmetic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HalfOp {
+    /// `add`.
     Add,
+    /// `sub`.
     Sub,
+    /// `mul`.
     Mul,
 }
 
-/// f16 or bf16 code to f32, exactly.
+/// Converts an f16 or bf16 code to f32, exactly.
 #[inline(always)]
 pub fn widen(ty: HalfTy, h: u32) -> f32 {
     match ty {
@@ -43,7 +49,7 @@ pub fn widen(ty: HalfTy, h: u32) -> f32 {
     }
 }
 
-/// f32 to f16 or bf16, nearest even.
+/// Converts an f32 to f16 or bf16, to nearest even.
 #[inline(always)]
 pub fn narrow(ty: HalfTy, x: f32) -> u32 {
     match ty {
@@ -52,19 +58,19 @@ pub fn narrow(ty: HalfTy, x: f32) -> u32 {
     }
 }
 
-/// Both halves of a packed operand.
+/// Applies `f` to both halves of a packed operand.
 #[inline(always)]
 pub fn each_half(a: u32, f: impl Fn(u32) -> u32) -> u32 {
     f(a & 0xffff) | f(a >> 16) << 16
 }
 
-/// Both halves of two packed operands.
+/// Applies `f` to both halves of two packed operands.
 #[inline(always)]
 pub fn each_half2(a: u32, b: u32, f: impl Fn(u32, u32) -> u32) -> u32 {
     f(a & 0xffff, b & 0xffff) | f(a >> 16, b >> 16) << 16
 }
 
-/// `.ftz` of f16.
+/// `.ftz` of an f16 code.
 #[inline(always)]
 pub fn ftz_f16(h: u32) -> u32 {
     if h & 0x7c00 == 0 { h & 0x8000 } else { h }
@@ -88,17 +94,18 @@ fn output(ty: HalfTy, h: u32, mods: HalfMods) -> u32 {
     if mods.sat { if nan || neg { 0 } else { h.min(one) } } else { h }
 }
 
-/// `.ftz` of an f16 result. Hardware judges the value rounded to 11 bits as if exponents went on below, so some of
-/// what rounds up to the least normal number is flushed. `x` is the exact result, or that forced odd.
+/// `.ftz` of an f16 result. Hardware rounds the value to 11 bits as if exponents continued below the smallest normal
+/// number, and flushes it if that is below the smallest normal number. So some values that round up to the smallest
+/// normal number are flushed. `x` is the exact result, or the result rounded to odd.
 #[inline(always)]
 fn flush(ty: HalfTy, x: f32, mods: HalfMods) -> f32 {
-    // 2^-14 less half of the last place that 11 bits would have below it.
+    // 2^-14 minus half a unit of the last place that an 11-bit significand would have just below 2^-14.
     const HALF_BELOW: f32 = f32::from_bits(0x387f_f000);
     let tiny = mods.ftz && ty == HalfTy::F16 && x.abs() < HALF_BELOW;
     if tiny { 0f32.copysign(x) } else { x }
 }
 
-/// `add`, `sub`, `mul` of one f16 or bf16.
+/// `add`, `sub` or `mul` of one f16 or bf16.
 #[inline(always)]
 pub fn binary(ty: HalfTy, op: HalfOp, mods: HalfMods, a: u32, b: u32) -> u32 {
     let (x, y) = (input(ty, a, mods), input(ty, b, mods));
@@ -110,15 +117,15 @@ pub fn binary(ty: HalfTy, op: HalfOp, mods: HalfMods, a: u32, b: u32) -> u32 {
     output(ty, narrow(ty, flush(ty, r, mods)), mods)
 }
 
-/// Nearest f32 of `p + c`, forced odd where it is not exact, so that rounding it again to fewer bits is as good as
-/// rounding the exact sum.
+/// Rounds `p + c` to f32, to odd: if the nearest f32 is not exact, the result is the neighbour with an odd last bit.
+/// Rounding the result again to fewer bits then gives the same value as rounding the exact sum.
 #[inline(always)]
 fn sum_to_odd(p: f32, c: f32) -> f32 {
     let s = p + c;
     let t = s - p;
     let err = (p - (s - t)) + (c - t);
     let bits = s.to_bits();
-    // An even `s` has an odd neighbour on the side of the error; an odd one is the answer already.
+    // If `s` is even, its neighbour on the side of the error is odd. If `s` is odd, it is already the result.
     let towards = if (err < 0.0) == (bits >> 31 == 0) { bits.wrapping_sub(1) } else { bits.wrapping_add(1) };
     let inexact = err < 0.0 || err > 0.0;
     f32::from_bits(if inexact && bits & 1 == 0 { towards } else { bits })
@@ -135,14 +142,14 @@ fn sum_to_odd_f64(p: f64, c: f64) -> f64 {
     f64::from_bits(if inexact && bits & 1 == 0 { towards } else { bits })
 }
 
-/// f64 to f32, forced odd where it is not exact.
+/// Rounds an f64 to f32, to odd.
 #[inline(always)]
 fn narrow_to_odd(x: f64) -> f32 {
     let near = x as f32;
     let wide = f64::from(near);
     let bits = near.to_bits();
     let inexact = wide < x || wide > x;
-    // Away from zero means one code up, whatever the sign.
+    // For either sign, the next code up is further from zero.
     let towards = if wide.abs() > x.abs() { bits.wrapping_sub(1) } else { bits.wrapping_add(1) };
     f32::from_bits(if inexact && bits & 1 == 0 { towards } else { bits })
 }
@@ -154,45 +161,47 @@ pub fn fma(ty: HalfTy, mods: HalfMods, a: u32, b: u32, c: u32) -> u32 {
     output(ty, narrow(ty, flush(ty, fma_to_odd(ty, x, y, z), mods)), mods)
 }
 
-/// `x · y + z`, to be rounded to the type.
+/// `x · y + z` in f32, rounded to odd. The caller rounds it to the type.
 #[inline(always)]
 fn fma_to_odd(ty: HalfTy, x: f32, y: f32, z: f32) -> f32 {
     match ty {
-        // 22-bit products down to 2^-48: exact in f32.
+        // Products have 22 bits and are at least 2^-48, so they are exact in f32.
         HalfTy::F16 => sum_to_odd(x * y, z),
-        // bf16 has f32's range, so products leave it.
+        // bf16 has the range of f32, so products can be outside that range.
         HalfTy::Bf16 => narrow_to_odd(sum_to_odd_f64(f64::from(x) * f64::from(y), f64::from(z))),
     }
 }
 
-/// `min`/`max` of one f16 or bf16, with the NaN rules of [`float::min_max`].
+/// `min` or `max` of one f16 or bf16, with the NaN rules of [`float::min_max`].
 #[inline(always)]
 pub fn min_max(ty: HalfTy, m: MinMax, a: u32, b: u32) -> u32 {
     let mods = HalfMods { ftz: m.ftz, ..HalfMods::default() };
-    // Magnitudes here rather than below: widening a NaN may lose the sign that `.xorsign` wants.
+    // The magnitudes are taken here and not in `float::min_max`, because widening a NaN may lose the sign that
+    // `.xorsign` needs.
     let keep = if m.xorsign { 0x7fff } else { 0xffff };
     let (x, y) = (input(ty, a & keep, mods), input(ty, b & keep, mods));
     let r = float::min_max(x, y, MinMax { ftz: false, xorsign: false, ..m });
     let sign = if m.xorsign { (a ^ b) & 0x8000 } else { 0 };
-    // Exact: the result is an operand.
+    // This is exact, because the result is one of the operands.
     let r = narrow(ty, r);
     if is_nan(ty, r) { NAN_F16 } else { r | sign }
 }
 
-/// `neg`: flips the sign; NaN becomes canonical.
+/// `neg`: flips the sign. NaN becomes canonical.
 #[inline(always)]
 pub fn neg(ty: HalfTy, ftz: bool, a: u32) -> u32 {
     let a = if ftz && ty == HalfTy::F16 { ftz_f16(a) } else { a };
     if is_nan(ty, a) { NAN_F16 } else { a ^ 0x8000 }
 }
 
-/// `abs`.
+/// `abs`. NaN becomes canonical.
 #[inline(always)]
 pub fn abs(ty: HalfTy, ftz: bool, a: u32) -> u32 {
     let a = if ftz && ty == HalfTy::F16 { ftz_f16(a) } else { a };
     if is_nan(ty, a) { NAN_F16 } else { a & 0x7fff }
 }
 
+/// Whether a code is a NaN.
 #[inline(always)]
 pub fn is_nan(ty: HalfTy, a: u32) -> bool {
     a & 0x7fff
@@ -202,7 +211,7 @@ pub fn is_nan(ty: HalfTy, a: u32) -> bool {
         }
 }
 
-/// The halves of a register as f32: `[low, high]`.
+/// Converts the halves of a register to f32: `[low, high]`.
 #[inline(always)]
 pub(super) fn widen_lanes<const F16C: bool>(ty: HalfTy, a: &Lanes, mods: HalfMods) -> [[f32; 32]; 2] {
     let mut out = [[0f32; 32]; 2];
@@ -231,7 +240,7 @@ pub(super) fn widen_lanes<const F16C: bool>(ty: HalfTy, a: &Lanes, mods: HalfMod
     out
 }
 
-/// Rounds to the type and packs `[low, high]`.
+/// Rounds to the type and packs `[low, high]` into a register.
 #[inline(always)]
 pub(super) fn narrow_lanes<const F16C: bool>(
     ty: HalfTy,
@@ -329,7 +338,8 @@ fn fma_body<const F16C: bool>(ty: HalfTy, mods: HalfMods, a: &Lanes, b: &Lanes, 
     narrow_lanes::<F16C>(ty, &x, mods, out);
 }
 
-/// On the codes: complementing the magnitude of negative ones makes them ordered integers, -0 below +0.
+/// `min` and `max` on the codes. Complementing the magnitude bits of negative codes turns the codes into ordered
+/// integers with -0 below +0.
 #[inline(always)]
 fn min_max_body<const F16C: bool>(ty: HalfTy, m: MinMax, a: &Lanes, b: &Lanes, out: &mut Lanes) {
     let inf = match ty {
@@ -339,7 +349,7 @@ fn min_max_body<const F16C: bool>(ty: HalfTy, m: MinMax, a: &Lanes, b: &Lanes, o
     let flush = m.ftz && ty == HalfTy::F16;
     let keep = if m.xorsign { 0x7fff } else { 0xffff };
     let sign = if m.xorsign { 0x8000 } else { 0 };
-    // The greater of two is the lesser of their complements.
+    // The maximum of two integers is the complement of the minimum of their complements.
     let flip = if m.max { -1 } else { 0 };
     let (a, b) = (codec::unzip16(a), codec::unzip16(b));
     let mut halves = [[0u16; 32]; 2];
@@ -364,11 +374,12 @@ fn min_max_body<const F16C: bool>(ty: HalfTy, m: MinMax, a: &Lanes, b: &Lanes, o
 }
 
 per_isa! {
-    /// `add/sub/mul.{f16x2,bf16x2}`. For the unpacked types, mask the result's low half.
+    /// `add`, `sub` and `mul` of `f16x2` and `bf16x2`. For the unpacked types, the caller keeps only the low half of
+    /// the result.
     pub fn lanes_binary = binary_body where (ty: HalfTy, op: HalfOp, mods: HalfMods, a: &Lanes, b: &Lanes, out: &mut Lanes);
     /// `fma.rn.{f16x2,bf16x2}`.
     pub fn lanes_fma = fma_body where (ty: HalfTy, mods: HalfMods, a: &Lanes, b: &Lanes, c: &Lanes, out: &mut Lanes);
-    /// `min/max.{f16x2,bf16x2}`.
+    /// `min` and `max` of `f16x2` and `bf16x2`.
     pub fn lanes_min_max = min_max_body where (ty: HalfTy, m: MinMax, a: &Lanes, b: &Lanes, out: &mut Lanes);
 }
 

@@ -1,4 +1,4 @@
-//! Integer and bit instructions whose edge cases Rust's operators do not have.
+//! Integer and bit instructions with edge cases that Rust's operators do not have.
 
 /// `mul.hi.u32`.
 #[inline(always)]
@@ -12,11 +12,13 @@ pub fn mul_hi_s32(a: u32, b: u32) -> u32 {
     ((i64::from(a as i32) * i64::from(b as i32)) >> 32) as u32
 }
 
+/// `mul.hi.u64`.
 #[inline(always)]
 pub fn mul_hi_u64(a: u64, b: u64) -> u64 {
     ((u128::from(a) * u128::from(b)) >> 64) as u64
 }
 
+/// `mul.hi.s64`.
 #[inline(always)]
 pub fn mul_hi_s64(a: u64, b: u64) -> u64 {
     ((i128::from(a as i64) * i128::from(b as i64)) >> 64) as u64
@@ -28,13 +30,13 @@ pub fn mul_hi_u16(a: u32, b: u32) -> u32 {
     ((a & 0xffff) * (b & 0xffff)) >> 16
 }
 
-/// `mul.hi.s16`, sign-extended.
+/// `mul.hi.s16`. The result is sign-extended.
 #[inline(always)]
 pub fn mul_hi_s16(a: u32, b: u32) -> u32 {
     ((i32::from(a as i16) * i32::from(b as i16)) >> 16) as u32
 }
 
-/// `mad.hi.sat.s32`: the sum clamps.
+/// `mad.hi.sat.s32`. The sum clamps.
 #[inline(always)]
 pub fn mad_hi_sat_s32(a: u32, b: u32, c: u32) -> u32 {
     (mul_hi_s32(a, b) as i32).saturating_add(c as i32) as u32
@@ -50,128 +52,139 @@ fn low24_s(x: u32) -> i64 {
     i64::from((x << 8) as i32 >> 8)
 }
 
-/// `mul24.lo`: low 32 bits of the 48-bit product.
+/// `mul24.lo.u32`: the low 32 bits of the 48-bit product.
 #[inline(always)]
 pub fn mul24_lo_u32(a: u32, b: u32) -> u32 {
     (low24_u(a) * low24_u(b)) as u32
 }
 
-/// `mul24.hi`: bits 16 to 47 of the product.
+/// `mul24.hi.u32`: bits 16 to 47 of the product.
 #[inline(always)]
 pub fn mul24_hi_u32(a: u32, b: u32) -> u32 {
     ((low24_u(a) * low24_u(b)) >> 16) as u32
 }
 
+/// `mul24.lo.s32`: the low 32 bits of the 48-bit product.
 #[inline(always)]
 pub fn mul24_lo_s32(a: u32, b: u32) -> u32 {
     (low24_s(a) * low24_s(b)) as u32
 }
 
+/// `mul24.hi.s32`: bits 16 to 47 of the product.
 #[inline(always)]
 pub fn mul24_hi_s32(a: u32, b: u32) -> u32 {
     ((low24_s(a) * low24_s(b)) >> 16) as u32
 }
 
-/// `mad24.hi.sat.s32`.
+/// `mad24.hi.sat.s32`. The sum clamps.
 #[inline(always)]
 pub fn mad24_hi_sat_s32(a: u32, b: u32, c: u32) -> u32 {
     (mul24_hi_s32(a, b) as i32).saturating_add(c as i32) as u32
 }
 
-/// `div.u32`; by zero, hardware gives all ones.
+/// `div.u32`. On hardware, division by zero gives all ones.
 #[inline(always)]
 pub fn div_u32(a: u32, b: u32) -> u32 {
     a.checked_div(b).unwrap_or(u32::MAX)
 }
 
-/// `div.s32`; by zero all ones, the overflow of MIN / -1 wraps.
+/// `div.s32`. Division by zero gives all ones, and MIN / -1 wraps.
 #[inline(always)]
 pub fn div_s32(a: u32, b: u32) -> u32 {
     if b == 0 { u32::MAX } else { (a as i32).wrapping_div(b as i32) as u32 }
 }
 
-/// `rem.u32`; by zero, hardware gives all ones.
+/// `rem.u32`. On hardware, the remainder of a division by zero is all ones.
 #[inline(always)]
 pub fn rem_u32(a: u32, b: u32) -> u32 {
     a.checked_rem(b).unwrap_or(u32::MAX)
 }
 
+/// `rem.s32`. The remainder of a division by zero is all ones.
 #[inline(always)]
 pub fn rem_s32(a: u32, b: u32) -> u32 {
     if b == 0 { u32::MAX } else { (a as i32).wrapping_rem(b as i32) as u32 }
 }
 
-/// `div.u16`; by zero all ones, as in 32 bits.
+/// `div.u16`. Division by zero gives all ones, as in 32 bits.
 #[inline(always)]
 pub fn div_u16(a: u32, b: u32) -> u32 {
     div_u32(a & 0xffff, b & 0xffff) & 0xffff
 }
 
-/// `div.s16`, sign-extended.
+/// `div.s16`. The result is sign-extended.
 #[inline(always)]
 pub fn div_s16(a: u32, b: u32) -> u32 {
     div_s32(a as i16 as u32, b as i16 as u32) as i16 as u32
 }
 
+/// `rem.u16`. The remainder of a division by zero is all ones.
 #[inline(always)]
 pub fn rem_u16(a: u32, b: u32) -> u32 {
     rem_u32(a & 0xffff, b & 0xffff) & 0xffff
 }
 
-/// `rem.s16`, sign-extended.
+/// `rem.s16`. The result is sign-extended.
 #[inline(always)]
 pub fn rem_s16(a: u32, b: u32) -> u32 {
     rem_s32(a as i16 as u32, b as i16 as u32) as i16 as u32
 }
 
+/// `div.u64`. Division by zero gives all ones.
 #[inline(always)]
 pub fn div_u64(a: u64, b: u64) -> u64 {
     a.checked_div(b).unwrap_or(u64::MAX)
 }
 
+/// `div.s64`. Division by zero gives all ones, and MIN / -1 wraps.
 #[inline(always)]
 pub fn div_s64(a: u64, b: u64) -> u64 {
     if b == 0 { u64::MAX } else { (a as i64).wrapping_div(b as i64) as u64 }
 }
 
+/// `rem.u64`. The remainder of a division by zero is all ones.
 #[inline(always)]
 pub fn rem_u64(a: u64, b: u64) -> u64 {
     a.checked_rem(b).unwrap_or(u64::MAX)
 }
 
+/// `rem.s64`. The remainder of a division by zero is all ones.
 #[inline(always)]
 pub fn rem_s64(a: u64, b: u64) -> u64 {
     if b == 0 { u64::MAX } else { (a as i64).wrapping_rem(b as i64) as u64 }
 }
 
-/// `shl.b32`: amounts beyond the width give zero.
+/// `shl.b32`. An amount above 31 gives zero.
 #[inline(always)]
 pub fn shl32(a: u32, n: u32) -> u32 {
     if n > 31 { 0 } else { a << (n & 31) }
 }
 
-/// `shr.u32`.
+/// `shr.u32`. An amount above 31 gives zero.
 #[inline(always)]
 pub fn shr_u32(a: u32, n: u32) -> u32 {
     if n > 31 { 0 } else { a >> (n & 31) }
 }
 
-/// `shr.s32`: amounts beyond the width fill with the sign.
+/// `shr.s32`. An amount above 31 fills the result with the sign.
 #[inline(always)]
 pub fn shr_s32(a: u32, n: u32) -> u32 {
     (a as i32 >> n.min(31)) as u32
 }
 
+/// `shl.b64`. An amount above 63 gives zero.
 #[inline(always)]
 pub fn shl64(a: u64, n: u32) -> u64 {
     if n > 63 { 0 } else { a << (n & 63) }
 }
 
+/// `shr.u64`. An amount above 63 gives zero.
 #[inline(always)]
 pub fn shr_u64(a: u64, n: u32) -> u64 {
     if n > 63 { 0 } else { a >> (n & 63) }
 }
 
+/// `shr.s64`. An amount above 63 fills the result with the sign.
 #[inline(always)]
 pub fn shr_s64(a: u64, n: u32) -> u64 {
     (a as i64 >> n.min(63)) as u64
@@ -189,13 +202,13 @@ pub fn shr_u16(a: u32, n: u32) -> u32 {
     shr_u32(a & 0xffff, n)
 }
 
-/// `shr.s16`, sign-extended.
+/// `shr.s16`. The result is sign-extended.
 #[inline(always)]
 pub fn shr_s16(a: u32, n: u32) -> u32 {
     shr_s32(i32::from(a as i16) as u32, n)
 }
 
-/// `shf.l`: the high word of `b:a` shifted left. `.wrap` takes the amount mod 32, `.clamp` at most 32.
+/// `shf.l`: the high word of `b:a` shifted left. `.wrap` takes the amount modulo 32, and `.clamp` limits it to 32.
 #[inline(always)]
 pub fn shf_l(a: u32, b: u32, n: u32, wrap: bool) -> u32 {
     let n = if wrap { n & 31 } else { n.min(32) };
@@ -203,7 +216,7 @@ pub fn shf_l(a: u32, b: u32, n: u32, wrap: bool) -> u32 {
     (both << n >> 32) as u32
 }
 
-/// `shf.r`: the low word of `b:a` shifted right.
+/// `shf.r`: the low word of `b:a` shifted right. The amount is treated as in [`shf_l`].
 #[inline(always)]
 pub fn shf_r(a: u32, b: u32, n: u32, wrap: bool) -> u32 {
     let n = if wrap { n & 31 } else { n.min(32) };
@@ -211,7 +224,7 @@ pub fn shf_r(a: u32, b: u32, n: u32, wrap: bool) -> u32 {
     (both >> n) as u32
 }
 
-/// `bfe.u32`; position and length are the low bytes of `b` and `c`, bits beyond the top read as zero.
+/// `bfe.u32`. The position and the length are the low bytes of `b` and `c`. Bits above bit 31 read as zero.
 #[inline(always)]
 pub fn bfe_u32(a: u32, b: u32, c: u32) -> u32 {
     let (pos, len) = (b & 0xff, c & 0xff);
@@ -219,7 +232,7 @@ pub fn bfe_u32(a: u32, b: u32, c: u32) -> u32 {
     if len > 31 { field } else { field & ((1 << len) - 1) }
 }
 
-/// `bfe.s32`: the field's own top bit is the sign, and the register's where the field reaches past it.
+/// `bfe.s32`. The sign is the top bit of the field, or bit 31 of `a` if the field extends beyond bit 31.
 #[inline(always)]
 pub fn bfe_s32(a: u32, b: u32, c: u32) -> u32 {
     let (pos, len) = (b & 0xff, c & 0xff);
@@ -231,13 +244,14 @@ pub fn bfe_s32(a: u32, b: u32, c: u32) -> u32 {
     ((field << up) as i32 >> up) as u32
 }
 
-/// `bfe.u64`. Hardware takes position and length whole here, not their low bytes as the manual has it.
+/// `bfe.u64`. Hardware uses the whole position and length here. The manual says that it uses their low bytes.
 #[inline(always)]
 pub fn bfe_u64(a: u64, pos: u32, len: u32) -> u64 {
     let field = shr_u64(a, pos);
     if len > 63 { field } else { field & ((1 << len) - 1) }
 }
 
+/// `bfe.s64`. It uses the whole position and length, as [`bfe_u64`] does.
 #[inline(always)]
 pub fn bfe_s64(a: u64, pos: u32, len: u32) -> u64 {
     if len == 0 {
@@ -247,7 +261,7 @@ pub fn bfe_s64(a: u64, pos: u32, len: u32) -> u64 {
     ((shr_s64(a, pos) << up) as i64 >> up) as u64
 }
 
-/// `bfi.b32 f, a, b, c, d`: `a`'s low bits into `b` at position `c`, length `d`.
+/// `bfi.b32 f, a, b, c, d`: inserts the low bits of `a` into `b` at position `c` with length `d`.
 #[inline(always)]
 pub fn bfi_b32(a: u32, b: u32, c: u32, d: u32) -> u32 {
     let (pos, len) = (c & 0xff, d & 0xff);
@@ -255,21 +269,21 @@ pub fn bfi_b32(a: u32, b: u32, c: u32, d: u32) -> u32 {
     b & !mask | shl32(a, pos) & mask
 }
 
-/// `bfi.b64`; position and length whole, as in [`bfe_u64`].
+/// `bfi.b64`. It uses the whole position and length, as [`bfe_u64`] does.
 #[inline(always)]
 pub fn bfi_b64(a: u64, b: u64, pos: u32, len: u32) -> u64 {
     let mask = shl64(if len > 63 { u64::MAX } else { (1 << len) - 1 }, pos);
     b & !mask | shl64(a, pos) & mask
 }
 
-/// `bmsk.clamp`/`.wrap`: `len` ones from bit `pos` up.
+/// `bmsk.clamp` and `bmsk.wrap`: a mask of `len` ones from bit `pos` upwards.
 #[inline(always)]
 pub fn bmsk(pos: u32, len: u32, wrap: bool) -> u32 {
     let (pos, len) = if wrap { (pos & 31, len & 31) } else { (pos, len) };
     shl32(if len > 31 { u32::MAX } else { (1 << len) - 1 }, pos)
 }
 
-/// `szext`: sign- or zero-extends the low `n` bits.
+/// `szext`: sign- or zero-extends the low `n` bits of `a`.
 #[inline(always)]
 pub fn szext(a: u32, n: u32, signed: bool, wrap: bool) -> u32 {
     let n = if wrap { n & 31 } else { n.min(32) };
@@ -283,7 +297,7 @@ pub fn szext(a: u32, n: u32, signed: bool, wrap: bool) -> u32 {
 /// Modes of `prmt`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Prmt {
-    /// No mode: four selectors of four bits, the top one replicating the byte's sign.
+    /// No mode: four selectors of four bits. The top bit of a selector replicates the sign of the byte.
     Index,
     /// Forward four extract.
     F4e,
@@ -299,7 +313,7 @@ pub enum Prmt {
     Rc16,
 }
 
-/// `prmt.b32 d, a, b, c`: bytes 0-3 are `a`'s, 4-7 `b`'s.
+/// `prmt.b32 d, a, b, c`. Bytes 0-3 are the bytes of `a`, and bytes 4-7 those of `b`.
 #[inline(always)]
 pub fn prmt(a: u32, b: u32, c: u32, mode: Prmt) -> u32 {
     let bytes = u64::from(b) << 32 | u64::from(a);
@@ -328,17 +342,18 @@ fn nibbles(f: impl Fn(u32) -> u32) -> u32 {
     f(0) | f(1) << 4 | f(2) << 8 | f(3) << 12
 }
 
-/// `lop3.b32`: `table` is the function's value at `(0xf0, 0xcc, 0xaa)`.
+/// `lop3.b32`. `table` is the value of the function at `(0xf0, 0xcc, 0xaa)`.
 #[inline(always)]
 pub fn lop3(a: u32, b: u32, c: u32, table: u8) -> u32 {
-    // The Shannon expansion over `a`, then `b`, then `c`; with a constant table it folds to a few operations.
+    // Shannon expansion over `a`, then `b`, then `c`. With a constant table it folds to a few operations.
     let pick = |bit: u32| if table >> bit & 1 == 1 { u32::MAX } else { 0 };
     let over_c = |b0: u32| (pick(b0) & !c) | (pick(b0 + 1) & c);
     let over_b = |b0: u32| (over_c(b0) & !b) | (over_c(b0 + 2) & b);
     (over_b(0) & !a) | (over_b(4) & a)
 }
 
-/// `bfind.u32`: position of the top bit, or all ones. `.shiftamt`: the shift that moves it to bit 31.
+/// `bfind.u32`: the position of the top set bit, or all ones if no bit is set. `.shiftamt` gives the shift that moves
+/// this bit to bit 31.
 #[inline(always)]
 pub fn bfind_u32(a: u32, shift_amount: bool) -> u32 {
     if a == 0 {
@@ -347,12 +362,13 @@ pub fn bfind_u32(a: u32, shift_amount: bool) -> u32 {
     if shift_amount { a.leading_zeros() } else { a.ilog2() }
 }
 
-/// `bfind.s32`: the top bit that differs from the sign.
+/// `bfind.s32`: the position of the top bit that differs from the sign.
 #[inline(always)]
 pub fn bfind_s32(a: u32, shift_amount: bool) -> u32 {
     bfind_u32(if (a as i32) < 0 { !a } else { a }, shift_amount)
 }
 
+/// `bfind.u64`. See [`bfind_u32`]; `.shiftamt` moves the bit to bit 63.
 #[inline(always)]
 pub fn bfind_u64(a: u64, shift_amount: bool) -> u32 {
     if a == 0 {
@@ -361,13 +377,15 @@ pub fn bfind_u64(a: u64, shift_amount: bool) -> u32 {
     if shift_amount { a.leading_zeros() } else { a.ilog2() }
 }
 
+/// `bfind.s64`. See [`bfind_s32`].
 #[inline(always)]
 pub fn bfind_s64(a: u64, shift_amount: bool) -> u32 {
     bfind_u64(if (a as i64) < 0 { !a } else { a }, shift_amount)
 }
 
-/// `fns.b32`: the position of the `offset`-th set bit of `mask` from `base` on, upwards if positive, downwards if
-/// negative; `offset` 0 asks whether `base` itself is set. All ones if there is none.
+/// `fns.b32`: the position of the `offset`-th set bit of `mask`, counted from `base`. A positive offset counts
+/// upwards, a negative one downwards. An offset of 0 tests bit `base` itself. The result is all ones if no such bit
+/// is set.
 #[inline]
 pub fn fns(mask: u32, base: u32, offset: i32) -> u32 {
     if base > 31 {
@@ -390,7 +408,7 @@ pub fn fns(mask: u32, base: u32, offset: i32) -> u32 {
     u32::MAX
 }
 
-/// `dp4a`: four byte products added to `c`, wrapping.
+/// `dp4a`: adds four products of bytes to `c`, wrapping.
 #[inline(always)]
 pub fn dp4a(a: u32, b: u32, c: u32, a_signed: bool, b_signed: bool) -> u32 {
     let mut d = c;
@@ -401,7 +419,8 @@ pub fn dp4a(a: u32, b: u32, c: u32, a_signed: bool, b_signed: bool) -> u32 {
     d
 }
 
-/// `dp2a.lo`/`.hi`: two 16-bit halves of `a` times the lower or upper two bytes of `b`, added to `c`, wrapping.
+/// `dp2a.lo` and `dp2a.hi`: multiplies the two 16-bit halves of `a` by the lower or upper two bytes of `b`, and adds
+/// the products to `c`, wrapping.
 #[inline(always)]
 pub fn dp2a(a: u32, b: u32, c: u32, a_signed: bool, b_signed: bool, hi: bool) -> u32 {
     let mut d = c;
@@ -426,6 +445,7 @@ pub fn sad_u32(a: u32, b: u32, c: u32) -> u32 {
     a.abs_diff(b).wrapping_add(c)
 }
 
+/// `sad.s32`: `|a - b| + c`.
 #[inline(always)]
 pub fn sad_s32(a: u32, b: u32, c: u32) -> u32 {
     (a as i32).abs_diff(b as i32).wrapping_add(c)
@@ -437,13 +457,14 @@ pub fn sad_u16(a: u32, b: u32, c: u32) -> u32 {
     sad_u32(a & 0xffff, b & 0xffff, c) & 0xffff
 }
 
-/// `sad.s16`, sign-extended.
+/// `sad.s16`. The result is sign-extended.
 #[inline(always)]
 pub fn sad_s16(a: u32, b: u32, c: u32) -> u32 {
     sad_s32(a as i16 as u32, b as i16 as u32, c) as i16 as u32
 }
 
-/// `cvt.pack.sat` to 8 bits: `a` and `b` clamp into bytes 1 and 0, the low half of `c` moves to the upper.
+/// `cvt.pack.sat` to 8 bits: `a` and `b` clamp into bytes 1 and 0. The low half of `c` moves to the upper half of the
+/// result.
 #[inline(always)]
 pub fn pack_sat8(a: u32, b: u32, c: u32, signed: bool) -> u32 {
     let (low, high) = if signed { (-128, 127) } else { (0, 255) };
@@ -451,7 +472,7 @@ pub fn pack_sat8(a: u32, b: u32, c: u32, signed: bool) -> u32 {
     c << 16 | clamp(a) << 8 | clamp(b)
 }
 
-/// `cvt.pack.sat` to 16 bits: `a` clamps into the upper half, `b` into the lower.
+/// `cvt.pack.sat` to 16 bits: `a` clamps into the upper half of the result, `b` into the lower half.
 #[inline(always)]
 pub fn pack_sat16(a: u32, b: u32, signed: bool) -> u32 {
     let (low, high) = if signed { (-32768, 32767) } else { (0, 65535) };
@@ -459,23 +480,25 @@ pub fn pack_sat16(a: u32, b: u32, signed: bool) -> u32 {
     clamp(a) << 16 | clamp(b)
 }
 
+/// `sad.u64`: `|a - b| + c`.
 #[inline(always)]
 pub fn sad_u64(a: u64, b: u64, c: u64) -> u64 {
     a.abs_diff(b).wrapping_add(c)
 }
 
+/// `sad.s64`: `|a - b| + c`.
 #[inline(always)]
 pub fn sad_s64(a: u64, b: u64, c: u64) -> u64 {
     (a as i64).abs_diff(b as i64).wrapping_add(c)
 }
 
-/// `min.relu.s32`/`max.relu.s32` clamp below at zero.
+/// `.relu` of `min.relu.s32` and `max.relu.s32`: negative results become zero.
 #[inline(always)]
 pub fn relu_s32(a: u32) -> u32 {
     (a as i32).max(0) as u32
 }
 
-/// One pair of 16-bit lanes at a time: `add/min/max.{u16x2,s16x2}`.
+/// Applies `f` to both 16-bit halves of the operands, for `add`, `min` and `max` of `u16x2` and `s16x2`.
 #[inline(always)]
 pub fn each16x2(a: u32, b: u32, f: impl Fn(u16, u16) -> u16) -> u32 {
     let lo = f(a as u16, b as u16);

@@ -1,15 +1,18 @@
-//! Numerics of the virtual GPU: what one PTX instruction does to the bits of its operands, as pure functions.
+//! Numerics of the virtual GPU: pure functions that compute what one PTX instruction does to the bits of its
+//! operands.
 //!
-//! Nothing here knows of warps, memory or programs. Values are register bits: a lane of a 32-bit register is a
-//! `u32` (narrower types sit in its low bits), of a 64-bit one a `u64`; a whole register is [`Lanes`] or
-//! [`Lanes64`]. Two kinds of function are offered:
+//! This module does not depend on warps, memory or programs. Values are register bits. One lane of a 32-bit register
+//! is a `u32`, and narrower types are in its low bits. One lane of a 64-bit register is a `u64`. A whole register is
+//! [`Lanes`] or [`Lanes64`]. The module has two kinds of functions:
 //!
-//! - scalar ones, `#[inline(always)]` and mostly branch-free, meant to be called in a loop over the lanes that
-//!   LLVM vectorises under the caller's target features; a [`Round`] passed as a constant folds away;
-//! - bulk ones over whole registers (`lanes…`, [`tile`]), compiled for AVX-512, AVX2 and the baseline and chosen
-//!   at run time, for the work that dominates kernels: conversions, half2 arithmetic, `ex2` and tensor tiles.
+//! - Scalar functions are `#[inline(always)]` and mostly branch-free. The caller calls them in a loop over the lanes,
+//!   and LLVM vectorises the loop under the caller's target features. A [`Round`] that is passed as a constant folds
+//!   away.
+//! - Bulk functions work on whole registers (`lanes…`, [`tile`]). They are compiled for AVX-512, AVX2 and the
+//!   baseline, and one version is chosen at run time. They serve the work that dominates kernels: conversions, half2
+//!   arithmetic, `ex2` and tensor tiles.
 //!
-//! | module | holds |
+//! | module | contents |
 //! |---|---|
 //! | [`codec`] | f16, bf16, tf32, E4M3, E5M2, UE8M0: decode, and encode with every rounding mode |
 //! | [`cvt`] | the `cvt` instruction, every pair of types |
@@ -18,16 +21,19 @@
 //! | [`int`] | mul.hi, mul24, bfe, bfi, prmt, lop3, shf, brev, bfind, fns, dp4a, dp2a, sad, … |
 //! | [`approx`] | `.approx` functions and the table of their hardware error bounds |
 //! | [`tile`] | mma, wmma, ldmatrix: fragment layouts and products |
-//! | [`exact`] | the slow, obviously right core: a value as integer times power of two, rounded once |
+//! | [`exact`] | slow and simple exact arithmetic: a value is an integer times a power of two and is rounded once |
 //!
-//! Where the PTX manual leaves a result open (NaN payloads, division by zero, fragments of wmma) or hardware
-//! departs from it, these functions do what an H200 was seen to do; a comment says so.
+//! The PTX manual does not specify some results (NaN payloads, division by zero, the fragments of wmma), and hardware
+//! departs from the manual in others. In both cases these functions do what was observed on an H200, and a comment
+//! says so.
 //!
-//! NaN: f32 operations that make a NaN make [`NAN_F32`], f16 and bf16 ones [`NAN_F16`], whatever the operands;
-//! f64 ones keep a NaN operand's payload (the second's before the first's), and make 0xfff8000000000000 of none.
+//! NaN results: an f32 operation that produces a NaN produces [`NAN_F32`], and an f16 or bf16 operation produces
+//! [`NAN_F16`], whatever the operands are. An f64 operation keeps the payload of a NaN operand; it prefers the second
+//! operand to the first. If no operand is a NaN, the f64 result is 0xfff8000000000000.
 
-// Lanes index several arrays at once; `a < b || a > b` is not `a != b` where NaN is about; a mask says more than a
-// count of zeros; and modifiers of an instruction are switches, however many.
+// Reasons for the allowed lints, in the order of the list: a lane number indexes several arrays at once; with NaN
+// operands `a < b || a > b` differs from `a != b`; a mask is clearer than a count of trailing zeros; the modifiers of
+// an instruction are independent switches.
 #![allow(
     clippy::needless_range_loop,
     clippy::double_comparisons,
@@ -50,9 +56,9 @@ pub type Lanes = [u32; 32];
 /// A 64-bit register of a warp.
 pub type Lanes64 = [u64; 32];
 
-/// The NaN every f32 instruction produces.
+/// The NaN that every f32 instruction produces.
 pub const NAN_F32: u32 = 0x7fff_ffff;
-/// The NaN every f16 and bf16 instruction produces.
+/// The NaN that every f16 and bf16 instruction produces.
 pub const NAN_F16: u32 = 0x7fff;
 
 /// Rounding modes of PTX.

@@ -1,10 +1,12 @@
-//! Compiles a bulk function once per instruction-set level and picks one at run time.
+//! Compiles a bulk function once per instruction-set level and selects one version at run time.
 
-/// Wraps a function whose body is `#[inline(always)]` code generic over `F16C` (whether the half-precision
-/// conversion instructions and AVX2 may be used) so that it runs at the best level of the machine.
+/// Defines a function that runs `$body` at the highest instruction-set level of the machine.
 ///
-/// `per_isa! { pub fn name = body where (a: &Lanes, out: &mut Lanes); }` defines `name`, which calls
-/// `body::<true>` or `body::<false>` under the right target features.
+/// The body must be `#[inline(always)]` and generic over `F16C`. `F16C` says whether the body may use AVX2 and the
+/// half-precision conversion instructions.
+///
+/// `per_isa! { pub fn name = body where (a: &Lanes, out: &mut Lanes); }` defines `name`. It calls `body::<true>` or
+/// `body::<false>` under the matching target features.
 macro_rules! per_isa {
     ($( $(#[$meta:meta])* $vis:vis fn $name:ident = $body:ident where ( $($arg:ident : $ty:ty),* $(,)? ) $(-> $ret:ty)?; )+) => { $(
         $(#[$meta])*
@@ -20,7 +22,7 @@ macro_rules! per_isa {
                 #[allow(clippy::too_many_arguments)]
                 fn v3($($arg: $ty),*) $(-> $ret)? { $body::<true>($($arg),*) }
                 match $crate::cpu::level() {
-                    // SAFETY: `level` has seen every feature named above.
+                    // SAFETY: `level` returns this level only if the CPU has every feature named above.
                     $crate::cpu::Level::V4 => return unsafe { v4($($arg),*) },
                     // SAFETY: as above.
                     $crate::cpu::Level::V3 => return unsafe { v3($($arg),*) },

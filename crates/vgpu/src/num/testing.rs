@@ -1,10 +1,11 @@
-//! What the tests of this folder share: random numbers, and arithmetic that owes nothing to the code under test.
+//! Shared code of the tests in this folder: random numbers, and arithmetic that is independent of the code under
+//! test.
 
 use super::Round;
 
 pub(crate) const ROUNDS: [Round; 4] = [Round::Nearest, Round::Zero, Round::Down, Round::Up];
 
-/// SplitMix64: small, seedable, good enough to find wrong bits.
+/// SplitMix64: a small generator with a seed. Its quality is sufficient to find wrong bits.
 pub(crate) struct Rng(pub u64);
 
 impl Rng {
@@ -24,13 +25,13 @@ impl Rng {
         self.u64() % n
     }
 
-    /// Any bits, or a special value, or a number near one: operands that meet, cancel and overflow.
+    /// Any bits, a special value, or a number near one. Such operands cancel, overflow and have similar exponents.
     pub(crate) fn f32(&mut self) -> f32 {
         match self.below(8) {
             0 => f32::from_bits(SPECIAL_F32[self.below(SPECIAL_F32.len() as u64) as usize]),
             1 => f32::from_bits(self.u32() & 0x80ff_ffff),
             2..5 => f32::from_bits(self.u32() & 0x83ff_ffff | 0x3c00_0000),
-            // Few significant bits: ties.
+            // Few significant bits, so that rounding meets ties.
             5 => f32::from_bits(self.u32() & 0xffff_e000 | (self.u32() & 3) << 11),
             _ => f32::from_bits(self.u32()),
         }
@@ -46,7 +47,7 @@ impl Rng {
         }
     }
 
-    /// A 16-bit code, specials more often than not by chance.
+    /// A 16-bit code. Special values occur more often than in random bits.
     pub(crate) fn half(&mut self) -> u32 {
         const SPECIAL: [u32; 16] = [
             0, 0x8000, 1, 0x8001, 0x3ff, 0x400, 0x3c00, 0xbc00, 0x7bff, 0xfbff, 0x7c00, 0xfc00, 0x7e01,
@@ -106,7 +107,8 @@ pub(crate) const SPECIAL_F64: [u64; 16] = [
     0xfff1_2345_6789_abcd,
 ];
 
-/// The finite values of a small format, ascending from zero, each with its code, by the definition of the format.
+/// The finite magnitudes of a small format, ascending from zero, from the definition of the format. The index of a
+/// value is its code.
 pub(crate) fn magnitudes(man: i32, exp: i32, max: f64) -> Vec<f64> {
     let bias = (1 << (exp - 1)) - 1;
     let mut values = vec![];
@@ -123,15 +125,15 @@ pub(crate) fn magnitudes(man: i32, exp: i32, max: f64) -> Vec<f64> {
     values
 }
 
-/// The code a value rounds to, found by looking for its neighbours. `None` beyond the largest value once rounded:
-/// overflow. The sign is left to the caller.
+/// Returns the code that `x` rounds to, found by a search for its neighbours. Returns `None` if the rounded value is
+/// beyond the largest value (overflow). The caller adds the sign.
 pub(crate) fn round_by_search(values: &[f64], x: f64, neg: bool, round: Round) -> Option<u32> {
     let above = values.partition_point(|&v| v < x);
     if above < values.len() && values[above] == x {
         return Some(above as u32);
     }
     let low = above - 1;
-    // One step beyond the largest, as if the format went on.
+    // Above the largest value, assume one more step, as if the format had more exponents.
     let next = values.get(above).copied().unwrap_or_else(|| 2.0 * values[low] - values[low - 1]);
     let up = match round {
         Round::Nearest => (x - values[low]) > (next - x) || (x - values[low]) == (next - x) && low % 2 == 1,

@@ -298,6 +298,7 @@ impl<'m, 'a> Loader<'m, 'a> {
         })
     }
 
+    #[allow(clippy::too_many_lines)] // The steps of loading a function, in order.
     fn function(
         &mut self,
         f: &'m ast::Function<'a>,
@@ -328,60 +329,12 @@ impl<'m, 'a> Loader<'m, 'a> {
         };
         let function_addresses = std::mem::take(&mut self.function_addresses);
         let mut decoder = Decoder::new(entry, constants, &mut callees, &function_addresses);
-        let mut problems: Vec<(ast::Pos, String, Option<String>, u32)> = Vec::new();
+        let mut problems: Vec<LoadProblem> = Vec::new();
         let mut local = LocalLayout::default();
 
         // Names of the module, then the function's own.
-        let mut memory = 0u32;
-        for v in &self.ast.variables {
-            match v.space {
-                Space::Global | Space::Const if Self::size_of(v).is_some_and(|n| n <= MAX_VARIABLE_BYTES) => {
-                    decoder.declare_outer(v.name, Entity::Memory { variable: memory });
-                    memory += 1;
-                }
-                Space::Shared => match declare_shared(v, shared) {
-                    Ok(entity) => decoder.declare_outer(v.name, entity),
-                    Err(message) => problems.push((v.pos, message, None, 0)),
-                },
-                _ => {}
-            }
-        }
-        let mut parameters: Vec<Slot> = Vec::new();
-        if entry {
-            if let Some((params, _)) = kernel_params(f) {
-                for (v, p) in f.params.iter().zip(params) {
-                    decoder.declare(v.name, Entity::KernelParam { offset: p.offset });
-                }
-            } else {
-                problems.push((
-                    f.pos,
-                    "kernel parameter has an unknown type or is too large".into(),
-                    None,
-                    0,
-                ));
-            }
-        } else {
-            for (vs, is_return) in [(&f.params, false), (&f.returns, true)] {
-                for v in vs {
-                    match param_words(&mut decoder, v) {
-                        Some((words, bytes)) => {
-                            if is_return {
-                                decoder.returns.extend(&words);
-                            } else {
-                                parameters.extend(&words);
-                            }
-                            decoder.declare(v.name, Entity::ParamWords { words, bytes });
-                        }
-                        None => problems.push((
-                            v.pos,
-                            "parameter has an unknown type or is too large".into(),
-                            None,
-                            0,
-                        )),
-                    }
-                }
-            }
-        }
+        declare_module_variables(self.ast, &mut decoder, shared, &mut problems);
+        let mut parameters = declare_parameters(f, entry, &mut decoder, &mut problems);
         // Branch tables are named before or after their use.
         for s in f.body.iter().flatten() {
             if let Statement::BranchTargets(name, targets) = s {
@@ -399,48 +352,24 @@ impl<'m, 'a> Loader<'m, 'a> {
                     }
                 }
                 Statement::Declare(v) => {
-                    let result = match v.space {
-                        Space::Reg => decoder.declare_registers(v).map_err(|e| e.0),
-                        Space::Param => match param_words(&mut decoder, v) {
-                            Some((words, bytes)) => {
-                                decoder.declare(v.name, Entity::ParamWords { words, bytes });
-                                Ok(())
-                            }
-                            None => Err("parameter has an unknown type or is too large".to_string()),
-                        },
-                        Space::Local => {
-                            local.add(v).map(|offset| decoder.declare(v.name, Entity::Local { offset }))
-                        }
-                        Space::Shared => declare_shared(v, shared).map(|e| decoder.declare(v.name, e)),
-                        Space::Global | Space::Const => Err("global variable inside a function".to_string()),
-                    };
-                    if let Err(message) = result {
+                    if let Err(message) = declare_local(v, &mut decoder, shared, &mut local) {
                         problems.push((v.pos, message, None, decoder.loc));
                     }
                 }
                 Statement::Loc(loc) => decoder.loc = reader.directive(loc),
-                Statement::Instruction(i) => {
-                    let mnemonic = || {
-                        if i.modifiers.is_empty() {
-                            i.opcode.to_string()
-                        } else {
-                            format!("{}.{}", i.opcode, i.modifiers)
+                Statement::Instruction(i) => match decoder.instruction(i) {
+                    Ok(()) => {
+                        if self.counted.insert((i.pos.line, i.pos.column)) {
+                            let row = report
+                                .instructions
+                                .entry(mnemonic(i))
+                                .or_insert(FidelityRow { fidelity: Fidelity::Exact, count: 0 });
+                            row.count += 1;
+                            row.fidelity = row.fidelity.max(decoder.fidelity);
                         }
-                    };
-                    match decoder.instruction(i) {
-                        Ok(()) => {
-                            if self.counted.insert((i.pos.line, i.pos.column)) {
-                                let row = report
-                                    .instructions
-                                    .entry(mnemonic())
-                                    .or_insert(FidelityRow { fidelity: Fidelity::Exact, count: 0 });
-                                row.count += 1;
-                                row.fidelity = row.fidelity.max(decoder.fidelity);
-                            }
-                        }
-                        Err(e) => problems.push((i.pos, e.0, Some(mnemonic()), decoder.loc)),
                     }
-                }
+                    Err(e) => problems.push((i.pos, e.0, Some(mnemonic(i)), decoder.loc)),
+                },
                 Statement::BranchTargets(..) | Statement::CallPrototype(_) => {}
             }
         }
@@ -454,21 +383,7 @@ impl<'m, 'a> Loader<'m, 'a> {
         } else {
             decoder.emit(Op::Return, &[], &returns);
         }
-        let pending = std::mem::take(&mut decoder.pending);
-        for branch in pending {
-            let mut targets = Vec::new();
-            for name in branch.labels {
-                match decoder.find_label(name, &branch.blocks) {
-                    Some(t) => targets.push(t),
-                    None => problems.push((branch.pos, format!("unknown label `{name}`"), None, 0)),
-                }
-            }
-            match &mut decoder.insts[branch.at].op {
-                Op::Branch { target } => *target = targets.first().copied().unwrap_or(0),
-                Op::BranchIndexed { targets: t } => *t = targets.into(),
-                _ => {}
-            }
-        }
+        resolve_branches(&mut decoder, &mut problems);
         let Decoder { mut insts, metas, registers, indirect, .. } = decoder;
         let failed = !problems.is_empty();
         self.function_addresses = function_addresses;
@@ -489,17 +404,7 @@ impl<'m, 'a> Loader<'m, 'a> {
         if failed {
             // Go on with an empty body: other functions may have something to say as well.
             insts.clear();
-            return Some(Function {
-                insts: vec![Inst::new(Op::Exit, &[], &[])],
-                metas: vec![Meta { line: 0, loc: 0, pipe: Pipe::Control, flops: 0 }],
-                blocks: Vec::new(),
-                block_of: vec![0],
-                frame: registers::Frame::default(),
-                params: Vec::new(),
-                return_words: 0,
-                local_bytes: 0,
-                first: 0,
-            });
+            return Some(Function::empty());
         }
         let blocks = flow::split(&mut insts);
         let frame = registers::allocate(&mut insts, &blocks, &registers, &mut parameters);
@@ -518,6 +423,133 @@ impl<'m, 'a> Loader<'m, 'a> {
             local_bytes: (local.bytes as u32).next_multiple_of(16),
             first: 0,
         })
+    }
+}
+
+impl Function {
+    /// A function that ends at once.
+    fn empty() -> Function {
+        Function {
+            insts: vec![Inst::new(Op::Exit, &[], &[])],
+            metas: vec![Meta { line: 0, loc: 0, pipe: Pipe::Control, flops: 0 }],
+            blocks: Vec::new(),
+            block_of: vec![0],
+            frame: registers::Frame::default(),
+            params: Vec::new(),
+            return_words: 0,
+            local_bytes: 0,
+            first: 0,
+        }
+    }
+}
+/// Place, message, instruction and source location of a problem in a function.
+type LoadProblem = (ast::Pos, String, Option<String>, u32);
+
+/// Declares the module's variables.
+fn declare_module_variables<'a>(
+    module: &ast::Module<'a>,
+    decoder: &mut Decoder<'a, '_>,
+    shared: &mut SharedLayout<'a>,
+    problems: &mut Vec<LoadProblem>,
+) {
+    let mut memory = 0u32;
+    for v in &module.variables {
+        match v.space {
+            Space::Global | Space::Const if Loader::size_of(v).is_some_and(|n| n <= MAX_VARIABLE_BYTES) => {
+                decoder.declare_outer(v.name, Entity::Memory { variable: memory });
+                memory += 1;
+            }
+            Space::Shared => match declare_shared(v, shared) {
+                Ok(entity) => decoder.declare_outer(v.name, entity),
+                Err(message) => problems.push((v.pos, message, None, 0)),
+            },
+            _ => {}
+        }
+    }
+}
+
+/// Declares the parameters. Returns the registers of a device function's parameters.
+fn declare_parameters<'a>(
+    f: &ast::Function<'a>,
+    entry: bool,
+    decoder: &mut Decoder<'a, '_>,
+    problems: &mut Vec<LoadProblem>,
+) -> Vec<Slot> {
+    let mut parameters: Vec<Slot> = Vec::new();
+    if entry {
+        if let Some((params, _)) = kernel_params(f) {
+            for (v, p) in f.params.iter().zip(params) {
+                decoder.declare(v.name, Entity::KernelParam { offset: p.offset });
+            }
+        } else {
+            problems.push((f.pos, "kernel parameter has an unknown type or is too large".into(), None, 0));
+        }
+    } else {
+        for (vs, is_return) in [(&f.params, false), (&f.returns, true)] {
+            for v in vs {
+                match param_words(decoder, v) {
+                    Some((words, bytes)) => {
+                        if is_return {
+                            decoder.returns.extend(&words);
+                        } else {
+                            parameters.extend(&words);
+                        }
+                        decoder.declare(v.name, Entity::ParamWords { words, bytes });
+                    }
+                    None => problems.push((
+                        v.pos,
+                        "parameter has an unknown type or is too large".into(),
+                        None,
+                        0,
+                    )),
+                }
+            }
+        }
+    }
+    parameters
+}
+
+/// Declares a variable inside a function.
+fn declare_local<'a>(
+    v: &Variable<'a>,
+    decoder: &mut Decoder<'a, '_>,
+    shared: &mut SharedLayout<'a>,
+    local: &mut LocalLayout,
+) -> Result<(), String> {
+    match v.space {
+        Space::Reg => decoder.declare_registers(v).map_err(|e| e.0),
+        Space::Param => {
+            let (words, bytes) =
+                param_words(decoder, v).ok_or("parameter has an unknown type or is too large")?;
+            decoder.declare(v.name, Entity::ParamWords { words, bytes });
+            Ok(())
+        }
+        Space::Local => local.add(v).map(|offset| decoder.declare(v.name, Entity::Local { offset })),
+        Space::Shared => declare_shared(v, shared).map(|e| decoder.declare(v.name, e)),
+        Space::Global | Space::Const => Err("global variable inside a function".to_string()),
+    }
+}
+
+fn mnemonic(i: &ast::Instruction<'_>) -> String {
+    if i.modifiers.is_empty() { i.opcode.to_string() } else { format!("{}.{}", i.opcode, i.modifiers) }
+}
+
+/// Gives branches their targets. Labels may follow the branches that use them.
+fn resolve_branches(decoder: &mut Decoder<'_, '_>, problems: &mut Vec<LoadProblem>) {
+    let pending = std::mem::take(&mut decoder.pending);
+    for branch in pending {
+        let mut targets = Vec::new();
+        for name in branch.labels {
+            match decoder.find_label(name, &branch.blocks) {
+                Some(t) => targets.push(t),
+                None => problems.push((branch.pos, format!("unknown label `{name}`"), None, 0)),
+            }
+        }
+        match &mut decoder.insts[branch.at].op {
+            Op::Branch { target } => *target = targets.first().copied().unwrap_or(0),
+            Op::BranchIndexed { targets: t } => *t = targets.into(),
+            _ => {}
+        }
     }
 }
 

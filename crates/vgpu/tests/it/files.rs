@@ -132,6 +132,7 @@ fn parse(text: &str) -> Case {
     case
 }
 
+#[allow(clippy::too_many_lines)] // The rows of one table.
 fn run(text: &str, case: &Case, checks: Checks, threads: usize) -> Result<(), String> {
     let module = match load(text) {
         Ok(module) => module,

@@ -72,6 +72,7 @@ number = prompt["number"]
 }
 
 #[test]
+#[allow(clippy::too_many_lines)] // One conversation with a proposer, step by step.
 fn hostile_answers_of_a_program_do_not_affect_the_search() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

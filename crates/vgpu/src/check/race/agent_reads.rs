@@ -1,17 +1,18 @@
-//! What asynchronous agents read of shared memory: tensor cores, and bulk copies out of it.
+//! The reads of shared memory by asynchronous agents: tensor cores, and bulk copies out of shared memory.
 //!
-//! A tensor core reads thousands of bytes per instruction, the same ones over and over as a ring of tiles goes round. So
-//! its reads are kept as sets of chunks of 16 bytes, once per agent and set, with the time of the latest: who is ordered
-//! after that one is ordered after the ones before. Everything that writes shared memory asks here.
+//! A tensor core reads thousands of bytes per instruction, and reads the same bytes again and again when a kernel
+//! cycles through a ring of tiles. So its reads are stored as sets of 16-byte chunks, one entry per agent and set, with
+//! the time of the latest read. A thread that is ordered after the latest read is ordered after the earlier reads too.
+//! Every write to shared memory is checked against these sets.
 
 use super::conflict::Conflict;
 use super::event::Agent;
 use super::stamp::{Stamp, WHO};
 use super::threads::Threads;
 
-/// Bytes of a chunk, as a power of two.
+/// Size of a chunk: two to this power bytes.
 const CHUNK: u32 = 4;
-/// Sets kept. More can silence, never accuse.
+/// Maximum number of sets. Dropping a set can hide a race but never cause a false report.
 const MAX_SETS: usize = 1 << 13;
 
 /// A set of chunks of shared memory.
@@ -19,12 +20,12 @@ const MAX_SETS: usize = 1 << 13;
 pub struct Chunks {
     /// Number of the first word.
     first: u32,
-    /// A bit per chunk.
+    /// One bit per chunk.
     words: Vec<u64>,
 }
 
 impl Chunks {
-    /// From the addresses of chunks, in any order.
+    /// Builds the set from the addresses of chunks, in any order.
     pub fn of(addresses: &[u32]) -> Chunks {
         let (Some(low), Some(high)) = (addresses.iter().min(), addresses.iter().max()) else {
             return Chunks::default();
@@ -38,7 +39,7 @@ impl Chunks {
         Chunks { first, words }
     }
 
-    /// The first byte of a range that lies in the set, or its chunk's first.
+    /// Returns the first address of the range that lies in a chunk of the set.
     fn meets(&self, at: u32, bytes: u32) -> Option<u32> {
         let (low, high) = (at >> CHUNK, (at + bytes.max(1) - 1) >> CHUNK);
         let end = self.first + self.words.len() as u32;
@@ -87,12 +88,12 @@ impl AgentReads {
         }
     }
 
-    /// A block-wide barrier: forgets what everybody has behind them.
+    /// A block-wide barrier: removes the reads that are ordered before all threads of the block.
     pub fn on_block_barrier(&mut self, threads: &Threads) {
         self.reads.retain(|(stamp, _)| !threads.known_to_all(*stamp));
     }
 
-    /// A write by the thread or agent of `own` to a range.
+    /// Checks a write to a range by the thread or agent of `own`.
     pub fn check_write(&self, threads: &Threads, own: Stamp, at: u32, bytes: u32, out: &mut Vec<Conflict>) {
         for (first, set) in &self.reads {
             if let Some(address) = set.meets(at, bytes)
@@ -111,7 +112,7 @@ impl AgentReads {
     }
 }
 
-/// Whether what this stamp wrote has to pass a proxy fence before bulk copies and tensor cores see it.
+/// Whether data written by this stamp must pass a proxy fence before bulk copies and tensor cores see it.
 pub fn is_generic(stamp: Stamp) -> bool {
     matches!(stamp.agent(), None | Some(Agent::Copy))
 }

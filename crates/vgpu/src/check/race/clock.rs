@@ -1,27 +1,27 @@
 //! Compressed vector clocks.
 //!
-//! A [`Clock`] says, of one block, up to which time each thread's accesses are known; a [`Blocks`] says so of many
-//! blocks. An *entity* is a warp (numbers 0..32) or an asynchronous agent of a warp (from 32 on, 32 per kind of agent), each with
-//! 32 lanes.
+//! A [`Clock`] stores, for one block, up to which time the accesses of each thread are known. A [`Blocks`] stores the
+//! same for many blocks. An *entity* is a warp (numbers 0..32) or an asynchronous agent of a warp (from 32 on, 32 per
+//! kind of agent). Each entity has 32 lanes.
 
 use std::sync::Arc;
 
-/// Entities of a block: warps, then their agents.
+/// Number of the first agent entity. The warps of a block have the numbers below.
 pub const AGENTS: usize = 32;
 
-/// A thread or a thread's agent: entity and lane in one number.
+/// Combines the entity and the lane of a thread, or of the agent of a thread, in one number.
 pub fn actor(entity: usize, lane: usize) -> u16 {
     (entity * 32 + lane) as u16
 }
 
-/// What is known of one block's threads. The three levels are alternatives: the highest counts.
+/// What is known about the threads of one block. Each of the three levels gives a time; the highest applies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Clock {
-    /// Every thread (not: agent) of the block, up to this time.
+    /// Time up to which every thread (not agent) of the block is known.
     pub floor: u32,
-    /// Every lane of an entity. Short when nothing is known of the later ones.
+    /// Time up to which every lane of an entity is known. The vector is short if nothing is known about later entities.
     entities: Vec<u32>,
-    /// Single actors, sorted.
+    /// Times of single actors, sorted by actor.
     actors: Vec<(u16, u32)>,
 }
 
@@ -67,7 +67,8 @@ impl Clock {
         }
     }
 
-    /// Learns times of the lanes of `mask`: of the whole entity when these are all its lanes and the times agree.
+    /// Learns the times of the lanes of `mask`. If these are all lanes of the entity, their smallest time is stored for
+    /// the whole entity.
     pub fn learn_lanes(&mut self, entity: usize, mask: u32, all: u32, times: &[u32; 32]) {
         if mask & all == all {
             let least = lanes(all).map(|l| times[l]).min().unwrap_or(0);
@@ -119,7 +120,7 @@ impl Clock {
         }
     }
 
-    /// Whether joining `other` would change nothing, as far as a cheap look can tell.
+    /// Whether joining `other` would change nothing, as far as a cheap test can tell.
     fn covers(&self, other: &Clock) -> bool {
         self.floor >= other.floor
             && (0..other.entities.len()).all(|e| self.entity(e) >= other.entities[e])
@@ -127,8 +128,8 @@ impl Clock {
     }
 }
 
-/// What is known of other blocks: a persistent Patricia tree from block number to clock, so that the counter every
-/// block of a large grid passes costs each of them a path, not a copy.
+/// What is known about other blocks: a persistent Patricia tree from block number to clock. When all blocks of a large
+/// grid pass one counter, each of them copies one path of the tree instead of the whole tree.
 #[derive(Clone, Debug, Default)]
 pub struct Blocks(Option<Arc<Node>>);
 
@@ -138,7 +139,7 @@ enum Node {
         block: u32,
         clock: Arc<Clock>,
     },
-    /// Keys agree below `bit` (a power of two) and differ there: clear on the left, set on the right.
+    /// Keys are equal below `bit` (a power of two) and differ at `bit`: clear on the left, set on the right.
     Fork {
         prefix: u32,
         bit: u32,
@@ -169,7 +170,7 @@ impl Blocks {
         }
     }
 
-    /// Joins; says whether anything is new.
+    /// Joins `other` into this tree. Returns whether anything was new.
     pub fn join(&mut self, other: &Blocks) -> bool {
         let Some(theirs) = &other.0 else { return false };
         let joined = match &self.0 {
@@ -183,7 +184,7 @@ impl Blocks {
 }
 
 impl Node {
-    /// Any key below this node.
+    /// A key of this subtree, valid below its branching bit.
     fn key(&self) -> u32 {
         match self {
             Node::Leaf { block, .. } => *block,
@@ -203,13 +204,13 @@ fn fork(bit: u32, left: Arc<Node>, right: Arc<Node>) -> Arc<Node> {
     Arc::new(Node::Fork { prefix: left.key() & (bit - 1), bit, left, right })
 }
 
-/// The union; returns `a` itself when `b` adds nothing, so that equal trees stay one tree.
+/// Returns the union. Returns `a` itself if `b` adds nothing, so that equal trees share one allocation.
 fn union(a: &Arc<Node>, b: &Arc<Node>) -> Arc<Node> {
     if Arc::ptr_eq(a, b) {
         return Arc::clone(a);
     }
     let (abit, bbit) = (a.bit(), b.bit());
-    // Bits below the branching bit that the two do not share decide first.
+    // If the keys differ below both branching bits, that difference is decided first.
     let below = |bit: u32| if bit == 0 { u32::MAX } else { bit - 1 };
     let differ = (a.key() ^ b.key()) & below(abit) & below(bbit);
     if differ != 0 {
@@ -237,7 +238,7 @@ fn union(a: &Arc<Node>, b: &Arc<Node>) -> Arc<Node> {
         {
             rebuilt(a, Some(b), *bit, left, right, &union(left, l), &union(right, r))
         }
-        // One tree lies in a branch of the other: the one that forks at the lower bit is outside.
+        // One tree lies in a branch of the other. The tree that forks at the lower bit is the outer one.
         (Node::Fork { bit, left, right, .. }, _) if bbit == 0 || *bit < bbit => {
             if b.key() & bit == 0 {
                 rebuilt(a, None, *bit, left, right, &union(left, b), right)
@@ -278,7 +279,7 @@ fn rebuilt(
     fork(bit, Arc::clone(new_left), Arc::clone(new_right))
 }
 
-/// What a thread knows: of its own block and of others.
+/// What a thread knows about its own block and about other blocks.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
     pub own: Clock,
@@ -300,14 +301,14 @@ impl Known {
         self.others.join(&other.others);
     }
 
-    /// As seen from outside the block: one tree.
+    /// Returns the knowledge as seen from outside the block: one tree.
     pub fn published(&self, block: u32) -> Blocks {
         let mut all = Blocks::one(block, self.own.clone());
         all.join(&self.others);
         all
     }
 
-    /// Takes in what was published, the own block's part included.
+    /// Takes over what was published, including the part about this thread's own block.
     pub fn receive(&mut self, block: u32, published: &Blocks) {
         if self.others.join(published)
             && let Some(own) = published.get(block)
@@ -317,7 +318,7 @@ impl Known {
     }
 }
 
-/// The lanes of a mask, lowest first.
+/// Iterates over the lanes of a mask, lowest first.
 pub fn lanes(mut mask: u32) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         (mask != 0).then(|| {

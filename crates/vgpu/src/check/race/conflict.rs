@@ -1,9 +1,9 @@
-//! When two unordered accesses to the same byte are a race, and what a shadow hands to the report.
+//! Decides when two unordered accesses to one byte are a race, and defines what a shadow passes to the report.
 
 use super::event::{Op, Strength};
 use super::stamp::Stamp;
 
-/// Two unordered accesses that are a race.
+/// Two unordered accesses that race.
 #[derive(Clone, Copy, Debug)]
 pub struct Conflict {
     pub first_block: u32,
@@ -11,12 +11,12 @@ pub struct Conflict {
     pub second: Stamp,
     pub address: u64,
     pub same_value: bool,
-    /// They are ordered, but not for the proxy of the second.
+    /// The accesses are ordered, but not for the proxy of the second access.
     pub missing_proxy_fence: bool,
 }
 
-/// Whether the two accesses race if nothing orders them: one writes, and they are not both strong with scopes that
-/// reach each other.
+/// Whether two accesses race if nothing orders them: one of them writes, and they are not both strong with scopes that
+/// include each other's thread.
 #[inline]
 pub fn races(first: Stamp, first_block: u32, second: Stamp, second_block: u32) -> bool {
     if first.op() == Op::Read && second.op() == Op::Read {
@@ -30,21 +30,21 @@ pub fn races(first: Stamp, first_block: u32, second: Stamp, second_block: u32) -
     }
 }
 
-/// How the offsets of a warp's lanes in shared memory lie, inactive lanes taken as one of the active.
+/// The layout of the shared-memory offsets of the lanes of a warp. An inactive lane counts as the first active lane.
 #[derive(Clone, Copy, Debug)]
 pub struct Lay {
     pub min: u32,
     pub max: u32,
-    /// All addresses or'ed.
+    /// All addresses combined with a bitwise or.
     pub or: u32,
     pub shape: Shape,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// All 32 lanes, each right after the one before.
+    /// All 32 lanes, each directly after the previous lane.
     Row,
-    /// All active lanes at one place.
+    /// All active lanes at one address.
     Point,
     Scattered,
 }

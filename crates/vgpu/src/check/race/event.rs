@@ -1,4 +1,4 @@
-//! What execution tells the engine, and what the engine says back.
+//! The types with which execution reports events to the race checker, and the types of the checker's reports.
 
 pub use crate::isa::op::Order;
 pub use crate::isa::types::Scope;
@@ -12,18 +12,19 @@ pub enum Op {
     Atomic,
 }
 
-/// What acts on a thread's behalf after the thread has gone on. Each has waits of its own.
+/// An agent that acts on behalf of a thread while the thread continues. Each agent has its own waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Agent {
-    /// `cp.async`: awaited by groups, or through an mbarrier. Acts in the generic proxy, the others in the async one.
+    /// `cp.async`: awaited by groups or through an mbarrier. It acts in the generic proxy; the other agents act in the
+    /// async proxy.
     Copy,
     /// A bulk copy into shared memory: awaited through an mbarrier.
     Load,
-    /// The reads of a bulk copy out of shared memory: awaited by bulk groups, `.read` is enough.
+    /// The reads of a bulk copy out of shared memory: awaited by bulk groups; `.read` is enough.
     StoreRead,
-    /// Its writes: awaited by bulk groups.
+    /// The writes of a bulk copy out of shared memory: awaited by bulk groups.
     StoreWrite,
-    /// `wgmma`: awaited by its groups.
+    /// `wgmma`: awaited by groups of its own.
     Tensor,
 }
 
@@ -32,7 +33,7 @@ impl Agent {
         [Agent::Copy, Agent::Load, Agent::StoreRead, Agent::StoreWrite, Agent::Tensor];
 }
 
-/// The part of a memory instruction that all its lanes share.
+/// The properties of a memory instruction that all its lanes share.
 #[derive(Clone, Copy, Debug)]
 pub struct Access {
     /// Number of the instruction, counted through the kernel.
@@ -47,27 +48,27 @@ impl Access {
         Access { pc, op, order: Order::Weak, scope: Scope::Cta }
     }
 
-    pub fn strength(&self) -> Strength {
+    pub fn strength(self) -> Strength {
         Strength::of(self.order, self.scope)
     }
 
-    pub fn acquires(&self) -> bool {
+    pub fn acquires(self) -> bool {
         matches!(self.order, Order::Acquire | Order::AcqRel | Order::SeqCst)
     }
 
-    pub fn releases(&self) -> bool {
+    pub fn releases(self) -> bool {
         matches!(self.order, Order::Release | Order::AcqRel | Order::SeqCst)
     }
 }
 
-/// Whether an access is strong in the sense of the memory model, and for whom.
+/// Whether an access is strong in the sense of the memory model, and for which threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Strength {
     Weak,
     /// Strong among the threads of one block.
     Block,
-    /// Strong among all threads of the device (`.gpu` and `.sys` are one here: there is one device and the host is
-    /// outside the launch; `.cluster` counts as device, which can only silence).
+    /// Strong among all threads of the device. `.gpu` and `.sys` are equal here, because there is one device and the
+    /// host is outside the launch. `.cluster` counts as device, which can only hide races.
     Device,
 }
 
@@ -86,16 +87,16 @@ impl Strength {
     }
 }
 
-/// Whether a store writes what is there already; asked only when two unordered writes meet. The engine must hear of
-/// a store before it happens.
+/// Answers whether a store writes the value that memory already holds. It is called only when two unordered writes
+/// conflict. The caller must report a store before it takes effect.
 pub trait SameValue {
-    /// Lane's value equals what memory holds now.
+    /// Whether the value of the lane equals what memory holds now.
     fn as_memory(&self, lane: usize) -> bool;
-    /// Two lanes of this instruction store the same value.
+    /// Whether two lanes of this instruction store the same value.
     fn as_lane(&self, lane: usize, other: usize) -> bool;
 }
 
-/// For accesses whose values are not compared.
+/// A [`SameValue`] for accesses whose values are not compared.
 #[derive(Clone, Copy, Debug)]
 pub struct Differs;
 
@@ -108,24 +109,24 @@ impl SameValue for Differs {
     }
 }
 
-/// Why two accesses conflict.
+/// The reason why two accesses race.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum RaceKind {
     /// Shared memory, different warps.
     Shared,
     /// Global memory, different warps or blocks.
     Global,
-    /// Lanes of one warp, with no `__syncwarp` between.
+    /// Lanes of one warp without a `__syncwarp` in between.
     IntraWarp,
-    /// One side is an asynchronous access its thread has not waited for.
+    /// One side is an asynchronous access that its thread has not waited for.
     AsyncNotWaited,
-    /// Written by threads, read by a bulk copy or by tensor cores, with no proxy fence between.
+    /// Threads wrote the data, and a bulk copy or the tensor cores read it without a proxy fence in between.
     MissingProxyFence,
-    /// Atomics or fences that would order the two if their scope reached both threads.
+    /// Atomics or fences would order the two accesses if their scope included both threads.
     ScopeTooNarrow,
-    /// A flag written after the data was seen, but no fence stands between data and flag.
+    /// A flag that was written after the data was seen, but no fence stands between the data and the flag.
     MissingRelease,
-    /// The flag was published properly, but no fence stands between its read and the use of the data.
+    /// The flag was published correctly, but no fence stands between the read of the flag and the use of the data.
     MissingAcquire,
 }
 
@@ -137,12 +138,12 @@ pub struct Side {
     pub lane: u32,
     pub pc: u32,
     pub op: Op,
-    /// Who did it on the thread's behalf, if not the thread itself.
+    /// The agent that acted on behalf of the thread; `None` if the thread itself acted.
     pub agent: Option<Agent>,
     pub strength: Strength,
 }
 
-/// A conflict, folded over lanes and addresses by kind and the two instructions.
+/// A race, folded over lanes and addresses by kind and the two instructions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RaceReport {
     pub kind: RaceKind,
@@ -152,11 +153,12 @@ pub struct RaceReport {
     /// The access that came first in this run.
     pub first: Side,
     pub second: Side,
-    /// Both write the same value.
+    /// Both accesses write the same value.
     pub same_value: bool,
-    /// A note rather than a finding: stores of the same value, or a race by the letter that hardware does not show.
+    /// True for a note instead of a finding: stores of the same value, or a race by the letter of the model that
+    /// hardware does not show.
     pub note: bool,
-    /// Lanes of the second access's warp that met it, for the instruction reported.
+    /// Lanes of the second access's warp that raced, for the reported instruction.
     pub lanes: u32,
     pub count: u64,
 }

@@ -1,24 +1,24 @@
 //! Synchronisation through memory: what strong writes have published at an address.
 //!
-//! A release pattern is a releasing write, or a fence followed by a strong write; an acquire pattern mirrors it. The
-//! second takes over what the first published when it reads that write, or a read-modify-write later in the chain
-//! that began with it. A plain strong write ends the chain.
+//! A release pattern is a releasing write, or a fence followed by a strong write. An acquire pattern mirrors it. The
+//! acquire takes over what the release published if it reads that write, or a read-modify-write later in the chain that
+//! began with it. A plain strong write ends the chain.
 
 use std::collections::HashMap;
 
 use super::clock::Blocks;
 
-/// Publications of one word.
+/// The publications at one word.
 #[derive(Clone, Debug, Default)]
 pub struct Flag {
-    /// For every thread of the device.
+    /// Published to every thread of the device.
     pub device: Blocks,
-    /// For the threads of one block only, by block.
+    /// Published to the threads of one block only, by block.
     pub block: Vec<(u32, Blocks)>,
 }
 
-/// Blocks remembered per word for publications of block scope. More than a few blocks handing over to themselves
-/// through one word is not a pattern anybody uses.
+/// Maximum number of blocks per word with publications of block scope. Kernels do not let more than a few blocks
+/// synchronise within themselves through one word.
 const MAX_BLOCKS: usize = 8;
 
 impl Flag {
@@ -46,19 +46,19 @@ impl Flag {
         self.block.iter().find(|(b, _)| *b == block).map(|(_, known)| known)
     }
 
-    /// What blocks other than `block` published among themselves.
+    /// Returns what blocks other than `block` published with block scope.
     pub fn for_others(&self, block: u32) -> Option<&Blocks> {
         self.block.iter().rev().find(|(b, _)| *b != block).map(|(_, known)| known)
     }
 }
 
-/// The words anything was published at.
+/// The words at which something was published.
 #[derive(Debug, Default)]
 pub struct Flags {
     words: HashMap<u64, Flag>,
 }
 
-/// Publications are kept per word of four bytes; wider accesses touch several.
+/// The four-byte words of an access. Publications are stored per word; a wider access touches several words.
 pub fn words(address: u64, bytes: u32) -> impl Iterator<Item = u64> {
     (address >> 2..=(address + u64::from(bytes.max(1)) - 1) >> 2).map(|w| w << 2)
 }
@@ -76,7 +76,7 @@ impl Flags {
         self.words.get(&word)
     }
 
-    /// A strong write by block `from`; `chain` for a read-modify-write.
+    /// Records a strong write by block `from`. `chain` is true for a read-modify-write.
     pub fn write(&mut self, word: u64, from: u32, chain: bool, block: &Blocks, device: &Blocks) {
         if block.is_empty() && device.is_empty() {
             if !chain {

@@ -1,17 +1,18 @@
 //! Shadow of global memory, shared by all workers of a launch.
 //!
-//! Pages come into being when touched, and consist of sectors of 16 bytes. A sector that neighbouring lanes of one
-//! warp access whole, as most are, is one record: the stamp of the first lane, the bytes per lane, the block. One
-//! that is accessed in any other way gets a word per granule (four bytes, or finer if an access is).
+//! Pages are created on first use and consist of sectors of 16 bytes. Most sectors are accessed as a whole by
+//! neighbouring lanes of one warp. Such a sector is one record: the stamp of the first lane, the bytes per lane, and
+//! the block. A sector that is accessed in any other way gets one word per granule (four bytes, or smaller if an access
+//! is smaller).
 //!
-//! Kept are the last write and up to two reads, and while strong writes pile up, a second write. Two readers are
-//! chosen to be as far apart as possible (blocks, then warps, then lanes), because a write that misses one
-//! synchronisation misses it for all far threads alike. The sample never causes a false alarm; and a write can be
-//! unordered with others but ordered with both of the sample only where more than two unordered threads read one
-//! granule and the write is synchronised with some of them.
+//! The shadow keeps the last write, up to two reads, and a second write while strong writes accumulate. The two readers
+//! are chosen to be as far apart as possible (blocks, then warps, then lanes), because a write that misses one
+//! synchronisation misses it for all far threads alike. The sample never causes a false report. It can miss a race only
+//! if more than two unordered threads read one granule and the write is synchronised with the sampled ones but not with
+//! all of them.
 //!
-//! A page has a lock, taken for the lanes of an access that fall into it: two workers in one page see each other's
-//! accesses in one order or the other, and either order finds the race.
+//! A page has a lock, which is held for the lanes of an access that fall into the page. Two workers in one page see
+//! each other's accesses in one order or the other, and either order finds the race.
 
 use std::cell::UnsafeCell;
 use std::collections::hash_map::RandomState;
@@ -27,17 +28,18 @@ use super::threads::Threads;
 use crate::num::simd::per_isa;
 
 const PAGE: u64 = 12;
-/// Of sectors: what a row of an `mma` fragment, a vector of four words or a row of `ldmatrix` takes.
+/// Two to this power are the bytes of a sector: a row of an `mma` fragment, a vector of four words, or a row of
+/// `ldmatrix`.
 const SECTOR: u64 = 4;
 const SECTOR_BYTES: usize = 1 << SECTOR;
 
-/// An access to a whole sector by lanes side by side, or to one granule.
+/// An access to a whole sector by adjacent lanes, or an access to one granule.
 #[derive(Clone, Copy, Debug, Default)]
 struct Record {
-    /// Of the first lane.
+    /// The stamp of the first lane.
     stamp: Stamp,
     block: u32,
-    /// Two to this power are the bytes of a lane.
+    /// Two to this power are the bytes per lane.
     lane_bytes: u32,
 }
 
@@ -47,7 +49,7 @@ impl Record {
         self.stamp.is_none()
     }
 
-    /// The same lanes of the same warp and block at the same bytes.
+    /// Whether both records have the same lanes of the same warp and block at the same bytes.
     #[inline(always)]
     fn same_lanes(self, other: Record) -> bool {
         (self.stamp.0 ^ other.stamp.0) & (1 << 63 | 0x3ff) == 0
@@ -55,13 +57,14 @@ impl Record {
             && self.lane_bytes == other.lane_bytes
     }
 
-    /// Apart by block beats apart by warp beats apart by lane.
+    /// Distance of two readers: different blocks are farther apart than different warps, and those than different
+    /// lanes.
     #[inline(always)]
     fn apart(a: Record, b: Record) -> u32 {
         if a.block == b.block { u32::from(a.stamp.warp() != b.stamp.warp()) } else { 2 }
     }
 
-    /// The stamp at a byte of the sector.
+    /// The record at a byte of the sector.
     fn at(self, byte: usize) -> Record {
         if self.is_none() {
             return self;
@@ -76,10 +79,10 @@ struct Sector {
     reads: [Record; 2],
 }
 
-/// In `write.lane_bytes` of a sector: it is spelt out, in `fine[write.block]`.
+/// In `write.lane_bytes` of a sector: the sector is stored granule by granule in `fine[write.block]`.
 const FINE: u32 = u32::MAX;
 
-/// A sector granule by granule.
+/// A sector stored granule by granule.
 #[derive(Debug, Default)]
 struct Fine {
     shift: u32,
@@ -97,13 +100,14 @@ struct PageData {
 #[derive(Debug)]
 struct Page {
     taken: AtomicBool,
-    /// A bit per sector: nobody has written it and two blocks have read it, so that one more read of it would not be
-    /// kept. Looked at without the lock: a write that is told of at the same time meets the reads that are kept.
+    /// One bit per sector. It is set if nobody has written the sector and two blocks have read it, so that one more
+    /// read would not be kept. It is read without the lock: a write that is reported at the same time is checked
+    /// against the reads that are kept.
     settled: Box<[AtomicU8]>,
     data: UnsafeCell<PageData>,
 }
 
-// SAFETY: `data` is only reached through `Page::lock`, which lets in one thread at a time.
+// SAFETY: `data` is only reached through `Page::lock`, which admits one thread at a time.
 unsafe impl Sync for Page {}
 
 struct PageGuard<'p>(&'p Page);
@@ -131,7 +135,7 @@ impl Page {
         }
     }
 
-    /// Part of these sectors is accessed.
+    /// Clears the settled bits of the sectors of an access.
     fn unsettle(&self, offset: u64, bytes: u32) {
         for sector in offset >> SECTOR..=(offset + u64::from(bytes.max(1)) - 1) >> SECTOR {
             self.settle(sector as usize, false);
@@ -191,13 +195,13 @@ pub struct GlobalRaces {
 }
 
 impl GlobalRaces {
-    /// Memory with these allocations (address, bytes). Accesses elsewhere are not looked at.
+    /// Memory with these allocations (address, bytes). Accesses elsewhere are ignored.
     pub fn new(allocations: impl IntoIterator<Item = (u64, u64)>) -> GlobalRaces {
         let mut regions: Vec<Region> = allocations
             .into_iter()
             .filter(|(_, bytes)| *bytes > 0)
             .map(|(base, bytes)| {
-                // Pages begin with the sector the allocation begins in.
+                // Pages start with the sector that the allocation starts in.
                 let start = base & !(SECTOR_BYTES as u64 - 1);
                 let (base, bytes) = (start, bytes + (base - start));
                 let pages = (0..bytes.div_ceil(1 << PAGE)).map(|_| OnceLock::new()).collect();
@@ -228,7 +232,7 @@ impl GlobalRaces {
         })
     }
 
-    /// The page of an address, the address within it, and the first address past it.
+    /// The page of an address, the first address of the page, and the first address after the page.
     #[inline(always)]
     fn page(&self, address: u64, hint: &mut usize) -> Option<(&Page, u64, u64)> {
         let r = self.region(address, hint)?;
@@ -244,7 +248,7 @@ impl GlobalRaces {
         self.any_flag.load(Ordering::SeqCst)
     }
 
-    /// The published flags of a word; `None` if nothing was ever published and `create` is not asked for.
+    /// The published flags of a word. `None` if nothing was ever published and `create` is false.
     pub(super) fn flags(&self, word: u64, create: bool) -> Option<MutexGuard<'_, Flags>> {
         if create {
             self.any_flag.store(true, Ordering::SeqCst);
@@ -255,8 +259,8 @@ impl GlobalRaces {
         Some(self.flags[shard].lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Accesses by the lanes of `mask`. `stamp` is that of lane 0; `bytes` are per lane. `observed` is told of strong
-    /// writes by other threads that a strong access finds.
+    /// Checks accesses by the lanes of `mask`. `stamp` is the stamp of lane 0; `bytes` returns the size per lane.
+    /// `found.observed` receives the strong writes by other threads that a strong access finds.
     #[allow(clippy::too_many_arguments)]
     pub(super) fn access(
         &self,
@@ -277,7 +281,7 @@ impl GlobalRaces {
                 continue;
             };
             let mut data = page.lock();
-            // All lanes that follow in the same page, under one lock.
+            // Handles all following lanes in the same page under one lock.
             while left != 0 {
                 let lane = left.trailing_zeros() as usize;
                 let at = address[lane];
@@ -291,7 +295,7 @@ impl GlobalRaces {
                 data.touch(threads, start, at - start, here, stamp.with_lane(lane), values, found);
                 if wanted > end - at {
                     drop(data);
-                    // Over the end of the page: the rest is in the next one.
+                    // The access crosses the end of the page: the rest is in the next page.
                     if let Some((next, from, to)) = self.page(end, hint) {
                         let rest = (wanted - u64::from(here)).min(to - end) as u32;
                         next.unsettle(end - from, rest);
@@ -311,8 +315,8 @@ impl GlobalRaces {
         }
     }
 
-    /// The usual access: weak, lanes in runs side by side, each run whole sectors. Does what it can and returns the
-    /// lanes that are left.
+    /// The usual access: weak, with runs of adjacent lanes that cover whole sectors. Handles what it can and returns
+    /// the lanes that are left.
     #[inline]
     pub(super) fn access_runs(
         &self,
@@ -378,7 +382,7 @@ impl GlobalRaces {
 
 #[inline(always)]
 fn lay_of_runs_body<const WIDE: bool>(address: &[u64; 32], bytes: u64) -> (u32, u32) {
-    // Lane by lane and then or'ed: so it becomes a few comparisons of vectors.
+    // Computed per lane and then combined with or, so that it compiles to a few vector comparisons.
     let (mut aligned, mut next) = ([0u32; 32], [0u32; 32]);
     for l in 0..32 {
         aligned[l] = u32::from(address[l].is_multiple_of(SECTOR_BYTES as u64)) << l;
@@ -390,11 +394,11 @@ fn lay_of_runs_body<const WIDE: bool>(address: &[u64; 32], bytes: u64) -> (u32, 
 }
 
 per_isa! {
-    /// Lanes at the start of a sector, and lanes right before the next one.
+    /// The lanes at the start of a sector, and the lanes whose data the next lane continues.
     fn lay_of_runs = lay_of_runs_body where (address: &[u64; 32], bytes: u64) -> (u32, u32);
 }
 
-/// What an access has met.
+/// What an access has found.
 #[derive(Debug, Default)]
 pub struct Found {
     pub conflicts: Vec<Conflict>,
@@ -403,7 +407,7 @@ pub struct Found {
 }
 
 impl Found {
-    /// Strong writes worth remembering from one access: they only serve to explain.
+    /// Maximum number of strong writes remembered from one access. They serve only as explanation.
     const OBSERVED: usize = 2;
 
     fn observe(&mut self, first: Record) {
@@ -415,17 +419,17 @@ impl Found {
 }
 
 impl Sector {
-    /// Never written, and read by two blocks.
+    /// Whether the sector was never written and two blocks have read it.
     #[inline(always)]
     fn is_settled(&self) -> bool {
         let [one, two] = self.reads;
         self.write.is_none() && !one.is_none() && !two.is_none() && one.block != two.block
     }
 
-    /// A weak access to the whole sector, if it is plain that nothing races; false if it is not.
+    /// Checks a weak access to the whole sector, if it is certain that nothing races. Otherwise returns false.
     #[inline(always)]
     fn access(&mut self, threads: &Threads, own: Record, limit: u64) -> bool {
-        // Empty, or of this block and before its last barrier, or by the same lanes.
+        // The record is empty, or from this block before its last barrier, or from the same lanes.
         let clear = |r: Record| {
             r.is_none()
                 || r.block == own.block && r.stamp.0 < limit && r.lane_bytes != FINE
@@ -453,7 +457,7 @@ impl Sector {
         if threads.knows_other_blocks() {
             return false;
         }
-        // As in `Fine::read`.
+        // The same choice as in `Fine::read`.
         if clear(two) || Record::apart(one, own) > Record::apart(one, two) {
             self.reads[1] = own;
         }
@@ -462,7 +466,7 @@ impl Sector {
 }
 
 impl PageData {
-    /// One lane's access, inside the page at `page`.
+    /// Checks the access of one lane inside the page at address `page`.
     fn touch(
         &mut self,
         threads: &Threads,
@@ -587,7 +591,7 @@ impl Fine {
             }
         }
         let [one, two] = [0, 1].map(|i| Self::get(&self.reads[i], g));
-        // A read that is behind this one and not weaker says nothing more.
+        // A read that is ordered before this one and not weaker adds no information.
         let behind = |r: Record| r.is_none() || own.stamp.strength() <= r.stamp.strength() && ordered(r);
         let place = if behind(one) {
             if !two.is_none() && behind(two) {
@@ -618,9 +622,9 @@ impl Fine {
         let (warp, lane) = (own.stamp.warp(), own.stamp.lane());
         let ordered = |r: Record| threads.ordered(r.block, r.stamp, warp, lane);
         let mut kept = Record::default();
-        // A weak write after a strong access that saw the strong writes before it: causality orders them with it (the
-        // last block sets the counter back). Not so for a weak read: which writes its thread's own atomic saw is
-        // chance, and the rest would race.
+        // A weak write after a strong access that saw the earlier strong writes: causality orders those writes before
+        // it (example: the last block resets the counter). This does not hold for a weak read, because it is chance
+        // which writes the thread's own atomic saw, and the others would race.
         let last = Self::get(&self.writes, g);
         let strong_read = |r: Record| !r.is_none() && r.stamp.strength() != Strength::Weak && ordered(r);
         let witnessed = own.stamp.op() == Op::Write
@@ -632,7 +636,7 @@ impl Fine {
                 continue;
             }
             if ordered(first) {
-                // A strong write does not stand for a weaker one before it, see `SharedShadow::write_granule`.
+                // A strong write does not replace an earlier weaker write, see `SharedShadow::write_granule`.
                 if first.stamp.strength() < own.stamp.strength() {
                     kept = first;
                 }
@@ -680,7 +684,7 @@ impl Fine {
 }
 
 impl Found {
-    /// Notes a race, once per lane and earlier access.
+    /// Records a race, once per lane and earlier access.
     fn conflict(&mut self, first: Record, own: Record, address: u64, same_value: bool, told: &mut Stamp) {
         if *told == first.stamp {
             return;

@@ -1,53 +1,58 @@
-//! Races: conflicting accesses that nothing orders, thread by thread, after the PTX memory model.
+//! Detects races, thread by thread, according to the PTX memory model. A race is a pair of conflicting accesses that
+//! nothing orders.
 //!
 //! # The relation
 //! Two accesses conflict if they touch a common byte, at least one writes, and they are not both strong with scopes
-//! that reach each other. They race unless one happens before the other. Happens-before is program order plus what
-//! synchronises: block barriers (waiting or only arriving), `bar.warp.sync` over its mask, mbarrier phases, and
-//! release and acquire patterns through memory: a releasing write, or a fence and then a strong write, read by an
-//! acquiring read, or by a strong read and then a fence; read-modify-writes pass a release on. Scopes count: a fence
-//! or flag of block scope synchronises nobody outside the block. `shfl`, `vote` and their like order nothing.
-//! Lanes of a warp are threads like any other.
+//! that include each other's thread. They race unless one happens before the other. Happens-before consists of program
+//! order and of synchronisation: block barriers (waiting or only arriving), `bar.warp.sync` over its mask, mbarrier
+//! phases, and release and acquire patterns through memory. A release pattern is a releasing write, or a fence and then
+//! a strong write. An acquire pattern is an acquiring read, or a strong read and then a fence. A read-modify-write
+//! passes a release on. Scopes count: a fence or flag of block scope synchronises no thread outside the block. `shfl`,
+//! `vote` and similar instructions order nothing. Lanes of a warp are separate threads.
 //!
-//! An asynchronous copy is an agent of its own. It starts after what its thread did before; its thread sees the data
-//! after a wait, others after they synchronise with that thread after its wait, or through the mbarrier the copy
-//! signals. Each kind of agent ([`Agent`]) has waits of its own. All but `cp.async` use the async proxy: what threads wrote
-//! they see only after a proxy fence.
+//! An asynchronous copy is a separate agent. It starts after everything that its thread did before. Its thread sees the
+//! data after a wait. Other threads see the data after they synchronise with that thread after its wait, or through the
+//! mbarrier that the copy signals. Each kind of agent ([`Agent`]) has its own waits. All agents except `cp.async` use
+//! the async proxy: they see what threads wrote only after a proxy fence.
 //!
-//! # How it is decided
-//! - [`threads`] holds what each thread knows of the others: a vector clock, kept once per block and once per warp as
-//!   long as its lanes agree. A block-wide barrier costs one pass over the warps.
-//! - [`stamp`] is one access in 64 bits, [`shared`] (with [`readers`]) and [`global`] keep the last accesses of each
-//!   granule. An access of a whole warp to rows of memory is a [`tile`], and looked at as a whole.
-//! - [`agent_reads`] holds what tensor cores and bulk stores read of shared memory.
-//! - [`flags`] holds what strong writes published where.
+//! # How races are detected
+//! - [`threads`] stores what each thread knows about the other threads: a vector clock, kept once per block, and once
+//!   per warp while the lanes of the warp agree. A block-wide barrier costs one pass over the warps.
+//! - [`stamp`] is one access in 64 bits. [`shared`] (with [`readers`]) and [`global`] store the last accesses of each
+//!   granule. An access of a whole warp to rows of memory is a [`tile`] and is checked as a whole.
+//! - [`agent_reads`] stores what tensor cores and bulk stores read from shared memory.
+//! - [`flags`] stores what strong writes published at which address.
 //!
 //! Invariants:
-//! 1. A warp's time grows whenever a lane publishes; two accesses of a thread with one time have no release between.
-//! 2. A stamp at or below the block's floor, and not an agent's, is ordered before everything its block does.
-//! 3. Whether a race is reported follows from the synchronisation that took place, not from when warps ran; which of
-//!    the two accesses is called the first may differ.
-//! 4. What is dropped (samples, see [`global`] and `also` in [`shared`]) can silence, never accuse.
+//! 1. The time of a warp grows whenever one of its lanes publishes. Two accesses of a thread with the same time have no
+//!    release between them.
+//! 2. A stamp at or below the floor of the block, unless it belongs to an agent, is ordered before everything that the
+//!    block does from now on.
+//! 3. Whether a race is reported depends on the synchronisation that took place, not on when warps ran. Which of the
+//!    two accesses is called the first may differ.
+//! 4. Dropped records (samples, see [`global`] and `also` in [`shared`]) can hide a race but never cause a false
+//!    report.
 //!
-//! # Where it is lenient or blind, on purpose
-//! - Fences and flags reach through block barriers: "all write, all fence, barrier, one raises the flag" and "one
-//!   polls, barrier, all fence" are taken as sound, as they are on hardware.
-//! - A missing acquire after an atomic that read the flag is a note (NVIDIA's samples do without).
-//! - Strong accesses of different sizes at one place count as strong to each other; `.cluster` counts as `.gpu`.
+//! # Deliberate limits
+//! - Fences and flags take effect across block barriers: "all write, all fence, barrier, one raises the flag" and "one
+//!   polls, barrier, all fence" are accepted as correct, as they are on hardware.
+//! - A missing acquire after an atomic that read the flag is a note, because NVIDIA's samples omit it.
+//! - Strong accesses of different sizes at one address count as strong to each other. `.cluster` counts as `.gpu`.
 //! - An exited thread counts as having reached every later barrier of the whole block, and every later barrier that the
 //!   rest of its warp reaches together.
-//! - A fence is acquire and release, whatever it says.
-//! - A proxy fence counts wherever it stands between a thread's write and the agent that reads it, in either thread. It is
-//!   asked of reads alone, and of shared memory alone.
-//! - Times have 26 bits; a block that synchronises more often is no longer checked.
+//! - A fence counts as acquire and release, whatever it says.
+//! - A proxy fence counts wherever it stands between a thread's write and the agent that reads the data, in either
+//!   thread. It is required only for reads, and only in shared memory.
+//! - Times have 26 bits. A block that synchronises more often is no longer checked.
 //!
 //! # Order of calls
-//! The engine hears of an access before it takes effect: then a flag's publication is there before anybody can read
-//! the flag, and [`SameValue`] can still compare. After a strong global read or atomic has taken effect comes
-//! [`BlockRaces::global_observed`], which takes over what was published up to the value read; in shared memory, whose
-//! block runs on one worker, one call does both. Leave out accesses found out of bounds.
+//! The caller must report an access before the access takes effect. Then the publication of a flag is recorded before
+//! any thread can read the flag, and [`SameValue`] can still compare values. After a strong global read or atomic has
+//! taken effect, the caller must call [`BlockRaces::global_observed`], which takes over what was published up to the
+//! value read. In shared memory one call does both, because one worker runs the whole block. The caller must not report
+//! accesses that were found out of bounds.
 
-// An access is many things: who, where, how, how much.
+// An access has many properties: thread, address, kind, size.
 #![allow(clippy::too_many_arguments)]
 
 mod agent_reads;
@@ -81,17 +86,17 @@ use stamp::Stamp;
 use threads::{Gap, Handed, Threads};
 pub use tile::Tile;
 
-/// An mbarrier: what arrived in the phase under way, and in all completed ones.
+/// An mbarrier: what arrived in the current phase, and what arrived in all completed phases.
 #[derive(Debug, Default)]
 struct Mbarrier {
     arrived: Handed,
     completed: Handed,
 }
 
-/// Reports are one if these agree.
+/// Two reports are folded into one if these values are equal: kind, shared, lower pc, higher pc, note.
 type Key = (RaceKind, bool, u32, u32, bool);
 
-/// The race checker of one running block. A worker keeps it and starts it anew for each block.
+/// The race checker of one running block. A worker keeps it and restarts it for each block.
 #[derive(Debug, Default)]
 pub struct BlockRaces {
     threads: Threads,
@@ -100,7 +105,7 @@ pub struct BlockRaces {
     agent_reads: AgentReads,
     mbarriers: HashMap<u32, Mbarrier>,
     reports: HashMap<Key, RaceReport>,
-    /// Which allocation the last global access fell into.
+    /// Index of the allocation that the last global access touched.
     hint: usize,
     found: Found,
     /// Pairs of instructions that are known to store different values.
@@ -108,8 +113,8 @@ pub struct BlockRaces {
 }
 
 impl BlockRaces {
-    /// Begins block number `block` with `threads` threads and `shared_bytes` bytes of shared memory, static and
-    /// dynamic. Reports of the block before must have been taken.
+    /// Starts block number `block` with `threads` threads and `shared_bytes` bytes of static and dynamic shared memory.
+    /// The reports of the previous block must have been taken.
     pub fn start(&mut self, block: u32, threads: u32, shared_bytes: u32) {
         self.threads.start(block, threads);
         self.shared.start(shared_bytes);
@@ -120,10 +125,10 @@ impl BlockRaces {
         self.differing.clear();
     }
 
-    /// What was found, in a stable order.
+    /// Returns the reports in a stable order.
     pub fn take_reports(&mut self) -> Vec<RaceReport> {
-        // Where a copy is not waited for, threads that are not even ordered with its start meet it as well. One cause,
-        // one report.
+        // If a copy is not waited for, threads that are not even ordered with its start also conflict with it. That is
+        // one cause, so only one report is kept.
         let missing: Vec<(u32, u32)> = self
             .reports
             .keys()
@@ -144,19 +149,19 @@ impl BlockRaces {
         !self.reports.is_empty()
     }
 
-    /// Lanes have exited.
+    /// Records that lanes have exited.
     pub fn exit(&mut self, warp: u32, mask: u32) {
         self.threads.exit(warp as usize, mask);
     }
 
     // Accesses ------------------------------------------------------------------------------------------------------
 
-    /// An access to shared memory: offsets, and bytes per lane.
+    /// Checks an access to shared memory. `address` holds offsets, and `bytes` is the size per lane.
     pub fn shared(
         &mut self,
         warp: u32,
         mask: u32,
-        access: &Access,
+        access: Access,
         address: &[u32; 32],
         bytes: u32,
         values: &dyn SameValue,
@@ -164,19 +169,19 @@ impl BlockRaces {
         self.shared_at(warp, mask, access, address, &Lay::of(mask, address, bytes), bytes, values);
     }
 
-    /// The same when it is known already how the addresses lie.
+    /// Does the same as `shared` when the layout of the addresses is already known.
     #[inline]
     pub fn shared_at(
         &mut self,
         warp: u32,
         mask: u32,
-        access: &Access,
+        access: Access,
         address: &[u32; 32],
         lay: &Lay,
         bytes: u32,
         values: &dyn SameValue,
     ) {
-        let stamp = Stamp::new(*access, warp, self.threads.time(warp as usize), None);
+        let stamp = Stamp::new(access, warp, self.threads.time(warp as usize), None);
         if access.op == Op::Read {
             shared::read(
                 &mut self.shared,
@@ -212,23 +217,23 @@ impl BlockRaces {
             for flag in self.shared.seen.drain(..) {
                 self.threads.note_observed(warp as usize, self.threads.block, flag);
             }
-            self.shared_strong(warp as usize, mask, *access, address, bytes);
+            self.shared_strong(warp as usize, mask, access, address, bytes);
         }
         if !self.found.conflicts.is_empty() {
             self.report(true);
         }
     }
 
-    /// A weak access of a whole warp to a tile of shared memory, if it is plain that nothing races. False, and nothing
-    /// done, if it has to be told lane by lane.
-    pub fn shared_tile(&mut self, warp: u32, access: &Access, tile: &Tile<'_>) -> bool {
-        let stamp = Stamp::new(*access, warp, self.threads.time(warp as usize), None);
+    /// Checks a weak access of a whole warp to a tile of shared memory, if it is certain that nothing races. Otherwise
+    /// it returns false without any effect, and the caller must report the access lane by lane.
+    pub fn shared_tile(&mut self, warp: u32, access: Access, tile: &Tile<'_>) -> bool {
+        let stamp = Stamp::new(access, warp, self.threads.time(warp as usize), None);
         access.strength() == Strength::Weak
             && (access.op == Op::Read || self.agent_reads.is_empty())
             && shared::tile(&mut self.shared, &self.threads, stamp, tile)
     }
 
-    /// Publishes and takes over what a strong access to shared memory does.
+    /// Publishes and takes over the flags of a strong access to shared memory.
     fn shared_strong(&mut self, warp: usize, mask: u32, access: Access, address: &[u32; 32], bytes: u32) {
         if self.shared_flags.is_empty() && !self.threads.can_publish(access) {
             return;
@@ -244,7 +249,7 @@ impl BlockRaces {
                 }
             }
             if access.op != Op::Read {
-                // Nobody outside the block can read it: block scope is all there is.
+                // No thread outside the block can read shared memory, so block scope is enough.
                 let (block, _) = self.threads.publish(warp, l, access.releases(), Strength::Block);
                 if !block.is_empty() || !self.shared_flags.is_empty() {
                     for word in words(u64::from(address[l]), bytes) {
@@ -262,20 +267,20 @@ impl BlockRaces {
         }
     }
 
-    /// An access to global memory, before it takes effect.
+    /// Checks an access to global memory, before the access takes effect.
     #[inline]
     pub fn global(
         &mut self,
         memory: &GlobalRaces,
         warp: u32,
         mask: u32,
-        access: &Access,
+        access: Access,
         address: &[u64; 32],
         bytes: u32,
         values: &dyn SameValue,
     ) {
         let w = warp as usize;
-        let stamp = Stamp::new(*access, warp, self.threads.time(w), None);
+        let stamp = Stamp::new(access, warp, self.threads.time(w), None);
         let strong = access.strength() != Strength::Weak;
         let mut left = mask;
         if !strong {
@@ -284,7 +289,7 @@ impl BlockRaces {
         if left != 0 {
             self.global_slow(memory, stamp, left, address, &|_| bytes, values);
         }
-        let publishes = self.threads.can_publish(*access) || access.op == Op::Write && memory.has_flags();
+        let publishes = self.threads.can_publish(access) || access.op == Op::Write && memory.has_flags();
         if strong && access.op != Op::Read && publishes {
             for l in lanes(mask) {
                 let (block, device) = self.threads.publish(w, l, access.releases(), access.strength());
@@ -319,7 +324,7 @@ impl BlockRaces {
             if c.first_block == block || !stores || c.same_value {
                 continue;
             }
-            // The other block's worker has told of its store and may not have made it yet.
+            // The worker of the other block has reported its store but may not have executed it yet.
             let pair = (c.first.pc(), c.second.pc());
             if !self.differing.contains(&pair) {
                 c.same_value = settles(|| values.as_memory(c.second.lane()));
@@ -336,13 +341,14 @@ impl BlockRaces {
         }
     }
 
-    /// After a strong global read or an atomic with a result has taken effect (and with a weak one, does nothing).
+    /// Takes over what was published, after a strong global read or an atomic with a result has taken effect. Does
+    /// nothing for a weak access.
     pub fn global_observed(
         &mut self,
         memory: &GlobalRaces,
         warp: u32,
         mask: u32,
-        access: &Access,
+        access: Access,
         address: &[u64; 32],
         bytes: u32,
     ) {
@@ -364,19 +370,19 @@ impl BlockRaces {
                 if let Some(narrow) = flag.for_others(own) {
                     self.threads.note_narrow(warp as usize, narrow);
                 }
-                self.threads.observe(warp as usize, l, *access, &here, &device);
+                self.threads.observe(warp as usize, l, access, &here, &device);
             }
         }
     }
 
     // Synchronisation -----------------------------------------------------------------------------------------------
 
-    /// `fence` and `membar`. A fence that only releases or only acquires is taken as both.
+    /// `fence` and `membar`. A fence that only releases or only acquires counts as both.
     pub fn fence(&mut self, warp: u32, mask: u32, scope: Scope) {
         self.threads.fence(warp as usize, mask, Strength::at(scope));
     }
 
-    /// `bar.warp.sync`, once all lanes of the mask are there.
+    /// `bar.warp.sync`, called when all lanes of the mask have arrived.
     pub fn warp_sync(&mut self, warp: u32, mask: u32) {
         if self.threads.sync_warp(warp as usize, mask) {
             self.shared.on_block_barrier(self.threads.floor());
@@ -384,13 +390,13 @@ impl BlockRaces {
         }
     }
 
-    /// Lanes arrive at a block barrier; `waits` for `bar.sync` and `bar.red`, not for `bar.arrive`.
+    /// Lanes arrive at a block barrier. `waits` is true for `bar.sync` and `bar.red`, and false for `bar.arrive`.
     pub fn bar_arrive(&mut self, barrier: u32, warp: u32, mask: u32, waits: bool) {
         self.threads.arrive(barrier as usize, warp as usize, mask, waits);
     }
 
-    /// A block barrier has all its arrivals; call before anybody it held runs on. `whole_block`: it is for as many
-    /// threads as the block has, not for a number of them.
+    /// A block barrier has all its arrivals. The caller must call this before any waiting thread continues.
+    /// `whole_block`: the barrier is for all threads of the block, not for a given number of threads.
     pub fn bar_complete(&mut self, barrier: u32, whole_block: bool) {
         if self.threads.complete(barrier as usize, whole_block) {
             self.shared.on_block_barrier(self.threads.floor());
@@ -400,8 +406,8 @@ impl BlockRaces {
 
     // Asynchronous copies -------------------------------------------------------------------------------------------
 
-    /// An asynchronous copy into shared memory is issued: `bytes` are written there, `read[lane]` of them (fewer with zero
-    /// fill) come from global memory.
+    /// An asynchronous copy into shared memory is issued. It writes `bytes` bytes per lane, of which `read[lane]` come
+    /// from global memory (fewer with zero fill).
     pub fn copy_issue(
         &mut self,
         memory: &GlobalRaces,
@@ -426,7 +432,7 @@ impl BlockRaces {
         }
     }
 
-    /// An agent is told to write shared memory.
+    /// An agent is issued a write to shared memory.
     pub fn agent_writes_shared(
         &mut self,
         agent: Agent,
@@ -452,8 +458,8 @@ impl BlockRaces {
         }
     }
 
-    /// An agent of the async proxy is told to read chunks of 16 bytes of shared memory, for a lane (tensor
-    /// cores: for the warp).
+    /// An agent of the async proxy is issued a read of 16-byte chunks of shared memory, on behalf of a lane (tensor
+    /// cores: on behalf of the warp).
     pub fn agent_reads_shared(&mut self, agent: Agent, warp: u32, lane: usize, pc: u32, addresses: &[u32]) {
         self.threads.issue(warp as usize, agent);
         let time = self.threads.agent_time(warp as usize, agent);
@@ -467,7 +473,7 @@ impl BlockRaces {
         }
     }
 
-    /// An agent is told to read or write a range of global memory for a lane.
+    /// An agent is issued a read or write of a range of global memory on behalf of a lane.
     pub fn agent_global(
         &mut self,
         memory: &GlobalRaces,
@@ -481,7 +487,7 @@ impl BlockRaces {
     ) {
         self.threads.issue(warp as usize, agent);
         let time = self.threads.agent_time(warp as usize, agent);
-        // Reductions of several agents at one place do not race.
+        // Reductions of several agents at one address do not race.
         let order = if op == Op::Atomic { Order::Relaxed } else { Order::Weak };
         let access = Access { pc, op, order, scope: Scope::Gpu };
         let stamp = Stamp::new(access, warp, time, Some(agent));
@@ -493,7 +499,7 @@ impl BlockRaces {
         }
     }
 
-    /// Lanes close a group of what their agents were told to do.
+    /// Lanes commit a group of the operations issued to their agents.
     pub fn agent_commit(&mut self, agent: Agent, warp: u32, mask: u32) {
         self.threads.commit(warp as usize, agent, mask);
     }
@@ -508,13 +514,13 @@ impl BlockRaces {
         self.threads.wait_all(warp as usize, Agent::Copy, mask);
     }
 
-    /// How far the agents of a warp have come. The value goes to [`BlockRaces::mbarrier_arrive_copies`] when what they were
-    /// told to do is done.
+    /// Returns how far the agents of a warp have been issued work. The caller passes the value to
+    /// [`BlockRaces::mbarrier_arrive_copies`] when that work is done.
     pub fn agent_mark(&mut self, agent: Agent, warp: u32) -> u32 {
         self.threads.mark(warp as usize, agent)
     }
 
-    /// All that the lanes know, for threads of other blocks to learn.
+    /// Returns everything that the lanes know, for threads of other blocks.
     pub fn publish(&mut self, warp: u32, mask: u32) -> Published {
         self.threads.publish_all(warp as usize, mask)
     }
@@ -524,7 +530,7 @@ impl BlockRaces {
         self.threads.learn_published(warp as usize, mask, published);
     }
 
-    /// Threads of another block arrive at an mbarrier of this one.
+    /// Threads of another block arrive at an mbarrier of this block.
     pub fn mbarrier_arrive_from(&mut self, address: u32, published: &Published) {
         let block = self.threads.block;
         self.mbarriers.entry(address).or_default().arrived.known.receive(block, published);
@@ -538,8 +544,8 @@ impl BlockRaces {
 
     // mbarrier ------------------------------------------------------------------------------------------------------
 
-    /// `mbarrier.inval`. Lanes of other warps that have just passed the barrier for the last time need not be ordered
-    /// before it (libcu++ does not): it conflicts with plain accesses only.
+    /// `mbarrier.inval`. It conflicts with plain accesses only, because lanes of other warps that have just passed the
+    /// barrier for the last time need not be ordered before it (libcu++ does not order them).
     pub fn mbarrier_invalidate(&mut self, warp: u32, mask: u32, pc: u32, address: &[u32; 32]) {
         for l in lanes(mask) {
             self.mbarriers.remove(&address[l]);
@@ -547,22 +553,22 @@ impl BlockRaces {
         self.mbarrier_touch(warp, mask, pc, address, Op::Write);
     }
 
-    /// `mbarrier.init`: a plain write of the eight bytes.
+    /// `mbarrier.init`: a plain write of eight bytes.
     pub fn mbarrier_init(&mut self, warp: u32, mask: u32, pc: u32, address: &[u32; 32]) {
         for l in lanes(mask) {
             self.mbarriers.remove(&address[l]);
         }
-        self.shared(warp, mask, &Access::weak(pc, Op::Write), address, 8, &Differs);
+        self.shared(warp, mask, Access::weak(pc, Op::Write), address, 8, &Differs);
     }
 
-    /// Arrivals of threads, before they can complete the phase. `release` is false for `.relaxed` arrivals and for
-    /// `expect_tx` alone.
+    /// Threads arrive. The caller must report the arrivals before they can complete the phase. `release` is false for
+    /// `.relaxed` arrivals and for `expect_tx` alone.
     pub fn mbarrier_arrive(&mut self, warp: u32, mask: u32, pc: u32, address: &[u32; 32], release: bool) {
         self.mbarrier_touch(warp, mask, pc, address, Op::Atomic);
         if !release {
             return;
         }
-        // Lanes at one barrier hand over together.
+        // Lanes at the same barrier hand over together.
         let mut left = mask;
         while left != 0 {
             let at = address[left.trailing_zeros() as usize];
@@ -572,14 +578,15 @@ impl BlockRaces {
         }
     }
 
-    /// The arrival a lane's copies make by themselves once landed. `mark` is from [`BlockRaces::agent_mark`].
+    /// The arrival that the copies of a lane make when they are complete. `mark` is the value from
+    /// [`BlockRaces::agent_mark`].
     pub fn mbarrier_arrive_copies(&mut self, agent: Agent, warp: u32, lane: u32, address: u32, mark: u32) {
         let arrived = &mut self.mbarriers.entry(address).or_default().arrived;
         let entity = stamp::entity_of(warp as usize, agent as usize);
         arrived.known.own.learn_actor(entity, lane as usize, mark);
     }
 
-    /// A phase is complete: what arrived in it can be acquired.
+    /// A phase is complete, so threads can acquire what arrived in it.
     pub fn mbarrier_complete(&mut self, address: u32) {
         if let Some(barrier) = self.mbarriers.get_mut(&address) {
             let arrived = std::mem::take(&mut barrier.arrived);
@@ -587,7 +594,7 @@ impl BlockRaces {
         }
     }
 
-    /// `test_wait` or `try_wait` by the lanes of `mask`; those of `success` found the phase complete. `acquire` is
+    /// `test_wait` or `try_wait` by the lanes of `mask`. The lanes of `success` found the phase complete. `acquire` is
     /// false for `.relaxed`.
     pub fn mbarrier_wait(
         &mut self,
@@ -610,7 +617,8 @@ impl BlockRaces {
         }
     }
 
-    /// An operation on the barrier object itself: strong, but not ordered with its initialisation by that.
+    /// An operation on the barrier object itself. It is strong, but this alone does not order it with the
+    /// initialisation.
     fn mbarrier_touch(&mut self, warp: u32, mask: u32, pc: u32, address: &[u32; 32], op: Op) {
         let access = Access { pc, op, order: Order::Relaxed, scope: Scope::Cta };
         let stamp = Stamp::new(access, warp, self.threads.time(warp as usize), None);
@@ -685,7 +693,7 @@ impl BlockRaces {
             });
     }
 
-    /// The kind of a race, and whether it is one by the letter only.
+    /// Returns the kind of a race, and whether it is a race only by the letter of the memory model.
     fn explain(&self, shared: bool, c: &Conflict) -> (RaceKind, bool) {
         if c.missing_proxy_fence {
             return (RaceKind::MissingProxyFence, false);
@@ -702,7 +710,7 @@ impl BlockRaces {
             return (RaceKind::ScopeTooNarrow, false);
         }
         match self.threads.gap(c.first_block, c.first) {
-            // A strong write is a flag itself rather than data some flag announces.
+            // A strong write is a flag itself, not data that a flag announces.
             Gap::Release if c.first.strength() == Strength::Weak => return (RaceKind::MissingRelease, false),
             Gap::Acquire => return (RaceKind::MissingAcquire, false),
             Gap::AcquireAfterAtomic => return (RaceKind::MissingAcquire, true),
@@ -720,7 +728,7 @@ impl BlockRaces {
     }
 }
 
-/// Asks again for a moment, in case another worker is about to make it true.
+/// Repeats the test for up to 200 us, because another worker may be about to make it true.
 #[cold]
 fn settles(test: impl Fn() -> bool) -> bool {
     let start = std::time::Instant::now();

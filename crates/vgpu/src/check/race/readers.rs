@@ -1,4 +1,4 @@
-//! Readers of the granules of shared memory.
+//! The readers of the granules of shared memory.
 
 use super::clock::lanes;
 use super::conflict::{Conflict, races};
@@ -6,35 +6,35 @@ use super::event::Strength;
 use super::stamp::{SEVERAL, Stamp, THREAD, TIME, WHO};
 use super::threads::Threads;
 
-/// The bits that name a granule's reader, if it is one.
+/// The bits that identify the reader of a granule with a single reader.
 pub const READER: u64 = WHO | SEVERAL;
-/// Where a word for several readers holds the place of their list.
+/// The bits that hold the index of the list, in a word for several readers.
 const PLACE: usize = (1 << 30) - 1;
 
 #[derive(Debug, Default)]
 pub struct Readers {
-    /// Per granule: its one reader, or `SEVERAL`, their latest time, and the place of their list. Nothing until the
-    /// first is entered.
+    /// One word per granule: its only reader, or `SEVERAL` with their latest time and the index of their list. Empty
+    /// until the first reader is recorded.
     pub words: Vec<Stamp>,
-    /// Readers by instruction and lanes. Places are used anew after a block-wide barrier: those of words below the
-    /// limit are stale.
+    /// Lists of readers by instruction and lanes. Indices are reused after a block-wide barrier: the indices in words
+    /// below the limit are stale.
     crowds: Vec<Vec<(Stamp, u32)>>,
     used: usize,
-    /// How many may be in use before they are looked through.
+    /// How many lists may be in use before a sweep.
     room: usize,
-    /// Stamps below are ordered before everything the block does.
+    /// Stamps below this limit are ordered before everything that the block does from now on.
     pub limit: u64,
 }
 
 impl Readers {
-    /// Forgets all of them.
+    /// Removes all readers.
     pub fn start(&mut self, limit: u64) {
         self.words.clear();
         self.used = 0;
         self.limit = limit;
     }
 
-    /// A block-wide barrier orders all readers but agents, who keep their lists.
+    /// A block-wide barrier orders all readers except agents. The lists of agents are kept.
     pub fn on_block_barrier(&mut self, limit: u64, agents: bool) {
         self.limit = limit;
         if !agents {
@@ -49,7 +49,7 @@ impl Readers {
         }
     }
 
-    /// Granules are cut, each into `factor` at the end of the table.
+    /// Splits granules, each into `factor` granules at the end of the table.
     pub fn refine(&mut self, granules: std::ops::Range<usize>, factor: usize) {
         if self.words.is_empty() {
             return;
@@ -65,12 +65,12 @@ impl Readers {
         }
     }
 
-    /// The list of readers, if they are several and still count.
+    /// Returns the list of readers, if there are several and they are not stale.
     fn crowd(&self, word: Stamp) -> Option<&Vec<(Stamp, u32)>> {
         (word.0 >= self.limit && word.0 & SEVERAL == SEVERAL).then(|| &self.crowds[word.0 as usize & PLACE])
     }
 
-    /// Takes the list out of the table, or makes one of the only reader.
+    /// Takes the list out of the table, or makes a list of the only reader.
     fn take(&mut self, word: Stamp) -> Vec<(Stamp, u32)> {
         if word.0 & SEVERAL == SEVERAL {
             std::mem::take(&mut self.crowds[word.0 as usize & PLACE])
@@ -79,7 +79,7 @@ impl Readers {
         }
     }
 
-    /// The word for these readers; `old` stood there before.
+    /// Stores these readers and returns their word. `old` is the previous word.
     fn keep(&mut self, old: Stamp, list: Vec<(Stamp, u32)>) -> Stamp {
         match list[..] {
             [] => return Stamp::NONE,
@@ -106,7 +106,7 @@ impl Readers {
         Stamp(latest | SEVERAL | place as u64)
     }
 
-    /// Drops the lists no granule refers to any more.
+    /// Drops the lists that no granule refers to.
     #[cold]
     fn sweep(&mut self) {
         let mut kept = Vec::new();
@@ -133,8 +133,8 @@ impl Readers {
         }
     }
 
-    /// Checks the readers of a granule against a write, and forgets those that are ordered before it and that it can
-    /// stand for.
+    /// Checks the readers of a granule against a write. Removes the readers that are ordered before the write and that
+    /// the write can represent in later checks.
     pub fn check(&mut self, threads: &Threads, g: usize, address: u32, own: Stamp, out: &mut Vec<Conflict>) {
         let (block, warp, lane, limit) = (threads.block, own.warp(), own.lane(), self.limit);
         let Some(&word) = self.words.get(g).filter(|word| word.0 >= limit) else { return };
@@ -169,10 +169,10 @@ impl Readers {
         self.words[g] = self.keep(word, list);
     }
 
-    /// Adds readers to a granule, not always in the order they read. A lane's later read takes the place of its
-    /// earlier one, unless it is strong and the earlier one weak.
+    /// Adds readers to a granule, not always in the order in which they read. A later read of a lane replaces its
+    /// earlier read, unless the later read is strong and the earlier read is weak.
     pub fn enter(&mut self, g: usize, stamp: Stamp, mask: u32, limit: u64) {
-        // Two reads are alike if all but the instruction agree.
+        // Two reads are alike if everything except the instruction is equal.
         const INSTRUCTION: u64 = (1 << 30) - (1 << 10);
         let alike = |a: Stamp, b: Stamp| (a.0 | INSTRUCTION | 31) == (b.0 | INSTRUCTION | 31);
         let replaces = |old: Stamp| {

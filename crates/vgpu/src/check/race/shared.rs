@@ -1,16 +1,18 @@
-//! Shadow of a block's shared memory. Exact: no access that could still race is forgotten (but see `also`).
+//! Shadow of the shared memory of a block. It is exact: it keeps every access that could still race (with the exception
+//! described at `also`).
 //!
-//! Memory is looked at in lines of 128 bytes, each cut into granules (four bytes, finer once the kernel makes a finer
-//! access there). A granule holds the stamp of its last write and of its readers. A line holds the latest times in
-//! it, so that most accesses are settled by a glance at their lines.
+//! Memory is divided into lines of 128 bytes, and each line into granules (four bytes, or smaller if the kernel makes a
+//! smaller access there). A granule holds the stamp of its last write and of its readers. A line holds the latest times
+//! of its granules, so that a look at the lines decides most accesses.
 //!
-//! Reads are entered into the granules in one of two ways. At first they go into a log: a block-wide barrier throws
-//! the log away, for it orders all of it, and a write to a line read since first enters the log. So the usual kernel
-//! (fill, barrier, read often, barrier) pays a glance and a log entry per read. A line that is written while its
-//! readers still count is *eager* from then on: its reads are entered as they happen.
+//! Reads are entered into the granules in one of two ways. At first they go into a log. A block-wide barrier discards
+//! the log, because it orders all logged reads. A write to a line that was read since the barrier first enters the
+//! logged reads. So the usual kernel (fill, barrier, read often, barrier) pays one look at the lines and one log entry
+//! per read. A line that is written while its readers still count becomes *eager*: from then on its reads are entered
+//! immediately.
 //!
-//! Whole rows and tiles ([`Tile`]) are looked at run by run: if every granule's past is settled or the same thread's,
-//! which a few vector instructions tell, nothing races. Everything else goes lane by lane.
+//! Whole rows and tiles ([`Tile`]) are checked run by run. If the past of every granule is settled or belongs to the
+//! same thread, which a few vector instructions determine, nothing races. All other accesses are checked lane by lane.
 
 use super::agent_reads::is_generic;
 use super::clock::lanes;
@@ -23,28 +25,28 @@ use super::tile::{Part, Tile, fill};
 use crate::num::simd::per_isa;
 
 const LINE: u32 = 7;
-/// Marks a line with an asynchronous access in it, whose time says nothing about barriers.
+/// Marks a line that contains an asynchronous access. The time of such an access says nothing about barriers.
 const LOOK: u32 = u32::MAX;
-/// Reads logged before they are entered all the same.
+/// Number of logged reads after which the log is entered into the granules anyway.
 const MAX_LOG: usize = 1 << 14;
-/// Reads that may stay in the log when a write enters others: what every such write looks through.
+/// Number of reads that may stay in the log when a write enters other reads. Every such write must scan the rest.
 const MAX_REST: usize = 64;
-/// Lines that are glanced at all, rather than lane by lane.
+/// Up to this number of lines, all lines of an access are checked together instead of lane by lane.
 const CLOSE: usize = 16;
 
-/// A line of 128 bytes: the latest times in it, to tell cheaply that nothing in it can race.
+/// A line of 128 bytes. It stores the latest times of its accesses, for a cheap proof that nothing in it can race.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(32))]
 struct Line {
     writes: u32,
     reads: u32,
-    /// The latest read that is in the log.
+    /// Time of the latest read that is in the log.
     logged: u32,
-    /// Floor at which a line marked `LOOK` was last looked through.
+    /// Floor at which a line marked `LOOK` was last scanned.
     looked: u32,
-    /// The one warp with accesses since the last block-wide barrier, or `MANY`.
+    /// The only warp with accesses since the last block-wide barrier, or `MANY`.
     owner: u32,
-    /// Index of its first granule.
+    /// Index of the first granule of the line.
     granules: u32,
     /// Granules are `1 << shift` bytes.
     shift: u8,
@@ -54,8 +56,8 @@ struct Line {
 const MANY: u32 = u32::MAX;
 
 impl Line {
-    /// Before an access by `warp`: up to which time everything in the line is ordered before it. That is the block's
-    /// floor, or what the warp has synchronised among itself if the line is its own.
+    /// Call before an access by `warp`. Returns the time up to which everything in the line is ordered before the
+    /// access: the floor of the block, or the warp's own last synchronisation if only this warp uses the line.
     #[inline(always)]
     fn settled(&mut self, warp: u32, floor: u32, synced: u32) -> u32 {
         if self.writes.max(self.reads) <= floor {
@@ -72,7 +74,7 @@ impl Line {
         self.granules as usize + ((address & ((1 << LINE) - 1)) >> self.shift) as usize
     }
 
-    /// Granules of `bytes` bytes at an address of the line.
+    /// The granules of `bytes` bytes at an address of the line.
     #[inline(always)]
     fn range(&self, address: u32, bytes: u32) -> std::ops::Range<usize> {
         let first = self.granule(address);
@@ -94,20 +96,20 @@ struct LoggedRead {
     mask: u32,
     bytes: u32,
     how: Logged,
-    /// What it touches lies in this range.
+    /// Address range that contains everything the read touches.
     span: (u32, u32),
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Logged {
     Point,
-    /// Bytes from run to run, and which entry of `maps`.
+    /// Distance in bytes between runs, and index into `maps`.
     Tile(u32, u32),
-    /// Which entry of `scattered`.
+    /// Index into `scattered`.
     Scattered(u32),
 }
 
-/// Which lane has which unit of a tile. A kernel has few of them.
+/// The lane of each unit of a tile. A kernel has few different maps.
 #[derive(Debug)]
 struct LaneMap {
     lanes: Box<[u8]>,
@@ -119,28 +121,28 @@ pub struct SharedShadow {
     bytes: u32,
     lines: Vec<Line>,
     writes: Vec<Stamp>,
-    /// A second write per granule, not ordered with the last and of another warp if possible: strong writes and
-    /// writes of the same value do not race with each other but may with a later access. Two of them are kept; a
-    /// later access that is ordered after both but not after a third goes unseen.
+    /// A second write per granule that is not ordered with the last one, from another warp if possible. Strong writes
+    /// and writes of the same value do not race with each other, but may race with a later access. Only two such writes
+    /// are kept: a later access that is ordered after both but not after a third is not detected.
     also: Vec<Stamp>,
     readers: Readers,
     log: Vec<LoggedRead>,
     scattered: Vec<[u32; 32]>,
     maps: Vec<LaneMap>,
     agent_reads: bool,
-    /// Strong writes of other threads that the last access found, not ordered before it.
+    /// Strong writes of other threads that the last access found and that are not ordered before it.
     pub seen: Vec<Stamp>,
 }
 
-/// What everything done by one instruction has in common.
+/// The values that are common to everything one instruction does.
 #[derive(Clone, Copy)]
 struct Doing {
-    /// Of lane 0.
+    /// The stamp of lane 0.
     stamp: Stamp,
     warp: u32,
     floor: u32,
     synced: u32,
-    /// What a line is marked with.
+    /// The time that is stored in the touched lines.
     time: u32,
     weak: bool,
 }
@@ -158,7 +160,8 @@ impl Doing {
         }
     }
 
-    /// As `new`. A strong write does not stand for weaker ones it is ordered after, so it must look at them.
+    /// Like `new`, for a write. A strong write does not replace weaker writes that it is ordered after, so it must
+    /// check them.
     fn writing(threads: &Threads, stamp: Stamp) -> Doing {
         let doing = Doing::new(threads, stamp);
         Doing { synced: if doing.weak { doing.synced } else { 0 }, ..doing }
@@ -171,7 +174,7 @@ fn below(time: u32) -> u64 {
 }
 
 impl SharedShadow {
-    /// Forgets everything. The granules stay: the next block runs the same kernel.
+    /// Removes all accesses. The granule sizes stay, because the next block runs the same kernel.
     pub fn start(&mut self, bytes: u32) {
         let lines = (bytes as usize).div_ceil(1 << LINE);
         let mut granules = self.writes.len();
@@ -198,11 +201,11 @@ impl SharedShadow {
         self.agent_reads = false;
     }
 
-    /// A block-wide barrier: whatever was read before is ordered before whatever comes.
+    /// A block-wide barrier: all earlier reads are ordered before everything that follows.
     pub fn on_block_barrier(&mut self, floor: u32) {
         self.readers.on_block_barrier(below(floor), self.agent_reads);
         if self.agent_reads {
-            // A barrier does not order an agent's reads: keep them, and with them all lists.
+            // A barrier does not order the reads of an agent: keep them, and with them all lists.
             self.enter_log((0, u32::MAX));
             return;
         }
@@ -210,7 +213,7 @@ impl SharedShadow {
         self.scattered.clear();
     }
 
-    /// Cuts a line finer. Its granules move to the end of the tables.
+    /// Splits a line into smaller granules. Its granules move to the end of the tables.
     #[inline(never)]
     fn refine(&mut self, line: usize, shift: u8) {
         let line = &mut self.lines[line];
@@ -230,14 +233,14 @@ impl SharedShadow {
         self.readers.refine(old, factor);
     }
 
-    /// Lines of an access, clipped to the memory there is.
+    /// The lines of an access, clipped to the size of the memory.
     #[inline(always)]
     fn lines_of(&self, address: u32, bytes: u32) -> std::ops::RangeInclusive<usize> {
         let last = address.saturating_add(bytes.max(1) - 1).min(self.bytes.saturating_sub(1));
         (address.min(last) >> LINE) as usize..=(last >> LINE) as usize
     }
 
-    /// The parts of an access that lie in one line each (address and bytes), clipped to the memory there is.
+    /// The parts of an access, one per line (address and bytes), clipped to the size of the memory.
     #[inline(always)]
     fn parts(&self, address: u32, bytes: u32) -> impl Iterator<Item = (u32, u32)> + use<> {
         let end = address.saturating_add(bytes).min(self.bytes);
@@ -251,7 +254,7 @@ impl SharedShadow {
         })
     }
 
-    /// Calls `each` with the lines the lanes touch.
+    /// Calls `each` with the lines that the lanes touch.
     fn each_line(&mut self, mask: u32, at: &[u32; 32], bytes: u32, mut each: impl FnMut(&mut Self, usize)) {
         for l in lanes(mask) {
             for line in self.lines_of(at[l], bytes) {
@@ -262,7 +265,8 @@ impl SharedShadow {
 
     // Whole rows and tiles
 
-    /// A weak or strong read of a tile, if it is plain that nothing races. False, and nothing done, if it is not.
+    /// Checks a weak or strong read of a tile, if it is certain that nothing races. Otherwise it returns false and
+    /// records no read.
     #[inline(always)]
     fn read_tile(&mut self, doing: &Doing, tile: &Tile<'_>) -> bool {
         if doing.stamp.is_agent() || !tile.fits(self.bytes) {
@@ -308,7 +312,7 @@ impl SharedShadow {
         true
     }
 
-    /// The same for a write.
+    /// Does the same for a write.
     #[inline(always)]
     fn write_tile(&mut self, doing: &Doing, tile: &Tile<'_>) -> bool {
         if !tile.fits(self.bytes) {
@@ -348,7 +352,7 @@ impl SharedShadow {
         true
     }
 
-    /// A line is written while its readers still count: they must be in its granules, now and from now on.
+    /// A line is written while its readers still count, so its reads must be in its granules, now and in future.
     #[inline(always)]
     fn make_eager(&mut self, line: usize, settled: u32) {
         self.lines[line].eager = true;
@@ -359,7 +363,7 @@ impl SharedShadow {
         }
     }
 
-    /// Which of the maps a tile's is.
+    /// Returns the index of the tile's lane map in `maps`.
     fn map_of(&mut self, tile: &Tile<'_>) -> u32 {
         let same = |map: &LaneMap| map.run == tile.run && *map.lanes == *tile.lanes;
         let found = self.maps.iter().position(same).unwrap_or_else(|| {
@@ -432,7 +436,7 @@ impl SharedShadow {
         self.log_read(&doing, log, bytes, how, span);
     }
 
-    /// Whether nothing in these lines can race with a read, and the log is the place for it. Marks them if so.
+    /// Whether nothing in these lines can race with a read and the read belongs in the log. If so, marks the lines.
     #[inline(always)]
     fn glance(
         &mut self,
@@ -457,8 +461,8 @@ impl SharedShadow {
         plain
     }
 
-    /// Reads of a word, a half or a byte per lane, as far as it is plain that they do not race: which of the lanes
-    /// belong in the log, and which have to be looked at.
+    /// Checks reads of a word, a half word or a byte per lane, as far as it is certain that they do not race. Returns
+    /// the lanes that belong in the log, and the lanes that need the full check.
     #[inline(always)]
     fn read_words(&mut self, doing: &Doing, mask: u32, at: &[u32; 32], bytes: u32) -> (u32, u32) {
         let shift = bytes.trailing_zeros() as u8;
@@ -490,7 +494,7 @@ impl SharedShadow {
         (log, hard)
     }
 
-    /// Any reads. Returns the lanes that belong in the log.
+    /// Checks any reads. Returns the lanes that belong in the log.
     #[inline(never)]
     fn read_lanes(
         &mut self,
@@ -567,8 +571,8 @@ impl SharedShadow {
         self.each_line(mask, at, bytes, |shadow, line| shadow.settle(threads, line));
     }
 
-    /// Chunks that an agent of the async proxy reads for the lanes of `mask` together: what wrote them must be ordered
-    /// before, and a thread's write must have passed a proxy fence as well.
+    /// Checks chunks that an agent of the async proxy reads for the lanes of `mask` together. The writes of the chunks
+    /// must be ordered before the read, and a thread's write must also have passed a proxy fence.
     pub fn agent_read(
         &mut self,
         threads: &Threads,
@@ -611,7 +615,7 @@ impl SharedShadow {
         }
     }
 
-    /// Unmarks lines whose asynchronous writes are behind a block-wide barrier.
+    /// Removes the `LOOK` mark of a line whose asynchronous writes are ordered before a block-wide barrier.
     fn settle(&mut self, threads: &Threads, number: usize) {
         let line = &mut self.lines[number];
         if line.writes != LOOK || line.looked == threads.floor() {
@@ -657,8 +661,8 @@ impl SharedShadow {
         }
     }
 
-    /// Writes of a word, a half or a byte per lane, as far as it is plain that they do not race: the lanes that have
-    /// to be looked at.
+    /// Checks writes of a word, a half word or a byte per lane, as far as it is certain that they do not race. Returns
+    /// the lanes that need the full check.
     #[inline(always)]
     fn write_words(&mut self, doing: &Doing, mask: u32, at: &[u32; 32], bytes: u32) -> u32 {
         let shift = bytes.trailing_zeros() as u8;
@@ -687,7 +691,7 @@ impl SharedShadow {
         hard
     }
 
-    /// Any writes.
+    /// Checks any writes.
     #[inline(never)]
     fn write_lanes(
         &mut self,
@@ -760,7 +764,8 @@ impl SharedShadow {
                     continue;
                 }
                 if first.strength() != Strength::Weak && own.strength() != Strength::Weak {
-                    // Both strong, no race whatever the order: keep one for later, of another warp if possible.
+                    // Both are strong, so they do not race in any order. Keep one for later checks, from another warp
+                    // if possible.
                     if own.op() == Op::Atomic {
                         self.note_seen(first);
                     }
@@ -770,8 +775,8 @@ impl SharedShadow {
                     continue;
                 }
                 if threads.ordered_here(first, warp, lane) {
-                    // A strong write does not stand for a weaker one before it: a later strong access may race
-                    // with the weaker one only.
+                    // A strong write does not replace an earlier weaker write: a later strong access may race with the
+                    // weaker write only.
                     if first.strength() < own.strength() {
                         kept = first;
                     }
@@ -800,7 +805,7 @@ impl SharedShadow {
                         *told = first;
                     }
                 }
-                // Prefer to keep a write of another warp: it is the one that a warp-wide sync does not order.
+                // Prefer to keep a write of another warp, because a warp-wide sync does not order it.
                 let weak_kept = !kept.is_none() && kept.strength() == Strength::Weak;
                 if harmless && !weak_kept && (kept.is_none() || first.warp() != warp) {
                     kept = first;
@@ -821,7 +826,7 @@ impl SharedShadow {
         self.writes[g] = own;
     }
 
-    /// Enters the logged reads that touch the range into the granules; a short rest stays in the log.
+    /// Enters the logged reads that touch the range into the granules. If the log is short, the other reads stay in it.
     #[inline(never)]
     fn enter_log(&mut self, range: (u32, u32)) {
         if self.log.is_empty() {
@@ -876,14 +881,15 @@ impl SharedShadow {
         }
     }
 
-    /// Enters reads that happen now.
+    /// Enters reads immediately.
     fn enter_lanes(&mut self, doing: &Doing, mask: u32, at: &[u32; 32], bytes: u32) {
         self.readers.reserve(self.writes.len());
         for l in lanes(mask) {
             let own = doing.stamp.with_lane(l);
             for (at, bytes) in self.parts(at[l], bytes) {
                 let line = &self.lines[(at >> LINE) as usize];
-                // A weak read stands for all that is ordered before it, a strong one for what is long past.
+                // A weak read replaces everything that is ordered before it. A strong read replaces only reads before
+                // the last block-wide barrier.
                 let settled = if line.owner == doing.warp && doing.weak { doing.synced } else { 0 };
                 let limit = below(doing.floor.max(settled));
                 for g in line.range(at, bytes) {
@@ -899,7 +905,8 @@ impl SharedShadow {
     }
 }
 
-// The ways in, compiled per instruction set: their loops over granules and lanes are most of what checking costs.
+// The entry points, compiled per instruction set, because their loops over granules and lanes are most of the cost of
+// checking.
 
 #[inline(always)]
 fn read_body<const WIDE: bool>(
@@ -941,7 +948,7 @@ fn tile_body<const WIDE: bool>(
 }
 
 per_isa! {
-    /// Reads by the lanes of `mask`. `stamp` is that of lane 0.
+    /// Checks reads by the lanes of `mask`. `stamp` is the stamp of lane 0.
     pub fn read = read_body where (
         shadow: &mut SharedShadow,
         threads: &Threads,
@@ -952,7 +959,7 @@ per_isa! {
         bytes: u32,
         out: &mut Vec<Conflict>,
     );
-    /// Writes or atomics by the lanes of `mask`.
+    /// Checks writes or atomics by the lanes of `mask`.
     pub fn write = write_body where (
         shadow: &mut SharedShadow,
         threads: &Threads,
@@ -964,8 +971,8 @@ per_isa! {
         values: &dyn SameValue,
         out: &mut Vec<Conflict>,
     );
-    /// A read or write of a tile, if it is plain that nothing races. False, and nothing done, if it has to be told
-    /// lane by lane.
+    /// Checks a read or write of a tile, if it is certain that nothing races. Otherwise it returns false without
+    /// recording the access, and the caller must check it lane by lane.
     pub fn tile = tile_body where (
         shadow: &mut SharedShadow,
         threads: &Threads,

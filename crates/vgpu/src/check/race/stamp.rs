@@ -1,17 +1,17 @@
-//! One access in a shadow word: who, when, where, how.
+//! One access in a 64-bit shadow word: which thread, when, where and how.
 //!
 //! | bits | field |
 //! |---|---|
-//! | 63 | made by one of the thread's asynchronous agents |
-//! | 60-62 | which of them ([`Agent`]) |
+//! | 63 | made by an asynchronous agent of the thread |
+//! | 60-62 | kind of that agent ([`Agent`]) |
 //! | 34-59 | time of the warp (or of its agent) at the access; 0 in an empty word |
 //! | 32-33 | strength |
 //! | 30-31 | operation |
 //! | 10-29 | instruction |
 //! | 5-9, 0-4 | warp, lane |
 //!
-//! The time is high, so `stamp < (floor + 1) << TIME` is "before the last block-wide barrier, or empty", and the
-//! agent's bit is highest, so that an agent's stamp always fails that test and is looked at properly.
+//! The time is in the high bits, so `stamp < (floor + 1) << TIME` means "before the last block-wide barrier, or empty".
+//! The agent bit is the highest bit, so the stamp of an agent always fails that test and gets the full check.
 
 use super::clock::AGENTS;
 use super::event::{Access, Agent, Op, Side, Strength};
@@ -20,11 +20,12 @@ pub const TIME: u32 = 34;
 pub const MAX_TIME: u32 = (1 << 26) - 1;
 const AGENT: u64 = 1 << 63;
 const WHICH: u32 = 60;
-/// The bits that name a thread.
+/// The bits that identify a thread.
 pub const THREAD: u64 = 0x3ff;
-/// The bits that name a thread or its agent.
+/// The bits that identify a thread or its agent.
 pub const WHO: u64 = AGENT | 7 << WHICH | THREAD;
-/// In a word for the readers of a granule, where the operation is known: they are several.
+/// Marks several readers in a word for the readers of a granule. The operation bits are free there, because the
+/// operation is known.
 pub const SEVERAL: u64 = 3 << 30;
 const MAX_PC: u32 = (1 << 20) - 1;
 
@@ -34,7 +35,7 @@ pub struct Stamp(pub u64);
 impl Stamp {
     pub const NONE: Stamp = Stamp(0);
 
-    /// The stamp of lane 0; the other lanes' are this plus the lane.
+    /// Returns the stamp of lane 0. The stamp of another lane is this value plus the lane number.
     #[inline(always)]
     pub fn new(access: Access, warp: u32, time: u32, agent: Option<Agent>) -> Stamp {
         debug_assert!(warp < 32 && time <= MAX_TIME);
@@ -78,12 +79,12 @@ impl Stamp {
         self.0 >> 63 == 1
     }
 
-    /// The agent that made it, if it was not the thread itself.
+    /// The agent that made the access; `None` if the thread itself made it.
     pub fn agent(self) -> Option<Agent> {
         self.is_agent().then(|| Agent::ALL[(self.0 >> WHICH & 7) as usize % Agent::ALL.len()])
     }
 
-    /// The warp, or the agent of a warp, as clocks number them.
+    /// The entity number, as used by the clocks, of the warp or of the agent.
     #[inline(always)]
     pub fn entity(self) -> usize {
         if self.is_agent() { entity_of(self.warp(), (self.0 >> WHICH & 7) as usize) } else { self.warp() }
@@ -129,7 +130,7 @@ impl Stamp {
     }
 }
 
-/// The number of a warp's agent in clocks.
+/// The entity number, as used by the clocks, of an agent of a warp.
 #[inline(always)]
 pub fn entity_of(warp: usize, agent: usize) -> usize {
     AGENTS + 32 * agent + warp

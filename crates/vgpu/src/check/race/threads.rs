@@ -1,15 +1,16 @@
-//! What every thread of a block knows of every other access: the happens-before relation.
+//! The happens-before relation: what every thread of a block knows about every other access.
 //!
-//! Knowledge is kept where most threads share it: once for the block, once per warp, and per lane only while lanes
-//! of a warp differ. A warp has one time for all its lanes; it moves on whenever one of them publishes something, so
-//! accesses before and after carry different times. A block-wide barrier sets all times to one value and raises the
-//! block's floor to what they were: everything stamped at or below the floor is ordered before everything to come.
+//! Knowledge is stored where most threads share it: once for the block, once per warp, and per lane only while the
+//! lanes of a warp differ. A warp has one time for all its lanes. The time advances whenever a lane publishes
+//! something, so accesses before and after carry different times. A block-wide barrier sets all times to one value and
+//! raises the floor of the block to their previous maximum: everything stamped at or below the floor is ordered before
+//! everything that follows.
 
 use super::clock::{Blocks, Known, lanes};
 use super::event::{Access, Agent, Op, Strength};
 use super::stamp::{MAX_TIME, Stamp, entity_of};
 
-/// One kind of knowledge in three layers; a thread has the union of its block's, its warp's and its own.
+/// One kind of knowledge in three layers. A thread has the union of the layers of its block, its warp and itself.
 #[derive(Debug, Default)]
 struct Layers {
     block: Known,
@@ -20,7 +21,7 @@ struct Layers {
 struct WarpLayer {
     all: Known,
     lanes: Option<Box<[Known; 32]>>,
-    /// Something is here that the block's layer may lack.
+    /// True if this layer may contain something that the block's layer lacks.
     used: bool,
 }
 
@@ -34,7 +35,7 @@ impl Layers {
         self.warps.resize_with(warps, WarpLayer::default);
     }
 
-    /// Gives `news` to the lanes of `mask`; `live` are all the lanes there are.
+    /// Gives `news` to the lanes of `mask`. `live` is the mask of all live lanes.
     fn learn(&mut self, warp: usize, mask: u32, live: u32, news: &Known) {
         let layer = &mut self.warps[warp];
         layer.used = true;
@@ -48,7 +49,7 @@ impl Layers {
         }
     }
 
-    /// What the lanes of `mask` know between them.
+    /// Returns the union of what the lanes of `mask` know.
     fn view(&self, warp: usize, mask: u32) -> Known {
         let mut known = self.block.clone();
         let layer = &self.warps[warp];
@@ -90,7 +91,7 @@ impl Layers {
         }
     }
 
-    /// Whether anybody's knowledge passes the test.
+    /// Whether the knowledge in any layer passes the test.
     fn holds(&self, test: impl Fn(&Known) -> bool) -> bool {
         test(&self.block)
             || self.warps.iter().filter(|layer| layer.used).any(|layer| {
@@ -118,13 +119,13 @@ impl WarpLayer {
 /// The agents of one kind that work for the lanes of a warp.
 #[derive(Debug)]
 struct AgentClock {
-    /// Moves on with every commit.
+    /// Advances with every commit.
     time: u32,
-    /// Time of the warp when the agents last started something, for the newest times of the agents.
+    /// Time of the warp when the agents last started an operation, for the newest times of the agents.
     issued: [u32; ISSUES],
-    /// Up to which time of its own agent each lane has waited.
+    /// For each lane, the time of its agent up to which the lane has waited.
     waited: [u32; 32],
-    /// Groups not yet waited for by all their lanes: time and lanes.
+    /// Groups that not all of their lanes have waited for: time and lanes.
     groups: Vec<(u32, u32)>,
 }
 
@@ -138,22 +139,22 @@ impl Default for AgentClock {
 struct Warp {
     live: u32,
     time: u32,
-    /// All lanes know each other up to here (a `__syncwarp` of the whole warp).
+    /// All lanes know each other up to this time (a `__syncwarp` of the whole warp).
     synced: u32,
-    /// Beyond that: what each lane (row) knows of each other, once parts of the warp have synchronised.
+    /// What each lane (row) knows about each other lane beyond `synced`, if parts of the warp have synchronised.
     pairs: Option<Box<[[u32; 32]; 32]>>,
-    /// Its asynchronous agents, by kind.
+    /// The asynchronous agents of the warp, by kind.
     agents: [AgentClock; Agent::ALL.len()],
-    /// Some lane has waited for an agent, and not all of the block know.
+    /// True if a lane has waited for an agent and not all threads of the block know it.
     waited_news: bool,
-    /// Time of each lane's last fence, of block and of device scope.
+    /// Time of the last fence of each lane, for block scope and for device scope.
     fenced: [[u32; 32]; 2],
     fenced_news: bool,
-    /// A fence came, but too narrow for some of what was read from flags.
+    /// True if a fence was too narrow for some of what was read from flags.
     narrow_fence: bool,
-    /// Strong writes of other threads these lanes have read, newest last: to tell why a race is one.
+    /// Strong writes of other threads that these lanes have read, newest last. They serve to explain races.
     observed: Vec<(u32, Stamp)>,
-    /// What was published to them with a scope that does not reach them.
+    /// What was published to these lanes with a scope that does not include them.
     too_narrow: Blocks,
 }
 
@@ -179,18 +180,18 @@ impl Warp {
 #[derive(Debug, Default)]
 struct Named {
     waiting: Vec<(usize, u32)>,
-    /// From those that arrived without waiting.
+    /// True if some lanes arrived without waiting. The fields below hold what the lanes gave to the barrier.
     early: bool,
     known: Known,
     fenced: [Known; 3],
     pending: [Known; 2],
 }
 
-/// What is handed on through an object of the block such as an mbarrier.
+/// What is handed on through an object of the block, such as an mbarrier.
 #[derive(Debug, Default)]
 pub struct Handed {
     pub known: Known,
-    /// The part of it that a proxy fence stands after.
+    /// The part of `known` that a proxy fence follows.
     proxied: Known,
 }
 
@@ -201,49 +202,50 @@ impl Handed {
     }
 }
 
-/// Why a lane lacks knowledge it nearly had.
+/// The reason why a lane lacks knowledge that it nearly had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gap {
     None,
     Release,
     Acquire,
-    /// The same where an atomic read the flag. By the letter a fence is missing; NVIDIA's own samples do without,
-    /// and a fresh line cannot be stale.
+    /// A missing acquire where an atomic read the flag. By the letter of the model a fence is missing, but NVIDIA's own
+    /// samples omit it, and a line that was just fetched cannot be stale.
     AcquireAfterAtomic,
     Scope,
 }
 
-/// Times of the agents for which the issue is remembered, for explanations only.
+/// Number of agent times for which the issue time is remembered. Used only for explanations.
 const ISSUES: usize = 64;
 
-/// Number of strong writes remembered per warp, for explanations only.
+/// Number of strong writes remembered per warp. Used only for explanations.
 const OBSERVED: usize = 16;
 
 #[derive(Debug, Default)]
-#[allow(clippy::struct_excessive_bools)] // each says that a costly thing has never been needed
+#[allow(clippy::struct_excessive_bools)] // each flag avoids a costly operation until it is needed
 pub struct Threads {
     pub block: u32,
     warps: Vec<Warp>,
     known: Layers,
-    /// What a strong write publishes: knowledge at the last fence of block scope, and of device scope. It travels
-    /// through barriers too: "all write, all fence, barrier, one raises the flag" is sound on hardware.
-    /// The third is knowledge at the last `fence.proxy.async`: what bulk copies and tensor cores can see of what threads
-    /// wrote.
+    /// What a strong write publishes: the knowledge at the last fence of block scope, and at the last fence of device
+    /// scope. It also passes through barriers, because "all write, all fence, barrier, one raises the flag" is correct
+    /// on hardware. The third entry is the knowledge at the last `fence.proxy.async`: what bulk copies and tensor cores
+    /// can see of the data that threads wrote.
     fenced: [Layers; 3],
     fences_used: bool,
     proxy_fences_used: bool,
-    /// What was read from flags but not taken over for want of an acquire: what a fence of block scope takes over,
-    /// and one of device scope. Like `fenced`, it travels through barriers: one polls, barrier, all fence.
+    /// What was read from flags but not taken over, because an acquire is missing: what a fence of block scope takes
+    /// over, and what a fence of device scope takes over. Like `fenced`, it passes through barriers: one polls,
+    /// barrier, all fence.
     pending: [Layers; 2],
     pending_used: bool,
-    /// The part of it that read-modify-writes have read.
+    /// The part of `pending` that read-modify-writes have read.
     read_by_atomics: Blocks,
     barriers: Vec<Named>,
-    /// Whether any thread knows anything of another block.
+    /// Whether any thread may know something about another block.
     knows_others: bool,
-    /// Some thread has exited.
+    /// True if a thread has exited.
     exited: bool,
-    /// Times are used up: nothing is ordered or unordered any more, and nothing is reported.
+    /// True if the times are used up: the order is no longer tracked, and nothing is reported.
     pub exhausted: bool,
 }
 
@@ -313,7 +315,7 @@ impl Threads {
         }
     }
 
-    /// Whether an access of this block happens before what `lane` of `warp` does now.
+    /// Whether an access of this block happens before the current operation of `lane` of `warp`.
     #[inline]
     pub fn ordered_here(&self, stamp: Stamp, warp: usize, lane: usize) -> bool {
         let (from, at, time) = (stamp.warp(), stamp.lane(), stamp.time());
@@ -335,7 +337,7 @@ impl Threads {
         self.known.any(warp, lane, |k| k.own.knows(from, at, time))
     }
 
-    /// The same for an access of any block.
+    /// Whether an access of any block happens before the current operation of `lane` of `warp`.
     #[inline]
     pub fn ordered(&self, block: u32, stamp: Stamp, warp: usize, lane: usize) -> bool {
         if block == self.block {
@@ -346,7 +348,7 @@ impl Threads {
         })
     }
 
-    /// Whether every thread of the block has the access behind it.
+    /// Whether the access is ordered before every thread of the block.
     pub fn known_to_all(&self, stamp: Stamp) -> bool {
         self.known.block.own.knows(stamp.entity(), stamp.lane(), stamp.time())
     }
@@ -357,12 +359,12 @@ impl Threads {
         self.warps[stamp.warp()].agents[agent as usize].waited[stamp.lane()] >= stamp.time()
     }
 
-    /// Whether an access of this block happens before what one of the lanes of `mask` does now.
+    /// Whether an access of this block happens before the current operation of at least one lane of `mask`.
     pub fn ordered_for_any(&self, stamp: Stamp, warp: usize, mask: u32) -> bool {
         lanes(mask).any(|lane| self.ordered_here(stamp, warp, lane))
     }
 
-    /// Whether a proxy fence stands between a thread's access and what one of the lanes of `mask` does now.
+    /// Whether a proxy fence stands between a thread's access and the current operation of at least one lane of `mask`.
     pub fn proxied(&self, stamp: Stamp, warp: usize, mask: u32) -> bool {
         let knows = |k: &Known| k.own.knows(stamp.entity(), stamp.lane(), stamp.time());
         self.proxy_fences_used && lanes(mask).any(|lane| self.fenced[2].any(warp, lane, knows))
@@ -381,7 +383,7 @@ impl Threads {
         self.tick(warp);
     }
 
-    /// What the lanes of `mask` know their agents to have finished.
+    /// Adds the agent operations that the lanes of `mask` have waited for.
     fn learn_waited(known: &mut Known, warp: usize, mask: u32, w: &Warp) {
         for (kind, agent) in w.agents.iter().enumerate() {
             if agent.time > 1 {
@@ -390,7 +392,7 @@ impl Threads {
         }
     }
 
-    /// Everything that happens before the next step of any lane of `mask`, their own accesses included.
+    /// Returns everything that happens before the next step of any lane of `mask`, including the lanes' own accesses.
     fn release(&self, warp: usize, mask: u32) -> Known {
         let mut known = self.known.view(warp, mask);
         let w = &self.warps[warp];
@@ -409,7 +411,7 @@ impl Threads {
         known
     }
 
-    /// What the lanes of `mask` have fenced at a scope, each its own accesses.
+    /// Returns what the lanes of `mask` have fenced at a scope, including each lane's own accesses.
     fn fenced_view(&self, scope: usize, warp: usize, mask: u32) -> Known {
         let mut known = self.fenced[scope].view(warp, mask);
         let w = &self.warps[warp];
@@ -417,13 +419,13 @@ impl Threads {
         known
     }
 
-    /// Up to which time all lanes of a warp know each other.
+    /// The time up to which all lanes of a warp know each other.
     #[inline(always)]
     pub fn synced(&self, warp: usize) -> u32 {
         self.warps[warp].synced
     }
 
-    /// Synchronises lanes of a warp. True if they are all the block has.
+    /// Synchronises lanes of a warp. Returns true if these lanes are the whole block.
     pub fn sync_warp(&mut self, warp: usize, mask: u32) -> bool {
         let alone = self.warps.len() == 1;
         let w = &mut self.warps[warp];
@@ -521,7 +523,7 @@ impl Threads {
             self.barriers.resize_with(barrier + 1, Named::default);
         }
         if waits {
-            // A waiting lane does nothing more, so what it knows can be taken when the barrier completes.
+            // A waiting lane does nothing more, so its knowledge can be collected when the barrier completes.
             self.barriers[barrier].waiting.push((warp, mask));
             return;
         }
@@ -532,7 +534,7 @@ impl Threads {
         self.tick(warp);
     }
 
-    /// Adds what the lanes have to a barrier.
+    /// Adds the knowledge of the lanes to a barrier.
     fn give(&self, warp: usize, mask: u32, named: &mut Named) {
         named.known.join(&self.release(warp, mask));
         if self.proxy_fences_used {
@@ -548,8 +550,8 @@ impl Threads {
         }
     }
 
-    /// The barrier has all its arrivals and lets go whoever waits. True if it ordered all that the block did so far: it
-    /// held every live thread, and none that has exited is left out of it.
+    /// The barrier has all its arrivals and releases the waiting lanes. Returns true if it orders everything that the
+    /// block did so far: it held every live thread, and no exited thread is excluded.
     pub fn complete(&mut self, barrier: usize, whole_block: bool) -> bool {
         let Some(named) = self.barriers.get_mut(barrier) else { return false };
         let mut named = std::mem::take(named);
@@ -613,14 +615,14 @@ impl Threads {
         self.tick(warp);
     }
 
-    /// Whether a strong write can publish anything at all.
+    /// Whether a strong write can publish anything.
     #[inline(always)]
     pub fn can_publish(&self, access: Access) -> bool {
         access.releases() || self.fences_used
     }
 
-    /// What a strong write of the lane publishes to its block and to the device: what it has fenced, or all it
-    /// knows where the write itself releases. `reach` is the write's own scope.
+    /// Returns what a strong write of the lane publishes to its block and to the device: what the lane has fenced, or
+    /// everything it knows if the write itself releases. `reach` is the scope of the write.
     pub fn publish(&mut self, warp: usize, lane: usize, releases: bool, reach: Strength) -> (Blocks, Blocks) {
         if releases {
             let all = self.release(warp, 1 << lane).published(self.block);
@@ -639,7 +641,7 @@ impl Threads {
         (block, device)
     }
 
-    /// Everything the lanes of `mask` know, for other blocks.
+    /// Returns everything that the lanes of `mask` know, for other blocks.
     pub fn publish_all(&mut self, warp: usize, mask: u32) -> Blocks {
         let all = self.release(warp, mask).published(self.block);
         self.tick(warp);
@@ -654,12 +656,12 @@ impl Threads {
         self.known.learn(warp, mask, live, &news);
     }
 
-    /// What is handed over in this block may come from others.
+    /// Declares that what is handed over in this block may come from other blocks.
     pub fn expect_others(&mut self) {
         self.knows_others = true;
     }
 
-    /// Everything the lanes of `mask` know, handed on through an object of the block such as an mbarrier.
+    /// Hands on everything that the lanes of `mask` know, through an object of the block such as an mbarrier.
     pub fn hand_over(&mut self, warp: usize, mask: u32, to: &mut Handed) {
         to.known.join(&self.release(warp, mask));
         if self.proxy_fences_used {
@@ -717,7 +719,7 @@ impl Threads {
         }
     }
 
-    /// Remembers, for explanations, a strong write that a lane of `warp` has read.
+    /// Remembers a strong write that a lane of `warp` has read, for explanations.
     pub fn note_observed(&mut self, warp: usize, block: u32, stamp: Stamp) {
         let w = &mut self.warps[warp];
         if w.observed.last() == Some(&(block, stamp)) {
@@ -729,12 +731,13 @@ impl Threads {
         w.observed.push((block, stamp));
     }
 
-    /// Remembers, for explanations, what a flag told to threads of another block only.
+    /// Remembers what a flag published only to the threads of another block, for explanations.
     pub fn note_narrow(&mut self, warp: usize, published: &Blocks) {
         self.warps[warp].too_narrow.join(published);
     }
 
-    /// Whether flags the block has read would have ordered the access, had they been fenced properly.
+    /// Returns whether the flags that the block has read would have ordered the access with correct fences, and what is
+    /// missing.
     pub fn gap(&self, block: u32, stamp: Stamp) -> Gap {
         let told =
             |b: &Blocks| b.get(block).is_some_and(|c| c.knows(stamp.entity(), stamp.lane(), stamp.time()));
@@ -757,21 +760,21 @@ impl Threads {
         if self.warps.iter().any(|w| w.observed.iter().any(announced)) { Gap::Release } else { Gap::None }
     }
 
-    /// The agents of the warp start something now.
+    /// The agents of the warp start an operation now.
     pub fn issue(&mut self, warp: usize, agent: Agent) {
         let w = &mut self.warps[warp];
         let agent = &mut w.agents[agent as usize];
         agent.issued[agent.time as usize % ISSUES] = w.time;
     }
 
-    /// Whether an asynchronous access of this block was started before what the lane does now.
+    /// Whether an asynchronous access of this block was started before the current operation of the lane.
     pub fn issued_before(&self, stamp: Stamp, warp: usize, lane: usize) -> bool {
         let Some(agent) = stamp.agent() else { return false };
         let from = &self.warps[stamp.warp()].agents[agent as usize];
         if stamp.warp() == warp && stamp.lane() == lane {
             return true;
         }
-        // Long ago counts as before.
+        // An operation that was started long ago counts as started before.
         from.time - stamp.time() >= ISSUES as u32 || {
             let started = from.issued[stamp.time() as usize % ISSUES];
             self.ordered_here(stamp.of_thread(started), warp, lane)
@@ -805,7 +808,7 @@ impl Threads {
         groups.retain(|&(time, of)| lanes(of).any(|l| waited[l] < time));
     }
 
-    /// Lanes wait for everything they have started.
+    /// Lanes wait for everything that they have started.
     pub fn wait_all(&mut self, warp: usize, agent: Agent, mask: u32) {
         let w = &mut self.warps[warp];
         w.waited_news = true;
@@ -817,7 +820,8 @@ impl Threads {
         self.tick_agent(warp, agent);
     }
 
-    /// Closes what the agents of the warp have started so far under one time, without making it a group.
+    /// Closes what the agents of the warp have started so far under one time, without making it a group. Returns that
+    /// time.
     pub fn mark(&mut self, warp: usize, agent: Agent) -> u32 {
         let time = self.warps[warp].agents[agent as usize].time;
         self.tick_agent(warp, agent);

@@ -1,22 +1,22 @@
-//! Memory that a whole warp accesses at once, and a look at all its granules together.
+//! Memory that a whole warp accesses at once, and the check of all its granules together.
 
 use super::stamp::Stamp;
 
-/// Runs of bytes at equal distances, each byte by one lane.
+/// Runs of bytes at equal distances. Exactly one lane accesses each byte.
 #[derive(Clone, Copy, Debug)]
 pub struct Tile<'a> {
     pub base: u32,
-    /// Bytes from one run to the next.
+    /// Distance in bytes from one run to the next.
     pub row: u32,
-    /// Bytes of a run.
+    /// Size of a run in bytes.
     pub run: u32,
-    /// Bytes that belong to one lane. `base` and `row` are multiples of it.
+    /// Number of consecutive bytes that one lane accesses. `base` and `row` are multiples of it.
     pub unit: u32,
-    /// The lane of every unit, run by run.
+    /// The lane of each unit, run by run.
     pub lanes: &'a [u8],
 }
 
-/// The lanes in order.
+/// The lanes in ascending order.
 static IN_ORDER: [u8; 32] = {
     let mut lanes = [0; 32];
     let mut l = 0;
@@ -28,23 +28,23 @@ static IN_ORDER: [u8; 32] = {
 };
 
 impl<'a> Tile<'a> {
-    /// One lane after the other.
+    /// A single run in which each lane follows the previous lane.
     pub fn row(base: u32, bytes: u32) -> Tile<'static> {
         Tile { base, row: 0, run: 32 * bytes, unit: bytes, lanes: &IN_ORDER }
     }
 
-    /// Bytes from the first to past the last.
+    /// Number of bytes from the first byte to the end of the last run.
     #[inline(always)]
     pub fn reach(&self) -> u32 {
         let runs = self.lanes.len() as u32 * self.unit / self.run;
         (runs - 1) * self.row + self.run
     }
 
-    /// Whether it lies in memory of that size, units whole and apart.
+    /// Whether the tile lies within `bytes` bytes of memory, and its units are whole and do not overlap.
     #[inline(always)]
     pub fn fits(&self, bytes: u32) -> bool {
         let apart = self.row >= self.run || self.run == self.lanes.len() as u32 * self.unit;
-        // So that no unit lies across a line.
+        // These conditions ensure that no unit crosses a line.
         self.unit.is_power_of_two()
             && self.unit <= 32
             && apart
@@ -52,7 +52,7 @@ impl<'a> Tile<'a> {
             && self.base.checked_add(self.reach()).is_some_and(|end| end <= bytes)
     }
 
-    /// Addresses and lanes of its parts, cut at multiples of `1 << line` bytes.
+    /// Iterates over the addresses and lanes of the parts of the tile, cut at multiples of `1 << line` bytes.
     #[inline(always)]
     pub fn parts(&self, line: u32) -> impl Iterator<Item = (u32, &'a [u8])> + use<'a> {
         let (unit, per_run, row) = (self.unit, (self.run / self.unit) as usize, self.row);
@@ -81,17 +81,17 @@ impl<'a> Tile<'a> {
 #[derive(Debug)]
 pub struct Part<'a> {
     pub granules: std::ops::Range<usize>,
-    /// The lanes of its units.
+    /// The lanes of the units of the part.
     pub units: &'a [u8],
     pub per_unit: usize,
-    /// What names lane 0.
+    /// The identity bits of lane 0.
     pub who: u64,
     pub limit: u64,
 }
 
 impl Part<'_> {
-    /// Whether all its granules in a table hold stamps below the limit or of the same thread. `names` are the bits
-    /// that name one.
+    /// Whether all granules of the part hold, in this table, stamps that are below the limit or from the same thread.
+    /// `names` are the identity bits to compare.
     #[inline(always)]
     pub fn is_quiet(&self, table: &[Stamp], names: u64) -> bool {
         let Some(words) = table.get(self.granules.clone()) else { return false };
@@ -117,7 +117,7 @@ impl Part<'_> {
     }
 }
 
-/// Sets the granules of units to the stamps of their lanes.
+/// Sets the granules of the units to the stamps of their lanes.
 #[inline(always)]
 pub fn fill(words: &mut [Stamp], lanes: &[u8], per_unit: usize, stamp: Stamp) {
     #[inline(always)]

@@ -1,23 +1,23 @@
-//! Accumulation as tensor cores do it: a group of products and the running sum are brought to the largest exponent
-//! among them, cut towards zero, added as integers, and the total is cut to f32 (or rounded to f16).
+//! Accumulation as in tensor cores. The products of a group and the running sum are aligned to the largest exponent
+//! among them, cut towards zero and added as integers. The total is cut to f32 (or rounded to f16).
 //!
-//! The exponent of a product is the sum of its factors' exponents, without the carry of its significand. A term in
-//! units of the last kept bit has at most 27 bits, so a row of D is summed in vectors of 32-bit integers; exponents
-//! where f32 would not hold the products, and infinities and NaNs, take the long way.
+//! The exponent of a product is the sum of the exponents of its factors, without the carry of its significand. A term
+//! in units of the last kept bit has at most 27 bits, so a row of D is summed in vectors of 32-bit integers. A slow
+//! path handles infinities, NaNs, and exponents at which f32 cannot hold the products.
 
 use super::{Accumulation, Elem, Mma, vector};
 use crate::num::codec;
 use crate::num::simd::per_isa;
 
-/// What mma.sync does on sm_90: one group per 16 products, 25 bits below the largest exponent.
+/// mma.sync on sm_90 adds groups of 16 products and keeps 25 bits below the largest exponent.
 const HOPPER_GROUP: usize = 16;
 const HOPPER_BITS: i32 = 25;
 
-/// Most products per element of a floating-point tile.
+/// The largest number of products per element of a floating-point tile.
 const DEPTH: usize = 32;
 
-/// A tile's operands and sums: p has rows of `depth`; q has `depth` rows of the first eight columns, then of the
-/// next; the sums have rows of as many columns as q.
+/// The operands and sums of a tile. `p` has rows of `depth` elements. `q` has `depth` rows of the first eight
+/// columns, then `depth` rows of the next eight. A row of `sums` has as many columns as `q`.
 pub(super) struct Tile<'a> {
     pub p: &'a [f32],
     pub q: &'a [[f32; 8]],
@@ -30,18 +30,20 @@ pub(super) struct Tile<'a> {
 struct Adder {
     group: usize,
     bits: i32,
-    /// Results are f16: a cut sum keeps its lowest bit set, so that rounding it again sees what was cut.
+    /// Whether results are f16. A sum that was cut then has its lowest bit set, so that rounding to f16 accounts for
+    /// the cut bits.
     half: bool,
-    /// sm_90 has no FP8 mma.sync: the operands become f16, one f16 product takes the first two of every four along
-    /// k, a second one the others, starting at zero, and c is added at the end.
+    /// Whether the FP8 product is emulated, because sm_90 has no FP8 mma.sync. The operands become f16. One f16
+    /// product takes the first two of every four elements along k. A second product takes the other two. Both start
+    /// at zero, and c is added at the end.
     emulated: bool,
-    /// Least exponent of a factor: subnormals of the operand's format are not normalised first.
+    /// The smallest exponent of a factor. Subnormals of the format of the operand are not normalised first.
     least: i32,
 }
 
 impl Adder {
     fn new(op: &Mma, depth: usize) -> Self {
-        // With c in f32 the result is an f32 one, converted afterwards.
+        // If c is f32, the sum is computed as f32 and converted to f16 afterwards.
         let half = op.c == Elem::F16 && op.d == Elem::F16;
         let least = match op.a {
             Elem::F16 | Elem::E4m3 | Elem::E5m2 => -14,
@@ -65,7 +67,7 @@ impl Adder {
     }
 }
 
-/// Factors of a row and eight columns with their exponents, in the order the adder takes them.
+/// The factors of a row and of eight columns with their exponents, in the order in which the adder takes them.
 struct Factors {
     p: [f32; DEPTH],
     p_exp: [i32; DEPTH],
@@ -78,7 +80,7 @@ struct Factors {
 fn body<const F16C: bool>(op: &Mma, tile: &mut Tile) {
     let depth = tile.depth;
     let adder = Adder::new(op, depth);
-    // Two of every four first, or as they come.
+    // The emulated product takes two of every four elements first. Other products take all in order.
     let source = |k: usize| {
         if adder.emulated {
             let (part, k) = (k / (depth / 2), k % (depth / 2));
@@ -127,7 +129,7 @@ fn round_to_half(x: &mut [f32; 8]) {
     }
 }
 
-/// One group, for eight sums of a row.
+/// Adds one group to eight sums of a row.
 #[inline(always)]
 fn add_group<const F16C: bool>(sums: &mut [f32; 8], f: &Factors, start: usize, end: usize, adder: Adder) {
     let mut top = [0; 8];
@@ -135,7 +137,7 @@ fn add_group<const F16C: bool>(sums: &mut [f32; 8], f: &Factors, start: usize, e
         top[col] = exponent(sums[col], -126);
     }
     let top = vector::largest_sum::<F16C>(&f.p_exp[start..end], &f.q_exp[start..end], top);
-    // Where all terms are zero, any unit will do.
+    // If all terms are zero, any unit is correct.
     let mut easy = true;
     let mut scale = [0f32; 8];
     let mut unscale = [0f64; 8];
@@ -152,7 +154,7 @@ fn add_group<const F16C: bool>(sums: &mut [f32; 8], f: &Factors, start: usize, e
         }
         return;
     }
-    // A product has at most 27 bits, eight of them 30; f64 adds up the eights.
+    // A product has at most 27 bits and a sum of eight products at most 30. The sums of eight are added in f64.
     let first = vector::cut_sum::<F16C>(&[1.0], &[*sums], scale);
     let mut total = first.map(f64::from);
     for (p, q) in f.p[start..end].chunks(8).zip(f.q[start..end].chunks(8)) {
@@ -166,24 +168,25 @@ fn add_group<const F16C: bool>(sums: &mut [f32; 8], f: &Factors, start: usize, e
     }
 }
 
-/// The same for one sum, whatever its terms.
+/// Does the same for one sum with any terms.
 #[cold]
 fn add_slowly(sum: f32, terms: impl Iterator<Item = (f32, f32)>, top: i32, adder: Adder) -> f32 {
     if top > SPECIAL / 2 {
         return terms.fold(sum, |sum, (x, y)| x.mul_add(y, sum));
     }
-    // f64 holds every product, and every total: 32 terms of 27 bits.
+    // f64 represents every product and every total exactly: 32 terms of 27 bits.
     let unit = if top < ZERO / 2 { 0 } else { top - adder.bits };
     let scaled = |x: f64| (x * f64::exp2(f64::from(-unit))).trunc();
     let total = terms.fold(scaled(f64::from(sum)), |t, (x, y)| t + scaled(f64::from(x) * f64::from(y)));
     cut(total * f64::exp2(f64::from(unit)), adder.half)
 }
 
-/// Stand-ins for the exponents of zero, and of infinity and NaN: beside any other they still tell.
+/// Substitutes for the exponents of zero, and of infinity and NaN. The sum of a substitute and any other exponent can
+/// still be recognised.
 const ZERO: i32 = -100_000;
 const SPECIAL: i32 = 1_000_000;
 
-/// Exponent of a term or factor; subnormals share the least normal's.
+/// Returns the exponent of a term or factor. Subnormals have the exponent of the smallest normal number.
 #[inline(always)]
 fn exponent(x: f32, least: i32) -> i32 {
     let magnitude = x.to_bits() & 0x7fff_ffff;
@@ -193,12 +196,12 @@ fn exponent(x: f32, least: i32) -> i32 {
     if field == 255 { SPECIAL } else { e }
 }
 
-/// Towards zero; with `sticky`, odd if that changed the value. A sum that is zero is +0.
+/// Rounds to f32 towards zero. With `sticky`, the lowest bit is set if that changed the value. A sum of zero is +0.
 #[inline(always)]
 fn cut(x: f64, sticky: bool) -> f32 {
     let near = x as f32;
     let wide = f64::from(near).abs();
-    // One code towards zero; from infinity, the largest number.
+    // Step one code towards zero. From infinity this gives the largest number.
     let bits = near.to_bits().wrapping_sub(u32::from(wide > x.abs()));
     let bits = bits | u32::from(sticky && wide != x.abs());
     f32::from_bits(if x == 0.0 { 0 } else { bits })

@@ -1,13 +1,13 @@
-//! Registers of operands to f32 matrices.
+//! Decoding of operand registers to f32 matrices.
 //!
-//! One register is eight rows of 16 bytes, so each element type need only say what 16 bytes are.
+//! One register is eight rows of 16 bytes, so each element type only defines how to decode 16 bytes.
 
 use super::Elem;
 use crate::num::Lanes;
 use crate::num::codec;
 use crate::num::simd::per_isa;
 
-/// Decodes 16 bytes, `W` elements.
+/// Decodes 16 bytes to `W` elements.
 trait Code<const W: usize> {
     fn row<const F16C: bool>(bytes: &[u8; 16]) -> [f32; W];
 }
@@ -52,8 +52,8 @@ impl Code<8> for F16 {
     }
 }
 
-/// First row and first step along the run of block `i`: 16 rows (or all eight), then along the run, then the next
-/// 16 rows. `Fragment::block` says the same of every fragment.
+/// First row of block `i`, and its first element along the run. Blocks fill 16 rows (or all eight), then advance
+/// along the run, then continue with the next 16 rows. `Fragment::block` computes the same for every fragment.
 #[inline(always)]
 pub(super) const fn stacked_block(i: usize, rows: usize, run: usize, deep: usize) -> (usize, usize) {
     let stack = if rows < 16 { 1 } else { 2 };
@@ -77,7 +77,7 @@ fn stack<C: Code<W>, const F16C: bool, const W: usize>(
     }
 }
 
-/// Along k first, then the next eight columns.
+/// Decodes and transposes blocks that advance along k first, then to the next eight columns.
 #[inline(always)]
 fn across<C: Code<W>, const F16C: bool, const W: usize>(regs: &[&Lanes], deep: usize, out: &mut [[f32; 8]]) {
     for (reg, out) in regs.iter().zip(out.chunks_exact_mut(W)) {
@@ -85,7 +85,7 @@ fn across<C: Code<W>, const F16C: bool, const W: usize>(regs: &[&Lanes], deep: u
         for (row, bytes) in block.iter_mut().zip(as_rows(reg)) {
             *row = C::row::<F16C>(&bytes);
         }
-        // Squares of eight; tf32 has four along k, whose upper half is padding.
+        // Transpose squares of eight by eight. tf32 has four elements along k, so the rest of its square is padding.
         for (part, out) in out.chunks_mut(8).enumerate() {
             let mut square = [[0.0; 8]; 8];
             for (to, from) in square.iter_mut().zip(&block) {
@@ -132,26 +132,26 @@ fn across_body<const F16C: bool>(elem: Elem, regs: &[&Lanes], deep: usize, out: 
 }
 
 per_isa! {
-    /// The operand whose blocks are stacked, as `rows` rows of `deep`.
+    /// Decodes the operand with stacked blocks to `rows` rows of `deep` elements.
     pub(super) fn stacked = stacked_body where (elem: Elem, regs: &[&Lanes], rows: usize, deep: usize, out: &mut [f32]);
-    /// The other operand, transposed: `deep` rows of its first eight columns, then of the next.
+    /// Decodes the other operand, transposed: `deep` rows of its first eight columns, then of the next eight.
     pub(super) fn transposed = across_body where (elem: Elem, regs: &[&Lanes], deep: usize, out: &mut [[f32; 8]]);
 }
 
-/// The register as eight rows of bytes.
+/// Returns the register as eight rows of bytes.
 #[inline(always)]
 fn as_rows(reg: &Lanes) -> [[u8; 16]; 8] {
     const { assert!(cfg!(target_endian = "little")) };
-    // SAFETY: the sizes are equal and any bits are bytes.
+    // SAFETY: the sizes are equal, and any bits are valid bytes.
     unsafe { std::mem::transmute::<Lanes, [[u8; 16]; 8]>(*reg) }
 }
 
-/// Columns to rows.
+/// Transposes an 8x8 matrix.
 #[inline(always)]
 fn transpose<const F16C: bool>(x: [[f32; 8]; 8]) -> [[f32; 8]; 8] {
     #[cfg(target_arch = "x86_64")]
     if F16C {
-        // SAFETY: `F16C` is true only below `per_isa`'s wrappers, which enable avx as well.
+        // SAFETY: `F16C` is true only inside the wrappers of `per_isa`, which also enable avx.
         return unsafe { transpose_avx(x) };
     }
     let mut out = [[0.0; 8]; 8];
@@ -163,7 +163,7 @@ fn transpose<const F16C: bool>(x: [[f32; 8]; 8]) -> [[f32; 8]; 8] {
     out
 }
 
-/// Three rounds of interleaving: pairs of lanes, pairs of pairs, halves.
+/// Transposes in three rounds of interleaving: pairs of lanes, pairs of pairs, halves.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx")]
 #[inline]
@@ -171,7 +171,7 @@ fn transpose_avx(x: [[f32; 8]; 8]) -> [[f32; 8]; 8] {
     use std::arch::x86_64::{
         __m256, _mm256_permute2f128_ps, _mm256_shuffle_ps, _mm256_unpackhi_ps, _mm256_unpacklo_ps,
     };
-    // SAFETY: eight arrays of eight f32 and eight vectors of eight f32 are the same bytes.
+    // SAFETY: eight arrays of eight f32 and eight vectors of eight f32 have the same bytes.
     let r: [__m256; 8] = unsafe { std::mem::transmute(x) };
     let t = [
         _mm256_unpacklo_ps(r[0], r[1]),

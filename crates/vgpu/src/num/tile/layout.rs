@@ -1,39 +1,48 @@
-//! Which lane and register holds which element of a tile, from the fragment tables of the PTX manual.
+//! Which lane and register holds which element of a tile. The layouts come from the fragment tables of the PTX
+//! manual.
 
 use super::{Elem, Shape};
 
-/// Which matrix a fragment belongs to; `C` stands for both accumulators.
+/// The matrix that a fragment belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operand {
+    /// The left factor, m by k.
     A,
+    /// The right factor, k by n.
     B,
+    /// Either accumulator (C or D), m by n.
     C,
 }
 
-/// The part of a matrix a warp holds in its registers: a list of blocks (see the parent module).
+/// The part of a matrix that a warp holds in its registers: a list of blocks (see the parent module).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fragment {
+    /// The matrix.
     pub operand: Operand,
+    /// Element type.
     pub elem: Elem,
-    /// Extents of the matrix: m by k, k by n, or m by n.
+    /// Rows of the matrix: m for A, k for B, m for C.
     pub rows: usize,
+    /// Columns of the matrix: k for A, n for B, n for C.
     pub cols: usize,
-    /// Registers per lane, copies included: 32-bit ones, 64-bit ones for f64.
+    /// Registers per lane, including copies. They are 32-bit registers, or 64-bit registers for f64.
     pub regs: usize,
-    /// Distinct registers; the rest repeat them (wmma's f16 operands, whose fragments are larger than the tile).
+    /// Number of distinct registers. The others repeat them: wmma's fragments of f16 operands are larger than the
+    /// tile.
     pub distinct: usize,
-    /// The blocks' rows run down the matrix (A, C) or across it (B); the other way round where the product is
-    /// computed transposed.
+    /// Whether the rows of the blocks run across the matrix (B) and not down the matrix (A, C). It is the other way
+    /// round if the product is computed transposed.
     across: bool,
-    /// Block rows that are filled before the run advances; then the next ones.
+    /// Number of rows of blocks that are filled before the position along the runs advances. After the last run, the
+    /// next group of rows begins.
     tall: usize,
-    /// Extent along the runs.
+    /// Extent of the matrix along the runs (the rows of the blocks).
     deep: usize,
 }
 
 impl Fragment {
-    /// Lays out a matrix with no copies. `wide_b`: the transposed product of wmma's m8n32k16, where B takes the
-    /// place of A and D is computed column by column.
+    /// Lays out a matrix without copies. `wide_b` selects the transposed product of wmma's m8n32k16. There B takes
+    /// the place of A, and D is computed column by column.
     fn new(operand: Operand, elem: Elem, shape: Shape, wide_b: bool) -> Self {
         let (m, n, k) = (usize::from(shape.m), usize::from(shape.n), usize::from(shape.k));
         let (rows, cols) = match operand {
@@ -55,18 +64,18 @@ impl Fragment {
         Self { operand, elem, rows, cols, regs, distinct: regs, across, tall, deep }
     }
 
-    /// Elements in one lane of one register.
+    /// Number of elements in one lane of one register.
     pub const fn per_reg(&self) -> usize {
         let bits = self.elem.bits();
         if bits >= 32 { 1 } else { 32 / bits }
     }
 
-    /// Elements a lane holds, copies included.
+    /// Number of elements that a lane holds, including copies.
     pub const fn elems(&self) -> usize {
         self.regs * self.per_reg()
     }
 
-    /// Elements in one row of a block.
+    /// Number of elements in one row of a block.
     pub(super) const fn run(&self) -> usize {
         match (self.operand, self.elem.bits()) {
             (Operand::C, _) => 8,
@@ -75,12 +84,12 @@ impl Fragment {
         }
     }
 
-    /// Registers that make one block.
+    /// Number of registers that make one block.
     pub(super) const fn regs_per_block(&self) -> usize {
         if matches!(self.operand, Operand::C) && self.elem.bits() >= 32 { 2 } else { 1 }
     }
 
-    /// First row and first element along the run of block `i`.
+    /// First row of block `i`, and its first element along the run.
     #[inline(always)]
     pub(super) const fn block(&self, i: usize) -> (usize, usize) {
         let stack = self.tall / 8;
@@ -89,8 +98,8 @@ impl Fragment {
         (group * self.tall + 8 * (i % stack), self.run() * (i / stack))
     }
 
-    /// Row and column, in the matrix, of element `i` of a lane. Elements count from the low bits of the first
-    /// register up.
+    /// Row and column in the matrix of element `i` of a lane. Elements are counted from the low bits of the first
+    /// register upwards.
     #[inline]
     pub const fn position(&self, lane: usize, i: usize) -> (usize, usize) {
         let (group, thread) = (lane / 4, lane % 4);
@@ -104,13 +113,14 @@ impl Fragment {
     }
 }
 
-/// Fragments of `mma.sync`, from the manual's tables. Which element types a shape has is not checked here.
+/// Fragments of `mma.sync`, from the manual's tables. This function does not check which element types a shape
+/// supports.
 pub fn mma(shape: Shape, operand: Operand, elem: Elem) -> Option<Fragment> {
     (shape.n == 8 && (shape.m == 8 || shape.m == 16)).then(|| Fragment::new(operand, elem, shape, false))
 }
 
-/// Fragments of `wmma`, the same for row- and column-major matrices. The manual leaves them open; these are what
-/// sm_80 to sm_90 use (read off an H200).
+/// Fragments of `wmma`, which are the same for row-major and column-major matrices. The manual does not specify them.
+/// These are the fragments of sm_80 to sm_90, as read from an H200.
 pub fn wmma(shape: Shape, operand: Operand, elem: Elem) -> Option<Fragment> {
     let wide_b = match (shape.m, shape.n) {
         (16, 16) | (8 | 32, 8) => false,

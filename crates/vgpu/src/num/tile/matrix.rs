@@ -1,22 +1,23 @@
-//! `ldmatrix`, `stmatrix`, `movmatrix`: 8x8 blocks of 16-bit elements between rows of bytes and a register.
+//! `ldmatrix`, `stmatrix`, `movmatrix`: these move 8x8 blocks of 16-bit elements between rows of bytes and a
+//! register.
 //!
-//! A block is eight rows of 16 bytes. Plainly, lane `4g + t` holds elements `2t` and `2t + 1` of row `g`;
-//! with `.trans`, elements `g` of rows `2t` and `2t + 1`.
+//! A block is eight rows of 16 bytes. Without `.trans`, lane `4g + t` holds elements `2t` and `2t + 1` of row `g`.
+//! With `.trans`, it holds element `g` of rows `2t` and `2t + 1`.
 
 use crate::num::Lanes;
 
-/// Eight rows of 16 bytes, as they lie in shared memory.
+/// Eight rows of 16 bytes, in the order of shared memory.
 pub type Block = [[u8; 16]; 8];
 
-/// One matrix of `ldmatrix.b16`.
+/// Loads one matrix of `ldmatrix.b16`.
 #[inline(always)]
 pub fn load(block: &Block, trans: bool) -> Lanes {
     const { assert!(cfg!(target_endian = "little")) };
     if !trans {
-        // SAFETY: the sizes are equal and any bytes are words.
+        // SAFETY: the sizes are equal, and any bytes are valid words.
         return unsafe { std::mem::transmute::<Block, Lanes>(*block) };
     }
-    // Rows two by two, then the columns: two steps that become a few shuffles each.
+    // Interleave pairs of rows, then transpose the columns. The compiler turns each step into a few shuffles.
     let mut pairs = [[0; 8]; 4];
     for (t, pair) in pairs.iter_mut().enumerate() {
         for (g, word) in pair.iter_mut().enumerate() {
@@ -32,7 +33,7 @@ pub fn load(block: &Block, trans: bool) -> Lanes {
     out
 }
 
-/// One matrix of `stmatrix.b16`.
+/// Stores one matrix of `stmatrix.b16`.
 #[inline]
 pub fn store(reg: &Lanes, trans: bool) -> Block {
     let mut block = [[0; 16]; 8];

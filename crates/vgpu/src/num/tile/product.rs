@@ -1,8 +1,9 @@
 //! Tile products.
 //!
-//! Operands are decoded to f32 once: the stacked one to rows along k, the other transposed, so that a row of D is
-//! the vector. Everything is sized at compile time and stays in L1 and in vector registers. Integer tiles go the
-//! same way: their sums of products stay below 2^24, so f32 holds them exactly.
+//! Operands are decoded to f32 once. The operand with stacked blocks becomes rows along k. The other operand is
+//! transposed, so that a row of D is a vector. All sizes are known at compile time, and the data stays in L1 and in
+//! vector registers. Integer tiles use the same code: their sums of products stay below 2^24, so f32 represents them
+//! exactly.
 
 use super::decode::{self, stacked_block};
 use super::{Accumulation, BitOp, Elem, Mma, aligned, vector};
@@ -53,7 +54,7 @@ pub(super) fn is_supported(op: &Mma) -> bool {
     }
 }
 
-/// 32-bit accumulators: row `g` of a block is in lanes `4g..4g+4`, even and odd columns in two registers.
+/// Loads 32-bit accumulators. Row `g` of a block is in lanes `4g..4g+4`, with even and odd columns in two registers.
 #[inline(always)]
 fn load_words<const R: usize, const C: usize>(regs: &[&Lanes]) -> [[u32; C]; R] {
     let mut out = [[0; C]; R];
@@ -84,7 +85,7 @@ fn store_words<const R: usize, const C: usize>(words: &[[u32; C]; R], regs: &mut
     }
 }
 
-/// f16 accumulators lie like an operand.
+/// Stores f16 accumulators, which have the layout of an operand.
 #[inline(always)]
 fn store_halves<const F16C: bool, const R: usize, const C: usize>(sums: &[[f32; C]; R], regs: &mut [Lanes]) {
     for (i, reg) in regs.iter_mut().take(R * C / 64).enumerate() {
@@ -109,8 +110,8 @@ fn canonical(x: f32) -> u32 {
     if bits & 0x7fff_ffff > 0x7f80_0000 { NAN_F32 } else { bits }
 }
 
-/// `sums += p · q`, k ascending: four rows by eight columns at a time, enough independent sums to hide the latency
-/// of the adder, few enough for registers.
+/// Computes `sums += p · q` with k ascending, four rows by eight columns at a time. This gives enough independent
+/// sums to hide the latency of the adder, and few enough to stay in registers.
 #[inline(always)]
 fn multiply<const AVX2: bool, const R: usize, const C: usize, const K: usize>(
     p: &[[f32; K]; R],
@@ -131,8 +132,8 @@ fn multiply<const AVX2: bool, const R: usize, const C: usize, const K: usize>(
     }
 }
 
-/// One shape: `R` by `C` results, `K` products each. `R` counts rows of D, or columns where the product is
-/// computed transposed; then p is B.
+/// Computes one shape: `R` by `C` results with `K` products each. `R` counts the rows of D. If the product is
+/// computed transposed, `R` counts the columns of D, and `p` is B.
 #[inline(always)]
 fn tile<const F16C: bool, const R: usize, const C: usize, const K: usize>(
     op: &Mma,
@@ -142,7 +143,7 @@ fn tile<const F16C: bool, const R: usize, const C: usize, const K: usize>(
     d: &mut [Lanes],
 ) {
     let mut p = [[0.0; K]; R];
-    // By eight columns; there are at most 16.
+    // Groups of eight columns. A tile has at most 16 columns.
     let mut q = [[[0.0; 8]; K]; 2];
     let q = &mut q[..C / 8];
     let mut sums = [[0.0; C]; R];
@@ -152,8 +153,8 @@ fn tile<const F16C: bool, const R: usize, const C: usize, const K: usize>(
         multiply::<F16C, R, C, K>(&p, q, &mut sums);
         let mut words = load_words::<R, C>(c);
         for (word, sum) in words.as_flattened_mut().iter_mut().zip(sums.as_flattened()) {
-            // The sum is a small integer: no need to clamp.
-            // SAFETY: it is finite and below 2^24.
+            // The sum is a small integer and needs no clamp.
+            // SAFETY: the sum is finite and below 2^24.
             *word = add_integer(*word, unsafe { sum.to_int_unchecked() }, op.satfinite);
         }
         return store_words(&words, d);
@@ -212,10 +213,10 @@ fn add_integer(c: u32, products: i32, satfinite: bool) -> u32 {
     (if satfinite { c.saturating_add(products) } else { c.wrapping_add(products) }) as u32
 }
 
-/// Single-bit products: words of 32 bits, counted.
+/// Counts the bits of single-bit products, in words of 32 bits.
 fn single_bits(op: &Mma, a: &[&Lanes], b: &[&Lanes], c: &[&Lanes], d: &mut [Lanes]) {
     let Some([fa, _, _, fd]) = op.fragments() else { return };
-    // Lane 4g + t of block i holds word t of the four along the run of row g.
+    // Lane 4g + t of block i holds word t of the four words of row g.
     let stack = fa.rows / 8;
     for lane in 0..32 {
         for i in 0..fd.elems() {
@@ -238,12 +239,12 @@ fn single_bits(op: &Mma, a: &[&Lanes], b: &[&Lanes], c: &[&Lanes], d: &mut [Lane
 }
 
 per_isa! {
-    /// D = A·B + C. The slices hold the registers of the fragments in PTX's order; [`Mma::fragments`] says how
-    /// many. Does nothing if the form is not supported.
+    /// D = A·B + C. The slices hold the registers of the fragments in PTX's order. [`Mma::fragments`] says how many
+    /// registers each fragment has. Does nothing if the form is not supported.
     pub fn mma = body where (op: &Mma, a: &[&Lanes], b: &[&Lanes], c: &[&Lanes], d: &mut [Lanes]);
 }
 
-/// D = A·B + C in f64, each product fused, k ascending.
+/// D = A·B + C in f64. Each product is fused into the sum, with k ascending.
 pub fn mma_f64(op: &Mma, a: &[&Lanes64], b: &[&Lanes64], c: &[&Lanes64], d: &mut [Lanes64]) {
     let Some([fa, fb, fc, fd]) = op.fragments() else { return };
     let (n, k) = (fb.cols, fa.cols);

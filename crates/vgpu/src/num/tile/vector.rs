@@ -1,10 +1,10 @@
 //! The inner loops of tile products, eight columns wide.
 //!
-//! Left to itself LLVM turns them inside out and spends more on permutes than on arithmetic, so the AVX2 forms are
-//! spelt out; the plain ones are for other machines and say what is computed. `AVX2` is true only below `per_isa`'s
-//! wrappers, which enable avx2 and fma.
+//! LLVM vectorises plain loops along the wrong dimension and then spends more time on permutes than on arithmetic.
+//! Therefore the AVX2 forms use intrinsics. The plain forms serve other machines and define what is computed. `AVX2`
+//! is true only inside the wrappers of `per_isa`, which enable avx2 and fma.
 
-/// `acc + Σ p[k] · q[k]` for four rows, k ascending.
+/// Computes `acc + Σ p[k] · q[k]` for four rows, with k ascending.
 #[inline(always)]
 pub(super) fn multiply4<const AVX2: bool, const K: usize>(
     p: &[[f32; K]; 4],
@@ -21,14 +21,14 @@ pub(super) fn multiply4<const AVX2: bool, const K: usize>(
         for row in 0..4 {
             for col in 0..8 {
                 // Products of two 11-bit significands are exact, so this gives the same bits as a fused operation
-                // (but for tf32 and bf16 products outside f32's range).
+                // (except for tf32 and bf16 products outside the range of f32).
                 acc[row][col] += p[row][k] * q[k][col];
             }
         }
     }
 }
 
-/// The same for sixteen rows and sixteen columns: enough independent sums to keep the adders busy.
+/// Does the same for sixteen rows and sixteen columns, which gives enough independent sums to keep the adders busy.
 #[inline(always)]
 pub(super) fn multiply16<const AVX2: bool, const K: usize>(
     p: &[[f32; K]; 16],
@@ -38,7 +38,7 @@ pub(super) fn multiply16<const AVX2: bool, const K: usize>(
     #[cfg(target_arch = "x86_64")]
     if AVX2 {
         if crate::cpu::level() == crate::cpu::Level::V4 {
-            // SAFETY: level 4 has AVX-512.
+            // SAFETY: level 4 means that the CPU has AVX-512.
             unsafe { avx512::multiply16(p, q, acc) };
         } else {
             // SAFETY: see the module's header.
@@ -55,7 +55,7 @@ pub(super) fn multiply16<const AVX2: bool, const K: usize>(
     }
 }
 
-/// The largest of `top` and all `p[k] + q[k]`.
+/// Returns the largest of `top` and all `p[k] + q[k]`, per column.
 #[inline(always)]
 pub(super) fn largest_sum<const AVX2: bool>(p: &[i32], q: &[[i32; 8]], top: [i32; 8]) -> [i32; 8] {
     #[cfg(target_arch = "x86_64")]
@@ -72,7 +72,7 @@ pub(super) fn largest_sum<const AVX2: bool>(p: &[i32], q: &[[i32; 8]], top: [i32
     top
 }
 
-/// `Σ p[k] · q[k] · scale`, each term cut towards zero. At most eight terms, each below 2^28.
+/// Computes `Σ p[k] · q[k] · scale` with each term cut towards zero. At most eight terms, each below 2^28.
 #[inline(always)]
 pub(super) fn cut_sum<const AVX2: bool>(p: &[f32], q: &[[f32; 8]], scale: [f32; 8]) -> [i32; 8] {
     debug_assert!(p.len() <= 8, "more would not fit 32 bits");
@@ -124,7 +124,7 @@ mod avx2 {
         *acc = unsafe { transmute::<[__m256; 4], [[f32; 8]; 4]>(sums) };
     }
 
-    /// Four rows at a time: eight sums of eight columns.
+    /// Computes four rows at a time: eight vectors of eight sums.
     #[inline]
     #[target_feature(enable = "avx2,fma")]
     pub(super) fn multiply16<const K: usize>(
@@ -179,7 +179,7 @@ mod avx512 {
     use std::arch::x86_64::{__m512, _mm512_fmadd_ps, _mm512_set1_ps};
     use std::mem::transmute;
 
-    /// A row per register.
+    /// Keeps each row in one register.
     #[inline]
     #[target_feature(enable = "avx512f")]
     pub(super) fn multiply16<const K: usize>(

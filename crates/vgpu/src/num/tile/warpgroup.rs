@@ -1,10 +1,11 @@
-//! Products of a warpgroup (`wgmma`): the part of one warp, 16 rows by up to 256 columns.
+//! Products of a warpgroup (`wgmma`). One call computes the part of one warp: 16 rows by up to 256 columns.
 //!
-//! Fragments lie as those of `mma.sync`: A is four blocks, and every eight columns of D are a 16 by 8 accumulator. B is
-//! given as blocks too, two per eight columns, gathered from shared memory. The four warps of a warpgroup, and the
-//! warpgroups of a block, multiply by the same B: it is decoded once ([`Decoded`]) and kept.
+//! Fragments have the layout of `mma.sync`. A is four blocks, and every eight columns of D are a 16 by 8 accumulator.
+//! B is also given as blocks: two per eight columns, gathered from shared memory. The four warps of a warpgroup, and
+//! the warpgroups of a block, multiply by the same B. Therefore B is decoded once ([`Decoded`]) and kept.
 //!
-//! Columns are taken by sixteen, of each eight the even ones first: so a row of accumulators is four loads.
+//! Columns are processed in groups of sixteen. In each half of a group, the even columns come first, so that a row of
+//! accumulators is four loads.
 
 use super::vector;
 use super::{Elem, decode};
@@ -14,32 +15,36 @@ use crate::num::{Lanes, NAN_F32, codec};
 /// One form of `wgmma.mma_async`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Warpgroup {
+    /// Element type of A.
     pub a: Elem,
+    /// Element type of B.
     pub b: Elem,
+    /// Element type of D.
     pub d: Elem,
-    /// Columns: a multiple of eight.
+    /// Number of columns, a multiple of eight.
     pub n: u16,
-    /// The products are subtracted.
+    /// Whether the products are subtracted.
     pub negate: bool,
+    /// `.satfinite`: integer sums clamp.
     pub satfinite: bool,
 }
 
 impl Warpgroup {
-    /// Products per element of D: 32 bytes of a row.
+    /// Number of products per element of D: a row of A has 32 bytes.
     pub const fn k(&self) -> usize {
         256 / self.a.bits()
     }
 
-    /// Registers of D.
+    /// Number of registers of D per lane.
     pub const fn registers(&self) -> usize {
         self.n as usize * self.d.bits() / 64
     }
 }
 
-/// Eight columns of B: two blocks, one after the other along k.
+/// Eight columns of B: two blocks, consecutive along k.
 pub type Columns = [Lanes; 2];
 
-/// B as numbers: by sixteen columns, k rows of them.
+/// B as decoded numbers: for every sixteen columns, k rows of sixteen.
 #[derive(Clone, Debug, Default)]
 pub struct Decoded {
     elem: Option<Elem>,
@@ -48,7 +53,7 @@ pub struct Decoded {
 }
 
 impl Decoded {
-    /// Takes these blocks in, unless it has them already.
+    /// Decodes these blocks, unless they are already decoded.
     pub fn update(&mut self, elem: Elem, blocks: &[Columns]) {
         if self.elem == Some(elem) && self.blocks == blocks {
             return;
@@ -71,7 +76,7 @@ impl Decoded {
     }
 }
 
-/// The registers of a 16 by 8 accumulator as rows of words, even columns first, into half of 16 columns.
+/// Loads the registers of a 16 by 8 accumulator as rows of words, even columns first, into one half of 16 columns.
 #[inline(always)]
 unsafe fn load_rows(d: &[*mut u32], rows: &mut [[u32; 16]; 16], at: usize) {
     for (half, rows) in rows.as_chunks_mut::<8>().0.iter_mut().enumerate() {
@@ -88,7 +93,7 @@ unsafe fn load_rows(d: &[*mut u32], rows: &mut [[u32; 16]; 16], at: usize) {
 #[inline(always)]
 unsafe fn store_rows(d: &[*mut u32], rows: &[[u32; 16]; 16], at: usize) {
     for (half, rows) in rows.as_chunks::<8>().0.iter().enumerate() {
-        // SAFETY: the caller's registers have 32 lanes, and are different ones.
+        // SAFETY: the caller's registers have 32 lanes, and they are different registers.
         let (even, odd) = unsafe {
             (&mut *d[2 * half].cast::<[[u32; 4]; 8]>(), &mut *d[2 * half + 1].cast::<[[u32; 4]; 8]>())
         };
@@ -99,7 +104,8 @@ unsafe fn store_rows(d: &[*mut u32], rows: &[[u32; 16]; 16], at: usize) {
     }
 }
 
-/// The same of an accumulator of halves: a register has the even column low, the odd one high.
+/// Does the same for an accumulator of halves. A register has the even column in its low half and the odd column in
+/// its high half.
 #[inline(always)]
 unsafe fn load_halves(d: &[*mut u32], sums: &mut [[f32; 16]; 16], at: usize) {
     for (r, row) in sums.iter_mut().enumerate() {
@@ -131,7 +137,7 @@ fn canonical(x: f32) -> u32 {
     if bits & 0x7fff_ffff > 0x7f80_0000 { NAN_F32 } else { bits }
 }
 
-/// Sixteen columns, or the last eight. `d` are the registers of one or two accumulators.
+/// Computes sixteen columns, or the last eight. `d` has the registers of one or two accumulators.
 #[inline(always)]
 fn columns<const F16C: bool, const K: usize>(
     op: &Warpgroup,
@@ -145,7 +151,7 @@ fn columns<const F16C: bool, const K: usize>(
     if op.d == Elem::F16 {
         if keep {
             for (i, d) in d.chunks_exact(registers).enumerate() {
-                // SAFETY: as many registers as a half of the columns has.
+                // SAFETY: `d` has as many registers as eight columns of D need.
                 unsafe { load_halves(d, &mut sums, 8 * i) };
             }
         }
@@ -164,7 +170,7 @@ fn columns<const F16C: bool, const K: usize>(
             unsafe { load_rows(d, &mut rows, 8 * i) };
         }
         for (row, sum) in rows.as_flattened_mut().iter_mut().zip(sums.as_flattened()) {
-            // Sums of 32 products of bytes are small integers, which f32 holds.
+            // Sums of 32 products of bytes are small integers, which f32 represents exactly.
             let (old, new) = (if keep { *row as i32 } else { 0 }, *sum as i32);
             *row = (if op.satfinite { old.saturating_add(new) } else { old.wrapping_add(new) }) as u32;
         }
@@ -174,7 +180,7 @@ fn columns<const F16C: bool, const K: usize>(
         }
         return;
     }
-    // SAFETY: words are any bits, and so are numbers.
+    // SAFETY: `u32` and `f32` have the same size and accept any bits.
     let rows = unsafe { &mut *(&raw mut sums).cast::<[[u32; 16]; 16]>() };
     if keep {
         for (i, d) in d.chunks_exact(registers).enumerate() {
@@ -228,10 +234,11 @@ per_isa! {
     fn on_registers = body where (op: &Warpgroup, a: &[&Lanes; 4], b: &Decoded, d: &[*mut u32], keep: bool);
 }
 
-/// `d = a · b + d`, or without d if not `keep`.
+/// Computes `d = a · b + d` if `keep`, otherwise `d = a · b`.
 ///
 /// # Safety
-/// `d` are as many different registers of 32 lanes as [`Warpgroup::registers`] says, which nothing else uses.
+/// `d` must have as many different registers of 32 lanes as [`Warpgroup::registers`] returns. Nothing else may use
+/// them during the call.
 pub unsafe fn warpgroup(op: &Warpgroup, a: &[&Lanes; 4], b: &Decoded, d: &[*mut u32], keep: bool) {
     debug_assert!(d.len() == op.registers() && b.blocks.len() == op.n as usize / 8);
     on_registers(op, a, b, d, keep);

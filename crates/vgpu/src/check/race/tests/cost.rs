@@ -1,4 +1,5 @@
-//! What the engine costs per warp access: `cargo test --release race::tests::cost -- --ignored --nocapture`.
+//! Measures the cost of the race checker per warp access: `cargo test --release race::tests::cost -- --ignored
+//! --nocapture`.
 
 use std::time::Instant;
 
@@ -6,7 +7,8 @@ use super::super::*;
 
 const GLOBAL: u64 = 0x10_0000;
 
-/// Nanoseconds this thread has run, where the system says so: the machine may be busy.
+/// CPU time of this thread in nanoseconds, if the system reports it. Wall time is not enough, because the machine may
+/// be busy.
 fn on_cpu() -> Option<f64> {
     std::fs::read_to_string("/proc/thread-self/schedstat").ok()?.split(' ').next()?.parse().ok()
 }
@@ -29,10 +31,11 @@ fn barrier(block: &mut BlockRaces, warps: u32) {
 
 #[test]
 #[ignore = "prints times"]
+#[allow(clippy::too_many_lines)] // A list of measurements.
 fn cost_per_warp_access() {
     let read = Access::weak(1, Op::Read);
     let write = Access::weak(2, Op::Write);
-    // Addresses and how they lie come from the core, where they are computed anyway.
+    // The execution core computes addresses and their layout anyway, so their cost does not count here.
     let plan = |bytes: u32, f: &dyn Fn(u32) -> u32| {
         let at = std::array::from_fn(|l| f(l as u32));
         (at, Lay::of(u32::MAX, &at, bytes))
@@ -45,11 +48,11 @@ fn cost_per_warp_access() {
     let memory = GlobalRaces::new([(GLOBAL, 64 << 20)]);
     let mut b = BlockRaces::default();
     let rounds = 2000u64;
-    let shared = |b: &mut BlockRaces, w: u32, access: &Access, (at, lay): &([u32; 32], Lay), bytes: u32| {
+    let shared = |b: &mut BlockRaces, w: u32, access: Access, (at, lay): &([u32; 32], Lay), bytes: u32| {
         b.shared_at(w, u32::MAX, access, at, lay, bytes, &Differs);
     };
 
-    // SGEMM 16x16: a broadcast of two words, and 16 words twice.
+    // SGEMM 16x16: a broadcast of two words, and 16 words read twice.
     let left: Vec<_> =
         (0..128).map(|i| plan(4, &|l| (i / 16) * 128 + (l / 16) * 64 + (i % 16) * 4)).collect();
     let right: Vec<_> = (0..16).map(|k| plan(4, &|l| 1024 + k * 64 + (l % 16) * 4)).collect();
@@ -57,14 +60,14 @@ fn cost_per_warp_access() {
     measure("tile: 2 writes, barrier, 32 reads, barrier", rounds * 8 * 34, || {
         for _ in 0..rounds {
             for w in 0..8 {
-                shared(&mut b, w, &write, &rows4[w as usize], 4);
-                shared(&mut b, w, &write, &rows4[8 + w as usize], 4);
+                shared(&mut b, w, write, &rows4[w as usize], 4);
+                shared(&mut b, w, write, &rows4[8 + w as usize], 4);
             }
             barrier(&mut b, 8);
             for w in 0..8 {
                 for k in 0..16 {
-                    shared(&mut b, w, &read, &left[(w * 16 + k) as usize], 4);
-                    shared(&mut b, w, &read, &right[k as usize], 4);
+                    shared(&mut b, w, read, &left[(w * 16 + k) as usize], 4);
+                    shared(&mut b, w, read, &right[k as usize], 4);
                 }
             }
             barrier(&mut b, 8);
@@ -75,7 +78,7 @@ fn cost_per_warp_access() {
         for _ in 0..rounds {
             for w in 0..8 {
                 for r in &rows4[..32] {
-                    shared(&mut b, w, &read, r, 4);
+                    shared(&mut b, w, read, r, 4);
                 }
             }
             barrier(&mut b, 8);
@@ -86,7 +89,7 @@ fn cost_per_warp_access() {
         for _ in 0..rounds {
             for w in 0..8 {
                 for r in &rows16[..32] {
-                    shared(&mut b, w, &read, r, 16);
+                    shared(&mut b, w, read, r, 16);
                 }
             }
             barrier(&mut b, 8);
@@ -97,7 +100,7 @@ fn cost_per_warp_access() {
         for _ in 0..rounds {
             for w in 0..8 {
                 for r in &rows16[w as usize * 8..w as usize * 8 + 8] {
-                    shared(&mut b, w, &write, r, 16);
+                    shared(&mut b, w, write, r, 16);
                 }
             }
             barrier(&mut b, 8);
@@ -108,11 +111,11 @@ fn cost_per_warp_access() {
     measure("column writes, then column reads (stride 33)", rounds * 8 * 2, || {
         for _ in 0..rounds {
             for w in 0..8 {
-                shared(&mut b, w, &write, &columns[w as usize], 4);
+                shared(&mut b, w, write, &columns[w as usize], 4);
             }
             barrier(&mut b, 8);
             for w in 0..8 {
-                shared(&mut b, w, &read, &columns[w as usize], 4);
+                shared(&mut b, w, read, &columns[w as usize], 4);
             }
             barrier(&mut b, 8);
         }
@@ -121,8 +124,8 @@ fn cost_per_warp_access() {
     measure("private slots: read and write, no barrier", rounds * 8 * 2, || {
         for _ in 0..rounds {
             for w in 0..8 {
-                shared(&mut b, w, &read, &rows4[w as usize], 4);
-                shared(&mut b, w, &write, &rows4[w as usize], 4);
+                shared(&mut b, w, read, &rows4[w as usize], 4);
+                shared(&mut b, w, write, &rows4[w as usize], 4);
             }
         }
     });
@@ -132,12 +135,12 @@ fn cost_per_warp_access() {
     measure("shared histogram atomics", rounds * 8, || {
         for i in 0..rounds as u32 {
             for w in 0..8 {
-                shared(&mut b, w, &atomic, &bins[(i * 8 + w) as usize % bins.len()], 4);
+                shared(&mut b, w, atomic, &bins[(i * 8 + w) as usize % bins.len()], 4);
             }
         }
     });
     assert!(!b.has_reports());
-    let global = |b: &mut BlockRaces, access: &Access, at: u64| {
+    let global = |b: &mut BlockRaces, access: Access, at: u64| {
         let at = std::array::from_fn(|l| GLOBAL + at + l as u64 * 4);
         b.global(&memory, 0, u32::MAX, access, &at, 4, &Differs);
     };
@@ -146,8 +149,8 @@ fn cost_per_warp_access() {
             b.start(block, 32, 0);
             for k in 0..32 {
                 let at = u64::from(block) * 4096 + k * 128;
-                global(&mut b, &read, at);
-                global(&mut b, &write, 32 << 20 | at);
+                global(&mut b, read, at);
+                global(&mut b, write, 32 << 20 | at);
             }
         }
     });
@@ -155,7 +158,7 @@ fn cost_per_warp_access() {
         for block in 0..rounds as u32 {
             b.start(block, 32, 0);
             for k in 0..64 {
-                global(&mut b, &read, (16 << 20) + k * 128);
+                global(&mut b, read, (16 << 20) + k * 128);
             }
         }
     });
@@ -164,7 +167,7 @@ fn cost_per_warp_access() {
             b.start(block, 32, 0);
             for k in 0..8 {
                 let at = std::array::from_fn(|l| GLOBAL + (20 << 20) + l as u64 * 4096 + k * 4);
-                b.global(&memory, 0, u32::MAX, &read, &at, 4, &Differs);
+                b.global(&memory, 0, u32::MAX, read, &at, 4, &Differs);
             }
         }
     });

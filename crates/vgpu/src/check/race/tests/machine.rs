@@ -1,8 +1,8 @@
-//! A few blocks driven by hand: threads by number, addresses in words.
+//! Drives a few blocks by hand: threads by number, addresses in words.
 
 use super::super::*;
 
-/// Where global words live.
+/// Address of the global words.
 const GLOBAL: u64 = 0x10_0000;
 
 pub struct Machine {
@@ -11,7 +11,7 @@ pub struct Machine {
     threads: u32,
     value: u32,
     pc: u32,
-    /// What was done, for failures.
+    /// The operations so far, for failure messages.
     pub trace: Vec<String>,
 }
 
@@ -52,7 +52,7 @@ impl Machine {
         }
     }
 
-    /// One block.
+    /// A machine with one block.
     pub fn block(threads: u32) -> Machine {
         Machine::new(1, threads)
     }
@@ -72,10 +72,10 @@ impl Machine {
         self.trace
             .push(format!("{}: block {block} thread {thread} shared {at}+{bytes} {op:?} {how:?}", self.pc));
         let same = Fixed(self.value != 0);
-        self.blocks[block as usize].shared(thread / 32, 1 << (thread % 32), &access, &[at; 32], bytes, &same);
+        self.blocks[block as usize].shared(thread / 32, 1 << (thread % 32), access, &[at; 32], bytes, &same);
     }
 
-    /// One thread's access to a word of global memory, acquire side included.
+    /// One thread's access to a word of global memory, including the acquire side.
     pub fn gl(&mut self, block: u32, thread: u32, op: Op, how: (Order, Scope), word: u64) {
         self.gl_bytes(block, thread, op, how, word * 4, 4);
     }
@@ -88,11 +88,11 @@ impl Machine {
         let at = [GLOBAL + at; 32];
         let (warp, mask) = (thread / 32, 1 << (thread % 32));
         let b = &mut self.blocks[block as usize];
-        b.global(&self.memory, warp, mask, &access, &at, bytes, &same);
-        b.global_observed(&self.memory, warp, mask, &access, &at, bytes);
+        b.global(&self.memory, warp, mask, access, &at, bytes, &same);
+        b.global_observed(&self.memory, warp, mask, access, &at, bytes);
     }
 
-    /// Writes from here on store what is there already.
+    /// Sets whether later writes store the value that is already there.
     pub fn same_values(&mut self, same: bool) {
         self.value = u32::from(same);
     }
@@ -103,20 +103,21 @@ impl Machine {
         self.trace
             .push(format!("{}: block {block} warp {warp} shared row {word} by {stride} {op:?}", self.pc));
         let at = std::array::from_fn(|l| (word + l as u32 * stride) * 4);
-        self.blocks[block as usize].shared(warp, u32::MAX, &access, &at, 4, &Differs);
+        self.blocks[block as usize].shared(warp, u32::MAX, access, &at, 4, &Differs);
     }
 
-    /// A tile of eight runs of 16 bytes, `row` bytes apart, by the lanes of `map`: as a whole, or else lane by lane.
+    /// An access to a tile of eight runs of 16 bytes, `row` bytes apart, by the lanes of `map`. It is checked as a
+    /// whole if possible, otherwise lane by lane.
     pub fn sh_tile(&mut self, block: u32, warp: u32, op: Op, at: u32, row: u32, map: &[u8]) {
         let access = self.access(op, WEAK);
         self.trace.push(format!("{}: block {block} warp {warp} shared tile {at} by {row} {op:?}", self.pc));
         let unit = 128 / map.len() as u32;
         let tile = Tile { base: at, row, run: 16, unit, lanes: map };
         let engine = &mut self.blocks[block as usize];
-        if engine.shared_tile(warp, &access, &tile) {
+        if engine.shared_tile(warp, access, &tile) {
             return;
         }
-        // Each lane has one unit of each part of the tile that has 32 of them.
+        // The tile is processed in parts of 32 units, and each lane has one unit of each part.
         for part in 0..map.len() / 32 {
             let mut address = [0; 32];
             for (lane, address) in address.iter_mut().enumerate() {
@@ -124,7 +125,7 @@ impl Machine {
                 let i = own.nth(part).expect("as many units as parts") as u32;
                 *address = at + i * unit / 16 * row + i * unit % 16;
             }
-            engine.shared(warp, u32::MAX, &access, &address, unit, &Differs);
+            engine.shared(warp, u32::MAX, access, &address, unit, &Differs);
         }
     }
 
@@ -132,7 +133,7 @@ impl Machine {
         let access = self.access(op, WEAK);
         self.trace.push(format!("{}: block {block} warp {warp} global row {word} {op:?}", self.pc));
         let at = std::array::from_fn(|l| GLOBAL + (word + l as u64) * 4);
-        self.blocks[block as usize].global(&self.memory, warp, u32::MAX, &access, &at, 4, &Differs);
+        self.blocks[block as usize].global(&self.memory, warp, u32::MAX, access, &at, 4, &Differs);
     }
 
     pub fn syncthreads(&mut self, block: u32) {

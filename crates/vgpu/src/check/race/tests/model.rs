@@ -1,4 +1,5 @@
-//! The engine against a naive model on random programs: full vector clocks, every access remembered.
+//! Compares the race checker with a naive model on random programs. The model uses full vector clocks and remembers
+//! every access.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,7 +9,7 @@ use super::machine::*;
 const THREADS: usize = 64;
 
 type Vc = Vec<u32>;
-/// The block of a shared byte or word, none for a global one; and its number.
+/// The block of a shared byte or word (`None` for a global one), and the number of the byte or word.
 type Place = (Option<usize>, u64);
 
 fn join(a: &mut Vc, b: &Vc) {
@@ -25,18 +26,18 @@ struct Past {
     strength: Strength,
 }
 
-/// Actors: threads of all blocks, then their agents.
+/// The naive model. Its actors are the threads of all blocks, followed by their agents.
 struct Model {
     blocks: usize,
     now: Vc,
     known: Vec<Vc>,
     fenced: [Vec<Vc>; 2],
     pending: [Vec<Vc>; 2],
-    /// Of each thread: last copy of each committed group.
+    /// For each thread: the last copy of each committed group.
     groups: Vec<Vec<u32>>,
     history: HashMap<Place, Vec<Past>>,
     raced: HashSet<Place>,
-    /// What was published to all, and to each block.
+    /// What was published to all blocks, and to each block.
     flags: HashMap<Place, (Vc, HashMap<usize, Vc>)>,
     arrived: Vec<Vc>,
     completed: Vec<Vc>,
@@ -69,7 +70,7 @@ impl Model {
         actor % (self.blocks * THREADS) / THREADS
     }
 
-    /// All a thread has behind it, itself included.
+    /// Everything that happened before the thread's next step, its own accesses included.
     fn all(&self, t: usize) -> Vc {
         let mut v = self.known[t].clone();
         v[t] = self.now[t];
@@ -108,7 +109,7 @@ impl Model {
         self.now[t] += 1;
     }
 
-    /// One access: whether it races with anything before, and whether the engine must see that.
+    /// One access. Returns whether it races with an earlier access, and whether the checker must detect the race.
     fn access(
         &mut self,
         space: Option<usize>,
@@ -132,7 +133,7 @@ impl Model {
                 let conflict = (p.op != Op::Read || op != Op::Read) && !strong;
                 here |= conflict && known[p.actor] < p.at;
             }
-            // What the engine samples rather than keeps: strong writes, and readers in global memory.
+            // The checker samples some accesses instead of keeping them: strong writes, and readers of global memory.
             let last_write = past.iter().rposition(|p| p.op == Op::Write && p.strength == Strength::Weak);
             let since = &past[last_write.map_or(0, |i| i + 1)..];
             let distinct = |test: &dyn Fn(&&Past) -> bool| {
@@ -140,7 +141,8 @@ impl Model {
             };
             let strong_writers = distinct(&|p| p.op != Op::Read);
             let readers = distinct(&|p| p.op == Op::Read);
-            // A strong access may have seen strong writes and order them before a weak write: not modelled.
+            // A strong access may have seen strong writes and order them before a weak write. The model does not cover
+            // this.
             let strong_before = past.iter().any(|p| p.strength != Strength::Weak);
             if op == Op::Write && strength == Strength::Weak && strong_before {
                 certain = false;
@@ -217,10 +219,11 @@ impl Dice {
     }
 }
 
-/// Lanes that act: few, so that they meet.
+/// The lanes that act. They are few, so that their accesses collide often.
 const ACTIVE: [usize; 6] = [0, 1, 2, 31, 33, 34];
 const HOW: [(Order, Scope); 6] = [WEAK, VOLATILE, RELAXED, BLOCK, ACQUIRE, RELEASE];
 
+#[allow(clippy::too_many_lines)] // A table: one arm per event of the model.
 fn run(seed: u64, strong_shared: bool) -> (u32, u32) {
     let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let blocks = 1 + dice.roll(3) as usize;
@@ -247,7 +250,7 @@ fn run(seed: u64, strong_shared: bool) -> (u32, u32) {
                 verdict = model.access(Some(block), t, false, op, Strength::Weak, at..at + u64::from(bytes));
             }
             4 if dice.roll(4) == 0 => {
-                // A tile, by words or by halves that lie across.
+                // A tile, by words or by halves of words in transposed order.
                 let op = if dice.roll(2) == 0 { Op::Read } else { Op::Write };
                 let words: Vec<u8> = (0..32).collect();
                 let halves: Vec<u8> = (0..64).map(|i| 4 * (i % 8) + i / 16).collect();
@@ -263,7 +266,7 @@ fn run(seed: u64, strong_shared: bool) -> (u32, u32) {
                 }
             }
             4 if dice.roll(3) == 0 => {
-                // A whole warp, lanes side by side, in either memory.
+                // An access of a whole warp with adjacent lanes, in shared or global memory.
                 let op = if dice.roll(2) == 0 { Op::Read } else { Op::Write };
                 let word = dice.roll(6) * 4;
                 let space = (dice.roll(2) == 0).then_some(block);
@@ -286,7 +289,7 @@ fn run(seed: u64, strong_shared: bool) -> (u32, u32) {
                 verdict = model.access(None, t, false, op, Strength::Weak, at..at + u64::from(bytes));
             }
             6..=7 => {
-                // Strong accesses, now and then to a word that is also accessed plainly.
+                // Strong accesses, sometimes to a word that weak accesses use too.
                 let op = [Op::Read, Op::Write, Op::Atomic][dice.roll(3) as usize];
                 let how = HOW[1 + dice.roll(5) as usize];
                 let access = Access { pc: 0, op, order: how.0, scope: how.1 };
@@ -295,7 +298,8 @@ fn run(seed: u64, strong_shared: bool) -> (u32, u32) {
                     machine.sh(block as u32, thread as u32, op, how, word as u32);
                     verdict =
                         model.access(Some(block), t, false, op, access.strength(), word * 4..word * 4 + 4);
-                    // In shared memory the engine reads the flag before it publishes; so must an atomic here.
+                    // In shared memory the checker reads the flag before it publishes, so an atomic must do the same in
+                    // the model.
                     if op == Op::Atomic {
                         model.strong(Some(block), word, t, Access { op: Op::Read, ..access });
                         model.strong(Some(block), word, t, access);
@@ -330,7 +334,7 @@ fn run(seed: u64, strong_shared: bool) -> (u32, u32) {
                 model.sync(&members, |_| true);
             }
             10 => {
-                // One warp arrives, the other waits; or both wait with part of their lanes.
+                // One warp arrives and the other waits, or both wait with some of their lanes.
                 let early = dice.roll(2) == 0;
                 let mask = if dice.roll(2) == 0 { u32::MAX } else { 0b111 };
                 engine.bar_arrive(1, warp as u32, mask, !early);
@@ -428,7 +432,8 @@ fn agrees_with_full_vector_clocks() {
         seen += s;
         missed += m;
     }
-    // Most programs race (that is how they are made). What is missed are bytes that raced before and sampled ones.
+    // Most programs race, because they are built to race. The checker misses bytes that raced before and sampled
+    // accesses.
     assert!(seen > 3_000, "{seen}");
     assert!(missed * 5 < seen, "{missed} of {seen}");
 }

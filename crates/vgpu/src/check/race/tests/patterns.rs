@@ -1,10 +1,10 @@
-//! Patterns of real kernels, each racy and right.
+//! Patterns of real kernels, each in a racy and in a correct version.
 
 use super::super::Op::{Atomic, Read, Write};
 use super::super::*;
 use super::machine::*;
 
-/// Runs a pattern with and without what makes it right.
+/// Runs a pattern with and without the synchronisation that makes it correct.
 fn twin(expected: RaceKind, blocks: u32, threads: u32, run: impl Fn(&mut Machine, bool)) {
     let mut machine = Machine::new(blocks, threads);
     run(&mut machine, true);
@@ -101,7 +101,7 @@ fn tile_of_sixteen_syncs_only_itself() {
 
 #[test]
 fn partial_masks_chain() {
-    // Lanes 0 and 1, then 1 and 2: lane 2 knows lane 0 only if it syncs second.
+    // Lanes 0 and 1 synchronise, then lanes 1 and 2. Lane 2 knows about lane 0 only if its sync is the second.
     twin(RaceKind::IntraWarp, 1, 32, |m, right| {
         m.sh(0, 0, Write, WEAK, 5);
         let (a, b) = if right { (0b011, 0b110) } else { (0b110, 0b011) };
@@ -134,7 +134,7 @@ fn same_value_is_a_note_until_read() {
     m.syncthreads(0);
     m.sh(0, 0, Write, WEAK, 3);
     m.sh(0, 40, Write, WEAK, 3);
-    // Thread 40 has its own write behind it, not thread 0's.
+    // Thread 40 is ordered after its own write, not after the write of thread 0.
     m.sh(0, 40, Read, WEAK, 3);
     assert_eq!(m.kinds(), [RaceKind::Shared]);
 }
@@ -228,7 +228,7 @@ fn plain_read_among_atomics() {
         if right {
             m.syncthreads(0);
         }
-        // The last atomic is the reader's own.
+        // The last atomic belongs to the reader itself.
         m.sh(0, 0, Read, WEAK, 4);
     });
     twin(RaceKind::Global, 2, 32, |m, right| {
@@ -360,7 +360,7 @@ fn all_fence_then_barrier_then_one_flag() {
 
 #[test]
 fn last_block_sums_up() {
-    // Blocks write partial sums, fence, count up; the last one reads them all.
+    // Blocks write partial sums, fence, and increment a counter. The last block reads all sums.
     twin(RaceKind::MissingRelease, 6, 64, |m, right| {
         for b in 0..6 {
             m.gl(b, 0, Write, WEAK, 100 + u64::from(b));
@@ -379,7 +379,8 @@ fn last_block_sums_up() {
 
 #[test]
 fn last_block_as_in_the_samples() {
-    // One fence before the ticket, none after it; and: one takes the ticket, all fence after the barrier.
+    // First variant: one fence before the ticket and none after it. Second variant: one thread takes the ticket, and
+    // all threads fence after the barrier.
     for all_fence in [false, true] {
         let mut m = Machine::new(3, 64);
         for b in 0..3 {
@@ -410,7 +411,7 @@ fn counter_set_back_by_the_last() {
     }
     m.sh(0, 40, Write, WEAK, 0);
     assert_eq!(m.kinds(), []);
-    // A thread that took no part has seen nothing.
+    // A thread that executed no atomic has observed nothing.
     m.gl(1, 0, Atomic, RELAXED, 9);
     m.gl(2, 5, Write, WEAK, 9);
     assert_eq!(m.kinds(), [RaceKind::Global]);
@@ -458,7 +459,7 @@ fn grid_barrier_by_counter() {
     twin(RaceKind::Global, 4, 64, |m, right| {
         for phase in 0..3u64 {
             for b in 0..4 {
-                // Each block writes its row and read its neighbour's of the phase before.
+                // Each block writes its row and reads the row that its neighbour wrote in the previous phase.
                 if phase > 0 {
                     m.gl_warp(b, 1, Read, 1000 + (phase - 1) * 128 + u64::from((b + 1) % 4) * 32);
                 }
@@ -483,7 +484,7 @@ fn grid_barrier_by_counter() {
 
 #[test]
 fn write_in_place_after_grid_barrier() {
-    // Many readers of one place, then a writer that is synchronised with all of them.
+    // Many threads read one address, then a writer that is synchronised with all of them writes it.
     let mut m = Machine::new(8, 32);
     for b in 0..8 {
         m.gl_warp(b, 0, Read, 1000);
@@ -529,7 +530,7 @@ fn flag_in_shared_memory() {
 
 #[test]
 fn named_barrier_hands_over() {
-    // Producer warp 0 arrives, consumer warp 1 waits; then back on another barrier.
+    // Producer warp 0 arrives and consumer warp 1 waits. Then they hand back through another barrier.
     twin(RaceKind::Shared, 1, 96, |m, right| {
         for _ in 0..3 {
             m.sh_warp(0, 0, Write, 0, 1);
@@ -644,7 +645,7 @@ fn pipeline_of_copies_in_two_buffers() {
                 m.sh(0, t, Read, WEAK, (i % 2) * 64 + 1);
             }
             if !right && i > 0 {
-                // Into the buffer that is being read.
+                // The copy goes into the buffer that is being read.
                 m.copy(0, (i % 2) * 64 + 1, 0);
             }
         }
@@ -717,7 +718,7 @@ fn mbarrier_used_before_its_initialisation_is_known() {
 
 #[test]
 fn copies_signal_an_mbarrier() {
-    // The second copy comes after the mark: nothing orders its start with the reader.
+    // The second copy is issued after the mark, so nothing orders its start with the reader.
     twin(RaceKind::Shared, 1, 64, |m, right| {
         let full = [512; 32];
         m.blocks[0].mbarrier_init(0, 1, 900, &full);
@@ -737,7 +738,7 @@ fn unfinished_phase_hands_over_nothing() {
     let mut m = Machine::block(64);
     m.sh_warp(0, 0, Write, 0, 1);
     m.blocks[0].mbarrier_arrive(0, u32::MAX, 902, &[512; 32], true);
-    // Wrong parity: the wait returns for the phase before.
+    // Wrong parity: the wait returns for the previous phase.
     m.blocks[0].mbarrier_wait(1, u32::MAX, u32::MAX, 903, &[512; 32], true);
     m.sh_warp(0, 1, Read, 0, 1);
     assert_eq!(m.kinds(), [RaceKind::Shared]);

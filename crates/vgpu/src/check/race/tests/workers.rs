@@ -1,4 +1,4 @@
-//! Blocks on several workers at once.
+//! Runs blocks on several workers at the same time.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -16,7 +16,7 @@ fn block(number: u32) -> BlockRaces {
     b
 }
 
-/// Two workers write the same rows at the same time: every instruction is caught by one of them, always.
+/// Two workers write the same rows at the same time. One of them must detect every instruction's race in every round.
 #[test]
 fn either_worker_finds_the_race() {
     for round in 0..50 {
@@ -33,10 +33,10 @@ fn either_worker_finds_the_race() {
                             std::hint::spin_loop();
                         }
                         for i in 0..64u64 {
-                            // One goes up, the other down; some rows straddle sectors.
+                            // One worker goes up, the other down. Some rows cross sectors.
                             let at = if number == 0 { i } else { 63 - i };
                             let access = Access::weak(at as u32, Op::Write);
-                            b.global(memory, 0, u32::MAX, &access, &row(at * 132), 4, &Differs);
+                            b.global(memory, 0, u32::MAX, access, &row(at * 132), 4, &Differs);
                         }
                         b.take_reports()
                     })
@@ -51,7 +51,7 @@ fn either_worker_finds_the_race() {
     }
 }
 
-/// A real flag between two workers: what is published is there when the flag is seen.
+/// A real flag between two workers: what was published is visible when the flag is seen.
 #[test]
 fn hand_over_between_workers_is_silent() {
     let memory = GlobalRaces::new([(GLOBAL, 1 << 16)]);
@@ -67,20 +67,20 @@ fn hand_over_between_workers_is_silent() {
                     &memory,
                     0,
                     u32::MAX,
-                    &Access::weak(1, Op::Write),
+                    Access::weak(1, Op::Write),
                     &row(u64::from(i % 50) * 128),
                     4,
                     &Differs,
                 );
                 b.warp_sync(0, u32::MAX);
                 b.fence(0, 1, Scope::Gpu);
-                b.global(&memory, 0, 1, &volatile(Op::Write), &flag_at, 4, &Differs);
+                b.global(&memory, 0, 1, volatile(Op::Write), &flag_at, 4, &Differs);
                 flag.store(i, Ordering::Relaxed);
-                // Wait for the answer before the row comes round again.
+                // Waits for the answer before the row is used again.
                 loop {
-                    b.global(&memory, 0, 1, &volatile(Op::Read), &flag_at, 4, &Differs);
+                    b.global(&memory, 0, 1, volatile(Op::Read), &flag_at, 4, &Differs);
                     let seen = flag.load(Ordering::Relaxed);
-                    b.global_observed(&memory, 0, 1, &volatile(Op::Read), &flag_at, 4);
+                    b.global_observed(&memory, 0, 1, volatile(Op::Read), &flag_at, 4);
                     if seen == i | 1 << 31 {
                         break;
                     }
@@ -95,9 +95,9 @@ fn hand_over_between_workers_is_silent() {
             let mut b = block(1);
             for i in 1..=rounds {
                 loop {
-                    b.global(&memory, 0, 1, &volatile(Op::Read), &flag_at, 4, &Differs);
+                    b.global(&memory, 0, 1, volatile(Op::Read), &flag_at, 4, &Differs);
                     let seen = flag.load(Ordering::Relaxed);
-                    b.global_observed(&memory, 0, 1, &volatile(Op::Read), &flag_at, 4);
+                    b.global_observed(&memory, 0, 1, volatile(Op::Read), &flag_at, 4);
                     if seen == i {
                         break;
                     }
@@ -109,14 +109,14 @@ fn hand_over_between_workers_is_silent() {
                     &memory,
                     0,
                     u32::MAX,
-                    &Access::weak(2, Op::Read),
+                    Access::weak(2, Op::Read),
                     &row(u64::from(i % 50) * 128),
                     4,
                     &Differs,
                 );
                 b.warp_sync(0, u32::MAX);
                 b.fence(0, 1, Scope::Gpu);
-                b.global(&memory, 0, 1, &volatile(Op::Write), &flag_at, 4, &Differs);
+                b.global(&memory, 0, 1, volatile(Op::Write), &flag_at, 4, &Differs);
                 flag.store(i | 1 << 31, Ordering::Relaxed);
             }
             assert_eq!(b.take_reports(), []);
