@@ -1,10 +1,10 @@
-// Kernels of the speed benchmark, compiled once to ptx/kernels.ptx (NVRTC 13.0, sm_80, -lineinfo).
+// Kernels of the speed benchmark. `ptx/kernels.ptx` is this file, compiled once (NVRTC 13.0, sm_80, -lineinfo).
 
 #include <mma.h>
 
 constexpr int TILE = 16;
 
-// C = A B, all N x N, row major, N a multiple of 16. Grid (N/16, N/16), block (16, 16).
+// C = A B. All matrices are N x N and row-major, and N is a multiple of 16. Grid (N/16, N/16), block (16, 16).
 extern "C" __global__ void sgemm(const float* A, const float* B, float* C, int N)
 {
     __shared__ float As[TILE][TILE];
@@ -23,7 +23,7 @@ extern "C" __global__ void sgemm(const float* A, const float* B, float* C, int N
     C[row * N + col] = acc;
 }
 
-// Block sums of n floats: grid-stride loads, shuffles, one barrier.
+// Sums of n floats per block: grid-stride loads, shuffles, one barrier.
 extern "C" __global__ void reduce(const float* x, float* sums, int n)
 {
     __shared__ float partial[32];
@@ -44,7 +44,7 @@ extern "C" __global__ void reduce(const float* x, float* sums, int n)
     }
 }
 
-// C = A B^T in f16 with f32 accumulators by mma.m16n8k16: one warp per 16 x 8 tile, K a multiple of 16.
+// C = A B^T in f16 with f32 accumulators by mma.m16n8k16. One warp computes a 16 x 8 tile. K is a multiple of 16.
 extern "C" __global__ void mma_gemm(const unsigned* A, const unsigned* B, float* C, int N, int K)
 {
     const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
@@ -64,8 +64,8 @@ extern "C" __global__ void mma_gemm(const unsigned* A, const unsigned* B, float*
     C[(m0 + g + 8) * N + n0 + 2 * t + 1] = c[3];
 }
 
-// Flash attention, one head, S rows of D = 64, f16 in, f32 out, no mask: 16 query rows per warp, WMMA for Q K^T and
-// P V, scores and probabilities through shared memory. Block of 4 warps, grid S / 64.
+// Flash attention, one head, no mask: S rows of D = 64, f16 input, f32 output. A warp computes 16 query rows with
+// WMMA. Scores and probabilities go through shared memory. Block of 4 warps, grid S / 64.
 extern "C" __global__ void wmma_attention(const __half* Q, const __half* K, const __half* V, float* O, int S)
 {
     using namespace nvcuda::wmma;

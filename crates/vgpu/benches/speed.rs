@@ -1,8 +1,8 @@
-//! How fast the virtual GPU runs: `cargo bench -p warpsmith-vgpu [-- KERNEL]`.
+//! Measures the speed of the virtual GPU: `cargo bench -p warpsmith-vgpu [-- KERNEL]`.
 //!
-//! Prints warp instructions per second for each kernel, unchecked and checked, on one core and on all. One-core
-//! figures are by processor time, so that a busy machine does not blur them. `-- plain` and the like (see `COLUMNS`)
-//! select columns.
+//! Prints warp instructions per second for each kernel, unchecked and checked, on one core and on all cores. One-core
+//! figures use processor time, so that other load on the machine does not change them. `-- plain` and similar
+//! arguments (see `COLUMNS`) select columns.
 
 use std::time::Instant;
 
@@ -13,10 +13,11 @@ struct Case {
     kernel: &'static str,
     grid: [u32; 3],
     block: [u32; 3],
-    /// Bytes per buffer argument; the last one is the output.
+    /// Size in bytes of each buffer argument. The last buffer is the output.
     buffers: &'static [u64],
     scalars: &'static [i32],
-    /// Extents of the first buffers, which the kernel gets as tensor maps of halves with boxes of this many rows of 64.
+    /// Extents of the first buffers. The kernel gets these buffers as tensor maps of halves, with boxes of this many
+    /// rows of 64.
     maps: &'static [([u64; 2], u32)],
     shared: u32,
 }
@@ -109,7 +110,8 @@ fn main() {
     }
 }
 
-/// Seconds: of this thread's processor time where Linux tells it and there is one thread, else of the wall clock.
+/// Returns a time in seconds. It is the processor time of this thread if one thread runs and Linux reports the time,
+/// otherwise the wall-clock time.
 fn clock(threads: usize) -> f64 {
     static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
     let on_cpu = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
@@ -120,7 +122,7 @@ fn clock(threads: usize) -> f64 {
     }
 }
 
-/// Best of three runs, in millions of warp instructions per second, and how many there were.
+/// Returns the best of three runs in millions of warp instructions per second, and the number of warp instructions.
 fn measure(module: &Module, case: &Case, checks: Checks, threads: usize) -> (f64, u64) {
     let mut best = 0f64;
     let mut executed = 0;
@@ -130,7 +132,7 @@ fn measure(module: &Module, case: &Case, checks: Checks, threads: usize) -> (f64
         let mut last = Buffer(0);
         for (i, bytes) in case.buffers.iter().enumerate() {
             let b = device.alloc(*bytes, &format!("buffer {i}")).expect("the machine has the memory");
-            // Halves and floats near one, whichever way they are read.
+            // The pattern gives numbers near one both as halves and as floats.
             let pattern: Vec<u8> =
                 [0x00u8, 0x3c, 0x01, 0x3c].iter().copied().cycle().take(*bytes as usize).collect();
             device.write(b, &pattern).expect("inside the buffer");

@@ -1,5 +1,5 @@
-// What `speed.rs` runs as `wgmma_gemm`: C = A * B^T in fp16, tiles of 128 by 128, a ring of four stages, a producer warpgroup and
-// two consumer warpgroups. `ptx/wgmma.ptx` is this file, compiled by NVRTC 13.0 for compute_90a.
+// The kernel `wgmma_gemm` of `speed.rs`: C = A * B^T in fp16, tiles of 128 by 128, a ring of four stages, a producer
+// warpgroup and two consumer warpgroups. `ptx/wgmma.ptx` is this file, compiled by NVRTC 13.0 for compute_90a.
 typedef unsigned long long u64;
 typedef unsigned int u32;
 struct alignas(64) TensorMap { u64 words[16]; };

@@ -122,11 +122,11 @@ impl std::fmt::Display for Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// The kernel is wrong.
+    /// A definite problem.
     Error,
-    /// The kernel is probably wrong.
+    /// A probable mistake.
     Warning,
-    /// Information that is not a problem by itself.
+    /// Information that does not make the launch fail.
     Note,
 }
 

@@ -1,4 +1,5 @@
-//! `atom` and `red`.
+//! Executes `atom` and `red`. Each lane's update is one atomic operation of the host, so blocks on other worker threads
+//! see either the old or the new value.
 
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 
@@ -12,7 +13,7 @@ use crate::mem::shadow;
 use crate::num::float::MinMax;
 use crate::num::half::{self, HalfMods, HalfOp, HalfTy};
 
-/// The new value of a location; `b` is the operand, `c` the swap value of a compare-and-swap.
+/// Computes the new value of a location. `b` is the operand, `c` the swap value of a compare-and-swap.
 pub fn combine(op: AtomOp, ty: Ty, old: u64, b: u64, c: u64) -> u64 {
     let half = |t: HalfTy| {
         let (x, y) = (old as u32, b as u32);
@@ -41,7 +42,8 @@ pub fn combine(op: AtomOp, ty: Ty, old: u64, b: u64, c: u64) -> u64 {
         (_, Ty::F16 | Ty::F16x2) => half(HalfTy::F16),
         (_, Ty::Bf16 | Ty::Bf16x2) => half(HalfTy::Bf16),
         (AtomOp::Add, Ty::F32) => {
-            // Subnormals are kept in shared memory and flushed in global memory by some hardware; kept here.
+            // Some hardware keeps subnormals in shared memory and flushes them in global memory. The virtual GPU keeps
+            // them in both.
             u64::from(
                 crate::num::float::add(
                     f32::from_bits(old as u32),
@@ -77,14 +79,14 @@ pub fn combine(op: AtomOp, ty: Ty, old: u64, b: u64, c: u64) -> u64 {
     }
 }
 
-/// Replaces a location by `f` of it, atomically, and returns the old value.
+/// Atomically replaces the value of a location by `f` of that value, and returns the old value.
 ///
 /// # Safety
 /// `at` points to an aligned location of `bytes` bytes that other threads access atomically or not at all.
 pub unsafe fn update(at: *mut u8, bytes: u8, f: impl Fn(u64) -> u64) -> u64 {
     macro_rules! by {
         ($atomic:ty, $t:ty) => {{
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             let cell = unsafe { <$atomic>::from_ptr(at.cast::<$t>()) };
             let mut old = cell.load(Ordering::SeqCst);
             loop {
@@ -109,8 +111,8 @@ impl<P: Policy> Cx<'_, '_, P> {
         let mut ad = self.addresses(inst.sources()[0], access.offset, mask, size);
         let mut space = access.space;
         if space == Space::Generic {
-            // Atomics on generic addresses go to shared or global memory, lanes alike in all real code; lanes that
-            // differ are handled group by group.
+            // An atomic on a generic address accesses shared or global memory. In real code all lanes use the same
+            // space. Lanes with different spaces are processed group by group.
             let windows = self.grid.windows;
             let first = ad.at[mask.trailing_zeros() as usize];
             space = windows.space_of(first);
@@ -206,7 +208,7 @@ impl<P: Policy> Cx<'_, '_, P> {
             let mut out = [0u64; 32];
             for l in super::lanes(group) {
                 let address = ad.at[l] + e as u64 * u64::from(bytes);
-                // SAFETY: the span holds the location, which is aligned.
+                // SAFETY: the span contains the location, which is aligned.
                 let old = unsafe {
                     update(span.host(address), bytes, |old| combine(op, access.ty.ty, old, b[l], c[l]))
                 };
@@ -233,7 +235,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
     }
 
-    /// Updates the state of an atomic's location; 1 if the old value was undefined.
+    /// Updates the shadow state of an atomic's location. Returns 1 if the old value was undefined.
     #[allow(clippy::too_many_arguments)]
     fn atom_state(
         &mut self,
@@ -246,7 +248,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         e: usize,
     ) -> u32 {
         let states = span.state(address);
-        // SAFETY: the span holds the location.
+        // SAFETY: the span contains the location.
         let old_defined = unsafe { (0..bytes as usize).all(|b| *states.add(b) & 1 == 1) };
         let operand_undefined = self.w.tracking
             && (self.undefined_lanes(sources[1 + e]) >> l & 1 == 1
@@ -270,7 +272,7 @@ impl<P: Policy> Cx<'_, '_, P> {
     }
 }
 
-/// Addresses of a group made relative to the base of their space.
+/// Returns the addresses of a group relative to the base of their space.
 pub fn relative(ad: &Addresses, group: u32, base: u64) -> Addresses {
     let mut at = ad.at;
     let mut survey = ad.survey;

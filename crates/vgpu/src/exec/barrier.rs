@@ -1,4 +1,5 @@
-//! Barriers of the block.
+//! Barriers of a block: `bar` and `barrier`. Each block has sixteen of them. A fragment that arrives waits in the state
+//! `Barrier` until all participants have arrived.
 
 use super::Policy;
 use super::block::Block;
@@ -12,9 +13,9 @@ use crate::program::Function;
 /// One of the sixteen barriers of a block.
 #[derive(Clone, Debug, Default)]
 pub struct BlockBarrier {
-    /// Threads that have arrived in this phase.
+    /// Number of threads that have arrived in this phase.
     pub arrived: u32,
-    /// Thread count given by the participants; absent means all threads of the block.
+    /// Thread count that the participants gave. `None` means all threads of the block.
     pub expected: Option<u32>,
     popc: u32,
     any: bool,
@@ -22,7 +23,8 @@ pub struct BlockBarrier {
 }
 
 impl<P: Policy> Cx<'_, '_, P> {
-    /// Lanes the guard leaves out go on; the fragment is then the lanes that execute the instruction.
+    /// Splits the fragment at a guarded instruction. Lanes that the guard excludes continue with the next instruction.
+    /// The current fragment keeps only the lanes that execute the instruction.
     pub fn split_guarded(&mut self, mask: u32) {
         if mask == self.frag.mask {
             return;
@@ -112,7 +114,8 @@ impl<P: Policy> Cx<'_, '_, P> {
     }
 
     fn check_barrier(&mut self, aligned: bool, forced: bool, mask: u32, count: Option<u32>) {
-        // Lanes that came one after another may have met here unnoticed: then nothing was forced.
+        // Diverged lanes can arrive one after another and meet at the barrier. The barrier is then not forced, and no
+        // divergence is reported.
         let elsewhere = self.w.live & !mask;
         if aligned && forced && elsewhere != 0 {
             self.finding(Kind::BarrierDivergence, mask, || {
@@ -140,7 +143,7 @@ impl<P: Policy> Cx<'_, '_, P> {
 }
 
 impl Block {
-    /// Releases barriers all of whose participants have arrived.
+    /// Releases the barriers at which all participants have arrived.
     pub fn complete_barriers<P: Policy>(&mut self, worker: &mut WorkerState) {
         for id in 0..16 {
             let b = &self.core.barriers[id];
@@ -166,7 +169,7 @@ impl Block {
     }
 }
 
-/// Writes the reduction's result, if there is one, and moves the fragment past its barrier.
+/// Writes the result of the reduction, if the barrier has one, and moves the fragment past the barrier.
 fn release<P: Policy>(w: &mut Warp, i: usize, functions: &[Function], popc: u32, any: bool, all: bool) {
     let f = &mut w.fragments[i];
     let inst = &functions[f.function as usize].insts[f.pc as usize];

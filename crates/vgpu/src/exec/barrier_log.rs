@@ -1,4 +1,5 @@
-//! What has happened to the mbarrier objects of a block, beyond their eight bytes. Only under checks.
+//! History of the mbarrier objects of a block: data that their eight bytes cannot hold. It is recorded only under
+//! checks.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -7,17 +8,17 @@ use super::bulk::BulkCopy;
 use super::grid::Grid;
 use super::mbarrier::Mbarrier;
 
-/// One object.
+/// History of one mbarrier object.
 #[derive(Debug, Default)]
 pub struct BarrierLog {
-    /// Phases completed.
+    /// Number of completed phases.
     pub phase: u32,
-    /// Warps that have arrived in the phase under way, and in the one before.
+    /// Masks of the warps that have arrived in the current phase and in the previous one.
     arrived: u32,
     previous: u32,
-    /// The instruction that last told it to expect bytes.
+    /// The last instruction that announced bytes to expect.
     pub expected_at: Option<u32>,
-    /// By warp: one more than the phases that were complete when each lane last passed a wait.
+    /// For each warp and lane: one more than the number of phases that were complete when the lane last passed a wait.
     passed: HashMap<u32, [u32; 32]>,
 }
 
@@ -31,7 +32,7 @@ impl BarrierLog {
         self.previous = std::mem::take(&mut self.arrived);
     }
 
-    /// Lanes pass a wait. Returns those that had already passed one for the same phase.
+    /// Records that lanes pass a wait. Returns the lanes that had already passed a wait for the same phase.
     pub fn pass(&mut self, warp: u32, lanes: u32) -> u32 {
         let now = self.phase + 1;
         let passed = self.passed.entry(warp).or_insert([0; 32]);
@@ -42,7 +43,7 @@ impl BarrierLog {
         again
     }
 
-    /// What is missing for the phase under way to end.
+    /// Describes what the current phase lacks before it can complete.
     pub fn describe(&self, grid: &Grid<'_>, address: u32, object: Mbarrier) -> String {
         let named = grid.kernel.shared_variables.iter().rev().find(|(at, ..)| *at <= address);
         let name = match named {
@@ -75,10 +76,10 @@ impl BarrierLog {
     }
 }
 
-/// The objects of a block, by address.
+/// The histories of a block's mbarrier objects, by address.
 pub type BarrierLogs = HashMap<u32, BarrierLog>;
 
-/// Bytes that copies under way will report to an object.
+/// Number of bytes that pending copies will report to an mbarrier object.
 pub fn bytes_under_way(copies: &[BulkCopy], barrier: u32) -> u64 {
     copies.iter().filter(|c| c.barrier == barrier).map(|c| u64::from(c.bytes - c.landed)).sum()
 }

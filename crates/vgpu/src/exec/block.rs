@@ -1,4 +1,4 @@
-//! One block: its warps in turn, its shared memory and barriers.
+//! One block: its shared memory, its barriers and its warps. The warps run in turn, each for a slice of instructions.
 
 use std::fmt::Write as _;
 
@@ -12,20 +12,20 @@ use super::warp::{State, Unit, Warp, ZERO, special};
 use crate::check::Kind;
 use crate::mem::shadow;
 
-/// Instructions a warp runs before its neighbour gets a turn.
+/// Number of instructions that a warp runs before the next warp gets a turn.
 const SLICE: u32 = 20_000;
-/// The same while nothing seems to happen.
+/// Slice length while the block makes no visible progress.
 const SHORT_SLICE: u32 = 2_000;
 
-/// What the warps of a block share.
+/// State that the warps of a block share.
 #[derive(Debug, Default)]
 pub struct BlockCore {
-    /// Number of the block in the grid, x fastest.
+    /// Index of the block in the grid. x varies fastest.
     pub index: u64,
     pub ctaid: [u32; 3],
-    /// The multiprocessor it runs on.
+    /// The multiprocessor that the block runs on.
     pub smid: u32,
-    /// Shared memory, in units so that it is aligned like hardware's.
+    /// Shared memory. It consists of units, so that it has the alignment of the hardware.
     pub shared: Vec<Unit>,
     pub shared_shadow: Vec<u8>,
     pub shared_bytes: u32,
@@ -33,45 +33,45 @@ pub struct BlockCore {
     pub threads: u32,
     pub live_threads: u32,
     pub membership: Option<super::cluster::Membership>,
-    /// Grows whenever something happens that another warp could be waiting for.
+    /// Counts events that another warp could be waiting for.
     pub progress: u64,
-    /// It has come to an instruction that reaches global memory.
+    /// True once the block has reached an instruction that accesses global memory.
     pub touched: bool,
-    /// Sectors of global memory its loads have touched; only when counting.
+    /// Sectors of global memory that the block's loads have accessed. Recorded only when counting.
     pub sectors: std::collections::HashSet<u64>,
-    /// Warp instructions it has run.
+    /// Number of warp instructions that the block has executed.
     pub executed: u64,
-    /// Asynchronous copies that have not landed, oldest first.
+    /// Asynchronous copies that are still pending, oldest first.
     pub copies: Vec<super::copies::PendingCopy>,
     pub copy_serial: u64,
     pub bulk: Vec<super::bulk::BulkCopy>,
-    /// Where the chunks of shared memory came from.
-    /// What has happened to its barrier objects.
+    /// History of the block's mbarrier objects.
     pub barrier_logs: super::barrier_log::BarrierLogs,
+    /// Where the chunks of shared memory came from: the tensor copies that loaded them.
     pub origins: crate::check::layout::Origins,
-    /// Operands of tensor cores as numbers.
+    /// Operands of tensor cores, decoded to numbers.
     pub decoded: [crate::num::tile::warpgroup::Decoded; super::wgmma::DECODED],
-    /// What the warps of each warpgroup do together.
+    /// Instructions that the warps of each warpgroup execute together.
     pub collectives: Vec<super::wgmma::Collective>,
     pub owed: Vec<super::copies::OwedArrival>,
-    /// Origins of undefined values stored in shared memory, by byte.
+    /// Origins of the undefined values stored in shared memory, by byte.
     pub taints: std::collections::HashMap<u32, super::taint::Origin>,
     pub races: crate::check::race::BlockRaces,
 }
 
-/// A block under way. Kept and reused by its worker.
+/// A running block. Its worker keeps it and reuses it for later blocks.
 #[derive(Debug, Default)]
 pub struct Block {
     pub core: BlockCore,
     pub warps: Vec<Warp>,
-    /// Its last round changed nothing.
+    /// True if the last round changed nothing.
     quiet: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     Finished,
-    /// Warps still run but the block has used up its turn.
+    /// Some warps still run, but the block's turn is over.
     Unfinished {
         moved: bool,
     },
@@ -79,7 +79,7 @@ pub enum Progress {
 }
 
 impl Block {
-    /// Makes block number `index` of the grid ready to start on a multiprocessor, with its warps in slots from
+    /// Prepares the block with number `index` of the grid to start on a multiprocessor. Its warps occupy the slots from
     /// `first_slot` on.
     pub fn start<P: Policy>(&mut self, grid: &Grid<'_>, index: u64, (smid, first_slot): (u32, u32)) {
         let [gx, gy, _] = grid.grid_dim;
@@ -151,7 +151,7 @@ impl Block {
         }
     }
 
-    /// Runs every warp once round, over and over, for about `rounds` slices of each warp.
+    /// Runs all warps in turn, repeatedly, for about `rounds` slices of each warp.
     pub fn run<P: Policy>(&mut self, grid: &Grid<'_>, worker: &mut WorkerState, rounds: u32) -> Progress {
         let mut moved = false;
         let slice = if self.quiet { SHORT_SLICE } else { SLICE };
@@ -230,7 +230,7 @@ impl Block {
         }
     }
 
-    /// Hands over what the race checker found.
+    /// Moves the race checker's reports to the worker's findings.
     pub fn harvest(&mut self, grid: &Grid<'_>, worker: &mut WorkerState) {
         if self.core.races.has_reports() {
             for r in self.core.races.take_reports() {
@@ -239,7 +239,7 @@ impl Block {
         }
     }
 
-    /// Every warp is done, waits at a barrier, or goes in circles.
+    /// True if every warp is done, waits at a barrier, or repeats the same state.
     pub fn is_stuck(&self) -> bool {
         self.warps.iter().all(|w| w.is_done() || !w.has_ready() || w.watch.repeats)
     }
@@ -252,8 +252,9 @@ impl Block {
         }
     }
 
-    /// A warp that goes in circles: where it looks for a change (or, if it looks nowhere, where it is), its number
-    /// and its lanes. Warps that wait for something come first.
+    /// Finds a warp that repeats the same state. Returns whether the warp polls for a change, the instruction that
+    /// polls (or the current instruction if the warp does not poll), the warp's number and its lanes. Warps that poll
+    /// come first.
     pub fn circles_at(&self, grid: &Grid<'_>) -> Option<(bool, u32, u32, u32)> {
         let circling = |w: &&Warp| w.watch.repeats && !w.is_done();
         let w = self
@@ -267,7 +268,7 @@ impl Block {
         Some((w.last_poll.is_some(), w.last_poll.unwrap_or(here), w.id, f.mask))
     }
 
-    /// What the objects lack that warps going in circles wait for, each object once.
+    /// Describes what is missing at the mbarrier objects that repeating warps wait for. Each object is described once.
     pub fn awaited_barriers(&self, grid: &Grid<'_>) -> Vec<String> {
         let mut barriers: Vec<u32> =
             self.warps.iter().filter(|w| !w.is_done()).filter_map(|w| w.last_barrier).collect();
@@ -290,11 +291,12 @@ impl Block {
         barriers.iter().filter_map(describe).collect()
     }
 
-    /// When nothing runs: warp operations and aligned barriers that wait for lanes which will not come go ahead
-    /// with those that are there, and the step loop reports what is wrong. False if there are none.
+    /// Called when no warp can run. A warp operation or an aligned barrier may wait for lanes that will never arrive.
+    /// It then continues with the lanes that have arrived, and the step loop reports the error. Returns false if no
+    /// such operation exists.
     fn unblock(&mut self, grid: &Grid<'_>) -> bool {
         for w in &mut self.warps {
-            // The earliest first: once it is past, the others may find their lanes.
+            // Force the earliest operation first. Once it has completed, the missing lanes of the others may arrive.
             let earliest = w.fragments.iter_mut().filter(|f| f.state == State::Gathering).min_by_key(|f| {
                 let function = &grid.kernel.functions[f.function as usize];
                 (
@@ -341,7 +343,7 @@ impl Block {
                 format!("the launch has run {limit} and this warp still runs")
             });
         } else {
-            // The block ended with the budget; the grid has not.
+            // The budget ended while this block ran, but the grid is not complete.
             let at = grid.kernel.functions.first().map_or(0, |f| f.first);
             worker.report(grid, Kind::Runaway, at, self.core.index, 0, 0, || {
                 let blocks = grid.blocks;
@@ -351,7 +353,7 @@ impl Block {
         grid.stop();
     }
 
-    /// Every warp that has not exited waits: says who waits on what.
+    /// Reports that every warp which has not exited waits, with the barrier that each of them waits at.
     fn report_deadlock(&mut self, grid: &Grid<'_>, worker: &mut WorkerState) {
         let mut waiting: Vec<(u32, u32, u32, u8)> = Vec::new();
         for w in &self.warps {
@@ -401,7 +403,7 @@ impl Block {
 }
 
 impl<P: Policy> Cx<'_, '_, P> {
-    /// First entry of a warp into its kernel.
+    /// Enters the kernel with a warp that has not run yet.
     fn begin(&mut self) {
         self.frag = first_fragment(self.w.present);
         self.bases[0] = self.w.regs.as_mut_ptr();
@@ -441,7 +443,7 @@ fn fill_specials(w: &mut Warp, grid: &Grid<'_>, ctaid: [u32; 3], smid: u32, firs
             ("%nwarpid", grid.limits.threads_per_sm / 32),
             ("%nsmid", grid.limits.sms.max(1)),
             ("%dynamic_smem_size", grid.dynamic_shared),
-            // Shared memory is given out in units of 128 bytes.
+            // Shared memory is allocated in units of 128 bytes.
             ("%total_smem_size", grid.shared_bytes.next_multiple_of(128)),
             ("%nclusterid.x", gx / grid.cluster[0]),
             ("%nclusterid.y", gy / grid.cluster[1]),
@@ -460,7 +462,7 @@ fn fill_specials(w: &mut Warp, grid: &Grid<'_>, ctaid: [u32; 3], smid: u32, firs
         set("%lanemask_ge", &|l| !((1 << l) - 1));
         set("%lanemask_gt", &|l| !(((1u64 << (l + 1)) - 1) as u32));
     }
-    // The three axes follow each other in the table.
+    // The three axes are consecutive in the table.
     let (block, cluster, inside) =
         (special("%ctaid.x"), special("%clusterid.x"), special("%cluster_ctaid.x"));
     for (i, id) in ctaid.into_iter().enumerate() {
@@ -470,7 +472,7 @@ fn fill_specials(w: &mut Warp, grid: &Grid<'_>, ctaid: [u32; 3], smid: u32, firs
     }
     w.specials[special("%cluster_ctarank")].0.fill(grid.rank_of(ctaid));
     w.specials[special("%smid")].0.fill(smid);
-    // The slots of a block are the same for all its warps, but not always in the order of the warps.
+    // The warps of a block use a fixed set of slots. Their order in these slots may differ from the order of the warps.
     let warps = grid.block_threads.div_ceil(32);
     let jitter = grid.world.jitter;
     let turned = if jitter == 0 { 0 } else { crate::world::mix(jitter, u64::from(smid)) % u64::from(warps) };

@@ -1,9 +1,11 @@
-//! Bulk copies: one thread has many bytes copied by an engine of its own.
+//! Bulk copies: one thread starts a copy of many bytes, and a separate engine performs it.
 //!
-//! Into shared memory they report to a barrier object. Unchecked they land when they are issued. Under checks they are
-//! pending until somebody looks at the object, and land only as far as it expects bytes.
-//! Out of shared memory they complete by groups of their thread. What they read and write is taken at once; that nobody
-//! touches it before the wait is the race checker's business.
+//! A copy into shared memory reports its bytes to an mbarrier object. Without checks it is performed when it is issued.
+//! Under checks it is pending until a thread tests or waits on the mbarrier object. Only as many bytes then become
+//! visible ("land") as the object expects.
+//!
+//! A copy out of shared memory completes by bulk groups of its thread. It reads and writes its bytes immediately. The
+//! race checker reports accesses to these bytes before the wait.
 
 use super::Policy;
 use super::memory::{Addresses, Span, Use};
@@ -16,51 +18,52 @@ use crate::isa::types::{Space, Ty};
 use crate::mem::shadow;
 use crate::tensor_map::region::TensorBox;
 
-/// What a bulk copy brings into shared memory.
+/// The source of a bulk copy into shared memory.
 #[derive(Clone, Debug)]
 pub enum Cargo {
-    /// Bytes from this address on.
+    /// The bytes that start at this address.
     Range(u64),
     /// A box of a tensor, and its number among the block's loads.
     Box(Box<TensorBox>, u32),
 }
 
-/// A lane's bulk copy that has not landed, or not wholly.
+/// One lane's bulk copy that has not landed, or only in part.
 #[derive(Clone, Debug)]
 pub struct BulkCopy {
     pub warp: u32,
     pub lane: u32,
-    /// The instruction.
+    /// The instruction that issued the copy.
     pub at: u32,
     pub to: u32,
     pub bytes: u32,
     pub cargo: Cargo,
-    /// Bytes from the start that are there.
+    /// Number of bytes, from the start, that have landed.
     pub landed: u32,
-    /// Barrier object that counts its bytes.
+    /// The mbarrier object that counts the copy's bytes.
     pub barrier: u32,
-    /// How far its agent had come, for the race checker; absent if a thread of another block issued it.
+    /// The progress of the issuing agent, for the race checker. `None` if a thread of another block issued the copy.
     pub mark: Option<u32>,
 }
 
 impl BulkCopy {
-    /// Whether a byte of shared memory may still be written by it.
+    /// Whether the copy may still write this byte of shared memory.
     pub fn covers(&self, address: u32) -> bool {
-        // The rows of a box are swizzled: which of its bytes are there is not worth telling.
+        // The rows of a box are swizzled, so finding the bytes that have landed costs more than it is worth. All bytes
+        // of the box count as pending.
         let landed = if matches!(self.cargo, Cargo::Range(_)) { self.landed } else { 0 };
         (self.to + landed..self.to + self.bytes).contains(&address)
     }
 }
 
-/// What a warp's lanes have to wait for of their bulk stores.
+/// The bulk stores that each lane of a warp must still wait for.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BulkGroups {
     committed: [u32; 32],
-    /// Groups whose reads have been waited for.
+    /// Number of groups whose reads have been waited for.
     read: [u32; 32],
-    /// Lanes with stores in no group yet.
+    /// Lanes with stores that do not belong to a group yet.
     open: u32,
-    /// Lanes that have ever stored, and the instruction of each one's last store.
+    /// Lanes that have issued a store, and the instruction of each lane's last store.
     stored: u32,
     last: [u32; 32],
 }
@@ -85,7 +88,7 @@ impl BulkGroups {
         }
     }
 
-    /// Lanes of `mask` that have stores whose reads they have not waited for.
+    /// Returns the lanes of `mask` with stores whose reads they have not waited for.
     fn unread(&self, mask: u32) -> u32 {
         let waiting = |l: &usize| self.open >> l & 1 == 1 || self.read[*l] < self.committed[*l];
         super::lanes(mask & self.stored).filter(waiting).fold(0, |m, l| m | 1 << l)
@@ -93,7 +96,7 @@ impl BulkGroups {
 }
 
 impl<P: Policy> Cx<'_, '_, P> {
-    /// `cp.async.bulk` into shared memory: any multiple of 16 bytes per lane, usually one lane.
+    /// Executes `cp.async.bulk` into shared memory: any multiple of 16 bytes per lane. Usually one lane is active.
     pub fn copy_bulk(&mut self, inst: &Inst, mask: u32) -> Next {
         let Op::CopyBulk { dst_offset, src_offset, barrier_offset } = inst.op else { return Next::Continue };
         let sources = inst.sources();
@@ -133,7 +136,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                 );
                 self.pend(l, to.at[l] as u32, bytes, Cargo::Range(from.at[l]), object.at[l] as u32);
             } else {
-                // SAFETY: both ends were checked for their whole length.
+                // SAFETY: source and destination were checked for their whole length.
                 unsafe {
                     std::ptr::copy_nonoverlapping(
                         global.host(from.at[l]),
@@ -148,7 +151,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         Next::Continue
     }
 
-    /// `cp.async.bulk` out of shared memory.
+    /// Executes `cp.async.bulk` out of shared memory.
     pub fn store_bulk(&mut self, inst: &Inst, mask: u32) -> Next {
         let Op::StoreBulk { dst_offset, src_offset, reduce } = inst.op else { return Next::Continue };
         let sources = inst.sources();
@@ -185,7 +188,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         Next::Continue
     }
 
-    /// Notes a copy that has not landed.
+    /// Records a pending copy.
     pub fn pend(&mut self, lane: usize, to: u32, bytes: u32, cargo: Cargo, barrier: u32) {
         let (at, warp) = (self.at(), self.w.id);
         let mark = Some(self.block.races.agent_mark(Agent::Load, warp));
@@ -193,13 +196,13 @@ impl<P: Policy> Cx<'_, '_, P> {
         self.block.bulk.push(copy);
     }
 
-    /// Notes a store of a tensor copy.
+    /// Records a store of a tensor copy.
     pub fn note_store(&mut self, lane: usize) {
         let at = self.at();
         self.w.bulk.store(lane, at);
     }
 
-    /// Bytes from shared to global memory, with what is known of them.
+    /// Copies bytes from shared to global memory, together with their shadow states.
     #[allow(clippy::too_many_arguments)]
     pub fn store_out(
         &mut self,
@@ -215,7 +218,8 @@ impl<P: Policy> Cx<'_, '_, P> {
             let size = ty.bytes() as usize;
             for at in (0..u64::from(bytes)).step_by(size) {
                 let mut value = [0; 8];
-                // SAFETY: both ends were checked for their whole length, and are aligned to their elements.
+                // SAFETY: source and destination were checked for their whole length, and they are aligned to their
+                // elements.
                 unsafe {
                     std::ptr::copy_nonoverlapping(shared.host(from + at), value.as_mut_ptr(), size);
                     let value = u64::from_le_bytes(value);
@@ -225,7 +229,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                 }
             }
         } else {
-            // SAFETY: both ends were checked for their whole length.
+            // SAFETY: source and destination were checked for their whole length.
             unsafe { std::ptr::copy_nonoverlapping(shared.host(from), global.host(to), bytes as usize) };
         }
         if !P::CHECK {
@@ -233,7 +237,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
         let at = self.at();
         for b in 0..u64::from(bytes) {
-            // SAFETY: as above; shadows are as large as what they are of.
+            // SAFETY: as above. A shadow is as large as its memory.
             let defined = unsafe { *shared.state(from + b) } & shadow::DEFINED != 0;
             let state = if defined { shadow::WRITTEN } else { shadow::TAINTED };
             // SAFETY: as above.
@@ -246,7 +250,8 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
     }
 
-    /// Sizes of the lanes' copies, and the lanes whose size and ends are multiples of 16. `None`: the launch is over.
+    /// Returns the sizes of the lanes' copies, and the lanes whose size and addresses are multiples of 16. `None` means
+    /// that the launch has ended.
     fn bulk_sizes(
         &mut self,
         slot: crate::isa::op::Slot,
@@ -274,7 +279,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         Some((good, sizes))
     }
 
-    /// Several lanes that ask for the same copy are one too many: one lane is to issue it. Returns the lanes that go on.
+    /// Reports lanes that issue the same copy, because only one lane should issue it. Returns the lanes that continue.
     pub fn one_per_copy<K: PartialEq>(&mut self, mask: u32, copy: impl Fn(usize) -> K) -> u32 {
         if !P::CHECK || mask.is_power_of_two() {
             return mask;
@@ -298,7 +303,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         kept
     }
 
-    /// One end of a lane's copy, if it is there for its whole length.
+    /// Resolves the source or destination of a lane's copy. Returns `None` unless the memory contains its whole length.
     pub fn bulk_end(
         &mut self,
         space: Space,
@@ -331,20 +336,21 @@ impl<P: Policy> Cx<'_, '_, P> {
         Some(span)
     }
 
-    /// The barrier object of a lane's copy.
+    /// Resolves the mbarrier object of a lane's copy.
     pub fn bulk_barrier(&mut self, object: &Addresses, lane: usize) -> Option<Span> {
         let mut only = 1 << lane;
         let one = super::atomics::relative(object, only, 0);
         self.span(Space::Shared, &one, 8, &mut only, Use::Atomic).map(|s| s.1)
     }
 
-    /// Somebody waits on an object: bulk copies that report to it land, as far as the object still expects bytes, and no
-    /// further. A phase that expects too few thus ends before its data is there.
+    /// Lands the bulk copies that report to an mbarrier object, because a thread waits on it. Only as many bytes land
+    /// as the object still expects. A phase that expects too few bytes therefore completes before all its data has
+    /// arrived.
     pub fn bulk_for_barrier(&mut self, barrier: u32) {
         let span = self.whole_shared();
         let mut copies = std::mem::take(&mut self.block.bulk);
         for copy in copies.iter_mut().filter(|c| c.barrier == barrier) {
-            // SAFETY: the object was checked when the copy was issued.
+            // SAFETY: the mbarrier object was checked when the copy was issued.
             let bits = unsafe { span.host(u64::from(barrier)).cast::<u64>().read_unaligned() };
             let expected = super::mbarrier::Mbarrier::decode(bits).tx;
             if expected <= 0 {
@@ -375,7 +381,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                 for b in from..to {
                     let at = (*source - region.address) as usize + b as usize;
                     let to = u64::from(copy.to + b);
-                    // SAFETY: both ends were checked for their whole length at issue.
+                    // SAFETY: source and destination were checked for their whole length when the copy was issued.
                     unsafe {
                         *span.host(to) = *region.data.add(at);
                         *span.state(to) =
@@ -405,7 +411,8 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
     }
 
-    /// Lanes exit: what their stores still have to read goes with the block's shared memory.
+    /// Reports lanes that exit before their bulk stores have read shared memory. The shared memory is freed when the
+    /// block ends.
     pub fn bulk_at_exit(&mut self, mask: u32) {
         if !P::CHECK {
             return;

@@ -1,9 +1,9 @@
-//! Clusters: blocks that run together, wait for each other and reach each other's shared memory.
+//! Clusters: groups of blocks that run together, wait for each other and access each other's shared memory.
 //!
-//! The blocks of a cluster run on one worker. An address in another block's shared memory is the offset plus one more than
-//! the block's rank times [`WINDOW`]; the own block's stay as they are. What is done there is checked for bounds and for
-//! undefined values. Races between blocks in shared memory are not looked for; that a barrier or an mbarrier orders what
-//! blocks do in global memory is known.
+//! One worker runs all blocks of a cluster. The address of a location in another block's shared memory is `(rank + 1) *
+//! WINDOW + offset` (see [`WINDOW`]). Addresses in the own block's shared memory are plain offsets. Accesses to another
+//! block's shared memory are checked for bounds and for undefined values. They are not checked for races. For global
+//! memory, the race checker knows that cluster barriers and mbarrier objects order the accesses of different blocks.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -19,23 +19,23 @@ use crate::check::race::Published;
 use crate::isa::op::Inst;
 use crate::isa::types::Space;
 
-/// Bytes from one block's shared memory to the next one's.
+/// Number of address bytes between the shared memory of one block and that of the next.
 pub const WINDOW: u64 = 1 << 24;
 
-/// What the blocks of a running cluster share.
+/// State that the blocks of a running cluster share.
 #[derive(Debug, Default)]
 pub struct Cluster {
-    /// By rank. They live as long as any block of the cluster runs.
+    /// The blocks by rank. They live as long as any block of the cluster runs.
     cores: RefCell<Vec<*mut BlockCore>>,
-    /// Threads that have arrived at the barrier, and phases it has completed.
+    /// Number of threads that have arrived at the cluster barrier, and number of phases that it has completed.
     arrived: Cell<u32>,
     phase: Cell<u32>,
-    /// What they have published by arriving, in this phase and in all before.
+    /// Accesses that threads have published by arriving: in the current phase, and in all earlier phases.
     publishing: RefCell<Published>,
     published: RefCell<Published>,
 }
 
-/// A block's place in a cluster.
+/// The cluster of a block, and the block's rank in it.
 #[derive(Clone, Debug)]
 pub struct Membership {
     pub cluster: Rc<Cluster>,
@@ -48,11 +48,11 @@ impl Cluster {
     }
 
     fn live_threads(&self) -> u32 {
-        // SAFETY: the blocks live as long as the cluster, on this worker.
+        // SAFETY: the blocks live as long as the cluster. This worker runs all of them.
         self.cores.borrow().iter().map(|core| unsafe { (**core).live_threads }).sum()
     }
 
-    /// Ends the phase if all threads that have not exited have arrived.
+    /// Completes the phase if all threads that have not exited have arrived.
     pub fn settle(&self) {
         if self.arrived.get() > 0 && self.arrived.get() >= self.live_threads() {
             self.arrived.set(0);
@@ -64,7 +64,7 @@ impl Cluster {
 }
 
 impl<P: Policy> Cx<'_, '_, P> {
-    /// The block of a rank, if it is another one of the cluster.
+    /// Returns the block with this rank if it is another block of the cluster.
     pub fn peer(&self, rank: u32) -> Option<*mut BlockCore> {
         let member = self.block.membership.as_ref().filter(|m| m.rank != rank)?;
         member.cluster.cores.borrow().get(rank as usize).copied()
@@ -111,7 +111,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         self.flow_any(inst, mask);
     }
 
-    /// `barrier.cluster.arrive` and `.wait`.
+    /// Executes `barrier.cluster.arrive` and `barrier.cluster.wait`.
     pub fn cluster_barrier(&mut self, arrive: bool, relaxed: bool, aligned: bool, mask: u32) -> Next {
         self.split_guarded(mask);
         if aligned && mask != self.w.live && self.frag.state != State::Forced {
@@ -125,7 +125,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                 format!("barrier in divergent code: lanes {elsewhere:#010x} of the warp do not reach it with the others")
             });
         }
-        // A block without a cluster is one of its own.
+        // A block without a cluster forms a cluster of one block.
         let member =
             self.block.membership.get_or_insert_with(|| Membership { cluster: Rc::default(), rank: 0 });
         let cluster = Rc::clone(&member.cluster);
@@ -155,7 +155,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         cluster.settle();
         if super::lanes(mask).any(|l| self.w.cluster_phase[l] > cluster.phase.get()) {
             self.w.last_poll = Some(self.at());
-            // To look is to do something: the block is not at a standstill.
+            // A poll counts as an executed instruction, so the block does not count as deadlocked.
             self.worker.executed += 1;
             return Next::Again;
         }
@@ -166,7 +166,8 @@ impl<P: Policy> Cx<'_, '_, P> {
         Next::Continue
     }
 
-    /// The lanes that point into another block's shared memory, and that memory: one block at a time.
+    /// Finds the lanes that point into another block's shared memory, and the span of that memory. Handles one block
+    /// per call.
     pub fn remote_span(
         &mut self,
         ad: &Addresses,
@@ -182,7 +183,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         let limit = u64::from(self.block.shared_bytes);
         let text = match self.peer(rank) {
             None => format!("there is no block {rank} in the cluster"),
-            // SAFETY: the blocks of a cluster live as long as one of them runs, on this worker.
+            // SAFETY: the blocks of a cluster live as long as one of them runs. This worker runs all of them.
             Some(peer) if unsafe { (*peer).live_threads } == 0 => {
                 format!("block {rank} of the cluster has exited, its shared memory is gone")
             }
@@ -190,7 +191,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                 format!("the blocks have {limit} bytes of shared memory")
             }
             Some(peer) => {
-                // SAFETY: as above; it is another block than the one that runs.
+                // SAFETY: as above. `peer` is not the block that runs now.
                 let core = unsafe { &mut *peer };
                 let span = Span {
                     base: core.shared.as_mut_ptr().cast(),
@@ -206,7 +207,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         None
     }
 
-    /// The block whose shared memory a span is, if it is another one's.
+    /// Returns the block that owns a span of shared memory, if it is not the running block.
     pub fn owner(&self, span: &Span) -> Option<*mut BlockCore> {
         if span.source == Source::Shared && span.low >= WINDOW {
             self.peer((span.low / WINDOW) as u32 - 1)

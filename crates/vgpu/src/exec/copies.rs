@@ -1,8 +1,8 @@
-//! Asynchronous copies: agents of their own.
+//! Asynchronous copies (`cp.async`). The race checker treats them as separate agents.
 //!
-//! Unchecked, a copy happens when it is issued, which is one of the times the hardware may choose. Under checks it
-//! is pending until a wait of its thread (or a barrier object it reports to) forces it, so that a kernel which does
-//! not wait sees old data, every time.
+//! Without checks, a copy is performed when it is issued, which is one of the times that the hardware may choose. Under
+//! checks it is pending until its thread waits for it, or until a thread waits on the mbarrier object that the copy
+//! reports to. A kernel that does not wait therefore reads the old data in every run.
 
 use super::Policy;
 use super::memory::{Addresses, Span, Use};
@@ -14,39 +14,39 @@ use crate::isa::types::Space;
 use crate::mem::device::Region;
 use crate::mem::shadow;
 
-/// Lanes' copies of one instruction that have not landed.
+/// The pending copies that the lanes of one instruction issued.
 #[derive(Clone, Debug)]
 pub struct PendingCopy {
     pub warp: u32,
     pub lanes: u32,
     pub bytes: u8,
-    /// Offsets in shared memory.
+    /// Destination offsets in shared memory.
     pub to: [u32; 32],
     pub from: [u64; 32],
-    /// Bytes to read; the rest of the destination becomes zero.
+    /// Number of bytes to read. The rest of the destination is filled with zeros.
     pub read: [u8; 32],
-    /// The thread's group it belongs to, counted from 0.
+    /// The copy group of the thread, counted from 0.
     pub group: [u32; 32],
     /// Position in the block's order of issue.
     pub serial: u64,
 }
 
 impl PendingCopy {
-    /// Whether a byte of shared memory is to be written by it.
+    /// Whether the copy will write this byte of shared memory.
     pub fn covers(&self, address: u32) -> bool {
         super::lanes(self.lanes).any(|l| address.wrapping_sub(self.to[l]) < u32::from(self.bytes))
     }
 }
 
-/// An arrival owed to a barrier object when a thread's earlier copies are done.
+/// An arrival at an mbarrier object that takes effect when the thread's earlier copies are complete.
 #[derive(Clone, Copy, Debug)]
 pub struct OwedArrival {
     pub warp: u32,
     pub lane: u32,
     pub barrier: u32,
-    /// It waits for the thread's copies issued before this position.
+    /// The arrival waits for the thread's copies that were issued before this position.
     pub serial: u64,
-    /// How far the thread's copies had come, for the race checker.
+    /// The progress of the thread's copies, for the race checker.
     pub mark: u32,
 }
 
@@ -89,7 +89,7 @@ impl<P: Policy> Cx<'_, '_, P> {
             self.count_access(Space::Global, &from, size, mask, Use::Load);
             self.count_access(Space::Shared, &to, size, mask, Use::Store);
         }
-        // Both ends are checked at issue: the line that issues the copy is the line to blame.
+        // Source and destination are checked at issue, so that a finding names the line that issues the copy.
         let mut good = mask;
         let Some((_, shared)) = self.span(Space::Shared, &to, size, &mut good, Use::Store) else {
             return if P::CHECK { Next::Continue } else { Next::Halt };
@@ -99,7 +99,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         let mut readable = 0;
         let mut spans: Vec<(u32, Span)> = Vec::new();
         while left != 0 {
-            // Alignment is of the full copy even where fewer bytes are read.
+            // The source must be aligned to the full size of the copy even if fewer bytes are read.
             let least = super::lanes(left).map(|l| u32::from(read[l])).min().unwrap_or(size);
             let before = left;
             match self.span_for_copy(&from, size, least, &mut left) {
@@ -107,7 +107,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                     left &= !group;
                     let whole =
                         |l: &usize| self.grid.region_of(from.at[*l]).holds(from.at[*l], u64::from(read[*l]));
-                    // Where all read the full size the span has been asked for it.
+                    // If every lane reads the full size, the span was already checked for that size.
                     let inside = if least == size {
                         group
                     } else {
@@ -160,7 +160,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                 let n = read[l] as usize;
                 let d = shared.host(to.at[l]);
                 let s = spans.iter().find(|(g, _)| g >> l & 1 == 1).map(|(_, s)| s.host(from.at[l]));
-                // SAFETY: both spans hold their ends.
+                // SAFETY: the spans contain the source and the destination.
                 unsafe {
                     if let Some(s) = s {
                         std::ptr::copy_nonoverlapping(s, d, n);
@@ -173,13 +173,14 @@ impl<P: Policy> Cx<'_, '_, P> {
         Next::Continue
     }
 
-    /// A copy starts inside an allocation and reads past its end.
+    /// Reports copies that start inside an allocation and read past its end.
     fn copy_source_ends(&mut self, from: &Addresses, size: u32, bad: u32) {
         let mut only = bad;
         self.span(Space::Global, from, size, &mut only, Use::Load);
     }
 
-    /// The source of a copy: aligned to its full size, present for what is read.
+    /// Resolves the source of a copy. It must be aligned to the full size, and memory must contain the bytes that are
+    /// read.
     fn span_for_copy(
         &mut self,
         from: &Addresses,
@@ -191,7 +192,7 @@ impl<P: Policy> Cx<'_, '_, P> {
             .filter(|l| !from.at[*l].is_multiple_of(u64::from(size)))
             .fold(0u32, |m, l| m | 1 << l);
         if bad != 0 {
-            // Reported as misaligned by `span` with the full size.
+            // `span` reports these lanes as misaligned because it checks the full size.
             let mut only = bad;
             self.span(Space::Global, from, size, &mut only, Use::Load);
             *left &= !bad;
@@ -199,7 +200,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                 return None;
             }
         }
-        // Lanes read different amounts only at the tail of a buffer: ask lane by lane what each needs.
+        // Lanes read different amounts only at the end of a buffer. The caller then checks the size lane by lane.
         self.span(Space::Global, from, if least == size { size } else { 1 }, left, Use::Load)
     }
 
@@ -234,7 +235,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         Next::Continue
     }
 
-    /// Lands what is pending for lanes that exit: nobody can wait for it any more.
+    /// Lands the pending copies of lanes that exit, because no thread can wait for them any more.
     pub fn copies_at_exit(&mut self, mask: u32) {
         if P::CHECK && !self.block.copies.is_empty() {
             let warp = self.w.id;
@@ -243,7 +244,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
     }
 
-    /// Performs the copies whose lanes `due` gives.
+    /// Performs the pending copies of the lanes that `due` returns.
     pub fn land(&mut self, due: impl Fn(&PendingCopy) -> u32) {
         let mut copies = std::mem::take(&mut self.block.copies);
         for copy in &mut copies {
@@ -267,14 +268,14 @@ impl<P: Policy> Cx<'_, '_, P> {
             if !region.holds(copy.from[l], n as u64) {
                 region = self.grid.region_of(copy.from[l]);
             }
-            // SAFETY: issue has checked both ends; allocations do not move during a launch.
+            // SAFETY: both addresses were checked at issue. Allocations do not move during a launch.
             unsafe {
                 let (d, ds) = (shared.add(copy.to[l] as usize), states.add(copy.to[l] as usize));
                 if n > 0 {
                     let at = (copy.from[l] - region.address) as usize;
                     std::ptr::copy_nonoverlapping(region.data.add(at), d, n);
                     for b in 0..n {
-                        // Defined or tainted, and written.
+                        // The state becomes defined or tainted, and written.
                         *ds.add(b) = *region.shadow.add(at + b) & shadow::DEFINED | shadow::TAINTED;
                     }
                 }
@@ -284,7 +285,8 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
     }
 
-    /// `cp.async.mbarrier.arrive`: the barrier object hears when the thread's copies so far are done.
+    /// Executes `cp.async.mbarrier.arrive`: the mbarrier object receives an arrival when the thread's earlier copies
+    /// are complete.
     pub fn copy_mbarrier_arrive(&mut self, inst: &Inst, mask: u32) -> Next {
         let Op::CopyMbarrierArrive { no_inc, space, offset } = inst.op else { return Next::Continue };
         let mut ad = self.addresses(inst.sources()[0], offset, mask, 8);
@@ -313,7 +315,8 @@ impl<P: Policy> Cx<'_, '_, P> {
         Next::Continue
     }
 
-    /// A wait on a barrier object needs its copies: they land now, and the arrivals they owe are paid.
+    /// Lands the copies that a waiting thread's mbarrier object depends on, and performs the arrivals that were waiting
+    /// for these copies.
     pub fn copies_for_barrier(&mut self, barrier: u32) {
         if !self.block.bulk.is_empty() {
             self.bulk_for_barrier(barrier);
@@ -331,7 +334,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         self.settle_arrivals();
     }
 
-    /// Pays the arrivals whose threads have no earlier copies left.
+    /// Performs the arrivals of threads that have no earlier pending copies.
     fn settle_arrivals(&mut self) {
         let owed = std::mem::take(&mut self.block.owed);
         let span = self.whole_shared();

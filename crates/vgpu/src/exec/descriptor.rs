@@ -1,11 +1,13 @@
-//! wgmma descriptors: how an operand lies in shared memory.
+//! wgmma matrix descriptors: the layout of an operand in shared memory.
 //!
-//! Bits 0-13 start address, 16-29 leading offset, 32-45 stride offset, each in units of 16 bytes; 49-51 base offset; 62-63
-//! swizzle (0 none, 1 128 bytes, 2 64, 3 32).
+//! Bits 0-13 are the start address, bits 16-29 the leading offset and bits 32-45 the stride offset, each in units of 16
+//! bytes.
+//! Bits 49-51 are the base offset. Bits 62-63 are the swizzle (0: none, 1: 128 bytes, 2: 64 bytes, 3: 32 bytes).
 //!
-//! An operand is *lines* of chunks of 16 bytes. K-major: a line is a row of A or a column of B, with 32 bytes along k.
-//! MN-major: a line is a step along k, with the rows or columns along it. Eight lines and as many chunks as the swizzle
-//! spans are an atom, which lies in one piece, line after line:
+//! An operand consists of *lines* of chunks of 16 bytes. K-major: a line is a row of A or a column of B, with 32 bytes
+//! along k. MN-major: a line is one step along k and holds the rows or columns. An atom has eight lines and as many
+//! chunks per line as the swizzle spans. It is contiguous in memory, line after line. The descriptor gives the
+//! distances between atoms:
 //!
 //! | | next chunk beyond the atom | next eight lines |
 //! |---|---|---|
@@ -38,7 +40,7 @@ impl Descriptor {
         }
     }
 
-    /// Bytes from chunk to chunk beyond an atom, and from eight lines to the next.
+    /// Returns the distance in bytes to the next chunk beyond the atom, and to the next eight lines.
     fn steps(&self, mn_major: bool) -> (u32, u32) {
         if mn_major && self.swizzle == Swizzle::None {
             (self.stride, self.leading)
@@ -47,30 +49,31 @@ impl Descriptor {
         }
     }
 
-    /// Address of a chunk.
+    /// Returns the address of a chunk.
     #[inline(always)]
     pub fn chunk(&self, mn_major: bool, line: u32, chunk: u32) -> u32 {
         let span = self.swizzle.span();
         let (beyond, lines) = self.steps(mn_major);
         let per_atom = span / 16;
-        // The 32 bytes along k of a swizzled line are taken as they follow one another.
+        // The chunks along k of a swizzled K-major line are consecutive.
         let (atom, inside) = if mn_major || self.swizzle == Swizzle::None {
             (chunk / per_atom, chunk % per_atom)
         } else {
             (0, chunk)
         };
         let linear = self.start + atom * beyond + inside * 16 + line / 8 * lines + line % 8 * span;
-        // The pattern starts at a row that the base offset names.
+        // The swizzle pattern starts at the row that the base offset gives.
         self.swizzle.place(linear.wrapping_sub(self.base << 7)).wrapping_add(self.base << 7)
     }
 
-    /// Whether the operand starts within the first line of a pattern, as the base offset has it.
+    /// Whether the operand starts within the first line of a swizzle pattern, given its base offset.
     pub fn starts_a_pattern(&self) -> bool {
         let rows = self.start.wrapping_sub(self.base << 7);
         rows & (self.swizzle.period() - 1) < self.swizzle.span()
     }
 
-    /// Whether the pattern is the same for all groups of eight lines, so that they differ by the stride alone.
+    /// Whether all groups of eight lines have the same pattern. Their addresses then differ only by a multiple of the
+    /// stride.
     pub fn repeats(&self) -> bool {
         self.stride.is_multiple_of(self.swizzle.period())
     }
@@ -85,14 +88,14 @@ mod tests {
         let bits = |start: u64, leading: u64, stride: u64, swizzle: u64| {
             start >> 4 | leading >> 4 << 16 | stride >> 4 << 32 | swizzle << 62
         };
-        // 128 bytes, K-major: rows of 128 bytes, the second step along k starts 32 bytes later.
+        // 128-byte swizzle, K-major: rows of 128 bytes. The second step along k starts 32 bytes later.
         let d = Descriptor::decode(bits(0x2000 + 32, 16, 1024, 1));
         assert_eq!((d.start, d.leading, d.stride, d.swizzle), (0x2020, 16, 1024, Swizzle::B128));
         assert_eq!(d.chunk(false, 0, 1), 0x2000 + 48);
         assert_eq!(d.chunk(false, 5, 0), 0x2000 + 5 * 128 + ((2 ^ 5) << 4));
         assert_eq!(d.chunk(false, 13, 1), 0x2000 + 1024 + 5 * 128 + ((3 ^ 5) << 4));
         assert!(d.starts_a_pattern());
-        // The same, MN-major: 64 elements along, then the leading offset.
+        // 128-byte swizzle, MN-major: 64 elements per atom. The leading offset gives the next atom.
         let d = Descriptor::decode(bits(0x2000, 4096, 1024, 1));
         assert_eq!(d.chunk(true, 3, 9), 0x2000 + 4096 + 3 * 128 + ((1 ^ 3) << 4));
         assert_eq!(d.chunk(true, 11, 0), 0x2000 + 1024 + 3 * 128 + (3 << 4));

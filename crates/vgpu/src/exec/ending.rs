@@ -1,4 +1,5 @@
-//! What must hold when a block ends.
+//! Checks at the end of a block: no pending copies, no incomplete warpgroup instructions, and no more registers than
+//! the block was launched with.
 
 use super::block::Block;
 use super::grid::{Grid, WorkerState};
@@ -6,19 +7,19 @@ use super::mbarrier::Mbarrier;
 use crate::check::Kind;
 
 impl Block {
-    /// All threads of the block have exited.
+    /// Runs the checks. All threads of the block have exited.
     pub fn check_ending(&self, grid: &Grid<'_>, worker: &mut WorkerState) {
         self.check_copies(grid, worker);
         self.check_warpgroups(grid, worker);
         self.check_registers(grid, worker);
     }
 
-    /// Bulk copies into shared memory that is no longer there.
+    /// Reports bulk copies that are still pending: their shared memory is freed with the block.
     fn check_copies(&self, grid: &Grid<'_>, worker: &mut WorkerState) {
         let block = self.core.index;
         for copy in &self.core.bulk {
             let shared = self.core.shared.as_ptr().cast::<u8>();
-            // SAFETY: the object was checked when the copy was issued.
+            // SAFETY: the mbarrier object was checked when the copy was issued.
             let bits = unsafe { shared.add(copy.barrier as usize).cast::<u64>().read_unaligned() };
             let left = copy.bytes - copy.landed;
             let expects = Mbarrier::decode(bits).tx;
@@ -43,7 +44,8 @@ impl Block {
         }
     }
 
-    /// Instructions that four warps execute together, and not all of them have.
+    /// Reports instructions that the four warps of a warpgroup must execute together, but that only some of them
+    /// executed.
     fn check_warpgroups(&self, grid: &Grid<'_>, worker: &mut WorkerState) {
         for (number, group) in self.core.collectives.iter().enumerate() {
             if let Some((at, warps)) = group.unfinished() {
@@ -60,7 +62,8 @@ impl Block {
         }
     }
 
-    /// More registers than the block was launched with: a `setmaxnreg.inc` would wait for ever.
+    /// Reports a block that uses more registers than it was launched with. On hardware, `setmaxnreg.inc` would wait for
+    /// ever.
     fn check_registers(&self, grid: &Grid<'_>, worker: &mut WorkerState) {
         let (launched, groups) = (grid.registers_per_thread(), self.core.threads.div_ceil(128));
         let of = |g: u32| self.core.collectives.get(g as usize).and_then(|group| group.registers);

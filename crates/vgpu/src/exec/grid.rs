@@ -1,4 +1,5 @@
-//! A launch: its options, the grid over worker threads, and the report.
+//! A kernel launch: its options, the distribution of the grid over worker threads, and the report. Each worker runs
+//! blocks, and starts another block beside them when they may be waiting for it.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -24,50 +25,59 @@ use crate::mem::{Buffer, Device, MemoryError, shadow};
 use crate::program::{Function, Kernel, Module};
 use crate::world::{self, BlockOrder, World, mix};
 
-/// Extents of a grid or block.
+/// Extents of a grid or a block: x, y, z.
 pub type Dim3 = [u32; 3];
 
-/// Which checks run. `None` is the plain machine: faults still end the launch.
+/// Selects the checks that run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Checks {
+    /// No checks. Faults still end the launch.
     None,
+    /// All checks.
     #[default]
     All,
 }
 
-/// How to run a launch.
+/// Options of a launch.
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// The checks to run.
     pub checks: Checks,
-    /// Count instructions, sectors and the like.
+    /// Whether to count instructions, memory sectors and other events.
     pub counters: bool,
-    /// Warp instructions of the whole launch before it is called run-away.
+    /// Maximum number of warp instructions of the whole launch. A launch that exceeds it is reported as run-away.
     pub budget: u64,
-    /// Wall-clock time of the whole launch before it is called run-away; `None`: no limit.
+    /// Maximum wall-clock time of the whole launch. A launch that exceeds it is reported as run-away. `None` means no
+    /// limit.
     pub time_limit: Option<Duration>,
-    /// Worker threads; 0 takes all cores. Results depend on it only where the kernel's own results depend on the
-    /// order of its blocks.
+    /// Number of worker threads. 0 uses all cores. The results depend on this number only if the kernel's results
+    /// depend on the order of its blocks.
     pub threads: usize,
-    /// Buffers that are results: every byte must be written, with defined values.
+    /// Output buffers: the kernel must write every byte of them, with defined values.
     pub outputs: Vec<Buffer>,
-    /// Blocks that run together and reach each other's shared memory; `[1, 1, 1]`: as many as the kernel was compiled for.
+    /// Extents of a cluster: blocks that run together and access each other's shared memory. `[1, 1, 1]` uses the
+    /// extents that the kernel was compiled for.
     pub cluster: Dim3,
-    /// What bounds the blocks that run at the same time.
+    /// Device sizes that limit the number of resident blocks.
     pub limits: Limits,
-    /// In which order blocks start, where, and what clocks say. Where memory lies is the device's
-    /// ([`Device::in_world`]).
+    /// Order and placement of the blocks, and the values of the clocks. The addresses of allocations come from the
+    /// device ([`Device::in_world`]).
     pub world: World,
 }
 
-/// Sizes of the device that a kernel can notice. The default is an H200.
+/// Device sizes that a kernel can observe. The default is an H200.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
+    /// Number of multiprocessors.
     pub sms: u32,
+    /// Maximum number of resident blocks per multiprocessor.
     pub blocks_per_sm: u32,
+    /// Maximum number of resident threads per multiprocessor.
     pub threads_per_sm: u32,
+    /// Bytes of shared memory per multiprocessor.
     pub shared_per_sm: u32,
-    /// Most shared memory a block may have.
+    /// Maximum number of bytes of shared memory that a block may have.
     pub shared_per_block: u32,
 }
 
@@ -84,9 +94,10 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Blocks of a kernel that can be resident at a time. Registers are not known here and not counted.
+    /// Number of blocks of a kernel that can be resident at the same time. Registers are not known here, so they do not
+    /// limit it.
     pub fn resident(&self, threads: u32, shared: u32) -> u64 {
-        // The system keeps 1 KiB of shared memory per block.
+        // The system reserves 1 KiB of shared memory per block.
         let by_shared = self.shared_per_sm / (shared + 1024);
         let by_threads = self.threads_per_sm / threads.next_multiple_of(32).max(32);
         u64::from(self.blocks_per_sm.min(by_shared).min(by_threads).max(1)) * u64::from(self.sms.max(1))
@@ -109,82 +120,121 @@ impl Default for Options {
     }
 }
 
-/// What to launch.
+/// A kernel with its launch configuration and arguments.
 #[derive(Clone, Copy, Debug)]
 pub struct Launch<'a> {
+    /// The module that contains the kernel.
     pub module: &'a Module,
+    /// Name of the kernel.
     pub kernel: &'a str,
+    /// Extents of the grid in blocks.
     pub grid: Dim3,
+    /// Extents of a block in threads.
     pub block: Dim3,
-    /// Dynamic shared memory in bytes.
+    /// Bytes of dynamic shared memory.
     pub shared: u32,
-    /// The argument block: parameters at their offsets ([`Kernel::params`]).
+    /// The argument block: each parameter at its offset ([`Kernel::params`]).
     pub args: &'a [u8],
 }
 
+/// Why a launch was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LaunchError {
+    /// The module does not contain this kernel.
     #[error("module has no kernel `{0}`")]
     UnknownKernel(String),
+    /// The argument block has the wrong size.
     #[error("kernel `{kernel}` takes {wanted} bytes of arguments, {given} given")]
-    Arguments { kernel: String, wanted: u32, given: usize },
+    Arguments {
+        /// Name of the kernel.
+        kernel: String,
+        /// Number of bytes that the kernel takes.
+        wanted: u32,
+        /// Number of bytes that were given.
+        given: usize,
+    },
+    /// The extents of the block are invalid.
     #[error("block of {0:?} threads: each extent must be at least 1 and the product at most 1024")]
     BlockShape(Dim3),
+    /// The extents of the grid are invalid.
     #[error("grid of {0:?} blocks: x must be 1 to 2147483647, y and z 1 to 65535")]
     GridShape(Dim3),
+    /// The extents of the cluster are invalid.
     #[error("clusters of {cluster:?} blocks: {reason}")]
-    Cluster { cluster: Dim3, reason: String },
+    Cluster {
+        /// Extents that were given.
+        cluster: Dim3,
+        /// Why they are invalid.
+        reason: String,
+    },
+    /// The number of threads does not match the bounds that the kernel was compiled for.
     #[error("block of {given} threads, but the kernel was compiled for {wanted}")]
-    ThreadBounds { given: u32, wanted: String },
+    ThreadBounds {
+        /// Number of threads that were given.
+        given: u32,
+        /// The bounds of the kernel, as text.
+        wanted: String,
+    },
+    /// The block needs more shared memory than it may have.
     #[error("{wanted} bytes of shared memory asked, a block has at most {limit}")]
-    SharedMemory { wanted: u64, limit: u32 },
+    SharedMemory {
+        /// Number of bytes that the launch needs.
+        wanted: u64,
+        /// Maximum number of bytes of a block.
+        limit: u32,
+    },
+    /// A memory operation of the launch failed.
     #[error(transparent)]
     Memory(#[from] MemoryError),
 }
 
+/// Statistics of a launch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stats {
-    /// Warp instructions executed.
+    /// Number of warp instructions that were executed.
     pub warp_instructions: u64,
+    /// Number of blocks in the grid.
     pub blocks: u64,
     /// False if a fault, a trap, the budget or the time limit ended the launch.
     pub completed: bool,
 }
 
-/// What a launch has to say.
+/// The report of a launch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LaunchReport {
-    /// Most important first.
+    /// The findings, most important first.
     pub findings: Vec<Finding>,
-    /// Different findings beyond the first thousand that were not kept.
+    /// Number of distinct findings that were dropped because a thousand others had been kept.
     #[serde(default)]
     pub dropped_findings: u64,
-    /// Names of the module's variables in global memory that the launch has changed, in the order of the module. A later
+    /// Names of the module's variables in global memory that the launch changed, in the order of the module. A later
     /// launch of the module sees the new values.
     #[serde(default)]
     pub changed_state: Vec<String>,
+    /// The counters, if the launch was asked to count.
     pub counters: Option<Counters>,
     /// Output of `printf`.
     pub printed: String,
+    /// Statistics of the launch.
     pub stats: Stats,
 }
 
 impl LaunchReport {
-    /// No finding above a note.
+    /// True if no finding is more severe than a note.
     pub fn is_clean(&self) -> bool {
-        // Findings are dropped only where there are a thousand others.
+        // Dropped findings need no check: findings are dropped only when a thousand others are kept.
         self.findings.iter().all(|f| f.severity == Severity::Note)
     }
 }
 
-/// What all workers of a launch share.
+/// State that all workers of a launch share.
 pub struct Grid<'g> {
     pub kernel: &'g Kernel,
     pub device: &'g Device,
     pub grid_dim: Dim3,
     pub block_dim: Dim3,
     pub block_threads: u32,
-    /// Blocks of a cluster.
+    /// Extents of a cluster, in blocks.
     pub cluster: Dim3,
     pub blocks: u64,
     pub shared_bytes: u32,
@@ -193,9 +243,9 @@ pub struct Grid<'g> {
     pub param_shadow: Vec<u8>,
     pub constants: Vec<Unit>,
     pub budget: u64,
-    /// Even at one instruction per warp the budget would not do; a sample of the blocks runs.
+    /// True if the budget would not suffice even for one instruction per warp. Only a sample of the blocks runs then.
     pub hopeless: bool,
-    /// When the launch has to be over.
+    /// The time at which the launch must end.
     deadline: Option<Instant>,
     pub time_limit: Option<Duration>,
     pub limits: Limits,
@@ -203,7 +253,7 @@ pub struct Grid<'g> {
     pub world: World,
     order: BlockOrder,
     sm_order: Vec<u32>,
-    /// Clocks and nanoseconds at which the launch began.
+    /// Clock and nanosecond values at the start of the launch.
     began: (u64, u64),
     pub launch_id: u64,
     regions: Vec<Region>,
@@ -211,12 +261,13 @@ pub struct Grid<'g> {
     next_block: AtomicU64,
     stop: AtomicBool,
     printed: Mutex<Vec<u8>>,
-    /// Blocks under way in all workers.
+    /// Number of running blocks in all workers.
     resident: AtomicU64,
     resident_limit: u64,
-    /// Grows whenever some block changes something.
+    /// Counts the changes that blocks make.
     moves: AtomicU64,
-    /// Per worker: `moves + 1` when all its blocks were found stuck, `u64::MAX` when it has ended.
+    /// For each worker: `moves + 1` at the time when all its blocks were found stuck, or `u64::MAX` once the worker has
+    /// ended.
     stuck: Vec<AtomicU64>,
     pub races: GlobalRaces,
 }
@@ -228,14 +279,14 @@ impl std::fmt::Debug for Grid<'_> {
 }
 
 impl Grid<'_> {
-    /// The allocation an address lies in or follows.
+    /// Returns the allocation that contains the address, or else the last one that starts before it.
     pub fn region_of(&self, address: u64) -> Region {
         let after = self.regions.partition_point(|r| r.address <= address);
         after.checked_sub(1).map_or(Region::NONE, |i| self.regions[i])
     }
 
-    /// Registers per thread at the start: as many as a block that has a multiprocessor to itself can have. What the
-    /// assembler gives it is not known here.
+    /// Registers per thread at the start: the number available to a block that has a multiprocessor to itself. The
+    /// number that the assembler would choose is not known here.
     pub fn registers_per_thread(&self) -> u32 {
         ((REGISTERS / self.block_threads.next_multiple_of(128)) & !7).min(256)
     }
@@ -244,13 +295,13 @@ impl Grid<'_> {
         self.cluster != [1; 3]
     }
 
-    /// Rank of a block in its cluster.
+    /// Returns the rank of a block in its cluster.
     pub fn rank_of(&self, ctaid: Dim3) -> u32 {
         let [x, y, z] = std::array::from_fn(|i| ctaid[i] % self.cluster[i]);
         x + self.cluster[0] * (y + self.cluster[1] * z)
     }
 
-    /// Numbers of the blocks of a cluster, by rank.
+    /// Returns the numbers of a cluster's blocks, by rank.
     fn blocks_of(&self, cluster: u64) -> Vec<u64> {
         let [cx, cy, cz] = self.cluster.map(u64::from);
         let [gx, gy, _] = self.grid_dim.map(u64::from);
@@ -263,10 +314,11 @@ impl Grid<'_> {
         (0..cx * cy * cz).map(number).collect()
     }
 
-    /// Multiprocessor and first warp slot of the block that starts as the `position`-th.
+    /// Returns the multiprocessor and the first warp slot of the block that starts at `position` in the start order.
     pub fn seat(&self, position: u64) -> (u32, u32) {
         let sms = self.sm_order.len() as u64;
-        // Blocks of the first wave go round the multiprocessors; later ones go where room becomes free.
+        // Blocks of the first wave are distributed round-robin over the multiprocessors. A later block starts on the
+        // multiprocessor where room becomes free.
         let turn = if position < self.resident_limit { position } else { mix(self.world.sm_order, position) };
         let smid = self.sm_order[(turn % sms) as usize];
         let blocks_per_sm = (self.resident_limit / sms).max(1);
@@ -274,14 +326,15 @@ impl Grid<'_> {
         (smid, slot as u32 * self.block_threads.div_ceil(32))
     }
 
-    /// `%clock64` on a multiprocessor. Each has its own; they differ by a few milliseconds.
+    /// The value of `%clock64` on a multiprocessor. Each multiprocessor has its own clock. The clocks differ by a few
+    /// milliseconds.
     pub fn clocks(&self, smid: u32, time: u64) -> u64 {
         let ahead = mix(self.world.clock, u64::from(smid)) >> 40;
         let uneven = if self.world.jitter == 0 { 0 } else { mix(self.world.jitter, time) & 2 };
         self.began.0.wrapping_add(ahead).wrapping_add(time.wrapping_mul(CLOCKS)).wrapping_add(uneven)
     }
 
-    /// `%globaltimer`.
+    /// The value of `%globaltimer`.
     pub fn nanoseconds(&self, time: u64) -> u64 {
         let now = self.began.1.wrapping_add(time.wrapping_mul(NANOSECONDS));
         now - now % u64::from(self.world.timer_step.max(1))
@@ -303,17 +356,17 @@ impl Grid<'_> {
     }
 }
 
-/// Clocks and nanoseconds that pass with every warp instruction of a worker.
+/// Clocks and nanoseconds that pass with each warp instruction of a worker.
 const CLOCKS: u64 = 4;
 const NANOSECONDS: u64 = 2;
 
-/// Registers of a multiprocessor.
+/// Number of registers of a multiprocessor.
 const REGISTERS: u32 = 65536;
 
 /// Nanoseconds between two launches.
 const BETWEEN_LAUNCHES: u64 = 5_000;
 
-/// Global bytes that hold undefined values: where the value came from and who stored it.
+/// An undefined value in global memory: its origin, and the thread and instruction that stored it.
 #[derive(Clone, Copy, Debug)]
 struct Taint {
     origin: Origin,
@@ -325,21 +378,23 @@ struct Taint {
 
 const MAX_TAINTS: usize = 1 << 16;
 
-/// Time as kernels see it. While warps are watched it stands still, or a wait with a time limit or a back-off would never
-/// be seen to repeat itself; then it leaps, so that whoever waits for time to pass alone gets on.
+/// Time as kernels see it. The clock stops while warps are watched for repeated states. Otherwise the state of a wait
+/// with a time limit or a back-off would never repeat. If all warps repeat their state, the clock leaps forward, so
+/// that a warp that waits only for time continues.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Clock {
     stopped: Option<u64>,
     ahead: u64,
-    /// A warp has looked at it since it was stopped.
+    /// True if a warp has read the clock since it was stopped.
     read: bool,
     leaps: u32,
 }
 
 impl Clock {
-    /// More than any wait for time, and more than nothing in the low half of a clock register too.
+    /// Longer than any wait for time. The low 32 bits are not zero, so that the low half of a clock register advances
+    /// too.
     const LEAP: u64 = (1 << 32) + (1 << 27);
-    /// Waits for time in a row, with nothing else done in between, that are given their way.
+    /// Maximum number of consecutive leaps without any other change.
     const LEAPS: u32 = 16;
 
     fn stop(&mut self, now: u64) {
@@ -350,7 +405,7 @@ impl Clock {
         self.stopped = None;
     }
 
-    /// Puts the clock forward; false if that would change nothing, or has changed nothing often enough.
+    /// Advances the clock. Returns false if no warp has read the clock, or if the maximum number of leaps is reached.
     fn leap(&mut self) -> bool {
         if !self.read || self.leaps == Clock::LEAPS {
             return false;
@@ -362,29 +417,29 @@ impl Clock {
     }
 }
 
-/// The limit that ends a launch.
+/// The limit that ended a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spent {
     Instructions,
     Time,
 }
 
-/// Warp instructions between two looks at the wall clock: about a millisecond.
+/// Number of warp instructions between two reads of the wall clock: about a millisecond.
 const LOOK_EVERY: u64 = 1 << 15;
 
-/// What one worker has of its own.
+/// State of one worker.
 pub struct WorkerState {
     pub executed: u64,
     charged: u64,
-    /// Instructions at which the wall clock is looked at next.
+    /// Number of executed instructions at which the wall clock is read next.
     look: u64,
-    /// Allocations met last, by address.
+    /// The allocations used last, by address.
     pub regions: [Region; super::memory::REGION_SETS],
     pub counts: Counts,
     pub findings: Collector,
     pub idle_blocks: u64,
     pub first_idle: u64,
-    /// Nothing has moved for a while: warps look whether they go in circles.
+    /// True if no block has made progress for a while. Warps then check whether they repeat the same state.
     pub watching: bool,
     pub clock: Clock,
     taints: HashMap<u64, Taint>,
@@ -420,8 +475,8 @@ impl WorkerState {
         }
     }
 
-    /// What clocks are made of: instructions executed, and what the clock was put forward by. The last `rest` of those
-    /// that are counted are still to come.
+    /// The time base of the clocks: the number of executed instructions plus the leaps of the clock. The last `rest` of
+    /// the counted instructions have not run yet.
     pub fn time(&mut self, rest: u64) -> u64 {
         self.clock.read = true;
         let executed = self.clock.stopped.unwrap_or_else(|| self.executed.saturating_sub(rest));
@@ -429,18 +484,18 @@ impl WorkerState {
     }
 
     pub fn functions(&self) -> &[Function] {
-        // SAFETY: the worker lives no longer than the grid, which borrows the kernel.
+        // SAFETY: the worker does not outlive the grid, which borrows the kernel.
         unsafe { &*self.functions }
     }
 
-    /// Charges what was executed to the launch's budget; says which limit is reached.
+    /// Charges the executed instructions to the launch's budget. Returns the limit that is exceeded, if any.
     pub fn spend(&mut self, grid: &Grid<'_>) -> Option<Spent> {
         let fresh = self.executed - self.charged;
         self.charged = self.executed;
         if grid.spent.fetch_add(fresh, Ordering::Relaxed) + fresh > grid.budget {
             return Some(Spent::Instructions);
         }
-        // Asking for the time takes as long as a few instructions.
+        // Reading the wall clock takes as long as a few instructions.
         if self.executed >= self.look {
             self.look = self.executed + LOOK_EVERY;
             if grid.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
@@ -591,7 +646,8 @@ impl WorkerState {
             crate::check::race::Op::Write => "write",
             crate::check::race::Op::Atomic => "atomic",
         };
-        // Which of two blocks came first depends on the order of blocks; the finding is the one of the higher block.
+        // Which of the two blocks came first depends on the order of the blocks. The finding always names the block
+        // with the higher number.
         let (a, b, lanes) = if r.first.block > r.second.block {
             (&r.second, &r.first, 1 << r.first.lane)
         } else {
@@ -633,7 +689,7 @@ impl WorkerState {
         });
     }
 
-    /// Remembers that an undefined value was stored to global memory.
+    /// Records that an undefined value was stored to global memory.
     pub fn taint(&mut self, address: u64, origin: Origin, store: u32, block: u64, warp: u32, lane: u32) {
         if self.taints.len() < MAX_TAINTS {
             self.taints.insert(address, Taint { origin, store, block, warp, lane });
@@ -658,7 +714,7 @@ fn allocation_of(grid: &Grid<'_>, space: Space, address: u64) -> Option<String> 
 }
 
 impl Device {
-    /// Runs a kernel to its end (or to the fault, trap or budget that ends it) and reports.
+    /// Runs a kernel until it ends, or until a fault, a trap or a limit ends it. Returns the report.
     pub fn launch(&mut self, launch: &Launch<'_>, options: &Options) -> Result<LaunchReport, LaunchError> {
         let kernel = launch
             .module
@@ -675,7 +731,7 @@ impl Device {
             begin_outputs(&regions, &options.outputs);
         }
         static LAUNCHES: AtomicU64 = AtomicU64::new(1);
-        // x alone is below 2^31, y and z below 2^16: no overflow.
+        // x is below 2^31, and y and z are below 2^16, so the product cannot overflow.
         let blocks: u64 = launch.grid.iter().map(|d| u64::from(*d)).product();
         let hopeless = blocks.saturating_mul(u64::from(threads.div_ceil(32))) > options.budget;
         let shared_bytes =
@@ -725,7 +781,7 @@ impl Device {
             ),
             sm_order: world::sm_order(world.sm_order, options.limits.sms.max(1)),
             began: (
-                // About 2 GHz.
+                // The clock runs at about 2 GHz.
                 world.clock.wrapping_add(self.uptime.wrapping_mul(CLOCKS / NANOSECONDS)),
                 world.nanoseconds.wrapping_add(self.uptime),
             ),
@@ -790,7 +846,7 @@ fn validate(kernel: &Kernel, launch: &Launch<'_>, options: &Options) -> Result<u
     Ok(threads)
 }
 
-/// Most blocks of a cluster that every Hopper GPU runs, and that one may allow.
+/// Maximum number of blocks of a cluster: the largest size that a Hopper GPU can be set to allow.
 const MAX_CLUSTER: u32 = 16;
 
 fn validate_cluster(kernel: &Kernel, grid: Dim3, cluster: Dim3) -> Result<(), LaunchError> {
@@ -813,7 +869,7 @@ fn validate_cluster(kernel: &Kernel, grid: Dim3, cluster: Dim3) -> Result<(), La
     Ok(())
 }
 
-/// The constant table with every address filled in, each value 32 times.
+/// Builds the constant table with all addresses resolved. Each value is stored 32 times, once per lane.
 fn constants(kernel: &Kernel, addresses: &[u64], windows: &Windows, grid_id: u64) -> Vec<Unit> {
     let mut table = vec![ZERO; kernel.constant_units as usize + 2];
     for (class, value, index) in &kernel.constants {
@@ -858,35 +914,37 @@ struct SendState(WorkerState);
 // SAFETY: the raw pointer points into the kernel, which is shared and immutable.
 unsafe impl Send for SendState {}
 
-/// Warp instructions of a launch that cannot end within its budget: enough to find what is wrong in its first blocks.
+/// Instruction limit of a launch that cannot complete within its budget. It suffices to find errors in the first
+/// blocks.
 const SAMPLE: u64 = 1_000_000;
 
-/// Rounds a block gets before its worker lets another one start beside it: only blocks that wait for others are
-/// still unfinished then.
+/// Number of rounds that a block runs before its worker may start another block beside it. Only blocks that wait for
+/// other blocks are still unfinished after these rounds.
 const ROUNDS: u32 = 16;
 
-/// Passes over blocks that do make progress before another one joins them.
+/// Number of passes over blocks that make progress before another block joins them.
 const LONG_PASSES: u32 = 8;
 
-/// Quiet passes over all active blocks before warps are watched for going in circles.
+/// Number of consecutive passes without progress before warps are watched for repeated states.
 const QUIET_PASSES: u32 = 4;
 
 #[allow(clippy::too_many_lines)] // The main loop of a worker thread.
 fn work<P: Policy>(grid: &Grid<'_>, number: usize) -> WorkerState {
     let mut worker = WorkerState::new(grid, P::COUNT);
-    // Boxed: the blocks of a cluster know each other by their address.
+    // The blocks are boxed because the blocks of a cluster refer to each other by address.
     let mut active: Vec<Box<Block>> = Vec::new();
     let mut spare: Vec<Box<Block>> = Vec::new();
     let mut finished: Vec<Box<Block>> = Vec::new();
     let mut quiet = 0u32;
-    // `grid.moves` as last looked at. Kept from pass to pass, so that a change between two passes is not lost: what
-    // warps were found to do before it says nothing about what they do after it.
+    // The last value read from `grid.moves`. It is kept from pass to pass so that a change between two passes is not
+    // missed. Observations of warps from before a change say nothing about their behaviour after it.
     let mut seen = 0u64;
-    // Passes since a block was started, and whether the last one changed nothing.
+    // Number of passes since a block was started, and whether the last pass changed nothing.
     let (mut passes, mut idle) = (0u32, false);
     'work: while !grid.stopped() {
-        // One more block joins when the active ones seem to wait for it, or have gone on for long: they may wait for
-        // it all the same. Not before, so that a long kernel does not spread over more memory than it needs.
+        // Another block joins when the active blocks make no progress, or when they have run for many passes. In both
+        // cases they may be waiting for it. It does not join earlier, so that a long kernel does not use more memory
+        // than it needs.
         let wanted = idle || passes >= LONG_PASSES;
         if active.is_empty() || wanted && grid.resident.load(Ordering::Relaxed) < grid.resident_limit {
             passes = 0;
@@ -922,7 +980,8 @@ fn work<P: Policy>(grid: &Grid<'_>, number: usize) -> WorkerState {
                     grid.resident.fetch_sub(1, Ordering::Relaxed);
                     grid.moves.fetch_add(1, Ordering::Relaxed);
                     finished.push(active.remove(i));
-                    // Its cluster may still ask whether it is there: it is kept until all have ended.
+                    // Other blocks of the cluster may still ask whether this block has exited. It is kept until all of
+                    // them have ended.
                     let over = |block: &Block| {
                         let Some(member) = &block.core.membership else { return true };
                         !active.iter().any(|other| {
@@ -995,9 +1054,10 @@ fn work<P: Policy>(grid: &Grid<'_>, number: usize) -> WorkerState {
     worker
 }
 
-/// Every block that runs waits for something none of them will do.
+/// Reports that every running block waits for an event that none of them will cause.
 fn report_stuck(grid: &Grid<'_>, worker: &mut WorkerState, active: &[Box<Block>]) {
-    // One that waits, and of those the block with the lowest number: the order in which blocks started says nothing.
+    // Choose a block that polls, and among these the one with the lowest number. The order in which the blocks started
+    // carries no information.
     let circles = active.iter().filter_map(|b| Some((&**b, b.circles_at(grid)?)));
     let first = circles.min_by_key(|(block, (waits, ..))| (!waits, block.core.index));
     let Some((block, (waits, at, warp, lanes))) = first else { return };
@@ -1045,8 +1105,9 @@ fn report(grid: &Grid<'_>, module: &Module, options: &Options, states: Vec<Worke
         check_outputs(grid, options, &taints, &mut findings);
         if idle > 0 && grid.blocks > 1 {
             let blocks = grid.blocks;
-            // A grid rounded up has some blocks with nothing to do, and so has one that fills the GPU for a kernel that
-            // asks how large the grid is: that is worth knowing. Half of the blocks of any other kernel is a mistake.
+            // A rounded-up grid has some blocks without work. So has a grid that fills the GPU, for a kernel that reads
+            // the size of its grid. Both are worth a note. For any other kernel it is a mistake if at least half of the
+            // blocks are idle.
             let mistaken = idle * 2 >= blocks && !asks_grid_size(grid.kernel);
             findings.add(Kind::IdleBlocks, 0, 0, first_idle, 0, || Raw {
                 kind: Kind::IdleBlocks,
@@ -1120,23 +1181,23 @@ fn asks_grid_size(kernel: &Kernel) -> bool {
     slots.any(|slot| slot.is_special() && extents.contains(&slot.index()))
 }
 
-/// Outputs start as not written by this launch.
+/// Marks the output buffers as not written by this launch.
 fn begin_outputs(regions: &[Region], outputs: &[Buffer]) {
     for o in outputs {
         if let Some(r) = regions.iter().find(|r| r.address == o.0) {
             for i in 0..r.bytes as usize {
-                // SAFETY: inside the region's shadow; nothing else runs.
+                // SAFETY: the index is inside the region's shadow, and no worker runs.
                 unsafe { *r.shadow.add(i) &= !shadow::TAINTED };
             }
         }
     }
 }
 
-/// Bytes of outputs that nothing wrote, or that hold undefined values.
+/// Reports bytes of output buffers that were not written or that hold undefined values.
 fn check_outputs(grid: &Grid<'_>, options: &Options, taints: &HashMap<u64, Taint>, findings: &mut Collector) {
     for o in &options.outputs {
         let Some(r) = grid.regions.iter().find(|r| r.address == o.0) else { continue };
-        // SAFETY: the region's shadow; all workers have ended.
+        // SAFETY: the slice is the region's shadow. All workers have ended.
         let states = unsafe { std::slice::from_raw_parts(r.shadow, r.bytes as usize) };
         let label = grid.device.label_at(r.address).map_or(String::new(), |(l, _)| l.to_string());
         let unwritten = states.iter().filter(|s| **s & shadow::TAINTED == 0).count();
@@ -1190,15 +1251,17 @@ fn check_outputs(grid: &Grid<'_>, options: &Options, taints: &HashMap<u64, Taint
     }
 }
 
-/// One to three undefined bytes in a word whose other bytes are defined: the padding of a structure that was copied.
+/// Whether an undefined byte is padding of a copied structure: one or three undefined bytes in a word whose other bytes
+/// are defined.
 fn is_padding(states: &[u8], i: usize) -> bool {
     let word = &states[i / 4 * 4..(i / 4 * 4 + 4).min(states.len())];
     let undefined = word.iter().filter(|s| **s == shadow::TAINTED).count();
-    // Two bytes may as well be a 16-bit element: those are reported.
+    // Two undefined bytes may be a 16-bit element, so they are reported.
     word.contains(&shadow::WRITTEN) && matches!(undefined, 1 | 3)
 }
 
-/// A loop unrolled eight times is still one line: findings that agree in kind and source lines are one.
+/// Merges findings of the same kind and the same source lines. A loop that was unrolled eight times is still one source
+/// line.
 fn fold(findings: Vec<Finding>) -> Vec<Finding> {
     let mut folded: Vec<Finding> = Vec::new();
     for f in findings {
@@ -1218,9 +1281,10 @@ fn fold(findings: Vec<Finding>) -> Vec<Finding> {
     folded
 }
 
-/// A copy nobody waited for also shows as a plain race, and a copy that overwrites live data also as one not waited
-/// for; between two lines only one of the two is the matter. If a warp meets its own copies, the wait is missing;
-/// if only other warps do, and reads before the copy race with it as well, the barrier is.
+/// Removes one of two findings with the same cause. A copy that was not waited for is also reported as a plain race. A
+/// copy that overwrites live data is also reported as not waited for. For a pair of source lines only one of the two is
+/// the cause. If a warp accesses the data of its own copies, the wait is missing. If only other warps do, and reads
+/// before the copy also race with it, the barrier is missing.
 fn settle_async(found: Vec<Raw>, location: &dyn Fn(u32) -> u32) -> Vec<Raw> {
     let pair = |r: &Raw| {
         let (a, b) = (location(r.at), r.related.first().map_or(0, |(_, at)| location(*at)));

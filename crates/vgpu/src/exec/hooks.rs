@@ -1,4 +1,5 @@
-//! What the step loop tells the checkers and counters.
+//! Hooks that the step loop calls for the checkers and counters: findings, memory accesses, watched states and memory
+//! transactions.
 
 use super::Policy;
 use super::memory::{Addresses, Span, Use};
@@ -9,19 +10,19 @@ use crate::isa::op::{Access, Op, Order, Slot, WmmaMemory};
 use crate::isa::types::Space;
 
 impl<P: Policy> Cx<'_, '_, P> {
-    /// A finding at the current instruction.
+    /// Reports a finding at the current instruction.
     pub fn finding(&mut self, kind: Kind, lanes: u32, message: impl FnOnce() -> String) {
         let at = self.at();
         self.worker.report(self.grid, kind, at, self.block.index, self.w.id, lanes, message);
     }
 
-    /// A finding that ends the launch.
+    /// Reports a finding that ends the launch.
     pub fn halt(&mut self, kind: Kind, lanes: u32, message: impl FnOnce() -> String) {
         self.finding(kind, lanes, message);
         self.grid.stop();
     }
 
-    /// Tells the race checker of an access that is about to happen; `values` are the registers a store writes.
+    /// Tells the race checker about an access before it happens. `values` are the registers that a store writes.
     #[allow(clippy::too_many_arguments)]
     pub fn before_access(
         &mut self,
@@ -45,7 +46,7 @@ impl<P: Policy> Cx<'_, '_, P> {
             stored = self.stored(*span, access, &ad.at, values);
             &stored
         };
-        // Another block's shared memory: see `super::cluster`.
+        // The race checker does not cover another block's shared memory: see `super::cluster`.
         if space == Space::Shared && span.low != 0 {
             return;
         }
@@ -61,7 +62,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
     }
 
-    /// What a store is about to write.
+    /// Returns the values that a store is about to write.
     #[inline(always)]
     pub fn stored<'a, A>(
         &self,
@@ -82,7 +83,8 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
     }
 
-    /// Tells the race checker of a fragment's tile as a whole. False if it wants to hear of its pieces instead.
+    /// Tells the race checker about the whole tile of a fragment. Returns false if the race checker needs the
+    /// individual pieces instead.
     pub fn before_tile(&mut self, space: Space, m: &WmmaMemory, base: u64, row: u32, what: Use) -> bool {
         if space != Space::Shared {
             return false;
@@ -94,7 +96,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         self.block.races.shared_tile(self.w.id, access, &tile)
     }
 
-    /// The access has taken effect.
+    /// Called after the access has taken effect.
     pub fn after_access(
         &mut self,
         space: Space,
@@ -119,8 +121,8 @@ impl<P: Policy> Cx<'_, '_, P> {
         race::Access { pc: self.at(), op, order: access.order, scope: access.scope }
     }
 
-    /// While nothing seems to happen: notices when the warp comes back to the same instruction with the same
-    /// registers. As long as memory does not change it will do so for ever.
+    /// Called while the grid makes no progress. Detects that the warp returns to the same instruction with the same
+    /// registers. It will then repeat this for ever unless memory changes.
     #[inline(never)]
     pub fn watch(&mut self) {
         let place = (self.frag.function, self.frag.pc, self.frag.mask);
@@ -131,7 +133,8 @@ impl<P: Policy> Cx<'_, '_, P> {
                 return;
             }
             self.w.watch.visits += 1;
-            // Anchor again at growing distances, so that a cycle with a run-up is found too.
+            // Record the hash again at visits 1, 2, 4, 8 and so on. This also finds a cycle that begins after some
+            // initial iterations.
             if self.w.watch.visits.is_power_of_two() {
                 self.w.watch.hash = hash;
             }
@@ -143,7 +146,8 @@ impl<P: Policy> Cx<'_, '_, P> {
     fn state_hash(&self) -> u64 {
         let mut h = 0xcbf2_9ce4_8422_2325u64;
         let mut mix = |v: u64| h = (h ^ v).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23);
-        // All frames of all fragments: another fragment may be deeper in calls than this one, and still get on.
+        // Hash the frames of all fragments. Another fragment may be deeper in calls than this one and may still make
+        // progress.
         let fragments = || self.w.fragments.iter().chain(std::iter::once(&self.frag));
         let (mut units, mut preds) = (0, 0);
         for f in fragments() {
@@ -161,7 +165,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
         for f in fragments() {
             mix(u64::from(f.mask) | u64::from(f.pc) << 32);
-            // The same function called from another place is not the same place.
+            // The callers belong to the state: the same function called from another instruction is a different state.
             for frame in &f.stack {
                 mix(u64::from(frame.function) | u64::from(frame.pc) << 32);
             }
@@ -172,13 +176,13 @@ impl<P: Policy> Cx<'_, '_, P> {
     /// Counts a memory request of the current instruction.
     pub fn count_access(&mut self, space: Space, ad: &Addresses, size: u32, mask: u32, what: Use) {
         let at = self.at() as usize;
-        // Asynchronous copies go past L1, as stores and atomics do.
+        // Asynchronous copies bypass L1, as stores and atomics do.
         let asynchronous = matches!(self.function().insts[self.frag.pc as usize].op, Op::CopyAsync { .. });
         let cached = what == Use::Load && !asynchronous;
         let (transactions, ideal) = match space {
             Space::Shared => wavefronts(ad, size, mask),
             Space::Local => {
-                // Interleaved: lanes at one offset are neighbours.
+                // Local memory is interleaved: the same offset of different lanes is contiguous.
                 let mut words: Vec<u64> = super::lanes(mask).map(|l| ad.at[l] / 4).collect();
                 words.sort_unstable();
                 words.dedup();
@@ -230,7 +234,7 @@ impl<P: Policy> Cx<'_, '_, P> {
     }
 }
 
-/// How offsets in shared memory lie, from their survey.
+/// Returns the layout of offsets in shared memory, from their survey.
 #[inline(always)]
 pub fn lay_of(min: u32, max: u32, or: u32, contiguous: bool, uniform: bool) -> race::Lay {
     let shape = if contiguous {
@@ -243,8 +247,9 @@ pub fn lay_of(min: u32, max: u32, or: u32, contiguous: bool, uniform: bool) -> r
     race::Lay { min, max, or, shape }
 }
 
-/// Wavefronts of a shared-memory request: the most different words any of the 32 banks must deliver. Requests
-/// wider than four bytes go in 2 (8 bytes) or 4 (16 bytes) passes of a half or quarter of the lanes each.
+/// Number of wavefronts of a shared-memory request: the largest number of different words that one of the 32 banks must
+/// deliver. Requests of 8 bytes take two passes of half the lanes each, and requests of 16 bytes four passes of a
+/// quarter of the lanes each.
 fn wavefronts(ad: &Addresses, size: u32, mask: u32) -> (u64, u64) {
     let passes = (size / 4).clamp(1, 4);
     let lanes_per_pass = 32 / passes;
@@ -266,7 +271,7 @@ fn wavefronts(ad: &Addresses, size: u32, mask: u32) -> (u64, u64) {
     (total, ideal)
 }
 
-/// Whether every bank has one word to deliver at most. It is so for most requests, and quickly seen.
+/// Whether each bank delivers at most one word. This holds for most requests and is quick to check.
 fn without_conflict(words: impl Iterator<Item = u64>) -> bool {
     let (mut used, mut first) = (0u32, [0u64; 32]);
     for word in words {
@@ -281,7 +286,7 @@ fn without_conflict(words: impl Iterator<Item = u64>) -> bool {
     true
 }
 
-/// The most different words that any bank must deliver.
+/// Returns the largest number of different words that one bank must deliver.
 fn most_of_a_bank(mut words: Vec<u64>) -> u64 {
     words.sort_unstable();
     words.dedup();
@@ -292,7 +297,7 @@ fn most_of_a_bank(mut words: Vec<u64>) -> u64 {
     banks.into_iter().max().unwrap_or(0)
 }
 
-/// What a store is about to write, for comparing with what is there.
+/// The values that a store is about to write, for comparison with the values in memory.
 #[derive(Debug)]
 pub struct Stored<'a, A> {
     span: Span,
@@ -305,7 +310,7 @@ pub struct Stored<'a, A> {
 
 impl<A> Stored<'_, A> {
     fn value(&self, element: usize, lane: usize) -> u64 {
-        // SAFETY: registers of the running frame, of the width noted.
+        // SAFETY: the pointers are registers of the running frame, with the recorded widths.
         unsafe {
             if self.wide[element] {
                 *self.registers[element].cast::<u64>().add(lane)
@@ -323,7 +328,7 @@ impl<A: Copy + Into<u64>> race::SameValue for Stored<'_, A> {
             && (0..self.count).all(|e| {
                 let mut now = [0u8; 8];
                 let at = self.span.host(self.at[lane].into() + (e * n) as u64);
-                // SAFETY: the span holds the lane's whole access.
+                // SAFETY: the span contains the lane's whole access.
                 unsafe { std::ptr::copy_nonoverlapping(at, now.as_mut_ptr(), n) };
                 now[..n] == self.value(e, lane).to_le_bytes()[..n]
             })

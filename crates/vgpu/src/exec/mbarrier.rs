@@ -1,7 +1,8 @@
-//! `mbarrier` objects: eight bytes of shared memory that hold a phase, arrivals outstanding and bytes outstanding.
+//! `mbarrier` objects: eight bytes of shared memory that hold a phase, the pending arrivals and the pending bytes.
 //!
-//! Bits 0-19 arrivals pending in this phase, 20-39 arrivals of a phase, 40-61 transaction bytes outstanding (two's
-//! complement), 62 set in a valid object, 63 parity of the current phase. Hardware's layout is opaque; so is this.
+//! Bits 0-19 are the arrivals pending in this phase, bits 20-39 the arrivals of a whole phase, and bits 40-61 the
+//! pending transaction bytes (two's complement). Bit 62 is set in a valid object. Bit 63 is the parity of the current
+//! phase. The layout of the hardware is opaque, so programs must treat this layout as opaque too.
 
 use super::Policy;
 use super::memory::{Span, Use};
@@ -45,7 +46,7 @@ impl Mbarrier {
         self.pending -= i64::from(count);
     }
 
-    /// Goes on to the next phase if nothing is outstanding.
+    /// Starts the next phase if no arrivals and no bytes are pending.
     fn complete(&mut self) -> bool {
         if self.pending != 0 || self.tx != 0 {
             return false;
@@ -57,7 +58,8 @@ impl Mbarrier {
 }
 
 impl<P: Policy> Cx<'_, '_, P> {
-    /// Changes an object and completes its phase if that is what the change does; returns the state before.
+    /// Changes an mbarrier object and completes its phase if nothing is pending after the change. Returns the state
+    /// before the change.
     pub fn mbarrier_update(
         &mut self,
         span: &Span,
@@ -66,7 +68,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         f: impl FnOnce(&mut Mbarrier),
     ) -> u64 {
         let at = span.host(address).cast::<u64>();
-        // SAFETY: the span holds the object; shared memory belongs to this worker.
+        // SAFETY: the span contains the object. Shared memory belongs to this worker.
         let old = unsafe { at.read_unaligned() };
         let mut b = Mbarrier::decode(old);
         if !b.valid {
@@ -93,7 +95,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         if P::CHECK && completed {
             let at = (address - span.low) as u32;
             let core = match self.owner(span) {
-                // SAFETY: another block of the cluster, on this worker.
+                // SAFETY: `peer` is another block of the cluster. The same worker runs it.
                 Some(peer) => unsafe { &mut *peer },
                 None => &mut *self.block,
             };
@@ -126,7 +128,7 @@ impl<P: Policy> Cx<'_, '_, P> {
             ad = super::atomics::relative(&ad, mask, self.grid.windows.shared);
         }
         if self.grid.is_clustered() {
-            // Objects of different blocks, one block after another.
+            // The objects may be in different blocks. Handle one block per iteration.
             let of = |l: usize| ad.at[l] / super::cluster::WINDOW;
             let first = of(mask.trailing_zeros() as usize & 31);
             let group = super::lanes(mask).filter(|l| of(*l) == first).fold(0u32, |m, l| m | 1 << l);
@@ -154,7 +156,7 @@ impl<P: Policy> Cx<'_, '_, P> {
             if P::CHECK && matches!(op, MbarrierOp::Arrive { .. } | MbarrierOp::CompleteTx) && !relaxed {
                 let published = self.block.races.publish(self.w.id, group);
                 let at = (ad.at[group.trailing_zeros() as usize] - span.low) as u32;
-                // SAFETY: another block of the cluster, on this worker.
+                // SAFETY: `peer` is another block of the cluster. The same worker runs it.
                 unsafe { (*peer).races.mbarrier_arrive_from(at, &published) };
             }
         } else if P::CHECK {
@@ -183,7 +185,7 @@ impl<P: Policy> Cx<'_, '_, P> {
             match op {
                 MbarrierOp::Init => self.mbarrier_init(&span, address, l, count),
                 MbarrierOp::Inval => {
-                    // SAFETY: the span holds the object.
+                    // SAFETY: the span contains the object.
                     unsafe { span.host(address).cast::<u64>().write_unaligned(0) };
                     if P::CHECK {
                         // SAFETY: as above.
@@ -219,12 +221,12 @@ impl<P: Policy> Cx<'_, '_, P> {
                     self.mbarrier_update(&span, address, l, |b| b.tx -= i64::from(count));
                 }
                 MbarrierOp::TestWait { parity, .. } => {
-                    // SAFETY: the span holds the object.
+                    // SAFETY: the span contains the object.
                     let read =
                         || Mbarrier::decode(unsafe { span.host(address).cast::<u64>().read_unaligned() });
                     let waited_for = if parity { operand[l] & 1 == 1 } else { operand[l] >> 63 == 1 };
                     let mut now = read();
-                    // Copies that report here land when somebody has to wait for them, not before.
+                    // Pending copies that report to this object land only when a thread must wait for them.
                     if P::CHECK && now.phase == waited_for {
                         self.copies_for_barrier(address as u32);
                         now = read();
@@ -250,7 +252,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
         if P::CHECK && matches!(op, MbarrierOp::Init) {
             for l in super::lanes(group) {
-                // SAFETY: the span holds the object.
+                // SAFETY: the span contains the object.
                 unsafe { span.state(ad.at[l]).write_bytes(shadow::WRITTEN, 8) };
             }
         }
@@ -258,8 +260,8 @@ impl<P: Policy> Cx<'_, '_, P> {
             MbarrierOp::TestWait { .. } => {
                 self.set_pred(inst.r(0), done, group);
                 self.define(inst, mask);
-                // Polling: let others go first. Under checks also when it passes, so that whoever should not have
-                // been let through meets the others at work.
+                // The warp polls, so other warps run first. Under checks it yields even if the wait passes. If the wait
+                // passed too early, the warp then runs concurrently with the threads that it should have waited for.
                 if P::CHECK || done & group != group {
                     return Next::YieldAfter;
                 }
@@ -273,12 +275,12 @@ impl<P: Policy> Cx<'_, '_, P> {
         Next::Continue
     }
 
-    /// Lanes of one warp that arrive together must not end more than one phase.
+    /// Reports lanes of one warp whose simultaneous arrivals complete more than one phase.
     fn check_crowd(&mut self, span: &Span, at: &[u64; 32], lanes: u32, count: impl Fn(usize) -> u32) {
         let first = at[lanes.trailing_zeros() as usize];
         let together = super::lanes(lanes).filter(|l| at[*l] == first).fold(0u32, |m, l| m | 1 << l);
         let arrivals: i64 = super::lanes(together).map(|l| i64::from(count(l))).sum();
-        // SAFETY: the span holds the object.
+        // SAFETY: the span contains the object.
         let b = Mbarrier::decode(unsafe { span.host(first).cast::<u64>().read_unaligned() });
         if b.valid && arrivals >= b.pending + i64::from(b.expected) && b.expected > 0 {
             let expected = b.expected;
@@ -300,8 +302,9 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
     }
 
-    /// Lanes have looked at objects; those of `passed` may go on. To pass twice for the same phase while bytes of the next
-    /// are under way is to take the old phase for the new one.
+    /// Records the lanes that tested mbarrier objects. The lanes in `passed` continue. If a lane passes twice for the
+    /// same phase while bytes of the next phase are pending, it has mistaken the old phase for the new one. This is a
+    /// finding.
     fn log_waits(&mut self, span: &Span, at: &[u64; 32], lanes: u32, passed: u32, parity: bool) {
         let mut left = lanes;
         while left != 0 {
@@ -318,7 +321,7 @@ impl<P: Policy> Cx<'_, '_, P> {
             if !parity || again == 0 {
                 continue;
             }
-            // SAFETY: the span holds the object.
+            // SAFETY: the span contains the object.
             let now = Mbarrier::decode(unsafe { span.host(address).cast::<u64>().read_unaligned() });
             let bytes = super::barrier_log::bytes_under_way(&self.block.bulk, address as u32);
             if bytes > 0 || now.tx > 0 {
@@ -346,7 +349,7 @@ impl<P: Policy> Cx<'_, '_, P> {
             self.block.barrier_logs.insert(address as u32, super::barrier_log::BarrierLog::default());
         }
         let b = Mbarrier { pending: i64::from(count), expected: count, tx: 0, phase: false, valid: true };
-        // SAFETY: the span holds the object.
+        // SAFETY: the span contains the object.
         unsafe { span.host(address).cast::<u64>().write_unaligned(b.encode()) };
         self.block.progress += 1;
     }

@@ -1,10 +1,10 @@
 //! Loads and stores.
 //!
-//! Soundness of global memory: worker threads read and write it through raw pointers, plainly, without locks.
-//! Every address is checked against the table of allocations first, so no access leaves an allocation, and no
-//! reference to the bytes ever exists. Two blocks may race on a byte exactly as they may on hardware; the host then
-//! sees one of the values, since bytes are copied by machine moves and nothing assumes that they stay the same.
-//! Atomic instructions use atomic operations of the host.
+//! Soundness of global memory: worker threads read and write it through raw pointers with plain accesses and without
+//! locks. Every address is first checked against the table of allocations, so no access leaves an allocation. No
+//! reference to the bytes ever exists. Two blocks may race on a byte exactly as on hardware. The host then sees one of
+//! the values, because bytes are copied by machine moves and no code assumes that they stay the same. Atomic
+//! instructions use atomic operations of the host.
 
 use super::Policy;
 use super::atomics::relative;
@@ -29,7 +29,7 @@ pub struct Addresses {
 /// A range of host memory that a group of lanes points into.
 #[derive(Clone, Copy, Debug)]
 pub struct Span {
-    /// Host memory of address `low`.
+    /// Host pointer that corresponds to the address `low`.
     pub base: *mut u8,
     pub shadow: *mut u8,
     pub low: u64,
@@ -48,7 +48,7 @@ impl Span {
     }
 }
 
-/// What an access is for, in findings and counters.
+/// The kind of an access, for findings and counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
     Load,
@@ -59,7 +59,7 @@ pub enum Use {
 impl<P: Policy> Cx<'_, '_, P> {
     pub fn addresses(&mut self, slot: Slot, offset: i32, mask: u32, size: u32) -> Addresses {
         let mut at = [0; 32];
-        // SAFETY: `slot` is a register of the width it says.
+        // SAFETY: `slot` names a register of the width that the slot encodes.
         let survey = unsafe {
             (self.kernels.survey)(
                 self.reg(slot),
@@ -76,8 +76,8 @@ impl<P: Policy> Cx<'_, '_, P> {
         Addresses { at, survey }
     }
 
-    /// Splits lanes by the space their generic addresses lie in, makes the addresses relative to it, and calls
-    /// `each` with every group.
+    /// Groups the lanes by the space of their generic addresses, makes the addresses relative to that space, and calls
+    /// `each` for every group.
     fn by_space(
         &mut self,
         space: Space,
@@ -116,8 +116,9 @@ impl<P: Policy> Cx<'_, '_, P> {
         Next::Continue
     }
 
-    /// The memory a group of lanes points into: the largest group of `left` that shares one range, without the
-    /// lanes that point nowhere, which are reported. `None`: no lane is left, or (unchecked) the launch is over.
+    /// Finds the memory that lanes point into. Returns the largest group of `left` whose addresses are in one range,
+    /// and that range. Lanes with invalid addresses are reported and removed. `None` means that no lane is left or,
+    /// without checks, that the launch has ended.
     pub fn span(
         &mut self,
         space: Space,
@@ -146,7 +147,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                 if near == 0 {
                     return self.remote_span(ad, size, left, what);
                 }
-                // First those that stay at home; the others are still left then.
+                // Handle the lanes that access the own block's shared memory first. The other lanes remain in `left`.
                 let limit = u64::from(self.block.shared_bytes);
                 let span = self.whole_shared();
                 let mut own = near;
@@ -201,7 +202,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         Span { base: region.data, shadow: region.shadow, low: region.address, source: Source::Global }
     }
 
-    /// Lanes inside `0..limit`; the others are reported and removed.
+    /// Returns the lanes inside `0..limit`. The others are reported and removed.
     fn limited(
         &mut self,
         space: Space,
@@ -326,8 +327,8 @@ impl<P: Policy> Cx<'_, '_, P> {
 
     // Loads
 
-    /// The common load: four defined bytes per lane, all in one allocation. False, and nothing done, if it is not
-    /// that: the long way then finds out what it is.
+    /// Fast path for the common load: four defined bytes per lane, all in one allocation. Returns false without any
+    /// effect if the load is different. The general path then handles it.
     #[inline(always)]
     pub fn load_quick(&mut self, inst: &Inst, access: &Access, mask: u32) -> bool {
         let (d, address) = (self.reg(inst.r(0)), inst.r(1));
@@ -344,14 +345,14 @@ impl<P: Policy> Cx<'_, '_, P> {
                 base: self.block.shared.as_ptr().cast(),
                 bytes: self.block.shared_bytes,
             };
-            // SAFETY: registers of the widths they say; the function checks the range.
+            // SAFETY: the pointers are registers of the given widths, and the function checks the range.
             return unsafe { (self.kernels.load_shared)(&request) };
         }
         if access.space == Space::Shared {
             return self.load_shared_checked(inst, access, mask);
         }
         let mut at = [0; 32];
-        // SAFETY: a register of the width it says.
+        // SAFETY: `address` names a register of the width that the slot encodes.
         let survey = unsafe {
             (self.kernels.survey)(
                 self.reg(address),
@@ -372,7 +373,7 @@ impl<P: Policy> Cx<'_, '_, P> {
             return false;
         }
         let mut out = [0u32; 32];
-        // SAFETY: the span holds all addresses.
+        // SAFETY: the span contains all addresses.
         unsafe {
             if s.contiguous {
                 out = span.host(s.min).cast::<[u32; 32]>().read_unaligned();
@@ -393,7 +394,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         true
     }
 
-    /// Where a word per lane lies in shared memory. `None` if not all of it is there and aligned.
+    /// Resolves one word per lane in shared memory. Returns `None` unless every word is in bounds and aligned.
     #[inline(always)]
     fn shared_words(
         &self,
@@ -402,20 +403,20 @@ impl<P: Policy> Cx<'_, '_, P> {
         mask: u32,
         at: &mut [u32; 32],
     ) -> Option<SharedSurvey> {
-        // SAFETY: a register of the width it says.
+        // SAFETY: `address` names a register of the width that the slot encodes.
         let s =
             unsafe { (self.kernels.survey_shared)(self.reg(address), address.is_wide(), offset, mask, at) };
         let inside = !s.beyond && s.max.checked_add(4).is_some_and(|end| end <= self.block.shared_bytes);
         (inside && s.aligned).then_some(s)
     }
 
-    /// The common load from shared memory, under checks.
+    /// Fast path for the common load from shared memory, under checks.
     fn load_shared_checked(&mut self, inst: &Inst, access: &Access, mask: u32) -> bool {
         let mut at = [0; 32];
         let Some(s) = self.shared_words(inst.r(1), access.offset, mask, &mut at) else { return false };
         let states = self.block.shared_shadow.as_ptr();
         let reach = (s.max - s.min) as usize + 4;
-        // SAFETY: all offsets lie in shared memory, whose shadow is as large.
+        // SAFETY: all offsets lie in shared memory, and its shadow is as large.
         unsafe {
             if reach > NEAR || !(self.kernels.all_defined)(states.add(s.min as usize), reach) {
                 let mut words = Unit([u32::MAX; 32]);
@@ -435,7 +436,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         true
     }
 
-    /// The common store to shared memory.
+    /// Fast path for the common store to shared memory.
     #[inline(always)]
     fn store_shared_quick(&mut self, inst: &Inst, access: &Access, mask: u32) -> bool {
         let mut at = [0; 32];
@@ -449,7 +450,7 @@ impl<P: Policy> Cx<'_, '_, P> {
             let race = race::Access::weak(self.at(), race::Op::Write);
             self.block.races.shared_at(self.w.id, mask, race, &at, &lay, 4, &stored);
             let states = self.block.shared_shadow.as_mut_ptr();
-            // SAFETY: all offsets lie in shared memory, whose shadow is as large.
+            // SAFETY: all offsets lie in shared memory, and its shadow is as large.
             unsafe { (self.kernels.scatter_shared)([0x0303_0303; 32].as_ptr(), mask, &at, states) };
         }
         // SAFETY: all offsets lie in shared memory.
@@ -458,10 +459,10 @@ impl<P: Policy> Cx<'_, '_, P> {
         true
     }
 
-    /// Whether the words of all lanes are defined. Lanes that are off stand for the first one.
+    /// Whether the words of all lanes are defined. An inactive lane has the address of the first active lane.
     fn words_defined(&self, span: &Span, at: &[u64; 32], s: &Survey) -> bool {
         let reach = (s.max - s.min) as usize + 4;
-        // SAFETY: the region holds all addresses, and its shadow is as large.
+        // SAFETY: the region contains all addresses, and its shadow is as large.
         unsafe {
             if reach <= NEAR && (self.kernels.all_defined)(span.state(s.min), reach) {
                 return true;
@@ -472,7 +473,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
     }
 
-    /// The common store, as `load_quick`.
+    /// Fast path for the common store, like `load_quick`.
     #[inline(always)]
     pub fn store_quick(&mut self, inst: &Inst, access: &Access, mask: u32) -> bool {
         let (address, value) = (inst.r(0), self.reg(inst.r(1)));
@@ -486,7 +487,7 @@ impl<P: Policy> Cx<'_, '_, P> {
             return self.store_shared_quick(inst, access, mask);
         }
         let mut at = [0; 32];
-        // SAFETY: a register of the width it says.
+        // SAFETY: `address` names a register of the width that the slot encodes.
         let survey = unsafe {
             (self.kernels.survey)(
                 self.reg(address),
@@ -510,7 +511,7 @@ impl<P: Policy> Cx<'_, '_, P> {
             let ad = Addresses { at, survey };
             self.before_access(access.space, &span, &ad, 4, mask, Use::Store, access, &inst.sources()[1..]);
         }
-        // SAFETY: the span holds all addresses.
+        // SAFETY: the span contains all addresses.
         unsafe {
             if s.contiguous {
                 span.host(s.min).cast::<[u32; 32]>().write_unaligned(*value.cast::<[u32; 32]>());
@@ -573,7 +574,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                 access.vector == 1 && access.ty.bytes == 4 && group == u32::MAX && !inst.r(0).is_wide();
             if simple {
                 let d = self.reg(inst.r(0));
-                // SAFETY: the span holds all addresses of the group.
+                // SAFETY: the span contains all addresses of the group.
                 unsafe {
                     if ad.survey.contiguous {
                         std::ptr::copy_nonoverlapping(span.host(ad.survey.min), d.cast::<u8>(), 128);
@@ -606,7 +607,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         Next::Continue
     }
 
-    /// Lanes whose access failed read zero, and the value is not reported again.
+    /// Sets lanes whose access failed to zero, and marks the value as already reported.
     fn load_failed(&mut self, inst: &Inst, failed: u32) {
         let origin = Origin::new(Source::Reported, self.at());
         for d in inst.results() {
@@ -619,13 +620,13 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
     }
 
-    /// One element of every lane into a register, extended to its width.
+    /// Loads one element of every lane into a register, extended to the width of the register.
     fn gather(&mut self, d: Slot, ty: MemType, span: &Span, ad: &Addresses, plus: u64, mask: u32) {
         let mut out = if d.is_wide() { *self.r64(d) } else { [0; 32] };
         macro_rules! each {
             ($t:ty, $signed:ty) => {
                 for l in super::lanes(mask) {
-                    // SAFETY: the span holds the whole element of every lane of the mask.
+                    // SAFETY: the span contains the whole element of every lane of the mask.
                     let v = unsafe { span.host(ad.at[l] + plus).cast::<$t>().read_unaligned() };
                     out[l] = if ty.signed { i64::from(v as $signed) as u64 } else { u64::from(v) };
                 }
@@ -644,7 +645,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
     }
 
-    /// Carries the state of the bytes read over to the registers.
+    /// Copies the states of the loaded bytes to the registers.
     fn check_loaded(
         &mut self,
         inst: &Inst,
@@ -655,7 +656,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         group: u32,
     ) {
         let all = if ad.survey.contiguous && group == u32::MAX {
-            // SAFETY: the span holds the range.
+            // SAFETY: the span contains the range.
             unsafe { (self.kernels.all_defined)(span.state(ad.survey.min), size as usize * 32) }
         } else if ad.survey.uniform {
             // SAFETY: as above.
@@ -685,7 +686,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                     if state & 1 == 0 {
                         let plane = if b < 4 { &mut lo } else { &mut hi };
                         *plane |= 1u128 << ((b % 4) * 32 + l as u64);
-                        // An undefined value that was stored keeps the origin it had.
+                        // An undefined value that was stored keeps its original origin.
                         origin = self.stored_origin(span.source, address).unwrap_or(origin);
                     }
                 }
@@ -694,10 +695,11 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
     }
 
-    /// Where the undefined value at an address came from, if it was stored there or is on its way.
+    /// Returns the origin of the undefined value at an address, if the value was stored there or a pending copy will
+    /// write it.
     pub fn stored_origin(&self, source: Source, address: u64) -> Option<Origin> {
         match source {
-            // Data of a copy nobody waited for is the race checker's to report.
+            // The race checker reports data of a copy that was not waited for.
             Source::Shared
                 if self.block.copies.iter().any(|c| c.covers(address as u32))
                     || self.block.bulk.iter().any(|c| c.covers(address as u32)) =>
@@ -775,7 +777,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                 && group == u32::MAX
                 && !values[1].is_wide()
             {
-                // SAFETY: the span holds the range.
+                // SAFETY: the span contains the range.
                 unsafe {
                     std::ptr::copy_nonoverlapping(
                         self.reg(values[1]).cast::<u8>(),
@@ -804,7 +806,7 @@ impl<P: Policy> Cx<'_, '_, P> {
             ($t:ty, $values:expr) => {{
                 let values = $values;
                 for l in super::lanes(mask) {
-                    // SAFETY: the span holds the whole element of every lane of the mask.
+                    // SAFETY: the span contains the whole element of every lane of the mask.
                     unsafe { span.host(ad.at[l] + plus).cast::<$t>().write_unaligned(values[l] as $t) };
                 }
             }};
@@ -820,7 +822,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
     }
 
-    /// The bytes are written now; with undefined values they are tainted, and the store is remembered.
+    /// Marks the bytes as written. If the values are undefined, the bytes are tainted and the store is recorded.
     fn mark_stored(
         &mut self,
         inst: &Inst,
@@ -833,7 +835,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         let values = &inst.sources()[1..];
         let undefined = self.w.tracking && values.iter().any(|v| self.undefined_lanes(*v) & group != 0);
         if !undefined {
-            // SAFETY: the span holds the range.
+            // SAFETY: the span contains the range.
             unsafe {
                 if ad.survey.contiguous && group == u32::MAX {
                     span.state(ad.survey.min).write_bytes(shadow::WRITTEN, size as usize * 32);
@@ -873,7 +875,7 @@ impl<P: Policy> Cx<'_, '_, P> {
 
     // Local memory
 
-    /// Room for local memory up to `bytes` per lane.
+    /// Grows local memory to `bytes` per lane.
     pub fn reserve_local(&mut self, bytes: usize) -> bool {
         const MAX_LOCAL: usize = 1 << 22;
         let words = bytes.div_ceil(4);
@@ -889,7 +891,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         true
     }
 
-    /// Loads and stores of local memory, which is interleaved by words: one unit holds a word of every lane.
+    /// Loads from and stores to local memory. It is interleaved by words: one unit holds a word of every lane.
     fn local_access(
         &mut self,
         inst: &Inst,
@@ -904,8 +906,8 @@ impl<P: Policy> Cx<'_, '_, P> {
             self.count_access(Space::Local, ad, size, mask, what);
         }
         let mut left = mask;
-        // The frame in use, callees' frames above it excluded: beyond is out of bounds even if a deeper call has
-        // left memory there.
+        // Only the current frame is in bounds. Accesses to frames of callees above it are out of bounds, even if a
+        // deeper call has left memory there.
         let limit = u64::from(self.frag.local_base) + u64::from(self.function().local_bytes);
         let align = u64::from(size.next_power_of_two());
         if ad.survey.or & (align - 1) != 0 {
@@ -994,7 +996,7 @@ impl<P: Policy> Cx<'_, '_, P> {
     }
 }
 
-/// Where a region is remembered: buffers lie at least 256 MiB apart, so few meet at one place.
+/// Index under which a region is cached. Buffers lie at least 256 MiB apart, so few of them share an index.
 #[inline(always)]
 fn region_set(address: u64) -> usize {
     (address >> 28) as usize % REGION_SETS
@@ -1002,15 +1004,16 @@ fn region_set(address: u64) -> usize {
 
 pub const REGION_SETS: usize = 16;
 
-/// Bytes within which all states are looked at, wanted or not: that takes less than finding the wanted ones.
+/// Maximum distance in bytes for which all states in the range are tested, including unused ones. This is faster than
+/// selecting the used ones.
 const NEAR: usize = 512;
 
-/// Whether all of a lane's bytes are defined.
+/// Whether all bytes of a lane's access are defined.
 ///
 /// # Safety
-/// `size` bytes of shadow must lie at `states`.
+/// `states` must point to `size` bytes of shadow.
 pub unsafe fn all_defined(states: *const u8, size: u32) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         const DEFINED: u32 = 0x0101_0101;
         if size == 4 {

@@ -1,4 +1,5 @@
-//! Execution: a grid of blocks over worker threads, warps of a block in turn, fragments of a warp by priority.
+//! Execution: worker threads run the blocks of a grid, a block runs its warps in turn, and a warp runs its fragments by
+//! priority.
 
 mod atomics;
 mod barrier;
@@ -25,7 +26,7 @@ mod wgmma;
 
 pub use grid::{Checks, Dim3, Launch, LaunchError, LaunchReport, Limits, Options, Stats};
 
-/// Compile-time choice of what a run pays for. One core, four instances.
+/// Selects at compile time which checks and counters a run includes. The same code is compiled in four instances.
 pub(crate) trait Policy {
     const CHECK: bool;
     const COUNT: bool;
@@ -53,7 +54,7 @@ impl Policy for CheckedCounted {
     const COUNT: bool = true;
 }
 
-/// The lanes of a mask, lowest first.
+/// Iterates over the lanes of a mask, lowest first.
 pub(crate) fn lanes(mut mask: u32) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         (mask != 0).then(|| {

@@ -1,16 +1,16 @@
-//! `printf` and `assert` from kernels.
+//! `printf` and `assert` of kernels.
 
 use super::Policy;
 use super::step::Cx;
 use crate::isa::op::{Inst, Slot};
 use crate::isa::types::Space;
 
-/// Output kept per launch; what comes after is dropped, as a device's buffer drops it.
+/// Maximum output per launch. Later output is dropped, as the buffer of a real device does.
 const MAX_OUTPUT: usize = 1 << 20;
 const MAX_STRING: u64 = 4096;
 
 impl<P: Policy> Cx<'_, '_, P> {
-    /// Bytes at a generic address as one lane sees them; stops where memory ends.
+    /// Reads bytes at a generic address as one lane sees them. Stops where memory ends.
     fn peek(&self, address: u64, lane: usize, bytes: u64) -> Vec<u8> {
         let space = self.grid.windows.space_of(address);
         let at = address.wrapping_sub(self.grid.windows.base(space));
@@ -27,7 +27,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                 Space::Param => self.grid.params.get(a as usize).copied(),
                 _ => {
                     let region = self.grid.region_of(a);
-                    // SAFETY: inside the region, checked here.
+                    // SAFETY: the address is inside the region, as checked here.
                     region.holds(a, 1).then(|| unsafe { *region.data.add((a - region.address) as usize) })
                 }
             }
@@ -70,7 +70,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         self.define(inst, mask);
     }
 
-    /// Formats one lane's line; returns the number of arguments.
+    /// Formats one lane's line. Returns the number of arguments.
     fn format(&self, format: &[u8], args: u64, lane: usize, out: &mut Vec<u8>) -> u32 {
         let mut at = 0u64;
         let mut count = 0;
@@ -168,7 +168,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         count
     }
 
-    /// The text of a failed `assert`.
+    /// Returns the text of a failed `assert`.
     pub fn assert_text(&self, inst: &Inst, mask: u32) -> String {
         let words = inst.sources();
         let l = mask.trailing_zeros() as usize;
@@ -252,7 +252,7 @@ impl Spec {
     }
 }
 
-/// `1.5e+00`, as C writes it.
+/// Formats a number like C's `%e`: `1.5e+00`.
 fn exponent(m: f64, precision: usize) -> String {
     let text = format!("{m:.precision$e}");
     let (mantissa, exp) = text.split_once('e').unwrap_or((&text, "0"));

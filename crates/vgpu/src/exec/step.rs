@@ -1,4 +1,5 @@
-//! The step loop: runs the fragments of one warp.
+//! The step loop: runs the fragments of one warp. It picks the fragment with the highest priority and runs it block by
+//! block until it diverges, waits or uses up its slice.
 
 use std::marker::PhantomData;
 
@@ -17,44 +18,45 @@ use crate::program::Function;
 pub enum Stop {
     /// All lanes have exited.
     Done,
-    /// No fragment can run until something outside the warp happens.
+    /// No fragment can run until an event outside the warp happens.
     Blocked,
-    /// Its slice is over, or it polls and lets others go first.
+    /// The slice is over, or the warp polls and lets others run first.
     Yield,
-    /// The launch is over: a fault, a trap or the budget.
+    /// A fault, a trap or a limit has ended the launch.
     Halt,
 }
 
 /// What the step loop does after an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// On to the next instruction.
+    /// Continue with the next instruction.
     Continue,
-    /// The fragment stays where it is (state set) and another may run.
+    /// The fragment stays at this instruction (its state is set), and another fragment may run.
     Park,
-    /// The fragment goes on after this instruction, but in another slice.
+    /// The fragment continues after this instruction, in another slice.
     YieldAfter,
-    /// The fragment comes to the instruction again, in another slice.
+    /// The fragment executes the instruction again, in another slice.
     Again,
     Halt,
 }
 
-/// Call frames beyond which recursion is called run-away.
+/// Maximum number of call frames. Deeper recursion is reported as run-away.
 const MAX_DEPTH: usize = 1024;
-/// Register units of a warp, all frames together: 64 MiB.
+/// Maximum number of register units of a warp over all frames: 64 MiB.
 const MAX_UNITS: usize = 1 << 19;
-/// Blocks one fragment may run while another is ready, before the longest waiting one gets a turn.
+/// Number of blocks that a fragment may run while another fragment is ready. After that the fragment that has waited
+/// longest gets a turn.
 const FAIR_BLOCKS: u32 = 2048;
 
-/// Everything an instruction may touch.
+/// Everything that an instruction may access.
 pub struct Cx<'c, 'g, P> {
     pub grid: &'c Grid<'g>,
     pub block: &'c mut BlockCore,
     pub w: &'c mut Warp,
     pub worker: &'c mut WorkerState,
-    /// The running fragment; the others are in `w.fragments`.
+    /// The running fragment. The others are in `w.fragments`.
     pub frag: Fragment,
-    /// Frame, constants, specials (twice, so that an absent register resolves to something).
+    /// Frame, constants, and specials. The specials appear twice so that an absent register resolves to valid memory.
     pub bases: [*mut Unit; 4],
     pub kernels: &'static Kernels,
     pub policy: PhantomData<P>,
@@ -68,18 +70,18 @@ impl<P: Policy> Cx<'_, '_, P> {
 
     #[inline(always)]
     pub fn r32(&self, slot: Slot) -> &[u32; 32] {
-        // SAFETY: slots come from the allocator, which keeps them inside the frame; the table of constants and
-        // specials are as large as the loader's indices.
+        // SAFETY: slots come from the allocator, which keeps them inside the frame. The tables of constants and
+        // specials are as large as the loader's indices require.
         unsafe { &*self.reg(slot).cast() }
     }
 
     #[inline(always)]
     pub fn r64(&self, slot: Slot) -> &[u64; 32] {
-        // SAFETY: as in `r32`; 64-bit registers are two units, aligned.
+        // SAFETY: as in `r32`. A 64-bit register is two aligned units.
         unsafe { &*self.reg(slot).cast() }
     }
 
-    /// A copy of a source of either width, widened.
+    /// Returns a copy of a source of either width, widened to 64 bits.
     pub fn wide(&self, slot: Slot) -> [u64; 32] {
         if slot.is_wide() {
             return *self.r64(slot);
@@ -103,7 +105,7 @@ impl<P: Policy> Cx<'_, '_, P> {
     }
 
     pub fn set32(&mut self, slot: Slot, value: &[u32; 32], mask: u32) {
-        // SAFETY: as in `r32`; results are always in the frame.
+        // SAFETY: as in `r32`. Results are always in the frame.
         let d = unsafe { &mut *self.reg(slot).cast::<[u32; 32]>() };
         if mask == u32::MAX {
             *d = *value;
@@ -130,7 +132,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         &self.grid.kernel.functions[self.frag.function as usize]
     }
 
-    /// Number of the current instruction, counted through all functions.
+    /// Index of the current instruction, counted over all functions.
     pub fn at(&self) -> u32 {
         self.function().first + self.frag.pc
     }
@@ -148,7 +150,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         (std::cmp::Reverse(f.stack.len()), function.blocks[block as usize].priority, f.pc)
     }
 
-    /// Takes in fragments that stand where this one does.
+    /// Merges fragments that are at the same instruction into this one.
     fn absorb(&mut self) {
         let mut i = 0;
         while i < self.w.fragments.len() {
@@ -168,7 +170,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         self.w.fragments.iter().any(|f| matches!(f.state, State::Ready | State::Forced) && self.key(f) < own)
     }
 
-    /// Puts a fragment back, joining one that stands at the same place.
+    /// Puts a fragment back. Merges it with a fragment at the same instruction, if one exists.
     fn put_back(&mut self, fragment: Fragment) {
         if fragment.mask == 0 {
             return;
@@ -184,7 +186,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         self.w.fragments.push(fragment);
     }
 
-    /// Picks the fragment to run: by priority, or the longest waiting one when `fair`.
+    /// Picks the fragment to run: by priority or, with `fair`, the one that has waited longest.
     fn pick(&mut self, fair: bool) -> bool {
         let ready = self
             .w
@@ -205,7 +207,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         true
     }
 
-    /// Runs the warp until it is done, blocked, out of fuel or out of its slice.
+    /// Runs the warp until it is done, blocked, halted, or at the end of its slice (out of `fuel`).
     pub fn run(&mut self, mut fuel: u32) -> Stop {
         let mut fair = false;
         loop {
@@ -237,7 +239,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                     self.absorb();
                 }
                 if fair {
-                    // A turn out of order: it lasts a while, then rank counts again.
+                    // This fragment has a turn regardless of its priority. After the turn, priority decides again.
                     *turn = turn.saturating_sub(1);
                     if *turn == 0 {
                         return Outcome::Switch;
@@ -261,11 +263,11 @@ impl<P: Policy> Cx<'_, '_, P> {
                 self.block.touched |= block.touches;
             }
             let length = end - self.frag.pc;
-            // A block longer than the slice runs all the same: a slice is never empty.
+            // A block that is longer than the slice still runs, so that a slice is never empty.
             if *fuel == 0 {
                 return Outcome::Yield;
             }
-            // Only where it goes on from: a warp that stands still because its slice is over has not come back.
+            // Watch only when the warp continues. A warp whose slice is over has not returned to a state.
             if P::CHECK && self.worker.watching {
                 self.watch();
             }
@@ -296,7 +298,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                 }
                 match &inst.op {
                     Op::Lane { f, imm, flow } => {
-                        // SAFETY: the decoder has checked that registers have the widths of the function.
+                        // SAFETY: the decoder has checked that the registers have the widths of the function.
                         unsafe {
                             f(
                                 self.reg(inst.r(0)),
@@ -365,9 +367,10 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
     }
 
-    /// A fragment that stops before the end of its block will come back for the rest: it has not run yet.
+    /// Corrects the counts of a fragment that stops before the end of its block. The remaining instructions were
+    /// counted at the start of the block but have not run yet.
     fn take_back(&mut self, end: u32, entered: u32) {
-        // At a barrier it waits with the barrier itself done.
+        // A fragment that waits at a barrier has already executed the barrier instruction.
         let done = matches!(self.frag.state, State::Barrier(_));
         let (pc, function) = (self.frag.pc + u32::from(done), self.function());
         if self.frag.mask == 0
@@ -383,7 +386,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
     }
 
-    /// Some lanes branch, the rest falls through; the earlier of the two is picked next.
+    /// Splits the fragment at a branch: some lanes branch, the others fall through. The earlier of the two runs next.
     fn diverge(&mut self, taken: u32, target: u32) {
         let mut other = self.frag.clone();
         other.mask = taken;
@@ -398,7 +401,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         self.put_back(other);
     }
 
-    /// Everything but the most common arithmetic and branches.
+    /// Executes all instructions except the most common arithmetic and branches.
     #[inline(never)]
     #[allow(clippy::too_many_lines)] // A table: one arm per operation.
     fn execute(&mut self, inst: &Inst, mask: u32) -> Step {
@@ -542,7 +545,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                 Next::Continue
             }
             Op::Clock { global, high } => {
-                // A whole stretch of instructions is counted when it begins.
+                // All instructions of a block are counted when the block begins.
                 let function = &self.worker.functions()[self.frag.function as usize];
                 let block = &function.blocks[function.block_of[self.frag.pc as usize] as usize];
                 let rest = u64::from(block.end - self.frag.pc);
@@ -783,7 +786,8 @@ impl<P: Policy> Cx<'_, '_, P> {
         Step::Stop(Outcome::Switch)
     }
 
-    /// Lanes that call the same function go together; the others follow as fragments of their own.
+    /// Calls through a pointer. Lanes that call the same function run together. The other lanes become separate
+    /// fragments.
     fn call_indirect(&mut self, inst: &Inst, mask: u32) -> Step {
         let target = inst.sources()[0];
         if P::CHECK && self.w.tracking {
@@ -806,7 +810,7 @@ impl<P: Policy> Cx<'_, '_, P> {
             return Step::Stop(Outcome::Halt);
         };
         if group != mask {
-            // Forced: must not be taken back in, or the lanes would never part.
+            // Forced state: otherwise this fragment would be merged again, and the lanes would never separate.
             let mut rest = self.frag.clone();
             rest.mask = mask & !group;
             rest.state = State::Forced;
@@ -817,12 +821,12 @@ impl<P: Policy> Cx<'_, '_, P> {
         self.call(inst, function, 1, group)
     }
 
-    /// Enters a function; its arguments are the sources from `first` on.
+    /// Enters a function. Its arguments are the sources from `first` on.
     fn call(&mut self, inst: &Inst, function: u32, first: usize, mask: u32) -> Step {
         let caller = &self.grid.kernel.functions[self.frag.function as usize];
         let callee = &self.grid.kernel.functions[function as usize];
         let reg_base = self.frag.reg_base + caller.frame.units;
-        // 64-bit registers must stay aligned to two units.
+        // 64-bit registers must be aligned to two units.
         let reg_base = reg_base.next_multiple_of(2);
         let pred_base = self.frag.pred_base + caller.frame.preds;
         let local_base = self.frag.local_base + caller.local_bytes;
@@ -866,7 +870,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         Step::Jumped
     }
 
-    /// Marks registers that may be read before they are written.
+    /// Marks the registers that may be read before they are written.
     pub fn enter_frame(&mut self, mask: u32) {
         let function = &self.grid.kernel.functions[self.frag.function as usize];
         for slot in &function.frame.undefined {
@@ -936,14 +940,14 @@ impl<P: Policy> Cx<'_, '_, P> {
         self.w.live &= !mask;
         self.block.live_threads -= mask.count_ones();
         self.block.progress += 1;
-        // A cluster's barrier does not wait for threads that are gone.
+        // The cluster barrier does not wait for threads that have exited.
         if let Some(member) = &self.block.membership {
             member.cluster.settle();
         }
     }
 }
 
-/// Low halves of all lanes. A plain loop: `array::map` does not vectorise.
+/// Returns the low halves of all lanes. This is a plain loop because `array::map` is not vectorised.
 pub fn narrow(wide: &[u64; 32]) -> [u32; 32] {
     let mut out = [0; 32];
     for l in 0..32 {
@@ -966,7 +970,7 @@ fn empty_fragment() -> Fragment {
     }
 }
 
-/// A fragment at the start of the kernel.
+/// Returns a fragment at the start of the kernel.
 pub fn first_fragment(mask: u32) -> Fragment {
     Fragment { mask, ..empty_fragment() }
 }
@@ -974,7 +978,7 @@ pub fn first_fragment(mask: u32) -> Fragment {
 enum Outcome {
     /// Another fragment may run.
     Switch,
-    /// Another fragment has waited long enough.
+    /// Another fragment has waited long enough and gets a turn.
     Unfair,
     Yield,
     Halt,

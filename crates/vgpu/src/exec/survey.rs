@@ -1,5 +1,5 @@
-//! The address side of a memory instruction, compiled per instruction set: one pass over the lanes says where they
-//! point, how far apart, and whether they form one of the two patterns that matter.
+//! The address part of a memory instruction, compiled for several instruction sets. One pass over the lanes computes
+//! the addresses, their range, and whether they form one of the two patterns with a fast path.
 
 use std::sync::OnceLock;
 
@@ -11,15 +11,15 @@ use crate::num::tile::matrix;
 pub struct Survey {
     pub min: u64,
     pub max: u64,
-    /// All addresses or'ed: its low bits show misalignment.
+    /// Bitwise or of all addresses. Its low bits show misalignment.
     pub or: u64,
-    /// Every lane active, lane `l` at `min + l * stride`.
+    /// Every lane is active, and lane `l` has the address `min + l * stride`.
     pub contiguous: bool,
-    /// Every active lane at the same address.
+    /// Every active lane has the same address.
     pub uniform: bool,
 }
 
-/// The survey of addresses that are no pattern.
+/// Surveys addresses that form no pattern.
 pub fn survey_of(mask: u32, at: &[u64; 32]) -> Survey {
     let mut s = Survey { min: u64::MAX, max: 0, or: 0, contiguous: false, uniform: false };
     for l in super::lanes(mask) {
@@ -30,42 +30,43 @@ pub fn survey_of(mask: u32, at: &[u64; 32]) -> Survey {
     s
 }
 
-/// Of a memory instruction on shared memory: offsets rather than addresses.
+/// Survey of a memory instruction on shared memory. It uses offsets instead of addresses.
 #[derive(Clone, Copy, Debug)]
 pub struct SharedSurvey {
     pub min: u32,
     pub max: u32,
-    /// All are multiples of four.
+    /// All offsets are multiples of four.
     pub aligned: bool,
-    /// Some lane points further than 32 bits reach.
+    /// Some lane's offset does not fit in 32 bits.
     pub beyond: bool,
     pub contiguous: bool,
     pub uniform: bool,
 }
 
-/// Address register, whether it is a 64-bit one, offset, mask; results. Lanes that are off stand for the first one.
+/// Parameters: address register, whether it has 64 bits, offset, mask, and the resulting offsets. An inactive lane gets
+/// the offset of the first active lane.
 pub type SurveySharedFn = unsafe fn(*const u32, bool, i32, u32, &mut [u32; 32]) -> SharedSurvey;
-/// Words of shared memory to a register: register, mask, offsets, memory.
+/// Loads words of shared memory into a register. Parameters: register, mask, offsets, memory.
 pub type GatherSharedFn = unsafe fn(*mut u32, u32, &[u32; 32], *const u8);
-/// And back.
+/// Stores words of a register to shared memory. Parameters as for `GatherSharedFn`.
 pub type ScatterSharedFn = unsafe fn(*const u32, u32, &[u32; 32], *mut u8);
 pub type SurveyFn = unsafe fn(*const u32, bool, i64, u32, u64, &mut [u64; 32]) -> Survey;
 pub type Gather4Fn = unsafe fn(*const u8, u64, &[u64; 32], *mut u32);
 pub type AllDefinedFn = unsafe fn(*const u8, usize) -> bool;
-/// A 4-byte load from shared memory. False, and nothing done, if an address is misaligned or out of bounds.
+/// A 4-byte load from shared memory. Returns false without any effect if an address is misaligned or out of bounds.
 pub type LoadSharedFn = unsafe fn(&SharedLoad) -> bool;
-/// A tile in memory: its base and bytes from row to row.
+/// Loads a tile. The first parameters are its base in memory and the distance in bytes between rows.
 pub type LoadTileFn = unsafe fn(*const u8, usize, &WmmaMemory, &mut [[u32; 32]; 8]);
 pub type StoreTileFn = unsafe fn(*mut u8, usize, &WmmaMemory, &[*const u32]);
-/// Shadow of its base, bytes from run to run, runs, bytes of a run (a multiple of eight).
+/// Parameters: shadow of the tile's base, bytes between runs, number of runs, bytes of a run (a multiple of eight).
 pub type TileDefinedFn = unsafe fn(*const u8, usize, usize, usize) -> bool;
 
-/// What a load from shared memory needs.
+/// Parameters of a load from shared memory.
 #[derive(Clone, Copy, Debug)]
 pub struct SharedLoad {
     pub d: *mut u32,
     pub address: *const u32,
-    /// The address register is a 64-bit one.
+    /// The address register has 64 bits.
     pub wide: bool,
     pub offset: i32,
     pub mask: u32,
@@ -118,7 +119,7 @@ unsafe fn survey_body(
 
 #[inline(always)]
 unsafe fn gather4_body(base: *const u8, low: u64, ad: &[u64; 32], out: *mut u32) {
-    // SAFETY: the caller has checked that all addresses lie in the range that `base` is the start of.
+    // SAFETY: the caller has checked that all addresses lie in the range that starts at `base`.
     unsafe {
         let mut v = [0u32; 32];
         for l in 0..32 {
@@ -131,7 +132,7 @@ unsafe fn gather4_body(base: *const u8, low: u64, ad: &[u64; 32], out: *mut u32)
 #[inline(always)]
 unsafe fn load_shared_body(q: &SharedLoad) -> bool {
     let mut at = [0u32; 32];
-    // SAFETY: the caller passes registers; every address is checked before it is used.
+    // SAFETY: the caller passes registers. Every address is checked before it is used.
     unsafe {
         let mut high = 0;
         if q.wide {
@@ -226,12 +227,12 @@ unsafe fn gather_shared_body(d: *mut u32, mask: u32, at: &[u32; 32], base: *cons
 #[inline(always)]
 unsafe fn scatter_shared_body(from: *const u32, mask: u32, at: &[u32; 32], base: *mut u8) {
     for l in super::lanes(mask) {
-        // SAFETY: as above.
+        // SAFETY: as in `gather_shared_body`.
         unsafe { base.wrapping_add(at[l] as usize).cast::<u32>().write_unaligned(*from.add(l)) };
     }
 }
 
-/// As `survey_shared_body`, with masks where that has reductions.
+/// Like `survey_shared_body`, but with masks instead of reductions.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2")]
 unsafe fn survey_shared_avx512(
@@ -248,7 +249,7 @@ unsafe fn survey_shared_avx512(
         _mm512_reduce_min_epu32, _mm512_set1_epi32, _mm512_set1_epi64, _mm512_setr_epi32,
         _mm512_storeu_si512, _mm512_test_epi32_mask,
     };
-    // SAFETY: registers are aligned to 128 bytes and of the width said.
+    // SAFETY: registers are aligned to 128 bytes and have the given width.
     unsafe {
         let (m0, m1) = (mask as u16, (mask >> 16) as u16);
         let mut beyond = false;
@@ -288,7 +289,7 @@ unsafe fn survey_shared_avx512(
     }
 }
 
-/// As `all_defined_body`, with a mask for the end.
+/// Like `all_defined_body`, but with a mask for the last part.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,bmi2")]
 unsafe fn all_defined_avx512(shadow: *const u8, bytes: usize) -> bool {
@@ -307,7 +308,7 @@ unsafe fn all_defined_avx512(shadow: *const u8, bytes: usize) -> bool {
     }
 }
 
-/// As `gather4_body`, with the gather instruction.
+/// Like `gather4_body`, but with the gather instruction.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx2")]
 unsafe fn gather4_avx512(base: *const u8, low: u64, ad: &[u64; 32], out: *mut u32) {
@@ -325,7 +326,7 @@ unsafe fn gather4_avx512(base: *const u8, low: u64, ad: &[u64; 32], out: *mut u3
     }
 }
 
-/// As `gather_shared_body`, with the instruction that LLVM does not find by itself.
+/// Like `gather_shared_body`, but with the gather instruction, which LLVM does not generate by itself.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
 unsafe fn gather_shared_avx512(d: *mut u32, mask: u32, at: &[u32; 32], base: *const u8) {
@@ -333,7 +334,7 @@ unsafe fn gather_shared_avx512(d: *mut u32, mask: u32, at: &[u32; 32], base: *co
         _mm512_load_si512, _mm512_loadu_si512, _mm512_mask_i32gather_epi32, _mm512_store_si512,
     };
     for half in 0..2 {
-        // SAFETY: as there; registers are aligned to 128 bytes.
+        // SAFETY: as in `gather_shared_body`. Registers are aligned to 128 bytes.
         unsafe {
             let d = d.add(16 * half);
             let (lanes, at) =
@@ -344,13 +345,13 @@ unsafe fn gather_shared_avx512(d: *mut u32, mask: u32, at: &[u32; 32], base: *co
     }
 }
 
-/// As `scatter_shared_body`: of lanes at one place the highest wins here too.
+/// Like `scatter_shared_body`. If several lanes have the same offset, the highest lane wins here too.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
 unsafe fn scatter_shared_avx512(from: *const u32, mask: u32, at: &[u32; 32], base: *mut u8) {
     use std::arch::x86_64::{_mm512_loadu_si512, _mm512_mask_i32scatter_epi32};
     for half in 0..2 {
-        // SAFETY: as there.
+        // SAFETY: as in `scatter_shared_body`.
         unsafe {
             let (lanes, at) =
                 ((mask >> (16 * half)) as u16, _mm512_loadu_si512(at.as_ptr().add(16 * half).cast()));
@@ -360,7 +361,7 @@ unsafe fn scatter_shared_avx512(from: *const u32, mask: u32, at: &[u32; 32], bas
     }
 }
 
-/// As `load_shared_body`, with the gather instruction, which LLVM does not find by itself.
+/// Like `load_shared_body`, but with the gather instruction, which LLVM does not generate by itself.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2")]
 unsafe fn load_shared_avx512(q: &SharedLoad) -> bool {
@@ -369,8 +370,8 @@ unsafe fn load_shared_avx512(q: &SharedLoad) -> bool {
         _mm512_load_si512, _mm512_mask_i32gather_epi32, _mm512_mask_reduce_max_epu32,
         _mm512_mask_reduce_or_epi32, _mm512_mask_reduce_or_epi64, _mm512_set1_epi32, _mm512_store_si512,
     };
-    // SAFETY: registers are aligned to 128 bytes; every address of the mask is checked before it is used, and lanes
-    // outside it are not loaded.
+    // SAFETY: registers are aligned to 128 bytes. Every address of the mask is checked before it is used, and lanes
+    // outside the mask are not loaded.
     unsafe {
         let (m0, m1) = (q.mask as u16, (q.mask >> 16) as u16);
         let (lo, hi) = if q.wide {
@@ -407,12 +408,12 @@ unsafe fn load_shared_avx512(q: &SharedLoad) -> bool {
     true
 }
 
-/// Registers of a fragment from memory, all `distinct` of them.
+/// Loads the registers of a fragment from memory: all its `distinct` registers.
 #[inline(always)]
 unsafe fn load_tile_body(base: *const u8, row: usize, m: &WmmaMemory, out: &mut [[u32; 32]; 8]) {
     // SAFETY: the caller has checked that the whole tile lies in memory.
     unsafe {
-        // Where row `g` of a register starts.
+        // Address of row `g` of a register.
         let start = |p: usize, g: usize| {
             base.wrapping_add((m.steps[p][0] as usize + g) * row + m.along[p][0] as usize)
         };
@@ -460,10 +461,10 @@ unsafe fn load_tile_body(base: *const u8, row: usize, m: &WmmaMemory, out: &mut 
     }
 }
 
-/// Registers of a fragment to memory.
+/// Stores the registers of a fragment to memory.
 #[inline(always)]
 unsafe fn store_tile_body(base: *mut u8, row: usize, m: &WmmaMemory, regs: &[*const u32]) {
-    // SAFETY: the caller has checked that the whole tile lies in memory; registers are registers.
+    // SAFETY: the caller has checked that the whole tile lies in memory, and passes valid registers.
     unsafe {
         if m.form == TileForm::Pairs {
             for (r, [even, odd]) in regs.as_chunks::<2>().0.iter().enumerate() {
@@ -492,13 +493,13 @@ unsafe fn store_tile_body(base: *mut u8, row: usize, m: &WmmaMemory, regs: &[*co
     }
 }
 
-/// Whether all of a tile is defined.
+/// Whether all bytes of a tile are defined.
 #[inline(always)]
 unsafe fn tile_defined_body(shadow: *const u8, row: usize, runs: usize, run: usize) -> bool {
     let mut all = u64::MAX;
     for r in 0..runs {
         for word in 0..run / 8 {
-            // SAFETY: the caller has checked that the whole tile lies in memory, and runs are eight bytes at least.
+            // SAFETY: the caller has checked that the whole tile lies in memory. Runs have at least eight bytes.
             all &= unsafe { shadow.wrapping_add(r * row + word * 8).cast::<u64>().read_unaligned() };
         }
     }
@@ -536,58 +537,58 @@ macro_rules! instances {
             use super::*;
             $(#[$attr])*
             pub unsafe fn survey(r: *const u32, w: bool, o: i64, m: u32, s: u64, ad: &mut [u64; 32]) -> Survey {
-                // SAFETY: the caller's promise, passed on.
+                // SAFETY: the caller guarantees what the called function requires.
                 unsafe { survey_body(r, w, o, m, s, ad) }
             }
             #[allow(dead_code, reason = "AVX-512 has one by hand")]
             $(#[$attr])*
             pub unsafe fn gather4(b: *const u8, low: u64, ad: &[u64; 32], out: *mut u32) {
-                // SAFETY: the caller's promise, passed on.
+                // SAFETY: the caller guarantees what the called function requires.
                 unsafe { gather4_body(b, low, ad, out) }
             }
             #[allow(dead_code, reason = "AVX-512 has one by hand")]
             $(#[$attr])*
             pub unsafe fn all_defined(s: *const u8, bytes: usize) -> bool {
-                // SAFETY: the caller's promise, passed on.
+                // SAFETY: the caller guarantees what the called function requires.
                 unsafe { all_defined_body(s, bytes) }
             }
             #[allow(dead_code, reason = "AVX-512 has one by hand")]
             $(#[$attr])*
             pub unsafe fn load_shared(q: &SharedLoad) -> bool {
-                // SAFETY: the caller's promise, passed on.
+                // SAFETY: the caller guarantees what the called function requires.
                 unsafe { load_shared_body(q) }
             }
             #[allow(dead_code, reason = "AVX-512 has one by hand")]
             $(#[$attr])*
             pub unsafe fn survey_shared(r: *const u32, w: bool, o: i32, m: u32, at: &mut [u32; 32]) -> SharedSurvey {
-                // SAFETY: the caller's promise, passed on.
+                // SAFETY: the caller guarantees what the called function requires.
                 unsafe { survey_shared_body(r, w, o, m, at) }
             }
             #[allow(dead_code, reason = "AVX-512 has one by hand")]
             $(#[$attr])*
             pub unsafe fn gather_shared(d: *mut u32, m: u32, at: &[u32; 32], b: *const u8) {
-                // SAFETY: the caller's promise, passed on.
+                // SAFETY: the caller guarantees what the called function requires.
                 unsafe { gather_shared_body(d, m, at, b) }
             }
             #[allow(dead_code, reason = "AVX-512 has one by hand")]
             $(#[$attr])*
             pub unsafe fn scatter_shared(s: *const u32, m: u32, at: &[u32; 32], b: *mut u8) {
-                // SAFETY: the caller's promise, passed on.
+                // SAFETY: the caller guarantees what the called function requires.
                 unsafe { scatter_shared_body(s, m, at, b) }
             }
             $(#[$attr])*
             pub unsafe fn load_tile(b: *const u8, row: usize, m: &WmmaMemory, out: &mut [[u32; 32]; 8]) {
-                // SAFETY: the caller's promise, passed on.
+                // SAFETY: the caller guarantees what the called function requires.
                 unsafe { load_tile_body(b, row, m, out) }
             }
             $(#[$attr])*
             pub unsafe fn store_tile(b: *mut u8, row: usize, m: &WmmaMemory, regs: &[*const u32]) {
-                // SAFETY: the caller's promise, passed on.
+                // SAFETY: the caller guarantees what the called function requires.
                 unsafe { store_tile_body(b, row, m, regs) }
             }
             $(#[$attr])*
             pub unsafe fn tile_defined(s: *const u8, row: usize, runs: usize, run: usize) -> bool {
-                // SAFETY: the caller's promise, passed on.
+                // SAFETY: the caller guarantees what the called function requires.
                 unsafe { tile_defined_body(s, row, runs, run) }
             }
         }
@@ -599,7 +600,7 @@ instances!(avx2, #[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt
 #[cfg(target_arch = "x86_64")]
 instances!(avx512, #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]);
 
-/// The instances for this machine.
+/// Returns the functions compiled for this machine's instruction set.
 pub fn kernels() -> &'static Kernels {
     static KERNELS: OnceLock<Kernels> = OnceLock::new();
     KERNELS.get_or_init(|| {

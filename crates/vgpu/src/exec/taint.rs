@@ -1,8 +1,8 @@
-//! Undefined values: registers carry one bit per byte and lane, which moves with the value.
+//! Undefined values: each register has one bit per byte and lane, and the bit moves with the value.
 //!
-//! A value may be undefined as long as nobody cares: copied, computed with, discarded. It is a finding when it
-//! decides a branch or an address; a stored one taints memory, and tainted memory in an output is a finding at the
-//! end of the launch. Nothing here runs while no register of the warp has been undefined (`Warp::tracking`).
+//! A program may copy, compute with and discard undefined values. It is a finding if an undefined value decides a
+//! branch or an address. A stored undefined value taints memory, and tainted memory in an output buffer is a finding at
+//! the end of the launch. No code of this module runs until a register of the warp is undefined (`Warp::tracking`).
 
 use super::Policy;
 use super::step::Cx;
@@ -10,20 +10,20 @@ use super::warp::Undef;
 use crate::check::Kind;
 use crate::isa::op::{BoolOp, Class, Flow, Inst, Slot};
 
-/// Where undefined bytes come from: a kind and the instruction that brought them in.
+/// The origin of undefined bytes: a kind, and the instruction that introduced them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Origin(pub u32);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// A register no instruction wrote on this path.
+    /// A register that no instruction wrote on this path.
     Register,
     Shared,
     Global,
     Local,
-    /// A shuffle from a lane that takes no part.
+    /// A shuffle from a lane that does not participate.
     Shuffle,
-    /// Already reported: an access that failed.
+    /// An access that failed and was already reported.
     Reported,
 }
 
@@ -32,7 +32,7 @@ impl Origin {
         Origin((at + 1) << 3 | source as u32)
     }
 
-    /// Not yet used by any instruction.
+    /// A register that no instruction has used yet.
     pub fn register() -> Origin {
         Origin(Source::Register as u32)
     }
@@ -52,19 +52,19 @@ impl Origin {
         (self.0 >> 3).checked_sub(1)
     }
 
-    /// A never-written register counts from its first use.
+    /// Adds the instruction of the first use to the origin of a register that was never written.
     pub fn used_at(self, at: u32) -> Origin {
         if self.at().is_none() { Origin::new(self.source(), at) } else { self }
     }
 }
 
-/// A lane mask on all four byte planes.
+/// Copies a lane mask to all four byte planes.
 pub fn spread(mask: u32) -> Undef {
     let m = u128::from(mask);
     m | m << 32 | m << 64 | m << 96
 }
 
-/// Lanes with any undefined byte.
+/// Returns the lanes with any undefined byte.
 pub fn collapse(u: Undef) -> u32 {
     (u | u >> 32 | u >> 64 | u >> 96) as u32
 }
@@ -74,7 +74,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         self.frag.reg_base as usize + slot.index()
     }
 
-    /// Undefined bytes of a register: low and high unit.
+    /// Returns the undefined bytes of a register: low unit, high unit.
     pub fn undef_of(&self, slot: Slot) -> (Undef, Undef) {
         if !slot.is_frame() {
             return (0, 0);
@@ -89,7 +89,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
     }
 
-    /// Lanes in which a register is not wholly defined.
+    /// Returns the lanes in which any byte of a register is undefined.
     pub fn undefined_lanes(&self, slot: Slot) -> u32 {
         let (lo, hi) = self.undef_of(slot);
         collapse(lo | hi)
@@ -139,7 +139,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         self.set_undef(slot, spread(mask), spread(mask), mask, origin);
     }
 
-    /// The results are defined, whatever the sources.
+    /// Marks the results as defined, whatever the sources are.
     pub fn define(&mut self, inst: &Inst, mask: u32) {
         if P::CHECK && self.w.tracking {
             for d in inst.results() {
@@ -148,7 +148,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
     }
 
-    /// The sources' undefined lanes, and the origin of one of them.
+    /// Returns the lanes in which any source is undefined, and the origin of one of them.
     fn undefined_among(&self, sources: &[Slot]) -> (u32, Origin) {
         let mut lanes = 0;
         let mut origin = Origin(0);
@@ -162,7 +162,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         (lanes, origin)
     }
 
-    /// Any undefined source byte makes all results undefined, in its lane.
+    /// An undefined source byte makes all results of its lane undefined.
     pub fn flow_any(&mut self, inst: &Inst, mask: u32) {
         if !P::CHECK || !self.w.tracking {
             return;
@@ -173,7 +173,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
     }
 
-    /// As `flow_any`, but undefined lanes reach every lane: reductions, tensor products.
+    /// Like `flow_any`, but an undefined lane makes all lanes undefined: for reductions and tensor products.
     pub fn flow_across(&mut self, inst: &Inst, mask: u32) {
         if !P::CHECK || !self.w.tracking {
             return;
@@ -208,8 +208,9 @@ impl<P: Policy> Cx<'_, '_, P> {
                 }
             }
             Flow::And | Flow::Or => {
-                // The value of a source was possibly overwritten by the result; deciding bytes are then missed,
-                // which can only make more undefined, so sources are asked before: see `deciding`.
+                // If the result has overwritten a source, `deciding` finds no deciding bytes in that source. This can
+                // only make more bytes undefined. The undefined bytes of all sources are read before those of the
+                // result are set.
                 let (la, ha) = self.undef_of(sources[0]);
                 let (lb, hb) = self.undef_of(sources[1]);
                 let (da, dha) = self.deciding(sources[0], d, flow);
@@ -220,7 +221,7 @@ impl<P: Policy> Cx<'_, '_, P> {
             Flow::Shl | Flow::Shr => {
                 let (l, h) = self.undef_of(sources[0]);
                 if imm.is_multiple_of(8) {
-                    // Bytes are planes of 32 lanes: shifting by bytes is shifting by planes.
+                    // Each byte is a plane of 32 lanes, so a shift by bytes is a shift by planes.
                     let wide = d.is_wide();
                     let by = imm / 8 * 32;
                     if flow == Flow::Shl {
@@ -257,8 +258,8 @@ impl<P: Policy> Cx<'_, '_, P> {
         self.set_undef(d, lo, hi, mask, origin);
     }
 
-    /// Bytes of a source that decide the result alone: zero for `and`, all ones for `or`. A source that is also the
-    /// result has been overwritten by now and is taken as undeciding.
+    /// Returns the bytes of a source that decide the result alone: zeros for `and`, all ones for `or`. If the source is
+    /// also the result, it is already overwritten, and none of its bytes count as deciding.
     fn deciding(&self, s: Slot, d: Slot, flow: Flow) -> (Undef, Undef) {
         if s == d {
             return (0, 0);
@@ -282,7 +283,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         let sources = inst.sources();
         let (mut lanes, origin) = self.undefined_among(sources);
         if let (Some(op), [_, _, c]) = (combine, sources) {
-            // A defined combining predicate may decide alone.
+            // A defined combining predicate may decide the result alone.
             let value = self.pred(*c) ^ if negate { u32::MAX } else { 0 };
             let defined = !self.undefined_lanes(*c);
             lanes &= !match op {
@@ -313,7 +314,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         self.set_undef(d, lo, hi, mask, origin);
     }
 
-    /// Predicate logic; `a` and `b` are the values after negation. A move is a xor with false.
+    /// Predicate logic. `a` and `b` are the values after negation. A move is treated as a xor with false.
     pub fn flow_pred(&mut self, inst: &Inst, op: BoolOp, a: u32, b: u32, mask: u32) {
         let sources = inst.sources();
         let (_, origin) = self.undefined_among(sources);
@@ -358,7 +359,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
     }
 
-    /// A guard decides: an undefined one is a finding.
+    /// Reports an undefined guard, because a guard decides what executes.
     #[inline(never)]
     pub fn check_guard(&mut self, inst: &Inst) {
         let p = self.frag.pred_base as usize + inst.guard.pred();
@@ -366,12 +367,12 @@ impl<P: Policy> Cx<'_, '_, P> {
         if lanes != 0 {
             let origin = Origin(self.w.pred_origin[p]);
             self.report_undefined(origin, lanes, "decides what the kernel does");
-            // Once is enough: the value is taken as it is from here on.
+            // Report each value once. Afterwards the value counts as defined.
             self.w.pred_undef[p] &= !lanes;
         }
     }
 
-    /// A register is used for something that matters.
+    /// Reports an undefined register that is used where its value matters.
     #[inline(never)]
     pub fn check_use(&mut self, slot: Slot, mask: u32, how: &str) {
         let lanes = self.undefined_lanes(slot) & mask;
@@ -388,7 +389,8 @@ impl<P: Policy> Cx<'_, '_, P> {
     }
 }
 
-/// The finding for an undefined value: at the instruction that read what nothing wrote, if there is one.
+/// Describes an undefined value as a finding. The finding is at the instruction that read the unwritten location, if
+/// that instruction is known.
 pub fn describe(origin: Origin, here: u32, how: &str) -> (Kind, u32, String, Vec<(String, u32)>) {
     let (kind, what) = match origin.source() {
         Source::Register => {

@@ -1,4 +1,4 @@
-//! Tensor instructions: all lanes of the warp together.
+//! Tensor instructions that all lanes of one warp execute together: `ldmatrix`, `stmatrix`, `wmma` and `mma`.
 
 use super::Policy;
 use super::atomics::relative;
@@ -48,8 +48,8 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
     }
 
-    /// Addresses of the rows of matrices, relative to shared memory: lane `8 n + r` names row `r` of matrix `n`. Lanes
-    /// that are off stand for the first one.
+    /// Returns the addresses of matrix rows, relative to shared memory. Lane `8 n + r` gives row `r` of matrix `n`. An
+    /// inactive lane has the address of the first active lane.
     fn row_addresses(&mut self, slot: Slot, space: Space, offset: i32, mask: u32) -> Addresses {
         let ad = self.addresses(slot, offset, mask, 16);
         if space == Space::Generic { relative(&ad, u32::MAX, self.grid.windows.shared) } else { ad }
@@ -68,12 +68,12 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
     }
 
-    /// The lanes whose addresses count.
+    /// Returns the lanes whose addresses are used.
     fn matrix_lanes(count: usize, mask: u32) -> u32 {
         if count == 4 { mask } else { mask & ((1u64 << (count * 8)) - 1) as u32 }
     }
 
-    /// Counts, bounds and races of all rows at once. Returns the rows that are there, and where.
+    /// Handles counters, bounds and races of all rows at once. Returns the rows that are in bounds, and their span.
     fn matrix_rows(&mut self, ad: &Addresses, count: usize, users: u32, what: Use) -> (u32, Option<Span>) {
         if P::COUNT {
             for n in 0..count {
@@ -88,7 +88,7 @@ impl<P: Policy> Cx<'_, '_, P> {
             let access = Self::matrix_access();
             self.before_access(Space::Shared, &span, ad, 16, group, what, &access, &[]);
         }
-        // A lane that is off names the row of the first one.
+        // An inactive lane uses the row of the first active lane.
         let first = group >> (users.trailing_zeros() & 31) & 1;
         (if first == 1 { group | !users } else { group }, Some(span))
     }
@@ -109,7 +109,7 @@ impl<P: Policy> Cx<'_, '_, P> {
             if let Some(span) = &span {
                 for row in super::lanes(rows) {
                     let at = ad.at[8 * n + row];
-                    // SAFETY: the span holds sixteen bytes at each address of the group.
+                    // SAFETY: the span contains sixteen bytes at each address of the group.
                     unsafe {
                         block[row] = span.host(at).cast::<[u8; 16]>().read_unaligned();
                         if P::CHECK && !all_defined(span.state(at), 16) {
@@ -134,11 +134,11 @@ impl<P: Policy> Cx<'_, '_, P> {
         Next::Continue
     }
 
-    /// Where the last undefined byte of a row came from.
+    /// Returns the origin of the last undefined byte of a row.
     #[cold]
     fn undefined_row(&self, span: &Span, row: u64) -> Origin {
         let here = Origin::new(span.source, self.at());
-        // SAFETY: the span holds sixteen bytes there.
+        // SAFETY: the span contains sixteen bytes there.
         let undefined = (row..row + 16).rev().find(|at| unsafe { *span.state(*at) } & 1 == 0);
         undefined.and_then(|at| self.stored_origin(span.source, at)).unwrap_or(here)
     }
@@ -160,7 +160,7 @@ impl<P: Policy> Cx<'_, '_, P> {
             if let Some(span) = &span {
                 for row in super::lanes(rows) {
                     let at = ad.at[8 * n + row];
-                    // SAFETY: the span holds sixteen bytes at each address of the group.
+                    // SAFETY: the span contains sixteen bytes at each address of the group.
                     unsafe {
                         span.host(at).cast::<[u8; 16]>().write_unaligned(block[row]);
                         if P::CHECK {
@@ -177,7 +177,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         Next::Continue
     }
 
-    /// Base address (of the first lane) and stride in elements.
+    /// Returns the base address (from the first active lane), the stride in elements, and the space.
     fn wmma_base(&mut self, inst: &Inst, m: &WmmaMemory, mask: u32) -> (u64, u64, Space) {
         let sources = inst.sources();
         let first = mask.trailing_zeros() as usize & 31;
@@ -204,8 +204,8 @@ impl<P: Policy> Cx<'_, '_, P> {
         Addresses { survey: survey_of(u32::MAX, &at), at }
     }
 
-    /// The memory of a whole tile, if it lies in one piece of memory, is aligned, and its rows are apart: a span that starts at the tile's
-    /// base, and bytes per step.
+    /// Resolves the memory of a whole tile. Returns a span that starts at the tile's base, and the number of bytes per
+    /// step. Returns `None` unless the tile lies in one allocation, is aligned, and its rows do not overlap.
     fn whole_tile(
         &mut self,
         m: &WmmaMemory,
@@ -244,8 +244,8 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
     }
 
-    /// The common fragment load: the whole tile in one piece of memory, all of it defined. False, and nothing done,
-    /// if it is not that.
+    /// Fast path for the common fragment load: the whole tile lies in one allocation and is defined. Returns false
+    /// without any effect if the load is different.
     fn wmma_load_quick(&mut self, inst: &Inst, m: &WmmaMemory, base: u64, stride: u64, space: Space) -> bool {
         let Some((span, row)) = self.whole_tile(m, base, stride, space, false) else { return false };
         let per = m.steps.len() / m.fragment.regs;
@@ -255,7 +255,7 @@ impl<P: Policy> Cx<'_, '_, P> {
             return false;
         }
         let runs = m.lanes.len() * m.piece_bytes as usize / m.run as usize;
-        // SAFETY: the whole tile lies in memory, and in its shadow.
+        // SAFETY: memory and its shadow contain the whole tile.
         unsafe {
             let defined = self.kernels.tile_defined;
             if P::CHECK && !defined(span.shadow, row as usize, runs, m.run as usize) {
@@ -278,7 +278,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         true
     }
 
-    /// The common fragment store, as `wmma_load_quick`.
+    /// Fast path for the common fragment store, like `wmma_load_quick`.
     fn wmma_store_quick(
         &mut self,
         regs: &[Slot],
@@ -305,7 +305,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         for (register, slot) in registers.iter_mut().zip(regs) {
             *register = self.reg(*slot).cast_const();
         }
-        // SAFETY: the whole tile lies in memory, and in its shadow.
+        // SAFETY: memory and its shadow contain the whole tile.
         unsafe {
             (self.kernels.store_tile)(span.base, row as usize, m, &registers[..regs.len()]);
             if P::CHECK {
@@ -328,9 +328,9 @@ impl<P: Policy> Cx<'_, '_, P> {
         Access { space, ty: MemType::of(ty), ..Self::matrix_access() }
     }
 
-    /// Counts a fragment's requests as the assembler makes them, not as PTX describes them: in shared memory 8x8 blocks
-    /// of halves are read by ldmatrix, each block once although a fragment may hold it twice, and two neighbouring words
-    /// of a lane go in one access of eight bytes.
+    /// Counts the memory requests that the assembler generates for a fragment, which differ from the PTX description.
+    /// In shared memory, ldmatrix loads 8x8 blocks of 16-bit elements. Each block is loaded once even if a fragment
+    /// holds it twice. Two adjacent words of a lane use one access of eight bytes.
     fn count_fragment(&mut self, m: &WmmaMemory, base: u64, stride: u64, space: Space, mask: u32, what: Use) {
         let row = stride.wrapping_mul(m.fragment.elem.bits() as u64 / 8);
         let mut count = |at: [u64; 32], size: u32, mask: u32| {
@@ -389,7 +389,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                     failed &= !group;
                     for l in super::lanes(group) {
                         let mut raw = [0u8; 8];
-                        // SAFETY: the span holds the piece of every lane of the group.
+                        // SAFETY: the span contains the piece of every lane of the group.
                         unsafe {
                             std::ptr::copy_nonoverlapping(
                                 span.host(ad.at[l]),
@@ -465,7 +465,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                     }
                     for l in super::lanes(group) {
                         let raw = (values[l] >> (k as u32 * size * 8)).to_le_bytes();
-                        // SAFETY: the span holds the piece of every lane of the group.
+                        // SAFETY: the span contains the piece of every lane of the group.
                         unsafe {
                             std::ptr::copy_nonoverlapping(raw.as_ptr(), span.host(ad.at[l]), size as usize);
                         };
@@ -515,7 +515,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         let mut ra: [&Lanes; 8] = [&NOTHING; 8];
         let mut rb: [&Lanes; 8] = [&NOTHING; 8];
         let mut rc: [&Lanes; 8] = [&NOTHING; 8];
-        // The decoder has checked the numbers of registers against the fragments, which have eight at most.
+        // The decoder has checked the numbers of registers against the fragments, which have at most eight.
         for (i, s) in a.iter().enumerate() {
             ra[i] = self.r32(*s);
         }
@@ -535,7 +535,8 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
     }
 
-    /// An undefined element of a or b reaches a row or column; for simplicity all of d. One of c reaches its own.
+    /// An undefined element of a or b affects a row or column of d. For simplicity it marks all of d. An undefined
+    /// element of c marks only its own element.
     fn flow_mma(&mut self, inst: &Inst, m: &Mma, mask: u32) {
         let sources = inst.sources();
         let operands = (m.a + m.b) as usize;

@@ -1,4 +1,5 @@
-//! `cp.async.bulk.tensor`: boxes of tensors to and from shared memory, by tensor maps.
+//! `cp.async.bulk.tensor`: copies boxes of tensors between global and shared memory. Tensor maps describe the tensors.
+//! This module also executes the instructions that modify and copy tensor maps.
 
 use super::Policy;
 use super::block::BlockCore;
@@ -15,13 +16,13 @@ use crate::mem::shadow;
 use crate::tensor_map::region::TensorBox;
 use crate::tensor_map::{self, Element, Field, MAX_RANK, TensorMap};
 
-/// What the address of a box in shared memory must be a multiple of.
+/// Required alignment of a box in shared memory, in bytes.
 const BOX_ALIGN: u64 = 128;
 
-/// A row of a box has at most so many bytes: 256 elements of eight.
+/// Maximum number of bytes in a row of a box: 256 elements of eight bytes.
 const MAX_ROW: usize = 2048;
 
-/// The type that a reduction takes elements for.
+/// Returns the type in which a reduction combines elements.
 fn type_of(element: Element) -> Ty {
     match element {
         Element::U8 => Ty::U8,
@@ -92,7 +93,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         Next::Continue
     }
 
-    /// A box into the block's own shared memory.
+    /// Loads a box into the block's own shared memory.
     fn load_here(
         &mut self,
         tensor: TensorBox,
@@ -121,9 +122,10 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
     }
 
-    /// A box into another block's shared memory, at the same offset; it reports to the object at the same offset.
+    /// Loads a box into another block's shared memory at the same offset. The copy reports to the mbarrier object at
+    /// the same offset.
     fn load_there(&mut self, tensor: &TensorBox, peer: *mut BlockCore, at: u32, object: u64, lane: usize) {
-        // SAFETY: another block of the cluster, on this worker.
+        // SAFETY: `peer` is another block of the cluster. The same worker runs it.
         let core = unsafe { &mut *peer };
         let (bytes, pc) = (tensor.map.box_bytes(), self.at());
         if P::CHECK {
@@ -208,7 +210,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         out
     }
 
-    /// What a lane copies, once its map, its place in shared memory and all its rows have been looked at.
+    /// Checks a lane's tensor map, its address in shared memory and all rows of the box. Returns the box.
     fn issue(
         &mut self,
         maps: &Addresses,
@@ -251,7 +253,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         Some((tensor, span))
     }
 
-    /// Reads the map of a lane back, from parameters or global memory.
+    /// Reads a lane's tensor map from parameters or global memory.
     fn tensor_map(&mut self, address: u64, lane: usize, rank: usize) -> Option<TensorMap> {
         if !address.is_multiple_of(tensor_map::ALIGN) {
             self.fault(Kind::TensorMap, lane, || {
@@ -288,7 +290,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                     });
                     return None;
                 }
-                // SAFETY: the region holds all of it.
+                // SAFETY: the region contains all bytes of the map.
                 unsafe {
                     let from = region.data.add((address - region.address) as usize);
                     std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), bytes.len());
@@ -318,7 +320,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         Some(map)
     }
 
-    /// A finding after which an unchecked launch cannot go on.
+    /// Reports a finding. Without checks the launch cannot continue after it.
     fn fault(&mut self, kind: Kind, lane: usize, message: impl FnOnce() -> String) {
         self.finding(kind, 1 << lane, message);
         if !P::CHECK {
@@ -337,7 +339,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
     }
 
-    /// Rows of a box into shared memory, without their states.
+    /// Copies rows of a box into shared memory, without their shadow states.
     fn copy_in(&mut self, tensor: &TensorBox, shared: &Span, to: u32, rows: std::ops::Range<u32>) {
         let (map, width) = (&tensor.map, tensor.map.row_bytes() as usize);
         let mut line = [0u8; MAX_ROW];
@@ -353,7 +355,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                 if !region.holds(row.address, u64::from(row.bytes)) {
                     region = self.grid.region_of(row.address);
                 }
-                // SAFETY: `issue` has seen that the region holds the row.
+                // SAFETY: `issue` has checked that the region contains the row.
                 unsafe {
                     let from = region.data.add((row.address - region.address) as usize);
                     let into = line.as_mut_ptr().add(row.first as usize);
@@ -362,14 +364,15 @@ impl<P: Policy> Cx<'_, '_, P> {
             }
             for (column, chunk) in line[..width].as_chunks::<16>().0.iter().enumerate() {
                 let at = map.swizzle.place(to + number * width as u32 + 16 * column as u32);
-                // SAFETY: the whole box lies in shared memory, which the swizzle does not leave: it exchanges chunks of
-                // rows of 128 bytes, and the box starts and memory ends with one.
+                // SAFETY: the whole box lies in shared memory. The swizzle exchanges chunks of rows of 128 bytes. The
+                // box starts and shared memory ends at a multiple of 128 bytes, so the swizzled address is in shared
+                // memory too.
                 unsafe { shared.host(u64::from(at)).cast::<[u8; 16]>().write_unaligned(*chunk) };
             }
         }
     }
 
-    /// Bytes `range` of a box, counted row by row, land in shared memory with what is known of them.
+    /// Lands the bytes `range` of a box, counted row by row, in shared memory, together with their shadow states.
     pub fn land_box(&mut self, tensor: &TensorBox, to: u32, range: std::ops::Range<u32>, load: u32) {
         let (map, width) = (&tensor.map, tensor.map.row_bytes());
         let shared = self.whole_shared();
@@ -383,7 +386,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                 }
                 let at = map.swizzle.place(to + byte);
                 let inside = b.checked_sub(row.first).filter(|b| *b < row.bytes);
-                // SAFETY: as in `copy_in`; the shadow is as large as the memory.
+                // SAFETY: as in `copy_in`. The shadow is as large as the memory.
                 unsafe {
                     let (value, defined) = match inside {
                         Some(b) => {
@@ -403,7 +406,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
     }
 
-    /// A box out of shared memory. What lies outside the tensor is not written.
+    /// Stores a box from shared memory to the tensor. Elements outside the tensor are not written.
     fn copy_out(
         &mut self,
         tensor: &TensorBox,
@@ -425,7 +428,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                 low: region.address,
                 source: Source::Global,
             };
-            // Piece by piece, each within a chunk.
+            // Copy piece by piece. Each piece lies within one chunk.
             let mut b = row.first;
             while b < row.first + row.bytes {
                 let n = (16 - b % 16).min(row.first + row.bytes - b);
@@ -437,7 +440,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
     }
 
-    // Maps that kernels make
+    // Tensor maps that kernels create
 
     pub fn replace_in_map(
         &mut self,
@@ -462,7 +465,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                 continue;
             };
             let place = span.host(one.at[l]).cast::<[u8; tensor_map::BYTES]>();
-            // SAFETY: `bulk_end` has seen that all of it is there.
+            // SAFETY: `bulk_end` has checked that memory contains all bytes of the map.
             unsafe {
                 let mut bytes = place.read_unaligned();
                 tensor_map::replace(&mut bytes, field, values[l]);
@@ -476,7 +479,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         Next::Continue
     }
 
-    /// A lane's address relative to its space.
+    /// Returns the space of a lane's address, and the addresses relative to that space.
     fn map_place(&mut self, space: Space, at: &Addresses, lane: usize) -> Option<(Space, Addresses)> {
         let own = if space == Space::Generic { self.grid.windows.space_of(at.at[lane]) } else { space };
         if !matches!(own, Space::Shared | Space::Global) {
@@ -489,7 +492,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         Some((own, super::atomics::relative(at, 1 << lane, base)))
     }
 
-    /// The warp copies a map together; one lane does it here.
+    /// Executes a copy of a tensor map. On hardware the warp copies the map together; here one lane does it.
     pub fn copy_map(&mut self, inst: &Inst, dst_offset: i32, src_offset: i32, mask: u32) -> Next {
         let sources = inst.sources();
         let lane = mask.trailing_zeros() as usize & 31;

@@ -1,27 +1,28 @@
-//! State of one warp.
+//! The state of one warp: registers, fragments, local memory and the data of the checks.
 
 use crate::isa::decode::SPECIALS;
 
-/// A 32-bit register of a warp; a 64-bit one is two of them, read as `[u64; 32]`.
+/// A 32-bit register of all 32 lanes. A 64-bit register is two units, read as `[u64; 32]`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(128))]
 pub struct Unit(pub [u32; 32]);
 
 pub const ZERO: Unit = Unit([0; 32]);
 
-/// Why a fragment does not run.
+/// Whether a fragment can run, and what it waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     Ready,
-    /// At a warp operation or an aligned barrier, until other lanes of the warp come to the same instruction.
+    /// At a warp operation or an aligned barrier, until other lanes of the warp reach the same instruction.
     Gathering,
-    /// As `Gathering`, but given up on: the next attempt goes ahead with the lanes that are there.
+    /// Like `Gathering`, but the missing lanes will not arrive. The next attempt continues with the lanes that are
+    /// present.
     Forced,
-    /// Has arrived at a barrier of the block and waits for it to complete.
+    /// The fragment has arrived at a barrier of the block and waits until the barrier completes.
     Barrier(u8),
 }
 
-/// Where to go back to.
+/// The return point of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame {
     pub function: u32,
@@ -31,7 +32,7 @@ pub struct Frame {
     pub local_base: u32,
 }
 
-/// Lanes that stand at one instruction of one call chain and run together.
+/// Lanes that are at the same instruction of the same call chain and run together.
 #[derive(Clone, Debug)]
 pub struct Fragment {
     pub mask: u32,
@@ -42,7 +43,8 @@ pub struct Fragment {
     pub local_base: u32,
     pub state: State,
     pub stack: Vec<Frame>,
-    /// When it last ran, in switches: the longest waiting one goes first once in a while.
+    /// Number of the switch at which the fragment last ran. From time to time the fragment that has waited longest runs
+    /// first.
     pub ran: u64,
 }
 
@@ -52,16 +54,16 @@ impl Fragment {
     }
 }
 
-/// Undefined bytes of a register: four planes of 32 lanes, plane `b` at bits `32 b`.
+/// Undefined bytes of a register: four planes of 32 lanes. Plane `b` starts at bit `32 b`.
 pub type Undef = u128;
 
-/// A place and the state a warp had there, while it is suspected of going in circles.
+/// A place and the state of the warp there, recorded while the warp is watched for repeated states.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Watch {
     pub place: (u32, u32, u32),
     pub hash: u64,
     pub visits: u32,
-    /// It came back with the same state.
+    /// The warp returned to the place with the same state.
     pub repeats: bool,
 }
 
@@ -71,15 +73,15 @@ pub struct Warp {
     pub regs: Vec<Unit>,
     pub preds: Vec<u32>,
     pub specials: Vec<Unit>,
-    /// Launch and warp number the specials were filled for.
+    /// The launch and the warp number for which the specials were computed.
     pub specials_of: (u64, u32),
-    /// Per unit and per predicate; only kept up when `tracking`.
+    /// One entry per unit and per predicate. Updated only while `tracking` is set.
     pub undef: Vec<Undef>,
     pub pred_undef: Vec<u32>,
-    /// Where a register's undefined bytes came from, see [`super::taint::Origin`].
+    /// Origins of undefined bytes, per register. See [`super::taint::Origin`].
     pub origin: Vec<u32>,
     pub pred_origin: Vec<u32>,
-    /// Whether any register has been undefined since the warp started: if not, nothing needs to be looked up.
+    /// Whether any register has been undefined since the warp started. If not, no undefined bits need to be read.
     pub tracking: bool,
     pub fragments: Vec<Fragment>,
     /// Lanes that exist and have not exited.
@@ -87,24 +89,25 @@ pub struct Warp {
     /// Lanes that exist.
     pub present: u32,
     pub switches: u64,
-    /// Blocks run while another fragment was ready, since the last turn out of order.
+    /// Number of blocks that ran while another fragment was ready, since the last turn that ignored priority.
     pub passed_over: u32,
-    /// Local memory, word-interleaved: word `w` of lane `l` is at `w * 32 + l`.
+    /// Local memory, interleaved by words: word `w` of lane `l` is at `w * 32 + l`.
     pub local: Vec<Unit>,
     pub local_shadow: Vec<[u8; 128]>,
-    /// Copy groups committed so far, per lane.
+    /// Number of copy groups that each lane has committed.
     pub committed: [u32; 32],
     pub bulk: super::bulk::BulkGroups,
-    /// One more than the phases the cluster's barrier had completed when each lane arrived there.
+    /// For each lane: one more than the number of phases that the cluster barrier had completed when the lane arrived.
     pub cluster_phase: [u32; 32],
-    /// Products of tensor cores that it has not waited for.
+    /// Tensor-core products that the warp has not waited for.
     pub flight: super::wgmma::Flight,
     pub watch: Watch,
-    /// Clocks its instructions take one after another where they need each other's results; only when counting.
+    /// Number of clocks of the warp's instructions where each needs the result of the previous one. Recorded only when
+    /// counting.
     pub chain: u64,
-    /// The last instruction that looked for another thread's doing: a strong read, an atomic, a barrier object.
+    /// The last instruction that polled for another thread's action: a strong read, an atomic, or an mbarrier test.
     pub last_poll: Option<u32>,
-    /// The barrier object it last found in the phase it waits for.
+    /// The mbarrier object that the warp last tested without passing.
     pub last_barrier: Option<u32>,
 }
 
@@ -117,7 +120,7 @@ impl Warp {
         self.fragments.iter().any(|f| matches!(f.state, State::Ready | State::Forced))
     }
 
-    /// Joins ready fragments that stand at the same place.
+    /// Merges ready fragments that are at the same instruction.
     pub fn merge_ready(&mut self) {
         let mut i = 0;
         while i < self.fragments.len() {
@@ -135,7 +138,7 @@ impl Warp {
         }
     }
 
-    /// Room for frames up to these sizes.
+    /// Grows the register storage to these sizes.
     pub fn reserve(&mut self, units: usize, preds: usize, check: bool) {
         if self.regs.len() < units {
             self.regs.resize(units, ZERO);
@@ -158,7 +161,7 @@ impl Warp {
     }
 }
 
-/// Position of a special register among the warp's specials.
+/// Returns the index of a special register among the warp's specials.
 pub fn special(name: &str) -> usize {
     SPECIALS.iter().position(|s| *s == name).unwrap_or(0)
 }

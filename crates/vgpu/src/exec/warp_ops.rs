@@ -1,4 +1,4 @@
-//! Operations between the lanes of a warp.
+//! Operations between the lanes of a warp: shuffles, votes, matches and `bar.warp.sync`.
 
 use super::Policy;
 use super::step::{Cx, Next};
@@ -8,7 +8,8 @@ use crate::check::Kind;
 use crate::isa::op::{Inst, Op, ReduxOp, ShflMode, Slot, VoteMode};
 
 impl<P: Policy> Cx<'_, '_, P> {
-    /// Waits until the lanes a `.sync` operation names are all here. True: go ahead with `mask`.
+    /// Waits until all lanes that a `.sync` operation names have arrived. Returns true if the operation can continue
+    /// with `mask`.
     fn gathered(&mut self, masks: &[u32; 32], mask: u32) -> bool {
         self.split_guarded(mask);
         let named = super::lanes(mask).fold(0, |m, l| m | masks[l]);
@@ -55,7 +56,8 @@ impl<P: Policy> Cx<'_, '_, P> {
         let named = super::lanes(mask).fold(0, |m, l| m | masks[l]);
         let missing = named & self.w.live & !mask;
         if missing != 0 && at.state != State::Forced {
-            // `bar.warp.sync` may be reached at different places; what counts is that all lanes wait in one.
+            // Lanes may execute `bar.warp.sync` at different instructions. The barrier completes when every lane waits
+            // at one of them.
             let waiting = self.waiting_in_sync(named);
             if missing & !waiting != 0 {
                 self.frag.state = State::Gathering;
@@ -67,7 +69,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         self.frag.state = State::Ready;
         if P::CHECK {
             self.check_mask(&masks, mask, named, if forced { missing } else { 0 });
-            // Lanes with different masks (tiles of the warp) synchronise within their own.
+            // Lanes with different masks (tiles of the warp) synchronise only within their own mask.
             let mut left = mask;
             while left != 0 {
                 let own = masks[left.trailing_zeros() as usize];
@@ -83,7 +85,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         f.state == State::Gathering && matches!(function.insts[f.pc as usize].op, Op::WarpSync)
     }
 
-    /// Lanes of the mask that wait in some `bar.warp.sync`.
+    /// Returns the lanes of the mask that wait at a `bar.warp.sync`.
     fn waiting_in_sync(&self, named: u32) -> u32 {
         self.w.fragments.iter().filter(|f| self.is_sync(f)).fold(0, |m, f| m | f.mask & named)
     }

@@ -1,8 +1,9 @@
-//! Products of a warpgroup. Each warp computes its 16 rows when it comes to the instruction.
+//! Products of a warpgroup (`wgmma`). Each warp computes its 16 rows when it reaches the instruction.
 //!
-//! The result is there at once, and nobody may know: registers of D and A are *in flight* until a wait, and what touches
-//! them before is a finding. Shared memory is read by the warp's tensor agent, for the race checker until the same wait.
-//! Copies between registers are not findings: compilers make them, and the assembler takes them out again.
+//! The result is available immediately, but the program must not use it before a wait. Registers of D and A are *in
+//! flight* until the wait, and an access before the wait is a finding. For the race checker, the warp's tensor agent
+//! reads shared memory until the same wait. Copies between registers are not findings, because compilers generate them
+//! and the assembler removes them.
 
 use super::Policy;
 use super::descriptor::Descriptor;
@@ -18,32 +19,32 @@ use crate::num::Lanes;
 use crate::num::tile::matrix;
 use crate::num::tile::warpgroup::{Columns, warpgroup};
 
-/// Most groups of eight columns.
+/// Maximum number of groups of eight columns.
 const MAX_COLUMNS: usize = 32;
 
-/// Operands that a block keeps decoded: its warps come to the same ones, one after another.
+/// Number of decoded operands that a block caches. The warps of a block use the same operands one after another.
 pub const DECODED: usize = 16;
 
-/// A register that a product in flight uses.
+/// The use of a register by a product in flight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Flying {
-    /// Number of its group, from 1 on; 0: it is free.
+    /// Number of the product's group, from 1. 0 means that the register is free.
     group: u32,
-    /// It is an accumulator, not a part of A.
+    /// True if the register is an accumulator, false if it is part of A.
     written: bool,
-    /// The product.
+    /// The instruction of the product.
     at: u32,
 }
 
-/// What a warp has in flight.
+/// The products that a warp has in flight.
 #[derive(Debug, Default)]
 pub struct Flight {
-    /// Groups committed.
+    /// Number of committed groups.
     committed: u32,
-    /// By unit of the register file.
+    /// The registers in flight, by unit of the register file.
     registers: Vec<Flying>,
     pub any: bool,
-    /// A `wgmma.fence` has been executed.
+    /// True if the warp has executed a `wgmma.fence`.
     fenced: bool,
 }
 
@@ -79,20 +80,21 @@ impl Flight {
     }
 }
 
-/// What the warps of a warpgroup must do together, in the order the first of them did it.
+/// The instructions that the warps of a warpgroup must execute together, in the order of the first warp that executed
+/// them.
 #[derive(Debug, Default)]
 pub struct Collective {
-    /// Instructions that not all warps have come to yet, with what they are told.
+    /// Instructions that not all warps have reached yet, with their operands.
     steps: std::collections::VecDeque<(u32, u64)>,
-    /// Steps that all warps have done.
+    /// Number of steps that all warps have executed.
     done: u64,
     by_warp: [u64; 4],
-    /// Registers per thread after `setmaxnreg`, and the instruction.
+    /// Number of registers per thread after `setmaxnreg`, and the instruction that set it.
     pub registers: Option<(u32, u32)>,
 }
 
 impl Collective {
-    /// A warp does its next step. False if another warp did something else instead.
+    /// Records a warp's next step. Returns false if another warp executed something else at this step.
     fn step(&mut self, warp: usize, at: u32, what: u64) -> bool {
         let number = (self.by_warp[warp] - self.done) as usize;
         self.by_warp[warp] += 1;
@@ -107,7 +109,7 @@ impl Collective {
         same
     }
 
-    /// The first instruction that some warps did not come to, and those that did.
+    /// Returns the first instruction that some warps did not reach, and the warps that did reach it.
     pub fn unfinished(&self) -> Option<(u32, Vec<usize>)> {
         let (at, _) = self.steps.front()?;
         Some((*at, (0..4).filter(|w| self.by_warp[*w] > self.done).collect()))
@@ -122,7 +124,7 @@ struct Operand {
 }
 
 impl<P: Policy> Cx<'_, '_, P> {
-    /// Waits until all lanes of the warp are here. False: they are not yet.
+    /// Waits until all lanes of the warp have arrived. Returns false if some have not.
     fn whole_warp(&mut self, mask: u32) -> bool {
         self.split_guarded(mask);
         if mask != self.w.live && self.frag.state != State::Forced {
@@ -138,7 +140,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         true
     }
 
-    /// The warps of a warpgroup execute the instruction together.
+    /// Checks that the warps of a warpgroup execute the instruction together.
     fn together(&mut self, what: u64, mask: u32) {
         let (at, warp) = (self.at(), self.w.id as usize);
         if (warp as u32 / 4 + 1) * 128 > self.block.threads {
@@ -228,7 +230,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
         let columns = w.op.n as usize / 8;
         let k_lines = (w.op.k() * w.op.a.bits() / 16) as u32;
-        // Lines and chunks of both operands, as this warp uses them: all of b, 16 rows of a.
+        // Lines and chunks of the operands that this warp uses: all of b and 16 rows of a.
         let b_walk = if b.mn_major { (0..k_lines, columns as u32) } else { (0..u32::from(w.op.n), 2) };
         let inside = self.operand_fits(&b, &b_walk.0, 0..b_walk.1, mask)
             && a.as_ref().is_none_or(|a| {
@@ -250,7 +252,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
         let mut gathered: [Columns; MAX_COLUMNS] = [[[0; 32]; 2]; MAX_COLUMNS];
         self.gather_columns(&b, &mut gathered[..columns]);
-        // Steps along k differ by 32 bytes.
+        // Operands of consecutive steps along k start 32 bytes apart.
         let slot = b.descriptor.start as usize / 32 % DECODED;
         self.block.decoded[slot].update(w.op.b, &gathered[..columns]);
         let mut from_memory: [Lanes; 4] = [[0; 32]; 4];
@@ -278,8 +280,8 @@ impl<P: Policy> Cx<'_, '_, P> {
             *to = self.reg(*slot);
         }
         let decoded = &self.block.decoded[slot];
-        // SAFETY: results are different registers of the frame, checked when the instruction was decoded. A in registers
-        // may be among them only by a mistake of the program; it is read before anything is written.
+        // SAFETY: the results are different registers of the frame, as the decoder has checked. A register of A can be
+        // among them only if the program has an error. A is read before any result is written.
         unsafe { warpgroup(&w.op, &registers, decoded, &d[..inst.results().len()], keep) };
         Next::Continue
     }
@@ -315,7 +317,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         operand
     }
 
-    /// Whether all of an operand lies in shared memory.
+    /// Whether the whole operand lies in shared memory.
     fn operand_fits(
         &mut self,
         operand: &Operand,
@@ -323,7 +325,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         chunks: std::ops::Range<u32>,
         mask: u32,
     ) -> bool {
-        // Steps are not negative, so the last line is the farthest, up to a row of 128 bytes.
+        // Steps are not negative, so the last line has the highest address, up to the rest of a row of 128 bytes.
         let last = lines.end - 1;
         let farthest = [chunks.start, chunks.end - 1]
             .map(|chunk| operand.descriptor.chunk(operand.mn_major, last, chunk))
@@ -347,13 +349,13 @@ impl<P: Policy> Cx<'_, '_, P> {
         let shared = self.block.shared.as_ptr().cast::<u8>();
         let mut block = [[0; 16]; 8];
         for (i, row) in block.iter_mut().enumerate() {
-            // SAFETY: `operand_fits` has seen that every chunk lies in shared memory.
+            // SAFETY: `operand_fits` has checked that every chunk lies in shared memory.
             *row = unsafe { shared.add(address(i as u32) as usize).cast::<[u8; 16]>().read_unaligned() };
         }
         block
     }
 
-    /// All columns of B, by eight.
+    /// Gathers all columns of B in groups of eight.
     fn gather_columns(&self, b: &Operand, out: &mut [Columns]) {
         let d = &b.descriptor;
         if b.mn_major {
@@ -374,7 +376,7 @@ impl<P: Policy> Cx<'_, '_, P> {
             }
             return;
         }
-        // Every group of eight lies like the first.
+        // Every group of eight lines has the same layout as the first.
         let places: [[u32; 8]; 2] =
             std::array::from_fn(|half| std::array::from_fn(|i| d.chunk(false, i as u32, half as u32)));
         let shared = self.block.shared.as_ptr().cast::<u8>();
@@ -383,14 +385,14 @@ impl<P: Policy> Cx<'_, '_, P> {
             for (places, block) in places.iter().zip(columns) {
                 let rows = block.as_chunks_mut::<4>().0;
                 for (place, row) in places.iter().zip(rows) {
-                    // SAFETY: `operand_fits` has seen that every chunk lies in shared memory.
+                    // SAFETY: `operand_fits` has checked that every chunk lies in shared memory.
                     *row = unsafe { shared.add((place + step) as usize).cast::<[u32; 4]>().read_unaligned() };
                 }
             }
         }
     }
 
-    /// Sixteen rows of A, as the four registers of a fragment.
+    /// Gathers sixteen rows of A in the form of the four registers of a fragment.
     fn gather_rows(&self, a: &Operand, rows: u32, out: &mut [Lanes; 4]) {
         for (i, register) in out.iter_mut().enumerate() {
             let (low, half) = (i as u32 % 2, i as u32 / 2);
@@ -414,7 +416,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         lines.clone().flat_map(each).collect()
     }
 
-    /// Address of a chunk that a tensor copy has put there.
+    /// Returns the address of a chunk if a tensor copy wrote it.
     fn copied(&self, operand: &Operand, line: u32, chunk: u32) -> Option<u32> {
         let at = operand.descriptor.chunk(operand.mn_major, line, chunk);
         let state = self.block.shared_shadow.get(at as usize)?;
@@ -443,7 +445,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         if let Some(fault) = fault {
             return self.report_layout(a, fault, mask);
         }
-        // Both begin at the same k, of their tensors or at least of their boxes.
+        // Both operands must start at the same k, relative to their tensors or at least relative to their boxes.
         let first = |o: &Operand, line, chunk| {
             let origin = self.block.origins.at(self.copied(o, line, chunk)?)?;
             self.block.origins.depth(origin, !o.mn_major)
@@ -502,7 +504,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         });
     }
 
-    /// Undefined bytes of an operand reach the rows and columns they are in.
+    /// Propagates undefined bytes of an operand to the rows and columns of the result that they affect.
     #[allow(clippy::too_many_arguments)]
     fn flow_wgmma(
         &mut self,
@@ -530,7 +532,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                 let taint = cx.block.taints.get(&(address + byte as u32)).copied();
                 origin = taint.unwrap_or(Origin::new(Source::Shared, at));
             }
-            // Which of the eight elements of 16 bits, if k runs across.
+            // Mask of the undefined elements among the eight 16-bit elements. It is used for the MN-major layout.
             let pairs = states.as_chunks::<2>().0.iter().enumerate();
             pairs.fold(0u32, |m, (i, pair)| m | u32::from(pair.iter().any(|s| s & 1 == 0)) << i)
         };
@@ -627,7 +629,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
     }
 
-    /// An instruction of another kind, while products are in flight.
+    /// Checks an instruction other than `wgmma` while products are in flight.
     #[inline(never)]
     pub fn check_flight(&mut self, inst: &Inst, mask: u32) {
         if matches!(inst.op, Op::Wgmma(_)) {

@@ -1,4 +1,4 @@
-//! `cp.async` and `mbarrier`.
+//! Decodes `cp.async` and `mbarrier`.
 
 use super::decode::{Decoded, Decoder, Mods, Pipe, reject};
 use super::memory::{SCOPES, ignore_cache_hints, take_space};
@@ -103,7 +103,7 @@ impl<'a> Decoder<'a, '_> {
         let expect = kind != 4 && m.take("expect_tx");
         let parity = m.take("parity");
         m.ignore(&["release", "acquire"]);
-        // To expect or to complete bytes orders nothing.
+        // Expecting or completing bytes orders no accesses.
         let relaxed = m.take("relaxed") || matches!(kind, 4 | 5);
         m.take_of(SCOPES);
         let space = take_space(m);
@@ -158,7 +158,7 @@ impl<'a> Decoder<'a, '_> {
             MbarrierOp::Arrive { .. } => 0..=1,
             _ => 0..=0,
         };
-        // try_wait may carry a time limit, which is a hint.
+        // `try_wait` may have a time limit, which is only a hint and is ignored.
         let tail = if kind == 7 && tail.len() == 2 { &tail[..1] } else { tail };
         if !wanted.contains(&tail.len()) {
             return reject("wrong number of operands");

@@ -1,4 +1,4 @@
-//! `atom` and `red`.
+//! Decodes `atom` and `red`.
 
 use super::decode::{Decoded, Decoder, Mods, Pipe, reject};
 use super::memory::{SCOPES, ignore_cache_hints, take_space};

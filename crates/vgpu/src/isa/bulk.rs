@@ -1,4 +1,4 @@
-//! Bulk copies: `cp.async.bulk` and `cp.async.bulk.tensor`.
+//! Decodes bulk copies: `cp.async.bulk`, `cp.async.bulk.tensor` and the `tensormap` instructions.
 
 use super::atomic::{OPERATIONS, allowed};
 use super::decode::{Decoded, Decoder, Mods, reject};
@@ -10,12 +10,12 @@ use crate::tensor_map::Field;
 
 const DIMS: &[(&str, u8)] = &[("1d", 1), ("2d", 2), ("3d", 3), ("4d", 4), ("5d", 5)];
 
-/// Where a bulk copy goes.
+/// Direction of a bulk copy.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// Global to shared, completing on an mbarrier.
+    /// Global to shared, completes on an mbarrier.
     Load,
-    /// Shared to global, completing by groups.
+    /// Shared to global, completes by groups.
     Store,
 }
 
@@ -29,7 +29,7 @@ fn way(m: &mut Mods<'_>) -> Decoded<Way> {
     if !m.take("mbarrier::complete_tx::bytes") {
         return reject("a bulk copy completes on an mbarrier or by groups");
     }
-    // A block is a cluster of its own here, so the cluster's window is the block's.
+    // The destination is the block's own shared memory, so both state spaces name the same addresses.
     if (m.take("shared::cluster") || m.take("shared::cta")) && m.take("global") {
         return Ok(Way::Load);
     }
@@ -37,7 +37,7 @@ fn way(m: &mut Mods<'_>) -> Decoded<Way> {
 }
 
 impl<'a> Decoder<'a, '_> {
-    /// The modifiers after `cp.async.bulk`.
+    /// Decodes the modifiers after `cp.async.bulk`.
     pub(super) fn cp_bulk(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>, reduce: bool) -> Decoded {
         if m.take("commit_group") {
             m.finish()?;
@@ -52,7 +52,7 @@ impl<'a> Decoder<'a, '_> {
             return Ok(());
         }
         if m.take("prefetch") {
-            // Into the L2 cache: it changes nothing that can be seen.
+            // A prefetch into the L2 cache has no visible effect.
             self.emit(Op::Prefetch, &[], &[]);
             return Ok(());
         }
@@ -139,7 +139,7 @@ impl<'a> Decoder<'a, '_> {
         Ok(())
     }
 
-    /// `[map, {c0, c1, ..}]`: the map's address and the coordinates.
+    /// Decodes `[map, {c0, c1, ..}]`: the address of the tensor map, and the coordinates.
     fn tensor_operand(&mut self, operand: &Operand<'a>, dims: u8) -> Decoded<(Slot, Vec<Slot>)> {
         let Operand::Address { parts, offset: 0 } = operand else {
             return reject("takes a tensor map and coordinates in brackets");
@@ -162,7 +162,7 @@ impl<'a> Decoder<'a, '_> {
         Ok((map, slots))
     }
 
-    /// `tensormap.replace` and `tensormap.cp_fenceproxy`.
+    /// Decodes `tensormap.replace` and `tensormap.cp_fenceproxy`.
     pub(super) fn tensormap(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
         if m.take("cp_fenceproxy") {
             m.ignore(&["global", "shared::cta", "tensormap::generic", "release", "sync", "aligned"]);

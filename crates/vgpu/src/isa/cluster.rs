@@ -1,4 +1,5 @@
-//! Clusters of blocks: barriers among them, addresses in each other's shared memory, dependent grids.
+//! Decodes instructions for clusters of blocks: cluster barriers, addresses in other blocks' shared memory, and
+//! dependent grids.
 
 use super::decode::{Decoded, Decoder, Mods, Pipe, arity, reject};
 use super::memory::SCOPES;
@@ -11,7 +12,7 @@ impl<'a> Decoder<'a, '_> {
         match i.opcode {
             "mapa" | "getctarank" => self.cluster_address(i, m)?,
             "griddepcontrol" => {
-                // Launches follow one another here: the grids this one depends on are done.
+                // Launches run one after another here, so the grids that this one depends on are complete.
                 if !m.take("wait") && !m.take("launch_dependents") {
                     return reject("operation is missing or unknown");
                 }
@@ -47,7 +48,7 @@ impl<'a> Decoder<'a, '_> {
         Ok(())
     }
 
-    /// The modifiers after `barrier.cluster`.
+    /// Decodes the modifiers after `barrier.cluster`.
     pub(super) fn cluster_barrier(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
         let arrive = m.take("arrive");
         if !arrive && !m.take("wait") {

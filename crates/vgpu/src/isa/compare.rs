@@ -1,4 +1,4 @@
-//! `setp`, `set`, `slct`, `testp`.
+//! Decodes `setp`, `set`, `slct` and `testp`.
 
 use super::decode::{Decoded, Decoder, Mods, Pipe, arity, reject};
 use super::lane::{TestSpec, lane, test};
@@ -195,7 +195,7 @@ impl<'a> Decoder<'a, '_> {
         Ok(())
     }
 
-    /// `setp.f16x2`: p for the low halves, q for the high ones.
+    /// Decodes `setp.f16x2`: p is the result for the low halves, q for the high halves.
     fn setp_pair(
         &mut self,
         i: &Instruction<'a>,
@@ -215,7 +215,7 @@ impl<'a> Decoder<'a, '_> {
             negate = n;
             extra.push(c);
         }
-        // High halves first: p may be a source of neither.
+        // Test the high halves first, because p may also be the combining predicate that both tests read.
         if let Some(q) = q {
             let (ha, hb) = (self.fresh(Class::R32), self.fresh(Class::R32));
             for (d, s) in [(ha, a), (hb, b)] {

@@ -1,4 +1,4 @@
-//! Branches, calls, returns, traps.
+//! Decodes branches, calls, returns and traps.
 
 use super::decode::{Decoded, Decoder, Entity, Mods, Pipe, arity, reject};
 use super::op::{Op, Slot};
@@ -92,7 +92,7 @@ impl<'a> Decoder<'a, '_> {
         let (target, args): (&Operand<'a>, &[Operand<'a>]) = match operands {
             [target] => (target, &[]),
             [target, Operand::List(args)] => (target, args),
-            // The prototype or list of targets says nothing the machine does not check at the call.
+            // The prototype or the list of targets is not needed: the virtual GPU checks the target at the call.
             [target, Operand::List(args), Operand::Name { .. }] => (target, args),
             _ => return reject("malformed call"),
         };

@@ -1,4 +1,4 @@
-//! `cvt`, `cvt.pack`, `cvta`.
+//! Decodes `cvt`, `cvt.pack` and `cvta`.
 
 use super::decode::{Constant, Decoded, Decoder, Fidelity, Mods, Pipe, arity, reject};
 use super::lane::lane;
@@ -66,7 +66,7 @@ impl<'a> Decoder<'a, '_> {
         cvt.sat = sat;
         cvt.satfinite = satfinite;
         cvt.relu = relu;
-        // Registers may be wider than the types (`cvt.u8.u32 %rs`); the classes come from the registers.
+        // Registers may be wider than the types (`cvt.u8.u32 %rs`), so the classes come from the registers.
         let (d, _) =
             self.any_register(&i.operands.first().cloned().unwrap_or(crate::ptx::ast::Operand::Sink))?;
         if d.class() == Class::Pred || (to.class() == Class::R64 && !d.is_wide()) {
@@ -81,7 +81,8 @@ impl<'a> Decoder<'a, '_> {
                 if from.class() == Class::R64 && !a.is_wide() {
                     return reject("source register is too narrow");
                 }
-                // Plain integer moves between widths are by far the most common; they vectorise as lane functions.
+                // Plain integer conversions between widths are by far the most common. They are lane functions, which
+                // vectorise.
                 let plain = !sat && !cvt.integral;
                 let spec = match (to, from) {
                     (Ty::U64 | Ty::S64 | Ty::B64, Ty::U32) if plain && !a.is_wide() => {
@@ -130,7 +131,7 @@ impl<'a> Decoder<'a, '_> {
         Ok(())
     }
 
-    /// `cvt.pack.sat.u8.s32.b32 d, a, b, c`: saturates a and b and shifts them in above the low half of c.
+    /// Decodes `cvt.pack.sat.u8.s32.b32 d, a, b, c`: saturates a and b, and shifts them in above the low half of c.
     fn cvt_pack(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
         m.take("pack");
         m.take("sat");

@@ -1,4 +1,4 @@
-//! What the rows of the table work with: modifiers, operands, the constant pool, and the function under way.
+//! Common parts of the decoders: modifiers, operands, the constant pool, and the function that is being decoded.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use super::types::{Space, Ty};
 use crate::num::Round;
 use crate::ptx::ast::{self, Instruction, Operand, Pos};
 
-/// Why an instruction was refused.
+/// Why an instruction was rejected.
 #[derive(Debug)]
 pub struct Reject(pub String);
 
@@ -18,48 +18,61 @@ pub fn reject<T>(message: impl Into<String>) -> Decoded<T> {
     Err(Reject(message.into()))
 }
 
-/// Whether the machine does bit for bit what hardware does.
+/// Whether the virtual GPU computes bit for bit what hardware computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Fidelity {
+    /// Bit for bit the result of the hardware.
     Exact,
     /// Within a documented bound: `.approx` functions, tensor accumulation order.
     Approximate,
 }
 
-/// The execution unit that would have run it; what the counters count by.
+/// The execution unit that runs an instruction on hardware. The counters are grouped by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pipe {
+    /// Integer arithmetic and logic.
     Integer,
+    /// 32-bit floating-point arithmetic.
     Fp32,
+    /// 16-bit floating-point arithmetic.
     Fp16,
+    /// 64-bit floating-point arithmetic.
     Fp64,
     /// Reciprocals, square roots, transcendental functions.
     Special,
+    /// Type conversions.
     Conversion,
+    /// Tensor-core instructions.
     Tensor,
+    /// Loads and stores.
     LoadStore,
+    /// Atomic operations.
     Atomic,
+    /// Asynchronous copies.
     Async,
+    /// Branches, calls and other control flow.
     Control,
+    /// Barriers and other synchronisation.
     Sync,
+    /// Moves between registers.
     Move,
 }
 
-/// What is known of an instruction beside what it does.
+/// Data about an instruction beside its operation.
 #[derive(Clone, Debug)]
 pub struct Meta {
     /// Line in the PTX text.
     pub line: u32,
-    /// Index into the program's source locations; 0 is "unknown".
+    /// Index into the program's source locations. 0 means unknown.
     pub loc: u32,
     pub pipe: Pipe,
-    /// Floating-point operations per lane (an fma is two), or per warp for tensor instructions.
+    /// Floating-point operations per lane (an fma counts as two), or per warp for tensor instructions.
     pub flops: u32,
 }
 
-/// The dotted modifiers of one instruction; each must be taken by the row that understands it.
+/// The dotted modifiers of one instruction. The decoder of the instruction must take each of them.
 #[derive(Debug)]
 pub struct Mods<'a> {
     parts: Vec<&'a str>,
@@ -76,7 +89,7 @@ impl<'a> Mods<'a> {
         self.parts.contains(&name)
     }
 
-    /// Takes a modifier if it is there.
+    /// Takes a modifier. Returns false if the instruction does not have it.
     pub fn take(&mut self, name: &str) -> bool {
         for (part, used) in self.parts.iter().zip(&mut self.used) {
             if *part == name && !*used {
@@ -87,7 +100,7 @@ impl<'a> Mods<'a> {
         false
     }
 
-    /// Takes the first modifier that the table knows.
+    /// Takes the first modifier that the table contains.
     pub fn take_of<T: Copy>(&mut self, table: &[(&str, T)]) -> Option<T> {
         for (part, used) in self.parts.iter().zip(&mut self.used) {
             if let (false, Some((_, value))) = (*used, table.iter().find(|(name, _)| name == part)) {
@@ -98,7 +111,7 @@ impl<'a> Mods<'a> {
         None
     }
 
-    /// Takes the first modifier that can be read.
+    /// Takes the first modifier that `read` accepts.
     pub fn take_matching<T>(&mut self, read: impl Fn(&str) -> Option<T>) -> Option<T> {
         for (part, used) in self.parts.iter().zip(&mut self.used) {
             if let (false, Some(value)) = (*used, read(part)) {
@@ -109,7 +122,7 @@ impl<'a> Mods<'a> {
         None
     }
 
-    /// Takes modifiers that have no effect here (cache hints and the like).
+    /// Takes modifiers that have no effect here, such as cache hints.
     pub fn ignore(&mut self, names: &[&str]) {
         for (part, used) in self.parts.iter().zip(&mut self.used) {
             *used |= names.contains(part);
@@ -155,17 +168,18 @@ impl<'a> Mods<'a> {
     }
 }
 
-/// A value of the constant table; addresses are only known at launch.
+/// A value of the constant table. Addresses are known only at launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Constant {
     Bits(u64),
-    /// Address of a module variable, by its index, plus an offset.
+    /// Address of a module variable, given by its index, plus an offset.
     Variable(u32, i64),
     /// Start of dynamic shared memory plus an offset.
     DynamicShared {
         offset: i64,
     },
-    /// What has to be added to an address of the space to make it generic, or to take off to undo that.
+    /// The value to add to an address: without `to` it makes an address of the space generic, with `to` it turns a
+    /// generic address into an address of the space.
     Window {
         space: Space,
         to: bool,
@@ -174,7 +188,7 @@ pub enum Constant {
     GridId,
 }
 
-/// The constants of one kernel, shared by its functions.
+/// The constants of one kernel. Its functions share them.
 #[derive(Debug, Default)]
 pub struct ConstantPool {
     pub entries: Vec<(Class, Constant, u32)>,
@@ -194,31 +208,31 @@ impl ConstantPool {
     }
 }
 
-/// What a name stands for.
+/// The meaning of a name.
 #[derive(Clone, Debug)]
 pub enum Entity {
     Reg {
         slot: Slot,
         bits: u32,
     },
-    /// Module-level or function-level variable in global or constant memory.
+    /// A module-level or function-level variable in global or constant memory.
     Memory {
         variable: u32,
     },
-    /// Shared variable at an offset of the block's shared memory.
+    /// A shared variable at an offset in the block's shared memory.
     Shared {
         offset: u32,
     },
     DynamicShared,
-    /// At an offset of the function's local frame.
+    /// A variable at an offset in the function's local frame.
     Local {
         offset: u32,
     },
-    /// Kernel parameter at an offset of the parameter block.
+    /// A kernel parameter at an offset in the parameter block.
     KernelParam {
         offset: u32,
     },
-    /// `.param` variable of a call or of a device function: 32-bit registers, one per word.
+    /// A `.param` variable of a call or of a device function: 32-bit registers, one per word.
     ParamWords {
         words: Vec<Slot>,
         bytes: u32,
@@ -234,7 +248,7 @@ pub struct RegRange {
     pub bits: u32,
 }
 
-/// Special registers the core fills in per warp; the index is the slot.
+/// Special registers that the core fills in per warp. The index in this list is the slot.
 pub const SPECIALS: &[&str] = &[
     "%tid.x",
     "%tid.y",
@@ -286,12 +300,12 @@ struct SymbolScope<'a> {
 #[derive(Clone, Debug)]
 pub struct Callee {
     pub index: u32,
-    /// Bytes of each parameter and result.
+    /// Sizes in bytes of each parameter and each result.
     pub params: Vec<u32>,
     pub returns: Vec<u32>,
 }
 
-/// A branch before its labels are known.
+/// A branch whose labels are not resolved yet.
 #[derive(Debug)]
 pub struct PendingBranch<'a> {
     pub at: usize,
@@ -300,37 +314,38 @@ pub struct PendingBranch<'a> {
     pub pos: Pos,
 }
 
-/// The function under decoding, and what its kernel has gathered so far.
+/// The function that is being decoded, and the data that its kernel has collected so far.
 pub struct Decoder<'a, 'k> {
     scopes: Vec<SymbolScope<'a>>,
     pub constants: &'k mut ConstantPool,
     pub callees: &'k mut dyn FnMut(&str) -> Option<Callee>,
     /// Addresses of the module's functions.
     pub function_addresses: &'k HashMap<&'a str, u64>,
-    /// A call through a pointer was seen: any function whose address is taken may be its target.
+    /// True if the kernel has a call through a pointer. Any function whose address is taken may be its target.
     pub indirect: bool,
     pub entry: bool,
     pub registers: Vec<(Class, u32)>,
     pub insts: Vec<Inst>,
     pub metas: Vec<Meta>,
-    /// Label of each pending branch: instruction, operand position, label, where.
+    /// The labels of each `.branchtargets` list, by the name of the list.
     pub branch_targets: HashMap<&'a str, Vec<&'a str>>,
-    /// Instructions that labels stand before, by the block in braces they are declared in: other blocks may use the name
-    /// anew.
+    /// The instruction after each label. The key contains the block in braces that declares the label, because other
+    /// blocks may use the same name again.
     pub labels: HashMap<(u32, &'a str), u32>,
-    /// Branches: their instruction, their labels, and the blocks they stand in, outermost first.
+    /// Branches to resolve: their instruction, their labels, and the blocks in braces that contain them, outermost
+    /// first.
     pub pending: Vec<PendingBranch<'a>>,
     blocks: Vec<u32>,
     blocks_opened: u32,
     pub returns: Vec<Slot>,
-    /// Set by the row of the instruction being decoded.
+    /// Set by the decoder of the current instruction.
     pub pipe: Pipe,
     pub flops: u32,
     pub fidelity: Fidelity,
     pub loc: u32,
     line: u32,
     guard: Guard,
-    /// Register that holds the carry flag of `add.cc` and its kin.
+    /// Register that holds the carry flag of `add.cc` and related instructions.
     carry: Option<Slot>,
 }
 
@@ -340,7 +355,8 @@ impl std::fmt::Debug for Decoder<'_, '_> {
     }
 }
 
-/// More registers than any real function declares; keeps a hostile `.reg .b32 %r<4000000000>` from costing memory.
+/// More registers than any real function declares. The limit prevents a malicious `.reg .b32 %r<4000000000>` from using
+/// much memory.
 pub const MAX_REGISTERS: usize = 1 << 20;
 
 impl<'a, 'k> Decoder<'a, 'k> {
@@ -393,18 +409,18 @@ impl<'a, 'k> Decoder<'a, 'k> {
         }
     }
 
-    /// A label before the next instruction. False if the block has one of that name.
+    /// Declares a label before the next instruction. Returns false if the block already has a label with that name.
     pub fn label(&mut self, name: &'a str) -> bool {
         let block = self.blocks.last().copied().unwrap_or(0);
         self.labels.insert((block, name), self.insts.len() as u32).is_none()
     }
 
-    /// A branch whose labels are looked up when the function is complete.
+    /// Records a branch. Its labels are resolved when the function is complete.
     pub fn branch(&mut self, at: usize, labels: Vec<&'a str>, pos: Pos) {
         self.pending.push(PendingBranch { at, labels, blocks: self.blocks.clone(), pos });
     }
 
-    /// Where a label stands, as seen from a branch.
+    /// Returns the instruction after a label that is visible from a branch in `blocks`.
     pub fn find_label(&self, name: &'a str, blocks: &[u32]) -> Option<u32> {
         blocks.iter().rev().find_map(|block| self.labels.get(&(*block, name)).copied())
     }
@@ -422,7 +438,7 @@ impl<'a, 'k> Decoder<'a, 'k> {
     pub fn declare_registers(&mut self, v: &ast::Variable<'a>) -> Decoded {
         let Some(ty) = Ty::parse(v.ty) else { return reject(format!("register type `.{}`", v.ty)) };
         if ty.bits() > 64 {
-            // Legal, and common in declarations nobody uses; a use is refused as an unknown register.
+            // Legal, and common in unused declarations. A use of the name is rejected as an unknown register.
             return Ok(());
         }
         let count = v.range.unwrap_or(1);
@@ -503,13 +519,13 @@ impl<'a, 'k> Decoder<'a, 'k> {
         self.insts.len() - 1
     }
 
-    /// Emits a lane-wise operation after checking that every register has the width the function will touch: the
-    /// one place that makes the raw pointers of the core sound.
+    /// Emits a lane-wise operation. First checks that every register has the width that the function will access. Only
+    /// this check makes the raw pointers of the core sound.
     pub fn lane(&mut self, spec: LaneSpec, flow: Flow, imm: u32, d: Slot, sources: &[Slot]) -> Decoded {
         if d.class() == Class::Pred || d.is_wide() != spec.wide[0] || !d.is_frame() {
             return reject("result register has the wrong width");
         }
-        // The function reads that many registers, whatever the instruction names.
+        // The function reads this many registers, whatever the number of operands is.
         if sources.len() < spec.sources {
             return reject(format!("takes {} source operands, has {}", spec.sources, sources.len()));
         }
@@ -539,7 +555,7 @@ impl<'a, 'k> Decoder<'a, 'k> {
         self.constant(Class::R32, u64::from(value))
     }
 
-    /// A source of the given type: register, immediate or special register.
+    /// Decodes a source of the given type: a register, an immediate or a special register.
     pub fn src(&mut self, operand: &Operand<'a>, ty: Ty) -> Decoded<Slot> {
         let class = ty.class();
         if class == Class::Pred {
@@ -620,7 +636,7 @@ impl<'a, 'k> Decoder<'a, 'k> {
         }
     }
 
-    /// Any register, whatever its width.
+    /// Decodes a register of any width.
     pub fn any_register(&mut self, operand: &Operand<'a>) -> Decoded<(Slot, u32)> {
         match operand {
             Operand::Name { name, negated: false } => match self.lookup(name) {
@@ -650,7 +666,7 @@ impl<'a, 'k> Decoder<'a, 'k> {
         self.dst(operand, Ty::Pred)
     }
 
-    /// Address of a named variable as a constant or, for locals, a computed register.
+    /// Returns the address of a named variable: a constant or, for a local variable, a computed register.
     pub fn address_of(&mut self, entity: &Entity, offset: i64, class: Class) -> Decoded<Slot> {
         match entity {
             Entity::Memory { variable } => {
@@ -677,7 +693,8 @@ impl<'a, 'k> Decoder<'a, 'k> {
         }
     }
 
-    /// `[reg+offset]`, `[variable+offset]` or `[constant]`: a register or constant, and an offset to add.
+    /// Decodes `[reg+offset]`, `[variable+offset]` or `[constant]`. Returns a register or constant, and an offset to
+    /// add.
     pub fn address(&mut self, operand: &Operand<'a>) -> Decoded<(Slot, i32, Option<Entity>)> {
         let Operand::Address { parts, offset } = operand else { return reject("operand is not an address") };
         let [part] = &parts[..] else { return reject("address has more than one part") };

@@ -1,4 +1,4 @@
-//! f32 and f64 arithmetic and the special functions.
+//! Decodes f32 and f64 arithmetic and the special functions.
 
 use super::decode::{Decoded, Decoder, Fidelity, Mods, Pipe, reject};
 use super::lane::lane;
@@ -8,7 +8,7 @@ use crate::num::float::{self, MinMax};
 use crate::num::{NAN_F32, Round, approx, exact};
 use crate::ptx::ast::Instruction;
 
-/// A rounding mode, `.ftz` and `.sat` packed into an instruction's constant.
+/// Packs a rounding mode, `.ftz` and `.sat` into an instruction's constant.
 fn pack(round: Round, ftz: bool, sat: bool) -> u32 {
     round as u32 | u32::from(ftz) << 4 | u32::from(sat) << 5
 }
@@ -39,13 +39,14 @@ fn out64(x: f64, imm: u32) -> f64 {
     if imm & 32 != 0 { float::saturate_f64(x) } else { x }
 }
 
-/// `abs` and `neg` of a NaN are NaNs as any instruction makes them: an H200 computes both with its adder.
+/// `abs` and `neg` of a NaN return the canonical NaN, like other instructions, because an H200 computes both with its
+/// adder.
 #[inline(always)]
 fn canonical32(bits: u32) -> u32 {
     if bits & 0x7fff_ffff > 0x7f80_0000 { NAN_F32 } else { bits }
 }
 
-/// f64: the operand's payload, its sign untouched.
+/// For f64, a NaN result has the payload and the sign of the operand.
 #[inline(always)]
 fn quiet64(operand: u64, result: u64) -> u64 {
     if operand & !(1 << 63) > 0x7ff0_0000_0000_0000 { exact::quiet_f64(operand) } else { result }
@@ -53,8 +54,9 @@ fn quiet64(operand: u64, result: u64) -> u64 {
 
 const FTZ: u32 = 16;
 
-/// A quotient of flushed operands that came out as the least normal number: zero if it is less than that when
-/// rounded to 24 bits as if exponents went on below, as hardware judges. Scaled, they do go on.
+/// Corrects a quotient of flushed operands that was rounded to the smallest normal number. Hardware returns zero if the
+/// quotient is smaller than that number when it is rounded to 24 bits with an unbounded exponent. The scaled division
+/// rounds in this way because its result is far from the subnormal range.
 fn div_ftz(a: f32, b: f32, round: Round) -> f32 {
     const UP: f32 = f32::from_bits((127 + 64) << 23);
     let scaled = float::div(a * UP, b, round);
@@ -65,9 +67,11 @@ fn rcp_ftz(a: f32, round: Round) -> f32 {
     div_ftz(1.0, a, round)
 }
 
-/// The plain form (nearest, no flush, no saturation), the flushing form, and the one that looks at its constant.
+/// Selects one of three instances: plain (round to nearest, no flush, no saturation), flushing, and general. The
+/// general instance reads its constant.
 ///
-/// The last function is for `.ftz` results that are the least normal number, whether by rounding or not: seldom.
+/// The last function computes `.ftz` results that equal the smallest normal number, by rounding or exactly. They are
+/// rare.
 macro_rules! arith32 {
     ($imm:expr, |$($a:ident),+| $f:path, $least:path) => {
         match $imm {
@@ -76,7 +80,7 @@ macro_rules! arith32 {
             _ => arith32!(@ |$($a),+| $f, $least, |imm| imm, (_b: (), _c: ())),
         }
     };
-    // The operands that are missing are of the type `()`.
+    // Missing operands have the type `()`.
     (@ |$a:ident| $f:path, $least:path, |$imm:ident| $bits:expr, ($b:ident: (), $c:ident: ())) => {
         arith32!(@@ ($a: f32, $b: (), $c: ()) ($a) $f, $least, $imm, $bits)
     };
@@ -130,7 +134,7 @@ macro_rules! approx32 {
 }
 
 impl<'a> Decoder<'a, '_> {
-    /// True if the row is one of this file's: a known opcode on f32 or f64.
+    /// Returns true if this file decodes the instruction: a known opcode on f32 or f64.
     #[allow(clippy::too_many_lines)] // A table: one arm per instruction.
     pub(super) fn float(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded<bool> {
         let wide = m.has("f64");

@@ -1,4 +1,4 @@
-//! f16 and bf16 arithmetic, single and packed in pairs.
+//! Decodes f16 and bf16 arithmetic, single and packed in pairs.
 
 use super::decode::{Decoded, Decoder, Fidelity, Mods, Pipe, reject};
 use super::lane::{LaneSpec, lane};
@@ -18,7 +18,7 @@ fn unpack(imm: u32) -> HalfMods {
     HalfMods { ftz: imm & 1 != 0, sat: imm & 2 != 0, relu: imm & 4 != 0 }
 }
 
-/// The instance for f16, f16x2, bf16 or bf16x2 of a function of one or two halves.
+/// Selects the instance of a function of one or two halves for f16, f16x2, bf16 or bf16x2.
 macro_rules! by_half {
     ($ty:expr, |$h:ident, $a:ident; $imm:ident| $body:expr) => {
         match $ty {

@@ -1,4 +1,4 @@
-//! Integer arithmetic.
+//! Decodes integer arithmetic.
 
 use super::decode::{Decoded, Decoder, Mods, arity, reject};
 use super::lane::{LaneSpec, lane};
@@ -7,7 +7,7 @@ use super::types::Ty;
 use crate::num::int;
 use crate::ptx::ast::Instruction;
 
-/// The instance of a function for one of the six integer types.
+/// Selects the instance of a function for one of the six integer types.
 macro_rules! by_int {
     ($ty:expr, |$($a:ident),+| $body:expr) => {
         match $ty {
@@ -35,7 +35,7 @@ impl<'a> Decoder<'a, '_> {
         self.typed(i, ty, &sources, spec, flow, 0)
     }
 
-    /// Result and sources by type, in operand order.
+    /// Decodes the result and the sources, each of its type, in operand order.
     pub(super) fn typed(
         &mut self,
         i: &Instruction<'a>,
@@ -54,7 +54,7 @@ impl<'a> Decoder<'a, '_> {
         self.lane(spec, flow, imm, d, &slots)
     }
 
-    /// True if the row is one of this file's.
+    /// Returns true if this file decodes the instruction.
     pub(super) fn integer(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded<bool> {
         match i.opcode {
             "add" | "sub" => self.add_sub(i, m)?,
@@ -66,7 +66,7 @@ impl<'a> Decoder<'a, '_> {
             "div" | "rem" => {
                 let ty = m.ty()?;
                 m.finish()?;
-                // A zero divisor gives all ones, quotient and remainder alike, as an H200 does.
+                // Division by zero returns all ones for both quotient and remainder, as on an H200.
                 let spec = if i.opcode == "div" {
                     by_int!(ty, |a, b| if b == 0 { !0 } else { a.wrapping_div(b) })
                 } else {

@@ -1,18 +1,19 @@
-//! Lane-wise operations: a scalar function applied to the 32 lanes of up to three registers.
+//! Lane-wise operations: a scalar function is applied to the 32 lanes of up to three registers.
 //!
-//! Every operation is compiled three times (baseline x86-64, AVX2 + FMA, AVX-512) from one inlined body, and the
-//! instruction stores the pointer that fits this machine: no dispatch per lane, none per instruction set.
+//! Every operation is compiled three times (baseline x86-64, AVX2 + FMA, AVX-512) from one inlined body. The
+//! instruction stores the function pointer for this machine, so execution needs no dispatch per lane or per instruction
+//! set.
 
 use crate::cpu::{Level, level};
 
-/// Writes lane results of `f(a, b, c)` to `d` where `mask` has the lane's bit. Pointers are to `[u32; 32]` or
-/// `[u64; 32]` registers; unused ones are not read. `imm` is the instruction's own constant.
+/// Writes the results of `f(a, b, c)` to the lanes of `d` whose bit in `mask` is set. The pointers are `[u32; 32]` or
+/// `[u64; 32]` registers. Unused pointers are not read. `imm` is the instruction's constant.
 pub type LaneFn = unsafe fn(d: *mut u32, a: *const u32, b: *const u32, c: *const u32, mask: u32, imm: u32);
 
-/// A lane-wise predicate: the mask of lanes for which it holds (inactive lanes are garbage).
+/// A lane-wise predicate. Returns the mask of lanes for which it holds. The bits of inactive lanes are arbitrary.
 pub type TestFn = unsafe fn(a: *const u32, b: *const u32) -> u32;
 
-/// A type a lane may hold; `Store` is what its register holds.
+/// A type of a lane's value. `Store` is the type in the register.
 pub trait Lane: Copy {
     type Store: Copy + Default;
     const WIDE: bool;
@@ -45,7 +46,7 @@ lanes! {
     f64, u64, true, |s| f64::from_bits(s), |v| v.to_bits();
 }
 
-/// Stands for an operand the operation does not have.
+/// Represents an operand that the operation does not have.
 impl Lane for () {
     type Store = ();
     const WIDE: bool = false;
@@ -62,14 +63,14 @@ pub trait LaneOp {
     type C: Lane;
     fn f(a: Self::A, b: Self::B, c: Self::C, imm: u32) -> Self::D;
 
-    /// Whether a result wants [`LaneOp::second_look`]. For rare results that need slow code, so that the loop over
-    /// the lanes stays free of it.
+    /// Whether a result needs [`LaneOp::second_look`]. This keeps slow code for rare results out of the loop over the
+    /// lanes.
     #[inline(always)]
     fn is_doubtful(_d: Self::D, _imm: u32) -> bool {
         false
     }
 
-    /// The right result where [`LaneOp::f`]'s was doubtful.
+    /// Returns the correct result where the result of [`LaneOp::f`] was doubtful.
     #[inline(always)]
     fn second_look(a: Self::A, b: Self::B, c: Self::C, imm: u32) -> Self::D {
         Self::f(a, b, c, imm)
@@ -91,8 +92,8 @@ unsafe fn lane_body<O: LaneOp>(
     imm: u32,
 ) {
     type Reg<L> = [<L as Lane>::Store; 32];
-    // SAFETY: the caller passes registers of the widths `O` names (see `Op::Lane`); `()` has no bytes to read.
-    // Operands are copied out before the result is stored, so `d` may be one of them.
+    // SAFETY: the caller passes registers of the widths that `O` names (see `Op::Lane`). `()` has no bytes to read.
+    // Operands are copied before the result is stored, so `d` may be one of them.
     unsafe {
         let (a, b, c) = (*a.cast::<Reg<O::A>>(), *b.cast::<Reg<O::B>>(), *c.cast::<Reg<O::C>>());
         let mut out = [<O::D as Lane>::Store::default(); 32];
@@ -134,27 +135,27 @@ unsafe fn test_body<O: TestOp>(a: *const u32, b: *const u32) -> u32 {
     }
 }
 
-/// Defines a function that picks, for the type parameter, the instance compiled for this machine.
+/// Defines a function that returns, for its type parameter, the instance compiled for this machine.
 macro_rules! pick_level {
     ($pick:ident, $bound:ident, $body:ident, $ty:ty, ($($arg:ident: $t:ty),*) $(-> $ret:ty)?) => {
         #[allow(clippy::missing_safety_doc)]
         pub fn $pick<O: $bound>() -> $ty {
             unsafe fn baseline<O: $bound>($($arg: $t),*) $(-> $ret)? {
-                // SAFETY: the caller's promise, passed on.
+                // SAFETY: the caller guarantees what the called function requires.
                 unsafe { $body::<O>($($arg),*) }
             }
             #[cfg(target_arch = "x86_64")]
             {
                 #[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
                 unsafe fn avx2<O: $bound>($($arg: $t),*) $(-> $ret)? {
-                    // SAFETY: the caller's promise, passed on.
+                    // SAFETY: the caller guarantees what the called function requires.
                     unsafe { $body::<O>($($arg),*) }
                 }
                 #[target_feature(
                     enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt"
                 )]
                 unsafe fn avx512<O: $bound>($($arg: $t),*) $(-> $ret)? {
-                    // SAFETY: the caller's promise, passed on.
+                    // SAFETY: the caller guarantees what the called function requires.
                     unsafe { $body::<O>($($arg),*) }
                 }
                 match level() {
@@ -171,12 +172,12 @@ pick_level!(lane_fn, LaneOp, lane_body, LaneFn,
     (d: *mut u32, a: *const u32, b: *const u32, c: *const u32, mask: u32, imm: u32));
 pick_level!(test_fn, TestOp, test_body, TestFn, (a: *const u32, b: *const u32) -> u32);
 
-/// A lane function and the widths of its registers: result, then sources.
+/// A lane function and the widths of its registers: the result, then the sources.
 #[derive(Clone, Copy, Debug)]
 pub struct LaneSpec {
     pub f: LaneFn,
     pub wide: [bool; 4],
-    /// How many registers it reads.
+    /// Number of registers that the function reads.
     pub sources: usize,
 }
 
@@ -193,7 +194,7 @@ pub fn lane_spec<O: LaneOp>() -> LaneSpec {
     }
 }
 
-/// A test and whether it compares 64-bit registers.
+/// A test function, and whether it compares 64-bit registers.
 #[derive(Clone, Copy, Debug)]
 pub struct TestSpec {
     pub f: TestFn,
@@ -204,8 +205,8 @@ pub fn test_spec<O: TestOp>() -> TestSpec {
     TestSpec { f: test_fn::<O>(), wide: O::T::WIDE }
 }
 
-/// `lane!(|a: u32, b: u32| -> u32 { a & b })` is the [`LaneSpec`] of that function; a fourth parameter after `;` is
-/// the instruction's constant.
+/// `lane!(|a: u32, b: u32| -> u32 { a & b })` is the [`LaneSpec`] of that function. A fourth parameter after `;` is the
+/// instruction's constant.
 macro_rules! lane {
     (|$a:ident : $ta:ty $(; $imm:ident)?| -> $td:ty $body:block) => {
         $crate::isa::lane::lane!(@ ($a: $ta, _b: (), _c: ()) ($($imm)?) -> $td $body)

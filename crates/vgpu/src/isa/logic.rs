@@ -1,4 +1,4 @@
-//! Bitwise logic, shifts, bit fields, moves and selects.
+//! Decodes bitwise logic, shifts, bit fields, moves and selects.
 
 use super::decode::{Constant, Decoded, Decoder, Entity, Mods, Pipe, arity, reject};
 use super::lane::lane;
@@ -7,7 +7,7 @@ use super::types::Ty;
 use crate::num::int::{self, Prmt};
 use crate::ptx::ast::{Instruction, Operand};
 
-/// The instance for 16, 32 or 64 bits.
+/// Selects the instance for 16, 32 or 64 bits.
 macro_rules! by_width {
     ($ty:expr, |$($a:ident),+| $body:expr) => {
         match $ty.bits() {
@@ -202,8 +202,9 @@ impl<'a> Decoder<'a, '_> {
         arity(i, 5)?;
         let d = self.dst(&i.operands[0], ty)?;
         let (a, b) = (self.src(&i.operands[1], ty)?, self.src(&i.operands[2], ty)?);
-        // Four sources are one too many for a lane function: position and length are joined first. Of a number above
-        // 255, which the manual leaves open, an H200 takes the low byte in 32 bits, and all of it in 64.
+        // A lane function takes at most three sources, so position and length are packed into one register first. The
+        // manual does not define values above 255. For `.b32` an H200 uses the low byte of the value, for `.b64` the
+        // whole value.
         let joined = match (&i.operands[3], &i.operands[4]) {
             (Operand::Int(pos @ 0..256), Operand::Int(len @ 0..256)) => self.imm32((*pos | *len << 8) as u32),
             (pos, len) => {
@@ -300,7 +301,7 @@ impl<'a> Decoder<'a, '_> {
         self.lane(spec, Flow::Copy, 0, d, &[s])
     }
 
-    /// `mov` may also take the address of a variable or a function.
+    /// Decodes a source of `mov`, which may also be the address of a variable or a function.
     pub(super) fn address_value(&mut self, source: &Operand<'a>, ty: Ty) -> Decoded<Slot> {
         let (name, offset) = match source {
             Operand::Name { name, negated: false } => (*name, 0),
@@ -321,7 +322,7 @@ impl<'a> Decoder<'a, '_> {
         }
     }
 
-    /// Special registers whose value changes as the kernel runs.
+    /// Decodes special registers whose value changes while the kernel runs.
     fn dynamic_special(&mut self, source: &Operand<'a>, d: Slot) -> Decoded<Option<()>> {
         let Operand::Name { name, negated: false } = source else { return Ok(None) };
         let (wide, global, high) = match *name {

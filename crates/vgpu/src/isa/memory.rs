@@ -1,4 +1,4 @@
-//! Loads, stores, prefetches, fences, address-space queries.
+//! Decodes loads, stores, prefetches, fences and address-space queries.
 
 use super::decode::{Decoded, Decoder, Entity, Mods, Pipe, arity, reject};
 use super::lane::lane;
@@ -25,7 +25,7 @@ pub(super) fn take_space(m: &mut Mods<'_>) -> Space {
     m.take_of(SPACES).unwrap_or(Space::Generic)
 }
 
-/// Hints that change speed and nothing else.
+/// Ignores hints that affect only speed.
 pub(super) fn ignore_cache_hints(m: &mut Mods<'_>) {
     m.ignore(&["ca", "cg", "cs", "lu", "cv", "wb", "wt", "unified"]);
     m.ignore_prefix("L1::");
@@ -89,7 +89,7 @@ impl<'a> Decoder<'a, '_> {
         Ok(Access { space, ty: MemType::of(ty), vector, order, scope, non_coherent, offset: 0, quick: false })
     }
 
-    /// The registers of `{a, b}` or of a single operand.
+    /// Returns the registers of `{a, b}` or of a single operand.
     fn elements(&self, operand: &Operand<'a>, vector: u8) -> Decoded<Vec<Operand<'a>>> {
         match (operand, vector) {
             (Operand::Vector(parts), n) if parts.len() == n as usize => Ok(parts.clone()),
@@ -99,7 +99,7 @@ impl<'a> Decoder<'a, '_> {
         }
     }
 
-    /// A register that may be wider than the element, as loads and stores allow.
+    /// Decodes a register that may be wider than the element, as loads and stores allow.
     fn element_register(&mut self, operand: &Operand<'a>, ty: MemType, result: bool) -> Decoded<Slot> {
         if matches!(operand, Operand::Sink) && result {
             return Ok(self.fresh(ty.ty.class()));
@@ -189,7 +189,8 @@ impl<'a> Decoder<'a, '_> {
         }
     }
 
-    /// `st.async`: a store, and its bytes to the barrier object when it is done. It is done at once here.
+    /// Decodes `st.async`: a store that reports its bytes to an mbarrier object when it completes. Here it completes
+    /// immediately.
     fn store_async(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
         if !m.take("mbarrier::complete_tx::bytes") {
             return reject("st.async completes on an mbarrier");
@@ -267,7 +268,8 @@ impl<'a> Decoder<'a, '_> {
                         let mask = (u32::MAX >> (32 - (imm >> 8) * 8)) << (imm & 0xff);
                         old & !mask | (a << (imm & 0xff)) & mask
                     });
-                    // The first part of a word need not keep what nobody has written.
+                    // The store to the first part of a word does not keep the rest of the word, because nothing has
+                    // written it yet.
                     if shift == 0 {
                         let whole = lane!(|a: u32; imm| -> u32 { a & (u32::MAX >> (32 - (imm >> 8) * 8)) });
                         self.lane(whole, Flow::Any, imm, words[word], &[*v])?;
@@ -294,7 +296,7 @@ impl<'a> Decoder<'a, '_> {
                 m.take("release");
             } else if m.take("proxy") {
                 if m.take("tensormap::generic") {
-                    // Maps are read afresh by every copy.
+                    // Every copy reads its tensor map again, so a fence suffices.
                     m.ignore(&["acquire", "release"]);
                     let scope = m.take_of(SCOPES).unwrap_or_default();
                     m.finish()?;
@@ -331,7 +333,8 @@ fn is_quick(access: &Access, address: Slot, registers: &[Slot]) -> bool {
         && registers.iter().all(|r| r.class() == Class::R32)
 }
 
-/// Word and bit shift of a parameter access; it may not straddle words unless it is one of eight bytes.
+/// Returns the word and the bit shift of a parameter access. An access must not cross a word boundary, except for
+/// eight-byte accesses.
 fn word_of(at: i64, ty: MemType, bytes: u32) -> Decoded<(usize, u32)> {
     let size = i64::from(ty.bytes);
     if at < 0 || at + size > i64::from(bytes.next_multiple_of(4)) || at % size.min(4) != 0 {

@@ -1,7 +1,7 @@
-//! The instruction table: mnemonic, modifiers and operands of PTX to typed operations.
+//! The instruction decoder: turns the mnemonic, modifiers and operands of a PTX instruction into typed operations.
 //!
-//! [`decode::Decoder`] holds what an instruction may refer to; one file per group of instructions holds the rows.
-//! What is not in a row is refused, by name and line, when the module is loaded.
+//! [`decode::Decoder`] holds everything that an instruction may refer to. Each group of instructions has its own file.
+//! An instruction that no group decodes is rejected when the module is loaded, with its name and line.
 
 mod async_copy;
 mod atomic;
@@ -30,7 +30,8 @@ use crate::ptx::ast::Instruction;
 use decode::{Decoded, Decoder, Mods};
 
 impl<'a> Decoder<'a, '_> {
-    /// Decodes one instruction, or says why not. The groups are asked in turn; each knows its opcodes.
+    /// Decodes one instruction or returns the reason for its rejection. The groups are tried in turn, and each knows
+    /// its opcodes.
     pub fn instruction(&mut self, i: &Instruction<'a>) -> Decoded {
         self.begin(i.pos.line);
         self.set_guard(i.guard)?;

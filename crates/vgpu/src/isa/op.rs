@@ -1,4 +1,4 @@
-//! Decoded instructions: what the execution core runs.
+//! Decoded instructions: the operations that the execution core runs.
 
 use super::lane::{LaneFn, TestFn};
 pub use super::types::Class;
@@ -6,10 +6,10 @@ use super::types::{MemType, Scope, Space, Ty};
 use crate::num::cvt::Cvt;
 use crate::num::tile;
 
-/// Names a register (or a constant or special value) by class, base and index; one `u32` so that an instruction
-/// stays small and resolving it is a mask and an add.
+/// Identifies a register, a constant or a special value by class, base and index. It is one `u32` to keep instructions
+/// small. Resolving it takes a mask and an add.
 ///
-/// Bits 31-30 class, 29-28 base, 27-0 index (in units of one 32-bit register of 32 lanes).
+/// Bits 31-30 are the class, bits 29-28 the base and bits 27-0 the index (in units of one 32-bit register of 32 lanes).
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Slot(pub u32);
 
@@ -54,7 +54,7 @@ impl Slot {
         self == Slot::NONE
     }
 
-    /// True for a register a function can write, which needs liveness and a place in the frame.
+    /// True for a register that a function can write. Such a register needs liveness analysis and a place in the frame.
     pub fn is_frame(self) -> bool {
         !self.is_none() && self.base() == Base::Frame as usize
     }
@@ -85,7 +85,7 @@ impl std::fmt::Debug for Slot {
     }
 }
 
-/// `@p`, `@!p` or always.
+/// A guard: `@p`, `@!p` or always.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Guard(u32);
 
@@ -112,16 +112,16 @@ impl Guard {
     }
 }
 
-/// An instruction: an operation, its guard and its registers, results first.
+/// An instruction: an operation, its guard and its registers. The results come first.
 #[derive(Debug)]
 pub struct Inst {
     pub op: Op,
     pub guard: Guard,
-    /// How many of the registers are results.
+    /// Number of registers that are results.
     pub results: u8,
     count: u16,
     inline: [Slot; 6],
-    /// All of them, when there are more than fit inline.
+    /// All registers, if they do not fit inline.
     spilled: Box<[Slot]>,
 }
 
@@ -143,7 +143,7 @@ impl Inst {
         Inst { op, guard: Guard::ALWAYS, results: results.len() as u8, count: count as u16, inline, spilled }
     }
 
-    /// Register `i`, one of the first six.
+    /// Returns register `i`, one of the first six.
     #[inline(always)]
     pub fn r(&self, i: usize) -> Slot {
         self.inline[i]
@@ -164,7 +164,7 @@ impl Inst {
         &self.registers()[self.results as usize..]
     }
 
-    /// Rewrites every register, results included.
+    /// Replaces every register, including the results.
     pub fn map_registers(&mut self, mut f: impl FnMut(Slot) -> Slot) {
         for slot in &mut self.inline {
             if !slot.is_none() {
@@ -179,21 +179,21 @@ impl Inst {
     }
 }
 
-/// How undefined bytes of the sources reach the result.
+/// How undefined bytes of the sources affect the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
     /// Any undefined source byte makes the whole result undefined.
     Any,
-    /// Byte for byte: moves.
+    /// Byte for byte, for moves.
     Copy,
-    /// Bitwise: a defined zero decides an `and`, a defined all-ones byte an `or`.
+    /// Bitwise: a defined zero byte decides an `and`, a defined all-ones byte decides an `or`.
     And,
     Or,
     /// Bitwise without a deciding value: `xor`, `not`.
     Bytes,
-    /// Low part of a wider source, or zero extension of a narrower one.
+    /// The low part of a wider source, or the zero extension of a narrower one.
     Resize,
-    /// Shift by the immediate in `imm`, left or (logical) right; Any when the amount is in a register.
+    /// A shift by the immediate in `imm`: left, or logical right. If a register holds the amount, the flow is `Any`.
     Shl,
     Shr,
 }
@@ -262,13 +262,13 @@ pub enum ReduxOp {
 pub enum BarMode {
     Sync,
     Arrive,
-    /// `bar.red.popc/and/or`: sources end with the predicate, results are the count or a predicate.
+    /// `bar.red.popc/and/or`. The last source is the predicate. The result is the count or a predicate.
     RedPopc,
     RedAnd,
     RedOr,
 }
 
-/// How a load or store is ordered and cached; what the race checker needs to know.
+/// Memory order and caching of a load or store, as the race checker needs them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Order {
     #[default]
@@ -285,23 +285,24 @@ pub enum Order {
 pub struct Access {
     pub space: Space,
     pub ty: MemType,
-    /// Elements per lane: 1, 2, 4 or 8.
+    /// Number of elements per lane: 1, 2, 4 or 8.
     pub vector: u8,
     pub order: Order,
     pub scope: Scope,
-    /// `ld.global.nc`: promised read-only for the kernel.
+    /// `ld.global.nc`: the program promises that the kernel does not write this memory.
     pub non_coherent: bool,
     pub offset: i32,
-    /// One 4-byte element per lane in shared or global memory, 32-bit registers: has a path of its own.
+    /// One 4-byte element per lane in shared or global memory, with 32-bit registers. Such accesses have a fast path.
     pub quick: bool,
 }
 
 /// The constant parts of a tensor copy's addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TensorAccess {
-    /// A store combines what is there with what comes.
+    /// The operation with which a store combines its values and the values in memory.
     pub reduce: Option<AtomOp>,
-    /// To several blocks of the cluster: a mask of them follows the barrier object.
+    /// The copy goes to several blocks of the cluster. The source after the mbarrier object is the mask of these
+    /// blocks.
     pub multicast: bool,
     pub shared_offset: i32,
     pub barrier_offset: i32,
@@ -311,8 +312,8 @@ pub struct TensorAccess {
 pub enum MbarrierOp {
     Init,
     Inval,
-    /// Result (if any) is the state token; source 1 (if any) the count. `expect` adds to the transaction count
-    /// first; `drop` also lowers the count of later phases; `no_complete` may not finish the phase.
+    /// The result, if present, is the state token. Source 1, if present, is the count. `expect` first adds to the
+    /// transaction count. `drop` also lowers the count of later phases. `no_complete` must not complete the phase.
     Arrive {
         drop: bool,
         no_complete: bool,
@@ -320,7 +321,7 @@ pub enum MbarrierOp {
     },
     ExpectTx,
     CompleteTx,
-    /// Source 1 is the token, or the parity when `parity`; `try_wait` may suspend.
+    /// Source 1 is the token or, with `parity`, the parity. `try_wait` may suspend.
     TestWait {
         parity: bool,
         try_wait: bool,
@@ -337,25 +338,25 @@ pub enum Op {
         imm: u32,
         flow: Flow,
     },
-    /// `r0 = f(..)`, results: predicate p and optionally its complement q; sources a, b and, with `combine`, a
-    /// predicate. `set` variants write a register instead of p.
+    /// Compares a with b. The results are a predicate p and optionally its complement q. The sources are a, b and, with
+    /// `combine`, a predicate. See `Set` for the variants that write a register.
     Test {
         f: TestFn,
         combine: Option<BoolOp>,
         negate: bool,
     },
-    /// `set`: like `Test` but `r0` is a register that becomes `imm` or 0.
+    /// `set`: like `Test`, but `r0` is a register that becomes `truth` or 0.
     Set {
         f: TestFn,
         combine: Option<BoolOp>,
         negate: bool,
         truth: u32,
     },
-    /// `r0 = p ? r1 : r2`, p is the last source.
+    /// `r0 = p ? r1 : r2`. p is the last source.
     Select {
         negate: bool,
     },
-    /// Predicate logic: `r0 = r1 op r2`, each optionally negated.
+    /// Predicate logic: `r0 = r1 op r2`. Each source may be negated.
     PredLogic {
         op: BoolOp,
         negate: [bool; 2],
@@ -370,15 +371,16 @@ pub enum Op {
         cvt: Cvt,
         pair: bool,
     },
-    /// One wide or packed value from parts (results 1) or the reverse (sources 1); `bits` per part.
+    /// Packs several parts into one wide or packed value (one result), or does the reverse (one source). `bits` is the
+    /// size of a part.
     Pack {
         bits: u8,
     },
     Unpack {
         bits: u8,
     },
-    /// `add.cc`, `addc`, `subc`, `madc`: sources a, b (c for mad) and the carry predicate as the last result and,
-    /// with `carry_in`, the last source.
+    /// `add.cc`, `addc`, `subc`, `madc`. The sources are a, b and, for mad, c. The carry predicate is the last result
+    /// and, with `carry_in`, also the last source.
     Carry {
         kind: CarryKind,
         carry_in: bool,
@@ -388,24 +390,24 @@ pub enum Op {
 
     // Memory
     Load(Access),
-    /// Kernel parameter at a constant offset: the same for every lane.
+    /// A kernel parameter at a constant offset. It is the same for every lane.
     LoadParam {
         ty: MemType,
         vector: u8,
         offset: u32,
     },
     Store(Access),
-    /// Sources: address, b, (c); the result is absent for `red`.
+    /// Sources: address, b, (c). `red` has no result.
     Atom {
         op: AtomOp,
         access: Access,
     },
-    /// `r0 = address of the frame's local variable`.
+    /// `r0 =` the address of a local variable in the frame.
     LocalAddress {
         offset: u32,
         generic: bool,
     },
-    /// `isspacep`
+    /// `isspacep`.
     IsSpace {
         space: Space,
     },
@@ -414,7 +416,8 @@ pub enum Op {
         scope: Scope,
         order: Order,
     },
-    /// Asynchronous copy, global to shared. Sources: dst, src, (source size), (ignore-src predicate as size 0).
+    /// Asynchronous copy from global to shared memory. Sources: dst, src, (source size), (ignore-src predicate as size
+    /// 0).
     CopyAsync {
         bytes: u8,
         has_size: bool,
@@ -423,41 +426,42 @@ pub enum Op {
         dst_offset: i32,
         src_offset: i32,
     },
-    /// Bulk copy, global to shared, that reports its bytes to a barrier object. Sources: dst, src, bytes, object.
+    /// Bulk copy from global to shared memory that reports its bytes to an mbarrier object. Sources: dst, src, bytes,
+    /// object.
     CopyBulk {
         dst_offset: i32,
         src_offset: i32,
         barrier_offset: i32,
     },
-    /// Bulk copy, shared to global. Sources: dst, src, bytes.
+    /// Bulk copy from shared to global memory. Sources: dst, src, bytes.
     StoreBulk {
         dst_offset: i32,
         src_offset: i32,
-        /// What is there is combined with what comes.
+        /// The operation and type with which the copied values are combined with the values in memory.
         reduce: Option<(AtomOp, Ty)>,
     },
-    /// Copies a box of a tensor into shared memory. Sources: dst, tensor map, barrier object, coordinates.
+    /// Copies a box of a tensor into shared memory. Sources: dst, tensor map, mbarrier object, coordinates.
     TensorLoad(TensorAccess),
     /// Copies a box of a tensor out of shared memory. Sources: src, tensor map, coordinates.
     TensorStore(TensorAccess),
-    /// `tensormap.replace`: sources: address, value.
+    /// `tensormap.replace`. Sources: address, value.
     ReplaceInMap {
         field: crate::tensor_map::Field,
         space: Space,
         offset: i32,
     },
-    /// `tensormap.cp_fenceproxy`: a map from shared to global memory. Sources: dst, src.
+    /// `tensormap.cp_fenceproxy`: copies a tensor map from shared to global memory. Sources: dst, src.
     CopyMap {
         dst_offset: i32,
         src_offset: i32,
     },
     BulkCommit,
-    /// Waits until at most `keep` of the thread's bulk groups are under way, or have still to read.
+    /// Waits until at most `keep` of the thread's bulk groups are pending or, with `read`, have not finished reading.
     BulkWait {
         keep: u32,
         read: bool,
     },
-    /// `fence.proxy.async`
+    /// `fence.proxy.async`.
     ProxyFence,
     CopyCommit,
     /// Waits until at most `keep` of the thread's newest groups are pending.
@@ -470,7 +474,7 @@ pub enum Op {
         space: Space,
         offset: i32,
     },
-    /// `relaxed`: orders nothing.
+    /// An operation on an mbarrier object. With `relaxed` it orders no accesses.
     Mbarrier {
         op: MbarrierOp,
         space: Space,
@@ -482,29 +486,29 @@ pub enum Op {
     Branch {
         target: u32,
     },
-    /// `brx.idx`: one index source; block numbers.
+    /// `brx.idx`. The source is an index into `targets`, which are block numbers.
     BranchIndexed {
         targets: Box<[u32]>,
     },
-    /// Results: the caller's return words; sources: the caller's argument words.
+    /// A call. Results: the caller's return words. Sources: the caller's argument words.
     Call {
         function: u32,
     },
-    /// Call through a pointer: the first source is the target, then the argument words.
+    /// A call through a pointer. Sources: the target, then the argument words.
     CallIndirect,
-    /// Sources: the function's return words.
+    /// A return. Sources: the function's return words.
     Return,
     Exit,
     Trap {
         what: &'static str,
     },
-    /// Sources: format address, argument block address; result: count.
+    /// `printf`. Sources: format address, argument block address. Result: count.
     Printf,
     AssertFail,
     Nanosleep,
 
     // Synchronisation and warp operations
-    /// Sources: barrier, (thread count), (predicate).
+    /// A barrier of the block. Sources: barrier, (thread count), (predicate).
     Barrier {
         mode: BarMode,
         aligned: bool,
@@ -512,30 +516,30 @@ pub enum Op {
         negate: bool,
     },
     WarpSync,
-    /// `barrier.cluster.arrive` or `.wait`.
+    /// `barrier.cluster.arrive` or `barrier.cluster.wait`.
     ClusterBarrier {
         arrive: bool,
         relaxed: bool,
         aligned: bool,
     },
-    /// `mapa`: results: address; sources: address, rank of a block.
+    /// `mapa`. Result: address. Sources: address, rank of a block.
     MapAddress {
         generic: bool,
     },
-    /// `getctarank`
+    /// `getctarank`.
     BlockOfAddress {
         generic: bool,
     },
-    /// Results: value, (predicate); sources: a, b, c, mask.
+    /// `shfl`. Results: value, (predicate). Sources: a, b, c, mask.
     Shuffle {
         mode: ShflMode,
     },
-    /// Result: predicate or mask; sources: predicate, mask.
+    /// `vote`. Result: predicate or mask. Sources: predicate, mask.
     Vote {
         mode: VoteMode,
         negate: bool,
     },
-    /// Results: mask, (predicate for `all`); sources: value, membermask.
+    /// `match`. Results: mask, (predicate for `all`). Sources: value, membermask.
     Match {
         all: bool,
     },
@@ -543,7 +547,7 @@ pub enum Op {
         op: ReduxOp,
     },
     ActiveMask,
-    /// Results: (leader), predicate; source: mask.
+    /// `elect`. Results: (leader), predicate. Source: mask.
     Elect,
     Clock {
         global: bool,
@@ -551,30 +555,31 @@ pub enum Op {
     },
 
     // Tensor
-    /// `ldmatrix`: one result per matrix, 8x8 of 16 bits; the source is a row address per lane.
+    /// `ldmatrix`. One result per matrix of 8x8 elements of 16 bits. The source is a row address per lane.
     LoadMatrix {
         trans: bool,
         space: Space,
         offset: i32,
     },
-    /// `stmatrix`: sources are the row address, then one register per matrix.
+    /// `stmatrix`. Sources: the row address, then one register per matrix.
     StoreMatrix {
         trans: bool,
         space: Space,
         offset: i32,
     },
     MoveMatrix,
-    /// Results: the fragment; sources: address and, if there is one, the stride.
+    /// `wmma.load`. Results: the fragment. Sources: the address and, if present, the stride.
     WmmaLoad(Box<WmmaMemory>),
-    /// Sources: address, the fragment, then the stride.
+    /// `wmma.store`. Sources: the address, the fragment, then the stride.
     WmmaStore(Box<WmmaMemory>),
-    /// Results: d; sources: a, b, c.
+    /// `mma` and `wmma.mma`. Results: d. Sources: a, b, c.
     Mma(Box<Mma>),
-    /// Results: d; sources: whether to add to d (a predicate), the descriptor of b, a (a descriptor, or four registers), d.
+    /// `wgmma.mma_async`. Results: d. Sources: a predicate (whether to add to d), the descriptor of b, a (a descriptor
+    /// or four registers), d.
     Wgmma(Box<Wgmma>),
     WgmmaFence,
     WgmmaCommit,
-    /// Waits until at most `keep` of the warpgroup's groups are under way.
+    /// Waits until at most `keep` of the warpgroup's groups are pending.
     WgmmaWait {
         keep: u32,
     },
@@ -593,7 +598,7 @@ pub enum CarryKind {
     MadHi,
 }
 
-/// A fragment in memory.
+/// The layout of a fragment in memory.
 #[derive(Debug)]
 pub struct WmmaMemory {
     pub fragment: tile::Fragment,
@@ -601,35 +606,35 @@ pub struct WmmaMemory {
     pub space: Space,
     pub offset: i32,
     pub has_stride: bool,
-    /// Where each lane's pieces lie: steps of the stride, and bytes along a row (column, if column-major).
+    /// Position of each lane's pieces: steps of the stride, and bytes along a row (column, if column-major).
     pub steps: Vec<[u32; 32]>,
     pub along: Vec<[u32; 32]>,
-    /// Bytes per piece: one element, or a whole register where its elements are neighbours in memory.
+    /// Bytes per piece: one element, or a whole register if its elements are adjacent in memory.
     pub piece_bytes: u8,
     pub form: TileForm,
-    /// The lane of every piece, in the order they lie in memory.
+    /// The lane of every piece, in the order of the pieces in memory.
     pub lanes: Vec<u8>,
     /// Bytes of a row (column, if column-major).
     pub run: u32,
 }
 
-/// How the registers of a fragment lie in memory.
+/// How the registers of a fragment are arranged in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TileForm {
-    /// Each as eight rows of 16 bytes.
+    /// Each register is eight rows of 16 bytes.
     Rows,
-    /// Each as eight rows of 16 bytes, transposed by elements of 16 bits.
+    /// Each register is eight rows of 16 bytes, transposed by elements of 16 bits.
     Columns,
-    /// Two together as eight rows of 32 bytes, the even words in the first.
+    /// Two registers together are eight rows of 32 bytes. The first register holds the even words.
     Pairs,
-    /// In some other way.
+    /// Any other arrangement.
     Pieces,
 }
 
 impl TileForm {
-    /// From where the pieces lie: steps of the stride and bytes along a row.
+    /// Determines the form from the positions of the pieces: steps of the stride, and bytes along a row.
     pub fn of(steps: &[[u32; 32]], along: &[[u32; 32]], piece_bytes: usize) -> TileForm {
-        // Whether piece `p` of lane 4g + t lies as said, seen from that of lane 0.
+        // Whether piece `p` of every lane 4g + t has the given position relative to piece `p` of lane 0.
         let lies = |p: usize, step: &dyn Fn(u32, u32) -> u32, byte: &dyn Fn(u32, u32) -> u32| {
             (0..32).all(|lane| {
                 let (g, t) = (lane / 4, lane % 4);
@@ -659,13 +664,13 @@ impl TileForm {
     }
 }
 
-/// `wgmma.mma_async`
+/// `wgmma.mma_async`.
 #[derive(Debug)]
 pub struct Wgmma {
     pub op: tile::warpgroup::Warpgroup,
-    /// A comes from registers.
+    /// A is in registers, not in shared memory.
     pub a_registers: bool,
-    /// In shared memory the operand lies with k across, not along: the MN-major layouts.
+    /// The operand in shared memory has the MN-major layout: k runs across the lines, not along them.
     pub transpose_a: bool,
     pub transpose_b: bool,
     /// The predicate is negated.

@@ -1,4 +1,4 @@
-//! Barriers and warp-level operations.
+//! Decodes barriers and warp-level operations.
 
 use super::decode::{Decoded, Decoder, Mods, Pipe, arity, reject};
 use super::op::{BarMode, Op, ReduxOp, ShflMode, VoteMode};
@@ -144,7 +144,7 @@ impl<'a> Decoder<'a, '_> {
             return self.cluster_barrier(i, m);
         }
         m.take("cta");
-        // `bar` is `barrier.aligned`.
+        // `bar` means `barrier.aligned`.
         let aligned = m.take("aligned") || i.opcode == "bar";
         let red = m.take("red");
         let mode = if red {

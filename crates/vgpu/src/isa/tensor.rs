@@ -1,4 +1,4 @@
-//! Tensor instructions: `ldmatrix`, `stmatrix`, `movmatrix`, `wmma`, `mma`.
+//! Decodes tensor instructions: `ldmatrix`, `stmatrix`, `movmatrix`, `wmma` and `mma`.
 
 use super::decode::{Decoded, Decoder, Fidelity, Mods, Pipe, arity, reject};
 use super::memory::take_space;
@@ -85,7 +85,7 @@ impl<'a> Decoder<'a, '_> {
         Ok(true)
     }
 
-    /// Registers of `{..}` or a single one, of the given class.
+    /// Decodes the registers of `{..}`, or a single one, of the given class.
     fn registers(&mut self, operand: &Operand<'a>, class: Class, result: bool) -> Decoded<Vec<Slot>> {
         let parts = match operand {
             Operand::Vector(parts) => &parts[..],
@@ -166,7 +166,7 @@ impl<'a> Decoder<'a, '_> {
         if bits < 8 {
             return reject("sub-byte fragments in memory are not supported");
         }
-        // A register whose elements lie side by side in memory moves as one piece.
+        // If the elements of a register are adjacent in memory, the register is loaded and stored as one piece.
         let per = fragment.per_reg();
         let joined = per > 1
             && (0..fragment.regs).all(|r| {
@@ -226,7 +226,7 @@ impl<'a> Decoder<'a, '_> {
     fn mma(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>, wmma: bool) -> Decoded {
         self.pipe = Pipe::Tensor;
         let Some(shape) = m.take_of(SHAPES) else { return reject("shape is missing or unknown") };
-        // The order of elements in registers does not depend on the layout words.
+        // The order of elements in registers does not depend on the layout modifiers.
         m.ignore(&["row", "col"]);
         let satfinite = m.take("satfinite");
         let bit_op = m.take_of(&[("xor", BitOp::Xor), ("and", BitOp::And)]).unwrap_or_default();
@@ -239,7 +239,7 @@ impl<'a> Decoder<'a, '_> {
         m.finish()?;
         let (d, a, b, c) = match types[..] {
             [d, a, b, c] => (d, a, b, c),
-            // wmma on f16 names the accumulators only.
+            // wmma on f16 names only the types of the accumulators.
             [d, c] if wmma => (d, Elem::F16, Elem::F16, c),
             _ => return reject("takes four types"),
         };

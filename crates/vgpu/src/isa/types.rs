@@ -1,8 +1,8 @@
-//! Types, state spaces and scopes as PTX names them.
+//! Types, state spaces and scopes, with their PTX names.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
-    /// 8, 16 or 32 bits per lane.
+    /// 8, 16 or 32 bits per lane: one unit.
     R32,
     /// 64 bits per lane: two units.
     R64,
@@ -118,7 +118,7 @@ impl Ty {
     }
 }
 
-/// One element as memory holds it; `signed` matters where the register is wider.
+/// An element in memory. `signed` matters if the register is wider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemType {
     pub bytes: u8,
@@ -138,7 +138,7 @@ impl MemType {
 #[serde(rename_all = "lowercase")]
 pub enum Space {
     Generic,
-    /// Global and constant memory: one range of addresses.
+    /// Global and constant memory, which share one range of addresses.
     Global,
     Shared,
     Local,

@@ -1,4 +1,4 @@
-//! Warpgroup instructions: `wgmma` and `setmaxnreg`.
+//! Decodes warpgroup instructions: `wgmma` and `setmaxnreg`.
 
 use super::decode::{Decoded, Decoder, Fidelity, Mods, Pipe, reject};
 use super::op::{Op, Slot, Wgmma};
@@ -85,7 +85,7 @@ impl<'a> Decoder<'a, '_> {
             }
             _ => return reject("combination of types is not supported"),
         };
-        // Integers come in steps of 16 columns, but for 8 and 24.
+        // For integers the number of columns is a multiple of 16, or 8, or 24.
         let columns = if a.is_integer() { n == 8 || n == 24 || n % 16 == 0 } else { n % 8 == 0 };
         if !columns || !(8..=256).contains(&n) {
             return reject(format!("there is no shape with {n} columns"));
@@ -114,7 +114,8 @@ impl<'a> Decoder<'a, '_> {
         let b_slot = self.src(second, Ty::B64)?;
         let [scale, rest @ ..] = rest else { return reject("the predicate for d is missing") };
         let (scale, negate_scale) = self.pred(scale)?;
-        // Signs for floating-point types, then layouts for 16-bit ones; that of a only from memory.
+        // The constants are signs for floating-point types, then layouts for 16-bit types. a has a layout only if it is
+        // in shared memory.
         let signs = if a.is_integer() { 0 } else { 2 };
         let layouts = if a.bits() == 16 { if a_registers { 1 } else { 2 } } else { 0 };
         let mut constants = Vec::new();
@@ -137,7 +138,7 @@ impl<'a> Decoder<'a, '_> {
         let transpose_a = layouts.len() == 2 && layouts[0] == 1;
         let transpose_b = layouts.last() == Some(&1);
         self.fidelity = if a.is_integer() { Fidelity::Exact } else { Fidelity::Approximate };
-        // Of one warp: a quarter of the 64 rows.
+        // The operations of one warp: a quarter of the 64 rows.
         self.flops = 2 * 16 * n * k;
         let sources = [&[scale, b_slot], &a_slots[..], &results[..]].concat();
         let wgmma = Wgmma { op, a_registers, transpose_a, transpose_b, negate_scale };
@@ -158,7 +159,7 @@ impl<'a> Decoder<'a, '_> {
     }
 }
 
-/// `m64nNkK`
+/// Decodes `m64nNkK`.
 fn shape(m: &mut Mods<'_>) -> Option<(u32, u32)> {
     m.take_matching(|part| {
         let (n, k) = part.strip_prefix("m64n")?.split_once('k')?;

@@ -1,4 +1,4 @@
-//! Device memory: labelled allocations with guard zones, on their own range of addresses.
+//! Device memory: labelled allocations with guard zones, in a separate address range.
 
 use std::collections::HashMap;
 use std::ptr::NonNull;
@@ -8,43 +8,58 @@ use super::window::{self, Windows};
 use crate::program::Module;
 use crate::world::{PAGE, World, mix};
 
-/// A device address, as a kernel argument holds it.
+/// A device address, in the form that a kernel argument holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Buffer(pub u64);
 
+/// An error of an operation on device memory.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MemoryError {
+    /// The device does not have enough free memory.
     #[error("out of memory: {wanted} bytes asked, {free} free")]
-    OutOfMemory { wanted: u64, free: u64 },
+    OutOfMemory {
+        /// Requested size in bytes.
+        wanted: u64,
+        /// Free memory in bytes.
+        free: u64,
+    },
+    /// The address is not the start of an allocation.
     #[error("address {0:#x} is not the start of an allocation")]
     NotAllocated(u64),
+    /// The range is not inside one allocation.
     #[error("range of {bytes} bytes at {address:#x} is not inside one allocation")]
-    OutOfRange { address: u64, bytes: u64 },
+    OutOfRange {
+        /// Start of the range.
+        address: u64,
+        /// Size of the range in bytes.
+        bytes: u64,
+    },
 }
 
-/// Addresses between two allocations that belong to neither: an access there is a finding, whichever side it came
-/// from. Addresses cost nothing, so the gap is wider than most buffers: a wild index rarely reaches the next one.
+/// Number of addresses between two allocations that belong to neither. An access there is a finding, whichever
+/// allocation it came from. Addresses cost nothing, so the gap is larger than most buffers: a wrong index rarely
+/// reaches the next allocation.
 const GUARD: u64 = 1 << 28;
 const GUARD_OF_VARIABLES: u64 = 1 << 20;
-/// Host memory and modules' variables are aligned to this.
+/// Alignment of host memory and of the variables of modules.
 const ALIGN: u64 = 256;
-/// What `cudaMalloc` aligns small allocations to; large ones start a page.
+/// Alignment of small allocations by `cudaMalloc`. Large allocations start on a page.
 const ALIGN_OF_BUFFERS: u64 = 512;
 const LARGE: u64 = 1 << 20;
-/// Allocations from this size on are placed below the others, as CUDA does.
+/// Allocations of at least this size are placed below the others, as CUDA does.
 const VERY_LARGE: u64 = 32 << 20;
-/// Device addresses lie between these two.
+/// Device addresses lie between `LOWEST` and `HIGHEST`.
 const LOWEST: u64 = 1 << 40;
 const HIGHEST: u64 = 0x7fff_0000_0000;
 
-/// Zeroed bytes with a stable address that several worker threads write through raw pointers.
+/// Zeroed bytes with a stable address. Several worker threads write them through raw pointers.
 #[derive(Debug)]
 struct Bytes {
     data: NonNull<u8>,
     layout: std::alloc::Layout,
 }
 
-// SAFETY: plain memory; who may touch it when is settled by `Device::launch` taking the device mutably.
+// SAFETY: plain memory. `Device::launch` takes the device mutably, which decides who may access the memory and when.
 unsafe impl Send for Bytes {}
 // SAFETY: as above.
 unsafe impl Sync for Bytes {}
@@ -64,7 +79,7 @@ impl Bytes {
 
 impl Drop for Bytes {
     fn drop(&mut self) {
-        // SAFETY: allocated with this layout, dropped once.
+        // SAFETY: allocated with this layout, and dropped once.
         unsafe { std::alloc::dealloc(self.data.as_ptr(), self.layout) }
     }
 }
@@ -77,11 +92,11 @@ struct Allocation {
     data: Bytes,
     /// One state byte per byte, see [`shadow`].
     shadow: Bytes,
-    /// A module's constant memory.
+    /// True for the constant memory of a module.
     constant: bool,
 }
 
-/// What a launch sees of an allocation.
+/// An allocation as a launch sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Region {
     pub address: u64,
@@ -91,7 +106,7 @@ pub struct Region {
     pub constant: bool,
 }
 
-// SAFETY: pointers into allocations that outlive the launch; see `Device::launch`.
+// SAFETY: the pointers go into allocations that outlive the launch; see `Device::launch`.
 unsafe impl Send for Region {}
 // SAFETY: as above.
 unsafe impl Sync for Region {}
@@ -105,7 +120,7 @@ impl Region {
         constant: true,
     };
 
-    /// Whether `bytes` bytes at `address` lie inside.
+    /// Whether `bytes` bytes at `address` lie inside the allocation.
     #[inline(always)]
     pub fn holds(&self, address: u64, bytes: u64) -> bool {
         let at = address.wrapping_sub(self.address);
@@ -113,26 +128,26 @@ impl Region {
     }
 }
 
-/// A virtual GPU's memory and the modules placed in it.
+/// The memory of a virtual GPU, and the modules that are placed in it.
 #[derive(Debug)]
 pub struct Device {
     /// Sorted by address.
     allocations: Vec<Allocation>,
     world: World,
     pub(crate) windows: Windows,
-    /// Where the next allocation may start, and where the next one of those below the others has to end.
+    /// The lowest start of the next allocation, and the highest end of the next allocation below the others.
     above: u64,
     below: u64,
-    /// Allocations made so far, and launches.
+    /// Number of allocations so far, and number of launches so far.
     made: u64,
     pub(crate) launches: u64,
-    /// Nanoseconds of device time that launches have taken.
+    /// Device time in nanoseconds that the launches have taken.
     pub(crate) uptime: u64,
     used: u64,
     limit: u64,
-    /// Addresses of each module's variables.
+    /// Addresses of the variables of each module.
     modules: HashMap<u64, Vec<u64>>,
-    /// Freed ranges, newest last, so that a use after free can be named.
+    /// Freed ranges, newest last, so that a finding can name a use after free.
     freed: Vec<(u64, u64, String)>,
 }
 
@@ -143,12 +158,12 @@ impl Default for Device {
 }
 
 impl Device {
-    /// A device with that many bytes of memory.
+    /// Creates a device with `memory` bytes of memory.
     pub fn new(memory: u64) -> Device {
         Device::in_world(memory, World::default())
     }
 
-    /// A device with that many bytes of memory, whose addresses are the world's.
+    /// Creates a device with `memory` bytes of memory and the addresses of `world`.
     pub fn in_world(memory: u64, world: World) -> Device {
         Device {
             allocations: Vec::new(),
@@ -166,8 +181,8 @@ impl Device {
         }
     }
 
-    /// Places later allocations, and the windows of shared and local memory, as another world has them. What is
-    /// allocated stays where it is.
+    /// Places later allocations, and the windows of shared and local memory, according to another world. Existing
+    /// allocations keep their addresses.
     pub fn move_to(&mut self, world: World) {
         self.world = world;
         self.above = world.memory;
@@ -179,7 +194,7 @@ impl Device {
         self.windows = Windows::at(shared, &world);
     }
 
-    /// Allocates memory, uninitialised as far as the checks are concerned. The label names it in findings.
+    /// Allocates memory. The checks treat it as uninitialised. Findings name it by its label.
     pub fn alloc(&mut self, bytes: u64, label: &str) -> Result<Buffer, MemoryError> {
         let align = if bytes >= LARGE { PAGE } else { ALIGN_OF_BUFFERS };
         let buffer = self.allocate(bytes, label, align, false, GUARD)?;
@@ -216,11 +231,11 @@ impl Device {
         Ok(Buffer(address))
     }
 
-    /// An address for an allocation, at least a guard away from everything else.
+    /// Finds an address for an allocation, at least one guard zone away from everything else.
     fn find_room(&mut self, bytes: u64, align: u64, guard: u64) -> Option<u64> {
         let chance = if self.world.gaps == 0 { 0 } else { mix(self.world.gaps, self.made) };
         self.made += 1;
-        // Between 0 and a whole guard more than is needed, in steps of what the allocation is aligned to.
+        // Adds a distance between 0 and one guard zone, in steps of the allocation's alignment.
         let more = (chance >> 16) % (guard / align).max(1) * align;
         let downwards = if self.world.gaps == 0 { bytes >= VERY_LARGE } else { chance & 1 == 1 };
         if !downwards {
@@ -242,7 +257,7 @@ impl Device {
         (address >= LOWEST).then_some(address)
     }
 
-    /// Start and end of something that lies within `guard` of a range: an allocation, or the windows.
+    /// Returns start and end of an allocation, or of the windows, that lies within `guard` bytes of a range.
     fn obstacle(&self, address: u64, bytes: u64, guard: u64) -> Option<(u64, u64)> {
         let (low, high) =
             (address.saturating_sub(guard), address.saturating_add(bytes).saturating_add(guard));
@@ -251,7 +266,7 @@ impl Device {
         if guard > 0 && meets(windows.0, windows.1) {
             return Some(windows);
         }
-        // The allocations on both sides of where it would start, and those it would cover.
+        // The allocations on both sides of the start address, and the allocations that the range would cover.
         let after = self.allocations.partition_point(|a| a.address <= address);
         let near = &self.allocations[after.saturating_sub(1)..];
         near.iter()
@@ -260,7 +275,7 @@ impl Device {
             .find(|(start, end)| meets(*start, *end))
     }
 
-    /// Memory that nothing wrote holds what an earlier kernel left there.
+    /// Fills a new allocation with garbage: on hardware, unwritten memory holds what an earlier kernel left there.
     fn fill_with_garbage(&mut self, buffer: Buffer) {
         const CHUNK: usize = 4096;
         let Ok(a) = self.find(buffer.0, 0) else { return };
@@ -271,12 +286,13 @@ impl Device {
         let mut at = 0;
         while at < a.bytes as usize {
             let bytes = CHUNK.min(a.bytes as usize - at);
-            // SAFETY: inside the allocation; `&mut self` means no launch is under way.
+            // SAFETY: inside the allocation; `&mut self` means that no launch is under way.
             unsafe { a.data.as_ptr().add(at).copy_from_nonoverlapping(chunk.as_ptr(), bytes) };
             at += bytes;
         }
     }
 
+    /// Frees the allocation that starts at `buffer`.
     pub fn free(&mut self, buffer: Buffer) -> Result<(), MemoryError> {
         let at = self
             .allocations
@@ -299,11 +315,11 @@ impl Device {
         }
     }
 
-    /// Host to device. The bytes count as initialised from then on.
+    /// Copies from the host to the device. The bytes count as initialised from then on.
     pub fn write(&mut self, at: Buffer, data: &[u8]) -> Result<(), MemoryError> {
         let a = self.find(at.0, data.len() as u64)?;
         let offset = (at.0 - a.address) as usize;
-        // SAFETY: `find` has checked the range; `&mut self` means no launch is under way.
+        // SAFETY: `find` has checked the range; `&mut self` means that no launch is under way.
         unsafe {
             a.data.as_ptr().add(offset).copy_from_nonoverlapping(data.as_ptr(), data.len());
             a.shadow.as_ptr().add(offset).write_bytes(shadow::DEFINED, data.len());
@@ -311,7 +327,7 @@ impl Device {
         Ok(())
     }
 
-    /// Device to host.
+    /// Copies from the device to the host.
     pub fn read(&self, at: Buffer, into: &mut [u8]) -> Result<(), MemoryError> {
         let a = self.find(at.0, into.len() as u64)?;
         let offset = (at.0 - a.address) as usize;
@@ -332,7 +348,7 @@ impl Device {
         Ok(())
     }
 
-    /// Makes the contents count as uninitialised again, without changing them (an output about to be poisoned).
+    /// Marks the contents as uninitialised again, without changing them (an output that is about to be poisoned).
     pub fn forget(&mut self, at: Buffer) -> Result<(), MemoryError> {
         let a = self.find(at.0, 0)?;
         // SAFETY: as in `write`.
@@ -340,26 +356,27 @@ impl Device {
         Ok(())
     }
 
+    /// Returns the size in bytes of the allocation that contains `buffer`.
     pub fn size_of(&self, buffer: Buffer) -> Result<u64, MemoryError> {
         self.find(buffer.0, 0).map(|a| a.bytes)
     }
 
-    /// The address of a module's global variable, placing the module if it is not there yet.
+    /// Returns the address and size of a global variable of a module. Places the module first if necessary.
     pub fn symbol(&mut self, module: &Module, name: &str) -> Result<Option<(Buffer, u64)>, MemoryError> {
         let addresses = self.place(module)?;
         let found = module.variables.iter().position(|v| v.name == name);
         Ok(found.map(|i| (Buffer(addresses[i]), module.variables[i].bytes)))
     }
 
-    /// The module's variables that kernels can write, with their addresses and sizes, placing the module if it is not
-    /// there yet.
+    /// Returns the variables of the module that kernels can write, with their addresses and sizes. Places the module
+    /// first if necessary.
     pub fn variables(&mut self, module: &Module) -> Result<Vec<(String, Buffer, u64)>, MemoryError> {
         let addresses = self.place(module)?;
         let all = module.variables.iter().zip(addresses).filter(|(variable, _)| !variable.constant);
         Ok(all.map(|(variable, at)| (variable.name.clone(), Buffer(at), variable.bytes)).collect())
     }
 
-    /// Gives the module's variables memory and their initial values, once per device.
+    /// Allocates the variables of the module and sets their initial values, once per device.
     pub(crate) fn place(&mut self, module: &Module) -> Result<Vec<u64>, MemoryError> {
         if let Some(addresses) = self.modules.get(&module.id) {
             return Ok(addresses.clone());
@@ -375,7 +392,7 @@ impl Device {
         Ok(addresses)
     }
 
-    /// Gives a module's variables their initial values again, as if it had just been loaded.
+    /// Sets the variables of a module to their initial values again, as if the module had just been loaded.
     pub fn reset(&mut self, module: &Module) -> Result<(), MemoryError> {
         match self.modules.get(&module.id) {
             Some(addresses) => self.initialise(module, &addresses.clone()),
@@ -401,13 +418,13 @@ impl Device {
         Ok(())
     }
 
-    /// Copies of a module's variables that kernels may write, by their index.
+    /// Copies the variables of a module that kernels may write, by variable index.
     pub(crate) fn writable_state(&self, module: &Module, addresses: &[u64]) -> Vec<(usize, Vec<u8>)> {
         let writable = module.variables.iter().zip(addresses).enumerate().filter(|(_, (v, _))| !v.constant);
         writable.map(|(i, (v, base))| (i, self.bytes(*base, v.bytes).to_vec())).collect()
     }
 
-    /// Names of the variables that are not what they were.
+    /// Returns the names of the variables whose contents differ from `before`.
     pub(crate) fn changed_state(
         &self,
         module: &Module,
@@ -419,7 +436,7 @@ impl Device {
         changed.map(|(i, _)| module.variables[*i].name.clone()).collect()
     }
 
-    /// What an allocation holds; empty if there is none.
+    /// The contents of a range; empty if it lies in no allocation.
     fn bytes(&self, address: u64, bytes: u64) -> &[u8] {
         match self.find(address, bytes) {
             // SAFETY: `find` has checked the range; launches need `&mut self`.
@@ -447,7 +464,7 @@ impl Device {
             .collect()
     }
 
-    /// Says what is at or near an address, for a finding.
+    /// Describes what is at or near an address, for a finding.
     pub(crate) fn describe(&self, address: u64) -> (Option<String>, String) {
         if let Some((base, bytes, label)) =
             self.freed.iter().rev().find(|(base, bytes, _)| (*base..base + bytes.max(&1)).contains(&address))

@@ -7,9 +7,9 @@ pub use device::{Buffer, Device, MemoryError};
 
 /// State of one byte of memory, for the checks.
 ///
-/// Bit 0: its value is defined. Bit 1: this launch wrote it. Bit 2, in shared memory: a tensor copy put it there, and
-/// nothing has been stored over it. So 0 is memory nothing ever wrote, 2 memory that was
-/// written with a value that was itself undefined.
+/// Bit 0: the value is defined. Bit 1: this launch wrote the byte. Bit 2, in shared memory only: a tensor copy wrote
+/// the byte, and nothing has been stored over it. So 0 is memory that nothing ever wrote, and 2 is memory that was
+/// written with an undefined value.
 pub mod shadow {
     pub const NEVER: u8 = 0;
     pub const DEFINED: u8 = 1;

@@ -1,16 +1,17 @@
-//! Where the state spaces lie in the generic address space.
+//! The positions of the state spaces in the generic address space.
 
 use crate::isa::types::Space;
 use crate::world::World;
 
 /// Each window is 4 GiB wide, so that a 32-bit offset cannot leave it.
 pub const SIZE: u64 = 1 << 32;
-/// All windows together.
+/// The size of all windows together.
 pub const ALL: u64 = 3 * SIZE;
-/// Functions have addresses too, for calls through pointers. On hardware they are small offsets into the code.
+/// Address of the first function, for calls through pointers. On hardware, function addresses are small offsets into
+/// the code.
 pub const FUNCTION: u64 = 0x3c0;
 
-/// Where shared memory, local memory and parameters start. Their windows follow one another in this order.
+/// The start of shared memory, local memory and parameters. Their windows follow one another in this order.
 #[derive(Clone, Copy, Debug)]
 pub struct Windows {
     pub shared: u64,
@@ -23,13 +24,13 @@ impl Windows {
         Windows::at(world.shared_window, world)
     }
 
-    /// The same windows elsewhere.
+    /// The windows of a world, moved to another address of shared memory.
     pub fn at(shared: u64, world: &World) -> Windows {
         let local = shared + SIZE + u64::from(world.local_offset & !0xfff);
         Windows { shared, local, param: shared + 2 * SIZE + 0x1000 }
     }
 
-    /// What `cvta` adds to make a generic address. Global addresses are generic already.
+    /// What `cvta` adds to make a generic address. Global addresses are already generic.
     #[inline(always)]
     pub fn base(&self, space: Space) -> u64 {
         match space {
@@ -40,7 +41,7 @@ impl Windows {
         }
     }
 
-    /// The space of a generic address.
+    /// The state space of a generic address.
     #[inline(always)]
     pub fn space_of(&self, address: u64) -> Space {
         match address.wrapping_sub(self.shared) >> 32 {

@@ -1,15 +1,17 @@
-//! Modelled time: from what a launch counted and what a GPU can do per clock, how long it would take there.
+//! Modelled time: computes how long a launch would take on a GPU, from the counters of the launch and from what the GPU
+//! can do per clock.
 //!
-//! Honest and simple. The warps resident on the busiest SM are customers of its pipes: each needs every pipe for so many
-//! clocks, and beside that spends the clocks of its own chain of dependent instructions, barriers and waits. How long
-//! they take together is that network's answer (mean-value analysis: few warps take what their chains take, many what
-//! the busiest pipe takes, and in between they queue). Blocks that do not fit at once follow in rounds; a block with
-//! more to do than the others is the last to end. L2's and DRAM's bandwidths are shared by the SMs that have work.
+//! The model is simple. The warps that are resident on the busiest SM are the customers of a closed queueing network,
+//! and the pipes of the SM are its servers. Each warp needs every pipe for a number of clocks. In addition it spends
+//! the clocks of its own chain of dependent instructions, barriers and waits. Mean-value analysis gives the time of all
+//! warps together: few warps take the time of their chains, many warps take the time of the busiest pipe, and in
+//! between the warps queue. Blocks that do not fit at once follow in rounds. A block with more work than the others
+//! ends last. The SMs that have work share the bandwidths of L2 and DRAM.
 //!
-//! What is left out: caches are perfect within a launch (DRAM delivers each line once, and only if the launch's memory
-//! does not fit L2, L1 holds what a block has loaded if it has the room), machine code is taken to be as PTX has it
-//! but for moves, clocks are the boost clocks. No constant is fitted to a kernel. So a modelled time ranks settings of
-//! one kernel; it is no measurement, and its type keeps it from being taken for one.
+//! Simplifications: caches are perfect within a launch (DRAM delivers each line once, and only if the memory of the
+//! launch does not fit in L2; L1 holds what a block has loaded if there is room). Machine code is assumed to equal the
+//! PTX except for moves. Clocks are the boost clocks. No constant is fitted to a kernel. Therefore a modelled time
+//! ranks the settings of one kernel. It is not a measurement, and its type prevents confusion with one.
 
 use std::collections::BTreeMap;
 
@@ -31,26 +33,38 @@ impl std::fmt::Display for ModelledMicros {
     }
 }
 
-/// What can limit a launch.
+/// A resource that can limit a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Resource {
+    /// Instruction issue.
     Issue,
+    /// Integer pipe.
     Integer,
+    /// FP32 pipe.
     Fp32,
+    /// FP16 pipe.
     Fp16,
+    /// FP64 pipe.
     Fp64,
+    /// Special function units.
     Special,
+    /// Tensor cores.
     Tensor,
+    /// Load/store units.
     LoadStore,
+    /// Shared memory bandwidth.
     SharedMemory,
+    /// L2 bandwidth.
     L2,
+    /// DRAM bandwidth.
     Dram,
-    /// One warp's chain of dependent instructions: too few warps to hide it.
+    /// The chain of dependent instructions of one warp: too few warps to hide it.
     Latency,
 }
 
 impl Resource {
+    /// The name for reports.
     pub fn name(self) -> &'static str {
         match self {
             Resource::Issue => "instruction issue",
@@ -69,31 +83,34 @@ impl Resource {
     }
 }
 
-/// What a warp's time goes into, by the names Nsight Compute has for it.
+/// What a warp spends its time on, by the names that Nsight Compute uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stall {
-    /// Global or local memory has not answered yet.
+    /// Waiting for global or local memory.
     LongScoreboard,
-    /// Shared memory, or another lane.
+    /// Waiting for shared memory or for another lane.
     ShortScoreboard,
+    /// Waiting at a barrier.
     Barrier,
-    /// A result of arithmetic is under way.
+    /// Waiting for a result of arithmetic.
     Wait,
+    /// Waiting for a branch.
     BranchResolving,
-    /// Other warps are before it: at the scheduler, ...
+    /// Queueing behind other warps at the scheduler.
     NotSelected,
-    /// ... at an arithmetic pipe, ...
+    /// Queueing behind other warps at an arithmetic pipe.
     MathPipeThrottle,
-    /// ... at shared memory and the load/store units, ...
+    /// Queueing behind other warps at shared memory or at the load/store units.
     MioThrottle,
-    /// ... or on the way to L2.
+    /// Queueing behind other warps on the path to L2.
     LgThrottle,
-    /// It issues.
+    /// Issuing an instruction.
     Selected,
 }
 
 impl Stall {
+    /// The name that Nsight Compute uses.
     pub fn name(self) -> &'static str {
         match self {
             Stall::LongScoreboard => "long_scoreboard",
@@ -110,36 +127,41 @@ impl Stall {
     }
 }
 
-/// The launch's shape, as far as time depends on it.
+/// The properties of a launch that its time depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
+    /// Blocks of the grid.
     pub blocks: u64,
+    /// Threads of a block.
     pub threads_per_block: u32,
-    /// Blocks that fit on an SM at a time.
+    /// Blocks that fit on an SM at the same time.
     pub blocks_per_sm: u32,
-    /// Shared memory of a block, static and dynamic: what is left of it is L1.
+    /// Shared memory of a block, static and dynamic. The rest of the SM's memory is L1.
     pub shared_per_block: u32,
 }
 
-/// A launch's modelled time and what it is made of.
+/// The modelled time of a launch and its parts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Modelled {
+    /// Name of the GPU.
     pub gpu: String,
+    /// The modelled time, launch included.
     pub time: ModelledMicros,
+    /// The resource that alone takes longest.
     pub bottleneck: Resource,
-    /// Every resource with the time it alone would take, longest first.
+    /// Every resource with the time that it alone would take, longest first.
     pub resources: Vec<(Resource, ModelledMicros)>,
-    /// What the time of a warp goes into, as shares that add up to 1, largest first.
+    /// What a warp spends its time on, as shares that add up to 1, largest first.
     pub stalls: Vec<(Stall, f64)>,
 }
 
-/// What a launch costs beside its work: a tiny kernel in a CUDA graph took 1.2 us on an H200.
+/// Overhead of a launch: a tiny kernel in a CUDA graph took 1.2 us on an H200.
 pub const LAUNCH_MICROS: f64 = 1.2;
 
-/// Bytes per clock an SM can take from L2.
+/// Bytes per clock that an SM can receive from L2.
 const L2_PORT_BYTES: f64 = 64.0;
 
-/// The modelled time of a launch on a GPU.
+/// Computes the modelled time of a launch on a GPU.
 pub fn modelled(counters: &Counters, shape: Shape, chip: &Chip) -> Modelled {
     let clock = f64::from(chip.clocks.boost_mhz); // clocks per microsecond
     let sms = u64::from(chip.sms.max(1));
@@ -151,9 +173,10 @@ pub fn modelled(counters: &Counters, shape: Shape, chip: &Chip) -> Modelled {
     let count = |pipe: Pipe| counters.by_pipe.get(&pipe).copied().unwrap_or(0) as f64;
     let lanes = |warps: f64, lanes: u32| warps * 32.0 / f64::from(lanes.max(1));
 
-    // Clocks of one SM's resource that the whole launch needs.
+    // Clocks of each resource of one SM that the whole launch needs.
     let moves = count(Pipe::Move);
-    // Most conversions are between widths, or between f16 and f32: arithmetic, not special functions.
+    // Most conversions are between widths, or between f16 and f32. They use the arithmetic pipe, not the special
+    // function units.
     let integer = count(Pipe::Integer) + count(Pipe::Control) + count(Pipe::Conversion);
     let memory = count(Pipe::LoadStore) + count(Pipe::Atomic) + count(Pipe::Async);
     let tensor = counters.tensor.iter().map(|work| work.flops as f64 / tensor_rate(chip, *work)).sum();
@@ -172,7 +195,7 @@ pub fn modelled(counters: &Counters, shape: Shape, chip: &Chip) -> Modelled {
     ];
     let per_warp = demands.map(|(_, clocks)| clocks / warps);
 
-    // The busiest SM: so many blocks, one of them the busiest of all.
+    // The busiest SM runs this many blocks, and one of them is the busiest block of all.
     let on_sm = blocks.div_ceil(sms);
     let over = |most: u64, sum: u64| {
         let mean = sum as f64 / counters.blocks.finished.max(1) as f64;
@@ -188,7 +211,7 @@ pub fn modelled(counters: &Counters, shape: Shape, chip: &Chip) -> Modelled {
     if rest > 0 {
         clocks += round(rest);
     }
-    // What the busiest block has to do beyond the others it does alone.
+    // The busiest block does its additional work alone.
     clocks += extra * round(1);
     let dram_bytes = counters.dram_footprint as f64;
     let dram = if dram_bytes > chip.l2.bytes as f64 { dram_bytes / chip.memory.gbs * 1e-3 } else { 0.0 };
@@ -219,9 +242,9 @@ pub fn modelled(counters: &Counters, shape: Shape, chip: &Chip) -> Modelled {
     }
 }
 
-/// Clocks until `customers` warps that start together have all done, as the parts they consist of: by itself, and at each
-/// resource. Each needs resource `r` for `demand[r]` clocks, and `chain` clocks in all if it is alone. Mean-value
-/// analysis of a closed network.
+/// Clocks until `customers` warps that start together are all done, divided into the warp's own part and the part at
+/// each resource. Each warp needs resource `r` for `demand[r]` clocks, and `chain` clocks in total if it runs alone.
+/// Mean-value analysis of a closed network.
 fn together(customers: u64, chain: f64, demand: &[f64]) -> Vec<f64> {
     let alone = (chain - demand.iter().sum::<f64>()).max(0.0);
     let mut queued = vec![0.0; demand.len()];
@@ -239,7 +262,8 @@ fn together(customers: u64, chain: f64, demand: &[f64]) -> Vec<f64> {
     parts
 }
 
-/// What a warp's clocks go into: those it needs alone by what it waits for, those in queues by where it stands.
+/// Divides the clocks of a warp. The clocks that it needs alone are divided by what it waits for; the clocks in queues
+/// are divided by resource.
 fn stalls(waits: &Waits, alone: f64, queues: &[(Resource, f64)]) -> Vec<(Stall, f64)> {
     let scale = alone / (waits.clocks() as f64).max(1.0);
     let own = [
@@ -273,7 +297,8 @@ fn stalls(waits: &Waits, alone: f64, queues: &[(Resource, f64)]) -> Vec<(Stall, 
     shares
 }
 
-/// Bytes L2 must deliver: what blocks load again comes from L1 if the resident ones' memory fits there.
+/// Bytes that L2 must deliver. Data that blocks load again comes from L1 if the memory of the resident blocks fits
+/// there.
 fn l2_bytes(counters: &Counters, shape: Shape, chip: &Chip) -> f64 {
     let asked = ((counters.global.transactions + counters.local.transactions) * 32) as f64;
     let least = counters.l2_bytes as f64;
@@ -284,8 +309,8 @@ fn l2_bytes(counters: &Counters, shape: Shape, chip: &Chip) -> f64 {
     if wanted <= room { least } else { asked }
 }
 
-/// Operations per clock per SM that `mma.sync` reaches on operands of a type. Types a GPU has no rate for (narrow
-/// integers, single bits) get that of the nearest it has; their codes are packed, so they are no slower.
+/// Operations per clock per SM that `mma.sync` reaches on operands of a type. If the GPU has no rate for a type (narrow
+/// integers, single bits), the rate of the nearest type is used. Such values are packed, so they are not slower.
 fn tensor_rate(chip: &Chip, work: TensorWork) -> f64 {
     let narrow = work.accumulator == Elem::F16;
     let kind = match work.input {
@@ -303,8 +328,8 @@ fn tensor_rate(chip: &Chip, work: TensorWork) -> f64 {
     f64::from(rate.max(1)) * rates.mma_sync_fraction_estimate
 }
 
-/// The part of a launch's time each source line accounts for, by the slots of issue, shared memory and memory traffic
-/// it takes; in the order of `lines`. The parts add up to 1 unless nothing was counted.
+/// The share of each source line in the time of a launch, from its issue slots, shared memory transactions and memory
+/// traffic, in the order of `lines`. The shares add up to 1 unless nothing was counted.
 pub fn line_shares(lines: &[LineCounters]) -> Vec<f64> {
     let weight = |line: &LineCounters| {
         line.warp_instructions as f64 / 4.0
@@ -327,7 +352,7 @@ mod tests {
         Chip::by_name(name).expect("in the table")
     }
 
-    /// A streaming copy of `bytes` in and as many out.
+    /// A streaming copy that reads `bytes` bytes and writes as many.
     fn copy(bytes: u64) -> Counters {
         let requests = bytes / 512 * 2;
         let mut counters = Counters { warp_instructions: requests * 3, ..Counters::default() };
@@ -358,7 +383,7 @@ mod tests {
         };
         let once = time(Elem::F16, Elem::F32, 1 << 42);
         assert!(time(Elem::F16, Elem::F32, 1 << 43) > 1.8 * once);
-        // An A100 does half as many tf32 operations per clock, twice as many on bytes.
+        // Per clock, an A100 does half as many operations on tf32, and twice as many on bytes.
         assert!(time(Elem::Tf32, Elem::F32, 1 << 42) > 1.8 * once);
         assert!(time(Elem::S8, Elem::S32, 1 << 42) < 0.6 * once);
     }
@@ -378,7 +403,8 @@ mod tests {
         counters.by_pipe.insert(Pipe::Fp32, 1000);
         let alone = modelled(&counters, shape, chip("h200"));
         assert_eq!(alone.bottleneck, Resource::Latency);
-        // A block on each SM takes no longer; a second one beside it hardly; one after another twice as long.
+        // One block on each SM takes the same time. A second resident block adds little. Two blocks one after another
+        // take twice as long.
         let many = |blocks, blocks_per_sm| {
             let shape = Shape { blocks, blocks_per_sm, ..shape };
             modelled(&counters.scaled(blocks, blocks as f64), shape, chip("h200")).time.0 - LAUNCH_MICROS

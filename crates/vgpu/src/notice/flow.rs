@@ -1,9 +1,9 @@
-//! Where the values of registers come from: a forward analysis over all functions a kernel can reach.
+//! Finds where the values of registers come from: a forward analysis over all functions that a kernel can reach.
 //!
-//! Origins are the kernel's 64-bit parameters and the variables of the module. A register either still is an address of
-//! an origin (copied, converted to another space, moved by an offset), or was made from its bits. The analysis knows no
-//! order of instructions: a register has one set of origins for all its uses, which is right for PTX as compilers write
-//! it, where a register has one meaning.
+//! Origins are the 64-bit parameters of the kernel and the variables of the module. A register either still holds an
+//! address of an origin (copied, converted to another space, moved by an offset), or was computed from the bits of such
+//! an address. The analysis ignores the order of instructions: a register has one set of origins for all its uses. This
+//! is right for PTX from compilers, where a register has one meaning.
 
 use std::collections::{HashMap, HashSet};
 
@@ -32,23 +32,24 @@ const NO_RESULT: [&str; 18] = [
     "applypriority",
 ];
 
-/// A set of origins by number. Those from 127 on share a place.
+/// A set of origins by number. All origins from 127 on share one bit.
 type Set = u128;
 
 fn bit(origin: usize) -> Set {
     1 << origin.min(127)
 }
 
-/// Where a value may come from.
+/// The possible origins of a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Value {
-    /// It is an address in one of these.
+    /// The value is an address in one of these origins.
     address: Set,
-    /// It was made from the bits of addresses in these.
+    /// The value was computed from the bits of addresses in these origins.
     bits: Set,
-    /// It was read from memory, returned by an unknown function, or is the address of something that is no origin.
+    /// The value was read from memory, or returned by an unknown function, or is the address of something that is not
+    /// an origin.
     other: bool,
-    /// Of those, read from memory.
+    /// The value was read from memory (implies `other`).
     loaded: bool,
 }
 
@@ -65,7 +66,7 @@ impl Value {
         }
     }
 
-    /// What is made of it by an operation that is no address computation.
+    /// The result of an operation on this value that is not an address computation.
     fn into_bits(self) -> Value {
         Value { address: 0, bits: self.bits | self.address, ..self }
     }
@@ -77,15 +78,15 @@ impl Value {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Origin<'a> {
-    /// Eight bytes of a kernel parameter.
+    /// Eight bytes of a kernel parameter, by offset.
     Param(&'a str, i64),
     Variable(&'a str),
 }
 
-/// An operand with its names looked up.
+/// An operand with its name resolved.
 #[derive(Debug)]
 enum Place<'a> {
-    /// A register, or a parameter of a call: something that holds a value.
+    /// A register or a parameter of a call: something that holds a value.
     Holder(usize),
     Variable(&'a str),
     /// The address of something else: a shared or local variable, a function, a parameter.
@@ -98,13 +99,13 @@ enum Place<'a> {
 struct Step<'a> {
     opcode: &'a str,
     modifiers: &'a str,
-    /// Registers written.
+    /// Registers that the instruction writes.
     results: Vec<usize>,
-    /// Values read, those inside vectors too. Address operands are apart.
+    /// Values that the instruction reads, including those inside vectors. Address operands are stored separately.
     sources: Vec<Place<'a>>,
     /// The first part of each address operand, with its offset.
     addresses: Vec<(Place<'a>, i64)>,
-    /// A result is one part of several: `{a, b}`.
+    /// A result is a vector: `{a, b}`.
     splits: bool,
     call: Option<Call<'a>>,
     line: u32,
@@ -117,9 +118,9 @@ struct Call<'a> {
     arguments: Vec<usize>,
 }
 
-/// What a function's names stand for.
+/// What the names in a function refer to.
 struct Scopes<'a> {
-    /// Names declared in each open scope; a prefix with a number range stands for all its registers.
+    /// Names declared in each open scope. A prefix with a number range stands for all its registers.
     open: Vec<HashMap<&'a str, (usize, Space)>>,
     next: usize,
 }
@@ -138,18 +139,18 @@ struct Scan<'m, 'a> {
     entry: &'m Function<'a>,
     variables: HashMap<&'a str, &'m Variable<'a>>,
     functions: HashMap<&'a str, &'m Function<'a>>,
-    /// Functions that are reached, the kernel first.
+    /// Functions that can be reached, the kernel first.
     reached: Vec<&'m Function<'a>>,
     steps: Vec<Step<'a>>,
-    /// Values of all holders: registers of all functions, and parameters.
+    /// Values of all holders: the registers of all functions, and the parameters.
     values: Vec<Value>,
     holders: HashMap<(&'a str, &'a str, usize), usize>,
     origins: Vec<Origin<'a>>,
     numbers: HashMap<Origin<'a>, usize>,
     words: Words,
-    /// Registers that hold the address of a kernel parameter: the parameter, and the offset in it.
+    /// Registers that hold the address of a kernel parameter: the parameter and the offset in it.
     parameter_at: HashMap<usize, (&'a str, i64)>,
-    /// The instruction under way reads several fields of a parameter.
+    /// True if the current instruction reads several fields of a parameter.
     splits: bool,
     /// Addresses of origins that were stored to memory.
     spilled: Value,
@@ -225,7 +226,7 @@ impl<'m, 'a> Scan<'m, 'a> {
             self.read_function(function);
             next += 1;
         }
-        // Variables that others point to can be reached through them.
+        // A variable whose address another variable holds can be reached through that variable.
         let mut known: HashSet<&str> = HashSet::new();
         let mut open: Vec<&'a str> = self
             .numbers
@@ -350,7 +351,7 @@ impl<'m, 'a> Scan<'m, 'a> {
         step
     }
 
-    /// Compilers put the address of a large parameter into a register and read its fields from there.
+    /// Compilers put the address of a large parameter into a register and read its fields through the register.
     fn follow_parameter(&mut self, function: &Function<'a>, i: &Instruction<'a>, step: &Step<'a>) {
         let [to] = step.results[..] else { return };
         let is_parameter = |name: &str| function.entry && function.params.iter().any(|p| p.name == name);
@@ -370,7 +371,7 @@ impl<'m, 'a> Scan<'m, 'a> {
         }
     }
 
-    /// Names the eight bytes of a parameter that an instruction reads; a vector has up to four elements.
+    /// Registers the eight-byte fields of a parameter that an instruction reads. A vector has up to four elements.
     fn name_fields(&mut self, name: &'a str, offset: i64) {
         for further in [0, 8, 16, 24] {
             if further == 0 || self.splits {
@@ -379,7 +380,7 @@ impl<'m, 'a> Scan<'m, 'a> {
         }
     }
 
-    /// Whether it reads a parameter, also by its generic address.
+    /// Whether the step reads a parameter, directly or by its generic address.
     fn reads_parameter(&self, step: &Step<'a>) -> bool {
         let own = |name: &str| self.entry.params.iter().any(|p| p.name == name);
         is_param(step.modifiers)
@@ -417,7 +418,7 @@ impl<'m, 'a> Scan<'m, 'a> {
                 }
                 let mut inside = inside.into_iter();
                 let named = match parts.first() {
-                    // The offset of a parameter says which of its fields is meant.
+                    // The offset selects the field of the parameter.
                     Some(Operand::Name { name, .. }) if function.entry => Some(*name),
                     _ => None,
                 };
@@ -441,7 +442,7 @@ impl<'m, 'a> Scan<'m, 'a> {
         }
     }
 
-    /// `call (returns), function, (arguments), prototype`; all but the function may be absent.
+    /// Reads `call (returns), function, (arguments), prototype`. Everything except the function may be absent.
     fn read_call(
         &mut self,
         function: &'m Function<'a>,
@@ -490,10 +491,11 @@ impl<'m, 'a> Scan<'m, 'a> {
         }
     }
 
-    /// Goes over all steps until no value changes.
+    /// Repeats all steps until no value changes.
     fn settle(&mut self) {
         let steps = std::mem::take(&mut self.steps);
-        // Each round moves values along; a value grows at most a few hundred times. The limit is for hostile files.
+        // Each round propagates values. A value grows at most a few hundred times. The limit protects against hostile
+        // files.
         for _ in 0..64 {
             let before = (self.values.clone(), self.spilled);
             for step in &steps {
@@ -532,12 +534,12 @@ impl<'m, 'a> Scan<'m, 'a> {
                 if step.opcode == "atom" {
                     self.spilled = self.spilled.join(joined);
                 }
-                // A pointer that was stored may come back whole.
+                // A pointer that was stored may be loaded back as a whole.
                 let whole = if is_wide(step.modifiers) { self.spilled.address } else { 0 };
                 Value { address: whole, ..Value::LOADED }
             }
             "mov" | "cvta" | "selp" | "shfl" | "add" | "mad" if !step.splits => match step.opcode {
-                // Of a multiply-add the last operand may be an address.
+                // Only the last operand of a multiply-add may be an address.
                 "mad" => {
                     let last = step.sources.last().map_or(Value::default(), |s| self.value(s));
                     let factors = step.sources.iter().rev().skip(1);
@@ -549,7 +551,7 @@ impl<'m, 'a> Scan<'m, 'a> {
             "sub" => {
                 let all: Vec<Value> = step.sources.iter().map(|s| self.value(s)).collect();
                 match all[..] {
-                    // The distance of two addresses is none.
+                    // The distance between two addresses is not an address.
                     [a, b] if a.address != 0 && b.address != 0 => Value {
                         address: if b.address & !a.address == 0 { 0 } else { a.address },
                         ..a.join(b)
@@ -569,8 +571,8 @@ impl<'m, 'a> Scan<'m, 'a> {
         }
     }
 
-    /// What `ld.param` reads: of the kernel an origin, of another function what its callers gave.
-    /// `part` is the number of the element of a vector.
+    /// What `ld.param` reads: an origin for a parameter of the kernel, or what the callers passed for a parameter of
+    /// another function. `part` is the number of the vector element.
     fn parameter(&self, step: &Step<'a>, part: usize) -> Value {
         let further = part as i64 * i64::from(element_bits(step.modifiers) / 8);
         match step.addresses.first() {
@@ -611,7 +613,7 @@ impl<'m, 'a> Scan<'m, 'a> {
         }
     }
 
-    /// Looks at every step once, with all values known.
+    /// Examines every step once, when all values are known.
     fn judge(&mut self) {
         let steps = std::mem::take(&mut self.steps);
         self.find_pointers(&steps);
@@ -622,7 +624,8 @@ impl<'m, 'a> Scan<'m, 'a> {
         }
     }
 
-    /// Which 64-bit parameters are pointers: those the declaration calls so, and those that alone make an address.
+    /// Finds the 64-bit parameters that are pointers: those that are declared as pointers, and those that alone form an
+    /// address.
     fn find_pointers(&mut self, steps: &[Step<'a>]) {
         let params = self.origins.iter().enumerate().filter_map(|(n, origin)| match origin {
             Origin::Param(name, at) => Some((n, *name, *at)),
@@ -642,7 +645,7 @@ impl<'m, 'a> Scan<'m, 'a> {
                 s.addresses.iter().map(|(place, _)| place).chain(converted)
             })
             .map(|place| self.value(place))
-            // An integer may be added to the address of something that is no parameter.
+            // An integer may be added to the address of something that is not a parameter.
             .filter(|value| !value.other)
             .map(|value| value.address & all)
             .filter(|set| *set != 0)
@@ -697,7 +700,7 @@ impl<'m, 'a> Scan<'m, 'a> {
         if private && step.opcode != "cp" || !accesses {
             return;
         }
-        // Of a copy one side is shared memory: its address may be a number there.
+        // One side of a copy is shared memory, where an address may be a number.
         let places: Vec<&Place<'a>> = match step.opcode {
             "cp" if step.modifiers.starts_with("async.bulk") => return,
             "cp" => step.addresses.iter().skip(1).map(|(place, _)| place).collect(),
@@ -722,7 +725,7 @@ impl<'m, 'a> Scan<'m, 'a> {
         let values: Vec<Value> = step.sources.iter().map(|s| self.value(s)).collect();
         let all = values.iter().fold(0, |set, v| set | pointers(*v));
         let tested = match step.opcode {
-            // Half of a pointer.
+            // A load of half a pointer.
             "ld" | "ldu" if self.reads_parameter(step) => {
                 let parts = (0..step.results.len()).map(|part| self.parameter(step, part).bits);
                 parts.fold(0, |set, bits| set | bits) & self.pointers
@@ -733,7 +736,7 @@ impl<'m, 'a> Scan<'m, 'a> {
                 let same = values.len() >= 2 && pointers(values[0]) == pointers(values[1]);
                 if against_null || same { 0 } else { all }
             }
-            // An offset may be taken off an address, and the distance within one buffer is a number.
+            // An offset may be subtracted from an address, and the distance within one buffer is a number.
             "sub" => match values[..] {
                 [a, b] if pointers(b) == 0 || pointers(a) == pointers(b) => 0,
                 _ => all,
@@ -745,7 +748,8 @@ impl<'m, 'a> Scan<'m, 'a> {
             }
             "cvt" if keeps_width(step.modifiers) => 0,
             "and" if aligns(step) => 0,
-            // A pointer that is stored is data for somebody: that is no test, but nothing says what becomes of it.
+            // Storing a pointer is not a test by itself, but its later use is unknown, so it counts unless the memory
+            // is private.
             "st" if is_private(step.modifiers) => 0,
             "isspacep" | "prefetch" | "prefetchu" | "cp" | "createpolicy" | "mapa" | "getctarank" => 0,
             _ => all,
@@ -760,7 +764,7 @@ impl<'m, 'a> Scan<'m, 'a> {
         let mut notices = self.words.into_notices();
         let writable = self.written | if self.stores_through_memory { self.escaped } else { 0 };
         let mut variables = Names::default();
-        // In the order of the module.
+        // Names are listed in the order of the module.
         let declared = self.module.variables.iter().filter(|v| v.space == Space::Global).map(|v| v.name);
         let inside = self.variables.values().filter(|v| v.space == Space::Global).map(|v| v.name);
         for name in declared.chain(inside) {
@@ -803,7 +807,7 @@ fn is_param(modifiers: &str) -> bool {
     modifiers.split('.').next().is_some_and(|space| space.starts_with("param"))
 }
 
-/// Of a space other than global memory, so that a small number is an address too.
+/// Whether the space is not global memory, so that a small number can be an address.
 fn is_private(modifiers: &str) -> bool {
     let spaces = ["shared", "local", "const", "param"];
     modifiers.split('.').any(|part| spaces.iter().any(|space| part.starts_with(space)))
@@ -817,7 +821,7 @@ fn type_bits(part: &str) -> Option<u32> {
     bits.parse().ok().filter(|bits| matches!(bits, 8 | 16 | 32 | 64 | 128))
 }
 
-/// Bits of the last type an instruction names.
+/// Bits of the last type that an instruction names.
 fn element_bits(modifiers: &str) -> u32 {
     modifiers.rsplit('.').find_map(type_bits).unwrap_or(32)
 }
@@ -826,13 +830,13 @@ fn is_wide(modifiers: &str) -> bool {
     element_bits(modifiers) >= 64
 }
 
-/// A conversion between integers that drops no bit of an address.
+/// Whether a conversion between integers keeps all bits of an address.
 fn keeps_width(modifiers: &str) -> bool {
     let mut types = modifiers.split('.').filter_map(|part| Some((part, type_bits(part)?)));
     types.all(|(part, bits)| bits == 64 && !part.starts_with('f'))
 }
 
-/// `and` that rounds an address down to a multiple of a power of two.
+/// Whether an `and` rounds an address down to a multiple of a power of two.
 fn aligns(step: &Step<'_>) -> bool {
     let is_mask = |place: &Place<'_>| match place {
         Place::Number(mask) => *mask != 0 && mask.wrapping_neg().is_power_of_two() && *mask >> 63 == 1,

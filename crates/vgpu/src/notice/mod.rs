@@ -1,36 +1,61 @@
-//! Notices: what a kernel's PTX does that a kernel rarely needs, and that can make its answer depend on where it runs.
+//! Notices: behaviour in the PTX of a kernel that a kernel rarely needs, and that can make its result depend on where
+//! it runs.
 //!
-//! A notice is no error. It tells a reader, or a stage that trusts nobody, where to look. The scan is static: it goes
-//! over all functions the kernel can reach and runs nothing.
+//! A notice is not an error. It tells a reader, or a stage that handles untrusted kernels, where to look. The scan is
+//! static: it examines all functions that the kernel can reach and runs nothing.
 
 mod flow;
 mod text;
 
 use serde::{Deserialize, Serialize};
 
-/// One thing that a kernel does.
+/// One behaviour of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(tag = "notice", rename_all = "kebab-case")]
 pub enum Notice {
-    /// It reads `%clock` or `%globaltimer`, by whatever variant.
-    ReadsClock { registers: Vec<String> },
-    /// It reads which multiprocessor, warp slot or grid it is, or a register that the driver fills.
-    ReadsPlacement { registers: Vec<String> },
-    /// The module has variables in global memory that the kernel can write: they keep values between launches.
-    WritableVariables { names: Vec<String> },
-    /// It takes bits out of a pointer parameter, or compares one with something else than null or its own end.
-    TestsPointer { parameters: Vec<String>, lines: Vec<u32> },
-    /// It accesses global memory at an address that comes from no parameter, variable or memory.
-    AbsoluteAddress { lines: Vec<u32> },
-    /// It asks for an L2 cache policy.
-    CachePolicy { instructions: Vec<String> },
-    /// The text is no PTX that can be parsed. Registers, cache policies and variables were looked for word by word, in all
-    /// functions; pointers and addresses were not looked at.
-    NotAnalysed { reason: String },
+    /// The kernel reads `%clock` or `%globaltimer`, in any variant.
+    ReadsClock {
+        /// The registers that the kernel reads.
+        registers: Vec<String>,
+    },
+    /// The kernel reads the number of its multiprocessor, warp slot or grid, or a register that the driver fills.
+    ReadsPlacement {
+        /// The registers that the kernel reads.
+        registers: Vec<String>,
+    },
+    /// The module has variables in global memory that the kernel can write. They keep their values between launches.
+    WritableVariables {
+        /// Names of the variables.
+        names: Vec<String>,
+    },
+    /// The kernel extracts bits of a pointer parameter, or compares a pointer with something other than null or an
+    /// address in the same buffer.
+    TestsPointer {
+        /// The pointer parameters.
+        parameters: Vec<String>,
+        /// PTX lines of the tests, at most 8.
+        lines: Vec<u32>,
+    },
+    /// The kernel accesses global memory at an address that comes from no parameter, variable or memory.
+    AbsoluteAddress {
+        /// PTX lines of the accesses, at most 8.
+        lines: Vec<u32>,
+    },
+    /// The kernel requests an L2 cache policy.
+    CachePolicy {
+        /// The instructions, with their modifiers.
+        instructions: Vec<String>,
+    },
+    /// The text cannot be parsed as PTX. It was searched word by word for registers, cache policies and variables, in
+    /// all functions. Pointers and addresses were not examined.
+    NotAnalysed {
+        /// Why the text cannot be analysed.
+        reason: String,
+    },
 }
 
 impl Notice {
-    /// The name users see.
+    /// The name that users see.
     pub fn name(&self) -> &'static str {
         match self {
             Notice::ReadsClock { .. } => "reads-clock",
@@ -44,7 +69,7 @@ impl Notice {
     }
 }
 
-/// The notice in one sentence.
+/// Writes the notice as one sentence.
 impl std::fmt::Display for Notice {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let lines = |lines: &[u32]| {
@@ -84,8 +109,8 @@ impl std::fmt::Display for Notice {
     }
 }
 
-/// The notices of a kernel, also of PTX that the virtual GPU cannot run. PTX without that kernel gives
-/// [`Notice::NotAnalysed`] too.
+/// Returns the notices of a kernel, even of PTX that the virtual GPU cannot run. PTX without that kernel also gives
+/// [`Notice::NotAnalysed`].
 pub fn notices_in_ptx(ptx: &str, kernel: &str) -> Vec<Notice> {
     match crate::ptx::parse(ptx) {
         Ok(module) => of_syntax_tree(&module, kernel)
@@ -94,7 +119,7 @@ pub fn notices_in_ptx(ptx: &str, kernel: &str) -> Vec<Notice> {
     }
 }
 
-/// `None` if there is no such kernel.
+/// Returns the notices of a kernel in a parsed module, or `None` if the module has no such kernel.
 pub(crate) fn of_syntax_tree(module: &crate::ptx::ast::Module<'_>, kernel: &str) -> Option<Vec<Notice>> {
     flow::scan(module, kernel)
 }
@@ -116,18 +141,18 @@ fn is_placement(name: &str) -> bool {
     PLACEMENT.contains(&name) || numbered("%envreg") || numbered("%pm")
 }
 
-/// Whether an instruction asks for a cache policy. Hints how much to prefetch (`.L2::128B`) are none.
+/// Whether an instruction requests a cache policy. Prefetch size hints (`.L2::128B`) do not count.
 fn is_cache_policy(opcode: &str, modifiers: &str) -> bool {
     matches!(opcode, "createpolicy" | "applypriority" | "discard")
         || modifiers.split('.').any(|part| part.starts_with("L2::evict") || part == "L2::cache_hint")
 }
 
-/// Collects names without repeating them, in the order they are met in.
+/// Collects distinct names, in the order of their first occurrence.
 #[derive(Debug, Default)]
 struct Names(Vec<String>);
 
 impl Names {
-    /// Names beyond which nobody reads on.
+    /// Maximum number of names. Nobody reads more.
     const MOST: usize = 32;
 
     fn add(&mut self, name: &str) {
@@ -137,7 +162,7 @@ impl Names {
     }
 }
 
-/// What can be seen instruction by instruction.
+/// What single instructions show.
 #[derive(Debug, Default)]
 struct Words {
     clocks: Names,

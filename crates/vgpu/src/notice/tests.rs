@@ -41,7 +41,7 @@ fn names_of(notices: &[Notice]) -> Vec<&'static str> {
     notices.iter().map(Notice::name).collect()
 }
 
-/// The notices of a kernel that the virtual GPU can load, which are the same by both ways.
+/// The notices of a kernel that the virtual GPU can load. Both ways to obtain them must give the same result.
 fn of(top: &str, body: &str) -> Vec<Notice> {
     let ptx = module(top, body);
     let loaded = load(&ptx).unwrap_or_else(|e| panic!("{e}"));
@@ -86,7 +86,7 @@ fn reading_where_the_kernel_runs_is_noticed() {
         let found = notices_in_ptx(&module("", &format!("mov.u32 %r2, {register};")), "k");
         assert_eq!(found, [Notice::ReadsPlacement { registers: vec![register.to_string()] }]);
     }
-    // A register of the kernel's own with a like name is none.
+    // The kernel's own register with a similar name does not count.
     assert_eq!(of("", "{ .reg .b32 %smid; mov.u32 %smid, 1; }"), []);
 }
 
@@ -104,9 +104,9 @@ fn variables_the_kernel_can_write_are_named() {
         ),
         counter
     );
-    // Reading alone changes nothing.
+    // A read changes nothing.
     assert_eq!(written("ld.global.f32 %f2, [table+4]; ld.const.u32 %r3, [fixed];"), []);
-    // The address is stored, and something is stored through an address that was read from memory.
+    // The address is stored, and then a store goes through an address that was read from memory.
     let through =
         "mov.u64 %rd9, counter; st.global.u64 [%rd5], %rd9; ld.global.u64 %rd10, [%rd5]; st.u32 [%rd10], 1;";
     assert_eq!(written(through), counter);
@@ -151,7 +151,7 @@ fn looking_at_a_pointer_is_noticed() {
     tested("xor.b64 %rd9, %rd1, %rd3;", &["a"]);
     tested("ld.param.u32 %r2, [a+4]; setp.eq.u32 %p1, %r2, 32512;", &["a"]);
     tested("st.global.u64 [%rd8], %rd1;", &["a"]);
-    // Through a local variable and back.
+    // The pointer goes through a local variable and back.
     tested(
         ".local .b8 at[8]; st.local.u64 [at], %rd1; ld.local.u64 %rd9, [at]; shr.u64 %rd10, %rd9, 40;",
         &["a"],
@@ -209,7 +209,7 @@ fn a_function_that_looks_at_a_pointer_is_noticed() {
     ld.param.b32 %r5, [got];
     }";
     assert_eq!(names_of(&of(top, call)), ["reads-placement", "tests-pointer"]);
-    // Not reached: not the kernel's.
+    // The kernel does not reach the function, so the function does not count.
     assert_eq!(of(top, ""), []);
 }
 
@@ -223,7 +223,7 @@ fn absolute_addresses_are_noticed() {
     ] {
         assert_eq!(names_of(&of("", body)), ["absolute-address"], "{body}");
     }
-    // Shared memory starts at a small number.
+    // Shared memory starts at a small address.
     assert_eq!(of("", "mov.u32 %r2, 16; st.shared.f32 [%r2], %f1;"), []);
 }
 

@@ -1,4 +1,4 @@
-//! Notices of text that cannot be parsed: word by word, over everything.
+//! Notices of text that cannot be parsed: a search word by word over the whole text.
 
 use super::{Names, Notice, Words};
 

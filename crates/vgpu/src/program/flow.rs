@@ -1,26 +1,26 @@
 //! Basic blocks, and the order in which divergent lanes run them.
 //!
-//! A warp whose lanes stand at different blocks runs the block that comes first in an order where every block
-//! precedes its successors, back edges aside, and all blocks of a loop precede the loop's exits ("thread
-//! frontiers"). Lanes that are ahead wait where paths join, and meet the others there.
+//! If the lanes of a warp are at different blocks, the warp runs the block that comes first in a fixed order ("thread
+//! frontiers"). In this order every block precedes its successors, except along back edges, and all blocks of a loop
+//! precede the exits of the loop. Lanes that are ahead wait where paths join, until the other lanes arrive there.
 
 use crate::isa::op::{Inst, Op};
 use crate::isa::types::Space;
 
 #[derive(Clone, Debug, Default)]
 pub struct Block {
-    /// Instructions `start..end`.
+    /// The block holds instructions `start..end`.
     pub start: u32,
     pub end: u32,
     pub successors: Vec<u32>,
-    /// Position in the order; smaller runs first.
+    /// Position in the order. A smaller value runs first.
     pub priority: u32,
-    /// It has an instruction that reaches global memory.
+    /// True if an instruction of the block accesses global memory.
     pub touches: bool,
 }
 
-/// Whether control may leave the straight line after this instruction. A call ends its block so that the return
-/// address is the start of one.
+/// Whether control may leave the straight line after this instruction. A call ends its block, so that the return
+/// address is the start of a block.
 pub fn ends_block(op: &Op) -> bool {
     matches!(
         op,
@@ -49,7 +49,8 @@ fn touches(op: &Op) -> bool {
     matches!(space, Space::Global | Space::Generic)
 }
 
-/// Splits instructions into blocks. On entry branch targets are instruction numbers; on return, block numbers.
+/// Splits instructions into blocks. On entry, branch targets are instruction numbers; on return, they are block
+/// numbers.
 pub fn split(insts: &mut [Inst]) -> Vec<Block> {
     let n = insts.len();
     let mut leader = vec![false; n + 1];
@@ -109,7 +110,8 @@ pub fn split(insts: &mut [Inst]) -> Vec<Block> {
     blocks
 }
 
-/// Loops nested deeper than this keep the order of the text, which is never wrong, only slower to meet again.
+/// Loops that are nested deeper than this keep the order of the text. That is always correct, but lanes reconverge
+/// later.
 const MAX_LOOP_DEPTH: u32 = 40;
 
 fn prioritise(blocks: &mut [Block]) {
@@ -122,8 +124,8 @@ fn prioritise(blocks: &mut [Block]) {
     }
 }
 
-/// Appends the blocks of a region entered at `head`: its strongly connected components in topological order, each
-/// loop in one piece with its head first.
+/// Appends the blocks of a region that is entered at `head`: its strongly connected components in topological order,
+/// each loop in one piece with its head first.
 fn order_region(
     blocks: &[Block],
     region: &[u32],
@@ -141,7 +143,8 @@ fn order_region(
             order.push(one);
             continue;
         }
-        // The head of a loop is where it is entered from outside: the region's own head, or the first such block.
+        // The head of a loop is the block that is entered from outside: the head of the region, or the first such
+        // block.
         let inside = |b: u32| component.binary_search(&b).is_ok();
         let entered = |b: u32| {
             region.iter().any(|from| !inside(*from) && blocks[*from as usize].successors.contains(&b))
@@ -163,7 +166,7 @@ fn order_region(
     }
 }
 
-/// Tarjan's strongly connected components, without recursion.
+/// Tarjan's algorithm for strongly connected components, without recursion.
 struct Components {
     member: Vec<bool>,
     index: Vec<u32>,
@@ -183,7 +186,7 @@ impl Components {
         }
     }
 
-    /// The components of the region in topological order, each sorted.
+    /// Returns the components of the region in topological order, each sorted.
     fn find(&mut self, blocks: &[Block], region: &[u32], head: u32) -> Vec<Vec<u32>> {
         for b in region {
             self.member[*b as usize] = true;
@@ -193,7 +196,7 @@ impl Components {
         let mut counter = 0;
         let mut stack = Vec::new();
         let mut work: Vec<(u32, usize)> = Vec::new();
-        // Unreachable blocks are roots of their own, after what can be reached.
+        // Unreachable blocks are additional roots, after the reachable blocks.
         for root in std::iter::once(head).chain(region.iter().copied()) {
             if self.index[root as usize] != UNSEEN {
                 continue;

@@ -1,4 +1,4 @@
-//! PTX text to [`Module`].
+//! Converts PTX text to a [`Module`].
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,14 +14,14 @@ use crate::isa::types::Ty;
 use crate::mem::window;
 use crate::ptx::ast::{self, Init, Space, Statement, Variable};
 
-/// Limits that keep a hostile file from costing memory; far above what hardware has.
+/// Limits that prevent a hostile file from using too much memory. They are far above what hardware has.
 const MAX_LOCAL_BYTES: u64 = 1 << 20;
 const MAX_SHARED_BYTES: u64 = 1 << 30;
 const MAX_VARIABLE_BYTES: u64 = 1 << 32;
 const MAX_FUNCTIONS: usize = 4096;
 const MAX_DIAGNOSTICS: usize = 1000;
 
-/// Reads and decodes a module, or lists everything that stands against it.
+/// Parses and decodes a module, or returns all its problems.
 pub fn load(text: &str) -> Result<Module, LoadError> {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let ast = crate::ptx::parse(text).map_err(|e| LoadError {
@@ -76,12 +76,12 @@ struct Loader<'m, 'a> {
     /// Instructions already counted for the fidelity report, by PTX position.
     counted: std::collections::HashSet<(u32, u32)>,
     diagnostics: Vec<Diagnostic>,
-    /// Addresses of the functions with a body, and those of them whose address the module takes somewhere.
+    /// Addresses of the functions with a body, and the functions whose address the module takes.
     function_addresses: HashMap<&'a str, u64>,
     address_taken: Vec<&'a str>,
 }
 
-/// Shared memory of one kernel, growing as its functions are read.
+/// Layout of the shared memory of one kernel. It grows as the functions of the kernel are read.
 #[derive(Default)]
 struct SharedLayout<'a> {
     offsets: HashMap<&'a str, u32>,
@@ -94,7 +94,7 @@ impl<'m, 'a> Loader<'m, 'a> {
     fn new(ast: &'m ast::Module<'a>) -> Self {
         let mut by_name: HashMap<&'a str, &'m ast::Function<'a>> = HashMap::new();
         for f in &ast.functions {
-            // A definition wins over a declaration of the same name.
+            // A definition takes precedence over a declaration of the same name.
             if f.body.is_some() || !by_name.contains_key(f.name) {
                 by_name.insert(f.name, f);
             }
@@ -161,7 +161,7 @@ impl<'m, 'a> Loader<'m, 'a> {
         }
     }
 
-    /// Size in bytes of a variable, if it has one that fits.
+    /// Size of a variable in bytes; `None` if the type is unknown or the size overflows.
     fn size_of(v: &Variable<'_>) -> Option<u64> {
         let element = u64::from(Ty::parse(v.ty)?.bytes()).checked_mul(u64::from(v.vector))?;
         v.dims.iter().try_fold(element, |n, d| n.checked_mul(*d))
@@ -173,7 +173,7 @@ impl<'m, 'a> Loader<'m, 'a> {
         if align.is_power_of_two() && align <= 4096 { align } else { natural.max(1) }
     }
 
-    /// Module-level `.global` and `.const` variables, all of them: they may point to each other.
+    /// Reads all module-level `.global` and `.const` variables, because they may point to each other.
     fn variables(&mut self) {
         let mut index = HashMap::new();
         for v in &self.ast.variables {
@@ -240,7 +240,7 @@ impl<'m, 'a> Loader<'m, 'a> {
         let before = self.diagnostics.len();
         let mut constants = ConstantPool::default();
         let mut shared = SharedLayout::default();
-        // Functions reachable from the entry, in order of first call.
+        // Functions that the entry can reach, in the order of their first call.
         let mut order: Vec<&'m ast::Function<'a>> = vec![entry];
         let mut functions: Vec<Function> = Vec::new();
         let mut next = 0;
@@ -332,10 +332,10 @@ impl<'m, 'a> Loader<'m, 'a> {
         let mut problems: Vec<LoadProblem> = Vec::new();
         let mut local = LocalLayout::default();
 
-        // Names of the module, then the function's own.
+        // Declares the names of the module, then the names of the function.
         declare_module_variables(self.ast, &mut decoder, shared, &mut problems);
         let mut parameters = declare_parameters(f, entry, &mut decoder, &mut problems);
-        // Branch tables are named before or after their use.
+        // A branch table may be declared before or after its use.
         for s in f.body.iter().flatten() {
             if let Statement::BranchTargets(name, targets) = s {
                 decoder.branch_targets.insert(name, targets.clone());
@@ -374,7 +374,7 @@ impl<'m, 'a> Loader<'m, 'a> {
             }
         }
         self.fidelity = report;
-        // Falling off the end is a return.
+        // Reaching the end of the text is a return.
         let returns = decoder.returns.clone();
         decoder.begin(f.pos.line);
         decoder.pipe = Pipe::Control;
@@ -402,7 +402,7 @@ impl<'m, 'a> Loader<'m, 'a> {
             self.report_at(pos, message, instruction, Some(f.name), loc);
         }
         if failed {
-            // Go on with an empty body: other functions may have something to say as well.
+            // Continue with an empty body, so that problems of other functions are reported too.
             insts.clear();
             return Some(Function::empty());
         }
@@ -589,7 +589,8 @@ fn declare_shared<'a>(v: &Variable<'a>, shared: &mut SharedLayout<'a>) -> Result
     Ok(Entity::Shared { offset: at as u32 })
 }
 
-/// Registers for the words of a parameter; limited, since hardware limits parameters to a few KiB.
+/// Allocates registers for the words of a parameter. The size is limited, because hardware limits parameters to a few
+/// KiB.
 fn param_words(decoder: &mut Decoder<'_, '_>, v: &Variable<'_>) -> Option<(Vec<Slot>, u32)> {
     let bytes = Loader::size_of(v).filter(|n| *n <= 4096)? as u32;
     let words = (0..bytes.div_ceil(4)).map(|_| decoder.fresh(Class::R32)).collect();

@@ -1,4 +1,4 @@
-//! A loaded module: kernels ready to run.
+//! A loaded module: kernels that are ready to run.
 
 pub mod flow;
 mod load;
@@ -17,62 +17,74 @@ use crate::isa::decode::{Constant, Fidelity, Meta};
 use crate::isa::op::{Class, Inst, Slot};
 use crate::notice::Notice;
 
-/// PTX text, decoded: independent of any device, immutable, shareable between threads.
+/// Decoded PTX text. It is independent of any device, immutable, and can be shared between threads.
 #[derive(Debug)]
 pub struct Module {
-    /// Distinguishes modules on a device; two loads of one text are two modules.
+    /// Distinguishes modules on a device. Two loads of one text are two modules.
     pub(crate) id: u64,
+    /// The `.target` of the PTX, such as `sm_90a`.
     pub target: String,
+    /// The `.version` of the PTX.
     pub version: (u32, u32),
+    /// The kernels of the module.
     pub kernels: Vec<Kernel>,
     pub(crate) variables: Vec<ModuleVariable>,
     pub(crate) sources: SourceMap,
+    /// How exactly the instructions of the module run.
     pub fidelity: FidelityReport,
 }
 
 impl Module {
-    /// The notices of a kernel; none if there is no such kernel.
+    /// Returns the notices of a kernel; none if the module has no such kernel.
     pub fn notices(&self, kernel: &str) -> Vec<Notice> {
         self.kernel(kernel).map_or_else(Vec::new, |kernel| kernel.notices.clone())
     }
 
+    /// Returns the kernel with this name.
     pub fn kernel(&self, name: &str) -> Option<&Kernel> {
         self.kernels.iter().find(|k| k.name == name)
     }
 }
 
-/// What of the module runs bit for bit as on hardware, and what within a bound.
+/// Which instructions of the module run bit for bit as on hardware, and which run within an error bound.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FidelityReport {
-    /// Mnemonic with modifiers, how often it occurs, and its class.
+    /// Instructions by mnemonic with modifiers: how often each occurs, and its fidelity.
     pub instructions: BTreeMap<String, FidelityRow>,
-    /// Directives the loader does not know and passed over.
+    /// Directives that the loader does not know and skipped.
     pub ignored_directives: Vec<String>,
 }
 
+/// An instruction of the fidelity report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FidelityRow {
+    /// Fidelity of the instruction.
     pub fidelity: Fidelity,
+    /// How often the instruction occurs in the text.
     pub count: u32,
 }
 
-/// One thing wrong with a module.
+/// One problem of a module.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Diagnostic {
-    /// Place in the PTX text.
+    /// Line in the PTX text.
     pub line: u32,
+    /// Column in the PTX text.
     pub column: u32,
+    /// Description of the problem.
     pub message: String,
-    /// The instruction refused, with its modifiers.
+    /// The rejected instruction, with its modifiers.
     pub instruction: Option<String>,
+    /// The function that contains the problem.
     pub function: Option<String>,
-    /// The CUDA source line it comes from, innermost frame first.
+    /// The CUDA source line of the instruction, innermost frame first.
     pub source: Vec<SourceFrame>,
 }
 
-/// A module that cannot run, with everything that is wrong with it.
+/// A module that cannot run, with all its problems.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
 pub struct LoadError {
+    /// The problems, sorted by position.
     pub diagnostics: Vec<Diagnostic>,
 }
 
@@ -95,13 +107,13 @@ impl std::fmt::Display for LoadError {
     }
 }
 
-/// A `.global` or `.const` variable some kernel refers to.
+/// A `.global` or `.const` variable of the module.
 #[derive(Debug)]
 pub struct ModuleVariable {
     pub name: String,
     pub align: u32,
     pub bytes: u64,
-    /// Initial contents; shorter than `bytes` means zeros follow.
+    /// Initial contents. If they are shorter than `bytes`, zeros follow.
     pub init: Vec<u8>,
     /// Eight-byte words of `init` that hold the address of another variable: offset, variable, addend.
     pub relocations: Vec<(u64, u32, i64)>,
@@ -111,29 +123,37 @@ pub struct ModuleVariable {
 /// A kernel parameter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Param {
+    /// Name of the parameter.
     pub name: String,
+    /// Offset in the parameter block, in bytes.
     pub offset: u32,
+    /// Size in bytes.
     pub bytes: u32,
+    /// Alignment in bytes.
     pub align: u32,
 }
 
-/// An entry point with all functions it can reach; function 0 is the entry.
+/// An entry point with all functions that it can reach. Function 0 is the entry.
 #[derive(Debug)]
 pub struct Kernel {
+    /// Name of the kernel.
     pub name: String,
+    /// Parameters of the kernel.
     pub params: Vec<Param>,
+    /// Size of all parameters in bytes.
     pub param_bytes: u32,
-    /// Static shared memory.
+    /// Size of static shared memory in bytes.
     pub shared_bytes: u32,
-    /// `.maxntid`/`.reqntid`, if given.
+    /// Threads per block of `.maxntid`, if given.
     pub max_threads: Option<u32>,
+    /// Block shape of `.reqntid`, if given.
     pub required_threads: Option<[u32; 3]>,
-    /// `.reqnctapercluster`, if given.
+    /// Cluster shape of `.reqnctapercluster`, if given.
     pub cluster: Option<[u32; 3]>,
     pub(crate) functions: Vec<Function>,
     pub(crate) constants: Vec<(Class, Constant, u32)>,
     pub(crate) constant_units: u32,
-    /// Where dynamic shared memory starts.
+    /// Offset at which dynamic shared memory starts.
     pub(crate) dynamic_shared: u32,
     /// Targets of calls through pointers: address and function.
     pub(crate) targets: Vec<(u64, u32)>,
@@ -150,11 +170,11 @@ pub struct Function {
     /// Block of each instruction.
     pub(crate) block_of: Vec<u32>,
     pub(crate) frame: registers::Frame,
-    /// 32-bit places the caller writes arguments to.
+    /// 32-bit slots to which the caller writes the arguments.
     pub(crate) params: Vec<Slot>,
-    /// Words it returns.
+    /// Number of words that the function returns.
     pub(crate) return_words: u32,
     pub(crate) local_bytes: u32,
-    /// First instruction number of this function when those of all functions are counted through.
+    /// Number of the first instruction of this function, counted through all functions.
     pub(crate) first: u32,
 }

@@ -1,10 +1,10 @@
-//! Liveness, and places in the frame for virtual registers.
+//! Computes liveness and assigns slots of the frame to virtual registers.
 //!
-//! PTX is in near-SSA form: thousands of registers, few alive at once. Registers whose lifetimes do not overlap
-//! share a place, which keeps the register file of a warp in the cache. Lanes are independent columns and each
-//! follows one path of the flow graph, so sharing is as safe under divergence as in a scalar machine.
+//! PTX is nearly in SSA form: it has thousands of registers, and few are live at once. Registers whose lifetimes do not
+//! overlap share a slot, which keeps the register file of a warp in the cache. Lanes are independent columns, and each
+//! lane follows one path of the flow graph, so sharing is as safe under divergence as in a scalar machine.
 //!
-//! A register that may be read before it is written keeps a place of its own: its "never written" state must stay
+//! A register that may be read before it is written has a slot for itself, because its "never written" state must stay
 //! visible to the checks.
 
 use super::flow::Block;
@@ -13,14 +13,14 @@ use crate::isa::op::{Base, Class, Guard, Inst, Op, Slot};
 /// The frame of a function.
 #[derive(Debug, Default)]
 pub struct Frame {
-    /// 128-byte units.
+    /// Size in units of 128 bytes.
     pub units: u32,
     pub preds: u32,
-    /// Registers some path reads before any write.
+    /// Registers that some path reads before any write.
     pub undefined: Vec<Slot>,
 }
 
-/// A dense bit set per block.
+/// One dense bit set per block.
 struct Sets {
     words: usize,
     bits: Vec<u64>,
@@ -49,8 +49,8 @@ fn insert(row: &mut [u64], r: usize) {
     row[r / 64] |= 1 << (r % 64);
 }
 
-/// Uses and definitions of an instruction: `visit(register, is_definition)`. A guarded definition is also a use:
-/// lanes it skips keep the old value.
+/// Visits the uses and definitions of an instruction: `f(register, is_definition)`. A guarded definition is also a use,
+/// because the lanes that the guard skips keep the old value.
 fn visit(inst: &Inst, guard_slot: Option<usize>, mut f: impl FnMut(usize, bool)) {
     if let Some(p) = guard_slot {
         f(p, false);
@@ -74,10 +74,10 @@ fn guard_of(inst: &Inst) -> Option<usize> {
     (!inst.guard.is_always()).then(|| inst.guard.pred())
 }
 
-/// Blocks × registers beyond which liveness is not computed and every register keeps its own place.
+/// Limit of blocks × registers. Above it, liveness is not computed, and every register has a slot for itself.
 const MAX_SET_BITS: usize = 1 << 28;
 
-/// Gives every register a place and rewrites the instructions. `parameters` are written by the caller.
+/// Assigns a slot to every register and rewrites the instructions. The caller of the function writes `parameters`.
 pub fn allocate(
     insts: &mut [Inst],
     blocks: &[Block],
@@ -97,7 +97,8 @@ pub fn allocate(
     for (b, block) in blocks.iter().enumerate() {
         for i in block.start..block.end {
             let inst = &insts[i as usize];
-            // Results of a lane function may take the place of its sources; others write before they have read all.
+            // Results of a lane function may share the slot of its sources. Other instructions write results before
+            // they have read all sources.
             let late = u32::from(!matches!(inst.op, Op::Lane { .. }));
             visit(inst, guard_of(inst), |r, is_def| widen(r, i * 2 + if is_def { 1 } else { late }));
         }
@@ -119,7 +120,8 @@ pub fn allocate(
     for r in undefined.iter().copied().chain(parameters.iter().map(|p| p.index())) {
         interval[r] = (0, end);
     }
-    // What tensor cores use stays in use after the instruction, until a wait: it shares its place with nothing.
+    // Registers that tensor cores use stay in use after the instruction until a wait, so they share their slot with
+    // nothing.
     for inst in insts.iter().filter(|inst| matches!(inst.op, Op::Wgmma(_))) {
         visit(inst, None, |r, _| interval[r] = (0, end));
     }
@@ -187,13 +189,13 @@ struct Places {
     preds: u32,
 }
 
-/// Linear scan: registers in order of birth take the lowest place whose last holder is dead. 64-bit ones lie
-/// below the 32-bit ones, so that each is aligned.
+/// Linear scan: registers, in order of their first use, take the lowest slot whose last holder is dead. The 64-bit
+/// slots lie below the 32-bit slots, so that each is aligned.
 fn assign(registers: &[(Class, u32)], interval: &[(u32, u32)]) -> Places {
     let mut index = vec![0u32; registers.len()];
     let mut order: Vec<usize> = (0..registers.len()).filter(|r| interval[*r].0 != u32::MAX).collect();
     order.sort_unstable_by_key(|r| interval[*r]);
-    // Per class: free places, and busy ones by their end.
+    // Per class: the free slots, and the slots in use by the end of their lifetime.
     let mut counts = [0u32; 3];
     let mut free: [std::collections::BTreeSet<u32>; 3] = Default::default();
     let mut busy: [std::collections::BinaryHeap<std::cmp::Reverse<(u32, u32)>>; 3] = Default::default();
@@ -222,7 +224,7 @@ fn assign(registers: &[(Class, u32)], interval: &[(u32, u32)]) -> Places {
             Class::Pred => {}
         }
     }
-    // An unused register still needs a valid index, in case an instruction names it as a result only.
+    // An unused register still needs a valid index, in case an instruction names it only as a result.
     Places {
         index,
         units: wide_units + counts[Class::R32 as usize].max(1),

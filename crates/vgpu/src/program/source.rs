@@ -1,4 +1,4 @@
-//! Where an instruction comes from in the CUDA source: `.file` and `.loc`, inlined frames included.
+//! Finds the place of an instruction in the CUDA source from `.file` and `.loc`, inlined frames included.
 
 use std::collections::HashMap;
 
@@ -6,13 +6,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::ptx::ast;
 
-/// One frame of a source stack; the first is where the code is written, the last is in the kernel.
+/// One frame of a source stack. The first frame is where the code is written, the last is in the kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct SourceFrame {
+    /// Path of the source file.
     pub file: String,
+    /// Line in the file.
     pub line: u32,
+    /// Column in the line.
     pub column: u32,
-    /// Function the line belongs to, demangled to its plain name where possible.
+    /// Function that contains the line, demangled to its plain name where possible.
     pub function: String,
 }
 
@@ -23,7 +26,7 @@ struct Loc {
     column: u32,
     /// Index into `names`.
     function: u32,
-    /// The call site this was inlined at; 0 is none.
+    /// Location of the call site at which this was inlined; 0 if not inlined.
     parent: u32,
 }
 
@@ -35,7 +38,7 @@ pub struct SourceMap {
     locs: Vec<Loc>,
 }
 
-/// More nested inlining than any compiler does; guards against a cycle in a hostile file.
+/// More levels of inlining than any compiler produces. The limit protects against a cycle in a hostile file.
 const MAX_FRAMES: usize = 64;
 
 impl SourceMap {
@@ -45,7 +48,7 @@ impl SourceMap {
         SourceMap { files, names: vec![String::new()], locs: vec![unknown] }
     }
 
-    /// The frames of a location, innermost first; empty when unknown.
+    /// The frames of a location, innermost first; empty if unknown.
     pub fn stack(&self, loc: u32) -> Vec<SourceFrame> {
         let mut frames = Vec::new();
         let mut at = loc;
@@ -71,13 +74,13 @@ impl SourceMap {
     }
 }
 
-/// Turns the `.loc` directives of one function into locations.
+/// Converts the `.loc` directives of one function to locations.
 #[derive(Debug)]
 pub struct SourceReader<'m, 'a> {
     map: &'m mut SourceMap,
     labels: &'m HashMap<&'a str, &'m str>,
     function: u32,
-    /// Call sites seen in this function: an `inlined_at` names one of them.
+    /// Locations seen in this function. An `inlined_at` names one of them.
     seen: HashMap<(u32, u32, u32), u32>,
     current: u32,
 }
@@ -94,9 +97,9 @@ impl<'m, 'a> SourceReader<'m, 'a> {
         self.map.locs.len() as u32 - 1
     }
 
-    /// The location from this directive on.
+    /// Returns the location that applies from this directive on.
     pub fn directive(&mut self, loc: &ast::Loc<'a>) -> u32 {
-        // Line 0 is the compiler's "nowhere in particular": the line before it is more use.
+        // Line 0 means that the compiler knows no line. The previous line is more useful.
         if loc.line == 0 {
             return self.current;
         }
@@ -126,7 +129,8 @@ impl<'m, 'a> SourceReader<'m, 'a> {
     }
 }
 
-/// `_ZN2ns4funcIfEEvv` to `ns::func`: the names of a mangled name, without its types. Anything else unchanged.
+/// Demangles a name to its identifiers, without types: `_ZN2ns4funcIfEEvv` becomes `ns::func`. Other names stay
+/// unchanged.
 pub fn plain_name(name: &str) -> String {
     let Some(mut rest) = name.strip_prefix("_Z") else { return name.to_string() };
     let nested = rest.starts_with('N');
@@ -153,7 +157,7 @@ pub fn plain_name(name: &str) -> String {
     if parts.is_empty() { name.to_string() } else { parts.join("::") }
 }
 
-/// Past the `I…E` of template arguments, counting the letters that open a group.
+/// Returns the text after the `I…E` of template arguments. Counts the letters that open a group.
 fn skip_template(text: &str) -> &str {
     let bytes = text.as_bytes();
     let (mut depth, mut i) = (0i32, 0);
@@ -167,7 +171,7 @@ fn skip_template(text: &str) -> &str {
             }
             b'I' | b'N' | b'J' | b'X' => depth += 1,
             b'L' => {
-                // A literal, `Lb1E`: no identifier length hides in it.
+                // Skips a literal such as `Lb1E`; it contains no identifier length.
                 i += bytes[i..].iter().position(|c| *c == b'E').unwrap_or(bytes.len());
             }
             b'E' => depth -= 1,

@@ -12,7 +12,7 @@ pub struct Module<'a> {
     pub debug_strings: Vec<(&'a str, String)>,
     pub variables: Vec<Variable<'a>>,
     pub functions: Vec<Function<'a>>,
-    /// Top-level directives that were skipped over.
+    /// Top-level directives that were skipped.
     pub ignored: Vec<(&'a str, Pos)>,
 }
 
@@ -34,13 +34,13 @@ pub struct Variable<'a> {
     /// Vector width of the element: 1, 2 or 4.
     pub vector: u32,
     pub align: Option<u32>,
-    /// Array dimensions; 0 stands for `[]`.
+    /// Array dimensions; 0 means `[]`.
     pub dims: Vec<u64>,
     pub init: Vec<Init<'a>>,
     pub external: bool,
-    /// A parameter that is declared to be a pointer: `.ptr`.
+    /// True for a parameter that is declared as a pointer: `.ptr`.
     pub pointer: bool,
-    /// `%r<32>`: how many registers the name stands for.
+    /// `%r<32>`: the number of registers that the name stands for.
     pub range: Option<u32>,
     pub pos: Pos,
 }
@@ -65,9 +65,9 @@ pub struct Function<'a> {
     pub entry: bool,
     pub params: Vec<Variable<'a>>,
     pub returns: Vec<Variable<'a>>,
-    /// Absent for a declaration.
+    /// `None` for a declaration.
     pub body: Option<Vec<Statement<'a>>>,
-    /// `.maxntid`, `.reqntid`, `.minnctapersm`, ... with their numbers.
+    /// `.maxntid`, `.reqntid`, `.minnctapersm` and others, with their numbers.
     pub directives: Vec<(&'a str, Vec<u64>)>,
     pub pos: Pos,
 }
@@ -82,7 +82,7 @@ pub enum Statement<'a> {
     Loc(Loc<'a>),
     /// `name: .branchtargets a, b, c;`
     BranchTargets(&'a str, Vec<&'a str>),
-    /// `name: .callprototype ...;`, kept only so that a call through it can be refused by name.
+    /// `name: .callprototype ...;`, kept only so that a call through it can be rejected by name.
     CallPrototype(&'a str),
 }
 
@@ -109,7 +109,7 @@ pub struct Instruction<'a> {
     pub guard: Option<(&'a str, bool)>,
     /// Base opcode: `ld`.
     pub opcode: &'a str,
-    /// Everything after it: `global.v4.f32`.
+    /// Everything after the opcode: `global.v4.f32`.
     pub modifiers: &'a str,
     pub operands: Vec<Operand<'a>>,
     pub pos: Pos,
@@ -117,7 +117,7 @@ pub struct Instruction<'a> {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Operand<'a> {
-    /// A register, variable, label or special register; `negated` for `!p`.
+    /// A register, variable, label or special register. `negated` is true for `!p`.
     Name {
         name: &'a str,
         negated: bool,
@@ -133,7 +133,7 @@ pub enum Operand<'a> {
     Sink,
     /// `{a, b}`
     Vector(Vec<Operand<'a>>),
-    /// `[base+offset]`; tensor copies put more than one part inside.
+    /// `[base+offset]`. Tensor copies have more than one part inside.
     Address {
         parts: Vec<Operand<'a>>,
         offset: i64,

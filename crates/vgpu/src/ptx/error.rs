@@ -1,8 +1,9 @@
-//! Syntax errors and their places.
+//! Syntax errors and their positions.
 
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
 )]
+/// A position in the PTX text. Both numbers count from 1.
 pub struct Pos {
     pub line: u32,
     pub column: u32,

@@ -1,12 +1,13 @@
-//! Text to tokens. A mnemonic with its dotted modifiers is one token, as is a register with its component (`%tid.x`).
+//! Converts text to tokens. A mnemonic with its dotted modifiers is one token, and so is a register with its component
+//! (`%tid.x`).
 
 use super::error::{Pos, SyntaxError};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Token<'a> {
-    /// Identifier, directive (`.reg`), mnemonic (`ld.global.v4.f32`), register (`%r1`), label name (`$L__BB0_1`).
+    /// Identifier, directive (`.reg`), mnemonic (`ld.global.v4.f32`), register (`%r1`) or label name (`$L__BB0_1`).
     Word(&'a str),
-    /// An integer literal, as its 64 bits.
+    /// An integer literal, as 64 bits.
     Int(u64),
     /// `0f3F800000`: the bits of an f32.
     F32(u32),
@@ -17,7 +18,7 @@ pub enum Token<'a> {
     End,
 }
 
-/// A place in the PTX text, both numbers counted from 1.
+/// Splits PTX text into tokens.
 #[derive(Clone)]
 pub struct Lexer<'a> {
     text: &'a str,
@@ -83,7 +84,7 @@ impl<'a> Lexer<'a> {
                     }
                     self.at += 2;
                 }
-                // A preprocessor line marker, as `nvcc --keep` leaves them.
+                // A preprocessor line marker, which `nvcc --keep` leaves in the text.
                 b'#' => {
                     while self.at < self.text.len() && self.peek(0) != b'\n' {
                         self.at += 1;
@@ -94,7 +95,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// The next token and where it starts.
+    /// Returns the next token and its position.
     pub fn next(&mut self) -> Result<(Token<'a>, Pos), SyntaxError> {
         self.skip_blank()?;
         let pos = self.pos();

@@ -1,5 +1,5 @@
-//! Tokens to the tree of one module. Stops at the first syntax error; a syntax error is a broken file, not an
-//! unsupported feature, and nothing after it can be trusted.
+//! Converts tokens to the tree of one module. The parser stops at the first syntax error: a syntax error means a broken
+//! file, not an unsupported feature, and nothing after it can be trusted.
 
 use super::ast::{
     Function, Init, InlinedAt, Instruction, Loc, Module, Operand, Pos, Space, Statement, Variable,
@@ -116,7 +116,7 @@ impl<'a> Parser<'a> {
         match word {
             ".version" => {
                 self.advance()?;
-                // `8.4` lexes as a decimal; its text is what counts (8.10 is not 8.1).
+                // `8.4` lexes as a decimal. The minor version is its first decimal digit.
                 match self.advance()? {
                     Token::F64(bits) => {
                         let v = f64::from_bits(bits);
@@ -331,7 +331,7 @@ impl<'a> Parser<'a> {
         Ok(params)
     }
 
-    /// One declaration statement; a comma makes several variables of it.
+    /// Parses one declaration statement. Commas separate several variables.
     fn variable(&mut self, external: bool) -> Result<Vec<Variable<'a>>> {
         let mut variables = vec![self.declarator_head(external)?];
         while self.eat(b',')? {
@@ -374,7 +374,7 @@ impl<'a> Parser<'a> {
         self.declarator(variable)
     }
 
-    /// One dotted word before the name of a variable: its space, type, alignment or vector width.
+    /// Parses one dotted word before the name of a variable: its space, type, alignment or vector width.
     fn attribute(&mut self, part: &'a str, variable: &mut Variable<'a>) -> Result<()> {
         match part {
             "reg" => variable.space = Space::Reg,
@@ -386,7 +386,7 @@ impl<'a> Parser<'a> {
             "align" => variable.align = Some(self.int32()?),
             "v2" => variable.vector = 2,
             "v4" => variable.vector = 4,
-            // The space a pointer parameter points to says nothing about the parameter itself.
+            // The space that a pointer parameter points to is not the space of the parameter itself.
             "ptr" => {
                 variable.pointer = true;
                 if matches!(self.token, Token::Word(".global" | ".const" | ".local" | ".shared")) {
@@ -420,7 +420,7 @@ impl<'a> Parser<'a> {
         Ok(variable)
     }
 
-    /// Nested braces only group rows: the scalars come out in memory order.
+    /// Parses an initialiser. Nested braces only group rows: the scalars are in memory order.
     fn initialiser(&mut self) -> Result<Vec<Init<'a>>> {
         let mut values = Vec::new();
         let mut depth = 0usize;
@@ -458,7 +458,8 @@ impl<'a> Parser<'a> {
             }
             Token::Word(word) => {
                 self.advance()?;
-                // `0xFF(name)` masks and `generic(name)` both take a name in parentheses; only the latter occurs.
+                // `0xFF(name)` masks and `generic(name)` both take a name in parentheses. Only `generic(name)` occurs
+                // in practice.
                 let (name, generic) = if word == "generic" && self.eat(b'(')? {
                     let name = self.word()?;
                     self.expect(b')')?;
@@ -472,7 +473,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// `+4`, `-4`, `+-4` or nothing.
+    /// Parses `+4`, `-4`, `+-4` or nothing.
     fn trailing_offset(&mut self) -> Result<i64> {
         if self.eat(b'+')? {
             return Ok(self.int()? as i64);
@@ -483,7 +484,7 @@ impl<'a> Parser<'a> {
         Ok(0)
     }
 
-    /// A constant expression without parentheses: sums and products of integers.
+    /// Parses a constant expression without parentheses: sums and products of integers.
     fn constant(&mut self) -> Result<u64> {
         let mut total = self.product()?;
         loop {
@@ -537,7 +538,7 @@ impl<'a> Parser<'a> {
     }
 
     fn body_directive(&mut self, word: &'a str, out: &mut Vec<Statement<'a>>) -> Result<()> {
-        // `.reg.b16` may be written in one word.
+        // `.reg.b16` may be written as one word.
         let head = word[1..].find('.').map_or(word, |at| &word[..=at]);
         match head {
             ".reg" | ".param" | ".local" | ".shared" | ".global" | ".const" | ".extern" => {
@@ -583,9 +584,10 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// A label, a `.branchtargets` list, or an instruction without a guard.
+    /// Parses a label, a `.branchtargets` list, or an instruction without a guard.
     fn labelled(&mut self, out: &mut Vec<Statement<'a>>) -> Result<()> {
-        // A label is a name directly followed by a colon: one token of look-ahead, by stepping back if it is not.
+        // A label is a name directly followed by a colon. The parser looks one token ahead and steps back if there is
+        // no colon.
         let Token::Word(name) = self.token else { return self.fail("expected a name") };
         let pos = self.pos;
         let saved = (self.lexer.clone(), self.token, self.pos);

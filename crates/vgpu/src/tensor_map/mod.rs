@@ -1,9 +1,10 @@
-//! Tensor maps: what `cuTensorMapEncodeTiled` is given, the rules it has, and the 128 bytes a kernel passes on.
+//! Tensor maps: the arguments of `cuTensorMapEncodeTiled`, its rules, and the 128 bytes that a kernel passes on.
 //!
-//! The driver's encoding is opaque. The virtual GPU has its own, behind the same call: what a host encodes here, a copy of
-//! a kernel decodes again. Bytes that no encoder wrote are told by their mark and their checksum.
+//! The driver's encoding is opaque. The virtual GPU has its own encoding behind the same call: the host encodes a map
+//! here, and a copy instruction of a kernel decodes it again. A mark and a checksum identify bytes that no encoder
+//! wrote.
 //!
-//! Dimension 0 is the innermost. Only the tiled mode without interleaving is known.
+//! Dimension 0 is the innermost. Only the tiled mode without interleaving is supported.
 
 pub mod region;
 
@@ -12,35 +13,46 @@ use serde::{Deserialize, Serialize};
 #[cfg(test)]
 mod tests;
 
-/// Bytes of an encoded map.
+/// Size in bytes of an encoded map.
 pub const BYTES: usize = 128;
-/// What the address of a map must be a multiple of.
+/// The address of a map must be a multiple of this.
 pub const ALIGN: u64 = 64;
 
-/// Most dimensions.
+/// Maximum number of dimensions.
 pub const MAX_RANK: usize = 5;
 const MAX_BOX: u32 = 256;
 const MAX_ELEMENT_STRIDE: u32 = 8;
 const MAX_DIM: u64 = 1 << 32;
 const MAX_STRIDE: u64 = 1 << 40;
-/// Of a box: shared memory of a multiprocessor. The driver leaves it to the copy to fail.
+/// Maximum size of a box in bytes: the shared memory of a multiprocessor. The driver does not check this, so the copy
+/// fails.
 const MOST_BYTES: u64 = 228 * 1024;
-/// The unit of copies: addresses, strides and rows of a box are multiples of it.
+/// Unit of copies in bytes: addresses, strides and rows of a box are multiples of it.
 pub const CHUNK: u64 = 16;
 
-/// Type of the elements. Only its size matters to a copy, and whether values out of range can be NaN.
+/// Type of the elements. A copy depends only on its size, and on whether values out of range can be NaN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Element {
+    /// Unsigned 8-bit integer.
     U8,
+    /// Unsigned 16-bit integer.
     U16,
+    /// Unsigned 32-bit integer.
     U32,
+    /// Signed 32-bit integer.
     I32,
+    /// Unsigned 64-bit integer.
     U64,
+    /// Signed 64-bit integer.
     I64,
+    /// IEEE half precision.
     F16,
+    /// IEEE single precision.
     F32,
+    /// IEEE double precision.
     F64,
+    /// bfloat16.
     Bf16,
 }
 
@@ -58,6 +70,7 @@ impl Element {
         Element::Bf16,
     ];
 
+    /// Size of an element in bytes.
     pub fn bytes(self) -> u64 {
         match self {
             Element::U8 => 1,
@@ -72,21 +85,26 @@ impl Element {
     }
 }
 
-/// How chunks of 16 bytes are exchanged within rows of shared memory, so that columns do not share banks.
+/// How 16-byte chunks are permuted within rows of shared memory, so that the chunks of a column lie in different banks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Swizzle {
+    /// Chunks are not permuted.
     #[default]
     None,
+    /// Chunks are permuted within 32 bytes.
     B32,
+    /// Chunks are permuted within 64 bytes.
     B64,
+    /// Chunks are permuted within 128 bytes.
     B128,
 }
 
 impl Swizzle {
+    /// All swizzles, in the order of their codes.
     pub const ALL: [Swizzle; 4] = [Swizzle::None, Swizzle::B32, Swizzle::B64, Swizzle::B128];
 
-    /// Bytes of a row within which chunks are exchanged.
+    /// Number of bytes of a row within which chunks are permuted.
     pub fn span(self) -> u32 {
         match self {
             Swizzle::None => 16,
@@ -96,18 +114,19 @@ impl Swizzle {
         }
     }
 
-    /// Bytes after which the pattern repeats itself.
+    /// Number of bytes after which the pattern repeats.
     pub fn period(self) -> u32 {
         if self == Swizzle::None { 16 } else { 8 * self.span() }
     }
 
-    /// Where in shared memory the byte lies that would lie at `address` without the swizzle. The number of the row of 128
-    /// bytes is added, bit by bit, to the number of the chunk.
+    /// Returns the shared memory address of the byte that would lie at `address` without the swizzle. The number of the
+    /// 128-byte row is combined with the number of the chunk by exclusive or.
     #[inline(always)]
     pub fn place(self, address: u32) -> u32 {
         address ^ (address >> 3 & (self.span() - 1) & !15)
     }
 
+    /// The name for messages.
     pub fn name(self) -> &'static str {
         match self {
             Swizzle::None => "no swizzle",
@@ -118,33 +137,39 @@ impl Swizzle {
     }
 }
 
-/// What elements outside the tensor are loaded as.
+/// The value of loaded elements that lie outside the tensor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Fill {
+    /// Zero.
     #[default]
     Zero,
-    /// Not-a-number, of floating-point elements.
+    /// Not-a-number; only for floating-point elements.
     Nan,
 }
 
-/// A tensor in global memory and the box that one copy moves.
+/// A tensor in global memory, and the box that one copy moves.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct TensorMap {
+    /// Type of the elements.
     pub element: Element,
+    /// Address of the first element.
     pub address: u64,
     /// Extents, innermost first.
     pub dims: Vec<u64>,
-    /// Bytes from one index to the next, of all dimensions but the innermost.
+    /// Distance in bytes from one index to the next, for all dimensions except the innermost.
     pub strides: Vec<u64>,
+    /// Extents of the box, innermost first.
     pub box_dims: Vec<u32>,
-    /// Every how manyth element of the box is copied. That of dimension 0 has no effect.
+    /// Step in elements between copied elements of the box. The step of dimension 0 has no effect.
     pub element_strides: Vec<u32>,
+    /// Permutation of the chunks in shared memory.
     pub swizzle: Swizzle,
+    /// Value of elements outside the tensor.
     pub fill: Fill,
 }
 
-/// A rule of `cuTensorMapEncodeTiled` that a map breaks.
+/// A rule of `cuTensorMapEncodeTiled` that a map violates.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[error("invalid tensor map: {0}")]
 pub struct TensorMapError(pub String);
@@ -154,7 +179,7 @@ fn broken<T>(rule: impl Into<String>) -> Result<T, TensorMapError> {
 }
 
 impl TensorMap {
-    /// A row-major tensor without gaps, copied whole, with no swizzle: `dims` innermost first.
+    /// A row-major tensor without gaps, with element strides of 1 and no swizzle. `dims` is innermost first.
     pub fn packed(element: Element, address: u64, dims: &[u64], box_dims: &[u32]) -> TensorMap {
         let mut bytes = element.bytes();
         let mut strides = Vec::new();
@@ -174,31 +199,32 @@ impl TensorMap {
         }
     }
 
+    /// Number of dimensions.
     pub fn rank(&self) -> usize {
         self.dims.len()
     }
 
-    /// Elements of the box along a dimension that are copied.
+    /// Number of elements of the box that are copied along a dimension.
     pub fn copied(&self, dim: usize) -> u32 {
         if dim == 0 { self.box_dims[0] } else { self.box_dims[dim].div_ceil(self.element_strides[dim]) }
     }
 
-    /// Bytes of a row of the box.
+    /// Size in bytes of a row of the box.
     pub fn row_bytes(&self) -> u32 {
         self.box_dims[0] * self.element.bytes() as u32
     }
 
-    /// Rows of the box: all its dimensions but the innermost.
+    /// Number of rows of the box, over all dimensions except the innermost.
     pub fn rows(&self) -> u32 {
         (1..self.rank()).map(|dim| self.copied(dim)).product()
     }
 
-    /// Bytes that one copy moves, those out of range included.
+    /// Number of bytes that one copy moves, including those out of range.
     pub fn box_bytes(&self) -> u32 {
         self.row_bytes() * self.rows()
     }
 
-    /// The rules of `cuTensorMapEncodeTiled`.
+    /// Checks the rules of `cuTensorMapEncodeTiled`.
     pub fn check(&self) -> Result<(), TensorMapError> {
         let rank = self.rank();
         if rank == 0 || rank > MAX_RANK {
@@ -267,7 +293,7 @@ impl TensorMap {
         Ok(())
     }
 
-    /// The map as bytes of the virtual GPU, if it keeps the rules.
+    /// Returns the map in the virtual GPU's encoding, if it follows the rules.
     pub fn encode(&self) -> Result<[u8; BYTES], TensorMapError> {
         self.check()?;
         let mut out = [0; BYTES];
@@ -298,7 +324,7 @@ impl TensorMap {
         Ok(out)
     }
 
-    /// Reads a map back. `None`: no encoder wrote these bytes.
+    /// Decodes a map. Returns `None` if no encoder wrote these bytes.
     pub fn decode(bytes: &[u8; BYTES]) -> Option<TensorMap> {
         let sum = u32::from_le_bytes(bytes[BYTES - 4..].try_into().ok()?);
         let interleaved = bytes[103] != 0;
@@ -326,38 +352,45 @@ impl TensorMap {
         box_dims.truncate(rank);
         element_strides.truncate(rank);
         let map = TensorMap { element, address, dims, strides, box_dims, element_strides, swizzle, fill };
-        // A kernel may forge the bytes: what follows relies on the rules.
+        // A kernel may forge the bytes, and the code that uses a map relies on the rules.
         map.check().is_ok().then_some(map)
     }
 }
 
-/// A part of a map that a kernel may change (`tensormap.replace`).
+/// A field of a map that a kernel may change (`tensormap.replace`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Field {
+    /// Address of the tensor.
     Address,
     /// One less than the number of dimensions.
     Rank,
-    /// Of a dimension.
+    /// Extent of the box in a dimension.
     BoxDim(u8),
+    /// Extent of the tensor in a dimension.
     Dim(u8),
-    /// Of all dimensions but the innermost, from 0 on.
+    /// Stride in bytes of a dimension. 0 is the first dimension after the innermost.
     Stride(u8),
+    /// Step in elements of a dimension.
     ElementStride(u8),
+    /// Type of the elements.
     Element,
+    /// Interleaving mode.
     Interleave,
+    /// Swizzle mode.
     Swizzle,
+    /// Value of elements outside the tensor.
     Fill,
 }
 
-/// Changes a part of an encoded map, or of one that is being made from zeros. Whether the rules are kept is looked at when a
-/// copy uses it.
+/// Changes a field of an encoded map, or of a map that is built from zeros. The rules are checked when a copy uses the
+/// map.
 pub fn replace(bytes: &mut [u8; BYTES], field: Field, value: u64) {
     let mut put =
         |at: usize, n: usize, value: u64| bytes[at..at + n].copy_from_slice(&value.to_le_bytes()[..n]);
     let dim = |d: u8| usize::from(d).min(MAX_RANK - 1);
     match field {
         Field::Rank => put(4, 1, value.min(MAX_RANK as u64) + 1),
-        // The codes of PTX; those of types that are not known here are none.
+        // The codes of PTX. The codes of unsupported types become an invalid code.
         Field::Element => put(
             5,
             1,
@@ -374,7 +407,7 @@ pub fn replace(bytes: &mut [u8; BYTES], field: Field, value: u64) {
         Field::Stride(d) => put(56 + 8 * dim(d).min(MAX_RANK - 2), 8, value),
         Field::BoxDim(d) => put(88 + 2 * dim(d), 2, value.min(0xffff)),
         Field::ElementStride(d) => put(98 + dim(d), 1, value.min(0xff)),
-        // Only maps without interleaving are known.
+        // Only maps without interleaving are supported.
         Field::Interleave => put(103, 1, value.min(0xff)),
     }
     bytes[..4].copy_from_slice(&MARK);
@@ -384,7 +417,7 @@ pub fn replace(bytes: &mut [u8; BYTES], field: Field, value: u64) {
 
 const MARK: [u8; 4] = *b"WTM1";
 
-/// FNV-1a.
+/// Computes the FNV-1a hash.
 fn checksum(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0x811c_9dc5, |sum, byte| (sum ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
 }

@@ -1,27 +1,29 @@
-//! The box of a tensor that one copy moves: where its rows lie in global memory, and what of them is there.
+//! The box of a tensor that one copy moves: where its rows lie in global memory, and which bytes of them are in range.
 
 use super::{Fill, MAX_RANK, TensorMap};
 
 /// A box at coordinates of its tensor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorBox {
+    /// The tensor and the shape of the box.
     pub map: TensorMap,
+    /// Coordinates of the first element, innermost first.
     pub at: [i32; MAX_RANK],
 }
 
-/// A row of a box. Its other bytes are out of the tensor's range.
+/// The part of a row of a box that is in range. The other bytes of the row are outside the tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
     /// Address of the first byte in range.
     pub address: u64,
-    /// Where in the row it lies.
+    /// Offset of that byte in the row.
     pub first: u32,
-    /// Bytes in range.
+    /// Number of bytes in range.
     pub bytes: u32,
 }
 
 impl TensorBox {
-    /// Row `number`, counted through all dimensions but the innermost.
+    /// Returns row `number`, counted through all dimensions except the innermost.
     pub fn row(&self, number: u32) -> Row {
         let map = &self.map;
         let none = Row { address: map.address, first: 0, bytes: 0 };
@@ -51,7 +53,7 @@ impl TensorBox {
         }
     }
 
-    /// What bytes out of range are loaded as, from byte `at` of a row on.
+    /// The value of an out-of-range byte at offset `at` of a row.
     pub fn fill(&self, at: usize) -> u8 {
         let last = self.map.element.bytes() as usize - 1;
         match self.map.fill {

@@ -61,9 +61,9 @@ fn every_documented_rule_is_enforced() {
 
 #[test]
 fn swizzles_exchange_chunks_of_a_row_by_the_number_of_the_row() {
-    // Row 3, chunk 2 of a row of 128 bytes goes to chunk 2 ^ 3.
+    // Row 3, chunk 2 of a row of 128 bytes moves to chunk 2 ^ 3.
     assert_eq!(Swizzle::B128.place(3 * 128 + 2 * 16 + 5), 3 * 128 + 16 + 5);
-    // Rows of 64 bytes: two of them share a row of 128.
+    // Two rows of 64 bytes share a row of 128 bytes.
     assert_eq!(Swizzle::B64.place(5 * 64 + 16), 5 * 64 + (1 ^ 2) * 16);
     assert_eq!(Swizzle::B32.place(4 * 32), 4 * 32 + 16);
     for swizzle in Swizzle::ALL {
@@ -77,13 +77,13 @@ fn swizzles_exchange_chunks_of_a_row_by_the_number_of_the_row() {
 #[test]
 fn rows_of_a_box_are_cut_where_the_tensor_ends() {
     use super::region::{Row, TensorBox};
-    // 40 halves by 5 by 3; boxes of 16 by 4 by 2, every other index of the last dimension.
+    // The tensor has 40 halves by 5 by 3. A box copies 16 by 4 by 2: every other index of the last dimension.
     let mut map = TensorMap::packed(Element::F16, 0x1000, &[40, 5, 3], &[16, 4, 3]);
     map.element_strides[2] = 2;
     assert_eq!((map.rows(), map.box_bytes()), (8, 256));
     let at = |x, y, z| TensorBox { map: map.clone(), at: [x, y, z, 0, 0] };
     assert_eq!(at(8, 1, 0).row(0), Row { address: 0x1000 + 80 + 16, first: 0, bytes: 32 });
-    // Row 4 is the first of the second index of the last dimension, which is 2.
+    // Row 4 is the first row of the second copied index of the last dimension, which is index 2.
     assert_eq!(at(0, 0, 0).row(4), Row { address: 0x1000 + 2 * 400, first: 0, bytes: 32 });
     assert_eq!(at(32, 0, 0).row(1), Row { address: 0x1000 + 80 + 64, first: 0, bytes: 16 });
     assert_eq!(at(-3, 0, 0).row(0), Row { address: 0x1000, first: 6, bytes: 26 });

@@ -1,7 +1,7 @@
-//! Random straight-line programs against a scalar model written on its own: every lane of a warp, and with half of
-//! the lanes switched off by a guard, must compute what the model does.
+//! Compares random straight-line programs with an independent scalar model. Every lane of a warp must compute what
+//! the model computes, also when a guard disables half of the lanes.
 
-// The model is written out operation by operation, and PTX is put together line by line.
+// The model is written operation by operation, and the PTX text is built line by line.
 #![allow(clippy::format_push_string, clippy::manual_checked_ops)]
 
 use proptest::prelude::*;
@@ -9,7 +9,7 @@ use warpsmith_vgpu::{Checks, Device, Launch, Options, load};
 
 const REGISTERS: usize = 6;
 
-/// `d = op(a, b, c)` on registers of one of the classes.
+/// `d = op(a, b, c)` on registers of one class.
 #[derive(Clone, Debug)]
 struct Step {
     op: usize,
@@ -28,7 +28,7 @@ fn fbin(a: u32, b: u32, f: fn(f32, f32) -> f32) -> u32 {
     if r.is_nan() { 0x7fff_ffff } else { r.to_bits() }
 }
 
-/// Mnemonic, number of sources, and what it means.
+/// Mnemonic, number of sources, and the scalar model.
 const OPS32: &[(&str, usize, Model32)] = &[
     ("add.u32", 2, |a, b, _| a.wrapping_add(b)),
     ("sub.s32", 2, |a, b, _| a.wrapping_sub(b)),
@@ -50,7 +50,7 @@ const OPS32: &[(&str, usize, Model32)] = &[
     ("clz.b32", 1, |a, _, _| (0..32).take_while(|i| a >> (31 - i) & 1 == 0).count() as u32),
     ("brev.b32", 1, |a, _, _| (0..32).fold(0, |r, i| r | (a >> i & 1) << (31 - i))),
     ("div.u32", 2, |a, b, _| if b == 0 { u32::MAX } else { a / b }),
-    // By zero: all ones, like the quotient (seen on an H200).
+    // The remainder of a division by zero is all ones, like the quotient (observed on an H200).
     ("rem.u32", 2, |a, b, _| if b == 0 { u32::MAX } else { a % b }),
     ("sad.u32", 3, |a, b, c| c.wrapping_add(a.abs_diff(b))),
     ("add.f32", 2, |a, b, _| fbin(a, b, |x, y| x + y)),
@@ -87,7 +87,8 @@ fn step(ops: usize) -> impl Strategy<Value = Step> {
     })
 }
 
-/// The program as PTX: registers are loaded from `p0`, the guard is "odd lane", results go to `p1`.
+/// Returns the program as PTX. Registers are loaded from `p0`, the guard is "odd lane", and results are stored to
+/// `p1`.
 fn program(steps: &[Step], wide: bool) -> String {
     let (bytes, class, reg) = if wide { (8, "b64", "%v") } else { (4, "b32", "%v") };
     let mut text = format!(

@@ -1,11 +1,11 @@
-//! What is counted, on kernels small enough to count by hand.
+//! Checks the counters on kernels that are small enough to count by hand.
 
 use warpsmith_vgpu::count::Class;
 use warpsmith_vgpu::num::tile::Elem;
 use warpsmith_vgpu::{Checks, Counters, Device, Launch, Options, load};
 
-/// A kernel of one warp per block: lane `l` reads word `l * STRIDE` of global memory, stores it to word
-/// `l * BANKS` of shared memory, reads it back and stores it to word `l`.
+/// A kernel of one warp per block. Lane `l` reads word `l * STRIDE` of global memory, stores it to word `l * BANKS`
+/// of shared memory, reads it back and stores it to word `l`.
 fn kernel(stride: u32, banks: u32) -> String {
     format!(
         "
@@ -44,7 +44,7 @@ fn count(stride: u32, banks: u32) -> Counters {
     count_text(&kernel(stride, banks))
 }
 
-/// Three blocks of 32 threads.
+/// Runs three blocks of 32 threads and returns the counters.
 fn count_text(text: &str) -> Counters {
     let module = load(text).unwrap_or_else(|e| panic!("{e}"));
     let mut device = Device::default();
@@ -61,7 +61,7 @@ fn count_text(text: &str) -> Counters {
 #[test]
 fn a_coalesced_kernel_without_conflicts() {
     let c = count(1, 1);
-    // Fifteen instructions, return included, by one warp of each of three blocks.
+    // Fifteen instructions, including the return, by one warp of each of three blocks.
     assert_eq!(c.warp_instructions, 3 * 15);
     assert_eq!(c.thread_instructions, 3 * 15 * 32);
     assert_eq!(c.flops, 3 * 2 * 32);
@@ -74,7 +74,7 @@ fn a_coalesced_kernel_without_conflicts() {
 #[test]
 fn strided_loads_take_a_sector_each() {
     let c = count(32, 1);
-    // 32 sectors to read, 4 to write, per block.
+    // Each block reads 32 sectors and writes 4.
     assert_eq!((c.global.transactions, c.global.ideal), (3 * 36, 24));
     assert_eq!(c.dram_footprint, 33 * 128);
 }
@@ -89,7 +89,7 @@ fn a_stride_of_32_words_hits_one_bank() {
     assert_eq!(c.shared.transactions, 6);
 }
 
-/// Barriers in the middle of a straight line of code: the warp stops there and comes back.
+/// The barriers are in the middle of straight-line code. The warp stops at a barrier and resumes after it.
 #[test]
 fn what_follows_a_barrier_is_counted_once() {
     let c = count_text(
@@ -161,7 +161,7 @@ fn tensor_work_is_told_apart_by_type() {
     assert_eq!(c.by_class[&Class::MatrixProduct], 3 * 4);
 }
 
-/// A copy reads global memory and writes shared memory: each is counted as what it is.
+/// A copy reads global memory and writes shared memory. The counters of both must include it.
 #[test]
 fn an_asynchronous_copy_counts_on_both_sides() {
     let c = count_text(
@@ -194,9 +194,9 @@ fn an_asynchronous_copy_counts_on_both_sides() {
     assert_eq!(c.l2_bytes, 3 * 128);
 }
 
-/// A fragment of halves is read by ldmatrix, four 8x8 blocks of eight rows of 16 bytes, and one of floats is stored by
-/// words in pairs. Rows 48 and 96 bytes apart are in different banks; at 32 and 64 bytes every second wavefront is a
-/// conflict.
+/// ldmatrix reads a fragment of halves as four 8x8 blocks of eight rows of 16 bytes. A fragment of floats is stored
+/// as pairs of words. Rows that are 48 or 96 bytes apart are in different banks. At 32 and 64 bytes, every second
+/// wavefront is a conflict.
 #[test]
 fn fragments_are_counted_as_the_assembler_moves_them() {
     let shared = |instruction: &str, pitch: u32| {

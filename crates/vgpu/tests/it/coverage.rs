@@ -1,8 +1,9 @@
-//! Blocks with nothing to do: a mistake in the launch, or worth a note, or neither.
+//! Blocks that do nothing cause a warning, a note or no finding, depending on the kernel and the grid.
 
 use warpsmith_vgpu::{Device, Kind, Launch, Options, Severity, load};
 
-/// Each thread of a block of 32 stores its number if that is below 64 (two blocks' worth). `early` comes first.
+/// Each thread of a block of 32 stores its number if the number is below 64, which is enough for two blocks. `early`
+/// is inserted at the start.
 fn kernel(early: &str) -> String {
     format!(
         "

@@ -1,4 +1,4 @@
-//! File tests: each `files/*.ptx` is PTX text with a header that says how to launch it and what must come out.
+//! File tests. Each `files/*.ptx` is PTX text with a header that specifies the launch and the expected results.
 //!
 //! ```text
 //! //! launch grid=1 block=32 shared=0 budget=1000000
@@ -13,7 +13,8 @@
 //! //! printed "text"
 //! ```
 //!
-//! Every case runs twice: with all checks, and (if no finding is expected) without, on two threads.
+//! Every case runs twice: with all checks, and without checks on two threads. The second run is skipped if a finding
+//! is expected.
 
 use std::fmt::Write as _;
 

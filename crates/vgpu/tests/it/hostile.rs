@@ -1,8 +1,8 @@
-//! What must not break the machine: absurd PTX, absurd launches, kernels that misbehave.
+//! Inputs that must not break the virtual GPU: invalid PTX, invalid launches, and kernels that misbehave.
 
 use warpsmith_vgpu::{Checks, Device, Kind, Launch, LaunchError, Options, load};
 
-/// Found by fuzzing: the machine read registers that the instruction did not name.
+/// Fuzzing found this bug: the virtual GPU read registers that the instruction did not name.
 #[test]
 fn an_instruction_with_too_few_or_too_many_operands_is_refused() {
     let module = |line: &str| {

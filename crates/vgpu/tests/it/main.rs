@@ -1,6 +1,7 @@
-//! The virtual GPU from outside: programs in, answers, findings and counters out.
+//! Tests of the virtual GPU through its public interface: programs are the input; results, findings and counters are
+//! the output.
 
-// The parity tests of `crates/gpu` share files with these and know the crate by its short name.
+// The parity tests of `crates/gpu` share files with these tests and use the short name of the crate.
 extern crate warpsmith_vgpu as vgpu;
 
 mod arithmetic;

@@ -1,4 +1,5 @@
-//! Variables of a module keep their values between launches: a launch says which it changed, and they can be reset.
+//! Variables of a module keep their values between launches. A launch reports which variables it changed, and a
+//! caller can reset them.
 
 use warpsmith_vgpu::{Device, Launch, Options, load};
 
@@ -61,7 +62,7 @@ fn a_launch_names_the_variables_it_changed() {
     assert!(run("read").is_empty());
     assert_eq!(run("count"), ["counter"]);
     assert_eq!(run("store"), ["target"]);
-    // The same bytes again are no change; other bytes are.
+    // Storing the same bytes again is not a change. Storing other bytes is a change.
     assert!(run("store").is_empty());
     assert_eq!(run("same"), ["counter"]);
     assert!(run("same").is_empty());
@@ -73,7 +74,7 @@ fn a_reset_gives_variables_their_initial_values() {
     let mut device = Device::default();
     let out = device.alloc(4, "out").expect("memory");
     let args = out.0.to_le_bytes();
-    // Nothing is there yet.
+    // The variables are not allocated yet.
     device.reset(&module).expect("reset");
     let mut counted = Vec::new();
     for round in 0..3 {
@@ -88,7 +89,7 @@ fn a_reset_gives_variables_their_initial_values() {
         }
     }
     assert_eq!(counted, [5, 6, 5]);
-    // Addresses of other variables are set again too.
+    // A reset also restores variables that hold the address of another variable.
     let (link, _) = device.symbol(&module, "link").expect("placed").expect("there");
     let (counter, _) = device.symbol(&module, "counter").expect("placed").expect("there");
     let mut bytes = [0; 8];

@@ -1,11 +1,11 @@
-//! A warp that is merely slow is not stuck: others may wait for it as long as they like.
+//! A slow warp is not stuck. Other warps may wait for it for any length of time.
 
 use std::fmt::Write as _;
 
 use warpsmith_vgpu::{Device, Kind, Launch, LaunchReport, Options, load};
 
-/// Warp 0 runs `rounds` rounds of `body`, which must leave `%r2` alone, and then does `signal`; warp 1 does `wait`;
-/// both end with a store, so that no block is idle.
+/// Warp 0 runs `rounds` rounds of `body`, which must not change `%r2`, and then executes `signal`. Warp 1 executes
+/// `wait`. Both end with a store, so that no block is idle.
 fn slow_and_waiting(body: &str, rounds: u32, signal: &str, wait: &str, functions: &str) -> String {
     format!(
         "
@@ -70,7 +70,7 @@ fn expect_silent(ptx: &str) {
     assert!(report.stats.completed && report.findings.is_empty(), "{:#?}", report.findings);
 }
 
-/// More instructions in a row than a slice has: the slice ends where the next round begins.
+/// A body with more consecutive instructions than a slice. The slice ends at the start of the next round.
 fn long_body() -> String {
     let mut body = String::new();
     for i in 0..2500 {
@@ -102,7 +102,7 @@ fn a_short_loop_with_many_rounds_is_not_a_circle() {
     }
 }
 
-/// The same function with the same arguments, called from place after place.
+/// Calls the same function with the same arguments from one place after another.
 #[test]
 fn equal_calls_from_different_places_are_no_circle() {
     let function = "
@@ -132,7 +132,7 @@ LOOP:
     }
 }
 
-/// Halves of one warp: one polls, the other computes for long, deep in a call or not.
+/// One half of a warp polls while the other half computes for a long time, in a function call or not.
 #[test]
 fn half_a_warp_that_waits_for_its_other_half_is_no_circle() {
     let ptx = "
@@ -192,7 +192,7 @@ END:
     assert!(report.stats.completed && report.findings.is_empty(), "{:#?}", report.findings);
 }
 
-/// Polls with a back-off that looks at the clock, as libcu++ does: time makes every round different.
+/// Polls with a back-off that reads the clock, as libcu++ does. The time makes every round different.
 const TIMED: &str = "
 AGAIN:
     mbarrier.test_wait.parity.shared.b64 %p3, [%r9], 0;
@@ -205,12 +205,12 @@ AGAIN:
 
 #[test]
 fn a_wait_with_a_time_limit_that_nobody_ends_is_a_deadlock() {
-    // Nobody arrives.
+    // No thread arrives at the barrier.
     let report = run(&slow_and_waiting("", 1, "", TIMED, ""), 1);
     let kinds: Vec<Kind> = report.findings.iter().map(|finding| finding.kind).collect();
     assert_eq!(kinds, [Kind::Deadlock], "{:#?}", report.findings);
     assert!(report.stats.warp_instructions < 10_000_000);
-    // Somebody does, in the end.
+    // Warp 0 arrives, but late.
     let late = OBJECT.0;
     expect_silent(&slow_and_waiting("mad.lo.u32 %r3, %r3, %r2, 7;", 100_000, late, TIMED, ""));
 }

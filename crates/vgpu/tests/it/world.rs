@@ -1,4 +1,5 @@
-//! What a kernel sees of its surroundings looks like a GPU, differs from world to world, and changes no finding.
+//! The environment that a kernel can observe looks like that of a GPU, differs between worlds, and does not change
+//! any finding.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -12,7 +13,7 @@ struct Ran {
     words: Vec<u64>,
 }
 
-/// Runs kernel `k(out, out2)` on a fresh device of the world and returns what it wrote.
+/// Runs kernel `k(out, out2)` on a new device of the world and returns the words that it wrote.
 fn run(ptx: &str, world: World, grid: u32, block: u32, words: usize, options: Options) -> Ran {
     let module = load(ptx).unwrap_or_else(|e| panic!("{e}"));
     let mut device = Device::in_world(MEMORY, world);
@@ -54,7 +55,7 @@ fn kernel(body: &str) -> String {
     )
 }
 
-/// Writes sixteen things a kernel can read, per block of one warp.
+/// Writes sixteen values that a kernel can read from its environment, per block of one warp.
 fn surroundings() -> String {
     kernel(
         "
@@ -93,7 +94,7 @@ fn what_a_kernel_reads_is_as_on_an_h200() {
         let mut per_sm = [0u32; 132];
         for b in &blocks {
             assert!(b[0] > 1 << 30 && b[15] > b[0] && b[15] - b[0] < 1000, "clocks {b:x?}");
-            // Unix time of the years 2025 to 2065, in steps.
+            // Unix time of the years 2025 to 2065. The clock advances in steps.
             assert!((1_735_000_000..3_000_000_000).contains(&(b[1] / 1_000_000_000)), "{b:?}");
             assert_eq!(b[1] % 32, 0);
             assert_eq!(b[2], world.grid_id);
@@ -106,7 +107,7 @@ fn what_a_kernel_reads_is_as_on_an_h200() {
             assert_eq!((b[11] % 512, b[12] % 512), (0, 0));
             assert_eq!(b[13..15], [77, 78], "generic addresses reach shared and local memory");
         }
-        // 300 blocks on 132 multiprocessors: two or three each.
+        // 300 blocks on 132 multiprocessors are two or three blocks each.
         assert!(per_sm.iter().all(|n| (2..=3).contains(n)), "{per_sm:?}");
     }
 }
@@ -121,7 +122,7 @@ fn worlds_differ_in_everything_a_kernel_can_read() {
     }
     let sms = |blocks: &[Vec<u64>]| blocks.iter().map(|b| b[3]).collect::<Vec<_>>();
     assert_ne!(sms(&a), sms(&b));
-    // The distance between two buffers differs too.
+    // The distance between two buffers also differs.
     assert_ne!(a[0][11].wrapping_sub(a[0][12]), b[0][11].wrapping_sub(b[0][12]));
     assert_eq!(look(World::from_seed(1)), a, "a world is the same every time");
 }
@@ -145,7 +146,7 @@ fn time_goes_on_from_launch_to_launch() {
     assert!(seen.windows(2).all(|w| w[0].0 < w[1].0 && w[0].1 < w[1].1 && w[0].2 + 1 == w[1].2), "{seen:?}");
 }
 
-/// Block i waits for block i - 1, which adds its number: the order of decoupled look-back.
+/// Block i waits for block i - 1, which adds its number. Decoupled look-back has this order.
 fn chain() -> String {
     kernel(
         "
@@ -171,7 +172,7 @@ GO:
 
 #[test]
 fn a_chain_of_blocks_ends_in_every_world() {
-    // Far more blocks than can be resident.
+    // The grid has far more blocks than can be resident.
     let limits = Limits { sms: 4, blocks_per_sm: 2, ..Limits::default() };
     for seed in 0..8 {
         for threads in [1, 3] {
@@ -188,14 +189,15 @@ fn a_chain_of_blocks_ends_in_every_world() {
     }
 }
 
-/// Kinds and lines of findings. How often a race is seen, and in which block first, depends on the order of blocks.
+/// Kinds and lines of findings. The order of blocks decides how often a race is seen and in which block first, so
+/// these are not compared.
 fn shape(report: &LaunchReport) -> Vec<(Kind, u32)> {
     report.findings.iter().map(|f| (f.kind, f.place.ptx_line)).collect()
 }
 
 #[test]
 fn findings_are_the_same_in_every_world() {
-    // Every block but the first reads what the one before it writes, with nothing between them.
+    // Every block except the first reads what the previous block writes, without synchronisation.
     let racy = kernel(
         "
     mul.wide.u32 %rd3, %r1, 8;
@@ -209,7 +211,7 @@ fn findings_are_the_same_in_every_world() {
     st.global.u64 [%rd6], %rd5;
 END:",
     );
-    // Waits for ever, for a block that does not exist.
+    // Waits for ever for a block that does not exist.
     let stuck = kernel(
         "
 WAIT:

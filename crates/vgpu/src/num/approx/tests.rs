@@ -1,7 +1,7 @@
 use super::*;
 use crate::num::testing::Rng;
 
-/// Distance from the exact value in units of the result's last place.
+/// Distance from the exact value, in units of the last place of the result.
 fn ulps(got: f32, exact: f64) -> f64 {
     if got.is_infinite() || (exact as f32).is_infinite() {
         return if f64::from(got) == f64::from(exact as f32) { 0.0 } else { f64::INFINITY };
@@ -20,7 +20,7 @@ fn worst(f: impl Fn(f32) -> f32, exact: impl Fn(f64) -> f64, mut x: impl FnMut(&
         .fold(0.0, f64::max)
 }
 
-/// What the table promises of this implementation.
+/// The bound of this implementation in the table.
 fn promised(instruction: &str) -> f64 {
     BOUNDS
         .iter()
@@ -32,7 +32,7 @@ fn promised(instruction: &str) -> f64 {
         .unwrap()
 }
 
-/// Uniform in the exponent, both signs.
+/// Random bits: the exponent is uniform, and both signs occur.
 fn any_size(rng: &mut Rng) -> f32 {
     f32::from_bits(rng.u32())
 }
@@ -60,7 +60,7 @@ fn errors_are_within_the_promised_bounds() {
     check("tanh.approx.f32", worst(tanh, f64::tanh, any_size));
     check("tanh.approx.f32", worst(tanh, f64::tanh, within(10.0)));
     check("div.full.f32", worst(|x| div_full(x, 3.0), |x| x / 3.0, any_size));
-    // lg2 is bounded relative to its result but near one, where the bound is absolute.
+    // The bound of lg2 is relative to its result. Near one the bound is absolute.
     let error = worst(lg2, f64::log2, positive);
     assert!(error <= 0.51, "lg2: {error} ulp");
 }
@@ -73,7 +73,7 @@ fn sine_and_cosine_of_large_arguments_are_reduced_exactly() {
     assert_eq!(cos(16_777_216.0), f64::cos(16_777_216.0) as f32);
 }
 
-/// The tables of special values in the PTX manual.
+/// Expected values come from the tables of special values in the PTX manual.
 #[test]
 fn special_values_follow_the_manual() {
     const INF: f32 = f32::INFINITY;

@@ -3,7 +3,7 @@ use crate::num::testing::{Rng, magnitudes, round_by_search};
 
 const HALF_MAX: f64 = 65504.0;
 
-/// The format, its finite magnitudes, and its encoder to nearest.
+/// A format, its finite magnitudes, and its encoder with rounding to nearest.
 type Case = (Format, Vec<f64>, fn(f32) -> u32);
 
 fn cases() -> [Case; 4] {
@@ -15,7 +15,7 @@ fn cases() -> [Case; 4] {
     ]
 }
 
-/// Every value, every midpoint, and the f32 on either side of both.
+/// Every value, every midpoint, and the f32 on either side of each.
 fn interesting(values: &[f64]) -> impl Iterator<Item = f32> {
     values
         .iter()
@@ -146,7 +146,7 @@ fn every_code_survives_the_round_trip() {
 fn e4m3_quantiser_is_unbiased_and_clamps() {
     assert_eq!(e4m3_to_f32(f32_to_e4m3(449.0)), 448.0);
     assert_eq!(e4m3_to_f32(f32_to_e4m3(f32::NEG_INFINITY)), -448.0);
-    // 464 is halfway to the code that would be 480, were it not NaN.
+    // 464 is halfway between 448 and 480. The code that would be 480 is NaN.
     assert_eq!(f32_to_e4m3(464.0), 0x7e);
     let mut rng = Rng(2);
     let errors: f64 = (0..100_000)

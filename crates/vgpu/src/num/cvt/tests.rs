@@ -4,7 +4,7 @@ use crate::num::testing::{ROUNDS, Rng};
 const INTEGERS: [Ty; 8] = [Ty::U8, Ty::S8, Ty::U16, Ty::S16, Ty::U32, Ty::S32, Ty::U64, Ty::S64];
 const FLOATS: [Ty; 4] = [Ty::F16, Ty::Bf16, Ty::F32, Ty::F64];
 
-/// A float of any type, exactly, in f64.
+/// The exact value of a float of any type, in f64.
 fn value(ty: Ty, bits: u64) -> f64 {
     match ty {
         Ty::F16 => f64::from(codec::f16_to_f32(bits as u32 & 0xffff)),
@@ -82,7 +82,8 @@ fn floats_round_and_clamp_to_integers() {
     }
 }
 
-/// Rounded results enclose the integer, are neighbours, and nearest is the nearer, even on ties.
+/// The results of rounding down and up enclose the integer and are neighbours. Rounding to nearest gives the nearer
+/// one, and the even one on ties.
 #[test]
 fn integers_round_to_floats() {
     let mut rng = Rng(63);
@@ -133,7 +134,7 @@ fn floats_round_to_floats() {
             }
         }
     }
-    // The machine's own rounding.
+    // Compare with the rounding of the host CPU.
     for _ in 0..50_000 {
         let x = rng.f64();
         let got = Cvt::new(Ty::F32, Ty::F64).scalar(x.to_bits()) as u32;
@@ -185,7 +186,7 @@ fn packed_forms_put_the_first_operand_on_top() {
     assert_eq!(Cvt::new(Ty::Bf16x2, Ty::Ue8m0x2).scalar(0x7f80), 0x3f80_4000);
 }
 
-/// The vectorised loops must be the scalar function, in every form they serve and those they do not.
+/// The bulk functions must agree with the scalar function in every form, vectorised or not.
 #[test]
 fn bulk_forms_agree_with_the_scalar_one() {
     let types = [INTEGERS.as_slice(), &FLOATS].concat();

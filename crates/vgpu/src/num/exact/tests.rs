@@ -1,7 +1,8 @@
 use super::*;
 use crate::num::testing::Rng;
 
-/// The machine's own arithmetic is the other model: nearest must agree bit for bit, NaN payloads included for f64.
+/// The arithmetic of the host CPU is the second model. Rounding to nearest must agree bit for bit, for f64 including
+/// NaN payloads.
 #[test]
 fn nearest_agrees_with_the_machine() {
     let mut rng = Rng(11);
@@ -34,7 +35,8 @@ fn nearest_agrees_with_the_machine() {
     }
 }
 
-/// Rounding down and up must enclose the exact value and be at most one step apart; towards zero is one of them.
+/// Rounding down and rounding up must enclose the exact value and be at most one step apart. Rounding towards zero
+/// must equal one of them.
 #[test]
 fn directed_modes_enclose_the_exact_value() {
     let mut rng = Rng(12);

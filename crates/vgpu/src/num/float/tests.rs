@@ -5,7 +5,7 @@ fn bits(x: f32) -> u64 {
     u64::from(x.to_bits())
 }
 
-/// The error-free transformations in f64 against integer arithmetic.
+/// Compares the error-free transformations in f64 with integer arithmetic.
 #[test]
 fn f32_arithmetic_is_exact_in_every_mode() {
     let mut rng = Rng(21);
@@ -101,7 +101,8 @@ fn classes_count_zero_as_normal() {
     assert!(!test_f64(Class::Normal, f64::INFINITY) && test_f64(Class::NotANumber, f64::NAN));
 }
 
-/// Rows an H200 gave: a product just below the least normal is flushed if 24 bits hold it, not if it rounds up.
+/// Expected values come from an H200. A product just below the smallest normal number is flushed if 24 bits hold it.
+/// It is not flushed if it rounds up.
 #[test]
 fn flushing_judges_the_rounded_value() {
     let [a, b] = [0x3f7f_f000, 0x0080_0800].map(f32::from_bits); // 2^-126 (1 - 2^-24)
@@ -115,7 +116,7 @@ fn flushing_judges_the_rounded_value() {
     assert_eq!(mul_ftz(f32::from_bits(1), 1e30, Round::Nearest), 0.0, "operands are flushed first");
 }
 
-/// Two NaN operands: an H200 keeps the second, and of three the third before the first.
+/// An H200 keeps the second of two NaN operands. Of three operands it prefers the third to the first.
 #[test]
 fn f64_nans_keep_a_payload() {
     let [x, y, z] = [0x7ff8_0000_0000_0011, 0xfff8_0000_0000_0022, 0x7ff0_0000_0000_0033].map(f64::from_bits);

@@ -30,7 +30,8 @@ fn every_operation_is_rounded_once() {
     }
 }
 
-/// A product exactly between two bf16, and an addend far below: only the addend's sign decides.
+/// The product is exactly between two bf16, and the addend is far smaller. Only the sign of the addend decides the
+/// result.
 #[test]
 fn bf16_fma_sees_the_smallest_addend() {
     let (a, b) = (0x3f81, 0x3fc0); // (1 + 2^-7) · 1.5 = 1.51171875, a tie in bf16
@@ -51,11 +52,12 @@ fn modifiers_apply_to_operands_and_results() {
     let ftz = HalfMods { ftz: true, ..PLAIN };
     assert_eq!(binary(HalfTy::F16, HalfOp::Add, ftz, 0x8001, 0x8000), 0x8000);
     assert_eq!(binary(HalfTy::F16, HalfOp::Mul, ftz, 0x0400, 0x3800), 0);
-    // Just below the least normal number: an H200 flushes it, though it would round to that number.
+    // Just below the smallest normal number. An H200 flushes this value, although it would round to the smallest
+    // normal number.
     assert_eq!(binary(HalfTy::F16, HalfOp::Mul, ftz, 0x3bff, 0x8400), 0x8000);
     assert_eq!(binary(HalfTy::F16, HalfOp::Mul, PLAIN, 0x3bff, 0x8400), 0x8400);
     assert_eq!(fma(HalfTy::F16, ftz, 0x3bff, 0x0400, 0), 0);
-    // Nearer than 11 bits could tell: not flushed.
+    // Too close to the smallest normal number for 11 bits to represent the difference, so not flushed.
     assert_eq!(fma(HalfTy::F16, ftz, 0x8400, 0x8400, 0x8400), 0x8400);
     assert_eq!(fma(HalfTy::F16, ftz, 0x0400, 0x8b09, 0x0400), 0x0400);
     assert_eq!(neg(HalfTy::F16, false, 0xfe01), NAN_F16);

@@ -22,7 +22,7 @@ fn funnel_shifts_wrap_or_clamp() {
     assert_eq!(shf_r(lo, hi, 32, false), hi);
 }
 
-/// Bit by bit, from the manual's pseudocode.
+/// Compares with the manual's pseudocode, bit by bit.
 #[test]
 fn bit_fields_match_the_manual() {
     fn bfe(a: u64, pos: u32, len: u32, signed: bool, msb: u32) -> u64 {
@@ -139,7 +139,7 @@ fn dot_products_and_differences() {
     assert_eq!((sad_u16(0x7fff_ffff, 0, 0x15fb), sad_s16(0xffff, 5, 1)), (0x15fa, 7));
 }
 
-/// Rows an H200 gave.
+/// Expected values come from an H200.
 #[test]
 fn packing_clamps() {
     assert_eq!(pack_sat8(0xffff_ff7f, 0x9c40, 0x3656_740a, true), 0x740a_807f);

@@ -30,13 +30,13 @@ pub struct Fragment {
     /// Number of distinct registers. The others repeat them: wmma's fragments of f16 operands are larger than the
     /// tile.
     pub distinct: usize,
-    /// Whether the rows of the blocks run across the matrix (B) and not down the matrix (A, C). It is the other way
-    /// round if the product is computed transposed.
+    /// Whether the rows of the blocks are columns of the matrix. This is true for B, and for C if the product is
+    /// computed transposed.
     across: bool,
-    /// Number of rows of blocks that are filled before the position along the runs advances. After the last run, the
-    /// next group of rows begins.
+    /// Number of rows that the blocks fill before they advance along the runs. Afterwards the blocks continue with
+    /// the next rows.
     tall: usize,
-    /// Extent of the matrix along the runs (the rows of the blocks).
+    /// Extent of the matrix along the runs.
     deep: usize,
 }
 

@@ -100,13 +100,13 @@ mod avx2 {
 
     #[inline(always)]
     fn floats(x: [f32; 8]) -> __m256 {
-        // SAFETY: the same bytes.
+        // SAFETY: both types have the same size and accept any bits.
         unsafe { transmute(x) }
     }
 
     #[inline(always)]
     fn ints(x: [i32; 8]) -> __m256i {
-        // SAFETY: the same bytes.
+        // SAFETY: both types have the same size and accept any bits.
         unsafe { transmute(x) }
     }
 
@@ -120,7 +120,7 @@ mod avx2 {
                 sums[row] = _mm256_fmadd_ps(_mm256_set1_ps(p[row][k]), y, sums[row]);
             }
         }
-        // SAFETY: the same bytes.
+        // SAFETY: both types have the same size and accept any bits.
         *acc = unsafe { transmute::<[__m256; 4], [[f32; 8]; 4]>(sums) };
     }
 
@@ -133,10 +133,10 @@ mod avx2 {
         acc: &mut [[f32; 16]; 16],
     ) {
         for (p, acc) in p.as_chunks::<4>().0.iter().zip(acc.as_chunks_mut::<4>().0) {
-            // SAFETY: the same bytes.
+            // SAFETY: both types have the same size and accept any bits.
             let mut sums: [[__m256; 2]; 4] = unsafe { transmute(*acc) };
             for k in 0..K {
-                // SAFETY: the same bytes.
+                // SAFETY: both types have the same size and accept any bits.
                 let y: [__m256; 2] = unsafe { transmute(q[k]) };
                 for row in 0..4 {
                     let x = _mm256_set1_ps(p[row][k]);
@@ -144,7 +144,7 @@ mod avx2 {
                     sums[row][1] = _mm256_fmadd_ps(x, y[1], sums[row][1]);
                 }
             }
-            // SAFETY: the same bytes.
+            // SAFETY: both types have the same size and accept any bits.
             *acc = unsafe { transmute::<[[__m256; 2]; 4], [[f32; 16]; 4]>(sums) };
         }
     }
@@ -156,7 +156,7 @@ mod avx2 {
         for (&p, &q) in p.iter().zip(q) {
             top = _mm256_max_epi32(top, _mm256_add_epi32(_mm256_set1_epi32(p), ints(q)));
         }
-        // SAFETY: the same bytes.
+        // SAFETY: both types have the same size and accept any bits.
         unsafe { transmute(top) }
     }
 
@@ -169,7 +169,7 @@ mod avx2 {
             let term = _mm256_mul_ps(_mm256_mul_ps(_mm256_set1_ps(p), floats(q)), scale);
             sum = _mm256_add_epi32(sum, _mm256_cvttps_epi32(term));
         }
-        // SAFETY: the same bytes.
+        // SAFETY: both types have the same size and accept any bits.
         unsafe { transmute(sum) }
     }
 }
@@ -187,16 +187,16 @@ mod avx512 {
         q: &[[f32; 16]; K],
         acc: &mut [[f32; 16]; 16],
     ) {
-        // SAFETY: the same bytes.
+        // SAFETY: both types have the same size and accept any bits.
         let mut sums: [__m512; 16] = unsafe { transmute(*acc) };
         for k in 0..K {
-            // SAFETY: the same bytes.
+            // SAFETY: both types have the same size and accept any bits.
             let y: __m512 = unsafe { transmute(q[k]) };
             for row in 0..16 {
                 sums[row] = _mm512_fmadd_ps(_mm512_set1_ps(p[row][k]), y, sums[row]);
             }
         }
-        // SAFETY: the same bytes.
+        // SAFETY: both types have the same size and accept any bits.
         *acc = unsafe { transmute::<[__m512; 16], [[f32; 16]; 16]>(sums) };
     }
 }

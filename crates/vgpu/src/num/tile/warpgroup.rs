@@ -104,8 +104,8 @@ unsafe fn store_rows(d: &[*mut u32], rows: &[[u32; 16]; 16], at: usize) {
     }
 }
 
-/// Does the same for an accumulator of halves. A register has the even column in its low half and the odd column in
-/// its high half.
+/// Loads an accumulator of halves as f32, in the order of [`load_rows`]. A register has the even column in its low
+/// half and the odd column in its high half.
 #[inline(always)]
 unsafe fn load_halves(d: &[*mut u32], sums: &mut [[f32; 16]; 16], at: usize) {
     for (r, row) in sums.iter_mut().enumerate() {

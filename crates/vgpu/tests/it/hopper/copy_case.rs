@@ -1,4 +1,4 @@
-//! Random tensor copies and what they must do. The parity tests use them too.
+//! Random tensor copies and their expected results. The parity tests also use them.
 
 use random::Random;
 use vgpu::TensorMap;
@@ -8,14 +8,14 @@ use vgpu::tensor_map::{Element, Fill, Swizzle};
 pub struct Case {
     pub map: TensorMap,
     pub at: Vec<i32>,
-    /// Bytes of global memory.
+    /// Size of the tensor in global memory, in bytes.
     pub bytes: usize,
-    /// Where in shared memory the box goes, and how much of it there is.
+    /// Offset of the box in shared memory. `shared` is the size of shared memory in bytes.
     pub offset: u32,
     pub shared: u32,
 }
 
-/// `map.address` is still to come.
+/// Returns a random case. The caller must set `map.address`.
 pub fn random_case(r: &mut Random) -> Case {
     let rank = r.integer(1, 6) as usize;
     let elements =
@@ -35,7 +35,8 @@ pub fn random_case(r: &mut Random) -> Case {
         box_dims.push(extent as u32);
         element_strides.push(stride as u32);
     }
-    // Extents around those of the box, so that copies fall inside, outside and across.
+    // The extents are close to those of the box, so that copies are inside, outside and across the edge of the
+    // tensor.
     let dims: Vec<u64> = box_dims.iter().map(|b| (i64::from(*b) + r.integer(-4, 9)).max(1) as u64).collect();
     let mut strides = Vec::new();
     let mut stride = dims[0] * size;
@@ -57,8 +58,9 @@ pub fn random_case(r: &mut Random) -> Case {
     Case { bytes: stride as usize, at, offset, shared, map }
 }
 
-/// Element by element, from the manual's words: index of the box, then coordinates, then the address; the place in
-/// shared memory is that of the packed box, with chunks exchanged. Calls `each(shared offset, global offset, bytes)`.
+/// Computes a copy element by element, as the manual describes it: the index in the box, then the coordinates, then
+/// the address. The position in shared memory is that in the packed box, with chunks exchanged by the swizzle. Calls
+/// `each(shared offset, global offset, bytes)`.
 fn reference(case: &Case, mut each: impl FnMut(u32, Option<u64>, u32)) {
     let map = &case.map;
     let size = map.element.bytes() as u32;
@@ -91,7 +93,7 @@ fn reference(case: &Case, mut each: impl FnMut(u32, Option<u64>, u32)) {
 }
 
 impl Case {
-    /// The parameters of its kernel.
+    /// Returns the parameters of the kernel for this case.
     pub fn parameters(&self, map: &[u8], pointer: u64) -> Vec<Vec<u8>> {
         let mut parameters = vec![map.to_vec(), pointer.to_le_bytes().to_vec()];
         for word in [self.offset, self.map.box_bytes(), self.shared] {
@@ -101,7 +103,7 @@ impl Case {
         parameters
     }
 
-    /// What a load of `data` leaves in shared memory that held 0xee before.
+    /// Returns the contents of shared memory after a load of `data`. Shared memory held 0xee before.
     pub fn loaded(&self, data: &[u8]) -> Vec<u8> {
         let mut wanted = vec![0xee; self.shared as usize];
         reference(self, |at, from, size| {
@@ -113,7 +115,7 @@ impl Case {
         wanted
     }
 
-    /// What a store of shared memory leaves in the tensor.
+    /// Returns the contents of the tensor after a store of shared memory.
     pub fn stored(&self, shared: &[u8], before: &[u8]) -> Vec<u8> {
         let mut wanted = before.to_vec();
         reference(self, |at, to, size| {

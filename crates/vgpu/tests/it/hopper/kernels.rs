@@ -1,12 +1,12 @@
-//! Kernels around one Hopper instruction, as PTX text. The parity tests run the same ones on a GPU.
+//! Kernels with one Hopper instruction, as PTX text. The parity tests run the same kernels on a GPU.
 
 use std::fmt::Write as _;
 
 const HEADER: &str = ".version 8.4\n.target sm_90a\n.address_size 64\n";
 
-/// Loads one box with 32 threads and writes the bytes of shared memory out as they lie there; those the box does not cover
-/// hold 0xee. Parameters: the map, the output, where in shared memory the box goes, its bytes, how much shared memory there
-/// is, the coordinates.
+/// A kernel that loads one box with 32 threads and writes the bytes of shared memory out in their order. Bytes that
+/// the box does not cover hold 0xee. Parameters: the map, the output, the offset of the box in shared memory, its
+/// size in bytes, the size of shared memory, the coordinates.
 pub fn tensor_load(rank: usize) -> String {
     let mut text = format!(
         "{HEADER}.extern .shared .align 1024 .b8 memory[];\n.visible .entry k(\n    .param .align 64 .b8 map[128],\n    .param .u64 out,\n    .param .u32 offset,\n    .param .u32 bytes,\n    .param .u32 shared"
@@ -70,8 +70,8 @@ READ:
     text
 }
 
-/// Fills shared memory from an input and stores one box of it. Parameters as for [`tensor_load`], with the input for the
-/// output.
+/// A kernel that fills shared memory from an input and stores one box of it. The parameters are those of
+/// [`tensor_load`], with the input in place of the output.
 pub fn tensor_store(rank: usize) -> String {
     let mut text = format!(
         "{HEADER}.extern .shared .align 1024 .b8 memory[];\n.visible .entry k(\n    .param .align 64 .b8 map[128],\n    .param .u64 in,\n    .param .u32 offset,\n    .param .u32 bytes,\n    .param .u32 shared"
@@ -122,8 +122,9 @@ END:
     text
 }
 
-/// One `wgmma` by 128 threads. Parameters: an image of shared memory, the registers of a and c as `[register][thread]`,
-/// the output like c, both descriptors without the address of shared memory, whether to add c, bytes of the image.
+/// A kernel that executes one `wgmma` with 128 threads. Parameters: an image of shared memory, the registers of a and
+/// c as `[register][thread]`, the output in the layout of c, both descriptors without the address of shared memory,
+/// whether to add c, and the size of the image in bytes.
 pub fn wgmma(instruction: &str, d_registers: usize, a_registers: bool, constants: &str) -> String {
     let mut text = format!(
         "{HEADER}.extern .shared .align 1024 .b8 memory[];\n.visible .entry k(\n    .param .u64 image,\n    .param .u64 a,\n    .param .u64 c,\n    .param .u64 out,\n    .param .u64 da,\n    .param .u64 db,\n    .param .u32 scale,\n    .param .u32 bytes)\n{{\n"

@@ -1,7 +1,7 @@
-//! Hopper: tensor copies, products of warpgroups, and what goes wrong with them.
+//! Hopper features: tensor copies, products of warpgroups, and the findings about wrong uses of them.
 
-#![allow(clippy::unwrap_used)] // A test that cannot set itself up fails, which is what unwrap does.
-#![allow(clippy::needless_range_loop)] // Formulas index as the manual does.
+#![allow(clippy::unwrap_used)] // If the setup of a test fails, unwrap makes the test fail.
+#![allow(clippy::needless_range_loop)] // Formulas use the indices of the manual.
 
 mod copy_case;
 pub mod kernels;
@@ -11,7 +11,7 @@ mod wgmma;
 
 use vgpu::{Buffer, Checks, Device, Launch, LaunchReport, Options, load};
 
-/// Runs a kernel of one block per element of the grid. `args` are the parameters one after another, aligned by the caller.
+/// Runs a kernel in one block. `args` are the parameters one after another; the caller aligns them.
 pub fn run(
     device: &mut Device,
     text: &str,

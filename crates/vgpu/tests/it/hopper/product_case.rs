@@ -1,4 +1,4 @@
-//! Random products of a warpgroup and what they must be. The parity tests use them too.
+//! Random products of a warpgroup and their expected results. The parity tests also use them.
 
 use random::Random;
 use vgpu::num::codec;
@@ -7,7 +7,7 @@ use vgpu::tensor_map::Swizzle;
 
 use super::kernels;
 
-/// One product: operands as bits, and how they lie.
+/// One product: the bits of its operands, and their layout.
 pub struct Product {
     pub a_elem: Elem,
     pub b_elem: Elem,
@@ -18,7 +18,7 @@ pub struct Product {
     pub b_layout: Layout,
     pub signs: [i32; 2],
     pub scale: bool,
-    /// Rows of a and columns of b, along k.
+    /// Rows of a and columns of b, each along k.
     pub a: Vec<Vec<u32>>,
     pub b: Vec<Vec<u32>>,
     /// Rows of c.
@@ -29,14 +29,14 @@ pub struct Product {
 pub struct Layout {
     pub swizzle: Swizzle,
     pub mn_major: bool,
-    /// Steps of 32 bytes along k from where the operand starts in its lines; K-major only.
+    /// Start of the operand within its swizzled lines, in steps of 32 bytes along k. Used only if K-major.
     pub step: u32,
     pub leading: u32,
     pub stride: u32,
 }
 
 impl Layout {
-    /// Offset of element (`mn`, `k`) of `size` bytes from an aligned base, by the tables of the manual.
+    /// Offset of element (`mn`, `k`) of `size` bytes from an aligned base, from the tables of the manual.
     fn offset(&self, mn: u32, k: u32, size: u32) -> u32 {
         let span = match self.swizzle {
             Swizzle::None => 16,
@@ -81,7 +81,7 @@ impl Layout {
             | code << 62
     }
 
-    /// A random one for `mn` rows or columns, and the bytes it takes.
+    /// Returns a random layout for `mn` rows or columns, and its size in bytes.
     fn random(r: &mut Random, mn: u32, elem: Elem) -> (Layout, u32) {
         let swizzle = Swizzle::ALL[r.integer(0, 4) as usize];
         let mn_major = elem.bits() == 16 && r.integer(0, 2) == 1;
@@ -139,7 +139,7 @@ pub fn value(elem: Elem, bits: u32) -> f64 {
     })
 }
 
-/// Random finite bits: values of a few binary orders of magnitude.
+/// Random finite values that span a few binary orders of magnitude.
 fn random_bits(r: &mut Random, elem: Elem) -> u32 {
     let x = (r.normal() * f64::exp2(r.integer(-3, 4) as f64)) as f32;
     match elem {
@@ -147,7 +147,7 @@ fn random_bits(r: &mut Random, elem: Elem) -> u32 {
         Elem::Bf16 => x.to_bits() >> 16,
         Elem::Tf32 => x.to_bits() & 0xffff_e000,
         Elem::F32 => x.to_bits(),
-        // Any code but those of NaN and infinity.
+        // Any code except those of NaN and infinity.
         Elem::E4m3 => loop {
             let code = r.integer(0, 256) as u32;
             if code & 0x7f != 0x7f {
@@ -181,7 +181,7 @@ pub const TYPES: [(Elem, Elem, Elem); 13] = [
     (Elem::U8, Elem::U8, Elem::S32),
 ];
 
-/// A random product of a type with `n` columns, and the image of shared memory it is computed from.
+/// Returns a random product of a type with `n` columns, and the image of shared memory that holds its operands.
 pub fn random_product(
     r: &mut Random,
     (a_elem, b_elem, d_elem): (Elem, Elem, Elem),
@@ -266,7 +266,7 @@ impl Product {
         kernels::wgmma(&instruction, self.registers(), self.a_registers, &constants)
     }
 
-    /// Registers of a, `[register][thread]`.
+    /// The registers of a, as `[register][thread]`.
     pub fn a_fragment(&self) -> Vec<u8> {
         let per = 32 / self.a_elem.bits();
         let mut out = Vec::new();
@@ -283,7 +283,7 @@ impl Product {
         out
     }
 
-    /// Row and column of part `part` of a register of d of a thread.
+    /// Row and column of part `part` of register `register` of d in a thread.
     pub fn place(&self, register: usize, thread: usize, part: usize) -> (usize, usize) {
         let (warp, lane) = (thread / 32, thread % 32);
         if self.d_elem == Elem::F16 {
@@ -308,7 +308,7 @@ impl Product {
         out
     }
 
-    /// The largest error of a result in units of the documented bound; more than 1 is wrong.
+    /// The largest error of a result, in units of the documented bound. An error above 1 is a failure.
     pub fn error(&self, out: &[u8]) -> f64 {
         let parts = 32 / self.d_elem.bits();
         let k = 256 / self.a_elem.bits();

@@ -1,4 +1,4 @@
-//! `wgmma` against a plain product: every type, layout and swizzle, and every number of columns.
+//! Compares `wgmma` with a plain product, for every type, layout and swizzle, and every number of columns.
 
 use random::Random;
 use vgpu::{Checks, Device, LaunchReport};
@@ -73,7 +73,8 @@ fn every_number_of_columns_is_supported() {
     }
 }
 
-/// Any bits as descriptors: a finding or a number, never a crash or an access outside the block's memory.
+/// Random bits as descriptors must give a finding or a number, never a crash or an access outside the memory of the
+/// block.
 #[test]
 fn any_descriptor_is_a_finding_or_a_number() {
     let mut r = Random::new(9);

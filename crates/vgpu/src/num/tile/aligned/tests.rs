@@ -1,8 +1,8 @@
 use crate::num::Lanes;
 use crate::num::tile::{Accumulation, Elem, Fragment, Mma, Shape, mma};
 
-/// (k, operands, accumulators, a row of A, a column of B, c, d), as codes: one element of a random tile each, with
-/// what an H200 made of it. All differ from the sum rounded to f32 term by term.
+/// (k, operands, accumulators, a row of A, a column of B, c, d), as codes. Each entry is one element of a random
+/// tile, and d is the result of an H200. Each d differs from the sum that is rounded to f32 after every term.
 type Element = (u16, Elem, Elem, &'static [u32], &'static [u32], u32, u32);
 
 #[rustfmt::skip]
@@ -51,7 +51,7 @@ const H200: [Element; 7] = [
     ),
 ];
 
-/// A fragment that holds `code(row, col)`.
+/// Returns a fragment that holds `code(row, col)`.
 fn fill(f: &Fragment, code: impl Fn(usize, usize) -> u32) -> Vec<Lanes> {
     let mut regs = vec![[0; 32]; f.regs];
     for lane in 0..32 {
@@ -65,7 +65,7 @@ fn fill(f: &Fragment, code: impl Fn(usize, usize) -> u32) -> Vec<Lanes> {
 
 fn run(op: &Mma, x: &[u32], y: &[u32], c: u32) -> u32 {
     let [fa, fb, fc, fd] = op.fragments().unwrap();
-    // Row 9 and column 5, the rest zero.
+    // Row 9 and column 5 hold the operands; the rest is zero.
     let a = fill(&fa, |row, k| if row == 9 { x[k] } else { 0 });
     let b = fill(&fb, |k, col| if col == 5 { y[k] } else { 0 });
     let c = fill(&fc, |row, col| if (row, col) == (9, 5) { c } else { 0 });
@@ -100,7 +100,7 @@ fn hopper_gives_the_bits_of_an_h200() {
     }
 }
 
-/// 2^13 + 1 products of one: the low bit is cut once 13 bits are all there are.
+/// c is 2^14 + 1 and every product is one. With 13 kept bits, the low bit of c and every product are cut.
 #[test]
 fn thirteen_bits_lose_what_f32_keeps() {
     let mut op = Mma::new(Shape::new(16, 8, 32), Elem::E4m3, Elem::E4m3, Elem::F32, Elem::F32);
@@ -108,7 +108,7 @@ fn thirteen_bits_lose_what_f32_keeps() {
     let c = 16_385f32.to_bits();
     assert_eq!(f32::from_bits(run(&op, &one, &one, c)), 16_417.0);
     op.accumulation = Accumulation::FP8_13_BIT;
-    // The unit is 2^(14 - 13) = 2: c loses its one, and so does every product.
+    // The unit is 2^(14 - 13) = 2, so c loses its lowest bit and every product becomes zero.
     assert_eq!(f32::from_bits(run(&op, &one, &one, c)), 16_384.0);
 }
 

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Every supported form, with the number of registers the manual gives for a, b and the accumulators.
+/// Every supported form, with the number of registers that the manual gives for a, b and the accumulators.
 fn forms() -> Vec<(bool, Shape, Elem, Elem, [usize; 3])> {
     use Elem::{B1, Bf16, E4m3, F16, F32, F64, S4, S8, S32, Tf32};
     let s = Shape::new;
@@ -51,7 +51,7 @@ fn every_element_is_held_once_by_every_copy() {
     }
 }
 
-/// Rows of the manual's tables, written out.
+/// Expected positions are rows of the manual's tables.
 #[test]
 fn positions_match_the_manual() {
     let shape = Shape::new(16, 8, 16);
@@ -68,7 +68,7 @@ fn positions_match_the_manual() {
     assert_eq!(of(&b, 7), [(3, 1), (7, 1)]);
 }
 
-/// Read off an H200: first elements of lane 0 and of lane 5.
+/// Expected positions were read from an H200: the first elements of lane 0 and of lane 5.
 #[test]
 fn wmma_fragments_are_those_of_hardware() {
     let square = Shape::new(16, 16, 16);

@@ -30,7 +30,7 @@ fn forms() -> Vec<Mma> {
     out
 }
 
-/// A fragment as a matrix of exact numbers, through the layout table.
+/// Converts a fragment to a matrix of exact numbers with the layout table.
 fn matrix(f: &Fragment, regs: &[Lanes]) -> Vec<f64> {
     let mut out = vec![0.0; f.rows * f.cols];
     for lane in 0..32 {
@@ -60,7 +60,7 @@ fn random(rng: &mut Rng, f: &Fragment) -> Vec<Lanes> {
     let mut regs: Vec<Lanes> = (0..f.distinct)
         .map(|_| {
             rng.lanes(|r| match f.elem {
-                // Around one, both signs.
+                // Numbers around one, with both signs.
                 Elem::F16 => r.u32() & 0x8fff_8fff | 0x3000_3000,
                 Elem::Bf16 => r.u32() & 0x81ff_81ff | 0x3e00_3e00,
                 Elem::E4m3 => r.u32() & 0x9f9f_9f9f | 0x2020_2020,
@@ -179,7 +179,8 @@ fn f64_tiles_are_fused_in_order() {
             &rc.iter().collect::<Vec<_>>(),
             &mut d,
         );
-        // Row 1, column 2: lane 5 of the first register; its operands by the manual's formulas.
+        // Row 1, column 2 is in lane 5 of the first register. The positions of its operands come from the manual's
+        // formulas.
         let mut sum = f64::from_bits(c[0][5]);
         for step in 0..usize::from(k) {
             let x = f64::from_bits(a[step / 4 * 2][4 + step % 4]);
