@@ -215,17 +215,20 @@ impl<'a> Decoder<'a, '_> {
             negate = n;
             extra.push(c);
         }
-        // Test the high halves first, because p may also be the combining predicate that both tests read.
+        let low = ([a, b], p);
+        let mut tests = vec![low];
         if let Some(q) = q {
             let (ha, hb) = (self.fresh(Class::R32), self.fresh(Class::R32));
             for (d, s) in [(ha, a), (hb, b)] {
                 self.lane(lane!(|a: u32| -> u32 { a >> 16 }), Flow::Any, 0, d, &[s])?;
             }
-            let sources = [&[ha, hb], &extra[..]].concat();
-            self.emit(Op::Test { f: spec.f, combine, negate }, &[q], &sources);
+            tests.push(([ha, hb], q));
         }
-        let sources = [&[a, b], &extra[..]].concat();
-        self.emit(Op::Test { f: spec.f, combine, negate }, &[p], &sources);
+        // Both tests read the combining predicate, so a result that overwrites it comes last.
+        tests.sort_by_key(|(_, result)| extra.contains(result));
+        for (sources, result) in tests {
+            self.emit(Op::Test { f: spec.f, combine, negate }, &[result], &[&sources, &extra[..]].concat());
+        }
         Ok(())
     }
 
