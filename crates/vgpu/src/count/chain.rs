@@ -98,7 +98,7 @@ impl Chains {
     /// Returns the clocks of a block that a warp enters at `pc`. If the warp re-enters in the middle of the block, the
     /// clocks were already counted and the result is 0.
     #[inline]
-    pub fn of(&self, function: u32, block: u32, pc: u32) -> u64 {
+    pub fn length_from(&self, function: u32, block: u32, pc: u32) -> u64 {
         let (start, clocks) = self.blocks[function as usize][block as usize];
         if pc == start { u64::from(clocks) } else { 0 }
     }
@@ -232,7 +232,7 @@ mod tests {
              .reg .b32 %r<9>;\n.reg .b64 %rd<9>;\n.shared .align 16 .b8 s[64];\n{body}\nret;\n}}\n"
         );
         let module = crate::load(&text).unwrap_or_else(|e| panic!("{e}"));
-        Chains::new(&module.kernels[0].functions).of(0, 0, 0)
+        Chains::new(&module.kernels[0].functions).length_from(0, 0, 0)
     }
 
     #[test]
@@ -272,6 +272,6 @@ mod tests {
             (spent.global, spent.shared, spent.barrier),
             (L2_CLOCKS, SHARED_CLOCKS, BARRIER_CLOCKS + 1)
         );
-        assert_eq!(spent.clocks(), Chains::new(functions).of(0, 0, 0));
+        assert_eq!(spent.clocks(), Chains::new(functions).length_from(0, 0, 0));
     }
 }

@@ -239,7 +239,7 @@ pub enum Class {
 }
 
 impl Class {
-    fn of(op: &Op, pipe: Pipe) -> Class {
+    fn from_op(op: &Op, pipe: Pipe) -> Class {
         match op {
             Op::Load(_) | Op::LoadParam { .. } => Class::Load,
             Op::Store(_) => Class::Store,
@@ -368,7 +368,7 @@ pub fn summarise(kernel: &Kernel, sources: &SourceMap, counts: &Counts) -> Count
             total.thread_instructions += c.lanes;
             let op = &f.insts[i].op;
             *total.by_pipe.entry(meta.pipe).or_default() += c.issued;
-            *total.by_class.entry(Class::of(op, meta.pipe)).or_default() += c.issued;
+            *total.by_class.entry(Class::from_op(op, meta.pipe)).or_default() += c.issued;
             if matches!(op, Op::Branch { .. } | Op::BranchIndexed { .. }) {
                 total.branches += c.issued;
             }

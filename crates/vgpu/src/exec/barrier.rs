@@ -3,7 +3,6 @@
 
 use super::Policy;
 use super::block::Block;
-use super::grid::WorkerState;
 use super::step::{Cx, Next};
 use super::warp::{State, Warp};
 use crate::check::Kind;
@@ -144,7 +143,7 @@ impl<P: Policy> Cx<'_, '_, P> {
 
 impl Block {
     /// Releases the barriers at which all participants have arrived.
-    pub fn complete_barriers<P: Policy>(&mut self, worker: &mut WorkerState) {
+    pub fn complete_barriers<P: Policy>(&mut self, functions: &[Function]) {
         for id in 0..16 {
             let b = &self.core.barriers[id];
             if b.arrived == 0 || b.arrived < b.expected.unwrap_or(self.core.live_threads) {
@@ -156,7 +155,6 @@ impl Block {
             if P::CHECK {
                 self.core.races.bar_complete(id as u32, whole_block);
             }
-            let functions = worker.functions();
             for w in &mut self.warps {
                 for i in 0..w.fragments.len() {
                     if w.fragments[i].state == State::Barrier(id as u8) {

@@ -186,7 +186,7 @@ impl Block {
                     return Progress::Halted;
                 }
                 alive |= stop != Stop::Done;
-                self.complete_barriers::<P>(worker);
+                self.complete_barriers::<P>(&grid.kernel.functions);
             }
             if let Some(spent) = worker.spend(grid) {
                 self.report_limit(grid, worker, spent);

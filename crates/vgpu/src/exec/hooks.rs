@@ -236,7 +236,7 @@ impl<P: Policy> Cx<'_, '_, P> {
 
 /// Returns the layout of offsets in shared memory, from their survey.
 #[inline(always)]
-pub fn lay_of(min: u32, max: u32, or: u32, contiguous: bool, uniform: bool) -> race::Lay {
+pub fn lay_of(min: u32, max: u32, or: u32, contiguous: bool, uniform: bool) -> race::AccessPattern {
     let shape = if contiguous {
         race::Shape::Row
     } else if uniform {
@@ -244,7 +244,7 @@ pub fn lay_of(min: u32, max: u32, or: u32, contiguous: bool, uniform: bool) -> r
     } else {
         race::Shape::Scattered
     };
-    race::Lay { min, max, or, shape }
+    race::AccessPattern { min, max, or, shape }
 }
 
 /// Number of wavefronts of a shared-memory request: the largest number of different words that one of the 32 banks must

@@ -10,11 +10,15 @@ mod cluster;
 mod copies;
 mod descriptor;
 mod ending;
+mod findings;
 mod grid;
 mod hooks;
+mod launch;
 mod mbarrier;
 mod memory;
+mod options;
 mod printf;
+mod schedule;
 mod step;
 mod survey;
 mod taint;
@@ -24,7 +28,8 @@ mod warp;
 mod warp_ops;
 mod wgmma;
 
-pub use grid::{Checks, Dim3, Launch, LaunchError, LaunchReport, Limits, Options, Stats};
+pub use launch::{Launch, LaunchError, LaunchReport, Stats};
+pub use options::{Checks, Dim3, Limits, Options};
 
 /// Selects at compile time which checks and counters a run includes. The same code is compiled in four instances.
 pub(crate) trait Policy {

@@ -277,7 +277,7 @@ impl<P: Policy> Cx<'_, '_, P> {
             if P::COUNT {
                 let counts = &mut self.worker.counts;
                 counts.enter(function.first + self.frag.pc, length, entered);
-                self.w.chain += counts.chains.of(self.frag.function, block_number, self.frag.pc);
+                self.w.chain += counts.chains.length_from(self.frag.function, block_number, self.frag.pc);
             }
             while self.frag.pc < end {
                 let inst = &function.insts[self.frag.pc as usize];
@@ -546,7 +546,7 @@ impl<P: Policy> Cx<'_, '_, P> {
             }
             Op::Clock { global, high } => {
                 // All instructions of a block are counted when the block begins.
-                let function = &self.worker.functions()[self.frag.function as usize];
+                let function = &self.grid.kernel.functions[self.frag.function as usize];
                 let block = &function.blocks[function.block_of[self.frag.pc as usize] as usize];
                 let rest = u64::from(block.end - self.frag.pc);
                 let time = self.worker.time(rest);

@@ -58,7 +58,7 @@ impl<P: Policy> Cx<'_, '_, P> {
     pub fn matrix_access() -> Access {
         Access {
             space: Space::Shared,
-            ty: MemType::of(Ty::B32),
+            ty: MemType::from_type(Ty::B32),
             vector: 4,
             order: Order::Weak,
             scope: Scope::Cta,
@@ -325,7 +325,7 @@ impl<P: Policy> Cx<'_, '_, P> {
             8 => Ty::B64,
             _ => Ty::B32,
         };
-        Access { space, ty: MemType::of(ty), ..Self::matrix_access() }
+        Access { space, ty: MemType::from_type(ty), ..Self::matrix_access() }
     }
 
     /// Counts the memory requests that the assembler generates for a fragment, which differ from the PTX description.

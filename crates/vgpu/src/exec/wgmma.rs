@@ -64,7 +64,7 @@ impl Flight {
         self.any = true;
     }
 
-    fn of(&self, unit: usize) -> Option<Flying> {
+    fn product_of(&self, unit: usize) -> Option<Flying> {
         self.registers.get(unit).copied().filter(|f| f.group != 0)
     }
 
@@ -610,7 +610,7 @@ impl<P: Policy> Cx<'_, '_, P> {
     }
 
     fn flying(&self, slot: Slot) -> Option<Flying> {
-        self.units(slot).find_map(|unit| self.w.flight.of(unit))
+        self.units(slot).find_map(|unit| self.w.flight.product_of(unit))
     }
 
     fn report_flight(&mut self, flying: Flying, mask: u32, what: &str) {

@@ -85,7 +85,7 @@ impl<'a> Decoder<'a, '_> {
         let (address, offset, _) = self.address(&operands[at])?;
         let access = Access {
             space,
-            ty: MemType::of(ty),
+            ty: MemType::from_type(ty),
             vector,
             order,
             scope,

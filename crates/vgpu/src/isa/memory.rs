@@ -86,7 +86,16 @@ impl<'a> Decoder<'a, '_> {
         if ty.bits() > 64 || ty.bits() < 8 {
             return reject("element type is not supported in memory");
         }
-        Ok(Access { space, ty: MemType::of(ty), vector, order, scope, non_coherent, offset: 0, quick: false })
+        Ok(Access {
+            space,
+            ty: MemType::from_type(ty),
+            vector,
+            order,
+            scope,
+            non_coherent,
+            offset: 0,
+            quick: false,
+        })
     }
 
     /// Returns the registers of `{a, b}` or of a single operand.

@@ -633,7 +633,7 @@ pub enum TileForm {
 
 impl TileForm {
     /// Determines the form from the positions of the pieces: steps of the stride, and bytes along a row.
-    pub fn of(steps: &[[u32; 32]], along: &[[u32; 32]], piece_bytes: usize) -> TileForm {
+    pub fn new(steps: &[[u32; 32]], along: &[[u32; 32]], piece_bytes: usize) -> TileForm {
         // Whether piece `p` of every lane 4g + t has the given position relative to piece `p` of lane 0.
         let lies = |p: usize, step: &dyn Fn(u32, u32) -> u32, byte: &dyn Fn(u32, u32) -> u32| {
             (0..32).all(|lane| {

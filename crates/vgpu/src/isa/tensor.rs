@@ -203,7 +203,7 @@ impl<'a> Decoder<'a, '_> {
             space,
             offset,
             has_stride: stride.is_some(),
-            form: TileForm::of(&steps, &along, piece_bytes),
+            form: TileForm::new(&steps, &along, piece_bytes),
             steps,
             along,
             piece_bytes: piece_bytes as u8,

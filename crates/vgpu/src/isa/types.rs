@@ -129,7 +129,7 @@ pub struct MemType {
 }
 
 impl MemType {
-    pub fn of(ty: Ty) -> MemType {
+    pub fn from_type(ty: Ty) -> MemType {
         MemType { bytes: ty.bytes() as u8, signed: ty.is_signed(), float: ty.is_float(), ty }
     }
 }

@@ -26,7 +26,7 @@ pub struct Chunks {
 
 impl Chunks {
     /// Builds the set from the addresses of chunks, in any order.
-    pub fn of(addresses: &[u32]) -> Chunks {
+    pub fn new(addresses: &[u32]) -> Chunks {
         let (Some(low), Some(high)) = (addresses.iter().min(), addresses.iter().max()) else {
             return Chunks::default();
         };
@@ -123,13 +123,13 @@ mod tests {
 
     #[test]
     fn a_set_meets_the_ranges_it_has_chunks_in() {
-        let set = Chunks::of(&[4096, 1024, 1040, 4112]);
+        let set = Chunks::new(&[4096, 1024, 1040, 4112]);
         assert_eq!(set.meets(0, 1024), None);
         assert_eq!(set.meets(1000, 25), Some(1024));
         assert_eq!(set.meets(1050, 4), Some(1050));
         assert_eq!(set.meets(1056, 4096 - 1056), None);
         assert_eq!(set.meets(1056, 10_000), Some(4096));
         assert_eq!(set.meets(4128, 10_000), None);
-        assert_eq!(Chunks::of(&[]).meets(0, 16), None);
+        assert_eq!(Chunks::new(&[]).meets(0, 16), None);
     }
 }

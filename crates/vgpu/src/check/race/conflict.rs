@@ -32,7 +32,7 @@ pub fn races(first: Stamp, first_block: u32, second: Stamp, second_block: u32) -
 
 /// The layout of the shared-memory offsets of the lanes of a warp. An inactive lane counts as the first active lane.
 #[derive(Clone, Copy, Debug)]
-pub struct Lay {
+pub struct AccessPattern {
     pub min: u32,
     pub max: u32,
     /// All addresses combined with a bitwise or.
@@ -49,8 +49,8 @@ pub enum Shape {
     Scattered,
 }
 
-impl Lay {
-    pub fn of(mask: u32, address: &[u32; 32], bytes: u32) -> Lay {
+impl AccessPattern {
+    pub fn new(mask: u32, address: &[u32; 32], bytes: u32) -> AccessPattern {
         let base = address[mask.trailing_zeros() as usize & 31];
         let (mut min, mut max, mut or) = (base, base, base);
         let (mut row, mut point) = (mask == u32::MAX, true);
@@ -69,6 +69,6 @@ impl Lay {
         } else {
             Shape::Scattered
         };
-        Lay { min, max, or, shape }
+        AccessPattern { min, max, or, shape }
     }
 }

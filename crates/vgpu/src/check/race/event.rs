@@ -49,7 +49,7 @@ impl Access {
     }
 
     pub fn strength(self) -> Strength {
-        Strength::of(self.order, self.scope)
+        Strength::new(self.order, self.scope)
     }
 
     pub fn acquires(self) -> bool {
@@ -73,7 +73,7 @@ pub enum Strength {
 }
 
 impl Strength {
-    pub fn of(order: Order, scope: Scope) -> Strength {
+    pub fn new(order: Order, scope: Scope) -> Strength {
         match order {
             Order::Weak => Strength::Weak,
             // `volatile` is relaxed at system scope, whatever the instruction says.

@@ -485,7 +485,7 @@ impl PageData {
             let stop = end.min((at | (SECTOR_BYTES as u64 - 1)) + 1);
             let sector = &mut self.sectors[number];
             if sector.write.lane_bytes != FINE {
-                self.fine.push(Fine::of(*sector));
+                self.fine.push(Fine::new(*sector));
                 sector.write =
                     Record { stamp: Stamp(1 << 63), block: self.fine.len() as u32 - 1, lane_bytes: FINE };
             }
@@ -505,7 +505,7 @@ impl PageData {
 }
 
 impl Fine {
-    fn of(sector: Sector) -> Fine {
+    fn new(sector: Sector) -> Fine {
         let kinds = [sector.write, sector.reads[0], sector.reads[1]];
         let finest = kinds.iter().filter(|r| !r.is_none()).map(|r| r.lane_bytes).min().unwrap_or(2);
         let shift = finest.min(2);

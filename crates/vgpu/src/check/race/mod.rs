@@ -76,7 +76,7 @@ use agent_reads::{AgentReads, Chunks};
 pub use clock::Blocks as Published;
 use clock::lanes;
 use conflict::Conflict;
-pub use conflict::{Lay, Shape};
+pub use conflict::{AccessPattern, Shape};
 pub use event::{Access, Agent, Differs, Op, Order, RaceKind, RaceReport, SameValue, Scope, Side, Strength};
 use flags::{Flags, words};
 use global::Found;
@@ -166,7 +166,7 @@ impl BlockRaces {
         bytes: u32,
         values: &dyn SameValue,
     ) {
-        self.shared_at(warp, mask, access, address, &Lay::of(mask, address, bytes), bytes, values);
+        self.shared_at(warp, mask, access, address, &AccessPattern::new(mask, address, bytes), bytes, values);
     }
 
     /// Does the same as `shared` when the layout of the addresses is already known.
@@ -177,7 +177,7 @@ impl BlockRaces {
         mask: u32,
         access: Access,
         address: &[u32; 32],
-        lay: &Lay,
+        lay: &AccessPattern,
         bytes: u32,
         values: &dyn SameValue,
     ) {
@@ -445,7 +445,7 @@ impl BlockRaces {
         self.threads.issue(warp as usize, agent);
         let time = self.threads.agent_time(warp as usize, agent);
         let stamp = Stamp::new(Access::weak(pc, Op::Write), warp, time, Some(agent));
-        let lay = Lay::of(mask, to, bytes);
+        let lay = AccessPattern::new(mask, to, bytes);
         let out = &mut self.found.conflicts;
         shared::write(&mut self.shared, &self.threads, mask, stamp, to, &lay, bytes, &Differs, out);
         if !self.agent_reads.is_empty() {
@@ -467,7 +467,7 @@ impl BlockRaces {
         // Tensor cores work for all lanes of the warp together.
         let mask = if agent == Agent::Tensor { self.threads.live(warp as usize) } else { 1 << lane };
         self.shared.agent_read(&self.threads, stamp, mask, addresses, &mut self.found.conflicts);
-        self.agent_reads.insert(stamp, Chunks::of(addresses));
+        self.agent_reads.insert(stamp, Chunks::new(addresses));
         if !self.found.conflicts.is_empty() {
             self.report(true);
         }
@@ -622,7 +622,7 @@ impl BlockRaces {
     fn mbarrier_touch(&mut self, warp: u32, mask: u32, pc: u32, address: &[u32; 32], op: Op) {
         let access = Access { pc, op, order: Order::Relaxed, scope: Scope::Cta };
         let stamp = Stamp::new(access, warp, self.threads.time(warp as usize), None);
-        let lay = Lay::of(mask, address, 8);
+        let lay = AccessPattern::new(mask, address, 8);
         if op == Op::Read {
             shared::read(
                 &mut self.shared,

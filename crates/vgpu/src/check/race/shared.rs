@@ -16,7 +16,7 @@
 
 use super::agent_reads::is_generic;
 use super::clock::lanes;
-use super::conflict::{Conflict, Lay, Shape, races};
+use super::conflict::{AccessPattern, Conflict, Shape, races};
 use super::event::{Op, SameValue, Strength};
 use super::readers::{READER, Readers};
 use super::stamp::{Stamp, THREAD, TIME, WHO};
@@ -399,7 +399,7 @@ impl SharedShadow {
         mask: u32,
         stamp: Stamp,
         at: &[u32; 32],
-        lay: &Lay,
+        lay: &AccessPattern,
         bytes: u32,
         out: &mut Vec<Conflict>,
     ) {
@@ -442,7 +442,7 @@ impl SharedShadow {
         &mut self,
         doing: &Doing,
         lines: std::ops::RangeInclusive<usize>,
-        lay: &Lay,
+        lay: &AccessPattern,
         bytes: u32,
     ) -> bool {
         let fits = (lay.or | bytes).trailing_zeros().min(2) as u8;
@@ -502,7 +502,7 @@ impl SharedShadow {
         threads: &Threads,
         mask: u32,
         at: &[u32; 32],
-        lay: &Lay,
+        lay: &AccessPattern,
         bytes: u32,
         out: &mut Vec<Conflict>,
     ) -> u32 {
@@ -642,7 +642,7 @@ impl SharedShadow {
         mask: u32,
         stamp: Stamp,
         at: &[u32; 32],
-        lay: &Lay,
+        lay: &AccessPattern,
         bytes: u32,
         values: &dyn SameValue,
         out: &mut Vec<Conflict>,
@@ -699,7 +699,7 @@ impl SharedShadow {
         threads: &Threads,
         mask: u32,
         at: &[u32; 32],
-        lay: &Lay,
+        lay: &AccessPattern,
         bytes: u32,
         values: &dyn SameValue,
         out: &mut Vec<Conflict>,
@@ -915,7 +915,7 @@ fn read_body<const WIDE: bool>(
     mask: u32,
     stamp: Stamp,
     at: &[u32; 32],
-    lay: &Lay,
+    lay: &AccessPattern,
     bytes: u32,
     out: &mut Vec<Conflict>,
 ) {
@@ -929,7 +929,7 @@ fn write_body<const WIDE: bool>(
     mask: u32,
     stamp: Stamp,
     at: &[u32; 32],
-    lay: &Lay,
+    lay: &AccessPattern,
     bytes: u32,
     values: &dyn SameValue,
     out: &mut Vec<Conflict>,
@@ -955,7 +955,7 @@ per_isa! {
         mask: u32,
         stamp: Stamp,
         at: &[u32; 32],
-        lay: &Lay,
+        lay: &AccessPattern,
         bytes: u32,
         out: &mut Vec<Conflict>,
     );
@@ -966,7 +966,7 @@ per_isa! {
         mask: u32,
         stamp: Stamp,
         at: &[u32; 32],
-        lay: &Lay,
+        lay: &AccessPattern,
         bytes: u32,
         values: &dyn SameValue,
         out: &mut Vec<Conflict>,

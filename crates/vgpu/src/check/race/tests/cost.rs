@@ -38,7 +38,7 @@ fn cost_per_warp_access() {
     // The execution core computes addresses and their layout anyway, so their cost does not count here.
     let plan = |bytes: u32, f: &dyn Fn(u32) -> u32| {
         let at = std::array::from_fn(|l| f(l as u32));
-        (at, Lay::of(u32::MAX, &at, bytes))
+        (at, AccessPattern::new(u32::MAX, &at, bytes))
     };
     let row = |base: u32, bytes: u32| plan(bytes, &|l| base + l * bytes);
     let rows = |bytes: u32| -> Vec<_> {
@@ -48,9 +48,10 @@ fn cost_per_warp_access() {
     let memory = GlobalRaces::new([(GLOBAL, 64 << 20)]);
     let mut b = BlockRaces::default();
     let rounds = 2000u64;
-    let shared = |b: &mut BlockRaces, w: u32, access: Access, (at, lay): &([u32; 32], Lay), bytes: u32| {
-        b.shared_at(w, u32::MAX, access, at, lay, bytes, &Differs);
-    };
+    let shared =
+        |b: &mut BlockRaces, w: u32, access: Access, (at, lay): &([u32; 32], AccessPattern), bytes: u32| {
+            b.shared_at(w, u32::MAX, access, at, lay, bytes, &Differs);
+        };
 
     // SGEMM 16x16: a broadcast of two words, and 16 words read twice.
     let left: Vec<_> =

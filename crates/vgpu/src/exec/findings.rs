@@ -1,0 +1,248 @@
+//! Turns what the workers found into the findings of the launch report.
+
+use std::collections::HashMap;
+
+use super::grid::{Grid, Taint, WorkerState};
+use super::launch::{LaunchReport, Stats};
+use super::options::{Checks, Options};
+use super::taint::{self, Source};
+use crate::check::collect::{Collector, Raw};
+use crate::check::{Finding, Kind, Place, Related, Severity};
+use crate::count::{Counts, summarise};
+use crate::isa::types::Space;
+use crate::mem::device::Region;
+use crate::mem::{Buffer, shadow};
+use crate::program::{Kernel, Module};
+
+pub(super) fn report(
+    grid: &Grid<'_>,
+    module: &Module,
+    options: &Options,
+    states: Vec<WorkerState>,
+) -> LaunchReport {
+    let mut findings = Collector::default();
+    let mut counts = Counts::default();
+    let mut executed = 0;
+    let (mut idle, mut first_idle) = (0, u64::MAX);
+    let mut taints: HashMap<u64, Taint> = HashMap::new();
+    for s in states {
+        executed += s.executed;
+        idle += s.idle_blocks;
+        first_idle = first_idle.min(s.first_idle);
+        counts.merge(&s.counts);
+        findings.merge(s.findings);
+        taints.extend(s.taints);
+    }
+    let completed = !grid.stopped();
+    if options.checks == Checks::All && completed {
+        check_outputs(grid, options, &taints, &mut findings);
+        if idle > 0 && grid.blocks > 1 {
+            let blocks = grid.blocks;
+            // A rounded-up grid has some blocks without work. So has a grid that fills the GPU, for a kernel that reads
+            // the size of its grid. Both are worth a note. For any other kernel it is a mistake if at least half of the
+            // blocks are idle.
+            let mistaken = idle * 2 >= blocks && !asks_grid_size(grid.kernel);
+            findings.add(Kind::IdleBlocks, 0, 0, first_idle, 0, || Raw {
+                kind: Kind::IdleBlocks,
+                severity: if mistaken { Severity::Warning } else { Severity::Note },
+                message: format!(
+                    "{idle} of {blocks} blocks did nothing: they ended without touching global memory"
+                ),
+                at: 0,
+                block: first_idle,
+                warp: 0,
+                lanes: 0,
+                address: None,
+                space: None,
+                allocation: None,
+                related: Vec::new(),
+                count: 1,
+                located: false,
+                same_warp: false,
+            });
+        }
+    }
+    let location = |at: u32| {
+        let f = grid.kernel.functions.iter().rev().find(|f| f.first <= at);
+        f.and_then(|f| f.metas.get((at - f.first) as usize))
+            .map_or(0, |m| if m.loc == 0 { u32::MAX - m.line } else { m.loc })
+    };
+    let place = |at: u32| {
+        let f = grid.kernel.functions.iter().rev().find(|f| f.first <= at);
+        let meta = f.and_then(|f| f.metas.get((at - f.first) as usize));
+        meta.map_or(Place::default(), |m| Place { ptx_line: m.line, frames: module.sources.stack(m.loc) })
+    };
+    let dims = |index: u64| {
+        let [gx, gy, _] = grid.grid_dim.map(u64::from);
+        [(index % gx) as u32, (index / gx % gy) as u32, (index / gx / gy) as u32]
+    };
+    let dropped_findings = findings.dropped();
+    let findings: Vec<Finding> = settle_async(findings.into_sorted(), &location)
+        .into_iter()
+        .map(|r| Finding {
+            kind: r.kind,
+            severity: r.severity,
+            message: r.message,
+            kernel: grid.kernel.name.clone(),
+            block: (r.located || r.kind == Kind::IdleBlocks).then(|| dims(r.block)),
+            warp: r.located.then_some(r.warp),
+            lanes: r.lanes,
+            address: r.address,
+            space: r.space,
+            allocation: r.allocation,
+            place: if r.located { place(r.at) } else { Place::default() },
+            related: r.related.into_iter().map(|(label, at)| Related { label, place: place(at) }).collect(),
+            count: r.count,
+        })
+        .collect();
+    let findings = fold(findings);
+    let printed = grid.printed.lock().map(|p| String::from_utf8_lossy(&p).into_owned()).unwrap_or_default();
+    LaunchReport {
+        findings,
+        dropped_findings,
+        changed_state: Vec::new(),
+        counters: options.counters.then(|| summarise(grid.kernel, &module.sources, &counts)),
+        printed,
+        stats: Stats { warp_instructions: executed, blocks: grid.blocks, completed },
+    }
+}
+
+/// Whether the kernel reads the extents of its grid.
+pub(super) fn asks_grid_size(kernel: &Kernel) -> bool {
+    let extents = ["%nctaid.x", "%nctaid.y", "%nctaid.z"].map(super::warp::special);
+    let mut slots = kernel.functions.iter().flat_map(|f| &f.insts).flat_map(crate::isa::op::Inst::sources);
+    slots.any(|slot| slot.is_special() && extents.contains(&slot.index()))
+}
+
+/// Marks the output buffers as not written by this launch.
+pub(super) fn begin_outputs(regions: &[Region], outputs: &[Buffer]) {
+    for o in outputs {
+        if let Some(r) = regions.iter().find(|r| r.address == o.0) {
+            for i in 0..r.bytes as usize {
+                // SAFETY: the index is inside the region's shadow, and no worker runs.
+                unsafe { *r.shadow.add(i) &= !shadow::TAINTED };
+            }
+        }
+    }
+}
+
+/// Reports bytes of output buffers that were not written or that hold undefined values.
+pub(super) fn check_outputs(
+    grid: &Grid<'_>,
+    options: &Options,
+    taints: &HashMap<u64, Taint>,
+    findings: &mut Collector,
+) {
+    for o in &options.outputs {
+        let Some(r) = grid.regions.iter().find(|r| r.address == o.0) else { continue };
+        // SAFETY: the slice is the region's shadow. All workers have ended.
+        let states = unsafe { std::slice::from_raw_parts(r.shadow, r.bytes as usize) };
+        let label = grid.device.label_at(r.address).map_or(String::new(), |(l, _)| l.to_string());
+        let unwritten = states.iter().filter(|s| **s & shadow::TAINTED == 0).count();
+        if unwritten > 0 {
+            let first = states.iter().position(|s| *s & shadow::TAINTED == 0).unwrap_or(0) as u64;
+            let total = r.bytes;
+            findings.add(Kind::UnwrittenOutput, 0, first as u32, 0, 0, || Raw {
+                kind: Kind::UnwrittenOutput,
+                severity: Severity::Error,
+                message: format!("{unwritten} of {total} bytes of output `{label}` were never written, the first at offset {first}"),
+                at: 0,
+                block: 0,
+                warp: 0,
+                lanes: 0,
+                address: Some(r.address + first),
+                space: Some(Space::Global),
+                allocation: Some(label.clone()),
+                related: Vec::new(),
+                count: unwritten as u64,
+                located: false,
+                same_warp: false,
+            });
+        }
+        for (i, state) in states.iter().enumerate() {
+            if *state != shadow::TAINTED {
+                continue;
+            }
+            let address = r.address + i as u64;
+            let Some(t) = taints.get(&address) else { continue };
+            if t.origin.source() == Source::Reported || is_padding(states, i) {
+                continue;
+            }
+            let (kind, at, message, related) = taint::describe(t.origin, t.store, "is stored to an output");
+            findings.add(kind, at, 0, t.block, t.warp, || Raw {
+                kind,
+                severity: Severity::Error,
+                message,
+                at,
+                block: t.block,
+                warp: t.warp,
+                lanes: 1 << t.lane,
+                address: Some(address),
+                space: Some(Space::Global),
+                allocation: Some(label.clone()),
+                related,
+                count: 1,
+                located: true,
+                same_warp: false,
+            });
+        }
+    }
+}
+
+/// Whether an undefined byte is padding of a copied structure: one or three undefined bytes in a word whose other bytes
+/// are defined.
+pub(super) fn is_padding(states: &[u8], i: usize) -> bool {
+    let word = &states[i / 4 * 4..(i / 4 * 4 + 4).min(states.len())];
+    let undefined = word.iter().filter(|s| **s == shadow::TAINTED).count();
+    // Two undefined bytes may be a 16-bit element, so they are reported.
+    word.contains(&shadow::WRITTEN) && matches!(undefined, 1 | 3)
+}
+
+/// Merges findings of the same kind and the same source lines. A loop that was unrolled eight times is still one source
+/// line.
+pub(super) fn fold(findings: Vec<Finding>) -> Vec<Finding> {
+    let mut folded: Vec<Finding> = Vec::new();
+    for f in findings {
+        let same = |g: &&mut Finding| {
+            g.kind == f.kind
+                && g.severity == f.severity
+                && !f.place.frames.is_empty()
+                && g.place.frames == f.place.frames
+                && g.allocation == f.allocation
+                && g.related.first().map(|r| &r.place.frames) == f.related.first().map(|r| &r.place.frames)
+        };
+        match folded.iter_mut().find(same) {
+            Some(g) => g.count += f.count,
+            None => folded.push(f),
+        }
+    }
+    folded
+}
+
+/// Removes one of two findings with the same cause. A copy that was not waited for is also reported as a plain race. A
+/// copy that overwrites live data is also reported as not waited for. For a pair of source lines only one of the two is
+/// the cause. If a warp accesses the data of its own copies, the wait is missing. If only other warps do, and reads
+/// before the copy also race with it, the barrier is missing.
+pub(super) fn settle_async(found: Vec<Raw>, location: &dyn Fn(u32) -> u32) -> Vec<Raw> {
+    let pair = |r: &Raw| {
+        let (a, b) = (location(r.at), r.related.first().map_or(0, |(_, at)| location(*at)));
+        (a.min(b), a.max(b))
+    };
+    let mut own = std::collections::HashSet::new();
+    let mut races = std::collections::HashSet::new();
+    for r in &found {
+        match r.kind {
+            Kind::AsyncNotWaited if r.same_warp => drop(own.insert(pair(r))),
+            Kind::Race => drop(races.insert(pair(r))),
+            _ => {}
+        }
+    }
+    found
+        .into_iter()
+        .filter(|r| match r.kind {
+            Kind::Race => !own.contains(&pair(r)),
+            Kind::AsyncNotWaited => own.contains(&pair(r)) || !races.contains(&pair(r)),
+            _ => true,
+        })
+        .collect()
+}

@@ -1,0 +1,316 @@
+//! A kernel launch: its arguments, its checks before it starts, and its report.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+
+use super::findings::{begin_outputs, report};
+use super::grid::{BETWEEN_LAUNCHES, CLOCKS, Grid, NANOSECONDS};
+use super::options::{Checks, Dim3, Options};
+use super::schedule::{SAMPLE, run_workers};
+use super::warp::{Unit, ZERO};
+use super::{Checked, CheckedCounted, Counted, Plain};
+use crate::check::race::GlobalRaces;
+use crate::check::{Finding, Severity};
+use crate::count::Counters;
+use crate::isa::decode::Constant;
+use crate::isa::op::Class;
+use crate::mem::window::Windows;
+use crate::mem::{Device, MemoryError, shadow};
+use crate::program::{Kernel, Module};
+use crate::world::{self, BlockOrder};
+
+/// A kernel with its launch configuration and arguments.
+#[derive(Clone, Copy, Debug)]
+pub struct Launch<'a> {
+    /// The module that contains the kernel.
+    pub module: &'a Module,
+    /// Name of the kernel.
+    pub kernel: &'a str,
+    /// Extents of the grid in blocks.
+    pub grid: Dim3,
+    /// Extents of a block in threads.
+    pub block: Dim3,
+    /// Bytes of dynamic shared memory.
+    pub shared: u32,
+    /// The argument block: each parameter at its offset ([`Kernel::params`]).
+    pub args: &'a [u8],
+}
+
+/// Why a launch was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LaunchError {
+    /// The module does not contain this kernel.
+    #[error("module has no kernel `{0}`")]
+    UnknownKernel(String),
+    /// The argument block has the wrong size.
+    #[error("kernel `{kernel}` takes {wanted} bytes of arguments, {given} given")]
+    Arguments {
+        /// Name of the kernel.
+        kernel: String,
+        /// Number of bytes that the kernel takes.
+        wanted: u32,
+        /// Number of bytes that were given.
+        given: usize,
+    },
+    /// The extents of the block are invalid.
+    #[error("block of {0:?} threads: each extent must be at least 1 and the product at most 1024")]
+    BlockShape(Dim3),
+    /// The extents of the grid are invalid.
+    #[error("grid of {0:?} blocks: x must be 1 to 2147483647, y and z 1 to 65535")]
+    GridShape(Dim3),
+    /// The extents of the cluster are invalid.
+    #[error("clusters of {cluster:?} blocks: {reason}")]
+    Cluster {
+        /// Extents that were given.
+        cluster: Dim3,
+        /// Why they are invalid.
+        reason: String,
+    },
+    /// The number of threads does not match the bounds that the kernel was compiled for.
+    #[error("block of {given} threads, but the kernel was compiled for {wanted}")]
+    ThreadBounds {
+        /// Number of threads that were given.
+        given: u32,
+        /// The bounds of the kernel, as text.
+        wanted: String,
+    },
+    /// The block needs more shared memory than it may have.
+    #[error("{wanted} bytes of shared memory asked, a block has at most {limit}")]
+    SharedMemory {
+        /// Number of bytes that the launch needs.
+        wanted: u64,
+        /// Maximum number of bytes of a block.
+        limit: u32,
+    },
+    /// A memory operation of the launch failed.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+}
+
+/// Statistics of a launch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stats {
+    /// Number of warp instructions that were executed.
+    pub warp_instructions: u64,
+    /// Number of blocks in the grid.
+    pub blocks: u64,
+    /// False if a fault, a trap, the budget or the time limit ended the launch.
+    pub completed: bool,
+}
+
+/// The report of a launch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LaunchReport {
+    /// The findings, most important first.
+    pub findings: Vec<Finding>,
+    /// Number of distinct findings that were dropped because a thousand others had been kept.
+    #[serde(default)]
+    pub dropped_findings: u64,
+    /// Names of the module's variables in global memory that the launch changed, in the order of the module. A later
+    /// launch of the module sees the new values.
+    #[serde(default)]
+    pub changed_state: Vec<String>,
+    /// The counters, if the launch was asked to count.
+    pub counters: Option<Counters>,
+    /// Output of `printf`.
+    pub printed: String,
+    /// Statistics of the launch.
+    pub stats: Stats,
+}
+
+impl LaunchReport {
+    /// True if no finding is more severe than a note.
+    pub fn is_clean(&self) -> bool {
+        // Dropped findings need no check: findings are dropped only when a thousand others are kept.
+        self.findings.iter().all(|f| f.severity == Severity::Note)
+    }
+}
+
+impl Device {
+    /// Runs a kernel until it ends, or until a fault, a trap or a limit ends it. Returns the report.
+    pub fn launch(&mut self, launch: &Launch<'_>, options: &Options) -> Result<LaunchReport, LaunchError> {
+        let kernel = launch
+            .module
+            .kernel(launch.kernel)
+            .ok_or_else(|| LaunchError::UnknownKernel(launch.kernel.to_string()))?;
+        let threads = validate(kernel, launch, options)?;
+        let addresses = self.place(launch.module)?;
+        let state = self.writable_state(launch.module, &addresses);
+        let mut params = launch.args.to_vec();
+        params.resize((kernel.param_bytes as usize).next_multiple_of(16), 0);
+        let regions = self.regions();
+        let checked = options.checks == Checks::All;
+        if checked {
+            begin_outputs(&regions, &options.outputs);
+        }
+        static LAUNCHES: AtomicU64 = AtomicU64::new(1);
+        // x is below 2^31, and y and z are below 2^16, so the product cannot overflow.
+        let blocks: u64 = launch.grid.iter().map(|d| u64::from(*d)).product();
+        let hopeless = blocks.saturating_mul(u64::from(threads.div_ceil(32))) > options.budget;
+        let shared_bytes =
+            if launch.shared == 0 { kernel.shared_bytes } else { kernel.dynamic_shared + launch.shared };
+        let workers = match options.threads {
+            0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            n => n,
+        }
+        .min(
+            (blocks / kernel.cluster.map_or(1, |c| c.iter().map(|d| u64::from(*d)).product::<u64>()).max(1))
+                .clamp(1, 1024) as usize,
+        )
+        .max(1);
+        let allocations: Vec<(u64, u64)> =
+            if checked { regions.iter().map(|r| (r.address, r.bytes)).collect() } else { Vec::new() };
+        let world = options.world;
+        let grid_id = world.grid_id.wrapping_add(self.launches);
+        let resident_limit = options.limits.resident(threads, shared_bytes);
+        let cluster =
+            if options.cluster == [1; 3] { kernel.cluster.unwrap_or([1; 3]) } else { options.cluster };
+        let per_cluster = cluster.iter().map(|d| u64::from(*d)).product::<u64>();
+        validate_cluster(kernel, launch.grid, cluster)?;
+        let grid = Grid {
+            kernel,
+            device: self,
+            grid_dim: launch.grid,
+            block_dim: launch.block,
+            block_threads: threads,
+            cluster,
+            blocks,
+            shared_bytes,
+            dynamic_shared: launch.shared,
+            param_shadow: vec![shadow::DEFINED; params.len()],
+            params,
+            constants: constants(kernel, &addresses, &self.windows, grid_id),
+            budget: if hopeless { options.budget.min(SAMPLE) } else { options.budget },
+            hopeless,
+            deadline: options.time_limit.and_then(|limit| Instant::now().checked_add(limit)),
+            time_limit: options.time_limit,
+            limits: options.limits,
+            windows: self.windows,
+            world,
+            order: BlockOrder::new(
+                world.block_order,
+                blocks / per_cluster,
+                (resident_limit / per_cluster).max(1),
+            ),
+            sm_order: world::sm_order(world.sm_order, options.limits.sms.max(1)),
+            began: (
+                // The clock runs at about 2 GHz.
+                world.clock.wrapping_add(self.uptime.wrapping_mul(CLOCKS / NANOSECONDS)),
+                world.nanoseconds.wrapping_add(self.uptime),
+            ),
+            races: GlobalRaces::new(allocations),
+            launch_id: LAUNCHES.fetch_add(1, Ordering::Relaxed),
+            regions,
+            spent: AtomicU64::new(0),
+            next_block: AtomicU64::new(0),
+            stop: AtomicBool::new(false),
+            printed: Mutex::new(Vec::new()),
+            resident: AtomicU64::new(0),
+            resident_limit,
+            moves: AtomicU64::new(0),
+            stuck: (0..workers).map(|_| AtomicU64::new(0)).collect(),
+        };
+        let states = match (checked, options.counters) {
+            (false, false) => run_workers::<Plain>(&grid, workers),
+            (false, true) => run_workers::<Counted>(&grid, workers),
+            (true, false) => run_workers::<Checked>(&grid, workers),
+            (true, true) => run_workers::<CheckedCounted>(&grid, workers),
+        };
+        let mut report = report(&grid, launch.module, options, states);
+        report.changed_state = self.changed_state(launch.module, &addresses, &state);
+        self.launches += 1;
+        let elapsed = report.stats.warp_instructions.wrapping_mul(NANOSECONDS).wrapping_add(BETWEEN_LAUNCHES);
+        self.uptime = self.uptime.wrapping_add(elapsed);
+        Ok(report)
+    }
+}
+
+pub(super) fn validate(kernel: &Kernel, launch: &Launch<'_>, options: &Options) -> Result<u32, LaunchError> {
+    if launch.args.len() < kernel.param_bytes as usize {
+        return Err(LaunchError::Arguments {
+            kernel: kernel.name.clone(),
+            wanted: kernel.param_bytes,
+            given: launch.args.len(),
+        });
+    }
+    let [gx, gy, gz] = launch.grid;
+    if gx == 0 || gx > i32::MAX as u32 || gy == 0 || gy > 65535 || gz == 0 || gz > 65535 {
+        return Err(LaunchError::GridShape(launch.grid));
+    }
+    let threads = launch.block.iter().try_fold(1u32, |n, d| n.checked_mul(*d)).unwrap_or(0);
+    if threads == 0 || threads > 1024 || launch.block[2] > 64 {
+        return Err(LaunchError::BlockShape(launch.block));
+    }
+    if let Some(required) = kernel.required_threads
+        && required != launch.block
+    {
+        return Err(LaunchError::ThreadBounds { given: threads, wanted: format!("exactly {required:?}") });
+    }
+    if let Some(most) = kernel.max_threads
+        && threads > most
+    {
+        return Err(LaunchError::ThreadBounds { given: threads, wanted: format!("at most {most}") });
+    }
+    let shared = u64::from(kernel.dynamic_shared) + u64::from(launch.shared);
+    let limit = options.limits.shared_per_block;
+    if shared > u64::from(limit) {
+        return Err(LaunchError::SharedMemory { wanted: shared, limit });
+    }
+    Ok(threads)
+}
+
+/// Maximum number of blocks of a cluster: the largest size that a Hopper GPU can be set to allow.
+pub(super) const MAX_CLUSTER: u32 = 16;
+
+pub(super) fn validate_cluster(kernel: &Kernel, grid: Dim3, cluster: Dim3) -> Result<(), LaunchError> {
+    let refuse = |reason: String| Err(LaunchError::Cluster { cluster, reason });
+    if cluster == [1; 3] {
+        return Ok(());
+    }
+    let blocks = cluster.iter().try_fold(1u32, |n, d| n.checked_mul(*d)).unwrap_or(0);
+    if blocks == 0 || blocks > MAX_CLUSTER {
+        return refuse(format!("they may have 1 to {MAX_CLUSTER}"));
+    }
+    if let Some(wanted) = kernel.cluster
+        && wanted != cluster
+    {
+        return refuse(format!("the kernel was compiled for {wanted:?}"));
+    }
+    if grid.iter().zip(cluster).any(|(g, c)| !g.is_multiple_of(c)) {
+        return refuse(format!("the grid of {grid:?} blocks is not made of such clusters"));
+    }
+    Ok(())
+}
+
+/// Builds the constant table with all addresses resolved. Each value is stored 32 times, once per lane.
+pub(super) fn constants(kernel: &Kernel, addresses: &[u64], windows: &Windows, grid_id: u64) -> Vec<Unit> {
+    let mut table = vec![ZERO; kernel.constant_units as usize + 2];
+    for (class, value, index) in &kernel.constants {
+        let bits = match value {
+            Constant::Bits(b) => *b,
+            Constant::Variable(v, offset) => {
+                addresses.get(*v as usize).map_or(0, |a| a.wrapping_add_signed(*offset))
+            }
+            Constant::DynamicShared { offset } => {
+                u64::from(kernel.dynamic_shared).wrapping_add_signed(*offset)
+            }
+            Constant::Window { space, to: false } => windows.base(*space),
+            Constant::Window { space, to: true } => windows.base(*space).wrapping_neg(),
+            Constant::GridId => grid_id,
+        };
+        let at = *index as usize;
+        if *class == Class::R64 {
+            for l in 0..32usize {
+                let unit = at + l / 16;
+                table[unit].0[l % 16 * 2] = bits as u32;
+                table[unit].0[l % 16 * 2 + 1] = (bits >> 32) as u32;
+            }
+        } else {
+            table[at].0.fill(bits as u32);
+        }
+    }
+    table
+}

@@ -1,0 +1,192 @@
+//! Distributes the blocks of a grid over worker threads. Each worker runs blocks, and starts another block beside them
+//! when they may be waiting for it.
+
+use std::sync::atomic::Ordering;
+
+use super::Policy;
+use super::block::{Block, Progress};
+use super::grid::{Grid, WorkerState};
+use crate::check::Kind;
+
+/// Runs all blocks on that many threads. Returns the state of each.
+pub(super) fn run_workers<P: Policy>(grid: &Grid<'_>, workers: usize) -> Vec<WorkerState> {
+    if workers == 1 {
+        return vec![work::<P>(grid, 0)];
+    }
+    std::thread::scope(|scope| {
+        let handles: Vec<_> = (0..workers).map(|n| scope.spawn(move || work::<P>(grid, n))).collect();
+        handles.into_iter().filter_map(|h| h.join().ok()).collect()
+    })
+}
+
+/// Instruction limit of a launch that cannot complete within its budget. It suffices to find errors in the first
+/// blocks.
+pub(super) const SAMPLE: u64 = 1_000_000;
+
+/// Number of rounds that a block runs before its worker may start another block beside it. Only blocks that wait for
+/// other blocks are still unfinished after these rounds.
+const ROUNDS: u32 = 16;
+
+/// Number of passes over blocks that make progress before another block joins them.
+const LONG_PASSES: u32 = 8;
+
+/// Number of consecutive passes without progress before warps are watched for repeated states.
+const QUIET_PASSES: u32 = 4;
+
+#[allow(clippy::too_many_lines)] // The main loop of a worker thread.
+pub(super) fn work<P: Policy>(grid: &Grid<'_>, number: usize) -> WorkerState {
+    let mut worker = WorkerState::new(grid, P::COUNT);
+    // The blocks are boxed because the blocks of a cluster refer to each other by address.
+    let mut active: Vec<Box<Block>> = Vec::new();
+    let mut spare: Vec<Box<Block>> = Vec::new();
+    let mut finished: Vec<Box<Block>> = Vec::new();
+    let mut quiet = 0u32;
+    // The last value read from `grid.moves`. It is kept from pass to pass so that a change between two passes is not
+    // missed. Observations of warps from before a change say nothing about their behaviour after it.
+    let mut seen = 0u64;
+    // Number of passes since a block was started, and whether the last pass changed nothing.
+    let (mut passes, mut idle) = (0u32, false);
+    'work: while !grid.stopped() {
+        // Another block joins when the active blocks make no progress, or when they have run for many passes. In both
+        // cases they may be waiting for it. It does not join earlier, so that a long kernel does not use more memory
+        // than it needs.
+        let wanted = idle || passes >= LONG_PASSES;
+        if active.is_empty() || wanted && grid.resident.load(Ordering::Relaxed) < grid.resident_limit {
+            passes = 0;
+            let position = grid.next_block.fetch_add(1, Ordering::Relaxed);
+            let per_cluster = grid.cluster.iter().map(|d| u64::from(*d)).product::<u64>();
+            if position < grid.blocks / per_cluster {
+                let numbers = grid.blocks_of(grid.order.block(position));
+                grid.resident.fetch_add(per_cluster, Ordering::Relaxed);
+                let cluster = std::rc::Rc::<super::cluster::Cluster>::default();
+                for (rank, number) in (0..).zip(numbers) {
+                    let mut block = spare.pop().unwrap_or_default();
+                    block.start::<P>(grid, number, grid.seat(position * per_cluster + u64::from(rank)));
+                    if per_cluster > 1 {
+                        cluster.enter(&raw mut block.core);
+                        let cluster = std::rc::Rc::clone(&cluster);
+                        block.core.membership = Some(super::cluster::Membership { cluster, rank });
+                    }
+                    active.push(block);
+                }
+                quiet = 0;
+            } else {
+                grid.next_block.store(grid.blocks, Ordering::Relaxed);
+            }
+        }
+        if active.is_empty() {
+            break;
+        }
+        passes += 1;
+        let mut i = 0;
+        while i < active.len() {
+            match active[i].run::<P>(grid, &mut worker, ROUNDS) {
+                Progress::Finished => {
+                    grid.resident.fetch_sub(1, Ordering::Relaxed);
+                    grid.moves.fetch_add(1, Ordering::Relaxed);
+                    finished.push(active.remove(i));
+                    // Other blocks of the cluster may still ask whether this block has exited. It is kept until all of
+                    // them have ended.
+                    let over = |block: &Block| {
+                        let Some(member) = &block.core.membership else { return true };
+                        !active.iter().any(|other| {
+                            let other = other.core.membership.as_ref();
+                            other.is_some_and(|o| std::rc::Rc::ptr_eq(&o.cluster, &member.cluster))
+                        })
+                    };
+                    let mut kept = 0;
+                    while kept < finished.len() {
+                        if over(&finished[kept]) {
+                            let mut block = finished.swap_remove(kept);
+                            block.core.membership = None;
+                            spare.push(block);
+                        } else {
+                            kept += 1;
+                        }
+                    }
+                }
+                Progress::Unfinished { moved } => {
+                    if moved {
+                        grid.moves.fetch_add(1, Ordering::Relaxed);
+                    }
+                    i += 1;
+                }
+                Progress::Halted => {
+                    grid.stop();
+                    break 'work;
+                }
+            }
+        }
+        let now = grid.moves.load(Ordering::SeqCst);
+        idle = std::mem::replace(&mut seen, now) == now;
+        if !P::CHECK {
+            continue;
+        }
+        if !idle {
+            quiet = 0;
+            worker.watching = false;
+            worker.clock.go_on();
+            continue;
+        }
+        quiet += 1;
+        if quiet == QUIET_PASSES {
+            for block in &mut active {
+                block.start_watching();
+            }
+            worker.watching = true;
+            worker.clock.stop(worker.executed);
+        } else if worker.watching && active.iter().all(|block| block.is_stuck()) {
+            if worker.clock.leap() {
+                for block in &mut active {
+                    block.start_watching();
+                }
+                continue;
+            }
+            grid.stuck[number].store(now + 1, Ordering::SeqCst);
+            let all = grid.stuck.iter().all(|s| [now + 1, u64::MAX].contains(&s.load(Ordering::SeqCst)));
+            if all && grid.moves.load(Ordering::SeqCst) == now {
+                report_stuck(grid, &mut worker, &active);
+                grid.stop();
+            } else {
+                std::thread::yield_now();
+            }
+        }
+    }
+    for block in &mut active {
+        block.harvest(grid, &mut worker);
+    }
+    grid.stuck[number].store(u64::MAX, Ordering::SeqCst);
+    worker
+}
+
+/// Reports that every running block waits for an event that none of them will cause.
+pub(super) fn report_stuck(grid: &Grid<'_>, worker: &mut WorkerState, active: &[Box<Block>]) {
+    // Choose a block that polls, and among these the one with the lowest number. The order in which the blocks started
+    // carries no information.
+    let circles = active.iter().filter_map(|b| Some((&**b, b.circles_at(grid)?)));
+    let first = circles.min_by_key(|(block, (waits, ..))| (!waits, block.core.index));
+    let Some((block, (waits, at, warp, lanes))) = first else { return };
+    let per_cluster = grid.cluster.iter().map(|d| u64::from(*d)).product::<u64>();
+    let started = grid.next_block.load(Ordering::Relaxed).saturating_mul(per_cluster).min(grid.blocks);
+    let resident = active.len();
+    if !waits {
+        worker.report(grid, Kind::Runaway, at, block.core.index, warp, lanes, || {
+            "this warp goes in circles: it has come back here with the same values in all registers"
+                .to_string()
+        });
+    } else if started < grid.blocks {
+        let (blocks, limit) = (grid.blocks, grid.resident_limit);
+        worker.report(grid, Kind::NotResident, at, block.core.index, warp, lanes, || {
+            format!(
+                "the blocks that run wait for blocks that cannot start: the grid has {blocks} blocks, the device \
+                 holds {limit} of this kernel at a time"
+            )
+        });
+    } else {
+        worker.report(grid, Kind::Deadlock, at, block.core.index, warp, lanes, || {
+            let barriers = block.awaited_barriers(grid);
+            let why = if barriers.is_empty() { String::new() } else { format!(": {}", barriers.join("; ")) };
+            format!("this warp waits in a loop for a change that no running thread will make ({resident} blocks still run){why}")
+        });
+    }
+}
