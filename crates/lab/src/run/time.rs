@@ -1,31 +1,29 @@
 //! Points in time.
 
 use std::fmt;
-use std::time::{SystemTime, UNIX_EPOCH};
 
+use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A point in time with millisecond resolution: `2026-11-15T05:47:10.123Z`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Utc {
-    millis: i64,
-}
+pub struct Utc(Timestamp);
 
 impl Utc {
     /// The current time.
     pub fn now() -> Self {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Utc { millis: since.as_millis() as i64 }
+        Utc::from_unix_millis(Timestamp::now().as_millisecond())
     }
 
-    /// The time that is `millis` milliseconds after 1970-01-01.
+    /// The time that is `millis` milliseconds after 1970-01-01, or the nearest time with a year of four digits.
     pub fn from_unix_millis(millis: i64) -> Self {
-        Utc { millis }
+        let nearest = if millis < 0 { Timestamp::MIN } else { Timestamp::MAX };
+        Utc(Timestamp::from_millisecond(millis).unwrap_or(nearest))
     }
 
     /// Milliseconds since 1970-01-01.
     pub fn millis_since_epoch(&self) -> i64 {
-        self.millis
+        self.0.as_millisecond()
     }
 
     /// The form for folder names: `20261115T054710Z`.
@@ -39,57 +37,16 @@ impl Utc {
         self.to_string()[..16].replace('T', " ")
     }
 
+    /// Reads the form that is written. Other forms of the same time are refused.
     fn parse(text: &str) -> Option<Self> {
-        let bytes = text.as_bytes();
-        let marks = [(4, b'-'), (7, b'-'), (10, b'T'), (13, b':'), (16, b':'), (19, b'.'), (23, b'Z')];
-        if bytes.len() != 24 || marks.iter().any(|&(at, mark)| bytes[at] != mark) {
-            return None;
-        }
-        let number = |from: usize, to: usize| -> Option<i64> {
-            let digits = text.get(from..to)?;
-            digits.bytes().all(|digit| digit.is_ascii_digit()).then(|| digits.parse().ok())?
-        };
-        let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
-        let (hour, minute, second) = (number(11, 13)?, number(14, 16)?, number(17, 19)?);
-        let fits =
-            (1..=12).contains(&month) && (1..=31).contains(&day) && hour < 24 && minute < 60 && second < 61;
-        let days = days_before(year, month) + day - 1;
-        fits.then_some(Utc {
-            millis: (((days * 24 + hour) * 60 + minute) * 60 + second) * 1000 + number(20, 23)?,
-        })
+        let time = Utc(text.parse().ok()?);
+        (time.to_string() == text).then_some(time)
     }
-}
-
-/// Days from 1970-01-01 to the first day of a month, in the Gregorian calendar. The computation uses years that start
-/// in March, so that the leap day is the last day of a year and the months before any month have a fixed number of
-/// days.
-fn days_before(year: i64, month: i64) -> i64 {
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let leaps = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
-    year * 365 + leaps + (153 * month + 2) / 5 - 719_468
-}
-
-/// Year, month and day of a number of days since 1970-01-01.
-fn date(days: i64) -> (i64, i64, i64) {
-    // The estimate is off by about one year for dates with a four-digit year. The loops correct it.
-    let mut year = 1970 + days.div_euclid(365);
-    while days_before(year, 1) > days {
-        year -= 1;
-    }
-    while days_before(year + 1, 1) <= days {
-        year += 1;
-    }
-    let month = (1..=12).rev().find(|&month| days_before(year, month) <= days).unwrap_or(1);
-    (year, month, days - days_before(year, month) + 1)
 }
 
 impl fmt::Display for Utc {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (days, rest) = (self.millis.div_euclid(86_400_000), self.millis.rem_euclid(86_400_000));
-        let (year, month, day) = date(days);
-        let (hour, minute) = (rest / 3_600_000, rest / 60_000 % 60);
-        let (second, millis) = (rest / 1000 % 60, rest % 1000);
-        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
+        write!(f, "{:.3}", self.0)
     }
 }
 
