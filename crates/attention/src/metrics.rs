@@ -34,6 +34,15 @@
 //! smallest normal number. A perfect kernel always passes. A kernel that flushes subnormals to zero, or drops a tile,
 //! has errors of many steps and fails. Zeros get no allowance, because they are representable. The reported error is
 //! the plain ratio, and the number of elements with an allowance is reported with it.
+//!
+//! # The rounding of large scores
+//!
+//! A score is an fp32 sum of products. If large products cancel, the score is small, but its error is proportional to
+//! the products: with inputs of class `large` and 256 columns, -26.1618 was found where -26.1589 is exact. An error of
+//! a score is a relative error of a weight, so it also changes the output where several keys have a weight. The oracle
+//! computes both effects for each row ([`crate::oracle::Rounding`]), and all three bounds allow them. A row with one
+//! dominant key gets no allowance for its output. For inputs of unit size the allowance is about 1e-5, so it hides
+//! nothing.
 
 use std::fmt;
 
@@ -92,17 +101,20 @@ impl Tolerance {
         Tolerance { atol: 1e-2, rtol: 1e-2, weight, l2 }
     }
 
-    /// The largest error allowed for an element; `element` is its index in the reference's output.
+    /// The largest error allowed for an element; `element` is its index in the reference's output. A column can have
+    /// several times the average share of its row's rounding.
     pub fn allowed(&self, reference: &Reference, element: usize) -> f64 {
         let magnitude = reference.magnitude.as_ref().map_or(0.0, |magnitude| magnitude[element]);
+        let width = reference.problem.head_dim;
+        let rounding = 4.0 * reference.rounding[element / width].output / (width as f64).sqrt();
         self.atol * reference.value_size.max(1.0)
             + self.rtol * reference.output[element].abs()
             + self.weight * magnitude
+            + rounding
     }
 }
 
-/// Absolute and relative tolerance of the log-sum-exp. It is an fp32 sum of products, so the error grows with the
-/// scores.
+/// Absolute and relative tolerance of the log-sum-exp, in addition to the rounding of cancelling products.
 const LSE: (f64, f64) = (1e-3, 1e-5);
 
 /// The position of an output element.
@@ -291,7 +303,8 @@ pub fn compare(
 
     let (error_norm, reference_norm) = (error_square.sqrt(), reference_square.sqrt());
     let unresolved = step / 2.0 * (below_normal as f64).sqrt();
-    let limit = tolerance.l2 * reference_norm + unresolved;
+    let rounded = reference.rounding.iter().map(|row| row.output * row.output).sum::<f64>().sqrt();
+    let limit = tolerance.l2 * reference_norm + unresolved + rounded;
     let ratio = |norm: f64| if norm == 0.0 { 0.0 } else { norm / reference_norm };
     let (relative_l2, relative_l2_limit) = (ratio(error_norm), ratio(limit));
     if finite {
@@ -359,12 +372,12 @@ fn compare_lse(reference: &Reference, lse: &[f32]) -> Option<Mismatch> {
     let (atol, rtol) = LSE;
     let mut count = 0;
     let mut worst: Option<(f64, Row, f64, f64)> = None;
-    for (row, _, wanted) in reference.iter() {
+    for ((row, _, wanted), rounding) in reference.iter().zip(&reference.rounding) {
         let got = f64::from(lse[row.index(&reference.problem)]);
         if got == wanted {
             continue; // -inf for -inf, too
         }
-        let share = (got - wanted).abs() / (atol + rtol * wanted.abs());
+        let share = (got - wanted).abs() / (atol + rtol * wanted.abs() + rounding.lse);
         if exceeds(share, 1.0) {
             count += 1;
             if worst.is_none_or(|(before, ..)| share > before) {
@@ -703,5 +716,92 @@ mod tests {
         let comparison = compare(&decoded, &output, None, Tolerance::new(Dtype::E4m3, Weights::Half));
         let errors = Fp8Errors::new(&comparison, &decoded, &original);
         assert!(errors.kernel < 5e-4 && (1e-2..1e-1).contains(&errors.quantisation), "{errors:?}");
+    }
+
+    /// The largest f32 whose magnitude is at most that of `x`, as tensor cores round their sums.
+    fn truncated(x: f64) -> f32 {
+        let nearest = x as f32;
+        let too_large = f64::from(nearest).abs() > x.abs();
+        if too_large { f32::from_bits(nearest.to_bits() - 1) } else { nearest }
+    }
+
+    /// An honest kernel's output and LSE: fp32 sums that are truncated after every 16 products, weights in fp16.
+    /// `change` may falsify the scores.
+    fn in_single_precision(
+        problem: &Problem,
+        inputs: &Inputs,
+        change: impl Fn(f32) -> f32,
+    ) -> (Tensor, Vec<f32>) {
+        let width = problem.head_dim;
+        let (mut data, mut lse) = (Vec::new(), Vec::new());
+        let [q, k, v] = [&inputs.q, &inputs.k, &inputs.v].map(|values| values.head(0, 0));
+        for (index, query) in q.chunks_exact(width).enumerate() {
+            let score = |key: &[f32]| {
+                let pieces = query.chunks(16).zip(key.chunks(16));
+                pieces.fold(0.0, |sum, (a, b)| {
+                    let products = a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b));
+                    truncated(f64::from(sum) + products.sum::<f64>())
+                })
+            };
+            let visible = k.chunks_exact(width).take(problem.visible_keys(index));
+            let scores: Vec<f32> = visible.map(|key| change(score(key)) * problem.softmax_scale()).collect();
+            let maximum = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+            let weights: Vec<f32> = scores.iter().map(|score| (score - maximum).exp()).collect();
+            let sum: f32 = weights.iter().sum();
+            lse.push(maximum + sum.ln());
+            let mut output = vec![0.0_f32; width];
+            for (weight, value) in weights.iter().zip(v.chunks_exact(width)) {
+                let weight = codec::f16_to_f32(codec::f32_to_f16_rn(*weight));
+                output.iter_mut().zip(value).for_each(|(x, v)| *x += weight * v);
+            }
+            data.extend(output.iter().map(|x| x / sum));
+        }
+        let values = Values { shape: problem.query_shape(), data, scales: None };
+        (Tensor::encode(&values, problem.dtype.output(), Layout::Bhsd), lse)
+    }
+
+    /// Large inputs. If `ties`, every other key has the score of its neighbour, but other sums on the way to it.
+    fn large_inputs(problem: &Problem, ties: bool, seed: u64) -> Inputs {
+        let mut inputs = Inputs::generate(problem, Class::Large, seed);
+        if ties {
+            inputs.q.data.fill(60.0);
+            for pair in inputs.k.data.chunks_exact_mut(2 * problem.head_dim) {
+                let (key, other) = pair.split_at_mut(problem.head_dim);
+                other.iter_mut().zip(key.iter().rev()).for_each(|(x, y)| *x = *y);
+            }
+        }
+        inputs.encode(problem.dtype, Layout::Bhsd).decode()
+    }
+
+    #[test]
+    fn honest_single_precision_passes_with_large_cancelling_scores() {
+        let (mut needed_by_lse, mut needed_by_output) = (0, 0);
+        for (name, ties) in
+            [("b1h1s24d256-causal-fp16", false), ("b1h1s33d64-fp16", false), ("b1h1s24d256-fp16", true)]
+        {
+            let problem: Problem = name.parse().expect("a valid name");
+            let tolerance = Tolerance::new(problem.dtype, Weights::Half);
+            for seed in 0..500 {
+                let inputs = large_inputs(&problem, ties, seed);
+                let mut reference = oracle::attention(&problem, &inputs, Rows::all(&problem));
+                let failures = |reference: &Reference, change: &dyn Fn(f32) -> f32| {
+                    let (output, lse) = in_single_precision(&problem, &inputs, change);
+                    compare(reference, &output, Some(&lse), tolerance).failures
+                };
+                assert_eq!(failures(&reference, &|score| score), [], "{name} {seed}");
+                // Scores that were rounded to fp16 are refused. (With ties all rows are alike and may be lucky.)
+                let rounded = |score: f32| codec::f16_to_f32(codec::f32_to_f16_rn(score / 8.0)) * 8.0;
+                assert!(ties || !failures(&reference, &rounded).is_empty(), "{name} {seed}");
+                // Without the allowance some honest results would be refused.
+                reference.rounding.fill(oracle::Rounding::default());
+                for failure in failures(&reference, &|score| score) {
+                    match failure {
+                        Mismatch::Lse { .. } => needed_by_lse += 1,
+                        _ => needed_by_output += 1,
+                    }
+                }
+            }
+        }
+        assert!(needed_by_lse > 0 && needed_by_output > 0, "{needed_by_lse} {needed_by_output}");
     }
 }

@@ -28,7 +28,23 @@ pub struct Reference {
     pub magnitude: Option<Vec<f64>>,
     /// Root mean square of V; errors are proportional to it.
     pub value_size: f64,
+    /// What the rounding of fp32 sums can change, per row.
+    pub rounding: Vec<Rounding>,
 }
+
+/// What the rounding of a row's scores to fp32 can change (see the notes of [`crate::metrics`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Rounding {
+    /// Largest error of the row's log-sum-exp.
+    pub lse: f64,
+    /// Largest L2 norm of the error of the row's output.
+    pub output: f64,
+}
+
+/// Largest error of an fp32 sum of products, as a fraction of the product of the two vectors' norms. Sums over random
+/// signs measured 2^-24 of it, on tensor cores and one product at a time; the rest is a margin for rare rows. Sums
+/// without cancellation have larger errors, but are large themselves, and the relative tolerance covers them.
+const SCORE_ROUNDING: f64 = 1.0 / (1 << 21) as f64;
 
 impl Reference {
     /// The rows with their outputs and LSE.
@@ -51,6 +67,7 @@ struct Job<'a> {
     output: &'a mut [f64],
     magnitude: Option<&'a mut [f64]>,
     lse: &'a mut [f64],
+    rounding: &'a mut [Rounding],
 }
 
 /// Computes the reference for the given rows, on all cores.
@@ -58,9 +75,17 @@ pub fn attention(problem: &Problem, inputs: &Inputs, rows: Rows) -> Reference {
     let mut output = vec![0.0; rows.list().len() * problem.head_dim];
     let mut magnitude = (problem.dtype == Dtype::E4m3).then(|| output.clone());
     let mut lse = vec![f64::NEG_INFINITY; rows.list().len()];
-    let jobs = jobs(problem, rows.list(), &mut output, magnitude.as_deref_mut(), &mut lse);
-    cores::each_with(jobs, |job, scratch| compute(problem, inputs, job, scratch));
-    Reference { problem: *problem, rows, output, lse, magnitude, value_size: root_mean_square(&inputs.v) }
+    let mut rounding = vec![Rounding::default(); rows.list().len()];
+    let all = Job {
+        rows: rows.list(),
+        output: &mut output,
+        magnitude: magnitude.as_deref_mut(),
+        lse: &mut lse,
+        rounding: &mut rounding,
+    };
+    cores::each_with(jobs(problem, all), |job, scratch| compute(problem, inputs, job, scratch));
+    let value_size = root_mean_square(&inputs.v);
+    Reference { problem: *problem, rows, output, lse, magnitude, value_size, rounding }
 }
 
 fn root_mean_square(values: &Values) -> f64 {
@@ -72,24 +97,27 @@ fn root_mean_square(values: &Values) -> f64 {
     (squares.sum::<f64>() / values.data.len().max(1) as f64).sqrt()
 }
 
-fn jobs<'a>(
-    problem: &Problem,
-    mut rows: &'a [Row],
-    mut output: &'a mut [f64],
-    mut magnitude: Option<&'a mut [f64]>,
-    mut lse: &'a mut [f64],
-) -> Vec<Job<'a>> {
+/// Divides all rows into jobs of rows of one head.
+fn jobs<'a>(problem: &Problem, mut rest: Job<'a>) -> Vec<Job<'a>> {
     let mut jobs = Vec::new();
-    while let Some(first) = rows.first() {
+    while let Some(first) = rest.rows.first() {
         let same_head = |row: &&Row| (row.batch, row.head) == (first.batch, first.head);
-        let count = rows.iter().take(ROWS_AT_ONCE).take_while(same_head).count();
-        let (these, later) = rows.split_at(count);
-        let (their_output, later_output) = output.split_at_mut(count * problem.head_dim);
-        let (their_magnitude, later_magnitude) =
-            magnitude.map(|magnitude| magnitude.split_at_mut(count * problem.head_dim)).unzip();
-        let (their_lse, later_lse) = lse.split_at_mut(count);
-        jobs.push(Job { rows: these, output: their_output, magnitude: their_magnitude, lse: their_lse });
-        (rows, output, magnitude, lse) = (later, later_output, later_magnitude, later_lse);
+        let count = rest.rows.iter().take(ROWS_AT_ONCE).take_while(same_head).count();
+        let elements = count * problem.head_dim;
+        let (rows, later_rows) = rest.rows.split_at(count);
+        let (output, later_output) = rest.output.split_at_mut(elements);
+        let (magnitude, later_magnitude) =
+            rest.magnitude.map(|magnitude| magnitude.split_at_mut(elements)).unzip();
+        let (lse, later_lse) = rest.lse.split_at_mut(count);
+        let (rounding, later_rounding) = rest.rounding.split_at_mut(count);
+        jobs.push(Job { rows, output, magnitude, lse, rounding });
+        rest = Job {
+            rows: later_rows,
+            output: later_output,
+            magnitude: later_magnitude,
+            lse: later_lse,
+            rounding: later_rounding,
+        };
     }
     jobs
 }
@@ -103,6 +131,10 @@ struct Scratch {
     queries: Vec<f64>,
     /// `[KEYS_AT_ONCE, head_dim]`
     tile: Vec<f64>,
+    /// L2 norm of each key.
+    key_norms: Vec<f64>,
+    /// L2 norm of each value.
+    value_norms: Vec<f64>,
 }
 
 /// K or V of one head, for conversion to f64.
@@ -125,7 +157,7 @@ impl<'a> Head<'a> {
 }
 
 fn compute(problem: &Problem, inputs: &Inputs, job: Job<'_>, scratch: &mut Scratch) {
-    let Job { rows, output, mut magnitude, lse } = job;
+    let Job { rows, output, mut magnitude, lse, rounding } = job;
     let Some(&Row { batch, head, .. }) = rows.first() else { return };
     let width = problem.head_dim;
     let kv_head = head / (problem.heads / problem.kv_heads);
@@ -149,10 +181,13 @@ fn compute(problem: &Problem, inputs: &Inputs, job: Job<'_>, scratch: &mut Scrat
         return; // Every row is fully masked; the results are already zeros and -inf.
     }
 
+    scratch.key_norms.clear();
+    scratch.value_norms.clear();
     // Scores. Those beyond a row's visible keys are computed but not used.
     for first in (0..keys_needed).step_by(KEYS_AT_ONCE) {
         let count = KEYS_AT_ONCE.min(keys_needed - first);
         keys.convert(first, count, &mut scratch.tile);
+        scratch.key_norms.extend(scratch.tile.chunks_exact(width).map(norm));
         let scores = scratch.scores.chunks_exact_mut(keys_needed);
         for (query, scores) in scratch.queries.chunks_exact(width).zip(scores) {
             dots(query, &scratch.tile, &mut scores[first..first + count]);
@@ -178,11 +213,21 @@ fn compute(problem: &Problem, inputs: &Inputs, job: Job<'_>, scratch: &mut Scrat
     for first in (0..keys_needed).step_by(KEYS_AT_ONCE) {
         let count = KEYS_AT_ONCE.min(keys_needed - first);
         values.convert(first, count, &mut scratch.tile);
+        scratch.value_norms.extend(scratch.tile.chunks_exact(width).map(norm));
         add_products(first, &scratch.tile, output);
         if let Some(magnitude) = &mut magnitude {
             scratch.tile.iter_mut().for_each(|v| *v = v.abs());
             add_products(first, &scratch.tile, magnitude);
         }
+    }
+    // Rounding.
+    let norms = (&scratch.key_norms[..], &scratch.value_norms[..]);
+    let weights = scratch.scores.chunks_exact(keys_needed);
+    let queries = scratch.queries.chunks_exact(width);
+    for (index, ((weights, query), rounding)) in weights.zip(queries).zip(rounding).enumerate() {
+        let seen = &weights[..visible(&rows[index])];
+        *rounding = row_rounding(seen, norm(query), norms, &output[index * width..][..width]);
+        rounding.output *= value_scale;
     }
     for x in output.iter_mut().chain(magnitude.into_iter().flatten()) {
         *x *= value_scale;
@@ -223,6 +268,25 @@ fn softmax(scores: &mut [f64]) -> f64 {
         *score /= sum;
     }
     maximum + sum.ln()
+}
+
+fn norm(vector: &[f64]) -> f64 {
+    vector.iter().map(|x| x * x).sum::<f64>().sqrt()
+}
+
+/// What the rounding of a row's scores can change. The query is already scaled. Errors `d_j` of the scores change the
+/// log-sum-exp by the average of `d` over the weights, and the output by the covariance of `d` and `v`, which is at
+/// most the product of their standard deviations.
+fn row_rounding(weights: &[f64], query: f64, (keys, values): (&[f64], &[f64]), output: &[f64]) -> Rounding {
+    let average = |norms: &[f64], power: i32| {
+        weights.iter().zip(norms).map(|(weight, norm)| weight * norm.powi(power)).sum::<f64>()
+    };
+    let deviation = |keys: f64| SCORE_ROUNDING * query * keys;
+    let variance = average(values, 2) - output.iter().map(|x| x * x).sum::<f64>();
+    Rounding {
+        lse: deviation(average(keys, 1)),
+        output: deviation(average(keys, 2).sqrt()) * variance.max(0.0).sqrt(),
+    }
 }
 
 /// `output += sum_j weights[j] * values[j]`
