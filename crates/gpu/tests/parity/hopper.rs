@@ -96,29 +96,28 @@ impl Bench<'_> {
     }
 }
 
-/// One group on both devices: the virtual GPU against the answer, and against the other.
+/// One group on both devices: the virtual GPU against the answer, and against the other. The first `skipped` cases
+/// are drawn but not run.
 pub fn judge(
     name: &str,
     group: &Group,
+    skipped: usize,
     folder: Option<&std::path::Path>,
     ours: &mut dyn Accelerator,
     theirs: Option<&mut dyn Accelerator>,
-) -> Result<(Verdict, Option<Verdict>), AcceleratorError> {
+) -> Result<(Verdict, Option<Verdict>), String> {
     let mut ours = Bench { device: ours, modules: HashMap::new(), folder, name };
     let mut theirs = theirs.map(|device| Bench { device, modules: HashMap::new(), folder: None, name });
     let (mut model, mut hardware) = (Verdict::default(), Verdict::default());
     let mut random = Random::new(21);
     let count = if matches!(group, Group::Products(_)) { PRODUCTS } else { COPIES };
-    for _ in 0..count {
-        match group {
-            Group::Products(row) => {
-                product(*row, &mut random, &mut ours, theirs.as_mut(), &mut model, &mut hardware)?;
-            }
-            _ => {
-                let load = matches!(group, Group::Loads);
-                copy(load, &mut random, &mut ours, theirs.as_mut(), &mut model, &mut hardware)?;
-            }
-        }
+    for number in 0..count {
+        let verdicts = (number >= skipped).then_some((&mut model, &mut hardware));
+        let done = match group {
+            Group::Products(row) => product(*row, &mut random, &mut ours, theirs.as_mut(), verdicts),
+            _ => copy(matches!(group, Group::Loads), &mut random, &mut ours, theirs.as_mut(), verdicts),
+        };
+        done.map_err(|error| format!("case {number}: {error}"))?;
     }
     Ok((model, theirs.map(|_| hardware)))
 }
@@ -137,9 +136,8 @@ fn copy(
     random: &mut Random,
     ours: &mut Bench<'_>,
     theirs: Option<&mut Bench<'_>>,
-    model: &mut Verdict,
-    hardware: &mut Verdict,
-) -> Result<(), AcceleratorError> {
+    verdicts: Option<(&mut Verdict, &mut Verdict)>,
+) -> Result<(), String> {
     let mut case = random_case(random);
     if !load {
         case.map.fill = vgpu::tensor_map::Fill::Zero;
@@ -156,10 +154,12 @@ fn copy(
             Ok(case.parameters(&device.encode_tensor_map(&map)?, at[1]))
         })
     };
-    let got = run(ours)?;
+    let Some((model, hardware)) = verdicts else { return Ok(()) };
+    let failed = |error| format!("{error}; {:?} at {:?}, offset {}", case.map, case.at, case.offset);
+    let got = run(ours).map_err(failed)?;
     equal(model, &got, &wanted, &(&case.map, &case.at));
     if let Some(theirs) = theirs {
-        equal(hardware, &got, &run(theirs)?, &(&case.map, &case.at));
+        equal(hardware, &got, &run(theirs).map_err(failed)?, &(&case.map, &case.at));
     }
     Ok(())
 }
@@ -169,9 +169,8 @@ fn product(
     random: &mut Random,
     ours: &mut Bench<'_>,
     theirs: Option<&mut Bench<'_>>,
-    model: &mut Verdict,
-    hardware: &mut Verdict,
-) -> Result<(), AcceleratorError> {
+    verdicts: Option<(&mut Verdict, &mut Verdict)>,
+) -> Result<(), String> {
     let types = TYPES[row];
     let step = random.integer(1, 33) as usize;
     let n = if types.0.is_integer() { [8, 16, 24, 32, 48, 64, 128, 256][step % 8] } else { 8 * step };
@@ -195,12 +194,14 @@ fn product(
             verdict.wrong(|| format!("{who}: {error:.3} of the bound: {}", product.describe()));
         }
     };
-    let got = run(ours)?;
+    let Some((model, hardware)) = verdicts else { return Ok(()) };
+    let failed = |error| format!("{error}; {}", product.describe());
+    let got = run(ours).map_err(failed)?;
     model.compared += 1;
     model.equal += 1;
     within(model, &product, &got, true);
     if let Some(theirs) = theirs {
-        let other = run(theirs)?;
+        let other = run(theirs).map_err(failed)?;
         let same = got.chunks_exact(4).zip(other.chunks_exact(4)).filter(|(a, b)| a == b).count();
         hardware.compared += got.len() as u64 / 4;
         hardware.equal += same as u64;

@@ -38,6 +38,7 @@ Run the same PTX on a CUDA GPU and on the virtual GPU and compare the results.
 Options:
   --case SUBSTRING  run only the cases whose name contains it (may be repeated)
   --json FILE       write the results of every case to a file
+  --skip N          skip the first N random cases of the Hopper groups
   --ptx FOLDER      write the kernel of every case to a folder
   --list            print the names of the cases and exit
   --help            print this help";
@@ -48,6 +49,7 @@ struct Options {
     json: Option<String>,
     ptx: Option<String>,
     list: bool,
+    skip: usize,
 }
 
 impl Options {
@@ -59,6 +61,7 @@ impl Options {
             match argument.as_str() {
                 "--case" => options.filters.push(value()?),
                 "--json" => options.json = Some(value()?),
+                "--skip" => options.skip = value()?.parse().map_err(|_| "--skip needs a number")?,
                 "--ptx" => options.ptx = Some(value()?),
                 "--list" => options.list = true,
                 "--help" | "-h" => return Ok(None),
@@ -146,19 +149,20 @@ fn judge(case: &Case, ours: &mut dyn Accelerator, theirs: Option<&mut dyn Accele
 fn judge_group(
     case: String,
     group: &hopper::Group,
+    skip: usize,
     folder: Option<&std::path::Path>,
     ours: &mut dyn Accelerator,
     theirs: Option<&mut dyn Accelerator>,
 ) -> Outcome {
     let mut outcome = Outcome { case, status: Status::Failed, error: None, model: None, hardware: None };
-    match hopper::judge(&outcome.case, group, folder, ours, theirs) {
+    match hopper::judge(&outcome.case, group, skip, folder, ours, theirs) {
         Ok((model, hardware)) => {
             if model.passed() && hardware.as_ref().is_none_or(Verdict::passed) {
                 outcome.status = Status::Passed;
             }
             (outcome.model, outcome.hardware) = (Some(model), hardware);
         }
-        Err(error) => outcome.error = Some(error.to_string()),
+        Err(error) => outcome.error = Some(error),
     }
     outcome
 }
@@ -246,7 +250,7 @@ fn main() -> ExitCode {
     for (name, group) in warpgroups {
         let other = theirs.as_mut().map(|device| device as &mut dyn Accelerator);
         let folder = options.ptx.as_deref().map(std::path::Path::new);
-        let outcome = judge_group(name, &group, folder, &mut ours, other);
+        let outcome = judge_group(name, &group, options.skip, folder, &mut ours, other);
         print(&outcome);
         outcomes.push(outcome);
     }
