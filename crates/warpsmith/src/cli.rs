@@ -106,8 +106,8 @@ shapes. On the virtual GPU large problems are reduced: fewer heads, then fewer q
 fewer keys.
 
 On a GPU, kernels run in up to four separate processes, so a fault or a hang affects only the
-kernel that caused it. Whether every input affects the output is tested on the largest problems
-only if they are named.
+kernel that caused it. The test that every input affects the output runs on the largest
+problems only if they are named.
 
 Examples:
   warpsmith check
@@ -144,8 +144,8 @@ Examples:
 Every candidate passes the same stages: constraints, compilation (in parallel, ahead of the
 timing), comparison with binaries that were already tried, correctness, and timing next to the
 baseline in worker processes. A candidate that hangs, crashes or is wrong does not affect the
-others. A candidate becomes an elite if it gains 3% or more over the candidate it was made from
-and is slower on at most one shape.
+others. A candidate becomes an elite if it is at least 3% faster than the candidate it was
+derived from and is slower on at most one problem.
 
 The run folder records every trial. Its `tuned.toml` has the best setting for each problem;
 --tuned merges these picks into another file. A family's own table is `tuned.toml` beside its
@@ -156,7 +156,7 @@ Strategies: model, genetic, hillclimb, annealing, random, exhaustive. `warpsmith
 them.
 
 Instead of a strategy, a program or a language model can propose candidates. It receives a JSON
-document with the task; --information adds the results of earlier candidates. It answers
+document with the task; --information adds the results of earlier candidates. It answers with
   {\"knobs\": {\"STAGES\": 3}, \"why\": \"...\"}           knobs that differ from the baseline
   {\"source\": \"...\", \"knobs\": {...}}                a new kernel source
 --proposer-cmd runs a program with `sh -c` for every answer: document on stdin, answer on stdout.
@@ -207,7 +207,7 @@ Examples:
     #[command(after_help = "\
 A family lists its pathologies in its manifest: strided loads, no staging in shared memory, extra
 barriers, divergent branches, over-unrolling, tiny blocks. Each is checked like any other kernel
-(the result stays correct). On a GPU it is then timed in turns with the healthy kernel; on the
+and must give a correct result. On a GPU it is then timed in turns with the healthy kernel; on the
 virtual GPU its cost is modelled.
 
 Examples:
@@ -274,7 +274,8 @@ Examples:
 The file itself can describe the launch, in comment lines with the same flags:
   // warpsmith: --kernel scale --grid 4 --block 256
   // warpsmith: --arg x=f32[1000]=normal(7) --arg y=out,f32[1000] --arg n=i32=1000
-Flags on the command line take precedence. If it has an --arg, all --arg of the file are ignored.
+Flags on the command line take precedence. If the command line has an --arg, every --arg of the
+file is ignored.
 
 Arguments, one per kernel parameter, in order:
   [NAME=]DTYPE[dims]=INIT        input buffer
@@ -283,8 +284,10 @@ Arguments, one per kernel parameter, in order:
   [NAME=]scratch,DTYPE[dims]     workspace: starts uninitialised, need not be written
   [NAME=]DTYPE=VALUE             scalar
   [NAME=]bytes=HEX               struct passed by value
+  [NAME=]tensor,BUFFER[box]=MAP  tensor map of another argument's buffer, for copies of boxes
 DTYPE: f64 f32 f16 bf16 e4m3 e5m2 i8 u8 i16 u16 i32 u32 i64 u64
 INIT: zeros ones const(V) iota normal(SEED) uniform(SEED) randint(SEED,LO,HI)
+MAP: plain swizzle(32) swizzle(64) swizzle(128)
 
 Examples:
   warpsmith sanitize kernel.cu
@@ -346,8 +349,8 @@ pub struct KnobOptions {
 /// Where a run is written, or resumed.
 #[derive(Clone, Debug, Default, Args)]
 pub struct RunFolderOptions {
-    /// Resume the run in --run-dir; finished work is not repeated. Give flags that name programs, servers, kernels or
-    /// output files again: the log is not trusted with them
+    /// Resume the run in --run-dir; finished work is not repeated. Repeat the flags that name programs, servers,
+    /// kernels or output files: the log is untrusted, so they are not read from it
     #[arg(long, requires = "run_dir")]
     pub resume: bool,
     /// Run folder (default: a new one in warpsmith-runs)
@@ -455,12 +458,12 @@ pub struct BenchOptions {
     /// Baseline to compare with (default: the suite's baselines and reference)
     #[arg(long, value_name = "NAME")]
     pub baseline: Vec<String>,
-    /// Baseline that must be measured; without it the exit code is 3
+    /// Baseline that must be measured; if it cannot be measured, the exit code is 3
     #[arg(long, value_name = "NAME")]
     pub require: Vec<String>,
-    /// Worker processes per subject. The same code differs more between processes than within one, so several
-    /// processes give intervals that also hold for the next run, and an A/A control for each subject. Each process
-    /// needs the memory of a CUDA context. The virtual GPU uses one process
+    /// Worker processes per subject. Times of the same code differ more between processes than within one. With several
+    /// processes, intervals include this variation, and each subject has an A/A control. Each process needs the memory
+    /// of a CUDA context. The virtual GPU uses one process
     #[arg(long, value_name = "N", default_value_t = PROCESSES, value_parser = processes)]
     pub processes: u32,
     /// Maximum samples per subject, problem and timer (default: until the median is precise enough)
@@ -472,7 +475,7 @@ pub struct BenchOptions {
     /// Also measure with the L2 cache flushed before every launch
     #[arg(long)]
     pub cold: bool,
-    /// Also measure one call at a time, including its launch
+    /// Also time single calls, including their launch
     #[arg(long)]
     pub eager: bool,
     /// Maximum seconds of timing per problem and timer (default: the suite's, or 5)
@@ -525,7 +528,7 @@ pub struct EvolveOptions {
     /// Name of the model at the endpoint
     #[arg(long, value_name = "NAME", requires = "endpoint")]
     pub model: Option<String>,
-    /// What the proposer is told
+    /// Information that the proposer receives
     #[arg(long, value_enum, requires = "proposer", default_value_t = ProposerInformation::Full)]
     pub information: ProposerInformation,
     /// Maximum seconds for one answer of the proposer

@@ -56,7 +56,7 @@ pub fn run(options: &EvolveOptions, global: &Global, printer: &Printer) -> Resul
     )
 }
 
-/// Replaces the logged flags that execute, send or write something. The log is not trusted with them.
+/// Replaces the logged flags that execute, send or write something, because the log is untrusted.
 fn override_untrusted(current: &EvolveOptions, logged: &mut EvolveOptions) -> Result<(), CommandError> {
     workbench::override_flag("--proposer-cmd", current.proposer_cmd.as_ref(), &mut logged.proposer_cmd)?;
     workbench::override_flag("--endpoint", current.endpoint.as_ref(), &mut logged.endpoint)?;

@@ -309,7 +309,7 @@ pub fn override_flag<T: AsRef<OsStr> + Clone>(
     if let (Some(value), None) = (&logged, current) {
         let value = quote::flag(flag, value);
         return Err(CommandError::usage(format!(
-            "the run was started with {value}, and the log is not trusted with this flag"
+            "the run was started with {value}, and this flag is not read from the log, which is untrusted"
         ))
         .hint(format!("give {flag} again, with a value that you trust")));
     }
