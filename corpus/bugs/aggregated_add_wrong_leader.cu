@@ -1,5 +1,5 @@
-// Stream compaction with one atomic per warp. The first active lane reserves the places, but the shuffle asks lane 0,
-// which is not in the branch.
+// Stream compaction with one atomic per warp. The first active lane reserves the places, but the shuffle reads from
+// lane 0, which is not in the branch.
 // warpsmith: --arch sm_80 --kernel compact --grid 2 --block 64 --shared 0
 // warpsmith: --arg in=i32[128]=iota --arg out=scratch,i32[192] --arg count=inout,i32[1]=zeros
 

@@ -1,4 +1,4 @@
-// Stream compaction with one atomic per warp: the lane that reserves the places is the one the shuffle asks.
+// Stream compaction with one atomic per warp: the shuffle reads from the lane that reserved the places.
 // warpsmith: --arch sm_80 --kernel compact --grid 2 --block 64 --shared 0
 // warpsmith: --arg in=i32[128]=iota --arg out=scratch,i32[192] --arg count=inout,i32[1]=zeros
 

@@ -1,4 +1,4 @@
-// Stream compaction: in the last trip of the strided loop some lanes have left, but the ballot names all 32.
+// Stream compaction: in the last iteration of the strided loop some lanes have left, but the ballot names all 32.
 // warpsmith: --arch sm_80 --kernel compact --grid 1 --block 32 --shared 0
 // warpsmith: --arg x=f32[75]=normal(3) --arg out=scratch,f32[75] --arg count=out,i32[1] --arg n=i32=75
 

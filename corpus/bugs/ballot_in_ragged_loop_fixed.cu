@@ -1,4 +1,4 @@
-// Stream compaction; all lanes make every trip, those past the end vote no.
+// Stream compaction; all lanes run every iteration, and lanes past the end vote no.
 // warpsmith: --arch sm_80 --kernel compact --grid 1 --block 32 --shared 0
 // warpsmith: --arg x=f32[75]=normal(3) --arg out=scratch,f32[75] --arg count=out,i32[1] --arg n=i32=75
 

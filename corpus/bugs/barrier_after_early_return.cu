@@ -1,5 +1,5 @@
-// Threads past the end return before the block's barrier. The ones that stay wait with fewer than the whole block, and
-// read halo cells that the departed threads were to fill.
+// Threads past the end return before the block's barrier. The other threads wait with fewer threads than the block has,
+// and read halo cells that the exited threads should have filled.
 // warpsmith: --arch sm_80 --kernel smooth --grid 2 --block 128 --shared 0
 // warpsmith: --arg in=f32[200]=normal(8) --arg out=out,f32[200] --arg n=i32=200
 

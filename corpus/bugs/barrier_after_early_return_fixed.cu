@@ -1,4 +1,4 @@
-// Threads past the end stay for the block's barrier and only skip the store.
+// Threads past the end also wait at the block's barrier; they skip only the store.
 // warpsmith: --arch sm_80 --kernel smooth --grid 2 --block 128 --shared 0
 // warpsmith: --arg in=f32[200]=normal(8) --arg out=out,f32[200] --arg n=i32=200
 

@@ -1,4 +1,4 @@
-// Consumers and producer both meet on named barrier 1.
+// Consumers and producer both wait on named barrier 1.
 // warpsmith: --arch sm_80 --kernel mixed --grid 1 --block 64 --shared 0
 // warpsmith: --arg x=i32[32]=iota --arg y=out,i32[32]
 

@@ -1,4 +1,4 @@
-// A block loops until no element changed. Only the threads of a changed tile take the path with the barrier.
+// A block loops until no element changes. Threads whose element does not change leave the loop and miss the barriers.
 // warpsmith: --arch sm_80 --kernel settle --grid 1 --block 64 --shared 0
 // warpsmith: --arg x=i32[64]=randint(3,0,50) --arg y=out,i32[64]
 

@@ -1,4 +1,4 @@
-// A block loops until no element changed; the change flag is agreed on by the whole block.
+// A block loops until no element changes; the whole block decides together whether an element changed.
 // warpsmith: --arch sm_80 --kernel settle --grid 1 --block 64 --shared 0
 // warpsmith: --arg x=i32[64]=randint(3,0,50) --arg y=out,i32[64]
 

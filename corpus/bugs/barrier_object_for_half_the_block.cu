@@ -1,4 +1,4 @@
-// cuda::barrier over the whole block, initialised for half of its threads: the first half to arrive is let through before
+// cuda::barrier over the whole block, initialised for half of its threads: the first half to arrive continues before
 // the other half has written.
 // warpsmith: --arch sm_80 --kernel mirror --grid 2 --block 64 --shared 0
 // warpsmith: --arg in=i32[2,64]=randint(34,0,1000) --arg out=out,i32[2,64]

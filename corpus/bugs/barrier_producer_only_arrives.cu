@@ -1,5 +1,5 @@
-// Two stages handed between a producer warp and a consumer warp by cuda::barrier. The producer announces at `empty` that it
-// wants the stage back but does not wait for it: it runs ahead, the phases get out of step and the consumer waits for ever.
+// A producer warp passes two stages to a consumer warp with cuda::barrier. The producer arrives at `empty` but does not
+// wait until the stage is free. It runs ahead, the phases no longer match, and the consumer waits for ever.
 // warpsmith: --arch sm_80 --kernel stages --grid 1 --block 64 --shared 0
 // warpsmith: --arg in=i32[8,32]=randint(31,0,1000) --arg out=out,i32[8,32] --arg tiles=i32=8
 

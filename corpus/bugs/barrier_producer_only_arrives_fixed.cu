@@ -1,4 +1,4 @@
-// Two stages handed between a producer warp and a consumer warp by cuda::barrier: the producer waits at `empty` until the
+// A producer warp passes two stages to a consumer warp with cuda::barrier. The producer waits at `empty` until the
 // stage is free again.
 // warpsmith: --arch sm_80 --kernel stages --grid 1 --block 64 --shared 0
 // warpsmith: --arg in=i32[8,32]=randint(31,0,1000) --arg out=out,i32[8,32] --arg tiles=i32=8

@@ -1,5 +1,5 @@
-// Each thread walks a chain of its own length and the block exchanges values after every step. The barriers stand in a
-// loop whose trip count differs from thread to thread: threads that are done leave while the others still meet inside.
+// Each thread follows a chain of its own length, and the block exchanges values after every step. The barriers are in a
+// loop whose trip count differs between threads: threads that are done leave while the others still wait.
 // warpsmith: --arch sm_80 --kernel chains --grid 2 --block 64 --shared 0
 // warpsmith: --arg steps=i32[128]=randint(5,1,9) --arg x=f32[128]=uniform(6) --arg out=out,f32[128]
 

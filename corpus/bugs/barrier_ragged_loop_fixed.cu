@@ -1,5 +1,5 @@
-// Each thread walks a chain of its own length and the block exchanges values after every step; all threads make as
-// many trips as the longest chain.
+// Each thread follows a chain of its own length, and the block exchanges values after every step. All threads run as
+// many iterations as the longest chain needs.
 // warpsmith: --arch sm_80 --kernel chains --grid 2 --block 64 --shared 0
 // warpsmith: --arg steps=i32[128]=randint(5,1,9) --arg x=f32[128]=uniform(6) --arg out=out,f32[128]
 

@@ -1,4 +1,4 @@
-// A 16 x 4 block stages a tile with threadIdx.x as the whole index: the four rows of threads write over each other.
+// A 16 x 4 block stages a tile with threadIdx.x as the whole index: the four rows of threads overwrite each other.
 // warpsmith: --arch sm_80 --kernel stage --grid 2 --block 16,4 --shared 0
 // warpsmith: --arg x=f32[128]=normal(3) --arg y=out,f32[128]
 

@@ -1,4 +1,4 @@
-// A work counter shared by all blocks is bumped with atomicAdd_block, whose atomicity holds inside one block only.
+// A work counter shared by all blocks is incremented with atomicAdd_block, which is atomic only within one block.
 // warpsmith: --arch sm_80 --kernel take_work --grid 4 --block 32 --shared 0
 // warpsmith: --arg next=inout,u32[1]=zeros --arg x=f32[256]=normal(3) --arg out=out,f32[256] --arg n=i32=256
 

@@ -1,4 +1,4 @@
-// Thread 0 computes the block's offset and leaves it in shared memory; the others read it with no barrier between.
+// Thread 0 computes the block's offset and stores it in shared memory; the others read it without a barrier in between.
 // warpsmith: --arch sm_80 --kernel append --grid 4 --block 64 --shared 0
 // warpsmith: --arg x=i32[256]=randint(3,0,100) --arg cursor=inout,i32[1]=zeros --arg out=out,i32[256]
 

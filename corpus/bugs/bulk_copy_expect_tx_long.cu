@@ -1,4 +1,4 @@
-// Hopper: a bulk copy of 512 bytes signals an mbarrier that expects 640, the padded row: the rest never comes.
+// Hopper: a bulk copy of 512 bytes signals an mbarrier that expects 640 (the padded row): the rest never arrives.
 // warpsmith: --arch sm_90 --kernel bulk_row --grid 1 --block 32 --shared 0
 // warpsmith: --arg x=f32[128]=normal(3) --arg y=out,f32[128]
 

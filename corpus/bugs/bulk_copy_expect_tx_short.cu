@@ -1,5 +1,5 @@
-// Hopper: a bulk copy of 512 bytes signals an mbarrier that expects 256: the wait returns when half the tile may still
-// be under way.
+// Hopper: a bulk copy of 512 bytes signals an mbarrier that expects 256: when the wait returns, half of the tile may
+// still be in flight.
 // warpsmith: --arch sm_90 --kernel bulk_tile --grid 2 --block 64 --shared 0
 // warpsmith: --arg x=f32[2,128]=normal(3) --arg y=out,f32[2,128]
 

@@ -1,5 +1,5 @@
-// The barrier stands before the wait: each thread then waits for its own copies and goes on, with nothing to say that
-// the other threads' copies have landed.
+// The barrier comes before the wait. Each thread then waits only for its own copies and continues, although copies of
+// other threads may not be complete.
 // warpsmith: --arch sm_80 --kernel rotate --grid 2 --block 64 --shared 0
 // warpsmith: --arg in=f32[2,256]=normal(3) --arg out=out,f32[2,256]
 

@@ -1,4 +1,4 @@
-// Wait, then the barrier, then the reads.
+// The wait comes first, then the barrier, then the reads.
 // warpsmith: --arch sm_80 --kernel rotate --grid 2 --block 64 --shared 0
 // warpsmith: --arg in=f32[2,256]=normal(3) --arg out=out,f32[2,256]
 

@@ -1,5 +1,5 @@
-// Three stages of cp.async. Groups are committed only while there is something to fetch, so in the last trips the wait
-// for "all but two" covers nothing.
+// Three stages of cp.async. Groups are committed only while data remains to be copied, so in the last iterations the
+// wait for "all but two" waits for nothing.
 // warpsmith: --arch sm_80 --kernel column_sum --grid 2 --block 32 --shared 0
 // warpsmith: --arg in=f32[2,5,32]=normal(33) --arg out=out,f32[2,32] --arg tiles=i32=5
 

@@ -1,4 +1,4 @@
-// Three stages of cp.async. Every trip commits a group, an empty one in the last trips, so that the wait counts right.
+// Three stages of cp.async. Every iteration commits a group (empty ones at the end), so the wait counts correctly.
 // warpsmith: --arch sm_80 --kernel column_sum --grid 2 --block 32 --shared 0
 // warpsmith: --arg in=f32[2,5,32]=normal(33) --arg out=out,f32[2,32] --arg tiles=i32=5
 

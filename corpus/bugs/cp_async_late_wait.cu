@@ -1,4 +1,4 @@
-// The wait and the barrier stand after the first use of the tile instead of before it.
+// The wait and the barrier come after the first use of the tile instead of before it.
 // warpsmith: --arch sm_80 --kernel dot_rows --grid 2 --block 128 --shared 0
 // warpsmith: --arg a=f32[2,512]=normal(3) --arg b=f32[2,512]=normal(4) --arg out=out,f32[2]
 

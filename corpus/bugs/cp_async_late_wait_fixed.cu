@@ -1,4 +1,4 @@
-// Wait, barrier, then use.
+// The wait and the barrier come before the first use of the tile.
 // warpsmith: --arch sm_80 --kernel dot_rows --grid 2 --block 128 --shared 0
 // warpsmith: --arg a=f32[2,512]=normal(3) --arg b=f32[2,512]=normal(4) --arg out=out,f32[2]
 

@@ -1,5 +1,5 @@
-// The copies arrive at the mbarrier by cp.async.mbarrier.arrive.noinc, which takes one of the expected arrivals, and
-// each thread arrives again by hand: the phase completes before the copies have landed.
+// The copies arrive at the mbarrier by cp.async.mbarrier.arrive.noinc, which uses one of the expected arrivals. Each
+// thread also arrives itself, so the phase completes before the copies do.
 // warpsmith: --arch sm_80 --kernel load_rows --grid 2 --block 32 --shared 0
 // warpsmith: --arg x=f32[2,128]=normal(3) --arg y=out,f32[2,128]
 

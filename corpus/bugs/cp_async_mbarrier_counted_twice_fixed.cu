@@ -1,4 +1,4 @@
-// The copies arrive at the mbarrier by cp.async.mbarrier.arrive.noinc; nobody else arrives.
+// The copies arrive at the mbarrier by cp.async.mbarrier.arrive.noinc; the threads themselves do not arrive.
 // warpsmith: --arch sm_80 --kernel load_rows --grid 2 --block 32 --shared 0
 // warpsmith: --arg x=f32[2,128]=normal(3) --arg y=out,f32[2,128]
 

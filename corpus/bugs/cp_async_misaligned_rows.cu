@@ -1,4 +1,4 @@
-// Rows of 65 halfs (130 bytes) staged with 16-byte copies: every other row starts off a 16-byte boundary.
+// Rows of 65 halfs (130 bytes) staged with 16-byte copies: most rows do not start on a 16-byte boundary.
 // warpsmith: --arch sm_80 --kernel stage_rows --grid 2 --block 64 --shared 0
 // warpsmith: --arg in=u16[16,65]=randint(3,0,65536) --arg out=out,u16[16,64] --arg pitch=i32=65
 

@@ -1,4 +1,4 @@
-// A tile is copied with cp.async and committed, but nothing waits for it before the barrier: the barrier orders
+// A tile is copied with cp.async and committed, but no thread waits for it before the barrier. The barrier orders
 // threads, not copies in flight.
 // warpsmith: --arch sm_80 --kernel tile_sum --grid 2 --block 64 --shared 0
 // warpsmith: --arg in=f32[4,256]=normal(3) --arg out=out,f32[4]

@@ -1,5 +1,5 @@
-// Every thread waits for its own copies and then reads cells that other threads' copies fill: the wait covers one's own
-// copies only, the barrier is missing.
+// Every thread waits for its own copies and then reads cells that copies of other threads fill. The wait covers only
+// the thread's own copies, and the barrier is missing.
 // warpsmith: --arch sm_80 --kernel reverse_tiles --grid 2 --block 128 --shared 0
 // warpsmith: --arg in=i32[2,512]=iota --arg out=out,i32[2,512]
 

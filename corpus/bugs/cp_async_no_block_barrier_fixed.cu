@@ -1,4 +1,4 @@
-// Wait for one's own copies, then a barrier, then read what all threads copied.
+// Every thread waits for its own copies, then at a barrier, and then reads what all threads copied.
 // warpsmith: --arch sm_80 --kernel reverse_tiles --grid 2 --block 128 --shared 0
 // warpsmith: --arg in=i32[2,512]=iota --arg out=out,i32[2,512]
 

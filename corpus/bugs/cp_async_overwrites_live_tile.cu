@@ -1,5 +1,5 @@
-// Multi-stage loop over tiles. The copy for the tile after next is issued before the block is known to have finished
-// reading that stage: the barrier at the end of the trip is missing.
+// Multi-stage loop over tiles. The copy for the tile after next is issued before the block has finished reading that
+// stage: the barrier at the end of the iteration is missing.
 // warpsmith: --arch sm_80 --kernel window --grid 1 --block 128 --shared 0
 // warpsmith: --arg in=f32[6,512]=normal(9) --arg out=out,f32[512] --arg tiles=i32=6
 

@@ -1,5 +1,5 @@
-// A tile is staged with cp.async and its source is cleared for the next launch before the copy is known to have read
-// it.
+// A tile is staged with cp.async, and its source is cleared for the next launch without a wait. The copy may not have
+// read the source yet.
 // warpsmith: --arch sm_80 --kernel drain --grid 2 --block 32 --shared 0
 // warpsmith: --arg queue=inout,f32[2,128]=normal(3) --arg y=out,f32[2,128]
 

@@ -1,4 +1,4 @@
-// The last tile is ragged, yet its 16-byte copies are issued for the whole tile and read past the end of the input.
+// The last tile is ragged, but its 16-byte copies are issued for the whole tile and read past the end of the input.
 // warpsmith: --arch sm_80 --kernel squares --grid 1 --block 64 --shared 0
 // warpsmith: --arg in=f32[600]=normal(3) --arg out=out,f32[3] --arg n=i32=600
 

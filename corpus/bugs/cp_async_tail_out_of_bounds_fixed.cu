@@ -1,4 +1,4 @@
-// The last tile's copies beyond the end carry a source size of zero, which fills with zeros and reads nothing.
+// The last tile's copies beyond the end have a source size of zero, so they read nothing and fill with zeros.
 // warpsmith: --arch sm_80 --kernel squares --grid 1 --block 64 --shared 0
 // warpsmith: --arg in=f32[600]=normal(3) --arg out=out,f32[3] --arg n=i32=600
 

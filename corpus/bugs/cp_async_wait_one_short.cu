@@ -1,5 +1,5 @@
-// Double-buffered tile loop. The wait always leaves one group in flight, but in the last trip no newer group was
-// committed, so the group it needs is the one left in flight.
+// Double-buffered tile loop. The wait always leaves one group in flight, but in the last iteration no newer group was
+// committed, so the group that it needs is still in flight.
 // warpsmith: --arch sm_80 --kernel stream_max --grid 2 --block 32 --shared 0
 // warpsmith: --arg in=f32[2,5,128]=normal(3) --arg out=out,f32[2] --arg tiles=i32=5
 

@@ -1,4 +1,4 @@
-// Double-buffered tile loop; an empty group is committed in the last trip so that the count of the wait stays right.
+// Double-buffered tile loop; an empty group is committed in the last iteration so that the wait counts correctly.
 // warpsmith: --arch sm_80 --kernel stream_max --grid 2 --block 32 --shared 0
 // warpsmith: --arg in=f32[2,5,128]=normal(3) --arg out=out,f32[2] --arg tiles=i32=5
 

@@ -1,5 +1,5 @@
-// The tile is copied with cp.async and its padding is cleared while the copies are in flight; the clearing covers the
-// last rows that are also copied.
+// The tile is copied with cp.async, and its padding is cleared while the copies are in flight. The cleared part
+// includes the last rows that are copied.
 // warpsmith: --arch sm_80 --kernel padded --grid 1 --block 64 --shared 0
 // warpsmith: --arg x=f32[12,16]=normal(3) --arg y=out,f32[16,16] --arg rows=i32=12
 

@@ -1,4 +1,4 @@
-// The tile's padding is cleared, and only the padding.
+// Only the padding of the tile is cleared.
 // warpsmith: --arch sm_80 --kernel padded --grid 1 --block 64 --shared 0
 // warpsmith: --arg x=f32[12,16]=normal(3) --arg y=out,f32[16,16] --arg rows=i32=12
 

@@ -1,4 +1,4 @@
-// Two CUB block reductions share one temporary storage with no barrier between them.
+// Two CUB block reductions share one temporary storage without a barrier between them.
 // warpsmith: --arch sm_80 --kernel min_max --grid 2 --block 128 --shared 0
 // warpsmith: --arg x=i32[256]=randint(3,-1000,1000) --arg lo=out,i32[2] --arg hi=out,i32[2]
 

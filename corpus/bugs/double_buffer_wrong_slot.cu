@@ -1,5 +1,5 @@
-// Register-prefetched double buffering with one barrier a trip. The next tile is stored into the slot being read, not
-// into the other one.
+// Register-prefetched double buffering with one barrier per iteration. The next tile is stored into the slot that is
+// being read, not into the other one.
 // warpsmith: --arch sm_80 --kernel rows_dot --grid 2 --block 64 --shared 0
 // warpsmith: --arg a=f32[2,5,64]=normal(3) --arg out=out,f32[2,64] --arg tiles=i32=5
 

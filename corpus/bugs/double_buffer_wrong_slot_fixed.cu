@@ -1,4 +1,4 @@
-// Register-prefetched double buffering with one barrier a trip.
+// Register-prefetched double buffering with one barrier per iteration.
 // warpsmith: --arch sm_80 --kernel rows_dot --grid 2 --block 64 --shared 0
 // warpsmith: --arg a=f32[2,5,64]=normal(3) --arg out=out,f32[2,64] --arg tiles=i32=5
 

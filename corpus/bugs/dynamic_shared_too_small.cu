@@ -1,4 +1,4 @@
-// Two dynamic arrays are laid out one after the other, but the launch asks for the bytes of one only.
+// Two dynamic arrays are placed one after the other, but the launch requests the bytes of only one.
 // warpsmith: --arch sm_80 --kernel pairs --grid 2 --block 64 --shared 256
 // warpsmith: --arg x=f32[128]=normal(3) --arg id=i32[128]=iota --arg keys=out,f32[128] --arg ids=out,i32[128]
 
@@ -10,7 +10,7 @@ extern "C" __global__ void pairs(const float* x, const int* id, float* keys, int
     key[t] = x[i];
     index[t] = id[i]; //~ out-of-bounds
     __syncthreads();
-    // One odd-even exchange step, then out.
+    // One odd-even exchange step, then the output.
     const int mate = t ^ 1;
     const bool keep = (key[t] <= key[mate]) == (t < mate);
     keys[i] = keep ? key[t] : key[mate];

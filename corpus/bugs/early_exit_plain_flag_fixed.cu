@@ -1,4 +1,4 @@
-// Search by many blocks: the flag is raised and looked at atomically.
+// Search by many blocks: the flag is set and read atomically.
 // warpsmith: --arch sm_80 --kernel search --grid 4 --block 32 --shared 0
 // warpsmith: --arg x=i32[4,512]=randint(3,0,300) --arg key=i32=77 --arg found=inout,i32[1]=const(-1)
 

@@ -1,5 +1,5 @@
 // Tiled product whose epilogue stages C in the memory of the A tile. Warps that finish early overwrite a tile that
-// others still multiply from.
+// others still read.
 // warpsmith: --arch sm_80 --kernel gemm_staged --grid 2 --block 16,16 --shared 0
 // warpsmith: --arg A=f32[16,32]=normal(3) --arg B=f32[32,32]=normal(4) --arg C=out,f32[16,32]
 

@@ -1,4 +1,4 @@
-// The hand-over between blocks is fenced with __threadfence_block, which orders memory for one's own block only.
+// Blocks pass data to each other with __threadfence_block, which orders memory only within one block.
 // warpsmith: --arch sm_80 --kernel partials --grid 4 --block 64 --shared 0
 // warpsmith: --arg x=f32[256]=normal(3) --arg partial=scratch,f32[4]
 // warpsmith: --arg ticket=inout,u32[1]=zeros --arg out=out,f32[1]

@@ -1,5 +1,5 @@
-// Producer side is right (release store of the flag); the consumer polls with a relaxed load and reads the data with no
-// fence in between.
+// The producer is correct (release store of the flag). The consumer polls with a relaxed load and reads the data
+// without a fence in between.
 // warpsmith: --arch sm_80 --kernel message --grid 2 --block 32 --shared 0
 // warpsmith: --arg x=i32[32]=iota --arg box=scratch,i32[32] --arg flag=inout,u32[1]=zeros --arg out=out,i32[32]
 

@@ -1,5 +1,5 @@
-// Block 0 produces a table and raises a flag for the others. No fence stands between the table and the flag, so a block
-// may see the flag before the table.
+// Block 0 writes a table and then sets a flag for the other blocks. A fence is missing between the table and the flag,
+// so a block may see the flag before the table.
 // warpsmith: --arch sm_80 --kernel handover --grid 4 --block 64 --shared 0
 // warpsmith: --arg x=f32[64]=normal(3) --arg table=scratch,f32[64]
 // warpsmith: --arg flag=inout,u32[1]=zeros --arg out=out,f32[3,64]

@@ -1,4 +1,4 @@
-// Block 0 produces a table, fences, and raises a flag; the others fence after they have seen it.
+// Block 0 writes a table, fences, and sets a flag; the others fence after they have read the flag.
 // warpsmith: --arch sm_80 --kernel handover --grid 4 --block 64 --shared 0
 // warpsmith: --arg x=f32[64]=normal(3) --arg table=scratch,f32[64]
 // warpsmith: --arg flag=inout,u32[1]=zeros --arg out=out,f32[3,64]

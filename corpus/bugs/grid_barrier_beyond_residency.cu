@@ -1,5 +1,5 @@
-// A grid barrier over 512 blocks of 96 KiB of shared memory each: no GPU holds them all at once, and the blocks that
-// are resident wait for blocks that can start only when one of them ends.
+// A grid barrier over 512 blocks of 96 KiB of shared memory each. No GPU can run all of them at once: the resident
+// blocks wait for blocks that can start only when one of them ends.
 // warpsmith: --arch sm_80 --kernel normalise --grid 512 --block 32 --shared 98304
 // warpsmith: --arg x=f32[16384]=uniform(3) --arg sum=inout,f32[1]=zeros --arg arrived=inout,u32[1]=zeros
 // warpsmith: --arg y=out,f32[16384] --arg n=i32=16384

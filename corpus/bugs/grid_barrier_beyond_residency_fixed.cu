@@ -1,4 +1,4 @@
-// A grid barrier over 4 blocks, which are resident together, striding over the work.
+// A grid barrier over 4 blocks that are resident together and stride over the work.
 // warpsmith: --arch sm_80 --kernel normalise --grid 4 --block 32 --shared 98304
 // warpsmith: --arg x=f32[16384]=uniform(3) --arg sum=inout,f32[1]=zeros --arg arrived=inout,u32[1]=zeros
 // warpsmith: --arg y=out,f32[16384] --arg n=i32=16384

@@ -1,5 +1,5 @@
 // A grid barrier by counter is passed twice, but the second wait compares with the same target as the first, which the
-// counter has reached already.
+// counter has already reached.
 // warpsmith: --arch sm_80 --kernel two_phases --grid 4 --block 32 --shared 0
 // warpsmith: --arg x=f32[4,32]=normal(3) --arg a=scratch,f32[4] --arg b=scratch,f32[4]
 // warpsmith: --arg arrived=inout,u32[1]=zeros --arg y=out,f32[4]

@@ -1,4 +1,4 @@
-// Each thread handles four elements, but the grid was sized for one: three blocks in four find nothing to do.
+// Each thread handles four elements, but the grid was sized for one: three of four blocks have no work.
 // warpsmith: --arch sm_80 --kernel scale --grid 8 --block 64 --shared 0
 // warpsmith: --arg x=f32[512]=normal(3) --arg y=out,f32[512] --arg n=i32=512
 

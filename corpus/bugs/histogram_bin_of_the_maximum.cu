@@ -1,4 +1,4 @@
-// Values in [0, max] are scaled to 32 bins; the value max itself lands in bin 32, one past the shared array.
+// Values in [0, max] are scaled to 32 bins; the value max itself goes to bin 32, one past the shared array.
 // warpsmith: --arch sm_80 --kernel bins32 --grid 2 --block 64 --shared 0
 // warpsmith: --arg x=f32[512]=randint(3,0,65) --arg bins=out,u32[2,32] --arg top=f32=64
 

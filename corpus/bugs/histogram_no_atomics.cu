@@ -1,4 +1,4 @@
-// Shared histogram with a plain increment: two threads of equal key lose a count.
+// Shared histogram with a plain increment: two threads with the same key lose a count.
 // warpsmith: --arch sm_80 --kernel histogram --grid 2 --block 128 --shared 0
 // warpsmith: --arg keys=u8[1024]=randint(3,0,64) --arg bins=out,u32[2,64]
 

@@ -1,4 +1,4 @@
-// Shared histogram by atomics, written out with no barrier after the counting.
+// Shared histogram with atomics that is written out without a barrier after the counting.
 // warpsmith: --arch sm_80 --kernel histogram --grid 2 --block 128 --shared 0
 // warpsmith: --arg keys=u8[512]=randint(3,0,32) --arg bins=out,u32[2,32]
 

@@ -1,4 +1,4 @@
-// Shared histogram by atomics, a barrier, then written out.
+// Shared histogram with atomics that is written out after a barrier.
 // warpsmith: --arch sm_80 --kernel histogram --grid 2 --block 128 --shared 0
 // warpsmith: --arg keys=u8[512]=randint(3,0,32) --arg bins=out,u32[2,32]
 

@@ -1,4 +1,4 @@
-// Hopper: the block asks for less shared memory than its two tiles take.
+// Hopper: the launch requests less shared memory than the two tiles of the block need.
 // warpsmith: --arch sm_90a --kernel tile --grid 1 --block 128 --shared 12288
 // warpsmith: --arg ta=tensor,a[64,64]=swizzle(128) --arg tb=tensor,b[64,64]=swizzle(128) --arg a=f16[64,64]=normal(1)
 // warpsmith: --arg b=f16[64,64]=normal(2) --arg c=out,f32[64,64]

@@ -1,11 +1,11 @@
-// Hopper: a block may exit while the other has still to read its shared memory.
+// Hopper: a block may exit before the other block has read its shared memory.
 // warpsmith: --arch sm_90a --kernel swap --grid 2 --block 32 --shared 0
 // warpsmith: --arg x=f32[2]=normal(1) --arg y=out,f32[2]
 
 #include <cuda_fp16.h>
 #include "../hopper.cuh"
 
-// Each block of a cluster of two gives a number to the other.
+// Each block of a cluster of two sends a number to the other.
 extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(32) swap(const float* x, float* y)
 {
     __shared__ float given;

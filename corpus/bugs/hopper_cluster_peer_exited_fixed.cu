@@ -5,7 +5,7 @@
 #include <cuda_fp16.h>
 #include "../hopper.cuh"
 
-// Each block of a cluster of two gives a number to the other.
+// Each block of a cluster of two sends a number to the other.
 extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(32) swap(const float* x, float* y)
 {
     __shared__ float given;

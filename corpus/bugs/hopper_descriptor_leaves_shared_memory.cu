@@ -1,4 +1,4 @@
-// Hopper: the stride between groups of eight rows is written in units of 16 bytes, where the wrapper takes bytes.
+// Hopper: the stride between groups of eight rows is given in units of 16 bytes, but the wrapper expects bytes.
 // warpsmith: --arch sm_90a --kernel tile --grid 1 --block 128 --shared 16384
 // warpsmith: --arg ta=tensor,a[64,64]=swizzle(128) --arg tb=tensor,b[64,64]=swizzle(128) --arg a=f16[64,64]=normal(1)
 // warpsmith: --arg b=f16[64,64]=normal(2) --arg c=out,f32[64,64]

@@ -1,4 +1,4 @@
-// Hopper: the next tile is prefetched at the end, and the block ends before it is there.
+// Hopper: the next tile is prefetched at the end, and the block ends before the copy is complete.
 // warpsmith: --arch sm_90a --kernel tile --grid 1 --block 128 --shared 24576
 // warpsmith: --arg ta=tensor,a[64,64]=swizzle(128) --arg tb=tensor,b[64,64]=swizzle(128) --arg a=f16[64,64]=normal(1)
 // warpsmith: --arg b=f16[64,64]=normal(2) --arg c=out,f32[64,64]

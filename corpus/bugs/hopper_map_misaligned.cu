@@ -1,4 +1,4 @@
-// Hopper: the tensor map follows a number in a structure that is not aligned, so it does not lie at a multiple of 64.
+// Hopper: the tensor map follows a number in a structure that is not aligned, so its address is not a multiple of 64.
 // warpsmith: --arch sm_90a --kernel tile --grid 1 --block 128 --shared 16384
 // warpsmith: --arg p=tensor,a[64,64]=swizzle(128) --arg tb=tensor,b[64,64]=swizzle(128) --arg a=f16[64,64]=normal(1)
 // warpsmith: --arg b=f16[64,64]=normal(2) --arg c=out,f32[64,64]

@@ -1,4 +1,4 @@
-// Hopper: the pointer to the matrix is passed where the pointer to its tensor map belongs.
+// Hopper: the pointer to the matrix is passed instead of the pointer to its tensor map.
 // warpsmith: --arch sm_90a --kernel tile --grid 1 --block 128 --shared 16384
 // warpsmith: --arg ta=tensor,a[64,64]=swizzle(128) --arg tb=tensor,b[64,64]=swizzle(128) --arg a=f16[64,64]=normal(1)
 // warpsmith: --arg b=f16[64,64]=normal(2) --arg c=out,f32[64,64]

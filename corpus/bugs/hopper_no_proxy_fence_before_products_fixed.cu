@@ -20,7 +20,7 @@ extern "C" __global__ void __launch_bounds__(128) tile(const __grid_constant__ T
         expect(&full, 8192);
         load(sb, &tb, 0, 0, &full);
     }
-    // Rows of 128 bytes, chunks of 16 exchanged as the swizzle has them.
+    // Rows of 128 bytes; the swizzle permutes their chunks of 16 bytes.
     for (int i = threadIdx.x; i < 512; i += 128) {
         const int row = i / 8, chunk = i % 8;
         *reinterpret_cast<uint4*>(sa + 128 * row + 16 * (chunk ^ row % 8)) = reinterpret_cast<const uint4*>(a)[i];

@@ -1,4 +1,4 @@
-// Hopper: threads write a tile and a bulk copy stores it, with a barrier but no proxy fence between.
+// Hopper: threads write a tile and a bulk copy stores it, with a barrier but without a proxy fence in between.
 // warpsmith: --arch sm_90a --kernel twice --grid 1 --block 128 --shared 4096
 // warpsmith: --arg ty=tensor,y[32,32]=plain --arg x=f32[64,32]=normal(1) --arg y=out,f32[64,32]
 

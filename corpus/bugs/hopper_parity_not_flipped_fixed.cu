@@ -6,7 +6,7 @@
 #include <cuda_fp16.h>
 #include "../hopper.cuh"
 
-// One warp brings tiles into a ring of two stages, a warpgroup multiplies them.
+// One warp copies tiles into a ring of two stages, and a warpgroup multiplies them.
 extern "C" __global__ void __launch_bounds__(160) ring(const __grid_constant__ TensorMap ta, const __grid_constant__ TensorMap tb,
                                                        const __half* a, const __half* b, float* c)
 {

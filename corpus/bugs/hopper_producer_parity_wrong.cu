@@ -1,4 +1,4 @@
-// Hopper: the producer waits for the parity of the round before, so it does not wait at all.
+// Hopper: the producer waits for the parity of the previous round, so it does not wait at all.
 // warpsmith: --arch sm_90a --kernel ring --grid 1 --block 160 --shared 32768
 // warpsmith: --arg ta=tensor,a[64,64]=swizzle(128) --arg tb=tensor,b[64,64]=swizzle(128) --arg a=f16[64,384]=normal(1)
 // warpsmith: --arg b=f16[64,384]=normal(2) --arg c=out,f32[64,64]
@@ -6,7 +6,7 @@
 #include <cuda_fp16.h>
 #include "../hopper.cuh"
 
-// One warp brings tiles into a ring of two stages, a warpgroup multiplies them.
+// One warp copies tiles into a ring of two stages, and a warpgroup multiplies them.
 extern "C" __global__ void __launch_bounds__(160) ring(const __grid_constant__ TensorMap ta, const __grid_constant__ TensorMap tb,
                                                        const __half* a, const __half* b, float* c)
 {

@@ -1,4 +1,4 @@
-// Hopper: a block of 96 threads executes an instruction of warpgroups, which are 128.
+// Hopper: a block of 96 threads executes a warpgroup instruction, which needs 128 threads.
 // warpsmith: --arch sm_90a --kernel tile --grid 1 --block 96 --shared 16384
 // warpsmith: --arg ta=tensor,a[64,64]=swizzle(128) --arg tb=tensor,b[64,64]=swizzle(128) --arg a=f16[64,64]=normal(1)
 // warpsmith: --arg b=f16[64,64]=normal(2) --arg c=out,f32[64,64]

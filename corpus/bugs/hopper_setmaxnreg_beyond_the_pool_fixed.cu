@@ -5,7 +5,7 @@
 #include <cuda_fp16.h>
 #include "../hopper.cuh"
 
-// Three warpgroups, one of which gives registers to the others. At the start all have 168 per thread.
+// Three warpgroups; one releases registers for the others. At the start each has 168 registers per thread.
 extern "C" __global__ void __launch_bounds__(384, 1) shares(const float* x, float* y)
 {
     if (threadIdx.x / 128 == 2) {

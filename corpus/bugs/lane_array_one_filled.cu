@@ -1,5 +1,5 @@
-// Row scaling by a small table. Lane 0 fills the table for the warp, but a local array is private to its lane:
-// the other 31 lanes multiply by memory nothing wrote.
+// Row scaling by a small table. Lane 0 fills the table for the warp, but a local array is private to its lane: the
+// other 31 lanes multiply by uninitialised memory.
 // warpsmith: --arch sm_80 --kernel scale_rows --grid 2 --block 64 --shared 0
 // warpsmith: --arg x=f32[12,40]=normal(1) --arg scales=f32[8]=uniform(2) --arg y=out,f32[12,40]
 // warpsmith: --arg rows=i32=12 --arg cols=i32=40

@@ -1,5 +1,5 @@
-// The last block to finish adds up what all have stored. Whether this is the last one is written by thread 0 and read by
-// the others with no barrier between.
+// The last block to finish adds the results of all blocks. Thread 0 writes whether this block is the last one, and the
+// others read it without a barrier in between.
 // warpsmith: --arch sm_80 --kernel total --grid 3 --block 64 --shared 0
 // warpsmith: --arg in=i32[3,64]=randint(35,0,100) --arg part=scratch,i32[3,64] --arg ticket=inout,u32[1]=zeros
 // warpsmith: --arg out=inout,i32[64]=zeros

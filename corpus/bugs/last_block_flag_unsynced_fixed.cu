@@ -1,4 +1,4 @@
-// The last block to finish adds up what all have stored; all its threads agree on which one that is.
+// The last block to finish adds the results of all blocks; all its threads know that it is the last one.
 // warpsmith: --arch sm_80 --kernel total --grid 3 --block 64 --shared 0
 // warpsmith: --arg in=i32[3,64]=randint(35,0,100) --arg part=scratch,i32[3,64] --arg ticket=inout,u32[1]=zeros
 // warpsmith: --arg out=inout,i32[64]=zeros

@@ -1,5 +1,5 @@
-// ldmatrix.x2 takes its row addresses from lanes 0 to 15, so only those execute it. It is a warp-wide operation: all 32
-// lanes must.
+// ldmatrix.x2 takes its row addresses from lanes 0 to 15, so only those lanes execute it. It is a warp-wide operation
+// that all 32 lanes must execute.
 // warpsmith: --arch sm_80 --kernel frag_b --grid 1 --block 32 --shared 0
 // warpsmith: --arg in=u16[16,8]=randint(3,0,65536) --arg out=out,u32[32,2]
 

@@ -1,4 +1,4 @@
-// ldmatrix from a tile of 36-half rows: 72 bytes a row is no multiple of the 16 bytes ldmatrix reads at a time.
+// ldmatrix from a tile of 36-half rows: a row of 72 bytes is not a multiple of the 16 bytes that ldmatrix reads.
 // warpsmith: --arch sm_80 --kernel frag_copy --grid 1 --block 32 --shared 0
 // warpsmith: --arg in=u16[16,32]=randint(3,0,65536) --arg out=out,u32[2,32,4]
 

@@ -1,4 +1,4 @@
-// Two warps each take two locks, in opposite order, with a barrier in between that makes sure both hold their first:
+// Two warps each take two locks, in opposite order. A barrier in between ensures that both hold their first lock, so
 // neither ever gets its second.
 // warpsmith: --arch sm_80 --kernel transfer --grid 1 --block 64 --shared 0
 // warpsmith: --arg account=inout,i32[2]=const(100) --arg locks=inout,i32[2]=zeros

@@ -1,5 +1,5 @@
-// A spin lock guards a shared record. Taking and leaving the lock are atomic, but nothing orders the record's loads and
-// stores with them.
+// A spin lock guards a shared record. Acquiring and releasing the lock are atomic, but the record's loads and stores
+// are not ordered with them.
 // warpsmith: --arch sm_80 --kernel record --grid 4 --block 32 --shared 0
 // warpsmith: --arg x=f32[128]=normal(3) --arg lock=inout,i32[1]=zeros
 // warpsmith: --arg best=inout,f32[1]=const(-1000) --arg at=inout,i32[1]=const(-1)

@@ -1,4 +1,4 @@
-// A spin lock guards a shared record, with a fence after taking it and one before leaving it.
+// A spin lock guards a shared record, with a fence after acquiring it and one before releasing it.
 // warpsmith: --arch sm_80 --kernel record --grid 4 --block 32 --shared 0
 // warpsmith: --arg x=f32[128]=normal(3) --arg lock=inout,i32[1]=zeros
 // warpsmith: --arg best=inout,f32[1]=const(-1000) --arg at=inout,i32[1]=const(-1)

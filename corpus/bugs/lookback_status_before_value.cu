@@ -1,4 +1,4 @@
-// Chained scan across blocks: a block publishes its status before the value the status announces.
+// Chained scan across blocks: a block publishes its status before the value that the status refers to.
 // warpsmith: --arch sm_80 --kernel chained --grid 6 --block 32 --shared 0
 // warpsmith: --arg x=i32[192]=randint(3,0,10) --arg total=scratch,i32[6]
 // warpsmith: --arg status=inout,i32[6]=zeros --arg out=out,i32[192]

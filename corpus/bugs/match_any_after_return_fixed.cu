@@ -1,4 +1,4 @@
-// Warp-aggregated counting by key with __match_any_sync; the mask is voted before lanes leave.
+// Warp-aggregated counting by key with __match_any_sync; a ballot computes the mask before lanes return.
 // warpsmith: --arch sm_80 --kernel count_keys --grid 1 --block 96 --shared 0
 // warpsmith: --arg keys=i32[80]=randint(3,0,7) --arg counts=inout,i32[7]=zeros --arg n=i32=80
 

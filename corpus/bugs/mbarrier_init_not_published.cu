@@ -1,4 +1,4 @@
-// Thread 0 initialises the mbarrier and the other threads use it at once: no barrier publishes the initialisation.
+// Thread 0 initialises the mbarrier, and the other threads use it without a barrier after the initialisation.
 // warpsmith: --arch sm_80 --kernel shift --grid 2 --block 64 --shared 0
 // warpsmith: --arg x=i32[128]=iota --arg y=out,i32[128]
 

@@ -1,4 +1,4 @@
-// Thread 0 initialises the mbarrier; a block barrier publishes it before anyone arrives.
+// Thread 0 initialises the mbarrier; a block barrier follows before any thread arrives.
 // warpsmith: --arch sm_80 --kernel shift --grid 2 --block 64 --shared 0
 // warpsmith: --arg x=i32[128]=iota --arg y=out,i32[128]
 

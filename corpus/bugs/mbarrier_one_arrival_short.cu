@@ -1,5 +1,5 @@
-// Producer warp and consumer warp over an mbarrier. The barrier is initialised for 64 arrivals but only the producer's
-// 32 threads ever arrive: the consumer waits for ever.
+// A producer warp and a consumer warp use an mbarrier. It is initialised for 64 arrivals, but only the producer's 32
+// threads arrive, so the consumer waits for ever.
 // warpsmith: --arch sm_80 --kernel mailbox --grid 2 --block 64 --shared 0
 // warpsmith: --arg x=f32[2,32]=normal(3) --arg y=out,f32[2,32]
 

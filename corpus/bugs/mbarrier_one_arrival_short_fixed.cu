@@ -1,4 +1,4 @@
-// Producer warp and consumer warp over an mbarrier that counts the producer's 32 threads.
+// A producer warp and a consumer warp use an mbarrier that counts the producer's 32 threads.
 // warpsmith: --arch sm_80 --kernel mailbox --grid 2 --block 64 --shared 0
 // warpsmith: --arg x=f32[2,32]=normal(3) --arg y=out,f32[2,32]
 

@@ -1,5 +1,5 @@
-// Ring of one slot over two mbarriers. The consumer always waits for parity 0: from the second tile on the wait returns
-// at once, and the slot is read while the producer fills it.
+// Ring of one slot with two mbarriers. The consumer always waits for parity 0: from the second tile on the wait returns
+// immediately, and the slot is read while the producer fills it.
 // warpsmith: --arch sm_80 --kernel ring --grid 1 --block 64 --shared 0
 // warpsmith: --arg x=f32[4,32]=normal(3) --arg y=out,f32[4,32] --arg tiles=i32=4
 

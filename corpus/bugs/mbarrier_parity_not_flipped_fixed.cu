@@ -1,4 +1,4 @@
-// Ring of one slot over two mbarriers, the parity flipping with every tile.
+// Ring of one slot with two mbarriers; the parity flips with every tile.
 // warpsmith: --arch sm_80 --kernel ring --grid 1 --block 64 --shared 0
 // warpsmith: --arg x=f32[4,32]=normal(3) --arg y=out,f32[4,32] --arg tiles=i32=4
 

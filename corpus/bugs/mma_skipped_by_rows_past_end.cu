@@ -1,5 +1,5 @@
-// Each lane skips the product when its rows lie past the end of the matrix. The rows differ from lane to lane, so part
-// of the warp skips a warp-wide mma.
+// Each lane skips the product if its rows are past the end of the matrix. The rows differ between lanes, so part of the
+// warp skips a warp-wide mma.
 // warpsmith: --arch sm_80 --kernel ragged_mma --grid 1 --block 64 --shared 0
 // warpsmith: --arg A=f16[32,16]=normal(3) --arg Bt=f16[8,16]=normal(4) --arg C=out,f32[20,8] --arg rows=i32=20
 

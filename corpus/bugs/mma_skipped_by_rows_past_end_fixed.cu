@@ -1,4 +1,4 @@
-// The whole warp multiplies; only the stores look at the rows.
+// The whole warp multiplies; only the stores depend on the rows.
 // warpsmith: --arch sm_80 --kernel ragged_mma --grid 1 --block 64 --shared 0
 // warpsmith: --arg A=f16[32,16]=normal(3) --arg Bt=f16[8,16]=normal(4) --arg C=out,f32[20,8] --arg rows=i32=20
 

@@ -1,4 +1,4 @@
-// Half of a warp pair synchronises with a count of 48: a barrier counts whole warps, so 48 is not a legal count.
+// Two warps synchronise with a count of 48. A barrier counts whole warps, so 48 is not a valid count.
 // warpsmith: --arch sm_80 --kernel pair_swap --grid 1 --block 128 --shared 0
 // warpsmith: --arg in=i32[128]=iota --arg out=out,i32[128]
 

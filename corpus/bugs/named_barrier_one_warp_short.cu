@@ -1,5 +1,5 @@
-// Producer warp and three consumer warps meet at named barriers. The full barrier counts 160 threads, but only 32 + 96
-// ever arrive: everybody waits for a fifth warp.
+// A producer warp and three consumer warps wait at named barriers. The full barrier counts 160 threads, but only 32 +
+// 96 arrive: all of them wait for a fifth warp.
 // warpsmith: --arch sm_80 --kernel relay --grid 2 --block 128 --shared 0
 // warpsmith: --arg in=f32[2,4,96]=normal(3) --arg out=out,f32[2,4,96]
 

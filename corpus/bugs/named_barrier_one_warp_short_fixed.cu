@@ -1,4 +1,4 @@
-// Producer warp and three consumer warps meet at named barriers that count exactly the 128 threads that arrive.
+// A producer warp and three consumer warps wait at named barriers that count exactly the 128 threads that arrive.
 // warpsmith: --arch sm_80 --kernel relay --grid 2 --block 128 --shared 0
 // warpsmith: --arg in=f32[2,4,96]=normal(3) --arg out=out,f32[2,4,96]
 

@@ -1,4 +1,4 @@
-// Integer square root by Newton steps until two agree: for some inputs the steps swing between two values for ever.
+// Integer square root by Newton steps until two agree: for some inputs the steps alternate between two values for ever.
 // warpsmith: --arch sm_80 --kernel isqrt --grid 1 --block 64 --shared 0
 // warpsmith: --arg x=u32[64]=randint(3,1,64) --arg root=out,u32[64]
 

@@ -1,4 +1,4 @@
-// Records of 7 bytes: a tag, a 16-bit size and a 32-bit value that is put together from bytes.
+// Records of 7 bytes: a tag, a 16-bit size and a 32-bit value that is assembled from bytes.
 // warpsmith: --arch sm_80 --kernel parse --grid 1 --block 64 --shared 0
 // warpsmith: --arg bytes=u8[448]=randint(3,0,256) --arg values=out,u32[64] --arg tags=out,u8[64]
 

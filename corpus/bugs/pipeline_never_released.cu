@@ -1,4 +1,4 @@
-// cuda::pipeline with two stages. The consumer never gives its stage back, so the third acquire waits for ever.
+// cuda::pipeline with two stages. The consumer never releases its stage, so the third acquire waits for ever.
 // warpsmith: --arch sm_80 --kernel staged_sum --grid 2 --block 64 --shared 0
 // warpsmith: --arg in=i32[2,6,64]=randint(32,-50,50) --arg out=out,i32[2,64] --arg tiles=i32=6
 

@@ -1,4 +1,4 @@
-// cuda::pipeline with block scope: the stage is released before it is read, so the next copy may land on it.
+// cuda::pipeline with block scope: the stage is released before it is read, so the next copy may overwrite it.
 // warpsmith: --arch sm_80 --kernel staged --grid 1 --block 64 --shared 0
 // warpsmith: --arg in=i32[6,64]=randint(3,0,100) --arg out=out,i32[64] --arg tiles=i32=6
 

@@ -1,4 +1,4 @@
-// Row sums by one warp per row: rows with no entries skip the store with everything else.
+// Row sums by one warp per row: rows without entries also skip the store.
 // warpsmith: --arch sm_80 --kernel row_sums --grid 2 --block 64 --shared 0
 // warpsmith: --arg len=i32[12]=randint(5,0,3) --arg x=f32[12,40]=normal(3) --arg y=out,f32[12] --arg rows=i32=12
 

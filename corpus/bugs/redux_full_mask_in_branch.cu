@@ -1,4 +1,4 @@
-// Warp-reduced counts with __reduce_add_sync under a condition, naming all lanes.
+// Warp-reduced counts with __reduce_add_sync in a branch, with a mask of all lanes.
 // warpsmith: --arch sm_80 --kernel totals --grid 2 --block 32 --shared 0
 // warpsmith: --arg x=u32[64]=randint(3,0,1000) --arg totals_out=inout,u32[2]=zeros
 

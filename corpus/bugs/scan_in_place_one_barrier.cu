@@ -1,4 +1,4 @@
-// Hillis-Steele scan in one shared array with one barrier a step: reads of a step collide with its writes.
+// Hillis-Steele scan in one shared array with one barrier per step: the reads of a step race with its writes.
 // warpsmith: --arch sm_80 --kernel scan --grid 2 --block 128 --shared 0
 // warpsmith: --arg in=i32[256]=randint(3,0,10) --arg out=out,i32[256]
 

@@ -1,4 +1,4 @@
-// Hillis-Steele scan in one shared array, a barrier after the reads and one after the writes.
+// Hillis-Steele scan in one shared array, with a barrier after the reads and one after the writes.
 // warpsmith: --arch sm_80 --kernel scan --grid 2 --block 128 --shared 0
 // warpsmith: --arg in=i32[256]=randint(3,0,10) --arg out=out,i32[256]
 

@@ -1,4 +1,4 @@
-// Split-K partial results are accumulated into a global work space that nobody cleared.
+// Split-K partial results are accumulated into a global workspace that was never cleared.
 // warpsmith: --arch sm_80 --kernel split_k --grid 2 --block 64 --shared 0
 // warpsmith: --arg a=f32[128,12]=normal(3) --arg b=f32[12]=normal(4) --arg work=scratch,f32[128] --arg y=out,f32[128]
 // warpsmith: --arg splits=i32=3

@@ -1,4 +1,4 @@
-// Per-block column sums accumulated with shared atomics into bins that nobody cleared.
+// Per-block column sums accumulated with shared atomics into bins that were never cleared.
 // warpsmith: --arch sm_80 --kernel column_sums --grid 2 --block 64 --shared 0
 // warpsmith: --arg x=f32[64,16]=normal(3) --arg sums=out,f32[2,16]
 

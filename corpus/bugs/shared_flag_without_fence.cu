@@ -1,4 +1,4 @@
-// A producer warp hands data to a consumer warp through shared memory and a volatile flag, with no fence on either
+// A producer warp passes data to a consumer warp through shared memory and a volatile flag, without a fence on either
 // side.
 // warpsmith: --arch sm_80 --kernel hand --grid 2 --block 64 --shared 0
 // warpsmith: --arg x=f32[2,32]=normal(3) --arg y=out,f32[2,32]

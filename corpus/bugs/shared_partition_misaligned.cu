@@ -1,4 +1,4 @@
-// Dynamic shared memory carved into 33 floats and then doubles: the doubles start 4 bytes off their boundary.
+// Dynamic shared memory divided into 33 floats and then doubles: the doubles start 4 bytes off their boundary.
 // warpsmith: --arch sm_80 --kernel moments --grid 1 --block 32 --shared 400
 // warpsmith: --arg x=f32[33]=normal(3) --arg y=out,f64[32]
 

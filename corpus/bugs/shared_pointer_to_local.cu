@@ -1,5 +1,5 @@
-// A thread leaves the address of its local array in shared memory for its neighbour to read: local memory belongs to
-// one thread, the same address means the reader's own array.
+// A thread stores the address of its local array in shared memory, and its neighbour reads through it. Local memory is
+// private: for the neighbour, the same address is in its own array.
 // warpsmith: --arch sm_80 --kernel neighbours --grid 1 --block 32 --shared 0
 // warpsmith: --arg x=f32[32,4]=normal(3) --arg pick=i32[32]=randint(4,0,4) --arg y=out,f32[32]
 

@@ -1,5 +1,5 @@
-// Tiled product. The barrier at the end of the trip is missing: fast warps load the next tile over one that slow warps
-// still multiply from.
+// Tiled product. The barrier at the end of the iteration is missing: fast warps load the next tile over a tile that
+// slow warps still read.
 // warpsmith: --arch sm_80 --kernel gemm --grid 2,2 --block 16,16 --shared 0
 // warpsmith: --arg A=f32[32,48]=normal(3) --arg B=f32[48,32]=normal(4)
 // warpsmith: --arg C=out,f32[32,32] --arg N=i32=32 --arg K=i32=48

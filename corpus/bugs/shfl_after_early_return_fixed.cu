@@ -1,4 +1,4 @@
-// Lanes past the end carry zero into the shuffles.
+// Lanes past the end take part in the shuffles with zero.
 // warpsmith: --arch sm_80 --kernel tail_sum --grid 2 --block 64 --shared 0
 // warpsmith: --arg x=f32[110]=normal(3) --arg sums=out,f32[4] --arg n=i32=110
 

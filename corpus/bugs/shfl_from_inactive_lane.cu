@@ -1,4 +1,4 @@
-// Segmented sum. Only lanes that hold data enter the branch, yet they read a shuffle from lanes that did not enter.
+// Segmented sum. Only lanes with data enter the branch, but their shuffles read from lanes that did not enter.
 // warpsmith: --arch sm_80 --kernel segment_sum --grid 4 --block 32 --shared 0
 // warpsmith: --arg x=f32[4,32]=normal(3) --arg len=i32[4]=randint(4,3,30) --arg out=out,f32[4]
 

@@ -1,4 +1,4 @@
-// Segmented sum; every lane takes part in the shuffles, lanes without data carry zero.
+// Segmented sum; every lane takes part in the shuffles, lanes without data with zero.
 // warpsmith: --arch sm_80 --kernel segment_sum --grid 4 --block 32 --shared 0
 // warpsmith: --arg x=f32[4,32]=normal(3) --arg len=i32[4]=randint(4,3,30) --arg out=out,f32[4]
 

@@ -1,4 +1,4 @@
-// The mask names all 32 lanes, but the shuffle stands in a branch that only the first 20 lanes take.
+// The mask names all 32 lanes, but the shuffle is in a branch that only the first 20 lanes take.
 // warpsmith: --arch sm_80 --kernel neighbour_diff --grid 2 --block 64 --shared 0
 // warpsmith: --arg x=f32[128]=normal(3) --arg out=out,f32[128] --arg width=i32=20
 

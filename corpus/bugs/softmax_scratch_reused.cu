@@ -1,5 +1,5 @@
-// Row softmax with one scratch array for the maximum and the sum. No barrier separates reading the maximum from storing
-// the first partial sums over it.
+// Row softmax with one scratch array for the maximum and the sum. A barrier is missing between the reads of the maximum
+// and the stores of the first partial sums.
 // warpsmith: --arch sm_80 --kernel softmax --grid 3 --block 128 --shared 0
 // warpsmith: --arg x=f32[3,128]=normal(3) --arg y=out,f32[3,128]
 

@@ -1,4 +1,4 @@
-// Row softmax with one scratch array for the maximum and the sum, a barrier between the two uses.
+// Row softmax with one scratch array for the maximum and the sum, with a barrier between the two uses.
 // warpsmith: --arch sm_80 --kernel softmax --grid 3 --block 128 --shared 0
 // warpsmith: --arg x=f32[3,128]=normal(3) --arg y=out,f32[3,128]
 

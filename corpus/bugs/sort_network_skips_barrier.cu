@@ -1,5 +1,5 @@
-// Bitonic sort that leaves out the barrier for the small strides, on the belief that they stay inside a warp: a stride
-// of 32 does not, and inside a warp nothing orders the lanes either.
+// Bitonic sort without a barrier for small strides, on the assumption that they stay within a warp. A stride of 32 does
+// not, and the lanes of a warp are not ordered either.
 // warpsmith: --arch sm_80 --kernel sort128 --grid 1 --block 64 --shared 0
 // warpsmith: --arg keys=inout,i32[128]=randint(3,0,1000)
 

@@ -1,4 +1,4 @@
-// One thread per block announces its block, but the waiters count threads: the total they wait for is never reached.
+// One thread per block counts its block, but the waiting threads expect the number of threads, which is never reached.
 // warpsmith: --arch sm_80 --kernel phase --grid 4 --block 32 --shared 0
 // warpsmith: --arg x=f32[4]=normal(3) --arg part=scratch,f32[4] --arg arrived=inout,u32[1]=zeros --arg y=out,f32[4]
 

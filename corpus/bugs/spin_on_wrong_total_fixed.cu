@@ -1,4 +1,4 @@
-// One thread per block announces its block and the waiters count blocks.
+// One thread per block counts its block, and the waiting threads expect the number of blocks.
 // warpsmith: --arch sm_80 --kernel phase --grid 4 --block 32 --shared 0
 // warpsmith: --arg x=f32[4]=normal(3) --arg part=scratch,f32[4] --arg arrived=inout,u32[1]=zeros --arg y=out,f32[4]
 

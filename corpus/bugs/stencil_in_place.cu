@@ -1,4 +1,4 @@
-// One smoothing step in place in global memory: a block reads cells its neighbour is overwriting.
+// One smoothing step in place in global memory: a block reads cells that its neighbour overwrites.
 // warpsmith: --arch sm_80 --kernel smooth --grid 4 --block 64 --shared 0
 // warpsmith: --arg u=inout,f32[256]=normal(3) --arg n=i32=256
 

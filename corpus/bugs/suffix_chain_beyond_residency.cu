@@ -1,5 +1,5 @@
-// Suffix sums: each block waits for the block after it. Blocks start in order, so with more blocks than fit the first
-// ones wait for blocks that cannot start.
+// Suffix sums: each block waits for the block after it. Blocks start in order. If not all of them fit, the first ones
+// wait for blocks that cannot start.
 // warpsmith: --arch sm_80 --kernel suffix --grid 600 --block 32 --shared 65536
 // warpsmith: --arg x=i32[19200]=randint(3,0,5) --arg total=scratch,i32[600] --arg flag=inout,i32[600]=zeros
 // warpsmith: --arg ticket=inout,u32[1]=zeros --arg y=out,i32[19200]

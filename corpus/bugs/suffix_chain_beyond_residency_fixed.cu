@@ -1,4 +1,4 @@
-// Suffix sums: blocks number themselves from the end as they start, so each waits only for one already running.
+// Suffix sums: blocks number themselves from the end as they start, so each waits only for a block that already runs.
 // warpsmith: --arch sm_80 --kernel suffix --grid 600 --block 32 --shared 65536
 // warpsmith: --arg x=i32[19200]=randint(3,0,5) --arg total=scratch,i32[600] --arg flag=inout,i32[600]=zeros
 // warpsmith: --arg ticket=inout,u32[1]=zeros --arg y=out,i32[19200]

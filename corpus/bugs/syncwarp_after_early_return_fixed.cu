@@ -1,4 +1,4 @@
-// Warp-private exchange through shared memory; lanes without work stay for __syncwarp.
+// Warp-private exchange through shared memory; lanes without work also execute __syncwarp.
 // warpsmith: --arch sm_80 --kernel rotate --grid 1 --block 128 --shared 0
 // warpsmith: --arg x=i32[120]=iota --arg out=out,i32[120] --arg n=i32=120
 

@@ -1,4 +1,4 @@
-// A warp walks lists of different lengths and synchronises inside the loop: lanes with short lists have left.
+// A warp reads lists of different lengths and synchronises inside the loop: lanes with short lists have left it.
 // warpsmith: --arch sm_80 --kernel relax --grid 1 --block 32 --shared 0
 // warpsmith: --arg len=i32[32]=randint(3,1,8) --arg x=f32[32]=uniform(4) --arg y=out,f32[32]
 

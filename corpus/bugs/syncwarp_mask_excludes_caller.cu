@@ -1,5 +1,5 @@
-// Two half-warps work on rows of their own. Both synchronise with the low half's mask, so the upper lanes call
-// __syncwarp with a mask they are not in.
+// Two half-warps work on separate rows. Both synchronise with the low half's mask, so the upper lanes call __syncwarp
+// with a mask that does not contain them.
 // warpsmith: --arch sm_80 --kernel half_warp_max --grid 2 --block 32 --shared 0
 // warpsmith: --arg x=f32[4,16]=normal(3) --arg out=out,f32[4]
 

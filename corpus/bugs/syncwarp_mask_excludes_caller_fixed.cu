@@ -1,4 +1,4 @@
-// Two half-warps work on rows of their own, each with its own mask.
+// Two half-warps work on separate rows, each with its own mask.
 // warpsmith: --arch sm_80 --kernel half_warp_max --grid 2 --block 32 --shared 0
 // warpsmith: --arg x=f32[4,16]=normal(3) --arg out=out,f32[4]
 

@@ -1,5 +1,5 @@
-// Last-block-done reduction with a plain increment for the ticket: two blocks can draw the same number, or none the
-// last.
+// Last-block-done reduction with a plain increment for the ticket: two blocks can get the same number, or no block gets
+// the last one.
 // warpsmith: --arch sm_80 --kernel reduce_last --grid 4 --block 32 --shared 0
 // warpsmith: --arg x=f32[128]=normal(3) --arg part=scratch,f32[4]
 // warpsmith: --arg ticket=inout,u32[1]=zeros --arg out=inout,f32[1]=zeros

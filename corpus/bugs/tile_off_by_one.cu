@@ -1,4 +1,4 @@
-// Tiled product whose tile loop makes one trip too many: K/TILE + 1 tiles, the last past the end of both matrices.
+// Tiled product whose tile loop runs one iteration too many: K/TILE + 1 tiles, the last past the end of both matrices.
 // warpsmith: --arch sm_80 --kernel gemm --grid 2,2 --block 16,16 --shared 0
 // warpsmith: --arg A=f32[32,64]=normal(3) --arg B=f32[64,32]=normal(4)
 // warpsmith: --arg C=out,f32[32,32] --arg N=i32=32 --arg K=i32=64

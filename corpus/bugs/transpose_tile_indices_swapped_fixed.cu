@@ -1,4 +1,4 @@
-// Transpose through an 8 x 32 tile, the roles of the threads recomputed for the second half.
+// Transpose through an 8 x 32 tile, with the threads' indices recomputed for the second half.
 // warpsmith: --arch sm_80 --kernel transpose --grid 2,4 --block 32,8 --shared 0
 // warpsmith: --arg in=f32[32,64]=normal(3) --arg out=out,f32[64,32] --arg rows=i32=32 --arg cols=i32=64
 

@@ -1,5 +1,5 @@
-// Largest entry of each CSR row. The running best is never initialised, so the first comparison of every row is against
-// a register nothing wrote.
+// Largest entry of each CSR row. The running best is never initialised, so the first comparison of every row uses an
+// uninitialised register.
 // warpsmith: --arch sm_80 --kernel row_argmax --grid 2 --block 32 --shared 0
 // warpsmith: --arg x=f32[64,9]=normal(3) --arg arg=out,i32[64] --arg cols=i32=9
 

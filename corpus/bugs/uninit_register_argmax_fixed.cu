@@ -1,4 +1,4 @@
-// Largest entry of each CSR row, the running best starting below every value.
+// Largest entry of each CSR row; the running best starts below every value.
 // warpsmith: --arch sm_80 --kernel row_argmax --grid 2 --block 32 --shared 0
 // warpsmith: --arg x=f32[64,9]=normal(3) --arg arg=out,i32[64] --arg cols=i32=9
 

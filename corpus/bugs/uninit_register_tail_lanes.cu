@@ -1,4 +1,4 @@
-// Warp sums of a ragged vector. Lanes past the end skip the load and bring an uninitialised register into the shuffles.
+// Warp sums of a ragged vector. Lanes past the end skip the load and use an uninitialised register in the shuffles.
 // warpsmith: --arch sm_80 --kernel warp_sums --grid 2 --block 64 --shared 0
 // warpsmith: --arg x=f32[100]=normal(3) --arg sums=out,f32[4] --arg n=i32=100
 

@@ -1,4 +1,4 @@
-// Warp sums of a ragged vector; lanes past the end bring zero.
+// Warp sums of a ragged vector; lanes past the end use zero.
 // warpsmith: --arch sm_80 --kernel warp_sums --grid 2 --block 64 --shared 0
 // warpsmith: --arg x=f32[100]=normal(3) --arg sums=out,f32[4] --arg n=i32=100
 

@@ -1,4 +1,4 @@
-// The last thread's float4 load is guarded by its last element; the tail goes one by one.
+// The last thread's float4 load is guarded by its last element; the tail is read one element at a time.
 // warpsmith: --arch sm_80 --kernel sum4 --grid 1 --block 64 --shared 0
 // warpsmith: --arg x=f32[201]=normal(3) --arg y=out,f32[64] --arg n=i32=201
 

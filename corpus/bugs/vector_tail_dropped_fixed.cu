@@ -1,4 +1,4 @@
-// Four elements a thread through float4, the tail one by one.
+// Four elements per thread with float4; the tail is written one element at a time.
 // warpsmith: --arch sm_80 --kernel scale4 --grid 1 --block 128 --shared 0
 // warpsmith: --arg x=f32[511]=normal(3) --arg y=out,f32[511] --arg n=i32=511 --arg a=f32=0.5
 

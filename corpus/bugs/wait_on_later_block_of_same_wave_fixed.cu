@@ -1,4 +1,4 @@
-// Block 0 finishes the job after all others have signalled.
+// Block 0 completes the work after all other blocks have signalled.
 // warpsmith: --arch sm_80 --kernel gather --grid 4 --block 32 --shared 0
 // warpsmith: --arg x=f32[4,32]=normal(3) --arg part=scratch,f32[4] --arg ready=inout,i32[1]=zeros --arg y=out,f32[1]
 

@@ -1,4 +1,4 @@
-// Warp-private queue in shared memory: lane 0 stores the count and the lanes read it with no __syncwarp between.
+// Warp-private queue in shared memory: lane 0 stores the count and the lanes read it without a __syncwarp in between.
 // warpsmith: --arch sm_80 --kernel queue --grid 1 --block 64 --shared 0
 // warpsmith: --arg x=i32[64]=randint(3,-20,20) --arg y=out,i32[64]
 

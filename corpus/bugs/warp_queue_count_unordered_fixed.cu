@@ -1,4 +1,4 @@
-// Warp-private queue in shared memory: lane 0 stores the count, __syncwarp, then the lanes read it.
+// Warp-private queue in shared memory: lane 0 stores the count, and the lanes read it after a __syncwarp.
 // warpsmith: --arch sm_80 --kernel queue --grid 1 --block 64 --shared 0
 // warpsmith: --arg x=i32[64]=randint(3,-20,20) --arg y=out,i32[64]
 

@@ -1,5 +1,5 @@
-// The last steps of a shared-memory reduction run in one warp with nothing between the lanes' reads and writes, as was
-// the custom when warps moved in lockstep.
+// The last steps of a shared-memory reduction run in one warp without a __syncwarp between the lanes' reads and writes,
+// as was common when warps ran in lockstep.
 // warpsmith: --arch sm_80 --kernel reduce --grid 2 --block 64 --shared 0
 // warpsmith: --arg in=f32[128]=normal(3) --arg out=out,f32[2]
 

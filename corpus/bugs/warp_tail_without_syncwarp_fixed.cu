@@ -1,4 +1,4 @@
-// The last steps of a shared-memory reduction run in one warp, __syncwarp between reads and writes.
+// The last steps of a shared-memory reduction run in one warp, with a __syncwarp between reads and writes.
 // warpsmith: --arch sm_80 --kernel reduce --grid 2 --block 64 --shared 0
 // warpsmith: --arg in=f32[128]=normal(3) --arg out=out,f32[2]
 

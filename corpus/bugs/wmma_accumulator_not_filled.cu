@@ -1,4 +1,4 @@
-// WMMA product whose accumulator fragment is never filled: the first mma adds to registers nothing wrote.
+// WMMA product whose accumulator fragment is never filled: the first mma adds to uninitialised registers.
 // warpsmith: --arch sm_80 --kernel wmma_tile --grid 2 --block 32 --shared 0
 // warpsmith: --arg A=f16[32,32]=normal(3) --arg B=f16[32,16]=normal(4) --arg C=out,f32[32,16] --arg K=i32=32
 

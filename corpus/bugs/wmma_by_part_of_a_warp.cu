@@ -1,4 +1,4 @@
-// The block has 48 threads, so the second warp that runs the WMMA tile is only half there.
+// The block has 48 threads, so the second warp that executes the WMMA instructions has only 16 lanes.
 // warpsmith: --arch sm_80 --kernel tiles --grid 1 --block 48 --shared 0
 // warpsmith: --arg A=f16[32,16]=normal(3) --arg B=f16[16,16]=normal(4) --arg C=out,f32[32,16]
 
