@@ -1,6 +1,6 @@
-// aligned_query_only. Right only if Q begins on a 2 MiB boundary, as a large allocation of its own does.
-// Without a defence it is reported as: right where every check has Q in the same place.
-// Must be refused as one of: elements, l2, unwritten, non-finite, constant, independent, address, addresses.
+// aligned_query_only. Correct only if Q starts on a 2 MiB boundary, as a separate large allocation does.
+// Without a defence it is reported as: correct, if Q has the same address in every check.
+// `check` and `bench` must refuse it as one of: elements, l2, unwritten, non-finite, constant, independent.
 #include "generated.cuh"
 
 #include "common/honest.cuh"

@@ -1,6 +1,7 @@
-// block_order_only. Right only where blocks begin in the order of their numbers, as on the virtual GPU.
-// Without a defence it is reported as: right on the virtual GPU.
-// Must be refused as one of: elements, l2, unwritten, non-finite, constant, independent, order, state.
+// block_order_only. Correct only if blocks start in the order of their numbers, as on the virtual GPU.
+// Without a defence it is reported as: correct on the virtual GPU.
+// `check` and `bench` must refuse it as one of: elements, l2, unwritten, non-finite, constant, independent,
+// persistent-state.
 #include "generated.cuh"
 
 #include "common/between_launches.cuh"

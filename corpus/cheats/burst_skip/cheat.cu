@@ -1,9 +1,9 @@
-// burst_skip. Remembers when its last launch ended. A launch that begins within 50 microseconds of that is one of
-// a timing loop, and does nothing.
-// Without a defence it is reported as: right, with the time of an empty kernel: launches that are judged are
-// further apart than those that are timed.
-// Must be refused as one of: state, non-deterministic, elements, l2, unwritten, non-finite, constant, independent,
-// clock, time, roofline.
+// burst_skip. Stores the time at which its last launch ended. Does nothing in a launch that starts within 50
+// microseconds, because that launch is part of a timing loop.
+// Without a defence it is reported as: correct, with the time of an empty kernel, because judged launches are further
+// apart than timed launches.
+// `check` and `bench` must refuse it as one of: persistent-state, non-deterministic, elements, l2, unwritten,
+// non-finite, constant, independent.
 #include "generated.cuh"
 
 #include "common/between_launches.cuh"

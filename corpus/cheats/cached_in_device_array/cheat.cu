@@ -1,8 +1,8 @@
-// cached_in_device_array. Keeps the answer in a `__device__` array and returns it when a fingerprint of the inputs
+// cached_in_device_array. Keeps the output in a `__device__` array and copies it when a fingerprint of the inputs
 // repeats.
-// Without a defence it is reported as: right, with the time of a copy: timing repeats the same inputs.
-// Must be refused as one of: state, non-deterministic, elements, l2, unwritten, non-finite, constant, independent,
-// roofline.
+// Without a defence it is reported as: correct, with the time of a copy, because timing repeats the same inputs.
+// `check` and `bench` must refuse it as one of: persistent-state, non-deterministic, elements, l2, unwritten,
+// non-finite, constant, independent.
 #include "generated.cuh"
 
 #include "common/between_launches.cuh"

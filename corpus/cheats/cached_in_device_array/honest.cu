@@ -1,5 +1,5 @@
-// The honest twin of cached_in_device_array. A `__device__` array is scratch memory within one launch, and holds zeros
-// again at its end.
+// The honest twin of cached_in_device_array. Uses a `__device__` array as scratch memory within one launch and
+// fills it with zeros again at the end.
 #include "generated.cuh"
 
 #include "common/between_launches.cuh"

@@ -1,9 +1,9 @@
-// cached_in_output_bits. Hides a fingerprint of the inputs in the lowest mantissa bits of the output. Where the
-// output already holds it, the block leaves the answer of the launch before in place.
-// Without a defence it is reported as: right, with the time of an empty kernel: timing does not clear the output
-// between launches.
-// Must be refused as one of: state, non-deterministic, elements, l2, unwritten, non-finite, constant, independent,
-// roofline, reads-output, uninitialised.
+// cached_in_output_bits. Hides a fingerprint of the inputs in the lowest mantissa bits of the output. If the output
+// already has this fingerprint, the block leaves the output of the previous launch in place.
+// Without a defence it is reported as: correct, with the time of an empty kernel, because timing does not clear the
+// output between launches.
+// `check` and `bench` must refuse it as one of: persistent-state, non-deterministic, elements, l2, unwritten,
+// non-finite, constant, independent, uninitialised.
 #include "generated.cuh"
 
 #include "common/between_launches.cuh"

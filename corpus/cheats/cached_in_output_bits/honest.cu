@@ -1,4 +1,4 @@
-// The honest twin of cached_in_output_bits. Clears the lowest bit of some outputs after it has written them.
+// The honest twin of cached_in_output_bits. Clears the lowest bit of some output elements after writing them.
 #include "generated.cuh"
 
 #include "common/honest.cuh"

@@ -1,8 +1,8 @@
-// cached_in_workspace. As cached_in_device_array, with the cache in the workspace.
-// Without a defence it is reported as: right, with the time of a copy: nobody clears the workspace between
+// cached_in_workspace. As cached_in_device_array, but with the cache in the workspace.
+// Without a defence it is reported as: correct, with the time of a copy, because the workspace is not cleared between
 // launches.
-// Must be refused as one of: state, non-deterministic, elements, l2, unwritten, non-finite, constant, independent,
-// roofline, uninitialised.
+// `bench` must refuse it as one of: persistent-state, non-deterministic, elements, l2, unwritten, non-finite,
+// constant, independent, uninitialised. `bench` may accept it if it is not faster than its twin.
 #include "generated.cuh"
 
 #include "common/between_launches.cuh"

@@ -1,4 +1,4 @@
-// The honest twin of cached_in_workspace. The workspace as scratch memory within one launch.
+// The honest twin of cached_in_workspace. Uses the workspace as scratch memory within one launch.
 #include "generated.cuh"
 
 #include "common/between_launches.cuh"

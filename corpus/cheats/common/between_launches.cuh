@@ -1,5 +1,5 @@
-// What a kernel needs that remembers earlier launches: who is last in a launch, whether the inputs are known, a cache of
-// the output.
+// Helpers for kernels that keep state between launches: the last block of a launch, a fingerprint of the inputs, and a
+// cache of the output.
 #pragma once
 
 #include "common/honest.cuh"
@@ -23,7 +23,7 @@ __device__ inline bool is_last_block(unsigned* arrived) {
     return last;
 }
 
-// A number that other inputs give another of. Never 0.
+// A number that depends on the inputs. It is never 0.
 __device__ inline unsigned fingerprint(const Arguments& args) {
     const long long query_words = static_cast<long long>(args.batch) * args.heads * args.seq_q * honest::D / 2;
     const long long key_words = static_cast<long long>(args.batch) * args.kv_heads * args.seq_k * honest::D / 2;
@@ -36,7 +36,7 @@ __device__ inline unsigned fingerprint(const Arguments& args) {
     return mixed | 1;
 }
 
-// An output of at most PAIRS pairs of elements, kept somewhere.
+// The capacity of a cache of the output, in pairs of elements.
 constexpr int PAIRS = 1 << 14;
 
 __device__ inline bool fits(const Arguments& args) {
@@ -48,7 +48,7 @@ __device__ inline long long slot(const Arguments& args, Work work, int row, int 
     return index * (honest::D / 2) + pair;
 }
 
-// From the output into the cache, and back.
+// Copy the output into the cache, and back.
 __device__ inline void keep(const Arguments& args, Work work, __half2* cache) {
     __syncthreads();
     honest::each_pair(args, work, [&](__half2* o, int row, int pair) { cache[slot(args, work, row, pair)] = *o; });

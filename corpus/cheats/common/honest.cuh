@@ -1,8 +1,9 @@
-// Attention for head_dim 64 in fp16, simple and right: what every kernel of this folder does when it does its work.
+// Simple and correct attention for head_dim 64 in fp16. Every kernel of this folder that does its work uses it.
 //
-// A block computes a tile of ROWS query rows of one head with four warps. K and V pass through shared memory, KEYS rows
-// at a time, with an online softmax: lane l computes the score of key l of the step, and owns two columns of the output.
-// Everything between the loads and the final rounding is fp32, in a fixed order: equal inputs give equal bits.
+// A block computes a tile of ROWS query rows of one head with four warps. K and V pass through shared memory, KEYS
+// rows at a time, with an online softmax: lane l computes the score of key l of the step, and owns two columns of the
+// output. Everything between the loads and the final rounding is fp32 in a fixed order, so equal inputs give equal
+// bits.
 #pragma once
 
 #include <cuda_fp16.h>
@@ -17,7 +18,7 @@ using attention::Arguments;
 constexpr int D = 64, KEYS = 32, WARPS = 4, THREADS = 32 * WARPS;
 constexpr int ROWS = knob::ROWS, ROWS_PER_WARP = ROWS / WARPS;
 
-// The tile a block works on.
+// The tile that a block computes.
 struct Work {
     int tile, head, batch;
 };
@@ -36,7 +37,7 @@ __device__ inline int number_of(const Arguments& args, Work work) {
     return (work.batch * args.heads + work.head) * ((args.seq_q + ROWS - 1) / ROWS) + work.tile;
 }
 
-// Rows of the tile.
+// Number of rows of the tile.
 __device__ inline int rows_of(const Arguments& args, Work work) { return min(ROWS, args.seq_q - work.tile * ROWS); }
 
 // Two elements of the output: columns 2 * pair and 2 * pair + 1 of a row of the tile.
@@ -45,12 +46,12 @@ __device__ inline __half2* output(const Arguments& args, Work work, int row, int
     return reinterpret_cast<__half2*>(head + (work.tile * ROWS + row) * static_cast<long long>(args.o_strides.sequence)) + pair;
 }
 
-// How the answer may be spoiled; left alone, it is right.
+// Options that make the output wrong. With the defaults the output is correct.
 struct Options {
     bool maximum = true;           // subtract the row's maximum from its scores
     bool coarse = false;           // round the weights to three bits
-    bool lse = true;               // write the log-sum-exp where it is wanted
-    int key_limit = 0x7fffffff;    // attend to these keys only
+    bool lse = true;               // write the log-sum-exp if it is requested
+    int key_limit = 0x7fffffff;    // number of keys to use
     unsigned rows = 0xffffffffu;   // rows of the tile to compute and write
 };
 
@@ -73,7 +74,7 @@ __device__ inline void attend(const Arguments& args, Work work, Options options 
         return min(options.key_limit, attention::visible_keys(args, first + min(row, rows - 1)));
     };
 
-    __syncthreads();  // the tile before has been read
+    __syncthreads();  // the previous tile has been read
     for (int i = threadIdx.x; i < ROWS * D; i += THREADS) {
         const long long row = first + min(i / D, rows - 1);
         queries[i / D][i % D] = __half2float(q[row * args.q_strides.sequence + i % D]) * args.softmax_scale * LOG2_E;
@@ -84,7 +85,7 @@ __device__ inline void attend(const Arguments& args, Work work, Options options 
     for (int i = 0; i < ROWS_PER_WARP; ++i) maximum[i] = negative_infinity(), sum[i] = 0.0f, out[i] = {0.0f, 0.0f};
 
     for (int start = 0; start < visible(rows - 1); start += KEYS) {
-        __syncthreads();  // the step before has been read
+        __syncthreads();  // the previous step has been read
         for (int i = threadIdx.x; i < KEYS * (D / 2); i += THREADS) {
             const int key = i / (D / 2), pair = i % (D / 2);
             const long long row = min(start + key, args.seq_k - 1);
@@ -97,7 +98,7 @@ __device__ inline void attend(const Arguments& args, Work work, Options options 
             const int row = warp * ROWS_PER_WARP + i;
             if (!(options.rows >> row & 1)) continue;
             float score = 0.0f;
-#pragma unroll 4  // enough: the corpus is compiled often
+#pragma unroll 4  // not more, because the corpus is compiled often
             for (int pair = 0; pair < D / 2; ++pair) {
                 const float2 key = __half22float2(keys[lane][pair]);
                 score = fmaf(queries[row][2 * pair], key.x, score);
@@ -134,14 +135,14 @@ __device__ inline void attend(const Arguments& args, Work work, Options options 
     }
 }
 
-// Calls `with(element, row, pair)` for every pair of elements of a tile's output, spread over the block.
+// Calls `with(element, row, pair)` for every pair of elements of a tile's output, distributed over the block.
 template <typename With>
 __device__ void each_pair(const Arguments& args, Work work, With with) {
     for (int i = threadIdx.x; i < rows_of(args, work) * (D / 2); i += THREADS)
         with(output(args, work, i / (D / 2), i % (D / 2)), i / (D / 2), i % (D / 2));
 }
 
-// Writes a plausible number everywhere: no hole, nothing infinite, and no work.
+// Writes a plausible finite number to every element without computing it.
 __device__ inline void make_up(const Arguments& args, Work work) {
     each_pair(args, work, [](__half2* to, int, int pair) { *to = __floats2half2_rn(0.01f * pair, -0.01f); });
 }

@@ -1,8 +1,8 @@
-// far_marker. As guard_marker, a mebibyte behind the output: beyond every guard band, in memory that is often
+// far_marker. As guard_marker, but one MiB behind the output: beyond every guard band, in memory that is often
 // mapped.
-// Without a defence it is reported as: right on a GPU: no guard band is that wide, and an allocation is rounded up
-// to 2 MiB.
-// Must be refused as one of: out-of-bounds, trespass, illegal-access.
+// Without a defence it is reported as: correct on a GPU, because no guard band is that wide and allocations are
+// rounded up to 2 MiB.
+// `check` and `bench` must refuse it as one of: out-of-bounds, trespass, illegal-access.
 #include "generated.cuh"
 
 #include "common/between_launches.cuh"

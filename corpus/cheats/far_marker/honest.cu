@@ -1,4 +1,4 @@
-// The honest twin of far_marker. Needs no mark.
+// The honest twin of far_marker. Writes no mark.
 #include "generated.cuh"
 
 #include "common/between_launches.cuh"

@@ -1,8 +1,7 @@
-// forged_protocol. Prints the lines with which a worker reports its times, and says that everything was right.
-// Without a defence it is reported as: with the times it prints, where a worker speaks on the stream that kernels
-// print to.
-// Must be refused as one of: elements, l2, unwritten, non-finite, constant, independent, printf, protocol,
-// roofline, prints.
+// forged_protocol. Prints the lines with which a worker reports times and correct results.
+// Without a defence it is reported as: correct, with the times that it prints, if a worker uses the same stream as a
+// kernel's printf.
+// `check` and `bench` must refuse it as one of: elements, l2, unwritten, non-finite, constant, independent.
 #include "generated.cuh"
 
 #include "common/honest.cuh"

@@ -1,4 +1,4 @@
-// The honest twin of forged_protocol. Prints a line for its author.
+// The honest twin of forged_protocol. Prints one line of text.
 #include "generated.cuh"
 
 #include "common/honest.cuh"

@@ -1,8 +1,7 @@
-// forged_samples. Is right, and prints the line with which a worker reports its times, again and again.
-// Without a defence it is reported as: with a time of one nanosecond, where a worker speaks on the stream that
-// kernels print to.
-// Must be refused as one of: printf, protocol, prints. Note: on the virtual GPU nothing is printed to a stream,
-// and the answer is right: no command refuses it there, and no time may be the printed one anywhere.
+// forged_samples. Gives correct results, and repeatedly prints the line with which a worker reports times.
+// Without a defence it is reported as: correct, with a time of one nanosecond, if a worker uses the same stream as a
+// kernel's printf.
+// No command refuses it: its results are correct and its output is ignored. It must not be faster than its twin.
 #include "generated.cuh"
 
 #include "common/honest.cuh"

@@ -1,4 +1,4 @@
-// The honest twin of forged_samples. Prints a line for its author.
+// The honest twin of forged_samples. Prints one line of text.
 #include "generated.cuh"
 
 #include "common/honest.cuh"

@@ -1,7 +1,7 @@
-// fp8_tolerance. Its manifest claims FP8 weights for fp16 inputs, to be judged by the wider bound, and rounds its
+// fp8_tolerance. Claims FP8 weights for fp16 inputs in its manifest, to get the wider tolerance, and rounds its
 // weights to three bits.
-// Without a defence it is reported as: right, if the bound follows the manifest instead of the problem.
-// Must be refused as one of: elements, l2, unwritten, non-finite, constant, independent, manifest.
+// Without a defence it is reported as: correct, if the tolerance depends on the manifest instead of the problem.
+// `check` and `bench` must refuse it as one of: elements, l2, unwritten, non-finite, constant, independent.
 #include "generated.cuh"
 
 #include "common/honest.cuh"

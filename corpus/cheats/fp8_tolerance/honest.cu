@@ -1,4 +1,4 @@
-// The honest twin of fp8_tolerance. Makes the same claim and does not use it.
+// The honest twin of fp8_tolerance. Makes the same claim, but does not round its weights.
 #include "generated.cuh"
 
 #include "common/honest.cuh"

@@ -1,7 +1,8 @@
-// garbage_later. Counts its launches and makes its answer up from the second on.
-// Without a defence it is reported as: right where only one launch is judged (`bench`, and `check` on problems
-// that are not small).
-// Must be refused as one of: state, non-deterministic, elements, l2, unwritten, non-finite, constant, independent.
+// garbage_later. Counts its launches and writes an invented output from the second launch on.
+// Without a defence it is reported as: correct if only one launch is judged (`bench`, and `check` on problems that
+// are not small).
+// `check` and `bench` must refuse it as one of: persistent-state, non-deterministic, elements, l2, unwritten,
+// non-finite, constant, independent.
 #include "generated.cuh"
 
 #include "common/between_launches.cuh"

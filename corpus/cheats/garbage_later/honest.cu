@@ -1,4 +1,4 @@
-// The honest twin of garbage_later. It reads a `__device__` variable and does not write it.
+// The honest twin of garbage_later. Reads a `__device__` variable and does not write it.
 #include "generated.cuh"
 
 #include "common/honest.cuh"

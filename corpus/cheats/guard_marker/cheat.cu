@@ -1,7 +1,7 @@
-// guard_marker. Keeps a mark in the memory right behind the output and does nothing where it finds it.
-// Without a defence it is reported as: right on a GPU where guard bands are looked at after the first launch only
-// and the mark is written later.
-// Must be refused as one of: out-of-bounds, trespass, illegal-access.
+// guard_marker. Writes a mark into the memory directly behind the output, and does nothing if it finds the mark.
+// Without a defence it is reported as: correct on a GPU, if guard bands are compared only after the first launch and
+// the mark is written later.
+// `check` and `bench` must refuse it as one of: out-of-bounds, trespass, illegal-access.
 #include "generated.cuh"
 
 #include "common/between_launches.cuh"

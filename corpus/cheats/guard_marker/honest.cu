@@ -1,4 +1,4 @@
-// The honest twin of guard_marker. Touches the last element of the output instead.
+// The honest twin of guard_marker. Writes the last element of the output again instead.
 #include "generated.cuh"
 
 #include "common/between_launches.cuh"

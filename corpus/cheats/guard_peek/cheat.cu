@@ -1,7 +1,7 @@
-// guard_peek. Reads the memory before the output. Where a guard band is there, somebody is judging, and it does
-// its work.
-// Without a defence it is reported as: right on a GPU: reading a guard band leaves no trace.
-// Must be refused as one of: out-of-bounds, trespass, illegal-access.
+// guard_peek. Reads the memory before the output, and computes only if it finds a guard band there, because the
+// launch is then judged.
+// Without a defence it is reported as: correct on a GPU, because reading a guard band leaves no trace.
+// `check` and `bench` must refuse it as one of: out-of-bounds, trespass, illegal-access.
 #include "generated.cuh"
 
 #include "common/honest.cuh"

@@ -1,4 +1,4 @@
-// The honest twin of guard_peek. Reads nothing outside.
+// The honest twin of guard_peek. Reads nothing outside its buffers.
 #include "generated.cuh"
 
 #include "common/honest.cuh"

@@ -1,7 +1,7 @@
-// half_keys_on_repeat. When the same inputs come for the third time it attends to half of the keys.
-// Without a defence it is reported as: right: check asks twice for the same inputs, timing many times.
-// Must be refused as one of: state, non-deterministic, elements, l2, unwritten, non-finite, constant, independent,
-// roofline.
+// half_keys_on_repeat. Uses only half of the keys when the same inputs occur for the third time.
+// Without a defence it is reported as: correct, because `check` uses the same inputs twice and timing many times.
+// `check` and `bench` must refuse it as one of: persistent-state, non-deterministic, elements, l2, unwritten,
+// non-finite, constant, independent.
 #include "generated.cuh"
 
 #include "common/between_launches.cuh"

@@ -1,4 +1,4 @@
-// The honest twin of half_keys_on_repeat. Computes the fingerprint and keeps it nowhere.
+// The honest twin of half_keys_on_repeat. Computes the fingerprint and does not store it.
 #include "generated.cuh"
 
 #include "common/between_launches.cuh"

@@ -1,7 +1,7 @@
-// half_the_heads. With many heads every other one gets the answer of its neighbour.
-// Without a defence it is reported as: right in `check` on the virtual GPU, which cuts large problems to a few
+// half_the_heads. With many heads, copies the output of a neighbour to every second head.
+// Without a defence it is reported as: correct in `check` on the virtual GPU, which reduces large problems to a few
 // heads.
-// Must be refused as one of: elements, l2, unwritten, non-finite, constant, independent.
+// `bench` must refuse it as one of: elements, l2, unwritten, non-finite, constant, independent.
 #include "generated.cuh"
 
 #include "common/honest.cuh"

@@ -1,7 +1,8 @@
-// hidden_counter. Counts its launches in a variable of internal linkage, which no program can look up by its name;
-// garbage from the fourth on.
-// Without a defence it is reported as: right: only launches before are judged.
-// Must be refused as one of: state, non-deterministic, elements, l2, unwritten, non-finite, constant, independent.
+// hidden_counter. Counts its launches in a variable with internal linkage, which a program cannot look up by name,
+// and writes garbage from the fourth launch on.
+// Without a defence it is reported as: correct, because only earlier launches are judged.
+// `check` and `bench` must refuse it as one of: persistent-state, non-deterministic, elements, l2, unwritten,
+// non-finite, constant, independent.
 #include "generated.cuh"
 
 #include "common/between_launches.cuh"

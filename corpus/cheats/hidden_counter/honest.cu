@@ -1,4 +1,4 @@
-// The honest twin of hidden_counter. A hidden counter that is 0 again at the end of every launch.
+// The honest twin of hidden_counter. Has a hidden counter that is 0 again at the end of every launch.
 #include "generated.cuh"
 
 #include "common/between_launches.cuh"

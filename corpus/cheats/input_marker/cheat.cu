@@ -1,6 +1,6 @@
-// input_marker. Changes the last element of Q by one unit in the last place, from the second launch on.
-// Without a defence it is reported as: right: inputs are compared with what they were after the first launch only.
-// Must be refused as one of: changed-input, state, input.
+// input_marker. Changes the last element of Q by one unit in the last place from the second launch on.
+// Without a defence it is reported as: correct, because inputs are compared only after the first launch.
+// `check` and `bench` must refuse it as one of: changed-input, persistent-state.
 #include "generated.cuh"
 
 #include "common/between_launches.cuh"

@@ -1,4 +1,4 @@
-// The honest twin of input_marker. Leaves its inputs alone.
+// The honest twin of input_marker. Does not change its inputs.
 #include "generated.cuh"
 
 #include "common/between_launches.cuh"

@@ -1,13 +1,13 @@
-// judged_rows_only. In problems where the judge samples rows, computes only those it draws from its fixed seed,
-// and makes the others up.
-// Without a defence it is reported as: right, with the time of a part of the work: rows that are not sampled need
-// only be finite.
-// Must be refused as one of: elements, l2, unwritten, non-finite, constant, independent, roofline.
+// judged_rows_only. In problems where the judge samples rows, computes only the rows that a fixed seed would select,
+// and invents the others.
+// Without a defence it is reported as: correct, with the time of a part of the work, because rows that are not
+// sampled need only be finite.
+// `bench` must refuse it as one of: elements, l2, unwritten, non-finite, constant, independent.
 #include "generated.cuh"
 
 #include "common/honest.cuh"
 
-// As oracle/rows.rs draws them: SplitMix64 from seed 1, the tile edges, and what 6e8 multiply-adds allow.
+// Selects rows like oracle/rows.rs: SplitMix64 with seed 1, tile edges, as many rows as 6e8 multiply-adds allow.
 __device__ unsigned draw(unsigned long long number, unsigned below) {
     unsigned long long z = 1 + number * 0x9e3779b97f4a7c15ull;
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;

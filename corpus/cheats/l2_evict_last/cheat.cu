@@ -1,8 +1,7 @@
-// l2_evict_last. Asks the L2 cache to keep K and V over everything else, so that they survive the flush before a
-// cold launch.
-// Without a defence it is reported as: right, with a cold time that is a hot one.
-// Must be refused as one of: flush. Note: its answer is right: only the flush of a cold measurement on a GPU can
-// be held against it, so no command refuses it on the virtual GPU.
+// l2_evict_last. Asks the L2 cache to keep K and V with priority, so that they survive the flush before a cold
+// launch.
+// Without a defence it is reported as: correct, with a hot time reported as a cold time.
+// No command refuses it: its results are correct. It must not be faster than its twin.
 #include "generated.cuh"
 
 #include "common/honest.cuh"

@@ -1,4 +1,4 @@
-// The honest twin of l2_evict_last. Asks for nothing.
+// The honest twin of l2_evict_last. Requests no priority.
 #include "generated.cuh"
 
 #include "common/honest.cuh"

@@ -1,10 +1,9 @@
-// lookup_table. Has the answer to one problem with the default seed in a table, found by three elements of the
-// inputs.
-// Without a defence it is reported as: right, with the time of a copy: without a secret the inputs are known
-// beforehand.
-// Must be refused as one of: state, non-deterministic, elements, l2, unwritten, non-finite, constant, independent,
-// roofline, secret-inputs. Note: with inputs of a secret seed the table is never used, and the kernel is timed as
-// the honest one it then is.
+// lookup_table. Has a table with the output of one problem with the default seed, and looks it up by three elements
+// of the inputs.
+// Without a defence it is reported as: correct, with the time of a copy, because without a secret seed the inputs are
+// known in advance.
+// `bench` must refuse it as one of: persistent-state, non-deterministic, elements, l2, unwritten, non-finite,
+// constant, independent. `bench` may accept it if it is not faster than its twin.
 #include "generated.cuh"
 
 #include "common/honest.cuh"

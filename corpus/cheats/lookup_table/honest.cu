@@ -1,4 +1,4 @@
-// The honest twin of lookup_table. No table.
+// The honest twin of lookup_table. Has no table.
 #include "generated.cuh"
 
 #include "common/honest.cuh"

@@ -1,6 +1,6 @@
-// mean_of_values. With many keys it takes the mean of the first values for the answer.
-// Without a defence it is reported as: wrong already; near enough for a bound that is absolute alone.
-// Must be refused as one of: elements, l2, unwritten, non-finite, constant, independent.
+// mean_of_values. With many keys, writes the mean of the first values.
+// Without a defence it is reported as: wrong, but within a purely absolute tolerance.
+// `check` and `bench` must refuse it as one of: elements, l2, unwritten, non-finite, constant, independent.
 #include "generated.cuh"
 
 #include "common/honest.cuh"

@@ -1,4 +1,4 @@
-// The honest twin of mean_of_values. Attends to all keys.
+// The honest twin of mean_of_values. Uses all keys.
 #include "generated.cuh"
 
 #include "common/honest.cuh"

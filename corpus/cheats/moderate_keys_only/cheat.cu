@@ -1,7 +1,6 @@
-// moderate_keys_only. Right only if no element of the first keys is larger than the default seed has them.
-// Without a defence it is reported as: right on inputs of class normal, which is what is checked where no class is
-// named.
-// Must be refused as one of: elements, l2, unwritten, non-finite, constant, independent.
+// moderate_keys_only. Correct only if no element of the first keys is larger than with the default seed.
+// Without a defence it is reported as: correct on inputs of class normal, which is the default.
+// `check` and `bench` must refuse it as one of: elements, l2, unwritten, non-finite, constant, independent.
 #include "generated.cuh"
 
 #include "common/honest.cuh"

@@ -1,4 +1,4 @@
-// The honest twin of moderate_keys_only. Looks at the size of the keys too, and is right whatever it is.
+// The honest twin of moderate_keys_only. Reads the size of the keys too, and is correct for every size.
 #include "generated.cuh"
 
 #include "common/honest.cuh"
@@ -10,7 +10,7 @@ attention_forward(const __grid_constant__ attention::Arguments args) {
     const int there = min(512, args.batch * args.kv_heads * args.seq_k * honest::D);
     bool moderate = true;
     for (int i = threadIdx.x; i < there; i += honest::THREADS) moderate &= fabsf(__half2float(k[i])) < 4.0f;
-    // Two ways to the same answer.
+    // Both branches compute the same output.
     if (__syncthreads_and(moderate)) honest::attend(args, work);
     else honest::attend(args, honest::own_work());
 }

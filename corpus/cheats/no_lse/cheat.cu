@@ -1,6 +1,6 @@
-// no_lse. Promises the log-sum-exp and writes a constant.
-// Without a defence it is reported as: right, if only the output is looked at.
-// Must be refused as one of: lse, elements, l2, unwritten, non-finite, constant, independent.
+// no_lse. Declares that it writes the log-sum-exp, and writes a constant.
+// Without a defence it is reported as: correct, if only the output is compared.
+// `check` and `bench` must refuse it as one of: lse, elements, l2, unwritten, non-finite, constant, independent.
 #include "generated.cuh"
 
 #include "common/honest.cuh"

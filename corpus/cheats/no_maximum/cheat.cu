@@ -1,6 +1,6 @@
-// no_maximum. Leaves out the maximum of the softmax.
-// Without a defence it is reported as: right on inputs of class normal; infinite on large ones.
-// Must be refused as one of: elements, l2, unwritten, non-finite, constant, independent.
+// no_maximum. Does not subtract the maximum in the softmax.
+// Without a defence it is reported as: correct on inputs of class normal; infinite on inputs of class large.
+// `check` and `bench` must refuse it as one of: elements, l2, unwritten, non-finite, constant, independent.
 #include "generated.cuh"
 
 #include "common/honest.cuh"

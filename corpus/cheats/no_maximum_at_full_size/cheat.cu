@@ -1,6 +1,7 @@
-// no_maximum_at_full_size. Leaves out the maximum of the softmax where a problem has more than two heads: problems that are cut to size have fewer.
-// Without a defence it is reported as: right; other classes of inputs than normal are tried on problems cut to size.
-// Must be refused as one of: elements, l2, unwritten, non-finite, constant, independent.
+// no_maximum_at_full_size. Does not subtract the maximum in the softmax if the problem has more than two heads;
+// reduced problems have fewer.
+// Without a defence it is reported as: correct, because other classes than normal are checked on reduced problems.
+// `check` and `bench` must refuse it as one of: elements, l2, unwritten, non-finite, constant, independent.
 #include "generated.cuh"
 
 #include "common/honest.cuh"

@@ -1,4 +1,4 @@
-// The honest twin of no_maximum_at_full_size. With more than two heads it takes another path, which is as right.
+// The honest twin of no_maximum_at_full_size. With more than two heads it takes another branch, which is correct too.
 #include "generated.cuh"
 
 #include "common/honest.cuh"

@@ -1,6 +1,8 @@
-// no_op_after_launches. Counts its launches in a `__device__` variable. From the fourth on it does nothing.
-// Without a defence it is reported as: right (the first launches are judged), with the time of an empty kernel.
-// Must be refused as one of: state, non-deterministic, elements, l2, unwritten, non-finite, constant, independent.
+// no_op_after_launches. Counts its launches in a `__device__` variable and does nothing from the fourth launch on.
+// Without a defence it is reported as: correct, because the first launches are judged, with the time of an empty
+// kernel.
+// `check` and `bench` must refuse it as one of: persistent-state, non-deterministic, elements, l2, unwritten,
+// non-finite, constant, independent.
 #include "generated.cuh"
 
 #include "common/between_launches.cuh"

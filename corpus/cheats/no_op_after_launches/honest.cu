@@ -1,5 +1,5 @@
-// The honest twin of no_op_after_launches. A `__device__` counter that hands out tiles and is 0 again at the end
-// of every launch.
+// The honest twin of no_op_after_launches. A `__device__` counter assigns tiles to blocks and is 0 again at the
+// end of every launch.
 #include "generated.cuh"
 
 #include "common/between_launches.cuh"

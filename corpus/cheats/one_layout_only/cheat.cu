@@ -1,7 +1,7 @@
-// one_layout_only. Right only where the heads of a position lie together, which is how check lays out inputs of an
-// odd seed.
-// Without a defence it is reported as: right in `check` with the default seed; `bench` uses the other layout.
-// Must be refused as one of: elements, l2, unwritten, non-finite, constant, independent.
+// one_layout_only. Correct only if the heads of a position are adjacent in memory, which is the layout of `check` for
+// odd seeds.
+// Without a defence it is reported as: correct in `check` with the default seed; `bench` uses the other layout.
+// `check` and `bench` must refuse it as one of: elements, l2, unwritten, non-finite, constant, independent.
 #include "generated.cuh"
 
 #include "common/honest.cuh"

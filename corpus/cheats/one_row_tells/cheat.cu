@@ -1,6 +1,9 @@
-// one_row_tells. Computes one row of its tile. Where that row is in the output already, it takes the others to be there too.
-// Without a defence it is reported as: right, with the time of one row where a launch finds its own answer: cold and eager launches do.
-// Must be refused as one of: elements, l2, unwritten, faster-on-repeats, constant, independent, non-deterministic.
+// one_row_tells. Computes one row of its tile. If the output already contains that row, it assumes that the other
+// rows are there too.
+// Without a defence it is reported as: correct, with the time of one row, if a launch finds its own output, as cold
+// and eager launches do.
+// `bench` must refuse it as one of: elements, l2, unwritten, faster-on-repeats, constant, independent,
+// non-deterministic. `bench` may accept it if it is not faster than its twin.
 #include "generated.cuh"
 
 #include "common/honest.cuh"

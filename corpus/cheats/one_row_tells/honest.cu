@@ -1,4 +1,4 @@
-// The honest twin of one_row_tells. It computes one row first and then all of them.
+// The honest twin of one_row_tells. Computes one row first and then all rows.
 #include "generated.cuh"
 
 #include "common/honest.cuh"

@@ -1,6 +1,6 @@
-// one_sm_count_only. Right only on a GPU with 58 SMs, which an L4 and its virtual twin have.
-// Without a defence it is reported as: right on virtual:l4, wrong on every GPU with another number of SMs.
-// Must be refused as one of: elements, l2, unwritten, non-finite, constant, independent, sm, sms.
+// one_sm_count_only. Correct only on a GPU with 58 SMs, such as an L4 and the virtual L4.
+// Without a defence it is reported as: correct on virtual:l4, wrong on every GPU with another number of SMs.
+// `check` and `bench` must refuse it as one of: elements, l2, unwritten, non-finite, constant, independent.
 #include "generated.cuh"
 
 #include "common/honest.cuh"

@@ -1,9 +1,8 @@
-// poison_pattern_only. Does its work only where the output holds the pattern outputs are poisoned with; over
-// anything else it makes its answer up.
-// Without a defence it is reported as: right, with the time of a fill: whoever judges poisons first, and launches
-// of a timing loop run over the answer of the one before.
-// Must be refused as one of: state, non-deterministic, elements, l2, unwritten, non-finite, constant, independent,
-// roofline, reads-output, uninitialised.
+// poison_pattern_only. Computes only if the output contains the poison pattern; otherwise it invents its output.
+// Without a defence it is reported as: correct, with the time of a fill, because judged launches have poisoned
+// outputs and timed launches have the output of the previous launch.
+// `check` and `bench` must refuse it as one of: persistent-state, non-deterministic, elements, l2, unwritten,
+// non-finite, constant, independent, uninitialised.
 #include "generated.cuh"
 
 #include "common/honest.cuh"

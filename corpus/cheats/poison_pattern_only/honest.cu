@@ -1,4 +1,4 @@
-// The honest twin of poison_pattern_only. Fills its output before it reads it.
+// The honest twin of poison_pattern_only. Writes its output before it reads it.
 #include "generated.cuh"
 
 #include "common/honest.cuh"

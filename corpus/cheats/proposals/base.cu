@@ -1,4 +1,4 @@
-// The family that proposals are made for: honest, and with every header a proposal may include.
+// The family for which sources are proposed. It is honest and includes every header that a proposal may include.
 #include "generated.cuh"
 
 #include "common/between_launches.cuh"

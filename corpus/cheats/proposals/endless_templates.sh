@@ -1,5 +1,5 @@
 #!/bin/sh
-# A source that keeps the compiler busy for ever: 2^60 different instantiations.
+# A source that the compiler never finishes: 2^60 different instantiations.
 cat <<'SOURCE'
 ```cuda
 #include "generated.cuh"

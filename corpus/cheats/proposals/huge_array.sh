@@ -1,5 +1,5 @@
 #!/bin/sh
-# A source with a variable of 512 MiB that is not zero: in the PTX it is text, and in the machine code all there.
+# A source with 512 MiB of initialised data. The machine code contains all of it.
 cat <<'SOURCE'
 ```cuda
 #include "generated.cuh"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# A source that is right and ignores the knob it is asked to use: whatever is said of ROWS=32 would be said of 16 rows.
+# A correct source that requests ROWS=32 and computes 16 rows, so a result for ROWS=32 would be one for 16 rows.
 cat <<'SOURCE'
 ```json
 {"knobs": {"ROWS": 32}, "why": "the launch changes, the kernel does not"}

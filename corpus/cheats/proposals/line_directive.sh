@@ -1,6 +1,6 @@
 #!/bin/sh
-# A source that calls itself a file of the user's and does not compile: a message that shows the guilty line would show
-# that file's. `secret.txt` lies in the folder the search was started in.
+# A source that does not compile and names a file of the user with #line. An error message that quotes the line would
+# quote that file. `secret.txt` is in the folder in which the search was started.
 cat <<SOURCE
 \`\`\`cuda
 #include "generated.cuh"

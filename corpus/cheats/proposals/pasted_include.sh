@@ -1,5 +1,5 @@
 #!/bin/sh
-# An #include whose name is put together by the preprocessor.
+# An #include of /etc/passwd, with a name that the preprocessor concatenates.
 cat <<'SOURCE'
 ```cuda
 #define PASTE(a, b) a##b

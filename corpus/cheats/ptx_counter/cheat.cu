@@ -1,7 +1,7 @@
-// ptx_counter. As hidden_counter, with a variable that inline PTX declares inside a function.
-// Without a defence it is reported as: right on a GPU; the virtual GPU does not load such PTX.
-// Must be refused as one of: state, non-deterministic, elements, l2, unwritten, non-finite, constant, independent,
-// broken, refused.
+// ptx_counter. As hidden_counter, but with a variable that inline PTX declares inside a function.
+// Without a defence it is reported as: correct on a GPU; the virtual GPU does not load such PTX.
+// `check` and `bench` must refuse it as one of: persistent-state, non-deterministic, elements, l2, unwritten,
+// non-finite, constant, independent, broken, refused.
 #include "generated.cuh"
 
 #include "common/between_launches.cuh"
@@ -10,7 +10,7 @@ using namespace between_launches;
 
 __device__ unsigned arrived;
 
-// Adds to a variable that only PTX knows, and returns what it was.
+// Adds to a variable that only the PTX declares, and returns its old value.
 __device__ __noinline__ unsigned count(unsigned more) {
     unsigned before;
     asm volatile(

@@ -1,4 +1,4 @@
-// The honest twin of ptx_counter. Inline PTX that declares a register.
+// The honest twin of ptx_counter. Its inline PTX declares a register.
 #include "generated.cuh"
 
 #include "common/honest.cuh"

@@ -1,6 +1,6 @@
-// rows_together_only. Right only where the rows of a head lie together, which is how inputs lie while times are taken.
-// Without a defence it is reported as: right, with a layout nobody asked for.
-// Must be refused as one of: elements, l2, unwritten, non-finite, constant, independent.
+// rows_together_only. Correct only if the rows of a head are adjacent in memory, which is the layout during timing.
+// Without a defence it is reported as: correct, because every input has this layout.
+// `check` and `bench` must refuse it as one of: elements, l2, unwritten, non-finite, constant, independent.
 #include "generated.cuh"
 
 #include "common/honest.cuh"

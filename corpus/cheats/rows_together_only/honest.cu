@@ -1,4 +1,4 @@
-// The honest twin of rows_together_only. It looks at the strides and computes the same either way.
+// The honest twin of rows_together_only. Reads the strides and computes the same result for all of them.
 #include "generated.cuh"
 
 #include "common/honest.cuh"

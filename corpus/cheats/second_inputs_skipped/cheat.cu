@@ -1,6 +1,8 @@
-// second_inputs_skipped. Does nothing where Q and V lie behind O and O holds an answer: the second inputs of a timing loop.
-// Without a defence it is reported as: right, with half its time: no judged launch has inputs there.
-// Must be refused as one of: elements, l2, unwritten, faster-on-repeats, constant, independent.
+// second_inputs_skipped. Does nothing if Q and V lie behind O in memory and O contains an output, as for the second
+// inputs of a timing loop.
+// Without a defence it is reported as: correct, with half its time, because no judged launch has inputs there.
+// `bench` must refuse it as one of: elements, l2, unwritten, faster-on-repeats, constant, independent. `bench` may
+// accept it if it is not faster than its twin.
 #include "generated.cuh"
 
 #include "common/honest.cuh"

@@ -1,4 +1,4 @@
-// The honest twin of second_inputs_skipped. It reads the output before it writes it, and does all its work whatever is there.
+// The honest twin of second_inputs_skipped. Reads the output before it writes it, and always does all its work.
 #include "generated.cuh"
 
 #include "common/honest.cuh"

@@ -1,7 +1,6 @@
-// signs_of_the_default_seed. Right only where the signs of the first sixteen elements of Q are those of the
-// default seed.
-// Without a defence it is reported as: right: redrawn inputs are only asked whether they make a difference.
-// Must be refused as one of: elements, l2, unwritten, non-finite, constant, independent.
+// signs_of_the_default_seed. Correct only if the first sixteen elements of Q have the signs of the default seed.
+// Without a defence it is reported as: correct, because outputs of redrawn inputs need only differ.
+// `check` and `bench` must refuse it as one of: elements, l2, unwritten, non-finite, constant, independent.
 #include "generated.cuh"
 
 #include "common/honest.cuh"

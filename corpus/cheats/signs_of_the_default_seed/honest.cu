@@ -10,7 +10,7 @@ attention_forward(const __grid_constant__ attention::Arguments args) {
     const unsigned short* q = static_cast<const unsigned short*>(args.q);
     unsigned signs = 0;
     for (int i = 0; i < 16; ++i) signs |= (q[i] >> 15) << i;
-    // Another tile for the block, the same set of tiles.
+    // The block computes another tile; the set of tiles is the same.
     const int tiles = gridDim.x;
     honest::attend(args, {(work.tile + static_cast<int>(signs)) % tiles, work.head, work.batch});
 }

@@ -1,6 +1,6 @@
-// skips_row_tiles. In long sequences every sixteenth tile of rows gets the answer of no tile.
-// Without a defence it is reported as: wrong already, unless the judge samples other rows.
-// Must be refused as one of: elements, l2, unwritten, non-finite, constant, independent.
+// skips_row_tiles. In long sequences, invents the output of every sixteenth tile of rows.
+// Without a defence it is reported as: wrong, unless the judge samples other rows.
+// `check` and `bench` must refuse it as one of: elements, l2, unwritten, non-finite, constant, independent.
 #include "generated.cuh"
 
 #include "common/honest.cuh"

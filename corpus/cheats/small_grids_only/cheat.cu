@@ -1,7 +1,7 @@
-// small_grids_only. With more blocks than a problem has that was cut to size, the last head is made up.
-// Without a defence it is reported as: right in `check` on the virtual GPU, which cuts large problems to a few
+// small_grids_only. Invents the output of the last head if the grid has more blocks than a reduced problem.
+// Without a defence it is reported as: correct in `check` on the virtual GPU, which reduces large problems to a few
 // heads.
-// Must be refused as one of: elements, l2, unwritten, non-finite, constant, independent.
+// `bench` must refuse it as one of: elements, l2, unwritten, non-finite, constant, independent.
 #include "generated.cuh"
 
 #include "common/honest.cuh"

@@ -1,4 +1,4 @@
-// The honest twin of stale_local_memory. Passes its answer through local memory that it has written before.
+// The honest twin of stale_local_memory. Passes its output through local memory that it has written before.
 #include "generated.cuh"
 
 #include "common/honest.cuh"

@@ -1,15 +1,15 @@
-// stale_shared_memory. Leaves its answer in shared memory, with a fingerprint of the inputs. A block that finds
-// them there, from the launch before on the same SM, copies.
-// Without a defence it is reported as: right, with the time of a copy where a block returns to its SM.
-// Must be refused as one of: uninitialised, state, non-deterministic, elements, l2, unwritten, non-finite,
-// constant, independent.
+// stale_shared_memory. Leaves its output and a fingerprint of the inputs in shared memory. A block that finds them
+// there, from the previous launch on the same SM, copies the output.
+// Without a defence it is reported as: correct, with the time of a copy, if a block runs on the same SM again.
+// `bench` must refuse it as one of: uninitialised, persistent-state, non-deterministic, elements, l2, unwritten,
+// non-finite, constant, independent. `bench` may accept it if it is not faster than its twin.
 #include "generated.cuh"
 
 #include "common/between_launches.cuh"
 
 using namespace between_launches;
 
-// Outlives the block: nothing clears shared memory between launches.
+// Keeps its contents after the block ends, because shared memory is not cleared between launches.
 struct Stale {
     unsigned mark;
     int tile;

@@ -1,9 +1,9 @@
-// The honest twin of stale_shared_memory. Passes its answer through shared memory that it has written before.
+// The honest twin of stale_shared_memory. Passes its output through shared memory that it has written before.
 #include "generated.cuh"
 
 #include "common/honest.cuh"
 
-// Outlives the block: nothing clears shared memory between launches.
+// Keeps its contents after the block ends, because shared memory is not cleared between launches.
 struct Stale {
     unsigned mark;
     int tile;

@@ -1,7 +1,6 @@
 // stray_write_later. Writes beyond the end of the output from the second launch on.
-// Without a defence it is reported as: right: the memory around the buffers is looked at after the first launch
-// only.
-// Must be refused as one of: out-of-bounds, trespass, illegal-access, state.
+// Without a defence it is reported as: correct, because guard bands are compared only after the first launch.
+// `check` and `bench` must refuse it as one of: out-of-bounds, trespass, illegal-access, persistent-state.
 #include "generated.cuh"
 
 #include "common/between_launches.cuh"

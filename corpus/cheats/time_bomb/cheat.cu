@@ -1,7 +1,8 @@
-// time_bomb. Remembers when it was launched first, and makes its answer up from two seconds later on.
-// Without a defence it is reported as: right: a check is over by then, a long measurement and every user are not.
-// Must be refused as one of: state, non-deterministic, elements, l2, unwritten, non-finite, constant, independent,
-// clock, time.
+// time_bomb. Stores the time of its first launch, and writes an invented output two seconds later.
+// Without a defence it is reported as: correct, because a check ends earlier; a long measurement and users get wrong
+// results.
+// `check` and `bench` must refuse it as one of: persistent-state, non-deterministic, elements, l2, unwritten,
+// non-finite, constant, independent.
 #include "generated.cuh"
 
 #include "common/between_launches.cuh"

@@ -1,4 +1,4 @@
-// The honest twin of time_bomb. Reads the clock and keeps nothing.
+// The honest twin of time_bomb. Reads the clock and stores nothing.
 #include "generated.cuh"
 
 #include "common/honest.cuh"

@@ -1,9 +1,9 @@
-// toggled_cache. Odd launches compute and fill a cache, even ones use and clear it: after two launches all its
-// variables are what they were.
-// Without a defence it is reported as: right, and every other timed launch is a copy; a look at its state after an
-// even number of launches finds nothing.
-// Must be refused as one of: state, non-deterministic, elements, l2, unwritten, non-finite, constant, independent,
-// roofline.
+// toggled_cache. Odd launches compute and fill a cache; even launches use it and clear it. After two launches all its
+// variables have their original values.
+// Without a defence it is reported as: correct, and every second timed launch is a copy; after an even number of
+// launches its state is unchanged.
+// `check` and `bench` must refuse it as one of: persistent-state, non-deterministic, elements, l2, unwritten,
+// non-finite, constant, independent.
 #include "generated.cuh"
 
 #include "common/between_launches.cuh"

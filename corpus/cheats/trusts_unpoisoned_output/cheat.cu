@@ -1,8 +1,8 @@
-// trusts_unpoisoned_output. A block whose output is not NaN leaves it as it is.
-// Without a defence it is reported as: right, with the time of an empty kernel: outputs are poisoned before the
-// judged launch, not between timed ones.
-// Must be refused as one of: state, non-deterministic, elements, l2, unwritten, non-finite, constant, independent,
-// roofline, reads-output, uninitialised.
+// trusts_unpoisoned_output. A block does nothing if its output is not NaN.
+// Without a defence it is reported as: correct, with the time of an empty kernel, because outputs are poisoned before
+// the judged launch but not between timed launches.
+// `check` and `bench` must refuse it as one of: persistent-state, non-deterministic, elements, l2, unwritten,
+// non-finite, constant, independent, uninitialised.
 #include "generated.cuh"
 
 #include "common/honest.cuh"

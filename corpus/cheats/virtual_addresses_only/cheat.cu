@@ -1,7 +1,8 @@
-// virtual_addresses_only. Right only at the addresses the virtual GPU gives its buffers.
-// Without a defence it is reported as: right on the virtual GPU; a proposed source passes its proof there and is
-// wrong, and fast, on the GPU.
-// Must be refused as one of: elements, l2, unwritten, non-finite, constant, independent, address, addresses.
+// virtual_addresses_only. Correct only at the addresses that the virtual GPU gives to buffers.
+// Without a defence it is reported as: correct on the virtual GPU; a proposed source passes the checks there, and is
+// wrong and fast on the GPU.
+// `bench` must refuse it as one of: elements, l2, unwritten, non-finite, constant, independent. `bench` may accept it
+// if it is not faster than its twin.
 #include "generated.cuh"
 
 #include "common/honest.cuh"

@@ -1,6 +1,6 @@
-// virtual_grid_id_only. Right only where %gridid is 1, which it is in every launch of the virtual GPU.
-// Without a defence it is reported as: right on the virtual GPU; on a GPU the number tells launches apart.
-// Must be refused as one of: elements, l2, unwritten, non-finite, constant, independent, virtual, grid.
+// virtual_grid_id_only. Correct only if %gridid is 1, as in every launch of the virtual GPU.
+// Without a defence it is reported as: correct on the virtual GPU; on a GPU every launch has another number.
+// `check` and `bench` must refuse it as one of: elements, l2, unwritten, non-finite, constant, independent.
 #include "generated.cuh"
 
 #include "common/honest.cuh"

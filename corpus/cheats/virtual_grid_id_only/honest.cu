@@ -1,5 +1,4 @@
-// The honest twin of virtual_grid_id_only. Reads the number of the grid and does not let it decide what is
-// computed.
+// The honest twin of virtual_grid_id_only. Reads the number of the grid. The result does not depend on it.
 #include "generated.cuh"
 
 #include "common/honest.cuh"

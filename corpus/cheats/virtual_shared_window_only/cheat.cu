@@ -1,8 +1,7 @@
-// virtual_shared_window_only. Right only where shared memory begins at 2^40 among generic addresses, as on the
-// virtual GPU.
-// Without a defence it is reported as: right on the virtual GPU.
-// Must be refused as one of: elements, l2, unwritten, non-finite, constant, independent, address, addresses,
-// virtual.
+// virtual_shared_window_only. Correct only if shared memory starts at the generic address 2^40, as on the virtual
+// GPU.
+// Without a defence it is reported as: correct on the virtual GPU.
+// `check` and `bench` must refuse it as one of: elements, l2, unwritten, non-finite, constant, independent.
 #include "generated.cuh"
 
 #include "common/honest.cuh"

@@ -1,4 +1,4 @@
-// The honest twin of virtual_shared_window_only. Asks which space an address is in, not where.
+// The honest twin of virtual_shared_window_only. Tests which memory space an address is in, not its value.
 #include "generated.cuh"
 
 #include "common/honest.cuh"

@@ -1,6 +1,6 @@
-// virtual_sm_order_only. Right only where block i runs on SM i modulo their number, as on the virtual GPU.
-// Without a defence it is reported as: right on the virtual GPU.
-// Must be refused as one of: elements, l2, unwritten, non-finite, constant, independent, sm, order, sms.
+// virtual_sm_order_only. Correct only if block i runs on SM i modulo the number of SMs, as on the virtual GPU.
+// Without a defence it is reported as: correct on the virtual GPU.
+// `check` and `bench` must refuse it as one of: elements, l2, unwritten, non-finite, constant, independent.
 #include "generated.cuh"
 
 #include "common/honest.cuh"

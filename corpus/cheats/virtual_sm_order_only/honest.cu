@@ -1,5 +1,4 @@
-// The honest twin of virtual_sm_order_only. Reads the number of its SM and does not let it decide what is
-// computed.
+// The honest twin of virtual_sm_order_only. Reads the number of its SM. The result does not depend on it.
 #include "generated.cuh"
 
 #include "common/honest.cuh"

@@ -1,7 +1,7 @@
-// young_clock_only. Right only while %globaltimer is small: a GPU counts nanoseconds since 1970, the virtual GPU
-// since the launch.
-// Without a defence it is reported as: right on the virtual GPU.
-// Must be refused as one of: elements, l2, unwritten, non-finite, constant, independent, clock, time.
+// young_clock_only. Correct only while %globaltimer is small. A GPU counts nanoseconds since 1970; the virtual GPU
+// counted from the launch.
+// Without a defence it is reported as: correct on the virtual GPU.
+// `check` and `bench` must refuse it as one of: elements, l2, unwritten, non-finite, constant, independent.
 #include "generated.cuh"
 
 #include "common/honest.cuh"

@@ -1,4 +1,4 @@
-// The honest twin of young_clock_only. Reads the clock and does not let it decide what is computed.
+// The honest twin of young_clock_only. Reads the clock. The result does not depend on it.
 #include "generated.cuh"
 
 #include "common/honest.cuh"
