@@ -138,7 +138,7 @@ fn copy(
     theirs: Option<&mut Bench<'_>>,
     verdicts: Option<(&mut Verdict, &mut Verdict)>,
 ) -> Result<(), String> {
-    let mut case = random_case(random);
+    let mut case = random_case(random, load);
     if !load {
         case.map.fill = vgpu::tensor_map::Fill::Zero;
     }
@@ -147,15 +147,21 @@ fn copy(
     let rank = case.map.rank();
     let text = if load { kernels::tensor_load(rank) } else { kernels::tensor_store(rank) };
     let wanted = if load { case.loaded(&tensor) } else { case.stored(&shared, &tensor) };
+    // A GPU may touch memory before the tensor when a box starts there, so there must be some.
+    let margin = case.margin();
+    let buffer = [vec![0xee; margin], tensor].concat();
     let run = |bench: &mut Bench<'_>| {
         let result = usize::from(load);
-        bench.run(&text, 32, case.shared, &[&tensor, &shared], result, |device, at| {
-            let map = vgpu::TensorMap { address: at[0], ..case.map.clone() };
+        let buffers: [&[u8]; 2] = [&buffer, &shared];
+        let bytes = bench.run(&text, 32, case.shared, &buffers, result, |device, at| {
+            let map = vgpu::TensorMap { address: at[0] + margin as u64, ..case.map.clone() };
             Ok(case.parameters(&device.encode_tensor_map(&map)?, at[1]))
-        })
+        })?;
+        Ok(if load { bytes } else { bytes[margin..].to_vec() })
     };
     let Some((model, hardware)) = verdicts else { return Ok(()) };
-    let failed = |error| format!("{error}; {:?} at {:?}, offset {}", case.map, case.at, case.offset);
+    let failed =
+        |error: AcceleratorError| format!("{error}; {:?} at {:?}, offset {}", case.map, case.at, case.offset);
     let got = run(ours).map_err(failed)?;
     equal(model, &got, &wanted, &(&case.map, &case.at));
     if let Some(theirs) = theirs {

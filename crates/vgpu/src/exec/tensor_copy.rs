@@ -19,6 +19,9 @@ use crate::tensor_map::{self, Element, Field, MAX_RANK, TensorMap};
 /// Required alignment of a box in shared memory, in bytes.
 const BOX_ALIGN: u64 = 128;
 
+/// Required alignment of the innermost coordinate, in bytes. The manual does not mention it; an H200 enforces it.
+const COLUMN_ALIGN: i64 = 16;
+
 /// Maximum number of bytes in a row of a box: 256 elements of eight bytes.
 const MAX_ROW: usize = 2048;
 
@@ -226,6 +229,30 @@ impl<P: Policy> Cx<'_, '_, P> {
             self.fault(Kind::Misaligned, lane, || {
                 format!(
                     "tensor copy at offset {place} of shared memory, which is not a multiple of {BOX_ALIGN}"
+                )
+            });
+            return None;
+        }
+        let column = i64::from(at[0]) * map.element.bytes() as i64;
+        if column % COLUMN_ALIGN != 0 {
+            self.fault(Kind::Misaligned, lane, || {
+                format!(
+                    "tensor copy at column {} of the tensor, which is byte {column} of its row and not a multiple of \
+                     {COLUMN_ALIGN} bytes; a GPU stops with an illegal instruction",
+                    at[0]
+                )
+            });
+            return None;
+        }
+        // `Use` is that of shared memory: a store to the tensor loads from shared memory.
+        if what == Use::Load
+            && let Some(dimension) = at.iter().position(|coordinate| *coordinate < 0)
+        {
+            self.fault(Kind::OutOfBounds, lane, || {
+                format!(
+                    "tensor store at coordinate {} of dimension {dimension}; only a load may start before the tensor, \
+                     and a GPU stops with an illegal instruction",
+                    at[dimension]
                 )
             });
             return None;

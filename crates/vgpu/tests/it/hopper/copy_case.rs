@@ -15,8 +15,8 @@ pub struct Case {
     pub shared: u32,
 }
 
-/// Returns a random case. The caller must set `map.address`.
-pub fn random_case(r: &mut Random) -> Case {
+/// Returns a random case. The caller must set `map.address`. Only loads may start before the tensor.
+pub fn random_case(r: &mut Random, load: bool) -> Case {
     let rank = r.integer(1, 6) as usize;
     let elements =
         [Element::U8, Element::U16, Element::F16, Element::Bf16, Element::F32, Element::I32, Element::F64];
@@ -45,8 +45,12 @@ pub fn random_case(r: &mut Random) -> Case {
         strides.push(stride);
         stride *= dims[dim];
     }
-    let at =
+    let mut at: Vec<i32> =
         box_dims.iter().map(|b| r.integer(-i64::from(*b) / 2 - 1, i64::from(*b) / 2 + 2) as i32).collect();
+    at[0] -= at[0] % per_chunk as i32;
+    if !load {
+        at.iter_mut().for_each(|coordinate| *coordinate = coordinate.abs());
+    }
     let fill = if matches!(element, Element::U8 | Element::U16 | Element::I32) || r.integer(0, 3) > 0 {
         Fill::Zero
     } else {
@@ -101,6 +105,13 @@ impl Case {
         }
         parameters.extend(self.at.iter().map(|c| c.to_le_bytes().to_vec()));
         parameters
+    }
+
+    /// Number of bytes before the tensor that a copy would touch without the check of the bounds.
+    pub fn margin(&self) -> usize {
+        let strides = std::iter::once(self.map.element.bytes()).chain(self.map.strides.iter().copied());
+        let before = self.at.iter().zip(strides).map(|(at, stride)| (-at).max(0) as u64 * stride);
+        before.sum::<u64>().next_multiple_of(256) as usize
     }
 
     /// Returns the contents of shared memory after a load of `data`. Shared memory held 0xee before.

@@ -9,7 +9,7 @@ use super::{kernels, run};
 fn tensor_loads_bring_what_a_plain_loop_brings() {
     let mut r = Random::new(21);
     for number in 0..400 {
-        let mut case = random_case(&mut r);
+        let mut case = random_case(&mut r, true);
         let mut device = Device::default();
         let tensor = device.alloc(case.bytes as u64, "tensor").unwrap();
         let data = random_bytes(&mut r, case.bytes);
@@ -35,7 +35,7 @@ fn tensor_loads_bring_what_a_plain_loop_brings() {
 fn tensor_stores_write_what_a_plain_loop_writes() {
     let mut r = Random::new(22);
     for number in 0..300 {
-        let mut case = random_case(&mut r);
+        let mut case = random_case(&mut r, false);
         case.map.fill = Fill::Zero;
         let mut device = Device::default();
         let tensor = device.alloc(case.bytes as u64, "tensor").unwrap();
