@@ -1,5 +1,5 @@
-// Wrappers of Hopper's instructions for the corpus: one instruction each, so that a finding's frames name the line of the
-// kernel that calls it.
+// Wrappers of Hopper's instructions for the corpus: one instruction each, so that the frames of a finding name the line
+// of the kernel that calls it.
 #pragma once
 
 typedef unsigned long long u64;
@@ -55,7 +55,7 @@ HOPPER void load_multicast(void* to, const TensorMap* map, int x, int y, u64* ba
                  ::"r"(address(to)), "l"(map), "r"(x), "r"(y), "r"(address(bar)), "h"(blocks) : "memory");
 }
 
-// Products. Swizzle: 0 none, 1 128 bytes, 2 64, 3 32.
+// Products. Swizzle: 0 none, 1 128 bytes, 2 64 bytes, 3 32 bytes.
 HOPPER u64 descriptor(const void* p, int leading = 16, int stride = 1024, u64 swizzle = 1)
 {
     return (u64)((address(p) & 0x3ffff) >> 4) | (u64)(leading >> 4) << 16 | (u64)(stride >> 4) << 32 | swizzle << 62;
@@ -77,7 +77,7 @@ template <int R> HOPPER void more_registers() { asm volatile("setmaxnreg.inc.syn
     "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), \
     "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
 
-// 64 by 64, one step along k of 32 bytes. Rows of a and of b lie along k; `_n` where b lies along n.
+// 64 by 64, one step of 32 bytes along k. The rows of a and b are along k; in `_n` the rows of b are along n.
 #define PRODUCT(NAME, SHAPE, TYPES, REST) \
     HOPPER void NAME(float (&d)[32], u64 a, u64 b) \
     { asm volatile("wgmma.mma_async.sync.aligned." SHAPE "." TYPES " " D32 ", %32, %33, 1, 1, 1" REST ";" : ACCUMULATORS32 : "l"(a), "l"(b)); }
@@ -92,7 +92,7 @@ HOPPER void product_registers_f16(float (&d)[32], const u32 (&a)[4], u64 b)
                  : ACCUMULATORS32 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
 
-// A warpgroup's accumulators of 64 columns, into rows of `width` floats.
+// Stores a warpgroup's accumulators of 64 columns to rows of `width` floats.
 HOPPER void write_tile(float* c, int width, const float (&d)[32])
 {
     const int warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;

@@ -1,4 +1,4 @@
-// The atomic menagerie: float maximum by CAS, min/max, and/or/xor, inc/dec, exch, 64-bit, double and half2 additions.
+// Many atomic operations: float maximum by CAS, min/max, and/or/xor, inc/dec, exch, 64-bit, double and half2 additions.
 // Expected: the order-independent result of each.
 // warpsmith: --arch sm_80 --kernel atomics --grid 3 --block 64 --shared 0
 // warpsmith: --arg x=f32[192]=normal(178) --arg k=u32[192]=randint(179,0,4294967296)

@@ -1,5 +1,5 @@
 // Order-preserving stream compaction in one block: ballots and popcounts inside warps, a scan of warp counts between.
-// Expected: out = the even elements in order, then zeros as before; count[0] = how many.
+// Expected: out = the even elements in order, then the zeros that were there; count[0] = their number.
 // warpsmith: --arch sm_80 --kernel compact --grid 1 --block 128 --shared 0
 // warpsmith: --arg in=i32[300]=randint(187,0,1000) --arg out=inout,i32[300]=zeros --arg count=out,i32[1]
 // warpsmith: --arg n=i32=300

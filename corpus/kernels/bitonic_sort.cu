@@ -1,4 +1,4 @@
-// Bitonic sort of 512 keys in shared memory, one block per segment, two keys a thread.
+// Bitonic sort of 512 keys in shared memory, one block per segment, two keys per thread.
 // Expected: every segment of 512 keys in ascending order.
 // warpsmith: --arch sm_80 --kernel bitonic --grid 2 --block 256 --shared 2048
 // warpsmith: --arg keys=inout,i32[2,512]=randint(17,-100000,100000)

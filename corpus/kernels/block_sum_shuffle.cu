@@ -1,4 +1,4 @@
-// Sum of a vector by warp shuffles, one partial per block; n is no multiple of the block.
+// Sum of a vector by warp shuffles, one partial per block; n is not a multiple of the block size.
 // Expected: sums[b] = the sum of the elements whose 1024-wide stripe belongs to block b.
 // warpsmith: --arch sm_80 --kernel block_sum --grid 4 --block 256 --shared 0
 // warpsmith: --arg in=f32[4001]=normal(7) --arg sums=out,f32[4] --arg n=i32=4001

@@ -1,4 +1,4 @@
-// A jump table written as PTX (brx.idx), lanes of a warp taking different entries.
+// A jump table written as PTX (brx.idx), with lanes of a warp that take different entries.
 // Expected: out[i] = 3 x, x - 7, x^2, or -x by key 0..3.
 // warpsmith: --arch sm_80 --kernel branch_table --grid 1 --block 64 --shared 0
 // warpsmith: --arg key=u32[64]=randint(191,0,4) --arg x=i32[64]=randint(192,-100,100) --arg out=out,i32[64]

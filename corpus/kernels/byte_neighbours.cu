@@ -1,5 +1,5 @@
-// Threads write neighbouring bytes and half-words of the same words, in shared and in global memory: no two touch the
-// same byte, so there is no race.
+// Threads write neighbouring bytes and half-words of the same words, in shared and in global memory: no two threads
+// access the same byte, so this is not a race.
 // Expected: packed[i] = x[i] & 255; halves[i] = x[i] & 65535.
 // warpsmith: --arch sm_80 --kernel neighbours --grid 2 --block 96 --shared 0
 // warpsmith: --arg x=i32[192]=randint(254,0,100000) --arg packed=out,u8[192] --arg halves=out,u16[192]

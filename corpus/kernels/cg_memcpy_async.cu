@@ -1,4 +1,4 @@
-// cooperative_groups::memcpy_async by the block and cg::wait, with a size that is no multiple of the block.
+// cooperative_groups::memcpy_async by the block and cg::wait, with a size that is not a multiple of the block size.
 // Expected: out = in reversed within each block's 50 elements.
 // warpsmith: --arch sm_80 --kernel reverse50 --grid 3 --block 32 --shared 0
 // warpsmith: --arg in=i32[150]=iota --arg out=out,i32[150]

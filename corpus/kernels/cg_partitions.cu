@@ -1,4 +1,4 @@
-// cooperative_groups::labeled_partition and binary_partition: groups made at run time from labels.
+// cooperative_groups::labeled_partition and binary_partition: groups formed at run time from labels.
 // Expected: per thread the size of its label group inside the warp, its rank there, and the sum over its parity
 // group.
 // warpsmith: --arch sm_80 --kernel partitions --grid 2 --block 32 --shared 0

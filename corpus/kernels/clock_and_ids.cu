@@ -1,4 +1,4 @@
-// Reading clocks and hardware ids: values differ from machine to machine, the relations do not.
+// Reads clocks and hardware ids: the values differ between machines, the relations do not.
 // Expected: ok[i] = 1 (clocks do not run backwards, lane and warp ids are consistent).
 // warpsmith: --arch sm_80 --kernel clocks --grid 2 --block 64 --shared 0
 // warpsmith: --arg ok=out,i32[128]

@@ -1,4 +1,4 @@
-// Tiled f32 product with cp.async double buffering and one barrier per trip.
+// Tiled f32 product with cp.async double buffering and one barrier per iteration.
 // Expected: C = A B within f32 rounding.
 // warpsmith: --arch sm_80 --kernel gemm_async --grid 2,2 --block 16,16 --shared 0
 // warpsmith: --arg A=f32[32,80]=normal(156) --arg B=f32[80,32]=normal(157) --arg C=out,f32[32,32] --arg K=i32=80
@@ -21,7 +21,7 @@ extern "C" __global__ void gemm_async(const float* A, const float* B, float* C, 
     for (int k0 = 0; k0 < K; k0 += 16) {
         const int stage = (k0 / 16) & 1;
         __pipeline_wait_prior(0);
-        __syncthreads(); // this tile has landed for all, and all are done with the other stage
+        __syncthreads(); // this tile is visible to all threads, and no thread reads the other stage
         if (k0 + 16 < K)
             fetch(stage ^ 1, k0 + 16);
         for (int k = 0; k < 16; ++k)

@@ -1,8 +1,7 @@
-// CUB by the handful: BlockDiscontinuity heads, BlockAdjacentDifference, BlockHistogram, BlockMergeSort and
+// Several CUB primitives: BlockDiscontinuity heads, BlockAdjacentDifference, BlockHistogram, BlockMergeSort and
 // BlockShuffle.
-// Expected per block of 128 keys: head flags, differences to the left neighbour, a 16-bin histogram, the keys
-// sorted, and
-// the key of the thread 5 below (its own for the first five).
+// Expected per block of 128 keys: head flags, differences to the left neighbour, a 16-bin histogram, the sorted keys,
+// and the key of the thread 5 below (its own key for the first five).
 // warpsmith: --arch sm_80 --kernel misc --grid 2 --block 64 --shared 0
 // warpsmith: --arg keys=u32[256]=randint(243,0,16) --arg heads=out,i32[256] --arg diff=out,i32[256]
 // warpsmith: --arg bins=out,u32[32]

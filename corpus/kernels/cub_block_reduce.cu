@@ -1,4 +1,4 @@
-// CUB BlockReduce: sum, then maximum with its index (ArgMax), the temporary storage reused behind a barrier.
+// CUB BlockReduce: sum, then maximum with its index (ArgMax), with the temporary storage reused after a barrier.
 // Expected: sum[b] and the first index of the block's largest element (ties to the lowest index).
 // warpsmith: --arch sm_80 --kernel block_reduce --grid 3 --block 128 --shared 0
 // warpsmith: --arg in=f32[1500]=normal(61) --arg sum=out,f32[3] --arg arg_max=out,i32[3] --arg n=i32=1500

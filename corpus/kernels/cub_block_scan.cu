@@ -1,4 +1,4 @@
-// CUB BlockScan: exclusive sum of four items a thread with the block total, then an inclusive running maximum.
+// CUB BlockScan: exclusive sum of four items per thread with the block total, then an inclusive running maximum.
 // Expected per block of 512: exclusive prefix sums, running maxima, and the total.
 // warpsmith: --arch sm_80 --kernel block_scan --grid 2 --block 128 --shared 0
 // warpsmith: --arg in=i32[1024]=randint(7,-100,100) --arg sums=out,i32[1024] --arg maxima=out,i32[1024]

@@ -1,4 +1,4 @@
-// CUB WarpScan, WarpReduce and WarpMergeSort, two warps a block, storage per warp.
+// CUB WarpScan, WarpReduce and WarpMergeSort, two warps per block, with storage per warp.
 // Expected per warp of 32: inclusive sums, the maximum, and the elements in ascending order.
 // warpsmith: --arch sm_80 --kernel warp_ops --grid 2 --block 64 --shared 0
 // warpsmith: --arg in=u32[128]=randint(72,0,1000) --arg sums=out,u32[128] --arg top=out,u32[4]

@@ -25,7 +25,7 @@ extern "C" __global__ void handover(const int* in, int* out)
 
     doubled[t] = 2 * tile[t];
     auto token = bar.arrive();
-    const int own = t; // work that needs nobody else
+    const int own = t; // work that needs no other thread
     bar.wait(cuda::std::move(token));
     out[blockIdx.x * 64 + t] = doubled[(t + 1) & 63] + own;
 }

@@ -1,4 +1,4 @@
-// One query per head against keys split over blocks; the last block of a head joins the parts (flash decoding).
+// One query per head against keys split over blocks; the last block of a head combines the parts (flash decoding).
 // Expected: o[h] = softmax(q[h] k[h]^T / 8) v[h].
 // warpsmith: --arch sm_80 --kernel decode --grid 4,3 --block 64 --shared 0
 // warpsmith: --arg q=f32[3,64]=normal(42) --arg k=f32[3,150,64]=normal(43) --arg v=f32[3,150,64]=normal(44)

@@ -1,6 +1,6 @@
-// Hand-over by cuda::atomic_thread_fence and relaxed flags, and a fetch_add with acquire-release order that closes a
-// gathering; the last block to arrive adds up plain data of the others.
-// Expected: total[0] = the sum of 2 x over all blocks; doubled = 2 x from the block before (block 0: its own).
+// Blocks pass data with cuda::atomic_thread_fence and relaxed flags. They count themselves by a fetch_add with
+// acquire-release order, and the last block to arrive adds the plain data of the others.
+// Expected: total[0] = the sum of 2 x over all blocks; doubled = 2 x from the previous block (block 0: its own).
 // warpsmith: --arch sm_80 --kernel handover --grid 4 --block 32 --shared 0
 // warpsmith: --arg x=i32[128]=randint(256,0,100) --arg box=scratch,i32[128] --arg flag=inout,u32[4]=zeros
 // warpsmith: --arg arrived=inout,u32[1]=zeros --arg doubled=out,i32[128] --arg total=inout,i32[1]=zeros

@@ -1,8 +1,6 @@
-// Causal flash attention in bf16 with mma.sync, everything in registers: ldmatrix for Q, K and (transposed) V,
-// softmax by
-// quad shuffles, P reused as the A operand, K and V double-buffered by cp.async. D = 32, 16 queries a warp, 8-key
-// steps
-// in tiles of 16.
+// Causal flash attention in bf16 with mma.sync, with all intermediate values in registers: ldmatrix for Q, K and
+// (transposed) V, softmax by quad shuffles, P reused as the A operand, K and V double-buffered by cp.async. D = 32,
+// 16 queries per warp, 8-key steps in tiles of 16.
 // Expected: O = softmax(causal(Q K^T / sqrt 32)) V, in bf16.
 // warpsmith: --arch sm_80 --kernel flash_mma --grid 1 --block 64 --shared 0
 // warpsmith: --arg Q=bf16[32,32]=normal(196) --arg K=bf16[32,32]=normal(197) --arg V=bf16[32,32]=normal(198)

@@ -1,4 +1,4 @@
-// Flash attention forward, one head, f16 in and f32 out: 16 queries a warp, 16 keys a step, WMMA for both products,
+// Flash attention forward, one head, f16 in and f32 out: 16 queries per warp, 16 keys per step, WMMA for both products,
 // online softmax in shared memory. 40 keys: the last tile is ragged.
 // Expected: O = softmax(Q K^T / 8) V.
 // warpsmith: --arch sm_80 --kernel flash --grid 2 --block 32 --shared 0

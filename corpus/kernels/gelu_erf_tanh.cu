@@ -1,4 +1,4 @@
-// GELU twice: the exact form by erff and the tanh approximation, side by side.
+// GELU in two forms: the exact form by erff and the tanh approximation.
 // Expected: exact = x/2 (1 + erf(x/sqrt 2)); approx = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
 // warpsmith: --arch sm_80 --kernel gelu --grid 5 --block 96 --shared 0
 // warpsmith: --arg x=f32[450]=normal(4) --arg exact=out,f32[450] --arg approx=out,f32[450] --arg n=i32=450

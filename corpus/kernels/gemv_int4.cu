@@ -1,5 +1,5 @@
-// 4-bit weights, eight to a word, unpacked by shifts and masks, zero point 8, one scale per group of 32; one warp a
-// row.
+// 4-bit weights, eight to a word, unpacked by shifts and masks, zero point 8, one scale per group of 32; one warp
+// per row.
 // Expected: y[r] = sum_k (q[r][k] - 8) scale[r][k / 32] x[k], q little-endian nibbles.
 // warpsmith: --arch sm_80 --kernel gemv4 --grid 3 --block 128 --shared 0
 // warpsmith: --arg q=u32[12,32]=randint(225,0,4294967296) --arg scale=f16[12,8]=uniform(226)

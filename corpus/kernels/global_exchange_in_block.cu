@@ -1,6 +1,5 @@
-// Threads of a block exchange data through global memory with __syncthreads alone (it orders global memory for the
-// block),
-// and the warps of a block do the same with a fence and a volatile flag.
+// Threads of a block exchange data through global memory with only __syncthreads, which orders global memory for the
+// block. The warps of a block do the same with a fence and a volatile flag.
 // Expected: out[b][t] = x[b][63 - t] + x[b][(t + 32) mod 64].
 // warpsmith: --arch sm_80 --kernel exchange --grid 3 --block 64 --shared 0
 // warpsmith: --arg x=i32[3,64]=randint(255,0,1000) --arg work=scratch,i32[3,64] --arg more=scratch,i32[3,64]

@@ -1,4 +1,4 @@
-// Jacobi sweeps over a rod in one launch, blocks kept in step by a sense-reversing grid barrier.
+// Jacobi sweeps over a rod in one launch, blocks synchronised by a sense-reversing grid barrier.
 // Expected: u after 6 sweeps of (left + right) / 2 with fixed ends; the two buffers swap roles, so the result is in
 // u.
 // warpsmith: --arch sm_80 --kernel jacobi --grid 4 --block 64 --shared 0

@@ -1,6 +1,5 @@
-// The halves of a warp take different branches and each shuffles, votes and synchronises under its own mask; a third
-// of
-// the warps has left by then, and the rest meet on a named barrier that counts only them.
+// The halves of a warp take different branches, and each shuffles, votes and synchronises under its own mask. A third
+// of the warps has exited by then; the rest synchronise on a named barrier that counts only them.
 // Expected: low halves give the sum, high halves the maximum of their 16 elements, for warps 0 and 1; warp 2 gives
 // -1.
 // warpsmith: --arch sm_80 --kernel halves --grid 2 --block 96 --shared 0

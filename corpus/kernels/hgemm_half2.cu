@@ -1,4 +1,4 @@
-// f16 product with __hfma2: two columns a thread, shared tiles of half2, f16 accumulation.
+// f16 product with __hfma2: two columns per thread, shared tiles of half2, f16 accumulation.
 // Expected: C = A B within f16 accumulation over 32 products.
 // warpsmith: --arch sm_80 --kernel hgemm --grid 2,2 --block 8,16 --shared 0
 // warpsmith: --arg A=f16[32,32]=uniform(81) --arg B=f16[32,32]=uniform(82) --arg C=out,f16[32,32]

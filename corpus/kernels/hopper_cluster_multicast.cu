@@ -1,5 +1,5 @@
-// Hopper: two blocks of a cluster multiply different rows of A by the same B. Each copies half of B into both, and a stage is
-// used again when both have said that they are done with it.
+// Hopper: two blocks of a cluster multiply different rows of A by the same B. Each block copies half of B into both
+// blocks. A stage is filled again when both blocks have released it.
 // warpsmith: --arch sm_90a --kernel gemm --grid 1,4 --block 128 --shared 16384
 // warpsmith: --arg ta=tensor,A[64,64]=swizzle(128) --arg tb=tensor,Bt[32,64]=swizzle(128)
 // warpsmith: --arg A=f16[256,256]=normal(1) --arg Bt=f16[64,256]=normal(2) --arg C=out,f32[256,64]

@@ -1,5 +1,5 @@
-// Hopper: sums over rows of 512, one cluster of four blocks per row. Each block leaves its part in its own shared memory, and the
-// first one reads the others' there.
+// Hopper: sums over rows of 512, one cluster of four blocks per row. Each block stores its partial sum in its own
+// shared memory, and the first block reads the partial sums there.
 // warpsmith: --arch sm_90a --kernel sums --grid 12 --block 128 --shared 0
 // warpsmith: --arg x=f32[3,512]=normal(5) --arg y=out,f32[3]
 
@@ -22,7 +22,7 @@ extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(128) sums
                 sum += load_remote(map_to(&parts[warp], rank));
         y[blockIdx.x / 4] = sum;
     }
-    // Nobody leaves while the first block may still read.
+    // No block exits while the first block may still read.
     arrive_cluster();
     wait_cluster();
 }

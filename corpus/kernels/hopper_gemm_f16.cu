@@ -1,5 +1,5 @@
 // Hopper: C = A * B^T in f16, tiles of 64 by 64. One thread copies the next tiles of A and B while a warpgroup
-// multiplies the current ones. Sizes are not multiples of the tile: tensor copies fill up with zeros.
+// multiplies the current ones. Sizes are not multiples of the tile: tensor copies fill the rest with zeros.
 // warpsmith: --arch sm_90a --kernel gemm --grid 2,2 --block 128 --shared 32768
 // warpsmith: --arg ta=tensor,A[64,64]=swizzle(128) --arg tb=tensor,Bt[64,64]=swizzle(128)
 // warpsmith: --arg A=f16[100,200]=normal(1) --arg Bt=f16[72,200]=normal(2) --arg C=out,f32[100,72]
@@ -42,7 +42,7 @@ extern "C" __global__ void __launch_bounds__(128) gemm(const __grid_constant__ T
         commit_products();
         wait_products<0>();
         keep(d);
-        // The stage is free for the copy of the next step but one.
+        // The stage is free for the copy of the step after next.
         __syncthreads();
     }
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;

@@ -1,4 +1,5 @@
-// Hopper: C = A * B with B as it is, rows along n: the tensor cores take it N-major, in boxes of 64 columns.
+// Hopper: C = A * B with B not transposed: its rows are along n, and the tensor cores read it N-major in boxes of 64
+// columns.
 // warpsmith: --arch sm_90a --kernel gemm --grid 1,2 --block 128 --shared 16384
 // warpsmith: --arg ta=tensor,A[64,64]=swizzle(128) --arg tb=tensor,B[64,64]=swizzle(128)
 // warpsmith: --arg A=f16[128,192]=normal(1) --arg B=f16[192,64]=normal(2) --arg C=out,f32[128,64]

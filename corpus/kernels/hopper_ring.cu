@@ -1,5 +1,6 @@
-// Hopper: a ring of three stages, filled by one thread of a producer warpgroup that has given its registers away, and emptied
-// by two warpgroups of 64 rows each, one product in flight while the next begins. The result leaves by tensor copies.
+// Hopper: a ring of three stages. One thread of a producer warpgroup, which has released registers, fills it. Two
+// warpgroups of 64 rows each empty it, with one product in flight while the next starts. Tensor copies store the
+// result.
 // warpsmith: --arch sm_90a --kernel ring --grid 2 --block 384 --shared 90112
 // warpsmith: --arg ta=tensor,A[128,64]=swizzle(128) --arg tb=tensor,Bt[64,64]=swizzle(128) --arg tc=tensor,C[64,64]=plain
 // warpsmith: --arg A=f16[256,512]=normal(1) --arg Bt=f16[64,512]=normal(2) --arg C=out,f16[256,64]
@@ -48,14 +49,14 @@ extern "C" __global__ void __launch_bounds__(384, 1) ring(const __grid_constant_
         for (int k = 0; k < 4; ++k)
             product_f16(d, descriptor(stage + 8192 * group + 32 * k), descriptor(stage + 16384 + 32 * k));
         commit_products();
-        // The products of the step before are done: its stage is free.
+        // The products of the previous step are complete, so its stage is free.
         wait_products<1>();
         if (lane == 0 && i > 0)
             arrive(&empty[(i - 1) % STAGES]);
     }
     wait_products<0>();
     keep(d);
-    // A tile of its own behind the ring: the stages may still be read by the other warpgroup.
+    // A separate tile behind the ring, because the other warpgroup may still read the stages.
     __half* out = reinterpret_cast<__half*>(memory + STAGE * STAGES + 8192 * group);
     const int warp = threadIdx.x % 128 / 32;
     for (int j = 0; j < 8; ++j)

@@ -1,4 +1,4 @@
-// Instructions the compiler rarely writes but people do by hand: lop3, slct, cnot, testp, bfind, dp2a, red, isspacep,
+// Instructions that compilers rarely generate but people write: lop3, slct, cnot, testp, bfind, dp2a, red, isspacep,
 // vote.uni, prmt modes, sub.cc, mad24, set, exit.
 // Expected: out as computed below, acc[0] = the sum of all x; odd threads past 32 leave early by exit.
 // warpsmith: --arch sm_80 --kernel forms --grid 1 --block 64 --shared 0

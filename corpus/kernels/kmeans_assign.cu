@@ -1,4 +1,4 @@
-// One k-means step: nearest of 8 centres, then new sums by shared float atomics and counts by integer ones.
+// One k-means step: nearest of 8 centres, then new sums by shared float atomics and counts by integer atomics.
 // Expected: label[i], and per centre the sum of its points and their number.
 // warpsmith: --arch sm_80 --kernel kmeans --grid 2 --block 96 --shared 0
 // warpsmith: --arg p=f32[190,2]=uniform(235) --arg centre=f32[8,2]=uniform(236) --arg label=out,i32[190]

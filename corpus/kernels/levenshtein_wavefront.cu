@@ -1,4 +1,4 @@
-// Edit distance by anti-diagonals: one thread a row, three rotating diagonals in shared memory, 2-byte cells.
+// Edit distance by anti-diagonals: one thread per row, three rotating diagonals in shared memory, 2-byte cells.
 // Expected: distance[p] = the Levenshtein distance of the p-th pair of 30- and 24-letter words.
 // warpsmith: --arch sm_80 --kernel levenshtein --grid 3 --block 32 --shared 0
 // warpsmith: --arg a=u8[3,30]=randint(231,97,101) --arg b=u8[3,24]=randint(232,97,101) --arg distance=out,i32[3]

@@ -13,7 +13,7 @@ __device__ void sift(Record* h, int root, int n)
     const Record moving = h[root];
     while (2 * root + 1 < n) {
         int child = 2 * root + 1;
-        // Equal keys are told apart by their index, so the order is total.
+        // Equal keys are ordered by their index, so the order is total.
         if (child + 1 < n && (h[child].key < h[child + 1].key ||
                               (h[child].key == h[child + 1].key && h[child].index < h[child + 1].index)))
             ++child;

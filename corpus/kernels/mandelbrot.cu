@@ -1,4 +1,4 @@
-// Mandelbrot escape counts: trip counts differ from lane to lane.
+// Mandelbrot escape counts: trip counts differ between lanes.
 // Expected: the iteration at which |z| passes 2, at most 100, computed in f32 exactly as written (no contraction).
 // warpsmith: --arch sm_80 --kernel mandelbrot --grid 3,2 --block 16,8 --shared 0
 // warpsmith: --arg count=out,i32[16,48] --arg w=i32=48 --arg h=i32=16

@@ -1,5 +1,5 @@
 // Merge of two sorted lists: each thread finds its diagonal by binary search and merges seven elements.
-// The lists are the running totals of non-negative steps, made in the kernel, so that they are sorted.
+// The lists are the running totals of non-negative steps, computed in the kernel, so that they are sorted.
 // Expected: the sorted union of the prefix sums of a and of b.
 // warpsmith: --arch sm_80 --kernel merge --grid 1 --block 64 --shared 0
 // warpsmith: --arg a=i32[200]=randint(228,0,9) --arg b=i32[248]=randint(229,0,7) --arg out=out,i32[448]

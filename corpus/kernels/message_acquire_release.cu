@@ -1,4 +1,4 @@
-// Chain of blocks handing a running value on by st.release / ld.acquire, and a payload written before it.
+// A chain of blocks passes a running value, and a payload written before it, with st.release and ld.acquire.
 // Expected: out[b] = sum over blocks 0..b of (sum of that block's 32 payload words), payload = 3 x.
 // warpsmith: --arch sm_80 --kernel chain --grid 5 --block 32 --shared 0
 // warpsmith: --arg x=i32[160]=randint(163,0,100) --arg payload=scratch,i32[160] --arg flag=inout,u32[5]=zeros
@@ -19,7 +19,7 @@ extern "C" __global__ void chain(const int* x, int* payload, unsigned* flag, int
     if (b > 0) {
         while (load_acquire(&flag[b - 1]) == 0)
             __nanosleep(32);
-        // Everybody before has released its payload by now.
+        // All previous blocks have released their payloads by now.
         for (int k = 0; k < b; ++k)
             before += payload[k * 32 + lane];
     }

@@ -1,6 +1,6 @@
-// Uninitialised values that never matter: struct padding is copied with its struct through shared and global memory,
-// a
-// pad column is shuffled around, and a lane without data computes on a garbage register and throws the result away.
+// Uninitialised values that have no effect: struct padding is copied with its struct through shared and global
+// memory, a pad column is shuffled, and a lane without data computes with an uninitialised register and discards the
+// result.
 // Expected: value and label hold the fields of the opposite item of the block; sums[w] = the sum of the warp's first
 // count[w] elements.
 // warpsmith: --arch sm_80 --kernel padded --grid 2 --block 64 --shared 0
@@ -16,13 +16,13 @@ extern "C" __global__ void padded(const float* in, const unsigned char* tag, con
                                   unsigned char* label, float* sums)
 {
     __shared__ Item items[64];
-    __shared__ float tile[2][33]; // the last column is padding nobody writes
+    __shared__ float tile[2][33]; // the last column is padding that is never written
     const int t = threadIdx.x, i = blockIdx.x * 64 + t, lane = t & 31, warp = t >> 5;
     items[t].tag = tag[i];
     items[t].value = in[i];
     tile[warp][lane] = in[i];
     __syncthreads();
-    // Copied whole as one 8-byte word, padding and all.
+    // Copied as one 8-byte word, including the padding.
     reinterpret_cast<uint2*>(out)[i] = reinterpret_cast<const uint2*>(items)[63 - t];
     value[i] = out[i].value;
     label[i] = out[i].tag;

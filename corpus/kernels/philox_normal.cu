@@ -1,4 +1,4 @@
-// Philox4x32-10 counters to normals by Box-Muller, four numbers a thread.
+// Philox4x32-10 counters to normals by Box-Muller, four numbers per thread.
 // Expected: bits = Philox(counter = thread, key = seed), exactly; normals = Box-Muller of those bits.
 // warpsmith: --arch sm_80 --kernel philox --grid 2 --block 64 --shared 0
 // warpsmith: --arg bits=out,u32[128,4] --arg normals=out,f32[128,4] --arg seed=u64=20240607

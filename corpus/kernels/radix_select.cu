@@ -1,5 +1,5 @@
-// The k-th smallest of a row, byte by byte from the top: a histogram in shared memory, one thread walks it.
-// Expected: out[row] = the value at place k of the sorted row.
+// The k-th smallest of a row, byte by byte from the top: a histogram in shared memory, one thread scans it.
+// Expected: out[row] = the value at position k of the sorted row.
 // warpsmith: --arch sm_80 --kernel select --grid 3 --block 256 --shared 0
 // warpsmith: --arg x=u32[3,1500]=randint(41,0,2000000000) --arg out=out,u32[3] --arg n=i32=1500 --arg k=i32=611
 

@@ -1,4 +1,4 @@
-// Real calls: a recursive function with a growing stack, mutual recursion, and a call through a function pointer
+// Function calls: a recursive function with a growing stack, mutual recursion, and a call through a function pointer
 // table.
 // Expected: gcd, binomial(n, k) by recursion, parity by mutual recursion, and op[i mod 4](x, y).
 // warpsmith: --arch sm_80 --kernel calls --grid 1 --block 64 --shared 0

@@ -1,4 +1,4 @@
-// Whole-vector sum in one launch: every block leaves a partial, the last one to finish adds them up.
+// Whole-vector sum in one launch: every block stores a partial sum, and the last block to finish adds them.
 // Every thread fences its own stores before the block's barrier (the older idiom).
 // Expected: out[0] = the sum; ticket[0] = 0 again.
 // warpsmith: --arch sm_80 --kernel reduce_last --grid 6 --block 64 --shared 0

@@ -1,4 +1,4 @@
-// Interleaved bytes to luma: three byte loads a pixel, integer weights, uchar4 stores for four pixels a thread.
+// Interleaved bytes to luma: three byte loads per pixel, integer weights, uchar4 stores for four pixels per thread.
 // Expected: gray = (77 r + 150 g + 29 b + 128) >> 8.
 // warpsmith: --arch sm_80 --kernel gray --grid 2 --block 50 --shared 0
 // warpsmith: --arg rgb=u8[400,3]=randint(183,0,256) --arg out=out,u8[400]

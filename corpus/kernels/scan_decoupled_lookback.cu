@@ -14,7 +14,7 @@ __device__ unsigned long long packed(unsigned status, int value)
 
 __device__ void publish(unsigned long long* slot, unsigned long long word)
 {
-    // Status and value travel in one word, so no fence is needed between them.
+    // Status and value are in one word, so no fence is needed between them.
     *reinterpret_cast<volatile unsigned long long*>(slot) = word;
 }
 

@@ -1,8 +1,8 @@
-// Barriers with a vote: a block relaxes until __syncthreads_or says nothing changed, counts with
-// __syncthreads_count, and
-// checks with __syncthreads_and. The trip count depends on the data but is the same for the whole block.
-// Expected: y = x raised to at least (left or right neighbour - 5); trips[b] and high[b] count sweeps and cells
-// above 20.
+// Barriers with a vote: a block iterates until __syncthreads_or reports no change, counts with __syncthreads_count,
+// and checks with __syncthreads_and. The number of iterations depends on the data but is the same for the whole
+// block.
+// Expected: y = x raised to at least (left or right neighbour - 5); trips[b] and high[b] count sweeps and cells above
+// 20.
 // warpsmith: --arch sm_80 --kernel settle --grid 3 --block 64 --shared 0
 // warpsmith: --arg x=i32[192]=randint(253,0,60) --arg y=out,i32[192] --arg trips=out,i32[3] --arg high=out,i32[3]
 

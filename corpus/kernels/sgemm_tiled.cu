@@ -1,4 +1,4 @@
-// The textbook 16x16 tiled f32 product, sizes no multiple of the tile.
+// The textbook 16x16 tiled f32 product, with sizes that are not multiples of the tile.
 // Expected: C = A B, A [40,53], B [53,37], within f32 rounding.
 // warpsmith: --arch sm_80 --kernel sgemm --grid 3,3 --block 16,16 --shared 0
 // warpsmith: --arg A=f32[40,53]=normal(21) --arg B=f32[53,37]=normal(22) --arg C=out,f32[40,37]

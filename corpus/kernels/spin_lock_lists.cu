@@ -1,8 +1,7 @@
-// Per-bucket spin locks taken by single lanes: each thread pushes itself onto its bucket's list.
-// Needs independent thread scheduling: the lane that holds the lock must be able to run while its neighbours spin.
-// Expected: count[b] = the number of keys in bucket b; every list, followed from head[b], holds exactly those
-// threads.
-// The weighted sum chain[b] of the list's members is checked instead of the order.
+// Per-bucket spin locks taken by single lanes: each thread adds itself to the list of its bucket. This needs
+// independent thread scheduling: the lane that holds the lock must be able to run while its neighbours spin.
+// Expected: count[b] = the number of keys in bucket b; every list, followed from head[b], contains exactly those
+// threads. The weighted sum chain[b] of the list's members is compared instead of the order.
 // warpsmith: --arch sm_80 --kernel push_all --grid 2 --block 64 --shared 0
 // warpsmith: --arg keys=i32[128]=randint(153,0,6) --arg lock=inout,i32[6]=zeros --arg head=inout,i32[6]=const(-1)
 // warpsmith: --arg next=out,i32[128] --arg count=inout,i32[6]=zeros --arg chain=inout,i64[6]=zeros

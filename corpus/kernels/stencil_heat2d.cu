@@ -3,7 +3,7 @@
 // warpsmith: --arch sm_80 --kernel heat2 --grid 3,4 --block 16,16 --shared 0
 // warpsmith: --arg u=f32[45,33]=uniform(31) --arg v=out,f32[45,33] --arg h=i32=45 --arg w=i32=33 --arg k=f32=0.2
 
-constexpr int T = 12; // interior; the block carries T + 4 cells a side
+constexpr int T = 12; // interior; the block has T + 4 cells per side
 
 __device__ float step(const float (&a)[16][16], int y, int x, float k)
 {

@@ -1,4 +1,4 @@
-// A bytecode machine with a dense switch, each thread its own program and stack in local memory.
+// A bytecode interpreter with a dense switch. Each thread has its own program and a stack in local memory.
 // Expected: the top of the stack after 24 instructions of the machine below.
 // warpsmith: --arch sm_80 --kernel interpret --grid 2 --block 32 --shared 0
 // warpsmith: --arg code=u8[64,24]=randint(173,0,20) --arg result=out,i32[64]

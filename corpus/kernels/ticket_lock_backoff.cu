@@ -1,4 +1,4 @@
-// A fair ticket lock with proportional nanosleep back-off, one thread per block takes it, cuda::atomic_ref semantics.
+// A fair ticket lock with proportional nanosleep back-off, taken by one thread per block, with cuda::atomic_ref.
 // Expected: sum[0] = 0 + 1 + ... + blocks - 1, and order[] a permutation: order[k] is the k-th block to enter.
 // warpsmith: --arch sm_80 --kernel ticket_lock --grid 8 --block 32 --shared 0
 // warpsmith: --arg tickets=inout,u32[2]=zeros --arg sum=inout,i32[1]=zeros --arg order=out,i32[8]

@@ -1,4 +1,4 @@
-// WMMA in bf16 through shared memory, A row major and B row major, two warps a block.
+// WMMA in bf16 through shared memory, A row major and B row major, two warps per block.
 // Expected: C = A B within f32 accumulation.
 // warpsmith: --arch sm_80 --kernel wmma_bf16 --grid 2 --block 64 --shared 0
 // warpsmith: --arg A=bf16[32,48]=normal(91) --arg B=bf16[48,32]=normal(92) --arg C=out,f32[32,32]

@@ -1,5 +1,5 @@
-// WMMA product, f16 inputs and f32 accumulators, 16x16x16 tiles straight from global memory.
-// Four warps a block, each a 16x16 tile of C; B is column major.
+// WMMA product, f16 inputs and f32 accumulators, 16x16x16 tiles directly from global memory.
+// Four warps per block, each with a 16x16 tile of C; B is column major.
 // Expected: C[m][n] = sum_k A[m][k] Bt[n][k], within f32 accumulation.
 // warpsmith: --arch sm_80 --kernel wmma_gemm --grid 2,1 --block 128 --shared 0
 // warpsmith: --arg A=f16[64,48]=normal(41) --arg Bt=f16[32,48]=normal(42) --arg C=out,f32[64,32]

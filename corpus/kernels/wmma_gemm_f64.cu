@@ -1,4 +1,4 @@
-// WMMA in double (m8n8k4), one warp per 8x8 tile, accumulating onto what C holds.
+// WMMA in double (m8n8k4), one warp per 8x8 tile, accumulated onto the contents of C.
 // Expected: C = A B + C within f64 rounding.
 // warpsmith: --arch sm_80 --kernel dgemm --grid 2,2 --block 32 --shared 0
 // warpsmith: --arg A=f64[16,20]=normal(99) --arg B=f64[20,16]=normal(100) --arg C=inout,f64[16,16]=normal(101)

@@ -1,4 +1,4 @@
-// The two oblong WMMA shapes: m32n8k16 with f16 accumulators and m8n32k16 with f32 ones, and element-wise scaling.
+// The two non-square WMMA shapes: m32n8k16 with f16 and m8n32k16 with f32 accumulators, and element-wise scaling.
 // Expected: P = 0.5 (A B) in f16 from A [32,16], B [16,8]; Q = A' B' from A' [8,16], B' [16,32].
 // warpsmith: --arch sm_75 --kernel shapes --grid 1 --block 32 --shared 0
 // warpsmith: --arg A=f16[32,16]=normal(102) --arg B=f16[16,8]=normal(103) --arg P=out,f16[32,8]
