@@ -3,9 +3,9 @@
 //   O[b,h,i,:] = sum_j softmax_j(softmax_scale * <Q[b,h,i,:], K[b,g,j,:]>) V[b,g,j,:]
 //   where g = h / (heads / kv_heads)
 //
-// The struct is passed by value and mirrored on the host by a `#[repr(C)]` struct: no padding. What every launch reads
-// first lies together: a launch finds its parameters in no cache, and waits for each of their lines (64 bytes, of which
-// the first begins 16 bytes before the struct).
+// The struct is passed by value. A `#[repr(C)]` struct on the host mirrors it, without padding. The fields that every
+// launch reads first are adjacent: no cache has the parameters when a launch starts, so it waits for each of their
+// cache lines (64 bytes; the first line starts 16 bytes before the struct).
 #pragma once
 
 namespace attention {
@@ -28,7 +28,7 @@ struct Arguments {
     const void* q;               //   0  [batch, heads, seq_q, head_dim] elements of the kernel's dtype
     const void* k;               //   8  [batch, kv_heads, seq_k, head_dim]
     const void* v;               //  16  [batch, kv_heads, seq_k, head_dim]
-    void* o;                     //  24  [batch, heads, seq_q, head_dim] fp16; bf16 where the inputs are bf16
+    void* o;                     //  24  [batch, heads, seq_q, head_dim] fp16; bf16 if the inputs are bf16
     unsigned kv_head_factor;     //  32  see kv_head_of
     int seq_q;                   //  36  at least 1
     int seq_k;                   //  40  0 makes every row fully masked
@@ -41,11 +41,11 @@ struct Arguments {
     int diagonal;                // 100  causal: seq_k - seq_q aligns bottom-right, 0 aligns top-left; may be negative
     int batch;                   // 104
     int heads;                   // 108  a multiple of kv_heads
-    float* lse;                  // 112  [batch, heads, seq_q] contiguous, natural logarithm; null: not wanted
+    float* lse;                  // 112  [batch, heads, seq_q] contiguous, natural logarithm; null: not requested
     const float* q_scale;        // 120  [batch, heads] contiguous, value = code * scale; null: every scale is 1
     const float* k_scale;        // 128  [batch, kv_heads] contiguous, or null
     const float* v_scale;        // 136  [batch, kv_heads] contiguous, or null
-    void* workspace;             // 144  scratch of the size the manifest declares; null where it declares none
+    void* workspace;             // 144  scratch of the size that the manifest declares; null if it declares none
     int kv_heads;                // 152
     int reserved;                // 156  0
 };                               // 160 bytes, aligned to 8
@@ -60,8 +60,8 @@ __device__ inline int visible_keys(const Arguments& args, int query) {
 }
 
 // The key/value head that query head `head` attends to: head / (heads / kv_heads), by multiplication. The factor is
-// 2^32 / (heads / kv_heads) rounded up, which is exact as long as head * (heads / kv_heads) < 2^32; 0 where there is one
-// query head to each.
+// 2^32 / (heads / kv_heads) rounded up, which is exact as long as head * (heads / kv_heads) < 2^32; 0 if each key/value
+// head has one query head.
 __device__ inline int kv_head_of(const Arguments& args, int head) {
     return args.kv_head_factor == 0 ? head : __umulhi(head, args.kv_head_factor);
 }
@@ -75,12 +75,12 @@ __device__ Element* head_start(Element* tensor, const Strides& strides, int batc
     return tensor + far(batch, strides.batch) + far(head, strides.head);
 }
 
-// The quantiser's scale of one head, 1 for tensors that carry none.
+// The quantiser's scale of one head, 1 for tensors without scales.
 __device__ inline float head_scale(const float* scales, int heads, int batch, int head) {
     return scales == nullptr ? 1.0f : scales[batch * heads + head];
 }
 
-// The row (batch, head, query) among all rows: the layout of the statistics.
+// The index of the row (batch, head, query) among all rows, as in the array of log-sum-exps.
 __device__ inline long long row_index(const Arguments& args, int batch, int head, int query) {
     return (static_cast<long long>(batch) * args.heads + head) * args.seq_q + query;
 }

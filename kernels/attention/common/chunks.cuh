@@ -1,11 +1,11 @@
-// Rows of any element type in shared memory as chunks of 16 bytes, placed so that the tensor cores' loads meet no
-// bank twice.
+// Rows of any element type in shared memory as chunks of 16 bytes, placed so that the loads of the tensor cores have
+// no bank conflicts.
 //
 // ldmatrix reads eight rows at one chunk index at once, and eight chunks fill the 32 banks exactly once. Rows of C
-// chunks begin at bank groups 0, C, 2C, ... modulo 8, which repeat after 8 / gcd(C, 8) rows. Two ways out:
+// chunks begin at bank groups 0, C, 2C, ... modulo 8, which repeat after 8 / gcd(C, 8) rows. Two layouts:
 //
-//   swizzled   chunk c of row r lies at c XOR (r / (8 / gcd)), low bits only: the repeats take turns. No space lost.
-//   padded     one chunk more per row where C is even: an odd C repeats only after 8 rows.
+//   swizzled   chunk c of row r lies at c XOR (r / (8 / gcd)), low bits only: repeating rows use other banks.
+//   padded     one more chunk per row if C is even: an odd C repeats only after 8 rows.
 //
 //   head_dim       64   80   96  128  256
 //   fp16  C         8   10   12   16   32      XOR with   r mod 8   r/4 mod 2   r/2 mod 4   r mod 8   r mod 8
@@ -27,61 +27,61 @@ struct ChunkTile {
 
     unsigned first;  // in the shared window
 
-    // What chunk indices of this row are XORed with; rows eight apart agree.
+    // The value that chunk indices of this row are XORed with; it is the same for rows eight apart.
     __device__ static int twist(int row) { return SWIZZLED ? row % 8 / (8 / COMMON) : 0; }
 
     __device__ unsigned chunk(int row, int index) const { return first + row * PITCH + (index ^ twist(row)) * 16; }
 };
 
-// A lane's place among the rows that ldmatrix is told: row `row` and, of two neighbouring chunks, the `odd` one. Tiles
-// and rows begin at multiples of what the twist can reach, so that stepping to another chunk is one XOR on the address
-// itself, and everything else a constant.
+// The address that a lane gives to ldmatrix: row `row` and, of two neighbouring chunks, the `odd` one. Tiles and rows
+// start at multiples of the range of the XOR. A step to another chunk is therefore one XOR on the address, and all
+// other offsets are constants.
 template <typename Tile>
 struct LaneRow {
-    static constexpr int PERIOD = Tile::IS_SWIZZLED ? Tile::COMMON : 1;  // chunks within which the XOR stays
+    static constexpr int PERIOD = Tile::IS_SWIZZLED ? Tile::COMMON : 1;  // the XOR stays within this many chunks
     static_assert(!Tile::IS_SWIZZLED || Tile::PITCH % (PERIOD * 16) == 0, "rows begin at a multiple of the period");
 
-    unsigned place;   // with the twist
-    unsigned start;   // without
+    unsigned place;   // with the XOR
+    unsigned start;   // without the XOR
 
     __device__ LaneRow(Tile tile, int row, int odd)
         : place(tile.first + row * Tile::PITCH + (Tile::twist(row) ^ odd) * 16), start(tile.first + row * Tile::PITCH) {}
 
-    // Chunk `chunk` (even, or any where the lane has no odd one) `rows` rows further on, a multiple of eight.
+    // Chunk `chunk` (even, or any if the lane has no odd one), `rows` rows further on (a multiple of eight).
     __device__ unsigned at(int rows, int chunk) const {
         return (place ^ chunk % PERIOD * 16) + rows * Tile::PITCH + chunk / PERIOD * PERIOD * 16;
     }
 
-    // The same chunk for both of the neighbours: the last one of an odd number, where nothing is twisted.
+    // The same chunk for both neighbours: the last one of an odd number, where the XOR has no effect.
     __device__ unsigned at_single(int rows, int chunk) const {
         static_assert(Tile::CHUNKS % 2 == 0 || Tile::COMMON == 1, "an odd number of chunks has no twist");
         return start + rows * Tile::PITCH + chunk * 16;
     }
 };
 
-// A thread's share in copying one head of a tensor to tiles by cp.async, one tile after the other: a column of chunks and
-// every ROWS_PER_PASS-th row. Where the chunks of a row do not divide the threads, the last few have nothing to do.
+// A thread's part of copying one head of a tensor to tiles by cp.async, tile after tile: one column of chunks, in every
+// ROWS_PER_PASS-th row. If the chunks of a row do not divide the number of threads, the last few threads have no work.
 template <typename Tile, int THREADS>
 struct TileCopier {
     static constexpr int ROWS_PER_PASS = THREADS / Tile::CHUNKS;
     static constexpr int PASSES = (Tile::ROWS + ROWS_PER_PASS - 1) / ROWS_PER_PASS;
-    static constexpr bool ALIKE = ROWS_PER_PASS % 8 == 0;  // in every pass the row is twisted alike
+    static constexpr bool ALIKE = ROWS_PER_PASS % 8 == 0;  // the XOR is the same in every pass
     static_assert(ROWS_PER_PASS >= 1, "at least a row at a time");
 
-    const char* source;  // the thread's first chunk of the tile that comes next
+    const char* source;  // the thread's first chunk of the next tile
     int stride;          // bytes from row to row
     unsigned place;      // of that chunk in its tile
 
     __device__ static int own_row(unsigned thread) { return thread / Tile::CHUNKS; }
     __device__ static int column(unsigned thread) { return thread % Tile::CHUNKS; }
 
-    // Begins with the tile at `first_row` of the head.
+    // Starts with the tile at `first_row` of the head.
     __device__ TileCopier(const char* head, int stride_, int first_row, unsigned thread)
         : source(head + static_cast<long long>(first_row + own_row(thread)) * stride_ + column(thread) * 16),
           stride(stride_), place(Tile{0}.chunk(own_row(thread), column(thread))) {}
 
-    // The caller waits. Of the tile's rows the first `count` exist; the others become zeros, never garbage: a masked score
-    // has weight 0, and 0 * NaN is NaN. WHOLE: all exist.
+    // The caller waits. The first `count` rows of the tile exist; the others become zeros, because a masked score has
+    // weight 0 and 0 * NaN is NaN. WHOLE: all rows exist.
     template <bool WHOLE>
     __device__ void copy(Tile tile, int count, unsigned thread) const {
         if (THREADS % Tile::CHUNKS != 0 && own_row(thread) >= ROWS_PER_PASS) return;
@@ -94,11 +94,11 @@ struct TileCopier {
             if constexpr (WHOLE) {
                 ptx::copy16_async(to, from);
             } else {
-                ptx::copy16_async(to, from, row < count);  // nothing is read where nothing is
+                ptx::copy16_async(to, from, row < count);  // rows that do not exist are not read
             }
         }
     }
 
-    // The tile that comes next is `rows` rows further on.
+    // The next tile is `rows` rows further on.
     __device__ void move(int rows) { source += static_cast<long long>(rows) * stride; }
 };

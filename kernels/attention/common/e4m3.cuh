@@ -13,7 +13,7 @@
 
 namespace e4m3 {
 
-// One element as it lies in memory.
+// One element as it is in memory.
 struct Code {
     unsigned char bits;
 };
@@ -81,7 +81,7 @@ __device__ inline Code encode(float value) {
     }
 }
 
-// Four at once, the first into the lowest byte; only where the hardware converts.
+// Four at once, the first into the lowest byte; only for hardware that converts.
 __device__ inline unsigned encode4(float x0, float x1, float x2, float x3) {
     unsigned short low, high;
     asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(low) : "f"(x1), "f"(x0));
@@ -89,7 +89,7 @@ __device__ inline unsigned encode4(float x0, float x1, float x2, float x3) {
     return low | static_cast<unsigned>(high) << 16;
 }
 
-// What encode4 lost of four numbers within half's range, as codes too; `codes` is what it returned.
+// The rounding errors of encode4 for four numbers within half's range, as codes; `codes` is its result.
 __device__ inline unsigned encode4_lost(float x0, float x1, float x2, float x3, unsigned codes) {
     const __half2 x01 = __hsub2(__floats2half2_rn(x0, x1), decode2(static_cast<unsigned short>(codes)));
     const __half2 x23 = __hsub2(__floats2half2_rn(x2, x3), decode2(static_cast<unsigned short>(codes >> 16)));

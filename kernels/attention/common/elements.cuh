@@ -1,5 +1,5 @@
-// The element types by name: how each becomes a float, and what the output of a kernel that reads it is made
-// of.
+// The element types by name: how each is converted to float, and the output type of a kernel that reads
+// it.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -14,7 +14,7 @@ __device__ inline float to_float(e4m3::Code x) { return __half2float(e4m3::decod
 __device__ inline void from_float(__half& to, float x) { to = __float2half_rn(x); }
 __device__ inline void from_float(__nv_bfloat16& to, float x) { to = __float2bfloat16_rn(x); }
 
-// What a kernel writes: its inputs' type, except that FP8 inputs give an fp16 output.
+// The output type of a kernel: the type of its inputs, except that FP8 inputs give an fp16 output.
 template <typename Input>
 struct OutputOf {
     using Type = Input;

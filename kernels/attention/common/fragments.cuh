@@ -1,11 +1,11 @@
-// The 16x16x16 tensor-core step in two spellings with one interface.
+// The 16x16x16 tensor-core step in two implementations with one interface.
 //
 //   Fragments<false>  nvcuda::wmma. Its loads take a base and a pitch, so its tiles are padded. Which lane holds
-//                     which element is nobody's business.
+//                     which element is unspecified.
 //   Fragments<true>   ldmatrix and two mma.m16n8k16. A WMMA load cannot follow an XOR swizzle, where neighbouring
 //                     rows begin at different chunks; ldmatrix takes an address per row and can.
 //
-// Both spellings become the same HMMA instructions on sm_80 and later, with fp16 inputs and fp32 sums.
+// Both compile to the same HMMA instructions on sm_80 and later, with fp16 inputs and fp32 sums.
 // All 32 lanes of a warp call together.
 #pragma once
 

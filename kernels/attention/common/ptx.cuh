@@ -1,4 +1,4 @@
-// The PTX instructions the kernels use and CUDA C++ has no name for: one short function each, nothing else.
+// PTX instructions that the kernels use and that CUDA C++ does not provide: one short function for each.
 // Shared-memory operands are 32-bit addresses in the shared window.
 #pragma once
 
@@ -22,8 +22,8 @@ __device__ inline float reciprocal_approx(float x) {
     return y;
 }
 
-// blockIdx read where the source says. The built-in variable, and all that is computed from it, may be kept in registers
-// from its first use to its last, which can be a whole kernel.
+// Reads blockIdx again at this place. The compiler may keep the built-in variable, and everything computed from it, in
+// registers from its first use to its last, which can be the whole kernel.
 __device__ inline int3 block_index_again() {
     int3 index;
     asm volatile("mov.u32 %0, %%ctaid.x;\n\tmov.u32 %1, %%ctaid.y;\n\tmov.u32 %2, %%ctaid.z;"
@@ -31,19 +31,19 @@ __device__ inline int3 block_index_again() {
     return index;
 }
 
-// 16 bytes to an address on a 16-byte boundary, by one instruction: a plain store the compiler may split.
+// Stores 16 bytes at a 16-byte boundary by one instruction; the compiler may split a plain store.
 __device__ inline void store16(void* global, const unsigned (&w)[4]) {
     asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};"
                  :: "l"(global), "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]) : "memory");
 }
 
-// A value all lanes of the warp have alike, which the compiler then knows: what is uniform has its own registers and needs
-// no loop over the lanes where an instruction takes nothing else.
+// Tells the compiler that all lanes of the warp have the same value. Uniform values have their own registers, and an
+// instruction that requires a uniform operand then needs no loop over the lanes.
 __device__ inline unsigned same_in_warp(unsigned value) { return __shfl_sync(0xffffffffu, value, 0); }
 
-// ---- copies from global to shared memory that run beside the thread ----
+// ---- asynchronous copies from global to shared memory ----
 
-// 16 bytes, or 16 zero bytes (and no read) where `valid` is false. Both addresses on 16-byte boundaries.
+// 16 bytes, or 16 zero bytes (and no read) if `valid` is false. Both addresses on 16-byte boundaries.
 __device__ inline void copy16_async(unsigned shared, const void* global, bool valid) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
                  :: "r"(shared), "l"(global), "r"(valid ? 16 : 0) : "memory");
@@ -60,7 +60,7 @@ __device__ inline void copy16_async(unsigned shared, const void* global) {
 // Closes the group of copies this thread has started since the last call.
 __device__ inline void copy_group_end() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
-// Waits until at most PENDING of this thread's newest groups are still under way.
+// Waits until at most PENDING of this thread's newest groups are still in flight.
 template <int PENDING>
 __device__ void copy_groups_wait() {
     static_assert(PENDING >= 0, "a number of groups");
@@ -84,8 +84,8 @@ __device__ void named_barrier_sync(int id) {
     asm volatile("bar.sync %0, %1;" :: "r"(id), "n"(THREADS) : "memory");
 }
 
-// Tells barrier `id` among THREADS threads that this one has come, without waiting for the others. What it wrote before is
-// visible to who waits there.
+// Arrives at barrier `id` of THREADS threads without waiting for the others. Earlier writes of this thread are visible
+// to the threads that wait there.
 template <int THREADS>
 __device__ void named_barrier_arrive(int id) {
     asm volatile("bar.arrive %0, %1;" :: "r"(id), "n"(THREADS) : "memory");
@@ -96,19 +96,19 @@ __device__ inline void mbarrier_init(unsigned barrier, unsigned arrivals) {
     asm volatile("mbarrier.init.shared.b64 [%0], %1;" :: "r"(barrier), "r"(arrivals) : "memory");
 }
 
-// Everything this thread did before is visible to who sees the phase complete.
+// Earlier writes of this thread are visible to the threads that see the phase complete.
 __device__ inline void mbarrier_arrive(unsigned barrier) {
     asm volatile("{ .reg .b64 state; mbarrier.arrive.shared.b64 state, [%0]; }" :: "r"(barrier) : "memory");
 }
 
-// Arrives on this thread's behalf once all its copies so far have landed. One of the `arrivals` the barrier
-// was made for.
+// Arrives for this thread when all its copies so far are complete. This is one of the `arrivals` of the
+// barrier.
 __device__ inline void mbarrier_arrive_after_copies(unsigned barrier) {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" :: "r"(barrier) : "memory");
 }
 
 // Has the phase of this parity completed? A fresh barrier counts the phase before its first (parity 1) as
-// completed. From sm_90 on the hardware suspends the thread for a while before it says no.
+// completed. From sm_90 on the hardware suspends the thread for a while before it returns false.
 __device__ inline bool mbarrier_phase_done(unsigned barrier, unsigned parity) {
     unsigned done;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900

@@ -7,7 +7,7 @@ constexpr float LN_2 = 0.6931471805599453f;
 
 __device__ inline float negative_infinity() { return __int_as_float(0xff800000); }
 
-// What to subtract from a row's scores before 2^x. A row with no visible key so far has maximum -inf, and
+// The number to subtract from a row's scores before 2^x. A row without a visible key so far has maximum -inf, and
 // -inf - -inf is NaN: subtracting 0 instead leaves every weight at 2^-inf = 0.
 __device__ inline float exponent_origin(float row_maximum) {
     return row_maximum == negative_infinity() ? 0.0f : row_maximum;
@@ -19,7 +19,7 @@ __device__ inline float log_sum_exp(float row_maximum, float row_sum) {
     return row_sum > 0.0f ? (row_maximum + log2f(row_sum)) * LN_2 : negative_infinity();
 }
 
-// What the unnormalised output of a row is multiplied by. No visible key: 0, so that the row is zeros.
+// The factor of a row's unnormalised output. Without a visible key it is 0, so that the row is zeros.
 __device__ inline float normaliser(float row_sum, float v_scale) {
     return row_sum > 0.0f ? v_scale / row_sum : 0.0f;
 }

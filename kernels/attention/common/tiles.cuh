@@ -1,8 +1,8 @@
-// Tiles of K, V and Q rows in shared memory, and the ways rows get there from global memory.
+// Tiles of K, V and Q rows in shared memory, and the functions that copy rows there from global memory.
 //
 // The unit of every movement is a piece of 16 bytes: eight halves in a tile, eight halves or sixteen E4M3
-// codes in global memory. Rows beyond the end of the sequence become zeros, never garbage: a masked score has
-// weight 0, and 0 * NaN is NaN.
+// codes in global memory. Rows beyond the end of the sequence become zeros, because a masked score has weight 0
+// and 0 * NaN is NaN.
 //
 //   global fp16  --global_to_tile--------->  tile        through registers; the thread waits for its loads
 //   global fp16  --global_to_tile_async--->  tile        cp.async
@@ -52,8 +52,8 @@ __device__ uint4 load_piece(const GlobalRows<Element>& rows, int row, int piece)
     return __ldg(reinterpret_cast<const uint4*>(rows.row(row) + piece * ELEMENTS_PER_PIECE<Element>));
 }
 
-// Rows [first_row, ...) with no tile between: whoever needs an element fetches it from global memory himself, as often
-// as he needs it. How not to do it; for measuring what tiles are worth.
+// Rows [first_row, ...) without a tile: a thread loads an element from global memory each time it needs it. This is
+// slow on purpose, to measure the benefit of tiles.
 struct NoTile {
     GlobalRows<__half> rows;
     int first_row;
@@ -66,7 +66,7 @@ struct NoTile {
         return __ldg(reinterpret_cast<const unsigned*>(rows.row(first_row + row) + column));
     }
 
-    // Two halves one below the other.
+    // Two halves, one below the other.
     __device__ unsigned column_pair(int row, int column) const {
         return pick(row, column) | pick(row + 1, column) << 16;
     }
@@ -77,8 +77,8 @@ struct NoTile {
     }
 };
 
-// Which piece of [ROWS x PIECES] is the i-th: along the rows, so that neighbouring threads ask for neighbouring
-// addresses; or, STRIDED, down the columns, so that they do not (how not to do it, again).
+// Which piece of [ROWS x PIECES] is the i-th: along the rows, so that neighbouring threads load from neighbouring
+// addresses; or, STRIDED, down the columns, so that they do not (slow on purpose).
 template <int ROWS, int PIECES, bool STRIDED>
 struct Place {
     int row, piece;

@@ -15,7 +15,7 @@ namespace flash {
 
 using attention::Arguments;
 
-// The element types: how two fp32 numbers become a register of them, and who multiplies.
+// The element types: how two fp32 numbers become one register, and which instruction multiplies.
 template <axis::Dtype>
 struct Numbers;
 template <>
@@ -81,7 +81,7 @@ static_assert(smem::k_tile::dim0 == GROUPS && smem::k_tile::dim1 == STAGES && sm
               "as the manifest lays it out");
 static_assert(smem::v_tile::bytes == smem::k_tile::bytes && smem::v_tile::dim3 == smem::k_tile::dim3, "V's like K's");
 
-// The origin of a row before its first key. Finite, because -inf - -inf is NaN, and below every exponent that counts.
+// The origin of a row before its first key: finite, because -inf - -inf is NaN, and below every exponent that matters.
 constexpr float NOTHING_SEEN = -1e30f;
 
 // ---- where things are ----
@@ -97,20 +97,20 @@ __device__ int own_row(int strip, int half) { return first_row() + strip * 16 + 
 
 __device__ unsigned in_shared(unsigned offset) { return ptx::shared_address(shared_memory) + offset; }
 __device__ QTile q_tile() { return {in_shared(smem::q_tile::offset)}; }
-// What lane l of another group leaves for lane l of the first, which holds the same rows and columns: of each strip the
-// output's blocks and, as the last, origins and sums.
+// The results that lane l of another group stores for lane l of the first group, which has the same rows and columns:
+// for each strip the blocks of the output, then origins and sums.
 __device__ float4* left_by(int of_group, int strip) {  // [OUTPUT_BLOCKS + 1], 32 apart
     const int strip_of_block = warp() % GROUP_WARPS * STRIPS + strip;
     return reinterpret_cast<float4*>(shared_memory + smem::left_rows::offset) +
            ((of_group - 1) * (BLOCK_M / 16) + strip_of_block) * ((OUTPUT_BLOCKS + 1) * 32) + lane();
 }
-// Barriers that complete a phase when a tile has come from all who copy it: a group's K or V, or the queries (and with
-// them everyone's first K).
+// Barriers that complete a phase when all threads have copied their part of a tile: a group's K or V, or the queries
+// (and with them the first K of every group).
 constexpr int TILE_BARRIERS = GROUPS * 2 * STAGES;
 __device__ unsigned barrier(int index) { return in_shared(smem::landed::offset + index * 8); }
 __device__ unsigned query_barrier() { return barrier(TILE_BARRIERS); }
 
-// The others see the barriers after they have met this thread.
+// The other threads see the barriers after they have synchronised with this thread.
 __device__ void init_barriers() {
     if (threadIdx.x != 0) return;
 #pragma unroll
@@ -118,7 +118,7 @@ __device__ void init_barriers() {
     ptx::mbarrier_init(query_barrier(), THREADS);
 }
 
-// All warps of a group meet, and no others.
+// Synchronises all warps of a group, and no others.
 __device__ void group_sync(int group) {
     if constexpr (!SPLIT) {
         __syncthreads();

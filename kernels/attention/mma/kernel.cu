@@ -6,7 +6,7 @@
 // others and have a loop of their own:
 //
 //   S = Q K^T                          tensor cores, fp32 sums
-//   m' = max(m, max S)                 only where scores exceed m by more than 8: until then m stays, and O with it
+//   m' = max(m, max S)                 only if scores exceed m by more than 8; else m stays, O is not rescaled
 //   P = 2^(scale S - scale m')         fp32, rounded to the input type (FP8: some of it twice)
 //   l = 2^(m-m') l + sum P             beside P V, or one more column of it
 //   O = 2^(m-m') O + P V               tensor cores, fp32 sums
@@ -14,7 +14,7 @@
 // and at the end O / l. The scale (with log2 e and, for FP8, the scales of Q and K) is one FMA with the maximum; V's
 // scale goes into the final division. It must not be negative.
 //
-// Who holds what. A warp owns STRIPS strips of 16 rows, and its lanes hold S and O as the tensor cores leave them:
+// Ownership. A warp owns STRIPS strips of 16 rows, and its lanes hold S and O in the layout of the tensor cores:
 //
 //            8 keys                    lane l = 4 r + q has, of each 16x8 block, columns 2q and 2q+1 of rows r (top)
 //          +--------+                  and r + 8 (bottom). The pairs of two neighbouring blocks, rounded, are exactly
@@ -27,24 +27,24 @@
 // transposed on the way. In bytes fp16 and FP8 are alike: a step of the tensor cores is 32 bytes deep.
 //
 // Copies. K and V have rings of STAGES tiles each, filled by cp.async in the order K0 V0 K1 V1 ... Every slot has an
-// mbarrier that says when its tile is there, from all threads that copy it. Threads meet only where a slot is filled
-// again, so that keys that fit into the rings are passed without meeting at all.
+// mbarrier that completes when all threads have copied their part of its tile. Threads synchronise only where a slot is
+// filled again; if all keys fit into the rings, they do not synchronise at all.
 //
-//     wait for K_t;  S = Q K_t;  meet, refill K's slot;  wait for V_t;  O += P V_t;  meet, refill V's slot
+//     wait for K_t;  S = Q K_t;  sync, refill K's slot;  wait for V_t;  O += P V_t;  sync, refill V's slot
 //
 // SPLIT_KV: the block's warps form that many groups. All groups share the queries; group g takes every SPLIT_KV-th
-// step, with rings and barriers of its own, and at the end the groups' outputs are added through shared memory. For
+// step, with its own rings and barriers, and at the end the groups' outputs are added through shared memory. For
 // problems with too few query rows to fill a GPU: more warps, and more copies in flight, per row.
 //
-// A short launch is mostly its beginning and its end: code that runs once, and waits for its instructions and for its
-// parameters. So there the code is short rather than unrolled, with few branches and few words per address.
+// A short launch spends most of its time at its beginning and its end, in code that runs once and waits for its
+// instructions and parameters. That code is therefore short, not unrolled, with few branches and simple addresses.
 //
 // Shared memory, fp16 (the manifest is the only formula):
-//   K and V: 2 * SPLIT_KV * STAGES * BLOCK_N * head_dim * 2 bytes; Q another BLOCK_M * head_dim * 2; what all groups
-//   but one leave behind: BLOCK_M * (head_dim + 8) * 4 each. 64 keys, head_dim 64, two stages: 32 KiB and Q.
+//   K and V: 2 * SPLIT_KV * STAGES * BLOCK_N * head_dim * 2 bytes; Q another BLOCK_M * head_dim * 2; the results of
+//   all groups but one: BLOCK_M * (head_dim + 8) * 4 each. 64 keys, head_dim 64, two stages: 32 KiB and Q.
 // Registers per lane: O takes STRIPS * head_dim / 2, S takes STRIPS * BLOCK_N / 2, Q the same as O in halves.
 //
-// What was tried and what came of it: NOTES.md.
+// NOTES.md lists experiments and their results.
 
 #include "mma/candidate.cuh"
 #include "mma/rows_16bit.cuh"
@@ -62,7 +62,7 @@ struct Choose<false, Yes, No> {
 };
 using Rows = Choose<FP8, RowsFp8<BLOCK_N>, Rows16bit<BLOCK_N>>::Type;
 
-// ---- the way out ----
+// ---- the end: normalise and store the output ----
 
 __device__ Output* output_row(const Arguments& args, const WorkTile& work, int row) {
     return attention::head_start(static_cast<Output*>(args.o), args.o_strides, work.batch, work.head) +
@@ -79,7 +79,7 @@ __device__ void store_lse(const Arguments& args, const WorkTile& work, const Row
     }
 }
 
-// Rows straight from registers to global memory, 16 bytes at a time.
+// Stores rows from registers to global memory, 16 bytes at a time.
 __device__ void store_rows(const Arguments& args, const WorkTile& work, const Rows& rows) {
     constexpr int WORDS = Rows::WORDS;
     const Output* tag = nullptr;
@@ -107,13 +107,13 @@ __device__ void store_rows(const Arguments& args, const WorkTile& work, const Ro
     }
 }
 
-// `normaliser` of common/softmax.cuh without a division's slow path, which is code to fetch at the end of every launch.
+// `normaliser` of common/softmax.cuh without the slow path of a division, whose code every launch would have to fetch.
 __device__ float normal(float sum, float v_scale) {
     return sum > 0.0f ? v_scale * ptx::reciprocal_approx(sum) : 0.0f;
 }
 
-// Divides the rows by their sums. With several groups the others leave theirs in shared memory, and the first adds them to
-// its own; a warp of it waits for the warps with the same rows only. True for who has the rows then.
+// Divides the rows by their sums. The other groups store their rows in shared memory, and the first group adds them to
+// its own; each of its warps waits only for the warps with the same rows. Returns true in the group with the result.
 __device__ bool complete(Rows& rows, int group, float v_scale) {
     rows.complete_sums();
     if constexpr (!SPLIT) {
@@ -153,7 +153,7 @@ __device__ bool complete(Rows& rows, int group, float v_scale) {
             sum[g][0] = theirs.z;
             sum[g][1] = theirs.w;
         }
-        // Of each group what its rows are multiplied by: to a common origin, and by the sum of all.
+        // The factor of each group's rows: it brings them to a common origin and divides them by the total sum.
         float factor[GROUPS][2];
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
@@ -189,10 +189,10 @@ __device__ bool complete(Rows& rows, int group, float v_scale) {
 
 // ---- the loop ----
 
-// A bit for each barrier of the group: the phase its next tile completes. Outlives a work tile, as the barriers do.
+// One bit per barrier of the group: the phase that its next tile completes. It is kept between work tiles.
 using Phases = unsigned;
 
-// One group's K and V: which step's tiles are where, the copies that bring them, and who may have them.
+// K and V of one group: the places of their tiles, the copies into them, and the waits for these copies.
 struct Ring {
     Phases& phases;
     const int group;
@@ -230,7 +230,7 @@ struct Ring {
         ptx::mbarrier_arrive_after_copies(barrier);
     }
 
-    // Waits for a tile, from all threads of the group.
+    // Waits until all threads of the group have copied their part of a tile.
     __device__ void await_k(int t) const { await(k_barrier(t), t % STAGES); }
     __device__ void await_v(int t) const { await(v_barrier(t), STAGES + t % STAGES); }
     __device__ void await(unsigned barrier, int bit) const {
@@ -238,9 +238,9 @@ struct Ring {
         phases ^= 1u << bit;
     }
 
-    // Steps whose tiles are followed by others in their slots; after them nobody has to wait for anybody.
+    // Number of steps whose slots are filled again; after these steps no thread waits for another.
     __device__ int followed() const { return max(steps - STAGES, 0); }
-    // Everyone is done with this step's K, or V: on to the one that takes its place.
+    // When all threads are done with this step's K (or V), starts the copy of the tile that takes its place.
     __device__ void replace_k(int t) {
         group_sync(group);
         start_k(t + STAGES);
@@ -251,7 +251,7 @@ struct Ring {
     }
 };
 
-// The group's steps [from, to) in its own counting. FOLLOWED: whether they are, or whether that is looked up at each.
+// The group's steps [from, to), in its own numbering. FOLLOWED: whether their slots are filled again (perhaps: test).
 enum class Followed { no, yes, perhaps };
 template <bool MASKED, Followed FOLLOWED>
 __device__ void attend(const Arguments& args, const WorkTile& work, Ring& ring, const Queries& queries, Rows& rows,
@@ -284,7 +284,7 @@ __device__ void attend_ahead(Scores& s, const Arguments& args, const WorkTile& w
         rows.raise_origin(s, false);
         if constexpr (FOLLOWED) {
             ring.replace_v(t);
-            ring.start_k(t + 1 + STAGES);  // everyone is done with that one too
+            ring.start_k(t + 1 + STAGES);  // all threads are done with that tile too
         }
     }
 }
@@ -312,7 +312,7 @@ __device__ void attend_to_all(const Arguments& args, const WorkTile& work, Ring&
     }
 }
 
-// Only FP8 tensors carry scales.
+// Only FP8 tensors have scales.
 __device__ float code_scale(const float* scales, int heads, int batch, int head) {
     return FP8 ? attention::head_scale(scales, heads, batch, head) : 1.0f;
 }
@@ -355,7 +355,7 @@ __device__ void compute(const Arguments& args, const WorkTile& work, bool first,
 
 }  // namespace flash
 
-// The 1: registers as needed. Left to itself the compiler aims at more blocks per multiprocessor and spills to get there.
+// The 1 allows as many registers as needed. Without it the compiler aims at more blocks per multiprocessor and spills.
 extern "C" __global__ void __launch_bounds__(flash::THREADS, 1)
 attention_mma(const __grid_constant__ attention::Arguments args) {
     using namespace flash;

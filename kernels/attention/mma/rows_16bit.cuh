@@ -9,7 +9,7 @@ template <int KEYS>  // of a step
 struct Rows16bit : RowState {
     // fp16 on Hopper: a row's sum of weights is one more column of P V, products with ones. This takes an eighth of the
     // instructions of adding them up, and every lane gets the whole sum. Hopper is short of instruction slots; other
-    // GPUs are short of tensor-core time. It sums the rounded weights; in bf16 the rounding would show.
+    // GPUs are short of tensor-core time. It sums the rounded weights; in bf16 the rounding error would be noticeable.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     static constexpr bool SUMS_BY_PRODUCT = axis::dtype == axis::Dtype::fp16;
 #else
@@ -31,7 +31,7 @@ struct Rows16bit : RowState {
         for (int i = 0; i < STRIPS * 4; ++i) product[i / 4][i % 4] = 0.0f;
     }
 
-    // Raises a row's origin where the scores have outgrown it. This is rare once a row has seen some keys, so the lanes of
+    // Raises a row's origin if the scores exceed it too far. This is rare once a row has seen some keys, so the lanes of
     // a row exchange their maxima only if some lane of the warp needs it.
     __device__ void raise_origin(const Scores& s, bool first_step) {
         float largest[STRIPS][2], correction[STRIPS][2];

@@ -1,4 +1,4 @@
-// The rows of E4M3 inputs: P is rounded to E4M3, or to fp16 where the tensor cores multiply no FP8 by mma.sync.
+// The rows of E4M3 inputs: P is rounded to E4M3, or to fp16 if the tensor cores cannot multiply FP8 by mma.sync.
 #pragma once
 
 #include "mma/rows.cuh"
@@ -14,8 +14,8 @@ __device__ void multiply_unpacked(float (&d)[4], const unsigned (&a)[4], unsigne
 
 template <int KEYS>  // of a step
 struct RowsFp8 : RowState {
-    // Hopper's tensor cores multiply FP8 by wgmma only: for m16n8k32 the compiler unpacks both factors to fp16. So there P
-    // is fp16 to begin with, and only V is unpacked.
+    // Hopper's tensor cores multiply FP8 by wgmma only: for m16n8k32 the compiler unpacks both factors to fp16. There P
+    // is computed in fp16, and only V is unpacked.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     static constexpr bool FP8_WEIGHTS = false;
 #else
@@ -26,21 +26,21 @@ struct RowsFp8 : RowState {
     // How far, in powers of two, scores may exceed the row's origin before O is rescaled. fp16 has room for 2^15; FP8
     // weights use the whole range already.
     static constexpr float SLACK = FP8_WEIGHTS ? 0.0f : 8.0f;
-    // FP8 weights: the products of each step have sums of their own, which are added to O in fp32, where there are
-    // registers for it: the FP8 tensor cores' sums keep about 13 bits.
+    // FP8 weights: the products of each step have separate sums, which are added to O in fp32 if there are enough
+    // registers, because the sums of the FP8 tensor cores keep only about 13 bits.
     static constexpr bool SUMS_APART = FP8_WEIGHTS && HEAD_DIM <= 128;
     static constexpr int STEP_KEYS = FP8_WEIGHTS ? 32 : 16;  // of one tensor-core step of P V
     static constexpr int KEY_STEPS = KEYS / STEP_KEYS;
     static_assert(KEYS % 32 == 0, "FP8 multiplies 32 keys at a time");
 
-    // FP8 weights: of every 64 keys 16 are refined, multiplied once more by what rounding took from their weights. All of
-    // P in three bits would be an error of up to 0.0265 (relative L2); sqrt(3/4) of that is below 0.024.
+    // FP8 weights: 16 of every 64 keys are refined: their values are also multiplied by the rounding errors of their
+    // weights. All of P in three bits would be an error of up to 0.0265 (relative L2); sqrt(3/4) of that is below 0.024.
     __device__ static constexpr bool has_refined_keys(int step) { return FP8_WEIGHTS && step % 2 == 0; }  // its first 16
-    // P of one step, as left factors. FP8 weights: followed by what rounding took from the refined keys, in words 0 and 1.
+    // P of one step, as left factors. FP8 weights: followed by the rounding errors of the refined keys, words 0 and 1.
     using Weights = unsigned[KEY_STEPS + (FP8_WEIGHTS ? (KEY_STEPS + 1) / 2 : 0)][STRIPS][4];
     __device__ static constexpr int lost_of(int step) { return KEY_STEPS + step / 2; }
 
-    float correction[STRIPS][2];  // SUMS_APART: what the output is multiplied by when the next products are added
+    float correction[STRIPS][2];  // SUMS_APART: factor of the output when the next products are added
 
     __device__ explicit RowsFp8(float scale_) : RowState(scale_) { correction_is_one(); }
 
@@ -49,7 +49,7 @@ struct RowsFp8 : RowState {
         for (int i = 0; i < STRIPS * 2; ++i) correction[i / 2][i % 2] = 1.0f;
     }
 
-    // Raises a row's origin where the scores have outgrown it. This is rare once a row has seen some keys, so the lanes of
+    // Raises a row's origin if the scores exceed it too far. This is rare once a row has seen some keys, so the lanes of
     // a row exchange their maxima only if some lane of the warp needs it.
     __device__ void raise_origin(const Scores& s, bool first_step) {
         float largest[STRIPS][2];
@@ -82,10 +82,10 @@ struct RowsFp8 : RowState {
         }
     }
 
-    // O = correction O + P V, with what P lost. A lane's registers of a transposed load of 32 keys x 16 bytes hold keys
+    // O = correction O + P V, with P's errors. A lane's registers of a transposed load of 32 keys x 16 bytes hold keys
     // 2q, 2q+1 (+8, +16, +24) of columns 2r and 2r+1; two byte permutations bring the even and the odd column of those
-    // same keys together. So the blocks of O have the even and the odd columns of a chunk. What P lost is multiplied
-    // first: after the rest it makes the compiler spill at head_dim 256.
+    // same keys together. The blocks of O therefore have the even and the odd columns of a chunk. The errors of P are
+    // multiplied first; if they came last, the compiler would spill at head_dim 256.
     __device__ void add_values(const Weights& p, KvTile v) {
         const LaneRow<KvTile> place(v, lane(), 0);
 #pragma unroll

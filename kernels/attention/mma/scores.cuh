@@ -16,7 +16,7 @@ __device__ int row_bytes(const attention::Strides& strides) {
     return strides.sequence * sizeof(Element);
 }
 
-// Copied to shared memory, and from there read into registers once, or again at every step: registers for O instead.
+// Copied to shared memory, and from there read into registers once, or at every step, which leaves registers for O.
 struct Queries {
     LaneRow<QTile> place{q_tile(), first_row() + lane() % 16, lane() / 16};
     unsigned words[QUERIES_IN_REGISTERS ? STRIPS : 1][DEPTH_STEPS][4];
@@ -27,7 +27,7 @@ struct Queries {
                                                 row_bytes(args.q_strides), work.first_query, threadIdx.x);
         copier.template copy<false>(q_tile(), args.seq_q - work.first_query, threadIdx.x);
     }
-    // They are there.
+    // Call this when the copies are complete.
     __device__ void begin() {
         if constexpr (QUERIES_IN_REGISTERS) {
 #pragma unroll
@@ -101,8 +101,8 @@ __device__ void scores_of(Scores& s, const Queries& queries, KvTile k) {
     for (int depth = 0; depth < DEPTH_STEPS; ++depth) add_scores<SCORE_BLOCKS / 2>(s, 0, queries, k, depth);
 }
 
-// Hides the keys a row does not see; `first_key` is the step's. What the lane's rows see differs by the distance of the
-// rows alone, up to the end of the keys.
+// Masks the keys that a row does not see; `first_key` is that of the step. The numbers of keys that the lane's rows see
+// differ only by the distance of the rows, up to the end of the keys.
 __device__ void hide(Scores& s, const Arguments& args, const WorkTile& work, int first_key) {
     const int to_end = args.seq_k - first_key - quad_lane() * 2;
     const int top_row = args.mask == attention::Mask::none

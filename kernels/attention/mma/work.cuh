@@ -12,7 +12,7 @@ struct WorkTile {
     int kv_head;
     int first_query;
     int steps;
-    int masked;  // of them, at the end: some row does not see every key
+    int masked;  // steps at the end in which some row does not see every key
 
     __device__ WorkTile(const Arguments& args, int query_block, int head_, int batch_)
         : batch(batch_), head(head_), kv_head(attention::kv_head_of(args, head)),
@@ -34,7 +34,7 @@ __device__ void for_each_work_tile(const Arguments& args, Visit visit) {
     if constexpr (PERSISTENT) {
         const int blocks = query_blocks(args);
         for (int index = blockIdx.x; index < blocks * args.heads * args.batch; index += knob::PERSISTENT) {
-            if (index >= knob::PERSISTENT) __syncthreads();  // the work tile before is done with every buffer
+            if (index >= knob::PERSISTENT) __syncthreads();  // the previous work tile no longer uses any buffer
             const int head = index / blocks;
             const WorkTile work(args, blocks - 1 - index % blocks, head % args.heads, head / args.heads);
             visit(work, index < knob::PERSISTENT);
@@ -44,8 +44,8 @@ __device__ void for_each_work_tile(const Arguments& args, Visit visit) {
     }
 }
 
-// The same work tile once more, for the way out: computed anew where it can be, which costs less than registers that
-// hold it through the loop.
+// The same work tile again, for storing the output. It is computed again if possible, which costs less than registers
+// that hold it during the loop.
 __device__ WorkTile again(const Arguments& args, const WorkTile& work) {
     if constexpr (PERSISTENT) {
         return work;
@@ -55,7 +55,7 @@ __device__ WorkTile again(const Arguments& args, const WorkTile& work) {
     }
 }
 
-// What a group's own t-th step is among the work tile's, and how many it has of the last `count`.
+// The index in the work tile of a group's t-th step, and the group's number of steps of the last `count`.
 __device__ int step_of(const WorkTile& work, int group, int t) { return work.steps - 1 - (t * GROUPS + group); }
 __device__ int share_of(int count, int group) { return (count - group + GROUPS - 1) / GROUPS; }
 

@@ -1,4 +1,4 @@
-// Attention, the plain way: O = softmax(scale * Q K^T + mask) V with the scores written out to memory.
+// Unfused attention: O = softmax(scale * Q K^T + mask) V with the scores written out to memory.
 //
 // One block computes one query row of one head, in the three steps of the formula:
 //
@@ -6,12 +6,12 @@
 //   softmax  p[j] = 2^(s[j] - max s)                 the same keys; maximum and sum over the block -> in place
 //   product  o[d] = (sum_j p[j] * v_j[d]) / sum p    thread t takes columns t, t + T, ...
 //
-// Keys the mask hides are never touched. Everything is fp32 between the loads and the final rounding, every
-// sum has one fixed order, so equal inputs give equal bits.
+// Keys that the mask hides are not read. Everything is fp32 between the loads and the final rounding, and every
+// sum has a fixed order, so equal inputs give equal bits.
 //
 // Memory: the scores take batch * heads * seq_q * seq_k floats of global memory; shared memory holds the
-// query row and one float per warp. It is the yardstick the fused families are measured against, so it stays
-// this simple: tuning it would make the yardstick a moving one.
+// query row and one float per warp. The fused families are compared with this family, so it stays simple and is
+// not tuned.
 
 #include "generated.cuh"
 
@@ -46,10 +46,10 @@ static_assert(THREADS % 32 == 0 && smem::partials::dim0 == WARPS, "a partial res
 static_assert(smem::query::dim0 == HEAD_DIM, "as the manifest lays it out");
 
 // Combines one value per thread over the block, in a fixed order; every thread gets the result.
-// The barriers also make everything the threads wrote before visible to all of them.
+// The barriers also make all earlier writes of the threads visible to the whole block.
 template <typename Combine>
 __device__ float over_block(float* partials, float warp_value, Combine combine) {
-    __syncthreads();  // the reduction before has been read
+    __syncthreads();  // the previous reduction has been read
     if (threadIdx.x % 32 == 0) partials[threadIdx.x / 32] = warp_value;
     __syncthreads();
     float result = partials[0];

@@ -1,5 +1,5 @@
-// Fused attention on 16x16x16 tensor-core tiles: the staged ladder, every stage a setting of the knobs of
-// this one source.
+// Fused attention on 16x16x16 tensor-core tiles in stages. Every stage is a setting of the knobs of this
+// source.
 //
 // Algorithm (online softmax). A work tile is BLOCK_M query rows of one head. Its keys come in steps of
 // BLOCK_N:
@@ -15,29 +15,29 @@
 //              head_dim              BLOCK_N
 //           +-----------+          +---------+           The computing warps share S and O by 16x16 blocks, in
 //  BLOCK_M  |     Q     |  K^T ->  |  S, P   |           row-major order; the softmax goes by rows, with
-//           +-----------+          +---------+           COMPUTE_THREADS / BLOCK_M neighbouring lanes each. So S
-//                                     head_dim           and P change hands through shared memory, and O stays in
+//           +-----------+          +---------+           COMPUTE_THREADS / BLOCK_M neighbouring lanes each. S
+//                                     head_dim           and P therefore pass through shared memory; O stays in
 //           +-----------+          +-----------+         the registers of the warps (tensor cores) or of the
 //           |     O     |   <-     |     V     |         lanes (scalar) that own it.
 //           +-----------+          +-----------+ BLOCK_N
 //
-// Stages of the ladder, each the one before and
+// The stages; each has the changes of the previous ones:
 //   stage-c             loads a K/V tile, waits, computes; P V in fp32 arithmetic
-//   stage-1             STAGES = 2: cp.async fills the next tile meanwhile; FP8 comes as codes, decoded in its turn
+//   stage-1             STAGES = 2: cp.async fills the next tile meanwhile; FP8 is copied as codes, decoded at its use
 //   stage-2             PV = wmma: P rounded to fp16, P V on the tensor cores
 //   stage-3             SWIZZLE: rows XOR-swizzled instead of padded
 //   stage-4             STAGES = 3
-//   stage-5-p1, -p2     PRODUCER_WARPS: warps that only fill tiles, handed over by mbarriers; the rest only compute
-//   stage-5-persistent  PERSISTENT: a fixed number of blocks, each taking work tile after work tile
+//   stage-5-p1, -p2     PRODUCER_WARPS: warps that only fill tiles and signal mbarriers; the rest only compute
+//   stage-5-persistent  PERSISTENT: a fixed number of blocks, each with one work tile after the other
 //
-// PATHOLOGY puts one known mistake into any of them, so that its price can be measured (`warpsmith invert`). Every one
-// of them still gives the right answer; none costs anything while it is not there.
+// PATHOLOGY adds one known performance mistake to any stage, so that its cost can be measured (`warpsmith invert`). The
+// result stays correct, and a mistake that is not selected costs nothing.
 //
 // Shared memory at 32x32, head_dim 64, fp16 (the manifest is the only formula; `warpsmith build` prints the
 // total):
-//   Q 4.5 KiB, K and V 4.5 KiB each per stage, S 5 KiB, P 2.5 KiB; the output leaves through S.
+//   Q 4.5 KiB, K and V 4.5 KiB each per stage, S 5 KiB, P 2.5 KiB; the output is stored through S.
 //
-// What was tried and what came of it: NOTES.md.
+// NOTES.md lists experiments and their results.
 
 #include "generated.cuh"
 
@@ -81,13 +81,13 @@ constexpr bool PERSISTENT = knob::PERSISTENT > 0;
 constexpr bool TENSOR_PV = knob::PV == decltype(knob::PV)::wmma;
 constexpr bool SWIZZLED = knob::SWIZZLE;
 
-// Mistakes on purpose, one at a time.
+// Deliberate performance mistakes; at most one is selected.
 using knob::Pathology;
-constexpr bool STRIDED = knob::PATHOLOGY == Pathology::strided;          // lanes load from rows, not along them
-constexpr bool UNSTAGED = knob::PATHOLOGY == Pathology::unstaged;        // fragments straight from global memory
-constexpr bool EXTRA_BARRIERS = knob::PATHOLOGY == Pathology::barriers;  // all warps meet after every product
+constexpr bool STRIDED = knob::PATHOLOGY == Pathology::strided;          // neighbouring lanes load from different rows
+constexpr bool UNSTAGED = knob::PATHOLOGY == Pathology::unstaged;        // fragments directly from global memory
+constexpr bool EXTRA_BARRIERS = knob::PATHOLOGY == Pathology::barriers;  // all warps synchronise after every product
 constexpr bool DIVERGENT = knob::PATHOLOGY == Pathology::divergent;      // lanes take turns in the softmax
-constexpr bool UNROLLED = knob::PATHOLOGY == Pathology::unrolled;        // further than the registers reach
+constexpr bool UNROLLED = knob::PATHOLOGY == Pathology::unrolled;        // more than the registers allow
 
 constexpr int ROW_THREADS = COMPUTE_THREADS / BLOCK_M;                     // lanes that share a row's softmax
 constexpr int SCORE_PAIRS = BLOCK_N / (2 * ROW_THREADS);                   // of scores, per lane
@@ -142,7 +142,7 @@ __device__ int lane() { return threadIdx.x % 32; }
 __device__ int own_row() { return threadIdx.x / ROW_THREADS; }
 __device__ int own_part() { return threadIdx.x % ROW_THREADS; }
 
-// All computing warps meet; the producers, if any, go on.
+// Synchronises all computing warps; the producers, if any, continue.
 __device__ void compute_sync() {
     if constexpr (SPECIALISED) {
         ptx::named_barrier_sync<1, COMPUTE_THREADS>();
@@ -151,12 +151,12 @@ __device__ void compute_sync() {
     }
 }
 
-// Where a mistake wants all warps to meet for nothing.
+// An unnecessary barrier, for PATHOLOGY = barriers.
 __device__ void needless_sync() {
     if constexpr (EXTRA_BARRIERS) compute_sync();
 }
 
-// Work of every lane for itself: all lanes together, or in eight turns.
+// Runs independent work of the lanes: all lanes together, or in eight turns.
 template <typename Work>
 __device__ void every_lane(Work work) {
     if constexpr (DIVERGENT) {
@@ -332,7 +332,7 @@ struct ScalarOutput {
             }
             needless_sync();
         }
-        // The next step writes scores. Without producers, the barrier around its copies is between.
+        // The next step writes scores. Without producers, the barrier around its copies is in between.
         if constexpr (SPECIALISED) compute_sync();
     }
 
@@ -373,7 +373,7 @@ struct TensorOutput {
         }
     }
 
-    // Rows and columns change owners here: the weights and corrections of all warps are awaited first.
+    // This reads the weights and corrections of other warps, so it waits for all warps first.
     template <typename ValueSource>
     __device__ void add_product(float correction, ValueSource v) {
         if (own_part() == 0) row_correction()[own_row()] = correction;
@@ -399,7 +399,7 @@ struct TensorOutput {
     // columns each.
     __device__ void store(float factor, __half* o, long long stride, int rows) {
         if (own_part() == 0) row_normaliser()[own_row()] = factor;
-        compute_sync();  // and all warps are done with the scores, which the patches overlay
+        compute_sync();  // all warps are also done with the scores, which the patches overlay
         multiply(row_normaliser());
         float* patch = in_shared<smem::output_patch, float>() + warp() * 256;
 #pragma unroll
@@ -493,7 +493,7 @@ __device__ void compute_in_turn(const Arguments& args, const WorkTile& work) {
     Attention tile(args, work);
     tile.load_queries();
     for (int step = 0; step < work.steps; ++step) {
-        if (step > 0) __syncthreads();  // the step before is done with the tiles
+        if (step > 0) __syncthreads();  // the previous step no longer reads the tiles
         global_to_tile<BLOCK_N, HEAD_DIM, COMPUTE_THREADS, STRIDED>(k, step * BLOCK_N, k_tile(0), threadIdx.x);
         global_to_tile<BLOCK_N, HEAD_DIM, COMPUTE_THREADS, STRIDED>(v, step * BLOCK_N, v_tile(0), threadIdx.x);
         __syncthreads();
@@ -502,8 +502,8 @@ __device__ void compute_in_turn(const Arguments& args, const WorkTile& work) {
     tile.finish();
 }
 
-// STAGES > 1: while step s is computed, the copies of steps s+1 .. s+STAGES-1 are under way. One group of
-// copies per step, empty ones past the end, so that "all but the newest STAGES-2" is always the step at hand.
+// STAGES > 1: while step s is computed, the copies of steps s+1 .. s+STAGES-1 are in flight. One group of
+// copies per step, empty ones past the end, so that "all but the newest STAGES-2" is always the current step.
 __device__ void compute_pipelined(const Arguments& args, const WorkTile& work) {
     const GlobalRows<Element> k = k_rows(args, work), v = v_rows(args, work);
 #pragma unroll
@@ -516,7 +516,7 @@ __device__ void compute_pipelined(const Arguments& args, const WorkTile& work) {
     for (int step = 0; step < work.steps; ++step) {
         const int slot = step % STAGES;
         ptx::copy_groups_wait<PIPELINED ? STAGES - 2 : 0>();
-        __syncthreads();  // everyone's copies for this step have landed, and the step before is done with its slot
+        __syncthreads();  // all copies for this step are complete, and the previous step no longer uses its slot
         const int next = step + STAGES - 1;
         if (next < work.steps) start_copies(k, v, next, next % STAGES);
         ptx::copy_group_end();
@@ -532,13 +532,13 @@ __device__ void compute_pipelined(const Arguments& args, const WorkTile& work) {
     tile.finish();
 }
 
-// PATHOLOGY = unstaged: nothing is copied; every warp fetches what its products need, and waits for it.
+// PATHOLOGY = unstaged: nothing is copied; every warp loads what its products need, and waits for it.
 template <typename Source>
 __device__ void compute_unstaged(const Arguments& args, const WorkTile& work) {
     Attention tile(args, work);
     const Source q{q_rows(args, work), work.first_query};
     for (int step = 0; step < work.steps; ++step) {
-        if (step > 0) __syncthreads();  // the step before is done with the scores
+        if (step > 0) __syncthreads();  // the previous step no longer uses the scores
         tile.attend(step, q, Source{k_rows(args, work), step * BLOCK_N}, Source{v_rows(args, work), step * BLOCK_N});
     }
     tile.finish();
@@ -546,7 +546,7 @@ __device__ void compute_unstaged(const Arguments& args, const WorkTile& work) {
 
 // ---- some warps copy, the others compute ----
 
-// A position in the ring of slots, counted on over all work tiles; both roles count alike.
+// A position in the ring of slots, counted over all work tiles; both roles count in the same way.
 struct RingPosition {
     int slot = 0;
     unsigned parity = 0;  // of the round through the ring
@@ -559,8 +559,8 @@ struct RingPosition {
     }
 };
 
-// Fills a slot and has every producer thread arrive at its barrier. FP16 copies run on by themselves and
-// arrive when they land; FP8 passes through registers, where it is decoded.
+// Fills a slot and has every producer thread arrive at its barrier. FP16 copies are asynchronous and
+// arrive when they are complete; FP8 passes through registers, where it is decoded.
 template <typename Rows>
 __device__ void fill_slot(const Rows& k, const Rows& v, int step, int slot) {
     const int thread = threadIdx.x - COMPUTE_THREADS;  // among the producers
@@ -618,8 +618,8 @@ __device__ void for_each_work_tile(const Arguments& args, Visit visit) {
     }
 }
 
-// One block at least: registers as needed. Left to itself the compiler aimed at more blocks per multiprocessor and
-// spilled to get there; over-unrolled code does so too, as it gets the registers of a full multiprocessor only.
+// A minimum of one block allows as many registers as needed. Without it the compiler aimed at more blocks per
+// multiprocessor and spilled. Over-unrolled code spills too: it gets only the registers of a full multiprocessor.
 constexpr int BLOCK_THREADS = COMPUTE_THREADS + PRODUCER_THREADS;
 constexpr int LEAST_BLOCKS = UNROLLED ? 1536 / BLOCK_THREADS : 1;
 
@@ -633,13 +633,13 @@ attention_wmma(const __grid_constant__ attention::Arguments args) {
         RingPosition ring;
         if (threadIdx.x >= COMPUTE_THREADS) {
             for_each_work_tile(args, [&](const WorkTile& work) { produce(args, work, ring); });
-            ptx::copies_wait_all();  // nobody leaves with copies under way
+            ptx::copies_wait_all();  // no thread exits while its copies are in flight
         } else {
             for_each_work_tile(args, [&](const WorkTile& work) { consume(args, work, ring); });
         }
     } else {
         for_each_work_tile(args, [&](const WorkTile& work) {
-            if constexpr (PERSISTENT) __syncthreads();  // the work tile before is done with every buffer
+            if constexpr (PERSISTENT) __syncthreads();  // the previous work tile no longer uses any buffer
             if constexpr (UNSTAGED) {
                 compute_unstaged<NoTile>(args, work);
             } else if constexpr (PIPELINED) {
