@@ -2,15 +2,15 @@
 //! with a stated reason. No function panics, and every external command has a time limit.
 
 use std::fs;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
 
 use nvml_wrapper::Nvml;
 use nvml_wrapper::enum_wrappers::device::Clock;
 use nvml_wrapper::error::NvmlError;
 use serde::Serialize;
+use subprocess::ProgramLimits;
 
 use crate::python;
 
@@ -166,27 +166,9 @@ for name in ('torch', 'triton', 'pip', 'nvidia-cudnn-cu13', 'nvidia-cudnn-cu12')
 
 /// Standard output of a command, if it succeeds within the time limit.
 fn output_of(command: &mut Command, limit: Duration) -> Option<String> {
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
-    let mut pipe = child.stdout.take()?;
-    let reader = std::thread::spawn(move || {
-        let mut text = String::new();
-        pipe.read_to_string(&mut text).ok().map(|_| text)
-    });
-    let start = Instant::now();
-    let status = loop {
-        match child.try_wait().ok()? {
-            Some(status) => break status,
-            None if start.elapsed() > limit => {
-                // The time limit is over: kill the process and reap it. Its output is discarded.
-                let _ = child.kill();
-                let _ = child.wait();
-                return None;
-            }
-            None => std::thread::sleep(Duration::from_millis(2)),
-        }
-    };
-    let text = reader.join().ok()??;
-    status.success().then_some(text)
+    let limits = ProgramLimits { time: limit, stdout_bytes: 1 << 20 };
+    let finished = subprocess::run(command, Vec::new(), limits, || true).ok()?;
+    finished.end.success().then(|| String::from_utf8(finished.stdout).ok())?
 }
 
 #[cfg(test)]
@@ -202,7 +184,7 @@ mod tests {
 
     #[test]
     fn a_command_that_hangs_is_killed() {
-        let start = Instant::now();
+        let start = std::time::Instant::now();
         assert_eq!(output_of(Command::new("sleep").arg("60"), Duration::from_millis(50)), None);
         assert!(start.elapsed() < Duration::from_secs(30));
     }

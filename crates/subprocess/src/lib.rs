@@ -1,4 +1,4 @@
-//! Untrusted child processes.
+//! Child processes, trusted or not.
 //!
 //! A process that compiles or runs untrusted kernels may do anything. This crate limits the damage:
 //!
@@ -7,7 +7,8 @@
 //! - [`wire`] is the format of the messages: JSON with binary attachments. Every length is checked against a limit
 //!   before it is used.
 //! - [`OutputTail`] keeps the last part of a child's output in bounded memory.
-//! - [`spawn`] and [`GroupGuard`] end children when this process ends for any reason.
+//! - [`run`] runs a program to its end, with limits on its time and its output.
+//! - Children end when this process ends for any reason.
 //! - [`sandbox`] restricts a child. The child applies it to itself before it reads its first message.
 //!
 //! This crate knows nothing about kernels or GPUs.
@@ -16,10 +17,11 @@ pub mod channel;
 mod lifetime;
 mod link;
 mod printed;
+mod program;
 pub mod sandbox;
 pub mod wire;
 
 pub use channel::Channel;
-pub use lifetime::{GroupGuard, kill_group, spawn};
 pub use link::Link;
 pub use printed::OutputTail;
+pub use program::{FinishedProgram, ProgramEnd, ProgramLimits, run};

@@ -8,7 +8,9 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use subprocess::{ProgramEnd, ProgramLimits};
 
 use super::installed::{final_root, toolchains};
 use super::{Origin, Wheel, pinned_wheels, pip_command, search};
@@ -205,6 +207,9 @@ fn fill(partial: &Path, progress: &mut dyn FnMut(Progress)) -> Result<(), Instal
     Ok(())
 }
 
+/// A slow connection may take an hour for the largest wheel.
+const PIP_LIMITS: ProgramLimits = ProgramLimits { time: Duration::from_hours(4), stdout_bytes: 1 << 20 };
+
 /// Runs pip for one wheel and returns the file. pip's temporary files are in the same folder: they are removed with
 /// it if this process is killed, and their size gives the progress.
 fn download(
@@ -219,31 +224,29 @@ fn download(
     fs::create_dir_all(&temporary).map_err(at(&temporary))?;
     let requirements = folder.join("requirements.txt");
     fs::write(&requirements, wheel.requirement()).map_err(at(&requirements))?;
-    let log = folder.join("pip.log");
-    let log_file = File::create(&log).map_err(at(&log))?;
-
-    let mut child = Command::new(python)
-        .args(["-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--require-hashes", "--quiet"])
+    let mut pip = Command::new(python);
+    pip.args(["-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--require-hashes", "--quiet"])
         .args(["--no-input", "--disable-pip-version-check", "--no-cache-dir", "--dest"])
         .arg(&folder)
         .arg("--requirement")
         .arg(&requirements)
-        .env("TMPDIR", &temporary)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(log_file)
-        .spawn()
-        .map_err(|error| failed(error.to_string()))?;
-    let status = loop {
-        if let Some(status) = child.try_wait().map_err(|error| failed(error.to_string()))? {
-            break status;
+        .env("TMPDIR", &temporary);
+    let mut last_report = Instant::now();
+    let finished = subprocess::run(&mut pip, Vec::new(), PIP_LIMITS, || {
+        if last_report.elapsed() > Duration::from_millis(100) {
+            report(size_of_folder(&folder));
+            last_report = Instant::now();
         }
-        report(size_of_folder(&folder));
-        std::thread::sleep(Duration::from_millis(100));
-    };
-    if !status.success() {
-        let text = fs::read_to_string(&log).unwrap_or_default();
-        return Err(failed(last_error(&text).unwrap_or_else(|| status.to_string())));
+        true
+    });
+    let finished = finished.map_err(|error| failed(error.to_string()))?;
+    if !finished.end.success() {
+        let text = String::from_utf8_lossy(&finished.stderr);
+        let reason = last_error(&text).unwrap_or_else(|| match finished.end {
+            ProgramEnd::Exited(status) => status.to_string(),
+            end => format!("pip was stopped ({end:?})"),
+        });
+        return Err(failed(reason));
     }
     let entries = fs::read_dir(&folder).map_err(at(&folder))?;
     entries

@@ -5,17 +5,15 @@
 //! launch. Clocks are not locked. `ncu` flushes the caches before each of its passes.
 
 use std::fs;
-use std::io::{self, BufRead as _, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use family::Family;
 use gpu::machine::{self, Profiler};
 use indexmap::IndexMap;
-use subprocess::GroupGuard;
+use subprocess::{ProgramEnd, ProgramLimits};
 
 use crate::record::{HotLine, LineWeights, Metrics, hottest};
 use crate::run::{Fact, MeasuredMicros, Time};
@@ -181,8 +179,8 @@ fn error_from_output(output: &str) -> NcuError {
     NcuError::Failed(if messages.is_empty() { "it wrote no report".to_owned() } else { messages.join("; ") })
 }
 
-/// Largest number of bytes that are read from each output stream. A page of a report has a few megabytes.
-const MAX_OUTPUT_BYTES: u64 = 256 << 20;
+/// Largest number of bytes of ncu's output. A page of a report has a few megabytes.
+const MAX_OUTPUT_BYTES: usize = 256 << 20;
 
 struct EndedProcess {
     success: bool,
@@ -192,47 +190,22 @@ struct EndedProcess {
 
 /// Runs a process to its end. On a stop or timeout, kills the process and everything it started.
 fn run(command: &mut Command, limit: Duration, stop: &AtomicBool) -> Result<EndedProcess, NcuError> {
-    let failed = |error: io::Error| NcuError::Failed(error.to_string());
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = subprocess::spawn(command).map_err(failed)?;
-    // The worker under the profiler is in the same process group and ends together with it.
-    let guard = GroupGuard::new(&child);
-    let lines = |pipe: Option<Box<dyn Read + Send>>| {
-        thread::spawn(move || {
-            let lines =
-                pipe.into_iter().flat_map(|pipe| BufReader::new(pipe.take(MAX_OUTPUT_BYTES)).split(b'\n'));
-            lines
-                .map_while(Result::ok)
-                .map(|line| String::from_utf8_lossy(&line).trim_end().to_owned())
-                .collect::<Vec<String>>()
-        })
-    };
-    let stdout = lines(child.stdout.take().map(|pipe| Box::new(pipe) as _));
-    let stderr = lines(child.stderr.take().map(|pipe| Box::new(pipe) as _));
-    let started = Instant::now();
-    let status = loop {
-        if let Some(status) = child.try_wait().map_err(failed)? {
-            break status;
-        }
-        if stop.load(Ordering::Relaxed) {
-            kill(&mut child);
-            return Err(NcuError::Stopped);
-        }
-        if started.elapsed() > limit {
-            kill(&mut child);
+    let limits = ProgramLimits { time: limit, stdout_bytes: MAX_OUTPUT_BYTES };
+    let finished = subprocess::run(command, Vec::new(), limits, || !stop.load(Ordering::Relaxed))
+        .map_err(|error| NcuError::Failed(error.to_string()))?;
+    let success = match finished.end {
+        ProgramEnd::Exited(status) => status.success(),
+        ProgramEnd::Stopped => return Err(NcuError::Stopped),
+        ProgramEnd::TimeUp => {
             return Err(NcuError::Failed(format!("it did not finish within {} s", limit.as_secs())));
         }
-        thread::sleep(Duration::from_millis(20));
+        ProgramEnd::TooLong => {
+            return Err(NcuError::Failed(format!("it printed more than {} MiB", MAX_OUTPUT_BYTES >> 20)));
+        }
     };
-    drop(guard);
-    let read = |reader: thread::JoinHandle<Vec<String>>| reader.join().unwrap_or_default();
-    Ok(EndedProcess { success: status.success(), stdout: read(stdout), stderr: read(stderr).join("\n") })
-}
-
-/// Kills the profiler and the worker under it, which form a process group.
-fn kill(child: &mut Child) {
-    subprocess::kill_group(child);
-    let _ = child.wait();
+    let text = String::from_utf8_lossy(&finished.stdout);
+    let stdout = text.lines().map(|line| line.trim_end().to_owned()).collect();
+    Ok(EndedProcess { success, stdout, stderr: String::from_utf8_lossy(&finished.stderr).into_owned() })
 }
 
 // ---- the metrics ----

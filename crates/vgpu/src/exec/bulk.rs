@@ -50,8 +50,11 @@ impl BulkCopy {
     pub fn covers(&self, address: u32) -> bool {
         // The rows of a box are swizzled, so finding the bytes that have landed costs more than it is worth. All bytes
         // of the box count as pending.
-        let landed = if matches!(self.cargo, Cargo::Range(_)) { self.landed } else { 0 };
-        (self.to + landed..self.to + self.bytes).contains(&address)
+        let pending = match &self.cargo {
+            Cargo::Range(_) => self.to + self.landed..self.to + self.bytes,
+            Cargo::Box(tensor, _) => self.to..self.to + tensor.map.shared_bytes(),
+        };
+        pending.contains(&address)
     }
 }
 

@@ -115,7 +115,14 @@ impl<P: Policy> Cx<'_, '_, P> {
             let mut offsets = [0; 32];
             offsets[lane] = at;
             let races = &mut self.block.races;
-            races.agent_writes_shared(Agent::Load, self.w.id, 1 << lane, pc, &offsets, bytes);
+            races.agent_writes_shared(
+                Agent::Load,
+                self.w.id,
+                1 << lane,
+                pc,
+                &offsets,
+                tensor.map.shared_bytes(),
+            );
             self.race_global(&tensor, lane, Agent::Load, race::Op::Read);
             let load = self.block.origins.load(origin_of(&tensor, pc));
             self.pend(lane, at, bytes, Cargo::Box(Box::new(tensor), load), object as u32);
@@ -187,7 +194,7 @@ impl<P: Policy> Cx<'_, '_, P> {
             }
             if P::CHECK {
                 let pc = self.at();
-                let chunks: Vec<u32> = (0..bytes / 16).map(|c| at + 16 * c).collect();
+                let chunks: Vec<u32> = (0..tensor.map.shared_bytes() / 16).map(|c| at + 16 * c).collect();
                 self.block.races.agent_reads_shared(Agent::StoreRead, self.w.id, l, pc, &chunks);
                 let op = if reduce.is_some() { race::Op::Atomic } else { race::Op::Write };
                 self.race_global(&tensor, l, Agent::StoreWrite, op);
@@ -257,7 +264,7 @@ impl<P: Policy> Cx<'_, '_, P> {
             });
             return None;
         }
-        let span = self.bulk_end(Space::Shared, shared, map.box_bytes(), lane, what)?;
+        let span = self.bulk_end(Space::Shared, shared, map.shared_bytes(), lane, what)?;
         let tensor = TensorBox { map, at };
         let mut region = crate::mem::device::Region::NONE;
         for number in 0..tensor.map.rows() {
@@ -390,7 +397,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                 }
             }
             for (column, chunk) in line[..width].as_chunks::<16>().0.iter().enumerate() {
-                let at = map.swizzle.place(to + number * width as u32 + 16 * column as u32);
+                let at = map.swizzle.place(to + number * map.pitch() + 16 * column as u32);
                 // SAFETY: the whole box lies in shared memory. The swizzle exchanges chunks of rows of 128 bytes. The
                 // box starts and shared memory ends at a multiple of 128 bytes, so the swizzled address is in shared
                 // memory too.
@@ -411,7 +418,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                 if !range.contains(&byte) {
                     continue;
                 }
-                let at = map.swizzle.place(to + byte);
+                let at = map.swizzle.place(to + number * map.pitch() + b);
                 let inside = b.checked_sub(row.first).filter(|b| *b < row.bytes);
                 // SAFETY: as in `copy_in`. The shadow is as large as the memory.
                 unsafe {
@@ -442,7 +449,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         reduce: Option<(AtomOp, Ty)>,
         lane: usize,
     ) {
-        let (map, width) = (&tensor.map, tensor.map.row_bytes());
+        let map = &tensor.map;
         for number in 0..map.rows() {
             let row = tensor.row(number);
             if row.bytes == 0 {
@@ -459,7 +466,7 @@ impl<P: Policy> Cx<'_, '_, P> {
             let mut b = row.first;
             while b < row.first + row.bytes {
                 let n = (16 - b % 16).min(row.first + row.bytes - b);
-                let at = map.swizzle.place(from + number * width + b);
+                let at = map.swizzle.place(from + number * map.pitch() + b);
                 let to = row.address + u64::from(b - row.first);
                 self.store_out(shared, u64::from(at), &global, to, n, reduce, lane);
                 b += n;

@@ -224,6 +224,17 @@ impl TensorMap {
         self.row_bytes() * self.rows()
     }
 
+    /// Distance in bytes between rows of the box in shared memory. With a swizzle a row occupies the swizzle's whole
+    /// span, even if it is shorter. The manual does not mention this; an H200 does it.
+    pub fn pitch(&self) -> u32 {
+        if self.swizzle == Swizzle::None { self.row_bytes() } else { self.swizzle.span() }
+    }
+
+    /// Number of bytes that the box occupies in shared memory.
+    pub fn shared_bytes(&self) -> u32 {
+        self.pitch() * self.rows()
+    }
+
     /// Checks the rules of `cuTensorMapEncodeTiled`.
     pub fn check(&self) -> Result<(), TensorMapError> {
         let rank = self.rank();
@@ -275,8 +286,9 @@ impl TensorMap {
         if !u64::from(row).is_multiple_of(CHUNK) {
             return broken(format!("a row of the box has {row} bytes; it must be a multiple of 16"));
         }
-        let bytes =
-            (1..rank).fold(u64::from(row), |bytes, dim| bytes.saturating_mul(u64::from(self.copied(dim))));
+        let bytes = (1..rank).fold(u64::from(self.pitch().max(row)), |bytes, dim| {
+            bytes.saturating_mul(u64::from(self.copied(dim)))
+        });
         if bytes > MOST_BYTES {
             return broken(format!("a box has {bytes} bytes; no block has so much shared memory"));
         }

@@ -1,27 +1,18 @@
 //! Runs a program as a proposer: the prompt goes to its stdin, the answer comes from its stdout. Time and output length
 //! are limited.
 
-use std::collections::VecDeque;
-use std::io::{self, Read, Write as _};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
-use subprocess::GroupGuard;
+use subprocess::{FinishedProgram, ProgramEnd, ProgramLimits};
 
 use super::ProposerError;
 
 /// The longest answer that is read, in bytes.
 pub(super) const MAX_BYTES: usize = 1 << 20;
-/// How many of the last bytes of stderr are kept.
+/// How many of the last bytes of stderr are shown.
 const STDERR_BYTES: usize = 2000;
-/// How often a wait checks the clock and the process.
-const POLL_INTERVAL: Duration = Duration::from_millis(10);
-/// How long pipes may take to drain after every process that could write to them was killed.
-const DRAIN_LIMIT: Duration = Duration::from_secs(2);
 
 /// Sends the prompt to the program of a command line and returns its answer.
 pub(super) fn ask(
@@ -35,8 +26,7 @@ pub(super) fn ask(
     run_with_input(Command::new("sh").args(["-c", line]), "sh", input, limit, stop)
 }
 
-/// Starts a program in its own process group, sends it the input and waits for its whole output. The group is always
-/// killed before this function returns.
+/// Runs a program with the input and returns its output.
 pub(super) fn run_with_input(
     command: &mut Command,
     program: &'static str,
@@ -44,134 +34,39 @@ pub(super) fn run_with_input(
     limit: Duration,
     stop: &AtomicBool,
 ) -> Result<String, ProposerError> {
-    let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = subprocess::spawn(pipes)
+    let limits = ProgramLimits { time: limit, stdout_bytes: MAX_BYTES };
+    let go_on = || !stop.load(Ordering::Relaxed);
+    let FinishedProgram { end, stdout, stderr } = subprocess::run(command, input.into_bytes(), limits, go_on)
         .map_err(|error| ProposerError::MissingProgram { program, error: error.to_string() })?;
-    // The guard kills the group if this process ends first, also by SIGKILL.
-    let guard = GroupGuard::new(&child);
-    if let Some(mut stdin) = child.stdin.take() {
-        // A program need not read its input. The write error of a broken pipe is ignored.
-        thread::spawn(move || stdin.write_all(input.as_bytes()));
-    }
-    let stdout = child.stdout.take().map(|pipe| in_background(pipe, first_bytes));
-    let stderr = child.stderr.take().map(|pipe| in_background(pipe, last_bytes));
-
-    let mut output = None;
-    let end = wait(&child, stdout.as_ref(), &mut output, limit, stop);
-    // The group has the program's process id, which the system does not reuse before the `wait` below.
-    subprocess::kill_group(&child);
-    drop(guard);
-    let status = child.wait().ok();
-    let remaining =
-        |pipe: Option<mpsc::Receiver<Vec<u8>>>| pipe.and_then(|pipe| pipe.recv_timeout(DRAIN_LIMIT).ok());
-    let output = output.or_else(|| remaining(stdout)).unwrap_or_default();
-    let stderr = remaining(stderr).unwrap_or_default();
-    let no_answer = |reason: String| {
-        let output = String::from_utf8_lossy(&output[..output.len().min(MAX_BYTES)]).into_owned();
-        Err(ProposerError::NoAnswer { reason: with_stderr(&reason, &stderr), output })
-    };
-    match (end, status) {
-        (CommandEnd::Stopped, _) => Err(ProposerError::Stopped),
-        (CommandEnd::TimeUp, _) => no_answer(format!("no answer within {} s", limit.as_secs_f64())),
-        (CommandEnd::TooLong, _) => no_answer(format!("the answer is longer than {MAX_BYTES} bytes")),
-        // The program may have written everything and exited between two polls.
-        (CommandEnd::Exited, _) if output.len() > MAX_BYTES => {
-            no_answer(format!("the answer is longer than {MAX_BYTES} bytes"))
-        }
-        (CommandEnd::Exited, Some(status)) if status.success() => match String::from_utf8(output) {
-            Ok(answer) => Ok(answer),
-            Err(error) => Err(ProposerError::NoAnswer {
-                reason: "the answer is not UTF-8".to_owned(),
-                output: String::from_utf8_lossy(error.as_bytes()).into_owned(),
-            }),
-        },
-        (CommandEnd::Exited, status) => no_answer(format!("the program {}", exit_text(status))),
-    }
-}
-
-enum CommandEnd {
-    Exited,
-    TimeUp,
-    TooLong,
-    Stopped,
-}
-
-/// Waits until the program exits, breaks a limit, or the search stops.
-fn wait(
-    child: &Child,
-    stdout: Option<&mpsc::Receiver<Vec<u8>>>,
-    output: &mut Option<Vec<u8>>,
-    limit: Duration,
-    stop: &AtomicBool,
-) -> CommandEnd {
-    let started = Instant::now();
-    // The exit status is read without reaping the process, so its process id stays valid.
-    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-    loop {
-        match stdout.filter(|_| output.is_none()).map(|pipe| pipe.recv_timeout(POLL_INTERVAL)) {
-            Some(Ok(bytes)) if bytes.len() > MAX_BYTES => {
-                *output = Some(bytes);
-                return CommandEnd::TooLong;
+    let reason = match end {
+        ProgramEnd::Stopped => return Err(ProposerError::Stopped),
+        ProgramEnd::TimeUp => format!("no answer within {} s", limit.as_secs_f64()),
+        ProgramEnd::TooLong => format!("the answer is longer than {MAX_BYTES} bytes"),
+        ProgramEnd::Exited(status) if status.success() => match String::from_utf8(stdout) {
+            Ok(answer) => return Ok(answer),
+            Err(error) => {
+                let output = String::from_utf8_lossy(error.as_bytes()).into_owned();
+                return Err(ProposerError::NoAnswer { reason: "the answer is not UTF-8".to_owned(), output });
             }
-            Some(Ok(bytes)) => *output = Some(bytes),
-            Some(Err(RecvTimeoutError::Timeout)) => {}
-            Some(Err(RecvTimeoutError::Disconnected)) | None => thread::sleep(POLL_INTERVAL),
-        }
-        if !matches!(waitid(WaitId::Pid(Pid::from_child(child)), options), Ok(None)) {
-            return CommandEnd::Exited;
-        }
-        if stop.load(Ordering::Relaxed) {
-            return CommandEnd::Stopped;
-        }
-        if started.elapsed() > limit {
-            return CommandEnd::TimeUp;
-        }
-    }
-}
-
-fn in_background<R: Read + Send + 'static>(
-    pipe: R,
-    read: fn(R) -> io::Result<Vec<u8>>,
-) -> mpsc::Receiver<Vec<u8>> {
-    let (sender, receiver) = mpsc::channel();
-    thread::spawn(move || sender.send(read(pipe).unwrap_or_default()));
-    receiver
-}
-
-/// The first bytes of the output: one byte more than an answer may have, so that a longer one can be detected.
-fn first_bytes(pipe: impl Read) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    pipe.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes)?;
-    Ok(bytes)
-}
-
-fn last_bytes(mut pipe: impl Read) -> io::Result<Vec<u8>> {
-    let mut last = VecDeque::new();
-    let mut buffer = [0; 4096];
-    loop {
-        match pipe.read(&mut buffer)? {
-            0 => return Ok(last.into()),
-            count => last.extend(&buffer[..count]),
-        }
-        last.drain(..last.len().saturating_sub(STDERR_BYTES));
-    }
-}
-
-fn exit_text(status: Option<ExitStatus>) -> String {
-    match status {
-        Some(status) => format!("failed ({status})"),
-        None => "has an unknown exit status".to_owned(),
-    }
+        },
+        ProgramEnd::Exited(status) => format!("the program failed ({status})"),
+    };
+    let output = String::from_utf8_lossy(&stdout).into_owned();
+    Err(ProposerError::NoAnswer { reason: with_stderr(&reason, &stderr), output })
 }
 
 fn with_stderr(reason: &str, stderr: &[u8]) -> String {
-    let stderr = String::from_utf8_lossy(stderr);
+    let stderr = String::from_utf8_lossy(&stderr[stderr.len().saturating_sub(STDERR_BYTES)..]);
     let lines: Vec<&str> = stderr.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     if lines.is_empty() { reason.to_owned() } else { format!("{reason}: {}", lines.join("; ")) }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::process::Stdio;
+    use std::thread;
+    use std::time::Instant;
+
     use serde_json::json;
 
     use super::*;
@@ -265,7 +160,7 @@ mod tests {
         let started = Instant::now();
         while !holds() {
             assert!(started.elapsed() < LONG, "{what} takes too long");
-            thread::sleep(POLL_INTERVAL);
+            thread::sleep(Duration::from_millis(10));
         }
     }
 

@@ -58,7 +58,7 @@ pub fn random_case(r: &mut Random, load: bool) -> Case {
     };
     let map = TensorMap { element, address: 0, dims, strides, box_dims, element_strides, swizzle, fill };
     let offset = 128 * r.integer(0, 9) as u32;
-    let shared = (offset + map.box_bytes()).next_multiple_of(1024);
+    let shared = (offset + map.shared_bytes()).next_multiple_of(1024);
     Case { bytes: stride as usize, at, offset, shared, map }
 }
 
@@ -84,7 +84,8 @@ fn reference(case: &Case, mut each: impl FnMut(u32, Option<u64>, u32)) {
             let stride = if d == 0 { u64::from(size) } else { map.strides[d - 1] };
             address = address.wrapping_add((index as u64).wrapping_mul(stride));
         }
-        let linear = case.offset + number * size;
+        let (row, column) = (number / map.box_dims[0], number % map.box_dims[0]);
+        let linear = case.offset + row * map.pitch() + column * size;
         let (line, chunk) = (linear / 128, linear / 16 % 8);
         let exchanged = match map.swizzle {
             Swizzle::None => chunk,
