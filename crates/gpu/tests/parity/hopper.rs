@@ -147,17 +147,12 @@ fn copy(
     let rank = case.map.rank();
     let text = if load { kernels::tensor_load(rank) } else { kernels::tensor_store(rank) };
     let wanted = if load { case.loaded(&tensor) } else { case.stored(&shared, &tensor) };
-    // A GPU may touch memory before the tensor when a box starts there, so there must be some.
-    let margin = case.margin();
-    let buffer = [vec![0xee; margin], tensor].concat();
     let run = |bench: &mut Bench<'_>| {
         let result = usize::from(load);
-        let buffers: [&[u8]; 2] = [&buffer, &shared];
-        let bytes = bench.run(&text, 32, case.shared, &buffers, result, |device, at| {
-            let map = vgpu::TensorMap { address: at[0] + margin as u64, ..case.map.clone() };
+        bench.run(&text, 32, case.shared, &[&tensor, &shared], result, |device, at| {
+            let map = vgpu::TensorMap { address: at[0], ..case.map.clone() };
             Ok(case.parameters(&device.encode_tensor_map(&map)?, at[1]))
-        })?;
-        Ok(if load { bytes } else { bytes[margin..].to_vec() })
+        })
     };
     let Some((model, hardware)) = verdicts else { return Ok(()) };
     let failed =

@@ -252,9 +252,8 @@ impl<P: Policy> Cx<'_, '_, P> {
             return None;
         }
         // `Use` is that of shared memory: a store to the tensor loads from shared memory.
-        if what == Use::Load
-            && let Some(dimension) = at.iter().position(|coordinate| *coordinate < 0)
-        {
+        let stores = what == Use::Load;
+        if stores && let Some(dimension) = at.iter().position(|coordinate| *coordinate < 0) {
             self.fault(Kind::OutOfBounds, lane, || {
                 format!(
                     "tensor store at coordinate {} of dimension {dimension}; only a load may start before the tensor, \
@@ -268,16 +267,19 @@ impl<P: Policy> Cx<'_, '_, P> {
         let tensor = TensorBox { map, at };
         let mut region = crate::mem::device::Region::NONE;
         for number in 0..tensor.map.rows() {
-            let row = tensor.row(number);
+            let row = if stores { tensor.stored_row(number) } else { tensor.row(number) };
             if row.bytes > 0 && !region.holds(row.address, u64::from(row.bytes)) {
                 region = self.grid.region_of(row.address);
-                let writes = what == Use::Load;
-                if !region.holds(row.address, u64::from(row.bytes)) || region.constant && writes {
+                if !region.holds(row.address, u64::from(row.bytes)) || region.constant && stores {
                     let near = self.grid.device.describe(row.address + u64::from(row.bytes) - 1).1;
                     self.fault(Kind::OutOfBounds, lane, || {
+                        let cause = if row.bytes == tensor.row(number).bytes {
+                            "the map does not fit its buffer, or the buffer is gone"
+                        } else {
+                            "a store writes whole 16-byte chunks, and the row of the tensor ends within one"
+                        };
                         format!(
-                            "row {number} of the box lies in the tensor of its map but not in memory: {near}; the map \
-                             does not fit its buffer, or the buffer is gone"
+                            "row {number} of the box lies in the tensor of its map but not in memory: {near}; {cause}"
                         )
                     });
                     return None;
@@ -365,7 +367,7 @@ impl<P: Policy> Cx<'_, '_, P> {
     fn race_global(&mut self, tensor: &TensorBox, lane: usize, agent: Agent, op: race::Op) {
         let (pc, warp) = (self.at(), self.w.id);
         for number in 0..tensor.map.rows() {
-            let row = tensor.row(number);
+            let row = if op == race::Op::Read { tensor.row(number) } else { tensor.stored_row(number) };
             if row.bytes > 0 {
                 let memory = &self.grid.races;
                 self.block.races.agent_global(memory, agent, op, warp, lane, pc, row.address, row.bytes);
@@ -440,7 +442,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
     }
 
-    /// Stores a box from shared memory to the tensor. Elements outside the tensor are not written.
+    /// Stores a box from shared memory to the tensor. Chunks outside the tensor are not written.
     fn copy_out(
         &mut self,
         tensor: &TensorBox,
@@ -451,7 +453,7 @@ impl<P: Policy> Cx<'_, '_, P> {
     ) {
         let map = &tensor.map;
         for number in 0..map.rows() {
-            let row = tensor.row(number);
+            let row = tensor.stored_row(number);
             if row.bytes == 0 {
                 continue;
             }

@@ -1,6 +1,6 @@
 //! The box of a tensor that one copy moves: where its rows lie in global memory, and which bytes of them are in range.
 
-use super::{Fill, MAX_RANK, TensorMap};
+use super::{CHUNK, Fill, MAX_RANK, TensorMap};
 
 /// A box at coordinates of its tensor.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,13 +53,22 @@ impl TensorBox {
         }
     }
 
-    /// The value of an out-of-range byte at offset `at` of a row.
+    /// Returns the part of row `number` that a store writes: whole 16-byte chunks. If the extent of the tensor is not a
+    /// multiple of 16 bytes, a store writes behind the end of the row. The manual does not mention this; an H200 does
+    /// it.
+    pub fn stored_row(&self, number: u32) -> Row {
+        let row = self.row(number);
+        let end = (row.first + row.bytes).next_multiple_of(CHUNK as u32).min(self.map.row_bytes());
+        if row.bytes == 0 { row } else { Row { bytes: end - row.first, ..row } }
+    }
+
+    /// The value of an out-of-range byte at offset `at` of a row. All types have the same NaN, 0x7ff7 in every two
+    /// bytes, as on an H200.
     pub fn fill(&self, at: usize) -> u8 {
-        let last = self.map.element.bytes() as usize - 1;
         match self.map.fill {
             Fill::Zero => 0,
-            Fill::Nan if at & last == last => 0x7f,
-            Fill::Nan => 0xff,
+            Fill::Nan if at.is_multiple_of(2) => 0xf7,
+            Fill::Nan => 0x7f,
         }
     }
 }

@@ -41,10 +41,15 @@ impl Call {
     fn request_shared_memory(&self) -> Result<(), AcceleratorError> {
         use sys::CUfunction_attribute_enum::{
             CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-            CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED,
+            CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,
         };
         let bytes = self.geometry.shared_bytes;
-        if bytes > DEFAULT_SHARED {
+        // SAFETY: the function belongs to a loaded module.
+        let fixed = unsafe {
+            result::function::get_function_attribute(self.function, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)
+        };
+        let fixed = fixed.map_err(|error| self.failed(error))?;
+        if bytes > 0 && i64::from(bytes) + i64::from(fixed) > i64::from(DEFAULT_SHARED) {
             let attribute = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
             // SAFETY: the function belongs to a loaded module.
             unsafe { result::function::set_function_attribute(self.function, attribute, bytes as i32) }

@@ -49,7 +49,9 @@ pub fn random_case(r: &mut Random, load: bool) -> Case {
         box_dims.iter().map(|b| r.integer(-i64::from(*b) / 2 - 1, i64::from(*b) / 2 + 2) as i32).collect();
     at[0] -= at[0] % per_chunk as i32;
     if !load {
-        at.iter_mut().for_each(|coordinate| *coordinate = coordinate.abs());
+        for coordinate in &mut at {
+            *coordinate = coordinate.abs();
+        }
     }
     let fill = if matches!(element, Element::U8 | Element::U16 | Element::I32) || r.integer(0, 3) > 0 {
         Fill::Zero
@@ -59,7 +61,7 @@ pub fn random_case(r: &mut Random, load: bool) -> Case {
     let map = TensorMap { element, address: 0, dims, strides, box_dims, element_strides, swizzle, fill };
     let offset = 128 * r.integer(0, 9) as u32;
     let shared = (offset + map.shared_bytes()).next_multiple_of(1024);
-    Case { bytes: stride as usize, at, offset, shared, map }
+    Case { bytes: stride.next_multiple_of(16) as usize, at, offset, shared, map }
 }
 
 /// Computes a copy element by element, as the manual describes it: the index in the box, then the coordinates, then
@@ -108,13 +110,6 @@ impl Case {
         parameters
     }
 
-    /// Number of bytes before the tensor that a copy would touch without the check of the bounds.
-    pub fn margin(&self) -> usize {
-        let strides = std::iter::once(self.map.element.bytes()).chain(self.map.strides.iter().copied());
-        let before = self.at.iter().zip(strides).map(|(at, stride)| (-at).max(0) as u64 * stride);
-        before.sum::<u64>().next_multiple_of(256) as usize
-    }
-
     /// Returns the contents of shared memory after a load of `data`. Shared memory held 0xee before.
     pub fn loaded(&self, data: &[u8]) -> Vec<u8> {
         let mut wanted = vec![0xee; self.shared as usize];
@@ -127,10 +122,13 @@ impl Case {
         wanted
     }
 
-    /// Returns the contents of the tensor after a store of shared memory.
+    /// Returns the contents of the tensor after a store of shared memory. A store writes whole 16-byte chunks.
     pub fn stored(&self, shared: &[u8], before: &[u8]) -> Vec<u8> {
         let mut wanted = before.to_vec();
-        reference(self, |at, to, size| {
+        let per_chunk = 16 / self.map.element.bytes();
+        let mut whole = self.map.clone();
+        whole.dims[0] = whole.dims[0].next_multiple_of(per_chunk);
+        reference(&Case { map: whole, at: self.at.clone(), ..*self }, |at, to, size| {
             if let Some(to) = to {
                 let (at, to, n) = (at as usize, to as usize, size as usize);
                 wanted[to..to + n].copy_from_slice(&shared[at..at + n]);
@@ -144,8 +142,7 @@ pub fn random_bytes(r: &mut Random, n: usize) -> Vec<u8> {
     (0..n.div_ceil(8)).flat_map(|_| r.bits().to_le_bytes()).take(n).collect()
 }
 
+/// All types have the same NaN.
 fn nan(size: u32) -> Vec<u8> {
-    let mut bytes = vec![0xff; size as usize];
-    bytes[size as usize - 1] = 0x7f;
-    bytes
+    (0..size).map(|byte| if byte % 2 == 0 { 0xf7 } else { 0x7f }).collect()
 }

@@ -1,8 +1,8 @@
 use random::Random;
-use vgpu::tensor_map::Fill;
-use vgpu::{Checks, Device};
+use vgpu::tensor_map::{Element, Fill};
+use vgpu::{Checks, Device, Kind, TensorMap};
 
-use super::copy_case::{random_bytes, random_case};
+use super::copy_case::{Case, random_bytes, random_case};
 use super::{kernels, run};
 
 #[test]
@@ -56,4 +56,27 @@ fn tensor_stores_write_what_a_plain_loop_writes() {
             assert!(got == wanted, "case {number}, {checks:?}: {:?} at {:?}", case.map, case.at);
         }
     }
+}
+
+#[test]
+fn a_store_writes_whole_chunks_even_behind_the_tensor() {
+    let mut device = Device::default();
+    // The tensor has 30 elements, the box 32.
+    let exact = device.alloc(30 * 4, "exact").unwrap();
+    let larger = device.alloc(40 * 4, "larger").unwrap();
+    let input = device.alloc(1024, "in").unwrap();
+    device.fill(input, 0x11, 1024).unwrap();
+    let text = kernels::tensor_store(1);
+    for (buffer, kinds) in [(exact, vec![Kind::OutOfBounds]), (larger, vec![])] {
+        device.fill(larger, 0, 160).unwrap();
+        let map = TensorMap::packed(Element::F32, buffer.0, &[30], &[32]);
+        let case = Case { map, at: vec![0], bytes: 120, offset: 0, shared: 1024 };
+        let args = case.parameters(&case.map.encode().unwrap(), input.0).concat();
+        let report = run(&mut device, &text, 32, 1024, &args, Checks::All, &[]);
+        let found: Vec<Kind> = report.findings.iter().map(|finding| finding.kind).collect();
+        assert_eq!(found, kinds, "{:#?}", report.findings);
+    }
+    let mut got = [0; 160];
+    device.read(larger, &mut got).unwrap();
+    assert!(got[..128].iter().all(|byte| *byte == 0x11) && got[128..].iter().all(|byte| *byte == 0));
 }
