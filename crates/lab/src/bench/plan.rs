@@ -59,6 +59,18 @@ impl<'f> Subject<'f> {
         let name = format!("{package} {name}");
         Subject { name, kind, is_baseline: true, is_candidate: false, is_verified: false }
     }
+
+    /// Whether users may call the subject by this name: its full name, a kernel's family or preset, or a peer's name
+    /// within its package.
+    pub fn is_called(&self, name: &str) -> bool {
+        self.name == name
+            || match &self.kind {
+                SubjectKind::Kernel { family, preset, .. } => {
+                    family.name == name || preset.as_deref() == Some(name)
+                }
+                SubjectKind::Peer { name: own } => *own == name,
+            }
+    }
 }
 
 /// What a bench measures, and how.
@@ -93,6 +105,11 @@ pub struct BenchPlan<'f, P> {
 }
 
 impl<P> BenchPlan<'_, P> {
+    /// Whether the subject with this full name may be called `name`.
+    pub fn is_called(&self, subject: &str, name: &str) -> bool {
+        self.subjects.iter().any(|it| it.name == subject && it.is_called(name))
+    }
+
     /// The number of processes of a subject. One is enough on the virtual GPU, which models the same time in each
     /// process.
     pub(super) fn processes_per_subject(&self) -> usize {

@@ -41,11 +41,6 @@ pub fn judge<O: Op>(
     judged
 }
 
-/// Whether a subject is the baseline that a suite's `over` names: `auto` matches `pytorch auto`.
-fn matches_baseline(baseline: &str, over: &str) -> bool {
-    baseline == over || baseline.split_once(' ').is_some_and(|(_, name)| name == over)
-}
-
 /// Returns the candidates' rows on a problem for the plan's first timer, each with its comparison with `over`.
 fn compared<'r, P>(
     plan: &BenchPlan<'_, P>,
@@ -57,7 +52,7 @@ fn compared<'r, P>(
     rows.iter()
         .filter(|row| row.of.problem == problem && Some(row.timer) == timer)
         .filter_map(|row| {
-            let found = row.over.iter().find(|other| matches_baseline(&other.baseline, over))?;
+            let found = row.over.iter().find(|other| plan.is_called(&other.baseline, over))?;
             Some((row, found.comparison))
         })
         .collect()
@@ -96,7 +91,7 @@ fn p90_target<P>(plan: &BenchPlan<'_, P>, rows: &[Row], problem: &str, over: &st
     let best = all.iter().max_by(|a, b| a.1.speedup.ratio.total_cmp(&b.1.speedup.ratio));
     let baseline = rows.iter().find(|row| {
         row.of.problem == problem
-            && matches_baseline(&row.of.subject, over)
+            && plan.is_called(&row.of.subject, over)
             && Some(row.timer) == plan.timers.first().copied()
     });
     let (met, evidence) = match (best, baseline) {
@@ -142,7 +137,7 @@ mod tests {
         let chip = chips::Chip::by_name("l4").unwrap();
         BenchPlan {
             device: Device::Virtual { chip },
-            subjects: Vec::new(),
+            subjects: vec![super::super::Subject::peer("pytorch", "auto")],
             problems: Vec::new(),
             processes: 1,
             timers: vec![Timer::GraphHot],

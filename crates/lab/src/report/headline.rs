@@ -4,10 +4,9 @@ use crate::record::InversionResult;
 use crate::run::{Row, RunState, TrialResult, rows};
 
 use super::TimeKind;
-use super::advice::bottlenecks;
-use super::comparison::{ComparisonTable, comparison_tables, comparison_with};
-use super::search::{count_trials, elites};
-use super::words::{count, device, interval, micros, ratio};
+use super::comparison::{ComparisonTable, comparison_with};
+use super::facts::Facts;
+use super::words::{count, interval, micros, ratio};
 
 /// The main result of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,18 +20,18 @@ pub struct Headline {
 /// The most important result that the run has: a comparison with baselines, else the result of a search, else a single
 /// time, an inversion, a modelled time or a result without times.
 pub fn headline(state: &RunState) -> Headline {
-    headline_for_rows(state, &rows(state))
+    let rows = rows(state);
+    headline_of(&Facts::new(state, &rows))
 }
 
-/// Does the same as [`headline`] with rows that were computed before.
-pub(super) fn headline_for_rows(state: &RunState, rows: &[Row]) -> Headline {
-    let device = device(state);
-    let tables = comparison_tables(rows);
+/// The headline from facts that were extracted before.
+pub(super) fn headline_of(facts: &Facts<'_>) -> Headline {
+    let (state, rows, device) = (facts.state, facts.rows, &facts.device);
     let measured = |sentence| Headline { sentence, kind: Some(TimeKind::Measured) };
-    if let Some(sentence) = tables.first().and_then(|table| compared(state, table, rows, &device)) {
+    if let Some(sentence) = facts.tables.first().and_then(|table| compared(state, table, rows, device)) {
         return measured(sentence);
     }
-    if let Some((sentence, kind)) = searched(state, &device) {
+    if let Some((sentence, kind)) = searched(facts) {
         return Headline { sentence, kind: Some(kind) };
     }
     if let Some(row) = rows.iter().min_by(|a, b| a.p50_us.0.total_cmp(&b.p50_us.0)) {
@@ -51,7 +50,7 @@ pub(super) fn headline_for_rows(state: &RunState, rows: &[Row]) -> Headline {
     if let Some(sentence) = modelled(state) {
         return Headline { sentence, kind: Some(TimeKind::Modelled) };
     }
-    Headline { sentence: untimed(state, &device), kind: None }
+    Headline { sentence: untimed(facts), kind: None }
 }
 
 /// The comparison with the strongest baseline.
@@ -92,10 +91,10 @@ fn compared(state: &RunState, table: &ComparisonTable<'_>, rows: &[Row], device:
     })
 }
 
-fn searched(state: &RunState, device: &str) -> Option<(String, TimeKind)> {
-    let search = state.search.as_ref()?;
-    let elites = elites(state);
-    let best = elites.first()?;
+fn searched(facts: &Facts<'_>) -> Option<(String, TimeKind)> {
+    let search = facts.state.search.as_ref()?;
+    let best = facts.elites.first()?;
+    let (device, trials) = (&facts.device, count(facts.counts.all(), "trial"));
     let TrialResult::Timed { problems, .. } = &best.trial.result else { return None };
     let spread = match problems.as_slice() {
         [one] => match one.interval {
@@ -111,7 +110,7 @@ fn searched(state: &RunState, device: &str) -> Option<(String, TimeKind)> {
     if best.trial.number == 0 {
         let sentence = format!(
             "None of {} improved on {} {} ({}) by enough to be kept, {source}.",
-            count(count_trials(state).all(), "trial"),
+            trials,
             search.family,
             search.baseline,
             count(problems.len(), "problem"),
@@ -124,7 +123,7 @@ fn searched(state: &RunState, device: &str) -> Option<(String, TimeKind)> {
         ratio(best.score),
         search.family,
         search.baseline,
-        count(count_trials(state).all(), "trial"),
+        trials,
     );
     Some((sentence, best.kind))
 }
@@ -168,8 +167,9 @@ fn inverted(state: &RunState) -> Option<(String, TimeKind)> {
 }
 
 /// The headline of a run without times.
-fn untimed(state: &RunState, device: &str) -> String {
-    if let Some(worst) = bottlenecks(state, None).first() {
+fn untimed(facts: &Facts<'_>) -> String {
+    let (state, device) = (facts.state, &facts.device);
+    if let Some(worst) = facts.bottlenecks.first() {
         let (of, found) = (worst.of, worst.diagnosis);
         return format!("{} on {}: {} ({}).", of.subject, of.problem, found.rule, found.evidence);
     }
@@ -189,14 +189,14 @@ mod tests {
     use crate::run::Event;
     use crate::testing::{full_log, search_log, state_from};
 
-    fn headline_of(keep: impl Fn(&Event) -> bool) -> Headline {
+    fn headline_with(keep: impl Fn(&Event) -> bool) -> Headline {
         let events: Vec<Event> = full_log().into_iter().filter(keep).collect();
         headline(&state_from(&events))
     }
 
     #[test]
     fn the_headline_names_candidate_baseline_problem_and_gpu() {
-        let Headline { sentence, kind } = headline_of(|_| true);
+        let Headline { sentence, kind } = headline_with(|_| true);
         assert_eq!(kind, Some(TimeKind::Measured));
         for words in
             ["wmma stage-2", "the speed of pytorch flash", "b1h8s512d64-fp16", "measured on NVIDIA H200"]
@@ -215,10 +215,10 @@ mod tests {
     #[test]
     fn a_run_with_fewer_results_has_a_headline() {
         let only_times =
-            headline_of(|event| matches!(event, Event::RunStarted { .. } | Event::Modelled { .. }));
+            headline_with(|event| matches!(event, Event::RunStarted { .. } | Event::Modelled { .. }));
         assert_eq!(only_times.kind, Some(TimeKind::Modelled));
         assert!(only_times.sentence.ends_with("nothing was measured."), "{}", only_times.sentence);
-        let only_checks = headline_of(|event| matches!(event, Event::Checked { .. }));
+        let only_checks = headline_with(|event| matches!(event, Event::Checked { .. }));
         assert_eq!(only_checks.kind, None);
         assert!(only_checks.sentence.contains("checks"), "{}", only_checks.sentence);
         let nothing = headline(&RunState::default());

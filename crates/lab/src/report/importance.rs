@@ -2,11 +2,10 @@
 
 use indexmap::IndexMap;
 
-use crate::run::RunState;
 use crate::stats::geometric_mean;
 
 use super::TimeKind;
-use super::search::{Scored, scored};
+use super::search::Scored;
 
 /// With fewer trials, no importance is computed.
 const MIN_TRIALS: usize = 6;
@@ -39,8 +38,8 @@ pub struct Value<'s> {
 ///
 /// A search does not choose its trials at random. Two knobs that it changed together share the credit, and a knob that
 /// it changed only in good settings looks better than it is. So the result ranks knobs; it is not a prediction.
-pub fn importance(state: &RunState, kind: TimeKind) -> Vec<Importance<'_>> {
-    let trials: Vec<Scored<'_>> = scored(state).into_iter().filter(|it| it.kind == kind).collect();
+pub fn importance<'s>(scored: &[Scored<'s>], kind: TimeKind) -> Vec<Importance<'s>> {
+    let trials: Vec<Scored<'s>> = scored.iter().copied().filter(|it| it.kind == kind).collect();
     if trials.len() < MIN_TRIALS {
         return Vec::new();
     }
@@ -127,10 +126,10 @@ mod tests {
     #[test]
     fn the_knob_with_the_largest_effect_comes_first() {
         let state = state_from(&full_log());
-        let found = importance(&state, TimeKind::Modelled);
+        let found = importance(&crate::report::search::scored(&state), TimeKind::Modelled);
         assert_eq!(found[0].knob, "STAGES");
         assert!(found[0].share > 0.5 && found[0].share > 2.0 * found[1].share, "{found:?}");
         assert_eq!(found[0].values[0].name, "3");
-        assert!(importance(&state, TimeKind::Measured).is_empty());
+        assert!(importance(&crate::report::search::scored(&state), TimeKind::Measured).is_empty());
     }
 }

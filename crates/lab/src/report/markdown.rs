@@ -4,12 +4,10 @@ use std::io::{self, Write};
 
 use super::TimeKind;
 use super::advice::{bottlenecks, suggestions};
-use super::comparison::comparison_tables;
-use super::failures::failures as all_failures;
+use super::facts::Facts;
 use super::headline;
 use super::importance::importance;
 use super::page::{command, ranked};
-use super::search::{count_trials, elites, lineage, scored};
 use super::words::{count, micros, ratio};
 use crate::evolve::knobs::{InertKnob, inert};
 use crate::record::{InversionResult, Metrics};
@@ -29,14 +27,15 @@ impl Exporter for Markdown {
 
     fn write(&self, state: &RunState, out: &mut dyn Write) -> io::Result<()> {
         let rows = rows(state);
-        head(state, &rows, out)?;
+        let facts = Facts::new(state, &rows);
+        head(&facts, out)?;
         targets(state, out)?;
-        measured(state, &rows, out)?;
+        measured(&facts, out)?;
         modelled(state, out)?;
-        searched(state, out)?;
-        profiled(state, out)?;
+        searched(&facts, out)?;
+        profiled(&facts, out)?;
         inverted(state, out)?;
-        failures(state, out)?;
+        failures(&facts, out)?;
         list(out, "Notes", state.notes.iter().chain(&state.warnings).map(|note| escaped(note)))?;
         repeat(state, out)
     }
@@ -71,12 +70,13 @@ fn list(out: &mut dyn Write, title: &str, lines: impl Iterator<Item = String>) -
     writeln!(out)
 }
 
-fn head(state: &RunState, rows: &[Row], out: &mut dyn Write) -> io::Result<()> {
+fn head(facts: &Facts<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let state = facts.state;
     let Some(manifest) = &state.manifest else {
         return writeln!(out, "# A run that stopped before it started\n");
     };
     writeln!(out, "# warpsmith {}, {}\n", escaped(&manifest.command), manifest.started.short())?;
-    writeln!(out, "**{}**\n", escaped(&headline::headline_for_rows(state, rows).sentence))?;
+    writeln!(out, "**{}**\n", escaped(&headline::headline_of(facts).sentence))?;
     let result = match state.outcome {
         Some(outcome) => outcome.to_string(),
         None => "incomplete: stopped before the end".to_owned(),
@@ -107,12 +107,13 @@ fn head(state: &RunState, rows: &[Row], out: &mut dyn Write) -> io::Result<()> {
     writeln!(out)
 }
 
-fn measured(state: &RunState, rows: &[Row], out: &mut dyn Write) -> io::Result<()> {
+fn measured(facts: &Facts<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let (state, rows) = (facts.state, facts.rows);
     if rows.is_empty() {
         return writeln!(out, "Nothing was measured.\n");
     }
     writeln!(out, "## Measured\n")?;
-    for comparison in comparison_tables(rows) {
+    for comparison in &facts.tables {
         writeln!(
             out,
             "Speedup of the fastest candidate of each problem over each baseline, with 95% intervals; {}:\n",
@@ -223,12 +224,13 @@ fn modelled(state: &RunState, out: &mut dyn Write) -> io::Result<()> {
     table(out, &["problem", "subject", "GPU", "limited by", "time"], 1, &rows)
 }
 
-fn searched(state: &RunState, out: &mut dyn Write) -> io::Result<()> {
+fn searched(facts: &Facts<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let state = facts.state;
     if state.search.is_none() && state.trials.is_empty() {
         return Ok(());
     }
     writeln!(out, "## Search\n")?;
-    let counts = count_trials(state);
+    let counts = &facts.counts;
     if let Some(search) = &state.search {
         writeln!(
             out,
@@ -254,10 +256,9 @@ fn searched(state: &RunState, out: &mut dyn Write) -> io::Result<()> {
         counts.failed,
     )?;
     for kind in TimeKind::ALL {
-        if !scored(state).iter().any(|it| it.kind == kind) {
+        if !facts.scored.iter().any(|it| it.kind == kind) {
             continue;
         }
-        let tree = lineage(state);
         let elite = |elite: &super::search::Scored<'_>| {
             let TrialResult::Timed { problems, .. } = &elite.trial.result else { return Vec::new() };
             let times = problems.iter().map(|time| {
@@ -270,7 +271,7 @@ fn searched(state: &RunState, out: &mut dyn Write) -> io::Result<()> {
                     time.speedup
                 )
             });
-            let node = tree.iter().find(|node| node.trial.number == elite.trial.number);
+            let node = facts.lineage.iter().find(|node| node.trial.number == elite.trial.number);
             let from = elite.trial.parent.map_or("-".to_owned(), |parent| {
                 format!("#{parent}, {}", escaped(node.map_or("", |node| node.change.as_str())))
             });
@@ -283,14 +284,14 @@ fn searched(state: &RunState, out: &mut dyn Write) -> io::Result<()> {
             ]
         };
         let kept: Vec<Vec<String>> =
-            elites(state).iter().filter(|elite| elite.kind == kind).map(elite).collect();
+            facts.elites.iter().filter(|elite| elite.kind == kind).map(elite).collect();
         writeln!(out, "### Elites, {}\n", kind.word())?;
         if kept.is_empty() {
             writeln!(out, "No trial became an elite.\n")?;
         } else {
             table(out, &["elite", "trial", "parent", "times", "score"], 1, &kept)?;
         }
-        let knobs: Vec<Vec<String>> = importance(state, kind)
+        let knobs: Vec<Vec<String>> = importance(&facts.scored, kind)
             .iter()
             .map(|it| {
                 let best = it.values.first().map_or("-".to_owned(), |value| {
@@ -319,7 +320,8 @@ fn searched(state: &RunState, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-fn profiled(state: &RunState, out: &mut dyn Write) -> io::Result<()> {
+fn profiled(facts: &Facts<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let state = facts.state;
     if state.profiles.is_empty() {
         return Ok(());
     }
@@ -360,11 +362,10 @@ fn profiled(state: &RunState, out: &mut dyn Write) -> io::Result<()> {
         }
         writeln!(out)?;
     }
-    let next = bottlenecks(state, None);
     list(
         out,
         "What to do next",
-        suggestions(&next, TOP).iter().map(|suggestion| {
+        suggestions(&facts.bottlenecks, TOP).iter().map(|suggestion| {
             let because = suggestion.because;
             format!(
                 "{} ({} on {}: {})",
@@ -437,8 +438,8 @@ fn inverted(state: &RunState, out: &mut dyn Write) -> io::Result<()> {
     table(out, &["pathology", "kernel", "problem", "evidence", "advice", "time", "cost"], 1, &rows)
 }
 
-fn failures(state: &RunState, out: &mut dyn Write) -> io::Result<()> {
-    let lines = all_failures(state).into_iter().map(|failed| {
+fn failures(facts: &Facts<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let lines = facts.failures.iter().map(|failed| {
         let on = if failed.on.is_empty() { String::new() } else { format!(" on {}", escaped(&failed.on)) };
         format!(
             "{}{on}: {} ({}): {}",

@@ -95,10 +95,9 @@ pub struct Node<'s> {
 }
 
 /// The tree of the elites and their ancestors, parents before children.
-pub fn lineage(state: &RunState) -> Vec<Node<'_>> {
-    let elites = elites(state);
+pub fn lineage<'s>(state: &'s RunState, elites: &[Scored<'s>]) -> Vec<Node<'s>> {
     let mut members: BTreeSet<u32> = BTreeSet::new();
-    for elite in &elites {
+    for elite in elites {
         let mut next = Some(elite.trial);
         while let Some(trial) = next.filter(|trial| members.insert(trial.number)) {
             next = parent(state, trial);
@@ -164,7 +163,7 @@ mod tests {
     #[test]
     fn the_tree_contains_every_elite_with_parents_first() {
         let state = state_from(&full_log());
-        let nodes = lineage(&state);
+        let nodes = lineage(&state, &elites(&state));
         for (place, node) in nodes.iter().enumerate() {
             if let Some(parent) = node.parent {
                 assert!(parent < place && nodes[parent].depth + 1 == node.depth);
@@ -186,7 +185,7 @@ mod tests {
                 *as_trial = trial.number;
             }
         }
-        let nodes = lineage(&state);
+        let nodes = lineage(&state, &elites(&state));
         assert!(nodes.iter().all(|node| node.depth == 0));
         assert!(scored(&state).iter().all(|scored| !scored.is_copy));
     }

@@ -195,8 +195,7 @@ fn verdict(plan: &BenchPlan<'_, Problem>, options: &BenchOptions, state: &RunSta
     let missing = options.require.iter().any(|name| {
         let measured = |problem: &Problem| {
             state.measurements.iter().any(|found| {
-                found.of.problem == problem.to_string()
-                    && found.of.subject.split(' ').any(|word| word == name)
+                found.of.problem == problem.to_string() && plan.is_called(&found.of.subject, name)
             })
         };
         !plan.problems.iter().all(measured)

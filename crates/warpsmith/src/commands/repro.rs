@@ -27,7 +27,9 @@ const ELITES: usize = 6;
 /// The largest problem for the virtual GPU. More work than this takes minutes per kernel.
 const VIRTUAL_FLOPS: f64 = 2e9;
 /// The name of the search's best candidate in later stages.
-const EVOLVED: &str = "evolved";
+fn evolved_name(family: &str) -> String {
+    format!("{family} evolved")
+}
 
 /// Runs all stages, in a new or a resumed run.
 pub fn run(options: &ReproOptions, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
@@ -310,7 +312,7 @@ impl<'a> Repro<'a> {
         if let Some(best) = best_trial(&state) {
             let knobs = best.trial.knobs.iter().map(|(knob, value)| (knob.clone(), value.clone())).collect();
             let evolved = Subject {
-                name: format!("{} {EVOLVED}", self.family.name),
+                name: evolved_name(&self.family.name),
                 ..Subject::kernel(self.family, None, knobs)
             };
             plan.subjects.push(evolved);
@@ -370,9 +372,11 @@ fn results(state: &RunState) -> Vec<String> {
             best.trial.candidate
         ));
     }
-    let is_evolved = |candidate: &str| candidate.ends_with(EVOLVED);
+    let evolved = state.search.as_ref().map(|search| evolved_name(&search.family));
     let means = state.means();
-    for mean in means.iter().filter(|mean| is_evolved(&mean.candidate) && mean.timer == Timer::GraphHot) {
+    for mean in
+        means.iter().filter(|mean| Some(&mean.candidate) == evolved.as_ref() && mean.timer == Timer::GraphHot)
+    {
         lines.push(format!(
             "{}: {:.2}x over {} ({}, {} problems, measured)",
             mean.candidate, mean.speedup, mean.baseline, mean.standing, mean.problems

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::super::failures::failures as all_failures;
+use super::super::facts::Facts;
 use super::super::html::{HtmlFragment, Table, each, escape, missing};
 use super::super::words::{count, shell_command};
 use super::Section;
@@ -103,15 +103,15 @@ fn telemetry(state: &RunState) -> Option<String> {
 }
 
 /// The section with all failures.
-pub fn failures(state: &RunState) -> Option<Section> {
-    let all = all_failures(state);
+pub fn failures(facts: &Facts<'_>) -> Option<Section> {
+    let (state, all) = (facts.state, &facts.failures);
     if all.is_empty() {
         let is_empty = state.manifest.is_none() || state.last.is_none();
         return (!is_empty).then(|| Section::new("failures", "Failures", missing("Nothing failed.")));
     }
     let head = ["what", "kind", "stage", "problem", "reason"];
     let mut table = Table::new(&format!("{} with the reasons", count(all.len(), "failure")), &head, 5);
-    for failed in &all {
+    for failed in all {
         table.row(vec![
             HtmlFragment::text(&failed.what),
             HtmlFragment::text(&failed.kind),

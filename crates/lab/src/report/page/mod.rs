@@ -12,6 +12,7 @@ pub(super) use profiles::ranked;
 
 use std::io::{self, Write};
 
+use super::facts::Facts;
 use super::headline;
 use super::html::{each, escape};
 use crate::run::{Exporter, RunState, rows};
@@ -58,18 +59,19 @@ impl Section {
 
 fn page(state: &RunState) -> String {
     let rows = rows(state);
-    let headline = headline::headline_for_rows(state, &rows);
+    let facts = Facts::new(state, &rows);
+    let headline = headline::headline_of(&facts);
     let sections: Vec<Section> = [
         targets::section(state),
         end::environment(state),
-        results::measured(state, &rows),
+        results::measured(&facts),
         results::modelled(state),
         results::correctness(state),
-        searched::section(state),
+        searched::section(&facts),
         profiles::section(state),
-        profiles::next(state),
+        profiles::next(&facts),
         profiles::inversion(state),
-        end::failures(state),
+        end::failures(&facts),
         end::notes(state),
         Some(end::repeat(state)),
     ]
@@ -92,7 +94,7 @@ fn page(state: &RunState) -> String {
          <main>\n{body}</main>\n<footer>\n{footer}</footer>\n</body>\n</html>\n",
         description = escape(&headline.sentence),
         title = escape(&title),
-        top = top::html(state, &rows, &headline),
+        top = top::html(&facts, &headline),
         footer = end::footer(state),
     )
 }

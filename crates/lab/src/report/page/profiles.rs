@@ -1,7 +1,8 @@
 //! The sections about profiles, suggested changes and the cost of known pathologies.
 
 use super::super::TimeKind;
-use super::super::advice::{bottlenecks, has_pathology, suggestions};
+use super::super::advice::{has_pathology, suggestions};
+use super::super::facts::Facts;
 use super::super::html::{HtmlFragment, Table, details, each, escape, figure, missing, tag};
 use super::super::svg::bars::{self, Axis, Bar, Group};
 use super::super::svg::roofline::{self, Point, Roofs};
@@ -187,13 +188,13 @@ fn hot_lines(profile: &Profile) -> String {
 }
 
 /// The section with the suggested changes.
-pub fn next(state: &RunState) -> Option<Section> {
-    let found = bottlenecks(state, None);
-    let costly = ranked(state);
+pub fn next(facts: &Facts<'_>) -> Option<Section> {
+    let found = &facts.bottlenecks;
+    let costly = ranked(facts.state);
     if found.is_empty() && costly.is_empty() {
         return None;
     }
-    let mut items = each(suggestions(&found, MAX_SUGGESTIONS), |suggestion| {
+    let mut items = each(suggestions(found, MAX_SUGGESTIONS), |suggestion| {
         let because = suggestion.because;
         format!(
             "<li><strong>{}</strong><br/><span class=\"faint\">{} on {}: {} ({})</span></li>\n",

@@ -3,7 +3,8 @@
 use super::super::TimeKind;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::super::comparison::{ComparisonTable, comparison_tables};
+use super::super::comparison::ComparisonTable;
+use super::super::facts::Facts;
 use super::super::html::{HtmlFragment, Table, Tone, details, each, figure, heading, missing, paragraph};
 use super::super::svg::bars::{self, Axis, Bar, Group};
 use super::super::svg::roofline::{self, Point, Roofs};
@@ -18,11 +19,12 @@ const MAX_OPEN_ROWS: usize = 8;
 const MAX_BARS: usize = 40;
 
 /// The section with the measured times.
-pub fn measured(state: &RunState, rows: &[Row]) -> Option<Section> {
+pub fn measured(facts: &Facts<'_>) -> Option<Section> {
+    let (state, rows) = (facts.state, facts.rows);
     if rows.is_empty() {
         return None;
     }
-    let comparisons = comparison_tables(rows);
+    let comparisons = &facts.tables;
     let mut body = String::new();
     for (index, comparison) in comparisons.iter().enumerate() {
         if comparisons.len() > 1 {

@@ -1,9 +1,10 @@
 //! The section about a search: its course, its elites and the importance of knobs.
 
 use super::super::TimeKind;
+use super::super::facts::Facts;
 use super::super::html::{HtmlFragment, Table, details, figure, heading, missing, paragraph};
 use super::super::importance::{Importance, importance};
-use super::super::search::{Scored, count_trials, elites, lineage, scored};
+use super::super::search::Scored;
 use super::super::svg::bars::{self, Axis, Bar, Group};
 use super::super::svg::curve::{self, Point};
 use super::super::svg::lineage as tree;
@@ -13,23 +14,23 @@ use crate::evolve::knobs::inert;
 use crate::run::{RunState, Search, TrialResult};
 
 /// The section about the search.
-pub fn section(state: &RunState) -> Option<Section> {
+pub fn section(facts: &Facts<'_>) -> Option<Section> {
+    let state = facts.state;
     if state.search.is_none() && state.trials.is_empty() {
         return None;
     }
     let mut body = match &state.search {
-        Some(search) => description(state, search),
+        Some(search) => description(facts, search),
         None => missing("The log has trials, but no description of the search."),
     };
-    let scored = scored(state);
     for kind in TimeKind::ALL {
-        if scored.iter().any(|it| it.kind == kind) {
-            body += &curve(state, &scored, kind);
-            body += &elites_html(state, kind);
-            body += &knobs(state, kind);
+        if facts.scored.iter().any(|it| it.kind == kind) {
+            body += &curve(facts, kind);
+            body += &elites_html(facts, kind);
+            body += &knobs(facts, kind);
         }
     }
-    if scored.is_empty() {
+    if facts.scored.is_empty() {
         body += &missing("No trial was timed.");
     }
     let inert = inert(state.trials.values());
@@ -49,9 +50,9 @@ pub fn section(state: &RunState) -> Option<Section> {
 }
 
 /// A paragraph about the search, and a table of its knobs.
-fn description(state: &RunState, search: &Search) -> String {
-    let counts = count_trials(state);
-    let proposals = match state.exchanges.len() {
+fn description(facts: &Facts<'_>, search: &Search) -> String {
+    let counts = &facts.counts;
+    let proposals = match facts.state.exchanges.len() {
         0 => String::new(),
         asked => format!(" The proposer was asked {}.", count(asked, "time")),
     };
@@ -85,13 +86,14 @@ fn count_points(points: u64) -> String {
     format!("{} combination{}", thousands(points as f64), if points == 1 { "" } else { "s" })
 }
 
-fn curve(state: &RunState, scored: &[Scored<'_>], kind: TimeKind) -> String {
-    let best: Vec<u32> = elites(state).iter().map(|elite| elite.trial.number).collect();
-    let mut points: Vec<Point> = state
+fn curve(facts: &Facts<'_>, kind: TimeKind) -> String {
+    let best: Vec<u32> = facts.elites.iter().map(|elite| elite.trial.number).collect();
+    let mut points: Vec<Point> = facts
+        .state
         .trials
         .values()
         .filter_map(|trial| {
-            let found = scored.iter().find(|it| it.trial.number == trial.number);
+            let found = facts.scored.iter().find(|it| it.trial.number == trial.number);
             let (score, text) = match (&trial.result, found) {
                 (_, Some(it)) if it.kind != kind => return None,
                 (_, Some(it)) if it.is_copy => {
@@ -118,8 +120,8 @@ fn curve(state: &RunState, scored: &[Scored<'_>], kind: TimeKind) -> String {
     heading("Trials") + &figure(Some(kind), &curve::draw(kind, &points), &HtmlFragment::text(caption))
 }
 
-fn elites_html(state: &RunState, kind: TimeKind) -> String {
-    let elites: Vec<Scored<'_>> = elites(state).into_iter().filter(|elite| elite.kind == kind).collect();
+fn elites_html(facts: &Facts<'_>, kind: TimeKind) -> String {
+    let elites: Vec<&Scored<'_>> = facts.elites.iter().filter(|elite| elite.kind == kind).collect();
     if elites.is_empty() {
         return missing("No trial became an elite.");
     }
@@ -164,17 +166,17 @@ fn elites_html(state: &RunState, kind: TimeKind) -> String {
         table.row(cells);
     }
     html += &table.html();
-    let nodes = lineage(state);
+    let nodes = &facts.lineage;
     if nodes.len() > 1 {
         let caption =
             "Each elite (large) with its ancestors, and the knobs that changed from parent to child.";
-        html += &figure(Some(kind), &tree::draw(kind, &nodes), &HtmlFragment::text(caption));
+        html += &figure(Some(kind), &tree::draw(kind, nodes), &HtmlFragment::text(caption));
     }
     html
 }
 
-fn knobs(state: &RunState, kind: TimeKind) -> String {
-    let found = importance(state, kind);
+fn knobs(facts: &Facts<'_>, kind: TimeKind) -> String {
+    let found = importance(&facts.scored, kind);
     let title = heading("Importance of knobs");
     if found.is_empty() {
         return title + &missing("Too few trials were timed to rank the knobs.");

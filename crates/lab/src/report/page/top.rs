@@ -1,28 +1,26 @@
 //! The top of the page: the headline, key figures and notices.
 
 use super::super::TimeKind;
-use super::super::comparison::comparison_tables;
+use super::super::facts::Facts;
 use super::super::headline::Headline;
 use super::super::html::{HtmlFragment, Tone, each, escape, tag};
-use super::super::search::{count_trials, elites};
-use super::super::words::{count, device, ratio};
+use super::super::words::{count, ratio};
 use crate::record::InversionResult;
-use crate::run::{Row, RunOutcome, RunState};
+use crate::run::RunOutcome;
 
 /// The top of the page as HTML.
-pub fn html(state: &RunState, rows: &[Row], headline: &Headline) -> String {
-    let run = match &state.manifest {
+pub fn html(facts: &Facts<'_>, headline: &Headline) -> String {
+    let run = match &facts.state.manifest {
         Some(manifest) => {
-            format!("warpsmith {} · {} UTC · {}", manifest.command, manifest.started.short(), device(state))
+            format!("warpsmith {} · {} UTC · {}", manifest.command, manifest.started.short(), facts.device)
         }
         None => "warpsmith".to_owned(),
     };
     let tag = headline.kind.map_or(String::new(), |kind| format!(" {}", tag(kind)));
-    let figures = each(figures(state, rows), |(name, value)| {
+    let figures = each(figures(facts), |(name, value)| {
         format!("<div><dt>{}</dt><dd>{value}</dd></div>\n", escape(&name))
     });
-    let notices =
-        each(notices(state, rows), |(class, text)| format!("<p class=\"notice {class}\">{text}</p>\n"));
+    let notices = each(notices(facts), |(class, text)| format!("<p class=\"notice {class}\">{text}</p>\n"));
     format!(
         "<p class=\"kicker\">{}</p>\n<h1>{}{tag}</h1>\n<dl class=\"figures\">\n{figures}</dl>\n{notices}",
         escape(&run),
@@ -31,15 +29,15 @@ pub fn html(state: &RunState, rows: &[Row], headline: &Headline) -> String {
 }
 
 /// The key figures of the run.
-fn figures(state: &RunState, rows: &[Row]) -> Vec<(String, HtmlFragment)> {
+fn figures(facts: &Facts<'_>) -> Vec<(String, HtmlFragment)> {
+    let state = facts.state;
     let (tone, word) = match state.outcome {
         Some(outcome @ RunOutcome::Success) => (Tone::Good, outcome.to_string()),
         Some(outcome) => (Tone::Bad, outcome.to_string()),
         None => (Tone::Bad, "unfinished".to_owned()),
     };
     let mut figures = vec![("result".to_owned(), HtmlFragment::mark(tone, word))];
-    let tables = comparison_tables(rows);
-    let first = tables.first().and_then(|table| Some((table, table.strongest_baseline()?)));
+    let first = facts.tables.first().and_then(|table| Some((table, table.strongest_baseline()?)));
     if let Some((table, baseline)) = first {
         let column = table.baselines.iter().position(|name| *name == baseline).unwrap_or(0);
         let compared = table.lines.iter().filter_map(|line| Some((line, line.over[column]?)));
@@ -54,11 +52,11 @@ fn figures(state: &RunState, rows: &[Row]) -> Vec<(String, HtmlFragment)> {
             }
         }
     }
-    if let Some(best) = elites(state).first() {
+    if let Some(best) = facts.elites.first() {
         let value = HtmlFragment::time(best.kind, ratio(best.score));
         figures.push(("best candidate of the search".to_owned(), value));
     }
-    if let (Some(search), counts) = (&state.search, count_trials(state)) {
+    if let (Some(search), counts) = (&state.search, &facts.counts) {
         let value = HtmlFragment::text(counts.all())
             .with_small(format!("of {}, {} failed", search.budget, counts.failed));
         figures.push(("trials".to_owned(), value));
@@ -81,14 +79,15 @@ fn figures(state: &RunState, rows: &[Row]) -> Vec<(String, HtmlFragment)> {
     figures
 }
 
-fn notices(state: &RunState, rows: &[Row]) -> Vec<(&'static str, HtmlFragment)> {
+fn notices(facts: &Facts<'_>) -> Vec<(&'static str, HtmlFragment)> {
+    let rows = facts.rows;
     let mut notices = Vec::new();
-    if !state.is_complete() {
+    if !facts.state.is_complete() {
         let text = "This run is incomplete: it was stopped before the end, or it is still active. Missing results do \
                     not count as passed.";
         notices.push(("bad", HtmlFragment::text(text)));
     }
-    if has_modelled(state) {
+    if has_modelled(facts) {
         let text = format!(
             "Times <i class=\"modelled\">in this style</i> and hatched bars are {}: the virtual GPU computed them. \
              They rank kernels. They are never compared with measured times.",
@@ -105,12 +104,13 @@ fn notices(state: &RunState, rows: &[Row]) -> Vec<(&'static str, HtmlFragment)> 
     notices
 }
 
-fn has_modelled(state: &RunState) -> bool {
+fn has_modelled(facts: &Facts<'_>) -> bool {
+    let state = facts.state;
     let inverted = state.inversions.iter().any(
         |inversion| matches!(inversion.result, InversionResult::Timed { time, .. } if time.is_modelled()),
     );
     let profiled =
         state.profiles.values().any(|profile| super::profiles::kind(profile) == TimeKind::Modelled);
-    let tried = super::super::search::scored(state).iter().any(|it| it.kind == TimeKind::Modelled);
+    let tried = facts.scored.iter().any(|it| it.kind == TimeKind::Modelled);
     !state.modelled.is_empty() || inverted || profiled || tried
 }
