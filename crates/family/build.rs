@@ -1,11 +1,12 @@
-//! Embeds the repository's `kernels/` folder, so that the program contains its kernels.
+//! Embeds the repository's `kernels/` folder, so that the program contains its kernels. The folder in this crate is a
+//! link to it, so that a published crate has the files.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 fn main() {
-    let root = Path::new(&env::var("CARGO_MANIFEST_DIR").expect("set by cargo")).join("../../kernels");
+    let root = Path::new(&env::var("CARGO_MANIFEST_DIR").expect("set by cargo")).join("kernels");
     println!("cargo::rerun-if-changed={}", root.display());
     let mut files = Vec::new();
     collect(&root, &mut files);

@@ -4,6 +4,17 @@
 //! and checks every name, value and constraint. A candidate has a shared-memory [`Layout`], and both define the
 //! source that is compiled. No other path leads from a knob to the compiler, and no other code computes the size of a
 //! buffer. [`tuned`] is the table of the best settings that searches found; a family has its own.
+//!
+//! ```
+//! let catalog = warpsmith_family::Catalog::load(None)?;
+//! let family = catalog.family("wmma")?;
+//! let candidate = family.candidate(Some("stage-2"), &[], &[])?;
+//! let layout = family.layout(&candidate)?;
+//! assert!(layout.total_bytes > 0);
+//! // A name that does not exist is an error with a suggestion.
+//! assert!(family.candidate(Some("stage-z"), &[], &[]).is_err());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod candidate;
 mod catalog;

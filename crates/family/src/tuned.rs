@@ -1,6 +1,6 @@
 //! The tuned table: the best setting of a family that a search found, by GPU and problem.
 //!
-//! A family's own table is the file `tuned.toml` next to its manifest. Searches write such files ([`Table::take`],
+//! A family's own table is the file `tuned.toml` next to its manifest. Searches write such files ([`Table::merge`],
 //! [`Table::write`]), and [`crate::Catalog`] reads them. The op (crate `op`) defines the meaning of a problem's name
 //! and the pick for a problem that has none.
 

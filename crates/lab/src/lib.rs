@@ -4,7 +4,7 @@
 //! * [`suite`]: lists of problems, baselines and targets;
 //! * [`check`]: checks that kernels are correct;
 //! * [`worker`]: child processes in which kernels are built, run and timed;
-//! * [`bench`]: times kernels in turns with their baselines;
+//! * [`mod@bench`]: times kernels in turns with their baselines;
 //! * [`stats`]: statistics of timings;
 //! * [`run`]: the folder of a run, its event log, and the state derived from the log;
 //! * [`record`]: the values that a run records;
@@ -14,6 +14,16 @@
 //! * [`export`]: writes the files that are derived from a run's log;
 //! * [`report`]: writes a run as an HTML page and as Markdown;
 //! * [`gate`]: compares a run with the best recorded results.
+//!
+//! Statistics of samples, as `bench` computes them:
+//!
+//! ```
+//! use warpsmith_lab::stats::Samples;
+//!
+//! let samples = Samples::new(vec![10.0, 11.0, 10.5, 10.2, 50.0]).map_err(|error| format!("{error:?}"))?;
+//! assert_eq!(samples.median(), 10.5); // An outlier does not move the median.
+//! # Ok::<(), String>(())
+//! ```
 
 pub mod bench;
 pub mod check;

@@ -5,6 +5,15 @@
 //! ([`Kernel`]), and returns what each launch did ([`LaunchObservation`]). It also selects the tuned setting for a
 //! problem ([`tuned`]). The workbench (`lab`) depends only on this crate, so a second op needs no change there, and the
 //! crate of an op does not depend on the workbench.
+//!
+//! Every launch of a trial draws its own inputs. Their seeds come from one secret seed:
+//!
+//! ```
+//! use warpsmith_op::derive_seed;
+//!
+//! assert_ne!(derive_seed(7, 0), derive_seed(7, 1));
+//! assert_eq!(derive_seed(7, 1), derive_seed(7, 1));
+//! ```
 
 mod arrangement;
 mod check_device;

@@ -1,4 +1,13 @@
 //! Random numbers from a seed: a small, well-known generator (SplitMix64) with the same numbers on every machine.
+//!
+//! ```
+//! use warpsmith_random::Random;
+//!
+//! let mut random = Random::new(1);
+//! let (x, n) = (random.uniform(), random.integer(-4, 5));
+//! assert!((0.0..1.0).contains(&x) && (-4..5).contains(&n));
+//! assert_eq!(Random::new(1).uniform(), x);
+//! ```
 
 /// A generator of random numbers.
 #[derive(Clone, Debug)]

@@ -17,7 +17,7 @@ pub struct Paired<'s> {
 }
 
 /// The ratio `baseline / candidate` of medians; over several processes, of their typical times
-/// ([`ProcessMean`](super::Typical)).
+/// ([`ProcessMean`](super::ProcessMean)).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Speedup {
     /// Above 1 if the candidate is faster.
@@ -59,7 +59,7 @@ impl<'s> Paired<'s> {
     }
 
     /// The ratio of the medians and its 95% bootstrap interval over blocks, from [`RESAMPLES`] resamples. It covers
-    /// only these processes; [`SubjectVariation`](super::Known) adds the variation between processes.
+    /// only these processes; [`SubjectVariation`](super::SubjectVariation) adds the variation between processes.
     pub fn speedup(&self, seed: u64) -> Speedup {
         self.speedup_by(RESAMPLES, seed)
     }

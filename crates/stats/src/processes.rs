@@ -76,7 +76,7 @@ pub struct ProcessMean {
     /// The geometric mean, in the samples' unit.
     pub value: f64,
     /// The 95% interval from the samples of these processes. It does not include the variation between processes;
-    /// [`SubjectVariation`](super::Known) adds it.
+    /// [`SubjectVariation`](super::SubjectVariation) adds it.
     pub interval: Interval,
     /// The median of each process.
     pub medians: Vec<f64>,

@@ -12,6 +12,17 @@
 //! - [`sandbox`] restricts a child. The child applies it to itself before it reads its first message.
 //!
 //! This crate knows nothing about kernels or GPUs.
+//!
+//! ```
+//! use std::process::Command;
+//! use std::time::Duration;
+//! use warpsmith_subprocess::{ProgramLimits, run};
+//!
+//! let limits = ProgramLimits { time: Duration::from_secs(10), stdout_bytes: 1 << 20 };
+//! let finished = run(&mut Command::new("cat"), b"hello".to_vec(), limits, || true)?;
+//! assert!(finished.end.success() && finished.stdout == b"hello");
+//! # Ok::<(), std::io::Error>(())
+//! ```
 
 pub mod channel;
 mod lifetime;

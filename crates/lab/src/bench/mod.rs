@@ -3,7 +3,7 @@
 //! A [`BenchPlan`] lists what is measured: [`Subject`]s (kernels and peers), problems, timers and the stopping rule.
 //! [`run`] starts several worker processes for each subject, because two processes that run the same code differ in
 //! speed. For each problem, [`run`] builds every subject, runs it once and compares its answers with the reference.
-//! Subjects that are correct in every process are then timed in turns (A B C C B A, repeated; see [`turns`]) until
+//! Subjects that are correct in every process are then timed in turns (A B C C B A, repeated; see `turns`) until
 //! every median is precise enough. Comparing the processes of one subject gives its A/A control. Every event is written
 //! to the run's log as it happens; tables, targets and exports are read from the log.
 //!

@@ -1,8 +1,8 @@
 //! The report of a run: `summary.md`, and `report.html`, a single page that needs no network and no scripts.
 //!
-//! All data comes from a [`RunState`], which is built from the run's log. One module per topic extracts the facts
-//! ([`headline`], [`comparison`], [`search`], [`importance`], [`advice`], [`failures`]); [`facts`] collects those that
-//! several sections use, and [`page`] and [`markdown`] only format them. A section without data says so in one line, or is left out.
+//! All data comes from a [`RunState`](crate::run::RunState), which is built from the run's log. One module per topic extracts the facts
+//! ([`headline`], `comparison`, `search`, `importance`, `advice`, `failures`); `facts` collects those that
+//! several sections use, and `page` and `markdown` only format them. A section without data says so in one line, or is left out.
 //!
 //! Measured and modelled times never share a table or a figure, and never look alike: see [`TimeKind`].
 

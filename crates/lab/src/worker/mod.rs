@@ -1,7 +1,7 @@
 //! Workers: child processes in which candidates are compiled, run and timed, so that a crash or hang affects only that
 //! candidate.
 //!
-//! A worker receives one [`WorkerRequest`] after another and answers each with one [`WorkerReply`] ([`protocol`]).
+//! A worker receives one [`WorkerRequest`] after another and answers each with one [`WorkerReply`] (`protocol`).
 //! Messages are JSON with binary attachments and use a private channel ([`subprocess::Link`]), so a kernel cannot forge
 //! a reply by printing. [`serve`] is the worker's side for kernels, on a CUDA GPU or on the virtual GPU. Peers have a
 //! script that uses the same protocol. [`Worker`] is the parent's side: it starts the process, enforces a time limit

@@ -44,7 +44,7 @@ pub struct Options {
     /// Device sizes that limit the number of resident blocks.
     pub limits: Limits,
     /// Order and placement of the blocks, and the values of the clocks. The addresses of allocations come from the
-    /// device ([`Device::in_world`]).
+    /// device ([`crate::Device::in_world`]).
     pub world: World,
 }
 
