@@ -8,11 +8,12 @@ use gpu::device::Device;
 use op::Op;
 
 use crate::Session;
-use crate::bench::{self, BenchError, Subject, SubjectKind};
+use crate::bench::{self, Subject, SubjectKind};
 use crate::profile::ncu::Ncu;
 use crate::profile::{self, ProfileError};
 use crate::record::{Inversion, InversionResult};
 use crate::run::{Event, LogError, RunState, Time, Timer};
+use crate::session::StageError;
 use crate::stats::Stopping;
 use crate::worker::Limits;
 
@@ -44,7 +45,7 @@ pub struct InvertPlan<'f, P> {
 pub enum InvertError {
     /// The bench of the kernels ended early.
     #[error(transparent)]
-    Bench(#[from] BenchError),
+    Bench(#[from] StageError),
     /// Profiling of the kernels ended early.
     #[error(transparent)]
     Profile(#[from] ProfileError),
@@ -56,7 +57,11 @@ pub enum InvertError {
 impl InvertError {
     /// Whether the run was told to stop. Everything that finished is in its log.
     pub fn is_stop(&self) -> bool {
-        matches!(self, InvertError::Bench(BenchError::Stopped) | InvertError::Profile(ProfileError::Stopped))
+        matches!(
+            self,
+            InvertError::Bench(StageError::Stopped)
+                | InvertError::Profile(ProfileError::Stage(StageError::Stopped))
+        )
     }
 }
 

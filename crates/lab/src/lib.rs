@@ -43,5 +43,5 @@ pub mod testing;
 mod trial;
 pub mod worker;
 
-pub use session::Session;
+pub use session::{Session, StageError};
 pub use stats;

@@ -1,12 +1,13 @@
 //! What every stage of a run works with.
 
-use std::fmt;
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
+use std::{fmt, io};
 
 use gpu::build::Compiler;
-use op::Op;
+use op::{Op, Refusal};
 
-use crate::run::Run;
+use crate::run::{LogError, Run};
 use crate::worker::WorkerCommands;
 
 /// The op, tools and run that a stage uses. Stages take a session and a plan.
@@ -37,4 +38,26 @@ impl<O: Op> fmt::Debug for Session<'_, O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Session({} in {})", self.op.name(), self.run.folder().display())
     }
+}
+
+/// Why a stage ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum StageError {
+    /// The run's log cannot be read or written.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// A file or folder of the run cannot be read or written.
+    #[error("{}: {error}", path.display())]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// The error of the operating system.
+        error: io::Error,
+    },
+    /// The op or the device cannot do what the plan asks for.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The run was told to stop. Everything that finished is in its log.
+    #[error("stopped")]
+    Stopped,
 }

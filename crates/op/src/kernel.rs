@@ -209,7 +209,7 @@ impl<'f> Kernel<'f> {
                 Ok(observed) => observations.push(observed),
                 Err(error) => {
                     if let Some((_, prepared)) = current.take() {
-                        prepared.release(device);
+                        let _ = prepared.close(device);
                     }
                     return Err(error.into());
                 }
@@ -460,11 +460,6 @@ impl<'a> SecondInputs<'a> {
         self.memory.release(device);
         far
     }
-
-    /// Frees the buffers.
-    pub fn release(self, device: &mut dyn CheckDevice) {
-        self.memory.release(device);
-    }
 }
 
 /// A word of poison: a NaN as fp32 and as a pair of fp16. The other bits come from the seed.
@@ -478,11 +473,6 @@ impl PreparedLaunch<'_> {
         let far = self.memory.far_stray_writes(device);
         self.memory.release(device);
         far
-    }
-
-    /// Frees the buffers.
-    pub fn release(self, device: &mut dyn CheckDevice) {
-        self.memory.release(device);
     }
 }
 

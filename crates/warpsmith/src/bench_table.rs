@@ -158,7 +158,8 @@ fn modelled(plan: &BenchPlan<'_, Problem>, state: &RunState) -> Option<String> {
     Some(format!("{title}  {about}\n{}", table.text()))
 }
 
-fn failures(state: &RunState) -> Option<String> {
+/// What failed, as a table; shared with `profile`.
+pub fn failures(state: &RunState) -> Option<String> {
     if state.failures.is_empty() {
         return None;
     }

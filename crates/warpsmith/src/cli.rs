@@ -346,6 +346,20 @@ pub struct KnobOptions {
     pub set: Vec<(String, String)>,
 }
 
+/// The kernels that a command works on.
+#[derive(Clone, Debug, Default, Args)]
+pub struct KernelOptions {
+    /// Families (default: all)
+    #[arg(value_name = "FAMILY")]
+    pub families: Vec<String>,
+    /// Preset to use, or `tuned` for the tuned table's pick for each problem (default: all presets)
+    #[arg(long, value_name = "NAME")]
+    pub preset: Vec<String>,
+    /// The knobs.
+    #[command(flatten)]
+    pub knobs: KnobOptions,
+}
+
 /// Where a run is written, or resumed.
 #[derive(Clone, Debug, Default, Args)]
 pub struct RunFolderOptions {
@@ -396,15 +410,9 @@ pub struct BuildOptions {
 /// Options of `check`.
 #[derive(Debug, Args)]
 pub struct CheckOptions {
-    /// Families to check (default: all)
-    #[arg(value_name = "FAMILY")]
-    pub families: Vec<String>,
-    /// Preset to use, or `tuned` for the tuned table's pick for each problem (default: all presets)
-    #[arg(long, value_name = "NAME")]
-    pub preset: Vec<String>,
-    /// The knobs.
+    /// The kernels.
     #[command(flatten)]
-    pub knobs: KnobOptions,
+    pub kernels: KernelOptions,
     /// Problem or alias, such as mission or b2h8s2048d64-causal-e4m3
     #[arg(long, value_name = "NAME")]
     pub problem: Vec<String>,
@@ -440,15 +448,9 @@ pub struct CheckOptions {
 /// Options of `bench`.
 #[derive(Debug, Default, Args)]
 pub struct BenchOptions {
-    /// Families to bench (default: all)
-    #[arg(value_name = "FAMILY")]
-    pub families: Vec<String>,
-    /// Preset to use, or `tuned` for the tuned table's pick for each problem (default: all presets)
-    #[arg(long, value_name = "NAME")]
-    pub preset: Vec<String>,
-    /// The knobs.
+    /// The kernels.
     #[command(flatten)]
-    pub knobs: KnobOptions,
+    pub kernels: KernelOptions,
     /// Problem or alias, such as mission or b2h8s2048d64-causal-e4m3
     #[arg(long, value_name = "NAME")]
     pub problem: Vec<String>,
@@ -609,15 +611,9 @@ impl Default for ReproOptions {
 /// Options of `profile`.
 #[derive(Debug, Args)]
 pub struct ProfileOptions {
-    /// Families to profile (default: all)
-    #[arg(value_name = "FAMILY")]
-    pub families: Vec<String>,
-    /// Preset to use, or `tuned` for the tuned table's pick for each problem (default: all presets)
-    #[arg(long, value_name = "NAME")]
-    pub preset: Vec<String>,
-    /// The knobs.
+    /// The kernels.
     #[command(flatten)]
-    pub knobs: KnobOptions,
+    pub kernels: KernelOptions,
     /// Problem or alias, such as mission or b2h8s2048d64-causal-e4m3 (default: mission)
     #[arg(long, value_name = "NAME")]
     pub problem: Vec<String>,

@@ -4,6 +4,7 @@ use lab::record::{Inversion, InversionResult, Metrics, Profile};
 use lab::run::{Fact, FailureRecord, ResultId, RunState, Time};
 use serde::Serialize;
 
+use crate::bench_table::failures;
 use crate::printer::{BAD, FAINT, STRONG, WARN, one_line, styled};
 use crate::tables::Table;
 
@@ -237,16 +238,4 @@ fn group(problem: &str, healthy: &str, found: &[&Inversion]) -> String {
     let advice: Vec<String> = advice.collect();
     let heading = styled(STRONG, "what to do instead, most costly pathology first");
     format!("{title}\n{}\n{heading}\n{}", table.text(), advice.join("\n"))
-}
-
-fn failures(state: &RunState) -> Option<String> {
-    if state.failures.is_empty() {
-        return None;
-    }
-    let mut table = Table::new(&["failed", "problem", "reason", ""], &[]);
-    for failure in &state.failures {
-        let kind = styled(BAD, failure.kind);
-        table.row([failure.of.subject.clone(), failure.of.problem.clone(), kind, failure.reason.clone()]);
-    }
-    Some(table.text())
 }

@@ -6,11 +6,12 @@ use op::Op;
 
 use super::floor::implausible_reason;
 use super::plan::Subject;
-use super::run::{Bench, BenchError, Participant, ProblemInputs, unexpected_reply};
+use super::run::{Bench, Participant, ProblemInputs, unexpected_reply};
 use super::telemetry::TelemetryRecorder;
 use super::turns::{Session, SessionResult, Turn, take_turns};
 use super::workers::SubjectWorkers;
 use crate::run::{Event, FailureKind, SampleSet, Stage, Telemetry, Timer};
+use crate::session::StageError;
 use crate::stats::{Blocks, Interval, NoiseFloor, Paired, Samples, Speedup, StopReason, compare, control};
 use crate::worker::{WorkerError, WorkerReply, WorkerRequest};
 
@@ -25,7 +26,7 @@ impl<O: Op> Bench<'_, O> {
         all_workers: &mut [SubjectWorkers<'_, '_>],
         participants: Vec<Participant>,
         given: &ProblemInputs<'_, O>,
-    ) -> Result<(), BenchError> {
+    ) -> Result<(), StageError> {
         let mut alive = Vec::new();
         for participant in participants {
             let request = WorkerRequest::Arm {
@@ -105,7 +106,7 @@ impl<O: Op> Bench<'_, O> {
         all_workers: &mut [SubjectWorkers<'_, '_>],
         participants: &[Participant],
         timer: Timer,
-    ) -> Result<(SessionResult, Telemetry), BenchError> {
+    ) -> Result<(SessionResult, Telemetry), StageError> {
         let mut recorder = TelemetryRecorder::new(self.monitor);
         let session = Session {
             subjects: participants.len(),
@@ -122,7 +123,7 @@ impl<O: Op> Bench<'_, O> {
             }
         };
         let turns = take_turns(session, &mut take, &mut || recorder.record_reading())
-            .map_err(|_| BenchError::Stopped)?;
+            .map_err(|_| StageError::Stopped)?;
         Ok((turns, recorder.finish()))
     }
 
@@ -134,7 +135,7 @@ impl<O: Op> Bench<'_, O> {
         participants: &[Participant],
         given: &ProblemInputs<'_, O>,
         taken: SessionSamples,
-    ) -> Result<(), BenchError> {
+    ) -> Result<(), StageError> {
         let session = self.run.state().next_session();
         let seed = self.plan.seed;
         let SessionSamples { timer, samples, blocks, stopped, telemetry } = taken;

@@ -24,7 +24,7 @@ mod workers;
 
 pub use answers::AnswerCache;
 pub use plan::{BenchPlan, Subject, SubjectKind};
-pub use run::{BenchError, run, run_with};
 pub(crate) use run::{
     build_hash, check_record, complaint_text, no_launch_error, trial_launches, unexpected_reply,
 };
+pub use run::{run, run_with};

@@ -1,7 +1,6 @@
 //! Runs a bench: starts the workers, checks and times every problem, and judges the targets.
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,7 +10,7 @@ use gpu::build::Compiler;
 use gpu::device::Device;
 use gpu::telemetry::Monitor;
 use indexmap::IndexMap;
-use op::{Judgement, Op, Refusal, TrialStep, tuned};
+use op::{Judgement, Op, TrialStep, tuned};
 
 use super::answers::{AnswerCache, InputsWithAnswer};
 use super::draws::Draws;
@@ -21,36 +20,15 @@ use super::targets;
 use super::workers::{SubjectWorkers, WorkerFactory};
 use crate::Session;
 use crate::run::{
-    Ceiling, CheckRecord, Event, Fact, FailureKind, LogError, Modelled, OWN_VERSION_PREFIX, Run, Speed,
-    Stage, StageKey, StageOutcome, StageState,
+    Ceiling, CheckRecord, Event, Fact, FailureKind, Modelled, OWN_VERSION_PREFIX, Run, Speed, Stage,
+    StageKey, StageOutcome, StageState,
 };
+use crate::session::StageError;
 use crate::trial::{self, JudgedTrial, TrialCase, TrialLaunch};
 use crate::worker::{BuildReply, CandidateName, LaunchReply, WorkerError, WorkerReply, WorkerRequest};
 
-/// Why a bench ended early.
-#[derive(Debug, thiserror::Error)]
-pub enum BenchError {
-    /// The run's log cannot be read or written.
-    #[error(transparent)]
-    Log(#[from] LogError),
-    /// A file or folder of the run cannot be read or written.
-    #[error("{}: {error}", path.display())]
-    Io {
-        /// The file or folder.
-        path: PathBuf,
-        /// The error of the operating system.
-        error: io::Error,
-    },
-    /// The op or the device cannot do what the plan asks for.
-    #[error(transparent)]
-    Refused(#[from] Refusal),
-    /// The run was told to stop. Everything that finished is in its log.
-    #[error("stopped")]
-    Stopped,
-}
-
 /// Measures everything in the plan that the run has not measured yet.
-pub fn run<O: Op>(session: &Session<'_, O>, plan: &BenchPlan<'_, O::Problem>) -> Result<(), BenchError> {
+pub fn run<O: Op>(session: &Session<'_, O>, plan: &BenchPlan<'_, O::Problem>) -> Result<(), StageError> {
     run_with(session, plan, &AnswerCache::disabled())
 }
 
@@ -59,10 +37,10 @@ pub fn run_with<O: Op>(
     session: &Session<'_, O>,
     plan: &BenchPlan<'_, O::Problem>,
     answers: &AnswerCache<O>,
-) -> Result<(), BenchError> {
+) -> Result<(), StageError> {
     let Session { op, compiler, start, run, stop, tell } = *session;
     let folder = run.folder().join("work");
-    let io = |error| BenchError::Io { path: folder.clone(), error };
+    let io = |error| StageError::Io { path: folder.clone(), error };
     fs::create_dir_all(&folder).map_err(io)?;
     let script = folder.join("peers.py");
     if let Some(peers) = op.peers() {
@@ -140,7 +118,7 @@ struct Classes<O: Op> {
 }
 
 impl<O: Op> Bench<'_, O> {
-    fn run_all(&self) -> Result<(), BenchError> {
+    fn run_all(&self) -> Result<(), StageError> {
         let processes = self.plan.processes_per_subject();
         let subjects = self.plan.subjects.iter();
         let mut all_workers: Vec<SubjectWorkers<'_, '_>> =
@@ -156,13 +134,13 @@ impl<O: Op> Bench<'_, O> {
         Ok(())
     }
 
-    pub(super) fn check_stop(&self) -> Result<(), BenchError> {
-        if self.factory.stop.load(Ordering::Relaxed) { Err(BenchError::Stopped) } else { Ok(()) }
+    pub(super) fn check_stop(&self) -> Result<(), StageError> {
+        if self.factory.stop.load(Ordering::Relaxed) { Err(StageError::Stopped) } else { Ok(()) }
     }
 
     /// Starts all processes and records the version of every baseline. All processes are started before the first reply
     /// is awaited.
-    fn start_workers(&self, all_workers: &mut [SubjectWorkers<'_, '_>]) -> Result<(), BenchError> {
+    fn start_workers(&self, all_workers: &mut [SubjectWorkers<'_, '_>]) -> Result<(), StageError> {
         let is_peer =
             |workers: &SubjectWorkers<'_, '_>| matches!(workers.subject.kind, SubjectKind::Peer { .. });
         let mut sent: Vec<Result<(), WorkerError>> = Vec::new();
@@ -181,7 +159,7 @@ impl<O: Op> Bench<'_, O> {
             if is_peer(workers) {
                 match sent.and_then(|()| self.version(workers)) {
                     Ok(version) => workers.version = Some(version),
-                    Err(WorkerError::Stopped) => return Err(BenchError::Stopped),
+                    Err(WorkerError::Stopped) => return Err(StageError::Stopped),
                     Err(error) => workers.missing = Some(error.to_string()),
                 }
                 let version = match (&workers.version, &workers.missing) {
@@ -221,7 +199,7 @@ impl<O: Op> Bench<'_, O> {
     }
 
     /// Measures the ceilings of the device, once per run.
-    fn ceilings(&self, all_workers: &mut [SubjectWorkers<'_, '_>]) -> Result<(), BenchError> {
+    fn ceilings(&self, all_workers: &mut [SubjectWorkers<'_, '_>]) -> Result<(), StageError> {
         let is_virtual = matches!(self.plan.device, Device::Virtual { .. });
         if is_virtual || !self.plan.ceilings || !self.run.state().ceilings.is_empty() {
             return Ok(());
@@ -239,7 +217,7 @@ impl<O: Op> Bench<'_, O> {
                     }
                 }
                 Ok(_) => {}
-                Err(WorkerError::Stopped) => return Err(BenchError::Stopped),
+                Err(WorkerError::Stopped) => return Err(StageError::Stopped),
                 Err(error) => self.run.record(&note(&error, "copy bandwidth and launch floor are"))?,
             }
         }
@@ -259,7 +237,7 @@ impl<O: Op> Bench<'_, O> {
                     self.run.record(&Event::Ceiling { ceiling })?;
                 }
                 Ok(_) => {}
-                Err(WorkerError::Stopped) => return Err(BenchError::Stopped),
+                Err(WorkerError::Stopped) => return Err(StageError::Stopped),
                 Err(error) => self.run.record(&note(&error, &format!("the {dtype} matrix rate is")))?,
             }
         }
@@ -270,7 +248,7 @@ impl<O: Op> Bench<'_, O> {
         &self,
         all_workers: &mut [SubjectWorkers<'_, '_>],
         problem: &O::Problem,
-    ) -> Result<(), BenchError> {
+    ) -> Result<(), StageError> {
         self.check_stop()?;
         let name = problem.to_string();
         let virtual_device = matches!(self.plan.device, Device::Virtual { .. });
@@ -347,7 +325,7 @@ impl<O: Op> Bench<'_, O> {
         all_workers: &[SubjectWorkers<'_, '_>],
         problem: &O::Problem,
         name: &str,
-    ) -> Result<Vec<Participant>, BenchError> {
+    ) -> Result<Vec<Participant>, StageError> {
         let mut participants = Vec::new();
         for (index, workers) in all_workers.iter().enumerate() {
             let subject = workers.subject;
@@ -402,7 +380,7 @@ impl<O: Op> Bench<'_, O> {
         &self,
         all_workers: &mut [SubjectWorkers<'_, '_>],
         participants: Vec<Participant>,
-    ) -> Result<Vec<Participant>, BenchError> {
+    ) -> Result<Vec<Participant>, StageError> {
         let mut alive = Vec::new();
         for mut participant in participants {
             let workers = &mut all_workers[participant.index];
@@ -443,7 +421,7 @@ impl<O: Op> Bench<'_, O> {
         workers: &mut SubjectWorkers<'_, '_>,
         participant: &Participant,
         given: &ProblemInputs<'_, O>,
-    ) -> Result<Result<(), WorkerError>, BenchError> {
+    ) -> Result<Result<(), WorkerError>, StageError> {
         let Some(build @ WorkerRequest::Build { candidate, .. }) = &participant.build else {
             return Ok(Ok(()));
         };
@@ -495,7 +473,7 @@ impl<O: Op> Bench<'_, O> {
         &self,
         problem: &O::Problem,
         inputs: &O::Inputs,
-    ) -> Result<(serde_json::Value, IndexMap<String, PathBuf>), BenchError> {
+    ) -> Result<(serde_json::Value, IndexMap<String, PathBuf>), StageError> {
         let peer = self.op.peer_problem(problem, inputs);
         if !peer.untimed_conversion.is_empty() {
             let text =
@@ -505,7 +483,7 @@ impl<O: Op> Bench<'_, O> {
         let mut files = IndexMap::new();
         for input in &peer.inputs {
             let path = self.folder.join(format!("input-{}", input.name));
-            fs::write(&path, &input.bytes).map_err(|error| BenchError::Io { path: path.clone(), error })?;
+            fs::write(&path, &input.bytes).map_err(|error| StageError::Io { path: path.clone(), error })?;
             files.insert(input.name.to_owned(), path);
         }
         Ok((peer.fields, files))
@@ -517,7 +495,7 @@ impl<O: Op> Bench<'_, O> {
         workers: &mut SubjectWorkers<'_, '_>,
         participant: &Participant,
         given: &ProblemInputs<'_, O>,
-    ) -> Result<Result<(), WorkerError>, BenchError> {
+    ) -> Result<Result<(), WorkerError>, StageError> {
         let begun = self.runs_at_once(workers);
         for process in workers.processes() {
             if let Err(error) = self.check_process(workers, process, participant, given)? {
@@ -583,7 +561,7 @@ impl<O: Op> Bench<'_, O> {
         &self,
         problem: &O::Problem,
         draws: &[op::InputDraw],
-    ) -> Result<Vec<Arc<InputsWithAnswer<O>>>, BenchError> {
+    ) -> Result<Vec<Arc<InputsWithAnswer<O>>>, StageError> {
         let answer = |draw| Ok(self.answers.to(self.op, problem, draw)?);
         draws.iter().map(answer).collect()
     }
@@ -594,7 +572,7 @@ impl<O: Op> Bench<'_, O> {
         process: usize,
         participant: &Participant,
         given: &ProblemInputs<'_, O>,
-    ) -> Result<Result<(), WorkerError>, BenchError> {
+    ) -> Result<Result<(), WorkerError>, StageError> {
         let subject = workers.subject;
         let mut answer = || -> Result<JudgedTrial, WorkerError> {
             if let (SubjectKind::Peer { name }, Some((fields, inputs))) = (&subject.kind, &given.peer) {
@@ -656,7 +634,7 @@ impl<O: Op> Bench<'_, O> {
         workers: &mut SubjectWorkers<'_, '_>,
         participant: Participant,
         problem: &O::Problem,
-    ) -> Result<(), BenchError> {
+    ) -> Result<(), StageError> {
         let reply = workers.ask(self.factory, 0, &WorkerRequest::Model).and_then(|reply| match reply {
             WorkerReply::Modelled(modelled) => Ok(modelled),
             other => Err(unexpected_reply(&other)),
@@ -684,7 +662,7 @@ impl<O: Op> Bench<'_, O> {
     }
 
     /// Records that the participants finished the stage.
-    pub(super) fn finish(&self, participants: Vec<Participant>) -> Result<(), BenchError> {
+    pub(super) fn finish(&self, participants: Vec<Participant>) -> Result<(), StageError> {
         for participant in participants {
             self.run.record(&Event::StageFinished { key: participant.key, outcome: StageOutcome::Done })?;
         }
@@ -698,10 +676,10 @@ impl<O: Op> Bench<'_, O> {
         participant: Participant,
         stage: Stage,
         outcome: Result<(), WorkerError>,
-    ) -> Result<(), BenchError> {
+    ) -> Result<(), StageError> {
         match outcome {
             Ok(()) => alive.push(participant),
-            Err(WorkerError::Stopped) => return Err(BenchError::Stopped),
+            Err(WorkerError::Stopped) => return Err(StageError::Stopped),
             Err(WorkerError::Failed { failure, reason } | WorkerError::Lost { failure, reason }) => {
                 let outcome = StageOutcome::Failed { reason: reason.clone() };
                 self.fail(&participant.key, stage, failure, &reason, outcome)?;
@@ -717,7 +695,7 @@ impl<O: Op> Bench<'_, O> {
         failure: FailureKind,
         reason: &str,
         outcome: StageOutcome,
-    ) -> Result<(), BenchError> {
+    ) -> Result<(), StageError> {
         (self.tell)(&format!("{} failed on {}: {failure}: {reason}", key.of.subject, key.of.problem));
         let (of, reason) = (key.of.clone(), reason.to_owned());
         self.run.record(&Event::CandidateFailed { of, stage, failure, reason })?;

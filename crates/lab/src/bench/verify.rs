@@ -5,11 +5,12 @@ use op::{Op, TrialStep};
 
 use super::plan::SubjectKind;
 use super::run::{
-    Bench, BenchError, Participant, ProblemInputs, check_record, complaint_text, no_launch_error,
-    trial_launches, unexpected_reply,
+    Bench, Participant, ProblemInputs, check_record, complaint_text, no_launch_error, trial_launches,
+    unexpected_reply,
 };
 use super::workers::SubjectWorkers;
 use crate::run::{CheckRecord, Event, FailureKind, Repeats};
+use crate::session::StageError;
 use crate::trial;
 use crate::worker::{LaunchReply, WorkerError, WorkerReply, WorkerRequest};
 
@@ -30,7 +31,7 @@ impl<O: Op> Bench<'_, O> {
         participant: &Participant,
         given: &ProblemInputs<'_, O>,
         hot_ns: Option<f64>,
-    ) -> Result<Result<(), WorkerError>, BenchError> {
+    ) -> Result<Result<(), WorkerError>, StageError> {
         if matches!(workers.subject.kind, SubjectKind::Peer { .. }) || workers.subject.is_verified {
             return Ok(Ok(()));
         }
@@ -76,7 +77,7 @@ impl<O: Op> Bench<'_, O> {
         &self,
         participant: &Participant,
         check: CheckRecord,
-    ) -> Result<Option<String>, BenchError> {
+    ) -> Result<Option<String>, StageError> {
         let complaints =
             complaint_text(&check).map(|complaints| format!("after timing, on fresh inputs: {complaints}"));
         self.run.record(&Event::Checked { of: participant.key.of.clone(), check })?;

@@ -23,6 +23,7 @@ use crate::Session;
 use crate::bench::AnswerCache;
 use crate::profile::{self, ProfileError};
 use crate::run::{Event, Exchange, Run, Search, Stage, Trial, TrialResult};
+use crate::session::StageError;
 use crate::stats::geometric_mean;
 
 /// The limit of proposals per unit of budget. It ends a search in which most proposals compile to the same code.
@@ -365,8 +366,8 @@ impl<'a, O: Op> SearchDriver<'a, O> {
         let session = Session { op, compiler, start: &start, run: self.run, stop, tell: &|_| () };
         match profile::run(&session, &plan) {
             Ok(()) => Ok(()),
-            Err(ProfileError::Stopped) => Err(EvolveError::Stopped),
-            Err(ProfileError::Log(error)) => Err(error.into()),
+            Err(ProfileError::Stage(StageError::Stopped)) => Err(EvolveError::Stopped),
+            Err(ProfileError::Stage(StageError::Log(error))) => Err(error.into()),
             // The search can continue without a profile.
             Err(error) => self.note(format!("no profiles for the proposer: {error}")),
         }

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use op::Refusal;
 
 use super::proposer::ProposerError;
-use crate::bench::BenchError;
 use crate::run::LogError;
+use crate::session::StageError;
 
 /// Why a search ended early.
 #[derive(Debug, thiserror::Error)]
@@ -19,7 +19,7 @@ pub enum EvolveError {
     Log(#[from] LogError),
     /// A bench of a candidate failed for a reason other than the candidate.
     #[error(transparent)]
-    Bench(BenchError),
+    Bench(StageError),
     /// The baseline failed, so there is nothing to compare with.
     #[error("the baseline failed on {problem}: {reason}")]
     Baseline {

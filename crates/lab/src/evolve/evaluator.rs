@@ -12,8 +12,9 @@ use op::Op;
 use super::EvolveError;
 use super::plan::EvolvePlan;
 use crate::Session;
-use crate::bench::{self, AnswerCache, BenchError, Subject, SubjectKind};
+use crate::bench::{self, AnswerCache, Subject, SubjectKind};
 use crate::run::{FailureKind, ProblemTime, Run, RunState, Stage, Time};
+use crate::session::StageError;
 use crate::worker::WorkerCommands;
 use crate::worker::{self, BuildReply};
 
@@ -232,7 +233,7 @@ impl<O: Op> Evaluator<'_, O> {
         };
         match bench::run_with(&session, &plan, &self.answers) {
             Ok(()) => {}
-            Err(BenchError::Stopped) => return Err(EvolveError::Stopped),
+            Err(StageError::Stopped) => return Err(EvolveError::Stopped),
             Err(error) => return Err(EvolveError::Bench(error)),
         }
         let state = run.state();

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -23,6 +23,7 @@ use crate::bench::{
 use crate::record::{Profile, Seen};
 use crate::roofline;
 use crate::run::{CheckRecord, Event, FailureKind, LogError, ResultId, Run, Stage, StageKey, StageOutcome};
+use crate::session::StageError;
 use crate::trial;
 use crate::worker::{
     BuildReply, CandidateName, LaunchReply, Limits, Worker, WorkerCommands, WorkerError, WorkerReply,
@@ -55,26 +56,24 @@ pub struct ProfilePlan<'f, P> {
 /// Why profiling ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
-    /// The run's log cannot be read or written.
+    /// The stage ended early, as any stage can.
     #[error(transparent)]
-    Log(#[from] LogError),
-    /// A file or folder of the run cannot be read or written.
-    #[error("{}: {error}", path.display())]
-    Io {
-        /// The file or folder.
-        path: PathBuf,
-        /// The error of the operating system.
-        error: io::Error,
-    },
+    Stage(#[from] StageError),
     /// The machine lacks a profiler, or the permission to use it.
     #[error(transparent)]
     Ncu(NcuError),
-    /// The op or the device cannot do what the plan asks for.
-    #[error(transparent)]
-    Refused(#[from] Refusal),
-    /// The run was told to stop. Everything that finished is in its log.
-    #[error("stopped")]
-    Stopped,
+}
+
+impl From<LogError> for ProfileError {
+    fn from(error: LogError) -> Self {
+        ProfileError::Stage(error.into())
+    }
+}
+
+impl From<Refusal> for ProfileError {
+    fn from(refusal: Refusal) -> Self {
+        ProfileError::Stage(refusal.into())
+    }
 }
 
 /// Why a subject has no profile.
@@ -94,7 +93,7 @@ impl From<LogError> for ProfileFailure {
 impl From<NcuError> for ProfileFailure {
     fn from(error: NcuError) -> Self {
         match error {
-            NcuError::Stopped => ProfileFailure::Fatal(ProfileError::Stopped),
+            NcuError::Stopped => ProfileFailure::Fatal(ProfileError::Stage(StageError::Stopped)),
             // The output of ncu may be malformed for this kernel only, so the next one is tried.
             NcuError::Output(reason) => {
                 ProfileFailure::Failed { stage: Stage::Profile, failure: FailureKind::Other, reason }
@@ -106,7 +105,7 @@ impl From<NcuError> for ProfileFailure {
 
 fn failed_at(stage: Stage) -> impl Fn(WorkerError) -> ProfileFailure {
     move |ended| match ended {
-        WorkerError::Stopped => ProfileFailure::Fatal(ProfileError::Stopped),
+        WorkerError::Stopped => ProfileFailure::Fatal(ProfileError::Stage(StageError::Stopped)),
         WorkerError::Failed { failure, reason } | WorkerError::Lost { failure, reason } => {
             ProfileFailure::Failed { stage, failure, reason }
         }
@@ -121,7 +120,7 @@ pub fn run<O: Op>(session: &Session<'_, O>, plan: &ProfilePlan<'_, O::Problem>) 
         Device::Virtual { .. } => None,
     };
     let folder = run.folder().join("work");
-    fs::create_dir_all(&folder).map_err(|error| ProfileError::Io { path: folder.clone(), error })?;
+    fs::create_dir_all(&folder).map_err(|error| StageError::Io { path: folder.clone(), error })?;
     let answers = AnswerCache::enabled();
     let profile_run = ProfileRun {
         op,
@@ -172,7 +171,7 @@ impl<O: Op> ProfileRun<'_, O> {
         tell: &dyn Fn(&str),
     ) -> Result<(), ProfileError> {
         if self.stop.load(Ordering::Relaxed) {
-            return Err(ProfileError::Stopped);
+            return Err(ProfileError::Stage(StageError::Stopped));
         }
         let SubjectKind::Kernel { family, preset, knobs } = &subject.kind else { return Ok(()) };
         let name = problem.to_string();
@@ -303,7 +302,7 @@ impl<O: Op> ProfileRun<'_, O> {
     fn profile_with_ncu(&self, ncu: &Ncu, job: &Job<'_, O>) -> Result<Profile, ProfileFailure> {
         let io = |path: &Path| {
             let path = path.to_owned();
-            move |error| ProfileFailure::Fatal(ProfileError::Io { path, error })
+            move |error| ProfileFailure::Fatal(StageError::Io { path, error }.into())
         };
         let requests =
             [self.build(job, job.problem), self.run_once(), WorkerRequest::Launch { times: WARMUP }];
@@ -358,7 +357,9 @@ impl<O: Op> ProfileRun<'_, O> {
         let mut notes = vec![format!("Nsight Compute report: {}", report.display())];
         let hot_lines = match ncu.hot_lines(&report, job.family, self.stop) {
             Ok(lines) => lines,
-            Err(NcuError::Stopped) => return Err(ProfileFailure::Fatal(ProfileError::Stopped)),
+            Err(NcuError::Stopped) => {
+                return Err(ProfileFailure::Fatal(ProfileError::Stage(StageError::Stopped)));
+            }
             Err(error) => {
                 notes.push(format!("hot lines are unavailable: {error}"));
                 Vec::new()

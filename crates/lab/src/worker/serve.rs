@@ -344,7 +344,7 @@ impl<O: Op> TimedKernel<'_, O> {
                     send_reply(&WorkerReply::Launched);
                 }
                 other => {
-                    prepared.release(device);
+                    let _ = prepared.close(device);
                     return Ok(other);
                 }
             }
@@ -369,9 +369,9 @@ impl<O: Op> TimedKernel<'_, O> {
                     drop(armed);
                     device.free(flush)?;
                     if let Some(second) = second {
-                        second.release(device);
+                        let _ = second.close(device);
                     }
-                    prepared.release(device);
+                    let _ = prepared.close(device);
                     return Ok(other);
                 }
             }

@@ -3,18 +3,18 @@
 use std::time::Duration;
 
 use attention::{Attention, Problem};
-use lab::Session;
-use lab::bench::{self, BenchError, BenchPlan, Subject, SubjectKind};
-use lab::run::{FailureKind, Manifest, Run, RunError, RunState, Timer};
+use lab::StageError;
+use lab::bench::{self, BenchPlan, Subject, SubjectKind};
+use lab::run::{FailureKind, RunState, Timer};
 use lab::stats::Stopping;
 use lab::suite;
 use lab::worker::Limits;
 use op::Op;
 
 use super::tuned;
-use super::workbench::{self, OpenRun, Workbench};
+use super::workbench::{self, OpenFunction, ResumableCommand, Workbench};
 use crate::bench_table;
-use crate::cli::{BenchOptions, Command, Global};
+use crate::cli::{BenchOptions, Command, Global, RunFolderOptions};
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::printer::{FAINT, Printer, styled};
@@ -25,57 +25,51 @@ const REFERENCE: &str = "reference";
 /// The default number of warm-up calls.
 const WARMUP: u32 = 10;
 
-/// Times kernels, in a new or a resumed run.
-pub fn run(options: &BenchOptions, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
-    fn options_in(command: &mut Command) -> Option<&mut BenchOptions> {
+impl ResumableCommand for BenchOptions {
+    const NAME: &'static str = "bench";
+
+    fn in_command(command: &mut Command) -> Option<&mut Self> {
         if let Command::Bench(options) = command { Some(options) } else { None }
     }
-    workbench::run_or_resume(
-        (options, global),
-        (options.folder.resume, options.folder.run_dir.as_deref()),
-        "bench",
-        options_in,
-        |_, _| Ok(()),
-        |options, global, open| execute(options, global, printer, open),
-    )
-}
 
-fn execute(
-    options: &BenchOptions,
-    global: &Global,
-    printer: &Printer,
-    open: impl FnOnce(Manifest) -> Result<Run, RunError>,
-) -> Result<Exit, CommandError> {
-    let op = Attention;
-    let workbench = Workbench::open(global)?;
-    let plan = plan(op, options, global, &workbench)?;
-    look_up_tuned(&plan, &options.problem, printer)?;
-    let compiler = super::build::compiler(global, printer)?;
-    let opened = OpenRun::new(open(workbench.manifest("bench", &compiler)), global, printer)?;
-    let start = workbench.start()?;
-    let stop = super::stop_on_interrupt();
-    let tell = |text: &str| printer.message(&styled(FAINT, text));
-    let session =
-        Session { op: &op, compiler: &compiler, start: &start, run: &opened.run, stop: &stop, tell: &tell };
-    let done = bench::run(&session, &plan);
-
-    let exit = match &done {
-        Ok(()) => verdict(&plan, options, &opened.run.state()),
-        Err(BenchError::Stopped) => Exit::Incomplete,
-        Err(error) => return Err(CommandError::missing(error.to_string())),
-    };
-    let folder = opened.run.folder().to_owned();
-    let (state, written) = opened.finish(exit)?;
-    if printer.is_json() {
-        let json = written.first().and_then(|path| std::fs::read_to_string(path).ok());
-        printer.json_text(json.unwrap_or_default().trim_end());
-    } else {
-        printer.data(&bench_table::text(&plan, &state, !options.baseline.is_empty()));
-        if exit == Exit::Incomplete {
-            printer.message(&workbench::resume_command("bench", &folder, global, &[]));
-        }
+    fn folder(&self) -> &RunFolderOptions {
+        &self.folder
     }
-    Ok(exit)
+
+    fn execute(
+        &self,
+        global: &Global,
+        printer: &Printer,
+        open: OpenFunction<'_>,
+    ) -> Result<Exit, CommandError> {
+        let options = self;
+        let op = Attention;
+        let workbench = Workbench::open(global)?;
+        let plan = plan(op, options, global, &workbench)?;
+        look_up_tuned(&plan, &options.problem, printer)?;
+        let started = workbench.begin("bench", printer, open)?;
+        let tell = |text: &str| printer.message(&styled(FAINT, text));
+        let session = started.session(&tell);
+        let done = bench::run(&session, &plan);
+
+        let exit = match &done {
+            Ok(()) => verdict(&plan, options, &started.opened.run.state()),
+            Err(StageError::Stopped) => Exit::Incomplete,
+            Err(error) => return Err(CommandError::missing(error.to_string())),
+        };
+        let folder = started.opened.run.folder().to_owned();
+        let (state, written) = started.opened.finish(exit)?;
+        if printer.is_json() {
+            let json = written.first().and_then(|path| std::fs::read_to_string(path).ok());
+            printer.json_text(json.unwrap_or_default().trim_end());
+        } else {
+            printer.data(&bench_table::text(&plan, &state, !options.baseline.is_empty()));
+            if exit == Exit::Incomplete {
+                printer.message(&workbench::resume_command("bench", &folder, global, &[]));
+            }
+        }
+        Ok(exit)
+    }
 }
 
 /// The plan of a bench, from its options.
@@ -165,7 +159,8 @@ fn subjects<'w>(
             return Err(CommandError::usage(format!("there is no baseline `{name}`")).hint(hint));
         }
     }
-    let kernels = workbench.kernels(&options.families, &options.preset, &options.knobs.set)?;
+    let kernels =
+        workbench.kernels(&options.kernels.families, &options.kernels.preset, &options.kernels.knobs.set)?;
     let has_reference = kernels.iter().any(is_reference);
     if reference && !has_reference && !virtual_device {
         let family = workbench.catalog.family(REFERENCE)?;

@@ -263,32 +263,38 @@ fn subjects<'c>(
     catalog: &'c Catalog,
 ) -> Result<Vec<CheckSubject<'c>>, CommandError> {
     let mut families: Vec<&Family> = Vec::new();
-    if options.families.is_empty() {
+    if options.kernels.families.is_empty() {
         for entry in catalog.entries().iter().filter(|entry| entry.op == op.name()) {
             families.push(entry.family.as_ref().map_err(|error| CommandError::usage(error.to_string()))?);
         }
     }
-    for name in &options.families {
+    for name in &options.kernels.families {
         families.push(catalog.family(name)?);
     }
     let mut subjects = Vec::new();
     for family in families {
-        if options.preset.is_empty() && !options.knobs.set.is_empty() {
-            subjects.push(CheckSubject { family, preset: None, knobs: options.knobs.set.clone() });
+        if options.kernels.preset.is_empty() && !options.kernels.knobs.set.is_empty() {
+            subjects.push(CheckSubject { family, preset: None, knobs: options.kernels.knobs.set.clone() });
             continue;
         }
         let has = |name: &&String| family.has_preset(name);
-        let named: Vec<&String> = options.preset.iter().filter(has).collect();
+        let named: Vec<&String> = options.kernels.preset.iter().filter(has).collect();
         let presets: Vec<String> = match named.as_slice() {
-            [] if options.preset.is_empty() => family.presets.iter().map(|it| it.name.clone()).collect(),
+            [] if options.kernels.preset.is_empty() => {
+                family.presets.iter().map(|it| it.name.clone()).collect()
+            }
             some => some.iter().map(|name| (*name).clone()).collect(),
         };
         for preset in presets {
-            subjects.push(CheckSubject { family, preset: Some(preset), knobs: options.knobs.set.clone() });
+            subjects.push(CheckSubject {
+                family,
+                preset: Some(preset),
+                knobs: options.kernels.knobs.set.clone(),
+            });
         }
     }
     // A preset may exist in only some of the families, but it must exist in one.
-    for name in &options.preset {
+    for name in &options.kernels.preset {
         if !subjects.iter().any(|subject| subject.preset.as_ref() == Some(name)) {
             return Err(workbench::unknown_preset(name, catalog));
         }
@@ -304,7 +310,7 @@ fn require_supported(
     extent: &PlanSize,
 ) -> Result<(), CommandError> {
     // A kernel named by its preset or knobs must support every named problem; of a named family, one preset must.
-    let exact = !options.preset.is_empty() || !options.knobs.set.is_empty();
+    let exact = !options.kernels.preset.is_empty() || !options.kernels.knobs.set.is_empty();
     let subjects: Vec<&CheckSubject<'_>> = plan.groups.iter().flat_map(|group| &group.subjects).collect();
     for name in &options.problem {
         for problem in op.problems(name)? {
@@ -312,7 +318,7 @@ fn require_supported(
             if exact {
                 subjects.iter().find_map(refusal).map_or(Ok(()), Err)?;
             }
-            for family in &options.families {
+            for family in &options.kernels.families {
                 let own = subjects.iter().filter(|subject| subject.family.name == *family);
                 let refusals: Vec<Option<Refusal>> = own.map(refusal).collect();
                 if let Some(Some(first)) = refusals.iter().find(|_| refusals.iter().all(Option::is_some)) {

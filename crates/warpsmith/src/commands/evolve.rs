@@ -9,12 +9,11 @@ use family::tuned::{Pick, Table, is_tuned};
 use family::{Candidate, Family};
 use gpu::device::Device;
 use indicatif::ProgressBar;
-use lab::Session;
 use lab::evolve::{
     self, Endpoint, EvolveError, EvolvePlan, ExternalProposer, Information, Progress, Proposer,
     ProposerTransport, elites, tuned,
 };
-use lab::run::{Manifest, Run, RunError, RunState, Time, Timer, Trial, TrialResult};
+use lab::run::{RunState, Time, Timer, Trial, TrialResult};
 use lab::stats::Stopping;
 use lab::suite;
 use lab::worker::Limits;
@@ -22,8 +21,8 @@ use op::Op;
 use serde::Serialize;
 
 use super::workbench::BUILD_LIMIT;
-use super::workbench::{self, OpenRun, Workbench};
-use crate::cli::{Command, EvolveOptions, Global, ProposerInformation};
+use super::workbench::{self, OpenFunction, ResumableCommand, Workbench};
+use crate::cli::{Command, EvolveOptions, Global, ProposerInformation, RunFolderOptions};
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::printer::{FAINT, GOOD, Printer, STRONG, flat, one_line, styled};
@@ -41,30 +40,82 @@ const DEFAULT_PROBLEM: &str = "mission";
 /// log.
 const KEY_VARIABLE: &str = "WARPSMITH_API_KEY";
 
-/// Searches, in a new or a resumed run.
-pub fn run(options: &EvolveOptions, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
-    fn options_in(command: &mut Command) -> Option<&mut EvolveOptions> {
+impl ResumableCommand for EvolveOptions {
+    const NAME: &'static str = "evolve";
+
+    fn in_command(command: &mut Command) -> Option<&mut Self> {
         if let Command::Evolve(options) = command { Some(options) } else { None }
     }
-    workbench::run_or_resume(
-        (options, global),
-        (options.folder.resume, options.folder.run_dir.as_deref()),
-        "evolve",
-        options_in,
-        override_untrusted,
-        |options, global, open| execute(options, global, printer, open),
-    )
+
+    fn folder(&self) -> &RunFolderOptions {
+        &self.folder
+    }
+
+    fn override_untrusted(&self, logged: &mut Self) -> Result<(), CommandError> {
+        workbench::override_flag("--proposer-cmd", self.proposer_cmd.as_ref(), &mut logged.proposer_cmd)?;
+        workbench::override_flag("--endpoint", self.endpoint.as_ref(), &mut logged.endpoint)?;
+        workbench::override_flag("--model", self.model.as_ref(), &mut logged.model)?;
+        workbench::override_flag("--tuned", self.tuned.as_ref(), &mut logged.tuned)
+    }
+
+    fn execute(
+        &self,
+        global: &Global,
+        printer: &Printer,
+        open: OpenFunction<'_>,
+    ) -> Result<Exit, CommandError> {
+        let options = self;
+        let workbench = Workbench::open(global)?;
+        let plan = plan(options, global, &workbench, printer)?;
+        let started = workbench.begin("evolve", printer, open)?;
+        let display = SearchDisplay::new(plan.budget, printer);
+        let session = started.session(&|_| ());
+        let result = evolve::run(&session, &plan, &|progress, trial| display.update(progress, trial));
+        display.finish();
+        let exit = match result {
+            Ok(()) => Exit::Success,
+            Err(EvolveError::Stopped) => Exit::Incomplete,
+            Err(error) => return Err(failure(error)),
+        };
+        let folder = started.opened.run.folder().to_owned();
+        let (state, _) = started.opened.finish(exit)?;
+        let picks = tuned::picks(&state);
+        let merge_picks = |path: &Path| -> Result<(), CommandError> {
+            let mut table = Table::read(path).map_err(|error| CommandError::usage(error.to_string()))?;
+            table.merge(picks.clone());
+            table.write(path).map_err(|error| CommandError::missing(error.to_string()))
+        };
+        merge_picks(&folder.join("tuned.toml"))?;
+        if let Some(path) = options.tuned.as_deref().filter(|_| exit == Exit::Success) {
+            merge_picks(path)?;
+            printer.message(&styled(FAINT, format!("picks written to {}", path.display())));
+        }
+        if printer.is_json() {
+            printer.json(
+                "evolve",
+                &SearchDocument {
+                    run: folder.display().to_string(),
+                    search: state.search.as_ref(),
+                    trials: state.trials.values().collect(),
+                    picks,
+                },
+            );
+        } else {
+            printer.data(&text(&state));
+            if exit == Exit::Incomplete {
+                printer.message(&workbench::resume_command(
+                    "evolve",
+                    &folder,
+                    global,
+                    &flags_to_repeat(options),
+                ));
+            }
+        }
+        Ok(exit)
+    }
 }
 
-/// Replaces the logged flags that execute, send or write something, because the log is untrusted.
-fn override_untrusted(current: &EvolveOptions, logged: &mut EvolveOptions) -> Result<(), CommandError> {
-    workbench::override_flag("--proposer-cmd", current.proposer_cmd.as_ref(), &mut logged.proposer_cmd)?;
-    workbench::override_flag("--endpoint", current.endpoint.as_ref(), &mut logged.endpoint)?;
-    workbench::override_flag("--model", current.model.as_ref(), &mut logged.model)?;
-    workbench::override_flag("--tuned", current.tuned.as_ref(), &mut logged.tuned)
-}
-
-/// The flags of [`override_untrusted`], for the command line that resumes the run. Secrets of the endpoint are removed.
+/// The flags that `override_untrusted` replaces, for the command line that resumes the run. Secrets of the endpoint are removed.
 fn flags_to_repeat(options: &EvolveOptions) -> Vec<(&'static str, Option<String>)> {
     vec![
         ("--proposer-cmd", options.proposer_cmd.clone()),
@@ -72,66 +123,6 @@ fn flags_to_repeat(options: &EvolveOptions) -> Vec<(&'static str, Option<String>
         ("--model", options.model.clone()),
         ("--tuned", options.tuned.as_ref().map(|path| path.display().to_string())),
     ]
-}
-
-fn execute(
-    options: &EvolveOptions,
-    global: &Global,
-    printer: &Printer,
-    open: impl FnOnce(Manifest) -> Result<Run, RunError>,
-) -> Result<Exit, CommandError> {
-    let workbench = Workbench::open(global)?;
-    let plan = plan(options, global, &workbench, printer)?;
-    let compiler = super::build::compiler(global, printer)?;
-    let opened = OpenRun::new(open(workbench.manifest("evolve", &compiler)), global, printer)?;
-    let start = workbench.start()?;
-    let stop = super::stop_on_interrupt();
-    let display = SearchDisplay::new(plan.budget, printer);
-    let session = Session {
-        op: &Attention,
-        compiler: &compiler,
-        start: &start,
-        run: &opened.run,
-        stop: &stop,
-        tell: &|_| (),
-    };
-    let result = evolve::run(&session, &plan, &|progress, trial| display.update(progress, trial));
-    display.finish();
-    let exit = match result {
-        Ok(()) => Exit::Success,
-        Err(EvolveError::Stopped) => Exit::Incomplete,
-        Err(error) => return Err(failure(error)),
-    };
-    let folder = opened.run.folder().to_owned();
-    let (state, _) = opened.finish(exit)?;
-    let picks = tuned::picks(&state);
-    let merge_picks = |path: &Path| -> Result<(), CommandError> {
-        let mut table = Table::read(path).map_err(|error| CommandError::usage(error.to_string()))?;
-        table.merge(picks.clone());
-        table.write(path).map_err(|error| CommandError::missing(error.to_string()))
-    };
-    merge_picks(&folder.join("tuned.toml"))?;
-    if let Some(path) = options.tuned.as_deref().filter(|_| exit == Exit::Success) {
-        merge_picks(path)?;
-        printer.message(&styled(FAINT, format!("picks written to {}", path.display())));
-    }
-    if printer.is_json() {
-        printer.json(
-            "evolve",
-            &SearchDocument {
-                run: folder.display().to_string(),
-                search: state.search.as_ref(),
-                trials: state.trials.values().collect(),
-                picks,
-            },
-        );
-    } else {
-        printer.data(&text(&state));
-        if exit == Exit::Incomplete {
-            printer.message(&workbench::resume_command("evolve", &folder, global, &flags_to_repeat(options)));
-        }
-    }
-    Ok(exit)
 }
 
 /// The plan of a search, from its options.

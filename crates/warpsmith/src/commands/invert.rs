@@ -5,18 +5,17 @@ use std::time::Duration;
 use attention::{Attention, Problem};
 use family::tuned::is_tuned;
 use family::{Catalog, Family};
-use lab::Session;
 use lab::bench::Subject;
 use lab::invert::{self, InvertError, InvertPlan};
 use lab::profile::ProfileError;
 use lab::record::InversionResult;
-use lab::run::{Manifest, Run, RunError, RunState};
+use lab::run::RunState;
 use lab::stats::Stopping;
 use op::Op as _;
 
 use super::tuned;
-use super::workbench::{self, OpenRun, Workbench};
-use crate::cli::{Command, Global, InvertOptions};
+use super::workbench::{self, OpenFunction, ResumableCommand, Workbench};
+use crate::cli::{Command, Global, InvertOptions, RunFolderOptions};
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::printer::{FAINT, Printer, styled};
@@ -24,81 +23,74 @@ use crate::profile_table;
 
 const WARMUP: u32 = 10;
 
-/// Measures pathologies, in a new or a resumed run.
-pub fn run(options: &InvertOptions, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
-    fn options_in(command: &mut Command) -> Option<&mut InvertOptions> {
+impl ResumableCommand for InvertOptions {
+    const NAME: &'static str = "invert";
+
+    fn in_command(command: &mut Command) -> Option<&mut Self> {
         if let Command::Invert(options) = command { Some(options) } else { None }
     }
-    workbench::run_or_resume(
-        (options, global),
-        (options.process.folder.resume, options.process.folder.run_dir.as_deref()),
-        "invert",
-        options_in,
-        |_, _| Ok(()),
-        |options, global, open| execute(options, global, printer, open),
-    )
-}
 
-fn execute(
-    options: &InvertOptions,
-    global: &Global,
-    printer: &Printer,
-    open: impl FnOnce(Manifest) -> Result<Run, RunError>,
-) -> Result<Exit, CommandError> {
-    let op = Attention;
-    let workbench = Workbench::open(global)?;
-    let names = match options.problem.as_slice() {
-        [] => vec![super::profile::DEFAULT_PROBLEM.to_owned()],
-        names => names.to_vec(),
-    };
-    let problems = workbench::problems(&names, None)?;
-    let healthy = healthy(options, &workbench, &problems, printer)?;
-    let compiler = super::build::compiler(global, printer)?;
-    let opened = OpenRun::new(open(workbench.manifest("invert", &compiler)), global, printer)?;
-    let start = workbench.start()?;
-    let stop = super::stop_on_interrupt();
-    let tell = |text: &str| printer.message(&styled(FAINT, text));
-    let session =
-        Session { op: &op, compiler: &compiler, start: &start, run: &opened.run, stop: &stop, tell: &tell };
-    let done = healthy.into_iter().try_for_each(|healthy| {
-        let plan = InvertPlan {
-            device: workbench.device.clone(),
-            healthy,
-            problems: problems.clone(),
-            stopping: Stopping {
-                time_limit: Duration::from_secs_f64(options.seconds),
-                ..Stopping::default()
-            },
-            warmup: WARMUP,
-            limits: workbench::limits(&options.process, workbench.is_virtual()),
-            seed: global.seed,
-            secret: global.secret_seed(),
-            full_size: options.process.full_size,
+    fn folder(&self) -> &RunFolderOptions {
+        &self.process.folder
+    }
+
+    fn execute(
+        &self,
+        global: &Global,
+        printer: &Printer,
+        open: OpenFunction<'_>,
+    ) -> Result<Exit, CommandError> {
+        let options = self;
+        let workbench = Workbench::open(global)?;
+        let names = match options.problem.as_slice() {
+            [] => vec![super::profile::DEFAULT_PROBLEM.to_owned()],
+            names => names.to_vec(),
         };
-        invert::run(&session, &plan)
-    });
-    let (exit, failure) = match done {
-        Ok(()) => (verdict(&opened.run.state()), None),
-        Err(error) if error.is_stop() => (Exit::Incomplete, None),
-        Err(InvertError::Profile(ProfileError::Ncu(error))) => {
-            (Exit::MissingRequirement, Some(CommandError::from(&error)))
+        let problems = workbench::problems(&names, None)?;
+        let healthy = healthy(options, &workbench, &problems, printer)?;
+        let started = workbench.begin("invert", printer, open)?;
+        let tell = |text: &str| printer.message(&styled(FAINT, text));
+        let session = started.session(&tell);
+        let done = healthy.into_iter().try_for_each(|healthy| {
+            let plan = InvertPlan {
+                device: workbench.device.clone(),
+                healthy,
+                problems: problems.clone(),
+                stopping: Stopping {
+                    time_limit: Duration::from_secs_f64(options.seconds),
+                    ..Stopping::default()
+                },
+                warmup: WARMUP,
+                limits: workbench::limits(&options.process, workbench.is_virtual()),
+                seed: global.seed,
+                secret: global.secret_seed(),
+                full_size: options.process.full_size,
+            };
+            invert::run(&session, &plan)
+        });
+        let (exit, failure) = match done {
+            Ok(()) => (verdict(&started.opened.run.state()), None),
+            Err(error) if error.is_stop() => (Exit::Incomplete, None),
+            Err(InvertError::Profile(ProfileError::Ncu(error))) => {
+                (Exit::MissingRequirement, Some(CommandError::from(&error)))
+            }
+            Err(error) => return Err(CommandError::missing(error.to_string())),
+        };
+        let folder = started.opened.run.folder().to_owned();
+        let (state, _) = started.opened.finish(exit)?;
+        if let Some(failure) = failure {
+            return Err(failure);
         }
-        Err(error) => return Err(CommandError::missing(error.to_string())),
-    };
-    let folder = opened.run.folder().to_owned();
-    let (state, _) = opened.finish(exit)?;
-    if let Some(failure) = failure {
-        return Err(failure);
-    }
-    if printer.is_json() {
-        printer.json("invert", &profile_table::Document::new(&state));
-    } else {
-        printer.data(&profile_table::inversions(&state));
-        if exit == Exit::Incomplete {
-            printer.message(&workbench::resume_command("invert", &folder, global, &[]));
+        if printer.is_json() {
+            printer.json("invert", &profile_table::Document::new(&state));
+        } else {
+            printer.data(&profile_table::inversions(&state));
+            if exit == Exit::Incomplete {
+                printer.message(&workbench::resume_command("invert", &folder, global, &[]));
+            }
         }
+        Ok(exit)
     }
-    Ok(exit)
 }
 
 /// The healthy kernels: one of each named family, or of each family that has pathologies.

@@ -6,18 +6,18 @@ use std::path::Path;
 use attention::{Attention, Problem};
 use family::Family;
 use family::tuned::Table;
-use lab::Session;
-use lab::bench::{self, BenchError, Subject, SubjectKind};
+use lab::bench::{self, Subject, SubjectKind};
 use lab::evolve::{self, EvolveError, elites, tuned};
 use lab::invert::{self, InvertError};
 use lab::profile::{self, ProfileError};
-use lab::run::{Event, Manifest, Run, RunError, RunState, Timer, TrialResult};
+use lab::run::{Event, RunState, Timer, TrialResult};
 use lab::stats::geometric_mean;
+use lab::{Session, StageError};
 use op::Op;
 
 use super::evolve::{BUDGET, DEFAULT_FAMILY, QUICK_BUDGET, SearchDisplay};
-use super::workbench::{self, OpenRun, Workbench};
-use crate::cli::{BenchOptions, Command, Global, PROCESSES, ReproOptions};
+use super::workbench::{self, OpenFunction, ResumableCommand, Workbench};
+use crate::cli::{BenchOptions, Command, Global, PROCESSES, ReproOptions, RunFolderOptions};
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::printer::{FAINT, GOOD, Printer, STRONG, styled};
@@ -31,70 +31,61 @@ fn evolved_name(family: &str) -> String {
     format!("{family} evolved")
 }
 
-/// Runs all stages, in a new or a resumed run.
-pub fn run(options: &ReproOptions, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
-    fn options_in(command: &mut Command) -> Option<&mut ReproOptions> {
+impl ResumableCommand for ReproOptions {
+    const NAME: &'static str = "repro";
+
+    fn in_command(command: &mut Command) -> Option<&mut Self> {
         if let Command::Repro(options) = command { Some(options) } else { None }
     }
-    workbench::run_or_resume(
-        (options, global),
-        (options.folder.resume, options.folder.run_dir.as_deref()),
-        "repro",
-        options_in,
-        |_, _| Ok(()),
-        |options, global, open| execute(options, global, printer, open),
-    )
-}
 
-fn execute(
-    options: &ReproOptions,
-    global: &Global,
-    printer: &Printer,
-    open: impl FnOnce(Manifest) -> Result<Run, RunError>,
-) -> Result<Exit, CommandError> {
-    let workbench = Workbench::open(global)?;
-    let family = workbench.catalog.family(options.family.as_deref().unwrap_or(DEFAULT_FAMILY))?;
-    let strategy = search::strategies::by_name(&options.strategy)
-        .map_err(|error| CommandError::usage(error.to_string()).hint(error.hint()))?;
-    let mut plan = bench::BenchPlan { seed: global.seed, ..bench_plan(options, global, &workbench)? };
-    let skipped = skip_large_problems(&mut plan, workbench.is_virtual());
-    let compiler = super::build::compiler(global, printer)?;
-    let opened = OpenRun::new(open(workbench.manifest("repro", &compiler)), global, printer)?;
-    let start = workbench.start()?;
-    let stop = super::stop_on_interrupt();
-    let tell = |text: &str| printer.message(&styled(FAINT, text));
-    let session = Session {
-        op: &Attention,
-        compiler: &compiler,
-        start: &start,
-        run: &opened.run,
-        stop: &stop,
-        tell: &tell,
-    };
-    let repro = Repro { options, workbench: &workbench, family, strategy: *strategy, session, printer };
-    let result = repro.note(skipped).and_then(|()| repro.stages(plan));
-    let exit = match result {
-        Ok(()) => verdict(&opened.run.state()),
-        Err(Stop::Stopped) => Exit::Incomplete,
-        Err(Stop::Failure(failure)) => return Err(failure),
-    };
-    let folder = opened.run.folder().to_owned();
-    let (state, _) = opened.finish(exit)?;
-    let mut table = Table::default();
-    table.merge(tuned::picks(&state));
-    table.write(&folder.join("tuned.toml")).map_err(|error| CommandError::missing(error.to_string()))?;
-    let written = lab::export::write_exports(&folder, &state)
-        .map_err(|error| CommandError::missing(format!("cannot write to {}: {error}", folder.display())))?;
-    if printer.is_json() {
-        printer
-            .json("repro", &serde_json::json!({ "run": folder, "files": written, "found": results(&state) }));
-    } else {
-        printer.data(&summary(&state, &folder));
-        if exit == Exit::Incomplete {
-            printer.message(&workbench::resume_command("repro", &folder, global, &[]));
-        }
+    fn folder(&self) -> &RunFolderOptions {
+        &self.folder
     }
-    Ok(exit)
+
+    fn execute(
+        &self,
+        global: &Global,
+        printer: &Printer,
+        open: OpenFunction<'_>,
+    ) -> Result<Exit, CommandError> {
+        let options = self;
+        let workbench = Workbench::open(global)?;
+        let family = workbench.catalog.family(options.family.as_deref().unwrap_or(DEFAULT_FAMILY))?;
+        let strategy = search::strategies::by_name(&options.strategy)
+            .map_err(|error| CommandError::usage(error.to_string()).hint(error.hint()))?;
+        let mut plan = bench::BenchPlan { seed: global.seed, ..bench_plan(options, global, &workbench)? };
+        let skipped = skip_large_problems(&mut plan, workbench.is_virtual());
+        let started = workbench.begin("repro", printer, open)?;
+        let tell = |text: &str| printer.message(&styled(FAINT, text));
+        let session = started.session(&tell);
+        let repro = Repro { options, workbench: &workbench, family, strategy: *strategy, session, printer };
+        let result = repro.note(skipped).and_then(|()| repro.stages(plan));
+        let exit = match result {
+            Ok(()) => verdict(&started.opened.run.state()),
+            Err(Stop::Stopped) => Exit::Incomplete,
+            Err(Stop::Failure(failure)) => return Err(failure),
+        };
+        let folder = started.opened.run.folder().to_owned();
+        let (state, _) = started.opened.finish(exit)?;
+        let mut table = Table::default();
+        table.merge(tuned::picks(&state));
+        table.write(&folder.join("tuned.toml")).map_err(|error| CommandError::missing(error.to_string()))?;
+        let written = lab::export::write_exports(&folder, &state).map_err(|error| {
+            CommandError::missing(format!("cannot write to {}: {error}", folder.display()))
+        })?;
+        if printer.is_json() {
+            printer.json(
+                "repro",
+                &serde_json::json!({ "run": folder, "files": written, "found": results(&state) }),
+            );
+        } else {
+            printer.data(&summary(&state, &folder));
+            if exit == Exit::Incomplete {
+                printer.message(&workbench::resume_command("repro", &folder, global, &[]));
+            }
+        }
+        Ok(exit)
+    }
 }
 
 /// The plan of the first bench: every kernel and every baseline.
@@ -195,7 +186,7 @@ impl<'a> Repro<'a> {
     fn bench(&self, plan: &bench::BenchPlan<'_, Problem>) -> Result<(), Stop> {
         match bench::run(&self.session, plan) {
             Ok(()) => Ok(()),
-            Err(BenchError::Stopped) => Err(Stop::Stopped),
+            Err(StageError::Stopped) => Err(Stop::Stopped),
             Err(error) => Err(error.into()),
         }
     }
@@ -265,7 +256,7 @@ impl<'a> Repro<'a> {
         };
         match profile::run(&self.session, &plan) {
             Ok(()) => Ok(()),
-            Err(ProfileError::Stopped) => Err(Stop::Stopped),
+            Err(ProfileError::Stage(StageError::Stopped)) => Err(Stop::Stopped),
             Err(ProfileError::Ncu(error)) => self.note(Some(format!("cannot profile: {error}"))),
             Err(error) => Err(error.into()),
         }

@@ -3,6 +3,8 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use attention::{Attention, Problem};
@@ -13,6 +15,7 @@ use family::{Catalog, Family};
 use gpu::build::Compiler;
 use gpu::device::Device;
 use gpu::{machine, python};
+use lab::Session;
 use lab::bench::{Subject, SubjectKind};
 use lab::evolve::redact;
 use lab::export::Exports;
@@ -22,7 +25,7 @@ use lab::worker::Limits;
 use lab::worker::{PeerCommand, WorkerCommands};
 use op::Op as _;
 
-use crate::cli::{self, Cli, Global, ProcessOptions};
+use crate::cli::{self, Cli, Global, ProcessOptions, RunFolderOptions};
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::printer::{FAINT, Printer, one_line, styled};
@@ -111,7 +114,7 @@ impl<'g> Workbench<'g> {
     }
 
     /// The command lines that start the run's worker processes.
-    pub fn start(&self) -> Result<WorkerCommands<'_>, CommandError> {
+    fn start(&self) -> Result<WorkerCommands<'_>, CommandError> {
         let program = std::env::current_exe().map_err(|error| CommandError::missing(error.to_string()))?;
         let worker = move |name: &str, device: &Device, kernels: Option<&Path>| {
             let mut command = Command::new(&program);
@@ -144,8 +147,20 @@ impl<'g> Workbench<'g> {
         Ok(WorkerCommands { kernel: Box::new(kernel), untrusted: Box::new(untrusted), peer })
     }
 
+    /// Finds or installs the compiler, and creates or resumes the run of a command.
+    pub fn begin(
+        &self,
+        command: &str,
+        printer: &Printer,
+        open: OpenFunction<'_>,
+    ) -> Result<StartedRun<'_>, CommandError> {
+        let compiler = super::build::compiler(self.global, printer)?;
+        let opened = OpenRun::new(open(self.manifest(command, &compiler)), self.global, printer)?;
+        Ok(StartedRun { compiler, opened, start: self.start()?, stop: super::stop_on_interrupt() })
+    }
+
     /// The manifest of a run of `command`: the machine, the versions and the command line.
-    pub fn manifest(&self, command: &str, compiler: &Compiler) -> Manifest {
+    fn manifest(&self, command: &str, compiler: &Compiler) -> Manifest {
         // Words that are not UTF-8 can only be paths. The paths that matter must be given again to resume the run.
         let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
         let mut manifest = Manifest::new(command, redact::command_line(words), self.global.seed);
@@ -239,7 +254,7 @@ pub struct OpenRun {
 
 impl OpenRun {
     /// Opens the export files of a new or resumed run, and prints the path of its folder.
-    pub fn new(run: Result<Run, RunError>, global: &Global, printer: &Printer) -> Result<Self, CommandError> {
+    fn new(run: Result<Run, RunError>, global: &Global, printer: &Printer) -> Result<Self, CommandError> {
         let run = run.map_err(|error| run_failure(&error))?;
         let exports = Exports::open(run.folder()).map_err(|error| {
             CommandError::usage(format!("cannot write to {}: {error}", run.folder().display()))
@@ -265,20 +280,64 @@ impl OpenRun {
     }
 }
 
+/// What a command needs to execute its stages.
+pub struct StartedRun<'w> {
+    compiler: Compiler,
+    /// The run, which was created or resumed.
+    pub opened: OpenRun,
+    start: WorkerCommands<'w>,
+    stop: Arc<AtomicBool>,
+}
+
+impl StartedRun<'_> {
+    /// The session for the stages. `tell` prints a message.
+    pub fn session<'s>(&'s self, tell: &'s dyn Fn(&str)) -> Session<'s, Attention> {
+        let StartedRun { compiler, opened, start, stop } = self;
+        Session { op: &Attention, compiler, start, run: &opened.run, stop, tell }
+    }
+}
+
+/// Creates or resumes the run of a command.
+pub type OpenFunction<'a> = &'a dyn Fn(Manifest) -> Result<Run, RunError>;
+
+/// The options of a command that executes in a run folder and can be resumed.
+pub trait ResumableCommand: Sized {
+    /// The command's name.
+    const NAME: &'static str;
+
+    /// The options in a command line, if it is this command.
+    fn in_command(command: &mut cli::Command) -> Option<&mut Self>;
+
+    /// Where the run is written, or resumed.
+    fn folder(&self) -> &RunFolderOptions;
+
+    /// Replaces the logged flags that execute, send or write something, because the log is untrusted. --cuda and
+    /// --kernels are replaced for every command.
+    fn override_untrusted(&self, _logged: &mut Self) -> Result<(), CommandError> {
+        Ok(())
+    }
+
+    /// Executes the command. `open` creates or resumes the run.
+    fn execute(
+        &self,
+        global: &Global,
+        printer: &Printer,
+        open: OpenFunction<'_>,
+    ) -> Result<Exit, CommandError>;
+}
+
 /// Executes a command in a new run or in a resumed one.
 ///
-/// A resumed run repeats its original command: its budget, problems and so on come from the command line in its log.
-/// `options_in` extracts the options of the command `name` from that command line. The run folder may come from
-/// somebody else. Therefore everything that is executed, loaded, sent to or written to comes from the current command
-/// line: --cuda and --kernels for every command, and the flags that `override_untrusted` replaces.
-pub fn run_or_resume<O>(
-    (options, global): (&O, &Global),
-    (resume, run_dir): (bool, Option<&Path>),
-    name: &str,
-    options_in: impl FnOnce(&mut cli::Command) -> Option<&mut O>,
-    override_untrusted: impl FnOnce(&O, &mut O) -> Result<(), CommandError>,
-    work: impl FnOnce(&O, &Global, &dyn Fn(Manifest) -> Result<Run, RunError>) -> Result<Exit, CommandError>,
+/// A resumed run repeats its original command: its budget, problems and so on come from the command line in its log. The
+/// run folder may come from somebody else. Therefore everything that is executed, loaded, sent to or written to comes
+/// from the current command line.
+pub fn run_or_resume<C: ResumableCommand>(
+    options: &C,
+    global: &Global,
+    printer: &Printer,
 ) -> Result<Exit, CommandError> {
+    let RunFolderOptions { resume, run_dir } = options.folder();
+    let run_dir = run_dir.as_deref();
     if let Some(folder) = run_dir.filter(|folder| folder.to_str().is_none()) {
         // Workers receive the path in JSON, which must be UTF-8.
         let folder = quote::word(folder);
@@ -286,17 +345,18 @@ pub fn run_or_resume<O>(
             .hint("name a folder whose path is UTF-8"));
     }
     if !resume {
-        return work(options, global, &|manifest| Run::create(run_dir, manifest));
+        return options.execute(global, printer, &|manifest| Run::create(run_dir, manifest));
     }
     let folder = run_dir.unwrap_or(Path::new(lab::run::DEFAULT_FOLDER));
     let (mut logged_global, mut command) = command_line_of(folder)?.into_parts();
     override_flag("--cuda", global.cuda.as_ref(), &mut logged_global.cuda)?;
     override_flag("--kernels", global.kernels.as_ref(), &mut logged_global.kernels)?;
-    let logged = options_in(&mut command).ok_or_else(|| {
-        CommandError::usage(format!("the run in {} was not started by `warpsmith {name}`", folder.display()))
+    let logged = C::in_command(&mut command).ok_or_else(|| {
+        let (folder, name) = (folder.display(), C::NAME);
+        CommandError::usage(format!("the run in {folder} was not started by `warpsmith {name}`"))
     })?;
-    override_untrusted(options, logged)?;
-    work(logged, &logged_global, &|manifest| Run::resume(folder, manifest))
+    options.override_untrusted(logged)?;
+    logged.execute(&logged_global, printer, &|manifest| Run::resume(folder, manifest))
 }
 
 /// Replaces the logged value of a flag with the current one. A value that only the log has is an error, because the log

@@ -13,8 +13,8 @@ use chips::Target;
 use family::Catalog;
 use gpu::build::Compiler;
 use gpu::device::Device;
-use lab::Session;
-use lab::bench::{self, BenchError, BenchPlan, Subject};
+use lab::StageError;
+use lab::bench::{self, BenchPlan, Subject};
 use lab::run::{Event, Manifest, Row, Run, RunState, Timer, read, rows};
 use lab::stats::{Stopping, Verdict};
 use lab::worker::WorkerCommands;
@@ -151,7 +151,7 @@ impl Scenario<'_> {
         (folder, run): (&Path, &Run),
         processes: usize,
         stop: &AtomicBool,
-    ) -> Result<(), BenchError> {
+    ) -> Result<(), StageError> {
         let catalog = Catalog::load(None).unwrap();
         let compiler = Compiler::new(
             gpu::testing::pinned_toolchain(target_tmp()),
@@ -338,7 +338,7 @@ fn a_stopped_measurement_is_repeated_as_a_whole() {
         });
         stalls.bench((folder.path(), &run), 3, &stop)
     });
-    assert!(matches!(stopped, Err(BenchError::Stopped)));
+    assert!(matches!(stopped, Err(StageError::Stopped)));
     assert!(run.state().measurements.is_empty());
     drop(run);
 
