@@ -13,7 +13,7 @@ use chips::Target;
 use family::Catalog;
 use gpu::build::Compiler;
 use gpu::device::Device;
-use lab::StageError;
+use lab::{Session, StageError};
 use lab::bench::{self, BenchPlan, Subject};
 use lab::run::{Event, Manifest, Row, Run, RunState, Timer, read, rows};
 use lab::stats::{Stopping, Verdict};
