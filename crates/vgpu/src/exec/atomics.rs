@@ -4,9 +4,7 @@
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use super::Policy;
-use super::memory::{Addresses, Span, Use};
-use super::step::{Cx, Next};
-use super::taint::{Origin, spread};
+use super::state::{Addresses, Next, Origin, RunningWarp, Source, Span, Use, narrow, relative, spread};
 use crate::isa::op::{Access, AtomOp, Inst};
 use crate::isa::types::{Space, Ty};
 use crate::mem::shadow;
@@ -105,7 +103,7 @@ pub unsafe fn update(at: *mut u8, bytes: u8, f: impl Fn(u64) -> u64) -> u64 {
     }
 }
 
-impl<P: Policy> Cx<'_, '_, P> {
+impl<P: Policy> RunningWarp<'_, '_, P> {
     pub fn atom(&mut self, inst: &Inst, op: AtomOp, access: &Access, mask: u32) -> Next {
         let size = u32::from(access.ty.bytes) * u32::from(access.vector);
         let mut ad = self.addresses(inst.sources()[0], access.offset, mask, size);
@@ -181,7 +179,7 @@ impl<P: Policy> Cx<'_, '_, P> {
             if !P::CHECK {
                 return Next::Halt;
             }
-            let origin = Origin::new(super::taint::Source::Reported, self.at());
+            let origin = Origin::new(Source::Reported, self.at());
             for d in inst.results() {
                 self.mark_undefined(*d, failed, origin);
             }
@@ -222,7 +220,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                 if d.is_wide() {
                     self.set64(d, &out, group);
                 } else {
-                    self.set32(d, &super::step::narrow(&out), group);
+                    self.set32(d, &narrow(&out), group);
                 }
                 if P::CHECK && (self.w.tracking || undefined != 0) {
                     let origin = Origin::new(span.source, self.at());
@@ -257,7 +255,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         let state = if defined { shadow::WRITTEN } else { shadow::TAINTED };
         // SAFETY: as above.
         unsafe { states.write_bytes(state, bytes as usize) };
-        if !defined && span.source == super::taint::Source::Global {
+        if !defined && span.source == Source::Global {
             let origin = if old_defined {
                 self.origin_of(sources[1 + e]).used_at(self.at())
             } else {
@@ -270,26 +268,4 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
         u32::from(!old_defined)
     }
-}
-
-/// Returns the addresses of a group relative to the base of their space.
-pub fn relative(ad: &Addresses, group: u32, base: u64) -> Addresses {
-    let mut at = ad.at;
-    let mut survey = ad.survey;
-    (survey.min, survey.max, survey.or) = (u64::MAX, 0, 0);
-    survey.contiguous = false;
-    survey.uniform = false;
-    for l in super::lanes(group) {
-        at[l] = at[l].wrapping_sub(base);
-        survey.min = survey.min.min(at[l]);
-        survey.max = survey.max.max(at[l]);
-        survey.or |= at[l];
-    }
-    let fill = at[group.trailing_zeros() as usize & 31];
-    for l in 0..32 {
-        if group >> l & 1 == 0 {
-            at[l] = fill;
-        }
-    }
-    Addresses { at, survey }
 }

@@ -3,25 +3,12 @@
 
 use super::Policy;
 use super::block::Block;
-use super::step::{Cx, Next};
-use super::warp::{State, Warp};
+use super::state::{Next, RunningWarp, State, Warp, spread};
 use crate::check::Kind;
 use crate::isa::op::{BarMode, Class, Inst, Op};
 use crate::program::Function;
 
-/// One of the sixteen barriers of a block.
-#[derive(Clone, Debug, Default)]
-pub struct BlockBarrier {
-    /// Number of threads that have arrived in this phase.
-    pub arrived: u32,
-    /// Thread count that the participants gave. `None` means all threads of the block.
-    pub expected: Option<u32>,
-    popc: u32,
-    any: bool,
-    all: bool,
-}
-
-impl<P: Policy> Cx<'_, '_, P> {
+impl<P: Policy> RunningWarp<'_, '_, P> {
     /// Splits the fragment at a guarded instruction. Lanes that the guard excludes continue with the next instruction.
     /// The current fragment keeps only the lanes that execute the instruction.
     pub fn split_guarded(&mut self, mask: u32) {
@@ -187,7 +174,7 @@ fn release<P: Policy>(w: &mut Warp, i: usize, functions: &[Function], popc: u32,
             w.regs[reg_base + d.index()].0[l] = popc;
         }
         if P::CHECK {
-            w.undef[reg_base + d.index()] &= !super::taint::spread(mask);
+            w.undef[reg_base + d.index()] &= !spread(mask);
         }
     }
 }

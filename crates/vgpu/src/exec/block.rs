@@ -5,10 +5,11 @@ use std::fmt::Write as _;
 use std::marker::PhantomData;
 
 use super::Policy;
-use super::barrier::BlockBarrier;
-use super::grid::{Grid, Spent, WorkerState};
-use super::step::{Cx, Stop, first_fragment};
-use super::warp::{State, Unit, Warp, ZERO, special};
+use super::state::{
+    BlockBarrier, BlockCore, BulkGroups, Fragment, Grid, Mbarrier, RunningWarp, Spent, State, Unit, Warp,
+    Watch, WorkerState, ZERO, special,
+};
+use super::step::Stop;
 use crate::check::Kind;
 use crate::mem::shadow;
 
@@ -16,48 +17,6 @@ use crate::mem::shadow;
 const SLICE: u32 = 20_000;
 /// Slice length while the block makes no visible progress.
 const SHORT_SLICE: u32 = 2_000;
-
-/// State that the warps of a block share.
-#[derive(Debug, Default)]
-pub struct BlockCore {
-    /// Index of the block in the grid. x varies fastest.
-    pub index: u64,
-    pub ctaid: [u32; 3],
-    /// The multiprocessor that the block runs on.
-    pub smid: u32,
-    /// Shared memory. It consists of units, so that it has the alignment of the hardware.
-    pub shared: Vec<Unit>,
-    pub shared_shadow: Vec<u8>,
-    pub shared_bytes: u32,
-    pub barriers: Vec<BlockBarrier>,
-    pub threads: u32,
-    pub live_threads: u32,
-    pub membership: Option<super::cluster::Membership>,
-    /// Counts events that another warp could be waiting for.
-    pub progress: u64,
-    /// True once the block has reached an instruction that accesses global memory.
-    pub touched: bool,
-    /// Sectors of global memory that the block's loads have accessed. Recorded only when counting.
-    pub sectors: std::collections::HashSet<u64>,
-    /// Number of warp instructions that the block has executed.
-    pub executed: u64,
-    /// Asynchronous copies that are still pending, oldest first.
-    pub copies: Vec<super::copies::PendingCopy>,
-    pub copy_serial: u64,
-    pub bulk: Vec<super::bulk::BulkCopy>,
-    /// History of the block's mbarrier objects.
-    pub barrier_logs: super::barrier_log::BarrierLogs,
-    /// Where the chunks of shared memory came from: the tensor copies that loaded them.
-    pub origins: crate::check::layout::Origins,
-    /// Operands of tensor cores, decoded to numbers.
-    pub decoded: [crate::num::tile::warpgroup::Decoded; super::wgmma::DECODED],
-    /// Instructions that the warps of each warpgroup execute together.
-    pub collectives: Vec<super::wgmma::Collective>,
-    pub owed: Vec<super::copies::OwedArrival>,
-    /// Origins of the undefined values stored in shared memory, by byte.
-    pub taints: std::collections::HashMap<u32, super::taint::Origin>,
-    pub races: crate::check::race::BlockRaces,
-}
 
 /// A running block. Its worker keeps it and reuses it for later blocks.
 #[derive(Debug, Default)]
@@ -104,7 +63,7 @@ impl Block {
         core.owed.clear();
         core.bulk.clear();
         core.membership = None;
-        core.origins.clear();
+        core.chunk_origins.clear();
         core.barrier_logs.clear();
         core.collectives.clear();
         core.taints.clear();
@@ -131,9 +90,9 @@ impl Block {
             w.present = if count == 32 { u32::MAX } else { (1 << count) - 1 };
             w.live = w.present;
             w.tracking = false;
-            w.watch = super::warp::Watch::default();
+            w.watch = Watch::default();
             w.committed = [0; 32];
-            w.bulk = super::bulk::BulkGroups::default();
+            w.bulk = BulkGroups::default();
             w.flight.clear();
             w.cluster_phase = [0; 32];
             w.fragments.clear();
@@ -147,7 +106,7 @@ impl Block {
                 w.local_shadow.fill([shadow::NEVER; 128]);
             }
             fill_specials(w, grid, ctaid, smid, first_slot);
-            w.fragments.push(first_fragment(w.present));
+            w.fragments.push(Fragment::new(w.present));
         }
     }
 
@@ -165,12 +124,12 @@ impl Block {
                     continue;
                 }
                 let fresh = w.switches == 0 && w.fragments.len() == 1;
-                let mut cx = Cx::<P> {
+                let mut cx = RunningWarp::<P> {
                     grid,
                     block: &mut self.core,
                     w,
                     worker,
-                    frag: first_fragment(0),
+                    frag: Fragment::new(0),
                     bases: [std::ptr::null_mut(); 4],
                     kernels: super::survey::kernels(),
                     policy: PhantomData,
@@ -246,7 +205,7 @@ impl Block {
 
     pub fn start_watching(&mut self) {
         for w in &mut self.warps {
-            w.watch = super::warp::Watch::default();
+            w.watch = Watch::default();
             w.last_poll = None;
             w.last_barrier = None;
         }
@@ -285,7 +244,7 @@ impl Block {
                 .filter(|w| !w.is_done() && w.last_barrier == Some(*address))
                 .map(|w| w.id)
                 .collect();
-            let state = log.describe(grid, *address, super::mbarrier::Mbarrier::decode(bits));
+            let state = log.describe(grid, *address, Mbarrier::decode(bits));
             Some(format!("{state}; warps {waiting:?} wait for it"))
         };
         barriers.iter().filter_map(describe).collect()
@@ -402,15 +361,15 @@ impl Block {
     }
 }
 
-impl<P: Policy> Cx<'_, '_, P> {
+impl<P: Policy> RunningWarp<'_, '_, P> {
     /// Enters the kernel with a warp that has not run yet.
     fn begin(&mut self) {
-        self.frag = first_fragment(self.w.present);
+        self.frag = Fragment::new(self.w.present);
         self.bases[0] = self.w.regs.as_mut_ptr();
         let local = self.grid.kernel.functions[0].local_bytes as usize;
         self.reserve_local(local);
         self.enter_frame(u32::MAX);
-        self.frag = first_fragment(0);
+        self.frag = Fragment::new(0);
     }
 }
 

@@ -8,97 +8,16 @@
 //! race checker reports accesses to these bytes before the wait.
 
 use super::Policy;
-use super::memory::{Addresses, Span, Use};
-use super::step::{Cx, Next};
-use super::taint::{Origin, Source};
+use super::state::{
+    Addresses, BulkCopy, Cargo, Mbarrier, Next, Origin, RunningWarp, Source, Span, Use, relative,
+};
 use crate::check::Kind;
 use crate::check::race::{self, Agent};
 use crate::isa::op::{AtomOp, Inst, Op};
 use crate::isa::types::{Space, Ty};
 use crate::mem::shadow;
-use crate::tensor_map::region::TensorBox;
 
-/// The source of a bulk copy into shared memory.
-#[derive(Clone, Debug)]
-pub enum Cargo {
-    /// The bytes that start at this address.
-    Range(u64),
-    /// A box of a tensor, and its number among the block's loads.
-    Box(Box<TensorBox>, u32),
-}
-
-/// One lane's bulk copy that has not landed, or only in part.
-#[derive(Clone, Debug)]
-pub struct BulkCopy {
-    pub warp: u32,
-    pub lane: u32,
-    /// The instruction that issued the copy.
-    pub at: u32,
-    pub to: u32,
-    pub bytes: u32,
-    pub cargo: Cargo,
-    /// Number of bytes, from the start, that have landed.
-    pub landed: u32,
-    /// The mbarrier object that counts the copy's bytes.
-    pub barrier: u32,
-    /// The progress of the issuing agent, for the race checker. `None` if a thread of another block issued the copy.
-    pub mark: Option<u32>,
-}
-
-impl BulkCopy {
-    /// Whether the copy may still write this byte of shared memory.
-    pub fn covers(&self, address: u32) -> bool {
-        // The rows of a box are swizzled, so finding the bytes that have landed costs more than it is worth. All bytes
-        // of the box count as pending.
-        let pending = match &self.cargo {
-            Cargo::Range(_) => self.to + self.landed..self.to + self.bytes,
-            Cargo::Box(tensor, _) => self.to..self.to + tensor.map.shared_bytes(),
-        };
-        pending.contains(&address)
-    }
-}
-
-/// The bulk stores that each lane of a warp must still wait for.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct BulkGroups {
-    committed: [u32; 32],
-    /// Number of groups whose reads have been waited for.
-    read: [u32; 32],
-    /// Lanes with stores that do not belong to a group yet.
-    open: u32,
-    /// Lanes that have issued a store, and the instruction of each lane's last store.
-    stored: u32,
-    last: [u32; 32],
-}
-
-impl BulkGroups {
-    fn store(&mut self, lane: usize, at: u32) {
-        self.open |= 1 << lane;
-        self.stored |= 1 << lane;
-        self.last[lane] = at;
-    }
-
-    fn commit(&mut self, mask: u32) {
-        self.open &= !mask;
-        for l in super::lanes(mask) {
-            self.committed[l] += 1;
-        }
-    }
-
-    fn wait(&mut self, keep: u32, mask: u32) {
-        for l in super::lanes(mask) {
-            self.read[l] = self.read[l].max(self.committed[l].saturating_sub(keep));
-        }
-    }
-
-    /// Returns the lanes of `mask` with stores whose reads they have not waited for.
-    fn unread(&self, mask: u32) -> u32 {
-        let waiting = |l: &usize| self.open >> l & 1 == 1 || self.read[*l] < self.committed[*l];
-        super::lanes(mask & self.stored).filter(waiting).fold(0, |m, l| m | 1 << l)
-    }
-}
-
-impl<P: Policy> Cx<'_, '_, P> {
+impl<P: Policy> RunningWarp<'_, '_, P> {
     /// Executes `cp.async.bulk` into shared memory: any multiple of 16 bytes per lane. Usually one lane is active.
     pub fn copy_bulk(&mut self, inst: &Inst, mask: u32) -> Next {
         let Op::CopyBulk { dst_offset, src_offset, barrier_offset } = inst.op else { return Next::Continue };
@@ -316,7 +235,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         what: Use,
     ) -> Option<Span> {
         let mut only = 1 << lane;
-        let one = super::atomics::relative(ad, only, 0);
+        let one = relative(ad, only, 0);
         let (_, span) = self.span(space, &one, 1, &mut only, what)?;
         let at = ad.at[lane];
         let end = if space == Space::Shared {
@@ -342,7 +261,7 @@ impl<P: Policy> Cx<'_, '_, P> {
     /// Resolves the mbarrier object of a lane's copy.
     pub fn bulk_barrier(&mut self, object: &Addresses, lane: usize) -> Option<Span> {
         let mut only = 1 << lane;
-        let one = super::atomics::relative(object, only, 0);
+        let one = relative(object, only, 0);
         self.span(Space::Shared, &one, 8, &mut only, Use::Atomic).map(|s| s.1)
     }
 
@@ -355,7 +274,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         for copy in copies.iter_mut().filter(|c| c.barrier == barrier) {
             // SAFETY: the mbarrier object was checked when the copy was issued.
             let bits = unsafe { span.host(u64::from(barrier)).cast::<u64>().read_unaligned() };
-            let expected = super::mbarrier::Mbarrier::decode(bits).tx;
+            let expected = Mbarrier::decode(bits).tx;
             if expected <= 0 {
                 break;
             }

@@ -5,65 +5,17 @@
 //! block's shared memory are checked for bounds and for undefined values. They are not checked for races. For global
 //! memory, the race checker knows that cluster barriers and mbarrier objects order the accesses of different blocks.
 
-use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use super::Policy;
-use super::block::BlockCore;
-use super::memory::{Addresses, Span, Use};
-use super::step::{Cx, Next};
-use super::taint::Source;
-use super::warp::State;
+use super::state::{
+    Addresses, BlockCore, Membership, Next, RunningWarp, Source, Span, State, Use, WINDOW, narrow,
+};
 use crate::check::Kind;
-use crate::check::race::Published;
 use crate::isa::op::Inst;
 use crate::isa::types::Space;
 
-/// Number of address bytes between the shared memory of one block and that of the next.
-pub const WINDOW: u64 = 1 << 24;
-
-/// State that the blocks of a running cluster share.
-#[derive(Debug, Default)]
-pub struct Cluster {
-    /// The blocks by rank. They live as long as any block of the cluster runs.
-    cores: RefCell<Vec<*mut BlockCore>>,
-    /// Number of threads that have arrived at the cluster barrier, and number of phases that it has completed.
-    arrived: Cell<u32>,
-    phase: Cell<u32>,
-    /// Accesses that threads have published by arriving: in the current phase, and in all earlier phases.
-    publishing: RefCell<Published>,
-    published: RefCell<Published>,
-}
-
-/// The cluster of a block, and the block's rank in it.
-#[derive(Clone, Debug)]
-pub struct Membership {
-    pub cluster: Rc<Cluster>,
-    pub rank: u32,
-}
-
-impl Cluster {
-    pub fn enter(&self, core: *mut BlockCore) {
-        self.cores.borrow_mut().push(core);
-    }
-
-    fn live_threads(&self) -> u32 {
-        // SAFETY: the blocks live as long as the cluster. This worker runs all of them.
-        self.cores.borrow().iter().map(|core| unsafe { (**core).live_threads }).sum()
-    }
-
-    /// Completes the phase if all threads that have not exited have arrived.
-    pub fn settle(&self) {
-        if self.arrived.get() > 0 && self.arrived.get() >= self.live_threads() {
-            self.arrived.set(0);
-            self.phase.set(self.phase.get() + 1);
-            let publishing = self.publishing.take();
-            self.published.borrow_mut().join(&publishing);
-        }
-    }
-}
-
-impl<P: Policy> Cx<'_, '_, P> {
+impl<P: Policy> RunningWarp<'_, '_, P> {
     /// Returns the block with this rank if it is another block of the cluster.
     pub fn peer(&self, rank: u32) -> Option<*mut BlockCore> {
         let member = self.block.membership.as_ref().filter(|m| m.rank != rank)?;
@@ -94,7 +46,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         if inst.r(0).is_wide() {
             self.set64(inst.r(0), &out, mask);
         } else {
-            self.set32(inst.r(0), &super::step::narrow(&out), mask);
+            self.set32(inst.r(0), &narrow(&out), mask);
         }
         self.flow_any(inst, mask);
     }

@@ -5,61 +5,14 @@
 //! reports to. A kernel that does not wait therefore reads the old data in every run.
 
 use super::Policy;
-use super::memory::{Addresses, Span, Use};
-use super::step::{Cx, Next};
-use super::taint::Source;
+use super::state::{Addresses, Next, OwedArrival, PendingCopy, RunningWarp, Span, Use, relative};
 use crate::check::race::Agent;
 use crate::isa::op::{Inst, Op};
 use crate::isa::types::Space;
 use crate::mem::device::Region;
 use crate::mem::shadow;
 
-/// The pending copies that the lanes of one instruction issued.
-#[derive(Clone, Debug)]
-pub struct PendingCopy {
-    pub warp: u32,
-    pub lanes: u32,
-    pub bytes: u8,
-    /// Destination offsets in shared memory.
-    pub to: [u32; 32],
-    pub from: [u64; 32],
-    /// Number of bytes to read. The rest of the destination is filled with zeros.
-    pub read: [u8; 32],
-    /// The copy group of the thread, counted from 0.
-    pub group: [u32; 32],
-    /// Position in the block's order of issue.
-    pub serial: u64,
-}
-
-impl PendingCopy {
-    /// Whether the copy will write this byte of shared memory.
-    pub fn covers(&self, address: u32) -> bool {
-        super::lanes(self.lanes).any(|l| address.wrapping_sub(self.to[l]) < u32::from(self.bytes))
-    }
-}
-
-/// An arrival at an mbarrier object that takes effect when the thread's earlier copies are complete.
-#[derive(Clone, Copy, Debug)]
-pub struct OwedArrival {
-    pub warp: u32,
-    pub lane: u32,
-    pub barrier: u32,
-    /// The arrival waits for the thread's copies that were issued before this position.
-    pub serial: u64,
-    /// The progress of the thread's copies, for the race checker.
-    pub mark: u32,
-}
-
-impl<P: Policy> Cx<'_, '_, P> {
-    pub fn whole_shared(&mut self) -> Span {
-        Span {
-            base: self.block.shared.as_mut_ptr().cast(),
-            shadow: self.block.shared_shadow.as_mut_ptr(),
-            low: 0,
-            source: Source::Shared,
-        }
-    }
-
+impl<P: Policy> RunningWarp<'_, '_, P> {
     #[allow(clippy::too_many_lines)] // The checks of one instruction, in order.
     pub fn copy_async(&mut self, inst: &Inst, mask: u32) -> Next {
         let Op::CopyAsync { bytes, has_size, ignore, negate, dst_offset, src_offset } = inst.op else {
@@ -291,7 +244,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         let Op::CopyMbarrierArrive { no_inc, space, offset } = inst.op else { return Next::Continue };
         let mut ad = self.addresses(inst.sources()[0], offset, mask, 8);
         if space == Space::Generic {
-            ad = super::atomics::relative(&ad, mask, self.grid.windows.shared);
+            ad = relative(&ad, mask, self.grid.windows.shared);
         }
         let mut left = mask;
         let Some((group, span)) = self.span(Space::Shared, &ad, 8, &mut left, Use::Atomic) else {

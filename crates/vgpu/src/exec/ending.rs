@@ -2,8 +2,7 @@
 //! the block was launched with.
 
 use super::block::Block;
-use super::grid::{Grid, WorkerState};
-use super::mbarrier::Mbarrier;
+use super::state::{Grid, Mbarrier, WorkerState};
 use crate::check::Kind;
 
 impl Block {

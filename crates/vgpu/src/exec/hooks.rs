@@ -2,26 +2,12 @@
 //! transactions.
 
 use super::Policy;
-use super::memory::{Addresses, Span, Use};
-use super::step::{Cx, narrow};
-use super::warp::Watch;
-use crate::check::{Kind, race};
+use super::state::{Addresses, RunningWarp, Span, Use, Watch, narrow};
+use crate::check::race;
 use crate::isa::op::{Access, Op, Order, Slot, WmmaMemory};
 use crate::isa::types::Space;
 
-impl<P: Policy> Cx<'_, '_, P> {
-    /// Reports a finding at the current instruction.
-    pub fn finding(&mut self, kind: Kind, lanes: u32, message: impl FnOnce() -> String) {
-        let at = self.at();
-        self.worker.report(self.grid, kind, at, self.block.index, self.w.id, lanes, message);
-    }
-
-    /// Reports a finding that ends the launch.
-    pub fn halt(&mut self, kind: Kind, lanes: u32, message: impl FnOnce() -> String) {
-        self.finding(kind, lanes, message);
-        self.grid.stop();
-    }
-
+impl<P: Policy> RunningWarp<'_, '_, P> {
     /// Tells the race checker about an access before it happens. `values` are the registers that a store writes.
     #[allow(clippy::too_many_arguments)]
     pub fn before_access(

@@ -4,17 +4,12 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-use serde::{Deserialize, Serialize};
-
-use super::findings::{begin_outputs, report};
-use super::grid::{BETWEEN_LAUNCHES, CLOCKS, Grid, NANOSECONDS};
 use super::options::{Checks, Dim3, Options};
+use super::report::{LaunchReport, begin_outputs, report};
 use super::schedule::{SAMPLE, run_workers};
-use super::warp::{Unit, ZERO};
+use super::state::{BETWEEN_LAUNCHES, CLOCKS, Grid, NANOSECONDS, Unit, ZERO};
 use super::{Checked, CheckedCounted, Counted, Plain};
 use crate::check::race::GlobalRaces;
-use crate::check::{Finding, Severity};
-use crate::count::Counters;
 use crate::isa::decode::Constant;
 use crate::isa::op::Class;
 use crate::mem::window::Windows;
@@ -88,45 +83,6 @@ pub enum LaunchError {
     /// A memory operation of the launch failed.
     #[error(transparent)]
     Memory(#[from] MemoryError),
-}
-
-/// Statistics of a launch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stats {
-    /// Number of warp instructions that were executed.
-    pub warp_instructions: u64,
-    /// Number of blocks in the grid.
-    pub blocks: u64,
-    /// False if a fault, a trap, the budget or the time limit ended the launch.
-    pub completed: bool,
-}
-
-/// The report of a launch.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct LaunchReport {
-    /// The findings, most important first.
-    pub findings: Vec<Finding>,
-    /// Number of distinct findings that were dropped because a thousand others had been kept.
-    #[serde(default)]
-    pub dropped_findings: u64,
-    /// Names of the module's variables in global memory that the launch changed, in the order of the module. A later
-    /// launch of the module sees the new values.
-    #[serde(default)]
-    pub changed_state: Vec<String>,
-    /// The counters, if the launch was asked to count.
-    pub counters: Option<Counters>,
-    /// Output of `printf`.
-    pub printed: String,
-    /// Statistics of the launch.
-    pub stats: Stats,
-}
-
-impl LaunchReport {
-    /// True if no finding is more severe than a note.
-    pub fn is_clean(&self) -> bool {
-        // Dropped findings need no check: findings are dropped only when a thousand others are kept.
-        self.findings.iter().all(|f| f.severity == Severity::Note)
-    }
 }
 
 impl Device {

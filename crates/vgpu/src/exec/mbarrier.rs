@@ -1,63 +1,15 @@
 //! `mbarrier` objects: eight bytes of shared memory that hold a phase, the pending arrivals and the pending bytes.
 //!
-//! Bits 0-19 are the arrivals pending in this phase, bits 20-39 the arrivals of a whole phase, and bits 40-61 the
-//! pending transaction bytes (two's complement). Bit 62 is set in a valid object. Bit 63 is the parity of the current
-//! phase. The layout of the hardware is opaque, so programs must treat this layout as opaque too.
-
 use super::Policy;
-use super::memory::{Span, Use};
-use super::step::{Cx, Next};
+use super::state::{
+    BarrierLog, MAX_COUNT, Mbarrier, Next, RunningWarp, Span, Use, WINDOW, bytes_under_way, narrow, relative,
+};
 use crate::check::Kind;
 use crate::isa::op::{Inst, MbarrierOp};
 use crate::isa::types::Space;
 use crate::mem::shadow;
 
-const MAX_COUNT: u32 = (1 << 20) - 1;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mbarrier {
-    pub pending: i64,
-    pub expected: u32,
-    pub tx: i64,
-    pub phase: bool,
-    pub valid: bool,
-}
-
-impl Mbarrier {
-    pub fn decode(bits: u64) -> Mbarrier {
-        Mbarrier {
-            pending: (bits & 0xf_ffff) as i64,
-            expected: (bits >> 20 & 0xf_ffff) as u32,
-            tx: ((bits << 2) as i64) >> 42,
-            phase: bits >> 63 == 1,
-            valid: bits >> 62 & 1 == 1,
-        }
-    }
-
-    pub fn encode(self) -> u64 {
-        (self.pending as u64 & 0xf_ffff)
-            | u64::from(self.expected) << 20
-            | (self.tx as u64 & 0x3f_ffff) << 40
-            | u64::from(self.valid) << 62
-            | u64::from(self.phase) << 63
-    }
-
-    pub fn arrive(&mut self, count: u32) {
-        self.pending -= i64::from(count);
-    }
-
-    /// Starts the next phase if no arrivals and no bytes are pending.
-    fn complete(&mut self) -> bool {
-        if self.pending != 0 || self.tx != 0 {
-            return false;
-        }
-        self.phase = !self.phase;
-        self.pending = i64::from(self.expected);
-        true
-    }
-}
-
-impl<P: Policy> Cx<'_, '_, P> {
+impl<P: Policy> RunningWarp<'_, '_, P> {
     /// Changes an mbarrier object and completes its phase if nothing is pending after the change. Returns the state
     /// before the change.
     pub fn mbarrier_update(
@@ -125,11 +77,11 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
         let mut ad = self.addresses(sources[0], offset, mask, 8);
         if space == Space::Generic {
-            ad = super::atomics::relative(&ad, mask, self.grid.windows.shared);
+            ad = relative(&ad, mask, self.grid.windows.shared);
         }
         if self.grid.is_clustered() {
             // The objects may be in different blocks. Handle one block per iteration.
-            let of = |l: usize| ad.at[l] / super::cluster::WINDOW;
+            let of = |l: usize| ad.at[l] / WINDOW;
             let first = of(mask.trailing_zeros() as usize & 31);
             let group = super::lanes(mask).filter(|l| of(*l) == first).fold(0u32, |m, l| m | 1 << l);
             if group != mask {
@@ -160,7 +112,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                 unsafe { (*peer).races.mbarrier_arrive_from(at, &published) };
             }
         } else if P::CHECK {
-            let (at, objects) = (self.at(), super::step::narrow(&ad.at));
+            let (at, objects) = (self.at(), narrow(&ad.at));
             let races = &mut self.block.races;
             match op {
                 MbarrierOp::Init => races.mbarrier_init(self.w.id, group, at, &objects),
@@ -246,7 +198,7 @@ impl<P: Policy> Cx<'_, '_, P> {
             && let MbarrierOp::TestWait { parity, .. } = op
         {
             self.log_waits(&span, &ad.at, group, done, parity);
-            let (at, objects) = (self.at(), super::step::narrow(&ad.at));
+            let (at, objects) = (self.at(), narrow(&ad.at));
             self.w.last_poll = Some(at);
             self.block.races.mbarrier_wait(self.w.id, group, done, at, &objects, !relaxed);
         }
@@ -323,7 +275,7 @@ impl<P: Policy> Cx<'_, '_, P> {
             }
             // SAFETY: the span contains the object.
             let now = Mbarrier::decode(unsafe { span.host(address).cast::<u64>().read_unaligned() });
-            let bytes = super::barrier_log::bytes_under_way(&self.block.bulk, address as u32);
+            let bytes = bytes_under_way(&self.block.bulk, address as u32);
             if bytes > 0 || now.tx > 0 {
                 self.finding(Kind::BarrierPhase, again, || {
                     format!(
@@ -346,37 +298,11 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
         let count = count.clamp(1, MAX_COUNT);
         if P::CHECK {
-            self.block.barrier_logs.insert(address as u32, super::barrier_log::BarrierLog::default());
+            self.block.barrier_logs.insert(address as u32, BarrierLog::default());
         }
         let b = Mbarrier { pending: i64::from(count), expected: count, tx: 0, phase: false, valid: true };
         // SAFETY: the span contains the object.
         unsafe { span.host(address).cast::<u64>().write_unaligned(b.encode()) };
         self.block.progress += 1;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Mbarrier;
-
-    #[test]
-    fn an_object_survives_its_eight_bytes() {
-        for tx in [-70_000i64, -1, 0, 1, 1 << 20] {
-            let b = Mbarrier { pending: 5, expected: 1_000_000, tx, phase: true, valid: true };
-            assert_eq!(Mbarrier::decode(b.encode()), b);
-        }
-    }
-
-    #[test]
-    fn a_phase_ends_when_arrivals_and_bytes_are_in() {
-        let mut b = Mbarrier { pending: 2, expected: 2, tx: 0, phase: false, valid: true };
-        b.arrive(1);
-        b.tx += 16;
-        assert!(!b.complete());
-        b.arrive(1);
-        assert!(!b.complete());
-        b.tx -= 16;
-        assert!(b.complete());
-        assert_eq!((b.pending, b.phase), (2, true));
     }
 }

@@ -7,56 +7,19 @@
 //! instructions use atomic operations of the host.
 
 use super::Policy;
-use super::atomics::relative;
 use super::hooks::lay_of;
-use super::step::{Cx, Next, narrow};
+use super::state::{
+    Addresses, Next, Origin, RunningWarp, Source, Span, Undef, Unit, Use, WINDOW, ZERO, narrow, region_set,
+    relative,
+};
 use super::survey::{SharedLoad, SharedSurvey, Survey};
-use super::taint::{Origin, Source};
-use super::warp::{Undef, Unit, ZERO};
 use crate::check::{Kind, race};
 use crate::isa::op::{Access, Class, Inst, Order, Slot};
 use crate::isa::types::{MemType, Space};
 use crate::mem::device::Region;
 use crate::mem::shadow;
 
-/// Addresses of the lanes of one instruction.
-#[derive(Debug)]
-pub struct Addresses {
-    pub at: [u64; 32],
-    pub survey: Survey,
-}
-
-/// A range of host memory that a group of lanes points into.
-#[derive(Clone, Copy, Debug)]
-pub struct Span {
-    /// Host pointer that corresponds to the address `low`.
-    pub base: *mut u8,
-    pub shadow: *mut u8,
-    pub low: u64,
-    pub source: Source,
-}
-
-impl Span {
-    #[inline(always)]
-    pub fn host(&self, address: u64) -> *mut u8 {
-        self.base.wrapping_add((address - self.low) as usize)
-    }
-
-    #[inline(always)]
-    pub fn state(&self, address: u64) -> *mut u8 {
-        self.shadow.wrapping_add((address - self.low) as usize)
-    }
-}
-
-/// The kind of an access, for findings and counters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Use {
-    Load,
-    Store,
-    Atomic,
-}
-
-impl<P: Policy> Cx<'_, '_, P> {
+impl<P: Policy> RunningWarp<'_, '_, P> {
     pub fn addresses(&mut self, slot: Slot, offset: i32, mask: u32, size: u32) -> Addresses {
         let mut at = [0; 32];
         // SAFETY: `slot` names a register of the width that the slot encodes.
@@ -140,10 +103,8 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
         let reach = (ad.survey.max - ad.survey.min).saturating_add(u64::from(size));
         match space {
-            Space::Shared if ad.survey.max >= super::cluster::WINDOW && self.grid.is_clustered() => {
-                let near = super::lanes(*left)
-                    .filter(|l| ad.at[*l] < super::cluster::WINDOW)
-                    .fold(0u32, |m, l| m | 1 << l);
+            Space::Shared if ad.survey.max >= WINDOW && self.grid.is_clustered() => {
+                let near = super::lanes(*left).filter(|l| ad.at[*l] < WINDOW).fold(0u32, |m, l| m | 1 << l);
                 if near == 0 {
                     return self.remote_span(ad, size, left, what);
                 }
@@ -151,7 +112,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                 let limit = u64::from(self.block.shared_bytes);
                 let span = self.whole_shared();
                 let mut own = near;
-                let one = super::atomics::relative(ad, near, 0);
+                let one = relative(ad, near, 0);
                 let group = self.limited(space, &one, size, &mut own, what, limit);
                 *left &= !(near & !own);
                 group.map(|g| (g, span))
@@ -995,14 +956,6 @@ impl<P: Policy> Cx<'_, '_, P> {
         Next::Continue
     }
 }
-
-/// Index under which a region is cached. Buffers lie at least 256 MiB apart, so few of them share an index.
-#[inline(always)]
-fn region_set(address: u64) -> usize {
-    (address >> 28) as usize % REGION_SETS
-}
-
-pub const REGION_SETS: usize = 16;
 
 /// Maximum distance in bytes for which all states in the range are tested, including unused ones. This is faster than
 /// selecting the used ones.

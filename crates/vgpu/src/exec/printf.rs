@@ -1,7 +1,7 @@
 //! `printf` and `assert` of kernels.
 
 use super::Policy;
-use super::step::Cx;
+use super::state::RunningWarp;
 use crate::isa::op::{Inst, Slot};
 use crate::isa::types::Space;
 
@@ -9,7 +9,7 @@ use crate::isa::types::Space;
 const MAX_OUTPUT: usize = 1 << 20;
 const MAX_STRING: u64 = 4096;
 
-impl<P: Policy> Cx<'_, '_, P> {
+impl<P: Policy> RunningWarp<'_, '_, P> {
     /// Reads bytes at a generic address as one lane sees them. Stops where memory ends.
     fn peek(&self, address: u64, lane: usize, bytes: u64) -> Vec<u8> {
         let space = self.grid.windows.space_of(address);

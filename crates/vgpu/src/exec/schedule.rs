@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::Policy;
 use super::block::{Block, Progress};
-use super::grid::{Grid, WorkerState};
+use super::state::{Cluster, Grid, Membership, WorkerState};
 use crate::check::Kind;
 
 /// Runs all blocks on that many threads. Returns the state of each.
@@ -58,14 +58,14 @@ pub(super) fn work<P: Policy>(grid: &Grid<'_>, number: usize) -> WorkerState {
             if position < grid.blocks / per_cluster {
                 let numbers = grid.blocks_of(grid.order.block(position));
                 grid.resident.fetch_add(per_cluster, Ordering::Relaxed);
-                let cluster = std::rc::Rc::<super::cluster::Cluster>::default();
+                let cluster = std::rc::Rc::<Cluster>::default();
                 for (rank, number) in (0..).zip(numbers) {
                     let mut block = spare.pop().unwrap_or_default();
                     block.start::<P>(grid, number, grid.seat(position * per_cluster + u64::from(rank)));
                     if per_cluster > 1 {
                         cluster.enter(&raw mut block.core);
                         let cluster = std::rc::Rc::clone(&cluster);
-                        block.core.membership = Some(super::cluster::Membership { cluster, rank });
+                        block.core.membership = Some(Membership { cluster, rank });
                     }
                     active.push(block);
                 }

@@ -1,17 +1,11 @@
 //! The step loop: runs the fragments of one warp. It picks the fragment with the highest priority and runs it block by
 //! block until it diverges, waits or uses up its slice.
 
-use std::marker::PhantomData;
-
 use super::Policy;
-use super::block::BlockCore;
-use super::grid::{Grid, WorkerState};
-use super::survey::Kernels;
-use super::warp::{Fragment, Frame, State, Unit, Warp};
+use super::state::{Fragment, Frame, Next, Origin, RunningWarp, State, narrow, spread};
 use crate::check::Kind;
-use crate::isa::op::{BoolOp, CarryKind, Class, Inst, Op, Slot};
+use crate::isa::op::{BoolOp, CarryKind, Class, Inst, Op};
 use crate::num::cvt;
-use crate::program::Function;
 
 /// Why a warp stopped running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,20 +20,6 @@ pub enum Stop {
     Halt,
 }
 
-/// What the step loop does after an instruction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
-    /// Continue with the next instruction.
-    Continue,
-    /// The fragment stays at this instruction (its state is set), and another fragment may run.
-    Park,
-    /// The fragment continues after this instruction, in another slice.
-    YieldAfter,
-    /// The fragment executes the instruction again, in another slice.
-    Again,
-    Halt,
-}
-
 /// Maximum number of call frames. Deeper recursion is reported as run-away.
 const MAX_DEPTH: usize = 1024;
 /// Maximum number of register units of a warp over all frames: 64 MiB.
@@ -48,95 +28,7 @@ const MAX_UNITS: usize = 1 << 19;
 /// longest gets a turn.
 const FAIR_BLOCKS: u32 = 2048;
 
-/// Everything that an instruction may access.
-pub struct Cx<'c, 'g, P> {
-    pub grid: &'c Grid<'g>,
-    pub block: &'c mut BlockCore,
-    pub w: &'c mut Warp,
-    pub worker: &'c mut WorkerState,
-    /// The running fragment. The others are in `w.fragments`.
-    pub frag: Fragment,
-    /// Frame, constants, and specials. The specials appear twice so that an absent register resolves to valid memory.
-    pub bases: [*mut Unit; 4],
-    pub kernels: &'static Kernels,
-    pub policy: PhantomData<P>,
-}
-
-impl<P: Policy> Cx<'_, '_, P> {
-    #[inline(always)]
-    pub fn reg(&self, slot: Slot) -> *mut u32 {
-        self.bases[slot.base()].wrapping_add(slot.index()).cast()
-    }
-
-    #[inline(always)]
-    pub fn r32(&self, slot: Slot) -> &[u32; 32] {
-        // SAFETY: slots come from the allocator, which keeps them inside the frame. The tables of constants and
-        // specials are as large as the loader's indices require.
-        unsafe { &*self.reg(slot).cast() }
-    }
-
-    #[inline(always)]
-    pub fn r64(&self, slot: Slot) -> &[u64; 32] {
-        // SAFETY: as in `r32`. A 64-bit register is two aligned units.
-        unsafe { &*self.reg(slot).cast() }
-    }
-
-    /// Returns a copy of a source of either width, widened to 64 bits.
-    pub fn wide(&self, slot: Slot) -> [u64; 32] {
-        if slot.is_wide() {
-            return *self.r64(slot);
-        }
-        let (r, mut out) = (self.r32(slot), [0; 32]);
-        for l in 0..32 {
-            out[l] = u64::from(r[l]);
-        }
-        out
-    }
-
-    #[inline(always)]
-    pub fn pred(&self, slot: Slot) -> u32 {
-        self.w.preds[self.frag.pred_base as usize + slot.index()]
-    }
-
-    #[inline(always)]
-    pub fn set_pred(&mut self, slot: Slot, value: u32, mask: u32) {
-        let p = &mut self.w.preds[self.frag.pred_base as usize + slot.index()];
-        *p = *p & !mask | value & mask;
-    }
-
-    pub fn set32(&mut self, slot: Slot, value: &[u32; 32], mask: u32) {
-        // SAFETY: as in `r32`. Results are always in the frame.
-        let d = unsafe { &mut *self.reg(slot).cast::<[u32; 32]>() };
-        if mask == u32::MAX {
-            *d = *value;
-        } else {
-            for l in 0..32 {
-                d[l] = if mask >> l & 1 == 1 { value[l] } else { d[l] };
-            }
-        }
-    }
-
-    pub fn set64(&mut self, slot: Slot, value: &[u64; 32], mask: u32) {
-        // SAFETY: as in `r64`.
-        let d = unsafe { &mut *self.reg(slot).cast::<[u64; 32]>() };
-        if mask == u32::MAX {
-            *d = *value;
-        } else {
-            for l in 0..32 {
-                d[l] = if mask >> l & 1 == 1 { value[l] } else { d[l] };
-            }
-        }
-    }
-
-    pub fn function(&self) -> &'_ Function {
-        &self.grid.kernel.functions[self.frag.function as usize]
-    }
-
-    /// Index of the current instruction, counted over all functions.
-    pub fn at(&self) -> u32 {
-        self.function().first + self.frag.pc
-    }
-
+impl<P: Policy> RunningWarp<'_, '_, P> {
     fn rebase(&mut self) {
         let frame = self.w.regs.as_mut_ptr().wrapping_add(self.frag.reg_base as usize);
         let specials = self.w.specials.as_mut_ptr();
@@ -216,7 +108,7 @@ impl<P: Policy> Cx<'_, '_, P> {
             }
             let mut turn = FAIR_BLOCKS;
             let outcome = self.run_fragment(&mut fuel, &mut turn, fair);
-            let fragment = std::mem::replace(&mut self.frag, empty_fragment());
+            let fragment = std::mem::replace(&mut self.frag, Fragment::new(0));
             self.put_back(fragment);
             match outcome {
                 Outcome::Switch => fair = false,
@@ -880,7 +772,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                 Class::R64 => self.set64(*slot, &[0; 32], mask),
             }
             if P::CHECK {
-                self.mark_undefined(*slot, mask, super::taint::Origin::register());
+                self.mark_undefined(*slot, mask, Origin::register());
             }
         }
     }
@@ -892,7 +784,7 @@ impl<P: Policy> Cx<'_, '_, P> {
             d[l] = source[l];
         }
         if P::CHECK {
-            let planes = super::taint::spread(mask);
+            let planes = spread(mask);
             self.w.undef[to] = self.w.undef[to] & !planes | self.w.undef[from] & planes;
             self.w.origin[to] = self.w.origin[from];
         }
@@ -945,34 +837,6 @@ impl<P: Policy> Cx<'_, '_, P> {
             member.cluster.settle();
         }
     }
-}
-
-/// Returns the low halves of all lanes. This is a plain loop because `array::map` is not vectorised.
-pub fn narrow(wide: &[u64; 32]) -> [u32; 32] {
-    let mut out = [0; 32];
-    for l in 0..32 {
-        out[l] = wide[l] as u32;
-    }
-    out
-}
-
-fn empty_fragment() -> Fragment {
-    Fragment {
-        mask: 0,
-        pc: 0,
-        function: 0,
-        reg_base: 0,
-        pred_base: 0,
-        local_base: 0,
-        state: State::Ready,
-        stack: Vec::new(),
-        ran: 0,
-    }
-}
-
-/// Returns a fragment at the start of the kernel.
-pub fn first_fragment(mask: u32) -> Fragment {
-    Fragment { mask, ..empty_fragment() }
 }
 
 enum Outcome {

@@ -1,12 +1,11 @@
 //! Tensor instructions that all lanes of one warp execute together: `ldmatrix`, `stmatrix`, `wmma` and `mma`.
 
 use super::Policy;
-use super::atomics::relative;
-use super::memory::{Addresses, Span, Use, all_defined};
-use super::step::{Cx, Next, narrow};
+use super::memory::all_defined;
+use super::state::{
+    Addresses, Next, Origin, RunningWarp, Source, Span, State, Undef, Use, collapse, narrow, relative, spread,
+};
 use super::survey::survey_of;
-use super::taint::{Origin, Source, collapse, spread};
-use super::warp::{State, Undef};
 use crate::check::Kind;
 use crate::isa::op::{Access, Inst, Mma, Op, Order, Slot, TileForm, WmmaMemory};
 use crate::isa::types::{MemType, Scope, Space, Ty};
@@ -14,7 +13,7 @@ use crate::mem::shadow;
 use crate::num::tile;
 use crate::num::{Lanes, Lanes64};
 
-impl<P: Policy> Cx<'_, '_, P> {
+impl<P: Policy> RunningWarp<'_, '_, P> {
     pub fn tensor(&mut self, inst: &Inst, mask: u32) -> Next {
         self.split_guarded(mask);
         if mask != self.w.live && self.frag.state != State::Forced {
@@ -122,7 +121,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                 if !P::CHECK {
                     return Next::Halt;
                 }
-                undefined = Some(Origin::new(super::taint::Source::Reported, self.at()));
+                undefined = Some(Origin::new(Source::Reported, self.at()));
             }
             let out = tile::matrix::load(&block, trans);
             self.set32(d, &out, mask);
@@ -419,7 +418,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                         return Next::Halt;
                     }
                     undefined |= spread(failed);
-                    origin = Origin::new(super::taint::Source::Reported, self.at());
+                    origin = Origin::new(Source::Reported, self.at());
                 }
             }
             if wide {

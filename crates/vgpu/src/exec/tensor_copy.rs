@@ -2,13 +2,9 @@
 //! This module also executes the instructions that modify and copy tensor maps.
 
 use super::Policy;
-use super::block::BlockCore;
-use super::bulk::{BulkCopy, Cargo};
-use super::memory::{Addresses, Span, Use};
-use super::step::{Cx, Next};
-use super::taint::Source;
+use super::state::{Addresses, BlockCore, BulkCopy, Cargo, Next, RunningWarp, Source, Span, Use, relative};
 use crate::check::Kind;
-use crate::check::layout::{Load, Origin};
+use crate::check::layout::{ChunkOrigin, TensorLoad};
 use crate::check::race::{self, Agent};
 use crate::isa::op::{AtomOp, Inst, Slot, TensorAccess};
 use crate::isa::types::{Space, Ty};
@@ -41,9 +37,9 @@ fn type_of(element: Element) -> Ty {
     }
 }
 
-fn origin_of(tensor: &TensorBox, at: u32) -> Load {
+fn load_record(tensor: &TensorBox, at: u32) -> TensorLoad {
     let map = &tensor.map;
-    Load {
+    TensorLoad {
         at,
         coordinates: tensor.at,
         swizzle: map.swizzle,
@@ -53,7 +49,7 @@ fn origin_of(tensor: &TensorBox, at: u32) -> Load {
     }
 }
 
-impl<P: Policy> Cx<'_, '_, P> {
+impl<P: Policy> RunningWarp<'_, '_, P> {
     pub fn tensor_load(&mut self, inst: &Inst, access: TensorAccess, mask: u32) -> Next {
         let sources = inst.sources();
         let to = self.addresses(sources[0], access.shared_offset, mask, 16);
@@ -124,7 +120,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                 tensor.map.shared_bytes(),
             );
             self.race_global(&tensor, lane, Agent::Load, race::Op::Read);
-            let load = self.block.origins.load(origin_of(&tensor, pc));
+            let load = self.block.chunk_origins.load(load_record(&tensor, pc));
             self.pend(lane, at, bytes, Cargo::Box(Box::new(tensor), load), object as u32);
         } else {
             self.copy_in(&tensor, shared, at, 0..tensor.map.rows());
@@ -139,7 +135,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         let core = unsafe { &mut *peer };
         let (bytes, pc) = (tensor.map.box_bytes(), self.at());
         if P::CHECK {
-            let load = core.origins.load(origin_of(tensor, pc));
+            let load = core.chunk_origins.load(load_record(tensor, pc));
             let cargo = Cargo::Box(Box::new(tensor.clone()), load);
             core.bulk.push(BulkCopy {
                 warp: self.w.id,
@@ -436,7 +432,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                     *shared.state(u64::from(at)) = state | shadow::COPIED;
                 }
                 if byte % 16 == 0 {
-                    self.block.origins.put(at, Origin { load, row: number, column: b / 16 });
+                    self.block.chunk_origins.put(at, ChunkOrigin { load, row: number, column: b / 16 });
                 }
             }
         }
@@ -525,7 +521,7 @@ impl<P: Policy> Cx<'_, '_, P> {
             return None;
         }
         let base = if space == Space::Generic { self.grid.windows.base(own) } else { 0 };
-        Some((own, super::atomics::relative(at, 1 << lane, base)))
+        Some((own, relative(at, 1 << lane, base)))
     }
 
     /// Executes a copy of a tensor map. On hardware the warp copies the map together; here one lane does it.
@@ -536,7 +532,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         let from = self.addresses(sources[1], src_offset, 1 << lane, 8);
         let generic = |cx: &Self, at: u64| cx.grid.windows.space_of(at) == Space::Shared;
         let from = if generic(self, from.at[lane]) {
-            super::atomics::relative(&from, 1 << lane, self.grid.windows.shared)
+            relative(&from, 1 << lane, self.grid.windows.shared)
         } else {
             from
         };

@@ -1,13 +1,11 @@
 //! Operations between the lanes of a warp: shuffles, votes, matches and `bar.warp.sync`.
 
 use super::Policy;
-use super::step::{Cx, Next};
-use super::taint::{Origin, Source, collapse, spread};
-use super::warp::State;
+use super::state::{Fragment, Next, Origin, RunningWarp, Source, State, collapse, spread};
 use crate::check::Kind;
 use crate::isa::op::{Inst, Op, ReduxOp, ShflMode, Slot, VoteMode};
 
-impl<P: Policy> Cx<'_, '_, P> {
+impl<P: Policy> RunningWarp<'_, '_, P> {
     /// Waits until all lanes that a `.sync` operation names have arrived. Returns true if the operation can continue
     /// with `mask`.
     fn gathered(&mut self, masks: &[u32; 32], mask: u32) -> bool {
@@ -80,7 +78,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         Next::Continue
     }
 
-    fn is_sync(&self, f: &super::warp::Fragment) -> bool {
+    fn is_sync(&self, f: &Fragment) -> bool {
         let function = &self.grid.kernel.functions[f.function as usize];
         f.state == State::Gathering && matches!(function.insts[f.pc as usize].op, Op::WarpSync)
     }

@@ -7,9 +7,7 @@
 
 use super::Policy;
 use super::descriptor::Descriptor;
-use super::step::{Cx, Next};
-use super::taint::{Origin, Source, spread};
-use super::warp::State;
+use super::state::{Collective, DECODED, Flying, Next, Origin, RunningWarp, Source, State, spread};
 use crate::check::Kind;
 use crate::check::layout::Fault;
 use crate::check::race::Agent;
@@ -22,100 +20,6 @@ use crate::num::tile::warpgroup::{Columns, warpgroup};
 /// Maximum number of groups of eight columns.
 const MAX_COLUMNS: usize = 32;
 
-/// Number of decoded operands that a block caches. The warps of a block use the same operands one after another.
-pub const DECODED: usize = 16;
-
-/// The use of a register by a product in flight.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Flying {
-    /// Number of the product's group, from 1. 0 means that the register is free.
-    group: u32,
-    /// True if the register is an accumulator, false if it is part of A.
-    written: bool,
-    /// The instruction of the product.
-    at: u32,
-}
-
-/// The products that a warp has in flight.
-#[derive(Debug, Default)]
-pub struct Flight {
-    /// Number of committed groups.
-    committed: u32,
-    /// The registers in flight, by unit of the register file.
-    registers: Vec<Flying>,
-    pub any: bool,
-    /// True if the warp has executed a `wgmma.fence`.
-    fenced: bool,
-}
-
-impl Flight {
-    pub fn clear(&mut self) {
-        self.committed = 0;
-        self.registers.clear();
-        self.any = false;
-        self.fenced = false;
-    }
-
-    fn launch(&mut self, unit: usize, written: bool, at: u32) {
-        if self.registers.len() <= unit {
-            self.registers.resize(unit + 1, Flying::default());
-        }
-        self.registers[unit] = Flying { group: self.committed + 1, written, at };
-        self.any = true;
-    }
-
-    fn product_of(&self, unit: usize) -> Option<Flying> {
-        self.registers.get(unit).copied().filter(|f| f.group != 0)
-    }
-
-    fn wait(&mut self, keep: u32) {
-        let landed = self.committed.saturating_sub(keep);
-        self.any = false;
-        for f in &mut self.registers {
-            if f.group <= landed {
-                *f = Flying::default();
-            }
-            self.any |= f.group != 0;
-        }
-    }
-}
-
-/// The instructions that the warps of a warpgroup must execute together, in the order of the first warp that executed
-/// them.
-#[derive(Debug, Default)]
-pub struct Collective {
-    /// Instructions that not all warps have reached yet, with their operands.
-    steps: std::collections::VecDeque<(u32, u64)>,
-    /// Number of steps that all warps have executed.
-    done: u64,
-    by_warp: [u64; 4],
-    /// Number of registers per thread after `setmaxnreg`, and the instruction that set it.
-    pub registers: Option<(u32, u32)>,
-}
-
-impl Collective {
-    /// Records a warp's next step. Returns false if another warp executed something else at this step.
-    fn step(&mut self, warp: usize, at: u32, what: u64) -> bool {
-        let number = (self.by_warp[warp] - self.done) as usize;
-        self.by_warp[warp] += 1;
-        let same = self.steps.get(number).is_none_or(|step| *step == (at, what));
-        if number >= self.steps.len() {
-            self.steps.push_back((at, what));
-        }
-        while self.by_warp.iter().all(|n| *n > self.done) {
-            self.done += 1;
-            self.steps.pop_front();
-        }
-        same
-    }
-
-    /// Returns the first instruction that some warps did not reach, and the warps that did reach it.
-    pub fn unfinished(&self) -> Option<(u32, Vec<usize>)> {
-        let (at, _) = self.steps.front()?;
-        Some((*at, (0..4).filter(|w| self.by_warp[*w] > self.done).collect()))
-    }
-}
-
 /// An operand in shared memory.
 struct Operand {
     descriptor: Descriptor,
@@ -123,7 +27,7 @@ struct Operand {
     name: &'static str,
 }
 
-impl<P: Policy> Cx<'_, '_, P> {
+impl<P: Policy> RunningWarp<'_, '_, P> {
     /// Waits until all lanes of the warp have arrived. Returns false if some have not.
     fn whole_warp(&mut self, mask: u32) -> bool {
         self.split_guarded(mask);
@@ -432,23 +336,24 @@ impl<P: Policy> Cx<'_, '_, P> {
         k_lines: u32,
         mask: u32,
     ) {
-        let fault = self.block.origins.walk(b_walk.0, b_walk.1, |line, chunk| self.copied(b, line, chunk));
+        let fault =
+            self.block.chunk_origins.walk(b_walk.0, b_walk.1, |line, chunk| self.copied(b, line, chunk));
         if let Some(fault) = fault {
             return self.report_layout(b, fault, mask);
         }
         let Some(a) = a else { return };
         let fault = if a.mn_major {
-            self.block.origins.walk(0..k_lines, 2, |line, chunk| self.copied(a, line, rows / 8 + chunk))
+            self.block.chunk_origins.walk(0..k_lines, 2, |line, chunk| self.copied(a, line, rows / 8 + chunk))
         } else {
-            self.block.origins.walk(rows..rows + 16, 2, |line, chunk| self.copied(a, line, chunk))
+            self.block.chunk_origins.walk(rows..rows + 16, 2, |line, chunk| self.copied(a, line, chunk))
         };
         if let Some(fault) = fault {
             return self.report_layout(a, fault, mask);
         }
         // Both operands must start at the same k, relative to their tensors or at least relative to their boxes.
         let first = |o: &Operand, line, chunk| {
-            let origin = self.block.origins.at(self.copied(o, line, chunk)?)?;
-            self.block.origins.depth(origin, !o.mn_major)
+            let origin = self.block.chunk_origins.at(self.copied(o, line, chunk)?)?;
+            self.block.chunk_origins.depth(origin, !o.mn_major)
         };
         let a_first = if a.mn_major { first(a, 0, rows / 8) } else { first(a, rows, 0) };
         let (Some(ka), Some(kb)) = (a_first, first(b, 0, 0)) else { return };
@@ -464,7 +369,7 @@ impl<P: Policy> Cx<'_, '_, P> {
     }
 
     fn report_layout(&mut self, operand: &Operand, fault: Fault, mask: u32) {
-        let load = self.block.origins.of_load(fault.found.load).copied();
+        let load = self.block.chunk_origins.tensor_load(fault.found.load).copied();
         let (d, name) = (operand.descriptor, operand.name);
         let (at, block, warp) = (self.at(), self.block.index, self.w.id);
         let related = load.map(|l| ("the copy that brought it".to_string(), l.at)).into_iter().collect();

@@ -1,174 +1,30 @@
-//! The state of a running grid and of its worker threads.
+//! The state of a worker thread: what it has executed, counted and found.
 
 use std::collections::HashMap;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::Ordering;
+use std::time::Instant;
 
-use super::options::{Dim3, Limits};
-use super::taint::{self, Origin, Source};
-use super::warp::Unit;
+use super::grid::{Grid, allocation_of};
+use super::memory::REGION_SETS;
+use super::origin::{self, Origin, Source};
 use crate::check::collect::{Collector, Raw};
-use crate::check::race::{GlobalRaces, RaceKind, RaceReport};
+use crate::check::race::{self, Agent, RaceKind, RaceReport};
 use crate::check::{Kind, Severity};
 use crate::count::{Chains, Counts, InstCount};
 use crate::isa::types::Space;
-use crate::mem::Device;
 use crate::mem::device::Region;
-use crate::mem::window::Windows;
-use crate::program::Kernel;
-use crate::world::{BlockOrder, World, mix};
-
-/// State that all workers of a launch share.
-pub struct Grid<'g> {
-    pub kernel: &'g Kernel,
-    pub device: &'g Device,
-    pub grid_dim: Dim3,
-    pub block_dim: Dim3,
-    pub block_threads: u32,
-    /// Extents of a cluster, in blocks.
-    pub cluster: Dim3,
-    pub blocks: u64,
-    pub shared_bytes: u32,
-    pub dynamic_shared: u32,
-    pub params: Vec<u8>,
-    pub param_shadow: Vec<u8>,
-    pub constants: Vec<Unit>,
-    pub budget: u64,
-    /// True if the budget would not suffice even for one instruction per warp. Only a sample of the blocks runs then.
-    pub hopeless: bool,
-    /// The time at which the launch must end.
-    pub(super) deadline: Option<Instant>,
-    pub time_limit: Option<Duration>,
-    pub limits: Limits,
-    pub windows: Windows,
-    pub world: World,
-    pub(super) order: BlockOrder,
-    pub(super) sm_order: Vec<u32>,
-    /// Clock and nanosecond values at the start of the launch.
-    pub(super) began: (u64, u64),
-    pub launch_id: u64,
-    pub(super) regions: Vec<Region>,
-    pub(super) spent: AtomicU64,
-    pub(super) next_block: AtomicU64,
-    pub(super) stop: AtomicBool,
-    pub(super) printed: Mutex<Vec<u8>>,
-    /// Number of running blocks in all workers.
-    pub(super) resident: AtomicU64,
-    pub(super) resident_limit: u64,
-    /// Counts the changes that blocks make.
-    pub(super) moves: AtomicU64,
-    /// For each worker: `moves + 1` at the time when all its blocks were found stuck, or `u64::MAX` once the worker has
-    /// ended.
-    pub(super) stuck: Vec<AtomicU64>,
-    pub races: GlobalRaces,
-}
-
-impl std::fmt::Debug for Grid<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Grid").field("kernel", &self.kernel.name).finish_non_exhaustive()
-    }
-}
-
-impl Grid<'_> {
-    /// Returns the allocation that contains the address, or else the last one that starts before it.
-    pub fn region_of(&self, address: u64) -> Region {
-        let after = self.regions.partition_point(|r| r.address <= address);
-        after.checked_sub(1).map_or(Region::NONE, |i| self.regions[i])
-    }
-
-    /// Registers per thread at the start: the number available to a block that has a multiprocessor to itself. The
-    /// number that the assembler would choose is not known here.
-    pub fn registers_per_thread(&self) -> u32 {
-        ((REGISTERS / self.block_threads.next_multiple_of(128)) & !7).min(256)
-    }
-
-    pub fn is_clustered(&self) -> bool {
-        self.cluster != [1; 3]
-    }
-
-    /// Returns the rank of a block in its cluster.
-    pub fn rank_of(&self, ctaid: Dim3) -> u32 {
-        let [x, y, z] = std::array::from_fn(|i| ctaid[i] % self.cluster[i]);
-        x + self.cluster[0] * (y + self.cluster[1] * z)
-    }
-
-    /// Returns the numbers of a cluster's blocks, by rank.
-    pub(super) fn blocks_of(&self, cluster: u64) -> Vec<u64> {
-        let [cx, cy, cz] = self.cluster.map(u64::from);
-        let [gx, gy, _] = self.grid_dim.map(u64::from);
-        let (nx, ny) = (gx / cx, gy / cy);
-        let (x, y, z) = (cluster % nx * cx, cluster / nx % ny * cy, cluster / nx / ny * cz);
-        let number = |r: u64| {
-            let (dx, dy, dz) = (r % cx, r / cx % cy, r / cx / cy);
-            x + dx + gx * (y + dy + gy * (z + dz))
-        };
-        (0..cx * cy * cz).map(number).collect()
-    }
-
-    /// Returns the multiprocessor and the first warp slot of the block that starts at `position` in the start order.
-    pub fn seat(&self, position: u64) -> (u32, u32) {
-        let sms = self.sm_order.len() as u64;
-        // Blocks of the first wave are distributed round-robin over the multiprocessors. A later block starts on the
-        // multiprocessor where room becomes free.
-        let turn = if position < self.resident_limit { position } else { mix(self.world.sm_order, position) };
-        let smid = self.sm_order[(turn % sms) as usize];
-        let blocks_per_sm = (self.resident_limit / sms).max(1);
-        let slot = turn / sms % blocks_per_sm;
-        (smid, slot as u32 * self.block_threads.div_ceil(32))
-    }
-
-    /// The value of `%clock64` on a multiprocessor. Each multiprocessor has its own clock. The clocks differ by a few
-    /// milliseconds.
-    pub fn clocks(&self, smid: u32, time: u64) -> u64 {
-        let ahead = mix(self.world.clock, u64::from(smid)) >> 40;
-        let uneven = if self.world.jitter == 0 { 0 } else { mix(self.world.jitter, time) & 2 };
-        self.began.0.wrapping_add(ahead).wrapping_add(time.wrapping_mul(CLOCKS)).wrapping_add(uneven)
-    }
-
-    /// The value of `%globaltimer`.
-    pub fn nanoseconds(&self, time: u64) -> u64 {
-        let now = self.began.1.wrapping_add(time.wrapping_mul(NANOSECONDS));
-        now - now % u64::from(self.world.timer_step.max(1))
-    }
-
-    pub fn stop(&self) {
-        self.stop.store(true, Ordering::Relaxed);
-    }
-
-    pub fn stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
-    }
-
-    pub fn print(&self, text: &[u8], limit: usize) {
-        if let Ok(mut printed) = self.printed.lock() {
-            let room = limit.saturating_sub(printed.len());
-            printed.extend_from_slice(&text[..text.len().min(room)]);
-        }
-    }
-}
-
-/// Clocks and nanoseconds that pass with each warp instruction of a worker.
-pub(super) const CLOCKS: u64 = 4;
-pub(super) const NANOSECONDS: u64 = 2;
-
-/// Number of registers of a multiprocessor.
-pub(super) const REGISTERS: u32 = 65536;
-
-/// Nanoseconds between two launches.
-pub(super) const BETWEEN_LAUNCHES: u64 = 5_000;
 
 /// An undefined value in global memory: its origin, and the thread and instruction that stored it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Taint {
-    pub(super) origin: Origin,
-    pub(super) store: u32,
-    pub(super) block: u64,
-    pub(super) warp: u32,
-    pub(super) lane: u32,
+pub struct Taint {
+    pub origin: Origin,
+    pub store: u32,
+    pub block: u64,
+    pub warp: u32,
+    pub lane: u32,
 }
 
-pub(super) const MAX_TAINTS: usize = 1 << 16;
+pub const MAX_TAINTS: usize = 1 << 16;
 
 /// Time as kernels see it. The clock stops while warps are watched for repeated states. Otherwise the state of a wait
 /// with a time limit or a back-off would never repeat. If all warps repeat their state, the clock leaps forward, so
@@ -189,16 +45,16 @@ impl Clock {
     /// Maximum number of consecutive leaps without any other change.
     const LEAPS: u32 = 16;
 
-    pub(super) fn stop(&mut self, now: u64) {
+    pub fn stop(&mut self, now: u64) {
         *self = Clock { stopped: Some(now), ahead: self.ahead, read: false, leaps: 0 };
     }
 
-    pub(super) fn go_on(&mut self) {
+    pub fn go_on(&mut self) {
         self.stopped = None;
     }
 
     /// Advances the clock. Returns false if no warp has read the clock, or if the maximum number of leaps is reached.
-    pub(super) fn leap(&mut self) -> bool {
+    pub fn leap(&mut self) -> bool {
         if !self.read || self.leaps == Clock::LEAPS {
             return false;
         }
@@ -217,16 +73,16 @@ pub enum Spent {
 }
 
 /// Number of warp instructions between two reads of the wall clock: about a millisecond.
-pub(super) const LOOK_EVERY: u64 = 1 << 15;
+pub const LOOK_EVERY: u64 = 1 << 15;
 
 /// State of one worker.
 pub struct WorkerState {
     pub executed: u64,
-    pub(super) charged: u64,
+    pub charged: u64,
     /// Number of executed instructions at which the wall clock is read next.
-    pub(super) look: u64,
+    pub look: u64,
     /// The allocations used last, by address.
-    pub regions: [Region; super::memory::REGION_SETS],
+    pub regions: [Region; REGION_SETS],
     pub counts: Counts,
     pub findings: Collector,
     pub idle_blocks: u64,
@@ -234,7 +90,7 @@ pub struct WorkerState {
     /// True if no block has made progress for a while. Warps then check whether they repeat the same state.
     pub watching: bool,
     pub clock: Clock,
-    pub(super) taints: HashMap<u64, Taint>,
+    pub taints: HashMap<u64, Taint>,
 }
 
 impl std::fmt::Debug for WorkerState {
@@ -244,13 +100,13 @@ impl std::fmt::Debug for WorkerState {
 }
 
 impl WorkerState {
-    pub(super) fn new(grid: &Grid<'_>, count: bool) -> WorkerState {
+    pub fn new(grid: &Grid<'_>, count: bool) -> WorkerState {
         let insts = grid.kernel.functions.iter().map(|f| f.insts.len()).sum();
         WorkerState {
             executed: 0,
             charged: 0,
             look: 0,
-            regions: [Region::NONE; super::memory::REGION_SETS],
+            regions: [Region::NONE; REGION_SETS],
             counts: Counts {
                 insts: vec![InstCount::default(); if count { insts } else { 0 }],
                 chains: if count { Chains::new(&grid.kernel.functions) } else { Chains::default() },
@@ -379,7 +235,7 @@ impl WorkerState {
         if origin.source() == Source::Reported {
             return;
         }
-        let (kind, at, message, related) = taint::describe(origin, here, how);
+        let (kind, at, message, related) = origin::describe(origin, here, how);
         self.findings.add(kind, at, 0, block, warp, || Raw {
             kind,
             severity: Severity::Error,
@@ -427,9 +283,9 @@ impl WorkerState {
         };
         let (space, place) = if r.shared { (Space::Shared, "shared") } else { (Space::Global, "global") };
         let name = |op| match op {
-            crate::check::race::Op::Read => "read",
-            crate::check::race::Op::Write => "write",
-            crate::check::race::Op::Atomic => "atomic",
+            race::Op::Read => "read",
+            race::Op::Write => "write",
+            race::Op::Atomic => "atomic",
         };
         // Which of the two blocks came first depends on the order of the blocks. The finding always names the block
         // with the higher number.
@@ -439,8 +295,7 @@ impl WorkerState {
             (&r.first, &r.second, r.lanes)
         };
         let severity = if r.note { Severity::Note } else { Severity::Error };
-        let side = |s: &crate::check::race::Side| {
-            use crate::check::race::Agent;
+        let side = |s: &race::Side| {
             let by = match s.agent {
                 None => "",
                 Some(Agent::Copy) => "asynchronous copy of ",
@@ -479,21 +334,5 @@ impl WorkerState {
         if self.taints.len() < MAX_TAINTS {
             self.taints.insert(address, Taint { origin, store, block, warp, lane });
         }
-    }
-}
-
-pub(super) fn allocation_of(grid: &Grid<'_>, space: Space, address: u64) -> Option<String> {
-    match space {
-        Space::Global | Space::Generic => grid
-            .device
-            .label_at(address)
-            .map(|(l, _)| l.to_string())
-            .or_else(|| grid.device.describe(address).0),
-        Space::Shared => {
-            let named =
-                grid.kernel.shared_variables.iter().rev().find(|(at, ..)| u64::from(*at) <= address)?;
-            Some(named.2.clone())
-        }
-        _ => None,
     }
 }

@@ -1,18 +1,57 @@
-//! Turns what the workers found into the findings of the launch report.
+//! The report of a launch, made from what the workers found.
 
 use std::collections::HashMap;
 
-use super::grid::{Grid, Taint, WorkerState};
-use super::launch::{LaunchReport, Stats};
+use serde::{Deserialize, Serialize};
+
 use super::options::{Checks, Options};
-use super::taint::{self, Source};
+use super::state::{Grid, Source, Taint, WorkerState, describe, special};
 use crate::check::collect::{Collector, Raw};
 use crate::check::{Finding, Kind, Place, Related, Severity};
-use crate::count::{Counts, summarise};
+use crate::count::{Counters, Counts, summarise};
 use crate::isa::types::Space;
 use crate::mem::device::Region;
 use crate::mem::{Buffer, shadow};
 use crate::program::{Kernel, Module};
+
+/// Statistics of a launch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stats {
+    /// Number of warp instructions that were executed.
+    pub warp_instructions: u64,
+    /// Number of blocks in the grid.
+    pub blocks: u64,
+    /// False if a fault, a trap, the budget or the time limit ended the launch.
+    pub completed: bool,
+}
+
+/// The report of a launch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LaunchReport {
+    /// The findings, most important first.
+    pub findings: Vec<Finding>,
+    /// Number of distinct findings that were dropped because a thousand others had been kept.
+    #[serde(default)]
+    pub dropped_findings: u64,
+    /// Names of the module's variables in global memory that the launch changed, in the order of the module. A later
+    /// launch of the module sees the new values.
+    #[serde(default)]
+    pub changed_state: Vec<String>,
+    /// The counters, if the launch was asked to count.
+    pub counters: Option<Counters>,
+    /// Output of `printf`.
+    pub printed: String,
+    /// Statistics of the launch.
+    pub stats: Stats,
+}
+
+impl LaunchReport {
+    /// True if no finding is more severe than a note.
+    pub fn is_clean(&self) -> bool {
+        // Dropped findings need no check: findings are dropped only when a thousand others are kept.
+        self.findings.iter().all(|f| f.severity == Severity::Note)
+    }
+}
 
 pub(super) fn report(
     grid: &Grid<'_>,
@@ -109,7 +148,7 @@ pub(super) fn report(
 
 /// Whether the kernel reads the extents of its grid.
 pub(super) fn asks_grid_size(kernel: &Kernel) -> bool {
-    let extents = ["%nctaid.x", "%nctaid.y", "%nctaid.z"].map(super::warp::special);
+    let extents = ["%nctaid.x", "%nctaid.y", "%nctaid.z"].map(special);
     let mut slots = kernel.functions.iter().flat_map(|f| &f.insts).flat_map(crate::isa::op::Inst::sources);
     slots.any(|slot| slot.is_special() && extents.contains(&slot.index()))
 }
@@ -168,7 +207,7 @@ pub(super) fn check_outputs(
             if t.origin.source() == Source::Reported || is_padding(states, i) {
                 continue;
             }
-            let (kind, at, message, related) = taint::describe(t.origin, t.store, "is stored to an output");
+            let (kind, at, message, related) = describe(t.origin, t.store, "is stored to an output");
             findings.add(kind, at, 0, t.block, t.warp, || Raw {
                 kind,
                 severity: Severity::Error,

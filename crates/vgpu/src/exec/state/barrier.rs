@@ -1,12 +1,71 @@
-//! History of the mbarrier objects of a block: data that their eight bytes cannot hold. It is recorded only under
-//! checks.
+//! Barriers of a block, and `mbarrier` objects with their history.
+//!
+//! An `mbarrier` object is eight bytes of shared memory. Bits 0-19 are the arrivals pending in this phase, bits 20-39 the arrivals of a whole phase, and bits 40-61 the
+//! pending transaction bytes (two's complement). Bit 62 is set in a valid object. Bit 63 is the parity of the current
+//! phase. The layout of the hardware is opaque, so programs must treat this layout as opaque too.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
-use super::bulk::BulkCopy;
+use super::copies::BulkCopy;
 use super::grid::Grid;
-use super::mbarrier::Mbarrier;
+
+/// One of the sixteen barriers of a block.
+#[derive(Clone, Debug, Default)]
+pub struct BlockBarrier {
+    /// Number of threads that have arrived in this phase.
+    pub arrived: u32,
+    /// Thread count that the participants gave. `None` means all threads of the block.
+    pub expected: Option<u32>,
+    pub popc: u32,
+    pub any: bool,
+    pub all: bool,
+}
+
+pub const MAX_COUNT: u32 = (1 << 20) - 1;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mbarrier {
+    pub pending: i64,
+    pub expected: u32,
+    pub tx: i64,
+    pub phase: bool,
+    pub valid: bool,
+}
+
+impl Mbarrier {
+    pub fn decode(bits: u64) -> Mbarrier {
+        Mbarrier {
+            pending: (bits & 0xf_ffff) as i64,
+            expected: (bits >> 20 & 0xf_ffff) as u32,
+            tx: ((bits << 2) as i64) >> 42,
+            phase: bits >> 63 == 1,
+            valid: bits >> 62 & 1 == 1,
+        }
+    }
+
+    pub fn encode(self) -> u64 {
+        (self.pending as u64 & 0xf_ffff)
+            | u64::from(self.expected) << 20
+            | (self.tx as u64 & 0x3f_ffff) << 40
+            | u64::from(self.valid) << 62
+            | u64::from(self.phase) << 63
+    }
+
+    pub fn arrive(&mut self, count: u32) {
+        self.pending -= i64::from(count);
+    }
+
+    /// Starts the next phase if no arrivals and no bytes are pending.
+    pub fn complete(&mut self) -> bool {
+        if self.pending != 0 || self.tx != 0 {
+            return false;
+        }
+        self.phase = !self.phase;
+        self.pending = i64::from(self.expected);
+        true
+    }
+}
 
 /// History of one mbarrier object.
 #[derive(Debug, Default)]
@@ -37,7 +96,7 @@ impl BarrierLog {
         let now = self.phase + 1;
         let passed = self.passed.entry(warp).or_insert([0; 32]);
         let mut again = 0;
-        for l in super::lanes(lanes) {
+        for l in crate::exec::lanes(lanes) {
             again |= u32::from(std::mem::replace(&mut passed[l], now) == now) << l;
         }
         again
@@ -82,4 +141,30 @@ pub type BarrierLogs = HashMap<u32, BarrierLog>;
 /// Number of bytes that pending copies will report to an mbarrier object.
 pub fn bytes_under_way(copies: &[BulkCopy], barrier: u32) -> u64 {
     copies.iter().filter(|c| c.barrier == barrier).map(|c| u64::from(c.bytes - c.landed)).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Mbarrier;
+
+    #[test]
+    fn an_object_survives_its_eight_bytes() {
+        for tx in [-70_000i64, -1, 0, 1, 1 << 20] {
+            let b = Mbarrier { pending: 5, expected: 1_000_000, tx, phase: true, valid: true };
+            assert_eq!(Mbarrier::decode(b.encode()), b);
+        }
+    }
+
+    #[test]
+    fn a_phase_ends_when_arrivals_and_bytes_are_in() {
+        let mut b = Mbarrier { pending: 2, expected: 2, tx: 0, phase: false, valid: true };
+        b.arrive(1);
+        b.tx += 16;
+        assert!(!b.complete());
+        b.arrive(1);
+        assert!(!b.complete());
+        b.tx -= 16;
+        assert!(b.complete());
+        assert_eq!((b.pending, b.phase), (2, true));
+    }
 }

@@ -1,0 +1,85 @@
+//! The origins of undefined values, and the bits that mark undefined bytes of registers.
+
+use crate::check::Kind;
+
+/// Undefined bytes of a register: four planes of 32 lanes. Plane `b` starts at bit `32 b`.
+pub type Undef = u128;
+
+/// The origin of undefined bytes: a kind, and the instruction that introduced them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Origin(pub u32);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A register that no instruction wrote on this path.
+    Register,
+    Shared,
+    Global,
+    Local,
+    /// A shuffle from a lane that does not participate.
+    Shuffle,
+    /// An access that failed and was already reported.
+    Reported,
+}
+
+impl Origin {
+    pub fn new(source: Source, at: u32) -> Origin {
+        Origin((at + 1) << 3 | source as u32)
+    }
+
+    /// A register that no instruction has used yet.
+    pub fn register() -> Origin {
+        Origin(Source::Register as u32)
+    }
+
+    pub fn source(self) -> Source {
+        match self.0 & 7 {
+            0 => Source::Register,
+            1 => Source::Shared,
+            2 => Source::Global,
+            3 => Source::Local,
+            4 => Source::Shuffle,
+            _ => Source::Reported,
+        }
+    }
+
+    pub fn at(self) -> Option<u32> {
+        (self.0 >> 3).checked_sub(1)
+    }
+
+    /// Adds the instruction of the first use to the origin of a register that was never written.
+    pub fn used_at(self, at: u32) -> Origin {
+        if self.at().is_none() { Origin::new(self.source(), at) } else { self }
+    }
+}
+
+/// Copies a lane mask to all four byte planes.
+pub fn spread(mask: u32) -> Undef {
+    let m = u128::from(mask);
+    m | m << 32 | m << 64 | m << 96
+}
+
+/// Returns the lanes with any undefined byte.
+pub fn collapse(u: Undef) -> u32 {
+    (u | u >> 32 | u >> 64 | u >> 96) as u32
+}
+
+/// Describes an undefined value as a finding. The finding is at the instruction that read the unwritten location, if
+/// that instruction is known.
+pub fn describe(origin: Origin, here: u32, how: &str) -> (Kind, u32, String, Vec<(String, u32)>) {
+    let (kind, what) = match origin.source() {
+        Source::Register => {
+            (Kind::Uninitialised, "a variable is used before it is given a value, and the value")
+        }
+        Source::Shared => (Kind::Uninitialised, "shared memory is read that nothing wrote, and the value"),
+        Source::Global => (Kind::Uninitialised, "global memory is read that nothing wrote, and the value"),
+        Source::Local => (Kind::Uninitialised, "a local array is read where nothing wrote it, and the value"),
+        Source::Shuffle => {
+            (Kind::WarpMask, "a shuffle reads from a lane that does not take part, and the value")
+        }
+        Source::Reported => (Kind::Uninitialised, "the value of an access that failed"),
+    };
+    let at = origin.at().unwrap_or(here);
+    let related = if at == here { Vec::new() } else { vec![(format!("here it {how}"), here)] };
+    (kind, at, format!("{what} {how}"), related)
+}

@@ -1,0 +1,151 @@
+//! A warp that runs: everything that an instruction may access.
+//!
+//! The files of `exec` add methods to this type, one file per kind of instruction.
+
+use std::marker::PhantomData;
+
+use super::super::Policy;
+use super::super::survey::Kernels;
+use super::block::BlockCore;
+use super::grid::Grid;
+use super::memory::Span;
+use super::origin::Source;
+use super::warp::{Fragment, Unit, Warp};
+use super::worker::WorkerState;
+use crate::check::Kind;
+use crate::isa::op::Slot;
+use crate::program::Function;
+
+/// What the step loop does after an instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Continue with the next instruction.
+    Continue,
+    /// The fragment stays at this instruction (its state is set), and another fragment may run.
+    Park,
+    /// The fragment continues after this instruction, in another slice.
+    YieldAfter,
+    /// The fragment executes the instruction again, in another slice.
+    Again,
+    Halt,
+}
+
+/// Everything that an instruction may access.
+pub struct RunningWarp<'c, 'g, P> {
+    pub grid: &'c Grid<'g>,
+    pub block: &'c mut BlockCore,
+    pub w: &'c mut Warp,
+    pub worker: &'c mut WorkerState,
+    /// The running fragment. The others are in `w.fragments`.
+    pub frag: Fragment,
+    /// Frame, constants, and specials. The specials appear twice so that an absent register resolves to valid memory.
+    pub bases: [*mut Unit; 4],
+    pub kernels: &'static Kernels,
+    pub policy: PhantomData<P>,
+}
+
+impl<P: Policy> RunningWarp<'_, '_, P> {
+    #[inline(always)]
+    pub fn reg(&self, slot: Slot) -> *mut u32 {
+        self.bases[slot.base()].wrapping_add(slot.index()).cast()
+    }
+
+    #[inline(always)]
+    pub fn r32(&self, slot: Slot) -> &[u32; 32] {
+        // SAFETY: slots come from the allocator, which keeps them inside the frame. The tables of constants and
+        // specials are as large as the loader's indices require.
+        unsafe { &*self.reg(slot).cast() }
+    }
+
+    #[inline(always)]
+    pub fn r64(&self, slot: Slot) -> &[u64; 32] {
+        // SAFETY: as in `r32`. A 64-bit register is two aligned units.
+        unsafe { &*self.reg(slot).cast() }
+    }
+
+    /// Returns a copy of a source of either width, widened to 64 bits.
+    pub fn wide(&self, slot: Slot) -> [u64; 32] {
+        if slot.is_wide() {
+            return *self.r64(slot);
+        }
+        let (r, mut out) = (self.r32(slot), [0; 32]);
+        for l in 0..32 {
+            out[l] = u64::from(r[l]);
+        }
+        out
+    }
+
+    #[inline(always)]
+    pub fn pred(&self, slot: Slot) -> u32 {
+        self.w.preds[self.frag.pred_base as usize + slot.index()]
+    }
+
+    #[inline(always)]
+    pub fn set_pred(&mut self, slot: Slot, value: u32, mask: u32) {
+        let p = &mut self.w.preds[self.frag.pred_base as usize + slot.index()];
+        *p = *p & !mask | value & mask;
+    }
+
+    pub fn set32(&mut self, slot: Slot, value: &[u32; 32], mask: u32) {
+        // SAFETY: as in `r32`. Results are always in the frame.
+        let d = unsafe { &mut *self.reg(slot).cast::<[u32; 32]>() };
+        if mask == u32::MAX {
+            *d = *value;
+        } else {
+            for l in 0..32 {
+                d[l] = if mask >> l & 1 == 1 { value[l] } else { d[l] };
+            }
+        }
+    }
+
+    pub fn set64(&mut self, slot: Slot, value: &[u64; 32], mask: u32) {
+        // SAFETY: as in `r64`.
+        let d = unsafe { &mut *self.reg(slot).cast::<[u64; 32]>() };
+        if mask == u32::MAX {
+            *d = *value;
+        } else {
+            for l in 0..32 {
+                d[l] = if mask >> l & 1 == 1 { value[l] } else { d[l] };
+            }
+        }
+    }
+
+    pub fn function(&self) -> &'_ Function {
+        &self.grid.kernel.functions[self.frag.function as usize]
+    }
+
+    /// Index of the current instruction, counted over all functions.
+    pub fn at(&self) -> u32 {
+        self.function().first + self.frag.pc
+    }
+
+    /// Reports a finding at the current instruction.
+    pub fn finding(&mut self, kind: Kind, lanes: u32, message: impl FnOnce() -> String) {
+        let at = self.at();
+        self.worker.report(self.grid, kind, at, self.block.index, self.w.id, lanes, message);
+    }
+
+    /// Reports a finding that ends the launch.
+    pub fn halt(&mut self, kind: Kind, lanes: u32, message: impl FnOnce() -> String) {
+        self.finding(kind, lanes, message);
+        self.grid.stop();
+    }
+
+    pub fn whole_shared(&mut self) -> Span {
+        Span {
+            base: self.block.shared.as_mut_ptr().cast(),
+            shadow: self.block.shared_shadow.as_mut_ptr(),
+            low: 0,
+            source: Source::Shared,
+        }
+    }
+}
+
+/// Returns the low halves of all lanes. This is a plain loop because `array::map` is not vectorised.
+pub fn narrow(wide: &[u64; 32]) -> [u32; 32] {
+    let mut out = [0; 32];
+    for l in 0..32 {
+        out[l] = wide[l] as u32;
+    }
+    out
+}
