@@ -6,6 +6,7 @@ use super::block::Block;
 use super::state::{Next, RunningWarp, State, Warp, spread};
 use crate::check::Kind;
 use crate::isa::op::{BarMode, Class, Inst, Op};
+use crate::lanes::lanes;
 use crate::program::Function;
 
 impl<P: Policy> RunningWarp<'_, '_, P> {
@@ -36,7 +37,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         let first = mask.trailing_zeros() as usize;
         let ids = *self.r32(sources[0]);
         let id = ids[first];
-        let uniform = super::lanes(mask).all(|l| ids[l] == id);
+        let uniform = lanes(mask).all(|l| ids[l] == id);
         if id >= 16 || !uniform {
             let text = if uniform {
                 format!("barrier {id} does not exist: there are 16")
@@ -170,7 +171,7 @@ fn release<P: Policy>(w: &mut Warp, i: usize, functions: &[Function], popc: u32,
             w.pred_undef[pred_base + d.index()] &= !mask;
         }
     } else {
-        for l in super::lanes(mask) {
+        for l in lanes(mask) {
             w.regs[reg_base + d.index()].0[l] = popc;
         }
         if P::CHECK {

@@ -10,7 +10,7 @@ use super::state::{
     Watch, WorkerState, ZERO, special,
 };
 use super::step::Stop;
-use crate::check::Kind;
+use crate::check::{Kind, Site};
 use crate::mem::shadow;
 
 /// Number of instructions that a warp runs before the next warp gets a turn.
@@ -211,20 +211,30 @@ impl Block {
         }
     }
 
-    /// Finds a warp that repeats the same state. Returns whether the warp polls for a change, the instruction that
-    /// polls (or the current instruction if the warp does not poll), the warp's number and its lanes. Warps that poll
-    /// come first.
-    pub fn circles_at(&self, grid: &Grid<'_>) -> Option<(bool, u32, u32, u32)> {
-        let circling = |w: &&Warp| w.watch.repeats && !w.is_done();
+    /// Finds a warp that repeats the same state. Returns whether the warp polls for a change, and the instruction that
+    /// polls (or the current instruction if the warp does not poll). Warps that poll come first.
+    pub fn repeating_site(&self, grid: &Grid<'_>) -> Option<(bool, Site)> {
+        let repeats = |w: &&Warp| w.watch.repeats && !w.is_done();
         let w = self
             .warps
             .iter()
-            .filter(circling)
+            .filter(repeats)
             .find(|w| w.last_poll.is_some())
-            .or(self.warps.iter().find(circling))?;
-        let f = w.fragments.first()?;
-        let here = grid.kernel.functions[f.function as usize].first + f.pc;
-        Some((w.last_poll.is_some(), w.last_poll.unwrap_or(here), w.id, f.mask))
+            .or(self.warps.iter().find(repeats))?;
+        let site = self.site(grid, w, w.fragments.first()?);
+        Some((w.last_poll.is_some(), Site { pc: w.last_poll.unwrap_or(site.pc), ..site }))
+    }
+
+    /// The instruction at which a fragment of a warp stands.
+    fn site(&self, grid: &Grid<'_>, w: &Warp, f: &Fragment) -> Site {
+        let pc = grid.kernel.functions[f.function as usize].first + f.pc;
+        Site { pc, block: self.core.index, warp: w.id, lanes: f.mask }
+    }
+
+    /// The first instruction of the kernel, for findings about the block as a whole.
+    fn start_site(&self, grid: &Grid<'_>) -> Site {
+        let pc = grid.kernel.functions.first().map_or(0, |f| f.first);
+        Site { pc, block: self.core.index, warp: 0, lanes: 0 }
     }
 
     /// Describes what is missing at the mbarrier objects that repeating warps wait for. Each object is described once.
@@ -275,9 +285,9 @@ impl Block {
     fn report_limit(&mut self, grid: &Grid<'_>, worker: &mut WorkerState, spent: Spent) {
         let running = self.warps.iter().find_map(|w| {
             let fragment = w.fragments.iter().find(|f| f.state == State::Ready).or(w.fragments.first());
-            fragment.map(|f| (grid.kernel.functions[f.function as usize].first + f.pc, w.id, f.mask))
+            fragment.map(|f| self.site(grid, w, f))
         });
-        let budget = grid.budget;
+        let (budget, blocks, warps) = (grid.budget, grid.blocks, self.warps.len());
         let limit = match spent {
             Spent::Instructions => format!("its budget of {budget} warp instructions"),
             Spent::Time => {
@@ -286,26 +296,19 @@ impl Block {
             }
         };
         if grid.hopeless && spent == Spent::Instructions {
-            let at = grid.kernel.functions.first().map_or(0, |f| f.first);
-            worker.report(grid, Kind::Runaway, at, self.core.index, 0, 0, || {
-                let (blocks, warps) = (grid.blocks, self.warps.len());
+            worker.report(Kind::Runaway, self.start_site(grid), || {
                 format!(
                     "the grid has {blocks} blocks of {warps} warps, more than the budget has instructions; only the \
                      first {budget} warp instructions were run"
                 )
             });
-            grid.stop();
-            return;
-        }
-        if let Some((at, warp, lanes)) = running {
-            worker.report(grid, Kind::Runaway, at, self.core.index, warp, lanes, || {
+        } else if let Some(site) = running {
+            worker.report(Kind::Runaway, site, || {
                 format!("the launch has run {limit} and this warp still runs")
             });
         } else {
             // The budget ended while this block ran, but the grid is not complete.
-            let at = grid.kernel.functions.first().map_or(0, |f| f.first);
-            worker.report(grid, Kind::Runaway, at, self.core.index, 0, 0, || {
-                let blocks = grid.blocks;
+            worker.report(Kind::Runaway, self.start_site(grid), || {
                 format!("the launch has run {limit} before all of its {blocks} blocks ran")
             });
         }
@@ -314,28 +317,27 @@ impl Block {
 
     /// Reports that every warp which has not exited waits, with the barrier that each of them waits at.
     fn report_deadlock(&mut self, grid: &Grid<'_>, worker: &mut WorkerState) {
-        let mut waiting: Vec<(u32, u32, u32, u8)> = Vec::new();
+        let mut waiting: Vec<(Site, u8)> = Vec::new();
         for w in &self.warps {
             for f in &w.fragments {
                 if let State::Barrier(id) = f.state {
-                    let at = grid.kernel.functions[f.function as usize].first + f.pc;
-                    waiting.push((at, w.id, f.mask, id));
+                    waiting.push((self.site(grid, w, f), id));
                 }
             }
         }
-        waiting.sort_unstable();
-        let Some(&(at, warp, lanes, _)) = waiting.first() else {
+        waiting.sort_unstable_by_key(|(site, id)| (site.pc, site.warp, site.lanes, *id));
+        let Some(&(site, _)) = waiting.first() else {
             grid.stop();
             return;
         };
         let mut text = String::from("no thread of the block can run:");
         for b in 0..16u8 {
-            let here: Vec<_> = waiting.iter().filter(|w| w.3 == b).collect();
+            let here: Vec<Site> = waiting.iter().filter(|w| w.1 == b).map(|w| w.0).collect();
             if here.is_empty() {
                 continue;
             }
-            let threads: u32 = here.iter().map(|w| w.2.count_ones()).sum();
-            let mut warps: Vec<u32> = here.iter().map(|w| w.1).collect();
+            let threads: u32 = here.iter().map(|site| site.lanes.count_ones()).sum();
+            let mut warps: Vec<u32> = here.iter().map(|site| site.warp).collect();
             warps.dedup();
             let state = &self.core.barriers[b as usize];
             let expected = state.expected.unwrap_or(self.core.live_threads);
@@ -352,11 +354,11 @@ impl Block {
         text.pop();
         let others: Vec<(String, u32)> = waiting
             .iter()
-            .filter(|w| w.0 != at)
-            .map(|w| (format!("warp {} waits here at barrier {}", w.1, w.3), w.0))
+            .filter(|(other, _)| other.pc != site.pc)
+            .map(|(other, id)| (format!("warp {} waits here at barrier {id}", other.warp), other.pc))
             .take(8)
             .collect();
-        worker.report_with(grid, Kind::Deadlock, at, self.core.index, warp, lanes, others, || text);
+        worker.report_with(Kind::Deadlock, site, others, || text);
         grid.stop();
     }
 }

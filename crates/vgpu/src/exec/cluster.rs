@@ -8,12 +8,10 @@
 use std::rc::Rc;
 
 use super::Policy;
-use super::state::{
-    Addresses, BlockCore, Membership, Next, RunningWarp, Source, Span, State, Use, WINDOW, narrow,
-};
+use super::state::{BlockCore, Membership, Next, Request, RunningWarp, Source, Span, State, WINDOW};
 use crate::check::Kind;
 use crate::isa::op::Inst;
-use crate::isa::types::Space;
+use crate::lanes::{lanes, lanes_where};
 
 impl<P: Policy> RunningWarp<'_, '_, P> {
     /// Returns the block with this rank if it is another block of the cluster.
@@ -31,23 +29,19 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         let (at, ranks) = (self.wide(inst.r(1)), *self.r32(inst.r(2)));
         let (own, count) = (self.rank(), self.grid.cluster.iter().product::<u32>());
         let mut out = [0; 32];
-        for l in super::lanes(mask) {
+        for l in lanes(mask) {
             let offset = at[l].wrapping_sub(window) % WINDOW;
             let base = if ranks[l] == own { 0 } else { u64::from(ranks[l] + 1) * WINDOW };
             out[l] = window + base + offset;
         }
-        let beyond = super::lanes(mask).filter(|l| ranks[*l] >= count).fold(0u32, |m, l| m | 1 << l);
+        let beyond = lanes_where(mask, |l| ranks[l] >= count);
         if P::CHECK && beyond != 0 {
             let rank = ranks[beyond.trailing_zeros() as usize];
             self.finding(Kind::OutOfBounds, beyond, || {
                 format!("mapa asks for block {rank} of a cluster of {count}")
             });
         }
-        if inst.r(0).is_wide() {
-            self.set64(inst.r(0), &out, mask);
-        } else {
-            self.set32(inst.r(0), &narrow(&out), mask);
-        }
+        self.set(inst.r(0), &out, mask);
         self.flow_any(inst, mask);
     }
 
@@ -89,7 +83,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                 let published = self.block.races.publish(self.w.id, mask);
                 cluster.publishing.borrow_mut().join(&published);
             }
-            for l in super::lanes(mask) {
+            for l in lanes(mask) {
                 self.w.cluster_phase[l] = cluster.phase.get() + 1;
             }
             cluster.arrived.set(cluster.arrived.get() + mask.count_ones());
@@ -97,15 +91,14 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             self.block.progress += 1;
             return Next::Continue;
         }
-        let never =
-            super::lanes(mask).filter(|l| self.w.cluster_phase[*l] == 0).fold(0u32, |m, l| m | 1 << l);
+        let never = lanes_where(mask, |l| self.w.cluster_phase[l] == 0);
         if P::CHECK && never != 0 {
             self.finding(Kind::BarrierCount, never, || {
                 "barrier.cluster.wait by threads that have not arrived at the barrier".to_string()
             });
         }
         cluster.settle();
-        if super::lanes(mask).any(|l| self.w.cluster_phase[l] > cluster.phase.get()) {
+        if lanes(mask).any(|l| self.w.cluster_phase[l] > cluster.phase.get()) {
             self.w.last_poll = Some(self.at());
             // A poll counts as an executed instruction, so the block does not count as deadlocked.
             self.worker.executed += 1;
@@ -120,18 +113,13 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
 
     /// Finds the lanes that point into another block's shared memory, and the span of that memory. Handles one block
     /// per call.
-    pub fn remote_span(
-        &mut self,
-        ad: &Addresses,
-        size: u32,
-        left: &mut u32,
-        what: Use,
-    ) -> Option<(u32, Span)> {
-        let of = |l: usize| ad.at[l] / WINDOW;
-        let first = super::lanes(*left).find(|l| of(*l) > 0)?;
-        let group = super::lanes(*left).filter(|l| of(*l) == of(first)).fold(0u32, |m, l| m | 1 << l);
-        let (rank, low) = (of(first) as u32 - 1, of(first) * WINDOW);
-        let end = |l: usize| ad.at[l] - low + u64::from(size);
+    pub fn remote_span(&mut self, request: &Request<'_>, left: &mut u32) -> Option<(u32, Span)> {
+        let ad = request.addresses;
+        let window = |l: usize| ad.at[l] / WINDOW;
+        let first = lanes(*left).find(|l| window(*l) > 0)?;
+        let group = lanes_where(*left, |l| window(l) == window(first));
+        let (rank, low) = (window(first) as u32 - 1, window(first) * WINDOW);
+        let end = |l: usize| ad.at[l] - low + u64::from(request.size);
         let limit = u64::from(self.block.shared_bytes);
         let text = match self.peer(rank) {
             None => format!("there is no block {rank} in the cluster"),
@@ -139,23 +127,17 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             Some(peer) if unsafe { (*peer).live_threads } == 0 => {
                 format!("block {rank} of the cluster has exited, its shared memory is gone")
             }
-            Some(_) if super::lanes(group).any(|l| end(l) > limit) => {
+            Some(_) if lanes(group).any(|l| end(l) > limit) => {
                 format!("the blocks have {limit} bytes of shared memory")
             }
             Some(peer) => {
                 // SAFETY: as above. `peer` is not the block that runs now.
-                let core = unsafe { &mut *peer };
-                let span = Span {
-                    base: core.shared.as_mut_ptr().cast(),
-                    shadow: core.shared_shadow.as_mut_ptr(),
-                    low,
-                    source: Source::Shared,
-                };
-                return Some((group, span));
+                let span = unsafe { (*peer).shared_span() };
+                return Some((group, Span { low, ..span }));
             }
         };
         *left &= !group;
-        self.out_of_bounds(Space::Shared, ad, size, group, what, text);
+        self.out_of_bounds(request, group, |_| text);
         None
     }
 

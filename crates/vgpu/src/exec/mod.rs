@@ -57,14 +57,3 @@ impl Policy for CheckedCounted {
     const CHECK: bool = true;
     const COUNT: bool = true;
 }
-
-/// Iterates over the lanes of a mask, lowest first.
-pub(crate) fn lanes(mut mask: u32) -> impl Iterator<Item = usize> {
-    std::iter::from_fn(move || {
-        (mask != 0).then(|| {
-            let l = mask.trailing_zeros();
-            mask &= mask - 1;
-            l as usize
-        })
-    })
-}

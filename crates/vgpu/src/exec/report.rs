@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::options::{Checks, Options};
 use super::state::{Grid, Source, Taint, WorkerState, describe, special};
-use crate::check::collect::{Collector, Raw};
-use crate::check::{Finding, Kind, Place, Related, Severity};
+use crate::check::collect::{Collector, RawFinding};
+use crate::check::{Finding, Kind, Place, Related, Severity, Site};
 use crate::count::{Counters, Counts, summarise};
 use crate::isa::types::Space;
 use crate::mem::device::Region;
@@ -81,23 +81,14 @@ pub(super) fn report(
             // the size of its grid. Both are worth a note. For any other kernel it is a mistake if at least half of the
             // blocks are idle.
             let mistaken = idle * 2 >= blocks && !asks_grid_size(grid.kernel);
-            findings.add(Kind::IdleBlocks, 0, 0, first_idle, 0, || Raw {
-                kind: Kind::IdleBlocks,
+            let site = Site { block: first_idle, ..Site::default() };
+            let message = || {
+                format!("{idle} of {blocks} blocks did nothing: they ended without touching global memory")
+            };
+            findings.add(Kind::IdleBlocks, site, 0, || RawFinding {
                 severity: if mistaken { Severity::Warning } else { Severity::Note },
-                message: format!(
-                    "{idle} of {blocks} blocks did nothing: they ended without touching global memory"
-                ),
-                at: 0,
-                block: first_idle,
-                warp: 0,
-                lanes: 0,
-                address: None,
-                space: None,
-                allocation: None,
-                related: Vec::new(),
-                count: 1,
                 located: false,
-                same_warp: false,
+                ..RawFinding::new(Kind::IdleBlocks, site, message())
             });
         }
     }
@@ -123,13 +114,13 @@ pub(super) fn report(
             severity: r.severity,
             message: r.message,
             kernel: grid.kernel.name.clone(),
-            block: (r.located || r.kind == Kind::IdleBlocks).then(|| dims(r.block)),
-            warp: r.located.then_some(r.warp),
-            lanes: r.lanes,
+            block: (r.located || r.kind == Kind::IdleBlocks).then(|| dims(r.site.block)),
+            warp: r.located.then_some(r.site.warp),
+            lanes: r.site.lanes,
             address: r.address,
             space: r.space,
             allocation: r.allocation,
-            place: if r.located { place(r.at) } else { Place::default() },
+            place: if r.located { place(r.site.pc) } else { Place::default() },
             related: r.related.into_iter().map(|(label, at)| Related { label, place: place(at) }).collect(),
             count: r.count,
         })
@@ -181,21 +172,18 @@ pub(super) fn check_outputs(
         if unwritten > 0 {
             let first = states.iter().position(|s| *s & shadow::TAINTED == 0).unwrap_or(0) as u64;
             let total = r.bytes;
-            findings.add(Kind::UnwrittenOutput, 0, first as u32, 0, 0, || Raw {
-                kind: Kind::UnwrittenOutput,
-                severity: Severity::Error,
-                message: format!("{unwritten} of {total} bytes of output `{label}` were never written, the first at offset {first}"),
-                at: 0,
-                block: 0,
-                warp: 0,
-                lanes: 0,
+            let message = || {
+                format!(
+                    "{unwritten} of {total} bytes of output `{label}` were never written, the first at offset {first}"
+                )
+            };
+            findings.add(Kind::UnwrittenOutput, Site::default(), first as u32, || RawFinding {
                 address: Some(r.address + first),
                 space: Some(Space::Global),
                 allocation: Some(label.clone()),
-                related: Vec::new(),
                 count: unwritten as u64,
                 located: false,
-                same_warp: false,
+                ..RawFinding::new(Kind::UnwrittenOutput, Site::default(), message())
             });
         }
         for (i, state) in states.iter().enumerate() {
@@ -207,22 +195,14 @@ pub(super) fn check_outputs(
             if t.origin.source() == Source::Reported || is_padding(states, i) {
                 continue;
             }
-            let (kind, at, message, related) = describe(t.origin, t.store, "is stored to an output");
-            findings.add(kind, at, 0, t.block, t.warp, || Raw {
-                kind,
-                severity: Severity::Error,
-                message,
-                at,
-                block: t.block,
-                warp: t.warp,
-                lanes: 1 << t.lane,
+            let (kind, pc, message, related) = describe(t.origin, t.store.pc, "is stored to an output");
+            let site = Site { pc, ..t.store };
+            findings.add(kind, site, 0, || RawFinding {
                 address: Some(address),
                 space: Some(Space::Global),
                 allocation: Some(label.clone()),
                 related,
-                count: 1,
-                located: true,
-                same_warp: false,
+                ..RawFinding::new(kind, site, message)
             });
         }
     }
@@ -262,9 +242,9 @@ pub(super) fn fold(findings: Vec<Finding>) -> Vec<Finding> {
 /// copy that overwrites live data is also reported as not waited for. For a pair of source lines only one of the two is
 /// the cause. If a warp accesses the data of its own copies, the wait is missing. If only other warps do, and reads
 /// before the copy also race with it, the barrier is missing.
-pub(super) fn settle_async(found: Vec<Raw>, location: &dyn Fn(u32) -> u32) -> Vec<Raw> {
-    let pair = |r: &Raw| {
-        let (a, b) = (location(r.at), r.related.first().map_or(0, |(_, at)| location(*at)));
+pub(super) fn settle_async(found: Vec<RawFinding>, location: &dyn Fn(u32) -> u32) -> Vec<RawFinding> {
+    let pair = |r: &RawFinding| {
+        let (a, b) = (location(r.site.pc), r.related.first().map_or(0, |(_, at)| location(*at)));
         (a.min(b), a.max(b))
     };
     let mut own = std::collections::HashSet::new();

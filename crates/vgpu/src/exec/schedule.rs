@@ -163,27 +163,27 @@ pub(super) fn work<P: Policy>(grid: &Grid<'_>, number: usize) -> WorkerState {
 pub(super) fn report_stuck(grid: &Grid<'_>, worker: &mut WorkerState, active: &[Box<Block>]) {
     // Choose a block that polls, and among these the one with the lowest number. The order in which the blocks started
     // carries no information.
-    let circles = active.iter().filter_map(|b| Some((&**b, b.circles_at(grid)?)));
-    let first = circles.min_by_key(|(block, (waits, ..))| (!waits, block.core.index));
-    let Some((block, (waits, at, warp, lanes))) = first else { return };
+    let repeating = active.iter().filter_map(|b| Some((&**b, b.repeating_site(grid)?)));
+    let first = repeating.min_by_key(|(block, (polls, _))| (!polls, block.core.index));
+    let Some((block, (polls, site))) = first else { return };
     let per_cluster = grid.cluster.iter().map(|d| u64::from(*d)).product::<u64>();
     let started = grid.next_block.load(Ordering::Relaxed).saturating_mul(per_cluster).min(grid.blocks);
     let resident = active.len();
-    if !waits {
-        worker.report(grid, Kind::Runaway, at, block.core.index, warp, lanes, || {
+    if !polls {
+        worker.report(Kind::Runaway, site, || {
             "this warp goes in circles: it has come back here with the same values in all registers"
                 .to_string()
         });
     } else if started < grid.blocks {
         let (blocks, limit) = (grid.blocks, grid.resident_limit);
-        worker.report(grid, Kind::NotResident, at, block.core.index, warp, lanes, || {
+        worker.report(Kind::NotResident, site, || {
             format!(
                 "the blocks that run wait for blocks that cannot start: the grid has {blocks} blocks, the device \
                  holds {limit} of this kernel at a time"
             )
         });
     } else {
-        worker.report(grid, Kind::Deadlock, at, block.core.index, warp, lanes, || {
+        worker.report(Kind::Deadlock, site, || {
             let barriers = block.awaited_barriers(grid);
             let why = if barriers.is_empty() { String::new() } else { format!(": {}", barriers.join("; ")) };
             format!("this warp waits in a loop for a change that no running thread will make ({resident} blocks still run){why}")

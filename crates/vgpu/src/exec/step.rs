@@ -2,9 +2,10 @@
 //! block until it diverges, waits or uses up its slice.
 
 use super::Policy;
-use super::state::{Fragment, Frame, Next, Origin, RunningWarp, State, narrow, spread};
+use super::state::{Fragment, Frame, Next, Origin, RunningWarp, State, spread};
 use crate::check::Kind;
 use crate::isa::op::{BoolOp, CarryKind, Class, Inst, Op};
+use crate::lanes::{lanes, lanes_where};
 use crate::num::cvt;
 
 /// Why a warp stopped running.
@@ -305,7 +306,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                 self.load_param(inst, *ty, *vector, *offset, mask);
                 Next::Continue
             }
-            Op::Atom { op, access } => self.atom(inst, *op, access, mask),
+            Op::Atom { access, .. } => self.atom(inst, access, mask),
             Op::Set { .. }
             | Op::Select { .. }
             | Op::PredLogic { .. }
@@ -321,12 +322,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             Op::LocalAddress { offset, generic } => {
                 let base = u64::from(self.frag.local_base) + u64::from(*offset);
                 let value = if *generic { base + self.grid.windows.local } else { base };
-                let d = inst.r(0);
-                if d.is_wide() {
-                    self.set64(d, &[value; 32], mask);
-                } else {
-                    self.set32(d, &[value as u32; 32], mask);
-                }
+                self.set(inst.r(0), &[value; 32], mask);
                 self.define(inst, mask);
                 Next::Continue
             }
@@ -341,9 +337,8 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                 Next::Continue
             }
             Op::Prefetch => Next::Continue,
-            Op::Fence { scope, order } => {
+            Op::Fence { scope } => {
                 std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
-                let _ = order;
                 if P::CHECK {
                     self.block.races.fence(self.w.id, mask, *scope);
                 }
@@ -378,9 +373,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             }
             Op::CopyWait { keep, all } => self.copy_wait(*keep, *all, mask),
             Op::CopyMbarrierArrive { .. } => self.copy_mbarrier_arrive(inst, mask),
-            Op::Mbarrier { op, space, offset, relaxed } => {
-                self.mbarrier(inst, *op, *space, *offset, *relaxed, mask)
-            }
+            Op::Mbarrier { .. } => self.mbarrier(inst, mask),
             Op::BranchIndexed { targets } => return self.branch_indexed(inst, targets, mask),
             Op::Call { function } => return self.call(inst, *function, 0, mask),
             Op::CallIndirect => return self.call_indirect(inst, mask),
@@ -491,19 +484,9 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                 }
                 let (d, a, b) = (inst.r(0), inst.r(1), inst.r(2));
                 if d.is_wide() {
-                    let (a, b) = (*self.r64(a), *self.r64(b));
-                    let mut out = [0; 32];
-                    for l in 0..32 {
-                        out[l] = if p >> l & 1 == 1 { a[l] } else { b[l] };
-                    }
-                    self.set64(d, &out, mask);
+                    self.set64(d, &select(self.r64(a), self.r64(b), p), mask);
                 } else {
-                    let (a, b) = (*self.r32(a), *self.r32(b));
-                    let mut out = [0; 32];
-                    for l in 0..32 {
-                        out[l] = if p >> l & 1 == 1 { a[l] } else { b[l] };
-                    }
-                    self.set32(d, &out, mask);
+                    self.set32(d, &select(self.r32(a), self.r32(b), p), mask);
                 }
             }
             Op::PredLogic { op, negate } => {
@@ -542,11 +525,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                 if P::CHECK && self.w.tracking {
                     self.flow_pack(inst, bits, mask);
                 }
-                if inst.r(0).is_wide() {
-                    self.set64(inst.r(0), &out, mask);
-                } else {
-                    self.set32(inst.r(0), &narrow(&out), mask);
-                }
+                self.set(inst.r(0), &out, mask);
             }
             Op::Unpack { bits } => {
                 let bits = u32::from(*bits);
@@ -560,8 +539,8 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                     self.set32(*d, &part, mask);
                 }
             }
-            Op::Carry { kind, carry_in, carry_out, signed } => {
-                self.carry(inst, *kind, *carry_in, *carry_out, *signed, mask);
+            Op::Carry { .. } => {
+                self.carry(inst, mask);
                 self.flow_any(inst, mask);
             }
             _ => {}
@@ -591,15 +570,8 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         }
     }
 
-    fn carry(
-        &mut self,
-        inst: &Inst,
-        kind: CarryKind,
-        carry_in: bool,
-        carry_out: bool,
-        signed: bool,
-        mask: u32,
-    ) {
+    fn carry(&mut self, inst: &Inst, mask: u32) {
+        let Op::Carry { kind, carry_in, carry_out, signed } = inst.op else { return };
         let sources = inst.sources();
         let d = inst.r(0);
         let bits = if d.is_wide() { 64 } else { 32 };
@@ -632,11 +604,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             out[l] = (sum & full) as u64;
             flag |= u32::from(sum >> bits & 1 == 1) << l;
         }
-        if bits == 64 {
-            self.set64(d, &out, mask);
-        } else {
-            self.set32(d, &narrow(&out), mask);
-        }
+        self.set(d, &out, mask);
         if carry_out {
             self.set_pred(inst.r(1), flag, mask);
         }
@@ -648,8 +616,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         }
         let index = *self.r32(inst.r(0));
         let pc = self.frag.pc;
-        let lanes_out =
-            super::lanes(mask).filter(|l| index[*l] as usize >= targets.len()).fold(0, |m, l| m | 1 << l);
+        let lanes_out = lanes_where(mask, |l| index[l] as usize >= targets.len());
         if lanes_out != 0 {
             self.halt(Kind::Trap, lanes_out, || "branch table index is out of range".to_string());
             return Step::Stop(Outcome::Halt);
@@ -659,9 +626,8 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         while left != 0 {
             let first = left.trailing_zeros() as usize;
             let target = function.blocks[targets[index[first] as usize] as usize].start;
-            let group = super::lanes(left)
-                .filter(|l| function.blocks[targets[index[*l] as usize] as usize].start == target)
-                .fold(0u32, |m, l| m | 1 << l);
+            let group =
+                lanes_where(left, |l| function.blocks[targets[index[l] as usize] as usize].start == target);
             left &= !group;
             if group == self.frag.mask {
                 self.frag.pc = target;
@@ -687,7 +653,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         }
         let pointers = *self.r64(target);
         let wanted = pointers[mask.trailing_zeros() as usize];
-        let group = super::lanes(mask).filter(|l| pointers[*l] == wanted).fold(0u32, |m, l| m | 1 << l);
+        let group = lanes_where(mask, |l| pointers[l] == wanted);
         let kernel = self.grid.kernel;
         let found = kernel.targets.iter().find(|(address, _)| *address == wanted).map(|(_, f)| *f);
         let fits = found.filter(|f| {
@@ -780,7 +746,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
     fn copy_between(&mut self, from: usize, to: usize, mask: u32) {
         let source = self.w.regs[from].0;
         let d = &mut self.w.regs[to].0;
-        for l in super::lanes(mask) {
+        for l in lanes(mask) {
             d[l] = source[l];
         }
         if P::CHECK {
@@ -837,6 +803,16 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             member.cluster.settle();
         }
     }
+}
+
+/// Returns the lanes of `a` where `choose` has a bit, and the lanes of `b` elsewhere.
+#[inline(always)]
+fn select<T: Copy>(a: &[T; 32], b: &[T; 32], choose: u32) -> [T; 32] {
+    let mut out = *b;
+    for l in 0..32 {
+        out[l] = if choose >> l & 1 == 1 { a[l] } else { b[l] };
+    }
+    out
 }
 
 enum Outcome {

@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 
 use crate::cpu::{Level, level};
 use crate::isa::op::{TileForm, WmmaMemory};
+use crate::lanes::lanes;
 use crate::num::tile::matrix;
 
 #[derive(Clone, Copy, Debug)]
@@ -22,7 +23,7 @@ pub struct Survey {
 /// Surveys addresses that form no pattern.
 pub fn survey_of(mask: u32, at: &[u64; 32]) -> Survey {
     let mut s = Survey { min: u64::MAX, max: 0, or: 0, contiguous: false, uniform: false };
-    for l in super::lanes(mask) {
+    for l in lanes(mask) {
         s.min = s.min.min(at[l]);
         s.max = s.max.max(at[l]);
         s.or |= at[l];
@@ -226,7 +227,7 @@ unsafe fn gather_shared_body(d: *mut u32, mask: u32, at: &[u32; 32], base: *cons
 
 #[inline(always)]
 unsafe fn scatter_shared_body(from: *const u32, mask: u32, at: &[u32; 32], base: *mut u8) {
-    for l in super::lanes(mask) {
+    for l in lanes(mask) {
         // SAFETY: as in `gather_shared_body`.
         unsafe { base.wrapping_add(at[l] as usize).cast::<u32>().write_unaligned(*from.add(l)) };
     }

@@ -5,7 +5,7 @@
 //! the end of the launch. No code of this module runs until a register of the warp is undefined (`Warp::tracking`).
 
 use super::Policy;
-use super::state::{Origin, RunningWarp, Undef, collapse, spread};
+use super::state::{Origin, RunningWarp, Source, Undef, collapse, spread};
 use crate::isa::op::{BoolOp, Class, Flow, Inst, Slot};
 
 impl<P: Policy> RunningWarp<'_, '_, P> {
@@ -323,7 +323,17 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
     }
 
     pub fn report_undefined(&mut self, origin: Origin, lanes: u32, how: &str) {
-        let here = self.at();
-        self.worker.report_undefined(self.grid, self.block.index, self.w.id, here, origin, lanes, how);
+        let site = self.site(lanes);
+        self.worker.report_undefined(site, origin, how);
+    }
+
+    /// Records that a lane stored an undefined byte to shared or global memory.
+    pub fn taint(&mut self, source: Source, address: u64, origin: Origin, lane: usize) {
+        if source == Source::Shared {
+            self.block.taints.insert(address as u32, origin);
+        } else {
+            let site = self.site(1 << lane);
+            self.worker.taint(address, origin, site);
+        }
     }
 }

@@ -2,12 +2,17 @@
 //! This module also executes the instructions that modify and copy tensor maps.
 
 use super::Policy;
-use super::state::{Addresses, BlockCore, BulkCopy, Cargo, Next, RunningWarp, Source, Span, Use, relative};
+use super::bulk::store_op;
+use super::state::{
+    AccessKind, Addresses, BlockCore, BulkCopy, CopySource, Location, Next, RunningWarp, Span, relative,
+};
 use crate::check::Kind;
 use crate::check::layout::{ChunkOrigin, TensorLoad};
 use crate::check::race::{self, Agent};
 use crate::isa::op::{AtomOp, Inst, Slot, TensorAccess};
 use crate::isa::types::{Space, Ty};
+use crate::lanes::lanes;
+use crate::mem::device::Region;
 use crate::mem::shadow;
 use crate::tensor_map::region::TensorBox;
 use crate::tensor_map::{self, Element, Field, MAX_RANK, TensorMap};
@@ -21,8 +26,14 @@ const COLUMN_ALIGN: i64 = 16;
 /// Maximum number of bytes in a row of a box: 256 elements of eight bytes.
 const MAX_ROW: usize = 2048;
 
+/// The coordinates that the lanes give to a tensor copy.
+struct Coordinates {
+    rank: usize,
+    at: [[i32; MAX_RANK]; 32],
+}
+
 /// Returns the type in which a reduction combines elements.
-fn type_of(element: Element) -> Ty {
+fn element_type(element: Element) -> Ty {
     match element {
         Element::U8 => Ty::U8,
         Element::U16 => Ty::U16,
@@ -59,9 +70,8 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         let first = 3 + usize::from(access.multicast);
         let coordinates = self.coordinates(&sources[first..], mask);
         let mask = self.one_per_copy(mask, |l| to.at[l]);
-        for l in super::lanes(mask) {
-            let rank = sources.len() - first;
-            let issued = self.issue(&maps, &to, l, coordinates[l], rank, Use::Store);
+        for l in lanes(mask) {
+            let issued = self.issue(AccessKind::Store, &maps, &to, &coordinates, l);
             let barrier = self.bulk_barrier(&object, l);
             let (Some((tensor, shared)), Some(barrier)) = (issued, barrier) else {
                 if !P::CHECK {
@@ -69,9 +79,8 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                 }
                 continue;
             };
-            let (at, object) = (to.at[l] as u32, object.at[l]);
             if !access.multicast {
-                self.load_here(tensor, &shared, at, &barrier, object, l);
+                self.load_here(tensor, shared, barrier, l);
                 continue;
             }
             let count = self.grid.cluster.iter().product::<u32>();
@@ -81,10 +90,10 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                     format!("the copy goes to the blocks of mask {wanted:#x}, the cluster has {count}")
                 });
             }
-            for rank in super::lanes(blocks[l] & ((1u64 << count) - 1) as u32) {
+            for rank in lanes(blocks[l] & ((1u64 << count) - 1) as u32) {
                 match self.peer(rank as u32) {
-                    None => self.load_here(tensor.clone(), &shared, at, &barrier, object, l),
-                    Some(peer) => self.load_there(&tensor, peer, at, object, l),
+                    None => self.load_here(tensor.clone(), shared, barrier, l),
+                    Some(peer) => self.load_there(&tensor, peer, shared.address, barrier.address, l),
                 }
             }
         }
@@ -93,71 +102,42 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
     }
 
     /// Loads a box into the block's own shared memory.
-    fn load_here(
-        &mut self,
-        tensor: TensorBox,
-        shared: &Span,
-        at: u32,
-        barrier: &Span,
-        object: u64,
-        lane: usize,
-    ) {
+    fn load_here(&mut self, tensor: TensorBox, shared: Location, barrier: Location, lane: usize) {
         let bytes = tensor.map.box_bytes();
         if P::COUNT {
             self.worker.counts.async_bytes += u64::from(bytes);
         }
         if P::CHECK {
-            let pc = self.at();
+            let (site, to) = (self.site(1 << lane), shared.address as u32);
             let mut offsets = [0; 32];
-            offsets[lane] = at;
-            let races = &mut self.block.races;
-            races.agent_writes_shared(
-                Agent::Load,
-                self.w.id,
-                1 << lane,
-                pc,
-                &offsets,
-                tensor.map.shared_bytes(),
-            );
+            offsets[lane] = to;
+            let occupied = tensor.map.shared_bytes();
+            self.block.races.agent_writes_shared(Agent::Load, site, &offsets, occupied);
             self.race_global(&tensor, lane, Agent::Load, race::Op::Read);
-            let load = self.block.chunk_origins.load(load_record(&tensor, pc));
-            self.pend(lane, at, bytes, Cargo::Box(Box::new(tensor), load), object as u32);
+            let load = self.block.chunk_origins.load(load_record(&tensor, site.pc));
+            self.pend(site, to, bytes, CopySource::Box(Box::new(tensor), load), barrier.address as u32);
         } else {
-            self.copy_in(&tensor, shared, at, 0..tensor.map.rows());
-            self.mbarrier_update(barrier, object, lane, |b| b.tx -= i64::from(bytes));
+            self.copy_in(&tensor, shared);
+            self.mbarrier_update(barrier, lane, |b| b.tx -= i64::from(bytes));
         }
     }
 
     /// Loads a box into another block's shared memory at the same offset. The copy reports to the mbarrier object at
     /// the same offset.
-    fn load_there(&mut self, tensor: &TensorBox, peer: *mut BlockCore, at: u32, object: u64, lane: usize) {
+    fn load_there(&mut self, tensor: &TensorBox, peer: *mut BlockCore, to: u64, barrier: u64, lane: usize) {
         // SAFETY: `peer` is another block of the cluster. The same worker runs it.
         let core = unsafe { &mut *peer };
-        let (bytes, pc) = (tensor.map.box_bytes(), self.at());
+        let (bytes, site) = (tensor.map.box_bytes(), self.site(1 << lane));
         if P::CHECK {
-            let load = core.chunk_origins.load(load_record(tensor, pc));
-            let cargo = Cargo::Box(Box::new(tensor.clone()), load);
-            core.bulk.push(BulkCopy {
-                warp: self.w.id,
-                lane: lane as u32,
-                at: pc,
-                to: at,
-                bytes,
-                cargo,
-                landed: 0,
-                barrier: object as u32,
-                mark: None,
-            });
+            let load = core.chunk_origins.load(load_record(tensor, site.pc));
+            let source = CopySource::Box(Box::new(tensor.clone()), load);
+            let (to, barrier) = (to as u32, barrier as u32);
+            core.bulk.push(BulkCopy { site, to, bytes, source, landed: 0, barrier, mark: None });
             return;
         }
-        let span = Span {
-            base: core.shared.as_mut_ptr().cast(),
-            shadow: core.shared_shadow.as_mut_ptr(),
-            low: 0,
-            source: Source::Shared,
-        };
-        self.copy_in(tensor, &span, at, 0..tensor.map.rows());
-        self.mbarrier_update(&span, object, lane, |b| b.tx -= i64::from(bytes));
+        let span = core.shared_span();
+        self.copy_in(tensor, Location { span, address: to });
+        self.mbarrier_update(Location { span, address: barrier }, lane, |b| b.tx -= i64::from(bytes));
     }
 
     pub fn tensor_store(&mut self, inst: &Inst, access: TensorAccess, mask: u32) -> Next {
@@ -165,17 +145,17 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         let from = self.addresses(sources[0], access.shared_offset, mask, 16);
         let maps = self.addresses(sources[1], 0, mask, 8);
         let coordinates = self.coordinates(&sources[2..], mask);
-        let mask = self.one_per_copy(mask, |l| (maps.at[l], coordinates[l]));
-        for l in super::lanes(mask) {
-            let rank = sources.len() - 2;
-            let Some((tensor, shared)) = self.issue(&maps, &from, l, coordinates[l], rank, Use::Load) else {
+        let mask = self.one_per_copy(mask, |l| (maps.at[l], coordinates.at[l]));
+        for l in lanes(mask) {
+            let issued = self.issue(AccessKind::Load, &maps, &from, &coordinates, l);
+            let Some((tensor, shared)) = issued else {
                 if !P::CHECK {
                     return Next::Halt;
                 }
                 continue;
             };
-            let (bytes, at) = (tensor.map.box_bytes(), from.at[l] as u32);
-            let reduce = access.reduce.map(|op| (op, type_of(tensor.map.element)));
+            let bytes = tensor.map.box_bytes();
+            let reduce = access.reduce.map(|op| (op, element_type(tensor.map.element)));
             if let Some((op, ty)) = reduce
                 && !(crate::isa::reduction_exists(op, ty) && ty.bits() >= 16)
             {
@@ -189,44 +169,40 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                 self.worker.counts.async_bytes += u64::from(bytes);
             }
             if P::CHECK {
-                let pc = self.at();
-                let chunks: Vec<u32> = (0..tensor.map.shared_bytes() / 16).map(|c| at + 16 * c).collect();
-                self.block.races.agent_reads_shared(Agent::StoreRead, self.w.id, l, pc, &chunks);
-                let op = if reduce.is_some() { race::Op::Atomic } else { race::Op::Write };
-                self.race_global(&tensor, l, Agent::StoreWrite, op);
+                self.store_issue(shared.address as u32, tensor.map.shared_bytes(), l);
+                self.race_global(&tensor, l, Agent::StoreWrite, store_op(reduce));
             }
-            self.copy_out(&tensor, &shared, at, reduce, l);
+            self.copy_out(&tensor, shared, reduce, l);
             self.note_store(l);
         }
         self.block.progress += 1;
         Next::Continue
     }
 
-    fn coordinates(&mut self, slots: &[Slot], mask: u32) -> [[i32; MAX_RANK]; 32] {
-        let mut out = [[0; MAX_RANK]; 32];
+    fn coordinates(&mut self, slots: &[Slot], mask: u32) -> Coordinates {
+        let mut at = [[0; MAX_RANK]; 32];
         for (dim, slot) in slots.iter().enumerate() {
             if P::CHECK && self.w.tracking {
                 self.check_use(*slot, mask, "is a coordinate of a tensor copy");
             }
             let values = self.r32(*slot);
             for l in 0..32 {
-                out[l][dim] = values[l] as i32;
+                at[l][dim] = values[l] as i32;
             }
         }
-        out
+        Coordinates { rank: slots.len(), at }
     }
 
     /// Checks a lane's tensor map, its address in shared memory and all rows of the box. Returns the box.
     fn issue(
         &mut self,
+        kind: AccessKind,
         maps: &Addresses,
         shared: &Addresses,
+        coordinates: &Coordinates,
         lane: usize,
-        at: [i32; MAX_RANK],
-        rank: usize,
-        what: Use,
-    ) -> Option<(TensorBox, Span)> {
-        let map = self.tensor_map(maps.at[lane], lane, rank)?;
+    ) -> Option<(TensorBox, Location)> {
+        let map = self.tensor_map(maps.at[lane], lane, coordinates.rank)?;
         let place = shared.at[lane];
         if !place.is_multiple_of(BOX_ALIGN) {
             self.fault(Kind::Misaligned, lane, || {
@@ -236,6 +212,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             });
             return None;
         }
+        let at = coordinates.at[lane];
         let column = i64::from(at[0]) * map.element.bytes() as i64;
         if column % COLUMN_ALIGN != 0 {
             self.fault(Kind::Misaligned, lane, || {
@@ -247,8 +224,8 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             });
             return None;
         }
-        // `Use` is that of shared memory: a store to the tensor loads from shared memory.
-        let stores = what == Use::Load;
+        // `kind` is that of shared memory: a store to the tensor loads from shared memory.
+        let stores = kind == AccessKind::Load;
         if stores && let Some(dimension) = at.iter().position(|coordinate| *coordinate < 0) {
             self.fault(Kind::OutOfBounds, lane, || {
                 format!(
@@ -259,9 +236,9 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             });
             return None;
         }
-        let span = self.bulk_end(Space::Shared, shared, map.shared_bytes(), lane, what)?;
+        let location = self.bulk_end(kind, Space::Shared, shared, map.shared_bytes(), lane)?;
         let tensor = TensorBox { map, at };
-        let mut region = crate::mem::device::Region::NONE;
+        let mut region = Region::NONE;
         for number in 0..tensor.map.rows() {
             let row = if stores { tensor.stored_row(number) } else { tensor.row(number) };
             if row.bytes > 0 && !region.holds(row.address, u64::from(row.bytes)) {
@@ -282,7 +259,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                 }
             }
         }
-        Some((tensor, span))
+        Some((tensor, location))
     }
 
     /// Reads a lane's tensor map from parameters or global memory.
@@ -352,31 +329,23 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         Some(map)
     }
 
-    /// Reports a finding. Without checks the launch cannot continue after it.
-    fn fault(&mut self, kind: Kind, lane: usize, message: impl FnOnce() -> String) {
-        self.finding(kind, 1 << lane, message);
-        if !P::CHECK {
-            self.grid.stop();
-        }
-    }
-
     fn race_global(&mut self, tensor: &TensorBox, lane: usize, agent: Agent, op: race::Op) {
-        let (pc, warp) = (self.at(), self.w.id);
+        let site = self.site(1 << lane);
         for number in 0..tensor.map.rows() {
             let row = if op == race::Op::Read { tensor.row(number) } else { tensor.stored_row(number) };
             if row.bytes > 0 {
-                let memory = &self.grid.races;
-                self.block.races.agent_global(memory, agent, op, warp, lane, pc, row.address, row.bytes);
+                let range = row.address..row.address + u64::from(row.bytes);
+                self.block.races.agent_global(&self.grid.races, agent, site, op, range);
             }
         }
     }
 
-    /// Copies rows of a box into shared memory, without their shadow states.
-    fn copy_in(&mut self, tensor: &TensorBox, shared: &Span, to: u32, rows: std::ops::Range<u32>) {
-        let (map, width) = (&tensor.map, tensor.map.row_bytes() as usize);
+    /// Copies a box into shared memory, without its shadow states.
+    fn copy_in(&mut self, tensor: &TensorBox, shared: Location) {
+        let (map, width, to) = (&tensor.map, tensor.map.row_bytes() as usize, shared.address as u32);
         let mut line = [0u8; MAX_ROW];
-        let mut region = crate::mem::device::Region::NONE;
-        for number in rows {
+        let mut region = Region::NONE;
+        for number in 0..map.rows() {
             let row = tensor.row(number);
             if (row.bytes as usize) < width {
                 for (b, byte) in line[..width].iter_mut().enumerate() {
@@ -399,7 +368,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                 // SAFETY: the whole box lies in shared memory. The swizzle exchanges chunks of rows of 128 bytes. The
                 // box starts and shared memory ends at a multiple of 128 bytes, so the swizzled address is in shared
                 // memory too.
-                unsafe { shared.host(u64::from(at)).cast::<[u8; 16]>().write_unaligned(*chunk) };
+                unsafe { shared.span.host(u64::from(at)).cast::<[u8; 16]>().write_unaligned(*chunk) };
             }
         }
     }
@@ -439,14 +408,8 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
     }
 
     /// Stores a box from shared memory to the tensor. Chunks outside the tensor are not written.
-    fn copy_out(
-        &mut self,
-        tensor: &TensorBox,
-        shared: &Span,
-        from: u32,
-        reduce: Option<(AtomOp, Ty)>,
-        lane: usize,
-    ) {
+    fn copy_out(&mut self, tensor: &TensorBox, shared: Location, reduce: Option<(AtomOp, Ty)>, lane: usize) {
+        let from = shared.address as u32;
         let map = &tensor.map;
         for number in 0..map.rows() {
             let row = tensor.stored_row(number);
@@ -454,19 +417,15 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                 continue;
             }
             let region = self.grid.region_of(row.address);
-            let global = Span {
-                base: region.data,
-                shadow: region.shadow,
-                low: region.address,
-                source: Source::Global,
-            };
+            let global = Span::from_region(&region);
             // Copy piece by piece. Each piece lies within one chunk.
             let mut b = row.first;
             while b < row.first + row.bytes {
                 let n = (16 - b % 16).min(row.first + row.bytes - b);
                 let at = map.swizzle.place(from + number * map.pitch() + b);
-                let to = row.address + u64::from(b - row.first);
-                self.store_out(shared, u64::from(at), &global, to, n, reduce, lane);
+                let piece = Location { address: u64::from(at), ..shared };
+                let to = Location { span: global, address: row.address + u64::from(b - row.first) };
+                self.store_out(piece, to, n, reduce, lane);
                 b += n;
             }
         }
@@ -488,22 +447,23 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         if P::CHECK && self.w.tracking {
             self.check_use(sources[1], mask, "becomes part of a tensor map");
         }
-        for l in super::lanes(mask) {
+        for l in lanes(mask) {
             let Some((space, one)) = self.map_place(space, &at, l) else { continue };
-            let Some(span) = self.bulk_end(space, &one, tensor_map::BYTES as u32, l, Use::Store) else {
+            let end = self.bulk_end(AccessKind::Store, space, &one, tensor_map::BYTES as u32, l);
+            let Some(map) = end else {
                 if !P::CHECK {
                     return Next::Halt;
                 }
                 continue;
             };
-            let place = span.host(one.at[l]).cast::<[u8; tensor_map::BYTES]>();
+            let place = map.host().cast::<[u8; tensor_map::BYTES]>();
             // SAFETY: `bulk_end` has checked that memory contains all bytes of the map.
             unsafe {
                 let mut bytes = place.read_unaligned();
                 tensor_map::replace(&mut bytes, field, values[l]);
                 place.write_unaligned(bytes);
                 if P::CHECK {
-                    span.state(one.at[l]).write_bytes(shadow::WRITTEN, tensor_map::BYTES);
+                    map.state().write_bytes(shadow::WRITTEN, tensor_map::BYTES);
                 }
             }
         }
@@ -537,12 +497,12 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             from
         };
         let bytes = tensor_map::BYTES as u32;
-        let shared = self.bulk_end(Space::Shared, &from, bytes, lane, Use::Load);
-        let global = self.bulk_end(Space::Global, &to, bytes, lane, Use::Store);
+        let shared = self.bulk_end(AccessKind::Load, Space::Shared, &from, bytes, lane);
+        let global = self.bulk_end(AccessKind::Store, Space::Global, &to, bytes, lane);
         let (Some(shared), Some(global)) = (shared, global) else {
             return if P::CHECK { Next::Continue } else { Next::Halt };
         };
-        self.store_out(&shared, from.at[lane], &global, to.at[lane], bytes, None, lane);
+        self.store_out(shared, global, bytes, None, lane);
         self.block.progress += 1;
         Next::Continue
     }

@@ -4,6 +4,7 @@
 //! same for many blocks. An *entity* is a warp (numbers 0..32) or an asynchronous agent of a warp (from 32 on, 32 per
 //! kind of agent). Each entity has 32 lanes.
 
+use crate::lanes::lanes;
 use std::sync::Arc;
 
 /// Number of the first agent entity. The warps of a block have the numbers below.
@@ -316,15 +317,4 @@ impl Known {
             self.own.join(own);
         }
     }
-}
-
-/// Iterates over the lanes of a mask, lowest first.
-pub fn lanes(mut mask: u32) -> impl Iterator<Item = usize> {
-    std::iter::from_fn(move || {
-        (mask != 0).then(|| {
-            let lane = mask.trailing_zeros();
-            mask &= mask - 1;
-            lane as usize
-        })
-    })
 }

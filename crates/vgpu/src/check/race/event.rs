@@ -36,16 +36,14 @@ impl Agent {
 /// The properties of a memory instruction that all its lanes share.
 #[derive(Clone, Copy, Debug)]
 pub struct Access {
-    /// Number of the instruction, counted through the kernel.
-    pub pc: u32,
     pub op: Op,
     pub order: Order,
     pub scope: Scope,
 }
 
 impl Access {
-    pub fn weak(pc: u32, op: Op) -> Access {
-        Access { pc, op, order: Order::Weak, scope: Scope::Cta }
+    pub fn weak(op: Op) -> Access {
+        Access { op, order: Order::Weak, scope: Scope::Cta }
     }
 
     pub fn strength(self) -> Strength {
@@ -53,11 +51,11 @@ impl Access {
     }
 
     pub fn acquires(self) -> bool {
-        matches!(self.order, Order::Acquire | Order::AcqRel | Order::SeqCst)
+        matches!(self.order, Order::Acquire | Order::AcqRel)
     }
 
     pub fn releases(self) -> bool {
-        matches!(self.order, Order::Release | Order::AcqRel | Order::SeqCst)
+        matches!(self.order, Order::Release | Order::AcqRel)
     }
 }
 
@@ -107,6 +105,36 @@ impl SameValue for Differs {
     fn as_lane(&self, _: usize, _: usize) -> bool {
         false
     }
+}
+
+/// The memory that the lanes of an instruction access, and the values that they store.
+#[derive(Clone, Copy)]
+pub struct Ranges<'a, A> {
+    /// The first address of each lane: an offset in shared memory, or an address in global memory.
+    pub at: &'a [A; 32],
+    /// Number of bytes per lane.
+    pub bytes: u32,
+    pub values: &'a dyn SameValue,
+}
+
+impl<'a, A> Ranges<'a, A> {
+    /// Ranges of an access whose values are not compared.
+    pub fn new(at: &'a [A; 32], bytes: u32) -> Ranges<'a, A> {
+        Ranges { at, bytes, values: &Differs }
+    }
+}
+
+/// An asynchronous copy into shared memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Copy<'a> {
+    /// Destination offsets of the lanes.
+    pub to: &'a [u32; 32],
+    /// Number of bytes that each lane writes.
+    pub bytes: u32,
+    /// Source addresses of the lanes.
+    pub from: &'a [u64; 32],
+    /// Number of bytes that each lane reads. The rest of its destination is filled with zeros.
+    pub read: &'a [u32; 32],
 }
 
 /// The reason why two accesses race.

@@ -1,10 +1,10 @@
 //! The readers of the granules of shared memory.
 
-use super::clock::lanes;
-use super::conflict::{Conflict, races};
+use super::conflict::{Conflict, Conflicts, races};
 use super::event::Strength;
 use super::stamp::{SEVERAL, Stamp, THREAD, TIME, WHO};
 use super::threads::Threads;
+use crate::lanes::lanes;
 
 /// The bits that identify the reader of a granule with a single reader.
 pub const READER: u64 = WHO | SEVERAL;
@@ -135,7 +135,7 @@ impl Readers {
 
     /// Checks the readers of a granule against a write. Removes the readers that are ordered before the write and that
     /// the write can represent in later checks.
-    pub fn check(&mut self, threads: &Threads, g: usize, address: u32, own: Stamp, out: &mut Vec<Conflict>) {
+    pub fn check(&mut self, threads: &Threads, g: usize, address: u64, own: Stamp, out: &mut Conflicts) {
         let (block, warp, lane, limit) = (threads.block, own.warp(), own.lane(), self.limit);
         let Some(&word) = self.words.get(g).filter(|word| word.0 >= limit) else { return };
         if own.strength() == Strength::Weak && word.0 & READER == own.0 & THREAD {
@@ -151,14 +151,7 @@ impl Readers {
                 let ordered = threads.ordered_here(first, warp, lane);
                 let race = !ordered && races(first, block, own, block);
                 if race {
-                    out.push(Conflict {
-                        first_block: block,
-                        first,
-                        second: own,
-                        address: u64::from(address),
-                        same_value: false,
-                        missing_proxy_fence: false,
-                    });
+                    out.list.push(Conflict::new((block, first), own, address));
                 }
                 if race || ordered && first.strength() >= own.strength() {
                     *mask &= !(1 << l);

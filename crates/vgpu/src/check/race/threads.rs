@@ -6,9 +6,10 @@
 //! raises the floor of the block to their previous maximum: everything stamped at or below the floor is ordered before
 //! everything that follows.
 
-use super::clock::{Blocks, Known, lanes};
+use super::clock::{Blocks, Known};
 use super::event::{Access, Agent, Op, Strength};
 use super::stamp::{MAX_TIME, Stamp, entity_of};
+use crate::lanes::lanes;
 
 /// One kind of knowledge in three layers. A thread has the union of the layers of its block, its warp and itself.
 #[derive(Debug, Default)]
@@ -777,7 +778,7 @@ impl Threads {
         // An operation that was started long ago counts as started before.
         from.time - stamp.time() >= ISSUES as u32 || {
             let started = from.issued[stamp.time() as usize % ISSUES];
-            self.ordered_here(stamp.of_thread(started), warp, lane)
+            self.ordered_here(stamp.at_time(started), warp, lane)
         }
     }
 

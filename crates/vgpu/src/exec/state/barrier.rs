@@ -9,6 +9,8 @@ use std::fmt::Write as _;
 
 use super::copies::BulkCopy;
 use super::grid::Grid;
+use super::memory::Location;
+use crate::lanes::lanes;
 
 /// One of the sixteen barriers of a block.
 #[derive(Clone, Debug, Default)]
@@ -42,6 +44,15 @@ impl Mbarrier {
             phase: bits >> 63 == 1,
             valid: bits >> 62 & 1 == 1,
         }
+    }
+
+    /// Reads an object from shared memory.
+    ///
+    /// # Safety
+    /// The span must contain the object.
+    pub unsafe fn read(location: Location) -> Mbarrier {
+        // SAFETY: guaranteed by the caller.
+        Mbarrier::decode(unsafe { location.host().cast::<u64>().read_unaligned() })
     }
 
     pub fn encode(self) -> u64 {
@@ -92,11 +103,11 @@ impl BarrierLog {
     }
 
     /// Records that lanes pass a wait. Returns the lanes that had already passed a wait for the same phase.
-    pub fn pass(&mut self, warp: u32, lanes: u32) -> u32 {
+    pub fn pass(&mut self, warp: u32, mask: u32) -> u32 {
         let now = self.phase + 1;
         let passed = self.passed.entry(warp).or_insert([0; 32]);
         let mut again = 0;
-        for l in crate::exec::lanes(lanes) {
+        for l in lanes(mask) {
             again |= u32::from(std::mem::replace(&mut passed[l], now) == now) << l;
         }
         again

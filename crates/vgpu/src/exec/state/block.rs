@@ -7,7 +7,8 @@ use std::rc::Rc;
 use super::barrier::{BarrierLogs, BlockBarrier};
 use super::copies::{BulkCopy, OwedArrival, PendingCopy};
 use super::flight::Collective;
-use super::origin::Origin;
+use super::memory::Span;
+use super::origin::{Origin, Source};
 use super::warp::Unit;
 use crate::check::layout::ChunkOrigins;
 use crate::check::race::{BlockRaces, Published};
@@ -53,6 +54,18 @@ pub struct BlockCore {
     /// ChunkOrigins of the undefined values stored in shared memory, by byte.
     pub taints: HashMap<u32, Origin>,
     pub races: BlockRaces,
+}
+
+impl BlockCore {
+    /// The whole shared memory of the block.
+    pub fn shared_span(&mut self) -> Span {
+        Span {
+            base: self.shared.as_mut_ptr().cast(),
+            shadow: self.shared_shadow.as_mut_ptr(),
+            low: 0,
+            source: Source::Shared,
+        }
+    }
 }
 
 /// Number of decoded operands that a block caches. The warps of a block use the same operands one after another.

@@ -1,5 +1,7 @@
 //! Asynchronous copies that are under way.
 
+use crate::check::Site;
+use crate::lanes::{lanes, lanes_where};
 use crate::tensor_map::region::TensorBox;
 
 /// The pending copies that the lanes of one instruction issued.
@@ -22,7 +24,7 @@ pub struct PendingCopy {
 impl PendingCopy {
     /// Whether the copy will write this byte of shared memory.
     pub fn covers(&self, address: u32) -> bool {
-        crate::exec::lanes(self.lanes).any(|l| address.wrapping_sub(self.to[l]) < u32::from(self.bytes))
+        lanes(self.lanes).any(|l| address.wrapping_sub(self.to[l]) < u32::from(self.bytes))
     }
 }
 
@@ -40,7 +42,7 @@ pub struct OwedArrival {
 
 /// The source of a bulk copy into shared memory.
 #[derive(Clone, Debug)]
-pub enum Cargo {
+pub enum CopySource {
     /// The bytes that start at this address.
     Range(u64),
     /// A box of a tensor, and its number among the block's loads.
@@ -50,13 +52,12 @@ pub enum Cargo {
 /// One lane's bulk copy that has not landed, or only in part.
 #[derive(Clone, Debug)]
 pub struct BulkCopy {
-    pub warp: u32,
-    pub lane: u32,
-    /// The instruction that issued the copy.
-    pub at: u32,
+    /// The instruction and the lane that issued the copy.
+    pub site: Site,
+    /// Destination offset in shared memory.
     pub to: u32,
     pub bytes: u32,
-    pub cargo: Cargo,
+    pub source: CopySource,
     /// Number of bytes, from the start, that have landed.
     pub landed: u32,
     /// The mbarrier object that counts the copy's bytes.
@@ -70,9 +71,9 @@ impl BulkCopy {
     pub fn covers(&self, address: u32) -> bool {
         // The rows of a box are swizzled, so finding the bytes that have landed costs more than it is worth. All bytes
         // of the box count as pending.
-        let pending = match &self.cargo {
-            Cargo::Range(_) => self.to + self.landed..self.to + self.bytes,
-            Cargo::Box(tensor, _) => self.to..self.to + tensor.map.shared_bytes(),
+        let pending = match &self.source {
+            CopySource::Range(_) => self.to + self.landed..self.to + self.bytes,
+            CopySource::Box(tensor, _) => self.to..self.to + tensor.map.shared_bytes(),
         };
         pending.contains(&address)
     }
@@ -100,20 +101,19 @@ impl BulkGroups {
 
     pub fn commit(&mut self, mask: u32) {
         self.open &= !mask;
-        for l in crate::exec::lanes(mask) {
+        for l in lanes(mask) {
             self.committed[l] += 1;
         }
     }
 
     pub fn wait(&mut self, keep: u32, mask: u32) {
-        for l in crate::exec::lanes(mask) {
+        for l in lanes(mask) {
             self.read[l] = self.read[l].max(self.committed[l].saturating_sub(keep));
         }
     }
 
     /// Returns the lanes of `mask` with stores whose reads they have not waited for.
     pub fn unread(&self, mask: u32) -> u32 {
-        let waiting = |l: &usize| self.open >> l & 1 == 1 || self.read[*l] < self.committed[*l];
-        crate::exec::lanes(mask & self.stored).filter(waiting).fold(0, |m, l| m | 1 << l)
+        lanes_where(mask & self.stored, |l| self.open >> l & 1 == 1 || self.read[l] < self.committed[l])
     }
 }

@@ -15,11 +15,11 @@ mod worker;
 
 pub use barrier::{BarrierLog, BlockBarrier, MAX_COUNT, Mbarrier, bytes_under_way};
 pub use block::{BlockCore, Cluster, DECODED, Membership, WINDOW};
-pub use copies::{BulkCopy, BulkGroups, Cargo, OwedArrival, PendingCopy};
+pub use copies::{BulkCopy, BulkGroups, CopySource, OwedArrival, PendingCopy};
 pub use flight::{Collective, Flying};
 pub use grid::{BETWEEN_LAUNCHES, CLOCKS, Grid, NANOSECONDS};
-pub use memory::{Addresses, Span, Use, region_set, relative};
-pub use origin::{Origin, Source, Undef, collapse, describe, spread};
+pub use memory::{AccessKind, Addresses, Location, Request, Span, TileBase, region_set, relative};
+pub use origin::{Origin, Source, Undef, collapse, describe, spread, undef_bit};
 pub use running::{Next, RunningWarp, narrow};
 pub use warp::{Fragment, Frame, State, Unit, Warp, Watch, ZERO, special};
 pub use worker::{Spent, Taint, WorkerState};

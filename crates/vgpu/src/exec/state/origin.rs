@@ -59,6 +59,11 @@ pub fn spread(mask: u32) -> Undef {
     m | m << 32 | m << 64 | m << 96
 }
 
+/// The bit of byte `b` of a lane in its plane. Bytes 0 to 3 are in the low unit, bytes 4 to 7 in the high unit.
+pub fn undef_bit(b: u64, lane: usize) -> Undef {
+    1 << ((b % 4) * 32 + lane as u64)
+}
+
 /// Returns the lanes with any undefined byte.
 pub fn collapse(u: Undef) -> u32 {
     (u | u >> 32 | u >> 64 | u >> 96) as u32

@@ -9,10 +9,9 @@ use super::super::survey::Kernels;
 use super::block::BlockCore;
 use super::grid::Grid;
 use super::memory::Span;
-use super::origin::Source;
 use super::warp::{Fragment, Unit, Warp};
 use super::worker::WorkerState;
-use crate::check::Kind;
+use crate::check::{Kind, Site};
 use crate::isa::op::Slot;
 use crate::program::Function;
 
@@ -88,25 +87,20 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
 
     pub fn set32(&mut self, slot: Slot, value: &[u32; 32], mask: u32) {
         // SAFETY: as in `r32`. Results are always in the frame.
-        let d = unsafe { &mut *self.reg(slot).cast::<[u32; 32]>() };
-        if mask == u32::MAX {
-            *d = *value;
-        } else {
-            for l in 0..32 {
-                d[l] = if mask >> l & 1 == 1 { value[l] } else { d[l] };
-            }
-        }
+        write_lanes(unsafe { &mut *self.reg(slot).cast() }, value, mask);
     }
 
     pub fn set64(&mut self, slot: Slot, value: &[u64; 32], mask: u32) {
         // SAFETY: as in `r64`.
-        let d = unsafe { &mut *self.reg(slot).cast::<[u64; 32]>() };
-        if mask == u32::MAX {
-            *d = *value;
+        write_lanes(unsafe { &mut *self.reg(slot).cast() }, value, mask);
+    }
+
+    /// Sets a register of either width.
+    pub fn set(&mut self, slot: Slot, value: &[u64; 32], mask: u32) {
+        if slot.is_wide() {
+            self.set64(slot, value, mask);
         } else {
-            for l in 0..32 {
-                d[l] = if mask >> l & 1 == 1 { value[l] } else { d[l] };
-            }
+            self.set32(slot, &narrow(value), mask);
         }
     }
 
@@ -119,10 +113,15 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         self.function().first + self.frag.pc
     }
 
+    /// The current instruction, executed by these lanes.
+    pub fn site(&self, lanes: u32) -> Site {
+        Site { pc: self.at(), block: self.block.index, warp: self.w.id, lanes }
+    }
+
     /// Reports a finding at the current instruction.
     pub fn finding(&mut self, kind: Kind, lanes: u32, message: impl FnOnce() -> String) {
-        let at = self.at();
-        self.worker.report(self.grid, kind, at, self.block.index, self.w.id, lanes, message);
+        let site = self.site(lanes);
+        self.worker.report(kind, site, message);
     }
 
     /// Reports a finding that ends the launch.
@@ -131,12 +130,19 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         self.grid.stop();
     }
 
+    /// The shared memory of the block.
     pub fn whole_shared(&mut self) -> Span {
-        Span {
-            base: self.block.shared.as_mut_ptr().cast(),
-            shadow: self.block.shared_shadow.as_mut_ptr(),
-            low: 0,
-            source: Source::Shared,
+        self.block.shared_span()
+    }
+}
+
+#[inline(always)]
+fn write_lanes<T: Copy>(d: &mut [T; 32], value: &[T; 32], mask: u32) {
+    if mask == u32::MAX {
+        *d = *value;
+    } else {
+        for l in 0..32 {
+            d[l] = if mask >> l & 1 == 1 { value[l] } else { d[l] };
         }
     }
 }

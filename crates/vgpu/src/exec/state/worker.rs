@@ -7,21 +7,18 @@ use std::time::Instant;
 use super::grid::{Grid, allocation_of};
 use super::memory::REGION_SETS;
 use super::origin::{self, Origin, Source};
-use crate::check::collect::{Collector, Raw};
+use crate::check::collect::{Collector, RawFinding};
 use crate::check::race::{self, Agent, RaceKind, RaceReport};
-use crate::check::{Kind, Severity};
+use crate::check::{Kind, Severity, Site};
 use crate::count::{Chains, Counts, InstCount};
 use crate::isa::types::Space;
 use crate::mem::device::Region;
 
-/// An undefined value in global memory: its origin, and the thread and instruction that stored it.
+/// An undefined value in global memory: its origin, and the lane and instruction that stored it.
 #[derive(Clone, Copy, Debug)]
 pub struct Taint {
     pub origin: Origin,
-    pub store: u32,
-    pub block: u64,
-    pub warp: u32,
-    pub lane: u32,
+    pub store: Site,
 }
 
 pub const MAX_TAINTS: usize = 1 << 16;
@@ -146,112 +143,45 @@ impl WorkerState {
         None
     }
 
-    #[allow(clippy::too_many_arguments)]
-    pub fn report(
-        &mut self,
-        grid: &Grid<'_>,
-        kind: Kind,
-        at: u32,
-        block: u64,
-        warp: u32,
-        lanes: u32,
-        message: impl FnOnce() -> String,
-    ) {
-        self.report_with(grid, kind, at, block, warp, lanes, Vec::new(), message);
+    pub fn report(&mut self, kind: Kind, site: Site, message: impl FnOnce() -> String) {
+        self.report_with(kind, site, Vec::new(), message);
     }
 
-    #[allow(clippy::too_many_arguments)]
+    /// Reports a finding together with other instructions that explain it.
     pub fn report_with(
         &mut self,
-        _grid: &Grid<'_>,
         kind: Kind,
-        at: u32,
-        block: u64,
-        warp: u32,
-        lanes: u32,
+        site: Site,
         related: Vec<(String, u32)>,
         message: impl FnOnce() -> String,
     ) {
-        self.findings.add(kind, at, 0, block, warp, || Raw {
-            kind,
-            severity: Severity::Error,
-            message: message(),
-            at,
-            block,
-            warp,
-            lanes,
-            address: None,
-            space: None,
-            allocation: None,
-            related,
-            count: 1,
-            located: true,
-            same_warp: false,
-        });
+        let make = || RawFinding { related, ..RawFinding::new(kind, site, message()) };
+        self.findings.add(kind, site, 0, make);
     }
 
-    #[allow(clippy::too_many_arguments)]
+    /// Reports a finding about an access to an address.
     pub fn report_access(
         &mut self,
         grid: &Grid<'_>,
         kind: Kind,
-        at: u32,
-        block: u64,
-        warp: u32,
-        lanes: u32,
-        space: Space,
-        address: u64,
+        site: Site,
+        (space, address): (Space, u64),
         message: impl FnOnce() -> String,
     ) {
-        self.findings.add(kind, at, 0, block, warp, || Raw {
-            kind,
-            severity: Severity::Error,
-            message: message(),
-            at,
-            block,
-            warp,
-            lanes,
+        self.findings.add(kind, site, 0, || RawFinding {
             address: Some(address),
             space: Some(space),
             allocation: allocation_of(grid, space, address),
-            related: Vec::new(),
-            count: 1,
-            located: true,
-            same_warp: false,
+            ..RawFinding::new(kind, site, message())
         });
     }
 
-    #[allow(clippy::too_many_arguments)]
-    pub fn report_undefined(
-        &mut self,
-        _grid: &Grid<'_>,
-        block: u64,
-        warp: u32,
-        here: u32,
-        origin: Origin,
-        lanes: u32,
-        how: &str,
-    ) {
-        if origin.source() == Source::Reported {
-            return;
+    /// Reports the use of an undefined value. `how` says how the instruction at the site uses it.
+    pub fn report_undefined(&mut self, site: Site, origin: Origin, how: &str) {
+        if origin.source() != Source::Reported {
+            let (kind, pc, message, related) = origin::describe(origin, site.pc, how);
+            self.report_with(kind, Site { pc, ..site }, related, || message);
         }
-        let (kind, at, message, related) = origin::describe(origin, here, how);
-        self.findings.add(kind, at, 0, block, warp, || Raw {
-            kind,
-            severity: Severity::Error,
-            message,
-            at,
-            block,
-            warp,
-            lanes,
-            address: None,
-            space: None,
-            allocation: None,
-            related,
-            count: 1,
-            located: true,
-            same_warp: false,
-        });
     }
 
     pub fn tainted(&self, address: u64) -> Option<Origin> {
@@ -311,28 +241,23 @@ impl WorkerState {
             side(b),
             side(a),
         );
-        self.findings.add(kind, b.pc, a.pc + 1, u64::from(b.block), b.warp, || Raw {
-            kind,
+        let site = Site { pc: b.pc, block: u64::from(b.block), warp: b.warp, lanes };
+        self.findings.add(kind, site, a.pc + 1, || RawFinding {
             severity,
-            message,
-            at: b.pc,
-            block: u64::from(b.block),
-            warp: b.warp,
-            lanes,
             address: Some(r.address),
             space: Some(space),
             allocation: allocation_of(grid, space, r.address),
             related: vec![(format!("the other access: {}", side(a)), a.pc)],
             count: r.count,
-            located: true,
             same_warp: a.block == b.block && a.warp == b.warp,
+            ..RawFinding::new(kind, site, message)
         });
     }
 
     /// Records that an undefined value was stored to global memory.
-    pub fn taint(&mut self, address: u64, origin: Origin, store: u32, block: u64, warp: u32, lane: u32) {
+    pub fn taint(&mut self, address: u64, origin: Origin, store: Site) {
         if self.taints.len() < MAX_TAINTS {
-            self.taints.insert(address, Taint { origin, store, block, warp, lane });
+            self.taints.insert(address, Taint { origin, store });
         }
     }
 }

@@ -292,7 +292,7 @@ fn run(seed: u64, strong_shared: bool) -> (u32, u32) {
                 // Strong accesses, sometimes to a word that weak accesses use too.
                 let op = [Op::Read, Op::Write, Op::Atomic][dice.roll(3) as usize];
                 let how = HOW[1 + dice.roll(5) as usize];
-                let access = Access { pc: 0, op, order: how.0, scope: how.1 };
+                let access = Access { op, order: how.0, scope: how.1 };
                 let word = if dice.roll(4) == 0 { 3 } else { 40 + dice.roll(2) };
                 if strong_shared && dice.roll(2) == 0 {
                     machine.sh(block as u32, thread as u32, op, how, word as u32);
@@ -324,8 +324,7 @@ fn run(seed: u64, strong_shared: bool) -> (u32, u32) {
                     _ => 0xffff << (dice.roll(2) * 16),
                 };
                 engine.warp_sync(warp as u32, mask);
-                let members: Vec<usize> =
-                    clock::lanes(mask).map(|l| block * THREADS + warp * 32 + l).collect();
+                let members: Vec<usize> = lanes(mask).map(|l| block * THREADS + warp * 32 + l).collect();
                 model.sync(&members, |_| true);
             }
             10 if dice.roll(4) == 0 => {
@@ -355,7 +354,7 @@ fn run(seed: u64, strong_shared: bool) -> (u32, u32) {
             }
             12 => {
                 let mask = if dice.roll(2) == 0 { u32::MAX } else { 1 << lane };
-                let of: Vec<usize> = clock::lanes(mask).map(|l| block * THREADS + warp * 32 + l).collect();
+                let of: Vec<usize> = lanes(mask).map(|l| block * THREADS + warp * 32 + l).collect();
                 match dice.roll(3) {
                     0 => {
                         engine.agent_commit(Agent::Copy, warp as u32, mask);
@@ -384,10 +383,10 @@ fn run(seed: u64, strong_shared: bool) -> (u32, u32) {
             }
             _ => {
                 let mask = if dice.roll(2) == 0 { u32::MAX } else { 1 << lane };
-                let of: Vec<usize> = clock::lanes(mask).map(|l| block * THREADS + warp * 32 + l).collect();
+                let of: Vec<usize> = lanes(mask).map(|l| block * THREADS + warp * 32 + l).collect();
                 match dice.roll(3) {
                     0 => {
-                        engine.mbarrier_arrive(warp as u32, mask, 1000, &[2048; 32], true);
+                        engine.mbarrier_arrive(site(1000, warp as u32, mask), &[2048; 32], true);
                         for t in of {
                             let all = model.all(t);
                             join(&mut model.arrived[block], &all);
@@ -401,7 +400,7 @@ fn run(seed: u64, strong_shared: bool) -> (u32, u32) {
                         model.arrived[block].fill(0);
                     }
                     _ => {
-                        engine.mbarrier_wait(warp as u32, mask, mask, 1000, &[2048; 32], true);
+                        engine.mbarrier_wait(site(1000, warp as u32, mask), mask, &[2048; 32], true);
                         let news = model.completed[block].clone();
                         for t in of {
                             join(&mut model.known[t], &news);
