@@ -40,9 +40,9 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         let uniform = lanes(mask).all(|l| ids[l] == id);
         if id >= 16 || !uniform {
             let text = if uniform {
-                format!("barrier {id} does not exist: there are 16")
+                format!("barrier {id} does not exist; a block has barriers 0 to 15")
             } else {
-                "lanes of a warp name different barriers".to_string()
+                "the lanes of the warp name different barriers".to_string()
             };
             self.halt(Kind::BarrierCount, mask, || text);
             return Next::Halt;
@@ -78,12 +78,12 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             if known != count {
                 let (a, b) = (known.unwrap_or(threads), count.unwrap_or(threads));
                 self.finding(Kind::BarrierCount, mask, || {
-                    format!("threads wait at barrier {id} with different counts: {a} and {b}")
+                    format!("threads arrive at barrier {id} with different thread counts: {a} and {b}")
                 });
             } else if arrived > known.unwrap_or(live) {
                 let expected = known.unwrap_or(live);
                 self.finding(Kind::BarrierCount, mask, || {
-                    format!("{arrived} threads have arrived at barrier {id}, which is for {expected}")
+                    format!("{arrived} threads have arrived at barrier {id}, which expects {expected}")
                 });
             }
         }
@@ -105,28 +105,33 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         // divergence is reported.
         let elsewhere = self.w.live & !mask;
         if aligned && forced && elsewhere != 0 {
-            self.finding(Kind::BarrierDivergence, mask, || {
-                format!("barrier in divergent code: lanes {elsewhere:#010x} of the warp do not reach it with the others")
-            });
+            self.finding(Kind::BarrierDivergence, mask, || divergent_barrier(elsewhere));
         } else if aligned && self.w.live != self.w.present {
             let gone = self.w.present & !self.w.live;
             self.finding(Kind::BarrierDivergence, mask, || {
-                format!("barrier after lanes {gone:#010x} of the warp have exited")
+                format!("lanes {gone:#010x} of the warp exited before this barrier")
             });
         } else if count.is_none() && self.block.live_threads != self.block.threads {
             let gone = self.block.threads - self.block.live_threads;
             self.finding(Kind::BarrierDivergence, mask, || {
-                format!("barrier for the whole block after {gone} of its threads have exited")
+                format!("{gone} threads of the block exited before this barrier for the whole block")
             });
         }
         if let Some(n) = count
             && (n == 0 || n % 32 != 0)
         {
             self.finding(Kind::BarrierCount, mask, || {
-                format!("barrier for {n} threads: the count must be a positive multiple of the warp size")
+                format!("the barrier expects {n} threads; the count must be a positive multiple of 32")
             });
         }
     }
+}
+
+/// The text of a finding about lanes that do not reach a barrier.
+pub fn divergent_barrier(elsewhere: u32) -> String {
+    format!(
+        "the barrier is in divergent code: lanes {elsewhere:#010x} of the warp do not reach it with the others"
+    )
 }
 
 impl Block {

@@ -292,24 +292,24 @@ impl Block {
             Spent::Instructions => format!("its budget of {budget} warp instructions"),
             Spent::Time => {
                 let seconds = grid.time_limit.unwrap_or_default().as_secs_f64();
-                format!("for its time limit of {seconds} seconds")
+                format!("its time limit of {seconds} seconds")
             }
         };
         if grid.hopeless && spent == Spent::Instructions {
             worker.report(Kind::Runaway, self.start_site(grid), || {
                 format!(
-                    "the grid has {blocks} blocks of {warps} warps, more than the budget has instructions; only the \
-                     first {budget} warp instructions were run"
+                    "the grid has {blocks} blocks of {warps} warps, more warps than the budget has instructions; only \
+                     the first {budget} warp instructions ran"
                 )
             });
         } else if let Some(site) = running {
             worker.report(Kind::Runaway, site, || {
-                format!("the launch has run {limit} and this warp still runs")
+                format!("the launch has used up {limit}, and this warp still runs")
             });
         } else {
             // The budget ended while this block ran, but the grid is not complete.
             worker.report(Kind::Runaway, self.start_site(grid), || {
-                format!("the launch has run {limit} before all of its {blocks} blocks ran")
+                format!("the launch has used up {limit} before all {blocks} blocks ran")
             });
         }
         grid.stop();

@@ -174,7 +174,9 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             let bytes = sizes[l];
             if bytes == 0 || !bytes.is_multiple_of(16) || ends.iter().any(|e| !e.at[l].is_multiple_of(16)) {
                 self.fault(Kind::Misaligned, l, || {
-                    format!("bulk copy of {bytes} bytes: size and both addresses must be multiples of 16")
+                    format!(
+                        "the bulk copy has {bytes} bytes; its size and both addresses must be multiples of 16"
+                    )
                 });
                 good &= !(1 << l);
                 if !P::CHECK {
@@ -200,8 +202,8 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             let again = (mask & !kept).count_ones();
             self.finding(Kind::Race, mask, || {
                 format!(
-                    "{} lanes issue the same bulk copy, so its bytes are copied and counted {again} times too often; one \
-                     lane is to issue it",
+                    "{} lanes issue the same bulk copy, so its bytes are copied and counted {again} extra times; one \
+                     lane must issue it",
                     mask.count_ones()
                 )
             });
@@ -232,7 +234,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         if beyond > 0 {
             let what = if space == Space::Shared { "shared memory" } else { "its buffer" };
             self.fault(Kind::OutOfBounds, lane, || {
-                format!("bulk copy of {bytes} bytes ends {beyond} bytes past the end of {what}")
+                format!("the bulk copy of {bytes} bytes ends {beyond} bytes past the end of {what}")
             });
             return None;
         }
@@ -334,10 +336,10 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         if unread != 0 {
             let exit = self.site(unread);
             let store = Site { pc: self.w.bulk.last[exit.first_lane()], ..exit };
-            let related = vec![("here the thread exits".to_string(), exit.pc)];
+            let related = vec![("the thread exits here".to_string(), exit.pc)];
             self.worker.report_with(Kind::AsyncNotWaited, store, related, || {
-                "the thread exits without waiting for its bulk store to read shared memory \
-                 (cp.async.bulk.commit_group and wait_group.read)"
+                "the thread exits before its bulk store has read shared memory; it must wait for the store \
+                 (cp.async.bulk.commit_group, then cp.async.bulk.wait_group.read)"
                     .to_string()
             });
         }

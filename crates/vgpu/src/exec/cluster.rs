@@ -8,6 +8,7 @@
 use std::rc::Rc;
 
 use super::Policy;
+use super::barrier::divergent_barrier;
 use super::state::{BlockCore, Membership, Next, Request, RunningWarp, Source, Span, State, WINDOW};
 use crate::check::Kind;
 use crate::isa::op::Inst;
@@ -38,7 +39,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         if P::CHECK && beyond != 0 {
             let rank = ranks[beyond.trailing_zeros() as usize];
             self.finding(Kind::OutOfBounds, beyond, || {
-                format!("mapa asks for block {rank} of a cluster of {count}")
+                format!("mapa names block {rank} of a cluster of {count} blocks")
             });
         }
         self.set(inst.r(0), &out, mask);
@@ -67,9 +68,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         let forced = std::mem::replace(&mut self.frag.state, State::Ready) == State::Forced;
         if P::CHECK && aligned && forced && mask != self.w.live {
             let elsewhere = self.w.live & !mask;
-            self.finding(Kind::BarrierDivergence, mask, || {
-                format!("barrier in divergent code: lanes {elsewhere:#010x} of the warp do not reach it with the others")
-            });
+            self.finding(Kind::BarrierDivergence, mask, || divergent_barrier(elsewhere));
         }
         // A block without a cluster forms a cluster of one block.
         let member =
@@ -94,7 +93,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         let never = lanes_where(mask, |l| self.w.cluster_phase[l] == 0);
         if P::CHECK && never != 0 {
             self.finding(Kind::BarrierCount, never, || {
-                "barrier.cluster.wait by threads that have not arrived at the barrier".to_string()
+                "threads execute barrier.cluster.wait before they arrive at the barrier".to_string()
             });
         }
         cluster.settle();
@@ -122,13 +121,13 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         let end = |l: usize| ad.at[l] - low + u64::from(request.size);
         let limit = u64::from(self.block.shared_bytes);
         let text = match self.peer(rank) {
-            None => format!("there is no block {rank} in the cluster"),
+            None => format!("the cluster has no block {rank}"),
             // SAFETY: the blocks of a cluster live as long as one of them runs. This worker runs all of them.
             Some(peer) if unsafe { (*peer).live_threads } == 0 => {
-                format!("block {rank} of the cluster has exited, its shared memory is gone")
+                format!("block {rank} of the cluster has exited, and its shared memory was freed")
             }
             Some(_) if lanes(group).any(|l| end(l) > limit) => {
-                format!("the blocks have {limit} bytes of shared memory")
+                format!("a block has {limit} bytes of shared memory")
             }
             Some(peer) => {
                 // SAFETY: as above. `peer` is not the block that runs now.

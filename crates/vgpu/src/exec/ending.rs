@@ -25,18 +25,18 @@ impl Block {
             let expects = Mbarrier::decode(bits).tx;
             if expects >= i64::from(left) {
                 worker.report(Kind::AsyncNotWaited, issued, || {
-                    "the block ends while this bulk copy into its shared memory is under way: nobody has waited for it"
+                    "the block ends before this bulk copy into its shared memory is complete; no thread has waited for it"
                         .to_string()
                 });
                 continue;
             }
             let expected_at = self.core.barrier_logs.get(&copy.barrier).and_then(|log| log.expected_at);
-            let related = vec![("the copy".to_string(), issued.pc)];
+            let related = vec![("this is the last copy".to_string(), issued.pc)];
             let site = Site { pc: expected_at.unwrap_or(issued.pc), ..issued };
             worker.report_with(Kind::BarrierCount, site, related, || {
                 format!(
-                    "the bulk copies that report to the mbarrier bring more bytes than it is told to expect: {left} of the \
-                     {} bytes of the last copy are left over when the block ends",
+                    "the bulk copies report more bytes to the mbarrier object than it expects: {left} of the {} bytes of \
+                     the last copy remain when the block ends",
                     copy.bytes
                 )
             });
@@ -54,7 +54,7 @@ impl Block {
                 let site = Site { pc, block: self.core.index, warp, lanes: u32::MAX };
                 worker.report(Kind::DivergentWarpOp, site, || {
                     format!(
-                        "only warps {warps:?} of the warpgroup of warps {first} to {} execute it; all four have to",
+                        "only warps {warps:?} of the warpgroup (warps {first} to {}) execute the instruction; all four must execute it",
                         first + 3
                     )
                 });
@@ -75,8 +75,8 @@ impl Block {
             let site = Site { pc, block: self.core.index, warp: group * 4, lanes: u32::MAX };
             worker.report(Kind::Registers, site, || {
                 format!(
-                    "the warpgroups of the block ask for {wanted} registers per thread together, {count} of them here; \
-                     {groups} warpgroups are launched with {launched} each, {} in all, so one of them waits for ever",
+                    "the warpgroups of the block request {wanted} registers per thread in total, {count} of them here; \
+                     {groups} warpgroups start with {launched} each, {} in total, so one warpgroup waits forever",
                     launched * groups
                 )
             });

@@ -30,7 +30,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             if P::CHECK {
                 let over = -b.pending;
                 self.finding(Kind::BarrierCount, 1 << lane, || {
-                    format!("{over} arrivals more than the mbarrier object was initialised for")
+                    format!("the mbarrier object receives {over} more arrivals than it was initialised for")
                 });
             }
             b.pending = 0;
@@ -241,8 +241,8 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             let expected = b.expected;
             self.finding(Kind::BarrierCount, together, || {
                 format!(
-                    "{arrivals} arrivals of one warp at once, at an mbarrier object initialised for {expected}: they end \
-                     more than one phase"
+                    "one warp arrives {arrivals} times at once at an mbarrier object that was initialised for {expected} \
+                     arrivals, which completes more than one phase"
                 )
             });
         }
@@ -286,8 +286,8 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             if bytes > 0 || now.tx > 0 {
                 self.finding(Kind::BarrierPhase, again, || {
                     format!(
-                        "the wait is satisfied by phase {} of the mbarrier, which the thread has passed before; phase \
-                         {phase} is under way, with {} bytes still to come: the parity to wait for is {}",
+                        "phase {} of the mbarrier object satisfies the wait, but the thread has already waited for that \
+                         phase; phase {phase} still expects {} bytes, and the thread must wait for parity {}",
                         phase.wrapping_sub(1) as i32,
                         bytes.max(now.tx.max(0) as u64),
                         u8::from(now.phase)
@@ -300,7 +300,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
     fn mbarrier_init(&mut self, location: Location, lane: usize, count: u32) {
         if P::CHECK && (count == 0 || count > MAX_COUNT) {
             self.finding(Kind::BarrierCount, 1 << lane, || {
-                format!("mbarrier object initialised for {count} arrivals: 1 to {MAX_COUNT} are allowed")
+                format!("the thread initialises an mbarrier object for {count} arrivals; 1 to {MAX_COUNT} are allowed")
             });
         }
         let count = count.clamp(1, MAX_COUNT);

@@ -217,7 +217,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         let &Request { kind, space, addresses, size } = request;
         let (site, address) = (self.site(bad), addresses.at[bad.trailing_zeros() as usize]);
         self.worker.report_access(self.grid, Kind::Misaligned, site, (space, address), || {
-            format!("{} of {size} bytes at an address that is not a multiple of {size}", kind.name())
+            format!("a thread {} {size} bytes at an address that is not a multiple of {size}", kind.verb())
         });
         if !P::CHECK {
             self.grid.stop();
@@ -235,7 +235,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         let &Request { kind, space, addresses, size } = request;
         let (site, address) = (self.site(bad), addresses.at[bad.trailing_zeros() as usize]);
         self.worker.report_access(self.grid, Kind::OutOfBounds, site, (space, address), || {
-            format!("{} of {size} bytes out of bounds: {}", kind.name(), describe(self.grid))
+            format!("a thread {} {size} bytes out of bounds: {}", kind.verb(), describe(self.grid))
         });
         if !P::CHECK {
             self.grid.stop();

@@ -82,9 +82,7 @@ pub(super) fn report(
             // blocks are idle.
             let mistaken = idle * 2 >= blocks && !asks_grid_size(grid.kernel);
             let site = Site { block: first_idle, ..Site::default() };
-            let message = || {
-                format!("{idle} of {blocks} blocks did nothing: they ended without touching global memory")
-            };
+            let message = || format!("{idle} of {blocks} blocks ended without an access to global memory");
             findings.add(Kind::IdleBlocks, site, 0, || RawFinding {
                 severity: if mistaken { Severity::Warning } else { Severity::Note },
                 located: false,
@@ -174,7 +172,7 @@ pub(super) fn check_outputs(
             let total = r.bytes;
             let message = || {
                 format!(
-                    "{unwritten} of {total} bytes of output `{label}` were never written, the first at offset {first}"
+                    "the kernel never wrote {unwritten} of {total} bytes of output `{label}`; the first is at offset {first}"
                 )
             };
             findings.add(Kind::UnwrittenOutput, Site::default(), first as u32, || RawFinding {

@@ -171,22 +171,22 @@ pub(super) fn report_stuck(grid: &Grid<'_>, worker: &mut WorkerState, active: &[
     let resident = active.len();
     if !polls {
         worker.report(Kind::Runaway, site, || {
-            "this warp goes in circles: it has come back here with the same values in all registers"
+            "this warp repeats a loop forever: it returns here with the same values in all registers"
                 .to_string()
         });
     } else if started < grid.blocks {
         let (blocks, limit) = (grid.blocks, grid.resident_limit);
         worker.report(Kind::NotResident, site, || {
             format!(
-                "the blocks that run wait for blocks that cannot start: the grid has {blocks} blocks, the device \
-                 holds {limit} of this kernel at a time"
+                "the running blocks wait for blocks that cannot start: the grid has {blocks} blocks, and the device \
+                 can hold {limit} blocks of this kernel at a time"
             )
         });
     } else {
         worker.report(Kind::Deadlock, site, || {
             let barriers = block.awaited_barriers(grid);
             let why = if barriers.is_empty() { String::new() } else { format!(": {}", barriers.join("; ")) };
-            format!("this warp waits in a loop for a change that no running thread will make ({resident} blocks still run){why}")
+            format!("this warp waits in a loop for a change that no running thread makes ({resident} blocks still run){why}")
         });
     }
 }

@@ -618,7 +618,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         let pc = self.frag.pc;
         let lanes_out = lanes_where(mask, |l| index[l] as usize >= targets.len());
         if lanes_out != 0 {
-            self.halt(Kind::Trap, lanes_out, || "branch table index is out of range".to_string());
+            self.halt(Kind::Trap, lanes_out, || "the index of a branch table is out of range".to_string());
             return Step::Stop(Outcome::Halt);
         }
         let function = &self.grid.kernel.functions[self.frag.function as usize];
@@ -663,7 +663,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         });
         let Some(function) = fits else {
             self.halt(Kind::Trap, group, || {
-                format!("call to {wanted:#x}, which is not a function with these parameters")
+                format!("a thread calls {wanted:#x}, which is not a function with these parameters")
             });
             return Step::Stop(Outcome::Halt);
         };
@@ -691,12 +691,12 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         let units = (reg_base + callee.frame.units) as usize;
         if self.frag.stack.len() >= MAX_DEPTH || units > MAX_UNITS {
             let depth = self.frag.stack.len();
-            self.halt(Kind::Runaway, mask, || format!("recursion is {depth} calls deep"));
+            self.halt(Kind::Runaway, mask, || format!("the recursion is {depth} calls deep"));
             return Step::Stop(Outcome::Halt);
         }
         self.w.reserve(units, (pred_base + callee.frame.preds) as usize, P::CHECK);
         if !self.reserve_local((local_base + callee.local_bytes) as usize) {
-            self.halt(Kind::Runaway, mask, || "the stack of local memory is exhausted".to_string());
+            self.halt(Kind::Runaway, mask, || "the stack in local memory is exhausted".to_string());
             return Step::Stop(Outcome::Halt);
         }
         if mask != self.frag.mask {

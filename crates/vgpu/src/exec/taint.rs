@@ -305,7 +305,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         let lanes = self.w.pred_undef[p] & self.frag.mask;
         if lanes != 0 {
             let origin = Origin(self.w.pred_origin[p]);
-            self.report_undefined(origin, lanes, "decides what the kernel does");
+            self.report_undefined(origin, lanes, "decides whether an instruction executes");
             // Report each value once. Afterwards the value counts as defined.
             self.w.pred_undef[p] &= !lanes;
         }

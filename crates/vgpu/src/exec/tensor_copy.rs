@@ -87,7 +87,9 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             if P::CHECK && blocks[l] >> count != 0 {
                 let wanted = blocks[l];
                 self.finding(Kind::OutOfBounds, 1 << l, || {
-                    format!("the copy goes to the blocks of mask {wanted:#x}, the cluster has {count}")
+                    format!(
+                        "the copy names the blocks of mask {wanted:#x}, but the cluster has {count} blocks"
+                    )
                 });
             }
             for rank in lanes(blocks[l] & ((1u64 << count) - 1) as u32) {
@@ -159,7 +161,9 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             if let Some((op, ty)) = reduce
                 && !(crate::isa::reduction_exists(op, ty) && ty.bits() >= 16)
             {
-                self.fault(Kind::TensorMap, l, || format!("there is no bulk reduction {op:?} of {ty:?}"));
+                self.fault(Kind::TensorMap, l, || {
+                    format!("the bulk reduction {op:?} of {ty:?} does not exist")
+                });
                 if !P::CHECK {
                     return Next::Halt;
                 }
@@ -207,7 +211,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         if !place.is_multiple_of(BOX_ALIGN) {
             self.fault(Kind::Misaligned, lane, || {
                 format!(
-                    "tensor copy at offset {place} of shared memory, which is not a multiple of {BOX_ALIGN}"
+                    "the tensor copy uses offset {place} of shared memory, which is not a multiple of {BOX_ALIGN}"
                 )
             });
             return None;
@@ -217,8 +221,8 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         if column % COLUMN_ALIGN != 0 {
             self.fault(Kind::Misaligned, lane, || {
                 format!(
-                    "tensor copy at column {} of the tensor, which is byte {column} of its row and not a multiple of \
-                     {COLUMN_ALIGN} bytes; a GPU stops with an illegal instruction",
+                    "the tensor copy starts at column {} of the tensor, which is byte {column} of its row and not a multiple \
+                     of {COLUMN_ALIGN} bytes; a GPU stops with an illegal instruction",
                     at[0]
                 )
             });
@@ -229,8 +233,8 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         if stores && let Some(dimension) = at.iter().position(|coordinate| *coordinate < 0) {
             self.fault(Kind::OutOfBounds, lane, || {
                 format!(
-                    "tensor store at coordinate {} of dimension {dimension}; only a load may start before the tensor, \
-                     and a GPU stops with an illegal instruction",
+                    "the tensor store starts at coordinate {} of dimension {dimension}; only a load may start before the \
+                     tensor, and a GPU stops with an illegal instruction",
                     at[dimension]
                 )
             });
@@ -247,12 +251,12 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                     let near = self.grid.device.describe(row.address + u64::from(row.bytes) - 1).1;
                     self.fault(Kind::OutOfBounds, lane, || {
                         let cause = if row.bytes == tensor.row(number).bytes {
-                            "the map does not fit its buffer, or the buffer is gone"
+                            "the tensor map does not fit its buffer, or the buffer was freed"
                         } else {
                             "a store writes whole 16-byte chunks, and the row of the tensor ends within one"
                         };
                         format!(
-                            "row {number} of the box lies in the tensor of its map but not in memory: {near}; {cause}"
+                            "row {number} of the box is inside the tensor but outside memory: {near}; {cause}"
                         )
                     });
                     return None;
@@ -266,10 +270,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
     fn tensor_map(&mut self, address: u64, lane: usize, rank: usize) -> Option<TensorMap> {
         if !address.is_multiple_of(tensor_map::ALIGN) {
             self.fault(Kind::TensorMap, lane, || {
-                format!(
-                    "the tensor map lies at {address:#x}, which is not a multiple of {}",
-                    tensor_map::ALIGN
-                )
+                format!("the tensor map is at {address:#x}, which is not a multiple of {}", tensor_map::ALIGN)
             });
             return None;
         }
@@ -279,7 +280,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                 let at = (address - self.grid.windows.param) as usize;
                 let Some(map) = self.grid.params.get(at..at + tensor_map::BYTES) else {
                     self.fault(Kind::TensorMap, lane, || {
-                        "the tensor map lies outside the kernel's parameters".to_string()
+                        "the tensor map is outside the kernel's parameters".to_string()
                     });
                     return None;
                 };
@@ -295,7 +296,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                 if !region.holds(address, bytes.len() as u64) {
                     let near = self.grid.device.describe(address).1;
                     self.fault(Kind::TensorMap, lane, || {
-                        format!("the tensor map lies in no allocation: {near}")
+                        format!("the tensor map is in no allocation: {near}")
                     });
                     return None;
                 }
@@ -309,20 +310,20 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         };
         if let Some(space) = wrong_space {
             self.fault(Kind::TensorMap, lane, || {
-                format!("the tensor map lies in {space}; it must be a kernel parameter or in global or constant memory")
+                format!("the tensor map is in {space}; it must be a kernel parameter or in global or constant memory")
             });
             return None;
         }
         let Some(map) = TensorMap::decode(&bytes) else {
             self.fault(Kind::TensorMap, lane, || {
-                "what the copy is told to use as a tensor map was not encoded as one".to_string()
+                "the operand of the copy is not an encoded tensor map".to_string()
             });
             return None;
         };
         if map.rank() != rank {
             let has = map.rank();
             self.fault(Kind::TensorMap, lane, || {
-                format!("the copy has {rank} coordinates, the tensor map {has} dimensions")
+                format!("the copy has {rank} coordinates, but the tensor map has {has} dimensions")
             });
             return None;
         }
@@ -476,7 +477,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         let own = if space == Space::Generic { self.grid.windows.space_of(at.at[lane]) } else { space };
         if !matches!(own, Space::Shared | Space::Global) {
             self.fault(Kind::TensorMap, lane, || {
-                "tensor maps are made in shared or global memory".to_string()
+                "a kernel can create tensor maps only in shared or global memory".to_string()
             });
             return None;
         }

@@ -35,7 +35,10 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         self.frag.state = State::Ready;
         if P::CHECK && mask != u32::MAX {
             self.finding(Kind::DivergentWarpOp, mask, || {
-                format!("the operation needs all lanes of the warp, {} execute it", mask.count_ones())
+                format!(
+                    "only {} lanes of the warp execute an operation that needs all 32 lanes",
+                    mask.count_ones()
+                )
             });
         }
         true

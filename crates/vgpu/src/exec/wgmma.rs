@@ -65,7 +65,9 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         if (warp as u32 / 4 + 1) * 128 > self.block.threads {
             let threads = self.block.threads;
             self.finding(Kind::DivergentWarpOp, mask, || {
-                format!("the operation needs four warps from a multiple of four on; the block has {threads} threads")
+                format!(
+                    "the operation needs a whole warpgroup of four warps; the block has {threads} threads"
+                )
             });
             return;
         }
@@ -75,8 +77,8 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         }
         if !groups[warp / 4].step(warp % 4, at, what) {
             self.finding(Kind::DivergentWarpOp, mask, || {
-                "the warps of a warpgroup execute different instructions, or with different descriptors, where they \
-                 must execute one together"
+                "the warps of a warpgroup execute different instructions, or use different descriptors; they must \
+                 execute one instruction together"
                     .to_string()
             });
         }
@@ -119,9 +121,11 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         let now = group.registers.map_or(before, |(n, _)| n);
         group.registers = Some((count, at));
         if now != count && increase != (count > now) {
-            let what = if increase { "increase" } else { "decrease" };
+            let (form, what) = if increase { ("inc", "increase") } else { ("dec", "decrease") };
             self.finding(Kind::Registers, mask, || {
-                format!("setmaxnreg is to {what} the number of registers from {now} to {count}")
+                format!(
+                    "setmaxnreg.{form} does not {what} the number of registers: it changes {now} to {count}"
+                )
             });
         }
         Next::Continue
@@ -210,7 +214,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             }
             if !same {
                 self.finding(Kind::DivergentWarpOp, mask, || {
-                    format!("lanes of a warp give different descriptors of {name}")
+                    format!("the lanes of the warp have different descriptors of {name}")
                 });
             }
         }
@@ -220,8 +224,8 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             let d = operand.descriptor;
             self.finding(Kind::Misaligned, mask, || {
                 format!(
-                    "the descriptor of {name} starts at {:#x} of shared memory with {}, whose pattern starts at \
-                     multiples of {}; the base offset is {}",
+                    "the descriptor of {name} starts at {:#x} of shared memory; the pattern of {} starts at multiples of \
+                     {}, and the base offset is {}",
                     d.start,
                     d.swizzle.name(),
                     d.swizzle.period(),
@@ -245,7 +249,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         let name = operand.name;
         self.finding(Kind::OutOfBounds, mask, || {
             format!(
-                "the descriptor of {name} leads to offset {farthest} of shared memory, of which the block has {bytes} bytes"
+                "the descriptor of {name} addresses offset {farthest} of shared memory; the block has {bytes} bytes"
             )
         });
         false
@@ -339,8 +343,8 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         if ka.0 != kb.0 && ka.1 != kb.1 {
             self.finding(Kind::Layout, mask, || {
                 format!(
-                    "the descriptors of a and b start at different places along k: at element {} of the box of a and {} \
-                     of the box of b",
+                    "the descriptors of a and b start at different elements along k: {} in the box of a, {} in the box \
+                     of b",
                     ka.1, kb.1
                 )
             });
@@ -350,7 +354,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
     fn report_layout(&mut self, operand: &Operand, fault: Fault, mask: u32) {
         let load = self.block.chunk_origins.tensor_load(fault.found.load).copied();
         let (d, name) = (operand.descriptor, operand.name);
-        let related = load.map(|l| ("the copy that brought it".to_string(), l.at)).into_iter().collect();
+        let related = load.map(|l| ("this copy wrote the box".to_string(), l.at)).into_iter().collect();
         let Fault { line, chunk, along, before, found } = fault;
         let (beyond, lines) = if operand.mn_major && d.swizzle.span() == 16 {
             ("stride", "leading")
@@ -359,15 +363,15 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         };
         let cause = match load {
             Some(l) if l.swizzle != d.swizzle => {
-                format!("the descriptor has {}, the copy has {}", d.swizzle.name(), l.swizzle.name())
+                format!("the descriptor has {}, but the copy has {}", d.swizzle.name(), l.swizzle.name())
             }
             Some(l) if d.swizzle.span() > 16 && 16 * l.columns != d.swizzle.span() => format!(
-                "rows of the box have {} bytes, {} needs {}",
+                "rows of the box have {} bytes, but {} needs {}",
                 16 * l.columns,
                 d.swizzle.name(),
                 d.swizzle.span()
             ),
-            _ if along => format!("the {beyond} offset of {} bytes is wrong, or the start", {
+            _ if along => format!("the {beyond} offset of {} bytes or the start address is wrong", {
                 if beyond == "leading" { d.leading } else { d.stride }
             }),
             _ if line % 8 == 0 => {
@@ -376,13 +380,13 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                     if lines == "stride" { d.stride } else { d.leading }
                 )
             }
-            _ => format!("the start {:#x} is wrong", d.start),
+            _ => format!("the start address {:#x} is wrong", d.start),
         };
         let site = self.site(mask);
         self.worker.report_with(Kind::Layout, site, related, || {
             format!(
-                "the descriptor of {name} does not follow the box that a tensor copy put there: line {line}, chunk {chunk} \
-                 of the operand is row {}, chunk {} of its box, after row {}, chunk {}; {cause}",
+                "the descriptor of {name} does not match the box that a tensor copy wrote: line {line}, chunk {chunk} of \
+                 the operand is row {}, chunk {} of its box and follows row {}, chunk {}; {cause}",
                 found.row, found.column, before.row, before.column
             )
         });
@@ -474,9 +478,9 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
 
     fn report_flight(&mut self, flying: Flying, mask: u32, what: &str) {
         let site = self.site(mask);
-        let related = vec![("the product in flight".to_string(), flying.at)];
+        let related = vec![("this wgmma is in flight".to_string(), flying.at)];
         self.worker.report_with(Kind::AsyncNotWaited, site, related, || {
-            format!("{what}; no wgmma.wait_group has waited for it")
+            format!("the warp {what}; no wgmma.wait_group has waited for that wgmma")
         });
     }
 
@@ -502,7 +506,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                     self.report_flight(
                         f,
                         mask,
-                        "an accumulator is read while a wgmma that writes it is in flight",
+                        "reads an accumulator while a wgmma that writes it is in flight",
                     );
                     self.land_register(*slot);
                 }
@@ -512,9 +516,9 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             if let Some(f) = self.flying(*slot) {
                 if source.is_none() {
                     let what = if f.written {
-                        "an accumulator is written while a wgmma that writes it is in flight"
+                        "writes an accumulator while a wgmma that writes it is in flight"
                     } else {
-                        "a register is written while a wgmma that reads it is in flight"
+                        "writes a register while a wgmma that reads it is in flight"
                     };
                     self.report_flight(f, mask, what);
                 }
@@ -533,7 +537,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         if !self.w.flight.fenced {
             self.w.flight.fenced = true;
             self.finding(Kind::AsyncNotWaited, mask, || {
-                "the first wgmma has no wgmma.fence before it: it may start before its registers are written"
+                "no wgmma.fence precedes the first wgmma, so it may start before its registers are written"
                     .to_string()
             });
         }
@@ -544,7 +548,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                     self.report_flight(
                         f,
                         mask,
-                        "an accumulator is read as a while a wgmma that writes it is in flight",
+                        "uses an accumulator as operand a while a wgmma that writes it is in flight",
                     );
                     self.land_register(*slot);
                 }
@@ -555,7 +559,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         }
         for slot in inst.results() {
             if let Some(f) = self.flying(*slot).filter(|f| !f.written && f.at != at) {
-                self.report_flight(f, mask, "a register is written while a wgmma that reads it is in flight");
+                self.report_flight(f, mask, "writes a register while a wgmma that reads it is in flight");
             }
             for unit in self.units(*slot) {
                 self.w.flight.launch(unit, true, at);

@@ -1,4 +1,4 @@
-//! The types with which execution reports events to the race checker, and the types of the checker's reports.
+//! The types with which execution reports events to the race checker.
 
 pub use crate::isa::op::Order;
 pub use crate::isa::types::Scope;
@@ -135,58 +135,4 @@ pub struct Copy<'a> {
     pub from: &'a [u64; 32],
     /// Number of bytes that each lane reads. The rest of its destination is filled with zeros.
     pub read: &'a [u32; 32],
-}
-
-/// The reason why two accesses race.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum RaceKind {
-    /// Shared memory, different warps.
-    Shared,
-    /// Global memory, different warps or blocks.
-    Global,
-    /// Lanes of one warp without a `__syncwarp` in between.
-    IntraWarp,
-    /// One side is an asynchronous access that its thread has not waited for.
-    AsyncNotWaited,
-    /// Threads wrote the data, and a bulk copy or the tensor cores read it without a proxy fence in between.
-    MissingProxyFence,
-    /// Atomics or fences would order the two accesses if their scope included both threads.
-    ScopeTooNarrow,
-    /// A flag that was written after the data was seen, but no fence stands between the data and the flag.
-    MissingRelease,
-    /// The flag was published correctly, but no fence stands between the read of the flag and the use of the data.
-    MissingAcquire,
-}
-
-/// One side of a race.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Side {
-    pub block: u32,
-    pub warp: u32,
-    pub lane: u32,
-    pub pc: u32,
-    pub op: Op,
-    /// The agent that acted on behalf of the thread; `None` if the thread itself acted.
-    pub agent: Option<Agent>,
-    pub strength: Strength,
-}
-
-/// A race, folded over lanes and addresses by kind and the two instructions.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RaceReport {
-    pub kind: RaceKind,
-    /// True for shared memory; `address` is then an offset into it.
-    pub shared: bool,
-    pub address: u64,
-    /// The access that came first in this run.
-    pub first: Side,
-    pub second: Side,
-    /// Both accesses write the same value.
-    pub same_value: bool,
-    /// True for a note instead of a finding: stores of the same value, or a race by the letter of the model that
-    /// hardware does not show.
-    pub note: bool,
-    /// Lanes of the second access's warp that raced, for the reported instruction.
-    pub lanes: u32,
-    pub count: u64,
 }

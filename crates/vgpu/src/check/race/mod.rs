@@ -59,6 +59,7 @@ mod event;
 mod flags;
 mod global;
 mod readers;
+mod report;
 mod shared;
 mod stamp;
 mod threads;
@@ -75,12 +76,11 @@ use agent_reads::{AgentReads, Chunks};
 pub use clock::Blocks as Published;
 use conflict::Conflict;
 pub use conflict::{AccessPattern, Shape};
-pub use event::{
-    Access, Agent, Copy, Differs, Op, Order, RaceKind, RaceReport, Ranges, SameValue, Scope, Side, Strength,
-};
+pub use event::{Access, Agent, Copy, Differs, Op, Order, Ranges, SameValue, Scope, Strength};
 use flags::{Flags, words};
 pub use global::GlobalRaces;
 use global::{Found, GlobalAccess, LaneBytes};
+pub use report::{RaceKind, RaceReport};
 use shared::{SharedAccess, SharedShadow};
 use stamp::Stamp;
 use threads::{Gap, Handed, Threads};

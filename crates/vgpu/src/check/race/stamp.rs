@@ -15,7 +15,8 @@
 
 use super::super::site::Site;
 use super::clock::AGENTS;
-use super::event::{Access, Agent, Op, Side, Strength};
+use super::event::{Access, Agent, Op, Strength};
+use super::report::Side;
 
 pub const TIME: u32 = 34;
 pub const MAX_TIME: u32 = (1 << 26) - 1;

@@ -140,7 +140,7 @@ impl BarrierLog {
             let _ = write!(text, "; warps {present:?} have arrived");
         }
         if !absent.is_empty() && object.pending > 0 {
-            let _ = write!(text, "; warps {absent:?} arrived in the phase before and not in this one");
+            let _ = write!(text, "; warps {absent:?} arrived in the previous phase but not in this one");
         }
         text
     }

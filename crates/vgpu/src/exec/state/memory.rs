@@ -54,11 +54,12 @@ pub enum AccessKind {
 }
 
 impl AccessKind {
-    pub fn name(self) -> &'static str {
+    /// What a thread does, as a verb.
+    pub fn verb(self) -> &'static str {
         match self {
-            AccessKind::Load => "read",
-            AccessKind::Store => "write",
-            AccessKind::Atomic => "atomic operation",
+            AccessKind::Load => "reads",
+            AccessKind::Store => "writes",
+            AccessKind::Atomic => "atomically updates",
         }
     }
 }

@@ -74,17 +74,21 @@ pub fn collapse(u: Undef) -> u32 {
 pub fn describe(origin: Origin, here: u32, how: &str) -> (Kind, u32, String, Vec<(String, u32)>) {
     let (kind, what) = match origin.source() {
         Source::Register => {
-            (Kind::Uninitialised, "a variable is used before it is given a value, and the value")
+            (Kind::Uninitialised, "a thread reads a variable that was never written, and the value")
         }
-        Source::Shared => (Kind::Uninitialised, "shared memory is read that nothing wrote, and the value"),
-        Source::Global => (Kind::Uninitialised, "global memory is read that nothing wrote, and the value"),
-        Source::Local => (Kind::Uninitialised, "a local array is read where nothing wrote it, and the value"),
-        Source::Shuffle => {
-            (Kind::WarpMask, "a shuffle reads from a lane that does not take part, and the value")
+        Source::Shared => {
+            (Kind::Uninitialised, "a thread reads shared memory that was never written, and the value")
         }
+        Source::Global => {
+            (Kind::Uninitialised, "a thread reads global memory that was never written, and the value")
+        }
+        Source::Local => {
+            (Kind::Uninitialised, "a thread reads local memory that was never written, and the value")
+        }
+        Source::Shuffle => (Kind::WarpMask, "a shuffle reads a lane that does not take part, and the value"),
         Source::Reported => (Kind::Uninitialised, "the value of an access that failed"),
     };
     let at = origin.at().unwrap_or(here);
-    let related = if at == here { Vec::new() } else { vec![(format!("here it {how}"), here)] };
+    let related = if at == here { Vec::new() } else { vec![(format!("the value {how} here"), here)] };
     (kind, at, format!("{what} {how}"), related)
 }

@@ -8,7 +8,7 @@ use super::grid::{Grid, allocation_of};
 use super::memory::REGION_SETS;
 use super::origin::{self, Origin, Source};
 use crate::check::collect::{Collector, RawFinding};
-use crate::check::race::{self, Agent, RaceKind, RaceReport};
+use crate::check::race::RaceReport;
 use crate::check::{Kind, Severity, Site};
 use crate::count::{Chains, Counts, InstCount};
 use crate::isa::types::Space;
@@ -188,69 +188,20 @@ impl WorkerState {
         self.taints.get(&address).map(|t| t.origin)
     }
 
-    pub fn report_race(&mut self, grid: &Grid<'_>, r: &RaceReport) {
-        let (kind, how) = match r.kind {
-            RaceKind::Shared => (Kind::Race, "no barrier stands between them"),
-            RaceKind::Global => (Kind::Race, "nothing orders them"),
-            RaceKind::IntraWarp => (Kind::Race, "they are lanes of one warp with no __syncwarp between them"),
-            RaceKind::AsyncNotWaited => {
-                (Kind::AsyncNotWaited, "the asynchronous operation has not been waited for")
-            }
-            RaceKind::MissingProxyFence => (
-                Kind::ProxyFence,
-                "they are ordered, but no fence.proxy.async stands between them, so the asynchronous read may not see \
-                 the write",
-            ),
-            RaceKind::ScopeTooNarrow => {
-                (Kind::Scope, "the scope of the atomic or fence does not reach both threads")
-            }
-            RaceKind::MissingRelease => {
-                (Kind::Race, "the flag is published without a release fence after the data")
-            }
-            RaceKind::MissingAcquire => {
-                (Kind::Race, "the flag is read without an acquire fence before the data")
-            }
-        };
-        let (space, place) = if r.shared { (Space::Shared, "shared") } else { (Space::Global, "global") };
-        let name = |op| match op {
-            race::Op::Read => "read",
-            race::Op::Write => "write",
-            race::Op::Atomic => "atomic",
-        };
-        // Which of the two blocks came first depends on the order of the blocks. The finding always names the block
-        // with the higher number.
-        let (a, b, lanes) = if r.first.block > r.second.block {
-            (&r.second, &r.first, 1 << r.first.lane)
-        } else {
-            (&r.first, &r.second, r.lanes)
-        };
-        let severity = if r.note { Severity::Note } else { Severity::Error };
-        let side = |s: &race::Side| {
-            let by = match s.agent {
-                None => "",
-                Some(Agent::Copy) => "asynchronous copy of ",
-                Some(Agent::Load) => "bulk copy of ",
-                Some(Agent::StoreRead | Agent::StoreWrite) => "bulk store of ",
-                Some(Agent::Tensor) => "wgmma of ",
-            };
-            format!("{} by {by}block {} warp {} lane {}", name(s.op), s.block, s.warp, s.lane)
-        };
-        let message = format!(
-            "race in {place} memory{}: {} and {}; {how}",
-            if r.same_value { " (both write the same value)" } else { "" },
-            side(b),
-            side(a),
-        );
-        let site = Site { pc: b.pc, block: u64::from(b.block), warp: b.warp, lanes };
-        self.findings.add(kind, site, a.pc + 1, || RawFinding {
-            severity,
-            address: Some(r.address),
+    pub fn report_race(&mut self, grid: &Grid<'_>, race: &RaceReport) {
+        let (side, lanes, other) = race.sides();
+        let space = if race.shared { Space::Shared } else { Space::Global };
+        let kind = race.kind.finding();
+        let site = Site { pc: side.pc, block: u64::from(side.block), warp: side.warp, lanes };
+        self.findings.add(kind, site, other.pc + 1, || RawFinding {
+            severity: if race.note { Severity::Note } else { Severity::Error },
+            address: Some(race.address),
             space: Some(space),
-            allocation: allocation_of(grid, space, r.address),
-            related: vec![(format!("the other access: {}", side(a)), a.pc)],
-            count: r.count,
-            same_warp: a.block == b.block && a.warp == b.warp,
-            ..RawFinding::new(kind, site, message)
+            allocation: allocation_of(grid, space, race.address),
+            related: vec![(format!("{other} here"), other.pc)],
+            count: race.count,
+            same_warp: other.block == side.block && other.warp == side.warp,
+            ..RawFinding::new(kind, site, race.message())
         });
     }
 
