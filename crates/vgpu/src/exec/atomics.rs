@@ -116,23 +116,18 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
     }
 
     fn atom_in(&mut self, inst: &Inst, access: &Access, request: &Request<'_>, mask: u32) -> Next {
-        let mut left = mask;
-        let mut failed = mask;
         if P::COUNT {
             self.count_access(request, mask);
         }
-        while left != 0 {
-            let Some((group, span)) = self.span(request, &mut left) else { break };
-            left &= !group;
-            failed &= !group;
+        let failed = self.each_span(request, mask, |cx, group, span| {
             if P::CHECK {
-                self.before_access(request, &span, group, access, &[]);
+                cx.before_access(request, span, group, access, &[]);
             }
-            self.atom_group(inst, access, &span, request.addresses, group);
+            cx.atom_group(inst, access, span, request.addresses, group);
             if P::CHECK {
-                self.after_access(request, group, access);
+                cx.after_access(request, group, access);
             }
-        }
+        });
         if failed != 0 {
             if !P::CHECK {
                 return Next::Halt;

@@ -16,7 +16,6 @@ use crate::mem::device::Region;
 use crate::mem::shadow;
 
 impl<P: Policy> RunningWarp<'_, '_, P> {
-    #[allow(clippy::too_many_lines)] // The checks of one instruction, in order.
     pub fn copy_async(&mut self, inst: &Inst, mask: u32) -> Next {
         let Op::CopyAsync { bytes, has_size, ignore, negate, dst_offset, src_offset } = inst.op else {
             return Next::Continue;

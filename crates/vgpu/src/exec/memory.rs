@@ -23,21 +23,18 @@ use crate::mem::shadow;
 impl<P: Policy> RunningWarp<'_, '_, P> {
     pub fn addresses(&mut self, slot: Slot, offset: i32, mask: u32, size: u32) -> Addresses {
         let mut at = [0; 32];
-        // SAFETY: `slot` names a register of the width that the slot encodes.
-        let survey = unsafe {
-            (self.kernels.survey)(
-                self.reg(slot),
-                slot.is_wide(),
-                i64::from(offset),
-                mask,
-                u64::from(size),
-                &mut at,
-            )
-        };
+        let survey = self.survey(slot, offset, mask, size, &mut at);
         if P::CHECK && self.w.tracking {
             self.check_use(slot, mask, "is used as an address");
         }
         Addresses { at, survey }
+    }
+
+    #[inline(always)]
+    fn survey(&self, slot: Slot, offset: i32, mask: u32, size: u32, at: &mut [u64; 32]) -> Survey {
+        let (register, offset) = (self.reg(slot), i64::from(offset));
+        // SAFETY: `slot` names a register of the width that the slot encodes.
+        unsafe { (self.kernels.survey)(register, slot.is_wide(), offset, mask, u64::from(size), at) }
     }
 
     /// Groups the lanes by the space of their generic addresses, makes the addresses relative to that space, and calls
@@ -133,6 +130,24 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                 self.find_region(request, left)
             }
         }
+    }
+
+    /// Calls `each` for every group of lanes whose addresses are in one range. Returns the lanes whose access failed.
+    #[inline(always)]
+    pub fn each_span(
+        &mut self,
+        request: &Request<'_>,
+        mask: u32,
+        mut each: impl FnMut(&mut Self, u32, &Span),
+    ) -> u32 {
+        let (mut left, mut failed) = (mask, mask);
+        while left != 0 {
+            let Some((group, span)) = self.span(request, &mut left) else { break };
+            left &= !group;
+            failed &= !group;
+            each(self, group, &span);
+        }
+        failed
     }
 
     /// Returns the lanes that are inside the block's shared memory. The others are reported and removed.
@@ -269,24 +284,11 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             return self.load_shared_checked(inst, access, mask);
         }
         let mut at = [0; 32];
-        // SAFETY: `address` names a register of the width that the slot encodes.
-        let survey = unsafe {
-            (self.kernels.survey)(
-                self.reg(address),
-                address.is_wide(),
-                i64::from(access.offset),
-                mask,
-                4,
-                &mut at,
-            )
-        };
-        let s = survey;
-        let region = self.worker.regions[region_set(s.min)];
-        if !region.holds(s.min, (s.max - s.min).saturating_add(4)) {
+        let Some((s, region)) = self.global_words(address, access.offset, mask, &mut at) else {
             return false;
-        }
+        };
         let span = Span::from_region(&region);
-        if s.or & 3 != 0 || P::CHECK && !self.words_defined(&span, &at, &s) {
+        if P::CHECK && !self.words_defined(&span, &at, &s) {
             return false;
         }
         let mut out = [0u32; 32];
@@ -302,7 +304,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         }
         self.set32(inst.r(0), &out, mask);
         if P::CHECK {
-            let addresses = &Addresses { at, survey };
+            let addresses = &Addresses { at, survey: s };
             let request = Request { kind: AccessKind::Load, space: access.space, addresses, size: 4 };
             self.before_access(&request, &span, mask, access, &[]);
         }
@@ -310,6 +312,22 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             self.set_undef(inst.r(0), 0, 0, mask, Origin(0));
         }
         true
+    }
+
+    /// Resolves one word per lane in global memory. Returns `None` unless all words are aligned and in the allocation
+    /// that was used last.
+    #[inline(always)]
+    fn global_words(
+        &self,
+        address: Slot,
+        offset: i32,
+        mask: u32,
+        at: &mut [u64; 32],
+    ) -> Option<(Survey, Region)> {
+        let s = self.survey(address, offset, mask, 4, at);
+        let region = self.worker.regions[region_set(s.min)];
+        let inside = region.holds(s.min, (s.max - s.min).saturating_add(4));
+        (inside && s.or & 3 == 0).then_some((s, region))
     }
 
     /// Resolves one word per lane in shared memory. Returns `None` unless every word is in bounds and aligned.
@@ -407,28 +425,15 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             return self.store_shared_quick(inst, access, mask);
         }
         let mut at = [0; 32];
-        // SAFETY: `address` names a register of the width that the slot encodes.
-        let survey = unsafe {
-            (self.kernels.survey)(
-                self.reg(address),
-                address.is_wide(),
-                i64::from(access.offset),
-                mask,
-                4,
-                &mut at,
-            )
+        let Some((s, region)) = self.global_words(address, access.offset, mask, &mut at) else {
+            return false;
         };
-        let s = survey;
-        let region = self.worker.regions[region_set(s.min)];
-        if !region.holds(s.min, (s.max - s.min).saturating_add(4)) || region.constant {
+        if region.constant {
             return false;
         }
         let span = Span::from_region(&region);
-        if s.or & 3 != 0 {
-            return false;
-        }
         if P::CHECK {
-            let addresses = &Addresses { at, survey };
+            let addresses = &Addresses { at, survey: s };
             let request = Request { kind: AccessKind::Store, space: access.space, addresses, size: 4 };
             self.before_access(&request, &span, mask, access, &inst.sources()[1..]);
         }
@@ -480,44 +485,19 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
 
     #[inline(always)]
     fn load_from(&mut self, inst: &Inst, access: &Access, request: &Request<'_>, mask: u32) -> Next {
-        let ad = request.addresses;
-        let mut left = mask;
         if P::COUNT {
             self.count_access(request, mask);
         }
-        let mut failed = mask;
-        while left != 0 {
-            let Some((group, span)) = self.span(request, &mut left) else { break };
-            left &= !group;
-            failed &= !group;
+        let failed = self.each_span(request, mask, |cx, group, span| {
             if P::CHECK {
-                self.before_access(request, &span, group, access, &[]);
+                cx.before_access(request, span, group, access, &[]);
             }
-            let simple =
-                access.vector == 1 && access.ty.bytes == 4 && group == u32::MAX && !inst.r(0).is_wide();
-            if simple {
-                let d = self.reg(inst.r(0));
-                // SAFETY: the span contains all addresses of the group.
-                unsafe {
-                    if ad.survey.contiguous {
-                        std::ptr::copy_nonoverlapping(span.host(ad.survey.min), d.cast::<u8>(), 128);
-                    } else if ad.survey.uniform {
-                        *d.cast::<[u32; 32]>() =
-                            [span.host(ad.survey.min).cast::<u32>().read_unaligned(); 32];
-                    } else {
-                        (self.kernels.gather4)(span.base, span.low, &ad.at, d);
-                    }
-                }
-            } else {
-                for (e, d) in inst.results().iter().enumerate() {
-                    self.gather(*d, access.element(e), &span, ad, group);
-                }
-            }
+            cx.load_group(inst, access, span, request.addresses, group);
             if P::CHECK {
-                self.check_loaded(inst, access, &span, request, group);
-                self.after_access(request, group, access);
+                cx.check_loaded(inst, access, span, request, group);
+                cx.after_access(request, group, access);
             }
-        }
+        });
         if access.order >= Order::Acquire {
             std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
         }
@@ -528,6 +508,28 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             self.load_failed(inst, failed);
         }
         Next::Continue
+    }
+
+    #[inline(always)]
+    fn load_group(&mut self, inst: &Inst, access: &Access, span: &Span, ad: &Addresses, group: u32) {
+        let simple = access.vector == 1 && access.ty.bytes == 4 && group == u32::MAX && !inst.r(0).is_wide();
+        if !simple {
+            for (e, d) in inst.results().iter().enumerate() {
+                self.gather(*d, access.element(e), span, ad, group);
+            }
+            return;
+        }
+        let d = self.reg(inst.r(0));
+        // SAFETY: the span contains all addresses of the group.
+        unsafe {
+            if ad.survey.contiguous {
+                std::ptr::copy_nonoverlapping(span.host(ad.survey.min), d.cast::<u8>(), 128);
+            } else if ad.survey.uniform {
+                *d.cast::<[u32; 32]>() = [span.host(ad.survey.min).cast::<u32>().read_unaligned(); 32];
+            } else {
+                (self.kernels.gather4)(span.base, span.low, &ad.at, d);
+            }
+        }
     }
 
     /// Sets lanes whose access failed to zero, and marks the value as already reported.
@@ -648,51 +650,45 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
 
     #[inline(always)]
     fn store_to(&mut self, inst: &Inst, access: &Access, request: &Request<'_>, mask: u32) -> Next {
-        let ad = request.addresses;
-        let mut left = mask;
         if P::COUNT {
             self.count_access(request, mask);
         }
         if access.order >= Order::Release {
             std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
         }
-        let mut failed = mask;
-        while left != 0 {
-            let Some((group, span)) = self.span(request, &mut left) else { break };
-            left &= !group;
-            failed &= !group;
+        let failed = self.each_span(request, mask, |cx, group, span| {
             if P::CHECK {
-                self.before_access(request, &span, group, access, &inst.sources()[1..]);
+                cx.before_access(request, span, group, access, &inst.sources()[1..]);
             }
-            let values = inst.sources();
-            if access.vector == 1
-                && access.ty.bytes == 4
-                && ad.survey.contiguous
-                && group == u32::MAX
-                && !values[1].is_wide()
-            {
-                // SAFETY: the span contains the range.
-                unsafe {
-                    std::ptr::copy_nonoverlapping(
-                        self.reg(values[1]).cast::<u8>(),
-                        span.host(ad.survey.min),
-                        128,
-                    );
-                };
-            } else {
-                for (e, v) in values[1..].iter().enumerate() {
-                    self.scatter(*v, access.element(e), &span, ad, group);
-                }
-            }
+            cx.store_group(inst, access, span, request.addresses, group);
             if P::CHECK {
-                self.mark_stored(inst, access, &span, request, group);
+                cx.mark_stored(inst, access, span, request, group);
             }
-        }
+        });
         self.block.progress += 1;
         if failed != 0 && !P::CHECK {
             return Next::Halt;
         }
         Next::Continue
+    }
+
+    #[inline(always)]
+    fn store_group(&mut self, inst: &Inst, access: &Access, span: &Span, ad: &Addresses, group: u32) {
+        let values = &inst.sources()[1..];
+        let simple = access.vector == 1
+            && access.ty.bytes == 4
+            && ad.survey.contiguous
+            && group == u32::MAX
+            && !values[0].is_wide();
+        if !simple {
+            for (e, v) in values.iter().enumerate() {
+                self.scatter(*v, access.element(e), span, ad, group);
+            }
+            return;
+        }
+        let from = self.reg(values[0]).cast::<u8>();
+        // SAFETY: the span contains the range.
+        unsafe { std::ptr::copy_nonoverlapping(from, span.host(ad.survey.min), 128) };
     }
 
     fn scatter(&mut self, s: Slot, (ty, offset): (MemType, u64), span: &Span, ad: &Addresses, mask: u32) {

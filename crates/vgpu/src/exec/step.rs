@@ -281,10 +281,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
 
     /// Splits the fragment at a branch: some lanes branch, the others fall through. The earlier of the two runs next.
     fn diverge(&mut self, taken: u32, target: u32) {
-        let mut other = self.frag.clone();
-        other.mask = taken;
-        other.pc = target;
-        other.state = State::Ready;
+        let other = self.fork(taken, target);
         self.frag.mask &= !taken;
         self.frag.pc += 1;
         self.frag.state = State::Ready;
@@ -633,10 +630,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                 self.frag.pc = target;
                 return Step::Jumped;
             }
-            let mut other = self.frag.clone();
-            other.mask = group;
-            other.pc = target;
-            other.state = State::Ready;
+            let other = self.fork(group, target);
             self.put_back(other);
         }
         self.frag.mask &= !mask;
@@ -679,6 +673,20 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         self.call(inst, function, 1, group)
     }
 
+    /// Lets the lanes that the guard excludes continue with the next instruction. The fragment keeps the others.
+    fn split_rest(&mut self, mask: u32) {
+        if mask != self.frag.mask {
+            let rest = self.fork(self.frag.mask & !mask, self.frag.pc + 1);
+            self.put_back(rest);
+            self.frag.mask = mask;
+        }
+    }
+
+    /// A fragment of some lanes of this one, ready to run at an instruction of the same function.
+    fn fork(&self, mask: u32, pc: u32) -> Fragment {
+        Fragment { mask, pc, state: State::Ready, ..self.frag.clone() }
+    }
+
     /// Enters a function. Its arguments are the sources from `first` on.
     fn call(&mut self, inst: &Inst, function: u32, first: usize, mask: u32) -> Step {
         let caller = &self.grid.kernel.functions[self.frag.function as usize];
@@ -699,14 +707,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             self.halt(Kind::Runaway, mask, || "the stack in local memory is exhausted".to_string());
             return Step::Stop(Outcome::Halt);
         }
-        if mask != self.frag.mask {
-            let mut rest = self.frag.clone();
-            rest.mask &= !mask;
-            rest.pc += 1;
-            rest.state = State::Ready;
-            self.put_back(rest);
-            self.frag.mask = mask;
-        }
+        self.split_rest(mask);
         let old_base = self.frag.reg_base as usize;
         for (from, to) in inst.sources()[first..].iter().zip(&callee.params) {
             self.copy_between(old_base + from.index(), reg_base as usize + to.index(), mask);
@@ -770,14 +771,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                 mask,
             );
         }
-        if mask != self.frag.mask {
-            let mut rest = self.frag.clone();
-            rest.mask &= !mask;
-            rest.pc += 1;
-            rest.state = State::Ready;
-            self.put_back(rest);
-            self.frag.mask = mask;
-        }
+        self.split_rest(mask);
         self.frag.stack.pop();
         self.frag.function = frame.function;
         self.frag.pc = frame.pc + 1;

@@ -532,74 +532,51 @@ pub struct Kernels {
     pub tile_defined: TileDefinedFn,
 }
 
-macro_rules! instances {
-    ($module:ident, $(#[$attr:meta])*) => {
+/// Compiles the functions once in a module, with an attribute that selects an instruction set.
+macro_rules! compile {
+    (
+        $module:ident, $attribute:meta;
+        $($name:ident = $body:ident($($arg:ident: $ty:ty),*) $(-> $ret:ty)?;)+
+    ) => {
         mod $module {
             use super::*;
-            $(#[$attr])*
-            pub unsafe fn survey(r: *const u32, w: bool, o: i64, m: u32, s: u64, ad: &mut [u64; 32]) -> Survey {
-                // SAFETY: the caller guarantees what the called function requires.
-                unsafe { survey_body(r, w, o, m, s, ad) }
-            }
-            #[allow(dead_code, reason = "AVX-512 has one by hand")]
-            $(#[$attr])*
-            pub unsafe fn gather4(b: *const u8, low: u64, ad: &[u64; 32], out: *mut u32) {
-                // SAFETY: the caller guarantees what the called function requires.
-                unsafe { gather4_body(b, low, ad, out) }
-            }
-            #[allow(dead_code, reason = "AVX-512 has one by hand")]
-            $(#[$attr])*
-            pub unsafe fn all_defined(s: *const u8, bytes: usize) -> bool {
-                // SAFETY: the caller guarantees what the called function requires.
-                unsafe { all_defined_body(s, bytes) }
-            }
-            #[allow(dead_code, reason = "AVX-512 has one by hand")]
-            $(#[$attr])*
-            pub unsafe fn load_shared(q: &SharedLoad) -> bool {
-                // SAFETY: the caller guarantees what the called function requires.
-                unsafe { load_shared_body(q) }
-            }
-            #[allow(dead_code, reason = "AVX-512 has one by hand")]
-            $(#[$attr])*
-            pub unsafe fn survey_shared(r: *const u32, w: bool, o: i32, m: u32, at: &mut [u32; 32]) -> SharedSurvey {
-                // SAFETY: the caller guarantees what the called function requires.
-                unsafe { survey_shared_body(r, w, o, m, at) }
-            }
-            #[allow(dead_code, reason = "AVX-512 has one by hand")]
-            $(#[$attr])*
-            pub unsafe fn gather_shared(d: *mut u32, m: u32, at: &[u32; 32], b: *const u8) {
-                // SAFETY: the caller guarantees what the called function requires.
-                unsafe { gather_shared_body(d, m, at, b) }
-            }
-            #[allow(dead_code, reason = "AVX-512 has one by hand")]
-            $(#[$attr])*
-            pub unsafe fn scatter_shared(s: *const u32, m: u32, at: &[u32; 32], b: *mut u8) {
-                // SAFETY: the caller guarantees what the called function requires.
-                unsafe { scatter_shared_body(s, m, at, b) }
-            }
-            $(#[$attr])*
-            pub unsafe fn load_tile(b: *const u8, row: usize, m: &WmmaMemory, out: &mut [[u32; 32]; 8]) {
-                // SAFETY: the caller guarantees what the called function requires.
-                unsafe { load_tile_body(b, row, m, out) }
-            }
-            $(#[$attr])*
-            pub unsafe fn store_tile(b: *mut u8, row: usize, m: &WmmaMemory, regs: &[*const u32]) {
-                // SAFETY: the caller guarantees what the called function requires.
-                unsafe { store_tile_body(b, row, m, regs) }
-            }
-            $(#[$attr])*
-            pub unsafe fn tile_defined(s: *const u8, row: usize, runs: usize, run: usize) -> bool {
-                // SAFETY: the caller guarantees what the called function requires.
-                unsafe { tile_defined_body(s, row, runs, run) }
-            }
+            $(
+                #[allow(dead_code, reason = "some functions are written by hand for AVX-512")]
+                #[$attribute]
+                pub unsafe fn $name($($arg: $ty),*) $(-> $ret)? {
+                    // SAFETY: the caller guarantees what the called function requires.
+                    unsafe { $body($($arg),*) }
+                }
+            )+
         }
     };
 }
-instances!(baseline,);
+
+macro_rules! instances {
+    ($module:ident, $attribute:meta) => {
+        compile! {
+            $module, $attribute;
+            survey = survey_body(r: *const u32, w: bool, o: i64, m: u32, s: u64, ad: &mut [u64; 32]) -> Survey;
+            gather4 = gather4_body(b: *const u8, low: u64, ad: &[u64; 32], out: *mut u32);
+            all_defined = all_defined_body(s: *const u8, bytes: usize) -> bool;
+            load_shared = load_shared_body(q: &SharedLoad) -> bool;
+            survey_shared = survey_shared_body(r: *const u32, w: bool, o: i32, m: u32, at: &mut [u32; 32]) -> SharedSurvey;
+            gather_shared = gather_shared_body(d: *mut u32, m: u32, at: &[u32; 32], b: *const u8);
+            scatter_shared = scatter_shared_body(s: *const u32, m: u32, at: &[u32; 32], b: *mut u8);
+            load_tile = load_tile_body(b: *const u8, row: usize, m: &WmmaMemory, out: &mut [[u32; 32]; 8]);
+            store_tile = store_tile_body(b: *mut u8, row: usize, m: &WmmaMemory, regs: &[*const u32]);
+            tile_defined = tile_defined_body(s: *const u8, row: usize, runs: usize, run: usize) -> bool;
+        }
+    };
+}
+instances!(baseline, inline);
 #[cfg(target_arch = "x86_64")]
-instances!(avx2, #[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]);
+instances!(avx2, target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt"));
 #[cfg(target_arch = "x86_64")]
-instances!(avx512, #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]);
+instances!(
+    avx512,
+    target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")
+);
 
 /// Returns the functions compiled for this machine's instruction set.
 pub fn kernels() -> &'static Kernels {

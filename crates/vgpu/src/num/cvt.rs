@@ -349,28 +349,23 @@ macro_rules! each_lane {
     }};
 }
 
-/// Rounds an f32 to an integral value.
-#[inline(always)]
-fn rint(x: f32, round: Round) -> f32 {
-    match round {
-        Round::Nearest => x.round_ties_even(),
-        Round::Zero => x.trunc(),
-        Round::Down => x.floor(),
-        Round::Up => x.ceil(),
-        Round::NearestAway => x.round(),
-    }
+/// Defines a function that rounds to an integral value.
+macro_rules! round_to_integral {
+    ($name:ident, $float:ty) => {
+        #[inline(always)]
+        fn $name(x: $float, round: Round) -> $float {
+            match round {
+                Round::Nearest => x.round_ties_even(),
+                Round::Zero => x.trunc(),
+                Round::Down => x.floor(),
+                Round::Up => x.ceil(),
+                Round::NearestAway => x.round(),
+            }
+        }
+    };
 }
-
-#[inline(always)]
-fn rint_f64(x: f64, round: Round) -> f64 {
-    match round {
-        Round::Nearest => x.round_ties_even(),
-        Round::Zero => x.trunc(),
-        Round::Down => x.floor(),
-        Round::Up => x.ceil(),
-        Round::NearestAway => x.round(),
-    }
-}
+round_to_integral!(rint, f32);
+round_to_integral!(rint_f64, f64);
 
 #[inline(always)]
 fn in_f32(x: u32, ftz: bool) -> f32 {
