@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 
 use super::Policy;
 use super::state::{
-    BlockBarrier, BlockCore, BulkGroups, Fragment, Grid, Mbarrier, RunningWarp, Spent, State, Unit, Warp,
+    BlockBarrier, BlockCore, BulkGroups, Fragment, Grid, Limit, Mbarrier, RunningWarp, State, Unit, Warp,
     Watch, WorkerState, ZERO, special,
 };
 use super::step::Stop;
@@ -32,7 +32,7 @@ pub enum Progress {
     Finished,
     /// Some warps still run, but the block's turn is over.
     Unfinished {
-        moved: bool,
+        changed: bool,
     },
     Halted,
 }
@@ -112,7 +112,7 @@ impl Block {
 
     /// Runs all warps in turn, repeatedly, for about `rounds` slices of each warp.
     pub fn run<P: Policy>(&mut self, grid: &Grid<'_>, worker: &mut WorkerState, rounds: u32) -> Progress {
-        let mut moved = false;
+        let mut changed = false;
         let slice = if self.quiet { SHORT_SLICE } else { SLICE };
         for _ in 0..rounds {
             let (before, executed) = (self.core.progress, worker.executed);
@@ -131,7 +131,7 @@ impl Block {
                     worker,
                     frag: Fragment::new(0),
                     bases: [std::ptr::null_mut(); 4],
-                    kernels: super::survey::kernels(),
+                    functions: super::survey::lane_functions(),
                     policy: PhantomData,
                 };
                 if fresh {
@@ -141,7 +141,7 @@ impl Block {
                 let stop = cx.run(slice);
                 cx.block.executed += cx.worker.executed - executed;
                 if stop == Stop::Halt {
-                    self.harvest(grid, worker);
+                    self.take_race_reports(grid, worker);
                     return Progress::Halted;
                 }
                 alive |= stop != Stop::Done;
@@ -149,11 +149,11 @@ impl Block {
             }
             if let Some(spent) = worker.spend(grid) {
                 self.report_limit(grid, worker, spent);
-                self.harvest(grid, worker);
+                self.take_race_reports(grid, worker);
                 return Progress::Halted;
             }
             if grid.stopped() {
-                self.harvest(grid, worker);
+                self.take_race_reports(grid, worker);
                 return Progress::Halted;
             }
             if !alive {
@@ -162,16 +162,16 @@ impl Block {
             }
             if worker.executed == executed && !self.unblock(grid) {
                 self.report_deadlock(grid, worker);
-                self.harvest(grid, worker);
+                self.take_race_reports(grid, worker);
                 return Progress::Halted;
             }
             self.quiet = self.core.progress == before;
             if self.quiet {
                 break;
             }
-            moved = true;
+            changed = true;
         }
-        Progress::Unfinished { moved }
+        Progress::Unfinished { changed }
     }
 
     fn finish<P: Policy>(&mut self, grid: &Grid<'_>, worker: &mut WorkerState) {
@@ -185,12 +185,12 @@ impl Block {
                 worker.first_idle = worker.first_idle.min(self.core.index);
             }
             self.check_ending(grid, worker);
-            self.harvest(grid, worker);
+            self.take_race_reports(grid, worker);
         }
     }
 
     /// Moves the race checker's reports to the worker's findings.
-    pub fn harvest(&mut self, grid: &Grid<'_>, worker: &mut WorkerState) {
+    pub fn take_race_reports(&mut self, grid: &Grid<'_>, worker: &mut WorkerState) {
         if self.core.races.has_reports() {
             for r in self.core.races.take_reports() {
                 worker.report_race(grid, &r);
@@ -282,20 +282,20 @@ impl Block {
         false
     }
 
-    fn report_limit(&mut self, grid: &Grid<'_>, worker: &mut WorkerState, spent: Spent) {
+    fn report_limit(&mut self, grid: &Grid<'_>, worker: &mut WorkerState, exceeded: Limit) {
         let running = self.warps.iter().find_map(|w| {
             let fragment = w.fragments.iter().find(|f| f.state == State::Ready).or(w.fragments.first());
             fragment.map(|f| self.site(grid, w, f))
         });
         let (budget, blocks, warps) = (grid.budget, grid.blocks, self.warps.len());
-        let limit = match spent {
-            Spent::Instructions => format!("its budget of {budget} warp instructions"),
-            Spent::Time => {
+        let limit = match exceeded {
+            Limit::Instructions => format!("its budget of {budget} warp instructions"),
+            Limit::Time => {
                 let seconds = grid.time_limit.unwrap_or_default().as_secs_f64();
                 format!("its time limit of {seconds} seconds")
             }
         };
-        if grid.hopeless && spent == Spent::Instructions {
+        if grid.exceeds_budget && exceeded == Limit::Instructions {
             worker.report(Kind::Runaway, self.start_site(grid), || {
                 format!(
                     "the grid has {blocks} blocks of {warps} warps, more warps than the budget has instructions; only \

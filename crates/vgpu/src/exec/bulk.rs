@@ -30,36 +30,46 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         let object = self.addresses(sources[3], barrier_offset, mask, 8);
         let Some((mask, sizes)) = self.bulk_sizes(sources[2], [&to, &from], mask) else { return Next::Halt };
         let mask = self.one_per_copy(mask, |l| (to.at[l], sizes[l]));
-        for l in lanes(mask) {
+        self.each_copy(mask, |cx, l| {
             let bytes = sizes[l];
-            let shared = self.bulk_end(AccessKind::Store, Space::Shared, &to, bytes, l);
-            let global = self.bulk_end(AccessKind::Load, Space::Global, &from, bytes, l);
-            let barrier = self.bulk_barrier(&object, l);
-            let (Some(shared), Some(global), Some(barrier)) = (shared, global, barrier) else {
-                if !P::CHECK {
-                    return Next::Halt;
-                }
-                continue;
-            };
-            if P::COUNT {
-                self.worker.counts.async_bytes += u64::from(bytes);
-            }
+            let shared = cx.bulk_end(AccessKind::Store, Space::Shared, &to, bytes, l);
+            let global = cx.bulk_end(AccessKind::Load, Space::Global, &from, bytes, l);
+            let barrier = cx.bulk_barrier(&object, l)?;
+            let (shared, global) = (shared?, global?);
+            cx.count_async_bytes(bytes);
             if P::CHECK {
                 let mut offsets = [0; 32];
                 offsets[l] = to.at[l] as u32;
-                let (site, read) = (self.site(1 << l), &[bytes; 32]);
+                let (site, read) = (cx.site(1 << l), &[bytes; 32]);
                 let copy = race::Copy { to: &offsets, bytes, from: &from.at, read };
-                self.block.races.copy_issue(&self.grid.races, Agent::Load, site, &copy);
+                cx.block.races.copy_issue(&cx.grid.races, Agent::Load, site, &copy);
                 let source = CopySource::Range(from.at[l]);
-                self.pend(site, to.at[l] as u32, bytes, source, object.at[l] as u32);
+                cx.add_pending(site, to.at[l] as u32, bytes, source, object.at[l] as u32);
             } else {
                 // SAFETY: source and destination were checked for their whole length.
                 unsafe { std::ptr::copy_nonoverlapping(global.host(), shared.host(), bytes as usize) };
-                self.mbarrier_update(barrier, l, |b| b.tx -= i64::from(bytes));
+                cx.mbarrier_update(barrier, l, |b| b.tx -= i64::from(bytes));
+            }
+            Some(())
+        })
+    }
+
+    /// Issues the copies of lanes one by one. `issue` returns `None` if the copy of a lane is not possible, which ends
+    /// the launch without checks.
+    pub fn each_copy(&mut self, mask: u32, mut issue: impl FnMut(&mut Self, usize) -> Option<()>) -> Next {
+        for l in lanes(mask) {
+            if issue(self, l).is_none() && !P::CHECK {
+                return Next::Halt;
             }
         }
         self.block.progress += 1;
         Next::Continue
+    }
+
+    pub fn count_async_bytes(&mut self, bytes: u32) {
+        if P::COUNT {
+            self.worker.counts.async_bytes += u64::from(bytes);
+        }
     }
 
     /// Executes `cp.async.bulk` out of shared memory.
@@ -70,34 +80,26 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         let from = self.addresses(sources[1], src_offset, mask, 16);
         let Some((mask, sizes)) = self.bulk_sizes(sources[2], [&to, &from], mask) else { return Next::Halt };
         let mask = self.one_per_copy(mask, |l| (to.at[l], sizes[l]));
-        for l in lanes(mask) {
+        self.each_copy(mask, |cx, l| {
             let bytes = sizes[l];
-            let global = self.bulk_end(AccessKind::Store, Space::Global, &to, bytes, l);
-            let shared = self.bulk_end(AccessKind::Load, Space::Shared, &from, bytes, l);
-            let (Some(shared), Some(global)) = (shared, global) else {
-                if !P::CHECK {
-                    return Next::Halt;
-                }
-                continue;
-            };
-            if P::COUNT {
-                self.worker.counts.async_bytes += u64::from(bytes);
-            }
+            let global = cx.bulk_end(AccessKind::Store, Space::Global, &to, bytes, l);
+            let shared = cx.bulk_end(AccessKind::Load, Space::Shared, &from, bytes, l)?;
+            let global = global?;
+            cx.count_async_bytes(bytes);
             if P::CHECK {
-                self.store_issue(from.at[l] as u32, bytes, l);
-                let (site, op) = (self.site(1 << l), store_op(reduce));
+                cx.store_issue(from.at[l] as u32, bytes, l);
+                let (site, op) = (cx.site(1 << l), store_op(reduce));
                 let range = to.at[l]..to.at[l] + u64::from(bytes);
-                self.block.races.agent_global(&self.grid.races, Agent::StoreWrite, site, op, range);
+                cx.block.races.agent_global(&cx.grid.races, Agent::StoreWrite, site, op, range);
             }
-            self.store_out(shared, global, bytes, reduce, l);
-            self.note_store(l);
-        }
-        self.block.progress += 1;
-        Next::Continue
+            cx.store_out(shared, global, bytes, reduce, l);
+            cx.note_store(l);
+            Some(())
+        })
     }
 
     /// Records a pending copy.
-    pub fn pend(&mut self, site: Site, to: u32, bytes: u32, source: CopySource, barrier: u32) {
+    pub fn add_pending(&mut self, site: Site, to: u32, bytes: u32, source: CopySource, barrier: u32) {
         let mark = Some(self.block.races.agent_mark(Agent::Load, site.warp));
         self.block.bulk.push(BulkCopy { site, to, bytes, source, landed: 0, barrier, mark });
     }

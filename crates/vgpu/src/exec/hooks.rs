@@ -247,7 +247,7 @@ fn wavefronts(ad: &Addresses, size: u32, mask: u32) -> (u64, u64) {
                 a / 4..=a.saturating_add(u64::from(size) - 1) / 4
             })
         };
-        total += if without_conflict(words()) { 1 } else { most_of_a_bank(words().collect()) };
+        total += if without_conflict(words()) { 1 } else { max_words_per_bank(words().collect()) };
         ideal += 1;
     }
     (total, ideal)
@@ -269,7 +269,7 @@ fn without_conflict(words: impl Iterator<Item = u64>) -> bool {
 }
 
 /// Returns the largest number of different words that one bank must deliver.
-fn most_of_a_bank(mut words: Vec<u64>) -> u64 {
+fn max_words_per_bank(mut words: Vec<u64>) -> u64 {
     words.sort_unstable();
     words.dedup();
     let mut banks = [0u64; 32];

@@ -105,7 +105,7 @@ impl Device {
         static LAUNCHES: AtomicU64 = AtomicU64::new(1);
         // x is below 2^31, and y and z are below 2^16, so the product cannot overflow.
         let blocks: u64 = launch.grid.iter().map(|d| u64::from(*d)).product();
-        let hopeless = blocks.saturating_mul(u64::from(threads.div_ceil(32))) > options.budget;
+        let exceeds_budget = blocks.saturating_mul(u64::from(threads.div_ceil(32))) > options.budget;
         let shared_bytes =
             if launch.shared == 0 { kernel.shared_bytes } else { kernel.dynamic_shared + launch.shared };
         let workers = match options.threads {
@@ -139,8 +139,8 @@ impl Device {
             param_shadow: vec![shadow::DEFINED; params.len()],
             params,
             constants: constants(kernel, &addresses, &self.windows, grid_id),
-            budget: if hopeless { options.budget.min(SAMPLE) } else { options.budget },
-            hopeless,
+            budget: if exceeds_budget { options.budget.min(SAMPLE) } else { options.budget },
+            exceeds_budget,
             deadline: options.time_limit.and_then(|limit| Instant::now().checked_add(limit)),
             time_limit: options.time_limit,
             limits: options.limits,
@@ -166,7 +166,7 @@ impl Device {
             printed: Mutex::new(Vec::new()),
             resident: AtomicU64::new(0),
             resident_limit,
-            moves: AtomicU64::new(0),
+            changes: AtomicU64::new(0),
             stuck: (0..workers).map(|_| AtomicU64::new(0)).collect(),
         };
         let states = match (checked, options.counters) {

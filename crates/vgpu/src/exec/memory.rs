@@ -34,7 +34,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
     fn survey(&self, slot: Slot, offset: i32, mask: u32, size: u32, at: &mut [u64; 32]) -> Survey {
         let (register, offset) = (self.reg(slot), i64::from(offset));
         // SAFETY: `slot` names a register of the width that the slot encodes.
-        unsafe { (self.kernels.survey)(register, slot.is_wide(), offset, mask, u64::from(size), at) }
+        unsafe { (self.functions.survey)(register, slot.is_wide(), offset, mask, u64::from(size), at) }
     }
 
     /// Groups the lanes by the space of their generic addresses, makes the addresses relative to that space, and calls
@@ -278,7 +278,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                 bytes: self.block.shared_bytes,
             };
             // SAFETY: the pointers are registers of the given widths, and the function checks the range.
-            return unsafe { (self.kernels.load_shared)(&request) };
+            return unsafe { (self.functions.load_shared)(&request) };
         }
         if access.space == Space::Shared {
             return self.load_shared_checked(inst, access, mask);
@@ -299,7 +299,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             } else if s.uniform {
                 out = [span.host(s.min).cast::<u32>().read_unaligned(); 32];
             } else {
-                (self.kernels.gather4)(span.base, span.low, &at, out.as_mut_ptr());
+                (self.functions.gather4)(span.base, span.low, &at, out.as_mut_ptr());
             }
         }
         self.set32(inst.r(0), &out, mask);
@@ -327,7 +327,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         let s = self.survey(address, offset, mask, 4, at);
         let region = self.worker.regions[region_set(s.min)];
         let inside = region.holds(s.min, (s.max - s.min).saturating_add(4));
-        (inside && s.or & 3 == 0).then_some((s, region))
+        (inside && s.or.is_multiple_of(4)).then_some((s, region))
     }
 
     /// Resolves one word per lane in shared memory. Returns `None` unless every word is in bounds and aligned.
@@ -341,7 +341,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
     ) -> Option<SharedSurvey> {
         // SAFETY: `address` names a register of the width that the slot encodes.
         let s =
-            unsafe { (self.kernels.survey_shared)(self.reg(address), address.is_wide(), offset, mask, at) };
+            unsafe { (self.functions.survey_shared)(self.reg(address), address.is_wide(), offset, mask, at) };
         let inside = !s.beyond && s.max.checked_add(4).is_some_and(|end| end <= self.block.shared_bytes);
         (inside && s.aligned).then_some(s)
     }
@@ -354,14 +354,14 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         let reach = (s.max - s.min) as usize + 4;
         // SAFETY: all offsets lie in shared memory, and its shadow is as large.
         unsafe {
-            if reach > NEAR || !(self.kernels.all_defined)(states.add(s.min as usize), reach) {
+            if reach > NEAR || !(self.functions.all_defined)(states.add(s.min as usize), reach) {
                 let mut words = Unit([u32::MAX; 32]);
-                (self.kernels.gather_shared)(words.0.as_mut_ptr(), mask, &at, states);
+                (self.functions.gather_shared)(words.0.as_mut_ptr(), mask, &at, states);
                 if words.0.iter().fold(u32::MAX, |all, state| all & state) & 0x0101_0101 != 0x0101_0101 {
                     return false;
                 }
             }
-            (self.kernels.gather_shared)(self.reg(inst.r(0)), mask, &at, self.block.shared.as_ptr().cast());
+            (self.functions.gather_shared)(self.reg(inst.r(0)), mask, &at, self.block.shared.as_ptr().cast());
         }
         let pattern = access_pattern(s.min, s.max, 0, s.contiguous, s.uniform);
         let site = self.site(mask);
@@ -389,10 +389,10 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             races.shared_at(site, race::Access::weak(race::Op::Write), &ranges, &pattern);
             let states = self.block.shared_shadow.as_mut_ptr();
             // SAFETY: all offsets lie in shared memory, and its shadow is as large.
-            unsafe { (self.kernels.scatter_shared)([0x0303_0303; 32].as_ptr(), mask, &at, states) };
+            unsafe { (self.functions.scatter_shared)([0x0303_0303; 32].as_ptr(), mask, &at, states) };
         }
         // SAFETY: all offsets lie in shared memory.
-        unsafe { (self.kernels.scatter_shared)(values, mask, &at, memory) };
+        unsafe { (self.functions.scatter_shared)(values, mask, &at, memory) };
         self.block.progress += 1;
         true
     }
@@ -402,11 +402,11 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         let reach = (s.max - s.min) as usize + 4;
         // SAFETY: the region contains all addresses, and its shadow is as large.
         unsafe {
-            if reach <= NEAR && (self.kernels.all_defined)(span.state(s.min), reach) {
+            if reach <= NEAR && (self.functions.all_defined)(span.state(s.min), reach) {
                 return true;
             }
             let mut states = [0u32; 32];
-            (self.kernels.gather4)(span.shadow, span.low, at, states.as_mut_ptr());
+            (self.functions.gather4)(span.shadow, span.low, at, states.as_mut_ptr());
             states.iter().fold(u32::MAX, |all, state| all & state) & 0x0101_0101 == 0x0101_0101
         }
     }
@@ -527,7 +527,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             } else if ad.survey.uniform {
                 *d.cast::<[u32; 32]>() = [span.host(ad.survey.min).cast::<u32>().read_unaligned(); 32];
             } else {
-                (self.kernels.gather4)(span.base, span.low, &ad.at, d);
+                (self.functions.gather4)(span.base, span.low, &ad.at, d);
             }
         }
     }
@@ -571,10 +571,10 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         let &Request { addresses: ad, size, .. } = request;
         let all = if ad.survey.contiguous && group == u32::MAX {
             // SAFETY: the span contains the range.
-            unsafe { (self.kernels.all_defined)(span.state(ad.survey.min), size as usize * 32) }
+            unsafe { (self.functions.all_defined)(span.state(ad.survey.min), size as usize * 32) }
         } else if ad.survey.uniform {
             // SAFETY: as above.
-            unsafe { (self.kernels.all_defined)(span.state(ad.survey.min), size as usize) }
+            unsafe { (self.functions.all_defined)(span.state(ad.survey.min), size as usize) }
         } else {
             // SAFETY: as above.
             lanes(group).all(|l| unsafe { all_defined(span.state(ad.at[l]), size) })

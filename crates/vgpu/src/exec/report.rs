@@ -80,7 +80,7 @@ pub(super) fn report(
             // A rounded-up grid has some blocks without work. So has a grid that fills the GPU, for a kernel that reads
             // the size of its grid. Both are worth a note. For any other kernel it is a mistake if at least half of the
             // blocks are idle.
-            let mistaken = idle * 2 >= blocks && !asks_grid_size(grid.kernel);
+            let mistaken = idle * 2 >= blocks && !reads_grid_size(grid.kernel);
             let site = Site { block: first_idle, ..Site::default() };
             let message = || format!("{idle} of {blocks} blocks ended without an access to global memory");
             findings.add(Kind::IdleBlocks, site, 0, || RawFinding {
@@ -105,7 +105,7 @@ pub(super) fn report(
         [(index % gx) as u32, (index / gx % gy) as u32, (index / gx / gy) as u32]
     };
     let dropped_findings = findings.dropped();
-    let findings: Vec<Finding> = settle_async(findings.into_sorted(), &location)
+    let findings: Vec<Finding> = remove_consequences(findings.into_sorted(), &location)
         .into_iter()
         .map(|r| Finding {
             kind: r.kind,
@@ -136,7 +136,7 @@ pub(super) fn report(
 }
 
 /// Whether the kernel reads the extents of its grid.
-pub(super) fn asks_grid_size(kernel: &Kernel) -> bool {
+pub(super) fn reads_grid_size(kernel: &Kernel) -> bool {
     let extents = ["%nctaid.x", "%nctaid.y", "%nctaid.z"].map(special);
     let mut slots = kernel.functions.iter().flat_map(|f| &f.insts).flat_map(crate::isa::op::Inst::sources);
     slots.any(|slot| slot.is_special() && extents.contains(&slot.index()))
@@ -240,7 +240,7 @@ pub(super) fn fold(findings: Vec<Finding>) -> Vec<Finding> {
 /// copy that overwrites live data is also reported as not waited for. For a pair of source lines only one of the two is
 /// the cause. If a warp accesses the data of its own copies, the wait is missing. If only other warps do, and reads
 /// before the copy also race with it, the barrier is missing.
-pub(super) fn settle_async(found: Vec<RawFinding>, location: &dyn Fn(u32) -> u32) -> Vec<RawFinding> {
+pub(super) fn remove_consequences(found: Vec<RawFinding>, location: &dyn Fn(u32) -> u32) -> Vec<RawFinding> {
     let pair = |r: &RawFinding| {
         let (a, b) = (location(r.site.pc), r.related.first().map_or(0, |(_, at)| location(*at)));
         (a.min(b), a.max(b))

@@ -250,7 +250,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                         Step::Next => {}
                         Step::Jumped => continue 'blocks,
                         Step::Stop(outcome) => {
-                            self.take_back(end, entered);
+                            self.uncount_rest(end, entered);
                             return outcome;
                         }
                     },
@@ -262,7 +262,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
 
     /// Corrects the counts of a fragment that stops before the end of its block. The remaining instructions were
     /// counted at the start of the block but have not run yet.
-    fn take_back(&mut self, end: u32, entered: u32) {
+    fn uncount_rest(&mut self, end: u32, entered: u32) {
         // A fragment that waits at a barrier has already executed the barrier instruction.
         let done = matches!(self.frag.state, State::Barrier(_));
         let (pc, function) = (self.frag.pc + u32::from(done), self.function());

@@ -519,7 +519,7 @@ unsafe fn all_defined_body(shadow: *const u8, bytes: usize) -> bool {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct Kernels {
+pub struct LaneFunctions {
     pub survey: SurveyFn,
     pub gather4: Gather4Fn,
     pub all_defined: AllDefinedFn,
@@ -579,13 +579,13 @@ instances!(
 );
 
 /// Returns the functions compiled for this machine's instruction set.
-pub fn kernels() -> &'static Kernels {
-    static KERNELS: OnceLock<Kernels> = OnceLock::new();
+pub fn lane_functions() -> &'static LaneFunctions {
+    static KERNELS: OnceLock<LaneFunctions> = OnceLock::new();
     KERNELS.get_or_init(|| {
         #[cfg(target_arch = "x86_64")]
         match level() {
             Level::V4 => {
-                return Kernels {
+                return LaneFunctions {
                     survey: avx512::survey,
                     gather4: gather4_avx512,
                     all_defined: all_defined_avx512,
@@ -599,7 +599,7 @@ pub fn kernels() -> &'static Kernels {
                 };
             }
             Level::V3 => {
-                return Kernels {
+                return LaneFunctions {
                     survey: avx2::survey,
                     gather4: avx2::gather4,
                     all_defined: avx2::all_defined,
@@ -614,7 +614,7 @@ pub fn kernels() -> &'static Kernels {
             }
             Level::Baseline => {}
         }
-        Kernels {
+        LaneFunctions {
             survey: baseline::survey,
             gather4: baseline::gather4,
             all_defined: baseline::all_defined,

@@ -245,11 +245,11 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         let runs = m.lanes.len() * m.piece_bytes as usize / m.run as usize;
         // SAFETY: memory and its shadow contain the whole tile.
         unsafe {
-            let defined = self.kernels.tile_defined;
+            let defined = self.functions.tile_defined;
             if P::CHECK && !defined(span.shadow, row as usize, runs, m.run as usize) {
                 return false;
             }
-            (self.kernels.load_tile)(span.base, row as usize, m, &mut out);
+            (self.functions.load_tile)(span.base, row as usize, m, &mut out);
         }
         if P::CHECK && !self.before_tile(m, tile, row, AccessKind::Load) {
             for piece in 0..distinct * per {
@@ -288,7 +288,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         }
         // SAFETY: memory and its shadow contain the whole tile.
         unsafe {
-            (self.kernels.store_tile)(span.base, row as usize, m, &registers[..regs.len()]);
+            (self.functions.store_tile)(span.base, row as usize, m, &registers[..regs.len()]);
             if P::CHECK {
                 for r in 0..m.lanes.len() * m.piece_bytes as usize / m.run as usize {
                     span.shadow.add(r * row as usize).write_bytes(shadow::WRITTEN, m.run as usize);

@@ -70,45 +70,37 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         let first = 3 + usize::from(access.multicast);
         let coordinates = self.coordinates(&sources[first..], mask);
         let mask = self.one_per_copy(mask, |l| to.at[l]);
-        for l in lanes(mask) {
-            let issued = self.issue(AccessKind::Store, &maps, &to, &coordinates, l);
-            let barrier = self.bulk_barrier(&object, l);
-            let (Some((tensor, shared)), Some(barrier)) = (issued, barrier) else {
-                if !P::CHECK {
-                    return Next::Halt;
-                }
-                continue;
-            };
+        self.each_copy(mask, |cx, l| {
+            let issued = cx.issue(AccessKind::Store, &maps, &to, &coordinates, l);
+            let barrier = cx.bulk_barrier(&object, l)?;
+            let (tensor, shared) = issued?;
             if !access.multicast {
-                self.load_here(tensor, shared, barrier, l);
-                continue;
+                cx.load_here(tensor, shared, barrier, l);
+                return Some(());
             }
-            let count = self.grid.cluster.iter().product::<u32>();
+            let count = cx.grid.cluster.iter().product::<u32>();
             if P::CHECK && blocks[l] >> count != 0 {
                 let wanted = blocks[l];
-                self.finding(Kind::OutOfBounds, 1 << l, || {
+                cx.finding(Kind::OutOfBounds, 1 << l, || {
                     format!(
                         "the copy names the blocks of mask {wanted:#x}, but the cluster has {count} blocks"
                     )
                 });
             }
             for rank in lanes(blocks[l] & ((1u64 << count) - 1) as u32) {
-                match self.peer(rank as u32) {
-                    None => self.load_here(tensor.clone(), shared, barrier, l),
-                    Some(peer) => self.load_there(&tensor, peer, shared.address, barrier.address, l),
+                match cx.peer(rank as u32) {
+                    None => cx.load_here(tensor.clone(), shared, barrier, l),
+                    Some(peer) => cx.load_there(&tensor, peer, shared.address, barrier.address, l),
                 }
             }
-        }
-        self.block.progress += 1;
-        Next::Continue
+            Some(())
+        })
     }
 
     /// Loads a box into the block's own shared memory.
     fn load_here(&mut self, tensor: TensorBox, shared: Location, barrier: Location, lane: usize) {
         let bytes = tensor.map.box_bytes();
-        if P::COUNT {
-            self.worker.counts.async_bytes += u64::from(bytes);
-        }
+        self.count_async_bytes(bytes);
         if P::CHECK {
             let (site, to) = (self.site(1 << lane), shared.address as u32);
             let mut offsets = [0; 32];
@@ -117,7 +109,13 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             self.block.races.agent_writes_shared(Agent::Load, site, &offsets, occupied);
             self.race_global(&tensor, lane, Agent::Load, race::Op::Read);
             let load = self.block.chunk_origins.load(load_record(&tensor, site.pc));
-            self.pend(site, to, bytes, CopySource::Box(Box::new(tensor), load), barrier.address as u32);
+            self.add_pending(
+                site,
+                to,
+                bytes,
+                CopySource::Box(Box::new(tensor), load),
+                barrier.address as u32,
+            );
         } else {
             self.copy_in(&tensor, shared);
             self.mbarrier_update(barrier, lane, |b| b.tx -= i64::from(bytes));
@@ -148,39 +146,27 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         let maps = self.addresses(sources[1], 0, mask, 8);
         let coordinates = self.coordinates(&sources[2..], mask);
         let mask = self.one_per_copy(mask, |l| (maps.at[l], coordinates.at[l]));
-        for l in lanes(mask) {
-            let issued = self.issue(AccessKind::Load, &maps, &from, &coordinates, l);
-            let Some((tensor, shared)) = issued else {
-                if !P::CHECK {
-                    return Next::Halt;
-                }
-                continue;
-            };
+        self.each_copy(mask, |cx, l| {
+            let (tensor, shared) = cx.issue(AccessKind::Load, &maps, &from, &coordinates, l)?;
             let bytes = tensor.map.box_bytes();
             let reduce = access.reduce.map(|op| (op, element_type(tensor.map.element)));
             if let Some((op, ty)) = reduce
                 && !(crate::isa::reduction_exists(op, ty) && ty.bits() >= 16)
             {
-                self.fault(Kind::TensorMap, l, || {
+                cx.fault(Kind::TensorMap, l, || {
                     format!("the bulk reduction {op:?} of {ty:?} does not exist")
                 });
-                if !P::CHECK {
-                    return Next::Halt;
-                }
-                continue;
+                return None;
             }
-            if P::COUNT {
-                self.worker.counts.async_bytes += u64::from(bytes);
-            }
+            cx.count_async_bytes(bytes);
             if P::CHECK {
-                self.store_issue(shared.address as u32, tensor.map.shared_bytes(), l);
-                self.race_global(&tensor, l, Agent::StoreWrite, store_op(reduce));
+                cx.store_issue(shared.address as u32, tensor.map.shared_bytes(), l);
+                cx.race_global(&tensor, l, Agent::StoreWrite, store_op(reduce));
             }
-            self.copy_out(&tensor, shared, reduce, l);
-            self.note_store(l);
-        }
-        self.block.progress += 1;
-        Next::Continue
+            cx.copy_out(&tensor, shared, reduce, l);
+            cx.note_store(l);
+            Some(())
+        })
     }
 
     fn coordinates(&mut self, slots: &[Slot], mask: u32) -> Coordinates {
@@ -448,15 +434,9 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         if P::CHECK && self.w.tracking {
             self.check_use(sources[1], mask, "becomes part of a tensor map");
         }
-        for l in lanes(mask) {
-            let Some((space, one)) = self.map_place(space, &at, l) else { continue };
-            let end = self.bulk_end(AccessKind::Store, space, &one, tensor_map::BYTES as u32, l);
-            let Some(map) = end else {
-                if !P::CHECK {
-                    return Next::Halt;
-                }
-                continue;
-            };
+        self.each_copy(mask, |cx, l| {
+            let (space, one) = cx.map_place(space, &at, l)?;
+            let map = cx.bulk_end(AccessKind::Store, space, &one, tensor_map::BYTES as u32, l)?;
             let place = map.host().cast::<[u8; tensor_map::BYTES]>();
             // SAFETY: `bulk_end` has checked that memory contains all bytes of the map.
             unsafe {
@@ -467,9 +447,8 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                     map.state().write_bytes(shadow::WRITTEN, tensor_map::BYTES);
                 }
             }
-        }
-        self.block.progress += 1;
-        Next::Continue
+            Some(())
+        })
     }
 
     /// Returns the space of a lane's address, and the addresses relative to that space.

@@ -285,7 +285,7 @@ impl<'a> Decoder<'a, '_> {
         };
         let mut halves = Vec::new();
         for high in [false, true] {
-            let mut parts = sources.to_vec();
+            let mut parts = sources.clone();
             if high {
                 for part in &mut parts[..2] {
                     let t = self.fresh(Class::R32);

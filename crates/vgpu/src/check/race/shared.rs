@@ -28,7 +28,7 @@ use crate::num::simd::per_isa;
 
 const LINE: u32 = 7;
 /// Marks a line that contains an asynchronous access. The time of such an access says nothing about barriers.
-const LOOK: u32 = u32::MAX;
+const ASYNCHRONOUS: u32 = u32::MAX;
 /// Number of logged reads after which the log is entered into the granules anyway.
 const MAX_LOG: usize = 1 << 14;
 /// Number of reads that may stay in the log when a write enters other reads. Every such write must scan the rest.
@@ -44,8 +44,8 @@ struct Line {
     reads: u32,
     /// Time of the latest read that is in the log.
     logged: u32,
-    /// Floor at which a line marked `LOOK` was last scanned.
-    looked: u32,
+    /// Floor at which a line marked `ASYNCHRONOUS` was last scanned.
+    scanned: u32,
     /// The only warp with accesses since the last block-wide barrier, or `MANY`.
     owner: u32,
     /// Index of the first granule of the line.
@@ -91,8 +91,8 @@ impl Line {
     #[inline(always)]
     fn wrote(&mut self, time: u32, floor: u32) {
         self.writes = self.writes.max(time);
-        if time == LOOK {
-            self.looked = floor;
+        if time == ASYNCHRONOUS {
+            self.scanned = floor;
         }
     }
 }
@@ -182,7 +182,7 @@ impl<'t> Context<'t> {
             warp: stamp.warp() as u32,
             floor: threads.floor(),
             synced: threads.synced(stamp.warp()),
-            time: if stamp.is_agent() { LOOK } else { stamp.time() },
+            time: if stamp.is_agent() { ASYNCHRONOUS } else { stamp.time() },
             weak,
         }
     }
@@ -617,18 +617,18 @@ impl SharedShadow {
         }
     }
 
-    /// Removes the `LOOK` mark of a line whose asynchronous writes are ordered before a block-wide barrier.
+    /// Removes the `ASYNCHRONOUS` mark of a line whose asynchronous writes are ordered before a block-wide barrier.
     fn settle(&mut self, threads: &Threads, number: usize) {
         let line = &mut self.lines[number];
-        if line.writes != LOOK || line.looked == threads.floor() {
+        if line.writes != ASYNCHRONOUS || line.scanned == threads.floor() {
             return;
         }
-        line.looked = threads.floor();
+        line.scanned = threads.floor();
         let mut latest = 0;
         for g in line.range(0, 1 << LINE) {
             for s in [self.writes[g], self.also.get(g).copied().unwrap_or_default()] {
                 if s.is_agent() {
-                    latest = if threads.known_to_all(s) { latest } else { LOOK };
+                    latest = if threads.known_to_all(s) { latest } else { ASYNCHRONOUS };
                 } else {
                     latest = latest.max(s.time());
                 }

@@ -31,7 +31,7 @@ pub struct Grid<'g> {
     pub constants: Vec<Unit>,
     pub budget: u64,
     /// True if the budget would not suffice even for one instruction per warp. Only a sample of the blocks runs then.
-    pub hopeless: bool,
+    pub exceeds_budget: bool,
     /// The time at which the launch must end.
     pub deadline: Option<Instant>,
     pub time_limit: Option<Duration>,
@@ -52,8 +52,8 @@ pub struct Grid<'g> {
     pub resident: AtomicU64,
     pub resident_limit: u64,
     /// Counts the changes that blocks make.
-    pub moves: AtomicU64,
-    /// For each worker: `moves + 1` at the time when all its blocks were found stuck, or `u64::MAX` once the worker has
+    pub changes: AtomicU64,
+    /// For each worker: `changes + 1` at the time when all its blocks were found stuck, or `u64::MAX` once the worker has
     /// ended.
     pub stuck: Vec<AtomicU64>,
     pub races: GlobalRaces,
@@ -76,6 +76,10 @@ impl Grid<'_> {
     /// number that the assembler would choose is not known here.
     pub fn registers_per_thread(&self) -> u32 {
         ((REGISTERS / self.block_threads.next_multiple_of(128)) & !7).min(256)
+    }
+
+    pub fn blocks_per_cluster(&self) -> u64 {
+        self.cluster.iter().map(|d| u64::from(*d)).product()
     }
 
     pub fn is_clustered(&self) -> bool {
@@ -102,7 +106,7 @@ impl Grid<'_> {
     }
 
     /// Returns the multiprocessor and the first warp slot of the block that starts at `position` in the start order.
-    pub fn seat(&self, position: u64) -> (u32, u32) {
+    pub fn placement(&self, position: u64) -> (u32, u32) {
         let sms = self.sm_order.len() as u64;
         // Blocks of the first wave are distributed round-robin over the multiprocessors. A later block starts on the
         // multiprocessor where room becomes free.

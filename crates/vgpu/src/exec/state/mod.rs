@@ -22,4 +22,4 @@ pub use memory::{AccessKind, Addresses, Location, Request, Span, TileBase, regio
 pub use origin::{Origin, Source, Undef, collapse, describe, spread, undef_bit};
 pub use running::{Next, RunningWarp, narrow};
 pub use warp::{Fragment, Frame, State, Unit, Warp, Watch, ZERO, special};
-pub use worker::{Spent, Taint, WorkerState};
+pub use worker::{Limit, Taint, WorkerState};

@@ -5,7 +5,7 @@
 use std::marker::PhantomData;
 
 use super::super::Policy;
-use super::super::survey::Kernels;
+use super::super::survey::LaneFunctions;
 use super::block::BlockCore;
 use super::grid::Grid;
 use super::memory::Span;
@@ -39,7 +39,7 @@ pub struct RunningWarp<'c, 'g, P> {
     pub frag: Fragment,
     /// Frame, constants, and specials. The specials appear twice so that an absent register resolves to valid memory.
     pub bases: [*mut Unit; 4],
-    pub kernels: &'static Kernels,
+    pub functions: &'static LaneFunctions,
     pub policy: PhantomData<P>,
 }
 

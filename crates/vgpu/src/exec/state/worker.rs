@@ -64,20 +64,20 @@ impl Clock {
 
 /// The limit that ended a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Spent {
+pub enum Limit {
     Instructions,
     Time,
 }
 
 /// Number of warp instructions between two reads of the wall clock: about a millisecond.
-pub const LOOK_EVERY: u64 = 1 << 15;
+pub const CLOCK_CHECK_INTERVAL: u64 = 1 << 15;
 
 /// State of one worker.
 pub struct WorkerState {
     pub executed: u64,
     pub charged: u64,
     /// Number of executed instructions at which the wall clock is read next.
-    pub look: u64,
+    pub next_clock_check: u64,
     /// The allocations used last, by address.
     pub regions: [Region; REGION_SETS],
     pub counts: Counts,
@@ -102,7 +102,7 @@ impl WorkerState {
         WorkerState {
             executed: 0,
             charged: 0,
-            look: 0,
+            next_clock_check: 0,
             regions: [Region::NONE; REGION_SETS],
             counts: Counts {
                 insts: vec![InstCount::default(); if count { insts } else { 0 }],
@@ -127,17 +127,17 @@ impl WorkerState {
     }
 
     /// Charges the executed instructions to the launch's budget. Returns the limit that is exceeded, if any.
-    pub fn spend(&mut self, grid: &Grid<'_>) -> Option<Spent> {
+    pub fn spend(&mut self, grid: &Grid<'_>) -> Option<Limit> {
         let fresh = self.executed - self.charged;
         self.charged = self.executed;
         if grid.spent.fetch_add(fresh, Ordering::Relaxed) + fresh > grid.budget {
-            return Some(Spent::Instructions);
+            return Some(Limit::Instructions);
         }
         // Reading the wall clock takes as long as a few instructions.
-        if self.executed >= self.look {
-            self.look = self.executed + LOOK_EVERY;
+        if self.executed >= self.next_clock_check {
+            self.next_clock_check = self.executed + CLOCK_CHECK_INTERVAL;
             if grid.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                return Some(Spent::Time);
+                return Some(Limit::Time);
             }
         }
         None

@@ -354,11 +354,11 @@ fn run(seed: u64, strong_shared: bool) -> (u32, u32) {
             }
             12 => {
                 let mask = if dice.roll(2) == 0 { u32::MAX } else { 1 << lane };
-                let of: Vec<usize> = lanes(mask).map(|l| block * THREADS + warp * 32 + l).collect();
+                let threads: Vec<usize> = lanes(mask).map(|l| block * THREADS + warp * 32 + l).collect();
                 match dice.roll(3) {
                     0 => {
                         engine.agent_commit(Agent::Copy, warp as u32, mask);
-                        for t in of {
+                        for t in threads {
                             let last = model.now[model.agent(t)] - 1;
                             model.groups[t].push(last);
                         }
@@ -366,7 +366,7 @@ fn run(seed: u64, strong_shared: bool) -> (u32, u32) {
                     1 => {
                         let keep = dice.roll(2) as usize;
                         engine.agent_wait(Agent::Copy, warp as u32, mask, keep as u32);
-                        for t in of {
+                        for t in threads {
                             let done = model.groups[t].len().saturating_sub(keep);
                             let (agent, newest) = (model.agent(t), model.groups[t][..done].last().copied());
                             model.known[t][agent] = model.known[t][agent].max(newest.unwrap_or(0));
@@ -374,7 +374,7 @@ fn run(seed: u64, strong_shared: bool) -> (u32, u32) {
                     }
                     _ => {
                         engine.copy_wait_all(warp as u32, mask);
-                        for t in of {
+                        for t in threads {
                             let agent = model.agent(t);
                             model.known[t][agent] = model.now[agent] - 1;
                         }
@@ -383,11 +383,11 @@ fn run(seed: u64, strong_shared: bool) -> (u32, u32) {
             }
             _ => {
                 let mask = if dice.roll(2) == 0 { u32::MAX } else { 1 << lane };
-                let of: Vec<usize> = lanes(mask).map(|l| block * THREADS + warp * 32 + l).collect();
+                let threads: Vec<usize> = lanes(mask).map(|l| block * THREADS + warp * 32 + l).collect();
                 match dice.roll(3) {
                     0 => {
                         engine.mbarrier_arrive(site(1000, warp as u32, mask), &[2048; 32], true);
-                        for t in of {
+                        for t in threads {
                             let all = model.all(t);
                             join(&mut model.arrived[block], &all);
                             model.now[t] += 1;
@@ -402,7 +402,7 @@ fn run(seed: u64, strong_shared: bool) -> (u32, u32) {
                     _ => {
                         engine.mbarrier_wait(site(1000, warp as u32, mask), mask, &[2048; 32], true);
                         let news = model.completed[block].clone();
-                        for t in of {
+                        for t in threads {
                             join(&mut model.known[t], &news);
                         }
                     }
