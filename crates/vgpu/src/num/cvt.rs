@@ -55,11 +55,6 @@ pub enum Ty {
 }
 
 impl Ty {
-    /// Whether this is a floating-point type with a [`Format`]. `Ue8m0x2` is not.
-    pub const fn is_float(self) -> bool {
-        self.format().is_some()
-    }
-
     /// Returns whether an integer type is signed, and its width in bits. Returns `None` for other types.
     pub const fn integer(self) -> Option<(bool, u32)> {
         Some(match self {
@@ -87,11 +82,6 @@ impl Ty {
             Self::E5m2x2 => exact::E5M2,
             _ => return None,
         })
-    }
-
-    /// Whether the value needs a 64-bit register.
-    pub const fn is_wide(self) -> bool {
-        matches!(self, Self::U64 | Self::S64 | Self::F64)
     }
 
     /// Width in bits of one half of a packed type.
