@@ -162,7 +162,7 @@ fn work<P: Policy>(grid: &Grid<'_>, number: usize) -> WorkerState {
         if !idle {
             quiet = 0;
             worker.watching = false;
-            worker.clock.go_on();
+            worker.clock.resume();
             continue;
         }
         quiet += 1;

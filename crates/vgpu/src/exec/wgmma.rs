@@ -7,7 +7,7 @@
 
 use super::Policy;
 use super::descriptor::Descriptor;
-use super::state::{Collective, DECODED, Flying, Next, Origin, RunningWarp, Source, spread};
+use super::state::{Collective, DECODED, Next, Origin, RegisterInFlight, RunningWarp, Source, spread};
 use std::ops::Range;
 
 use crate::check::Kind;
@@ -60,7 +60,7 @@ struct Product<'i> {
 
 impl<P: Policy> RunningWarp<'_, '_, P> {
     /// Checks that the warps of a warpgroup execute the instruction together.
-    fn together(&mut self, what: u64, mask: u32) {
+    fn check_together(&mut self, what: u64, mask: u32) {
         let (at, warp) = (self.at(), self.w.id as usize);
         if (warp as u32 / 4 + 1) * 128 > self.block.threads {
             let threads = self.block.threads;
@@ -113,7 +113,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         if !P::CHECK {
             return Next::Continue;
         }
-        self.together(u64::from(count), mask);
+        self.check_together(u64::from(count), mask);
         let (at, before) = (self.at(), self.grid.registers_per_thread());
         let Some(group) = self.block.collectives.get_mut(self.w.id as usize / 4) else {
             return Next::Continue;
@@ -140,7 +140,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         if P::CHECK {
             let sources = inst.sources();
             let a_bits = if a.is_some() { self.r64(sources[2])[0].rotate_left(29) } else { 0 };
-            self.together(self.r64(sources[1])[0] ^ a_bits, mask);
+            self.check_together(self.r64(sources[1])[0] ^ a_bits, mask);
             self.check_flight_of_product(inst, w, a_slots, mask);
         }
         if !(self.operand_fits(b, mask) && a.as_ref().is_none_or(|a| self.operand_fits(a, mask))) {
@@ -472,13 +472,13 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         first..first + if slot.is_wide() { 2 } else { 1 }
     }
 
-    fn flying(&self, slot: Slot) -> Option<Flying> {
+    fn in_flight(&self, slot: Slot) -> Option<RegisterInFlight> {
         self.units(slot).find_map(|unit| self.w.flight.product_of(unit))
     }
 
-    fn report_flight(&mut self, flying: Flying, mask: u32, what: &str) {
+    fn report_flight(&mut self, register: RegisterInFlight, mask: u32, what: &str) {
         let site = self.site(mask);
-        let related = vec![("this wgmma is in flight".to_string(), flying.at)];
+        let related = vec![("this wgmma is in flight".to_string(), register.at)];
         self.worker.report_with(Kind::AsyncNotWaited, site, related, || {
             format!("the warp {what}; no wgmma.wait_group has waited for that wgmma")
         });
@@ -487,7 +487,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
     fn land_register(&mut self, slot: Slot) {
         for unit in self.units(slot) {
             if let Some(f) = self.w.flight.registers.get_mut(unit) {
-                *f = Flying::default();
+                *f = RegisterInFlight::default();
             }
         }
     }
@@ -499,10 +499,10 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             return;
         }
         let copy = matches!(inst.op, Op::Lane { flow: Flow::Copy, .. }) && inst.sources().len() == 1;
-        let source = if copy { self.flying(inst.sources()[0]).filter(|f| f.written) } else { None };
+        let source = if copy { self.in_flight(inst.sources()[0]).filter(|f| f.written) } else { None };
         if !copy {
             for slot in inst.sources() {
-                if let Some(f) = self.flying(*slot).filter(|f| f.written) {
+                if let Some(f) = self.in_flight(*slot).filter(|f| f.written) {
                     self.report_flight(
                         f,
                         mask,
@@ -513,7 +513,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             }
         }
         for slot in inst.results() {
-            if let Some(f) = self.flying(*slot) {
+            if let Some(f) = self.in_flight(*slot) {
                 if source.is_none() {
                     let what = if f.written {
                         "writes an accumulator while a wgmma that writes it is in flight"
@@ -544,7 +544,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         let at = self.at();
         if w.a_registers {
             for slot in a_slots {
-                if let Some(f) = self.flying(*slot).filter(|f| f.written) {
+                if let Some(f) = self.in_flight(*slot).filter(|f| f.written) {
                     self.report_flight(
                         f,
                         mask,
@@ -558,7 +558,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             }
         }
         for slot in inst.results() {
-            if let Some(f) = self.flying(*slot).filter(|f| !f.written && f.at != at) {
+            if let Some(f) = self.in_flight(*slot).filter(|f| !f.written && f.at != at) {
                 self.report_flight(f, mask, "writes a register while a wgmma that reads it is in flight");
             }
             for unit in self.units(*slot) {

@@ -1,8 +1,9 @@
 //! Barriers of a block, and `mbarrier` objects with their history.
 //!
-//! An `mbarrier` object is eight bytes of shared memory. Bits 0-19 are the arrivals pending in this phase, bits 20-39 the arrivals of a whole phase, and bits 40-61 the
-//! pending transaction bytes (two's complement). Bit 62 is set in a valid object. Bit 63 is the parity of the current
-//! phase. The layout of the hardware is opaque, so programs must treat this layout as opaque too.
+//! An `mbarrier` object is eight bytes of shared memory. Bits 0-19 are the arrivals pending in this phase, bits 20-39
+//! the arrivals of a whole phase, and bits 40-61 the pending transaction bytes (two's complement). Bit 62 is set in a
+//! valid object. Bit 63 is the parity of the current phase. The layout of the hardware is opaque, so programs must treat
+//! this layout as opaque too.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;

@@ -2,7 +2,7 @@
 
 /// The use of a register by a product in flight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Flying {
+pub struct RegisterInFlight {
     /// Number of the product's group, from 1. 0 means that the register is free.
     pub group: u32,
     /// True if the register is an accumulator, false if it is part of A.
@@ -17,7 +17,7 @@ pub struct Flight {
     /// Number of committed groups.
     pub committed: u32,
     /// The registers in flight, by unit of the register file.
-    pub registers: Vec<Flying>,
+    pub registers: Vec<RegisterInFlight>,
     pub any: bool,
     /// True if the warp has executed a `wgmma.fence`.
     pub fenced: bool,
@@ -33,13 +33,13 @@ impl Flight {
 
     pub fn launch(&mut self, unit: usize, written: bool, at: u32) {
         if self.registers.len() <= unit {
-            self.registers.resize(unit + 1, Flying::default());
+            self.registers.resize(unit + 1, RegisterInFlight::default());
         }
-        self.registers[unit] = Flying { group: self.committed + 1, written, at };
+        self.registers[unit] = RegisterInFlight { group: self.committed + 1, written, at };
         self.any = true;
     }
 
-    pub fn product_of(&self, unit: usize) -> Option<Flying> {
+    pub fn product_of(&self, unit: usize) -> Option<RegisterInFlight> {
         self.registers.get(unit).copied().filter(|f| f.group != 0)
     }
 
@@ -48,7 +48,7 @@ impl Flight {
         self.any = false;
         for f in &mut self.registers {
             if f.group <= landed {
-                *f = Flying::default();
+                *f = RegisterInFlight::default();
             }
             self.any |= f.group != 0;
         }

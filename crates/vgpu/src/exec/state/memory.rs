@@ -1,4 +1,5 @@
-//! The memory that an instruction accesses: the addresses of its lanes, and the ranges of host memory that they point into.
+//! The memory that an instruction accesses: the addresses of its lanes, and the ranges of host memory that they point
+//! into.
 
 use super::super::survey::Survey;
 use super::origin::Source;

@@ -16,7 +16,7 @@ mod worker;
 pub use barrier::{BarrierLog, BlockBarrier, MAX_COUNT, Mbarrier, bytes_under_way};
 pub use block::{BlockCore, Cluster, DECODED, Membership, WINDOW};
 pub use copies::{BulkCopy, BulkGroups, CopySource, OwedArrival, PendingCopy};
-pub use flight::{Collective, Flying};
+pub use flight::{Collective, RegisterInFlight};
 pub use grid::{BETWEEN_LAUNCHES, CLOCKS, Grid, NANOSECONDS};
 pub use memory::{AccessKind, Addresses, Location, Request, Span, TileBase, region_set, relative};
 pub use origin::{Origin, Source, Undef, collapse, describe, spread, undef_bit};

@@ -46,7 +46,7 @@ impl Clock {
         *self = Clock { stopped: Some(now), ahead: self.ahead, read: false, leaps: 0 };
     }
 
-    pub fn go_on(&mut self) {
+    pub fn resume(&mut self) {
         self.stopped = None;
     }
 
